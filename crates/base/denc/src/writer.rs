@@ -1,0 +1,144 @@
+//! [`Writer`]: appends encodings and patches the lengths of envelopes.
+
+use crate::Encode;
+use nacre_buf::Bytes;
+
+/// An append-only encoder. Lengths above `u32::MAX` are our own mistake and panic.
+#[derive(Debug, Default)]
+pub struct Writer {
+    out: Vec<u8>,
+}
+
+impl Writer {
+    /// An empty writer.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// An empty writer with room for `capacity` bytes.
+    #[must_use]
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { out: Vec::with_capacity(capacity) }
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    /// True when nothing has been written.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.out.is_empty()
+    }
+
+    /// What has been written so far.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u8] {
+        &self.out
+    }
+
+    /// The finished encoding.
+    #[must_use]
+    pub fn finish(self) -> Bytes {
+        Bytes::from(self.out)
+    }
+
+    /// Any encodable value.
+    pub fn put<T: Encode + ?Sized>(&mut self, value: &T) {
+        value.encode(self);
+    }
+
+    /// Raw bytes, no length.
+    pub fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// `count` zero bytes.
+    pub fn zeros(&mut self, count: usize) {
+        self.out.resize(self.out.len() + count, 0);
+    }
+
+    /// One byte.
+    pub fn u8(&mut self, value: u8) {
+        self.out.push(value);
+    }
+
+    /// A truth value as one byte.
+    pub fn bool(&mut self, value: bool) {
+        self.out.push(u8::from(value));
+    }
+
+    /// Two bytes, little-endian.
+    pub fn u16(&mut self, value: u16) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// Four bytes, little-endian.
+    pub fn u32(&mut self, value: u32) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// Eight bytes, little-endian.
+    pub fn u64(&mut self, value: u64) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// Four bytes, little-endian, signed.
+    pub fn i32(&mut self, value: i32) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// Eight bytes, little-endian, signed.
+    pub fn i64(&mut self, value: i64) {
+        self.raw(&value.to_le_bytes());
+    }
+
+    /// A container's element count.
+    ///
+    /// # Panics
+    /// Above `u32::MAX` elements.
+    pub fn count(&mut self, count: usize) {
+        self.u32(u32::try_from(count).expect("containers are bounded far below 2^32 elements"));
+    }
+
+    /// `u32` length and the bytes (a `bufferlist` or a `std::string`).
+    pub fn blob(&mut self, bytes: &[u8]) {
+        self.count(bytes.len());
+        self.raw(bytes);
+    }
+
+    /// A string.
+    pub fn str(&mut self, text: &str) {
+        self.blob(text.as_bytes());
+    }
+
+    /// `u32` length and whatever `body` writes: a struct encoded into a nested bufferlist.
+    ///
+    /// # Panics
+    /// When the body is longer than `u32::MAX` bytes.
+    pub fn nested(&mut self, body: impl FnOnce(&mut Self)) {
+        let at = self.out.len();
+        self.u32(0);
+        body(self);
+        let length = u32::try_from(self.out.len() - at - 4).expect("a body below 4 GiB");
+        self.patch_u32(at, length);
+    }
+
+    /// An `ENCODE_START(version, compat)` envelope around whatever `body` writes.
+    pub fn envelope(&mut self, version: u8, compat: u8, body: impl FnOnce(&mut Self)) {
+        self.u8(version);
+        self.u8(compat);
+        self.nested(body);
+    }
+
+    /// Overwrites the four bytes at `at`, for lengths and checksums known only afterwards.
+    ///
+    /// # Panics
+    /// When `at` does not name four written bytes.
+    pub fn patch_u32(&mut self, at: usize, value: u32) {
+        self.out.get_mut(at..at + 4).expect("a place written before").copy_from_slice(&value.to_le_bytes());
+    }
+}

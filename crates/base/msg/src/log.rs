@@ -1,0 +1,83 @@
+//! The cluster log.
+//!
+//! Source: Ceph `MLog.h`, `MLogAck.h`, `src/common/LogEntry.h`, v16.2.15.
+
+use crate::body::{body, fields};
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_types::{AddrVec, AuthName, EntityName, UTime, Uuid};
+
+/// `MLog`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Log {
+    /// Version that the sender knows.
+    pub version: u64,
+    /// The cluster.
+    pub fsid: Uuid,
+    /// In the order of their sequence numbers.
+    pub entries: Vec<LogEntry>,
+}
+body!(Log = 52, 1 / 1; @version; fsid, entries);
+
+/// `MLogAck`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LogAck {
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Last entry that is committed.
+    pub last_seq: u64,
+    /// Unused.
+    pub channel: String,
+}
+body!(LogAck = 53, 1 / 1 [high]; fsid, last_seq, channel);
+
+/// How grave an entry is. Ceph `clog_type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct LogPriority(pub u16);
+
+impl LogPriority {
+    /// For developers.
+    pub const DEBUG: Self = Self(0);
+    /// For the record.
+    pub const INFO: Self = Self(1);
+    /// Security.
+    pub const SEC: Self = Self(2);
+    /// Look into it.
+    pub const WARN: Self = Self(3);
+    /// Something is broken.
+    pub const ERROR: Self = Self(4);
+}
+
+impl Encode for LogPriority {
+    fn encode(&self, w: &mut Writer) {
+        w.u16(self.0);
+    }
+}
+
+impl Decode for LogPriority {
+    const MIN_BYTES: usize = 2;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.u16().map(Self)
+    }
+}
+
+/// One line. Ceph `LogEntry`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct LogEntry {
+    /// Who says it.
+    pub name: AuthName,
+    /// The running instance.
+    pub rank: EntityName,
+    /// Its addresses.
+    pub addrs: AddrVec,
+    /// When.
+    pub stamp: UTime,
+    /// Counts the sender's entries.
+    pub seq: u64,
+    /// How grave.
+    pub priority: LogPriority,
+    /// The text.
+    pub message: String,
+    /// `cluster` or `audit`.
+    pub channel: String,
+}
+fields!(LogEntry, "LogEntry", 5, 5; name, rank, addrs, stamp, seq, priority, message, channel);

@@ -1,0 +1,102 @@
+//! Sessions of daemons with the manager, and the monitor's digest for it.
+//!
+//! Source: Ceph `MMgrOpen.h`, `MMgrConfigure.h`, `MMgrClose.h`, `MMgrDigest.h`, v16.2.15.
+
+use crate::body::{Body, body};
+use nacre_buf::{BufList, Bytes};
+use nacre_denc::{DecodeError, Reader, Writer};
+use std::collections::BTreeMap;
+
+/// `MMgrOpen`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MgrOpen {
+    /// Id of the daemon.
+    pub daemon_name: String,
+    /// Its service, empty for the cluster's own daemons.
+    pub service_name: String,
+    /// Metadata and status of a daemon that registers a service (radosgw, rbd-mirror, ...).
+    pub service: Option<(BTreeMap<String, String>, BTreeMap<String, String>)>,
+    /// Its options: encoded `map<name, map<s32 level, value>>`.
+    pub config: Bytes,
+    /// Its options' defaults: encoded `map<name, value>`.
+    pub config_defaults: Bytes,
+}
+
+impl Body for MgrOpen {
+    const NAME: &'static str = "MgrOpen";
+    const KIND: u16 = 1792;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 1;
+    const OLDEST: u16 = 1;
+
+    fn read(version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
+        let mut open = Self { daemon_name: r.text()?, ..Self::default() };
+        if version >= 2 {
+            open.service_name = r.text()?;
+            open.service = r.get()?;
+        }
+        if version >= 3 {
+            (open.config, open.config_defaults) = (r.blob()?, r.blob()?);
+        }
+        Ok(open)
+    }
+
+    fn write(self, w: &mut Writer) -> BufList {
+        w.str(&self.daemon_name);
+        w.str(&self.service_name);
+        w.put(&self.service);
+        w.put(&self.config);
+        w.put(&self.config_defaults);
+        BufList::new()
+    }
+}
+
+/// `MMgrConfigure`. We ask for no performance queries or metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MgrConfigure {
+    /// Seconds between reports.
+    pub stats_period_s: u32,
+    /// Lowest priority of counters to report.
+    pub stats_threshold: u32,
+}
+
+impl Body for MgrConfigure {
+    const NAME: &'static str = "MgrConfigure";
+    const KIND: u16 = 1793;
+    const VERSION: u16 = 4;
+    const COMPAT: u16 = 1;
+
+    fn read(version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
+        let stats_period_s = r.u32()?;
+        let stats_threshold = if version >= 2 { r.u32()? } else { 0 };
+        Ok(Self { stats_period_s, stats_threshold })
+    }
+
+    fn write(self, w: &mut Writer) -> BufList {
+        w.u32(self.stats_period_s);
+        w.u32(self.stats_threshold);
+        w.u32(0); // no performance queries
+        w.bool(false); // no metric configuration
+        BufList::new()
+    }
+}
+
+/// `MMgrClose`, answered with the same message.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MgrClose {
+    /// Id of the daemon.
+    pub daemon_name: String,
+    /// Its service.
+    pub service_name: String,
+}
+body!(MgrClose = 1800, 1 / 1; daemon_name, service_name);
+
+/// `MMgrDigest`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MgrDigest {
+    /// `mon_status` as JSON.
+    pub mon_status_json: Bytes,
+    /// `health` as JSON.
+    pub health_json: Bytes,
+}
+body!(MgrDigest = 1797, 1 / 1 [high]; mon_status_json, health_json);

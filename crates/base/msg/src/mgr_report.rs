@@ -1,0 +1,179 @@
+//! Reports: a daemon's counters to the manager, the manager's findings to the monitor.
+//!
+//! Source: Ceph `MMgrReport.h`, `MMonMgrReport.h`, `src/mon/health_check.h`, `src/mgr/mgr_types.h` and
+//! `DaemonHealthMetric.h`, v16.2.15.
+
+use crate::body::{Body, fields, read_psm, write_psm};
+use nacre_buf::{BufList, Bytes};
+use nacre_denc::{DecodeError, Reader, Writer};
+use std::collections::BTreeMap;
+
+/// A counter's description. Ceph `PerfCounterType`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PerfCounterType {
+    /// `logger.counter`.
+    pub path: String,
+    /// Sentence for people.
+    pub description: String,
+    /// Column title.
+    pub nick: String,
+    /// Bits: 1 time, 2 `u64`, 4 long-run average, 8 counter, 16 histogram.
+    pub kind: u8,
+    /// Counters below the manager's threshold are not sent.
+    pub priority: u8,
+    /// 0 none, 1 bytes.
+    pub unit: u8,
+}
+fields!(PerfCounterType, "PerfCounterType", 3, 1; path, description, nick, kind; 2 => priority; 3 => unit);
+
+/// A daemon's complaint. Ceph `DaemonHealthMetric`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct DaemonHealthMetric {
+    /// 0 slow operations, 1 pending PG creations.
+    pub kind: u8,
+    /// One `u64` or two `u32`.
+    pub value: u64,
+}
+fields!(DaemonHealthMetric, "DaemonHealthMetric", 1, 1; kind, value);
+
+/// `MMgrReport`. Performance queries and metrics are neither asked for nor sent.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MgrReport {
+    /// Id of the daemon.
+    pub daemon_name: String,
+    /// Counters not yet declared in this session.
+    pub declare_types: Vec<PerfCounterType>,
+    /// Values of all declared counters, in order of declaration.
+    pub packed: Bytes,
+    /// Counters that are gone.
+    pub undeclare_types: Vec<String>,
+    /// Its service.
+    pub service_name: String,
+    /// What `ceph service status` shows.
+    pub daemon_status: Option<BTreeMap<String, String>>,
+    /// Complaints.
+    pub health_metrics: Vec<DaemonHealthMetric>,
+    /// Its options, when they changed.
+    pub config: Bytes,
+    /// Long running tasks.
+    pub task_status: Option<BTreeMap<String, String>>,
+}
+
+impl MgrReport {
+    /// Reports on performance queries are not decoded, and what follows them is out of reach then.
+    fn read_task_status(r: &mut Reader) -> Result<Option<BTreeMap<String, String>>, DecodeError> {
+        if r.u32()? == 0 { r.get() } else { Ok(None) }
+    }
+}
+
+impl Body for MgrReport {
+    const NAME: &'static str = "MgrReport";
+    const KIND: u16 = 1794;
+    const VERSION: u16 = 9;
+    const COMPAT: u16 = 1;
+    const OLDEST: u16 = 8;
+
+    fn read(_version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
+        Ok(Self {
+            daemon_name: r.text()?,
+            declare_types: r.get()?,
+            packed: r.blob()?,
+            undeclare_types: r.get()?,
+            service_name: r.text()?,
+            daemon_status: r.get()?,
+            health_metrics: r.get()?,
+            config: r.blob()?,
+            task_status: Self::read_task_status(r)?,
+        })
+    }
+
+    fn write(self, w: &mut Writer) -> BufList {
+        w.str(&self.daemon_name);
+        w.put(&self.declare_types);
+        w.put(&self.packed);
+        w.put(&self.undeclare_types);
+        w.str(&self.service_name);
+        w.put(&self.daemon_status);
+        w.put(&self.health_metrics);
+        w.put(&self.config);
+        w.u32(0); // no performance reports
+        w.put(&self.task_status);
+        w.bool(false); // no metric report
+        BufList::new()
+    }
+}
+
+/// One health check that fails. Ceph `health_check_t`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct HealthCheck {
+    /// Health status: 0 error, 1 warning, 2 fine.
+    pub severity: u8,
+    /// One line.
+    pub summary: String,
+    /// More lines.
+    pub detail: Vec<String>,
+    /// How many things are affected.
+    pub count: i64,
+}
+fields!(HealthCheck, "health_check_t", 2, 1; severity, summary, detail; 2 => count);
+
+/// Failing checks by code. Ceph `health_check_map_t`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct HealthChecks {
+    /// By code, such as `POOL_APP_NOT_ENABLED`.
+    pub checks: BTreeMap<String, HealthCheck>,
+}
+fields!(HealthChecks, "health_check_map_t", 1, 1; checks);
+
+/// Progress of one long change. Ceph `ProgressEvent`.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct ProgressEvent {
+    /// For people.
+    pub message: String,
+    /// 0 to 1.
+    pub progress: f32,
+    /// Shown in `ceph status`.
+    pub add_to_ceph_s: bool,
+}
+fields!(ProgressEvent, "ProgressEvent", 2, 1; message, progress; 2 => add_to_ceph_s);
+
+/// `MMonMgrReport`.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct MonMgrReport {
+    /// Version that the sender knows.
+    pub version: u64,
+    /// The manager's own checks.
+    pub health_checks: HealthChecks,
+    /// Encoded `ServiceMap`, or empty.
+    pub service_map: Bytes,
+    /// By id.
+    pub progress_events: BTreeMap<String, ProgressEvent>,
+    /// The manager.
+    pub gid: u64,
+    /// Encoded `PGMapDigest`.
+    pub digest: BufList,
+}
+
+impl Body for MonMgrReport {
+    const NAME: &'static str = "MonMgrReport";
+    const KIND: u16 = 1798;
+    const VERSION: u16 = 3;
+    const COMPAT: u16 = 1;
+    const OLDEST: u16 = 1;
+
+    fn read(header: u16, r: &mut Reader, digest: BufList) -> Result<Self, DecodeError> {
+        let (version, health_checks, service_map) = (read_psm(r)?, r.get()?, r.blob()?);
+        let progress_events = if header >= 2 { r.get()? } else { BTreeMap::new() };
+        let gid = if header >= 3 { r.u64()? } else { 0 };
+        Ok(Self { version, health_checks, service_map, progress_events, gid, digest })
+    }
+
+    fn write(self, w: &mut Writer) -> BufList {
+        write_psm(w, self.version);
+        w.put(&self.health_checks);
+        w.put(&self.service_map);
+        w.put(&self.progress_events);
+        w.u64(self.gid);
+        self.digest
+    }
+}

@@ -1,0 +1,106 @@
+//! Small messages from OSDs to the monitor about who is alive.
+//!
+//! Source: Ceph `MOSDFailure.h`, `MOSDAlive.h`, `MOSDMarkMeDown.h`, `MOSDPGTemp.h`, `MOSDBeacon.h`,
+//! `MOSDPGCreated.h`, v16.2.15.
+
+use crate::body::body;
+use nacre_types::{AddrVec, Epoch, OsdId, PgId, UTime, Uuid};
+use std::collections::BTreeMap;
+
+/// Bits of [`OsdFailure::flags`].
+pub mod failure_flag {
+    /// Without it the peer is alive again.
+    pub const FAILED: u8 = 1;
+    /// The peer refuses connections: its process is gone, no need to wait.
+    pub const IMMEDIATE: u8 = 2;
+}
+
+/// `MOSDFailure`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdFailure {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Whom it is about.
+    pub target: OsdId,
+    /// Which instance of it.
+    pub target_addrs: AddrVec,
+    /// Epoch of the sender's map.
+    pub epoch: Epoch,
+    /// See [`failure_flag`].
+    pub flags: u8,
+    /// Seconds since it last answered.
+    pub failed_for_s: i32,
+}
+body!(OsdFailure = 72, 4 / 4; @version; fsid, target, target_addrs, epoch, flags, failed_for_s);
+
+/// `MOSDAlive`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdAlive {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// Epoch that `up_thru` must reach.
+    pub want: Epoch,
+}
+body!(OsdAlive = 73, 1 / 1; @version; want);
+
+/// `MOSDMarkMeDown`; echoed by the monitor when an answer is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MarkMeDown {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Who goes down.
+    pub osd: OsdId,
+    /// Which instance of it.
+    pub addrs: AddrVec,
+    /// Epoch of the sender's map.
+    pub epoch: Epoch,
+    /// Asks for an answer.
+    pub request_ack: bool,
+    /// Also mark it dead: others need not wait for its last words.
+    pub down_and_dead: bool,
+}
+body!(MarkMeDown = 74, 4 / 3; @version; fsid, osd, addrs, epoch, request_ack, down_and_dead);
+
+/// `MOSDPGTemp`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdPgTemp {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// Epoch of the sender's map.
+    pub map_epoch: Epoch,
+    /// Acting set to use for now; empty to go back to the up set.
+    pub pg_temp: BTreeMap<PgId, Vec<OsdId>>,
+    /// Take it though the sets equal what the map already says.
+    pub forced: bool,
+}
+body!(OsdPgTemp = 78, 2 / 1; @version; map_epoch, pg_temp, forced);
+
+/// `MOSDBeacon`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdBeacon {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// PGs whose `last_epoch_clean` bounds the maps that the cluster must keep.
+    pub pgs: Vec<PgId>,
+    /// Least of those.
+    pub min_last_epoch_clean: Epoch,
+    /// When it last checked for leftovers of purged snapshots.
+    pub last_purged_snaps_scrub: UTime,
+    /// Seconds between beacons.
+    pub interval_s: u32,
+}
+body!(OsdBeacon = 79, 3 / 1; @version; pgs, min_last_epoch_clean, last_purged_snaps_scrub, interval_s);
+
+/// `MOSDPGCreated`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdPgCreated {
+    /// Version that the sender knows.
+    pub version: u64,
+    /// Which one.
+    pub pg: PgId,
+}
+body!(OsdPgCreated = 116, 1 / 1; @version; pg);

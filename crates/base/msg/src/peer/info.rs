@@ -1,0 +1,229 @@
+//! [`PgInfo`]: what one OSD knows of its copy of a PG. Our own form of Ceph's `pg_info_t`.
+
+use super::coded::coded;
+use nacre_types::{Epoch, Eversion, HObject, IntervalSet, UTime};
+
+/// Sums over a PG's objects and its client I/O. Ceph `object_stat_sum_t`, reduced to what is reported.
+///
+/// Also a difference of two such sums: one log entry carries what it added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Counters {
+    /// Heads and clones.
+    pub objects: i64,
+    /// Bytes of object data, as `stat` shows sizes.
+    pub bytes: i64,
+    /// Clones among the objects.
+    pub clones: i64,
+    /// Heads that only carry clones.
+    pub whiteouts: i64,
+    /// Objects with omap entries.
+    pub omap_objects: i64,
+    /// Bytes of omap keys and values.
+    pub omap_bytes: i64,
+    /// Omap keys.
+    pub omap_keys: i64,
+    /// Read operations.
+    pub reads: i64,
+    /// Bytes read.
+    pub read_bytes: i64,
+    /// Write operations.
+    pub writes: i64,
+    /// Bytes written.
+    pub write_bytes: i64,
+}
+
+macro_rules! counter_fields {
+    ($($field:ident),*) => {
+        impl Counters {
+            const COUNT: usize = [$(stringify!($field)),*].len();
+
+            fn to_array(self) -> [i64; Self::COUNT] {
+                [$(self.$field),*]
+            }
+
+            fn of_array([$($field),*]: [i64; Self::COUNT]) -> Self {
+                Self { $($field),* }
+            }
+
+            /// Adds `other`, field by field.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$field = self.$field.wrapping_add(other.$field);)*
+            }
+
+            /// Takes `other` away, field by field.
+            pub fn subtract(&mut self, other: &Self) {
+                $(self.$field = self.$field.wrapping_sub(other.$field);)*
+            }
+        }
+    };
+}
+counter_fields!(
+    objects,
+    bytes,
+    clones,
+    whiteouts,
+    omap_objects,
+    omap_bytes,
+    omap_keys,
+    reads,
+    read_bytes,
+    writes,
+    write_bytes
+);
+
+/// A bit per field that is not zero, then those fields: most log entries change two or three.
+impl nacre_denc::Encode for Counters {
+    fn encode(&self, w: &mut nacre_denc::Writer) {
+        let fields = self.to_array();
+        let bits = fields
+            .iter()
+            .enumerate()
+            .filter(|(_, value)| **value != 0)
+            .fold(0, |bits, (at, _)| bits | 1 << at);
+        w.u16(bits);
+        fields.iter().filter(|value| **value != 0).for_each(|value| w.i64(*value));
+    }
+}
+
+impl nacre_denc::Decode for Counters {
+    const MIN_BYTES: usize = 2;
+    fn decode(r: &mut nacre_denc::Reader) -> Result<Self, nacre_denc::DecodeError> {
+        let bits = r.u16()?;
+        let mut fields = [0; Self::COUNT];
+        for (at, field) in fields.iter_mut().enumerate() {
+            if bits & (1 << at) != 0 {
+                *field = r.i64()?;
+            }
+        }
+        Ok(Self::of_array(fields))
+    }
+}
+
+/// What the members of a PG agree on about its past. Ceph `pg_history_t`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PgHistory {
+    /// Epoch in which the PG was created (or split off).
+    pub epoch_created: Epoch,
+    /// An interval in which the PG went active; no older interval can hold unseen writes.
+    pub last_epoch_started: Epoch,
+    /// First epoch of that interval.
+    pub last_interval_started: Epoch,
+    /// Last epoch in which all members had all objects.
+    pub last_epoch_clean: Epoch,
+    /// First epoch of the interval that was clean.
+    pub last_interval_clean: Epoch,
+    /// Version when last scrubbed.
+    pub last_scrub: Eversion,
+    /// When.
+    pub last_scrub_stamp: UTime,
+    /// Version when last scrubbed deeply.
+    pub last_deep_scrub: Eversion,
+    /// When.
+    pub last_deep_scrub_stamp: UTime,
+    /// When it was last found without errors.
+    pub last_clean_scrub_stamp: UTime,
+}
+
+coded!(PgHistory, "peer pg history", {
+    epoch_created,
+    last_epoch_started,
+    last_interval_started,
+    last_epoch_clean,
+    last_interval_clean,
+    last_scrub,
+    last_scrub_stamp,
+    last_deep_scrub,
+    last_deep_scrub_stamp,
+    last_clean_scrub_stamp,
+});
+
+impl PgHistory {
+    /// Takes over whatever `other` knows better; true when something changed.
+    pub fn merge(&mut self, other: &Self) -> bool {
+        let before = *self;
+        self.epoch_created = self.epoch_created.max(other.epoch_created);
+        self.last_epoch_started = self.last_epoch_started.max(other.last_epoch_started);
+        self.last_interval_started = self.last_interval_started.max(other.last_interval_started);
+        self.last_epoch_clean = self.last_epoch_clean.max(other.last_epoch_clean);
+        self.last_interval_clean = self.last_interval_clean.max(other.last_interval_clean);
+        if other.last_scrub_stamp > self.last_scrub_stamp {
+            (self.last_scrub, self.last_scrub_stamp) = (other.last_scrub, other.last_scrub_stamp);
+        }
+        if other.last_deep_scrub_stamp > self.last_deep_scrub_stamp {
+            self.last_deep_scrub = other.last_deep_scrub;
+            self.last_deep_scrub_stamp = other.last_deep_scrub_stamp;
+        }
+        self.last_clean_scrub_stamp = self.last_clean_scrub_stamp.max(other.last_clean_scrub_stamp);
+        *self != before
+    }
+}
+
+/// One OSD's copy of a PG. Ceph `pg_info_t`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PgInfo {
+    /// Newest log entry.
+    pub last_update: Eversion,
+    /// Up to here no object is missing.
+    pub last_complete: Eversion,
+    /// The log holds the entries above this.
+    pub log_tail: Eversion,
+    /// Largest user version given out.
+    pub last_user_version: u64,
+    /// The last interval in which this copy went active (the history's may be newer).
+    pub last_epoch_started: Epoch,
+    /// First epoch of that interval.
+    pub last_interval_started: Epoch,
+    /// [`HObject::max_value`] when the log tells which objects are missing; [`HObject::MIN`] when only a
+    /// scan of the whole copy can (a backfill is under way).
+    pub last_backfill: HObject,
+    /// What the members agree on.
+    pub history: PgHistory,
+    /// Snapshots whose clones are trimmed.
+    pub purged_snaps: IntervalSet,
+    /// Sums over objects and I/O as of `last_update`.
+    pub counters: Counters,
+}
+
+coded!(PgInfo, "peer pg info", {
+    last_update,
+    last_complete,
+    log_tail,
+    last_user_version,
+    last_epoch_started,
+    last_interval_started,
+    last_backfill,
+    history,
+    purged_snaps,
+    counters,
+});
+
+impl PgInfo {
+    /// An empty copy.
+    #[must_use]
+    pub fn empty(history: PgHistory) -> Self {
+        Self {
+            last_update: Eversion::ZERO,
+            last_complete: Eversion::ZERO,
+            log_tail: Eversion::ZERO,
+            last_user_version: 0,
+            last_epoch_started: 0,
+            last_interval_started: 0,
+            last_backfill: HObject::max_value(),
+            history,
+            purged_snaps: IntervalSet::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// True when only a scan can tell what this copy misses.
+    #[must_use]
+    pub fn is_incomplete(&self) -> bool {
+        !self.last_backfill.max
+    }
+
+    /// True when nothing was ever written here.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.last_update == Eversion::ZERO
+    }
+}

@@ -1,0 +1,220 @@
+//! Statistics of an OSD.
+//!
+//! Source: Ceph `osd_stat_t` and `objectstore_perf_stat_t` in `src/osd/osd_types.h`, v16.2.15.
+
+use super::StoreStatfs;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_types::{Epoch, OsdId};
+use std::collections::BTreeMap;
+
+/// Latencies of the store. Ceph `objectstore_perf_stat_t`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdPerfStat {
+    /// Of a commit, nanoseconds.
+    pub commit_latency_ns: u64,
+    /// Of an apply, nanoseconds.
+    pub apply_latency_ns: u64,
+}
+
+/// Round trip times over one network, microseconds: averages over 1, 5 and 15 minutes.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PingWindow {
+    /// Averages.
+    pub average: [u32; 3],
+    /// Least.
+    pub min: [u32; 3],
+    /// Greatest.
+    pub max: [u32; 3],
+    /// The last one.
+    pub last: u32,
+}
+
+/// Round trip times to one peer. Ceph `osd_stat_t::Interfaces`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct PingTimes {
+    /// When they were measured, seconds since 1970.
+    pub last_update: u32,
+    /// Cluster network.
+    pub back: PingWindow,
+    /// Public network; all zero when there is only one.
+    pub front: PingWindow,
+}
+
+/// What an OSD says about itself. Ceph `osd_stat_t`, version 14, compat 2.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdStat {
+    /// Snapshots yet to be trimmed.
+    pub snap_trim_queue_len: u32,
+    /// Snapshots being trimmed.
+    pub num_snap_trimming: u32,
+    /// Peers that it exchanges heartbeats with.
+    pub hb_peers: Vec<OsdId>,
+    /// Ages of queued operations, a histogram over powers of two.
+    pub op_queue_age_hist: Vec<i32>,
+    /// Latencies.
+    pub perf_stat: OsdPerfStat,
+    /// Epoch in which it became up.
+    pub up_from: Epoch,
+    /// Counts reports.
+    pub seq: u64,
+    /// PGs that it hosts.
+    pub num_pgs: u32,
+    /// KiB of data.
+    pub kb_used_data: i64,
+    /// KiB of omap.
+    pub kb_used_omap: i64,
+    /// KiB of the store's own metadata.
+    pub kb_used_meta: i64,
+    /// Capacity.
+    pub statfs: StoreStatfs,
+    /// The store's alerts: OSD, code, text.
+    pub alerts: BTreeMap<OsdId, BTreeMap<String, String>>,
+    /// Shards repaired by reads.
+    pub num_shards_repaired: u64,
+    /// OSDs summed up here.
+    pub num_osds: u32,
+    /// Of those, that report capacity by pool.
+    pub num_per_pool_osds: u32,
+    /// Of those, that report omap by pool.
+    pub num_per_pool_omap_osds: u32,
+    /// Round trip times by peer.
+    pub hb_pingtime: BTreeMap<OsdId, PingTimes>,
+}
+
+impl OsdStat {
+    /// Writes what readers before the capacity struct want: KiB in all, used, available.
+    fn encode_kb(&self, w: &mut Writer) {
+        w.i64(self.statfs.total >> 10);
+        w.i64(self.statfs.used_raw() >> 10);
+        w.i64(self.statfs.available >> 10);
+    }
+
+    fn decode_tail(&mut self, r: &mut Reader) -> Result<(), DecodeError> {
+        self.alerts = r.get()?;
+        self.num_shards_repaired = r.u64()?;
+        self.num_osds = r.u32()?;
+        self.num_per_pool_osds = r.u32()?;
+        self.num_per_pool_omap_osds = r.u32()?;
+        self.hb_pingtime = r.get()?;
+        Ok(())
+    }
+
+    fn decode_fields(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.skip(3 * 8)?; // KiB, which follow from the capacity
+        let (snap_trim_queue_len, num_snap_trimming, hb_peers) = (r.u32()?, r.u32()?, r.get()?);
+        let _obsolete_peers: Vec<OsdId> = r.get()?;
+        let mut stat = Self {
+            snap_trim_queue_len,
+            num_snap_trimming,
+            hb_peers,
+            op_queue_age_hist: r.envelope("pow2_hist_t", 1, |_, r| r.get())?,
+            perf_stat: r.get()?,
+            up_from: r.u32()?,
+            seq: r.u64()?,
+            num_pgs: r.u32()?,
+            kb_used_data: r.i64()?,
+            kb_used_omap: r.i64()?,
+            kb_used_meta: r.i64()?,
+            statfs: r.get()?,
+            ..Self::default()
+        };
+        stat.decode_tail(r)?;
+        Ok(stat)
+    }
+}
+
+impl Encode for OsdStat {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(14, 2, |w| {
+            self.encode_kb(w);
+            w.u32(self.snap_trim_queue_len);
+            w.u32(self.num_snap_trimming);
+            w.put(&self.hb_peers);
+            w.u32(0); // peers on another network, obsolete
+            w.envelope(1, 1, |w| w.put(&self.op_queue_age_hist));
+            w.put(&self.perf_stat);
+            w.u32(self.up_from);
+            w.u64(self.seq);
+            w.u32(self.num_pgs);
+            w.i64(self.kb_used_data);
+            w.i64(self.kb_used_omap);
+            w.i64(self.kb_used_meta);
+            w.put(&self.statfs);
+            w.put(&self.alerts);
+            w.u64(self.num_shards_repaired);
+            w.u32(self.num_osds);
+            w.u32(self.num_per_pool_osds);
+            w.u32(self.num_per_pool_omap_osds);
+            w.put(&self.hb_pingtime);
+        });
+    }
+}
+
+impl Decode for OsdStat {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("osd_stat_t", 14, |version, r| match version {
+            0..14 => Err(DecodeError::Invalid { what: "osd_stat_t version", value: version.into() }),
+            _ => Self::decode_fields(r),
+        })
+    }
+}
+
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Written as version 1, milliseconds: what 16.2.15 sends for want of a feature bit that nobody has yet.
+impl Encode for OsdPerfStat {
+    fn encode(&self, w: &mut Writer) {
+        let ms = |ns: u64| u32::try_from(ns / NS_PER_MS).unwrap_or(u32::MAX);
+        w.envelope(1, 1, |w| {
+            w.u32(ms(self.commit_latency_ns));
+            w.u32(ms(self.apply_latency_ns));
+        });
+    }
+}
+
+impl Decode for OsdPerfStat {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("objectstore_perf_stat_t", 2, |version, r| {
+            if version >= 2 {
+                return Ok(Self { commit_latency_ns: r.u64()?, apply_latency_ns: r.u64()? });
+            }
+            let mut ns = || Ok(u64::from(r.u32()?) * NS_PER_MS);
+            Ok(Self { commit_latency_ns: ns()?, apply_latency_ns: ns()? })
+        })
+    }
+}
+
+/// Numbers in a [`PingWindow`].
+const WINDOW_WORDS: usize = 10;
+
+impl Encode for PingWindow {
+    fn encode(&self, w: &mut Writer) {
+        let words = [self.average, self.min, self.max].into_iter().flatten().chain([self.last]);
+        words.for_each(|word| w.u32(word));
+    }
+}
+
+impl Decode for PingWindow {
+    const MIN_BYTES: usize = WINDOW_WORDS * 4;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let mut three = || Ok([r.u32()?, r.u32()?, r.u32()?]);
+        Ok(Self { average: three()?, min: three()?, max: three()?, last: r.u32()? })
+    }
+}
+
+impl Encode for PingTimes {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.last_update);
+        w.put(&self.back);
+        w.put(&self.front);
+    }
+}
+
+impl Decode for PingTimes {
+    const MIN_BYTES: usize = 4 + 2 * PingWindow::MIN_BYTES;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { last_update: r.u32()?, back: r.get()?, front: r.get()? })
+    }
+}

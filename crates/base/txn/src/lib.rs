@@ -1,0 +1,12 @@
+//! What a placement group asks of a store, as data, and what it may read back.
+//!
+//! A [`Transaction`] is atomic over any number of objects of one collection (one PG): all of it or nothing
+//! after a crash. A submitted transaction is visible to reads at once; it is durable when the store says so.
+//! Layer: base; uses buf, denc and types.
+
+mod codec;
+mod op;
+mod view;
+
+pub use op::{Op, Token, Transaction};
+pub use view::{ObjectView, OmapPage, ReadError};

@@ -1,0 +1,195 @@
+//! Transactions and their operations.
+
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_types::{Eversion, HObject, SpgId};
+
+/// Changes to one collection that become visible and durable together, in order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Transaction {
+    /// The collection: one placement group's objects, log and metadata.
+    pub collection: SpgId,
+    /// The changes, applied front to back.
+    pub ops: Vec<Op>,
+}
+
+/// One change. An object comes into being with the first change that names it, except by `Remove`; it has
+/// no data, attributes, omap or `meta` then.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Op {
+    /// Makes the collection; nothing if it is there.
+    CreateCollection,
+    /// Removes the collection with all that is in it; nothing if it is not there.
+    RemoveCollection,
+    /// Makes the object exist.
+    Touch(HObject),
+    /// Writes `data` at `offset` bytes; a gap before it reads as zeros.
+    Write {
+        /// The object.
+        object: HObject,
+        /// First byte written.
+        offset: u64,
+        /// The bytes, shared with whoever sent them.
+        data: BufList,
+    },
+    /// Makes a range read as zeros and frees what it can; never shortens or lengthens the object.
+    Zero {
+        /// The object.
+        object: HObject,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Cuts or extends (with zeros) the data to `size` bytes.
+    Truncate {
+        /// The object.
+        object: HObject,
+        /// New length in bytes.
+        size: u64,
+    },
+    /// Removes data, attributes, omap and `meta`; nothing if the object does not exist.
+    Remove(HObject),
+    /// Makes `target` an exact copy of `source` (data, attributes, omap, omap header, `meta`), replacing it.
+    Clone {
+        /// What is copied.
+        source: HObject,
+        /// What it becomes.
+        target: HObject,
+    },
+    /// Renames `source`, replacing `target`.
+    Rename {
+        /// What is renamed.
+        source: HObject,
+        /// Its new name.
+        target: HObject,
+    },
+    /// Replaces the PG's own record of the object (object info, snapshot set), opaque to the store.
+    SetMeta {
+        /// The object.
+        object: HObject,
+        /// The record.
+        meta: Bytes,
+    },
+    /// Sets one user attribute.
+    SetAttr {
+        /// The object.
+        object: HObject,
+        /// Name without any prefix.
+        name: ByteStr,
+        /// Value.
+        value: Bytes,
+    },
+    /// Removes one user attribute, if there.
+    RemoveAttr {
+        /// The object.
+        object: HObject,
+        /// Name.
+        name: ByteStr,
+    },
+    /// Removes all user attributes.
+    ClearAttrs(HObject),
+    /// Sets omap entries.
+    OmapSet {
+        /// The object.
+        object: HObject,
+        /// Keys and values; a key given twice keeps the later value.
+        entries: Vec<(ByteStr, Bytes)>,
+    },
+    /// Removes omap entries, those that are there.
+    OmapRemove {
+        /// The object.
+        object: HObject,
+        /// Keys.
+        keys: Vec<ByteStr>,
+    },
+    /// Removes omap entries with `first <= key < last`.
+    OmapRemoveRange {
+        /// The object.
+        object: HObject,
+        /// First key removed.
+        first: ByteStr,
+        /// First key kept.
+        last: ByteStr,
+    },
+    /// Replaces the omap header.
+    OmapSetHeader {
+        /// The object.
+        object: HObject,
+        /// The header.
+        header: Bytes,
+    },
+    /// Removes all omap entries and the header.
+    OmapClear(HObject),
+    /// Appends an entry to the PG log.
+    LogAppend {
+        /// Greater than every version in the log.
+        version: Eversion,
+        /// The encoded entry, opaque to the store.
+        entry: Bytes,
+    },
+    /// Forgets log entries up to and including `to`.
+    LogTrim {
+        /// Last entry forgotten.
+        to: Eversion,
+    },
+    /// Forgets log entries above `to` (divergent ones).
+    LogRewind {
+        /// Last entry kept.
+        to: Eversion,
+    },
+    /// Sets a value in the collection's own small key-value space (PG info, past intervals, snap mapper).
+    MetaSet {
+        /// Key.
+        key: ByteStr,
+        /// Value.
+        value: Bytes,
+    },
+    /// Removes a value from the collection's own key-value space.
+    MetaRemove {
+        /// Key.
+        key: ByteStr,
+    },
+    /// Moves objects to another collection: those that belong to `child` when the pool has `pg_num` placement
+    /// groups. The child's collection is made anew; `ops` are applied to it once the objects are there.
+    Split {
+        /// The collection that the objects move to.
+        child: SpgId,
+        /// The pool's number of placement groups.
+        pg_num: u32,
+        /// Changes to the child; never another split.
+        ops: Vec<Self>,
+    },
+}
+
+impl Transaction {
+    /// A transaction without changes.
+    #[must_use]
+    pub fn new(collection: SpgId) -> Self {
+        Self { collection, ops: Vec::new() }
+    }
+
+    /// Adds a change behind those that are there.
+    pub fn push(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    /// Bytes of object data that the transaction carries.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        fn data(ops: &[Op]) -> usize {
+            ops.iter().map(of_one).sum()
+        }
+        fn of_one(op: &Op) -> usize {
+            match op {
+                Op::Write { data, .. } => data.len(),
+                Op::Split { ops, .. } => data(ops),
+                _ => 0,
+            }
+        }
+        data(&self.ops)
+    }
+}
+
+/// Names a submitted transaction or a requested read, chosen by the caller; comes back on completion.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Token(pub u64);

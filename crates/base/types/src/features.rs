@@ -1,0 +1,6 @@
+//! Connection feature bits (Ceph `src/include/ceph_features.h`, v16.2.15).
+
+/// What every 16.2.15 component offers; all encodings of ours assume all of them.
+pub const SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
+/// `MSG_ADDR2`: the only feature that we insist on from a peer.
+pub const REQUIRED: u64 = 1 << 59;

@@ -1,0 +1,26 @@
+//! The nouns of RADOS: epochs, versions, placement groups, objects, names, addresses, times.
+//!
+//! Each type encodes as its Ceph namesake at v16.2.15 (named in its documentation). Layer: base; uses buf
+//! and denc.
+
+pub mod addr;
+pub mod entropy;
+pub mod errno;
+pub mod features;
+pub mod hash;
+pub mod ids;
+pub mod interval_set;
+pub mod name;
+pub mod object;
+pub mod pg;
+pub mod time;
+
+pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use entropy::Entropy;
+pub use errno::Errno;
+pub use ids::{Epoch, Eversion, OsdId, PoolId, ReqId, SnapId, Uuid};
+pub use interval_set::IntervalSet;
+pub use name::{AuthName, EntityKind, EntityName};
+pub use object::{HObject, ObjectLocator};
+pub use pg::{PgId, SHARD_NONE, SpgId};
+pub use time::{Stamp, UTime};

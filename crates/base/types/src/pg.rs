@@ -1,0 +1,112 @@
+//! Placement groups.
+
+use crate::PoolId;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use std::fmt;
+
+/// Shard of a PG in a replicated pool: there are none, every member holds everything.
+pub const SHARD_NONE: i8 = -1;
+
+/// A placement group: pool and number within it, printed `2.1f`. Ceph `pg_t`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct PgId {
+    /// The pool.
+    pub pool: PoolId,
+    /// Number within the pool, below its `pg_num`.
+    pub seed: u32,
+}
+
+impl PgId {
+    /// Pool and number.
+    #[must_use]
+    pub const fn new(pool: PoolId, seed: u32) -> Self {
+        Self { pool, seed }
+    }
+
+    /// Reads `pool.seed` with the seed in hex.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (pool, seed) = text.split_once('.')?;
+        Some(Self { pool: pool.parse().ok()?, seed: u32::from_str_radix(seed, 16).ok()? })
+    }
+}
+
+impl fmt::Display for PgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:x}", self.pool, self.seed)
+    }
+}
+
+impl fmt::Debug for PgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Encode for PgId {
+    fn encode(&self, w: &mut Writer) {
+        w.u8(1);
+        w.i64(self.pool);
+        w.u32(self.seed);
+        w.i32(-1); // "preferred OSD", unused since long ago
+    }
+}
+
+impl Decode for PgId {
+    const MIN_BYTES: usize = 17;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let version = r.u8()?;
+        if version != 1 {
+            return Err(DecodeError::Invalid { what: "pg_t version", value: version.into() });
+        }
+        let pg = Self { pool: r.i64()?, seed: r.u32()? };
+        r.skip(4)?;
+        Ok(pg)
+    }
+}
+
+/// A placement group and, in erasure-coded pools, which shard of it. Ceph `spg_t`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpgId {
+    /// The placement group.
+    pub pg: PgId,
+    /// Index in the acting set, or [`SHARD_NONE`].
+    pub shard: i8,
+}
+
+impl SpgId {
+    /// The PG of a replicated pool.
+    #[must_use]
+    pub const fn replicated(pg: PgId) -> Self {
+        Self { pg, shard: SHARD_NONE }
+    }
+}
+
+impl fmt::Display for SpgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.pg, f)?;
+        if self.shard == SHARD_NONE { Ok(()) } else { write!(f, "s{}", self.shard) }
+    }
+}
+
+impl fmt::Debug for SpgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Encode for SpgId {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.put(&self.pg);
+            w.put(&self.shard);
+        });
+    }
+}
+
+impl Decode for SpgId {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("spg_t", 1, |_, r| Ok(Self { pg: r.get()?, shard: r.get()? }))
+    }
+}

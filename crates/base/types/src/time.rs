@@ -1,0 +1,130 @@
+//! Time: what clocks show ([`UTime`]) and what intervals are measured with ([`Stamp`]).
+
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use std::fmt;
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// A moment of the calendar (or, in some fields, a duration): seconds and nanoseconds since 1970 UTC.
+/// Ceph `utime_t`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct UTime {
+    /// Whole seconds.
+    pub sec: u32,
+    /// Nanoseconds within the second.
+    pub nsec: u32,
+}
+
+impl UTime {
+    /// The epoch, also "never".
+    pub const ZERO: Self = Self { sec: 0, nsec: 0 };
+
+    /// From a duration since 1970; saturates in 2106, as the wire does.
+    #[must_use]
+    pub fn from_unix(since_1970: Duration) -> Self {
+        Self { sec: u32::try_from(since_1970.as_secs()).unwrap_or(u32::MAX), nsec: since_1970.subsec_nanos() }
+    }
+
+    /// As a duration since 1970.
+    #[must_use]
+    pub fn to_unix(self) -> Duration {
+        Duration::new(self.sec.into(), 0) + Duration::from_nanos(self.nsec.into())
+    }
+
+    /// `self + duration`, saturating.
+    #[must_use]
+    pub fn after(self, duration: Duration) -> Self {
+        Self::from_unix(self.to_unix().saturating_add(duration))
+    }
+
+    /// Time from `earlier` to `self`, zero when it is the other way round.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        self.to_unix().saturating_sub(earlier.to_unix())
+    }
+
+    /// True for [`UTime::ZERO`].
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self == Self::ZERO
+    }
+}
+
+/// ISO 8601 with microseconds and a UTC offset, as Ceph prints stamps: `2026-11-21T09:17:03.000042+0000`.
+impl fmt::Display for UTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let days = i64::from(self.sec / 86_400);
+        let second = self.sec % 86_400;
+        // Days to a civil date, Howard Hinnant's `civil_from_days`: eras of 400 years that begin in March.
+        let shifted = days + 719_468;
+        let era = shifted.div_euclid(146_097);
+        let day_of_era = shifted.rem_euclid(146_097);
+        let year_of_era =
+            (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+        let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+        let month_from_march = (5 * day_of_year + 2) / 153;
+        let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+        let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+        let year = year_of_era + era * 400 + i64::from(month <= 2);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:06}+0000",
+            second / 3600,
+            second / 60 % 60,
+            second % 60,
+            self.nsec / 1000
+        )
+    }
+}
+
+impl Encode for UTime {
+    fn encode(&self, w: &mut Writer) {
+        w.u32(self.sec);
+        w.u32(self.nsec);
+    }
+}
+
+impl Decode for UTime {
+    const MIN_BYTES: usize = 8;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { sec: r.u32()?, nsec: r.u32()? })
+    }
+}
+
+/// A moment of a monotonic clock, in nanoseconds since some start that only this process knows.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Stamp(pub u64);
+
+impl Stamp {
+    /// Time from `earlier` to `self`, zero when it is the other way round.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Stamp {
+    type Output = Self;
+    fn add(self, duration: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+    }
+}
+
+impl Sub<Self> for Stamp {
+    type Output = Duration;
+    fn sub(self, earlier: Self) -> Duration {
+        self.since(earlier)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prints_as_ceph_does() {
+        assert_eq!(UTime { sec: 951_782_400, nsec: 1_500 }.to_string(), "2000-02-29T00:00:00.000001+0000");
+        assert_eq!(UTime { sec: 1_795_252_623, nsec: 0 }.to_string(), "2026-11-21T09:17:03.000000+0000");
+        assert_eq!(UTime::ZERO.to_string(), "1970-01-01T00:00:00.000000+0000");
+    }
+}

@@ -1,0 +1,338 @@
+//! `nacre up`: one monitor and some OSDs in this process, on loopback.
+
+use crate::files::{Folder, Identity};
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use nacre_auth::CryptoKey;
+use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor, MonitorConfig};
+use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
+use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// OSDs that have not booted after this time will not.
+const BOOT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Pause between looks at what the daemons are doing while starting.
+const START_POLL: Duration = Duration::from_millis(2);
+/// The same while running.
+const RUN_POLL: Duration = Duration::from_millis(200);
+/// OSDs of one embedded cluster; each is at least one thread.
+const OSDS_MAX: usize = 64;
+/// Bounds of a store whose size nobody gave.
+const OSD_BYTES_MIN: u64 = 1 << 30;
+const OSD_BYTES_MAX: u64 = 64 << 30;
+
+/// Options of `nacre up`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Folder of the cluster; made if it does not exist.
+    #[arg(long, default_value = "nacre-data")]
+    dir: PathBuf,
+    /// Number of OSDs of a new cluster; an existing one keeps its own.
+    #[arg(long)]
+    osds: Option<usize>,
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    listen: IpAddr,
+    /// Port of the monitor of a new cluster; chosen by the system if not given.
+    #[arg(long)]
+    port: Option<u16>,
+    /// Threads per OSD; by default as many as the machine has processors for each OSD, at least one.
+    #[arg(long)]
+    shards: Option<usize>,
+    /// Size of an OSD's store, in bytes or with K, M, G, T; by default its part of a quarter of the free disk
+    /// space (store file), or of half the memory (store memory). Only for a new cluster, or in memory.
+    #[arg(long, value_parser = parse_size)]
+    osd_size: Option<u64>,
+    /// Where a new cluster keeps objects; an existing one keeps its own.
+    #[arg(long, value_enum)]
+    store: Option<StoreKind>,
+}
+
+/// Where objects are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// In files of the cluster's folder: they survive a crash.
+    File,
+    /// In memory: they are gone when the process ends.
+    Memory,
+}
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("no number in '{text}'"))?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("'{text}' is out of range"))
+}
+
+/// Runs until SIGTERM or Ctrl-C.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot wait for signals")?;
+    }
+    if options.listen.is_unspecified() {
+        bail!(
+            "--listen {} is no address that clients can connect to; give one of this machine's",
+            options.listen
+        );
+    }
+    let clock = RealClock::start();
+    let folder = Folder::open(&options.dir)?;
+    let identity = match folder.identity()? {
+        Some(identity) => known(&identity, options)?,
+        None => make(&folder, options, &clock)?,
+    };
+    let monitor = start_monitor(&folder, &identity)?;
+    let osds = start_osds(&folder, &identity, options)?;
+    folder.write_client_files(&identity, Some(&monitor.admin_keyring()))?;
+    wait_until_up(&monitor, &osds, &stop, &clock)?;
+    if !stop.load(Ordering::Acquire) {
+        print_welcome(&folder, &identity, &clock);
+    }
+    let outcome = watch(&monitor, &osds, &stop);
+    osds.into_iter().for_each(OsdHandle::stop);
+    monitor.stop();
+    println!("stopped");
+    outcome
+}
+
+/// An existing cluster, if the options do not contradict it.
+fn known(identity: &Identity, options: &Options) -> Result<Identity> {
+    if options.osds.is_some_and(|count| count != identity.osd_count) {
+        bail!(
+            "{} holds a cluster of {} OSDs; changing their number is not built yet, so leave --osds out \
+             or choose another --dir",
+            options.dir.display(),
+            identity.osd_count
+        );
+    }
+    if options.store.is_some_and(|store| store != identity.store) {
+        bail!("{} holds a cluster with another kind of store; leave --store out", options.dir.display());
+    }
+    Ok(identity.clone())
+}
+
+fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identity> {
+    let osd_count = options.osds.unwrap_or(3);
+    if !(1..=OSDS_MAX).contains(&osd_count) {
+        bail!("--osds must be from 1 to {OSDS_MAX}");
+    }
+    let mut entropy = SystemEntropy::default();
+    let fsid = random_uuid(&mut entropy);
+    let port = match options.port {
+        Some(port) => port,
+        None => free_port(options.listen)?,
+    };
+    let monitor = EntityAddr::msgr2(SocketAddr::new(options.listen, port), 0);
+    let mut mkfs = MkfsOptions::new(fsid, "a", AddrVec::of(monitor), clock.wall(), &mut entropy);
+    mkfs.osds_are_failure_domains = true;
+    let store_kind = options.store.unwrap_or(StoreKind::File);
+    let capacity = capacity_bytes(folder, options, store_kind, osd_count)?;
+    make_stores(folder, store_kind, capacity, osd_count, &mut entropy)?;
+    for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
+        let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
+        folder.write_osd(id, store, &key)?;
+        // 0x10000 per TiB, as Ceph weighs devices.
+        let weight = u32::try_from(capacity >> 24).unwrap_or(u32::MAX).max(1);
+        let class = Some("ssd".to_owned());
+        mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: host_name(), weight, class });
+    }
+    if osd_count < 3 {
+        // Ceph's default of three copies could never be satisfied here.
+        let size = osd_count.to_string();
+        mkfs.config.push(("global".to_owned(), "osd_pool_default_size".to_owned(), size));
+    }
+    folder.remove_unfinished_monitor()?;
+    Monitor::mkfs(&folder.mon(), &mkfs, clock.wall()).context("cannot make the monitor's store")?;
+    let identity = Identity { fsid, monitor, osd_count, store: store_kind };
+    folder.write_identity(&identity)?;
+    Ok(identity)
+}
+
+fn random_uuid(entropy: &mut SystemEntropy) -> Uuid {
+    let mut bytes = [0; 16];
+    entropy.fill(&mut bytes);
+    Uuid::from_random(bytes)
+}
+
+/// A port that is free now; the monitor keeps it for the cluster's life.
+fn free_port(listen: IpAddr) -> Result<u16> {
+    let probe = TcpListener::bind((listen, 0)).with_context(|| format!("cannot listen on {listen}"))?;
+    Ok(probe.local_addr()?.port())
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let short = name.trim().split('.').next().unwrap_or_default();
+    if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
+}
+
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(4 << 20) << 10
+}
+
+/// Size of one OSD's store.
+fn capacity_bytes(folder: &Folder, options: &Options, store: StoreKind, osd_count: usize) -> Result<u64> {
+    if let Some(size) = options.osd_size {
+        return Ok(size);
+    }
+    let whole = match store {
+        StoreKind::Memory => memory_bytes() / 2,
+        StoreKind::File => free_bytes(folder)? / 4,
+    };
+    Ok((whole / osd_count as u64).clamp(OSD_BYTES_MIN, OSD_BYTES_MAX))
+}
+
+/// Free space of the file system that holds the folder, by `df`: no library of ours asks for it.
+fn free_bytes(folder: &Folder) -> Result<u64> {
+    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder.path()).output();
+    let output = output.context("df tells the free disk space; give --osd-size if there is no df")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let free = text.lines().last().and_then(|line| line.trim().parse().ok());
+    free.context("df did not tell the free disk space; give --osd-size")
+}
+
+/// Makes the stores side by side: each zeroes its log.
+fn make_stores(
+    folder: &Folder,
+    store: StoreKind,
+    size_bytes: u64,
+    osd_count: usize,
+    entropy: &mut SystemEntropy,
+) -> Result<()> {
+    if store == StoreKind::Memory {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
+    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes);
+    let made: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..).zip(ids).map(|one| scope.spawn(move || make(one))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("making a store does not panic")).collect()
+    });
+    made.into_iter().try_for_each(|one| one.context("cannot make a store"))
+}
+
+fn start_monitor(folder: &Folder, identity: &Identity) -> Result<Monitor> {
+    let config = MonitorConfig { store: folder.mon(), name: "a".to_owned() };
+    Monitor::start(config).with_context(|| {
+        format!("cannot start the monitor at {} with {}", identity.monitor, folder.path().display())
+    })
+}
+
+fn start_osds(folder: &Folder, identity: &Identity, options: &Options) -> Result<Vec<OsdHandle>> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let shards = match identity.store {
+        StoreKind::File => options.shards.unwrap_or(1),
+        StoreKind::Memory => options.shards.unwrap_or(processors / identity.osd_count),
+    }
+    .max(1);
+    let ids = 0..i32::try_from(identity.osd_count).unwrap_or(OsdId::MAX);
+    let start = |id: OsdId| -> Result<OsdHandle> {
+        let (uuid, key) = folder.read_osd(id)?;
+        let store = match identity.store {
+            StoreKind::File => StoreConfig::File { folder: folder.osd(id) },
+            StoreKind::Memory => {
+                let capacity_bytes = capacity_bytes(folder, options, identity.store, identity.osd_count)?;
+                StoreConfig::Memory { capacity_bytes }
+            }
+        };
+        let config = OsdConfig {
+            id,
+            uuid,
+            fsid: identity.fsid,
+            key,
+            monitors: vec![identity.monitor],
+            listen: options.listen,
+            shards,
+            store,
+            host: host_name(),
+        };
+        Ok(nacre_osd::start(config)?)
+    };
+    ids.map(start).collect()
+}
+
+fn wait_until_up(monitor: &Monitor, osds: &[OsdHandle], stop: &AtomicBool, clock: &RealClock) -> Result<()> {
+    let deadline = clock.now() + BOOT_TIMEOUT;
+    while !osds.iter().all(OsdHandle::is_booted) {
+        if stop.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if monitor.has_failed() || osds.iter().any(OsdHandle::has_failed) {
+            bail!("a daemon ended while starting; NACRE_LOG=debug shows more");
+        }
+        if clock.now() > deadline {
+            let up = osds.iter().filter(|osd| osd.is_booted()).count();
+            bail!(
+                "only {up} of {} OSDs are up after {BOOT_TIMEOUT:?}; NACRE_LOG=debug shows more",
+                osds.len()
+            );
+        }
+        std::thread::sleep(START_POLL);
+    }
+    Ok(())
+}
+
+fn print_welcome(folder: &Folder, identity: &Identity, clock: &RealClock) {
+    let (conf, keyring) = (folder.conf(), folder.keyring());
+    let client = format!("-c {} -k {}", conf.display(), keyring.display());
+    let seconds = clock.now().since(nacre_types::Stamp::default()).as_secs_f64();
+    println!("ready in {seconds:.2} s: cluster {} with {} OSDs up", identity.fsid, identity.osd_count);
+    println!(
+        "object data is kept in memory and is gone when this process ends; maps, users and options stay"
+    );
+    println!();
+    println!("  ceph  {client} -s");
+    println!("  ceph  {client} osd pool create rbd 32");
+    println!("  rados {client} -p rbd put NAME FILE");
+    println!("  rbd   {client} pool init rbd");
+    println!("  rbd   {client} create rbd/image --size 10G");
+    println!();
+    println!("Ctrl-C stops the cluster.");
+}
+
+/// Waits for the end, or for a daemon that ends by itself.
+fn watch(monitor: &Monitor, osds: &[OsdHandle], stop: &AtomicBool) -> Result<()> {
+    while !stop.load(Ordering::Acquire) {
+        if monitor.has_failed() {
+            bail!("the monitor ended; its last log lines say why");
+        }
+        if let Some(id) = osds.iter().position(OsdHandle::has_failed) {
+            bail!("osd.{id} ended; its last log lines say why");
+        }
+        std::thread::sleep(RUN_POLL);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_bounds() {
+        assert_eq!(parse_size("10G"), Ok(10 << 30));
+        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_size("7"), Ok(7));
+        for wrong in ["", "G", "1X", "0", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Who may do what: cephx on both sides, keyrings, the key server's data, caps.
+//!
+//! Everything here is plain data and small machines: no clock, no socket, no generator of random bytes; the
+//! caller passes `wall`, payloads and [`nacre_types::Entropy`] in. Source of the formats: Ceph
+//! `src/auth/cephx/CephxProtocol.h`, `src/auth/Auth.h`, `src/auth/Crypto.cc`, `src/auth/KeyRing.cc`,
+//! `src/osd/OSDCap.cc` and `src/mon/MonCap.cc` at v16.2.15, checked against a running cluster of that
+//! release. Layer: core; uses buf, denc, types.
+//!
+//! | who | uses |
+//! |---|---|
+//! | monitor, incoming connection | [`MonServer`] with the [`KeyServer`] |
+//! | monitor, MAuth on a session | [`MonSessionAuth`] |
+//! | OSD and manager, incoming connection | [`ServiceServer`] with [`RotatingKeys`] |
+//! | whoever connects to a monitor | [`ClientAuth`] |
+//! | whoever connects to an OSD or manager | [`Authorizer`] from [`ClientAuth::authorizer`] |
+#![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
+
+pub mod caps;
+mod cephx;
+mod client;
+mod crypto;
+mod key_server;
+pub mod keyring;
+mod mode;
+mod mon_server;
+mod rotating;
+mod service_server;
+
+mod step;
+
+#[cfg(test)]
+mod handshake_tests;
+
+pub use caps::{CapsError, ClassCall, MgrCaps, MonCaps, OsdCaps, OsdRequest, Rwx};
+pub use client::{AuthStart, Authorizer, ClientAuth, ClientError, ClientReply, SessionKeys};
+pub use crypto::{CryptoError, CryptoKey, KEY_BYTES};
+pub use key_server::{
+    AuthChange, AuthCommandError, Caps, EntityAuth, GLOBAL_IDS_PER_RESERVATION, GlobalIds, KeyServer,
+    ROTATING_SERVICES, TicketLifetimes,
+};
+pub use keyring::Keyring;
+pub use mode::{AuthMethod, CONNECTION_SECRET_BYTES, ConnectionMode, Offer};
+pub use mon_server::{MonAuthContext, MonAuthReply, MonServer, MonSessionAuth};
+pub use rotating::{ExpiringKey, ROTATING_KEYS_MAX, RotatingKeys};
+pub use service_server::{ServiceAuthContext, ServiceServer};
+pub use step::{AuthDone, Identity, Reason, Refusal, Step};

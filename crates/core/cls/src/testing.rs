@@ -1,0 +1,185 @@
+//! An object in memory for the classes' tests: changes of a call show to the next one, as between messages.
+
+use crate::{Caller, ClassCx, Fault, lookup};
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_types::{EntityAddr, EntityName, Entropy, Errno, SnapId, UTime, entropy::SeededEntropy};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Default)]
+struct State {
+    exists: bool,
+    data: Vec<u8>,
+    attrs: BTreeMap<ByteStr, Bytes>,
+    omap: BTreeMap<ByteStr, Bytes>,
+    header: Bytes,
+}
+
+/// The state before the message, and the one that the message makes.
+pub(crate) struct TestObject {
+    base: State,
+    next: State,
+    caller: Caller,
+    entropy: SeededEntropy,
+    pub(crate) snap_seq: SnapId,
+}
+
+impl Default for TestObject {
+    fn default() -> Self {
+        let caller = Caller { name: EntityName::client(4100), addr: EntityAddr::NONE };
+        let (base, next) = (State::default(), State::default());
+        Self { base, next, caller, entropy: SeededEntropy(1), snap_seq: SnapId(0) }
+    }
+}
+
+impl TestObject {
+    /// An empty object that exists.
+    pub(crate) fn existing() -> Self {
+        let mut object = Self::default();
+        object.base.exists = true;
+        object.next.exists = true;
+        object
+    }
+
+    /// One message with one call.
+    pub(crate) fn call(&mut self, class: &str, method: &str, input: Bytes) -> Result<Bytes, Errno> {
+        let method = lookup(class.as_bytes(), method.as_bytes())?;
+        if !method.flags.writes() && !self.base.exists {
+            return Err(Errno::ENOENT);
+        }
+        self.next = self.base.clone();
+        match (method.run)(self, input) {
+            Ok(output) => {
+                self.base = self.next.clone();
+                // What a write says reaches only clients that ask for it.
+                Ok(if method.flags.writes() { Bytes::new() } else { output })
+            }
+            Err(Fault::Errno(errno)) => Err(errno),
+            Err(Fault::Pending) => unreachable!("data in memory never waits"),
+        }
+    }
+
+    pub(crate) fn data(&self) -> &[u8] {
+        &self.base.data
+    }
+
+    /// Replaces the data, from outside of any class.
+    pub(crate) fn set_data(&mut self, data: &[u8]) {
+        self.base.exists = true;
+        self.base.data = data.to_vec();
+    }
+
+    /// Sets an omap value, from outside of any class.
+    pub(crate) fn set_omap(&mut self, key: ByteStr, value: Bytes) {
+        self.base.exists = true;
+        self.base.omap.insert(key, value);
+    }
+
+    /// An omap value, empty when there is none.
+    pub(crate) fn value(&self, key: &str) -> Bytes {
+        self.base.omap.get(key.as_bytes()).cloned().unwrap_or_default()
+    }
+
+    fn touch(&mut self) -> &mut State {
+        self.next.exists = true;
+        &mut self.next
+    }
+}
+
+fn index(value: u64) -> usize {
+    usize::try_from(value).expect("small in tests")
+}
+
+impl ClassCx for TestObject {
+    fn exists(&self) -> bool {
+        self.next.exists
+    }
+    fn size(&self) -> u64 {
+        self.next.data.len() as u64
+    }
+    fn mtime(&self) -> UTime {
+        UTime::ZERO
+    }
+    fn read(&self, offset: u64, length: u64) -> Result<Bytes, Fault> {
+        if !self.base.exists {
+            return Err(Errno::ENOENT.into());
+        }
+        let end = offset.saturating_add(length).min(self.base.data.len() as u64);
+        Ok(Bytes::copy_from_slice(&self.base.data[index(offset.min(end))..index(end)]))
+    }
+    fn attr(&self, name: &[u8]) -> Option<Bytes> {
+        self.base.attrs.get(name).cloned()
+    }
+    fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
+        self.base.attrs.clone()
+    }
+    fn omap_header(&self) -> Bytes {
+        self.base.header.clone()
+    }
+    fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
+        self.base.omap.get(key).cloned()
+    }
+    fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
+        let matching = || {
+            let behind = self.base.omap.iter().filter(|(key, _)| after.is_empty() || key.as_bytes() > after);
+            behind.filter(|(key, _)| key.starts_with(prefix))
+        };
+        let page = matching().take(count_max).map(|(key, value)| (key.clone(), value.clone())).collect();
+        (page, matching().count() > count_max)
+    }
+    fn snap_seq(&self) -> SnapId {
+        self.snap_seq
+    }
+    fn user_version(&self) -> u64 {
+        1
+    }
+    fn create(&mut self) {
+        self.touch();
+    }
+    fn write(&mut self, offset: u64, data: BufList) {
+        let state = self.touch();
+        let end = index(offset) + data.len();
+        state.data.resize(state.data.len().max(end), 0);
+        state.data[index(offset)..end].copy_from_slice(&data.to_bytes());
+    }
+    fn write_full(&mut self, data: BufList) {
+        self.touch().data = data.to_bytes().to_vec();
+    }
+    fn truncate(&mut self, size: u64) {
+        self.touch().data.resize(index(size), 0);
+    }
+    fn zero(&mut self, offset: u64, length: u64) {
+        let state = self.touch();
+        let end = index(offset + length).min(state.data.len());
+        state.data[index(offset).min(end)..end].fill(0);
+    }
+    fn remove(&mut self) {
+        self.next = State::default();
+    }
+    fn set_attr(&mut self, name: ByteStr, value: Bytes) {
+        self.touch().attrs.insert(name, value);
+    }
+    fn remove_attr(&mut self, name: ByteStr) {
+        self.touch().attrs.remove(&name);
+    }
+    fn omap_set(&mut self, entries: Vec<(ByteStr, Bytes)>) {
+        self.touch().omap.extend(entries);
+    }
+    fn omap_remove(&mut self, keys: Vec<ByteStr>) {
+        keys.iter().for_each(|key| drop(self.next.omap.remove(key)));
+    }
+    fn omap_set_header(&mut self, header: Bytes) {
+        self.touch().header = header;
+    }
+    fn omap_clear(&mut self) {
+        self.touch().omap.clear();
+    }
+    fn caller(&self) -> &Caller {
+        &self.caller
+    }
+    fn now(&self) -> UTime {
+        UTime { sec: 1_700_000_000, nsec: 0 }
+    }
+    fn random(&mut self) -> u64 {
+        self.entropy.u64()
+    }
+}

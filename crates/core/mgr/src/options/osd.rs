@@ -1,0 +1,219 @@
+//! Options of OSDs and of pools.
+
+use super::{Kind, Level, OptionInfo, row};
+
+pub(super) static TABLE: &[OptionInfo] = &[
+    row("osd_beacon_report_interval", Kind::Int, "300", "Seconds between an OSD's beacons to the monitor"),
+    row(
+        "osd_check_max_object_name_len_on_startup",
+        Kind::Bool,
+        "true",
+        "Refuse to start where the store cannot hold the longest object names",
+    )
+    .level(Level::Dev),
+    row("osd_class_update_on_start", Kind::Bool, "true", "An OSD sets its device class when it starts"),
+    row("osd_client_message_cap", Kind::Uint, "256", "Client messages an OSD holds in memory at a time"),
+    row(
+        "osd_client_message_size_cap",
+        Kind::Size,
+        "524288000",
+        "Bytes of client messages an OSD holds in memory at a time",
+    ),
+    row("osd_client_op_priority", Kind::Uint, "63", "Weight of client work beside recovery, up to 63"),
+    row(
+        "osd_crush_chooseleaf_type",
+        Kind::Int,
+        "1",
+        "CRUSH type that the first rule spreads copies over; 0 is the OSD",
+    )
+    .level(Level::Dev)
+    .at_start(),
+    row(
+        "osd_crush_initial_weight",
+        Kind::Float,
+        "-1",
+        "CRUSH weight of a new OSD; negative means its size in TiB",
+    ),
+    row(
+        "osd_crush_update_on_start",
+        Kind::Bool,
+        "true",
+        "An OSD puts itself in its place in the CRUSH map when it starts",
+    ),
+    row("osd_data", Kind::Text, "/var/lib/ceph/osd/$cluster-$id", "Folder of an OSD's own files").at_start(),
+    row(
+        "osd_deep_scrub_interval",
+        Kind::Float,
+        "604800",
+        "Compare all data of a PG at least this often, in seconds",
+    ),
+    row("osd_default_notify_timeout", Kind::Uint, "30", "Seconds a notify waits for its watchers"),
+    row("osd_erasure_code_plugins", Kind::Text, "jerasure lrc isa", "Erasure-code plugins loaded at start")
+        .services(&["mon", "osd"])
+        .at_start(),
+    row(
+        "osd_failsafe_full_ratio",
+        Kind::Float,
+        "0.97",
+        "Fraction of use at which an OSD refuses writes on its own",
+    ),
+    row(
+        "osd_fast_fail_on_connection_refused",
+        Kind::Bool,
+        "true",
+        "A refused connection marks a peer down at once",
+    ),
+    row("osd_fast_shutdown", Kind::Bool, "true", "An OSD that is told to stop skips the tidy-up"),
+    row("osd_heartbeat_grace", Kind::Int, "20", "Seconds of silence after which an OSD is reported down"),
+    row("osd_heartbeat_interval", Kind::Int, "6", "Seconds between an OSD's pings to its peers")
+        .level(Level::Dev)
+        .at_least("1")
+        .at_most("60"),
+    row("osd_map_cache_size", Kind::Int, "50", "Maps an OSD keeps in memory"),
+    row("osd_map_message_max", Kind::Int, "40", "Maps in one message"),
+    row("osd_max_attr_size", Kind::Uint, "0", "Largest extended attribute in bytes, 0 for no limit"),
+    row(
+        "osd_max_backfills",
+        Kind::Uint,
+        "1",
+        "How many PGs an OSD may backfill at a time, counted apart as primary and as target",
+    ),
+    row("osd_max_object_name_len", Kind::Uint, "2048", "Longest name of an object in bytes"),
+    row("osd_max_object_namespace_len", Kind::Uint, "256", "Longest namespace in bytes"),
+    row("osd_max_object_size", Kind::Size, "134217728", "Largest object in bytes"),
+    row("osd_max_omap_bytes_per_request", Kind::Size, "1073741824", "Most omap bytes in one answer"),
+    row("osd_max_omap_entries_per_request", Kind::Uint, "1024", "Most omap entries in one answer"),
+    row("osd_max_pg_log_entries", Kind::Uint, "10000", "PG log entries kept while a PG is not clean")
+        .level(Level::Dev)
+        .services(&["osd"]),
+    row(
+        "osd_max_pg_per_osd_hard_ratio",
+        Kind::Float,
+        "3",
+        "An OSD refuses PGs beyond this multiple of mon_max_pg_per_osd",
+    )
+    .at_least("1"),
+    row("osd_max_scrubs", Kind::Int, "1", "Scrubs that an OSD takes part in at a time"),
+    row("osd_max_write_size", Kind::Size, "90", "Largest single write in MiB").at_least("4"),
+    row("osd_memory_target", Kind::Size, "4294967296", "Memory in bytes that an OSD tries to stay within")
+        .level(Level::Basic)
+        .at_least("939524096"),
+    row("osd_min_pg_log_entries", Kind::Uint, "250", "PG log entries kept while nothing needs more")
+        .level(Level::Dev)
+        .services(&["osd"]),
+    row("osd_mon_report_interval", Kind::Int, "5", "Least seconds between an OSD's reports to the monitor"),
+    row("osd_objectstore", Kind::Text, "bluestore", "Kind of store that a new OSD makes")
+        .one_of(&["bluestore", "filestore", "kstore", "memstore"])
+        .at_start(),
+    row("osd_op_complaint_time", Kind::Float, "30", "Seconds after which a request counts as slow"),
+    row("osd_op_history_duration", Kind::Uint, "600", "Seconds for which finished requests are kept"),
+    row("osd_op_history_size", Kind::Uint, "20", "Finished requests kept for dump_historic_ops"),
+    row("osd_op_num_shards", Kind::Int, "0", "Shards of an OSD's work; 0 chooses by the kind of device")
+        .at_start(),
+    row("osd_pg_log_dups_tracked", Kind::Uint, "3000", "Requests remembered to recognise a resend")
+        .level(Level::Dev)
+        .services(&["osd"]),
+    row("osd_pg_log_trim_max", Kind::Uint, "10000", "Log entries trimmed at a time").services(&["osd"]),
+    row(
+        "osd_pool_default_crush_rule",
+        Kind::Int,
+        "-1",
+        "CRUSH rule of a new replicated pool; -1 picks the first that fits",
+    )
+    .services(&["mon"]),
+    row(
+        "osd_pool_default_erasure_code_profile",
+        Kind::Text,
+        "plugin=jerasure technique=reed_sol_van k=2 m=2",
+        "Keys and values of the profile named default",
+    )
+    .services(&["mon"]),
+    row("osd_pool_default_flag_hashpspool", Kind::Bool, "true", "New pools hash to unlike OSDs")
+        .services(&["mon"]),
+    row("osd_pool_default_flag_nodelete", Kind::Bool, "false", "New pools cannot be deleted")
+        .services(&["mon"]),
+    row("osd_pool_default_flag_nopgchange", Kind::Bool, "false", "New pools keep their pg_num")
+        .services(&["mon"]),
+    row("osd_pool_default_flag_nosizechange", Kind::Bool, "false", "New pools keep their size")
+        .services(&["mon"]),
+    row(
+        "osd_pool_default_min_size",
+        Kind::Uint,
+        "0",
+        "Copies that must be up for I/O in a new pool; 0 means size minus half of it",
+    )
+    .at_least("0")
+    .at_most("255")
+    .services(&["mon"]),
+    row("osd_pool_default_pg_autoscale_mode", Kind::Text, "on", "What the autoscaler may do with a new pool")
+        .one_of(&["off", "on", "warn"]),
+    row("osd_pool_default_pg_num", Kind::Uint, "32", "Placement groups of a new pool").services(&["mon"]),
+    row(
+        "osd_pool_default_pgp_num",
+        Kind::Uint,
+        "0",
+        "Placement groups of a new pool that count for placement; 0 means all",
+    )
+    .services(&["mon"]),
+    row("osd_pool_default_size", Kind::Uint, "3", "Copies that a new replicated pool keeps")
+        .at_least("0")
+        .at_most("10")
+        .services(&["mon"]),
+    row("osd_pool_default_type", Kind::Text, "replicated", "Kind of a new pool when none is given")
+        .one_of(&["erasure", "replicated"])
+        .services(&["mon"]),
+    row(
+        "osd_recovery_max_active",
+        Kind::Uint,
+        "0",
+        "How many objects an OSD recovers at a time; 0 chooses by the kind of device",
+    ),
+    row(
+        "osd_recovery_max_active_hdd",
+        Kind::Uint,
+        "3",
+        "How many objects an OSD on a rotating disk recovers at a time",
+    ),
+    row(
+        "osd_recovery_max_active_ssd",
+        Kind::Uint,
+        "10",
+        "How many objects an OSD on a solid-state disk recovers at a time",
+    ),
+    row("osd_recovery_op_priority", Kind::Uint, "3", "Weight of recovery beside client work, up to 63"),
+    row("osd_recovery_sleep", Kind::Float, "0", "Seconds of rest after each recovery or backfill step"),
+    row(
+        "osd_recovery_sleep_hdd",
+        Kind::Float,
+        "0.1",
+        "Seconds of rest after each recovery step on rotating disks",
+    ),
+    row(
+        "osd_recovery_sleep_ssd",
+        Kind::Float,
+        "0",
+        "Seconds of rest after each recovery step on solid-state disks",
+    ),
+    row("osd_scrub_auto_repair", Kind::Bool, "false", "Scrub repairs what it finds when the errors are few"),
+    row("osd_scrub_begin_hour", Kind::Int, "0", "Hour of the day from which scrubs may start")
+        .at_least("0")
+        .at_most("23"),
+    row("osd_scrub_chunk_max", Kind::Int, "25", "Objects that one step of a scrub looks at"),
+    row("osd_scrub_during_recovery", Kind::Bool, "false", "Scrubs may start while the OSD recovers"),
+    row("osd_scrub_end_hour", Kind::Int, "0", "Hour of the day from which scrubs may not start any more")
+        .at_least("0")
+        .at_most("23"),
+    row(
+        "osd_scrub_max_interval",
+        Kind::Float,
+        "604800",
+        "Scrub a PG at the latest after this many seconds, whatever the load",
+    ),
+    row(
+        "osd_scrub_min_interval",
+        Kind::Float,
+        "86400",
+        "Scrub a PG no sooner than this many seconds after the last time",
+    ),
+    row("osd_snap_trim_sleep", Kind::Float, "0", "Seconds of rest after each object trimmed of a snapshot"),
+];

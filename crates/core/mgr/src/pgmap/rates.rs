@@ -1,0 +1,128 @@
+//! [`Rates`]: what went on over the last seconds, from the growth of the PGs' counters.
+
+use nacre_maps::OsdMap;
+use nacre_msg::stats::{ObjStatSum, PgStat};
+use nacre_types::{PgId, PoolId, Stamp};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Samples kept: reports come every five seconds, so they span half a minute.
+const SAMPLES_COUNT_MAX: usize = 6;
+/// Without a new report for this long the rates are zero.
+const QUIET_AFTER: Duration = Duration::from_secs(30);
+
+/// What went on per second.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Rate {
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub write_bytes: u64,
+    /// Reads.
+    pub read_ops: u64,
+    /// Writes.
+    pub write_ops: u64,
+    /// Objects recovered.
+    pub recovered_objects: u64,
+    /// Bytes recovered.
+    pub recovered_bytes: u64,
+    /// Omap keys recovered.
+    pub recovered_keys: u64,
+}
+
+impl Rate {
+    /// True when clients read or wrote.
+    #[must_use]
+    pub fn has_client_io(&self) -> bool {
+        self.read_bytes + self.write_bytes + self.read_ops + self.write_ops > 0
+    }
+
+    /// True when something was recovered.
+    #[must_use]
+    pub fn has_recovery(&self) -> bool {
+        self.recovered_objects + self.recovered_bytes + self.recovered_keys > 0
+    }
+
+    fn between(old: &ObjStatSum, new: &ObjStatSum, span: Duration) -> Self {
+        let per_second = |old: i64, new: i64, scale: u64| {
+            let grown =
+                u128::from(u64::try_from(new.saturating_sub(old)).unwrap_or(0)) * u128::from(scale) * 1000;
+            u64::try_from(grown / span.as_millis().max(1)).unwrap_or(u64::MAX)
+        };
+        Self {
+            read_bytes: per_second(old.num_rd_kb, new.num_rd_kb, 1024),
+            write_bytes: per_second(old.num_wr_kb, new.num_wr_kb, 1024),
+            read_ops: per_second(old.num_rd, new.num_rd, 1),
+            write_ops: per_second(old.num_wr, new.num_wr, 1),
+            recovered_objects: per_second(old.num_objects_recovered, new.num_objects_recovered, 1),
+            recovered_bytes: per_second(old.num_bytes_recovered, new.num_bytes_recovered, 1),
+            recovered_keys: per_second(old.num_keys_recovered, new.num_keys_recovered, 1),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            read_bytes: self.read_bytes + other.read_bytes,
+            write_bytes: self.write_bytes + other.write_bytes,
+            read_ops: self.read_ops + other.read_ops,
+            write_ops: self.write_ops + other.write_ops,
+            recovered_objects: self.recovered_objects + other.recovered_objects,
+            recovered_bytes: self.recovered_bytes + other.recovered_bytes,
+            recovered_keys: self.recovered_keys + other.recovered_keys,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Sample {
+    at: Stamp,
+    pools: BTreeMap<PoolId, ObjStatSum>,
+}
+
+/// The last samples of every pool's counters.
+#[derive(Debug, Default)]
+pub(super) struct Rates {
+    samples: VecDeque<Sample>,
+    version: u64,
+    now: Stamp,
+}
+
+impl Rates {
+    /// Notes the counters when a report has come in since the last time.
+    pub(super) fn sample(&mut self, now: Stamp, version: u64, pgs: &BTreeMap<PgId, PgStat>) {
+        self.now = now;
+        if version == self.version && !self.samples.is_empty() {
+            return;
+        }
+        self.version = version;
+        let mut pools: BTreeMap<PoolId, ObjStatSum> = BTreeMap::new();
+        for (pg, stat) in pgs {
+            *pools.entry(pg.pool).or_default() += &stat.stats.sum;
+        }
+        self.samples.push_back(Sample { at: now, pools });
+        if self.samples.len() > SAMPLES_COUNT_MAX {
+            self.samples.pop_front();
+        }
+    }
+
+    pub(super) fn prune(&mut self, map: &OsdMap) {
+        for sample in &mut self.samples {
+            sample.pools.retain(|pool, _| map.pools.contains_key(pool));
+        }
+    }
+
+    pub(super) fn rate(&self, pool: Option<PoolId>) -> Rate {
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return Rate::default();
+        };
+        let span = last.at.since(first.at);
+        if span.is_zero() || self.now.since(last.at) > QUIET_AFTER {
+            return Rate::default();
+        }
+        // A pool that is missing from the first sample is new or was unknown: its past is no rate.
+        let of_pool =
+            |(id, new): (&PoolId, &ObjStatSum)| Some(Rate::between(first.pools.get(id)?, new, span));
+        let wanted = last.pools.iter().filter(|(id, _)| pool.is_none_or(|pool| pool == **id));
+        wanted.filter_map(of_pool).fold(Rate::default(), Rate::plus)
+    }
+}

@@ -1,0 +1,79 @@
+//! The cluster log: what daemons and operators did, by channel and level.
+
+use crate::batch::{Batch, Snapshot};
+use nacre_denc::{Decode, DecodeError, Encode};
+use nacre_msg::LogEntry;
+use std::collections::VecDeque;
+
+const PREFIX: &str = "log";
+
+/// Entries kept.
+pub const ENTRIES_COUNT_MAX: usize = 10_000;
+/// Longest text of one entry; the rest is cut off.
+pub const TEXT_BYTES_MAX: usize = 16 * 1024;
+
+/// The log, newest entry last. Versions count entries and never repeat.
+#[derive(Debug)]
+pub struct ClusterLog {
+    entries: VecDeque<LogEntry>,
+    /// Version of the newest entry.
+    version: u64,
+    changes: Batch,
+}
+
+/// Keys sort as the versions do.
+fn key(version: u64) -> String {
+    format!("{version:020}")
+}
+
+impl ClusterLog {
+    pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
+        let pairs = snapshot.scan(PREFIX);
+        let version = pairs.last().and_then(|(key, _)| key.parse().ok()).unwrap_or(0);
+        let entries = pairs.into_iter().map(|(_, value)| LogEntry::from_bytes(value));
+        Ok(Self { entries: entries.collect::<Result<_, _>>()?, version, changes: Batch::default() })
+    }
+
+    /// Version of the newest entry, 0 for none.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The kept entries, oldest first.
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> {
+        self.entries.iter()
+    }
+
+    /// Kept entries newer than `version`, with their versions.
+    pub fn after(&self, version: u64) -> impl Iterator<Item = (u64, &LogEntry)> {
+        let oldest = self.version + 1 - self.entries.len() as u64;
+        (oldest..).zip(&self.entries).filter(move |(at, _)| *at > version)
+    }
+
+    /// Appends an entry and forgets the oldest beyond [`ENTRIES_COUNT_MAX`].
+    pub fn append(&mut self, mut entry: LogEntry) {
+        if entry.message.len() > TEXT_BYTES_MAX {
+            let mut end = TEXT_BYTES_MAX;
+            while !entry.message.is_char_boundary(end) {
+                end -= 1;
+            }
+            entry.message.truncate(end);
+        }
+        self.version += 1;
+        self.changes.put(PREFIX, key(self.version), entry.to_bytes());
+        self.entries.push_back(entry);
+        if self.entries.len() > ENTRIES_COUNT_MAX {
+            self.entries.pop_front();
+            self.changes.delete(PREFIX, key(self.version - ENTRIES_COUNT_MAX as u64));
+        }
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    pub(crate) fn flush(&mut self, batch: &mut Batch) {
+        batch.append(&mut self.changes);
+    }
+}

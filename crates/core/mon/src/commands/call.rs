@@ -1,0 +1,118 @@
+//! [`Call`]: what a handler works on, and [`Answer`]: what it returns.
+
+use super::args::Args;
+use super::table::Row;
+use crate::command::{CommandCx, CommandInput, Output};
+use crate::session::Identity;
+use crate::state::State;
+use nacre_auth::Rwx;
+use nacre_buf::Bytes;
+use nacre_mgr::format::{Format, Node};
+use nacre_types::{Entropy, Errno, PoolId, Stamp, UTime};
+
+/// What a handler works on.
+pub struct Call<'a> {
+    /// All services.
+    pub state: &'a mut State,
+    /// Who asks.
+    pub identity: &'a Identity,
+    /// Monotonic time.
+    pub now: Stamp,
+    /// Calendar time.
+    pub wall: UTime,
+    /// Randomness.
+    pub entropy: &'a mut dyn Entropy,
+    /// Checked arguments.
+    pub args: Args,
+    /// How to answer.
+    pub format: Format,
+    /// Bulk input.
+    pub data: &'a Bytes,
+}
+
+/// Why a command was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// What the client's exit code says.
+    pub errno: Errno,
+    /// What the client shows.
+    pub text: String,
+}
+
+impl Failure {
+    /// The reply that says so.
+    #[must_use]
+    pub fn into_output(self) -> Output {
+        Output::error(self.errno, self.text)
+    }
+}
+
+/// What a handler returns.
+pub type Answer = Result<Output, Failure>;
+
+/// A refusal.
+pub(super) fn refuse(errno: Errno, text: impl Into<String>) -> Failure {
+    Failure { errno, text: text.into() }
+}
+
+/// A handler's way to refuse.
+pub(super) fn fail<T>(errno: Errno, text: impl Into<String>) -> Result<T, Failure> {
+    Err(refuse(errno, text))
+}
+
+/// Success with a line for people.
+pub(super) fn done(text: impl Into<String>) -> Answer {
+    Ok(Output::text(text))
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn new(cx: &'a mut CommandCx<'_>, input: &'a CommandInput, args: Args) -> Self {
+        Self {
+            state: cx.state,
+            identity: cx.identity,
+            now: cx.now,
+            wall: cx.wall,
+            entropy: cx.entropy,
+            args,
+            format: Format::parse(&input.format),
+            data: &input.data,
+        }
+    }
+
+    /// True when text for people was asked for.
+    pub(super) fn is_plain(&self) -> bool {
+        self.format == Format::Plain
+    }
+
+    /// Answers with a tree; plain text is the same as pretty JSON.
+    pub(super) fn tree(&self, root: &str, node: impl Into<Node>) -> Answer {
+        Ok(Output::data(node.into().render(self.format, root)))
+    }
+
+    /// Answers with `plain` for people, else with a tree.
+    pub(super) fn either(&self, root: &str, plain: impl Into<String>, node: impl Into<Node>) -> Answer {
+        if self.is_plain() { Ok(Output::data(plain.into())) } else { self.tree(root, node) }
+    }
+
+    /// The pool of a name, as the next epoch will have it.
+    pub(super) fn pool_id(&mut self, name: &str) -> Result<PoolId, Failure> {
+        let found =
+            self.state.osd.upcoming().pool_names.iter().find(|(_, at)| *at == name).map(|(id, _)| *id);
+        found.ok_or_else(|| refuse(Errno::ENOENT, format!("unrecognized pool '{name}'")))
+    }
+}
+
+/// Refuses what the caller's caps do not allow.
+pub(super) fn check_caps(cx: &CommandCx<'_>, row: &Row, args: &Args) -> Result<(), Failure> {
+    let needed = Rwx::of_letters(row.command.perm);
+    let mut texts = args.to_texts();
+    for pair in args.list("caps").chunks_exact(2) {
+        if let [service, text] = pair {
+            texts.insert(format!("caps_{service}"), text.clone());
+        }
+    }
+    if cx.identity.caps.allows_command(row.command.module, &row.signature.prefix, &texts, needed) {
+        return Ok(());
+    }
+    fail(Errno::EACCES, "access denied")
+}

@@ -1,0 +1,93 @@
+//! Blobs that tools keep under text keys.
+
+use super::call::{Answer, Call, done, fail};
+use super::table::{Command, command};
+use crate::command::Output;
+use crate::config_key::VALUE_BYTES_MAX;
+use nacre_buf::Bytes;
+use nacre_mgr::format::{Node, Section};
+use nacre_types::Errno;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("config-key get name=key,type=CephString", "config-key", "r", "The value of a key", get),
+    command(
+        "config-key set name=key,type=CephString name=val,type=CephString,req=false",
+        "config-key",
+        "rw",
+        "Keep a value, from the command line or the input",
+        set,
+    ),
+    command(
+        "config-key put name=key,type=CephString name=val,type=CephString,req=false",
+        "config-key",
+        "rw",
+        "Keep a value, from the command line or the input",
+        set,
+    ),
+    command("config-key rm name=key,type=CephString", "config-key", "rw", "Remove a key", rm),
+    command("config-key del name=key,type=CephString", "config-key", "rw", "Remove a key", rm),
+    command("config-key exists name=key,type=CephString", "config-key", "r", "Is there such a key", exists),
+    command("config-key ls", "config-key", "r", "All keys", ls),
+    command("config-key list", "config-key", "r", "All keys", ls),
+    command(
+        "config-key dump name=key,type=CephString,req=false",
+        "config-key",
+        "r",
+        "Keys and values, all or those that begin so",
+        dump,
+    ),
+];
+
+fn get(call: &mut Call<'_>) -> Answer {
+    match call.state.config_keys.value(call.args.text("key")) {
+        Some(value) => Ok(Output::data(value.clone())),
+        None => fail(Errno::ENOENT, ""),
+    }
+}
+
+fn set(call: &mut Call<'_>) -> Answer {
+    let key = call.args.text("key").to_owned();
+    let value = match call.args.text_opt("val") {
+        Some(text) => Bytes::from(text.to_owned()),
+        None => call.data.clone(),
+    };
+    if value.len() > VALUE_BYTES_MAX {
+        return fail(
+            Errno::EFBIG,
+            format!(
+                "error: entry size limited to {VALUE_BYTES_MAX} bytes. Use 'mon config key max entry size' to manually adjust"
+            ),
+        );
+    }
+    call.state.config_keys.set(&key, value);
+    done(format!("set {key}"))
+}
+
+fn rm(call: &mut Call<'_>) -> Answer {
+    let key = call.args.text("key").to_owned();
+    call.state.config_keys.remove(&key);
+    done("key deleted")
+}
+
+fn exists(call: &mut Call<'_>) -> Answer {
+    let key = call.args.text("key");
+    match call.state.config_keys.value(key) {
+        Some(_) => done(format!("key '{key}' exists")),
+        None => fail(Errno::ENOENT, format!("key '{key}' doesn't exist")),
+    }
+}
+
+fn ls(call: &mut Call<'_>) -> Answer {
+    let keys = call.state.config_keys.iter_prefix("").map(|(key, _)| key);
+    call.tree("keys", Node::array("key", keys))
+}
+
+fn dump(call: &mut Call<'_>) -> Answer {
+    let prefix = call.args.text("key");
+    let text = |value: &Bytes| match std::str::from_utf8(value) {
+        Ok(text) if !text.chars().any(|ch| ch.is_control() && !ch.is_whitespace()) => text.to_owned(),
+        _ => format!("<<< binary blob of length {} >>>", value.len()),
+    };
+    let all = call.state.config_keys.iter_prefix(prefix).map(|(key, value)| (key.clone(), text(value)));
+    call.tree("config-key store", all.collect::<Section>())
+}

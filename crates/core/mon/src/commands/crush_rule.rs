@@ -1,0 +1,347 @@
+//! CRUSH rules and the erasure-code profiles that make them.
+
+use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::show;
+use super::table::{Command, command};
+use nacre_crush::{CrushMap, RULES_MAX, Rule, RuleKind, Step};
+use nacre_mgr::format::{Node, Section};
+use nacre_types::Errno;
+use std::collections::BTreeMap;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("osd crush dump", "osd", "r", "The CRUSH map", dump),
+    command(
+        "osd crush ls name=node,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "osd",
+        "r",
+        "What hangs below a bucket",
+        ls,
+    ),
+    command("osd crush show-tunables", "osd", "r", "Tunables in use", show_tunables),
+    command("osd crush rule ls", "osd", "r", "Names of the rules", rule_ls),
+    command("osd crush rule list", "osd", "r", "Names of the rules", rule_ls),
+    command(
+        "osd crush rule dump name=name,type=CephString,goodchars=[A-Za-z0-9-_.],req=false",
+        "osd",
+        "r",
+        "One rule, or all",
+        rule_dump,
+    ),
+    command(
+        "osd crush rule create-replicated name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=root,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString,goodchars=[A-Za-z0-9-_.] name=class,type=CephString,goodchars=[A-Za-z0-9-_.],req=false",
+        "osd",
+        "rw",
+        "Make a rule for replicated pools",
+        create_replicated,
+    ),
+    command(
+        "osd crush rule create-simple name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=root,type=CephString,goodchars=[A-Za-z0-9-_.] name=type,type=CephString,goodchars=[A-Za-z0-9-_.] name=mode,type=CephChoices,strings=firstn|indep,req=false",
+        "osd",
+        "rw",
+        "Make a rule by root, type and mode",
+        create_simple,
+    ),
+    command(
+        "osd crush rule rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "osd",
+        "rw",
+        "Remove a rule that no pool uses",
+        rule_rm,
+    ),
+    command(
+        "osd crush rule rename name=srcname,type=CephString,goodchars=[A-Za-z0-9-_.] name=dstname,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "osd",
+        "rw",
+        "Give a rule another name",
+        rule_rename,
+    ),
+    command("osd crush weight-set ls", "osd", "r", "Names of the weight sets", weight_set_ls),
+    command("osd crush weight-set dump", "osd", "r", "The weight sets", weight_set_dump),
+    command(
+        "osd erasure-code-profile set name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=profile,type=CephString,n=N,req=false name=force,type=CephBool,req=false",
+        "osd",
+        "rw",
+        "Keep an erasure-code profile",
+        profile_set,
+    ),
+    command(
+        "osd erasure-code-profile get name=name,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "osd",
+        "r",
+        "One erasure-code profile",
+        profile_get,
+    ),
+    command("osd erasure-code-profile ls", "osd", "r", "Names of the erasure-code profiles", profile_ls),
+    command(
+        "osd erasure-code-profile rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.]",
+        "osd",
+        "rw",
+        "Remove an erasure-code profile",
+        profile_rm,
+    ),
+];
+
+/// Copies that a new rule is meant for.
+const RULE_SIZES: (u8, u8) = (1, 10);
+/// Keys of one profile.
+const PROFILE_KEYS_MAX: usize = 64;
+/// Profiles kept.
+const PROFILES_MAX: usize = 1024;
+
+fn dump(call: &mut Call<'_>) -> Answer {
+    call.tree("crush_map", show::crush_map(&call.state.osd.map().crush))
+}
+
+fn ls(call: &mut Call<'_>) -> Answer {
+    let crush = &call.state.osd.map().crush;
+    let name = call.args.text("node");
+    let Some(id) = crush.item_by_name(name) else {
+        return fail(Errno::ENOENT, format!("node '{name}' does not exist"));
+    };
+    let items = crush.bucket(id).map_or_else(|| vec![id], |bucket| bucket.items.clone());
+    let names: Vec<String> = items
+        .into_iter()
+        .map(|item| crush.item_name(item).map_or_else(|| format!("osd.{item}"), str::to_owned))
+        .collect();
+    let plain: String = names.iter().map(|name| format!("{name}\n")).collect();
+    call.either("items", plain, Node::array("item", names))
+}
+
+fn show_tunables(call: &mut Call<'_>) -> Answer {
+    call.tree("crush_tunables", show::tunables(&call.state.osd.map().crush))
+}
+
+fn rules(crush: &CrushMap) -> impl Iterator<Item = (i32, &Rule)> {
+    (0..).zip(&crush.rules).filter_map(|(id, rule)| Some((id, rule.as_ref()?)))
+}
+
+fn rule_ls(call: &mut Call<'_>) -> Answer {
+    let crush = &call.state.osd.map().crush;
+    let names: Vec<&String> = rules(crush).filter_map(|(id, _)| crush.rule_names.get(&id)).collect();
+    let plain: String = names.iter().map(|name| format!("{name}\n")).collect();
+    call.either("rules", plain, Node::array("rule", names))
+}
+
+fn rule_dump(call: &mut Call<'_>) -> Answer {
+    let crush = &call.state.osd.map().crush;
+    let Some(name) = call.args.text_opt("name") else {
+        return call.tree(
+            "rules",
+            Node::array("rule", rules(crush).map(|(id, rule)| show::crush_rule(crush, id, rule))),
+        );
+    };
+    let found = crush.rule_by_name(name).and_then(|id| Some((id, crush.rule(id)?)));
+    match found {
+        Some((id, rule)) => call.tree("rule", show::crush_rule(crush, id, rule)),
+        None => fail(Errno::ENOENT, format!("unknown crush rule '{name}'")),
+    }
+}
+
+/// The item that a rule takes: the root, or its shadow of a device class.
+fn root_of(crush: &CrushMap, root: &str, class: Option<&str>) -> Result<i32, Failure> {
+    let Some(id) = crush.item_by_name(root) else {
+        return fail(Errno::ENOENT, format!("root item {root} does not exist"));
+    };
+    let Some(class) = class.filter(|class| !class.is_empty()) else { return Ok(id) };
+    let Some(class_id) = crush.class_by_name(class) else {
+        return fail(Errno::EINVAL, format!("device class {class} does not exist"));
+    };
+    let shadow = crush.class_buckets.get(&id).and_then(|by_class| by_class.get(&class_id)).copied();
+    shadow.ok_or_else(|| refuse(Errno::EINVAL, format!("root {root} has no devices with class {class}")))
+}
+
+/// Chooses devices under distinct items of a type.
+fn choose(kind: i32, indep: bool) -> Step {
+    match (kind, indep) {
+        (0, false) => Step::ChooseFirstN { count: 0, kind },
+        (0, true) => Step::ChooseIndep { count: 0, kind },
+        (_, false) => Step::ChooseLeafFirstN { count: 0, kind },
+        (_, true) => Step::ChooseLeafIndep { count: 0, kind },
+    }
+}
+
+fn create_rule(call: &mut Call<'_>, indep: bool) -> Answer {
+    let name = call.args.text("name").to_owned();
+    let crush = &call.state.osd.upcoming().crush;
+    if crush.rule_by_name(&name).is_some() {
+        return done(format!("rule {name} already exists"));
+    }
+    let (root, kind, class) = (call.args.text("root"), call.args.text("type"), call.args.text_opt("class"));
+    let crush = call.state.osd.upcoming().crush.clone();
+    let take = root_of(&crush, root, class)?;
+    let Some(kind) = crush.type_by_name(kind) else {
+        return fail(Errno::EINVAL, format!("unknown type {kind}"));
+    };
+    let free = (0..RULES_MAX).find(|at| crush.rules.get(*at).is_none_or(Option::is_none));
+    let Some((at, id)) = free.and_then(|at| Some((at, u8::try_from(at).ok()?))) else {
+        return fail(Errno::ENOSPC, "no free rule id");
+    };
+    let mut steps = vec![Step::Take(take), choose(kind, indep), Step::Emit];
+    if indep {
+        steps.splice(0..0, [Step::SetChooseLeafTries(5), Step::SetChooseTries(100)]);
+    }
+    let (min_size, max_size) = RULE_SIZES;
+    let kind = if indep { RuleKind::ERASURE } else { RuleKind::REPLICATED };
+    let rule = Rule { ruleset: id, kind, min_size, max_size, steps };
+    let edited = call.state.osd.change_crush();
+    if edited.rules.len() <= at {
+        edited.rules.resize(at + 1, None);
+    }
+    if let Some(slot) = edited.rules.get_mut(at) {
+        *slot = Some(rule);
+    }
+    edited.rule_names.insert(i32::from(id), name);
+    done("")
+}
+
+fn create_replicated(call: &mut Call<'_>) -> Answer {
+    create_rule(call, false)
+}
+
+fn create_simple(call: &mut Call<'_>) -> Answer {
+    let indep = call.args.text_opt("mode") == Some("indep");
+    create_rule(call, indep)
+}
+
+fn rule_rm(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("name").to_owned();
+    let map = call.state.osd.upcoming();
+    let Some(id) = map.crush.rule_by_name(&name) else {
+        return done(format!("rule {name} does not exist"));
+    };
+    if map.pools.values().any(|pool| i32::from(pool.crush_rule) == id) {
+        return fail(Errno::EBUSY, format!("crush ruleset {name} {id} is in use"));
+    }
+    let crush = call.state.osd.change_crush();
+    if let Some(slot) = usize::try_from(id).ok().and_then(|at| crush.rules.get_mut(at)) {
+        *slot = None;
+    }
+    crush.rule_names.remove(&id);
+    done("")
+}
+
+fn rule_rename(call: &mut Call<'_>) -> Answer {
+    let (source, target) = (call.args.text("srcname").to_owned(), call.args.text("dstname").to_owned());
+    let crush = &call.state.osd.upcoming().crush;
+    match (crush.rule_by_name(&source), crush.rule_by_name(&target)) {
+        (None, Some(_)) => done(format!("already renamed to '{target}'")),
+        (None, None) => fail(Errno::ENOENT, format!("srcname '{source}' does not exist")),
+        (Some(_), Some(_)) => fail(Errno::EEXIST, format!("dstname '{target}' already exists")),
+        (Some(id), None) => {
+            call.state.osd.change_crush().rule_names.insert(id, target);
+            done("")
+        }
+    }
+}
+
+fn weight_set_ls(call: &mut Call<'_>) -> Answer {
+    call.either("weight_sets", "", Node::array("pool", Vec::<Node>::new()))
+}
+
+fn weight_set_dump(call: &mut Call<'_>) -> Answer {
+    call.tree("weight_sets", Section::new())
+}
+
+/// What a profile says when its owner leaves something out.
+const PROFILE_DEFAULTS: [(&str, &str); 9] = [
+    ("crush-device-class", ""),
+    ("crush-failure-domain", "host"),
+    ("crush-root", "default"),
+    ("jerasure-per-chunk-alignment", "false"),
+    ("k", "2"),
+    ("m", "1"),
+    ("plugin", "jerasure"),
+    ("technique", "reed_sol_van"),
+    ("w", "8"),
+];
+
+fn profile_text(profile: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = profile.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    format!("{{{}}}", pairs.join(","))
+}
+
+/// Checks the parts of a profile that decide a pool's shape.
+fn check_profile(profile: &BTreeMap<String, String>) -> Result<(), Failure> {
+    for (key, least) in [("k", 2), ("m", 1)] {
+        let value = profile.get(key).map_or("", String::as_str);
+        match value.parse::<u32>() {
+            Err(_) => return fail(Errno::EINVAL, format!("could not convert {key}={value} to int")),
+            Ok(number) if number < least || number > 32 => {
+                return fail(Errno::EINVAL, format!("{key}={number} must be >= {least}"));
+            }
+            Ok(_) => {}
+        }
+    }
+    let plugin = profile.get("plugin").map_or("", String::as_str);
+    if ["jerasure", "isa"].contains(&plugin) {
+        return Ok(());
+    }
+    fail(
+        Errno::EINVAL,
+        format!("erasure code plugin '{plugin}' is not supported, must be one of jerasure, isa"),
+    )
+}
+
+fn profile_set(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("name").to_owned();
+    let words = call.args.list("profile").to_vec();
+    let force = call.args.flag("force") || words.iter().any(|word| word == "--force");
+    let mut profile: BTreeMap<String, String> =
+        PROFILE_DEFAULTS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    for word in words.iter().filter(|word| *word != "--force") {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        profile.insert(key.to_owned(), value.to_owned());
+    }
+    let profiles = &call.state.osd.upcoming().erasure_code_profiles;
+    if profile.len() > PROFILE_KEYS_MAX || profiles.len() >= PROFILES_MAX {
+        return fail(Errno::ENOSPC, "too many profiles or keys");
+    }
+    check_profile(&profile)?;
+    match profiles.get(&name) {
+        Some(held) if *held == profile => return done(""),
+        Some(held) if !force => {
+            let (held, wanted) = (profile_text(held), profile_text(&profile));
+            let text = format!(
+                "will not override erasure code profile {name} because the existing profile {held} is different from the proposed profile {wanted}"
+            );
+            return fail(Errno::EPERM, text);
+        }
+        _ => {}
+    }
+    let change = call.state.osd.change();
+    change.old_erasure_code_profiles.retain(|old| *old != name);
+    change.new_erasure_code_profiles.insert(name, profile);
+    done("")
+}
+
+fn profile_get(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("name");
+    let Some(profile) = call.state.osd.map().erasure_code_profiles.get(name) else {
+        return fail(Errno::ENOENT, format!("unknown erasure code profile '{name}'"));
+    };
+    let plain: String = profile.iter().map(|(key, value)| format!("{key}={value}\n")).collect();
+    let tree: Section = profile.iter().map(|(key, value)| (key.clone(), value.as_str())).collect();
+    call.either("profile", plain, tree)
+}
+
+fn profile_ls(call: &mut Call<'_>) -> Answer {
+    let profiles = &call.state.osd.map().erasure_code_profiles;
+    let plain: String = profiles.keys().map(|name| format!("{name}\n")).collect();
+    call.either("erasure-code-profiles", plain, Node::array("profile", profiles.keys()))
+}
+
+fn profile_rm(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("name").to_owned();
+    let map = call.state.osd.upcoming();
+    if let Some((id, _)) = map.pools.iter().find(|(_, pool)| pool.erasure_code_profile == name) {
+        let pool = map.pool_name(*id).unwrap_or_default();
+        return fail(Errno::EBUSY, format!("{pool} pool(s) are using the erasure code profile '{name}'"));
+    }
+    if !map.erasure_code_profiles.contains_key(&name) {
+        return done(format!("erasure-code-profile {name} does not exist"));
+    }
+    let change = call.state.osd.change();
+    change.new_erasure_code_profiles.remove(&name);
+    change.old_erasure_code_profiles.push(name);
+    done("")
+}

@@ -1,0 +1,133 @@
+//! The manager and what its modules answer.
+
+use super::call::{Answer, Call, done, fail};
+use super::show;
+use super::table::{Command, command};
+use crate::command::Output;
+use nacre_mgr::format::{Align, Node, Section, Table, bytes};
+use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
+use nacre_types::Errno;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("mgr stat", "mgr", "r", "Summary of the managers", stat),
+    command("mgr dump name=epoch,type=CephInt,range=0,req=false", "mgr", "r", "The managers' map", dump),
+    command("mgr services", "mgr", "r", "Services that the manager offers", services),
+    command("mgr module ls", "mgr", "r", "Modules of the manager", module_ls),
+    command(
+        "mgr metadata name=who,type=CephString,req=false",
+        "mgr",
+        "r",
+        "What managers say of themselves",
+        metadata,
+    ),
+    command("mgr versions", "mgr", "r", "Versions of managers", versions),
+    command("balancer status", "mgr", "r", "What the balancer does", balancer_status),
+    command("progress", "mgr", "r", "What is in progress", progress),
+    command("progress json", "mgr", "r", "What is in progress, for programs", progress_json),
+    command("device ls", "mgr", "r", "Devices that daemons use", device_ls),
+    command(
+        "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
+        "mgr",
+        "r",
+        "What clients do, in one line",
+        iostat,
+    ),
+];
+
+fn stat(call: &mut Call<'_>) -> Answer {
+    let map = call.state.mgr.map();
+    let tree = Section::new()
+        .with("epoch", map.epoch)
+        .with("available", map.available)
+        .with("active_name", map.active_name.as_str())
+        .with("num_standby", map.standbys.len());
+    call.tree("mgr_stat", tree)
+}
+
+fn dump(call: &mut Call<'_>) -> Answer {
+    let map = call.state.mgr.map();
+    match call.args.int("epoch") {
+        Some(epoch) if epoch != 0 && epoch != i64::from(map.epoch) => {
+            fail(Errno::ENOENT, format!("there is no map for epoch {epoch}"))
+        }
+        _ => call.tree("mgrmap", show::mgr_map(map)),
+    }
+}
+
+fn services(call: &mut Call<'_>) -> Answer {
+    call.tree("services", show::services(call.state.mgr.map()))
+}
+
+fn module_ls(call: &mut Call<'_>) -> Answer {
+    call.tree("modules", show::mgr_modules(call.state.mgr.map()))
+}
+
+fn metadata(call: &mut Call<'_>) -> Answer {
+    let map = call.state.mgr.map();
+    let own = Section::new()
+        .with("addr", show::legacy_addr(&map.active_addrs))
+        .with("addrs", map.active_addrs.to_string())
+        .with("arch", std::env::consts::ARCH)
+        .with("ceph_release", RELEASE)
+        .with("ceph_version", VERSION_TEXT)
+        .with("ceph_version_short", VERSION_SHORT)
+        .with("hostname", super::mon::host_name(call))
+        .with("os", "Linux");
+    let mut named = Section::new().with("name", map.active_name.as_str());
+    match call.args.text_opt("who") {
+        Some(who) if who == map.active_name => {
+            named.extend(own);
+            call.tree("mgr_metadata", named)
+        }
+        Some(who) => fail(Errno::ENOENT, format!("mgr.{who} not found")),
+        None => {
+            named.extend(own);
+            call.tree("mgr_metadata", Node::array("mgr", [named]))
+        }
+    }
+}
+
+fn versions(call: &mut Call<'_>) -> Answer {
+    call.tree("mgr", Section::new().with(VERSION_TEXT, 1))
+}
+
+fn balancer_status(call: &mut Call<'_>) -> Answer {
+    let tree = Section::new()
+        .with("active", false)
+        .with("last_optimize_duration", "")
+        .with("last_optimize_started", "")
+        .with("mode", "none")
+        .with("no_optimization_needed", false)
+        .with("optimize_result", "")
+        .with("plans", Node::array("plan", Vec::<Node>::new()));
+    call.tree("balancer", tree)
+}
+
+fn progress(_: &mut Call<'_>) -> Answer {
+    done("Nothing in progress")
+}
+
+fn progress_json(call: &mut Call<'_>) -> Answer {
+    let none = || Node::array("event", Vec::<Node>::new());
+    call.tree("progress", Section::new().with("completed", none()).with("events", none()))
+}
+
+fn device_ls(call: &mut Call<'_>) -> Answer {
+    let columns =
+        ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"].map(|name| (name, Align::Left));
+    call.either("devices", Table::aligned(&columns).render(), Node::array("device", Vec::<Node>::new()))
+}
+
+fn iostat(call: &mut Call<'_>) -> Answer {
+    let rate = call.state.stats.pgs.rate(None);
+    let cells = [
+        format!("{}/s", bytes(rate.read_bytes)),
+        format!("{}/s", bytes(rate.write_bytes)),
+        format!("{}/s", bytes(rate.read_bytes + rate.write_bytes)),
+        rate.read_ops.to_string(),
+        rate.write_ops.to_string(),
+        (rate.read_ops + rate.write_ops).to_string(),
+    ];
+    let line: String = cells.iter().map(|cell| format!("| {cell:>10} ")).collect();
+    Ok(Output::data(format!("{line}|\n")))
+}

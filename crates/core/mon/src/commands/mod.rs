@@ -1,0 +1,124 @@
+//! The command table: signatures, permissions and handlers of everything that the `ceph` tool can ask.
+//!
+//! Signatures are written in Ceph's own descriptor syntax (`src/mon/MonCommands.h`, `src/mgr/MgrCommands.h` at
+//! v16.2.15), because [`descriptions`] hands them to stock clients, which parse the user's words with them.
+//! Commands that Ceph's manager serves are answered here too: their descriptors carry no manager flag, so the
+//! tool sends them to the monitor. Shapes of answers were taken from a running cluster of that release.
+
+mod args;
+mod auth;
+mod blocklist;
+mod call;
+mod config;
+mod config_key;
+mod crash;
+mod crush_edit;
+mod crush_rule;
+mod df;
+mod exceptions;
+mod fs;
+mod health;
+mod log;
+mod mgr;
+mod mon;
+mod osd_df;
+mod osd_life;
+mod osd_read;
+mod osd_state;
+mod osd_tree;
+mod pg;
+mod pg_order;
+mod pg_text;
+mod pool;
+mod pool_app;
+mod pool_var;
+mod show;
+mod signature;
+mod status;
+mod table;
+
+pub use call::{Answer, Call, Failure};
+pub use mon::ping_answer;
+pub use table::descriptions;
+
+use crate::command::{CommandCx, CommandInput, Output};
+use nacre_buf::Bytes;
+use nacre_types::Errno;
+use serde_json::Value;
+
+/// The rows of every topic; of two with the same words the first wins.
+const TOPICS: &[&[table::Command]] = &[
+    auth::COMMANDS,
+    blocklist::COMMANDS,
+    config::COMMANDS,
+    config_key::COMMANDS,
+    crash::COMMANDS,
+    crush_edit::COMMANDS,
+    crush_rule::COMMANDS,
+    df::COMMANDS,
+    exceptions::COMMANDS,
+    fs::COMMANDS,
+    health::COMMANDS,
+    log::COMMANDS,
+    mgr::COMMANDS,
+    mon::COMMANDS,
+    osd_df::COMMANDS,
+    osd_life::COMMANDS,
+    osd_read::COMMANDS,
+    osd_state::COMMANDS,
+    osd_tree::COMMANDS,
+    pg::COMMANDS,
+    pg_order::COMMANDS,
+    pool::COMMANDS,
+    pool_app::COMMANDS,
+    pool_var::COMMANDS,
+    status::COMMANDS,
+];
+
+/// Longest command text that is parsed.
+pub const COMMAND_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests;
+
+/// Reads the JSON of a `MMonCommand` or `MMgrCommand`.
+///
+/// # Errors
+/// The answer to send when there is no command in it.
+pub fn parse(words: &[String], data: Bytes) -> Result<CommandInput, Output> {
+    let text = words.concat();
+    if text.len() > COMMAND_BYTES_MAX {
+        return Err(Output::error(Errno::EINVAL, "command too long"));
+    }
+    let Ok(Value::Object(args)) = serde_json::from_str(&text) else {
+        return Err(Output::error(Errno::EINVAL, "unparseable JSON"));
+    };
+    let word = |name: &str| args.get(name).and_then(Value::as_str).map(str::to_owned);
+    let Some(prefix) = word("prefix") else {
+        return Err(Output::error(Errno::EINVAL, "command prefix not found"));
+    };
+    if prefix.is_empty() {
+        return Err(Output::error(Errno::EINVAL, "command prefix must not be empty"));
+    }
+    let format = word("format").unwrap_or_default();
+    Ok(CommandInput { prefix, args, format, data })
+}
+
+/// Runs a command: looks it up, checks caps and arguments, calls its handler.
+pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
+    if input.prefix == "get_command_descriptions" {
+        return Output::data(descriptions());
+    }
+    let Some(row) = table::find(&input.prefix) else {
+        return Output::error(Errno::EINVAL, format!("command not known: {}", input.prefix));
+    };
+    let answer = row.signature.check(input).and_then(|args| {
+        call::check_caps(cx, row, &args)?;
+        (row.command.handler)(&mut Call::new(cx, input, args))
+    });
+    let output = answer.unwrap_or_else(Failure::into_output);
+    match cx.state.osd.check_changes() {
+        Ok(()) => output,
+        Err(error) => Output::error(Errno::EINVAL, format!("the change cannot be made: {error}")),
+    }
+}

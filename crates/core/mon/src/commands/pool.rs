@@ -1,0 +1,387 @@
+//! Pools: made, named, listed, counted, deleted.
+
+use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::show;
+use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
+use super::table::{Command, command};
+use crate::osd::{PoolError, PoolSpec};
+use nacre_maps::{AutoscaleMode, PoolKind, PoolOption};
+use nacre_mgr::format::{Align, Node, Section, Table, fixed, general};
+use nacre_mgr::pgmap::pool_usage;
+use nacre_types::{Errno, PoolId};
+
+pub(super) const COMMANDS: &[Command] = &[
+    command(
+        "osd pool create name=pool,type=CephPoolname name=pg_num,type=CephInt,range=0,req=false name=pgp_num,type=CephInt,range=0,req=false name=pool_type,type=CephChoices,strings=replicated|erasure,req=false name=erasure_code_profile,type=CephString,goodchars=[A-Za-z0-9-_.],req=false name=rule,type=CephString,req=false name=expected_num_objects,type=CephInt,range=0,req=false name=size,type=CephInt,range=0,req=false name=pg_num_min,type=CephInt,range=0,req=false name=pg_num_max,type=CephInt,range=0,req=false name=autoscale_mode,type=CephChoices,strings=on|off|warn,req=false name=bulk,type=CephBool,req=false name=target_size_bytes,type=CephInt,range=0,req=false name=target_size_ratio,type=CephFloat,range=0.0,req=false",
+        "osd",
+        "rw",
+        "Make a pool",
+        create,
+    ),
+    command(
+        "osd pool rm name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
+        "osd",
+        "rw",
+        "Delete a pool and all its data",
+        rm,
+    ),
+    command(
+        "osd pool delete name=pool,type=CephPoolname name=pool2,type=CephPoolname,req=false name=yes_i_really_really_mean_it,type=CephBool,req=false name=yes_i_really_really_mean_it_not_faking,type=CephBool,req=false",
+        "osd",
+        "rw",
+        "Delete a pool and all its data",
+        rm,
+    ),
+    command(
+        "osd pool rename name=srcpool,type=CephPoolname name=destpool,type=CephPoolname",
+        "osd",
+        "rw",
+        "Give a pool another name",
+        rename,
+    ),
+    command(
+        "osd pool ls name=detail,type=CephChoices,strings=detail,req=false",
+        "osd",
+        "r",
+        "Names of the pools, or all about them",
+        ls,
+    ),
+    command(
+        "osd pool stats name=pool_name,type=CephPoolname,req=false",
+        "osd",
+        "r",
+        "What goes on in pools",
+        stats,
+    ),
+    command(
+        "osd pool autoscale-status name=format,type=CephString,req=false",
+        "mgr",
+        "r",
+        "What the autoscaler would make of the pools",
+        autoscale_status,
+    ),
+    command(
+        "osd pool mksnap name=pool,type=CephPoolname name=snap,type=CephString",
+        "osd",
+        "rw",
+        "Make a snapshot of a pool",
+        mksnap,
+    ),
+    command(
+        "osd pool rmsnap name=pool,type=CephPoolname name=snap,type=CephString",
+        "osd",
+        "rw",
+        "Remove a snapshot of a pool",
+        rmsnap,
+    ),
+];
+
+pub(super) fn pool_failure(error: &PoolError) -> Failure {
+    refuse(Errno::from(error), error.to_string())
+}
+
+fn small<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Failure> {
+    let convert = |value: i64| {
+        T::try_from(value).map_err(|_| refuse(Errno::ERANGE, format!("{name} {value} is out of range")))
+    };
+    call.args.int(name).map(convert).transpose()
+}
+
+fn autoscale(call: &Call<'_>) -> Option<AutoscaleMode> {
+    match call.args.text_opt("autoscale_mode")? {
+        "off" => Some(AutoscaleMode::Off),
+        "warn" => Some(AutoscaleMode::Warn),
+        _ => Some(AutoscaleMode::On),
+    }
+}
+
+/// The rule named as such or, as older tools do, in the place of the profile.
+fn rule_of(call: &mut Call<'_>, kind: PoolKind) -> Result<Option<u8>, Failure> {
+    let in_profile = call.args.text_opt("erasure_code_profile").filter(|_| kind == PoolKind::Replicated);
+    let Some(name) =
+        call.args.text_opt("rule").or(in_profile).filter(|name| !name.is_empty()).map(str::to_owned)
+    else {
+        return Ok(None);
+    };
+    let found = call.state.osd.upcoming().crush.rule_by_name(&name).and_then(|id| u8::try_from(id).ok());
+    found.map(Some).ok_or_else(|| refuse(Errno::ENOENT, format!("specified rule {name} doesn't exist")))
+}
+
+fn spec_of(call: &mut Call<'_>, kind: PoolKind) -> Result<PoolSpec, Failure> {
+    Ok(PoolSpec {
+        name: call.args.text("pool").to_owned(),
+        kind,
+        pg_num: small(call, "pg_num")?.filter(|number: &u32| *number != 0),
+        pgp_num: small(call, "pgp_num")?,
+        size: small(call, "size")?,
+        crush_rule: rule_of(call, kind)?,
+        expected_num_objects: call
+            .args
+            .int("expected_num_objects")
+            .and_then(|value| u64::try_from(value).ok())
+            .unwrap_or(0),
+        autoscale: autoscale(call),
+        ..PoolSpec::default()
+    })
+}
+
+fn create(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("pool").to_owned();
+    let erasure = call.args.text_opt("pool_type") == Some("erasure");
+    let map = call.state.osd.upcoming();
+    if let Some(pool) = map.pool_by_name(&name).and_then(|id| map.pool(id)) {
+        let other = pool.is_replicated() == erasure;
+        let wanted = if erasure { "erasure" } else { "replicated" };
+        let text = format!("pool '{name}' cannot change to type {wanted}");
+        return if other { fail(Errno::EINVAL, text) } else { done(format!("pool '{name}' already exists")) };
+    }
+    if name.starts_with('.') {
+        return fail(Errno::EPERM, "pool names beginning with . are not allowed");
+    }
+    if erasure {
+        return fail(Errno::EOPNOTSUPP, "erasure-coded pools are not supported yet");
+    }
+    let spec = spec_of(call, PoolKind::Replicated)?;
+    let made = call.state.osd.create_pool(&spec, call.wall, &call.state.config);
+    let id = made.map_err(|error| pool_failure(&error))?;
+    set_options(call, id);
+    done(format!("pool '{name}' created"))
+}
+
+/// Optional settings that `osd pool create` takes.
+fn set_options(call: &mut Call<'_>, id: PoolId) {
+    let wanted: Vec<(&str, PoolOption)> = ["pg_num_min", "pg_num_max", "target_size_bytes"]
+        .into_iter()
+        .filter_map(|name| Some((name, PoolOption::Int(call.args.int(name).filter(|value| *value > 0)?))))
+        .chain(
+            call.args
+                .float("target_size_ratio")
+                .filter(|value| *value > 0.0)
+                .map(|value| ("target_size_ratio", PoolOption::Float(value))),
+        )
+        .collect();
+    if wanted.is_empty() {
+        return;
+    }
+    let Some(pool) = call.state.osd.change_pool(id) else { return };
+    for (name, value) in wanted {
+        if let Some((_, key, _)) = show::POOL_OPTIONS.iter().find(|(at, ..)| *at == name) {
+            pool.options.insert(*key, value);
+        }
+    }
+}
+
+fn rm(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("pool").to_owned();
+    let Some(id) = call.state.osd.upcoming().pool_by_name(&name) else {
+        return done(format!("pool '{name}' does not exist"));
+    };
+    let sure = call.args.flag("yes_i_really_really_mean_it")
+        || call.args.flag("yes_i_really_really_mean_it_not_faking");
+    if call.args.text("pool2") != name || !sure {
+        return fail(
+            Errno::EPERM,
+            format!(
+                "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY \
+                 CERTAIN* that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
+            ),
+        );
+    }
+    call.state.osd.delete_pool(id, &call.state.config).map_err(|error| pool_failure(&error))?;
+    done(format!("pool '{name}' removed"))
+}
+
+fn rename(call: &mut Call<'_>) -> Answer {
+    let (source, target) = (call.args.text("srcpool").to_owned(), call.args.text("destpool").to_owned());
+    let map = call.state.osd.upcoming();
+    let (from, to) = (map.pool_by_name(&source), map.pool_by_name(&target));
+    match (from, to) {
+        (None, Some(_)) => done(format!(
+            "pool '{source}' does not exist; pool '{target}' does -- assuming successful rename"
+        )),
+        (None, None) => fail(Errno::ENOENT, format!("unrecognized pool '{source}'")),
+        (Some(_), Some(_)) => fail(Errno::EEXIST, format!("pool '{target}' already exists")),
+        (Some(id), None) => {
+            call.state.osd.rename_pool(id, &target).map_err(|error| pool_failure(&error))?;
+            done(format!("pool '{source}' renamed to '{target}'"))
+        }
+    }
+}
+
+fn ls(call: &mut Call<'_>) -> Answer {
+    let map = call.state.osd.map();
+    let names = map.pool_names.values();
+    if call.args.text_opt("detail").is_none() {
+        let plain: String = names.clone().map(|name| format!("{name}\n")).collect();
+        return call.either("pools", plain, Node::array("pool_name", names));
+    }
+    let name = |id: &PoolId| map.pool_name(*id).unwrap_or_default();
+    let mut plain: String = map
+        .pools
+        .iter()
+        .flat_map(|(id, pool)| {
+            let own = show::pool_line(*id, name(id), pool);
+            std::iter::once(own).chain(show::pool_snap_lines(pool)).map(|line| line + "\n")
+        })
+        .collect();
+    plain.push('\n');
+    let tree = map.pools.iter().map(|(id, pool)| {
+        let mut section = Section::new().with("pool_id", *id).with("pool_name", name(id));
+        section.extend(show::pool_tree(pool));
+        section
+    });
+    call.either("pools", plain, Node::array("pool", tree))
+}
+
+fn stats(call: &mut Call<'_>) -> Answer {
+    let map = call.state.osd.map();
+    let only = match call.args.text_opt("pool_name") {
+        Some(name) => match map.pool_by_name(name) {
+            Some(id) => Some(id),
+            None => return fail(Errno::ENOENT, format!("unrecognized pool '{name}'")),
+        },
+        None => None,
+    };
+    let (mut plain, mut tree) = (String::new(), Vec::new());
+    for (id, name) in map.pool_names.iter().filter(|(id, _)| only.is_none_or(|only| only == **id)) {
+        let rate = call.state.stats.pgs.rate(Some(*id));
+        let (io, recovery) = (client_rate_text(&rate), recovery_rate_text(&rate));
+        plain.push_str(&format!("pool {name} id {id}\n"));
+        if io.is_empty() && recovery.is_empty() {
+            plain.push_str("  nothing is going on\n");
+        }
+        if !recovery.is_empty() {
+            plain.push_str(&format!("  recovery io {recovery}\n"));
+        }
+        if !io.is_empty() {
+            plain.push_str(&format!("  client io {io}\n"));
+        }
+        plain.push('\n');
+        let section = Section::new()
+            .with("pool_name", name)
+            .with("pool_id", *id)
+            .with("recovery", Section::new())
+            .with("recovery_rate", recovery_rate_tree(&rate))
+            .with("client_io_rate", client_rate_tree(&rate));
+        tree.push(section);
+    }
+    call.either("pool_stats", plain, Node::array("pool", tree))
+}
+
+/// The autoscaler does not run yet: its view of each pool, without a recommendation.
+fn autoscale_status(call: &mut Call<'_>) -> Answer {
+    let map = call.state.osd.map();
+    let digest = call.state.stats.pgs.digest(map);
+    let capacity = u64::try_from(digest.osd_sum.statfs.total).unwrap_or(0);
+    let names = [
+        "SIZE",
+        "TARGET SIZE",
+        "RATE",
+        "RAW CAPACITY",
+        "RATIO",
+        "TARGET RATIO",
+        "EFFECTIVE RATIO",
+        "BIAS",
+        "PG_NUM",
+        "NEW PG_NUM",
+    ];
+    let mut columns = vec![("POOL", Align::Left)];
+    columns.extend(names.map(|name| (name, Align::Right)));
+    columns.extend(["AUTOSCALE", "BULK"].map(|name| (name, Align::Left)));
+    let mut table = Table::aligned(&columns);
+    let mut tree = Vec::new();
+    for (id, pool) in &map.pools {
+        let (Some(sum), Some(name)) = (digest.pools.get(id), map.pool_name(*id)) else { continue };
+        let usage = pool_usage(&call.state.stats.pgs, map, pool, sum);
+        let raw = usage.used_data + usage.used_omap;
+        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
+        let ratio = if capacity > 0 { raw as f64 / capacity as f64 } else { 0.0 };
+        table.row([
+            name.to_owned(),
+            mega(usage.stored_data),
+            String::new(),
+            fixed(f64::from(pool.size), 1),
+            mega(capacity),
+            fixed(ratio, 4),
+            String::new(),
+            String::new(),
+            "1.0".to_owned(),
+            pool.pg_num_target.to_string(),
+            String::new(),
+            pool.pg_autoscale_mode.as_str().to_owned(),
+            "False".to_owned(),
+        ]);
+        tree.push(autoscale_row(*id, name, pool, usage.stored_data, raw, ratio, capacity));
+    }
+    call.either("autoscale_status", table.render().replace('\n', "  \n"), Node::array("pool", tree))
+}
+
+fn autoscale_row(
+    id: PoolId,
+    name: &str,
+    pool: &nacre_maps::Pool,
+    stored: u64,
+    raw: u64,
+    ratio: f64,
+    capacity: u64,
+) -> Section {
+    let zero = || Node::Raw("0.0".to_owned());
+    let decimal = |value: f64| {
+        let text = general(value, 17);
+        Node::Raw(if text.contains(['.', 'e']) { text } else { text + ".0" })
+    };
+    #[expect(clippy::cast_precision_loss, reason = "Ceph prints bytes as a float here")]
+    let raw = raw as f64;
+    Section::new()
+        .with("actual_capacity_ratio", decimal(ratio))
+        .with("actual_raw_used", decimal(raw))
+        .with("bias", Node::Raw("1.0".to_owned()))
+        .with("bulk", false)
+        .with("capacity_ratio", decimal(ratio))
+        .with("crush_root_id", -1)
+        .with("effective_target_ratio", zero())
+        .with("logical_used", stored)
+        .with("pg_autoscale_mode", pool.pg_autoscale_mode.as_str())
+        .with("pg_num_final", pool.pg_num_target)
+        .with("pg_num_ideal", 0)
+        .with("pg_num_target", pool.pg_num_target)
+        .with("pool_id", id)
+        .with("pool_name", name)
+        .with("raw_used", decimal(raw))
+        .with("raw_used_rate", decimal(f64::from(pool.size)))
+        .with("subtree_capacity", capacity)
+        .with("target_bytes", 0)
+        .with("target_ratio", zero())
+        .with("would_adjust", false)
+}
+
+/// Bytes as the autoscaler prints them.
+fn mega(bytes: u64) -> String {
+    match bytes {
+        0..1024 => bytes.to_string(),
+        1024..1_048_576 => format!("{}k", bytes >> 10),
+        _ => format!("{}M", bytes >> 20),
+    }
+}
+
+fn mksnap(call: &mut Call<'_>) -> Answer {
+    let (pool, snap) = (call.args.text("pool").to_owned(), call.args.text("snap").to_owned());
+    let id = call.pool_id(&pool)?;
+    match call.state.osd.create_pool_snap(id, &snap, call.wall) {
+        Ok(_) => done(format!("created pool {pool} snap {snap}")),
+        Err(PoolError::SnapExists { .. }) => done(format!("pool {pool} snap {snap} already exists")),
+        Err(PoolError::SnapMode(_)) => fail(Errno::EINVAL, format!("pool {pool} is in unmanaged snaps mode")),
+        Err(error) => Err(pool_failure(&error)),
+    }
+}
+
+fn rmsnap(call: &mut Call<'_>) -> Answer {
+    let (pool, snap) = (call.args.text("pool").to_owned(), call.args.text("snap").to_owned());
+    let id = call.pool_id(&pool)?;
+    match call.state.osd.remove_pool_snap(id, &snap) {
+        Ok(()) => done(format!("removed pool {pool} snap {snap}")),
+        Err(PoolError::NoSnap) => done(format!("pool {pool} snap {snap} does not exist")),
+        Err(PoolError::SnapMode(_)) => fail(Errno::EINVAL, format!("pool {pool} is in unmanaged snaps mode")),
+        Err(error) => Err(pool_failure(&error)),
+    }
+}

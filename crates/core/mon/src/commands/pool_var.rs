@@ -1,0 +1,472 @@
+//! `osd pool get` and `osd pool set`.
+
+use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::pool::pool_failure;
+use super::show::{self, POOL_OPTIONS, PoolOptionKind};
+use super::table::{Command, command};
+use nacre_maps::{AutoscaleMode, OsdMap, Pool, PoolOption, flags};
+use nacre_mgr::format::{Node, Section};
+use nacre_types::{Errno, PoolId};
+
+pub(super) const COMMANDS: &[Command] = &[
+    command(
+        "osd pool get name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_objects|target_max_bytes|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|erasure_code_profile|min_read_recency_for_promote|all|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk",
+        "osd",
+        "r",
+        "A setting of a pool, or all",
+        get,
+    ),
+    command(
+        "osd pool set name=pool,type=CephPoolname name=var,type=CephChoices,strings=size|min_size|pg_num|pgp_num|pgp_num_actual|crush_rule|hashpspool|nodelete|nopgchange|nosizechange|write_fadvise_dontneed|noscrub|nodeep-scrub|hit_set_type|hit_set_period|hit_set_count|hit_set_fpp|use_gmt_hitset|target_max_bytes|target_max_objects|cache_target_dirty_ratio|cache_target_dirty_high_ratio|cache_target_full_ratio|cache_min_flush_age|cache_min_evict_age|min_read_recency_for_promote|min_write_recency_for_promote|fast_read|hit_set_grade_decay_rate|hit_set_search_last_n|scrub_min_interval|scrub_max_interval|deep_scrub_interval|recovery_priority|recovery_op_priority|scrub_priority|compression_mode|compression_algorithm|compression_required_ratio|compression_max_blob_size|compression_min_blob_size|csum_type|csum_min_block|csum_max_block|allow_ec_overwrites|fingerprint_algorithm|pg_autoscale_mode|pg_autoscale_bias|pg_num_min|pg_num_max|target_size_bytes|target_size_ratio|dedup_tier|dedup_chunk_algorithm|dedup_cdc_chunk_size|bulk name=val,type=CephString name=yes_i_really_mean_it,type=CephBool,req=false",
+        "osd",
+        "rw",
+        "Change a setting of a pool",
+        set,
+    ),
+];
+
+/// Flags that `osd pool get all` shows and `osd pool set` takes.
+const FLAG_VARS: [(&str, u64); 7] = [
+    ("hashpspool", flags::pool::HASHPSPOOL),
+    ("nodelete", flags::pool::NODELETE),
+    ("nopgchange", flags::pool::NOPGCHANGE),
+    ("nosizechange", flags::pool::NOSIZECHANGE),
+    ("write_fadvise_dontneed", flags::pool::WRITE_FADVISE_DONTNEED),
+    ("noscrub", flags::pool::NOSCRUB),
+    ("nodeep-scrub", flags::pool::NODEEP_SCRUB),
+];
+
+/// Settings of cache tiers, which our pools are not.
+const TIER_VARS: [&str; 20] = [
+    "hit_set_type",
+    "hit_set_period",
+    "hit_set_count",
+    "hit_set_fpp",
+    "target_max_objects",
+    "target_max_bytes",
+    "cache_target_dirty_ratio",
+    "cache_target_dirty_high_ratio",
+    "cache_target_full_ratio",
+    "cache_min_flush_age",
+    "cache_min_evict_age",
+    "min_read_recency_for_promote",
+    "min_write_recency_for_promote",
+    "hit_set_grade_decay_rate",
+    "hit_set_search_last_n",
+    "dedup_tier",
+    "dedup_chunk_algorithm",
+    "dedup_cdc_chunk_size",
+    "fingerprint_algorithm",
+    "allow_ec_overwrites",
+];
+
+/// Settings in the order of `osd pool get all`.
+fn ordered_vars() -> impl Iterator<Item = &'static str> {
+    let head = ["size", "min_size", "pg_num", "pgp_num", "crush_rule"].into_iter();
+    let flags = FLAG_VARS.into_iter().map(|(name, _)| name);
+    let options = [
+        "scrub_min_interval",
+        "scrub_max_interval",
+        "deep_scrub_interval",
+        "recovery_priority",
+        "recovery_op_priority",
+        "scrub_priority",
+        "compression_mode",
+        "compression_algorithm",
+        "compression_required_ratio",
+        "compression_max_blob_size",
+        "compression_min_blob_size",
+        "csum_type",
+        "csum_min_block",
+        "csum_max_block",
+    ];
+    let tail = [
+        "pg_autoscale_mode",
+        "pg_num_min",
+        "pg_num_max",
+        "target_size_bytes",
+        "target_size_ratio",
+        "pg_autoscale_bias",
+        "bulk",
+    ];
+    head.chain(flags)
+        .chain(["use_gmt_hitset", "fast_read", "erasure_code_profile"])
+        .chain(options)
+        .chain(tail)
+}
+
+/// A setting's value as a tree and as text; `None` when it is not set.
+fn value(map: &OsdMap, pool: &Pool, var: &str) -> Option<(Node, String)> {
+    let flag = FLAG_VARS.iter().find(|(name, _)| *name == var);
+    if let Some((_, bit)) = flag {
+        let on = pool.has_flag(*bit);
+        return Some((on.into(), on.to_string()));
+    }
+    let number = |value: u32| Some((value.into(), value.to_string()));
+    match var {
+        "size" => number(pool.size.into()),
+        "min_size" => number(pool.min_size.into()),
+        "pg_num" => number(pool.pg_num),
+        "pgp_num" => number(pool.pgp_num),
+        "fast_read" => number(pool.fast_read.into()),
+        "use_gmt_hitset" => Some((pool.use_gmt_hitset.into(), u32::from(pool.use_gmt_hitset).to_string())),
+        "bulk" => Some((false.into(), "false".to_owned())),
+        "crush_rule" => {
+            let id = i32::from(pool.crush_rule);
+            let name = map.crush.rule_names.get(&id).cloned().unwrap_or_else(|| id.to_string());
+            Some((name.as_str().into(), name))
+        }
+        "pg_autoscale_mode" => {
+            Some((pool.pg_autoscale_mode.as_str().into(), pool.pg_autoscale_mode.as_str().to_owned()))
+        }
+        "erasure_code_profile" if !pool.is_replicated() => {
+            Some((pool.erasure_code_profile.as_str().into(), pool.erasure_code_profile.clone()))
+        }
+        _ => {
+            let (_, key, _) = POOL_OPTIONS.iter().find(|(name, ..)| *name == var)?;
+            let held = pool.options.get(key)?;
+            Some((show::option_node(held), show::option_text(held)))
+        }
+    }
+}
+
+fn get(call: &mut Call<'_>) -> Answer {
+    let (name, var) = (call.args.text("pool").to_owned(), call.args.text("var").to_owned());
+    let map = call.state.osd.map();
+    let Some((id, pool)) = map.pool_by_name(&name).and_then(|id| Some((id, map.pool(id)?))) else {
+        return fail(Errno::ENOENT, format!("unrecognized pool '{name}'"));
+    };
+    let wanted: Vec<&str> = if var == "all" { ordered_vars().collect() } else { vec![var.as_str()] };
+    let mut plain = String::new();
+    let mut tree = Section::new().with("pool", name.as_str()).with("pool_id", id);
+    for at in wanted {
+        match value(map, pool, at) {
+            Some((node, text)) => {
+                plain.push_str(&format!("{at}: {text}\n"));
+                tree.put(at.to_owned(), node);
+            }
+            None if var == "all" => {}
+            None => return Err(missing(&name, at)),
+        }
+    }
+    call.either("pool", plain, tree)
+}
+
+fn missing(pool: &str, var: &str) -> Failure {
+    if TIER_VARS.contains(&var) {
+        return refuse(Errno::EACCES, format!("pool '{pool}' is not a tier pool: variable not applicable"));
+    }
+    if var == "erasure_code_profile" {
+        return refuse(
+            Errno::EACCES,
+            format!("pool '{pool}' is not a erasure pool: variable not applicable"),
+        );
+    }
+    refuse(Errno::ENOENT, format!("option '{var}' is not set on pool '{pool}'"))
+}
+
+/// One change that was asked for.
+struct Change<'a> {
+    pool: &'a str,
+    id: PoolId,
+    var: &'a str,
+    text: &'a str,
+    sure: bool,
+}
+
+impl Change<'_> {
+    fn int(&self) -> Result<i64, Failure> {
+        let wrong = || {
+            let text = self.text;
+            refuse(
+                Errno::EINVAL,
+                format!(
+                    "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
+                ),
+            )
+        };
+        self.text.parse().map_err(|_| wrong())
+    }
+
+    fn float(&self) -> Result<f64, Failure> {
+        let wrong = || refuse(Errno::EINVAL, format!("error parsing float value '{}'", self.text));
+        self.text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(wrong)
+    }
+
+    fn truth(&self) -> Result<bool, Failure> {
+        match self.text {
+            "true" | "1" => Ok(true),
+            "false" | "0" => Ok(false),
+            _ => fail(Errno::EINVAL, "expecting value 'true', 'false', '0', or '1'"),
+        }
+    }
+
+    fn done(&self) -> Answer {
+        done(format!("set pool {} {} to {}", self.id, self.var, self.text))
+    }
+}
+
+fn set(call: &mut Call<'_>) -> Answer {
+    let (pool, var) = (call.args.text("pool").to_owned(), call.args.text("var").to_owned());
+    let text = call.args.text("val").to_owned();
+    let id = call.pool_id(&pool)?;
+    let sure = call.args.flag("yes_i_really_mean_it");
+    let change = Change { pool: &pool, id, var: &var, text: &text, sure };
+    match var.as_str() {
+        "size" => set_size(call, &change),
+        "min_size" => set_min_size(call, &change),
+        "pg_num" => set_pg_num(call, &change),
+        "pgp_num" | "pgp_num_actual" => set_pgp_num(call, &change),
+        "crush_rule" => set_rule(call, &change),
+        "pg_autoscale_mode" => set_autoscale(call, &change),
+        "fast_read" => fail(Errno::EINVAL, "fast read is not supported in replicated pool"),
+        "use_gmt_hitset" | "bulk" => {
+            change.truth()?;
+            change.done()
+        }
+        at if TIER_VARS.contains(&at) => {
+            fail(Errno::EACCES, format!("pool '{pool}' is not a tier pool: variable not applicable"))
+        }
+        at => match FLAG_VARS.iter().find(|(name, _)| *name == at) {
+            Some((_, bit)) => set_flag(call, &change, *bit),
+            None => set_option(call, &change),
+        },
+    }
+}
+
+/// The pool of the next epoch, to edit.
+fn edited<'a>(call: &'a mut Call<'_>, change: &Change<'_>) -> Result<&'a mut Pool, Failure> {
+    let pool = change.pool;
+    call.state
+        .osd
+        .change_pool(change.id)
+        .ok_or_else(|| refuse(Errno::ENOENT, format!("unrecognized pool '{pool}'")))
+}
+
+fn held(call: &mut Call<'_>, change: &Change<'_>) -> Result<Pool, Failure> {
+    let pool = change.pool;
+    let found = call.state.osd.upcoming().pool(change.id).cloned();
+    found.ok_or_else(|| refuse(Errno::ENOENT, format!("unrecognized pool '{pool}'")))
+}
+
+fn set_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let pool = held(call, change)?;
+    if pool.has_flag(flags::pool::NOSIZECHANGE) {
+        return fail(
+            Errno::EPERM,
+            "pool size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    if !pool.is_replicated() {
+        return fail(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool");
+    }
+    let wanted = change.int()?;
+    let Some(size) = u8::try_from(wanted).ok().filter(|size| (1..=10).contains(size)) else {
+        return fail(Errno::EINVAL, "pool size must be between 1 and 10");
+    };
+    if size == 1 {
+        if !call.state.config.flag_of_monitor("mon_allow_pool_size_one") {
+            return fail(Errno::EPERM, "configuring pool size as 1 is disabled by default.");
+        }
+        if !change.sure {
+            return fail(
+                Errno::EPERM,
+                "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY \
+                 CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
+            );
+        }
+    }
+    call.state
+        .osd
+        .check_pg_count(Some(change.id), pool.pg_num_target, size.into(), &call.state.config)
+        .map_err(|error| pool_failure(&error))?;
+    let configured = call.state.config.number_of_monitor("osd_pool_default_min_size", 0.0);
+    let pool = edited(call, change)?;
+    pool.size = size;
+    pool.min_size = default_min_size(size, configured);
+    change.done()
+}
+
+/// What a pool of this size needs for I/O when nobody says.
+fn default_min_size(size: u8, configured: f64) -> u8 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate")]
+    let configured = configured as u8;
+    if configured > 0 { configured.min(size) } else { size - size / 2 }
+}
+
+fn set_min_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let pool = held(call, change)?;
+    if pool.has_flag(flags::pool::NOSIZECHANGE) {
+        return fail(
+            Errno::EPERM,
+            "pool min size change is disabled; you must unset nosizechange flag for the pool first",
+        );
+    }
+    let least = if pool.is_replicated() { 1 } else { 2 };
+    let Some(min_size) = u8::try_from(change.int()?).ok().filter(|value| (least..=pool.size).contains(value))
+    else {
+        return fail(
+            Errno::EINVAL,
+            format!("pool min_size must be between {least} and size, which is set to {}", pool.size),
+        );
+    };
+    edited(call, change)?.min_size = min_size;
+    change.done()
+}
+
+fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let pool = held(call, change)?;
+    let wanted = change.int()?;
+    if pool.has_flag(flags::pool::NOPGCHANGE) {
+        return fail(
+            Errno::EPERM,
+            "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
+        );
+    }
+    let most = nacre_maps::POOL_PGS_MAX;
+    let Some(pg_num) = u32::try_from(wanted).ok().filter(|number| (1..=most).contains(number)) else {
+        return fail(
+            Errno::ERANGE,
+            format!("'pg_num' must be greater than 0 and less than or equal to {most}"),
+        );
+    };
+    if pg_num == pool.pg_num_target {
+        return done("");
+    }
+    if pg_num < pool.pg_num {
+        return fail(
+            Errno::EOPNOTSUPP,
+            format!("specified pg_num {pg_num} < current {}: merging PGs is not supported yet", pool.pg_num),
+        );
+    }
+    call.state
+        .osd
+        .check_pg_count(Some(change.id), pg_num, pool.size.into(), &call.state.config)
+        .map_err(|error| pool_failure(&error))?;
+    let epoch = call.state.osd.map().epoch + 1;
+    let pool = edited(call, change)?;
+    pool.pg_num = pg_num;
+    pool.pg_num_target = pg_num;
+    pool.pg_num_pending = pg_num;
+    // Clients send what is in flight again: its PG may have split. They all follow the newest of the three.
+    pool.last_force_op_resend_preluminous = epoch;
+    if pool.pg_autoscale_mode != AutoscaleMode::Off && pool.pgp_num_target < pg_num {
+        pool.pgp_num = pg_num;
+        pool.pgp_num_target = pg_num;
+    }
+    change.done()
+}
+
+fn set_pgp_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let pool = held(call, change)?;
+    let wanted = change.int()?;
+    if pool.has_flag(flags::pool::NOPGCHANGE) {
+        return fail(
+            Errno::EPERM,
+            "pool pgp_num change is disabled; you must unset nopgchange flag for the pool first",
+        );
+    }
+    let Some(pgp_num) = u32::try_from(wanted).ok().filter(|number| *number > 0) else {
+        return fail(Errno::EINVAL, format!("specified pgp_num must > 0, but you set to {wanted}"));
+    };
+    if pgp_num > pool.pg_num_target {
+        return fail(Errno::EINVAL, format!("specified pgp_num {pgp_num} > pg_num {}", pool.pg_num_target));
+    }
+    let pool = edited(call, change)?;
+    pool.pgp_num = pgp_num;
+    pool.pgp_num_target = pgp_num;
+    change.done()
+}
+
+fn set_rule(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let pool = held(call, change)?;
+    let crush = &call.state.osd.upcoming().crush;
+    let found = crush.rule_by_name(change.text).and_then(|id| Some((id, crush.rule(id)?)));
+    let Some((id, rule)) = found else {
+        return fail(Errno::ENOENT, format!("crush rule {} does not exist", change.text));
+    };
+    if rule.kind.0 != pool.kind as u8 {
+        return fail(Errno::EINVAL, format!("crush rule {id} type does not match pool"));
+    }
+    let Ok(id) = u8::try_from(id) else {
+        return fail(Errno::ERANGE, format!("crush rule {id} is out of range"));
+    };
+    edited(call, change)?.crush_rule = id;
+    change.done()
+}
+
+fn set_autoscale(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let mode = match change.text {
+        "off" => AutoscaleMode::Off,
+        "warn" => AutoscaleMode::Warn,
+        "on" => AutoscaleMode::On,
+        other => return fail(Errno::EINVAL, format!("specified invalid mode {other}")),
+    };
+    edited(call, change)?.pg_autoscale_mode = mode;
+    change.done()
+}
+
+fn set_flag(call: &mut Call<'_>, change: &Change<'_>, bit: u64) -> Answer {
+    let on = change.truth()?;
+    if bit == flags::pool::HASHPSPOOL && !change.sure {
+        return fail(
+            Errno::EPERM,
+            "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, \
+             pass --yes-i-really-mean-it if you really do.",
+        );
+    }
+    let pool = edited(call, change)?;
+    pool.flags = if on { pool.flags | bit } else { pool.flags & !bit };
+    change.done()
+}
+
+/// Words that a textual setting may have.
+fn words_of(var: &str) -> Option<(&'static str, &'static [&'static str])> {
+    match var {
+        "compression_mode" => Some(("compression mode", &["none", "passive", "aggressive", "force"])),
+        "compression_algorithm" => {
+            Some(("compression_algorithm", &["none", "snappy", "zlib", "zstd", "lz4", "brotli", "random"]))
+        }
+        _ => None,
+    }
+}
+
+fn option_value(change: &Change<'_>, kind: PoolOptionKind) -> Result<PoolOption, Failure> {
+    if change.var == "csum_type" {
+        let types = ["", "none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
+        let found = types.iter().position(|name| *name == change.text && !name.is_empty());
+        let wrong = || refuse(Errno::EINVAL, format!("unrecognized csum_type '{}'", change.text));
+        return found.and_then(|at| i64::try_from(at).ok()).map(PoolOption::Int).ok_or_else(wrong);
+    }
+    match kind {
+        PoolOptionKind::Int => change.int().map(PoolOption::Int),
+        PoolOptionKind::Float => change.float().map(PoolOption::Float),
+        PoolOptionKind::Text => {
+            let (what, words) = words_of(change.var).unwrap_or((change.var, &[]));
+            if !words.is_empty() && !words.contains(&change.text) {
+                return fail(Errno::EINVAL, format!("unrecognized {what} '{}'", change.text));
+            }
+            Ok(PoolOption::Text(change.text.to_owned()))
+        }
+    }
+}
+
+/// A zero, or `unset`, takes a setting back.
+fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    let Some((_, key, kind)) = POOL_OPTIONS.iter().find(|(name, ..)| *name == change.var) else {
+        return fail(Errno::EINVAL, format!("unrecognized variable '{}'", change.var));
+    };
+    let value = if change.text == "unset" { None } else { Some(option_value(change, *kind)?) };
+    let unset = match &value {
+        None => true,
+        Some(PoolOption::Text(_)) => false,
+        Some(PoolOption::Int(value)) => *value == 0,
+        Some(PoolOption::Float(value)) => *value == 0.0,
+    };
+    let pool = edited(call, change)?;
+    match value.filter(|_| !unset) {
+        Some(value) => pool.options.insert(*key, value),
+        None => pool.options.remove(key),
+    };
+    change.done()
+}

@@ -1,0 +1,73 @@
+//! The managers' map.
+
+use super::{addr, addr_vec, legacy_addr, release_name};
+use nacre_maps::{MgrMap, MgrModule};
+use nacre_mgr::format::{Node, Section, stamp};
+use std::collections::BTreeSet;
+
+fn names(names: &BTreeSet<String>) -> Node {
+    Node::array("module", names.iter())
+}
+
+fn module(module: &MgrModule) -> Section {
+    Section::new()
+        .with("name", module.name.as_str())
+        .with("can_run", module.can_run)
+        .with("error_string", module.error_string.as_str())
+        .with("module_options", Section::new())
+}
+
+/// `mgr dump`.
+pub(in crate::commands) fn mgr_map(map: &MgrMap) -> Section {
+    let standbys = map.standbys.values().map(|standby| {
+        Section::new()
+            .with("gid", standby.gid)
+            .with("name", standby.name.as_str())
+            .with("mgr_features", standby.features)
+            .with("available_modules", Node::array("module", standby.available_modules.iter().map(module)))
+    });
+    let always_on = map
+        .always_on_modules
+        .iter()
+        .map(|(release, modules)| (release_name(u8::try_from(*release).unwrap_or(0)), names(modules)));
+    let clients = map.client_names.iter().zip(&map.clients).map(|(name, addrs)| {
+        Section::new()
+            .with("name", name.as_str())
+            .with("addrvec", Node::array("addr", addrs.0.iter().map(addr)))
+    });
+    Section::new()
+        .with("epoch", map.epoch)
+        .with("active_gid", map.active_gid)
+        .with("active_name", map.active_name.as_str())
+        .with("active_addrs", addr_vec(&map.active_addrs))
+        .with("active_addr", legacy_addr(&map.active_addrs))
+        .with("active_change", stamp(map.active_change))
+        .with("active_mgr_features", map.active_mgr_features)
+        .with("available", map.available)
+        .with("standbys", Node::array("standby", standbys))
+        .with("modules", names(&map.modules))
+        .with("available_modules", Node::array("module", map.available_modules.iter().map(module)))
+        .with("services", services(map))
+        .with("always_on_modules", Section::from_iter(always_on))
+        .with("last_failure_osd_epoch", map.last_failure_osd_epoch)
+        .with("active_clients", Node::array("client", clients))
+}
+
+/// Services and where they listen.
+pub(in crate::commands) fn services(map: &MgrMap) -> Section {
+    map.services.iter().map(|(name, url)| (name.clone(), url.as_str())).collect()
+}
+
+/// `mgr module ls`.
+pub(in crate::commands) fn mgr_modules(map: &MgrMap) -> Section {
+    let none = BTreeSet::new();
+    let always_on = map.always_on_modules.values().next_back().unwrap_or(&none);
+    let disabled = map
+        .available_modules
+        .iter()
+        .filter(|at| !map.modules.contains(&at.name) && !always_on.contains(&at.name));
+    Section::new()
+        .with("always_on_modules", names(always_on))
+        .with("enabled_modules", names(&map.modules))
+        .with("disabled_modules", Node::array("module", disabled.map(module)))
+}

@@ -1,0 +1,514 @@
+//! `status`, `versions`, `features`, `report` and other questions about everything.
+
+use super::call::{Answer, Call};
+use super::health::{health_lines, health_tree};
+use super::show;
+use super::table::{Command, command};
+use nacre_maps::OsdMap;
+use nacre_mgr::format::{Format, Node, Section, age, bytes, fixed, si, stamp};
+use nacre_mgr::pgmap::{self, Digest, Rate};
+use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
+use nacre_types::{UTime, features};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("status", "mon", "r", "Summary of the cluster", status),
+    command("fsid", "mon", "r", "Identity of the cluster", fsid),
+    command("version", "mon", "r", "Version of this monitor", version),
+    command("versions", "mon", "r", "Versions of all running daemons", versions),
+    command("features", "mon", "r", "Feature bits of daemons and clients", features_command),
+    command(
+        "report name=tags,type=CephString,n=N,req=false",
+        "mon",
+        "r",
+        "Everything, for support; extra words are kept as its tag",
+        report,
+    ),
+    command(
+        "node ls name=type,type=CephChoices,strings=all|osd|mon|mds|mgr,req=false",
+        "mon",
+        "r",
+        "Hosts and what runs on them",
+        node_ls,
+    ),
+    command("service dump", "service", "r", "Registered services", service_dump),
+    command("service status", "service", "r", "Condition of registered services", service_status),
+];
+
+/// How long this monitor has been the quorum.
+pub(super) fn quorum_age(call: &Call<'_>) -> Duration {
+    call.wall.since(call.state.started)
+}
+
+fn seconds_since(call: &Call<'_>, time: UTime) -> String {
+    age(call.wall.since(time))
+}
+
+/// `, since 16m` style remarks of the OSD map.
+fn osd_times(call: &Call<'_>, map: &OsdMap) -> (String, String) {
+    let remark = |time: UTime| {
+        if time.is_zero() { String::new() } else { format!(" (since {})", seconds_since(call, time)) }
+    };
+    (remark(map.last_up_change), remark(map.last_in_change))
+}
+
+/// PGs whose acting set is not their up set.
+fn remapped_count(call: &Call<'_>, map: &OsdMap) -> usize {
+    call.state.stats.pgs.pgs(map).filter(|(_, stat)| stat.up != stat.acting).count()
+}
+
+/// `osd stat` as a tree.
+pub(super) fn osd_summary(call: &Call<'_>, map: &OsdMap) -> Section {
+    Section::new()
+        .with("epoch", map.epoch)
+        .with("num_osds", map.osd_count())
+        .with("num_up_osds", map.up_count())
+        .with("osd_up_since", map.last_up_change.sec)
+        .with("num_in_osds", map.in_count())
+        .with("osd_in_since", map.last_in_change.sec)
+        .with("num_remapped_pgs", remapped_count(call, map))
+}
+
+/// `osd stat` as text, without the epoch.
+pub(super) fn osd_summary_text(call: &Call<'_>, map: &OsdMap) -> String {
+    let (up, inside) = osd_times(call, map);
+    let count = map.osd_count();
+    format!("{count} osds: {} up{up}, {} in{inside}", map.up_count(), map.in_count())
+}
+
+/// What clients do, as text; empty when they do nothing.
+pub(super) fn client_rate_text(rate: &Rate) -> String {
+    let mut parts = Vec::new();
+    if rate.read_bytes > 0 {
+        parts.push(format!("{}/s rd", bytes(rate.read_bytes)));
+    }
+    if rate.write_bytes > 0 {
+        parts.push(format!("{}/s wr", bytes(rate.write_bytes)));
+    }
+    if rate.read_ops + rate.write_ops > 0 {
+        parts.push(format!("{} op/s rd, {} op/s wr", si(rate.read_ops), si(rate.write_ops)));
+    }
+    parts.join(", ")
+}
+
+/// What recovery does, as text; empty when it does nothing.
+pub(super) fn recovery_rate_text(rate: &Rate) -> String {
+    if !rate.has_recovery() {
+        return String::new();
+    }
+    let mut text = format!("{}/s", bytes(rate.recovered_bytes));
+    if rate.recovered_keys > 0 {
+        text.push_str(&format!(", {} keys/s", si(rate.recovered_keys)));
+    }
+    if rate.recovered_objects > 0 {
+        text.push_str(&format!(", {} objects/s", si(rate.recovered_objects)));
+    }
+    text
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share for people")]
+fn share(part: i64, whole: i64) -> f64 {
+    if whole > 0 { 100.0 * part as f64 / whole as f64 } else { 0.0 }
+}
+
+/// Degraded, misplaced and unfound objects: `(words, share key, count, total)`.
+fn recovery_sums(digest: &Digest) -> Vec<(&'static str, i64, i64)> {
+    let stats = &digest.sum.stats;
+    [
+        ("degraded", stats.num_objects_degraded, stats.num_object_copies),
+        ("misplaced", stats.num_objects_misplaced, stats.num_object_copies),
+        ("unfound", stats.num_objects_unfound, stats.num_objects),
+    ]
+    .into_iter()
+    .filter(|(_, count, total)| *count > 0 && *total > 0)
+    .collect()
+}
+
+fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}
+
+fn pgmap_tree(digest: &Digest, rate: &Rate, pool_count: usize) -> Section {
+    let states = digest
+        .states()
+        .into_iter()
+        .map(|(name, count)| Section::new().with("state_name", name).with("count", count));
+    let statfs = &digest.osd_sum.statfs;
+    let mut section = Section::new()
+        .with("pgs_by_state", Node::array("pgs_by_state_element", states))
+        .with("num_pgs", digest.pg_count)
+        .with("num_pools", pool_count)
+        .with("num_objects", digest.sum.stats.num_objects)
+        .with("data_bytes", digest.sum.stats.num_bytes)
+        .with("bytes_used", statfs.used_raw())
+        .with("bytes_avail", statfs.available)
+        .with("bytes_total", statfs.total);
+    if digest.unknown_count > 0 {
+        section.put("unknown_pgs_ratio", share(count(digest.unknown_count), count(digest.pg_count)) / 100.0);
+    }
+    let inactive = digest.inactive_count() - digest.unknown_count;
+    if inactive > 0 {
+        section.put("inactive_pgs_ratio", share(count(inactive), count(digest.pg_count)) / 100.0);
+    }
+    for (name, part, total) in recovery_sums(digest) {
+        section.put(format!("{name}_objects"), part);
+        section.put(format!("{name}_total"), total);
+        section.put(format!("{name}_ratio"), share(part, total) / 100.0);
+    }
+    section.extend(rate_tree(rate));
+    section
+}
+
+/// Rates under the keys of `status` and `osd pool stats`.
+pub(super) fn rate_tree(rate: &Rate) -> Section {
+    let mut section = recovery_rate_tree(rate);
+    section.extend(client_rate_tree(rate));
+    section
+}
+
+/// The recovery half of [`rate_tree`].
+pub(super) fn recovery_rate_tree(rate: &Rate) -> Section {
+    let mut section = Section::new();
+    if rate.has_recovery() {
+        section.put("recovering_objects_per_sec", rate.recovered_objects);
+        section.put("recovering_bytes_per_sec", rate.recovered_bytes);
+        section.put("recovering_keys_per_sec", rate.recovered_keys);
+    }
+    section
+}
+
+/// The client half of [`rate_tree`].
+pub(super) fn client_rate_tree(rate: &Rate) -> Section {
+    let mut section = Section::new();
+    if rate.has_client_io() {
+        section.put("read_bytes_sec", rate.read_bytes);
+        section.put("write_bytes_sec", rate.write_bytes);
+        section.put("read_op_per_sec", rate.read_ops);
+        section.put("write_op_per_sec", rate.write_ops);
+    }
+    section
+}
+
+fn count(value: usize) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+fn pg_lines(digest: &Digest) -> Vec<String> {
+    let mut lines = Vec::new();
+    let ratio = |part: usize| fixed(share(count(part), count(digest.pg_count)), 3);
+    if digest.unknown_count > 0 {
+        lines.push(format!("{}% pgs unknown", ratio(digest.unknown_count)));
+    }
+    let inactive = digest.inactive_count() - digest.unknown_count;
+    if inactive > 0 {
+        lines.push(format!("{}% pgs not active", ratio(inactive)));
+    }
+    for (name, part, total) in recovery_sums(digest) {
+        lines.push(format!("{part}/{total} objects {name} ({}%)", fixed(share(part, total), 3)));
+    }
+    let states = digest.states();
+    let width = states.iter().map(|(_, count)| count.to_string().len()).max().unwrap_or(0);
+    lines.extend(states.into_iter().map(|(name, count)| format!("{count:<width$} {name}")));
+    lines
+}
+
+fn data_text(digest: &Digest, rate: &Rate, pool_count: usize) -> String {
+    let statfs = &digest.osd_sum.statfs;
+    let stats = &digest.sum.stats;
+    let mut text = format!(
+        "    pools:   {pool_count} pools, {} pgs\n    objects: {} objects, {}\n    usage:   {} used, {} / {} avail\n    pgs:     {}\n",
+        digest.pg_count,
+        si(unsigned(stats.num_objects)),
+        bytes(unsigned(stats.num_bytes)),
+        bytes(unsigned(statfs.used_raw())),
+        bytes(unsigned(statfs.available)),
+        bytes(unsigned(statfs.total)),
+        pg_lines(digest).join("\n             "),
+    );
+    let io = [("    client:   ", client_rate_text(rate)), ("    recovery: ", recovery_rate_text(rate))];
+    if io.iter().any(|(_, line)| !line.is_empty()) {
+        text.push_str(" \n  io:\n");
+    }
+    for (head, line) in io.into_iter().filter(|(_, line)| !line.is_empty()) {
+        text.push_str(&format!("{head}{line}\n"));
+    }
+    text
+}
+
+fn mgr_text(call: &Call<'_>) -> String {
+    let map = call.state.mgr.map();
+    if map.active_gid == 0 {
+        return "no daemons active".to_owned();
+    }
+    let state = if map.available { "active" } else { "active, starting" };
+    let mut text = format!("{}({state}, since {})", map.active_name, seconds_since(call, map.active_change));
+    if !map.standbys.is_empty() {
+        let names: Vec<&str> = map.standbys.values().map(|standby| standby.name.as_str()).collect();
+        text.push_str(&format!(", standbys: {}", names.join(", ")));
+    }
+    text
+}
+
+fn status_text(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> String {
+    let mons: Vec<&str> = show::by_rank(call.state.mon.map()).iter().map(|mon| mon.name.as_str()).collect();
+    format!(
+        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n    mon: {} daemons, quorum {} (age {})\n    \
+         mgr: {}\n    osd: {}\n \n  data:\n{} \n",
+        call.state.fsid,
+        health_lines(call.state, false).join("\n            "),
+        mons.len(),
+        mons.join(","),
+        age(quorum_age(call)),
+        mgr_text(call),
+        osd_line(call, map),
+        data_text(digest, rate, map.pools.len()),
+    )
+}
+
+fn osd_line(call: &Call<'_>, map: &OsdMap) -> String {
+    let mut line = osd_summary_text(call, map);
+    let remapped = remapped_count(call, map);
+    if remapped > 0 {
+        line.push_str(&format!("; {remapped} remapped pgs"));
+    }
+    let skip = ["sortbitwise", "recovery_deletes", "purged_snapdirs", "pglog_hardlimit"];
+    let names = map.flag_names();
+    let flags: Vec<&str> = names.split(',').filter(|name| !name.is_empty() && !skip.contains(name)).collect();
+    if !flags.is_empty() {
+        line.push_str(&format!("\n         flags {}", flags.join(",")));
+    }
+    line
+}
+
+fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> Section {
+    let mons = call.state.mon.map();
+    let mgr = call.state.mgr.map();
+    let fs = call.state.fs.map();
+    Section::new()
+        .with("fsid", call.state.fsid.to_string())
+        .with("health", health_tree(call.state, false))
+        .with("election_epoch", super::mon::ELECTION_EPOCH)
+        .with("quorum", Node::array("rank", 0..mons.ranks.len()))
+        .with("quorum_names", Node::array("id", mons.ranks.iter()))
+        .with("quorum_age", quorum_age(call).as_secs())
+        .with(
+            "monmap",
+            Section::new()
+                .with("epoch", mons.epoch)
+                .with("min_mon_release_name", show::release_name(mons.min_mon_release))
+                .with("num_mons", mons.mons.len()),
+        )
+        .with("osdmap", osd_summary(call, map))
+        .with("pgmap", pgmap_tree(digest, rate, map.pools.len()))
+        .with(
+            "fsmap",
+            Section::new()
+                .with("epoch", fs.epoch)
+                .with("by_rank", Node::array("mds", Vec::<Node>::new()))
+                .with("up:standby", fs.standby_daemons.len()),
+        )
+        .with(
+            "mgrmap",
+            Section::new()
+                .with("available", mgr.available)
+                .with("num_standbys", mgr.standbys.len())
+                .with("modules", Node::array("module", mgr.modules.iter()))
+                .with("services", show::services(mgr)),
+        )
+        .with("servicemap", service_map(call))
+        .with("progress_events", Section::new())
+}
+
+fn status(call: &mut Call<'_>) -> Answer {
+    let map = call.state.osd.map().clone();
+    let digest = call.state.stats.pgs.digest(&map);
+    let rate = call.state.stats.pgs.rate(None);
+    if call.is_plain() {
+        return call.either("status", status_text(call, &map, &digest, &rate), Section::new());
+    }
+    call.tree("status", status_tree(call, &map, &digest, &rate))
+}
+
+fn fsid(call: &mut Call<'_>) -> Answer {
+    let fsid = call.state.fsid.to_string();
+    call.either("fsid", format!("{fsid}\n"), Section::new().with("fsid", fsid.as_str()))
+}
+
+fn version(call: &mut Call<'_>) -> Answer {
+    call.either("version", format!("{VERSION_TEXT}\n"), Section::new().with("version", VERSION_TEXT))
+}
+
+/// Counts equal values of a metadata key.
+pub(super) fn count_values(values: impl Iterator<Item = String>) -> Section {
+    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
+    for value in values {
+        *counts.entry(value).or_default() += 1;
+    }
+    counts.into_iter().collect()
+}
+
+/// A metadata key of every OSD that exists; `unknown` where it is not known.
+pub(super) fn osd_values<'a>(call: &'a Call<'_>, key: &'a str) -> impl Iterator<Item = String> + 'a {
+    let map = call.state.osd.map();
+    map.osds().map(move |osd| {
+        let metadata = call.state.osd.metadata(osd);
+        metadata.and_then(|metadata| metadata.get(key)).cloned().unwrap_or_else(|| "unknown".to_owned())
+    })
+}
+
+fn versions(call: &mut Call<'_>) -> Answer {
+    let mons = call.state.mon.map().mons.len();
+    let own = |count: usize| std::iter::repeat_n(VERSION_TEXT.to_owned(), count);
+    let mgrs = usize::from(call.state.mgr.map().active_gid != 0);
+    let osds: Vec<String> = osd_values(call, "ceph_version").collect();
+    let overall = own(mons).chain(own(mgrs)).chain(osds.iter().cloned());
+    let section = Section::new()
+        .with("mon", count_values(own(mons)))
+        .with("mgr", count_values(own(mgrs)))
+        .with("osd", count_values(osds.iter().cloned()))
+        .with("mds", Section::new())
+        .with("overall", count_values(overall));
+    call.tree("version", section)
+}
+
+fn features_command(call: &mut Call<'_>) -> Answer {
+    let group = |bits: u64, number: usize| {
+        let entry = Section::new()
+            .with("features", format!("0x{bits:x}"))
+            .with("release", "luminous")
+            .with("num", number);
+        Node::array("group", [entry])
+    };
+    let map = call.state.osd.map();
+    let mut osds: BTreeMap<u64, usize> = BTreeMap::new();
+    for osd in map.up_osds() {
+        *osds.entry(map.xinfo(osd).features).or_default() += 1;
+    }
+    let osds = osds.into_iter().map(|(bits, number)| {
+        Section::new().with("features", format!("0x{bits:x}")).with("release", "luminous").with("num", number)
+    });
+    let section = Section::new()
+        .with("mon", group(features::SUPPORTED, call.state.mon.map().mons.len()))
+        .with("osd", Node::array("group", osds))
+        .with("client", group(features::SUPPORTED, 1))
+        .with("mgr", group(features::SUPPORTED, 1));
+    call.tree("features", section)
+}
+
+fn node_ls(call: &mut Call<'_>) -> Answer {
+    let wanted = call.args.text_opt("type").unwrap_or("all").to_owned();
+    let mut osds: BTreeMap<String, Vec<Node>> = BTreeMap::new();
+    for osd in call.state.osd.map().osds() {
+        let host = call.state.osd.metadata(osd).and_then(|metadata| metadata.get("hostname")).cloned();
+        osds.entry(host.unwrap_or_default()).or_default().push(osd.into());
+    }
+    let host = super::mon::host_name(call);
+    let names = |names: Vec<String>| Section::new().with(host.clone(), Node::array("daemon", names));
+    let osds: Section = osds.into_iter().map(|(host, osds)| (host, Node::array("osd", osds))).collect();
+    let kinds = [
+        ("mon", names(call.state.mon.map().ranks.clone())),
+        ("osd", osds),
+        ("mgr", names(vec![call.state.mgr.map().active_name.clone()])),
+        ("mds", Section::new()),
+    ];
+    if wanted == "all" {
+        return call.tree("nodes", kinds.into_iter().filter(|(kind, _)| *kind != "mds").collect::<Section>());
+    }
+    let found = kinds.into_iter().find(|(kind, _)| *kind == wanted).map(|(_, section)| section);
+    call.tree("nodes", found.unwrap_or_default())
+}
+
+fn service_map(call: &Call<'_>) -> Section {
+    let map = call.state.services.map();
+    let services: Section = map.services.keys().map(|name| (name.clone(), Section::new())).collect();
+    Section::new().with("epoch", map.epoch).with("modified", stamp(map.modified)).with("services", services)
+}
+
+fn service_dump(call: &mut Call<'_>) -> Answer {
+    call.tree("service_map", service_map(call))
+}
+
+fn service_status(call: &mut Call<'_>) -> Answer {
+    call.tree("service_status", Section::new())
+}
+
+fn report(call: &mut Call<'_>) -> Answer {
+    let map = call.state.osd.map().clone();
+    let digest = call.state.stats.pgs.digest(&map);
+    let mut section = report_head(call);
+    section.extend(report_maps(call, &map));
+    section.extend(report_stats(call, &digest));
+    let newest = u64::from(map.epoch);
+    section.put("servicemap", service_map(call));
+    section.put(
+        "paxos",
+        Section::new()
+            .with("first_committed", u64::from(call.state.osd.oldest()))
+            .with("last_committed", newest)
+            .with("last_pn", 100_u64)
+            .with("accepted_pn", 100_u64),
+    );
+    let text = Node::from(section).render(call.format.or(Format::JsonPretty), "report");
+    let sum = nacre_buf::crc::crc32c(u32::MAX, text.as_bytes());
+    Ok(crate::command::Output { text: format!("report {sum}"), ..crate::command::Output::data(text) })
+}
+
+fn report_head(call: &Call<'_>) -> Section {
+    Section::new()
+        .with("cluster_fingerprint", call.state.fsid.to_string())
+        .with("version", VERSION_SHORT)
+        .with("release", RELEASE)
+        .with("commit", concat!("nacre-", env!("CARGO_PKG_VERSION")))
+        .with("timestamp", stamp(call.wall))
+        .with("tag", call.args.list("tags").join(" "))
+        .with("health", health_tree(call.state, true))
+}
+
+fn report_maps(call: &Call<'_>, map: &OsdMap) -> Section {
+    let mons = call.state.mon.map();
+    let metadata = map.osds().map(|osd| super::osd_read::metadata_section(call, osd));
+    let fs = call.state.fs.map();
+    Section::new()
+        .with("monmap_first_committed", 1)
+        .with("monmap_last_committed", mons.epoch)
+        .with("monmap", show::mon_map(mons))
+        .with("quorum", Node::array("rank", 0..mons.ranks.len()))
+        .with("osdmap", show::osd_map(map))
+        .with("osd_metadata", Node::array("osd", metadata))
+        .with("osdmap_first_committed", call.state.osd.oldest())
+        .with("osdmap_last_committed", map.epoch)
+        .with("crushmap", show::crush_map(&map.crush))
+        .with("fsmap", show::fs_map(fs))
+        .with("mdsmap_first_committed", 1)
+        .with("mdsmap_last_committed", fs.epoch)
+        .with("auth", Section::new().with("num_secrets", call.state.auth.keys().entities().count()))
+}
+
+fn report_stats(call: &Call<'_>, digest: &Digest) -> Section {
+    let pools = digest.pools.iter().map(|(id, sum)| pgmap::pool_row(*id, sum));
+    let osds =
+        call.state.stats.pgs.osds().map(|(osd, stat)| Section::new().with("osd", osd).with("seq", stat.seq));
+    let states = digest
+        .states()
+        .into_iter()
+        .map(|(name, count)| Section::new().with("state", name).with("num", count));
+    let by_osd = digest.osd_pgs.iter().map(|(osd, pgs)| {
+        Section::new()
+            .with("osd", *osd)
+            .with("num_primary_pg", pgs.primary)
+            .with("num_acting_pg", pgs.acting)
+            .with("num_up_not_acting_pg", pgs.members - pgs.acting)
+    });
+    Section::new()
+        .with("num_pg", digest.pg_count)
+        .with("num_pg_active", digest.active_count)
+        .with("num_pg_unknown", digest.unknown_count)
+        .with("num_osd", digest.osd_sum.num_osds)
+        .with("pool_sum", pgmap::pool_stat(&digest.sum))
+        .with("osd_sum", pgmap::osd_stat_body(&digest.osd_sum))
+        .with("pool_stats", Node::array("pool", pools))
+        .with("osd_stats", Node::array("osd", osds))
+        .with("num_pg_by_state", Node::array("state", states))
+        .with("num_pg_by_osd", Node::array("osd", by_osd))
+}

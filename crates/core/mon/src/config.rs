@@ -1,0 +1,319 @@
+//! The configuration database: options by section and mask, and what of it concerns one entity.
+
+use crate::batch::{Batch, Snapshot};
+use nacre_buf::Bytes;
+use nacre_mgr::options::{self, OptionError};
+use nacre_types::{AuthName, EntityKind};
+use std::collections::BTreeMap;
+use std::fmt;
+
+const PREFIX: &str = "config";
+
+/// Values kept.
+pub const VALUES_COUNT_MAX: usize = 100_000;
+
+/// Options that a daemon needs before it knows a monitor.
+const LOCAL_ONLY: &[&str] = &["fsid", "host", "keyring", "mon_host", "osd_data", "mon_data"];
+
+/// Whom a value concerns, least specific first: `global`, `osd`, `osd.3`, each perhaps with a mask
+/// (`osd/class:ssd`, `osd/host:a`).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Who {
+    /// `None` for everybody.
+    kind: Option<EntityKind>,
+    /// Name prefix behind the kind (`admin`, `rgw.a`), empty for all of the kind.
+    id: String,
+    /// Kind of place and its name, both empty without a mask.
+    mask: (String, String),
+}
+
+/// Why the database refused a change.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The section or its mask has no such form.
+    #[error("unrecognized config target '{0}'")]
+    Who(String),
+    /// No such option.
+    #[error("unrecognized config option '{0}'")]
+    Unknown(String),
+    /// The option is read before a daemon knows a monitor.
+    #[error("{0} is special and cannot be stored by the mon")]
+    LocalOnly(String),
+    /// The value does not fit.
+    #[error("error parsing value: {0}")]
+    Value(#[from] OptionError),
+    /// Too many values.
+    #[error("more than {VALUES_COUNT_MAX} values")]
+    Full,
+}
+
+impl Who {
+    /// Everybody.
+    #[must_use]
+    pub fn global() -> Self {
+        Self { kind: None, id: String::new(), mask: Default::default() }
+    }
+
+    /// Reads `section[/mask]`.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (section, mask) = match text.split_once('/') {
+            Some((section, mask)) => (section, parse_mask(mask)?),
+            None => match parse_mask(text) {
+                Some(mask) => ("global", mask),
+                None => (text, Default::default()),
+            },
+        };
+        let (kind, id) = match section.split_once('.') {
+            Some((kind, id)) => (Some(EntityKind::parse(kind)?), id),
+            None if section == "global" => (None, ""),
+            None => (Some(EntityKind::parse(section)?), ""),
+        };
+        Some(Self { kind, id: id.to_owned(), mask })
+    }
+
+    /// The section without its mask.
+    #[must_use]
+    pub fn section(&self) -> String {
+        match self.kind {
+            None => "global".to_owned(),
+            Some(kind) if self.id.is_empty() => kind.as_str().to_owned(),
+            Some(kind) => format!("{}.{}", kind.as_str(), self.id),
+        }
+    }
+
+    /// The mask as printed (`class:ssd`), or nothing.
+    #[must_use]
+    pub fn mask(&self) -> String {
+        let (kind, name) = &self.mask;
+        if kind.is_empty() { String::new() } else { format!("{kind}:{name}") }
+    }
+
+    /// Kind and name of the mask's place, such as `("host", "a")`.
+    #[must_use]
+    pub fn mask_parts(&self) -> Option<(&str, &str)> {
+        let (kind, name) = &self.mask;
+        (!kind.is_empty()).then_some((kind, name))
+    }
+
+    /// True when values of this section concern `target`.
+    fn concerns(&self, target: &Target<'_>) -> bool {
+        let kind_fits = self.kind.is_none_or(|kind| kind == target.name.kind);
+        let id = &self.id;
+        let rest = target.name.id.strip_prefix(id.as_str());
+        let id_fits = id.is_empty() || rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        let (mask_kind, mask_name) = &self.mask;
+        let mask_fits = match mask_kind.as_str() {
+            "" => true,
+            "class" => target.device_class == Some(mask_name),
+            kind => target.location.get(kind) == Some(mask_name),
+        };
+        kind_fits && id_fits && mask_fits
+    }
+
+    /// Orders by how specific the section is; values of greater rank win.
+    fn rank(&self) -> (usize, usize) {
+        let depth = usize::from(self.kind.is_some())
+            + if self.id.is_empty() { 0 } else { 1 + self.id.split('.').count() };
+        (depth, usize::from(!self.mask.0.is_empty()))
+    }
+}
+
+fn parse_mask(text: &str) -> Option<(String, String)> {
+    let (kind, name) = text.split_once(':')?;
+    (!kind.is_empty() && !name.is_empty()).then(|| (kind.to_owned(), name.to_owned()))
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.section())?;
+        if self.mask.0.is_empty() { Ok(()) } else { write!(f, "/{}", self.mask()) }
+    }
+}
+
+/// An entity as masks see it.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// Its name.
+    pub name: &'a AuthName,
+    /// Device class, for OSDs that have one.
+    pub device_class: Option<&'a String>,
+    /// Bucket types and names above it in the CRUSH map.
+    pub location: &'a BTreeMap<String, String>,
+}
+
+/// All values.
+#[derive(Debug, Default)]
+pub struct ConfigDb {
+    values: BTreeMap<(Who, String), String>,
+    /// Grows with every change; subscribers compare it.
+    version: u64,
+    changes: Batch,
+}
+
+/// Key of a value in the store: a slash cannot stand in an option's name, so the last one separates.
+fn key(who: &Who, name: &str) -> String {
+    format!("{who}/{name}")
+}
+
+fn parse_key(key: &str) -> Option<(Who, String)> {
+    let (who, name) = key.rsplit_once('/')?;
+    Some((Who::parse(who)?, name.to_owned()))
+}
+
+impl ConfigDb {
+    pub(crate) fn open(snapshot: &dyn Snapshot) -> Self {
+        let pairs = snapshot.scan(PREFIX).into_iter();
+        let values = pairs.filter_map(|(key, value)| {
+            Some((parse_key(&key)?, String::from_utf8_lossy(&value).into_owned()))
+        });
+        Self { values: values.collect(), version: 1, changes: Batch::default() }
+    }
+
+    /// Grows with every change since the start.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Every value: section, option, text.
+    pub fn iter(&self) -> impl Iterator<Item = (&Who, &str, &str)> {
+        self.values.iter().map(|((who, name), value)| (who, name.as_str(), value.as_str()))
+    }
+
+    /// Stores a checked value and returns it as stored.
+    ///
+    /// # Errors
+    /// [`ConfigError`] when the option is unknown (unless `force`), local, or the value does not fit.
+    pub fn set(&mut self, who: &Who, name: &str, value: &str, force: bool) -> Result<String, ConfigError> {
+        let (name, value) = match options::find(name) {
+            Some(option) if LOCAL_ONLY.contains(&option.name) => {
+                return Err(ConfigError::LocalOnly(option.name.to_owned()));
+            }
+            Some(option) => (option.name.to_owned(), option.check(value)?),
+            None if force || name.starts_with("mgr/") => (name.to_owned(), value.to_owned()),
+            None => return Err(ConfigError::Unknown(name.to_owned())),
+        };
+        let entry = (who.clone(), name);
+        if self.values.len() >= VALUES_COUNT_MAX && !self.values.contains_key(&entry) {
+            return Err(ConfigError::Full);
+        }
+        if self.values.get(&entry) != Some(&value) {
+            self.changes.put(PREFIX, key(who, &entry.1), Bytes::from(value.clone()));
+            self.values.insert(entry, value.clone());
+            self.version += 1;
+        }
+        Ok(value)
+    }
+
+    /// Removes a value; false when it was not there.
+    pub fn remove(&mut self, who: &Who, name: &str) -> bool {
+        let name = options::find(name).map_or(name, |option| option.name);
+        let was_there = self.values.remove(&(who.clone(), name.to_owned())).is_some();
+        if was_there {
+            self.changes.delete(PREFIX, key(who, name));
+            self.version += 1;
+        }
+        was_there
+    }
+
+    /// The values that concern `target`, with the section each comes from: of several, the most specific.
+    #[must_use]
+    pub fn effective(&self, target: &Target<'_>) -> BTreeMap<&str, (&Who, &str)> {
+        let mut found: Vec<_> = self.iter().filter(|(who, ..)| who.concerns(target)).collect();
+        found.sort_by_key(|(who, ..)| who.rank());
+        found.into_iter().map(|(who, name, value)| (name, (who, value))).collect()
+    }
+
+    /// An option as the monitor itself is configured: the database's value, or the default.
+    #[must_use]
+    pub fn of_monitor(&self, name: &str) -> Option<&str> {
+        let default = options::find(name).map(|option| option.default);
+        let sections = [Who::parse("mon"), Some(Who::global())];
+        let stored = sections.into_iter().flatten().find_map(|who| self.values.get(&(who, name.to_owned())));
+        stored.map(String::as_str).or(default)
+    }
+
+    /// [`ConfigDb::of_monitor`] as a number.
+    #[must_use]
+    pub fn number_of_monitor(&self, name: &str, fallback: f64) -> f64 {
+        self.of_monitor(name).and_then(|text| text.parse().ok()).unwrap_or(fallback)
+    }
+
+    /// [`ConfigDb::of_monitor`] as a truth value.
+    #[must_use]
+    pub fn flag_of_monitor(&self, name: &str) -> bool {
+        self.of_monitor(name) == Some("true")
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        !self.changes.is_empty()
+    }
+
+    pub(crate) fn flush(&mut self, batch: &mut Batch) {
+        batch.append(&mut self.changes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn who(text: &str) -> Who {
+        Who::parse(text).expect("a valid section")
+    }
+
+    fn of(db: &ConfigDb, name: &str, option: &str) -> Option<String> {
+        let name = AuthName::parse(name).expect("a valid name");
+        let location = BTreeMap::from([("host".to_owned(), "a".to_owned())]);
+        let target = Target { name: &name, device_class: None, location: &location };
+        db.effective(&target).get(option).map(|(_, value)| (*value).to_owned())
+    }
+
+    #[test]
+    fn the_most_specific_section_wins() {
+        let mut db = ConfigDb::default();
+        for (section, value) in
+            [("global", "1"), ("osd", "2"), ("osd.3", "3"), ("osd/host:a", "4"), ("osd/host:b", "5")]
+        {
+            db.set(&who(section), "osd_max_backfills", value, false).expect("a valid value");
+        }
+        assert_eq!(of(&db, "client.x", "osd_max_backfills").as_deref(), Some("1"));
+        assert_eq!(of(&db, "osd.3", "osd_max_backfills").as_deref(), Some("3"));
+        assert_eq!(of(&db, "osd.31", "osd_max_backfills").as_deref(), Some("4"));
+    }
+
+    #[test]
+    fn names_match_whole_dotted_parts() {
+        let mut db = ConfigDb::default();
+        db.set(&who("client.rgw"), "rgw_frontends", "beast", false).expect("a valid value");
+        assert!(of(&db, "client.rgw.a", "rgw_frontends").is_some());
+        assert!(of(&db, "client.rgwx", "rgw_frontends").is_none());
+    }
+
+    #[test]
+    fn sections_print_as_they_are_read_and_survive_the_store() {
+        for text in ["global", "osd", "osd.3", "client.rgw.a", "osd/class:ssd", "global/rack:r1"] {
+            assert_eq!(who(text).to_string(), text);
+        }
+        assert_eq!(who("host:a").to_string(), "global/host:a");
+        assert_eq!(Who::parse("nonsense"), None);
+        let mut db = ConfigDb::default();
+        db.set(&who("osd/class:ssd"), "osd_max_backfills", "7", false).expect("a valid value");
+        let mut batch = Batch::default();
+        db.flush(&mut batch);
+        let mut kv = crate::batch::MemorySnapshot::default();
+        kv.apply(&batch);
+        assert_eq!(ConfigDb::open(&kv).values, db.values);
+    }
+
+    #[test]
+    fn unknown_local_and_ill_typed_options_are_refused() {
+        let mut db = ConfigDb::default();
+        let refusal = |db: &mut ConfigDb, name: &str, value: &str| db.set(&Who::global(), name, value, false);
+        assert!(matches!(refusal(&mut db, "no_such_option", "1"), Err(ConfigError::Unknown(_))));
+        assert!(matches!(refusal(&mut db, "host", "a"), Err(ConfigError::LocalOnly(_))));
+        assert!(matches!(refusal(&mut db, "osd_max_backfills", "x"), Err(ConfigError::Value(_))));
+        assert!(!db.is_dirty());
+    }
+}

@@ -1,0 +1,134 @@
+//! From a new connection to a session: who is it, and what may it do here?
+
+use crate::event::{Effect, Endpoint, SessionId};
+use crate::mon::{Cx, HANDSHAKES_COUNT_MAX, Mon, SESSIONS_COUNT_MAX};
+use crate::session::{Handshake, Identity, Session, instance};
+use nacre_auth::{
+    AuthDone, MonAuthContext, MonCaps, MonServer, Offer, RotatingKeys, ServiceAuthContext, ServiceServer,
+    Step,
+};
+use nacre_buf::Bytes;
+use nacre_types::{AddrVec, EntityAddr, EntityKind};
+
+impl Mon {
+    pub(crate) fn auth_request(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        endpoint: Endpoint,
+        method: u32,
+        modes: &[u32],
+        payload: Bytes,
+    ) {
+        if self.handshakes.len() >= HANDSHAKES_COUNT_MAX || self.sessions.len() >= SESSIONS_COUNT_MAX {
+            self.close(session);
+            return;
+        }
+        let fresh = || match endpoint {
+            Endpoint::Mon => Handshake::Mon(MonServer::new(Offer::secure_first())),
+            Endpoint::Mgr => Handshake::Mgr(ServiceServer::new(EntityKind::MGR, Offer::crc_first())),
+        };
+        let (_, mut handshake) = self.handshakes.remove(&session).unwrap_or_else(|| (endpoint, fresh()));
+        let step = match &mut handshake {
+            Handshake::Mon(server) => server.request(&mut self.mon_auth(cx), method, modes, payload),
+            Handshake::Mgr(server) => {
+                let keys = self.mgr_keys();
+                let mut cx = ServiceAuthContext { keys: &keys, wall: cx.wall, entropy: cx.entropy };
+                server.request(&mut cx, method, modes, payload)
+            }
+        };
+        self.step(session, endpoint, handshake, step);
+    }
+
+    pub(crate) fn auth_more(&mut self, cx: &mut Cx<'_>, session: SessionId, payload: Bytes) {
+        let Some((endpoint, mut handshake)) = self.handshakes.remove(&session) else {
+            self.close(session);
+            return;
+        };
+        let step = match &mut handshake {
+            Handshake::Mon(server) => server.more(&mut self.mon_auth(cx), payload),
+            Handshake::Mgr(server) => {
+                let keys = self.mgr_keys();
+                let mut cx = ServiceAuthContext { keys: &keys, wall: cx.wall, entropy: cx.entropy };
+                server.more(&mut cx, payload)
+            }
+        };
+        self.step(session, endpoint, handshake, step);
+    }
+
+    pub(crate) fn mon_auth<'a>(&'a mut self, cx: &'a mut Cx<'_>) -> MonAuthContext<'a> {
+        MonAuthContext { keys: self.state.auth.keys_mut(), wall: cx.wall, entropy: cx.entropy }
+    }
+
+    fn mgr_keys(&self) -> RotatingKeys {
+        self.state.auth.keys().rotating(EntityKind::MGR).cloned().unwrap_or_default()
+    }
+
+    fn step(&mut self, session: SessionId, endpoint: Endpoint, handshake: Handshake, step: Step) {
+        match &step {
+            Step::Done(done) => {
+                let identity = self.identity(done);
+                let auth = match handshake {
+                    Handshake::Mon(server) => server.into_session(),
+                    Handshake::Mgr(_) => None,
+                };
+                self.sessions.insert(session, Session::new(identity, endpoint, auth));
+            }
+            // A refused peer may come again with another method on the same connection.
+            Step::More(_) | Step::Bad(_) => {
+                self.handshakes.insert(session, (endpoint, handshake));
+            }
+        }
+        self.hold(Effect::Auth { session, step });
+    }
+
+    /// The peer with its caps at the monitor, whichever address it came in on: every command is checked
+    /// against those. Caps that do not parse allow nothing.
+    fn identity(&self, done: &AuthDone) -> Identity {
+        let proved = &done.identity;
+        let name = proved.name.clone();
+        let text = self.state.auth.keys().caps_of(&name, EntityKind::MON).unwrap_or_default();
+        let caps = if proved.allow_all || name.kind == EntityKind::MON {
+            MonCaps::allow_all()
+        } else {
+            MonCaps::parse(text, &name).unwrap_or_default()
+        };
+        Identity {
+            name: instance(&name, done.global_id),
+            auth_name: name,
+            global_id: done.global_id,
+            caps,
+            addr: EntityAddr::NONE,
+        }
+    }
+
+    pub(crate) fn established(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        kind: EntityKind,
+        addrs: AddrVec,
+    ) {
+        let Some(entry) = self.sessions.get_mut(&session) else {
+            self.close(session);
+            return;
+        };
+        // The secret proves the kind; a peer that claims to be another daemon lies. Every entity may speak as a
+        // client: daemons do to fetch the monitors' map and their options, before they are daemons.
+        if kind != EntityKind::CLIENT && entry.identity.auth_name.kind != kind {
+            self.close(session);
+            return;
+        }
+        entry.kind = kind;
+        let addr = addrs.msgr2().unwrap_or_else(|| addrs.front());
+        entry.identity.addr = addr;
+        entry.identity.caps =
+            std::mem::take(&mut entry.identity.caps).at(addr.socket.map(|socket| socket.ip()));
+        entry.addrs = addrs;
+        entry.established = true;
+        if let (Some(osd), Endpoint::Mon) = (entry.osd(), entry.endpoint) {
+            self.osd_sessions.insert(osd, session);
+            self.state.osd.seen(osd, cx.now);
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! Checks on OSDs and pools, by the OSDMap.
+
+use super::{Check, Severity, plural};
+use crate::osd::view;
+use crate::state::State;
+use nacre_maps::{OsdMap, Pool, flags};
+use nacre_mgr::pgmap::Digest;
+use nacre_types::{OsdId, PoolId};
+use std::collections::BTreeMap;
+
+/// Flags that somebody set and may have forgotten.
+const TEMPORARY_FLAGS: u32 = flags::osdmap::PAUSE_READ
+    | flags::osdmap::PAUSE_WRITE
+    | flags::osdmap::PAUSE_RECOVERY
+    | flags::osdmap::NOUP
+    | flags::osdmap::NODOWN
+    | flags::osdmap::NOOUT
+    | flags::osdmap::NOIN
+    | flags::osdmap::NOBACKFILL
+    | flags::osdmap::NORECOVER
+    | flags::osdmap::NOSCRUB
+    | flags::osdmap::NODEEP_SCRUB
+    | flags::osdmap::NOTIERAGENT
+    | flags::osdmap::NOSNAPTRIM
+    | flags::osdmap::NOREBALANCE;
+
+pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
+    let mut out = down_checks(map);
+    out.extend(fullness_checks(map));
+    out.extend(flags_check(map));
+    out.extend(too_few(state, map));
+    out.extend(pool_checks(state, map, digest));
+    out
+}
+
+/// `root=default,host=a`, as Ceph writes a place.
+fn place(map: &OsdMap, osd: OsdId) -> String {
+    let mut above = view::ancestors(&map.crush, osd);
+    above.reverse();
+    let name = |id: i32| {
+        let kind = map.crush.type_names.get(&i32::from(map.crush.bucket(id)?.kind))?;
+        Some(format!("{kind}={}", map.crush.item_name(id)?))
+    };
+    above.into_iter().filter_map(name).collect::<Vec<_>>().join(",")
+}
+
+fn down_checks(map: &OsdMap) -> Vec<Check> {
+    let down: Vec<OsdId> = map.osds().filter(|osd| map.is_in(*osd) && map.is_down(*osd)).collect();
+    if down.is_empty() {
+        return Vec::new();
+    }
+    let line = |osd: &OsdId| format!("osd.{osd} ({}) is down", place(map, *osd));
+    let lines = down.iter().map(line).collect();
+    let mut out = vec![Check::new("OSD_DOWN", Severity::Warn, format!("{} osds down", down.len()), lines)];
+    out.extend(subtree_down(map, &down, "host", "OSD_HOST_DOWN"));
+    out.extend(subtree_down(map, &down, "root", "OSD_ROOT_DOWN"));
+    out
+}
+
+/// Buckets of one type all of whose OSDs are down.
+fn subtree_down(map: &OsdMap, down: &[OsdId], kind: &str, code: &'static str) -> Option<Check> {
+    let mut buckets: BTreeMap<String, (usize, usize)> = BTreeMap::new();
+    for osd in map.osds().filter(|osd| map.is_in(*osd)) {
+        if let Some(name) = view::location(&map.crush, osd).remove(kind) {
+            let (all, dead) = buckets.entry(name).or_default();
+            *all += 1;
+            *dead += usize::from(down.contains(&osd));
+        }
+    }
+    buckets.retain(|_, (all, dead)| all == dead);
+    let osds: usize = buckets.values().map(|(all, _)| all).sum();
+    let line = |(name, (all, _)): (&String, &(usize, usize))| format!("{kind} {name} ({all} osds) is down");
+    let lines: Vec<String> = buckets.iter().map(line).collect();
+    let plural_kind = format!("{kind}s");
+    let summary = format!("{} ({osds} osds) down", plural(buckets.len(), kind, &plural_kind));
+    (!lines.is_empty()).then(|| Check::new(code, Severity::Warn, summary, lines))
+}
+
+fn fullness_checks(map: &OsdMap) -> Vec<Check> {
+    let kinds = [
+        (flags::osd::FULL, "OSD_FULL", Severity::Error, "full osd(s)", "is full"),
+        (
+            flags::osd::BACKFILLFULL,
+            "OSD_BACKFILLFULL",
+            Severity::Warn,
+            "backfillfull osd(s)",
+            "is backfill full",
+        ),
+        (flags::osd::NEARFULL, "OSD_NEARFULL", Severity::Warn, "nearfull osd(s)", "is near full"),
+    ];
+    let check = |(bit, code, severity, what, is): (u32, &'static str, Severity, &str, &str)| {
+        let lines: Vec<String> = map
+            .osds()
+            .filter(|osd| map.state(*osd) & bit != 0)
+            .map(|osd| format!("osd.{osd} {is}"))
+            .collect();
+        (!lines.is_empty()).then(|| Check::new(code, severity, format!("{} {what}", lines.len()), lines))
+    };
+    kinds.into_iter().filter_map(check).collect()
+}
+
+fn flags_check(map: &OsdMap) -> Option<Check> {
+    let set = map.flags & TEMPORARY_FLAGS;
+    let names = flags::join(set, flags::osdmap::NAMES);
+    let summary = format!("{names} flag(s) set");
+    (set != 0)
+        .then(|| Check::new("OSDMAP_FLAGS", Severity::Warn, summary, Vec::new()).counting(set.count_ones()))
+}
+
+fn too_few(state: &State, map: &OsdMap) -> Option<Check> {
+    let wanted = state.config.number_of_monitor("osd_pool_default_size", 3.0);
+    let count = map.osd_count();
+    let summary = format!("OSD count {count} < osd_pool_default_size {wanted}");
+    let missing = (count as f64) < wanted;
+    missing.then(|| Check::new("TOO_FEW_OSDS", Severity::Warn, summary, Vec::new()).counting(1))
+}
+
+fn name(map: &OsdMap, id: PoolId) -> &str {
+    map.pool_name(id).unwrap_or_default()
+}
+
+fn pools_with(map: &OsdMap, flag: u64) -> impl Iterator<Item = (PoolId, &Pool)> {
+    map.pools.iter().filter(move |(_, pool)| pool.has_flag(flag)).map(|(id, pool)| (*id, pool))
+}
+
+fn pool_checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
+    let full = |(id, pool): (PoolId, &Pool)| {
+        let why = if pool.has_flag(flags::pool::FULL_QUOTA) { "running out of quota" } else { "no space" };
+        format!("pool '{}' is full ({why})", name(map, id))
+    };
+    let lists = [
+        ("POOL_FULL", "pool(s) full", pools_with(map, flags::pool::FULL).map(full).collect::<Vec<_>>()),
+        (
+            "POOL_BACKFILLFULL",
+            "pool(s) backfillfull",
+            pools_with(map, flags::pool::BACKFILLFULL)
+                .map(|(id, _)| format!("pool '{}' is backfillfull", name(map, id)))
+                .collect(),
+        ),
+        (
+            "POOL_NEARFULL",
+            "pool(s) nearfull",
+            pools_with(map, flags::pool::NEARFULL)
+                .map(|(id, _)| format!("pool '{}' is nearfull", name(map, id)))
+                .collect(),
+        ),
+        ("POOL_NO_REDUNDANCY", "pool(s) have no replicas configured", without_redundancy(state, map)),
+        (
+            "POOL_APP_NOT_ENABLED",
+            "pool(s) do not have an application enabled",
+            without_application(map, digest),
+        ),
+    ];
+    let lists = lists.into_iter().filter(|(.., lines)| !lines.is_empty());
+    lists
+        .map(|(code, what, lines)| Check::new(code, Severity::Warn, format!("{} {what}", lines.len()), lines))
+        .collect()
+}
+
+fn without_redundancy(state: &State, map: &OsdMap) -> Vec<String> {
+    if !state.config.flag_of_monitor("mon_warn_on_pool_no_redundancy") {
+        return Vec::new();
+    }
+    let single = map.pools.iter().filter(|(_, pool)| pool.is_replicated() && pool.size == 1);
+    single.map(|(id, _)| format!("pool '{}' has no replicas configured", name(map, *id))).collect()
+}
+
+fn without_application(map: &OsdMap, digest: &Digest) -> Vec<String> {
+    let used = |id: &PoolId| digest.pools.get(id).is_some_and(|sum| sum.stats.num_objects > 0);
+    let silent = map.pools.iter().filter(|(id, pool)| pool.application_metadata.is_empty() && used(id));
+    let mut lines: Vec<String> =
+        silent.map(|(id, _)| format!("application not enabled on pool '{}'", name(map, *id))).collect();
+    if !lines.is_empty() {
+        lines.push(
+            "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', \
+             'rgw', or freeform for custom applications."
+                .to_owned(),
+        );
+    }
+    lines
+}

@@ -1,0 +1,184 @@
+//! OSDs that come up.
+
+use super::{CrushPlace, OsdMaps, hierarchy, view};
+use crate::config::ConfigDb;
+use nacre_maps::{OsdMap, WEIGHT_ONE, flags};
+use nacre_types::{AddrVec, Epoch, OsdId, Stamp, Uuid};
+use std::collections::BTreeMap;
+
+/// What an OSD says when it boots, as `MOSDBoot` and its session carry it.
+#[derive(Debug, Clone)]
+pub struct BootRequest {
+    /// Its number.
+    pub osd: OsdId,
+    /// Identity of its store.
+    pub store: Uuid,
+    /// Addresses for clients.
+    pub client_addrs: AddrVec,
+    /// Addresses for other OSDs.
+    pub cluster_addrs: AddrVec,
+    /// Heartbeat addresses, cluster network.
+    pub hb_back_addrs: AddrVec,
+    /// Heartbeat addresses, public network.
+    pub hb_front_addrs: AddrVec,
+    /// First epoch of the interval in which it last ran, and the epoch through which that was clean.
+    pub last_clean: (Epoch, Epoch),
+    /// Epoch in which it came up before, when it only was marked down wrongly; else 0.
+    pub boot_epoch: Epoch,
+    /// Its feature bits.
+    pub features: u64,
+    /// What it says of itself.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// What became of a boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BootOutcome {
+    /// The next epoch brings it up.
+    Booted,
+    /// The map has this instance up already.
+    AlreadyUp,
+    /// The map still has its predecessor up; the next epoch marks that down, then the boot is to be retried.
+    Deferred,
+    /// Flags forbid it for now, or the store is another one's.
+    Refused(BootRefusal),
+}
+
+/// Why an OSD may not come up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BootRefusal {
+    /// Out of what a map may hold.
+    #[error("id out of range")]
+    Id,
+    /// The id belongs to another store.
+    #[error("the id belongs to a store with another fsid")]
+    Store,
+    /// The id was destroyed and waits for its replacement.
+    #[error("the id is destroyed")]
+    Destroyed,
+    /// `noup` is set.
+    #[error("noup is set")]
+    NoUp,
+}
+
+/// Metadata keys that may tell the size of the device in bytes.
+const SIZE_KEYS: [&str; 2] = ["bluestore_bdev_size", "osd_size_bytes"];
+
+/// CRUSH weight of a device: its size in TiB, as Ceph weighs. A device of unknown size counts as one TiB.
+fn weight_by_size(metadata: &BTreeMap<String, String>) -> u32 {
+    let size: Option<u64> = SIZE_KEYS.iter().find_map(|key| metadata.get(*key)?.parse().ok());
+    let Some(size) = size.filter(|size| *size > 0) else { return WEIGHT_ONE };
+    // 2^40 bytes weigh 0x10000.
+    u32::try_from(size >> 24).unwrap_or(u32::MAX).max(1)
+}
+
+fn may_boot(map: &OsdMap, request: &BootRequest) -> Result<(), BootRefusal> {
+    let at =
+        usize::try_from(request.osd).ok().filter(|at| *at < nacre_maps::OSDS_MAX).ok_or(BootRefusal::Id)?;
+    let state = map.state(request.osd);
+    if state & flags::osd::DESTROYED != 0 {
+        return Err(BootRefusal::Destroyed);
+    }
+    let known = map.osd_uuid.get(at).copied().unwrap_or(Uuid::NIL);
+    if state & flags::osd::EXISTS != 0 && known != Uuid::NIL && known != request.store {
+        return Err(BootRefusal::Store);
+    }
+    let noup = map.flags & flags::osdmap::NOUP != 0
+        || super::status::has_osd_flag(map, request.osd, flags::osd::NOUP);
+    if noup { Err(BootRefusal::NoUp) } else { Ok(()) }
+}
+
+impl OsdMaps {
+    /// Brings an OSD up, creating its slot and its place in the hierarchy when it has none.
+    pub fn boot(&mut self, request: &BootRequest, now: Stamp, config: &ConfigDb) -> BootOutcome {
+        let map = self.upcoming();
+        if let Err(refusal) = may_boot(map, request) {
+            return BootOutcome::Refused(refusal);
+        }
+        if map.is_up(request.osd) {
+            let at = usize::try_from(request.osd).unwrap_or(usize::MAX);
+            let same = map.client_addrs.get(at) == Some(&request.client_addrs)
+                && map.cluster_addrs.get(at) == Some(&request.cluster_addrs);
+            if same {
+                return BootOutcome::AlreadyUp;
+            }
+            let stamp = map.xinfo(request.osd).down_stamp;
+            self.mark_down(request.osd, stamp);
+            return BootOutcome::Deferred;
+        }
+        self.bring_up(request, config);
+        self.place_new(request);
+        self.set_metadata(request.osd, request.metadata.clone());
+        self.seen(request.osd, now);
+        BootOutcome::Booted
+    }
+
+    fn bring_up(&mut self, request: &BootRequest, config: &ConfigDb) {
+        let osd = request.osd;
+        let map = self.upcoming();
+        let exists = map.exists(osd);
+        let state = if exists { map.state(osd) } else { flags::osd::NEW };
+        let weight = map.weight(osd);
+        let info = map.info(osd);
+        let mut xinfo = map.xinfo(osd);
+        let slots = map.max_osd();
+        let mark_in = goes_in(map, osd, state, weight, config);
+        let known = usize::try_from(osd).ok().and_then(|at| map.osd_uuid.get(at)).copied();
+        xinfo.features = request.features;
+        let old_weight = std::mem::take(&mut xinfo.old_weight);
+        let change = self.change();
+        if usize::try_from(osd).is_ok_and(|at| at >= slots) {
+            change.new_max_osd = change.new_max_osd.max(osd + 1);
+        }
+        change.new_up_client.insert(osd, request.client_addrs.clone());
+        change.new_up_cluster.insert(osd, request.cluster_addrs.clone());
+        change.new_hb_back_up.insert(osd, request.hb_back_addrs.clone());
+        change.new_hb_front_up.insert(osd, request.hb_front_addrs.clone());
+        if known != Some(request.store) {
+            change.new_uuid.insert(osd, request.store);
+        }
+        if request.last_clean > (info.last_clean_begin, info.last_clean_end) {
+            change.new_last_clean_interval.insert(osd, request.last_clean);
+        }
+        if mark_in {
+            change.new_weight.insert(osd, if old_weight > 0 { old_weight } else { WEIGHT_ONE });
+        } else {
+            xinfo.old_weight = old_weight;
+            if !exists {
+                *change.new_state.entry(osd).or_default() |= flags::osd::NEW;
+            }
+        }
+        change.new_xinfo.insert(osd, xinfo);
+    }
+
+    /// Puts an OSD that stands nowhere yet under its host, below `root=default`.
+    fn place_new(&mut self, request: &BootRequest) {
+        let osd = request.osd;
+        if view::parent(&self.upcoming().crush, osd).is_some() {
+            return;
+        }
+        let host = request.metadata.get("hostname").map_or("localhost", String::as_str);
+        let (place, weight) = (CrushPlace::host(host), weight_by_size(&request.metadata));
+        let class = request.metadata.get("default_device_class").cloned();
+        // A name that cannot stand in the hierarchy leaves the OSD unplaced, to be placed by command.
+        let placed = self.edit_crush(|crush| {
+            hierarchy::create_or_move(crush, osd, weight, &place)?;
+            match &class {
+                Some(class) => hierarchy::set_class(crush, osd, Some(class)),
+                None => Ok(()),
+            }
+        });
+        debug_assert!(placed.is_ok() || !self.upcoming().crush.item_names.contains_key(&osd));
+    }
+}
+
+/// Whether an OSD that boots is marked in, too.
+fn goes_in(map: &OsdMap, osd: OsdId, state: u32, weight: u32, config: &ConfigDb) -> bool {
+    let auto_out =
+        state & flags::osd::AUTOOUT != 0 && config.flag_of_monitor("mon_osd_auto_mark_auto_out_in");
+    let new = state & flags::osd::NEW != 0 && config.flag_of_monitor("mon_osd_auto_mark_new_in");
+    let any = config.flag_of_monitor("mon_osd_auto_mark_in");
+    let noin =
+        map.flags & flags::osdmap::NOIN != 0 || super::status::has_osd_flag(map, osd, flags::osd::NOIN);
+    weight == 0 && (auto_out || new || any) && !noin
+}

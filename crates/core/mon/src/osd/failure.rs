@@ -1,0 +1,164 @@
+//! Failure reports: who says that whom does not answer, and when that is enough.
+
+use super::{OsdMaps, view};
+use crate::config::ConfigDb;
+use nacre_maps::OsdMap;
+use nacre_types::{AddrVec, Epoch, OsdId, Stamp, UTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// One report, as `MOSDFailure` carries it.
+#[derive(Debug, Clone)]
+pub struct FailureReport {
+    /// Who reports.
+    pub reporter: OsdId,
+    /// Who does not answer.
+    pub target: OsdId,
+    /// The instance meant.
+    pub target_addrs: AddrVec,
+    /// False when it answers again.
+    pub failed: bool,
+    /// True when the connection was refused, so that nobody has to wait.
+    pub immediate: bool,
+    /// For how long it has not answered.
+    pub failed_for: Duration,
+    /// The reporter's map.
+    pub epoch: Epoch,
+}
+
+/// An OSD marked down by reports, for the cluster log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Failed {
+    pub(crate) osd: OsdId,
+    pub(crate) reporters: usize,
+    pub(crate) after: Duration,
+    pub(crate) grace: Duration,
+    pub(crate) immediate: bool,
+}
+
+/// As Ceph's cluster log says it, near enough for who reads it by eye.
+impl std::fmt::Display for Failed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { osd, reporters, after, grace, immediate } = self;
+        if *immediate {
+            return write!(f, "osd.{osd} reported immediately failed by {reporters} reporter(s)");
+        }
+        let (after, grace) = (after.as_secs_f64(), grace.as_secs_f64());
+        write!(f, "osd.{osd} failed ({reporters} reporters after {after:.6} >= grace {grace:.6})")
+    }
+}
+
+/// Standing reports: target to reporter to the moment since which it does not answer.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    reports: BTreeMap<OsdId, BTreeMap<OsdId, Stamp>>,
+}
+
+impl Failures {
+    pub(super) fn forget_target(&mut self, target: OsdId) {
+        self.reports.remove(&target);
+    }
+
+    fn forget_reporter(&mut self, reporter: OsdId) {
+        self.reports.retain(|_, reporters| {
+            reporters.remove(&reporter);
+            !reporters.is_empty()
+        });
+    }
+}
+
+/// Name of the bucket of type `level` above `osd`, or the OSD itself where there is none.
+fn failure_domain(map: &OsdMap, osd: OsdId, level: &str) -> String {
+    view::location(&map.crush, osd).remove(level).unwrap_or_else(|| format!("osd.{osd}"))
+}
+
+impl OsdMaps {
+    /// Takes in a report; marks the target down when there are enough of them for long enough.
+    pub(crate) fn report_failure(
+        &mut self,
+        report: &FailureReport,
+        now: Stamp,
+        wall: UTime,
+        config: &ConfigDb,
+    ) -> Option<Failed> {
+        let map = self.upcoming();
+        let addrs = usize::try_from(report.target).ok().and_then(|at| map.client_addrs.get(at));
+        let known = map.is_up(report.target) && addrs == Some(&report.target_addrs);
+        if !known || !map.is_up(report.reporter) || report.reporter == report.target {
+            return None;
+        }
+        if !report.failed {
+            self.withdraw(report.target, report.reporter);
+            return None;
+        }
+        let since =
+            Stamp(now.0.saturating_sub(u64::try_from(report.failed_for.as_nanos()).unwrap_or(u64::MAX)));
+        let reporters = self.failures.reports.entry(report.target).or_default();
+        reporters.insert(report.reporter, since);
+        if report.immediate && self.may_mark_down(report.target, config) {
+            self.mark_down(report.target, wall);
+            let (after, grace) = (report.failed_for, Duration::ZERO);
+            return Some(Failed { osd: report.target, reporters: 1, after, grace, immediate: true });
+        }
+        self.judge(report.target, now, wall, config)
+    }
+
+    fn withdraw(&mut self, target: OsdId, reporter: OsdId) {
+        if let Some(reporters) = self.failures.reports.get_mut(&target) {
+            reporters.remove(&reporter);
+            if reporters.is_empty() {
+                self.failures.forget_target(target);
+            }
+        }
+    }
+
+    /// Judges all standing reports again: time alone can make one long enough.
+    pub(crate) fn judge_failures(&mut self, now: Stamp, wall: UTime, config: &ConfigDb) -> Vec<Failed> {
+        let down: Vec<OsdId> = {
+            let map = &self.latest;
+            let reporters = self.failures.reports.values().flat_map(BTreeMap::keys);
+            reporters.filter(|osd| !map.is_up(**osd)).copied().collect()
+        };
+        down.into_iter().for_each(|osd| self.failures.forget_reporter(osd));
+        let targets: Vec<OsdId> = self.failures.reports.keys().copied().collect();
+        targets.into_iter().filter_map(|target| self.judge(target, now, wall, config)).collect()
+    }
+
+    fn judge(&mut self, target: OsdId, now: Stamp, wall: UTime, config: &ConfigDb) -> Option<Failed> {
+        let grace = Duration::from_secs_f64(config.number_of_monitor("osd_heartbeat_grace", 20.0).max(0.0));
+        let since = self.failures.reports.get(&target)?.values().min().copied()?;
+        let after = now.since(since);
+        if after < grace || !self.has_enough_reporters(target, config) || !self.may_mark_down(target, config)
+        {
+            return None;
+        }
+        let reporters = self.failures.reports.get(&target).map_or(0, BTreeMap::len);
+        self.mark_down(target, wall);
+        Some(Failed { osd: target, reporters, after, grace, immediate: false })
+    }
+
+    /// Reporters count by failure domain, so that one cut-off host cannot mark the others down. Where there
+    /// are fewer domains with running OSDs than reporters wanted, all of those that there are suffice, and on a
+    /// single host the OSDs themselves count: else a small cluster would never notice a dead OSD.
+    fn has_enough_reporters(&self, target: OsdId, config: &ConfigDb) -> bool {
+        let Some(reporters) = self.failures.reports.get(&target) else { return false };
+        let map = &self.latest;
+        let level = config.of_monitor("mon_osd_reporter_subtree_level").unwrap_or("host");
+        let wanted = config.number_of_monitor("mon_osd_min_down_reporters", 2.0) as usize;
+        let others = || map.up_osds().filter(|osd| *osd != target);
+        let domains: BTreeSet<String> = others().map(|osd| failure_domain(map, osd, level)).collect();
+        let (found, possible) = if domains.len() > 1 {
+            let found: BTreeSet<String> =
+                reporters.keys().map(|osd| failure_domain(map, *osd, level)).collect();
+            (found.len(), domains.len())
+        } else {
+            (reporters.len(), others().count())
+        };
+        found >= wanted.min(possible).max(1)
+    }
+
+    /// The running OSDs that somebody reports, with the number of reporters.
+    pub fn reported_failures(&self) -> impl Iterator<Item = (OsdId, usize)> + '_ {
+        self.failures.reports.iter().map(|(target, reporters)| (*target, reporters.len()))
+    }
+}

@@ -1,0 +1,133 @@
+//! [`History`]: the kept epochs of the OSDMap.
+//!
+//! The store holds the full and the incremental encoding of each epoch. In memory all incrementals stay, but
+//! full maps only every [`CHECKPOINT_EPOCHS`]; those in between are rebuilt, since they are asked for rarely
+//! (a daemon that was away for long, `osd getmap`) and would cost the most on large clusters.
+
+use super::OsdMapsError;
+use crate::batch::{Batch, Snapshot};
+use nacre_buf::Bytes;
+use nacre_denc::{Decode, Encode};
+use nacre_maps::{Incremental, OsdMap};
+use nacre_types::Epoch;
+use std::collections::BTreeMap;
+
+const FULL_PREFIX: &str = "osdmap-full";
+const INCREMENTAL_PREFIX: &str = "osdmap-inc";
+const BOUNDS_PREFIX: &str = "osdmap";
+const OLDEST_KEY: &str = "oldest";
+const NEWEST_KEY: &str = "newest";
+
+/// Epochs kept at least; Ceph `mon_min_osdmap_epochs`.
+pub const EPOCHS_COUNT_MIN: u32 = 500;
+/// Epochs dropped per commit at most, so that trimming never makes a commit large; `paxos_service_trim_max`.
+const TRIM_EPOCHS_MAX: u32 = 500;
+/// Distance of full maps kept in memory.
+const CHECKPOINT_EPOCHS: u32 = 64;
+
+/// Keys sort as epochs do.
+fn key(epoch: Epoch) -> String {
+    format!("{epoch:010}")
+}
+
+/// The kept epochs.
+#[derive(Debug)]
+pub struct History {
+    oldest: Epoch,
+    newest: Epoch,
+    incrementals: BTreeMap<Epoch, Bytes>,
+    /// Full maps of the oldest epoch and of every checkpoint.
+    fulls: BTreeMap<Epoch, Bytes>,
+}
+
+impl History {
+    /// Stores the first epoch of a cluster.
+    pub(crate) fn create(epoch: Epoch, full: &Bytes, batch: &mut Batch) {
+        batch.put(FULL_PREFIX, key(epoch), full.clone());
+        batch.put(BOUNDS_PREFIX, OLDEST_KEY, epoch.to_bytes());
+        batch.put(BOUNDS_PREFIX, NEWEST_KEY, epoch.to_bytes());
+    }
+
+    /// Reads the kept epochs and the newest full map.
+    pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<(Self, Bytes), OsdMapsError> {
+        let bound = |name| snapshot.get(BOUNDS_PREFIX, name).ok_or(OsdMapsError::Missing);
+        let oldest = Epoch::from_bytes(bound(OLDEST_KEY)?)?;
+        let newest = Epoch::from_bytes(bound(NEWEST_KEY)?)?;
+        let full = |epoch| snapshot.get(FULL_PREFIX, &key(epoch)).ok_or(OsdMapsError::Gap(epoch));
+        let stored = snapshot.scan(INCREMENTAL_PREFIX).into_iter();
+        let incrementals: BTreeMap<Epoch, Bytes> =
+            stored.filter_map(|(epoch, value)| Some((epoch.parse().ok()?, value))).collect();
+        if let Some(gap) = (oldest + 1..=newest).find(|epoch| !incrementals.contains_key(epoch)) {
+            return Err(OsdMapsError::Gap(gap));
+        }
+        let checkpoints =
+            (oldest..=newest).filter(|epoch| *epoch == oldest || epoch.is_multiple_of(CHECKPOINT_EPOCHS));
+        let fulls =
+            checkpoints.map(|epoch| Ok((epoch, full(epoch)?))).collect::<Result<_, OsdMapsError>>()?;
+        Ok((Self { oldest, newest, incrementals, fulls }, full(newest)?))
+    }
+
+    /// Oldest epoch that is kept.
+    #[must_use]
+    pub fn oldest(&self) -> Epoch {
+        self.oldest
+    }
+
+    /// The encoded change that made `epoch`.
+    #[must_use]
+    pub fn incremental(&self, epoch: Epoch) -> Option<&Bytes> {
+        self.incrementals.get(&epoch)
+    }
+
+    /// The encoded full map of `epoch`, rebuilt from the checkpoint before it.
+    #[must_use]
+    pub fn full(&self, epoch: Epoch) -> Option<Bytes> {
+        if epoch < self.oldest || epoch > self.newest {
+            return None;
+        }
+        let (base, bytes) = self.fulls.range(..=epoch).next_back()?;
+        if *base == epoch {
+            return Some(bytes.clone());
+        }
+        let mut map = OsdMap::from_bytes(bytes.clone()).ok()?;
+        for step in base + 1..=epoch {
+            map.apply(&Incremental::from_bytes(self.incrementals.get(&step)?.clone()).ok()?).ok()?;
+        }
+        Some(map.to_bytes())
+    }
+
+    /// Adds the newest epoch.
+    pub(crate) fn append(&mut self, epoch: Epoch, incremental: Bytes, full: Bytes, batch: &mut Batch) {
+        assert_eq!(epoch, self.newest + 1, "epochs leave no gap");
+        batch.put(INCREMENTAL_PREFIX, key(epoch), incremental.clone());
+        batch.put(FULL_PREFIX, key(epoch), full.clone());
+        batch.put(BOUNDS_PREFIX, NEWEST_KEY, epoch.to_bytes());
+        self.incrementals.insert(epoch, incremental);
+        if epoch.is_multiple_of(CHECKPOINT_EPOCHS) {
+            self.fulls.insert(epoch, full);
+        }
+        self.newest = epoch;
+    }
+
+    /// Drops epochs below `floor`, the oldest that somebody may still need, but keeps
+    /// [`EPOCHS_COUNT_MIN`].
+    pub(crate) fn trim(&mut self, floor: Epoch, batch: &mut Batch) {
+        let goal = floor
+            .min(self.newest.saturating_sub(EPOCHS_COUNT_MIN))
+            .min(self.oldest.saturating_add(TRIM_EPOCHS_MAX));
+        if goal <= self.oldest {
+            return;
+        }
+        let Some(full) = self.full(goal) else { return };
+        for epoch in self.oldest..goal {
+            batch.delete(FULL_PREFIX, key(epoch));
+            batch.delete(INCREMENTAL_PREFIX, key(epoch));
+        }
+        batch.delete(INCREMENTAL_PREFIX, key(goal));
+        batch.put(BOUNDS_PREFIX, OLDEST_KEY, goal.to_bytes());
+        self.incrementals = self.incrementals.split_off(&(goal + 1));
+        self.fulls = self.fulls.split_off(&goal);
+        self.fulls.insert(goal, full);
+        self.oldest = goal;
+    }
+}

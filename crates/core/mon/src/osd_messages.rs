@@ -1,0 +1,158 @@
+//! What OSDs tell the monitor: boots, failures, beacons, peering's wishes, statistics.
+
+use crate::event::SessionId;
+use crate::mon::{Cx, Mon};
+use crate::osd::{BootOutcome, BootRequest, FailureReport};
+use nacre_auth::Rwx;
+use nacre_msg::{
+    LogPriority, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats, failure_flag,
+};
+use nacre_types::{AddrVec, Epoch, OsdId};
+use std::time::Duration;
+
+fn epoch(version: u64) -> Epoch {
+    Epoch::try_from(version).unwrap_or(Epoch::MAX)
+}
+
+fn of_boot(osd: OsdId, client_addrs: AddrVec, boot: OsdBoot) -> BootRequest {
+    let superblock = boot.superblock;
+    BootRequest {
+        osd,
+        store: superblock.osd_fsid,
+        client_addrs,
+        cluster_addrs: boot.cluster_addrs,
+        hb_back_addrs: boot.hb_back_addrs,
+        hb_front_addrs: boot.hb_front_addrs,
+        last_clean: (superblock.mounted, superblock.clean_thru),
+        boot_epoch: boot.boot_epoch,
+        features: boot.features,
+        metadata: boot.metadata,
+    }
+}
+
+impl Mon {
+    pub(crate) fn osd_message(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, message: Message) {
+        // Everything here speaks for one OSD, so its key must be that OSD's and its caps those of a daemon.
+        let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
+        let Some(osd) = osd.filter(|_| self.allows(session, "osd", Rwx::X)) else { return };
+        match message {
+            Message::OsdBoot(boot) => self.osd_boot(cx, session, osd, boot),
+            Message::OsdFailure(failure) => self.osd_failure(cx, osd, &failure),
+            Message::OsdBeacon(beacon) => {
+                self.state.osd.beacon(osd, beacon.min_last_epoch_clean, cx.now);
+            }
+            Message::OsdAlive(alive) => self.osd_alive(session, osd, &alive),
+            Message::OsdPgTemp(temp) => self.osd_pg_temp(session, osd, &temp),
+            Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
+            Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
+            // Known to nobody here, or an answer that we never asked for.
+            _ => (),
+        }
+    }
+
+    /// The OSD has maps up to `epoch` and waits for what is newer.
+    fn catch_up(&mut self, session: SessionId, epoch: Epoch) {
+        if epoch > 0 {
+            self.knows_epoch(session, epoch);
+            self.send_osdmaps(session);
+        }
+    }
+
+    fn osd_boot(&mut self, cx: &mut Cx<'_>, session: SessionId, osd: OsdId, boot: OsdBoot) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let (ours, same) = (self.is_ours(boot.superblock.cluster_fsid), boot.superblock.whoami == osd);
+        if !ours || !same {
+            let text =
+                format!("osd.{osd} tried to boot as osd.{} of another cluster", boot.superblock.whoami);
+            self.state.clog(LogPriority::WARN, cx.wall, text);
+            return;
+        }
+        let known = epoch(boot.version);
+        let request = of_boot(osd, entry.addrs.clone(), boot);
+        if known > 0 {
+            self.knows_epoch(session, known);
+        }
+        self.boot(cx, session, request);
+    }
+
+    fn boot(&mut self, cx: &mut Cx<'_>, session: SessionId, request: BootRequest) {
+        let osd = request.osd;
+        match self.state.osd.boot(&request, cx.now, &self.state.config) {
+            BootOutcome::Booted => {
+                let text = format!("osd.{osd} {} boot", request.client_addrs);
+                self.state.clog(LogPriority::INFO, cx.wall, text);
+            }
+            BootOutcome::AlreadyUp => self.send_osdmaps(session),
+            BootOutcome::Deferred => drop(self.deferred_boots.insert(session, request)),
+            BootOutcome::Refused(reason) => {
+                let text = format!("osd.{osd} may not boot: {reason}");
+                self.state.clog(LogPriority::WARN, cx.wall, text);
+            }
+        }
+    }
+
+    /// The epoch that marked predecessors down is there: their successors may come up.
+    pub(crate) fn retry_boots(&mut self, cx: &mut Cx<'_>) {
+        for (session, request) in std::mem::take(&mut self.deferred_boots) {
+            self.boot(cx, session, request);
+        }
+    }
+
+    fn osd_failure(&mut self, cx: &mut Cx<'_>, reporter: OsdId, failure: &OsdFailure) {
+        if !self.is_ours(failure.fsid) {
+            return;
+        }
+        let report = FailureReport {
+            reporter,
+            target: failure.target,
+            target_addrs: failure.target_addrs.clone(),
+            failed: failure.flags & failure_flag::FAILED != 0,
+            immediate: failure.flags & failure_flag::IMMEDIATE != 0,
+            failed_for: Duration::from_secs(u64::try_from(failure.failed_for_s).unwrap_or(0)),
+            epoch: failure.epoch,
+        };
+        let failed = self.state.osd.report_failure(&report, cx.now, cx.wall, &self.state.config);
+        if let Some(failed) = failed {
+            self.state.clog(LogPriority::INFO, cx.wall, failed.to_string());
+        }
+    }
+
+    fn osd_alive(&mut self, session: SessionId, osd: OsdId, alive: &OsdAlive) {
+        if !self.state.osd.alive(osd, alive.want, epoch(alive.version)) {
+            self.catch_up(session, epoch(alive.version));
+        }
+    }
+
+    fn osd_pg_temp(&mut self, session: SessionId, osd: OsdId, temp: &OsdPgTemp) {
+        if !self.state.osd.pg_temp(osd, &temp.pg_temp) {
+            self.catch_up(session, temp.map_epoch);
+        }
+    }
+
+    fn mark_me_down(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, osd: OsdId, down: MarkMeDown) {
+        if !self.is_ours(down.fsid) || down.osd != osd {
+            return;
+        }
+        let map = self.state.osd.upcoming();
+        let this_instance = map.client_addr(osd) == Some(&down.addrs);
+        if this_instance && self.state.osd.may_mark_down(osd, &self.state.config) {
+            self.state.osd.mark_down(osd, cx.wall);
+            self.state.clog(LogPriority::INFO, cx.wall, format!("osd.{osd} marked itself down"));
+        }
+        if down.request_ack {
+            self.send(session, tid, MarkMeDown { request_ack: false, ..down });
+        }
+    }
+
+    pub(crate) fn pg_stats(&mut self, cx: &mut Cx<'_>, session: SessionId, stats: PgStats) {
+        let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
+        let Some(osd) = osd.filter(|_| self.is_ours(stats.fsid)) else { return };
+        for (pg, stat) in &stats.pg_stat {
+            // A PG with a state of its own exists, even when the word that it was made got lost.
+            if stat.state & !nacre_msg::stats::pg_state::CREATING != 0 {
+                self.state.osd.pg_created(*pg);
+            }
+        }
+        self.state.stats.pg_stats(osd, stats, cx.wall);
+    }
+}

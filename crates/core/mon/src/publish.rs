@@ -1,0 +1,322 @@
+//! Subscriptions: who gets which map when.
+
+use crate::event::SessionId;
+use crate::mon::Mon;
+use crate::session::{Session, Wish};
+use nacre_auth::Rwx;
+use nacre_denc::Encode;
+use nacre_msg::{FsMapUser, Log, LogPriority, Message, OsdPgCreate2};
+use nacre_types::{Epoch, OsdId, SpgId};
+
+/// Maps per message; Ceph `osd_map_message_max`.
+const MAPS_PER_MESSAGE_MAX: u32 = 40;
+/// Log entries per message.
+const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
+
+/// What can be subscribed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Topic {
+    MonMap,
+    Config,
+    OsdMap,
+    MgrMap,
+    FsMap,
+    FsMapUser,
+    MdsMap,
+    ServiceMap,
+    PgCreates,
+    Log(LogPriority),
+}
+
+impl Topic {
+    /// `None` for topics that we have nothing for; a wish for one is kept and never met.
+    fn parse(what: &str) -> Option<Self> {
+        Some(match what {
+            "monmap" => Self::MonMap,
+            "config" => Self::Config,
+            "osdmap" => Self::OsdMap,
+            "mgrmap" => Self::MgrMap,
+            "fsmap" => Self::FsMap,
+            "fsmap.user" => Self::FsMapUser,
+            "servicemap" => Self::ServiceMap,
+            "osd_pg_creates" => Self::PgCreates,
+            "log-debug" => Self::Log(LogPriority::DEBUG),
+            "log-info" => Self::Log(LogPriority::INFO),
+            "log-sec" => Self::Log(LogPriority::SEC),
+            "log-warn" => Self::Log(LogPriority::WARN),
+            "log-error" => Self::Log(LogPriority::ERROR),
+            _ if what == "mdsmap" || what.starts_with("mdsmap.") => Self::MdsMap,
+            _ => return None,
+        })
+    }
+
+    /// Service whose read cap a subscriber needs, beyond being authenticated.
+    fn service(self) -> Option<(&'static str, Rwx)> {
+        match self {
+            Self::OsdMap => Some(("osd", Rwx::R)),
+            Self::PgCreates => Some(("osd", Rwx::W)),
+            Self::FsMap | Self::FsMapUser | Self::MdsMap => Some(("mds", Rwx::R)),
+            Self::Log(_) => Some(("log", Rwx::R)),
+            Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap => None,
+        }
+    }
+}
+
+/// Versions that subscribers were served last.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Served {
+    monmap: Epoch,
+    osdmap: Epoch,
+    mgrmap: Epoch,
+    fsmap: Epoch,
+    config: u64,
+    services: Epoch,
+    log: u64,
+}
+
+impl Mon {
+    fn versions(&self) -> Served {
+        Served {
+            monmap: self.state.mon.map().epoch,
+            osdmap: self.state.osd.published().epoch,
+            mgrmap: self.state.mgr.map().epoch,
+            fsmap: self.state.fs.map().epoch,
+            config: self.state.config.version(),
+            services: self.state.services.map().epoch,
+            log: self.state.log.version(),
+        }
+    }
+
+    /// Serves subscribers of everything that changed since the last call.
+    pub(crate) fn publish(&mut self) {
+        let versions = self.versions();
+        let before = std::mem::replace(&mut self.served, versions.clone());
+        if before == versions {
+            return;
+        }
+        let changed = |topic: Topic| match topic {
+            Topic::MonMap => before.monmap != versions.monmap,
+            Topic::Config => before.config != versions.config,
+            Topic::OsdMap | Topic::PgCreates => before.osdmap != versions.osdmap,
+            Topic::MgrMap => before.mgrmap != versions.mgrmap,
+            Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => before.fsmap != versions.fsmap,
+            Topic::ServiceMap => before.services != versions.services,
+            Topic::Log(_) => before.log != versions.log,
+        };
+        let topics = |session: &Session| -> Vec<String> {
+            let wanted = |what: &&String| Topic::parse(what).is_some_and(changed);
+            session.wishes.keys().filter(wanted).cloned().collect()
+        };
+        let due: Vec<(SessionId, Vec<String>)> =
+            self.sessions.iter().map(|(id, session)| (*id, topics(session))).collect();
+        for (session, topics) in due {
+            topics.iter().for_each(|what| self.serve(session, what));
+        }
+        if before.osdmap != versions.osdmap {
+            self.share_with_osds();
+        }
+    }
+
+    /// OSDs get every new epoch, whether they subscribed or not: nobody else waits for maps as they do.
+    fn share_with_osds(&mut self) {
+        let known =
+            |session: &SessionId| self.sessions.get(session).is_some_and(|entry| entry.osdmap_epoch > 0);
+        let sessions: Vec<SessionId> = self.osd_sessions.values().copied().filter(known).collect();
+        sessions.into_iter().for_each(|session| self.send_osdmaps(session));
+    }
+
+    /// Serves one wish, if what is there meets it.
+    pub(crate) fn serve(&mut self, session: SessionId, what: &str) {
+        let Some(topic) = Topic::parse(what) else { return };
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let Some(wish) = entry.wishes.get(what).copied() else { return };
+        let caps = &entry.identity.caps;
+        if topic.service().is_some_and(|(service, needed)| !caps.allows_service(service, needed)) {
+            return;
+        }
+        match topic {
+            Topic::MonMap => {
+                let version = self.state.mon.map().epoch.into();
+                let map = self.state.mon.encoded();
+                self.serve_map(session, what, wish, version, nacre_msg::MonMap { map });
+            }
+            Topic::MgrMap => {
+                let version = self.state.mgr.map().epoch.into();
+                let map = self.state.mgr.map().to_bytes();
+                self.serve_map(session, what, wish, version, nacre_msg::MgrMap { map });
+            }
+            Topic::ServiceMap => {
+                let map = self.state.services.map().clone();
+                self.serve_map(session, what, wish, map.epoch.into(), map);
+            }
+            Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => self.serve_fs(session, what, topic, wish),
+            Topic::Config => self.serve_config(session),
+            Topic::OsdMap => self.serve_osdmap(session, what, wish),
+            Topic::PgCreates => self.serve_pg_creates(session),
+            Topic::Log(level) => self.serve_log(session, what, level, wish),
+        }
+    }
+
+    fn serve_map(
+        &mut self,
+        session: SessionId,
+        what: &str,
+        wish: Wish,
+        version: u64,
+        message: impl Into<Message>,
+    ) {
+        if wish.is_met_by(version) {
+            self.send(session, 0, message);
+            self.served_to(session, what, version);
+        }
+    }
+
+    fn served_to(&mut self, session: SessionId, what: &str, version: u64) {
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.served(what, version);
+        }
+    }
+
+    fn serve_fs(&mut self, session: SessionId, what: &str, topic: Topic, wish: Wish) {
+        let epoch = self.state.fs.map().epoch;
+        let message: Message = match topic {
+            Topic::FsMap => nacre_msg::FsMap { epoch, map: self.state.fs.map().to_bytes() }.into(),
+            Topic::FsMapUser => FsMapUser { epoch, map: self.state.fs.user_map() }.into(),
+            _ => {
+                let map = self.state.fs.mds_map().to_bytes();
+                nacre_msg::MdsMap { fsid: self.state.fsid, epoch, map, fs_name: String::new() }.into()
+            }
+        };
+        self.serve_map(session, what, wish, epoch.into(), message);
+    }
+
+    fn serve_config(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let config = self.state.options_of(&entry.identity.auth_name);
+        if entry.config_sent.as_ref() == Some(&config) {
+            return;
+        }
+        self.send(session, 0, nacre_msg::Config { config: config.clone() });
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.config_sent = Some(config);
+        }
+        let version = self.state.config.version();
+        self.served_to(session, "config", version);
+    }
+
+    fn serve_osdmap(&mut self, session: SessionId, what: &str, wish: Wish) {
+        let newest = self.state.osd.published().epoch;
+        if !wish.is_met_by(newest.into()) {
+            return;
+        }
+        if wish.start == 0 {
+            let mut message = self.osdmap_message();
+            message.full.insert(newest, self.state.osd.published_full().clone());
+            self.send_osdmap(session, message, newest);
+        } else {
+            let start = Epoch::try_from(wish.start).unwrap_or(newest);
+            self.knows_epoch(session, start - 1);
+            self.send_osdmaps(session);
+        }
+        self.served_to(session, what, newest.into());
+    }
+
+    /// The peer said that it has this epoch.
+    pub(crate) fn knows_epoch(&mut self, session: SessionId, epoch: Epoch) {
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.osdmap_epoch = epoch;
+        }
+    }
+
+    fn osdmap_message(&self) -> nacre_msg::OsdMap {
+        nacre_msg::OsdMap {
+            fsid: self.state.fsid,
+            oldest: self.state.osd.oldest(),
+            newest: self.state.osd.published().epoch,
+            ..nacre_msg::OsdMap::default()
+        }
+    }
+
+    fn send_osdmap(&mut self, session: SessionId, message: nacre_msg::OsdMap, upto: Epoch) {
+        self.send(session, 0, message);
+        self.knows_epoch(session, upto);
+    }
+
+    /// Sends every epoch behind the one that the peer has: as increments, after a full map when those are not
+    /// kept far enough back.
+    pub(crate) fn send_osdmaps(&mut self, session: SessionId) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let (oldest, newest) = (self.state.osd.oldest(), self.state.osd.published().epoch);
+        let mut next = entry.osdmap_epoch + 1;
+        while next <= newest {
+            let mut message = self.osdmap_message();
+            if next <= oldest {
+                let Some(full) = self.state.osd.full_map(oldest) else { return };
+                message.full.insert(oldest, full);
+                next = oldest + 1;
+            }
+            let last = newest.min(next.saturating_add(MAPS_PER_MESSAGE_MAX - 1));
+            for epoch in next..=last {
+                let Some(incremental) = self.state.osd.incremental(epoch) else { return };
+                message.incrementals.insert(epoch, incremental.clone());
+            }
+            self.send_osdmap(session, message, last.max(next - 1));
+            next = last.max(next - 1) + 1;
+        }
+    }
+
+    /// Asks a primary to make the PGs of new pools that it has not made yet.
+    fn serve_pg_creates(&mut self, session: SessionId) {
+        let Some(osd) = self.sessions.get(&session).and_then(Session::osd) else { return };
+        let pgs = self.state.osd.creating_on(osd);
+        if !pgs.is_empty() {
+            let epoch = self.state.osd.published().epoch;
+            let pgs = pgs.into_iter().map(|(pg, epoch, stamp)| (SpgId::replicated(pg), (epoch, stamp)));
+            let message = OsdPgCreate2 { epoch, pgs: pgs.collect(), ..OsdPgCreate2::default() };
+            self.send(session, 0, message);
+        }
+    }
+
+    fn serve_log(&mut self, session: SessionId, what: &str, level: LogPriority, wish: Wish) {
+        let log = &self.state.log;
+        let version = log.version();
+        if !wish.is_met_by(version) || version == 0 {
+            return;
+        }
+        let entries: Vec<_> = if wish.start == 0 {
+            log.entries().rev().find(|entry| entry.priority >= level).cloned().into_iter().collect()
+        } else {
+            let news = log.after(wish.start - 1).filter(|(_, entry)| entry.priority >= level);
+            news.map(|(_, entry)| entry.clone()).take(LOG_ENTRIES_PER_MESSAGE_MAX).collect()
+        };
+        if !entries.is_empty() {
+            let message = Log { version, fsid: self.state.fsid, entries };
+            self.send(session, 0, message);
+        }
+        self.served_to(session, what, version);
+    }
+
+    /// Newest and oldest version of a map, for `MMonGetVersion`; `None` when we have no such map.
+    pub(crate) fn map_version(&self, what: &str) -> Option<(u64, u64)> {
+        let single = |epoch: Epoch| Some((u64::from(epoch), u64::from(epoch)));
+        match what {
+            "osdmap" => Some((self.state.osd.published().epoch.into(), self.state.osd.oldest().into())),
+            "monmap" => single(self.state.mon.map().epoch),
+            "mgrmap" => single(self.state.mgr.map().epoch),
+            "mdsmap" | "fsmap" => single(self.state.fs.map().epoch),
+            _ => None,
+        }
+    }
+}
+
+impl crate::osd::OsdMaps {
+    /// PGs not made yet whose primary `osd` is.
+    fn creating_on(&self, osd: OsdId) -> Vec<(nacre_types::PgId, Epoch, nacre_types::UTime)> {
+        let map = self.published();
+        let leads = |pg: nacre_types::PgId| {
+            map.pool(pg.pool).is_some_and(nacre_maps::Pool::is_replicated)
+                && map.pg_to_up_acting(pg).acting_primary == osd
+        };
+        self.creating().filter(|(pg, epoch, _)| *epoch <= map.epoch && leads(*pg)).collect()
+    }
+}

@@ -1,0 +1,122 @@
+//! Sessions: who is connected, what they may do, what they subscribed to.
+
+use crate::event::Endpoint;
+use nacre_auth::{MonCaps, MonServer, MonSessionAuth, ServiceServer};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, EntityName, Epoch};
+use std::collections::BTreeMap;
+
+/// Subscriptions of one session.
+pub(crate) const SUBSCRIPTIONS_COUNT_MAX: usize = 64;
+
+/// Who a peer proved to be.
+#[derive(Debug, Clone)]
+pub struct Identity {
+    /// The entity of the key, such as `client.admin` or `osd.3`.
+    pub auth_name: AuthName,
+    /// The instance: `client.<global id>`, or `osd.3`.
+    pub name: EntityName,
+    /// Unique number of this instance.
+    pub global_id: u64,
+    /// What it may do at the monitor.
+    pub caps: MonCaps,
+    /// Its address.
+    pub addr: EntityAddr,
+}
+
+/// A handshake that is not finished.
+#[derive(Debug)]
+pub(crate) enum Handshake {
+    /// At the monitor's address, with the entity's own key.
+    Mon(MonServer),
+    /// At the manager's address, with a ticket.
+    Mgr(ServiceServer),
+}
+
+/// A subscription to one thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// First version wanted; 0 for "the newest, whatever it is".
+    pub(crate) start: u64,
+    /// Dropped once served.
+    pub(crate) onetime: bool,
+}
+
+impl Wish {
+    /// True when `version` is what the subscriber waits for.
+    pub(crate) fn is_met_by(self, version: u64) -> bool {
+        version >= self.start
+    }
+}
+
+/// One connection after its identity is proved.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) identity: Identity,
+    pub(crate) endpoint: Endpoint,
+    /// Answers MAuth; none at the manager's address.
+    pub(crate) auth: Option<MonSessionAuth>,
+    /// What the peer says it is, once established. A daemon's first, throw-away session says client.
+    pub(crate) kind: EntityKind,
+    /// Whether the handshake is complete.
+    pub(crate) established: bool,
+    /// The peer's addresses of record.
+    pub(crate) addrs: AddrVec,
+    /// By name, such as `osdmap`.
+    pub(crate) wishes: BTreeMap<String, Wish>,
+    /// Options last pushed; `None` before the first push.
+    pub(crate) config_sent: Option<BTreeMap<String, String>>,
+    /// Newest OSDMap epoch that the peer is known to have; 0 for none.
+    pub(crate) osdmap_epoch: Epoch,
+}
+
+impl Session {
+    pub(crate) fn new(identity: Identity, endpoint: Endpoint, auth: Option<MonSessionAuth>) -> Self {
+        Self {
+            identity,
+            endpoint,
+            auth,
+            kind: EntityKind::CLIENT,
+            established: false,
+            addrs: AddrVec::default(),
+            wishes: BTreeMap::new(),
+            config_sent: None,
+            osdmap_epoch: 0,
+        }
+    }
+
+    /// Number of the OSD that this is: its key says so, and it speaks as the daemon, not for it.
+    pub(crate) fn osd(&self) -> Option<nacre_types::OsdId> {
+        let name = &self.identity.auth_name;
+        let is_daemon = name.kind == EntityKind::OSD && self.kind == EntityKind::OSD;
+        if is_daemon { name.id.parse().ok() } else { None }
+    }
+
+    /// Takes a subscription in; false when there are too many.
+    pub(crate) fn subscribe(&mut self, what: String, wish: Wish) -> bool {
+        let has_room = self.wishes.len() < SUBSCRIPTIONS_COUNT_MAX || self.wishes.contains_key(&what);
+        if has_room {
+            self.wishes.insert(what, wish);
+        }
+        has_room
+    }
+
+    /// A wish was served up to `version`.
+    pub(crate) fn served(&mut self, what: &str, version: u64) {
+        match self.wishes.get_mut(what) {
+            Some(wish) if !wish.onetime => wish.start = version + 1,
+            Some(_) => drop(self.wishes.remove(what)),
+            None => (),
+        }
+    }
+}
+
+/// The instance that a proved name and number make.
+pub(crate) fn instance(name: &AuthName, global_id: u64) -> EntityName {
+    let number = match name.kind {
+        EntityKind::OSD => name.id.parse().ok(),
+        EntityKind::MON => Some(0),
+        _ => None,
+    };
+    let number = number.unwrap_or_else(|| i64::try_from(global_id).unwrap_or(i64::MAX));
+    EntityName { kind: name.kind, number }
+}

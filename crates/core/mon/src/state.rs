@@ -1,0 +1,135 @@
+//! [`State`]: all services of the monitor.
+
+use crate::auth::AuthDb;
+use crate::batch::{Batch, Snapshot};
+use crate::cluster_log::ClusterLog;
+use crate::config::{ConfigDb, Target};
+use crate::config_key::ConfigKeys;
+use crate::fsmap::FsMaps;
+use crate::health::Health;
+use crate::mgrmap::MgrMaps;
+use crate::mon::OpenError;
+use crate::monmap::MonMaps;
+use crate::osd::OsdMaps;
+use crate::servicemap::ServiceMaps;
+use nacre_msg::{LogEntry, LogPriority};
+use nacre_types::{AuthName, EntityKind, EntityName, UTime, Uuid};
+use std::collections::BTreeMap;
+
+/// Everything that the monitor knows.
+#[derive(Debug)]
+pub struct State {
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Our name, such as `a`.
+    pub name: String,
+    /// When we started.
+    pub started: UTime,
+    /// Monitors.
+    pub mon: MonMaps,
+    /// OSDs, pools, placement.
+    pub osd: OsdMaps,
+    /// Keys and caps.
+    pub auth: AuthDb,
+    /// Options kept by the cluster.
+    pub config: ConfigDb,
+    /// Blobs kept for tools.
+    pub config_keys: ConfigKeys,
+    /// The cluster log.
+    pub log: ClusterLog,
+    /// Managers.
+    pub mgr: MgrMaps,
+    /// File systems.
+    pub fs: FsMaps,
+    /// Registered services.
+    pub services: ServiceMaps,
+    /// Health checks and mutes.
+    pub health: Health,
+    /// What OSDs reported to us as the manager: PG states, usage, performance.
+    pub stats: nacre_mgr::Mgr,
+}
+
+impl State {
+    pub(crate) fn open(snapshot: &dyn Snapshot, name: &str, wall: UTime) -> Result<Self, OpenError> {
+        let mon = MonMaps::open(snapshot)?.ok_or(OpenError::NotInitialised)?;
+        Ok(Self {
+            fsid: mon.map().fsid,
+            name: name.to_owned(),
+            started: wall,
+            mon,
+            osd: OsdMaps::open(snapshot)?,
+            auth: AuthDb::open(snapshot)?,
+            config: ConfigDb::open(snapshot),
+            config_keys: ConfigKeys::open(snapshot),
+            log: ClusterLog::open(snapshot)?,
+            mgr: MgrMaps::open(snapshot)?,
+            fs: FsMaps::open(),
+            services: ServiceMaps::open(),
+            health: Health::open(snapshot)?,
+            stats: nacre_mgr::Mgr::default(),
+        })
+    }
+
+    /// True when something is not in a batch yet.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.mon.is_dirty()
+            || self.osd.is_dirty()
+            || self.auth.is_dirty()
+            || self.config.is_dirty()
+            || self.config_keys.is_dirty()
+            || self.log.is_dirty()
+            || self.mgr.is_dirty()
+            || self.health.is_dirty()
+    }
+
+    /// Closes everything that changed into one batch.
+    pub(crate) fn flush(&mut self, wall: UTime) -> Batch {
+        let mut batch = Batch::default();
+        self.osd.flush(wall, &mut batch);
+        self.mon.flush(&mut batch);
+        self.auth.flush(&mut batch);
+        self.config.flush(&mut batch);
+        self.config_keys.flush(&mut batch);
+        self.mgr.flush(&mut batch);
+        self.health.flush(&mut batch);
+        self.log.flush(&mut batch);
+        batch
+    }
+
+    /// The options that concern an entity, as it is told them.
+    #[must_use]
+    pub fn options_of(&self, name: &AuthName) -> BTreeMap<String, String> {
+        let osd = (name.kind == EntityKind::OSD).then(|| name.id.parse().ok()).flatten();
+        let crush = &self.osd.map().crush;
+        let location = osd.map(|osd| crate::osd::view::location(crush, osd)).unwrap_or_default();
+        let class = osd.and_then(|osd| crush.item_class_name(osd)).map(str::to_owned);
+        let target = Target { name, device_class: class.as_ref(), location: &location };
+        let of_name = |(name, (_, value)): (&str, (_, &str))| (name.to_owned(), value.to_owned());
+        self.config.effective(&target).into_iter().map(of_name).collect()
+    }
+
+    /// Writes a line of our own to the cluster log.
+    pub fn clog(&mut self, priority: LogPriority, wall: UTime, message: impl Into<String>) {
+        self.log_entry("cluster", priority, wall, message.into());
+    }
+
+    /// Writes a line to the audit channel of the cluster log.
+    pub fn audit(&mut self, wall: UTime, message: impl Into<String>) {
+        self.log_entry("audit", LogPriority::INFO, wall, message.into());
+    }
+
+    fn log_entry(&mut self, channel: &str, priority: LogPriority, wall: UTime, message: String) {
+        let rank = self.mon.map().rank_of(&self.name).and_then(|rank| i64::try_from(rank).ok()).unwrap_or(0);
+        let addrs = self.mon.map().mons.get(&self.name).map(|mon| mon.addrs.clone());
+        self.log.append(LogEntry {
+            name: AuthName::new(EntityKind::MON, self.name.clone()),
+            rank: EntityName::mon(rank),
+            addrs: addrs.unwrap_or_default(),
+            stamp: wall,
+            seq: self.log.version() + 1,
+            priority,
+            message,
+            channel: channel.to_owned(),
+        });
+    }
+}

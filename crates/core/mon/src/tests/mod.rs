@@ -1,0 +1,273 @@
+//! The monitor from outside: events in, effects out, over a store in memory that can be lost at will.
+
+mod auth;
+mod durability;
+mod osds;
+mod pools;
+mod subscriptions;
+
+use crate::batch::MemorySnapshot;
+use crate::event::{Effect, Endpoint, Event, SessionId};
+use crate::mkfs::{MkfsOptions, MkfsOsd, mkfs};
+use crate::mon::Mon;
+use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
+use nacre_denc::Decode;
+use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
+use nacre_msg::{Message, MonCommand, MonCommandAck, MonSubscribe, OsdBoot, Subscription, Superblock};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, OsdId, Stamp, UTime, Uuid};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub(super) const ADMIN: &str = "client.admin";
+
+/// A monitor with its store and its clocks.
+pub(super) struct World {
+    pub(super) mon: Mon,
+    pub(super) kv: MemorySnapshot,
+    pub(super) now: Stamp,
+    pub(super) wall: UTime,
+    entropy: SeededEntropy,
+    next_session: u64,
+    /// What left for each session since the last look.
+    sent: BTreeMap<SessionId, Vec<(u64, Message)>>,
+    pub(super) closed: Vec<SessionId>,
+    /// Commits are reported as soon as they are made.
+    pub(super) commits_complete: bool,
+    pub(super) keys: BTreeMap<AuthName, CryptoKey>,
+}
+
+pub(super) fn addr(port: u16) -> AddrVec {
+    AddrVec::of(EntityAddr::parse(&format!("v2:127.0.0.1:{port}/7")).expect("a valid address"))
+}
+
+pub(super) fn store(osd: OsdId) -> Uuid {
+    let mut bytes = [7; 16];
+    bytes[0] = u8::try_from(osd).expect("a small number");
+    Uuid::from_random(bytes)
+}
+
+impl World {
+    /// A cluster of `osds` OSDs on hosts of their own, none of them up.
+    pub(super) fn new(osds: OsdId) -> Self {
+        let mut entropy = SeededEntropy(42);
+        let wall = UTime { sec: 1_700_000_000, nsec: 0 };
+        let fsid = Uuid::from_random([1; 16]);
+        let mut options = MkfsOptions::new(fsid, "a", addr(3300), wall, &mut entropy);
+        options.osds = (0..osds)
+            .map(|id| MkfsOsd {
+                id,
+                store: None,
+                key: CryptoKey::generate(&mut entropy, wall),
+                host: format!("host{id}"),
+                weight: WEIGHT_ONE,
+                class: Some("ssd".to_owned()),
+            })
+            .collect();
+        let mut keys = BTreeMap::from([(name(ADMIN), options.admin_key.clone())]);
+        keys.extend(options.osds.iter().map(|osd| (name(&format!("osd.{}", osd.id)), osd.key.clone())));
+        let mut kv = MemorySnapshot::default();
+        kv.apply(&mkfs(&options, wall).expect("valid options"));
+        let mon = Mon::open(&kv, "a", wall).expect("a fresh store");
+        let mut world = Self {
+            mon,
+            kv,
+            now: Stamp(1_000_000_000_000),
+            wall,
+            entropy,
+            next_session: 0,
+            sent: BTreeMap::new(),
+            closed: Vec::new(),
+            commits_complete: true,
+            keys,
+        };
+        world.listen();
+        world
+    }
+
+    fn listen(&mut self) {
+        self.mon.listening(addr(3300), addr(6800), self.now, self.wall, &mut self.entropy);
+        self.settle();
+    }
+
+    /// The process dies and starts again with what the store holds.
+    pub(super) fn restart(&mut self) {
+        self.mon = Mon::open(&self.kv, "a", self.wall).expect("a usable store");
+        self.sent.clear();
+        self.listen();
+    }
+
+    pub(super) fn event(&mut self, event: Event) {
+        self.mon.handle(self.now, self.wall, &mut self.entropy, event);
+        self.settle();
+    }
+
+    /// Carries effects out until there are none.
+    pub(super) fn settle(&mut self) {
+        loop {
+            let mut effects = Vec::new();
+            self.mon.drain(&mut effects);
+            if effects.is_empty() {
+                return;
+            }
+            for effect in effects {
+                match effect {
+                    Effect::Send { session, tid, message } => {
+                        self.sent.entry(session).or_default().push((tid, *message));
+                    }
+                    Effect::Close { session } => self.closed.push(session),
+                    Effect::Commit { batch, token } if self.commits_complete => {
+                        self.kv.apply(&batch);
+                        self.mon.handle(self.now, self.wall, &mut self.entropy, Event::Committed(token));
+                    }
+                    Effect::Commit { .. } => (),
+                    Effect::Auth { .. } => panic!("handshakes are run by `handshake`"),
+                }
+            }
+        }
+    }
+
+    /// Lets `by` pass, a second at a time.
+    pub(super) fn pass(&mut self, by: Duration) {
+        for _ in 0..by.as_secs() {
+            self.now = self.now + Duration::from_secs(1);
+            self.wall = self.wall.after(Duration::from_secs(1));
+            self.event(Event::Tick);
+        }
+    }
+
+    /// The one answer that a handshake event brings; commits under way before it complete.
+    pub(super) fn auth_event(&mut self, event: Event) -> Step {
+        self.mon.handle(self.now, self.wall, &mut self.entropy, event);
+        let mut effects = Vec::new();
+        self.mon.drain(&mut effects);
+        let steps = effects.into_iter().filter_map(|effect| match effect {
+            Effect::Auth { step, .. } => Some(step),
+            _ => None,
+        });
+        steps.last().expect("an answer")
+    }
+
+    pub(super) fn new_session(&mut self) -> SessionId {
+        self.next_session += 1;
+        SessionId(self.next_session)
+    }
+
+    /// Proves to be `who` and completes the handshake.
+    pub(super) fn connect(&mut self, who: &str) -> SessionId {
+        let key = self.keys.get(&name(who)).cloned();
+        let mut client =
+            ClientAuth::new(name(who), key, Offer::secure_first(), &[EntityKind::OSD, EntityKind::MGR]);
+        self.connect_as(&mut client).expect("the right key")
+    }
+
+    pub(super) fn connect_as(&mut self, client: &mut ClientAuth) -> Option<SessionId> {
+        let session = self.new_session();
+        let start = client.start();
+        let step = self.auth_event(Event::AuthRequest {
+            session,
+            endpoint: Endpoint::Mon,
+            method: start.method,
+            modes: start.modes,
+            payload: start.payload,
+        });
+        let Step::More(challenge) = step else { return None };
+        let payload = client.more(challenge, &mut self.entropy).expect("a valid challenge");
+        let Step::Done(done) = self.auth_event(Event::AuthMore { session, payload }) else { return None };
+        client.done(done.global_id, done.mode.code(), done.payload, self.wall).expect("a valid reply");
+        let kind = client.name().kind;
+        let osd: Option<u16> = client.name().id.parse().ok().filter(|_| kind == EntityKind::OSD);
+        let addrs = addr(osd.map_or(0, |osd| 7000 + osd));
+        self.event(Event::Established { session, kind, addrs });
+        Some(session)
+    }
+
+    pub(super) fn message(&mut self, session: SessionId, tid: u64, message: impl Into<Message>) {
+        self.event(Event::Message { session, tid, message: Box::new(message.into()) });
+    }
+
+    /// Takes what was sent to a session.
+    pub(super) fn take(&mut self, session: SessionId) -> Vec<Message> {
+        self.sent.remove(&session).unwrap_or_default().into_iter().map(|(_, message)| message).collect()
+    }
+
+    pub(super) fn command(&mut self, session: SessionId, json: &str) {
+        let command = MonCommand { cmd: vec![json.to_owned()], ..MonCommand::default() };
+        self.message(session, 9, command);
+    }
+
+    /// Runs a command and returns its answer, if that has left.
+    pub(super) fn ask(&mut self, session: SessionId, json: &str) -> Option<MonCommandAck> {
+        self.command(session, json);
+        self.take(session).into_iter().find_map(|message| match message {
+            Message::MonCommandAck(ack) => Some(ack),
+            _ => None,
+        })
+    }
+
+    pub(super) fn subscribe(&mut self, session: SessionId, what: &str, start: u64, onetime: bool) {
+        let wish = Subscription { start, flags: u8::from(onetime) };
+        let what = BTreeMap::from([(what.to_owned(), wish)]);
+        self.message(session, 0, MonSubscribe { what, hostname: String::new() });
+    }
+
+    pub(super) fn boot(&mut self, session: SessionId, osd: OsdId, generation: u16) {
+        let port = u16::try_from(osd).expect("a small number") * 10 + 8000 + generation;
+        let boot = OsdBoot {
+            superblock: Superblock {
+                cluster_fsid: self.mon.fsid(),
+                whoami: osd,
+                osd_fsid: store(osd),
+                ..Superblock::default()
+            },
+            hb_back_addrs: addr(port + 1),
+            hb_front_addrs: addr(port + 2),
+            cluster_addrs: addr(port + 3),
+            metadata: BTreeMap::from([("hostname".to_owned(), format!("host{osd}"))]),
+            ..OsdBoot::default()
+        };
+        self.message(session, 0, boot);
+    }
+
+    /// Boots OSDs 0 to `count`, each on a session of its own.
+    pub(super) fn boot_all(&mut self, count: OsdId) -> Vec<SessionId> {
+        let boot = |osd: OsdId| {
+            let session = self.connect(&format!("osd.{osd}"));
+            self.boot(session, osd, 0);
+            session
+        };
+        (0..count).map(boot).collect()
+    }
+
+    pub(super) fn map(&self) -> &OsdMap {
+        self.mon.state().osd.published()
+    }
+
+    pub(super) fn add_client(&mut self, who: &str, mon_caps: &str, osd_caps: &str) {
+        let key = CryptoKey::generate(&mut self.entropy, self.wall);
+        let caps =
+            [("mon", mon_caps), ("osd", osd_caps)].map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let auth = EntityAuth { key: key.clone(), caps: caps.into() };
+        self.mon.state.auth.apply(AuthChange::Put(name(who), auth));
+        self.keys.insert(name(who), key);
+        self.settle();
+    }
+
+    /// What must hold after everything: epochs without gaps, each full map the one before plus its change.
+    pub(super) fn check(&self) {
+        let osd = &self.mon.state().osd;
+        let newest = osd.published().epoch;
+        let full = |epoch| osd.full_map(epoch).expect("a kept epoch");
+        let mut map = OsdMap::from_bytes(full(osd.oldest())).expect("our own map");
+        for epoch in osd.oldest() + 1..=newest {
+            let change = osd.incremental(epoch).expect("a kept epoch").clone();
+            let change = Incremental::from_bytes(change).expect("our own change");
+            let bytes = map.apply_verified(&change).expect("a change that follows");
+            assert_eq!(bytes, full(epoch), "full({epoch}) is full({}) and its change", epoch - 1);
+        }
+    }
+}
+
+pub(super) fn name(text: &str) -> AuthName {
+    AuthName::parse(text).expect("a valid name")
+}

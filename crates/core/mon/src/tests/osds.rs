@@ -1,0 +1,202 @@
+//! OSDs come up, fail, are forgotten and come back.
+
+use super::{ADMIN, World, addr, store};
+use nacre_denc::Encode;
+use nacre_maps::flags;
+use nacre_msg::{MarkMeDown, Message, OsdAlive, OsdBeacon, OsdFailure, OsdPgTemp};
+use nacre_types::{OsdId, PgId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn report(world: &World, target: OsdId, flags: u8) -> OsdFailure {
+    let target_addrs = world.map().client_addr(target).cloned().unwrap_or_default();
+    OsdFailure {
+        target,
+        target_addrs,
+        flags,
+        failed_for_s: 25,
+        fsid: world.mon.fsid(),
+        ..OsdFailure::default()
+    }
+}
+
+#[test]
+fn three_boots_bring_three_osds_up_and_in() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(3);
+    let map = world.map();
+    assert_eq!((map.osd_count(), map.up_count(), map.in_count()), (3, 3, 3));
+    assert_eq!(map.osd_uuid[2], store(2));
+    assert_eq!(map.client_addr(1), Some(&addr(7001)));
+    assert_eq!(map.cluster_addr(1), Some(&addr(8013)));
+    assert_eq!(map.info(1).up_from, map.epoch - 1);
+    world.check();
+    // The same instance again changes nothing.
+    let before = world.map().epoch;
+    world.boot(sessions[0], 0, 0);
+    assert_eq!(world.map().epoch, before);
+}
+
+#[test]
+fn an_unknown_osd_gets_a_place_by_its_host_and_size() {
+    let mut world = World::new(1);
+    world.add_client("osd.5", "allow profile osd", "allow *");
+    let session = world.connect("osd.5");
+    world.boot(session, 5, 0);
+    let map = world.map();
+    assert!(map.is_up(5) && map.is_in(5));
+    assert_eq!(crate::osd::view::location(&map.crush, 5).get("host").map(String::as_str), Some("host5"));
+    assert_eq!(map.max_osd(), 6);
+    world.check();
+}
+
+#[test]
+fn nobody_boots_for_another_or_with_a_foreign_store() {
+    let mut world = World::new(2);
+    let session = world.connect("osd.0");
+    world.boot(session, 1, 0);
+    let client = world.connect(ADMIN);
+    world.boot(client, 0, 0);
+    assert_eq!(world.map().up_count(), 0);
+    world.boot(session, 0, 0);
+    assert_eq!(world.map().up_count(), 1);
+    world.mon.state.osd.mark_down(0, world.wall);
+    world.mon.state.osd.change().new_uuid.insert(0, store(9));
+    world.settle();
+    world.boot(session, 0, 1);
+    assert_eq!(world.map().up_count(), 0);
+}
+
+#[test]
+fn a_restart_that_nobody_noticed_takes_the_predecessor_down_first() {
+    let mut world = World::new(1);
+    let session = world.boot_all(1)[0];
+    let (epoch, up_from) = (world.map().epoch, world.map().info(0).up_from);
+    world.boot(session, 0, 1);
+    assert_eq!(world.map().epoch, epoch + 2);
+    assert_eq!(world.map().info(0).down_at, epoch + 1);
+    assert!(world.map().info(0).up_from > up_from && world.map().is_up(0));
+    assert_eq!(world.map().cluster_addr(0), Some(&addr(8004)));
+    world.check();
+}
+
+#[test]
+fn two_hosts_must_report_unless_the_connection_was_refused() {
+    let mut world = World::new(4);
+    let sessions = world.boot_all(4);
+    let failed = report(&world, 3, 1);
+    world.message(sessions[0], 0, failed.clone());
+    assert!(world.map().is_up(3));
+    world.message(sessions[0], 0, report(&world, 3, 0));
+    world.message(sessions[1], 0, failed.clone());
+    assert!(world.map().is_up(3), "the first report was taken back");
+    world.message(sessions[2], 0, failed);
+    assert!(!world.map().is_up(3));
+    world.message(sessions[0], 0, report(&world, 2, 3));
+    assert!(!world.map().is_up(2), "one refused connection suffices");
+    world.check();
+}
+
+#[test]
+fn nodown_holds_osds_up() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(3);
+    let flags = world.map().flags | flags::osdmap::NODOWN;
+    world.mon.state.osd.change().new_flags = i32::try_from(flags).expect("31 bits");
+    world.settle();
+    let failed = report(&world, 2, 3);
+    world.message(sessions[0], 0, failed);
+    assert!(world.map().is_up(2));
+}
+
+#[test]
+fn silence_marks_down_and_being_down_marks_out_until_the_next_boot() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(3);
+    for _ in 0..95 {
+        world.pass(Duration::from_secs(10));
+        for session in &sessions[..2] {
+            world.message(*session, 0, OsdBeacon { min_last_epoch_clean: 1, ..OsdBeacon::default() });
+        }
+    }
+    assert!(!world.map().is_up(2) && world.map().is_up(1));
+    assert!(world.map().is_in(2));
+    world.pass(Duration::from_secs(610));
+    assert!(!world.map().is_in(2));
+    assert_ne!(world.map().state(2) & flags::osd::AUTOOUT, 0);
+    world.boot(sessions[2], 2, 1);
+    assert!(world.map().is_in(2) && world.map().is_up(2));
+    assert_eq!(world.map().state(2) & flags::osd::AUTOOUT, 0);
+    world.check();
+}
+
+#[test]
+fn an_osd_that_says_goodbye_is_down_before_the_answer() {
+    let mut world = World::new(2);
+    let sessions = world.boot_all(2);
+    let addrs = world.map().client_addr(0).cloned().unwrap_or_default();
+    world.take(sessions[0]);
+    let down =
+        MarkMeDown { osd: 0, addrs, request_ack: true, fsid: world.mon.fsid(), ..MarkMeDown::default() };
+    world.message(sessions[0], 5, down);
+    assert!(!world.map().is_up(0));
+    assert!(world.take(sessions[0]).iter().any(|message| matches!(message, Message::MarkMeDown(_))));
+}
+
+#[test]
+fn peering_gets_its_up_thru_and_acting_sets_and_the_maps_behind_them() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    assert_eq!(
+        world.ask(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#).map(|ack| ack.result),
+        Some(0)
+    );
+    let epoch = world.map().epoch;
+    world.message(sessions[0], 0, OsdAlive { version: epoch.into(), want: epoch });
+    assert_eq!(world.map().info(0).up_thru, epoch);
+    let pg = PgId::new(1, 0);
+    let up = world.map().pg_to_up_acting(pg).up;
+    let turned: Vec<OsdId> = up.iter().rev().copied().collect();
+    let ask = |set: Vec<OsdId>, map_epoch| OsdPgTemp {
+        map_epoch,
+        pg_temp: BTreeMap::from([(pg, set)]),
+        ..OsdPgTemp::default()
+    };
+    world.message(sessions[0], 0, ask(turned.clone(), epoch));
+    assert_eq!(world.map().pg_to_up_acting(pg).acting, turned);
+    world.message(sessions[0], 0, ask(Vec::new(), epoch));
+    assert!(world.map().pg_temp.is_empty());
+    // What the map has already is answered by the maps that the asker lacks.
+    world.take(sessions[0]);
+    world.message(sessions[0], 0, OsdAlive { version: epoch.into(), want: epoch });
+    let maps = world.take(sessions[0]);
+    let Some(Message::OsdMap(maps)) = maps.first() else { panic!("maps, not {maps:?}") };
+    assert_eq!(maps.incrementals.keys().next(), Some(&(epoch + 1)));
+    // An acting set equal to the up set is no exception.
+    world.message(sessions[0], 0, ask(up, epoch));
+    assert!(world.map().pg_temp.is_empty());
+    world.check();
+}
+
+#[test]
+fn old_epochs_go_when_nobody_needs_them() {
+    let mut world = World::new(1);
+    let session = world.boot_all(1)[0];
+    for round in 0..700_u32 {
+        let weight = 0x1_0000 - round;
+        world.mon.state.osd.change().new_weight.insert(0, weight);
+        world.settle();
+    }
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.mon.state().osd.oldest(), 1, "no beacon has said what the PGs need");
+    world.message(session, 0, OsdBeacon { min_last_epoch_clean: 150, ..OsdBeacon::default() });
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.mon.state().osd.oldest(), 150);
+    world.check();
+    let before = world.map().to_bytes();
+    world.restart();
+    assert_eq!(world.mon.state().osd.oldest(), 150);
+    assert_eq!(world.map().to_bytes(), before);
+    world.check();
+}

@@ -1,0 +1,171 @@
+//! Pool operations of librados, snapshots, quotas.
+
+use super::{ADMIN, World};
+use crate::event::SessionId;
+use nacre_denc::Decode;
+use nacre_maps::flags;
+use nacre_msg::stats::{OsdStat, PgStat, pg_state};
+use nacre_msg::{Message, OsdPgCreated, PgStats, PoolOp, PoolOpReply, RemoveSnaps, pool_op_code as code};
+use nacre_types::{Errno, PgId, SnapId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+fn op(world: &mut World, session: SessionId, pool: u32, op: u32, name: &str, snap: u64) -> PoolOpReply {
+    let fsid = world.mon.fsid();
+    let ask = PoolOp {
+        fsid,
+        pool,
+        op,
+        name: name.to_owned(),
+        snap: SnapId(snap),
+        crush_rule: -1,
+        ..PoolOp::default()
+    };
+    world.message(session, 3, ask);
+    let replies = world.take(session).into_iter();
+    replies
+        .filter_map(|message| match message {
+            Message::PoolOpReply(reply) => Some(reply),
+            _ => None,
+        })
+        .last()
+        .expect("a reply")
+}
+
+fn world_with_pool() -> (World, SessionId) {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let reply = op(&mut world, admin, 0, code::CREATE, "p", 0);
+    assert_eq!((reply.result, reply.epoch), (0, world.map().epoch));
+    (world, admin)
+}
+
+#[test]
+fn pools_come_and_go_once() {
+    let (mut world, admin) = world_with_pool();
+    assert_eq!(op(&mut world, admin, 0, code::CREATE, "p", 0).result, Errno::EEXIST.negated());
+    assert_eq!(op(&mut world, admin, 1, code::DELETE, "", 0).result, 0);
+    let epoch = world.map().epoch;
+    assert!(world.map().pools.is_empty());
+    assert_eq!(op(&mut world, admin, 1, code::DELETE, "", 0).result, 0, "a repeated request");
+    assert_eq!(op(&mut world, admin, 9, code::DELETE, "", 0).result, Errno::ENOENT.negated());
+    assert_eq!(world.map().epoch, epoch);
+    world.check();
+}
+
+#[test]
+fn client_snapshots_are_numbered_and_removed_once() {
+    let (mut world, admin) = world_with_pool();
+    let create = |world: &mut World| {
+        let reply = op(world, admin, 1, code::CREATE_UNMANAGED_SNAP, "", 0);
+        u64::from_bytes(reply.response.expect("a number")).expect("eight bytes")
+    };
+    assert_eq!(create(&mut world), 2);
+    assert_eq!(create(&mut world), 3);
+    assert_eq!(op(&mut world, admin, 1, code::DELETE_UNMANAGED_SNAP, "", 2).result, 0);
+    assert!(world.map().new_removed_snaps[&1].contains(2));
+    assert!(world.map().removed_snaps_queue[&1].contains(2));
+    let epoch = world.map().epoch;
+    assert_eq!(op(&mut world, admin, 1, code::DELETE_UNMANAGED_SNAP, "", 2).result, 0);
+    assert_eq!(world.map().epoch, epoch, "a repeated request");
+    assert_eq!(create(&mut world), 5);
+    assert!(world.map().pools[&1].has_flag(flags::pool::SELFMANAGED_SNAPS));
+    assert_eq!(op(&mut world, admin, 1, code::CREATE_SNAP, "s", 0).result, Errno::EINVAL.negated());
+    world.restart();
+    let admin = world.connect(ADMIN);
+    assert_eq!(op(&mut world, admin, 1, code::DELETE_UNMANAGED_SNAP, "", 2).result, 0);
+    assert_eq!(world.map().epoch, epoch + 1, "removals are remembered");
+    world.check();
+}
+
+#[test]
+fn pool_snapshots_have_names() {
+    let (mut world, admin) = world_with_pool();
+    assert_eq!(op(&mut world, admin, 1, code::CREATE_SNAP, "s", 0).result, 0);
+    assert_eq!(op(&mut world, admin, 1, code::CREATE_SNAP, "s", 0).result, Errno::EEXIST.negated());
+    assert_eq!(world.map().pools[&1].snaps[&SnapId(1)].name, "s");
+    assert_eq!(op(&mut world, admin, 1, code::DELETE_SNAP, "s", 0).result, 0);
+    assert_eq!(op(&mut world, admin, 1, code::DELETE_SNAP, "s", 0).result, Errno::ENOENT.negated());
+    assert!(world.map().removed_snaps_queue[&1].contains(1));
+    assert_eq!(op(&mut world, admin, 1, code::CREATE_UNMANAGED_SNAP, "", 0).result, Errno::EINVAL.negated());
+}
+
+#[test]
+fn a_metadata_server_removes_snapshots_by_its_own_numbers() {
+    let (mut world, admin) = world_with_pool();
+    let snaps = BTreeMap::from([(1, vec![SnapId(9)]), (7, vec![SnapId(1)])]);
+    world.message(admin, 4, RemoveSnaps { snaps, ..RemoveSnaps::default() });
+    assert!(world.take(admin).iter().any(|message| matches!(message, Message::RemoveSnaps(_))));
+    assert!(world.map().removed_snaps_queue[&1].contains(9));
+}
+
+/// Every PG of pool 1 reports `change`d statistics from OSD 0.
+fn report(world: &mut World, session: SessionId, change: impl Fn(&mut PgStat)) {
+    let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+    for seed in 0..world.map().pools[&1].pg_num {
+        let pg = PgId::new(1, seed);
+        let mut stat =
+            PgStat { state: pg_state::ACTIVE | pg_state::CLEAN, reported_seq: 1, ..PgStat::default() };
+        stat.acting = world.map().pg_to_up_acting(pg).acting;
+        stat.acting_primary = 0;
+        change(&mut stat);
+        stats.pg_stat.insert(pg, stat);
+    }
+    let statfs = &mut stats.osd_stat;
+    *statfs = OsdStat::default();
+    world.message(session, 0, stats);
+}
+
+#[test]
+fn creating_ends_when_all_pgs_are_there() {
+    let (mut world, _) = world_with_pool();
+    let osd = world.connect("osd.0");
+    world.subscribe(osd, "osd_pg_creates", 0, false);
+    let asked = world.take(osd);
+    let Some(Message::OsdPgCreate2(asked)) = asked.first() else { panic!("creations, not {asked:?}") };
+    assert!(asked.pgs.keys().all(|spg| world.map().pg_to_up_acting(spg.pg).acting_primary == 0));
+    assert!(world.map().pools[&1].has_flag(flags::pool::CREATING));
+    for seed in 0..world.map().pools[&1].pg_num {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    assert!(!world.map().pools[&1].has_flag(flags::pool::CREATING));
+    world.restart();
+    assert_eq!(world.mon.state().osd.creating().count(), 0);
+    world.check();
+}
+
+#[test]
+fn trimmed_snapshots_leave_the_queue_and_quotas_close_the_pool() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    op(&mut world, admin, 1, code::CREATE_UNMANAGED_SNAP, "", 0);
+    op(&mut world, admin, 1, code::DELETE_UNMANAGED_SNAP, "", 2);
+    if let Some(pool) = world.mon.state.osd.change_pool(1) {
+        pool.quota_max_objects = 10;
+    }
+    report(&mut world, osd, |stat| {
+        stat.stats.sum.num_objects = 1;
+        stat.purged_snaps.insert(2, 1);
+    });
+    world.pass(Duration::from_secs(2));
+    assert!(!world.map().removed_snaps_queue.contains_key(&1));
+    let full = flags::pool::FULL | flags::pool::FULL_QUOTA;
+    assert!(world.map().pools[&1].has_flag(full), "32 PGs with an object each");
+    report(&mut world, osd, |stat| stat.reported_seq = 2);
+    world.pass(Duration::from_secs(2));
+    assert!(!world.map().pools[&1].has_flag(flags::pool::FULL));
+    world.check();
+}
+
+#[test]
+fn blocklist_entries_end_by_themselves() {
+    let mut world = World::new(1);
+    let addr = nacre_types::EntityAddr::parse("127.0.0.1:0/55").expect("a valid address");
+    world.mon.state.osd.blocklist_add(addr, world.wall.after(Duration::from_secs(30)));
+    world.settle();
+    assert!(world.map().is_blocklisted(&addr));
+    world.pass(Duration::from_secs(31));
+    assert!(!world.map().is_blocklisted(&addr));
+    world.check();
+}

@@ -1,0 +1,93 @@
+//! What time alone brings about, once per second.
+
+use crate::mon::{Cx, Mon};
+use crate::osd::TimedOut;
+use nacre_auth::TicketLifetimes;
+use nacre_msg::LogPriority;
+use nacre_types::{IntervalSet, PoolId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+impl Mon {
+    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
+        self.refresh_keys(cx);
+        self.state.stats.tick(cx.now);
+        self.tick_osds(cx);
+        self.state.osd.expire_blocklist(cx.wall);
+        self.purge_snaps();
+        let map = std::sync::Arc::clone(self.state.osd.map());
+        let digest = self.state.stats.pgs.digest(&map);
+        self.state.osd.update_fullness(&self.state.stats.pgs, &digest);
+        self.state.osd.trim();
+        self.state.health.expire_mutes(cx.wall);
+        self.log_health(cx);
+        self.send_orders();
+    }
+
+    fn refresh_keys(&mut self, cx: &mut Cx<'_>) {
+        let seconds = |name: &str, fallback: u32| {
+            let value = self.state.config.number_of_monitor(name, fallback.into());
+            Duration::from_secs_f64(value.clamp(1.0, 1e9))
+        };
+        let lifetimes = TicketLifetimes {
+            auth: seconds("auth_mon_ticket_ttl", 72 * 3600),
+            service: seconds("auth_service_ticket_ttl", 3600),
+        };
+        let keys = self.state.auth.keys_mut();
+        if keys.lifetimes() != lifetimes {
+            keys.set_lifetimes(lifetimes);
+        }
+        self.state.auth.refresh(cx.wall, cx.entropy);
+    }
+
+    fn tick_osds(&mut self, cx: &mut Cx<'_>) {
+        let config = &self.state.config;
+        let failed = self.state.osd.judge_failures(cx.now, cx.wall, config);
+        let timed_out = self.state.osd.tick(cx.now, cx.wall, config);
+        for failed in failed {
+            self.state.clog(LogPriority::INFO, cx.wall, failed.to_string());
+        }
+        for event in timed_out {
+            let text = match event {
+                TimedOut::Down(osd, silent) => {
+                    format!("osd.{osd} marked down after no beacon for {:.6} seconds", silent.as_secs_f64())
+                }
+                TimedOut::Out(osd, down) => {
+                    format!("Marking osd.{osd} out (has been down for {} seconds)", down.as_secs())
+                }
+            };
+            self.state.clog(LogPriority::INFO, cx.wall, text);
+        }
+    }
+
+    /// A removed snapshot leaves the queue once every PG of its pool says that it trimmed it.
+    fn purge_snaps(&mut self) {
+        let map = std::sync::Arc::clone(self.state.osd.map());
+        if map.removed_snaps_queue.is_empty() {
+            return;
+        }
+        let mut trimmed: BTreeMap<PoolId, (u32, Option<IntervalSet>)> = BTreeMap::new();
+        for (pg, stat) in self.state.stats.pgs.pgs(&map) {
+            let (count, common) = trimmed.entry(pg.pool).or_default();
+            *count += 1;
+            *common = Some(match common.take() {
+                Some(common) => common.intersection(&stat.purged_snaps),
+                None => stat.purged_snaps.clone(),
+            });
+        }
+        for (id, (count, common)) in trimmed {
+            let all_reported = map.pool(id).is_some_and(|pool| pool.pg_num == count);
+            if let Some(common) = common.filter(|_| all_reported) {
+                self.state.osd.purge_snaps(id, &common);
+            }
+        }
+    }
+
+    /// Writes changes of the health checks to the cluster log.
+    fn log_health(&mut self, cx: &Cx<'_>) {
+        let checks = crate::health::checks(&self.state);
+        for (priority, text) in self.state.health.news(checks) {
+            self.state.clog(priority, cx.wall, text);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! How a change reaches all members of the group.
+
+mod replicated;
+
+pub(crate) use replicated::{AfterCommit, Flight, Replication};

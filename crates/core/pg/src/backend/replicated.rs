@@ -1,0 +1,292 @@
+//! Replicated pools: every member applies the same transaction; a write counts when all have it durably.
+//!
+//! ```text
+//!   primary   submit ------------------------ durable ---.
+//!      |--RepOp--> replica: submit --- durable -- reply --+--> complete, in version order
+//!      '--RepOp--> replica: submit --- durable -- reply --'
+//! ```
+
+use crate::ops::{Notify, NotifyAck, WatchChange};
+use crate::peering::Phase;
+use crate::pipeline::PendingReply;
+use crate::tokens::{OnDurable, OnFetched};
+use crate::{ClientOp, Cx, Pg, storage};
+use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
+use nacre_txn::{Op, Transaction};
+use nacre_types::{Eversion, HObject, OsdId};
+use smallvec::SmallVec;
+use std::collections::VecDeque;
+
+/// What a message promised; due once its change is durable everywhere.
+#[derive(Debug)]
+pub(crate) struct AfterCommit {
+    /// The message, kept to be run again should the interval end first.
+    pub(crate) origin: ClientOp,
+    pub(crate) reply: PendingReply,
+    pub(crate) watches: Vec<WatchChange>,
+    pub(crate) notifies: Vec<Notify>,
+    pub(crate) acks: Vec<NotifyAck>,
+}
+
+impl AfterCommit {
+    /// Nothing but the answer.
+    pub(crate) fn of_reply(origin: ClientOp, reply: PendingReply) -> Self {
+        Self { origin, reply, watches: Vec::new(), notifies: Vec::new(), acks: Vec::new() }
+    }
+}
+
+/// A change of an object, and what depends on it.
+#[derive(Debug)]
+pub(crate) struct Flight {
+    /// The object's head.
+    pub(crate) head: HObject,
+    /// Whose message it was, and who asked for the same or looked at the result meanwhile; empty for a
+    /// change of our own.
+    pub(crate) after: SmallVec<[AfterCommit; 1]>,
+    /// It removes a snapshot from a clone.
+    pub(crate) trim: bool,
+}
+
+/// A change on its way.
+#[derive(Debug)]
+struct InFlight {
+    /// Counts up over the life of the `Pg`, without gaps among those in flight.
+    tid: u64,
+    /// Its last log entry.
+    version: Eversion,
+    /// Members that have not got it durably.
+    waiting_on: SmallVec<[OsdId; 4]>,
+    flight: Flight,
+}
+
+impl InFlight {
+    fn ack(&mut self, osd: OsdId) {
+        self.waiting_on.retain(|waiting| *waiting != osd);
+    }
+}
+
+/// Changes on their way, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    last_tid: u64,
+    in_flight: VecDeque<InFlight>,
+    /// Everything up to here is durable on all members.
+    committed_to: Eversion,
+}
+
+impl Replication {
+    fn by_tid(&mut self, tid: u64) -> Option<&mut InFlight> {
+        let first = self.in_flight.front()?.tid;
+        let at = usize::try_from(tid.checked_sub(first)?).ok()?;
+        self.in_flight.get_mut(at)
+    }
+
+    /// The change that made `version`, if it is not durable everywhere yet.
+    pub(crate) fn flight_of(&mut self, version: Eversion) -> Option<&mut Flight> {
+        let at = self.in_flight.partition_point(|write| write.version < version);
+        self.in_flight.get_mut(at).map(|write| &mut write.flight)
+    }
+
+    /// The newest change of `head` on its way.
+    pub(crate) fn newest_of(&mut self, head: &HObject) -> Option<&mut Flight> {
+        let newest = self.in_flight.iter_mut().rev().find(|write| write.flight.head == *head);
+        newest.map(|write| &mut write.flight)
+    }
+
+    fn take_complete(&mut self) -> Option<Flight> {
+        let complete = self.in_flight.front().is_some_and(|write| write.waiting_on.is_empty());
+        let write = complete.then(|| self.in_flight.pop_front()).flatten()?;
+        self.committed_to = write.version;
+        Some(write.flight)
+    }
+
+    /// The interval is over; yields the messages whose changes are in flight, oldest first.
+    fn cancel(&mut self) -> Vec<ClientOp> {
+        self.in_flight.drain(..).flat_map(|write| write.flight.after).map(|after| after.origin).collect()
+    }
+
+    /// True when nothing is in flight.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Number of changes in flight.
+    pub(crate) fn len(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        for (before, after) in self.in_flight.iter().zip(self.in_flight.iter().skip(1)) {
+            assert!(before.version < after.version && before.tid + 1 == after.tid, "writes in flight ascend");
+        }
+        let waits = self.in_flight.front().is_none_or(|write| !write.waiting_on.is_empty());
+        assert!(waits, "a durable write was not completed");
+    }
+}
+
+impl Pg {
+    /// Sends a change to all members at once, this one included; `flight` completes when all have it.
+    ///
+    /// # Panics
+    /// Without log entries: what is not in the log could not be replayed.
+    pub(crate) fn submit_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut txn: Transaction,
+        entries: Vec<LogEntry>,
+        flight: Flight,
+    ) {
+        let version = entries.last().expect("a write has a log entry").version;
+        txn.ops.extend(entries.iter().map(storage::log_append));
+        let (previous, trim_to) = (self.log.head(), self.trim_target());
+        self.replication.last_tid += 1;
+        let tid = self.replication.last_tid;
+        let waiting_on: SmallVec<[OsdId; 4]> = self.interval.members().into_iter().collect();
+        for osd in waiting_on.iter().copied().filter(|osd| *osd != self.whoami) {
+            let (header, committed_to) = (self.header(), self.replication.committed_to);
+            let (entries, txn) = (entries.clone(), txn.clone());
+            self.send(cx, osd, RepOp { header, tid, previous, entries, trim_to, committed_to, txn });
+        }
+        entries.into_iter().for_each(|entry| self.append(entry));
+        self.trim_log(&mut txn, trim_to);
+        self.replication.in_flight.push_back(InFlight { tid, version, waiting_on, flight });
+        self.submit(cx, txn, OnDurable::Write(tid));
+    }
+
+    fn append(&mut self, entry: LogEntry) {
+        storage::follow(&mut self.info, &entry);
+        self.log.append(entry);
+        if self.missing.is_empty() && !self.info.is_incomplete() {
+            self.info.last_complete = self.info.last_update;
+        }
+    }
+
+    /// Up to where all members trim their logs with the next write.
+    fn trim_target(&self) -> Eversion {
+        let own = (!self.missing.is_empty() && !self.info.is_incomplete()).then_some(self.info.last_complete);
+        let behind =
+            |peer: &&crate::peering::Peer| peer.activated && !peer.rebuilding && !peer.missing.is_empty();
+        let peers = self.peers.values().filter(behind).map(|peer| peer.info.last_complete);
+        let needed = peers.chain(own).min().unwrap_or(self.log.head());
+        let target = self.log.trim_target(needed, self.limits).unwrap_or_default();
+        target.min(self.replication.committed_to)
+    }
+
+    /// Forgets old log entries. What they alone told to be missing is recorded.
+    fn trim_log(&mut self, txn: &mut Transaction, to: Eversion) {
+        if to <= self.log.tail() {
+            return;
+        }
+        self.log.trim(to);
+        self.info.log_tail = self.log.tail();
+        self.record_missing(txn, to);
+        self.save_info(txn);
+        txn.push(Op::LogTrim { to });
+    }
+
+    /// A write from the primary. It must follow exactly what is here: same interval, next version.
+    pub(crate) fn apply_rep_op(&mut self, cx: &mut Cx<'_>, op: RepOp) {
+        if !matches!(self.phase, Phase::Replica) {
+            return; // not activated yet: the primary has counted us out already
+        }
+        let ascending = op.entries.windows(2).all(|pair| pair[0].version < pair[1].version)
+            && op.entries.first().is_some_and(|entry| entry.version > op.previous);
+        if op.previous != self.log.head() || !ascending || op.txn.collection != self.spg {
+            return self.notify_primary(cx); // something was lost between us: peering finds out what
+        }
+        let mut txn = op.txn;
+        for entry in op.entries {
+            // The name must not keep the whole message in memory for as long as the log keeps the entry.
+            self.append(LogEntry { object: entry.object.detached(), ..entry });
+        }
+        self.trim_log(&mut txn, op.trim_to);
+        self.replication.committed_to = op.committed_to;
+        let to = self.interval.primary;
+        self.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });
+    }
+
+    /// A replica has a write durably.
+    pub(crate) fn rep_op_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &RepOpReply) {
+        if let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.activated) {
+            peer.info.last_complete = peer.info.last_complete.max(reply.last_complete);
+        }
+        if let Some(write) = self.replication.by_tid(reply.tid) {
+            write.ack(from);
+            self.complete_writes(cx);
+        }
+    }
+
+    /// A transaction of this copy is durable.
+    pub(crate) fn durable(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
+        match self.tokens.take_durable(token) {
+            OnDurable::Nothing => {}
+            OnDurable::Write(tid) => self.write_is_durable(cx, tid),
+            OnDurable::RepOp { to, tid } => {
+                let last_complete = self.info.last_complete;
+                self.send(cx, to, RepOpReply { header: self.header(), tid, last_complete });
+            }
+            OnDurable::Activation => self.confirmed(cx, self.whoami),
+            OnDurable::Activated => self.activation_is_durable(cx),
+            OnDurable::Pushed { to, reply } => self.send(cx, to, *reply),
+            OnDurable::Recovered(object) => self.recovered_here(cx, &object),
+        }
+        while let Some(then) = self.tokens.take_flushed(token) {
+            self.flushed(cx, then);
+        }
+    }
+
+    fn write_is_durable(&mut self, cx: &mut Cx<'_>, tid: u64) {
+        let me = self.whoami;
+        if let Some(write) = self.replication.by_tid(tid) {
+            write.ack(me);
+            stamp(&mut write.flight, |trace| trace.logged = cx.now);
+            self.complete_writes(cx);
+        }
+    }
+
+    /// Completes what is durable everywhere, strictly in version order.
+    fn complete_writes(&mut self, cx: &mut Cx<'_>) {
+        while let Some(mut flight) = self.replication.take_complete() {
+            stamp(&mut flight, |trace| trace.replicated = cx.now);
+            self.landed(&flight.head);
+            for after in flight.after {
+                self.after_commit(cx, &flight.head, after);
+            }
+            if flight.trim {
+                self.trimmed(cx);
+            }
+        }
+    }
+
+    /// Data that was asked for is there.
+    pub(crate) fn fetched(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
+        match self.tokens.take_fetch(token) {
+            None => {} // of an older interval
+            Some(OnFetched::Operation(running)) => self.unpark(cx, *running),
+            Some(OnFetched::Push(object)) => self.push_on(cx, &object),
+            Some(OnFetched::Pull { from, pull }) => self.answer_pull(cx, from, *pull),
+            Some(OnFetched::Copy { from, get }) => self.answer_copy(cx, from, *get),
+            Some(OnFetched::Scrub { from, request }) => self.answer_scrub(cx, from, &request),
+        }
+    }
+
+    /// Takes back all that is under way in this interval. Clients' messages are admitted again: what their
+    /// changes left in the log is found there, the rest is executed anew or dropped.
+    pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>) {
+        let mut again = self.replication.cancel();
+        for waiting in self.tokens.cancel() {
+            if let OnFetched::Operation(running) = waiting {
+                again.push(running.op);
+            }
+        }
+        self.pipeline.requeue(again);
+        self.recovery = crate::recovery::Recovery::default();
+        self.cancel_trims();
+        self.abort_scrub(cx);
+    }
+}
+
+fn stamp(flight: &mut Flight, set: impl Fn(&mut crate::Trace)) {
+    flight.after.iter_mut().for_each(|after| set(&mut after.reply.trace));
+}

@@ -1,0 +1,139 @@
+//! What a placement group wants done: [`Effect`], collected in [`Effects`].
+
+use crate::{SessionId, Trace};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::PeerMessage;
+use nacre_msg::{OsdOpReply, WatchNotify};
+use nacre_txn::{Token, Transaction};
+use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SpgId};
+use std::sync::Arc;
+
+/// An order to the driver. Orders of one event are carried out front to back.
+#[allow(clippy::large_enum_variant, reason = "moved once or twice; a box would be an allocation per message")]
+#[derive(Debug)]
+pub enum Effect {
+    /// Answer a client's message. Everything that the answer implies is durable on all members already.
+    Reply {
+        /// To whom.
+        session: SessionId,
+        /// The message's transaction number.
+        tid: u64,
+        /// The answer.
+        message: Box<OsdOpReply>,
+        /// The stages that the message went through.
+        trace: Trace,
+    },
+    /// Tell a watcher or notifier something, under tid 0.
+    Watch {
+        /// To whom.
+        session: SessionId,
+        /// What.
+        message: Box<WatchNotify>,
+    },
+    /// Send the session the maps behind `since`: its operations are computed with an older one.
+    PushMaps {
+        /// To whom.
+        session: SessionId,
+        /// The epoch that it has.
+        since: Epoch,
+    },
+    /// Send to a peer, behind everything sent to it before. The peer may be this OSD itself (a copy between
+    /// two of its groups): hand the message to the group in its header then.
+    Peer {
+        /// To whom.
+        osd: OsdId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// Hand the transaction to the store; answer with [`crate::Event::Durable`] when it survives a crash.
+    Submit {
+        /// The changes.
+        txn: Transaction,
+        /// Names it; ascending within one group.
+        token: Token,
+    },
+    /// Bring data from the device to where the view reads it; answer with [`crate::Event::Fetched`].
+    Fetch {
+        /// The object.
+        object: HObject,
+        /// First byte.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+        /// Names the request.
+        token: Token,
+    },
+    /// The monitor must record that this OSD is alive in `epoch` (`MOSDAlive`) before the group may serve.
+    WantUpThru {
+        /// At least this epoch.
+        epoch: Epoch,
+    },
+    /// Ask the monitor to let `acting` serve the group for now (`MOSDPGTemp`); empty: as CRUSH says again.
+    WantPgTemp {
+        /// The group.
+        pg: PgId,
+        /// Who should serve.
+        acting: Vec<OsdId>,
+    },
+    /// The group has served for the first time (`MOSDPGCreated`).
+    Created(PgId),
+    /// These snapshots have no clones in this group any more.
+    Purged {
+        /// The group.
+        pg: PgId,
+        /// Snapshot ids.
+        snaps: IntervalSet,
+    },
+    /// The group has split, and the child's records are in the store with what was submitted just now: load it
+    /// ([`crate::Pg::load`], with the map `before`) and hand it [`crate::Event::Map`] at once, before any
+    /// message can find that it does not exist.
+    Split {
+        /// The new group.
+        child: SpgId,
+        /// The last map in which it was part of this one.
+        before: Arc<OsdMap>,
+    },
+    /// There is more to do, but what was submitted just now must show in the view first: once all orders of
+    /// this event are carried out, hand in [`crate::Event::Resume`] (from a loop: it may ask for another).
+    /// Always the last order.
+    Resume,
+    /// The group's copy is not needed here any more and its removal has been submitted: drop the `Pg` once
+    /// the last token is durable.
+    Removed,
+}
+
+/// A reused list of effects.
+#[derive(Debug, Default)]
+pub struct Effects {
+    list: Vec<Effect>,
+}
+
+impl Effects {
+    /// An empty list.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { list: Vec::new() }
+    }
+
+    /// Adds an order behind the others.
+    pub fn push(&mut self, effect: Effect) {
+        self.list.push(effect);
+    }
+
+    /// Takes the orders out, front to back; the memory is kept for the next event.
+    pub fn drain(&mut self) -> impl Iterator<Item = Effect> + '_ {
+        self.list.drain(..)
+    }
+
+    /// The orders so far.
+    #[must_use]
+    pub fn as_slice(&self) -> &[Effect] {
+        &self.list
+    }
+
+    /// True when there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}

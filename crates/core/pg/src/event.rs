@@ -1,0 +1,73 @@
+//! What happens to a placement group: [`Event`], and what it sees when it does: [`Cx`].
+
+use crate::{Effects, Session, SessionId, Trace};
+use nacre_maps::OsdMap;
+use nacre_msg::OsdOp;
+use nacre_msg::peer::PeerMessage;
+use nacre_txn::{ObjectView, Token};
+use nacre_types::{Entropy, OsdId, Stamp, UTime};
+use std::sync::Arc;
+
+/// One client message on its way through the group.
+#[derive(Debug, Clone)]
+pub struct ClientOp {
+    /// Who sent it.
+    pub session: Arc<Session>,
+    /// Its transaction number.
+    pub tid: u64,
+    /// The message.
+    pub op: Box<OsdOp>,
+    /// When it reached which stage.
+    pub trace: Trace,
+}
+
+/// Something happened.
+#[allow(clippy::large_enum_variant, reason = "moved once or twice; a box would be an allocation per message")]
+#[derive(Debug)]
+pub enum Event {
+    /// A client's message for this group arrived.
+    ClientOp(ClientOp),
+    /// The session is gone: its operations get no reply, its watches begin to time out.
+    SessionClosed(SessionId),
+    /// A peer's message for this group arrived.
+    Peer {
+        /// The sender.
+        from: OsdId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// A transaction given out as [`crate::Effect::Submit`] is durable. Comes in order of submission.
+    Durable(Token),
+    /// Data asked for by [`crate::Effect::Fetch`] can be read now.
+    Fetched(Token),
+    /// The connection to a peer was lost with messages in it, although both daemons live on. Not needed where
+    /// sessions between OSDs are resumed without loss.
+    PeerReset(OsdId),
+    /// [`Cx::map`] has moved on, by one epoch at a time for as long as the driver has the maps between.
+    Map,
+    /// All orders of the event before are carried out, as [`crate::Effect::Resume`] asked for.
+    Resume,
+    /// [`crate::Pg::next_deadline`] has passed, or about a second.
+    Tick,
+    /// Somebody asks for a scrub.
+    Scrub {
+        /// Read and compare data, not only metadata.
+        deep: bool,
+    },
+}
+
+/// What a group sees while it handles an event.
+pub struct Cx<'a> {
+    /// The monotonic clock.
+    pub now: Stamp,
+    /// The calendar clock.
+    pub wall: UTime,
+    /// The OSD map; never older than at the event before.
+    pub map: &'a Arc<OsdMap>,
+    /// This OSD's objects.
+    pub view: &'a dyn ObjectView,
+    /// Randomness for object classes.
+    pub entropy: &'a mut dyn Entropy,
+    /// Where orders go.
+    pub effects: &'a mut Effects,
+}

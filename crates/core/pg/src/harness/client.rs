@@ -1,0 +1,99 @@
+//! Clients: sessions, requests, resends.
+
+use super::world::{POOL, spg};
+use crate::{ClientOp, Session, SessionId, Trace};
+use nacre_auth::OsdCaps;
+use nacre_msg::{OsdOp, OsdOpReply, SubOp};
+use nacre_types::{EntityAddr, EntityName, Epoch, HObject, ObjectLocator, OsdId, ReqId, SnapId, UTime};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A request that has not been answered.
+#[derive(Debug, Clone)]
+pub(crate) struct Sent {
+    pub(crate) object: String,
+    pub(crate) ops: Vec<SubOp>,
+    pub(crate) snaps: Vec<SnapId>,
+    pub(crate) flags: u32,
+    /// To whom it was sent last.
+    pub(crate) target: Option<OsdId>,
+    pub(crate) retries: i32,
+}
+
+/// One client.
+pub(crate) struct Client {
+    pub(crate) gid: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) sessions: BTreeMap<OsdId, Arc<Session>>,
+    last_tid: u64,
+    pub(crate) sent: BTreeMap<u64, Sent>,
+    /// Answers by transaction number.
+    pub(crate) replies: BTreeMap<u64, OsdOpReply>,
+}
+
+impl Client {
+    pub(crate) fn new(gid: u64) -> Self {
+        Self {
+            gid,
+            epoch: 1,
+            sessions: BTreeMap::new(),
+            last_tid: 0,
+            sent: BTreeMap::new(),
+            replies: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> EntityName {
+        EntityName::client(self.gid)
+    }
+
+    pub(crate) fn addr(&self) -> EntityAddr {
+        EntityAddr::parse(&format!("any:192.0.2.1:0/{}", self.gid)).expect("an address")
+    }
+
+    /// The session with `osd`; a new one after a reset.
+    pub(crate) fn session(&mut self, osd: OsdId, next: &mut u64) -> Arc<Session> {
+        let (name, addr) = (self.name(), self.addr());
+        let session = self.sessions.entry(osd).or_insert_with(|| {
+            *next += 1;
+            Arc::new(Session { id: SessionId(*next), name, addr, caps: OsdCaps::allow_all() })
+        });
+        Arc::clone(session)
+    }
+
+    /// Notes a new request.
+    pub(crate) fn request(&mut self, object: &str, ops: Vec<SubOp>) -> u64 {
+        self.last_tid += 1;
+        let object = object.to_owned();
+        let sent = Sent { object, ops, snaps: Vec::new(), flags: 0, target: None, retries: 0 };
+        self.sent.insert(self.last_tid, sent);
+        self.last_tid
+    }
+
+    pub(crate) fn message(&self, tid: u64, session: Arc<Session>) -> ClientOp {
+        let sent = &self.sent[&tid];
+        let op = OsdOp {
+            spg: spg(),
+            hash: object(&sent.object).hash,
+            epoch: self.epoch,
+            flags: sent.flags,
+            reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: UTime::ZERO,
+            locator: ObjectLocator::in_pool(POOL),
+            name: sent.object.as_str().into(),
+            ops: sent.ops.clone(),
+            snap: SnapId::HEAD,
+            snap_seq: sent.snaps.first().copied().unwrap_or_default(),
+            snaps: sent.snaps.clone(),
+            retry_attempt: sent.retries,
+            features: 0,
+        };
+        ClientOp { session, tid, op: Box::new(op), trace: Trace::default() }
+    }
+}
+
+/// The head called `name`.
+pub(crate) fn object(name: &str) -> HObject {
+    HObject::head(POOL, "".into(), "".into(), name.into())
+}

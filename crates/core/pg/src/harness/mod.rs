@@ -1,0 +1,10 @@
+//! A cluster of groups' copies in one thread: disks that forget what is not durable, connections that keep
+//! order per pair and nothing else, a monitor that answers late, clients that resend. One seed drives it.
+
+mod client;
+mod disk;
+mod world;
+
+use client::Sent;
+pub(crate) use client::object as head;
+pub(crate) use world::{MEMBERS, World, spg};

@@ -1,0 +1,642 @@
+//! The cluster: OSDs with one copy each, the wires between them, the monitor, the clients.
+
+use super::client::{Client, object};
+use super::disk::Disk;
+use crate::log::LogLimits;
+use crate::{Birth, ClientOp, Cx, Effect, Effects, Event, Pg, SessionId};
+use nacre_maps::{OsdMap, Pool, flags};
+use nacre_msg::peer::PeerMessage;
+use nacre_msg::{OsdOpReply, RawMessage, SubOp, WatchNotify};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Entropy, Epoch, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) const POOL: PoolId = 3;
+/// OSDs in the cluster; a group has three of them.
+pub(crate) const MEMBERS: OsdId = 5;
+
+pub(crate) fn pg() -> PgId {
+    PgId::new(POOL, 0)
+}
+
+pub(crate) fn spg() -> SpgId {
+    SpgId::replicated(pg())
+}
+
+/// What travels on a wire.
+enum Packet {
+    Peer(RawMessage),
+    Op(ClientOp),
+    Closed(SessionId),
+    Reply(SessionId, u64, Box<OsdOpReply>),
+    Watch(SessionId, Box<WatchNotify>),
+}
+
+/// End of a wire.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum End {
+    Osd(OsdId),
+    Client(usize),
+}
+
+#[derive(Default)]
+struct Osd {
+    running: bool,
+    pg: Option<Pg>,
+    disk: Disk,
+    epoch: Epoch,
+    fetches: VecDeque<(nacre_types::HObject, nacre_txn::Token)>,
+    /// Messages of epochs that it has no map of, for a group that it does not have.
+    early: Vec<(OsdId, PeerMessage)>,
+    /// Clients' messages for a group that it does not have.
+    held: Vec<ClientOp>,
+}
+
+/// What the monitor was asked for.
+enum Wish {
+    UpThru(OsdId, Epoch),
+    PgTemp(Vec<OsdId>),
+    Boot(OsdId),
+}
+
+pub(crate) struct World {
+    pub(crate) rng: SeededEntropy,
+    pub(crate) now: Stamp,
+    maps: Vec<Arc<OsdMap>>,
+    osds: BTreeMap<OsdId, Osd>,
+    wires: BTreeMap<(End, End), VecDeque<Packet>>,
+    pub(crate) clients: Vec<Client>,
+    last_session: u64,
+    wishes: Vec<Wish>,
+    pub(crate) limits: LogLimits,
+    pub(crate) created: bool,
+    pub(crate) purged: IntervalSet,
+    pub(crate) watch_messages: Vec<(usize, WatchNotify)>,
+    /// Who has split off what; nobody serves it here.
+    pub(crate) children: Vec<(OsdId, SpgId)>,
+    effects: Effects,
+    verbose: bool,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, clients: usize) -> Self {
+        let mut map = OsdMap { epoch: 1, ..OsdMap::default() };
+        map.set_max_osd(usize::try_from(MEMBERS).expect("small"));
+        map.osd_state.fill(flags::osd::EXISTS | flags::osd::UP);
+        map.osd_weight.fill(nacre_maps::WEIGHT_ONE);
+        map.osd_info.iter_mut().for_each(|info| info.up_from = 1);
+        let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
+        let pool = Pool { size: 3, min_size: 2, pg_num: 1, pgp_num: 1, flags, ..Pool::default() };
+        map.pools.insert(POOL, pool);
+        map.pool_names.insert(POOL, "p".to_owned());
+        map.pg_upmap.insert(pg(), vec![0, 1, 2]);
+        let osd = |id| (id, Osd { running: true, epoch: 1, ..Osd::default() });
+        let mut world = Self {
+            rng: SeededEntropy(seed),
+            now: Stamp(1),
+            maps: vec![Arc::new(map)],
+            osds: (0..MEMBERS).map(osd).collect(),
+            wires: BTreeMap::new(),
+            clients: (0..clients).map(|n| Client::new(4000 + n as u64)).collect(),
+            last_session: 0,
+            wishes: Vec::new(),
+            limits: LogLimits::default(),
+            created: false,
+            purged: IntervalSet::new(),
+            watch_messages: Vec::new(),
+            children: Vec::new(),
+            effects: Effects::new(),
+            verbose: std::env::var_os("CHAOS_LOG").is_some(),
+        };
+        world.order_creation(0);
+        world
+    }
+
+    /// Writes down what happens when somebody looks for it.
+    pub(crate) fn note(&self, what: impl FnOnce() -> String) {
+        if self.verbose {
+            println!("{}", what());
+        }
+    }
+
+    pub(crate) fn chance(&mut self, of: u64) -> bool {
+        self.rng.u64().is_multiple_of(of)
+    }
+
+    pub(crate) fn pick(&mut self, count: usize) -> usize {
+        usize::try_from(self.rng.u64() % count.max(1) as u64).expect("small")
+    }
+
+    pub(crate) fn map(&self) -> &Arc<OsdMap> {
+        self.maps.last().expect("a first map")
+    }
+
+    fn map_at(&self, epoch: Epoch) -> Arc<OsdMap> {
+        Arc::clone(&self.maps[usize::try_from(epoch - 1).expect("small")])
+    }
+
+    /// The monitor publishes a map.
+    pub(crate) fn publish(&mut self, change: impl FnOnce(&mut OsdMap)) {
+        let mut map = OsdMap::clone(self.map());
+        map.epoch += 1;
+        change(&mut map);
+        if self.created {
+            map.pools.get_mut(&POOL).into_iter().for_each(|pool| pool.flags &= !flags::pool::CREATING);
+        }
+        self.note(|| format!("map {} {:?}", map.epoch, map.pg_to_up_acting(pg())));
+        self.maps.push(Arc::new(map));
+    }
+
+    pub(crate) fn disk(&mut self, osd: OsdId) -> &mut Disk {
+        &mut self.osds.get_mut(&osd).expect("an OSD").disk
+    }
+
+    pub(crate) fn pg(&mut self, osd: OsdId) -> Option<&mut Pg> {
+        self.osds.get_mut(&osd).and_then(|osd| osd.pg.as_mut())
+    }
+
+    pub(crate) fn is_running(&self, osd: OsdId) -> bool {
+        self.osds[&osd].running
+    }
+
+    pub(crate) fn primary(&self) -> OsdId {
+        self.map().pg_to_up_acting(pg()).acting_primary
+    }
+
+    /// Runs `f` on the copy of `osd` and carries its orders out.
+    fn with(&mut self, osd: OsdId, f: impl FnOnce(&mut Cx<'_>, &mut Option<Pg>)) {
+        let (now, map) = (self.now, self.map_at(self.osds[&osd].epoch));
+        let wall = UTime::from_unix(Duration::from_nanos(now.0));
+        let mut effects = std::mem::take(&mut self.effects);
+        let this = self.osds.get_mut(&osd).expect("an OSD");
+        let mut group = this.pg.take();
+        let entropy = &mut self.rng;
+        let mut cx = Cx { now, wall, map: &map, view: &this.disk, entropy, effects: &mut effects };
+        f(&mut cx, &mut group);
+        this.pg = group;
+        let orders: Vec<Effect> = effects.drain().collect();
+        self.effects = effects;
+        for order in orders {
+            self.carry_out(osd, order);
+        }
+        if let Some(group) = self.pg(osd) {
+            group.check();
+        }
+    }
+
+    pub(crate) fn event(&mut self, osd: OsdId, event: Event) {
+        self.note(|| {
+            let mut text = format!("osd.{osd} {event:?}");
+            text.truncate(900);
+            text
+        });
+        self.with(osd, |cx, group| {
+            if let Some(group) = group {
+                group.handle(cx, event);
+            }
+        });
+    }
+
+    fn put(&mut self, from: End, to: End, packet: Packet) {
+        if let Packet::Peer(raw) = &packet {
+            self.note(|| {
+                format!(
+                    "  {from:?} -> {to:?} {:?}",
+                    PeerMessage::decode(raw).map(|m| (m.name(), m.header().epoch))
+                )
+            });
+        }
+        self.wires.entry((from, to)).or_default().push_back(packet);
+    }
+
+    fn client_of(&self, session: SessionId) -> Option<usize> {
+        let owns = |client: &Client| client.sessions.values().any(|open| open.id == session);
+        self.clients.iter().position(owns)
+    }
+
+    fn carry_out(&mut self, osd: OsdId, order: Effect) {
+        match order {
+            Effect::Reply { session, tid, message, .. } => {
+                if let Some(client) = self.client_of(session) {
+                    self.put(End::Osd(osd), End::Client(client), Packet::Reply(session, tid, message));
+                }
+            }
+            Effect::Watch { session, message } => {
+                if let Some(client) = self.client_of(session) {
+                    self.put(End::Osd(osd), End::Client(client), Packet::Watch(session, message));
+                }
+            }
+            Effect::Peer { osd: to, message } => {
+                self.put(End::Osd(osd), End::Osd(to), Packet::Peer(message.encode(0)));
+            }
+            Effect::Submit { txn, token } => self.disk(osd).submit(txn, token),
+            Effect::Fetch { object, token, .. } => {
+                self.osds.get_mut(&osd).expect("an OSD").fetches.push_back((object, token));
+            }
+            Effect::WantUpThru { epoch } => self.wishes.push(Wish::UpThru(osd, epoch)),
+            Effect::WantPgTemp { acting, .. } => self.wishes.push(Wish::PgTemp(acting)),
+            Effect::Created(_) => self.created = true,
+            Effect::Purged { snaps, .. } => self.purged.union_with(&snaps),
+            Effect::Removed => self.osds.get_mut(&osd).expect("an OSD").pg = None,
+            Effect::Split { child, .. } => self.children.push((osd, child)),
+            Effect::Resume => self.event(osd, Event::Resume),
+            Effect::PushMaps { .. } => {}
+        }
+    }
+
+    /// The monitor tells `osd` to create the group, as long as nobody has.
+    fn order_creation(&mut self, osd: OsdId) {
+        self.birth(osd, Birth::ordered(1));
+    }
+
+    fn birth(&mut self, osd: OsdId, birth: Birth) {
+        let (epoch, limits) = (self.osds[&osd].epoch, self.limits);
+        let from = birth.epoch.min(epoch);
+        self.osds.get_mut(&osd).expect("an OSD").epoch = from;
+        self.with(osd, |cx, group| {
+            let mut born = Pg::create(cx, osd, spg(), birth);
+            born.set_log_limits(limits);
+            *group = Some(born);
+        });
+        for next in from + 1..=epoch {
+            self.osds.get_mut(&osd).expect("an OSD").epoch = next;
+            self.event(osd, Event::Map);
+        }
+        for op in std::mem::take(&mut self.osds.get_mut(&osd).expect("an OSD").held) {
+            self.event(osd, Event::ClientOp(op));
+        }
+    }
+
+    fn advance(&mut self, osd: OsdId) {
+        self.osds.get_mut(&osd).expect("an OSD").epoch += 1;
+        self.event(osd, Event::Map);
+        let this = self.osds.get_mut(&osd).expect("an OSD");
+        let epoch = this.epoch;
+        let (early, held) = (std::mem::take(&mut this.early), std::mem::take(&mut this.held));
+        for (from, message) in early {
+            self.peer_message(osd, from, message);
+        }
+        held.into_iter().for_each(|op| self.client_op(osd, op));
+        if self.osds[&osd].pg.is_none()
+            && !self.created
+            && self.map_at(epoch).pg_to_up_acting(pg()).acting_primary == osd
+        {
+            self.order_creation(osd);
+        }
+    }
+
+    fn peer_message(&mut self, osd: OsdId, from: OsdId, message: PeerMessage) {
+        if self.osds[&osd].pg.is_none() {
+            if message.header().epoch > self.osds[&osd].epoch {
+                return self.osds.get_mut(&osd).expect("an OSD").early.push((from, message));
+            }
+            match Birth::called_for(&message) {
+                None => return self.with(osd, |cx, _| Pg::answer_without(cx, from, &message)),
+                Some(birth) => self.birth(osd, birth),
+            }
+        }
+        self.event(osd, Event::Peer { from, message });
+    }
+
+    fn client_op(&mut self, osd: OsdId, op: ClientOp) {
+        if self.osds[&osd].pg.is_none() {
+            return self.osds.get_mut(&osd).expect("an OSD").held.push(op);
+        }
+        self.event(osd, Event::ClientOp(op));
+    }
+
+    /// Delivers the oldest packet of a wire.
+    fn deliver(&mut self, wire: (End, End)) {
+        let Some(packet) = self.wires.get_mut(&wire).and_then(VecDeque::pop_front) else { return };
+        match (wire.1, packet) {
+            (End::Osd(osd), _) if !self.osds[&osd].running => {}
+            (End::Osd(osd), Packet::Peer(raw)) => {
+                let End::Osd(from) = wire.0 else { unreachable!("peers are OSDs") };
+                let message = PeerMessage::decode(&raw).expect("what a peer encoded");
+                self.peer_message(osd, from, message);
+            }
+            (End::Osd(osd), Packet::Op(op)) => self.client_op(osd, op),
+            (End::Osd(osd), Packet::Closed(session)) => {
+                self.osds.get_mut(&osd).expect("an OSD").held.retain(|op| op.session.id != session);
+                self.event(osd, Event::SessionClosed(session));
+            }
+            (End::Client(at), Packet::Reply(session, tid, message)) => {
+                let client = &mut self.clients[at];
+                let open = client.sessions.values().any(|open| open.id == session);
+                if open && client.sent.remove(&tid).is_some() {
+                    client.replies.insert(tid, *message);
+                }
+            }
+            (End::Client(at), Packet::Watch(session, message)) => {
+                if self.clients[at].sessions.values().any(|open| open.id == session) {
+                    self.watch_messages.push((at, *message));
+                }
+            }
+            _ => unreachable!("a packet for the other kind of end"),
+        }
+    }
+
+    /// Sends a request, or one more time.
+    pub(crate) fn send(&mut self, at: usize, tid: u64) {
+        let epoch = self.clients[at].epoch;
+        let primary = self.map_at(epoch).pg_to_up_acting(pg()).acting_primary;
+        let client = &mut self.clients[at];
+        let Some(sent) = client.sent.get_mut(&tid) else { return };
+        sent.retries += i32::from(sent.target.is_some());
+        sent.target = None;
+        if primary < 0 || !self.osds[&primary].running {
+            return; // goes out with the next map
+        }
+        sent.target = Some(primary);
+        let session = client.session(primary, &mut self.last_session);
+        let message = client.message(tid, session);
+        self.put(End::Client(at), End::Osd(primary), Packet::Op(message));
+    }
+
+    /// A client sends a new request.
+    pub(crate) fn request(&mut self, at: usize, object: &str, ops: Vec<SubOp>) -> u64 {
+        let tid = self.clients[at].request(object, ops);
+        self.send(at, tid);
+        tid
+    }
+
+    /// The same under a snapshot context, newest first.
+    pub(crate) fn request_with_snaps(
+        &mut self,
+        at: usize,
+        object: &str,
+        ops: Vec<SubOp>,
+        snaps: Vec<SnapId>,
+    ) -> u64 {
+        let tid = self.clients[at].request(object, ops);
+        self.clients[at].sent.get_mut(&tid).expect("just made").snaps = snaps;
+        self.send(at, tid);
+        tid
+    }
+
+    /// The monitor takes a running OSD for dead; it says otherwise.
+    pub(crate) fn defame(&mut self, osd: OsdId) {
+        if self.osds[&osd].running && self.map().is_up(osd) {
+            self.mark_down(osd);
+            self.wishes.push(Wish::Boot(osd));
+        }
+    }
+
+    pub(crate) fn has_wishes(&self) -> bool {
+        !self.wishes.is_empty()
+    }
+
+    /// The connection between two OSDs breaks, with all that is on it.
+    pub(crate) fn cut(&mut self, one: OsdId, other: OsdId) {
+        for (from, to) in [(one, other), (other, one)] {
+            self.wires.remove(&(End::Osd(from), End::Osd(to)));
+        }
+        for (osd, peer) in [(one, other), (other, one)] {
+            if self.osds[&osd].running {
+                self.osds.get_mut(&osd).expect("an OSD").early.retain(|(from, _)| *from != peer);
+                self.event(osd, Event::PeerReset(peer));
+            }
+        }
+    }
+
+    /// A client's connection breaks; it makes a new one and sends everything again.
+    pub(crate) fn reset_session(&mut self, at: usize, osd: OsdId) {
+        let Some(session) = self.clients[at].sessions.remove(&osd) else { return };
+        self.wires.remove(&(End::Osd(osd), End::Client(at)));
+        self.wires.remove(&(End::Client(at), End::Osd(osd)));
+        if self.osds[&osd].running {
+            self.put(End::Client(at), End::Osd(osd), Packet::Closed(session.id));
+        }
+        self.resend(at, |sent| sent.target == Some(osd));
+    }
+
+    fn resend(&mut self, at: usize, which: impl Fn(&super::Sent) -> bool) {
+        let again = self.clients[at].sent.iter().filter(|(_, sent)| which(sent)).map(|(tid, _)| *tid);
+        let again: Vec<u64> = again.collect();
+        again.into_iter().for_each(|tid| self.send(at, tid));
+    }
+
+    /// A client learns of the next map; what another primary serves now goes there.
+    fn inform(&mut self, at: usize) {
+        self.clients[at].epoch += 1;
+        let map = self.map_at(self.clients[at].epoch);
+        let primary = map.pg_to_up_acting(pg()).acting_primary;
+        self.resend(at, |sent| sent.target.is_none() || sent.target != Some(primary));
+    }
+
+    /// An OSD's process dies.
+    pub(crate) fn crash(&mut self, osd: OsdId) {
+        self.note(|| format!("osd.{osd} crashes"));
+        let this = self.osds.get_mut(&osd).expect("an OSD");
+        if !this.running {
+            return;
+        }
+        this.running = false;
+        this.pg = None;
+        this.disk.crash();
+        this.fetches.clear();
+        (this.early, this.held) = (Vec::new(), Vec::new());
+        self.wires.retain(|(from, to), _| *from != End::Osd(osd) && *to != End::Osd(osd));
+        for at in 0..self.clients.len() {
+            self.clients[at].sessions.remove(&osd);
+            for sent in self.clients[at].sent.values_mut().filter(|sent| sent.target == Some(osd)) {
+                sent.target = None;
+            }
+        }
+    }
+
+    /// It comes back: tells the monitor, which marks it down and up again.
+    pub(crate) fn restart(&mut self, osd: OsdId) {
+        self.note(|| format!("osd.{osd} restarts"));
+        let this = self.osds.get_mut(&osd).expect("an OSD");
+        if this.running {
+            return;
+        }
+        this.running = true;
+        self.wishes.push(Wish::Boot(osd));
+        if !self.osds[&osd].disk.exists() {
+            self.osds.get_mut(&osd).expect("an OSD").epoch = self.map().epoch;
+            return;
+        }
+        let disk = &self.osds[&osd].disk;
+        let epoch = Pg::stored_epoch(disk, &spg()).expect("readable records");
+        let mut group = Pg::load(disk, osd, spg(), &self.map_at(epoch)).expect("readable records");
+        group.set_log_limits(self.limits);
+        let this = self.osds.get_mut(&osd).expect("an OSD");
+        (this.pg, this.epoch) = (Some(group), epoch);
+    }
+
+    /// The monitor marks a dead OSD down.
+    pub(crate) fn mark_down(&mut self, osd: OsdId) {
+        let at = usize::try_from(osd).expect("small");
+        self.publish(|map| {
+            map.osd_state[at] &= !flags::osd::UP;
+            map.osd_info[at].down_at = map.epoch;
+        });
+    }
+
+    fn grant(&mut self, wish: Wish) {
+        match wish {
+            Wish::UpThru(osd, epoch) => {
+                let at = usize::try_from(osd).expect("small");
+                if self.map().is_up(osd) && self.map().osd_info[at].up_thru < epoch {
+                    let thru = self.map().epoch;
+                    self.publish(|map| map.osd_info[at].up_thru = thru);
+                }
+            }
+            Wish::PgTemp(acting) => {
+                if acting.is_empty() && self.map().pg_temp.contains_key(&pg()) {
+                    self.publish(|map| drop(map.pg_temp.remove(&pg())));
+                } else if !acting.is_empty() && acting.iter().all(|osd| self.map().is_up(*osd)) {
+                    self.publish(|map| drop(map.pg_temp.insert(pg(), acting)));
+                }
+            }
+            Wish::Boot(osd) => {
+                let at = usize::try_from(osd).expect("small");
+                if self.map().is_up(osd) {
+                    self.mark_down(osd);
+                }
+                self.publish(|map| {
+                    map.osd_state[at] |= flags::osd::UP;
+                    map.osd_info[at].up_from = map.epoch;
+                });
+            }
+        }
+    }
+
+    /// One thing that can happen happens; false when nothing can.
+    pub(crate) fn step(&mut self) -> bool {
+        self.now = self.now + Duration::from_micros(100);
+        let mut choices: Vec<Choice> = Vec::new();
+        let busy = self.wires.iter().filter(|(_, packets)| !packets.is_empty());
+        choices.extend(busy.map(|(wire, _)| Choice::Deliver(*wire)));
+        let newest = self.map().epoch;
+        for (id, osd) in self.osds.iter().filter(|(_, osd)| osd.running) {
+            choices.extend(osd.disk.has_pending().then_some(Choice::Sync(*id)));
+            choices.extend((!osd.fetches.is_empty()).then_some(Choice::Fetch(*id)));
+            choices.extend((osd.epoch < newest).then_some(Choice::Advance(*id)));
+        }
+        let behind = self.clients.iter().enumerate().filter(|(_, client)| client.epoch < newest);
+        choices.extend(behind.map(|(at, _)| Choice::Inform(at)));
+        choices.extend((!self.wishes.is_empty()).then_some(Choice::Grant));
+        if choices.is_empty() {
+            return false;
+        }
+        let at = self.pick(choices.len());
+        match choices.swap_remove(at) {
+            Choice::Deliver(wire) => self.deliver(wire),
+            Choice::Sync(osd) => {
+                if let Some(token) = self.disk(osd).sync_one() {
+                    self.event(osd, Event::Durable(token));
+                }
+            }
+            Choice::Fetch(osd) => {
+                let this = self.osds.get_mut(&osd).expect("an OSD");
+                if let Some((object, token)) = this.fetches.pop_front() {
+                    this.disk.warm_up(object);
+                    self.event(osd, Event::Fetched(token));
+                }
+            }
+            Choice::Advance(osd) => self.advance(osd),
+            Choice::Inform(at) => self.inform(at),
+            Choice::Grant => {
+                let wish = self.wishes.remove(0);
+                self.grant(wish);
+            }
+        }
+        true
+    }
+
+    /// Time passes for everybody.
+    pub(crate) fn tick(&mut self, passed: Duration) {
+        self.now = self.now + passed;
+        for osd in 0..MEMBERS {
+            if self.osds[&osd].running {
+                self.event(osd, Event::Tick);
+            }
+        }
+    }
+
+    /// Goes on until nothing more happens.
+    pub(crate) fn settle(&mut self) {
+        for _ in 0..200_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("no end: {}", self.describe());
+    }
+
+    /// Everybody comes back; time passes until the group is clean.
+    pub(crate) fn heal(&mut self) {
+        for osd in 0..MEMBERS {
+            self.restart(osd);
+        }
+        for _ in 0..20 {
+            self.settle();
+            self.tick(Duration::from_secs(1));
+        }
+        self.settle();
+    }
+
+    /// Sends and waits for the answer.
+    pub(crate) fn call(&mut self, at: usize, object: &str, ops: Vec<SubOp>) -> OsdOpReply {
+        let tid = self.request(at, object, ops);
+        self.settle();
+        self.clients[at].replies.remove(&tid).unwrap_or_else(|| panic!("no reply: {}", self.describe()))
+    }
+
+    /// For people who look at a failure.
+    pub(crate) fn describe(&self) -> String {
+        let up: Vec<OsdId> = self.map().up_osds().collect();
+        let mut out = format!("map {} up {up:?} {:?}", self.map().epoch, self.map().pg_to_up_acting(pg()));
+        for (id, osd) in &self.osds {
+            let copy = osd.pg.as_ref().map(|group| {
+                let info = group.info();
+                format!(
+                    "{} at {} knows {:?} update {} complete {} tail {} les {} incomplete {} missing {:?} {:?}",
+                    group.phase_name(),
+                    group.epoch(),
+                    group.peers.iter().map(|(osd, peer)| (osd, peer.activated, peer.missing.len())).collect::<Vec<_>>(),
+                    info.last_update,
+                    info.last_complete,
+                    info.log_tail,
+                    info.last_epoch_started,
+                    info.is_incomplete(),
+                    group.missing,
+                    group.waiting().collect::<Vec<_>>(),
+                )
+            });
+            out += &format!("\n osd.{id} running {} epoch {}: {copy:?}", osd.running, osd.epoch);
+        }
+        for client in &self.clients {
+            out += &format!("\n client {} epoch {} waits for {:?}", client.gid, client.epoch, client.sent);
+        }
+        out
+    }
+
+    /// Members hold the same objects.
+    pub(crate) fn assert_equal_copies(&mut self) {
+        let members = self.map().pg_to_up_acting(pg()).acting;
+        let first = self.osds[&members[0]].disk.objects().clone();
+        for osd in members {
+            assert_eq!(self.osds[&osd].disk.objects(), &first, "osd.{osd} differs");
+        }
+    }
+
+    /// The object on the primary's disk.
+    pub(crate) fn stored(&self, name: &str) -> Option<&crate::ops::testing::Stored> {
+        self.osds[&self.primary()].disk.objects().get(&object(name))
+    }
+}
+
+enum Choice {
+    Deliver((End, End)),
+    Sync(OsdId),
+    Fetch(OsdId),
+    Advance(OsdId),
+    Inform(usize),
+    Grant,
+}

@@ -1,0 +1,49 @@
+//! One placement group as a machine: events in, effects out.
+//!
+//! [`Pg::handle`] takes what happened ([`Event`]) with what the group may see ([`Cx`]); what it wants done
+//! collects in [`Effects`]. The group owns no clock, socket, disk or thread, so that a whole cluster runs in
+//! one thread from one seed. Layer: core; uses base, core/auth and core/cls.
+//!
+//! | folder | holds |
+//! |---|---|
+//! | `pipeline` | a client's message from arrival to reply: checks, order per object, waiting |
+//! | `ops`, `snap`, `object`, `list` | execution of operations into a transaction |
+//! | `backend` | writes in flight to the replicas and their completion in order |
+//! | `log` | the PG log, duplicates of requests, merging of logs |
+//! | `peering` | intervals, and agreement of the members on one log |
+//! | `recovery` | objects brought up to date, pulled and pushed |
+//! | `watch` | watchers and notifies |
+//! | `scrub`, `snaptrim` | background work |
+
+mod backend;
+mod effect;
+mod event;
+#[cfg(test)]
+mod harness;
+pub mod list;
+mod log;
+pub mod object;
+pub mod ops;
+mod peering;
+mod pg;
+mod pipeline;
+mod recovery;
+mod scrub;
+mod session;
+pub mod snap;
+mod snaptrim;
+mod split;
+mod stats;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod tokens;
+mod watch;
+
+pub use effect::{Effect, Effects};
+pub use event::{ClientOp, Cx, Event};
+pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
+pub use peering::Birth;
+pub use pg::{FUTURE_MESSAGES_MAX, Pg};
+pub use pipeline::Stage;
+pub use session::{Session, SessionId, Trace};

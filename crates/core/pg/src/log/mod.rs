@@ -1,0 +1,38 @@
+//! The PG log: what changed, in order; who asked for it; and how two copies of it become one.
+
+mod merge;
+mod missing;
+mod pg_log;
+
+pub(crate) use merge::{Change, merge};
+pub(crate) use missing::Missing;
+pub(crate) use pg_log::PgLog;
+
+/// Entries that a log keeps when it can: as many as Ceph remembers requests for (`osd_pg_log_dups_tracked`),
+/// since our log itself is what recognises a resent request.
+pub const LOG_ENTRIES_TARGET: usize = 3000;
+/// Entries over the target before a trim is worth a record of its own (`osd_pg_log_trim_min`).
+pub const LOG_TRIM_ENTRIES_MIN: usize = 100;
+/// Entries that a log never exceeds, although a copy still needs them to know what it misses
+/// (`osd_max_pg_log_entries`): beyond, that copy is compared object by object.
+pub const LOG_ENTRIES_MAX: usize = 10_000;
+
+/// What the three numbers are in one group: tests make them tiny, so that rare branches are common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogLimits {
+    /// See [`LOG_ENTRIES_TARGET`].
+    pub target: usize,
+    /// See [`LOG_TRIM_ENTRIES_MIN`].
+    pub trim_min: usize,
+    /// See [`LOG_ENTRIES_MAX`].
+    pub max: usize,
+}
+
+impl Default for LogLimits {
+    fn default() -> Self {
+        Self { target: LOG_ENTRIES_TARGET, trim_min: LOG_TRIM_ENTRIES_MIN, max: LOG_ENTRIES_MAX }
+    }
+}
+
+const _: () =
+    assert!(LOG_ENTRIES_TARGET + LOG_TRIM_ENTRIES_MIN < LOG_ENTRIES_MAX, "a trim must come before the cap");

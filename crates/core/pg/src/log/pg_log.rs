@@ -1,0 +1,221 @@
+//! [`PgLog`]: the entries in memory, indexed by version and by request.
+
+use super::LogLimits;
+use nacre_buf::Bytes;
+use nacre_denc::{Decode, DecodeError};
+use nacre_msg::peer::LogEntry;
+use nacre_types::{Eversion, HObject, ReqId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The log of one copy: entries above `tail` up to `head`, strictly ascending.
+#[derive(Debug, Default)]
+pub(crate) struct PgLog {
+    entries: VecDeque<LogEntry>,
+    tail: Eversion,
+    /// Newest entry of each request that is still in the log.
+    by_reqid: BTreeMap<ReqId, Eversion>,
+}
+
+impl PgLog {
+    /// The log that a store holds.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when an entry is malformed or out of order: the store is damaged.
+    pub(crate) fn load(tail: Eversion, encoded: Vec<Bytes>) -> Result<Self, DecodeError> {
+        let mut log = Self { tail, ..Self::default() };
+        for bytes in encoded {
+            let entry = LogEntry::from_bytes(bytes)?;
+            if entry.version <= log.head() {
+                return Err(DecodeError::Invalid {
+                    what: "log entry out of order",
+                    value: entry.version.version,
+                });
+            }
+            log.append(entry);
+        }
+        Ok(log)
+    }
+
+    /// Newest version, or the tail of an empty log.
+    pub(crate) fn head(&self) -> Eversion {
+        self.entries.back().map_or(self.tail, |entry| entry.version)
+    }
+
+    /// Entries are kept above this version.
+    pub(crate) fn tail(&self) -> Eversion {
+        self.tail
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// All entries, oldest first.
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogEntry> + '_ {
+        self.entries.iter()
+    }
+
+    /// Entries above `version`, oldest first.
+    pub(crate) fn above(&self, version: Eversion) -> impl DoubleEndedIterator<Item = &LogEntry> + '_ {
+        self.entries.range(self.index_above(version)..)
+    }
+
+    /// True when `version` is an entry, or where the log begins.
+    pub(crate) fn reaches(&self, version: Eversion) -> bool {
+        let at = self.index_above(version);
+        let before = at.checked_sub(1).and_then(|at| self.entries.get(at));
+        before.map_or(self.tail, |entry| entry.version) == version
+    }
+
+    /// The version before `version`, where the log knows it.
+    pub(crate) fn before(&self, version: Eversion) -> Option<Eversion> {
+        let at = self.entries.partition_point(|entry| entry.version < version);
+        let before =
+            at.checked_sub(1).and_then(|at| self.entries.get(at)).map_or(self.tail, |entry| entry.version);
+        (before < version).then_some(before)
+    }
+
+    /// The entry that a request made, if it is still in the log.
+    pub(crate) fn by_reqid(&self, reqid: &ReqId) -> Option<&LogEntry> {
+        let version = *self.by_reqid.get(reqid)?;
+        self.entries.get(self.index_above(version).checked_sub(1)?)
+    }
+
+    /// The newest entry up to `version` that says what became of `object`.
+    pub(crate) fn newest_of(&self, object: &HObject, version: Eversion) -> Option<&LogEntry> {
+        let upto = self.entries.range(..self.index_above(version));
+        upto.rev().find(|entry| entry.changes_object() && entry.object == *object)
+    }
+
+    /// Adds an entry at the head.
+    ///
+    /// # Panics
+    /// When its version does not ascend: versions are given out by us alone.
+    pub(crate) fn append(&mut self, entry: LogEntry) {
+        assert!(entry.version > self.head(), "{} behind {}", entry.version, self.head());
+        if entry.has_reqid() {
+            self.by_reqid.insert(entry.reqid, entry.version);
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// Forgets entries up to and including `to`.
+    pub(crate) fn trim(&mut self, to: Eversion) {
+        while let Some(oldest) = self.entries.front().filter(|entry| entry.version <= to) {
+            if self.by_reqid.get(&oldest.reqid) == Some(&oldest.version) {
+                self.by_reqid.remove(&oldest.reqid);
+            }
+            self.entries.pop_front();
+        }
+        self.tail = self.tail.max(to);
+    }
+
+    /// Takes the entries above `to` out, oldest first.
+    pub(crate) fn rewind(&mut self, to: Eversion) -> Vec<LogEntry> {
+        let divergent: Vec<LogEntry> = self.entries.drain(self.index_above(to)..).collect();
+        for entry in &divergent {
+            if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
+                self.by_reqid.remove(&entry.reqid);
+            }
+        }
+        divergent
+    }
+
+    /// Replaces everything by `entries` above `tail`.
+    pub(crate) fn replace(&mut self, tail: Eversion, entries: &[LogEntry]) {
+        *self = Self { tail, ..Self::default() };
+        entries.iter().for_each(|entry| self.append(entry.clone()));
+    }
+
+    /// Up to where the log should be trimmed now. `needed` is the oldest version from which some copy still
+    /// has to learn what it misses.
+    pub(crate) fn trim_target(&self, needed: Eversion, limits: LogLimits) -> Option<Eversion> {
+        if self.len() < limits.target + limits.trim_min {
+            return None;
+        }
+        let want = self.entries.get(self.len() - limits.target - 1)?.version;
+        let to = if self.len() >= limits.max { want } else { want.min(needed) };
+        (to > self.tail).then_some(to)
+    }
+
+    /// Index of the first entry above `version`. The newest entries are asked for by far the most.
+    fn index_above(&self, version: Eversion) -> usize {
+        if self.head() <= version {
+            return self.entries.len();
+        }
+        self.entries.partition_point(|entry| entry.version <= version)
+    }
+
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        let mut before = self.tail;
+        for entry in &self.entries {
+            assert!(before < entry.version, "log entries ascend: {before} then {}", entry.version);
+            before = entry.version;
+        }
+        for (reqid, version) in &self.by_reqid {
+            let entry = self.by_reqid(reqid).expect("an indexed request is in the log");
+            assert!(entry.version == *version && entry.reqid == *reqid, "index of {reqid:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use nacre_msg::peer::{Counters, LogKind};
+    use nacre_types::{EntityName, UTime};
+
+    /// `object` became `version` from `prior`, by request `tid`.
+    pub(crate) fn entry(object: &str, version: (u32, u64), prior: (u32, u64), tid: u64) -> LogEntry {
+        LogEntry {
+            kind: LogKind::Modify,
+            object: HObject::head(1, "".into(), "".into(), object.into()),
+            version: Eversion::new(version.0, version.1),
+            prior_version: Eversion::new(prior.0, prior.1),
+            user_version: version.1,
+            reqid: ReqId { name: EntityName::client(7), tid, incarnation: 0 },
+            mtime: UTime::ZERO,
+            result: 0,
+            outputs: Vec::new(),
+            snaps: Vec::new(),
+            delta: Counters::default(),
+        }
+    }
+
+    #[test]
+    fn finds_by_version_and_by_request_and_forgets_both_ways() {
+        let mut log = PgLog::default();
+        (1..=10).for_each(|n| log.append(entry("a", (2, n), (2, n - 1), n)));
+        log.check();
+        assert!(log.reaches(Eversion::new(2, 10)) && log.reaches(Eversion::ZERO));
+        assert!(!log.reaches(Eversion::new(1, 10)));
+        assert_eq!(log.by_reqid(&entry("a", (2, 1), (0, 0), 4).reqid).map(|e| e.version.version), Some(4));
+        assert_eq!(log.before(Eversion::new(2, 4)), Some(Eversion::new(2, 3)));
+        log.trim(Eversion::new(2, 4));
+        assert_eq!(log.before(Eversion::new(2, 5)), Some(Eversion::new(2, 4)));
+        assert_eq!(log.before(Eversion::new(2, 4)), None);
+        assert!(log.by_reqid(&entry("a", (2, 1), (0, 0), 4).reqid).is_none());
+        assert_eq!(log.rewind(Eversion::new(2, 8)).len(), 2);
+        assert_eq!((log.tail().version, log.head().version, log.len()), (4, 8, 4));
+        log.check();
+    }
+
+    #[test]
+    fn a_trim_spares_what_a_copy_needs_until_the_cap() {
+        let limits = LogLimits { target: 4, trim_min: 2, max: 10 };
+        let mut log = PgLog::default();
+        let needed = Eversion::new(2, 1);
+        for n in 1..=12 {
+            log.append(entry("a", (2, n), (2, n - 1), n));
+            let target = log.trim_target(needed, limits).map(|to| to.version);
+            let want = match n {
+                0..6 => None,
+                6..10 => Some(1),
+                n => Some(n - 4),
+            };
+            assert_eq!(target, want, "at {n}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Class calls: the object under execution as a method sees it.
+
+use super::run::{Done, OpReturn, Run, Stop};
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_cls::{Caller, ClassCx, Fault};
+use nacre_msg::osd_op::Extent;
+use nacre_types::{Errno, SnapId, UTime};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+impl Run<'_, '_> {
+    pub(super) fn call(&mut self, index: usize) -> OpReturn {
+        let calls = &self.request.intent.calls;
+        let call = calls.iter().find(|call| call.op_index == index).ok_or(Errno::EOPNOTSUPP)?;
+        let writes = call.method.flags.writes();
+        self.pending.user_modify |= writes;
+        if writes {
+            self.counters.writes += 1
+        } else {
+            self.counters.reads += 1
+        }
+        let mut object = MethodObject { run: self, writes, refused: None, stopped: RefCell::new(None) };
+        let output = (call.method.run)(&mut object, call.input.clone());
+        if let Some(stop) = object.stopped.into_inner() {
+            return Err(stop);
+        }
+        if let Some(errno) = object.refused {
+            return Err(errno.into());
+        }
+        match output {
+            Ok(out) => Ok(Done::from(out)),
+            Err(Fault::Errno(errno)) => Err(errno.into()),
+            Err(Fault::Pending) => Err(Errno::EIO.into()), // a method waits for data that it never asked for
+        }
+    }
+}
+
+/// The object under a method.
+struct MethodObject<'r, 'a, 'e> {
+    run: &'r mut Run<'a, 'e>,
+    /// The method is registered as one that writes.
+    writes: bool,
+    /// The first change that was not allowed: the interface has no place for it, so the call fails at its end.
+    refused: Option<Errno>,
+    /// The message must wait for data.
+    stopped: RefCell<Option<Stop>>,
+}
+
+impl MethodObject<'_, '_, '_> {
+    fn change(&mut self, change: impl FnOnce(&mut Run<'_, '_>) -> Result<(), Errno>) {
+        if self.refused.is_some() {
+            return;
+        }
+        // Whether the message is a write was decided by the method's flags; it is too late to change it.
+        let result = if self.writes { change(self.run) } else { Err(Errno::EPERM) };
+        self.refused = result.err();
+    }
+}
+
+impl ClassCx for MethodObject<'_, '_, '_> {
+    fn exists(&self) -> bool {
+        self.run.pending.exists
+    }
+
+    fn size(&self) -> u64 {
+        self.run.pending.info.size
+    }
+
+    fn mtime(&self) -> UTime {
+        self.run.pending.info.mtime
+    }
+
+    fn read(&self, offset: u64, length: u64) -> Result<Bytes, Fault> {
+        self.run.require_object()?;
+        if length == 0 {
+            return Ok(Bytes::new());
+        }
+        match self.run.peek(Extent { offset, length, ..Extent::default() }) {
+            Ok(data) => Ok(data.to_bytes()),
+            Err(Stop::Fail(rval)) => Err(Fault::Errno(Errno(-rval))),
+            Err(stop) => {
+                *self.stopped.borrow_mut() = Some(stop);
+                Err(Fault::Pending)
+            }
+        }
+    }
+
+    fn attr(&self, name: &[u8]) -> Option<Bytes> {
+        self.run.base_attr(name)
+    }
+
+    fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
+        self.run.env.view.attrs(&self.run.env.collection, self.run.target)
+    }
+
+    fn omap_header(&self) -> Bytes {
+        self.run.omap_header()
+    }
+
+    fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
+        self.run.omap_value(key)
+    }
+
+    fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
+        let page = self.run.omap_after(after, prefix, count_max);
+        (page.entries, page.more)
+    }
+
+    fn snap_seq(&self) -> SnapId {
+        self.run.head.snaps.seq
+    }
+
+    fn user_version(&self) -> u64 {
+        self.run.base.info.user_version
+    }
+
+    fn create(&mut self) {
+        self.change(|run| {
+            run.pending.create();
+            Ok(())
+        });
+    }
+
+    fn write(&mut self, offset: u64, data: BufList) {
+        let extent = Extent { offset, length: data.len() as u64, ..Extent::default() };
+        self.change(|run| run.write(extent, &data));
+    }
+
+    fn write_full(&mut self, data: BufList) {
+        let extent = Extent { length: data.len() as u64, ..Extent::default() };
+        self.change(|run| run.write_full(extent, &data));
+    }
+
+    fn truncate(&mut self, size: u64) {
+        self.change(|run| run.truncate(Extent { offset: size, ..Extent::default() }));
+    }
+
+    fn zero(&mut self, offset: u64, length: u64) {
+        self.change(|run| run.zero(offset, length));
+    }
+
+    fn remove(&mut self) {
+        self.change(|run| if run.pending.exists { run.delete() } else { Ok(()) });
+    }
+
+    fn set_attr(&mut self, name: ByteStr, value: Bytes) {
+        self.change(|run| {
+            run.pending.set_attr(name, value);
+            Ok(())
+        });
+    }
+
+    fn remove_attr(&mut self, name: ByteStr) {
+        self.change(|run| {
+            run.require_object()?;
+            run.pending.remove_attr(name);
+            Ok(())
+        });
+    }
+
+    fn omap_set(&mut self, entries: Vec<(ByteStr, Bytes)>) {
+        self.change(|run| {
+            run.require_omap()?;
+            run.pending.omap_set(entries);
+            Ok(())
+        });
+    }
+
+    fn omap_remove(&mut self, keys: Vec<ByteStr>) {
+        self.change(|run| {
+            run.require_omap()?;
+            run.require_object()?;
+            run.pending.omap_remove(keys);
+            Ok(())
+        });
+    }
+
+    fn omap_set_header(&mut self, header: Bytes) {
+        self.change(|run| {
+            run.require_omap()?;
+            run.pending.omap_set_header(header);
+            Ok(())
+        });
+    }
+
+    fn omap_clear(&mut self) {
+        self.change(|run| {
+            run.require_omap()?;
+            run.require_object()?;
+            run.pending.omap_clear();
+            Ok(())
+        });
+    }
+
+    fn caller(&self) -> &Caller {
+        self.run.request.caller
+    }
+
+    fn now(&self) -> UTime {
+        self.run.env.now
+    }
+
+    fn random(&mut self) -> u64 {
+        self.run.env.entropy.u64()
+    }
+}

@@ -1,0 +1,319 @@
+//! Server-side copies: `copy-from` in two runs, and the source's content in parts.
+//!
+//! The first run stops with [`Suspend::Copy`]; the group fetches the source, here or from another OSD, part
+//! by part with [`extract`]; the second run finds it as [`Copied`] and applies it. Ceph's OSDs do the same
+//! with the op `copy-get`.
+
+use super::run::{Done, OpReturn, Run, Stop, check_range};
+use super::{OMAP_ENTRIES_MAX, Suspend};
+use crate::object::ObjectContext;
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_msg::SubOp;
+use nacre_msg::osd_op::{code, copy_from_flag};
+use nacre_txn::{ObjectView, ReadError};
+use nacre_types::{Errno, HObject, ObjectLocator, SpgId, UTime};
+use std::collections::BTreeMap;
+
+/// All flags of `copy-from` that exist.
+const FLAGS: u8 = copy_from_flag::FLUSH
+    | copy_from_flag::IGNORE_OVERLAY
+    | copy_from_flag::IGNORE_CACHE
+    | copy_from_flag::MAP_SNAP_CLONE
+    | copy_from_flag::RWORDERED
+    | copy_from_flag::TRUNCATE_SEQ;
+
+/// What a `copy-from` copies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopySource {
+    /// The object; its `snap` says as of when.
+    pub object: HObject,
+    /// User version that it must have, 0 for any.
+    pub version: u64,
+}
+
+/// The source of one `copy-from`, fetched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Copied {
+    /// Index of the operation in the message.
+    pub op_index: usize,
+    /// The content, or why it could not be had (`ENOENT`).
+    pub result: Result<Box<CopiedObject>, Errno>,
+}
+
+/// An object's whole content, or a part of it. Ceph `object_copy_data_t`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CopiedObject {
+    /// Length of the data in bytes.
+    pub size: u64,
+    /// Modification time; the copy keeps it.
+    pub mtime: UTime,
+    /// User version; the copy keeps it.
+    pub user_version: u64,
+    /// The file system's newest truncation.
+    pub truncate_seq: u32,
+    /// Its size in bytes.
+    pub truncate_size: u64,
+    /// User attributes.
+    pub attrs: BTreeMap<ByteStr, Bytes>,
+    /// The omap header.
+    pub omap_header: Bytes,
+    /// Omap entries, in key order.
+    pub omap: Vec<(ByteStr, Bytes)>,
+    /// Data by offset, ascending; gaps are zeros.
+    pub data: Vec<(u64, BufList)>,
+}
+
+impl CopiedObject {
+    /// Adds the next part behind this one.
+    ///
+    /// # Errors
+    /// `EAGAIN` when the object changed in between: begin anew.
+    pub fn append(&mut self, part: Self) -> Result<(), Errno> {
+        if part.user_version != self.user_version || part.size != self.size {
+            return Err(Errno::EAGAIN);
+        }
+        self.data.extend(part.data);
+        self.omap.extend(part.omap);
+        Ok(())
+    }
+}
+
+/// Where the next part of a copy begins.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CopyCursor {
+    /// First byte of data.
+    pub offset: u64,
+    /// First omap key.
+    pub omap_from: ByteStr,
+    /// All data has been copied; omap is next.
+    pub data_done: bool,
+}
+
+impl Encode for CopyCursor {
+    fn encode(&self, w: &mut Writer) {
+        w.u64(self.offset);
+        w.put(&self.omap_from);
+        w.bool(self.data_done);
+    }
+}
+
+impl Decode for CopyCursor {
+    const MIN_BYTES: usize = 13;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { offset: r.u64()?, omap_from: r.get()?, data_done: r.bool()? })
+    }
+}
+
+/// A part of an object's content.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct CopyPart {
+    /// What is in it; attributes and omap header come with the first part.
+    pub object: CopiedObject,
+    /// Where the next part begins; `None` with the last one.
+    pub next: Option<CopyCursor>,
+}
+
+impl CopyPart {
+    /// Appends the encoding without the data, which is returned by reference.
+    #[must_use]
+    pub fn encode_parts(&self, w: &mut Writer) -> BufList {
+        let object = &self.object;
+        let mut data = BufList::new();
+        w.envelope(1, 1, |w| {
+            w.u64(object.size);
+            w.put(&object.mtime);
+            w.u64(object.user_version);
+            w.u32(object.truncate_seq);
+            w.u64(object.truncate_size);
+            w.put(&object.attrs);
+            w.put(&object.omap_header);
+            w.put(&object.omap);
+            w.count(object.data.len());
+            for (offset, part) in &object.data {
+                w.u64(*offset);
+                w.u64(part.len() as u64);
+                data.append(part.clone());
+            }
+            w.put(&self.next);
+        });
+        data
+    }
+
+    /// Reads what [`CopyPart::encode_parts`] made.
+    ///
+    /// # Errors
+    /// [`DecodeError`], also when `data` is not as long as the encoding says.
+    pub fn decode_parts(r: &mut Reader, data: &BufList) -> Result<Self, DecodeError> {
+        r.envelope("copy part", 1, |_, r| {
+            let object = CopiedObject {
+                size: r.u64()?,
+                mtime: r.get()?,
+                user_version: r.u64()?,
+                truncate_seq: r.u32()?,
+                truncate_size: r.u64()?,
+                attrs: r.get()?,
+                omap_header: r.get()?,
+                omap: r.get()?,
+                data: cut(r.get()?, data)?,
+            };
+            Ok(Self { object, next: r.get()? })
+        })
+    }
+}
+
+fn cut(extents: Vec<(u64, u64)>, data: &BufList) -> Result<Vec<(u64, BufList)>, DecodeError> {
+    let mut start = 0;
+    let mut take = |(offset, length): (u64, u64)| {
+        let left = data.len() - start;
+        let length = usize::try_from(length).ok().filter(|length| *length <= left);
+        let length = length.ok_or(DecodeError::Invalid { what: "copy part extent", value: offset })?;
+        let part = data.slice(start, length);
+        start += length;
+        Ok((offset, part))
+    };
+    extents.into_iter().map(&mut take).collect()
+}
+
+/// Reads the part of `object`, a head or a clone, that begins at `cursor` and has about `bytes_max` bytes.
+/// `None` when there is no such object.
+///
+/// # Errors
+/// [`ReadError`] when data must come from the device first, or is damaged.
+pub fn extract(
+    view: &dyn ObjectView,
+    collection: &SpgId,
+    object: &HObject,
+    cursor: &CopyCursor,
+    bytes_max: usize,
+) -> Result<Option<CopyPart>, ReadError> {
+    let context = ObjectContext::load(view, collection, object).ok().filter(ObjectContext::is_visible);
+    let Some(ObjectContext { info, .. }) = context else { return Ok(None) };
+    let mut part = CopiedObject {
+        size: info.size,
+        mtime: info.mtime,
+        user_version: info.user_version,
+        truncate_seq: info.truncate_seq,
+        truncate_size: info.truncate_size,
+        ..CopiedObject::default()
+    };
+    if *cursor == CopyCursor::default() {
+        part.attrs = view.attrs(collection, object);
+        part.omap_header = view.omap_header(collection, object);
+    }
+    let source = PartSource { view, collection, object };
+    let mut next = cursor.clone();
+    let left = source.add_data(&mut part, &mut next, bytes_max.max(1))?;
+    let done = next.data_done && left > 0 && source.add_omap(&mut part, &mut next, left);
+    Ok(Some(CopyPart { object: part, next: (!done).then_some(next) }))
+}
+
+struct PartSource<'a> {
+    view: &'a dyn ObjectView,
+    collection: &'a SpgId,
+    object: &'a HObject,
+}
+
+impl PartSource<'_> {
+    /// Adds data from the cursor on, and moves it; returns how many bytes the part may still take.
+    fn add_data(
+        &self,
+        part: &mut CopiedObject,
+        next: &mut CopyCursor,
+        room: usize,
+    ) -> Result<usize, ReadError> {
+        if next.data_done {
+            return Ok(room);
+        }
+        let mut left = room;
+        let length = part.size.saturating_sub(next.offset).min(room as u64);
+        for (offset, length) in self.view.extents(self.collection, self.object, next.offset, length) {
+            let data = self.view.read(self.collection, self.object, offset, length)?;
+            left = left.saturating_sub(data.len());
+            part.data.push((offset, data));
+        }
+        next.offset += length;
+        next.data_done = next.offset >= part.size;
+        Ok(left)
+    }
+
+    /// Adds omap entries from the cursor on, and moves it; true when these were the last.
+    fn add_omap(&self, part: &mut CopiedObject, next: &mut CopyCursor, room: usize) -> bool {
+        let page = self.view.omap_page(self.collection, self.object, &next.omap_from, OMAP_ENTRIES_MAX, room);
+        part.omap = page.entries;
+        let last = part.omap.last().filter(|_| page.more);
+        if let Some((last, _)) = last {
+            // The least key above the last one.
+            next.omap_from = [&last[..], &[0]].concat().into();
+        }
+        last.is_none()
+    }
+}
+
+struct CopyArgs {
+    source: CopySource,
+    /// Truncation that the client gives the copy; else it keeps the source's.
+    truncation: Option<(u32, u64)>,
+}
+
+fn read_args(op: &SubOp) -> Result<CopyArgs, Stop> {
+    let args = op.copy_from();
+    let extended = op.code == code::COPY_FROM2;
+    if extended && args.flags & !FLAGS != 0 {
+        return Err(Errno::EINVAL.into());
+    }
+    let mut r = Reader::new(op.indata.to_bytes());
+    let (name, locator): (ByteStr, ObjectLocator) = (r.get()?, r.get()?);
+    let truncated = extended && args.flags & copy_from_flag::TRUNCATE_SEQ != 0;
+    let truncation = if truncated { Some((r.u32()?, r.u64()?)) } else { None };
+    let object =
+        HObject::head(locator.pool, locator.namespace, locator.key, name).with_snap(args.source_snap);
+    Ok(CopyArgs { source: CopySource { object, version: args.source_version }, truncation })
+}
+
+impl Run<'_, '_> {
+    pub(super) fn copy_from(&mut self, op_index: usize, op: &SubOp) -> OpReturn {
+        let CopyArgs { source, truncation } = read_args(op)?;
+        if source.object == *self.request.head {
+            return Err(Errno::EINVAL.into());
+        }
+        let copied = self.request.copied.iter().find(|copied| copied.op_index == op_index);
+        let Some(copied) = copied else {
+            return Err(Stop::Wait(Suspend::Copy { op_index, source: Box::new(source) }));
+        };
+        let object = copied.result.as_ref().map_err(|errno| *errno)?;
+        match source.version.cmp(&object.user_version) {
+            _ if source.version == 0 => {}
+            std::cmp::Ordering::Less => return Err(Errno::ERANGE.into()),
+            std::cmp::Ordering::Equal => {}
+            std::cmp::Ordering::Greater => return Err(Errno::EOVERFLOW.into()),
+        }
+        check_range(0, object.size)?;
+        self.counters.writes += 1;
+        self.apply_copy(object, truncation)?;
+        Ok(Done::default())
+    }
+
+    fn apply_copy(&mut self, object: &CopiedObject, truncation: Option<(u32, u64)>) -> Result<(), Errno> {
+        let has_omap = !object.omap.is_empty() || !object.omap_header.is_empty();
+        if has_omap {
+            self.require_omap()?;
+        }
+        let pending = &mut self.pending;
+        pending.replace();
+        object.data.iter().for_each(|(offset, data)| pending.write(*offset, data.clone()));
+        if pending.info.size != object.size {
+            pending.truncate(object.size);
+        }
+        object.attrs.iter().for_each(|(name, value)| pending.set_attr(name.clone(), value.clone()));
+        if has_omap {
+            pending.omap_set_header(object.omap_header.clone());
+            pending.omap_set(object.omap.clone());
+        }
+        (pending.info.truncate_seq, pending.info.truncate_size) =
+            truncation.unwrap_or((object.truncate_seq, object.truncate_size));
+        pending.info.user_version = object.user_version;
+        pending.mtime = Some(object.mtime);
+        Ok(())
+    }
+}

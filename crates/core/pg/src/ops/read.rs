@@ -1,0 +1,144 @@
+//! Operations that read data and facts of an object.
+
+use super::checksum::{Kind, checksums};
+use super::run::{Done, OpReturn, Run, Stop};
+use nacre_buf::BufList;
+use nacre_denc::{Reader, Writer};
+use nacre_msg::SubOp;
+use nacre_msg::osd_op::{Extent, checksum_kind, code};
+use nacre_types::Errno;
+
+/// `cmpext` reports the first difference as a negative number below every errno (Linux `MAX_ERRNO`).
+const ERRNO_MAX: i32 = 4095;
+
+impl Run<'_, '_> {
+    pub(super) fn read_op(&mut self, op: &SubOp) -> OpReturn {
+        match op.code {
+            code::READ | code::SYNC_READ => self.read(op.extent()).map(Done::from),
+            code::SPARSE_READ => self.sparse_read(op.extent()),
+            code::MAPEXT => self.map_extents(op.extent()),
+            code::STAT => self.stat(),
+            code::CHECKSUM => self.checksum(op),
+            code::CMPEXT => self.compare_extent(op),
+            code::ASSERT_VER => self.assert_version(op.assert_ver()),
+            _ => Err(Errno::EOPNOTSUPP.into()),
+        }
+    }
+
+    /// The range that a read gets: cut at the object's end, or where the file system cut it before the
+    /// object heard of it.
+    fn clip(&self, extent: Extent) -> (u64, u64) {
+        let info = &self.pending.info;
+        let mut size = info.size;
+        let end = extent.offset.saturating_add(extent.length);
+        if info.truncate_seq < extent.truncate_seq && end > extent.truncate_size {
+            size = size.min(extent.truncate_size);
+        }
+        let length = if extent.length == 0 { size } else { extent.length };
+        (extent.offset, length.min(size.saturating_sub(extent.offset)))
+    }
+
+    /// Data as it was before the message, in a range cut by the size that the object has now.
+    pub(super) fn peek(&self, extent: Extent) -> Result<BufList, Stop> {
+        let (offset, length) = self.clip(extent);
+        if length == 0 {
+            return Ok(BufList::new());
+        }
+        self.require_base()?;
+        Ok(self.env.view.read(&self.env.collection, self.target, offset, length)?)
+    }
+
+    fn read(&mut self, extent: Extent) -> Result<BufList, Stop> {
+        let data = self.peek(extent)?;
+        self.count_read(data.len());
+        Ok(data)
+    }
+
+    fn count_read(&mut self, length: usize) {
+        self.counters.reads += 1;
+        self.counters.read_bytes += i64::try_from(length).unwrap_or(i64::MAX);
+    }
+
+    fn extents(&self, extent: Extent) -> Result<Vec<(u64, u64)>, Errno> {
+        self.require_base()?;
+        Ok(self.env.view.extents(&self.env.collection, self.target, extent.offset, extent.length))
+    }
+
+    fn map_extents(&mut self, extent: Extent) -> OpReturn {
+        let mut w = Writer::new();
+        w.put(&self.extents(extent)?);
+        Ok(w.finish().into())
+    }
+
+    /// Answers `map<offset, length>` and the data of those extents.
+    fn sparse_read(&mut self, extent: Extent) -> OpReturn {
+        let (mut found, mut data) = (Vec::new(), BufList::new());
+        for (offset, length) in self.extents(extent)? {
+            let part = self.env.view.read(&self.env.collection, self.target, offset, length)?;
+            if !part.is_empty() {
+                found.push((offset, part.len() as u64));
+                data.append(part);
+            }
+        }
+        self.count_read(data.len());
+        let mut w = Writer::new();
+        w.put(&found);
+        w.count(data.len());
+        let mut out = BufList::from(w.finish());
+        out.append(data);
+        Ok(out.into())
+    }
+
+    fn stat(&mut self) -> OpReturn {
+        self.require_object()?;
+        self.counters.reads += 1;
+        let mut w = Writer::with_capacity(16);
+        w.u64(self.pending.info.size);
+        w.put(&self.pending.info.mtime);
+        Ok(w.finish().into())
+    }
+
+    fn checksum(&mut self, op: &SubOp) -> OpReturn {
+        let args = op.checksum();
+        let mut seed = Reader::new(op.indata.to_bytes());
+        let kind = match args.kind {
+            checksum_kind::XXHASH32 => Kind::Xxhash32(seed.u32()?),
+            checksum_kind::XXHASH64 => Kind::Xxhash64(seed.u64()?),
+            checksum_kind::CRC32C => Kind::Crc32c(seed.u32()?),
+            _ => return Err(Errno::EINVAL.into()),
+        };
+        if args.chunk_size > 0 && args.length == 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        let extent = Extent { offset: args.offset, length: args.length, ..Extent::default() };
+        let data = self.read(extent)?;
+        // What is left behind the object's end must be whole chunks too.
+        if args.chunk_size > 0 && data.len() % args.chunk_size as usize != 0 {
+            return Err(Errno::EINVAL.into());
+        }
+        Ok(checksums(kind, &data, args.chunk_size as usize).into())
+    }
+
+    /// Compares data with the input; what is missing counts as zeros.
+    fn compare_extent(&mut self, op: &SubOp) -> OpReturn {
+        let data = if self.base.is_visible() { self.read(op.extent())? } else { BufList::new() };
+        let found = bytes(&data).chain(std::iter::repeat(0));
+        let Some(at) = bytes(&op.indata).zip(found).position(|(want, found)| want != found) else {
+            return Ok(Done::default());
+        };
+        Err(Stop::Fail(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX)))
+    }
+
+    fn assert_version(&mut self, want: u64) -> OpReturn {
+        match want.cmp(&self.pending.info.user_version) {
+            _ if want == 0 => Err(Errno::EINVAL.into()),
+            std::cmp::Ordering::Less => Err(Errno::ERANGE.into()),
+            std::cmp::Ordering::Equal => Ok(Done::default()),
+            std::cmp::Ordering::Greater => Err(Errno::EOVERFLOW.into()),
+        }
+    }
+}
+
+fn bytes(list: &BufList) -> impl Iterator<Item = u8> {
+    list.slices().iter().flat_map(|slice| slice.iter().copied())
+}

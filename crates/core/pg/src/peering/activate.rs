@@ -1,0 +1,231 @@
+//! The last step of peering: everybody takes over the log, durably; then clients are served.
+
+use super::intervals::up_thru;
+use super::phase::{Phase, Sync};
+use crate::tokens::OnDurable;
+use crate::{Cx, Effect, Pg};
+use nacre_maps::flags;
+use nacre_msg::peer::{Activate, Activated, Progress, Release};
+use nacre_txn::Transaction;
+use nacre_types::{Epoch, OsdId};
+
+impl Pg {
+    /// What every copy lacks is known, or will be once it has the log.
+    pub(crate) fn ready_to_activate(&mut self, cx: &mut Cx<'_>) {
+        self.set_phase(Phase::WaitUpThru);
+        self.try_activate(cx);
+    }
+
+    /// Activates once the monitor knows that this OSD lives in this interval. A group that nobody ever
+    /// served need not wait: its first interval counts as served whatever the map says.
+    pub(crate) fn try_activate(&mut self, cx: &mut Cx<'_>) {
+        let first = self.interval.since <= self.info.history.epoch_created;
+        if !first && up_thru(&self.map, self.whoami) < self.interval.since {
+            cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
+            return;
+        }
+        let epoch = self.map.epoch;
+        self.wish_pg_temp(cx);
+        if self.complete_count(|pg, osd| pg.sync_of(osd) != Sync::Rebuild) >= self.min_size() {
+            self.info.last_epoch_started = epoch;
+            self.info.last_interval_started = self.interval.since;
+        }
+        self.set_phase(Phase::Activating { epoch, waiting: self.interval.members() });
+        for osd in self.others() {
+            self.send_activate(cx, osd);
+        }
+        let mut txn = Transaction::new(self.spg);
+        self.save_state(&mut txn);
+        self.submit(cx, txn, OnDurable::Activation);
+        if !self.interval.members().contains(&self.whoami) {
+            self.confirmed(cx, self.whoami); // a primary by order (primary_temp) that is no member
+        }
+    }
+
+    fn send_activate(&self, cx: &mut Cx<'_>, osd: OsdId) {
+        let rebuild = self.peers.get(&osd).is_none_or(|peer| peer.rebuilding);
+        let since = match self.sync_of(osd) {
+            Sync::From(version) if !rebuild => version,
+            _ => self.log.tail(),
+        };
+        let entries = self.log.above(since).cloned().collect();
+        let (info, past) = (self.info.clone(), self.past.clone());
+        let (header, interval) = (self.header(), self.interval.id());
+        self.send(cx, osd, Activate { header, interval, info, since, entries, rebuild, past });
+    }
+
+    /// A member has the log durably, and says what it misses.
+    pub(crate) fn heard_activated(&mut self, cx: &mut Cx<'_>, from: OsdId, activated: Activated) {
+        if !matches!(&self.phase, Phase::Activating { waiting, .. } if waiting.contains(&from)) {
+            return;
+        }
+        let Some(peer) = self.peers.get_mut(&from) else { return };
+        if activated.info.last_update != self.info.last_update {
+            peer.info = activated.info;
+            return self.restart_peering(cx); // its log turned out to have nothing in common with ours
+        }
+        if !peer.rebuilding {
+            peer.missing = activated.missing.into_iter().collect();
+            peer.rebuilding = activated.info.is_incomplete();
+        }
+        peer.info = activated.info;
+        peer.activated = true;
+        self.confirmed(cx, from);
+    }
+
+    /// `osd` (perhaps this one) has the log durably.
+    pub(crate) fn confirmed(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let Phase::Activating { epoch, waiting } = &mut self.phase else { return };
+        waiting.remove(&osd);
+        if waiting.is_empty() {
+            let epoch = *epoch;
+            self.all_activated(cx, epoch);
+        }
+    }
+
+    fn all_activated(&mut self, cx: &mut Cx<'_>, epoch: Epoch) {
+        let serving = self.info.last_epoch_started == epoch;
+        self.set_phase(Phase::Active { serving });
+        if serving {
+            self.info.history.last_epoch_started = epoch;
+            self.info.history.last_interval_started = self.interval.since;
+            self.past.trim_before(epoch);
+            if self.map.pools.get(&self.spg.pg.pool).is_some_and(|pool| pool.has_flag(flags::pool::CREATING))
+            {
+                cx.effects.push(Effect::Created(self.spg.pg));
+            }
+        }
+        self.stamps.activated(cx.wall, serving);
+        self.begin_recovery();
+        for peer in self.peers.values_mut().filter(|peer| peer.is_complete()) {
+            (peer.rebuilding, peer.told_complete) = (false, true); // by the progress that everybody gets now
+        }
+        if !self.finish_if_clean(cx) {
+            self.share_progress(cx);
+        }
+        if serving {
+            self.pipeline.wake_inactive();
+        }
+        self.reconsider_serving(cx);
+    }
+
+    /// Tells all members what is known of the group and of them, and keeps it.
+    pub(crate) fn share_progress(&mut self, cx: &mut Cx<'_>) {
+        for osd in self.others() {
+            self.send_progress(cx, osd);
+        }
+        let mut txn = Transaction::new(self.spg);
+        self.save_state(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
+    }
+
+    /// Tells one member.
+    pub(crate) fn send_progress(&self, cx: &mut Cx<'_>, osd: OsdId) {
+        let complete = self.peers.get(&osd).is_some_and(|peer| peer.is_complete());
+        self.send(cx, osd, Progress { header: self.header(), info: self.info.clone(), complete });
+    }
+
+    /// When nobody misses anything any more: says so to everybody, frees copies that are not needed, gives a
+    /// temporary acting set up. True when clean.
+    pub(crate) fn finish_if_clean(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !self.is_recovered() {
+            return false;
+        }
+        self.info.last_complete = self.info.last_update;
+        self.info.last_backfill = nacre_types::HObject::max_value();
+        if self.is_full_strength() && self.phase.is_serving() {
+            self.info.history.last_epoch_clean = self.map.epoch;
+            self.info.history.last_interval_clean = self.interval.since;
+            self.past.intervals.clear();
+            self.release_strays(cx);
+        }
+        self.share_progress(cx);
+        self.ask_monitor_again(cx);
+        true
+    }
+
+    /// Asks the monitor for what this copy waits for. Asked on each tick: a request may get lost.
+    pub(crate) fn ask_monitor_again(&self, cx: &mut Cx<'_>) {
+        if matches!(self.phase, Phase::WaitUpThru) {
+            cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
+        }
+        // A temporary acting set has done its work once all members have everything.
+        if self.is_recovered() && self.interval.acting != self.interval.up {
+            cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting: Vec::new() });
+        }
+    }
+
+    fn release_strays(&mut self, cx: &mut Cx<'_>) {
+        let members = self.interval.members();
+        let strays: Vec<OsdId> = self.peers.keys().copied().filter(|osd| !members.contains(osd)).collect();
+        for osd in strays {
+            self.peers.remove(&osd);
+            self.send(cx, osd, Release { header: self.header() });
+        }
+    }
+
+    /// A copy that is no member turned up: perhaps it has what nobody else does, perhaps it can go.
+    pub(crate) fn heard_stray(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        if self.is_clean() {
+            self.peers.remove(&osd);
+            self.send(cx, osd, Release { header: self.header() });
+        } else {
+            self.recovery.retry_unfound();
+        }
+    }
+
+    /// True when no member misses anything.
+    pub(crate) fn is_recovered(&self) -> bool {
+        let complete = |osd| self.peers.get(&osd).is_some_and(|peer| peer.is_complete());
+        matches!(self.phase, Phase::Active { .. }) && self.missing.is_empty() && self.others().all(complete)
+    }
+
+    /// True when as many copies are there as the pool wants.
+    pub(crate) fn is_full_strength(&self) -> bool {
+        self.interval.acting.len() >= usize::from(self.interval.size)
+    }
+
+    /// True when nothing is left to do.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.is_recovered() && self.is_full_strength() && self.phase.is_serving()
+    }
+
+    pub(crate) fn min_size(&self) -> usize {
+        usize::from(self.interval.min_size.max(1))
+    }
+
+    /// Copies of the acting set whose missing objects, if any, the log can tell.
+    pub(crate) fn complete_count(&self, counts: impl Fn(&Self, OsdId) -> bool) -> usize {
+        let whole = |osd: &&OsdId| {
+            if **osd == self.whoami { !self.info.is_incomplete() } else { counts(self, **osd) }
+        };
+        self.interval.acting.iter().filter(whole).count()
+    }
+
+    /// A rebuilt copy became whole: there may be enough now to serve clients.
+    pub(crate) fn reconsider_serving(&mut self, cx: &mut Cx<'_>) {
+        let counted = self.complete_count(|pg, osd| pg.peers.get(&osd).is_some_and(|peer| peer.counts()));
+        if matches!(self.phase, Phase::Active { serving: false }) && counted >= self.min_size() {
+            self.restart_peering(cx);
+        }
+    }
+
+    /// While too few of the acting copies are whole (or this one is not), asks the monitor to let those
+    /// serve that are.
+    fn wish_pg_temp(&self, cx: &mut Cx<'_>) {
+        let whole_acting = self.complete_count(|pg, osd| pg.sync_of(osd) != Sync::Rebuild);
+        if whole_acting >= self.min_size() && !self.info.is_incomplete() {
+            return;
+        }
+        let whole = |osd: &OsdId| super::is_up(&self.map, *osd) && self.sync_of(*osd) != Sync::Rebuild;
+        let mut acting: Vec<OsdId> = self.peers.keys().copied().filter(whole).collect();
+        if !self.info.is_incomplete() {
+            acting.insert(0, self.whoami);
+        }
+        acting.truncate(usize::from(self.interval.size));
+        let better = acting.len() > whole_acting || self.info.is_incomplete();
+        if better && !acting.is_empty() && acting != self.interval.acting {
+            cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting });
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! From a new interval to the authoritative log: whom to ask, what the answers mean.
+
+use super::choose::choose;
+use super::intervals::{is_lost, is_up, up_thru};
+use super::phase::{Peer, Phase};
+use crate::log::PgLog;
+use crate::tokens::{AfterFlush, OnDurable};
+use crate::{Cx, Effect, Pg, storage};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::{LogReply, Notify, PeerMessage, PgInfo, Query, QueryKind};
+use nacre_txn::Transaction;
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::BTreeSet;
+
+impl Pg {
+    /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
+    pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
+        let (next, changed) = self.interval.advance(&self.map, self.spg.pg);
+        if !changed && self.begun {
+            return self.reconsider(cx);
+        }
+        if changed {
+            let past = self.interval.to_past(before.epoch, before, self.info.history.epoch_created);
+            self.past.push(past);
+            self.past.trim_before(self.info.history.last_epoch_started);
+            self.interval = next;
+            let mut txn = Transaction::new(self.spg);
+            self.save_state(&mut txn);
+            self.submit(cx, txn, OnDurable::Nothing);
+        }
+        self.begin_interval(cx);
+        self.notify_primary(cx);
+    }
+
+    /// Forgets all that belonged to the interval before and begins this one.
+    pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
+        self.begun = true;
+        self.cancel(cx);
+        self.forget_watches(); // clients watch again when the interval changes
+        self.peers.clear();
+        self.phase = Phase::Stray;
+        if self.is_primary() {
+            self.phase = Phase::GetInfo { waiting: BTreeSet::new() };
+            self.start_peering(cx);
+        }
+    }
+
+    /// Tells the primary that this copy is there: it may need it, or want it gone.
+    pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
+        let primary = self.interval.primary;
+        if self.is_primary() || primary < 0 || !is_up(&self.map, primary) {
+            return;
+        }
+        let message = self.notify(0);
+        self.send_flushed(cx, primary, message);
+    }
+
+    /// Sends what tells of this copy's log, once that log is durable.
+    fn send_flushed(&mut self, cx: &mut Cx<'_>, to: OsdId, message: impl Into<PeerMessage>) {
+        let then = AfterFlush::Send { to, message: Box::new(message.into()) };
+        if let Some(then) = self.tokens.after_flush(then) {
+            self.flushed(cx, then);
+        }
+    }
+
+    /// All that this copy had submitted is durable.
+    pub(crate) fn flushed(&mut self, cx: &mut Cx<'_>, then: AfterFlush) {
+        match then {
+            AfterFlush::Send { to, message } => self.send(cx, to, *message),
+            AfterFlush::Peering(nonce) if nonce == self.query_nonce => {
+                if let Phase::GetInfo { waiting } = &mut self.phase {
+                    waiting.remove(&self.whoami);
+                    self.look_at_infos(cx);
+                }
+            }
+            AfterFlush::Peering(_) => {}
+        }
+    }
+
+    fn notify(&self, nonce: u64) -> Notify {
+        Notify {
+            header: self.header(),
+            nonce,
+            interval: self.interval.id(),
+            info: self.info.clone(),
+            past: self.past.clone(),
+        }
+    }
+
+    /// Begins peering anew within the interval: a copy came, went, or changed.
+    pub(crate) fn restart_peering(&mut self, cx: &mut Cx<'_>) {
+        self.cancel(cx);
+        self.set_phase(Phase::GetInfo { waiting: BTreeSet::new() });
+        self.start_peering(cx);
+    }
+
+    /// True when nobody can know anything of this group yet. A copy that a peer called for is never fresh,
+    /// however empty: this OSD may have lost its disk.
+    fn is_fresh(&self) -> bool {
+        self.ordered
+            && self.interval.since <= self.info.history.epoch_created
+            && self.past.intervals.is_empty()
+            && self.info.is_empty()
+            && self.info.last_epoch_started == 0
+    }
+
+    fn start_peering(&mut self, cx: &mut Cx<'_>) {
+        if self.is_fresh() {
+            let empty = PgInfo::empty(self.info.history);
+            let others: Vec<OsdId> = self.others().collect();
+            self.peers.extend(others.into_iter().map(|osd| (osd, Peer::new(empty.clone()))));
+            return self.agree(cx, None);
+        }
+        if up_thru(&self.map, self.whoami) < self.interval.since {
+            cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
+        }
+        let mut asked = self.whom_to_ask();
+        // A stray spoke once, when the interval began: what it said stays good while it is down.
+        self.peers.retain(|osd, _| !asked.contains(osd));
+        self.query_nonce += 1;
+        for osd in &asked {
+            let (kind, nonce) = (QueryKind::Info, self.query_nonce);
+            self.send(cx, *osd, Query { header: self.header(), kind, nonce });
+        }
+        if self.tokens.after_flush(AfterFlush::Peering(self.query_nonce)).is_none() {
+            asked.insert(self.whoami); // our own log counts once it is durable
+        }
+        self.phase = Phase::GetInfo { waiting: asked };
+        self.look_at_infos(cx);
+    }
+
+    /// Members other than this OSD.
+    pub(crate) fn others(&self) -> impl Iterator<Item = OsdId> + use<> {
+        let me = self.whoami;
+        self.interval.members().into_iter().filter(move |osd| *osd != me)
+    }
+
+    /// Everybody up who is a member, or served in an interval that may have accepted writes.
+    fn whom_to_ask(&self) -> BTreeSet<OsdId> {
+        let mut all = self.past.writers();
+        all.extend(self.others());
+        all.retain(|osd| *osd != self.whoami && is_up(&self.map, *osd));
+        all
+    }
+
+    /// Somebody came up whom nobody has asked. That he could answer is what keeps the group from being down,
+    /// so his answer must count.
+    fn is_somebody_unasked(&self) -> bool {
+        let Phase::GetInfo { waiting } = &self.phase else { return false };
+        self.whom_to_ask().iter().any(|osd| !waiting.contains(osd) && !self.peers.contains_key(osd))
+    }
+
+    /// A map came that did not change the interval: go on if somebody we wait for is gone, or if it brings
+    /// what we waited for.
+    fn reconsider(&mut self, cx: &mut Cx<'_>) {
+        let gone = |osd: &OsdId| *osd != self.whoami && !is_up(&self.map, *osd);
+        match &self.phase {
+            Phase::GetInfo { waiting } if waiting.iter().any(gone) || self.is_somebody_unasked() => {
+                self.restart_peering(cx);
+            }
+            Phase::GetLog { from } if gone(from) => self.restart_peering(cx),
+            Phase::Scanning(scanning) if scanning.cursors.keys().any(gone) => self.restart_peering(cx),
+            Phase::Down { .. } | Phase::Incomplete => self.restart_peering(cx),
+            Phase::WaitUpThru => self.try_activate(cx),
+            Phase::Active { .. } => self.forget_dead_sources(),
+            _ => {}
+        }
+    }
+
+    /// The connection to `osd` was lost with messages in it, although both sides live on.
+    pub(crate) fn peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        if !self.begun {
+            return;
+        }
+        let asking = !matches!(self.phase, Phase::Activating { .. } | Phase::Active { .. });
+        let matters = asking || self.interval.members().contains(&osd) || self.peers.contains_key(&osd);
+        if !self.is_primary() && osd == self.interval.primary {
+            self.notify_primary(cx);
+        } else if self.is_primary() && matters && is_up(&self.map, osd) {
+            self.restart_peering(cx);
+        }
+    }
+
+    /// Answers the primary's question.
+    pub(crate) fn answer_query(&mut self, cx: &mut Cx<'_>, from: OsdId, query: Query) {
+        match query.kind {
+            QueryKind::Info => {
+                let message = self.notify(query.nonce);
+                self.send_flushed(cx, from, message);
+            }
+            QueryKind::Log => {
+                let (header, info) = (self.header(), self.info.clone());
+                let (entries, missing) = (self.log.iter().cloned().collect(), self.missing.to_items());
+                self.send_flushed(cx, from, LogReply { header, info, entries, missing });
+            }
+        }
+    }
+
+    /// A copy says what it has, asked or unasked.
+    pub(crate) fn heard_info(&mut self, cx: &mut Cx<'_>, from: OsdId, notify: Notify) {
+        if !self.is_primary() {
+            return;
+        }
+        let asked = notify.nonce == self.query_nonce && notify.nonce != 0;
+        let member = self.interval.members().contains(&from);
+        match &mut self.phase {
+            Phase::GetInfo { waiting } if asked => {
+                if waiting.remove(&from) {
+                    self.learn(from, notify);
+                    self.look_at_infos(cx);
+                }
+            }
+            // Its answer to our question follows on the same connection.
+            Phase::GetInfo { waiting } if waiting.contains(&from) => {}
+            // Answers a question of an earlier attempt: a member is asked again, a stray perhaps not.
+            _ if notify.nonce != 0 && (member || self.peers.contains_key(&from)) => {}
+            // A member that we had heard of speaks unasked: it has started anew and knows nothing of us.
+            _ if member => self.restart_peering(cx),
+            phase => {
+                let stuck = matches!(phase, Phase::Down { .. } | Phase::Incomplete);
+                self.learn(from, notify);
+                if stuck { self.restart_peering(cx) } else { self.heard_stray(cx, from) }
+            }
+        }
+    }
+
+    fn learn(&mut self, from: OsdId, notify: Notify) {
+        self.info.history.merge(&notify.info.history);
+        self.past.trim_before(self.info.history.last_epoch_started);
+        self.peers.insert(from, Peer::new(notify.info));
+    }
+
+    /// Members of past intervals without whom acknowledged writes may be unknown.
+    fn blocked_by(&self) -> Vec<OsdId> {
+        let mut blocked = BTreeSet::new();
+        for interval in self.past.intervals.iter().filter(|interval| interval.maybe_went_rw) {
+            let reachable = |osd: &OsdId| *osd == self.whoami || is_up(&self.map, *osd);
+            if !interval.acting.iter().any(reachable) {
+                blocked
+                    .extend(interval.acting.iter().filter(|osd| !is_lost(&self.map, **osd, interval.last)));
+            }
+        }
+        blocked.into_iter().collect()
+    }
+
+    fn look_at_infos(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(&self.phase, Phase::GetInfo { waiting } if waiting.is_empty()) {
+            return;
+        }
+        let blocked_by = self.blocked_by();
+        if !blocked_by.is_empty() {
+            return self.set_phase(Phase::Down { blocked_by });
+        }
+        let up = self.peers.iter().filter(|(osd, _)| is_up(&self.map, **osd));
+        let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.whoami, &self.info)]);
+        match choose(&infos.collect(), self.whoami) {
+            None => self.set_phase(Phase::Incomplete),
+            Some(best) if best == self.whoami => self.agree(cx, None),
+            Some(best) => {
+                self.set_phase(Phase::GetLog { from: best });
+                let nonce = self.query_nonce;
+                self.send(cx, best, Query { header: self.header(), kind: QueryKind::Log, nonce });
+            }
+        }
+    }
+
+    /// The authoritative log came: make it ours.
+    pub(crate) fn heard_log(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: LogReply) {
+        if !matches!(self.phase, Phase::GetLog { from: awaited } if awaited == from) {
+            return;
+        }
+        let LogReply { info, entries, missing, .. } = reply;
+        let chosen = self.peers.get(&from).map(|peer| (peer.info.last_update, peer.info.last_epoch_started));
+        if chosen != Some((info.last_update, info.last_epoch_started)) {
+            // Not what it was chosen for: perhaps it lost its disk since.
+            self.peers.insert(from, Peer::new(info));
+            return self.restart_peering(cx);
+        }
+        let mut txn = Transaction::new(self.spg);
+        let reaches = !self.info.is_incomplete() && self.info.last_update >= info.log_tail;
+        let merged = reaches && self.take_over(cx, &mut txn, &info, info.log_tail, &entries);
+        if !merged {
+            self.rebuild_log(&mut txn, &info, info.log_tail, &entries);
+        }
+        self.save_state(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
+        let peer = self.peers.entry(from).or_insert_with(|| Peer::new(info.clone()));
+        (peer.info, peer.missing) = (info, missing.into_iter().collect());
+        self.agree(cx, (!merged).then_some(from));
+    }
+
+    /// Merges the authoritative log into this copy's; false when they have nothing in common.
+    pub(crate) fn take_over(
+        &mut self,
+        cx: &Cx<'_>,
+        txn: &mut Transaction,
+        authority: &PgInfo,
+        since: Eversion,
+        entries: &[nacre_msg::peer::LogEntry],
+    ) -> bool {
+        use crate::log::{Change, merge};
+        use nacre_txn::Op;
+        let Ok(plan) = merge(&self.log, since, entries) else { return false };
+        if plan.common < self.log.head() {
+            self.log.rewind(plan.common);
+            txn.push(Op::LogRewind { to: plan.common });
+        }
+        for (object, change) in plan.changes {
+            let copy = self.copy_version(cx.view, &object);
+            self.forget_missing(txn, &object);
+            match change {
+                Change::Gone => {
+                    self.missing.remove(&object);
+                    if copy.is_some() {
+                        txn.push(Op::Remove(object));
+                    }
+                }
+                Change::Need(need) if copy == Some(need) => drop(self.missing.remove(&object)),
+                Change::Need(need) => self.missing.insert(object, need),
+            }
+        }
+        for entry in plan.append {
+            txn.push(storage::log_append(&entry));
+            self.log.append(entry);
+        }
+        self.follow_authority(authority);
+        self.note_completeness(txn);
+        true
+    }
+
+    /// Keeps in mind what must be looked at after a crash: all objects whose newest entry is above
+    /// `last_complete`, and on record what is older than the log (an old state that must be restored because
+    /// a newer one turned out divergent).
+    fn note_completeness(&mut self, txn: &mut Transaction) {
+        let tail = self.log.tail();
+        self.record_missing(txn, tail);
+        self.info.last_complete = match self.missing.oldest_need_above(tail) {
+            Some(oldest) => self.info.last_complete.min(self.log.before(oldest).unwrap_or(tail)),
+            None => self.info.last_update,
+        };
+    }
+
+    /// Replaces this copy's log; what its objects lack only a comparison can tell.
+    pub(crate) fn rebuild_log(
+        &mut self,
+        txn: &mut Transaction,
+        authority: &PgInfo,
+        since: Eversion,
+        entries: &[nacre_msg::peer::LogEntry],
+    ) {
+        use nacre_txn::Op;
+        self.log = PgLog::default();
+        self.log.replace(since, entries);
+        txn.push(Op::LogRewind { to: Eversion::ZERO });
+        entries.iter().for_each(|entry| txn.push(storage::log_append(entry)));
+        self.missing = Default::default();
+        self.forget_all_missing(txn);
+        self.info.log_tail = since;
+        self.follow_authority(authority);
+        self.info.last_complete = Eversion::ZERO;
+        self.info.last_backfill = HObject::MIN;
+    }
+
+    fn follow_authority(&mut self, authority: &PgInfo) {
+        self.info.last_update = self.log.head();
+        self.info.last_user_version = authority.last_user_version.max(self.info.last_user_version);
+        self.info.counters = authority.counters;
+        self.info.purged_snaps = authority.purged_snaps.clone();
+        self.info.history.merge(&authority.history);
+        // Whoever has the log of the last active interval took part in it, whether or not this one gets active.
+        self.info.last_epoch_started = authority.last_epoch_started;
+        self.info.last_interval_started = authority.last_interval_started;
+    }
+}

@@ -1,0 +1,72 @@
+//! A copy that is not primary: what the primary's orders do to it.
+
+use super::phase::Phase;
+use crate::tokens::OnDurable;
+use crate::{Cx, Pg};
+use nacre_msg::peer::{Activate, Activated, Progress};
+use nacre_txn::Transaction;
+use nacre_types::HObject;
+
+impl Pg {
+    /// The primary hands out the authoritative log.
+    pub(crate) fn activate_replica(&mut self, cx: &mut Cx<'_>, activate: Activate) {
+        if self.is_primary() {
+            return;
+        }
+        let Activate { info, since, entries, rebuild, past, .. } = activate;
+        let mut txn = Transaction::new(self.spg);
+        if rebuild {
+            self.rebuild_log(&mut txn, &info, since, &entries);
+        } else if !self.take_over(cx, &mut txn, &info, since, &entries) {
+            self.info.last_backfill = HObject::MIN; // the primary asks again and compares objects
+        }
+        self.past = past;
+        self.info.history.merge(&info.history);
+        self.save_state(&mut txn);
+        self.set_phase(Phase::Replica);
+        self.submit(cx, txn, OnDurable::Activated);
+    }
+
+    /// The activation is durable: tell the primary.
+    pub(crate) fn activation_is_durable(&self, cx: &mut Cx<'_>) {
+        let (info, missing) = (self.info.clone(), self.missing.to_items());
+        self.send(cx, self.interval.primary, Activated { header: self.header(), info, missing });
+    }
+
+    /// The primary says how the group stands.
+    pub(crate) fn heard_progress(&mut self, cx: &mut Cx<'_>, progress: &Progress) {
+        if !matches!(self.phase, Phase::Replica) {
+            return;
+        }
+        self.info.history.merge(&progress.info.history);
+        self.info.purged_snaps = progress.info.purged_snaps.clone();
+        self.info.counters.reads = progress.info.counters.reads;
+        self.info.counters.read_bytes = progress.info.counters.read_bytes;
+        self.past.trim_before(self.info.history.last_epoch_started);
+        if progress.complete {
+            self.missing = Default::default();
+            self.info.last_backfill = HObject::max_value();
+            self.info.last_complete = self.info.last_update;
+        }
+        if self.info.history.last_interval_clean >= self.interval.since {
+            self.past.intervals.clear();
+        }
+        let mut txn = Transaction::new(self.spg);
+        if progress.complete {
+            self.forget_all_missing(&mut txn);
+        }
+        self.save_state(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
+    }
+
+    /// The primary needs this copy no more. A member would not be told so. What is already here from a newer
+    /// epoch is not thrown away: if the copy is still not needed then, it will be told again.
+    pub(crate) fn heard_release(&mut self, cx: &mut Cx<'_>) {
+        if self.expects_map() {
+            return;
+        }
+        if matches!(self.phase, Phase::Stray) && !self.interval.members().contains(&self.whoami) {
+            self.remove(cx);
+        }
+    }
+}

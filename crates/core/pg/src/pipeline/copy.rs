@@ -1,0 +1,164 @@
+//! Fetching the source of a `copy-from`: from the primary of the source's group, part by part, as Ceph's
+//! OSDs do with the op `copy-get`. The primary may be this OSD, even this group: the driver carries the
+//! messages there too.
+
+use super::Running;
+use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, extract};
+use crate::snap::{Place, locate};
+use crate::tokens::OnFetched;
+use crate::{Cx, Effect, Pg};
+use nacre_denc::{Decode, Encode, Reader, Writer};
+use nacre_msg::peer::{CopyGet, CopyReply, PeerHeader};
+use nacre_txn::{ReadError, Token};
+use nacre_types::{Errno, HObject, OsdId, SpgId, Stamp};
+use std::time::Duration;
+
+/// Bytes in one part.
+const PART_BYTES_MAX: usize = 4 << 20;
+/// Silence after which a part is asked for again: its group's primary may have changed, or not serve yet.
+const RETRY: Duration = Duration::from_secs(2);
+
+/// A copy under way.
+#[derive(Debug)]
+pub(crate) struct Copying {
+    op_index: usize,
+    source: CopySource,
+    cursor: CopyCursor,
+    so_far: Option<Box<CopiedObject>>,
+    asked: Stamp,
+}
+
+impl Pg {
+    /// Begins to fetch what `running` copies.
+    pub(super) fn begin_copy(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut running: Running,
+        op_index: usize,
+        source: CopySource,
+    ) {
+        let cursor = CopyCursor::default();
+        running.copying = Some(Copying { op_index, source, cursor, so_far: None, asked: cx.now });
+        let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
+        self.ask_part(cx, token);
+    }
+
+    fn ask_part(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let (spg, epoch) = (self.spg, self.map.epoch);
+        let map = std::sync::Arc::clone(&self.map);
+        let Some(copying) = self.copying(token) else { return };
+        copying.asked = cx.now;
+        let object = copying.source.object.clone();
+        let Some(pool) = map.pools.get(&object.pool) else {
+            return self.finish_copy(cx, token, Err(Errno::ENOENT));
+        };
+        let source = object.pg(pool.pg_num);
+        let primary = map.pg_to_up_acting(source).acting_primary;
+        if primary < 0 {
+            return; // asked again when it has one
+        }
+        let header = PeerHeader { spg: SpgId::replicated(source), epoch };
+        let message =
+            CopyGet { header, reply_to: spg, tid: token.0, object, cursor: copying.cursor.to_bytes() };
+        cx.effects.push(Effect::Peer { osd: primary, message: message.into() });
+    }
+
+    fn copying(&mut self, token: Token) -> Option<&mut Copying> {
+        match self.tokens.fetch_mut(token)? {
+            OnFetched::Operation(running) => running.copying.as_mut(),
+            _ => None,
+        }
+    }
+
+    /// Asks again for parts that did not come.
+    pub(crate) fn retry_copies(&mut self, cx: &mut Cx<'_>) {
+        for token in self.tokens.fetches() {
+            if self.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
+                self.ask_part(cx, token);
+            }
+        }
+    }
+
+    /// Gives a part of an object of this group. Silent while it cannot: the asker tries again.
+    pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet) {
+        let head = get.object.to_head();
+        let busy = self.pipeline.lanes.has_flights(&head) || self.must_recover(&head, false);
+        let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
+        if !self.is_active() || busy || head.pg(self.interval.pg_num) != self.spg.pg {
+            return;
+        }
+        let part = match self.resolve(cx, &get.object) {
+            Some(object) => extract(cx.view, &self.spg, &object, &cursor, PART_BYTES_MAX),
+            None => Ok(None),
+        };
+        let header = PeerHeader { spg: get.reply_to, epoch: self.map.epoch };
+        let mut reply =
+            CopyReply { header, tid: get.tid, result: 0, part: Default::default(), data: Default::default() };
+        match part {
+            Ok(Some(part)) => {
+                let mut w = Writer::new();
+                reply.data = part.encode_parts(&mut w);
+                reply.part = w.finish();
+            }
+            Ok(None) => reply.result = Errno::ENOENT.negated(),
+            Err(ReadError::Damaged { .. }) => reply.result = Errno::EIO.negated(),
+            Err(ReadError::Pending { object, offset, length }) => {
+                let token = self.tokens.issue_fetch(OnFetched::Copy { from, get: Box::new(get) });
+                cx.effects.push(Effect::Fetch { object, offset, length, token });
+                return;
+            }
+        }
+        cx.effects.push(Effect::Peer { osd: from, message: reply.into() });
+    }
+
+    /// The head or clone that `object`, named as of a snapshot, means.
+    fn resolve(&self, cx: &Cx<'_>, object: &HObject) -> Option<HObject> {
+        let head = object.to_head();
+        let context = crate::object::ObjectContext::load(cx.view, &self.spg, &head).ok()?;
+        match locate(&context, object.snap, &self.pool.removed_snaps) {
+            Place::Head => Some(head),
+            Place::Clone(id) => Some(head.with_snap(id)),
+            Place::Nowhere => None,
+        }
+    }
+
+    /// A part came.
+    pub(crate) fn heard_copy(&mut self, cx: &mut Cx<'_>, reply: &CopyReply) {
+        let token = Token(reply.tid);
+        let Some(copying) = self.copying(token) else { return };
+        if reply.result < 0 {
+            return self.finish_copy(cx, token, Err(Errno(reply.result.saturating_neg())));
+        }
+        let Ok(part) = CopyPart::decode_parts(&mut Reader::new(reply.part.clone()), &reply.data) else {
+            return self.finish_copy(cx, token, Err(Errno::EIO));
+        };
+        let CopyPart { object, next } = part;
+        match &mut copying.so_far {
+            None => copying.so_far = Some(Box::new(object)),
+            Some(so_far) => {
+                if so_far.append(object).is_err() {
+                    // The source changed between two parts: begin again.
+                    (copying.so_far, copying.cursor) = (None, CopyCursor::default());
+                    return self.ask_part(cx, token);
+                }
+            }
+        }
+        match next {
+            Some(next) if next != copying.cursor => {
+                copying.cursor = next;
+                self.ask_part(cx, token);
+            }
+            _ => {
+                let object = copying.so_far.take().unwrap_or_default();
+                self.finish_copy(cx, token, Ok(object));
+            }
+        }
+    }
+
+    fn finish_copy(&mut self, cx: &mut Cx<'_>, token: Token, result: Result<Box<CopiedObject>, Errno>) {
+        let Some(OnFetched::Operation(mut running)) = self.tokens.take_fetch(token) else { return };
+        let Some(copying) = running.copying.take() else { return };
+        running.copied.push(Copied { op_index: copying.op_index, result });
+        self.unpark(cx, *running);
+    }
+}

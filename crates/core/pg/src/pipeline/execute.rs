@@ -1,0 +1,205 @@
+//! Running a message, and carrying out what comes of it.
+
+use super::reply::Answer;
+use super::{PendingReply, Running};
+use crate::backend::{AfterCommit, Flight};
+use crate::list::{self, Listing};
+use crate::object::ObjectContext;
+use crate::ops::{self, Change, Env, Outcome, Request, Suspend};
+use crate::tokens::OnFetched;
+use crate::{Cx, Effect, Pg};
+use nacre_msg::peer::LogEntry;
+use nacre_txn::{Op, ReadError, Transaction};
+use nacre_types::{Errno, Eversion, HObject};
+use smallvec::smallvec;
+
+impl Pg {
+    /// Runs a message whose turn has come.
+    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, running: Running) {
+        if running.intent.may_write()
+            && let Some((version, reply)) = self.answer_again(cx, &running)
+        {
+            return self.finish_dup(cx, running, version, reply);
+        }
+        match self.run(cx, &running) {
+            Ok(outcome) => self.carry_out(cx, running, outcome),
+            Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
+                self.park(&running);
+                let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
+                cx.effects.push(Effect::Fetch { object, offset, length, token });
+            }
+            Err(Suspend::Read(ReadError::Damaged { .. })) => {
+                self.refuse(cx, &running.op, Errno::EIO);
+                self.left(&running.head);
+            }
+            Err(Suspend::Copy { op_index, source }) => {
+                self.park(&running);
+                self.begin_copy(cx, running, op_index, *source);
+            }
+        }
+    }
+
+    fn run(&mut self, cx: &mut Cx<'_>, running: &Running) -> Result<Outcome, Suspend> {
+        if running.intent.on_pg {
+            return Ok(self.list_objects(cx, running));
+        }
+        let Ok(context) = ObjectContext::load(cx.view, &self.spg, &running.head) else {
+            let (object, reason) = (running.head.clone(), "the object's record is damaged".to_owned());
+            return Err(ReadError::Damaged { object, offset: 0, reason }.into());
+        };
+        self.recall_watchers(cx.now, &running.head, &context.info);
+        let mut env = Env {
+            view: cx.view,
+            collection: self.spg,
+            pool: &self.pool,
+            epoch: self.map.epoch,
+            now: cx.wall,
+            at_version: self.next_version(),
+            last_user_version: self.info.last_user_version,
+            notify_id: u64::from(self.map.epoch) << 32 | u64::from(self.pipeline.notifies),
+            entropy: &mut *cx.entropy,
+        };
+        let request = Request {
+            op: &running.op.op,
+            intent: &running.intent,
+            head: &running.head,
+            reqid: running.reqid,
+            caller: &running.caller,
+            copied: &running.copied,
+        };
+        ops::execute(&mut env, &request, &context)
+    }
+
+    fn list_objects(&self, cx: &Cx<'_>, running: &Running) -> Outcome {
+        let there = |(object, need): &(&HObject, Eversion)| object.snap.is_head() && *need != Eversion::ZERO;
+        let missing: Vec<HObject> =
+            self.missing.iter().filter(there).map(|(object, _)| object.clone()).collect();
+        let (collection, pg_num) = (self.spg, self.interval.pg_num);
+        list::execute(&Listing { view: cx.view, collection, pg_num, missing: &missing }, &running.op.op)
+    }
+
+    /// The version of the next log entry.
+    pub(crate) fn next_version(&self) -> Eversion {
+        Eversion::new(self.map.epoch, self.log.head().version + 1)
+    }
+
+    /// The answer to a request that the log already knows.
+    fn answer_again(&self, cx: &Cx<'_>, running: &Running) -> Option<(Eversion, PendingReply)> {
+        let entry = self.log.by_reqid(&running.reqid)?;
+        let mut reply = self.reply_to(&running.op, Answer::of_entry(entry));
+        reply.trace.executed = cx.now;
+        Some((entry.version, reply))
+    }
+
+    /// Answers it: at once, or together with the write that is still in flight.
+    fn finish_dup(&mut self, cx: &mut Cx<'_>, running: Running, version: Eversion, reply: PendingReply) {
+        let after = AfterCommit::of_reply(running.op, reply);
+        match self.replication.flight_of(version) {
+            Some(flight) => flight.after.push(after),
+            None => self.after_commit(cx, &running.head, after),
+        }
+        self.left(&running.head);
+    }
+
+    fn park(&mut self, running: &Running) {
+        if !running.intent.on_pg {
+            self.pipeline.lanes.park(&running.head, running.is_write());
+        }
+    }
+
+    /// What a parked message waited for is there.
+    pub(crate) fn unpark(&mut self, cx: &mut Cx<'_>, running: Running) {
+        if !running.intent.on_pg {
+            self.pipeline.lanes.unpark(&running.head, running.is_write());
+        }
+        self.execute(cx, running);
+    }
+
+    /// A message ended: the next one on its object has its turn. One at a time: what starts now decides
+    /// whether the one behind it may start as well.
+    fn left(&mut self, head: &HObject) {
+        if let Some(next) = self.pipeline.lanes.next(head) {
+            self.pipeline.started.push_back(next);
+        }
+    }
+
+    fn carry_out(&mut self, cx: &mut Cx<'_>, mut running: Running, outcome: Outcome) {
+        running.op.trace.executed = cx.now;
+        self.pipeline.next_notify(outcome.notifies.len());
+        let Outcome { mut result, ops, user_version, change, watches, notifies, acks, counters } = outcome;
+        let head = running.head;
+        if result >= 0 && !self.has_pinged(cx.now, &running.op.session, &head, &watches) {
+            result = Errno::ETIMEDOUT.negated();
+        }
+        let version = match &change {
+            Change::None | Change::Dropped => Eversion::ZERO,
+            Change::Log(entry) => entry.version,
+            Change::Write(write) => write.entries.last().map_or(Eversion::ZERO, |entry| entry.version),
+        };
+        let reply = self.reply_to(&running.op, Answer { result, version, user_version, ops });
+        let mut after = AfterCommit::of_reply(running.op, reply);
+        if result >= 0 {
+            (after.watches, after.notifies, after.acks) = (watches, notifies, acks);
+        }
+        match change {
+            Change::Dropped => {}
+            Change::None => {
+                self.info.counters.add(&counters);
+                self.finish_read(cx, &head, after);
+            }
+            Change::Log(entry) => self.replicate(cx, head.clone(), Vec::new(), vec![*entry], after),
+            Change::Write(write) => self.replicate(cx, head.clone(), write.ops, write.entries, after),
+        }
+        self.left(&head);
+    }
+
+    /// A message that changed nothing is answered at once, unless it saw what is not durable yet.
+    fn finish_read(&mut self, cx: &mut Cx<'_>, head: &HObject, after: AfterCommit) {
+        let flying = self.pipeline.lanes.has_flights(head);
+        match flying.then(|| self.replication.newest_of(head)).flatten() {
+            Some(flight) => flight.after.push(after),
+            None => self.after_commit(cx, head, after),
+        }
+    }
+
+    fn replicate(
+        &mut self,
+        cx: &mut Cx<'_>,
+        head: HObject,
+        ops: Vec<Op>,
+        entries: Vec<LogEntry>,
+        after: AfterCommit,
+    ) {
+        self.take_off(&head);
+        let txn = Transaction { collection: self.spg, ops };
+        self.submit_write(cx, txn, entries, Flight { head, after: smallvec![after], trim: false });
+    }
+
+    /// A change of the object is in flight from now on.
+    pub(crate) fn take_off(&mut self, head: &HObject) {
+        self.pipeline.lanes.fly(head);
+    }
+
+    /// True when a change of our own may be made: nobody waits for data to look at the object as it is.
+    pub(crate) fn is_undisturbed(&self, head: &HObject) -> bool {
+        self.pipeline.lanes.is_quiet(head)
+    }
+
+    /// The change is durable everywhere.
+    pub(crate) fn landed(&mut self, head: &HObject) {
+        self.pipeline.lanes.land(head);
+        if !self.pipeline.lanes.has_flights(head) {
+            self.left(head);
+        }
+    }
+
+    /// Carries out what a message promised, now that it is durable.
+    pub(crate) fn after_commit(&mut self, cx: &mut Cx<'_>, head: &HObject, after: AfterCommit) {
+        let AfterCommit { origin, reply, watches, notifies, acks } = after;
+        let user_version = reply.message.user_version;
+        Self::send_reply(cx, reply);
+        self.change_watches(cx, &origin.session, head, watches);
+        self.start_notifies(cx, &origin.session, head, user_version, notifies);
+        self.acknowledge(cx, &origin.session, head, acks);
+    }
+}

@@ -1,0 +1,162 @@
+//! A client's message from arrival to reply. A message that waits sits in exactly one of these places:
+//!
+//! | place | waits for |
+//! |---|---|
+//! | [`Stage::Future`] | a map that its client has already seen |
+//! | [`Stage::Inactive`] | peering |
+//! | [`Stage::Missing`] | recovery of its object |
+//! | [`Stage::Order`] | earlier messages on its object |
+//! | [`Stage::Data`] | data from the device, or an object that it copies |
+//! | in flight (`backend`) | the members' disks |
+//!
+//! A change of interval takes everything out of the last four and admits it anew: what the new interval's
+//! primary is not responsible for is dropped there (its client resends), what was executed is found in the
+//! log.
+
+mod admit;
+mod copy;
+mod execute;
+mod order;
+mod reply;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use reply::PendingReply;
+
+use crate::ops::{Copied, Intent};
+use crate::{ClientOp, SessionId};
+use nacre_cls::Caller;
+use nacre_types::{Epoch, HObject, ReqId};
+use order::Lanes;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Where a message waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// For a newer map.
+    Future,
+    /// For the group to become active.
+    Inactive,
+    /// For its object to be recovered.
+    Missing,
+    /// For earlier messages on the same object.
+    Order,
+    /// For data.
+    Data,
+    /// For the members to make it durable.
+    Commit,
+}
+
+/// A message that passed the checks.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) op: ClientOp,
+    pub(crate) intent: Intent,
+    /// Its object's head.
+    pub(crate) head: HObject,
+    pub(crate) reqid: ReqId,
+    pub(crate) caller: Caller,
+    /// Sources of its copies, as far as they are fetched.
+    pub(crate) copied: Vec<Copied>,
+    /// The copy whose source is being fetched.
+    pub(crate) copying: Option<copy::Copying>,
+}
+
+impl Running {
+    /// Ordered like a write: nothing of the object runs beside it until its place in the log is taken.
+    pub(crate) fn is_write(&self) -> bool {
+        self.intent.is_ordered_as_write()
+    }
+}
+
+/// Messages that are not in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Pipeline {
+    /// To be admitted (again) before the event ends.
+    ready: VecDeque<ClientOp>,
+    /// Whose turn in their lane has come.
+    started: VecDeque<Running>,
+    future: BTreeMap<Epoch, Vec<ClientOp>>,
+    inactive: VecDeque<ClientOp>,
+    /// By head.
+    missing: BTreeMap<HObject, Vec<ClientOp>>,
+    lanes: Lanes,
+    /// Counts notifies of this copy: their ids must not repeat within an epoch.
+    notifies: u32,
+}
+
+impl Pipeline {
+    /// True when a message may go on at once.
+    pub(crate) fn has_ready(&self) -> bool {
+        !self.ready.is_empty() || !self.started.is_empty()
+    }
+
+    /// True when a client has seen a newer map than we have.
+    pub(crate) fn has_future(&self) -> bool {
+        !self.future.is_empty()
+    }
+
+    /// Messages that computed with `epoch` or older go on.
+    pub(crate) fn wake_for_epoch(&mut self, epoch: Epoch) {
+        let later = self.future.split_off(&(epoch.saturating_add(1)));
+        let now = std::mem::replace(&mut self.future, later);
+        self.ready.extend(now.into_values().flatten());
+    }
+
+    /// The group serves: messages that came before go on.
+    pub(crate) fn wake_inactive(&mut self) {
+        self.ready.extend(self.inactive.drain(..));
+    }
+
+    /// The object is recovered: messages that waited for it go on.
+    pub(crate) fn wake_recovered(&mut self, head: &HObject) {
+        self.ready.extend(self.missing.remove(head).into_iter().flatten());
+    }
+
+    /// Nothing executes and nobody waits behind anything that does.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.lanes.is_empty() && self.missing.is_empty() && self.started.is_empty()
+    }
+
+    /// The interval is over: everything is to be admitted again, `first` before all, in the order in which
+    /// it came.
+    pub(crate) fn requeue(&mut self, first: Vec<ClientOp>) {
+        let mut all: Vec<ClientOp> = first;
+        all.extend(self.started.drain(..).map(|running| running.op));
+        all.extend(std::mem::take(&mut self.lanes).into_waiting().map(|running| running.op));
+        all.extend(std::mem::take(&mut self.missing).into_values().flatten());
+        all.extend(self.inactive.drain(..));
+        all.extend(self.ready.drain(..));
+        self.ready = all.into();
+    }
+
+    /// Drops what a closed session waits for. What runs already stays: its reply goes nowhere.
+    pub(crate) fn drop_session(&mut self, session: SessionId) {
+        let keep = |op: &ClientOp| op.session.id != session;
+        self.ready.retain(keep);
+        self.inactive.retain(keep);
+        self.future.values_mut().for_each(|ops| ops.retain(keep));
+        self.future.retain(|_, ops| !ops.is_empty());
+        self.missing.values_mut().for_each(|ops| ops.retain(keep));
+        self.missing.retain(|_, ops| !ops.is_empty());
+        self.lanes.drop_waiting(session);
+    }
+
+    /// How many messages wait where, for status.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
+        let future = self.future.values().map(Vec::len).sum();
+        let missing = self.missing.values().map(Vec::len).sum();
+        [
+            (Stage::Future, future),
+            (Stage::Inactive, self.inactive.len()),
+            (Stage::Missing, missing),
+            (Stage::Order, self.lanes.waiting_count()),
+            (Stage::Data, self.lanes.parked_count()),
+        ]
+        .into_iter()
+    }
+
+    fn next_notify(&mut self, count: usize) {
+        self.notifies = self.notifies.wrapping_add(u32::try_from(count).unwrap_or(u32::MAX));
+    }
+}

@@ -1,0 +1,224 @@
+//! Bringing copies up to date object by object: first this copy (pulled), then the others (pushed).
+//!
+//! Objects that a client waits for come first; the rest follows in order, a bounded number at a time. An
+//! object is recovered to all members before writes to it go on, so that no copy is ever asked to apply a
+//! write to an object that it does not have.
+
+mod part;
+mod pull;
+mod push;
+
+use crate::tokens::OnDurable;
+use crate::{Cx, Pg, peering};
+use nacre_maps::flags;
+use nacre_txn::Transaction;
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Objects under recovery at a time in one group.
+pub(crate) const RECOVERIES_MAX: usize = 8;
+/// Bytes of object data in one part: what a recovery holds in memory per object.
+pub(crate) const PART_BYTES_MAX: u64 = 4 << 20;
+
+/// What is being done for one object.
+#[derive(Debug)]
+enum Work {
+    /// It must not exist: removed here, not durable yet.
+    Dropping,
+    /// A part of it was asked for.
+    Pulling {
+        /// From whom.
+        from: OsdId,
+        /// The version.
+        need: Eversion,
+        /// The part.
+        offset: u64,
+        /// Who has not got it after all.
+        absent: BTreeSet<OsdId>,
+    },
+    /// All of it came; not durable yet.
+    Applying,
+    /// A part of it is on its way to those who miss it.
+    Pushing {
+        /// To whom.
+        targets: BTreeSet<OsdId>,
+        /// Who has not got the part durably.
+        waiting: BTreeSet<OsdId>,
+        /// The part.
+        offset: u64,
+        /// The part behind it.
+        next: Option<u64>,
+    },
+}
+
+/// Recovery of one group, at its primary.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    active: BTreeMap<HObject, Work>,
+    /// Clients wait for these.
+    urgent: VecDeque<HObject>,
+    /// Where the search for more goes on; `None` when there is nothing to do.
+    cursor: Option<HObject>,
+    /// Nobody who is up has them.
+    unfound: BTreeSet<HObject>,
+}
+
+impl Recovery {
+    /// A client waits for the object.
+    pub(crate) fn want(&mut self, head: &HObject) {
+        if !self.urgent.contains(head) {
+            self.urgent.push_back(head.clone());
+        }
+    }
+
+    /// A copy turned up: it may have what nobody had.
+    pub(crate) fn retry_unfound(&mut self) {
+        self.unfound.clear();
+        self.cursor = Some(HObject::MIN);
+    }
+
+    /// Objects that nobody who is up has.
+    pub(crate) fn unfound_count(&self) -> usize {
+        self.unfound.len()
+    }
+
+    /// True when objects are being recovered.
+    pub(crate) fn is_busy(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    fn is_taken(&self, object: &HObject) -> bool {
+        self.active.contains_key(object) || self.unfound.contains(object)
+    }
+}
+
+impl Pg {
+    /// Peering has told what is missing where.
+    pub(crate) fn begin_recovery(&mut self) {
+        self.recovery.cursor = Some(HObject::MIN);
+    }
+
+    /// Starts recoveries as far as the limit allows.
+    pub(crate) fn start_recoveries(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.phase, peering::Phase::Active { .. }) {
+            return;
+        }
+        while let Some(head) = self.recovery.urgent.pop_front() {
+            for object in self.missing_family(&head) {
+                self.recover(cx, object); // beyond the limit: a client waits
+            }
+        }
+        let paused = self.map.has_flag(flags::osdmap::NORECOVER);
+        while !paused && self.recovery.active.len() < RECOVERIES_MAX {
+            let Some(object) = self.next_missing() else { return };
+            self.recover(cx, object);
+        }
+    }
+
+    fn copies_missing(&self) -> impl Iterator<Item = &crate::log::Missing> + '_ {
+        let peers = self.peers.values().filter(|peer| peer.activated).map(|peer| &peer.missing);
+        std::iter::once(&self.missing).chain(peers)
+    }
+
+    fn missing_family(&self, head: &HObject) -> BTreeSet<HObject> {
+        let families = self.copies_missing().flat_map(|missing| missing.family(head));
+        families.map(|(object, _)| object.clone()).filter(|object| !self.recovery.is_taken(object)).collect()
+    }
+
+    /// The next object that some copy misses and nobody works on.
+    fn next_missing(&mut self) -> Option<HObject> {
+        loop {
+            let cursor = self.recovery.cursor.clone()?;
+            let next = self.copies_missing().filter_map(|missing| missing.next_from(&cursor)).min().cloned();
+            let Some(object) = next else {
+                self.recovery.cursor = None;
+                return None;
+            };
+            self.recovery.cursor = Some(successor(&object));
+            if !self.recovery.is_taken(&object) {
+                return Some(object);
+            }
+        }
+    }
+
+    /// Does the next thing that `object` needs.
+    fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        match self.missing.need(&object) {
+            Some(Eversion::ZERO) => self.drop_here(cx, object),
+            Some(need) => self.pull(cx, object, need, BTreeSet::new()),
+            None => self.push(cx, object),
+        }
+    }
+
+    /// This copy has `object` durably as it should be: go on with the other copies.
+    pub(crate) fn recovered_here(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        self.recovery.active.remove(object);
+        self.missing.remove(object);
+        self.stamps.recovered_objects += 1;
+        if self.missing.is_empty() {
+            self.is_whole_again(cx);
+        }
+        self.pipeline.wake_recovered(&object.to_head());
+        self.recover(cx, object.clone());
+    }
+
+    /// This copy misses nothing any more, and keeps that in mind.
+    fn is_whole_again(&mut self, cx: &mut Cx<'_>) {
+        self.info.last_complete = self.info.last_update;
+        self.info.last_backfill = HObject::max_value();
+        let mut txn = Transaction::new(self.spg);
+        self.forget_all_missing(&mut txn);
+        self.save_info(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
+    }
+
+    /// No copy misses `object` any more.
+    fn recovered_everywhere(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        self.recovery.active.remove(object);
+        self.pipeline.wake_recovered(&object.to_head());
+        let whole: Vec<OsdId> = self
+            .peers
+            .iter()
+            .filter(|(_, peer)| peer.activated && peer.missing.is_empty() && !peer.told_complete)
+            .map(|(osd, _)| *osd)
+            .collect();
+        for osd in whole {
+            self.peer_is_whole(cx, osd);
+        }
+        let _clean = self.finish_if_clean(cx);
+        self.reconsider_serving(cx);
+    }
+
+    fn peer_is_whole(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let head = self.info.last_update;
+        if let Some(peer) = self.peers.get_mut(&osd) {
+            peer.rebuilding = false;
+            peer.told_complete = true;
+            peer.info.last_complete = head;
+            peer.info.last_backfill = HObject::max_value();
+        }
+        self.send_progress(cx, osd);
+    }
+
+    /// Some OSD went down: objects that were to come from it come from another one.
+    pub(crate) fn forget_dead_sources(&mut self) {
+        let map = &self.map;
+        self.recovery.active.retain(|_, work| match work {
+            Work::Pulling { from, .. } => peering::is_up(map, *from),
+            _ => true,
+        });
+        self.recovery.retry_unfound();
+    }
+}
+
+/// The first object behind `object`.
+fn successor(object: &HObject) -> HObject {
+    match object.snap.0.checked_add(1) {
+        Some(snap) => object.with_snap(nacre_types::SnapId(snap)),
+        None => HObject {
+            name: [&object.name[..], &[0]].concat().into(),
+            snap: nacre_types::SnapId(0),
+            ..object.clone()
+        },
+    }
+}

@@ -1,0 +1,104 @@
+//! Objects that the primary's own copy lacks.
+
+use super::{Work, part};
+use crate::peering::is_up;
+use crate::tokens::{OnDurable, OnFetched};
+use crate::{Cx, Effect, Pg};
+use nacre_msg::peer::{Pull, Push, PushReply};
+use nacre_txn::ReadError;
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::BTreeSet;
+
+impl Pg {
+    pub(super) fn drop_here(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        let mut txn = part::removal(self.spg, &object);
+        self.forget_missing(&mut txn, &object);
+        self.submit(cx, txn, OnDurable::Recovered(object.clone()));
+        self.recovery.active.insert(object, Work::Dropping);
+    }
+
+    /// Asks somebody who may have it for `object`; `absent` have not.
+    pub(super) fn pull(&mut self, cx: &mut Cx<'_>, object: HObject, need: Eversion, absent: BTreeSet<OsdId>) {
+        let Some(from) = self.source_of(&object, need, &absent) else {
+            self.recovery.active.remove(&object);
+            self.recovery.unfound.insert(object);
+            return;
+        };
+        let (header, offset) = (self.header(), 0);
+        self.send(cx, from, Pull { header, object: object.clone(), need, offset });
+        self.recovery.active.insert(object, Work::Pulling { from, need, offset, absent });
+    }
+
+    /// Members that confirmed the log are the surest; a stray only says no if it has another version.
+    fn source_of(&self, object: &HObject, need: Eversion, absent: &BTreeSet<OsdId>) -> Option<OsdId> {
+        let may_have = |osd: &OsdId, peer: &crate::peering::Peer| {
+            is_up(&self.map, *osd)
+                && !absent.contains(osd)
+                && peer.missing.need(object).is_none()
+                && (peer.activated || peer.info.last_update >= need)
+        };
+        let candidates = self.peers.iter().filter(|(osd, peer)| may_have(osd, peer));
+        candidates.min_by_key(|(_, peer)| !peer.activated).map(|(osd, _)| *osd)
+    }
+
+    /// Sends what the primary (or whoever peers with this copy) needs, if it is here in that version.
+    pub(crate) fn answer_pull(&mut self, cx: &mut Cx<'_>, from: OsdId, pull: Pull) {
+        let Pull { ref object, need, offset, .. } = pull;
+        let has = self.copy_version(cx.view, object) == Some(need) && self.missing.need(object).is_none();
+        let part = if has { part::read(cx.view, self.spg, object, offset).map(Some) } else { Ok(None) };
+        match part {
+            Ok(Some(part)) => {
+                let (header, object) = (self.header(), object.clone());
+                let (next, txn) = (part.next, part.txn);
+                self.send(cx, from, Push { header, object, version: need, offset, next, pulled: true, txn });
+            }
+            Err(ReadError::Pending { object, offset, length }) => {
+                let token = self.tokens.issue_fetch(OnFetched::Pull { from, pull: Box::new(pull) });
+                cx.effects.push(Effect::Fetch { object, offset, length, token });
+            }
+            Ok(None) | Err(ReadError::Damaged { .. }) => {
+                let (header, object) = (self.header(), object.clone());
+                self.send(cx, from, PushReply { header, object, version: need, offset, absent: true });
+            }
+        }
+    }
+
+    /// A part that this primary asked for.
+    pub(super) fn receive_pulled(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
+        let Push { object, version, offset: at, next, mut txn, .. } = push;
+        let Some(Work::Pulling { from: source, need, offset, .. }) = self.recovery.active.get_mut(&object)
+        else {
+            return;
+        };
+        if *source != from || *need != version || *offset != at || next.is_some_and(|next| next <= at) {
+            return;
+        }
+        match next {
+            Some(next) => {
+                *offset = next;
+                self.submit(cx, txn, OnDurable::Nothing);
+                self.send(cx, from, Pull { header: self.header(), object, need: version, offset: next });
+            }
+            None => {
+                self.recovery.active.insert(object.clone(), Work::Applying);
+                self.forget_missing(&mut txn, &object);
+                self.submit(cx, txn, OnDurable::Recovered(object));
+            }
+        }
+    }
+
+    /// The source has not got it after all: ask another one.
+    pub(super) fn pull_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
+        let object = &reply.object;
+        let Some(Work::Pulling { from: source, need, absent, .. }) = self.recovery.active.get_mut(object)
+        else {
+            return;
+        };
+        if *source != from || *need != reply.version {
+            return;
+        }
+        absent.insert(from);
+        let (need, absent) = (*need, std::mem::take(absent));
+        self.pull(cx, object.clone(), need, absent);
+    }
+}

@@ -1,0 +1,177 @@
+//! Comparing the copies: chunk by chunk, every member lists the same range of objects with versions and
+//! checksums, and the primary compares.
+//!
+//! A request travels behind the writes before it on the same connection, and a submitted write shows at
+//! once, so all members list the same state without anything being stopped. Data that must come from the
+//! device first is read later than the rest was listed; a chunk that differs is therefore compared again
+//! before it counts.
+
+mod digest;
+
+use crate::{Cx, Pg};
+use nacre_maps::flags;
+use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
+use nacre_types::{HObject, OsdId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Objects in one chunk.
+pub(crate) const CHUNK_OBJECTS: usize = 64;
+/// Objects in one chunk when their data is read.
+pub(crate) const DEEP_CHUNK_OBJECTS: usize = 8;
+/// Objects in one range that is answered; a peer cannot make a copy list more.
+pub(crate) const ANSWER_OBJECTS_MAX: usize = 1024;
+/// How often a chunk that differs is compared before it counts.
+pub(crate) const TRIES: u32 = 3;
+
+/// A scrub under way.
+#[derive(Debug)]
+struct Running {
+    deep: bool,
+    /// Names the current chunk's request.
+    tid: u64,
+    from: HObject,
+    to: HObject,
+    /// How often this chunk was compared.
+    tries: u32,
+    waiting: BTreeSet<OsdId>,
+    lists: BTreeMap<OsdId, Vec<ScrubObject>>,
+    errors: u64,
+}
+
+/// The scrub of one group, at its primary.
+#[derive(Debug, Default)]
+pub(crate) struct Scrub {
+    running: Option<Running>,
+    /// Asked for while the group was not clean.
+    wanted: Option<bool>,
+    last_tid: u64,
+}
+
+impl Scrub {
+    /// True while copies are compared.
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// True while their data is.
+    pub(crate) fn is_deep(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.deep)
+    }
+}
+
+impl Pg {
+    /// Begins a scrub, or remembers to do so once the group is clean.
+    pub(crate) fn start_scrub(&mut self, cx: &mut Cx<'_>, deep: bool) {
+        self.scrub.wanted = Some(deep || self.scrub.wanted == Some(true));
+        self.scrub_on(cx);
+    }
+
+    /// Begins a scrub that was asked for.
+    pub(crate) fn scrub_on(&mut self, cx: &mut Cx<'_>) {
+        let pausing = if self.scrub.wanted == Some(true) {
+            flags::osdmap::NODEEP_SCRUB
+        } else {
+            flags::osdmap::NOSCRUB
+        };
+        if self.scrub.is_running() || !self.is_primary() || !self.is_clean() || self.map.has_flag(pausing) {
+            return;
+        }
+        let Some(deep) = self.scrub.wanted.take() else { return };
+        self.scrub.running = Some(Running {
+            deep,
+            tid: 0,
+            from: HObject::MIN,
+            to: HObject::MIN,
+            tries: 0,
+            waiting: BTreeSet::new(),
+            lists: BTreeMap::new(),
+            errors: 0,
+        });
+        self.next_chunk(cx, HObject::MIN);
+    }
+
+    /// The interval is over: the scrub begins again in the next one.
+    pub(crate) fn abort_scrub(&mut self, _cx: &mut Cx<'_>) {
+        if let Some(running) = self.scrub.running.take() {
+            self.scrub.wanted = Some(running.deep || self.scrub.wanted == Some(true));
+        }
+    }
+
+    /// Asks everybody for the chunk that begins at `from`.
+    fn next_chunk(&mut self, cx: &mut Cx<'_>, from: HObject) {
+        let Some(running) = &mut self.scrub.running else { return };
+        let size = if running.deep { DEEP_CHUNK_OBJECTS } else { CHUNK_OBJECTS };
+        let objects = cx.view.list(&self.spg, &from, size + 1);
+        running.to = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
+        (running.from, running.tries) = (from, 0);
+        self.ask_chunk(cx);
+    }
+
+    fn ask_chunk(&mut self, cx: &mut Cx<'_>) {
+        let members = self.interval.members();
+        let header = self.header();
+        self.scrub.last_tid += 1;
+        let tid = self.scrub.last_tid;
+        let Some(running) = &mut self.scrub.running else { return };
+        running.tid = tid;
+        running.tries += 1;
+        running.waiting.clone_from(&members);
+        running.lists.clear();
+        let (from, to, deep) = (running.from.clone(), running.to.clone(), running.deep);
+        let request = ScrubRequest { header, tid, from, to, deep };
+        for osd in members.into_iter().filter(|osd| *osd != self.whoami) {
+            self.send(cx, osd, request.clone());
+        }
+        self.answer_scrub(cx, self.whoami, &request);
+    }
+
+    /// A member's list.
+    pub(crate) fn heard_scrub(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScrubReply) {
+        let Some(running) = &mut self.scrub.running else { return };
+        if running.tid != reply.tid || !running.waiting.remove(&from) {
+            return;
+        }
+        running.lists.insert(from, reply.objects);
+        if running.waiting.is_empty() {
+            self.compare_chunk(cx);
+        }
+    }
+
+    fn compare_chunk(&mut self, cx: &mut Cx<'_>) {
+        let Some(running) = &mut self.scrub.running else { return };
+        let bad = differing(&running.lists);
+        if !bad.is_empty() && running.tries < TRIES {
+            return self.ask_chunk(cx);
+        }
+        running.errors += bad.len() as u64;
+        let next = running.to.clone();
+        if next.max { self.finish_scrub(cx) } else { self.next_chunk(cx, next) }
+    }
+
+    fn finish_scrub(&mut self, cx: &mut Cx<'_>) {
+        let Some(running) = self.scrub.running.take() else { return };
+        let history = &mut self.info.history;
+        (history.last_scrub, history.last_scrub_stamp) = (self.info.last_update, cx.wall);
+        if running.deep {
+            (history.last_deep_scrub, history.last_deep_scrub_stamp) = (self.info.last_update, cx.wall);
+        }
+        if running.errors == 0 {
+            history.last_clean_scrub_stamp = cx.wall;
+        }
+        self.stamps.scrub_errors = running.errors;
+        self.share_progress(cx);
+        self.scrub_on(cx);
+    }
+}
+
+/// Objects that are not the same on all members, or damaged on one.
+fn differing(lists: &BTreeMap<OsdId, Vec<ScrubObject>>) -> BTreeSet<HObject> {
+    let mut seen: BTreeMap<&HObject, Vec<&ScrubObject>> = BTreeMap::new();
+    for object in lists.values().flatten() {
+        seen.entry(&object.object).or_default().push(object);
+    }
+    let agree = |copies: &[&ScrubObject]| {
+        copies.len() == lists.len() && copies.iter().all(|copy| !copy.damaged && *copy == copies[0])
+    };
+    seen.into_iter().filter(|(_, copies)| !agree(copies)).map(|(object, _)| object.clone()).collect()
+}

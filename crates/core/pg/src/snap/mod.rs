@@ -1,0 +1,15 @@
+//! Snapshots of objects: which clone a snapshot sees, when a write must make one, and trimming.
+//!
+//! Source: behaviour of ceph-osd v16.2.15 (`PrimaryLogPG::make_writeable`, `find_object_context`,
+//! `trim_object`), measured; `protocol` words are Ceph's.
+
+mod context;
+pub mod mapper;
+mod place;
+mod preserve;
+mod trim;
+
+pub use context::SnapContext;
+pub use place::{Place, locate};
+pub(crate) use preserve::{NewClone, settle};
+pub use trim::{Trim, TrimError, trim_object};

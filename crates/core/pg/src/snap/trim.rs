@@ -1,0 +1,167 @@
+//! Removing a snapshot from one of the clones that it keeps.
+
+use super::mapper;
+use crate::object::{CloneInfo, ObjectContext, ObjectInfo, SnapSet, clone_record};
+use crate::ops::Env;
+use nacre_msg::peer::{Counters, LogEntry, LogKind};
+use nacre_txn::Op;
+use nacre_types::{Eversion, HObject, ReqId, SnapId};
+
+/// Why a clone could not be trimmed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TrimError {
+    /// The head's snapshot set does not know the clone. The mapper's entry is stale: drop it with
+    /// [`mapper::remove`].
+    #[error("{object} has no clone {clone:?}")]
+    UnknownClone {
+        /// The head.
+        object: HObject,
+        /// The clone that the mapper named.
+        clone: SnapId,
+    },
+    /// The clone's record is damaged or not there; scrub must repair it first.
+    #[error("the record of clone {clone:?} of {object} is damaged")]
+    Damaged {
+        /// The head.
+        object: HObject,
+        /// The clone.
+        clone: SnapId,
+    },
+}
+
+/// A clone trimmed: a change of the clone and of its head.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trim {
+    /// The changes, without the log.
+    pub ops: Vec<Op>,
+    /// Two entries, of the clone and of the head; the last one carries the difference of the sums.
+    pub entries: Vec<LogEntry>,
+    /// The head afterwards; it does not exist when it only stood for its clones.
+    pub object: ObjectContext,
+}
+
+/// Takes `snap`, and all other snapshots under removal, from the clone's list, and removes the clone when no
+/// snapshot is left. `context` is that of `head`. Uses two versions from `env.at_version` on.
+///
+/// # Errors
+/// [`TrimError`].
+pub fn trim_object(
+    env: &Env<'_>,
+    head: &HObject,
+    context: &ObjectContext,
+    clone: SnapId,
+    snap: SnapId,
+) -> Result<Trim, TrimError> {
+    let at = context.snaps.clones.iter().position(|candidate| candidate.id == clone);
+    let at = at.ok_or_else(|| TrimError::UnknownClone { object: head.clone(), clone })?;
+    let object = head.with_snap(clone);
+    let record = ObjectContext::load(env.view, &env.collection, &object).ok().filter(|record| record.exists);
+    let info = record.ok_or_else(|| TrimError::Damaged { object: head.clone(), clone })?.info;
+    let mut trimmer =
+        Trimmer { env, version: env.at_version, trim: start(context), counters: Counters::default() };
+    let gone = |id: &SnapId| *id == snap || env.pool.removed_snaps.contains(id.0);
+    let (old, left): (Vec<SnapId>, Vec<SnapId>) =
+        context.snaps.clones[at].snaps.iter().copied().partition(gone);
+    mapper::remove(&object, &old, &mut trimmer.trim.ops);
+    if !old.contains(&snap) {
+        // The mapper may name a snapshot that the clone does not have; that entry must go all the same.
+        mapper::remove(&object, &[snap], &mut trimmer.trim.ops);
+    }
+    if left.is_empty() {
+        trimmer.remove_clone(object, &info, at);
+    } else {
+        trimmer.keep_clone(object, info, at, left);
+    }
+    trimmer.finish_head(head);
+    Ok(trimmer.trim)
+}
+
+fn start(context: &ObjectContext) -> Trim {
+    Trim { ops: Vec::new(), entries: Vec::new(), object: context.clone() }
+}
+
+struct Trimmer<'a, 'e> {
+    env: &'a Env<'e>,
+    version: Eversion,
+    trim: Trim,
+    counters: Counters,
+}
+
+impl Trimmer<'_, '_> {
+    fn log(
+        &mut self,
+        kind: LogKind,
+        object: HObject,
+        prior: Eversion,
+        user_version: u64,
+        snaps: Vec<SnapId>,
+    ) {
+        self.trim.entries.push(LogEntry {
+            kind,
+            object,
+            version: self.version,
+            prior_version: prior,
+            user_version,
+            reqid: ReqId::default(),
+            mtime: self.env.now,
+            result: 0,
+            outputs: Vec::new(),
+            snaps,
+            delta: Counters::default(),
+        });
+        self.version.version += 1;
+    }
+
+    fn remove_clone(&mut self, object: HObject, info: &ObjectInfo, at: usize) {
+        let shrink = forget_clone(&mut self.trim.object.snaps, at);
+        self.counters.bytes -= shrink;
+        self.counters.objects -= 1;
+        self.counters.clones -= 1;
+        self.counters.omap_objects -= i64::from(info.has_omap);
+        self.log(LogKind::Delete, object.clone(), info.version, info.user_version, Vec::new());
+        self.trim.ops.push(Op::Remove(object));
+    }
+
+    fn keep_clone(&mut self, object: HObject, mut info: ObjectInfo, at: usize, left: Vec<SnapId>) {
+        self.trim.object.snaps.clones[at].snaps.clone_from(&left);
+        (info.prior_version, info.version) = (info.version, self.version);
+        self.log(LogKind::Modify, object.clone(), info.prior_version, info.user_version, left);
+        self.trim.ops.push(Op::SetMeta { object, meta: clone_record(&info) });
+    }
+
+    /// Records the new snapshot set with the head, or removes a head that was kept for its clones only.
+    fn finish_head(&mut self, head: &HObject) {
+        let (prior, user_version) = (self.trim.object.info.version, self.trim.object.info.user_version);
+        let version = self.version;
+        if self.trim.object.info.whiteout && self.trim.object.snaps.clones.is_empty() {
+            self.counters.objects -= 1;
+            self.counters.whiteouts -= 1;
+            self.log(LogKind::Delete, head.clone(), prior, user_version, Vec::new());
+            self.trim.ops.push(Op::Remove(head.clone()));
+            self.trim.object = ObjectContext::default();
+        } else {
+            self.log(LogKind::Modify, head.clone(), prior, user_version, Vec::new());
+            let info = &mut self.trim.object.info;
+            (info.prior_version, info.version) = (prior, version);
+            let meta = self.trim.object.to_record();
+            self.trim.ops.push(Op::SetMeta { object: head.clone(), meta });
+        }
+        if let Some(entry) = self.trim.entries.last_mut() {
+            entry.delta = self.counters;
+        }
+    }
+}
+
+/// Takes a clone out of the set; what the next older clone shared with it, it now shares with the one
+/// behind. Returns by how much the bytes in use shrink.
+fn forget_clone(snaps: &mut SnapSet, at: usize) -> i64 {
+    let own = |clone: &CloneInfo| i64::try_from(clone.own_bytes()).unwrap_or(i64::MAX);
+    let gone = snaps.clones.remove(at);
+    let mut shrink = own(&gone);
+    if let Some(older) = at.checked_sub(1).and_then(|older| snaps.clones.get_mut(older)) {
+        let before = own(older);
+        older.overlap = older.overlap.intersection(&gone.overlap);
+        shrink -= own(older) - before;
+    }
+    shrink
+}

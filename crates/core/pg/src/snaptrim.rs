@@ -1,0 +1,132 @@
+//! Removing the clones of removed snapshots, in the background and a bounded number at a time.
+
+use crate::backend::Flight;
+use crate::object::ObjectContext;
+use crate::ops::Env;
+use crate::snap::{mapper, trim_object};
+use crate::tokens::OnDurable;
+use crate::{Cx, Effect, Pg};
+use nacre_maps::flags;
+use nacre_txn::Transaction;
+use nacre_types::{HObject, IntervalSet, SnapId};
+use smallvec::SmallVec;
+
+/// Clones trimmed at a time in one group.
+pub(crate) const TRIMS_MAX: usize = 16;
+
+/// What is left to trim.
+#[derive(Debug, Default)]
+pub(crate) struct SnapTrim {
+    /// Removed snapshots whose clones may still be here.
+    queue: IntervalSet,
+    in_flight: usize,
+    /// More could be trimmed as soon as the view shows the last trim.
+    put_off: bool,
+}
+
+impl SnapTrim {
+    /// Snapshots whose clones may still be here.
+    pub(crate) fn queued(&self) -> u64 {
+        self.queue.total()
+    }
+
+    /// True when trimming goes on with the next event.
+    pub(crate) fn is_put_off(&self) -> bool {
+        self.put_off
+    }
+
+    /// True while clones are being removed.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.in_flight > 0
+    }
+}
+
+impl Pg {
+    /// Takes in which snapshots the map says are removed.
+    pub(crate) fn queue_removed_snaps(&mut self) {
+        let removed = &self.pool.removed_snaps;
+        if !self.info.purged_snaps.is_empty() {
+            // The monitor has taken those out that every group reported; nobody asks about them again.
+            self.info.purged_snaps = self.info.purged_snaps.intersection(removed);
+        }
+        self.snaptrim.queue = removed.clone();
+        self.snaptrim.queue.subtract(&self.info.purged_snaps);
+    }
+
+    /// Trims some clones. Called on each tick, and when an earlier trim is durable.
+    pub(crate) fn trim_snaps(&mut self, cx: &mut Cx<'_>) {
+        self.snaptrim.put_off = false;
+        let paused = self.map.has_flag(flags::osdmap::NOSNAPTRIM);
+        while !paused && self.snaptrim.in_flight < TRIMS_MAX && self.is_recovered() && self.is_active() {
+            let Some((first, _)) = self.snaptrim.queue.iter().next() else { return };
+            if self.view_is_stale {
+                self.snaptrim.put_off = true;
+                return;
+            }
+            let snap = SnapId(first);
+            let clones = mapper::clones(cx.view, &self.spg, snap, TRIMS_MAX);
+            if clones.is_empty() {
+                if self.snaptrim.in_flight > 0 {
+                    return; // purged is what no member has any more
+                }
+                self.snap_is_purged(cx, snap);
+                continue;
+            }
+            if !clones.iter().any(|clone| self.trim_clone(cx, clone, snap)) {
+                return; // all of them are in use; the next tick tries again
+            }
+        }
+    }
+
+    fn snap_is_purged(&mut self, cx: &mut Cx<'_>, snap: SnapId) {
+        self.snaptrim.queue.remove(snap.0, 1);
+        self.info.purged_snaps.insert(snap.0, 1);
+        cx.effects.push(Effect::Purged { pg: self.spg.pg, snaps: IntervalSet::of(snap.0, 1) });
+        if self.snaptrim.queue.is_empty() {
+            self.share_progress(cx);
+        }
+    }
+
+    /// Trims one clone; false when its object is in use just now.
+    fn trim_clone(&mut self, cx: &mut Cx<'_>, clone: &HObject, snap: SnapId) -> bool {
+        let head = clone.to_head();
+        if !self.is_undisturbed(&head) {
+            return false;
+        }
+        let context = ObjectContext::load(cx.view, &self.spg, &head).unwrap_or_default();
+        let env = Env {
+            view: cx.view,
+            collection: self.spg,
+            pool: &self.pool,
+            epoch: self.map.epoch,
+            now: cx.wall,
+            at_version: self.next_version(),
+            last_user_version: self.info.last_user_version,
+            notify_id: 0,
+            entropy: &mut *cx.entropy,
+        };
+        let Ok(trim) = trim_object(&env, &head, &context, clone.snap, snap) else {
+            // The entry is stale, or the clone damaged beyond what trimming can use: nothing to remove.
+            let mut txn = Transaction::new(self.spg);
+            mapper::remove(clone, &[snap], &mut txn.ops);
+            self.submit(cx, txn, OnDurable::Nothing);
+            return true;
+        };
+        self.take_off(&head);
+        self.snaptrim.in_flight += 1;
+        let txn = Transaction { collection: self.spg, ops: trim.ops };
+        self.submit_write(cx, txn, trim.entries, Flight { head, after: SmallVec::new(), trim: true });
+        true
+    }
+
+    /// A trim is durable everywhere.
+    pub(crate) fn trimmed(&mut self, cx: &mut Cx<'_>) {
+        self.snaptrim.in_flight = self.snaptrim.in_flight.saturating_sub(1);
+        self.trim_snaps(cx);
+    }
+
+    /// The interval is over, and with it what was in flight.
+    pub(crate) fn cancel_trims(&mut self) {
+        (self.snaptrim.in_flight, self.snaptrim.put_off) = (0, false);
+    }
+}

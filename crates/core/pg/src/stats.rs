@@ -1,0 +1,218 @@
+//! What the group reports of itself: `pg_stat_t`, true at all times.
+
+use crate::Pg;
+use crate::peering::Phase;
+use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
+use nacre_types::{Epoch, UTime};
+
+/// When the group last was what, by the calendar clock; and counts that only this copy's memory has.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    state: u64,
+    change: UTime,
+    active: UTime,
+    clean: UTime,
+    peered: UTime,
+    undegraded: UTime,
+    full_size: UTime,
+    became_active: UTime,
+    became_peered: UTime,
+    reported_seq: u64,
+    reported_epoch: Epoch,
+    pub(crate) recovered_objects: u64,
+    /// Errors that the last scrub found.
+    pub(crate) scrub_errors: u64,
+}
+
+impl Stamps {
+    /// The group exists from now on.
+    pub(crate) fn became(&mut self, wall: UTime) {
+        (self.change, self.active, self.clean, self.peered) = (wall, wall, wall, wall);
+        (self.undegraded, self.full_size) = (wall, wall);
+    }
+
+    /// Peering ended.
+    pub(crate) fn activated(&mut self, wall: UTime, serving: bool) {
+        self.became_peered = wall;
+        if serving {
+            self.became_active = wall;
+        }
+    }
+
+    fn refresh(&mut self, wall: UTime, state: u64) {
+        if state != self.state {
+            (self.state, self.change) = (state, wall);
+        }
+        let has = |bit: u64| state & bit != 0;
+        let marks = [
+            (has(pg_state::ACTIVE), &mut self.active),
+            (has(pg_state::CLEAN), &mut self.clean),
+            (has(pg_state::ACTIVE) || has(pg_state::PEERED), &mut self.peered),
+            (!has(pg_state::DEGRADED), &mut self.undegraded),
+            (!has(pg_state::UNDERSIZED), &mut self.full_size),
+        ];
+        for (now, stamp) in marks {
+            if now {
+                *stamp = wall;
+            }
+        }
+    }
+}
+
+/// `bit` where `is`.
+fn when(is: bool, bit: u64) -> u64 {
+    if is { bit } else { 0 }
+}
+
+impl Pg {
+    /// The state bits, as `ceph pg ls` shows them.
+    #[must_use]
+    pub fn state(&self) -> u64 {
+        let peering = when(self.info.history.last_epoch_started == 0, pg_state::CREATING) | pg_state::PEERING;
+        match &self.phase {
+            Phase::Stray => 0,
+            Phase::Replica => pg_state::ACTIVE,
+            Phase::GetInfo { .. } | Phase::GetLog { .. } | Phase::Scanning(_) | Phase::WaitUpThru => {
+                peering | self.remapped()
+            }
+            Phase::Down { .. } => pg_state::DOWN | self.remapped(),
+            Phase::Incomplete => pg_state::INCOMPLETE | self.remapped(),
+            Phase::Activating { .. } => pg_state::ACTIVATING | self.strength() | self.remapped(),
+            Phase::Active { serving } => self.active_state(*serving),
+        }
+    }
+
+    fn active_state(&self, serving: bool) -> u64 {
+        let recovering = self.recovery.is_busy();
+        let rebuilding = self.info.is_incomplete() || self.peers.values().any(|peer| peer.rebuilding);
+        let (working, waiting) = if rebuilding {
+            (pg_state::BACKFILLING, pg_state::BACKFILL_WAIT)
+        } else {
+            (pg_state::RECOVERING, pg_state::RECOVERY_WAIT)
+        };
+        let unrecovered = !self.is_recovered();
+        let unfound = self.recovery.unfound_count() > 0;
+        when(serving, pg_state::ACTIVE)
+            | when(!serving, pg_state::PEERED)
+            | when(self.is_clean(), pg_state::CLEAN)
+            | when(unrecovered && recovering, working)
+            | when(unrecovered && !recovering && !unfound, waiting)
+            | when(unfound, pg_state::RECOVERY_UNFOUND)
+            | when(self.snaptrim.is_busy(), pg_state::SNAPTRIM)
+            | when(self.scrub.is_running(), pg_state::SCRUBBING)
+            | when(self.scrub.is_deep(), pg_state::DEEP_SCRUB)
+            | when(self.stamps.scrub_errors > 0, pg_state::INCONSISTENT)
+            | self.strength()
+            | self.remapped()
+    }
+
+    fn remapped(&self) -> u64 {
+        when(self.interval.acting != self.interval.up, pg_state::REMAPPED)
+    }
+
+    /// Too few copies, or copies that lack objects. An empty group is never degraded.
+    fn strength(&self) -> u64 {
+        let degraded = self.degraded_count() > 0;
+        when(!self.is_full_strength(), pg_state::UNDERSIZED) | when(degraded, pg_state::DEGRADED)
+    }
+
+    /// Object copies that should be there and are not.
+    fn degraded_count(&self) -> i64 {
+        let size = usize::from(self.interval.size);
+        let absent = size.saturating_sub(self.interval.acting.len());
+        let absent = i64::try_from(absent).unwrap_or(i64::MAX).saturating_mul(self.info.counters.objects);
+        let acting = |osd: &nacre_types::OsdId| self.interval.acting.contains(osd);
+        let peers = self.peers.iter().filter(|(osd, _)| acting(osd)).map(|(_, peer)| peer.missing.len());
+        let missing = peers.sum::<usize>() + self.missing.len();
+        absent.saturating_add(i64::try_from(missing).unwrap_or(i64::MAX))
+    }
+
+    fn sums(&self) -> ObjStatSum {
+        let counters = &self.info.counters;
+        let size = i64::from(self.interval.size);
+        let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        ObjStatSum {
+            num_bytes: counters.bytes,
+            num_objects: counters.objects,
+            num_object_clones: counters.clones,
+            num_object_copies: counters.objects.saturating_mul(size),
+            num_objects_missing_on_primary: count(self.missing.len()),
+            num_objects_degraded: self.degraded_count(),
+            num_objects_unfound: count(self.recovery.unfound_count()),
+            num_rd: counters.reads,
+            num_rd_kb: counters.read_bytes >> 10,
+            num_wr: counters.writes,
+            num_wr_kb: counters.write_bytes >> 10,
+            num_scrub_errors: i64::try_from(self.stamps.scrub_errors).unwrap_or(i64::MAX),
+            num_objects_recovered: i64::try_from(self.stamps.recovered_objects).unwrap_or(i64::MAX),
+            num_objects_dirty: counters.objects,
+            num_whiteouts: counters.whiteouts,
+            num_objects_omap: counters.omap_objects,
+            num_omap_bytes: counters.omap_bytes,
+            num_omap_keys: counters.omap_keys,
+            ..ObjStatSum::default()
+        }
+    }
+
+    /// The report for the manager; `None` where another OSD is primary.
+    pub fn stat(&mut self, wall: UTime) -> Option<PgStat> {
+        if !self.is_primary() {
+            return None;
+        }
+        let state = self.state();
+        self.stamps.refresh(wall, state);
+        self.stamps.reported_seq += 1;
+        self.stamps.reported_epoch = self.map.epoch;
+        let (history, stamps) = (&self.info.history, &self.stamps);
+        let log_size = i64::try_from(self.log.len()).unwrap_or(i64::MAX);
+        let blocked_by = match &self.phase {
+            Phase::Down { blocked_by } => blocked_by.clone(),
+            Phase::GetInfo { waiting } => waiting.iter().copied().collect(),
+            _ => Vec::new(),
+        };
+        let whole = self.peers.iter().filter(|(_, peer)| peer.is_complete()).map(|(osd, _)| *osd);
+        let me = self.missing.is_empty().then_some(self.whoami);
+        Some(PgStat {
+            version: self.info.last_update,
+            reported_seq: stamps.reported_seq,
+            reported_epoch: stamps.reported_epoch,
+            state,
+            log_start: self.log.tail(),
+            ondisk_log_start: self.log.tail(),
+            created: history.epoch_created,
+            last_epoch_clean: history.last_epoch_clean,
+            last_scrub: history.last_scrub,
+            last_scrub_stamp: history.last_scrub_stamp,
+            stats: ObjStatColl { sum: self.sums() },
+            log_size,
+            ondisk_log_size: log_size,
+            up: self.interval.up.clone(),
+            acting: self.interval.acting.clone(),
+            last_fresh: wall,
+            last_change: stamps.change,
+            last_active: stamps.active,
+            last_clean: stamps.clean,
+            last_unstale: wall,
+            mapping_epoch: self.interval.since,
+            last_deep_scrub: history.last_deep_scrub,
+            last_deep_scrub_stamp: history.last_deep_scrub_stamp,
+            last_clean_scrub_stamp: history.last_clean_scrub_stamp,
+            last_became_active: stamps.became_active,
+            up_primary: self.interval.up_primary,
+            acting_primary: self.interval.primary,
+            blocked_by,
+            last_undegraded: stamps.undegraded,
+            last_fullsized: stamps.full_size,
+            last_peered: stamps.peered,
+            last_became_peered: stamps.became_peered,
+            snaptrimq_len: u32::try_from(self.snaptrim.queued()).unwrap_or(u32::MAX),
+            purged_snaps: self.info.purged_snaps.clone(),
+            avail_no_missing: me.into_iter().chain(whole).map(whole_copy).collect(),
+            ..PgStat::default()
+        })
+    }
+}
+
+fn whole_copy(osd: nacre_types::OsdId) -> PgShard {
+    PgShard { osd, shard: nacre_types::SHARD_NONE }
+}

@@ -1,0 +1,130 @@
+//! Trimming, scrubbing, copying, moving to other OSDs.
+
+use crate::Event;
+use crate::harness::{World, head};
+use crate::log::LogLimits;
+use nacre_buf::{ByteStr, Bytes};
+use nacre_denc::Writer;
+use nacre_msg::SubOp;
+use nacre_msg::osd_op::{CopyFrom, code};
+use nacre_msg::stats::pg_state;
+use nacre_txn::{Op, Token, Transaction};
+use nacre_types::{ObjectLocator, PgId, SnapId, UTime};
+use std::time::Duration;
+
+fn write(text: &str) -> Vec<SubOp> {
+    vec![SubOp::write_full(text.as_bytes().to_vec().into())]
+}
+
+fn state(world: &mut World) -> String {
+    let primary = world.primary();
+    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+}
+
+#[test]
+fn removed_snapshots_lose_their_clones() {
+    let mut world = World::new(1, 1);
+    world.settle();
+    for snap in 1..=40 {
+        for name in ["a", "b"] {
+            let snaps = (1..=snap).rev().map(SnapId).collect();
+            world.request_with_snaps(0, name, write(&format!("{snap}")), snaps);
+        }
+        world.settle();
+    }
+    assert_eq!(world.disk(0).objects().len(), 2 + 2 * 39);
+    world.publish(|map| map.removed_snaps_queue.entry(3).or_default().insert(1, 40));
+    world.heal();
+    assert_eq!(world.disk(0).objects().len(), 2);
+    assert_eq!(world.purged.total(), 40);
+    world.assert_equal_copies();
+    let primary = world.primary();
+    let counters = world.pg(primary).expect("a group").info().counters;
+    assert_eq!((counters.objects, counters.clones), (2, 0));
+    assert_eq!(state(&mut world), "active+clean");
+}
+
+#[test]
+fn a_scrub_finds_what_differs() {
+    let mut world = World::new(2, 1);
+    world.settle();
+    for n in 0..100 {
+        world.request(0, &format!("o{n}"), write("same"));
+    }
+    world.settle();
+    let primary = world.primary();
+    let scrub = |world: &mut World, deep| {
+        world.event(primary, Event::Scrub { deep });
+        world.settle();
+        state(world)
+    };
+    assert_eq!(scrub(&mut world, true), "active+clean");
+    let history = world.pg(primary).expect("a group").info().history;
+    assert!(history.last_scrub_stamp > UTime::ZERO && history.last_deep_scrub_stamp > UTime::ZERO);
+    let mut rot = Transaction::new(crate::harness::spg());
+    rot.push(Op::Write { object: head("o7"), offset: 1, data: Bytes::from_static(b"x").into() });
+    world.disk(2).submit(rot, Token(u64::MAX));
+    assert_eq!(scrub(&mut world, false), "active+clean", "only the data differs");
+    assert_eq!(scrub(&mut world, true), "active+clean+inconsistent");
+}
+
+#[test]
+fn an_object_is_copied_within_the_cluster() {
+    let mut world = World::new(3, 1);
+    (0..3).for_each(|osd| world.disk(osd).slow = true);
+    world.settle();
+    world.call(0, "source", write("content"));
+    (0..3).for_each(|osd| world.disk(osd).cool_down());
+    let copy = |name: &str| {
+        let mut w = Writer::new();
+        w.put(&ByteStr::from(name));
+        w.put(&ObjectLocator::in_pool(3));
+        let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
+        vec![SubOp::with_copy_from(code::COPY_FROM, from, w.finish())]
+    };
+    assert_eq!(world.call(0, "target", copy("source")).result, 0);
+    assert_eq!(world.stored("target").expect("the copy").data, b"content");
+    assert_eq!(world.call(0, "other", copy("nothing")).result, nacre_types::Errno::ENOENT.negated());
+    world.assert_equal_copies();
+}
+
+#[test]
+fn new_members_get_everything_and_old_ones_drop_it() {
+    let mut world = World::new(4, 1);
+    world.limits = LogLimits { target: 10, trim_min: 1, max: 20 };
+    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(world_limits())));
+    world.settle();
+    for n in 0..200 {
+        world.request(0, &format!("o{n}"), write("x"));
+    }
+    world.settle();
+    world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![3, 4, 2])));
+    world.heal();
+    assert_eq!(state(&mut world), "active+clean");
+    assert_eq!(world.map().pg_to_up_acting(PgId::new(3, 0)).acting, [3, 4, 2]);
+    world.assert_equal_copies();
+    assert!(world.pg(0).is_none() && world.pg(1).is_none(), "strays are released");
+    assert_eq!(world.disk(3).objects().len(), 200);
+}
+
+fn world_limits() -> LogLimits {
+    LogLimits { target: 10, trim_min: 1, max: 20 }
+}
+
+/// While too few members have the objects, those who do serve in their place.
+#[test]
+fn a_move_does_not_stop_clients() {
+    let mut world = World::new(5, 1);
+    world.settle();
+    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(world_limits())));
+    for n in 0..100 {
+        world.request(0, &format!("o{n}"), write("x"));
+    }
+    world.settle();
+    world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![3, 4])));
+    let tid = world.request(0, "o5", write("y"));
+    world.settle();
+    world.tick(Duration::from_secs(1));
+    world.settle();
+    assert!(world.clients[0].replies.contains_key(&tid), "{}", world.describe());
+}

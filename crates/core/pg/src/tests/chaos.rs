@@ -1,0 +1,338 @@
+//! Whatever happens, what was acknowledged stays, reads never go back in time, and a request takes effect
+//! once.
+//!
+//! Two kinds of objects: `log*`, to which all clients append tags of their own, and `solo*`, each changed by
+//! one client that waits for its answers and so knows exactly what must come next.
+
+use crate::harness::{MEMBERS, World};
+use crate::log::LogLimits;
+use nacre_maps::flags;
+use nacre_msg::osd_op::code;
+use nacre_msg::stats::pg_state;
+use nacre_msg::{OsdOpReply, SubOp};
+use nacre_types::{Entropy, Errno, OsdId, PgId, SnapId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const CLIENTS: usize = 3;
+const LOGS: usize = 2;
+
+/// What a request must have been answered with.
+enum Expect {
+    /// An append of this tag.
+    Tag(String),
+    /// The log's content: at least these tags, beginning with that text.
+    Log { acked: BTreeSet<String>, prefix: String },
+    /// Exactly this result.
+    Solo { result: i32, then: Option<String> },
+    /// The content, or none.
+    SoloRead,
+}
+
+#[derive(Default)]
+struct Log {
+    acked: BTreeSet<String>,
+    /// The longest content that anybody read.
+    seen: String,
+}
+
+struct Chaos {
+    seed: u64,
+    world: World,
+    logs: BTreeMap<String, Log>,
+    /// Content of each client's own object.
+    solos: Vec<Option<String>>,
+    waiting: BTreeMap<(usize, u64), (String, Expect)>,
+    snaps: Vec<SnapId>,
+    removed: Vec<u64>,
+}
+
+impl Chaos {
+    fn new(seed: u64) -> Self {
+        let mut world = World::new(seed, CLIENTS);
+        // Long enough to know every request that may still be resent, short enough to be outlived.
+        let target = 50 + world.pick(30);
+        let trim_min = 1 + world.pick(3);
+        let max = target + trim_min + 1 + world.pick(20);
+        world.limits = LogLimits { target, trim_min, max };
+        for osd in 0..MEMBERS {
+            let slow = world.chance(3);
+            world.disk(osd).slow = slow;
+            let limits = world.limits;
+            world.pg(osd).into_iter().for_each(|group| group.set_log_limits(limits));
+        }
+        let (logs, waiting) = (BTreeMap::new(), BTreeMap::new());
+        Self {
+            seed,
+            world,
+            logs,
+            solos: vec![None; CLIENTS],
+            waiting,
+            snaps: Vec::new(),
+            removed: Vec::new(),
+        }
+    }
+
+    fn fail(&self, why: &str) -> ! {
+        panic!("seed {}: {why}\n{}", self.seed, self.world.describe());
+    }
+
+    fn request(&mut self, at: usize, object: &str, ops: Vec<SubOp>, expect: Expect) {
+        let snaps = self.snaps.iter().rev().copied().collect();
+        let tid = self.world.request_with_snaps(at, object, ops, snaps);
+        self.waiting.insert((at, tid), (object.to_owned(), expect));
+    }
+
+    fn act(&mut self) {
+        let at = self.world.pick(CLIENTS);
+        if self.waiting.keys().filter(|(client, _)| *client == at).count() > 3 {
+            return;
+        }
+        if self.world.chance(2) {
+            return self.act_solo(at);
+        }
+        let object = format!("log{}", self.world.pick(LOGS));
+        if self.world.chance(3) {
+            let log = self.logs.entry(object.clone()).or_default();
+            let expect = Expect::Log { acked: log.acked.clone(), prefix: log.seen.clone() };
+            return self.request(at, &object, vec![SubOp::read(0, 0)], expect);
+        }
+        let tag = format!("{at}.{};", self.world.rng.u64() % 1_000_000_000);
+        self.request(at, &object, vec![SubOp::append(tag.clone().into_bytes().into())], Expect::Tag(tag));
+    }
+
+    fn act_solo(&mut self, at: usize) {
+        let object = format!("solo{at}");
+        if self.waiting.iter().any(|((client, _), (name, _))| *client == at && *name == object) {
+            return;
+        }
+        let solo = self.solos[at].clone();
+        let there = solo.is_some();
+        let (ops, result, then) = match self.world.pick(5) {
+            0 => {
+                let text = format!("text {}", self.world.rng.u64());
+                (vec![SubOp::write_full(text.clone().into_bytes().into())], 0, Some(text))
+            }
+            1 if there => (vec![SubOp::new(code::DELETE)], 0, None),
+            1 => (vec![SubOp::new(code::DELETE)], Errno::ENOENT.negated(), None),
+            2 if there => (vec![SubOp::new(code::CREATE).with_flags(1)], Errno::EEXIST.negated(), solo),
+            2 => (vec![SubOp::new(code::CREATE).with_flags(1)], 0, Some(String::new())),
+            3 => {
+                let text = format!("{}+", solo.unwrap_or_default());
+                (vec![SubOp::append(b"+".to_vec().into())], 0, Some(text))
+            }
+            _ => return self.request(at, &object, vec![SubOp::read(0, 0)], Expect::SoloRead),
+        };
+        self.request(at, &object, ops, Expect::Solo { result, then });
+    }
+
+    fn check_replies(&mut self) {
+        for at in 0..CLIENTS {
+            for (tid, reply) in std::mem::take(&mut self.world.clients[at].replies) {
+                let Some((object, expect)) = self.waiting.remove(&(at, tid)) else { continue };
+                self.check_reply(at, &object, expect, &reply);
+            }
+        }
+    }
+
+    fn check_reply(&mut self, at: usize, object: &str, expect: Expect, reply: &OsdOpReply) {
+        let text = reply.ops.first().map(|op| String::from_utf8_lossy(&op.outdata.to_bytes()).into_owned());
+        let text = text.unwrap_or_default();
+        match expect {
+            Expect::Tag(tag) => {
+                if reply.result != 0 {
+                    self.fail(&format!("append to {object}: {}", reply.result));
+                }
+                self.logs.entry(object.to_owned()).or_default().acked.insert(tag);
+            }
+            Expect::Log { acked, prefix } => self.check_log(object, &acked, &prefix, reply.result, text),
+            Expect::Solo { result, then } => {
+                if reply.result != result {
+                    self.fail(&format!("{object}: result {}, expected {result}", reply.result));
+                }
+                self.solos[at] = then;
+            }
+            Expect::SoloRead => {
+                let found = (reply.result >= 0).then_some(text);
+                if found != self.solos[at] {
+                    self.fail(&format!(
+                        "{object}: {found:?} (result {}), expected {:?}",
+                        reply.result, self.solos[at]
+                    ));
+                }
+            }
+        }
+    }
+
+    fn check_log(&mut self, object: &str, acked: &BTreeSet<String>, prefix: &str, result: i32, text: String) {
+        let absent = result == Errno::ENOENT.negated() && acked.is_empty() && prefix.is_empty();
+        if result < 0 && !absent {
+            self.fail(&format!("read of {object}: {result}"));
+        }
+        let tags: Vec<String> = text.split_inclusive(';').map(str::to_owned).collect();
+        let unique: BTreeSet<&String> = tags.iter().collect();
+        if unique.len() != tags.len() {
+            self.fail(&format!("{object}: a tag twice in {text}"));
+        }
+        if let Some(lost) = acked.iter().find(|tag| !unique.contains(tag)) {
+            self.fail(&format!("{object}: {lost} was acknowledged and is not in {text}"));
+        }
+        if !text.starts_with(prefix) {
+            self.fail(&format!("{object}: went back from {prefix} to {text}"));
+        }
+        let log = self.logs.entry(object.to_owned()).or_default();
+        if text.len() > log.seen.len() {
+            log.seen = text;
+        }
+    }
+
+    fn fault(&mut self) {
+        let osd = OsdId::try_from(self.world.pick(usize::try_from(MEMBERS).expect("small"))).expect("small");
+        match self.world.pick(12) {
+            0 | 1 => self.world.crash(osd),
+            2 | 3 => self.world.restart(osd),
+            4 => {
+                if !self.world.is_running(osd) && self.world.map().is_up(osd) {
+                    self.world.mark_down(osd);
+                }
+            }
+            5 => self.world.defame(osd),
+            6 => self.rebalance(),
+            7 => {
+                let at = self.world.pick(CLIENTS);
+                self.world.reset_session(at, osd);
+            }
+            8 => {
+                (0..MEMBERS).for_each(|osd| self.world.disk(osd).cool_down());
+                self.world.tick(Duration::from_secs(1));
+            }
+            9 => self.snapshot(),
+            10 => {
+                let other = (osd + 1) % MEMBERS;
+                self.world.cut(osd, other);
+            }
+            _ => self.replace_disk(osd),
+        }
+    }
+
+    /// A disk is replaced by an empty one, while everybody else has everything.
+    fn replace_disk(&mut self, osd: OsdId) {
+        let primary = self.world.primary();
+        let running = (0..MEMBERS).all(|osd| self.world.is_running(osd) && self.world.map().is_up(osd));
+        let newest = self.world.map().epoch;
+        let clean = |group: &mut crate::Pg| group.epoch() == newest && group.state() & pg_state::CLEAN != 0;
+        let known = !self.world.has_wishes(); // the monitor knows of every restart
+        if running && known && self.world.pg(primary).is_some_and(clean) {
+            self.world.crash(osd);
+            self.world.disk(osd).wipe();
+        }
+    }
+
+    fn rebalance(&mut self) {
+        let mut all: Vec<OsdId> = (0..MEMBERS).collect();
+        let chosen: Vec<OsdId> = (0..3)
+            .map(|_| {
+                let at = self.world.pick(all.len());
+                all.swap_remove(at)
+            })
+            .collect();
+        self.world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), chosen)));
+    }
+
+    fn snapshot(&mut self) {
+        if self.snaps.len() > 2 {
+            let at = self.world.pick(self.snaps.len());
+            let removed = self.snaps.remove(at).0;
+            self.removed.push(removed);
+            self.world.publish(|map| map.removed_snaps_queue.entry(3).or_default().insert(removed, 1));
+        } else {
+            let newest = self.snaps.iter().map(|snap| snap.0).chain(self.removed.iter().copied()).max();
+            self.snaps.push(SnapId(newest.unwrap_or(0) + 1));
+        }
+    }
+
+    fn run(mut self, steps: usize) {
+        let calm = 4 + self.world.pick(60) as u64;
+        for _ in 0..steps {
+            if self.world.chance(5) {
+                self.act();
+            }
+            if self.world.chance(calm) {
+                self.fault();
+            }
+            if !self.world.step() {
+                self.act();
+            }
+            self.check_replies();
+        }
+        self.world.heal();
+        self.check_replies();
+        self.check_end();
+    }
+
+    fn check_end(&mut self) {
+        if !self.waiting.is_empty() {
+            self.fail("requests without an answer");
+        }
+        let primary = self.world.primary();
+        let state = self.world.pg(primary).map_or(0, |group| group.state());
+        if pg_state::text(state) != "active+clean" {
+            self.fail(&pg_state::text(state));
+        }
+        self.world.assert_equal_copies();
+        for at in 0..LOGS {
+            let object = format!("log{at}");
+            let log = self.logs.entry(object.clone()).or_default();
+            let expect = Expect::Log { acked: log.acked.clone(), prefix: log.seen.clone() };
+            self.request(0, &object, vec![SubOp::read(0, 0)], expect);
+        }
+        self.world.settle();
+        self.check_replies();
+        assert!(self.waiting.is_empty());
+        for snap in &self.removed {
+            let objects = self.world.disk(primary).objects();
+            let kept = objects.keys().find(|object| object.snap == SnapId(*snap));
+            let still = self.snaps.iter().any(|live| live.0 < *snap);
+            assert!(kept.is_none() || still, "seed {}: snapshot {snap} left {kept:?}", self.seed);
+        }
+    }
+}
+
+fn number(name: &str, usual: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+}
+
+/// One seed again, to look at it: set `CHAOS_SEED`, `CHAOS_STEPS` as the test that failed, and `CHAOS_LOG`.
+#[test]
+fn one_seed() {
+    let number =
+        |name: &str, usual| std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(usual);
+    Chaos::new(number("CHAOS_SEED", 0) as u64).run(number("CHAOS_STEPS", 600));
+}
+
+#[test]
+fn short_stories() {
+    (0..number("CHAOS_STORIES", 3000) as u64).for_each(|seed| Chaos::new(seed).run(150));
+}
+
+#[test]
+fn long_stories() {
+    let first = 1_000_000;
+    let stories = number("CHAOS_STORIES", 500) as u64;
+    (first..first + stories).for_each(|seed| Chaos::new(seed).run(1500));
+}
+
+/// The same seed tells the same story.
+#[test]
+fn a_seed_decides_everything() {
+    let end = |seed| {
+        let mut chaos = Chaos::new(seed);
+        for _ in 0..500 {
+            chaos.act();
+            chaos.world.step();
+        }
+        (chaos.world.rng.u64(), chaos.world.now, chaos.world.map().epoch)
+    };
+    assert_eq!(end(5), end(5));
+    assert_eq!(Chaos::new(1).world.map().flags & flags::osdmap::FULL, 0);
+}

@@ -1,0 +1,7 @@
+//! Events in, effects out: a small cluster of copies under one seed.
+
+mod background;
+mod chaos;
+mod split;
+mod steady;
+mod watch;

@@ -1,0 +1,150 @@
+//! Watchers and notifies.
+
+use crate::harness::World;
+use nacre_buf::Bytes;
+use nacre_denc::{Decode, Writer};
+use nacre_msg::osd_op::{WatchArgs, code, watch_op};
+use nacre_msg::{NotifyOutcome, SubOp, WatchNotify, notify_op};
+use nacre_types::Errno;
+use std::time::Duration;
+
+fn watch(op: u8, cookie: u64) -> Vec<SubOp> {
+    vec![SubOp::with_watch(WatchArgs { cookie, op, ..WatchArgs::default() })]
+}
+
+fn notify(cookie: u64, timeout_s: u32) -> Vec<SubOp> {
+    let mut w = Writer::new();
+    w.u32(1);
+    w.u32(timeout_s);
+    w.put(&Bytes::from_static(b"news"));
+    vec![SubOp::with_notify(cookie, w.finish())]
+}
+
+fn ack(notify_id: u64, cookie: u64, reply: &'static [u8]) -> Vec<SubOp> {
+    let mut w = Writer::new();
+    w.u64(notify_id);
+    w.u64(cookie);
+    w.put(&Bytes::from_static(reply));
+    vec![SubOp::new(code::NOTIFY_ACK).with_indata(w.finish().into())]
+}
+
+/// A clean group with object `a`, watched by clients 0 and 1 under cookies 10 and 11.
+fn watched() -> World {
+    let mut world = World::new(1, 3);
+    world.settle();
+    world.call(2, "a", vec![SubOp::write_full(b"x".to_vec().into())]);
+    for at in 0..2 {
+        let reply = world.call(at, "a", watch(watch_op::WATCH, 10 + at as u64));
+        assert_eq!((reply.result, reply.user_version), (0, 1), "watching is no new version for users");
+    }
+    world
+}
+
+fn messages(world: &mut World, op: u8) -> Vec<(usize, WatchNotify)> {
+    let (found, rest): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut world.watch_messages).into_iter().partition(|(_, message)| message.op == op);
+    world.watch_messages = rest;
+    found
+}
+
+fn outcome(message: &WatchNotify) -> NotifyOutcome {
+    NotifyOutcome::from_bytes(message.data.to_bytes()).expect("an outcome")
+}
+
+#[test]
+fn a_notify_completes_when_all_have_answered() {
+    let mut world = watched();
+    let reply = world.call(2, "a", notify(77, 5));
+    assert_eq!(reply.result, 0);
+    let id = u64::from_bytes(reply.ops[0].outdata.to_bytes()).expect("an id");
+    let told = messages(&mut world, notify_op::NOTIFY);
+    assert_eq!(told.len(), 2);
+    for (at, message) in told {
+        assert_eq!((message.notify_id, message.notifier_gid), (id, 4002));
+        assert_eq!((message.cookie, &message.payload[..]), (10 + at as u64, &b"news"[..]));
+        world.call(at, "a", ack(id, message.cookie, b"heard"));
+    }
+    let done = messages(&mut world, notify_op::COMPLETE);
+    assert_eq!((done.len(), done[0].0, done[0].1.cookie, done[0].1.return_code), (1, 2, 77, 0));
+    let heard = Bytes::from_static(b"heard");
+    assert_eq!(outcome(&done[0].1).replies, vec![((4000, 10), heard.clone()), ((4001, 11), heard)]);
+}
+
+#[test]
+fn nobody_to_tell_is_done_at_once_and_a_silent_watcher_times_the_notify_out() {
+    let mut world = watched();
+    world.call(2, "b", vec![SubOp::write_full(b"x".to_vec().into())]);
+    world.call(2, "b", notify(1, 5));
+    assert_eq!(messages(&mut world, notify_op::COMPLETE).len(), 1);
+    let reply = world.call(2, "a", notify(2, 5));
+    let id = u64::from_bytes(reply.ops[0].outdata.to_bytes()).expect("an id");
+    world.call(0, "a", ack(id, 10, b""));
+    world.tick(Duration::from_secs(6));
+    world.settle();
+    let done = messages(&mut world, notify_op::COMPLETE);
+    assert_eq!(done[0].1.return_code, Errno::ETIMEDOUT.negated());
+    assert_eq!(outcome(&done[0].1).timeouts, vec![(4001, 11)]);
+}
+
+#[test]
+fn a_silent_watch_ends_and_a_ping_keeps_one() {
+    let mut world = watched();
+    for _ in 0..4 {
+        world.tick(Duration::from_secs(10));
+        assert_eq!(world.call(0, "a", watch(watch_op::PING, 10)).result, 0);
+    }
+    let gone = messages(&mut world, notify_op::DISCONNECT);
+    assert_eq!(gone.iter().map(|(at, message)| (*at, message.cookie)).collect::<Vec<_>>(), [(1, 11)]);
+    assert_eq!(world.call(1, "a", watch(watch_op::PING, 11)).result, Errno::ENOTCONN.negated());
+    assert_eq!(world.call(1, "a", watch(watch_op::RECONNECT, 11)).result, Errno::ENOTCONN.negated());
+    world.assert_equal_copies();
+}
+
+#[test]
+fn a_watch_outlives_its_connection_and_hears_what_it_missed() {
+    let mut world = watched();
+    let primary = world.primary();
+    world.reset_session(0, primary);
+    world.settle();
+    world.call(2, "a", notify(5, 20));
+    assert_eq!(messages(&mut world, notify_op::NOTIFY).len(), 1);
+    // Not connected: a ping must not hide that.
+    assert_eq!(world.call(0, "a", watch(watch_op::PING, 10)).result, Errno::ETIMEDOUT.negated());
+    assert_eq!(world.call(0, "a", watch(watch_op::RECONNECT, 10)).result, 0);
+    assert_eq!(messages(&mut world, notify_op::NOTIFY)[0].0, 0);
+}
+
+#[test]
+fn deleting_unwatching_and_blocklisting_end_watches() {
+    let mut world = watched();
+    assert_eq!(world.call(0, "a", watch(watch_op::UNWATCH, 10)).result, 0);
+    let addr = world.clients[1].addr();
+    let until = nacre_types::UTime { sec: 9999, nsec: 0 };
+    world.publish(|map| assert_eq!(map.blocklist.insert(addr, until), None));
+    world.settle();
+    assert_eq!(messages(&mut world, notify_op::DISCONNECT).len(), 1);
+    assert_eq!(world.call(1, "a", vec![SubOp::read(0, 0)]).result, Errno::ESHUTDOWN.negated());
+    world.call(2, "a", watch(watch_op::WATCH, 12));
+    world.call(0, "a", vec![SubOp::new(code::DELETE)]);
+    assert_eq!(messages(&mut world, notify_op::DISCONNECT)[0].1.cookie, 12);
+    world.assert_equal_copies();
+}
+
+#[test]
+fn a_new_primary_knows_the_watchers_of_the_old_one() {
+    let mut world = watched();
+    let first = world.primary();
+    world.crash(first);
+    world.mark_down(first);
+    world.settle();
+    assert_eq!(world.call(0, "a", watch(watch_op::RECONNECT, 10)).result, 0);
+    let reply = world.call(2, "a", notify(5, 50));
+    assert_eq!(reply.result, 0);
+    assert_eq!(messages(&mut world, notify_op::NOTIFY).len(), 1, "the other one is not back");
+    // The one that does not come back ends after its timeout, and with it the wait for its answer.
+    let id = u64::from_bytes(reply.ops[0].outdata.to_bytes()).expect("an id");
+    world.call(0, "a", ack(id, 10, b""));
+    world.tick(Duration::from_secs(31));
+    world.settle();
+    assert_eq!(outcome(&messages(&mut world, notify_op::COMPLETE)[0].1).timeouts, vec![]);
+}

@@ -1,0 +1,180 @@
+//! [`Tokens`]: what to do when the store has done what it was asked to.
+
+use crate::pipeline::Running;
+use nacre_msg::peer::{CopyGet, PeerMessage, Pull, PushReply, ScrubRequest};
+use nacre_txn::Token;
+use nacre_types::{Entropy, HObject, OsdId};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What to do when a transaction is durable.
+#[derive(Debug)]
+pub(crate) enum OnDurable {
+    /// Nothing, or its interval is over.
+    Nothing,
+    /// This OSD's part of the write with this number.
+    Write(u64),
+    /// Tell the primary that its write is durable here.
+    RepOp {
+        /// The primary.
+        to: OsdId,
+        /// Its number of the write.
+        tid: u64,
+    },
+    /// The primary's own activation.
+    Activation,
+    /// Tell the primary that its activation is durable here.
+    Activated,
+    /// Tell the primary that its push is durable here.
+    Pushed {
+        /// The primary.
+        to: OsdId,
+        /// What to tell.
+        reply: Box<PushReply>,
+    },
+    /// An object that was pulled, or dropped, is durable here.
+    Recovered(HObject),
+}
+
+/// What must not happen before all that this copy has submitted is durable: a copy that tells others of
+/// log entries and then loses them in a crash leaves objects behind that nobody has.
+#[derive(Debug)]
+pub(crate) enum AfterFlush {
+    /// Send this.
+    Send {
+        /// To whom.
+        to: OsdId,
+        /// What.
+        message: Box<PeerMessage>,
+    },
+    /// This copy's own log counts in the round of peering with this number.
+    Peering(u64),
+}
+
+/// What to do when data is there to be read.
+#[derive(Debug)]
+pub(crate) enum OnFetched {
+    /// Execute the operation again.
+    Operation(Box<Running>),
+    /// Go on pushing the object.
+    Push(HObject),
+    /// Answer the pull.
+    Pull {
+        /// Who wants the object.
+        from: OsdId,
+        /// What it wants.
+        pull: Box<Pull>,
+    },
+    /// Give a part of an object that another group copies.
+    Copy {
+        /// Who wants it.
+        from: OsdId,
+        /// What.
+        get: Box<CopyGet>,
+    },
+    /// Answer the scrub.
+    Scrub {
+        /// Who asked; this OSD for its own copy.
+        from: OsdId,
+        /// What it wants.
+        request: Box<ScrubRequest>,
+    },
+}
+
+/// Tokens given out and not yet come back.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    last: u64,
+    durable: VecDeque<(Token, OnDurable)>,
+    /// What waits for the transaction with the token, and so for all before it.
+    flushes: VecDeque<(Token, AfterFlush)>,
+    fetches: BTreeMap<Token, OnFetched>,
+}
+
+impl Tokens {
+    fn next(&mut self) -> Token {
+        self.last += 1;
+        Token(self.last)
+    }
+
+    /// A token for a transaction.
+    pub(crate) fn issue_durable(&mut self, then: OnDurable) -> Token {
+        let token = self.next();
+        self.durable.push_back((token, then));
+        token
+    }
+
+    /// A token for a read.
+    pub(crate) fn issue_fetch(&mut self, then: OnFetched) -> Token {
+        let token = self.next();
+        self.fetches.insert(token, then);
+        token
+    }
+
+    /// Notes what is to be done once everything submitted so far is durable; gives it back if it is.
+    pub(crate) fn after_flush(&mut self, then: AfterFlush) -> Option<AfterFlush> {
+        let Some((newest, _)) = self.durable.back() else { return Some(then) };
+        self.flushes.push_back((*newest, then));
+        None
+    }
+
+    /// The next thing to do now that `token` is durable.
+    pub(crate) fn take_flushed(&mut self, token: Token) -> Option<AfterFlush> {
+        let due = self.flushes.front().is_some_and(|(awaited, _)| *awaited == token);
+        due.then(|| self.flushes.pop_front()).flatten().map(|(_, then)| then)
+    }
+
+    /// Begins to count at a random place: transactions of an earlier copy of the group, which was removed, may
+    /// still be under way, and their completions must find nobody.
+    pub(crate) fn begin_anywhere(&mut self, entropy: &mut dyn Entropy) {
+        self.last = entropy.u64() >> 1;
+    }
+
+    /// What the durable transaction was for; nothing for one of an earlier copy.
+    ///
+    /// # Panics
+    /// When the store completes another transaction than the oldest one: acknowledging out of order would
+    /// tell clients of writes that a crash can still take back.
+    pub(crate) fn take_durable(&mut self, token: Token) -> OnDurable {
+        match self.durable.front() {
+            Some((oldest, _)) if *oldest == token => {
+                self.durable.pop_front().map_or(OnDurable::Nothing, |(_, then)| then)
+            }
+            _ => {
+                let ours = self.durable.iter().any(|(waiting, _)| *waiting == token);
+                assert!(!ours, "{token:?} became durable before an older transaction");
+                OnDurable::Nothing
+            }
+        }
+    }
+
+    /// What the read was for; `None` when its interval is over.
+    pub(crate) fn take_fetch(&mut self, token: Token) -> Option<OnFetched> {
+        self.fetches.remove(&token)
+    }
+
+    /// What a read is for that has not come back.
+    pub(crate) fn fetch_mut(&mut self, token: Token) -> Option<&mut OnFetched> {
+        self.fetches.get_mut(&token)
+    }
+
+    /// Reads that have not come back.
+    pub(crate) fn fetches(&self) -> Vec<Token> {
+        self.fetches.keys().copied().collect()
+    }
+
+    /// Forgets what everything was for, since the interval is over, and yields what waited for data.
+    pub(crate) fn cancel(&mut self) -> impl Iterator<Item = OnFetched> + use<> {
+        self.durable.iter_mut().for_each(|(_, then)| *then = OnDurable::Nothing);
+        self.flushes.clear();
+        std::mem::take(&mut self.fetches).into_values()
+    }
+
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        let mut before = Token(0);
+        for (token, _) in &self.durable {
+            assert!(before < *token, "tokens ascend");
+            before = *token;
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! Ending watches whose clients are silent or shut out: a change of the object like any other.
+
+use super::Watch;
+use crate::backend::Flight;
+use crate::object::{ObjectContext, WatchKey};
+use crate::{Cx, Pg};
+use nacre_msg::peer::{Counters, LogEntry, LogKind};
+use nacre_txn::{Op, Transaction};
+use nacre_types::{HObject, ReqId};
+use smallvec::SmallVec;
+use std::time::Duration;
+
+/// How long a watch that cannot be ended yet (its object is being recovered) waits for the next try.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl Pg {
+    /// Ends watches whose time is up.
+    pub(crate) fn expire_watches(&mut self, cx: &mut Cx<'_>) {
+        let now = cx.now;
+        self.end_watches(cx, |watch| watch.deadline.is_some_and(|deadline| deadline <= now));
+    }
+
+    /// Ends watches of clients that the map shuts out.
+    pub(crate) fn drop_blocklisted(&mut self, cx: &mut Cx<'_>) {
+        if self.map.blocklist.is_empty() {
+            return;
+        }
+        let map = std::sync::Arc::clone(&self.map);
+        self.end_watches(cx, |watch| map.is_blocklisted(&watch.addr));
+    }
+
+    fn end_watches(&mut self, cx: &mut Cx<'_>, ended: impl Fn(&Watch) -> bool) {
+        self.watches.put_off = false;
+        if !self.is_active() {
+            return;
+        }
+        let all = self.watches.watches.iter().filter(|(_, watch)| ended(watch));
+        let keys: Vec<(HObject, WatchKey)> = all.map(|(key, _)| key.clone()).collect();
+        for (head, key) in keys {
+            if self.view_is_stale {
+                self.watches.put_off = true;
+                return;
+            }
+            if self.must_recover(&head, true) || !self.is_undisturbed(&head) {
+                self.postpone(cx, head, key);
+            } else {
+                self.unwatch(cx, &head, key);
+                self.end_watch(cx, &head, key, true);
+            }
+        }
+    }
+
+    fn postpone(&mut self, cx: &Cx<'_>, head: HObject, key: WatchKey) {
+        let retry = cx.now + RETRY;
+        if let Some(watch) = self.watches.watches.get_mut(&(head, key)) {
+            watch.deadline = Some(retry);
+        }
+        self.watches.arm(retry);
+    }
+
+    /// Removes the watch from the object's record.
+    fn unwatch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey) {
+        let Ok(mut context) = ObjectContext::load(cx.view, &self.spg, head) else { return };
+        if context.info.watchers.remove(&key).is_none() {
+            return;
+        }
+        let (prior_version, version) = (context.info.version, self.next_version());
+        (context.info.prior_version, context.info.version) = (prior_version, version);
+        let entry = LogEntry {
+            kind: LogKind::Modify,
+            object: head.clone(),
+            version,
+            prior_version,
+            user_version: context.info.user_version,
+            reqid: ReqId::default(),
+            mtime: cx.wall,
+            result: 0,
+            outputs: Vec::new(),
+            snaps: Vec::new(),
+            delta: Counters::default(),
+        };
+        let mut txn = Transaction::new(self.spg);
+        txn.push(Op::SetMeta { object: head.clone(), meta: context.to_record() });
+        self.take_off(head);
+        let flight = Flight { head: head.clone(), after: SmallVec::new(), trim: false };
+        self.submit_write(cx, txn, vec![entry], flight);
+    }
+}

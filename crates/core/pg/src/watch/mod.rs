@@ -1,0 +1,178 @@
+//! Watchers and notifies.
+//!
+//! Who watches is recorded with the object, so that a watch outlives its client's connection and this OSD;
+//! who is connected, and when a watch ends, only the primary's memory knows. A client says it is there every
+//! few seconds, per watch. After a change of interval it watches again; until then its watches are known
+//! from the object's record as not connected, with a full timeout to come back in.
+
+mod expire;
+mod notify;
+
+use crate::object::{ObjectInfo, WatchKey};
+use crate::ops::WatchChange;
+use crate::{Cx, Effect, Pg, Session, SessionId};
+use nacre_buf::{BufList, Bytes};
+use nacre_msg::WatchNotify;
+use nacre_msg::notify_op;
+use nacre_types::{EntityAddr, HObject, Stamp};
+use notify::Notifying;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// One watch, as this primary knows it.
+#[derive(Debug)]
+struct Watch {
+    /// The client's session, while it is connected.
+    session: Option<SessionId>,
+    /// Where the client spoke from, for blocklists.
+    addr: EntityAddr,
+    /// How long it may be silent.
+    timeout: Duration,
+    /// When it ends; `None` for old clients that never ping, as long as they are connected.
+    deadline: Option<Stamp>,
+}
+
+/// All watches and notifies of one group.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    watches: BTreeMap<(HObject, WatchKey), Watch>,
+    notifies: BTreeMap<u64, Notifying>,
+    /// No deadline is before this one.
+    next: Option<Stamp>,
+    /// More watches are to end as soon as the view shows the end of the last one.
+    put_off: bool,
+}
+
+impl Watches {
+    /// When something may time out.
+    pub(crate) fn next_deadline(&self) -> Option<Stamp> {
+        self.next
+    }
+
+    /// True when ending watches goes on with the next event.
+    pub(crate) fn is_put_off(&self) -> bool {
+        self.put_off
+    }
+
+    fn arm(&mut self, at: Stamp) {
+        self.next = Some(self.next.map_or(at, |next| next.min(at)));
+    }
+
+    fn rearm(&mut self) {
+        let watches = self.watches.values().filter_map(|watch| watch.deadline);
+        self.next = watches.chain(self.notifies.values().map(|notify| notify.deadline)).min();
+    }
+
+    fn of<'a>(&'a self, head: &HObject) -> impl Iterator<Item = (WatchKey, &'a Watch)> + use<'a> {
+        let first = (head.clone(), (0, nacre_types::EntityName::default()));
+        let head = head.clone();
+        self.watches
+            .range(first..)
+            .take_while(move |((object, _), _)| *object == head)
+            .map(|((_, key), watch)| (*key, watch))
+    }
+}
+
+/// A message to a watcher or notifier, without data.
+fn message(op: u8, cookie: u64, notify_id: u64) -> WatchNotify {
+    WatchNotify {
+        op,
+        cookie,
+        version: 0,
+        notify_id,
+        payload: Bytes::new(),
+        return_code: 0,
+        notifier_gid: 0,
+        data: BufList::new(),
+    }
+}
+
+fn tell(cx: &mut Cx<'_>, session: SessionId, message: WatchNotify) {
+    cx.effects.push(Effect::Watch { session, message: Box::new(message) });
+}
+
+impl Pg {
+    /// Takes in who watches an object according to its record: they may have watched at another primary.
+    pub(crate) fn recall_watchers(&mut self, now: Stamp, head: &HObject, info: &ObjectInfo) {
+        for (key, watcher) in &info.watchers {
+            let at = (head.clone(), *key);
+            if self.watches.watches.contains_key(&at) {
+                continue;
+            }
+            let timeout = Duration::from_secs(watcher.timeout_s.into());
+            let deadline = now + timeout;
+            self.watches.arm(deadline);
+            let watch = Watch { session: None, addr: watcher.addr, timeout, deadline: Some(deadline) };
+            self.watches.watches.insert(at, watch);
+        }
+    }
+
+    /// Forgets everybody: clients come again, to whoever is primary then.
+    pub(crate) fn forget_watches(&mut self) {
+        self.watches = Watches::default();
+    }
+
+    /// Notes pings; false when one is for a watch that is not connected, which the client must make again.
+    pub(crate) fn has_pinged(
+        &mut self,
+        now: Stamp,
+        session: &Session,
+        head: &HObject,
+        changes: &[WatchChange],
+    ) -> bool {
+        changes.iter().all(|change| {
+            let WatchChange::Ping { cookie } = change else { return true };
+            let at = (head.clone(), (*cookie, session.name));
+            let watch = self.watches.watches.get_mut(&at).filter(|watch| watch.session == Some(session.id));
+            let Some(watch) = watch else { return false };
+            watch.deadline = Some(now + watch.timeout);
+            true
+        })
+    }
+
+    /// Carries out what a message did to watches, now that it is durable.
+    pub(crate) fn change_watches(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: &Arc<Session>,
+        head: &HObject,
+        changes: Vec<WatchChange>,
+    ) {
+        for change in changes {
+            match change {
+                WatchChange::Connect { cookie, watcher, will_ping } => {
+                    let timeout = Duration::from_secs(watcher.timeout_s.into());
+                    let deadline = will_ping.then_some(cx.now + timeout);
+                    deadline.into_iter().for_each(|at| self.watches.arm(at));
+                    let watch = Watch { session: Some(session.id), addr: watcher.addr, timeout, deadline };
+                    let key = (cookie, session.name);
+                    self.watches.watches.insert((head.clone(), key), watch);
+                    self.notify_again(cx, session.id, head, key);
+                }
+                WatchChange::Ping { .. } => {}
+                WatchChange::Disconnect { key, tell } => self.end_watch(cx, head, key, tell),
+            }
+        }
+    }
+
+    /// Ends a watch; notifies do not wait for it any longer.
+    fn end_watch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey, say_so: bool) {
+        let watch = self.watches.watches.remove(&(head.clone(), key));
+        if let Some(session) = watch.and_then(|watch| watch.session).filter(|_| say_so) {
+            tell(cx, session, message(notify_op::DISCONNECT, key.0, 0));
+        }
+        self.notifies_lose(cx, head, key);
+    }
+
+    /// A session is gone: its watches have their timeout to come back in.
+    pub(crate) fn disconnect_session(&mut self, cx: &mut Cx<'_>, session: SessionId) {
+        let mut earliest = None;
+        for watch in self.watches.watches.values_mut().filter(|watch| watch.session == Some(session)) {
+            let deadline = cx.now + watch.timeout;
+            (watch.session, watch.deadline) = (None, Some(deadline));
+            earliest = earliest.into_iter().chain([deadline]).min();
+        }
+        earliest.into_iter().for_each(|at| self.watches.arm(at));
+    }
+}

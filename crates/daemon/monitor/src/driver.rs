@@ -1,0 +1,168 @@
+//! [`Driver`]: the turn loop.
+
+use crate::store;
+use nacre_auth::Step;
+use nacre_env::Clock;
+use nacre_kv::{KvError, KvStore};
+use nacre_mon::{Effect, Endpoint, Event, Mon, SessionId, TICK};
+use nacre_msg::Message;
+use nacre_msgr::Connection;
+use nacre_service::{ConnId, Incoming, Messenger};
+use nacre_types::{Entropy, Stamp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Why the monitor's thread ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DriverError {
+    /// What changed could not be made durable: nothing may be promised any more.
+    #[error("cannot write the store: {0}")]
+    Store(#[from] KvError),
+    /// The system cannot wait for sockets.
+    #[error("cannot wait for sockets: {0}")]
+    Poll(#[from] std::io::Error),
+}
+
+/// One monitor with everything that it drives.
+pub(crate) struct Driver {
+    pub(crate) mon: Mon,
+    pub(crate) store: Box<dyn KvStore + Send>,
+    pub(crate) messenger: Messenger,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) entropy: Box<dyn Entropy + Send>,
+    pub(crate) stop: Arc<AtomicBool>,
+    pub(crate) next_tick: Stamp,
+}
+
+fn session_of(conn: ConnId) -> SessionId {
+    SessionId(conn.0)
+}
+
+fn conn_of(session: SessionId) -> ConnId {
+    ConnId(session.0)
+}
+
+/// A peer that means the manager shows a ticket, one that means the monitor its name; the first byte of what it
+/// says tells (`AUTH_MODE_AUTHORIZER` and `AUTH_MODE_MON` in Ceph's `src/auth/Auth.h`). Either must prove
+/// itself, so it does not matter at which of our addresses it says so.
+fn endpoint_of(payload: &[u8]) -> Endpoint {
+    const AUTHORIZER: u8 = 1;
+    if payload.first() == Some(&AUTHORIZER) { Endpoint::Mgr } else { Endpoint::Mon }
+}
+
+fn answer(connection: &mut Connection, step: &Step) -> Result<(), nacre_msgr::Fault> {
+    match step {
+        Step::More(payload) => connection.auth_reply_more(payload),
+        Step::Done(done) => {
+            let (mode, secret) = (done.mode.code(), &done.connection_secret);
+            connection.auth_done(done.global_id, mode, &done.payload, &done.session_key, secret)
+        }
+        Step::Bad(refusal) => {
+            tracing::debug!(reason = %refusal.reason, "authentication refused");
+            connection.auth_bad(refusal.method, refusal.errno.negated(), &refusal.methods, &refusal.modes)
+        }
+    }
+}
+
+impl Driver {
+    /// Turns until told to stop, or until something ends it.
+    pub(crate) fn run(mut self) -> Result<(), DriverError> {
+        let mut incoming = Vec::new();
+        while !self.stop.load(Ordering::Acquire) {
+            self.turn(&mut incoming)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all that is there, reacts to all of it, writes once, sends.
+    fn turn(&mut self, incoming: &mut Vec<Incoming>) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        let timeout = self.next_tick.since(now);
+        let clock = &self.clock;
+        self.messenger.turn(|| clock.now(), Some(timeout), self.entropy.as_mut(), incoming)?;
+        for what in incoming.drain(..) {
+            self.incoming(what);
+        }
+        if self.clock.now() >= self.next_tick {
+            self.next_tick = self.clock.now() + TICK;
+            self.handle(Event::Tick);
+        }
+        self.carry_out()?;
+        self.messenger.flush();
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event) {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        self.mon.handle(now, wall, self.entropy.as_mut(), event);
+    }
+
+    fn incoming(&mut self, incoming: Incoming) {
+        match incoming {
+            Incoming::Event { conn, event } => self.connection_event(conn, event),
+            Incoming::Closed { conn, reason, session: _ } => {
+                tracing::debug!(conn = conn.0, reason, "connection closed");
+                self.forget(conn);
+            }
+        }
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        self.handle(Event::Closed { session: session_of(conn) });
+    }
+
+    fn connection_event(&mut self, conn: ConnId, event: nacre_msgr::Event) {
+        let session = session_of(conn);
+        match event {
+            nacre_msgr::Event::AuthRequest { method, modes, payload } => {
+                let endpoint = endpoint_of(&payload);
+                self.handle(Event::AuthRequest { session, endpoint, method, modes, payload });
+            }
+            nacre_msgr::Event::AuthMore { payload } => self.handle(Event::AuthMore { session, payload }),
+            nacre_msgr::Event::Established(peer) => {
+                self.handle(Event::Established { session, kind: peer.kind, addrs: peer.addrs });
+            }
+            nacre_msgr::Event::Message(raw) => {
+                let (tid, kind) = (raw.tid, raw.kind);
+                match Message::decode(raw) {
+                    Ok(message) => self.handle(Event::Message { session, tid, message: Box::new(message) }),
+                    Err(error) => {
+                        tracing::warn!(conn = conn.0, kind, %error, "a message that does not decode");
+                        self.messenger.close(conn);
+                        self.forget(conn);
+                    }
+                }
+            }
+            // Ours is the accepting side of lossy sessions: the rest concerns who dials or resumes.
+            _ => (),
+        }
+    }
+
+    /// Carries the monitor's orders out until there are none.
+    fn carry_out(&mut self) -> Result<(), DriverError> {
+        let mut effects = Vec::new();
+        loop {
+            self.mon.drain(&mut effects);
+            if effects.is_empty() {
+                return Ok(());
+            }
+            for effect in effects.drain(..) {
+                match effect {
+                    Effect::Commit { batch, token } => {
+                        store::commit(self.store.as_mut(), &batch)?;
+                        self.handle(Event::Committed(token));
+                    }
+                    Effect::Send { session, tid, message } => {
+                        self.messenger.send(conn_of(session), message.encode(tid));
+                    }
+                    Effect::Auth { session, step } => {
+                        self.messenger.drive(conn_of(session), |connection| answer(connection, &step));
+                    }
+                    Effect::Close { session } => {
+                        self.messenger.close(conn_of(session));
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The monitor's thread: drives `core/mon` over sockets and a store.
+//!
+//! One thread does everything: it reads all that arrived, hands it to [`nacre_mon::Mon`], writes what changed
+//! as one durable batch, and only then sends what depends on it. Layer: daemon; uses base, core and io.
+
+mod driver;
+mod monitor;
+mod store;
+
+pub use monitor::{Monitor, MonitorConfig, StartError};
+pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd};

@@ -1,0 +1,321 @@
+//! `ceph tell osd.N ...`: commands that an OSD answers itself. They run on the lead's shard.
+
+use crate::letter::{Question, QuestionKind};
+use crate::shard::Shard;
+use crate::storage::StoreConfig;
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_mgr::options::{self, OptionInfo};
+use nacre_mgr::version;
+use nacre_msg::{Command, CommandReply};
+use nacre_pg::{Pg, Session};
+use nacre_txn::{Op, Token, Transaction};
+use nacre_types::{Errno, HObject, PgId, SpgId};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// Most that one `bench` writes.
+const BENCH_BYTES_MAX: u64 = 1 << 30;
+/// Largest block of a `bench`.
+const BENCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
+/// A `bench` holds the shard up while it runs: for at most this time.
+const BENCH_DURATION_MAX: Duration = Duration::from_secs(20);
+/// Blocks of a `bench`.
+const BENCH_BLOCKS_MAX: u64 = 65_536;
+const BENCH_BYTES_DEFAULT: u64 = 64 << 20;
+const BENCH_BLOCK_BYTES_DEFAULT: u64 = 4 << 20;
+
+/// Words and arguments, and a line for people. An argument is `name:type`; behind the type of a choice `=` and
+/// the words, `?` behind what may be left out, `*` behind what may be given any number of times.
+const COMMANDS: &[(&str, &str)] = &[
+    ("get_command_descriptions", "list the commands of this daemon"),
+    ("version", "show the version of this daemon"),
+    ("status", "show identity and maps"),
+    ("config get var:CephString", "show the value of an option"),
+    ("config set var:CephString val:CephString*", "set an option until the daemon restarts"),
+    ("config show", "show the values of all options"),
+    ("config diff", "show options that differ from their defaults"),
+    ("perf dump", "show counters"),
+    ("dump_ops_in_flight", "count the messages under way"),
+    ("bench count:CephInt? size:CephInt?", "write COUNT bytes to the store in blocks of SIZE and measure"),
+    ("query pgid:CephPgid?", "show the state of a placement group"),
+    ("scrub pgid:CephPgid?", "compare the copies of a placement group"),
+    ("deep_scrub pgid:CephPgid?", "compare the copies of a placement group, data included"),
+    ("pg pgid:CephPgid cmd:CephChoices=query", "show the state of a placement group"),
+    ("pg pgid:CephPgid cmd:CephChoices=scrub", "compare the copies of a placement group"),
+    ("pg pgid:CephPgid cmd:CephChoices=deep_scrub", "compare the copies of a placement group, data included"),
+];
+
+/// A failed command: error number and a line that says why.
+type Failure = (Errno, String);
+
+fn reply(answer: Result<Value, Failure>) -> CommandReply {
+    match answer {
+        Ok(Value::Null) => CommandReply { result: 0, status: String::new(), data: BufList::new() },
+        Ok(value) => {
+            let text = serde_json::to_string_pretty(&value).unwrap_or_default();
+            CommandReply { result: 0, status: String::new(), data: Bytes::from(text + "\n").into() }
+        }
+        Err((errno, status)) => CommandReply { result: errno.negated(), status, data: BufList::new() },
+    }
+}
+
+/// Runs a command and answers it, at once or from the shard of the group that it is about.
+pub(crate) fn command(shard: &mut Shard, session: &Session, tid: u64, command: &Command) {
+    let answer = match parse(command) {
+        _ if !session.caps.allows_everything() => Err((Errno::EACCES, "access denied".to_owned())),
+        Ok(args) => match run(shard, session, tid, &args) {
+            Some(answer) => answer,
+            None => return,
+        },
+        Err(failure) => Err(failure),
+    };
+    shard.tell_session(session.id, nacre_msg::Message::from(reply(answer)).encode(tid));
+}
+
+fn parse(command: &Command) -> Result<Map<String, Value>, Failure> {
+    let text = command.cmd.first().map_or("", String::as_str);
+    match serde_json::from_str(text) {
+        Ok(Value::Object(args)) => Ok(args),
+        _ => Err((Errno::EINVAL, format!("command is no JSON object: {text}"))),
+    }
+}
+
+fn text<'a>(args: &'a Map<String, Value>, name: &str) -> &'a str {
+    args.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// A number that tools send as such or as text.
+fn number(args: &Map<String, Value>, name: &str) -> Option<u64> {
+    let value = args.get(name)?;
+    value.as_u64().or_else(|| value.as_str()?.parse().ok())
+}
+
+/// `None` when the answer comes from elsewhere.
+fn run(
+    shard: &mut Shard,
+    session: &Session,
+    tid: u64,
+    args: &Map<String, Value>,
+) -> Option<Result<Value, Failure>> {
+    // `pg PGID COMMAND` is COMMAND with a `pgid`.
+    let prefix = match text(args, "prefix") {
+        "pg" => text(args, "cmd"),
+        prefix => prefix,
+    };
+    let kind = match prefix {
+        "query" => Some(QuestionKind::Query),
+        "scrub" => Some(QuestionKind::Scrub { deep: false }),
+        "deep_scrub" => Some(QuestionKind::Scrub { deep: true }),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        let Some(pg) = PgId::parse(text(args, "pgid")) else {
+            return Some(Err((Errno::EINVAL, format!("no placement group id in '{}'", text(args, "pgid")))));
+        };
+        let spg = SpgId::replicated(pg);
+        shard.ask(Question { session: session.id, tid, spg, kind });
+        return None;
+    }
+    Some(match prefix {
+        "get_command_descriptions" => Ok(descriptions()),
+        "version" => Ok(
+            json!({ "version": version::VERSION_SHORT, "release": version::RELEASE, "release_type": "stable" }),
+        ),
+        "status" => Ok(status(shard)),
+        "config get" => option(text(args, "var")).map(|info| json!({ info.name: shard.option(info) })),
+        "config set" => config_set(shard, args),
+        "config show" => Ok(config_show(shard)),
+        "config diff" => Ok(config_diff(shard)),
+        "perf dump" => Ok(shard.perf_dump()),
+        "dump_ops_in_flight" => Ok(json!({ "num_ops": shard.ops_in_flight() })),
+        "bench" => bench(shard, args),
+        _ => Err((
+            Errno::EINVAL,
+            format!("no valid command found: '{prefix}' is not known to osd.{}", shard.config.id),
+        )),
+    })
+}
+
+fn descriptions() -> Value {
+    let describe = |(index, (signature, help)): (usize, &(&str, &str))| {
+        let row = json!({
+            "sig": signature.split(' ').map(describe_word).collect::<Vec<_>>(),
+            "help": help, "module": "osd", "perm": "rw", "flags": 0,
+        });
+        (format!("cmd{index:03}"), row)
+    };
+    Value::Object(COMMANDS.iter().enumerate().map(describe).collect())
+}
+
+/// A word of a signature as tools parse it.
+fn describe_word(word: &str) -> Value {
+    let Some((name, kind)) = word.split_once(':') else { return json!(word) };
+    let mut described = Map::from_iter([("name".to_owned(), json!(name))]);
+    let kind = kind
+        .strip_suffix('?')
+        .inspect(|_| drop(described.insert("req".to_owned(), json!("false"))))
+        .unwrap_or(kind);
+    let kind = kind
+        .strip_suffix('*')
+        .inspect(|_| drop(described.insert("n".to_owned(), json!("N"))))
+        .unwrap_or(kind);
+    let kind = match kind.split_once('=') {
+        Some((kind, strings)) => {
+            described.insert("strings".to_owned(), json!(strings));
+            kind
+        }
+        None => kind,
+    };
+    described.insert("type".to_owned(), json!(kind));
+    Value::Object(described)
+}
+
+fn status(shard: &Shard) -> Value {
+    let map = shard.newest_map();
+    json!({
+        "cluster_fsid": shard.config.fsid.to_string(),
+        "osd_fsid": shard.config.uuid.to_string(),
+        "whoami": shard.config.id,
+        "state": if shard.is_booted() { "active" } else { "booting" },
+        "oldest_map": 1,
+        "newest_map": map.epoch,
+        "num_pgs": shard.groups.all().len(),
+        "shards": shard.config.shards,
+        "store": match &shard.config.store {
+            StoreConfig::Memory { .. } => "memory",
+            StoreConfig::File { .. } => "file",
+        },
+    })
+}
+
+fn option(name: &str) -> Result<&'static OptionInfo, Failure> {
+    options::find(name).ok_or_else(|| (Errno::ENOENT, format!("unrecognized config option '{name}'")))
+}
+
+fn config_set(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Failure> {
+    let info = option(text(args, "var"))?;
+    let value = match args.get("val") {
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
+        Some(Value::String(value)) => value.clone(),
+        Some(other) => other.to_string(),
+        None => return Err((Errno::EINVAL, "no value given".to_owned())),
+    };
+    let value = info.check(&value).map_err(|error| (Errno::EINVAL, error.to_string()))?;
+    shard.set_option(info.name, value);
+    Ok(json!({ "success": "" }))
+}
+
+fn config_show(shard: &Shard) -> Value {
+    let all = options::all().map(|info| (info.name.to_owned(), Value::from(shard.option(info))));
+    Value::Object(all.collect())
+}
+
+fn config_diff(shard: &Shard) -> Value {
+    let changed = options::all().filter(|info| shard.option(info) != info.default);
+    let shown = changed
+        .map(|info| (info.name.to_owned(), json!({ "default": info.default, "final": shard.option(info) })));
+    json!({ "diff": Value::Object(shown.collect()) })
+}
+
+/// Writes blocks of one object of a collection that belongs to no pool, and removes it again.
+fn bench(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Failure> {
+    let count = number(args, "count").unwrap_or(BENCH_BYTES_DEFAULT);
+    let size = number(args, "size").unwrap_or(BENCH_BLOCK_BYTES_DEFAULT);
+    if size == 0 || size > BENCH_BLOCK_BYTES_MAX || count > BENCH_BYTES_MAX || count / size > BENCH_BLOCKS_MAX
+    {
+        let limits = format!(
+            "count up to {BENCH_BYTES_MAX} bytes, size from 1 to {BENCH_BLOCK_BYTES_MAX} bytes, \
+             and at most {BENCH_BLOCKS_MAX} blocks"
+        );
+        return Err((Errno::EINVAL, limits));
+    }
+    let scratch = SpgId::replicated(PgId::new(-1, 0));
+    let object = HObject::head(-1, ByteStr::EMPTY, ByteStr::EMPTY, ByteStr::from_static("bench"));
+    let block = Bytes::from(vec![0x5a; usize::try_from(size).unwrap_or_default()]);
+    let start = shard.clock_now();
+    let mut written = 0;
+    let mut last = Token::default();
+    while written < count {
+        let length = size.min(count - written);
+        let data = block.slice(..usize::try_from(length).unwrap_or_default()).into();
+        let op = Op::Write { object: object.clone(), offset: written, data };
+        last = shard.submit(scratch, Transaction { collection: scratch, ops: vec![op] }, Token::default());
+        written += length;
+    }
+    while !shard.groups.is_durable(last) && shard.clock_now() < start + BENCH_DURATION_MAX {
+        shard.settle();
+        std::thread::yield_now();
+    }
+    let elapsed = shard.clock_now().since(start).as_secs_f64().max(f64::EPSILON);
+    let remove = Transaction { collection: scratch, ops: vec![Op::RemoveCollection] };
+    shard.submit(scratch, remove, Token::default());
+    if !shard.groups.is_durable(last) {
+        return Err((Errno::ETIMEDOUT, format!("the store did not finish within {BENCH_DURATION_MAX:?}")));
+    }
+    Ok(json!({
+        "bytes_written": written,
+        "blocksize": size,
+        "elapsed_sec": elapsed,
+        "bytes_per_sec": written as f64 / elapsed,
+        "iops": (written as f64 / size as f64) / elapsed,
+    }))
+}
+
+/// The answer about a group, from its shard.
+pub(crate) fn query(shard: &mut Shard, spg: &SpgId) -> CommandReply {
+    let wall = shard.wall;
+    let described = shard.groups.get_mut(spg).and_then(|(group, _)| describe(group, wall));
+    reply(described.ok_or_else(|| not_here(shard, spg)))
+}
+
+fn not_here(shard: &Shard, spg: &SpgId) -> Failure {
+    (Errno::ENOENT, format!("osd.{} does not lead pg {spg}", shard.config.id))
+}
+
+/// The answer to the order to scrub a group.
+pub(crate) fn scrub_ordered(shard: &Shard, spg: &SpgId, deep: bool) -> CommandReply {
+    if !shard.groups.contains(spg) {
+        return reply(Err(not_here(shard, spg)));
+    }
+    let what = if deep { "deep-scrub" } else { "scrub" };
+    CommandReply { result: 0, status: format!("instructing pg {spg} to {what}"), data: BufList::new() }
+}
+
+fn describe(group: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
+    let stat = group.stat(wall)?;
+    let info = group.info();
+    let sum = &stat.stats.sum;
+    Some(json!({
+        "state": nacre_msg::stats::pg_state::text(stat.state),
+        "epoch": group.epoch(),
+        "up": stat.up,
+        "acting": stat.acting,
+        "acting_recovery_backfill": stat.acting.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "info": {
+            "pgid": group.spg().to_string(),
+            "last_update": info.last_update.to_string(),
+            "last_complete": info.last_complete.to_string(),
+            "log_tail": info.log_tail.to_string(),
+            "last_user_version": info.last_user_version,
+            "stats": {
+                "version": stat.version.to_string(),
+                "state": nacre_msg::stats::pg_state::text(stat.state),
+                "last_scrub": stat.last_scrub.to_string(),
+                "last_scrub_stamp": stat.last_scrub_stamp.to_string(),
+                "last_deep_scrub": stat.last_deep_scrub.to_string(),
+                "last_deep_scrub_stamp": stat.last_deep_scrub_stamp.to_string(),
+                "log_size": stat.log_size,
+                "stat_sum": {
+                    "num_bytes": sum.num_bytes,
+                    "num_objects": sum.num_objects,
+                    "num_object_clones": sum.num_object_clones,
+                    "num_objects_degraded": sum.num_objects_degraded,
+                    "num_objects_misplaced": sum.num_objects_misplaced,
+                },
+                "up": stat.up,
+                "acting": stat.acting,
+            },
+        },
+        "recovery_state": [{ "name": group.phase_name() }],
+    }))
+}

@@ -1,0 +1,30 @@
+//! What an OSD is told at its start.
+
+use crate::storage::StoreConfig;
+use nacre_auth::CryptoKey;
+use nacre_types::{EntityAddr, OsdId, Uuid};
+use std::net::IpAddr;
+
+/// Identity, place and size of one OSD.
+#[derive(Debug, Clone)]
+pub struct OsdConfig {
+    /// Its number.
+    pub id: OsdId,
+    /// Identity of its store.
+    pub uuid: Uuid,
+    /// The cluster.
+    pub fsid: Uuid,
+    /// Key of the entity `osd.<id>`.
+    pub key: CryptoKey,
+    /// Where monitors listen.
+    pub monitors: Vec<EntityAddr>,
+    /// Address to listen on; the port is chosen by the system.
+    pub listen: IpAddr,
+    /// Threads that share its placement groups, at least 1. More than one only with stores in memory: the
+    /// device store has one owner.
+    pub shards: usize,
+    /// Where its objects are.
+    pub store: StoreConfig,
+    /// The machine, as CRUSH and people know it.
+    pub host: String,
+}

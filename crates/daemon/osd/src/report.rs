@@ -1,0 +1,121 @@
+//! What an OSD says of itself: to the monitor at boot, to the manager every few seconds.
+
+use crate::config::OsdConfig;
+use crate::letter::ShardReport;
+use crate::storage::StoreConfig;
+use nacre_denc::Encode;
+use nacre_maps::OsdMap;
+use nacre_mgr::version;
+use nacre_msg::stats::{OsdStat, StoreStatfs};
+use nacre_msg::{MgrOpen, PgStats};
+use nacre_store::StoreUsage;
+use nacre_types::{AddrVec, OsdId};
+use std::collections::BTreeMap;
+
+/// Facts about the OSD and its machine, for `ceph osd metadata`.
+pub(crate) fn metadata(
+    config: &OsdConfig,
+    capacity_bytes: u64,
+    public: &AddrVec,
+    cluster: &AddrVec,
+) -> BTreeMap<String, String> {
+    let (store, data) = match &config.store {
+        StoreConfig::Memory { .. } => ("nacre-memory", "memory".to_owned()),
+        StoreConfig::File { folder } => ("nacre-block", folder.display().to_string()),
+    };
+    let facts = [
+        ("arch", std::env::consts::ARCH.to_owned()),
+        ("back_addr", cluster.to_string()),
+        ("ceph_release", version::RELEASE.to_owned()),
+        ("ceph_version", version::VERSION_TEXT.to_owned()),
+        ("ceph_version_short", version::VERSION_SHORT.to_owned()),
+        ("default_device_class", "ssd".to_owned()),
+        ("front_addr", public.to_string()),
+        ("hb_back_addr", cluster.to_string()),
+        ("hb_front_addr", public.to_string()),
+        ("hostname", config.host.clone()),
+        ("journal_rotational", "0".to_owned()),
+        ("nacre_version", env!("CARGO_PKG_VERSION").to_owned()),
+        ("os", "Linux".to_owned()),
+        ("osd_data", data),
+        ("osd_objectstore", store.to_owned()),
+        ("osd_size_bytes", capacity_bytes.to_string()),
+        ("rotational", "0".to_owned()),
+    ];
+    facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+pub(crate) fn mgr_open(config: &OsdConfig) -> MgrOpen {
+    let empty: BTreeMap<String, String> = BTreeMap::new();
+    MgrOpen {
+        daemon_name: config.id.to_string(),
+        service_name: String::new(),
+        service: None,
+        config: empty.to_bytes(),
+        config_defaults: empty.to_bytes(),
+    }
+}
+
+fn kib(bytes: u64) -> i64 {
+    (bytes >> 10).cast_signed()
+}
+
+fn add_usage(sum: &mut StoreUsage, usage: &StoreUsage) {
+    sum.total_bytes += usage.total_bytes;
+    sum.available_bytes += usage.available_bytes;
+    sum.stored_bytes += usage.stored_bytes;
+    sum.allocated_bytes += usage.allocated_bytes;
+    sum.omap_bytes += usage.omap_bytes;
+    sum.metadata_bytes += usage.metadata_bytes;
+}
+
+fn statfs(usage: &StoreUsage) -> StoreStatfs {
+    StoreStatfs {
+        total: usage.total_bytes.cast_signed(),
+        available: usage.available_bytes.cast_signed(),
+        allocated: usage.allocated_bytes.cast_signed(),
+        data_stored: usage.stored_bytes.cast_signed(),
+        omap_allocated: usage.omap_bytes.cast_signed(),
+        internal_metadata: usage.metadata_bytes.cast_signed(),
+        ..StoreStatfs::default()
+    }
+}
+
+/// One report to the manager, summed over the shards.
+pub(crate) fn pg_stats<'a>(
+    config: &OsdConfig,
+    map: &OsdMap,
+    seq: u64,
+    shards: impl Iterator<Item = &'a ShardReport>,
+    peers: impl Iterator<Item = &'a OsdId>,
+) -> PgStats {
+    let mut report = PgStats { fsid: config.fsid, epoch: map.epoch, ..PgStats::default() };
+    let mut usage = StoreUsage::default();
+    let mut group_count = 0;
+    for shard in shards {
+        add_usage(&mut usage, &shard.usage);
+        group_count += shard.group_count;
+        report.pg_stat.extend(shard.groups.iter().cloned());
+        for (pool, (data, omap)) in &shard.pools {
+            let sum = report.pool_stat.entry(*pool).or_default();
+            sum.allocated += data;
+            sum.data_stored += data;
+            sum.omap_allocated += omap;
+        }
+    }
+    report.osd_stat = OsdStat {
+        hb_peers: peers.copied().collect(),
+        up_from: map.info(config.id).up_from,
+        seq,
+        num_pgs: group_count,
+        kb_used_data: kib(usage.allocated_bytes),
+        kb_used_omap: kib(usage.omap_bytes),
+        kb_used_meta: kib(usage.metadata_bytes),
+        statfs: statfs(&usage),
+        num_osds: 1,
+        num_per_pool_osds: 1,
+        num_per_pool_omap_osds: 1,
+        ..OsdStat::default()
+    };
+    report
+}

@@ -1,0 +1,86 @@
+//! What an OSD keeps for itself in its store, and how it takes up again after a restart.
+//!
+//! The collection [`OWN`] belongs to no pool. Its key-value space holds the newest maps, each under
+//! `osdmap/<epoch>`, written before the groups see the map: whatever epoch a group has stored, the map of it
+//! is there. `origins` holds how many groups each pool had when this OSD first heard of it, by which it finds
+//! the shard of groups that were split since.
+
+use crate::shard::Shard;
+use nacre_buf::ByteStr;
+use nacre_denc::{Decode, Encode};
+use nacre_maps::OsdMap;
+use nacre_pg::{Event, Pg};
+use nacre_store::ObjectStore;
+use nacre_txn::{Op, Token, Transaction};
+use nacre_types::{Epoch, PgId, PoolId, SpgId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The OSD's own collection.
+const OWN: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
+const MAP_PREFIX: &str = "osdmap/";
+const ORIGINS_KEY: ByteStr = ByteStr::from_static("origins");
+/// Maps kept; a group that is further behind begins with the oldest.
+const MAPS_KEPT_MAX: Epoch = 50;
+
+fn map_key(epoch: Epoch) -> ByteStr {
+    ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
+}
+
+/// The maps that the store holds, oldest first. One that does not decode is left out: the monitor has it.
+pub(crate) fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
+    let stored = store.as_view().pg_meta(&OWN, MAP_PREFIX.as_bytes());
+    let decode = |(key, bytes): (ByteStr, nacre_buf::Bytes)| match OsdMap::from_bytes(bytes) {
+        Ok(map) => Some(Arc::new(map)),
+        Err(error) => {
+            tracing::error!(%key, %error, "a stored map is damaged");
+            None
+        }
+    };
+    stored.into_iter().filter_map(decode).collect()
+}
+
+/// How many groups each pool had at first, as the store has it.
+pub(crate) fn stored_origins(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
+    let stored = store.as_view().pg_meta(&OWN, &ORIGINS_KEY);
+    let value = stored.into_iter().find(|(key, _)| *key == ORIGINS_KEY).map(|(_, value)| value);
+    value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()
+}
+
+impl Shard {
+    /// Stores a map, and forgets one that is old enough.
+    pub(crate) fn save_map(&mut self, map: &OsdMap, has_new_pools: bool) {
+        let mut txn = Transaction::new(OWN);
+        txn.push(Op::MetaSet { key: map_key(map.epoch), value: map.to_bytes() });
+        if let Some(old) = map.epoch.checked_sub(MAPS_KEPT_MAX) {
+            txn.push(Op::MetaRemove { key: map_key(old) });
+        }
+        if has_new_pools {
+            txn.push(Op::MetaSet { key: ORIGINS_KEY, value: self.post.origins().to_bytes() });
+        }
+        self.submit(OWN, txn, Token::default());
+    }
+
+    /// Loads the groups that the store holds. They stay silent until the monitor's next map, the one in
+    /// which this OSD is up again.
+    pub(crate) fn restore_groups(&mut self) {
+        for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN) {
+            let Some(epoch) = Pg::stored_epoch(self.store.as_view(), &spg) else {
+                tracing::error!(osd = self.config.id, %spg, "a placement group's records are damaged; left alone");
+                continue;
+            };
+            let maps = self.groups.maps_from(epoch);
+            let Some(first) = maps.first() else { continue };
+            match Pg::load(self.store.as_view(), self.config.id, spg, first) {
+                Some(group) => self.groups.insert(group),
+                None => {
+                    tracing::error!(osd = self.config.id, %spg, "a placement group's log is damaged; left alone");
+                    continue;
+                }
+            }
+            for map in maps.iter().skip(1) {
+                self.deliver_under(map, spg, Event::Map);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Who is connected to a shard: handshakes under way, clients, peers.
+
+use crate::letter::session_id;
+use nacre_auth::{Identity, Offer, ServiceAuthContext, ServiceServer, Step};
+use nacre_buf::Bytes;
+use nacre_msgr::Peer;
+use nacre_pg::{Session, SessionId};
+use nacre_service::{ConnId, Messenger, answer_auth};
+use nacre_types::{AddrKind, EntityKind, EntityName, OsdId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Messages of one client that may be under way in groups; with more its socket is not read.
+pub(crate) const CLIENT_OPS_MAX: usize = 1024;
+
+/// What a connection that came in has turned out to be.
+#[derive(Debug)]
+pub(crate) enum Incomer {
+    /// Still proving who it is.
+    Handshake(Box<ServiceServer>, Option<Identity>),
+    /// A client, or a daemon acting as one (metadata server, manager).
+    Client(Arc<Session>),
+    /// Another OSD.
+    Peer(OsdId),
+}
+
+/// What a peer sends to prove who it is.
+#[derive(Debug)]
+pub(crate) enum AuthFrame {
+    /// Begins with a method.
+    Request { method: u32, modes: Vec<u32>, payload: Bytes },
+    /// Goes on.
+    More { payload: Bytes },
+}
+
+/// Connections that came in on one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Sessions {
+    shard: usize,
+    count: u64,
+    incomers: BTreeMap<ConnId, Incomer>,
+    conns: BTreeMap<SessionId, ConnId>,
+    /// Clients whose sockets are not read for now.
+    paused: Vec<ConnId>,
+}
+
+impl Sessions {
+    pub(crate) fn new(shard: usize) -> Self {
+        Self { shard, ..Self::default() }
+    }
+
+    pub(crate) fn conn(&self, session: SessionId) -> Option<ConnId> {
+        self.conns.get(&session).copied()
+    }
+
+    pub(crate) fn incomer(&self, conn: ConnId) -> Option<&Incomer> {
+        self.incomers.get(&conn)
+    }
+
+    /// One authentication frame of a connection that came in; the answer goes out at once.
+    pub(crate) fn authenticate(
+        &mut self,
+        conn: ConnId,
+        frame: AuthFrame,
+        cx: &mut ServiceAuthContext<'_>,
+        messenger: &mut Messenger,
+    ) {
+        let fresh =
+            || Incomer::Handshake(Box::new(ServiceServer::new(EntityKind::OSD, Offer::crc_first())), None);
+        let Incomer::Handshake(server, identity) = self.incomers.entry(conn).or_insert_with(fresh) else {
+            return messenger.close(conn);
+        };
+        let step = match frame {
+            AuthFrame::Request { method, modes, payload } => server.request(cx, method, &modes, payload),
+            AuthFrame::More { payload } => server.more(cx, payload),
+        };
+        if let Step::Done(done) = &step {
+            *identity = Some(done.identity.clone());
+        }
+        if let Step::Bad(refusal) = &step {
+            tracing::info!(?conn, reason = %refusal.reason, "authorizer refused");
+        }
+        messenger.drive(conn, |connection| answer_auth(connection, step));
+    }
+
+    /// A handshake is complete. What the peer says it is must be what it has proved to be.
+    pub(crate) fn established(&mut self, conn: ConnId, peer: &Peer) -> Result<(), &'static str> {
+        let Some(Incomer::Handshake(_, Some(identity))) = self.incomers.remove(&conn) else {
+            return Err("no identity was proved");
+        };
+        if identity.name.kind != peer.kind {
+            return Err("is of another kind than its ticket says");
+        }
+        let incomer = match peer.kind {
+            EntityKind::OSD => {
+                let claimed = OsdId::try_from(peer.gid).map_err(|_| "OSD number out of range")?;
+                if identity.name.id != claimed.to_string() {
+                    return Err("is another OSD than its ticket says");
+                }
+                Incomer::Peer(claimed)
+            }
+            _ => Incomer::Client(self.open(conn, peer, &identity)?),
+        };
+        self.incomers.insert(conn, incomer);
+        Ok(())
+    }
+
+    fn open(&mut self, conn: ConnId, peer: &Peer, identity: &Identity) -> Result<Arc<Session>, &'static str> {
+        self.count += 1;
+        let id = session_id::make(self.shard, self.count);
+        let addr = peer.addrs.front().with_kind(AddrKind::Any);
+        let caps = identity.osd_caps().map_err(|_| "has caps that are not in the OSD caps grammar")?;
+        let name = EntityName { kind: peer.kind, number: identity.global_id.cast_signed() };
+        let caps = caps.at(addr.socket.map(|socket| socket.ip()));
+        self.conns.insert(id, conn);
+        Ok(Arc::new(Session { id, name, addr, caps }))
+    }
+
+    /// Forgets a connection and yields what it was.
+    pub(crate) fn close(&mut self, conn: ConnId) -> Option<Incomer> {
+        let incomer = self.incomers.remove(&conn);
+        if let Some(Incomer::Client(session)) = &incomer {
+            self.conns.remove(&session.id);
+        }
+        self.paused.retain(|paused| *paused != conn);
+        incomer
+    }
+
+    /// Stops reading a client that has too much under way. Every message under way holds its session once.
+    pub(crate) fn throttle(&mut self, conn: ConnId, session: &Arc<Session>, messenger: &mut Messenger) {
+        if Arc::strong_count(session) > CLIENT_OPS_MAX && !self.paused.contains(&conn) {
+            self.paused.push(conn);
+            messenger.set_paused(conn, true);
+        }
+    }
+
+    /// Messages of clients that groups hold. Each holds its session once, beside ourselves.
+    pub(crate) fn ops_in_flight(&self) -> usize {
+        let clients = self.incomers.values();
+        clients
+            .map(|one| if let Incomer::Client(session) = one { Arc::strong_count(session) - 1 } else { 0 })
+            .sum()
+    }
+
+    /// Reads clients again whose messages have been answered.
+    pub(crate) fn unthrottle(&mut self, messenger: &mut Messenger) {
+        let incomers = &self.incomers;
+        self.paused.retain(|conn| {
+            let busy = |session: &Arc<Session>| Arc::strong_count(session) > CLIENT_OPS_MAX / 2;
+            let still = matches!(incomers.get(conn), Some(Incomer::Client(session)) if busy(session));
+            if !still {
+                messenger.set_paused(*conn, false);
+            }
+            still
+        });
+    }
+}

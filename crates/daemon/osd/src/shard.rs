@@ -1,0 +1,688 @@
+//! [`Shard`]: one thread of an OSD. It owns placement groups, their part of the store, and client
+//! connections, and carries each request from socket to disk and back.
+//!
+//! A turn: wait; take what sockets, other shards and the store have; hand each to its group; carry out what
+//! the groups want; write to the sockets; sleep until the nearest deadline.
+
+use crate::admin;
+use crate::config::OsdConfig;
+use crate::groups::Groups;
+use crate::lead::{Lead, LeadCx, News, Order};
+use crate::letter::{Letter, Post, Question, QuestionKind, client_op, session_id};
+use crate::maps::MapCache;
+use crate::restore::{stored_maps, stored_origins};
+use crate::sessions::{AuthFrame, Incomer, Sessions};
+use crate::space;
+use nacre_auth::{RotatingKeys, ServiceAuthContext};
+use nacre_env::Clock;
+use nacre_maps::OsdMap;
+use nacre_mgr::options::OptionInfo;
+use nacre_msg::peer::PeerMessage;
+use nacre_msg::{Message, OsdPgCreate2, RawMessage};
+use nacre_msgr::Event as ConnEvent;
+use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pg, SessionId};
+use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
+use nacre_store::{Completion, ObjectStore};
+use nacre_txn::{Token, Transaction};
+use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Groups get a tick this often.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// Changes of the groups are reported to the lead at most this often.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// One thread's part of an OSD.
+pub(crate) struct Shard {
+    pub(crate) config: OsdConfig,
+    clock: Box<dyn Clock>,
+    entropy: Box<dyn Entropy + Send>,
+    messenger: Messenger,
+    mailbox: Mailbox<Letter>,
+    pub(crate) post: Post,
+    lead: Option<Lead>,
+    maps: MapCache,
+    keys: Arc<RotatingKeys>,
+    sessions: Sessions,
+    pub(crate) groups: Groups,
+    pub(crate) store: Box<dyn ObjectStore + Send>,
+    effects: Effects,
+    incoming: Vec<Incoming>,
+    completions: Vec<Completion>,
+    news: Vec<News>,
+    pub(crate) now: Stamp,
+    pub(crate) wall: UTime,
+    tick_at: Stamp,
+    report_at: Stamp,
+    booted: Arc<AtomicBool>,
+    stopping: bool,
+    /// Options set by `tell`, until the daemon restarts.
+    options: BTreeMap<&'static str, String>,
+    counters: Counters,
+}
+
+/// Sums since the start, for `perf dump`.
+#[derive(Debug, Default)]
+struct Counters {
+    ops: u64,
+    op_in_bytes: u64,
+    replies: u64,
+    op_out_bytes: u64,
+    latency_ns: u64,
+}
+
+/// What a shard is made of.
+pub(crate) struct Parts {
+    pub(crate) config: OsdConfig,
+    pub(crate) clock: Box<dyn Clock>,
+    pub(crate) entropy: Box<dyn Entropy + Send>,
+    pub(crate) messenger: Messenger,
+    pub(crate) mailbox: Mailbox<Letter>,
+    pub(crate) post: Post,
+    pub(crate) lead: Option<Lead>,
+    pub(crate) store: Box<dyn ObjectStore + Send>,
+    pub(crate) booted: Arc<AtomicBool>,
+}
+
+impl Shard {
+    pub(crate) fn new(parts: Parts) -> Self {
+        let (now, wall) = (parts.clock.now(), parts.clock.wall());
+        let mut groups = Groups::new();
+        let stored = stored_maps(parts.store.as_ref());
+        let newest = stored.last().cloned();
+        let mut post = parts.post;
+        post.remember(stored_origins(parts.store.as_ref()));
+        stored.into_iter().for_each(|map| groups.set_map(map));
+        Self {
+            maps: MapCache::new(parts.config.fsid, newest),
+            sessions: Sessions::new(post.me),
+            groups,
+            config: parts.config,
+            clock: parts.clock,
+            entropy: parts.entropy,
+            messenger: parts.messenger,
+            mailbox: parts.mailbox,
+            post,
+            lead: parts.lead,
+            keys: Arc::default(),
+            store: parts.store,
+            effects: Effects::new(),
+            incoming: Vec::new(),
+            completions: Vec::new(),
+            news: Vec::new(),
+            now,
+            wall,
+            tick_at: now,
+            report_at: now,
+            booted: parts.booted,
+            stopping: false,
+            options: BTreeMap::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Runs until told to stop.
+    ///
+    /// # Errors
+    /// When sockets cannot be waited for any more.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        self.restore_groups();
+        self.with_lead(Lead::start);
+        while !self.stopping {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    fn turn(&mut self) -> io::Result<()> {
+        let timeout = self.deadline().since(self.clock.now());
+        let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let clock = &self.clock;
+        self.messenger.turn(|| clock.now(), Some(timeout), self.entropy.as_mut(), &mut incoming)?;
+        (self.now, self.wall) = (self.clock.now(), self.clock.wall());
+        for item in incoming.drain(..) {
+            match item {
+                Incoming::Event { conn, event } => self.conn_event(conn, event),
+                Incoming::Closed { conn, reason, session } => self.conn_closed(conn, &reason, session),
+            }
+        }
+        self.incoming = incoming;
+        let letters: Vec<Letter> = self.mailbox.take().collect();
+        letters.into_iter().for_each(|letter| self.letter(letter));
+        self.run_deadlines();
+        self.settle();
+        self.post.retry();
+        self.sessions.unthrottle(&mut self.messenger);
+        self.messenger.flush();
+        Ok(())
+    }
+
+    /// Works until neither the store nor this shard's own letters bring anything more. Draining also starts
+    /// what was submitted.
+    pub(crate) fn settle(&mut self) {
+        loop {
+            let mut completions = std::mem::take(&mut self.completions);
+            self.store.drain(&mut completions);
+            let idle = completions.is_empty();
+            for completion in completions.drain(..) {
+                if let Some((spg, event)) = self.groups.completed(completion) {
+                    self.deliver(spg, event);
+                }
+            }
+            self.completions = completions;
+            match self.post.next_local() {
+                Some(letter) => self.letter(letter),
+                None if idle => return,
+                None => (),
+            }
+        }
+    }
+
+    fn deadline(&self) -> Stamp {
+        let lead = self.lead.as_ref().and_then(Lead::next_deadline);
+        let groups = self.groups.next_deadline();
+        lead.into_iter().chain(groups).chain([self.tick_at]).min().unwrap_or(self.tick_at)
+    }
+
+    fn run_deadlines(&mut self) {
+        let all = self.now >= self.tick_at;
+        if all {
+            self.tick_at = self.now + TICK_INTERVAL;
+        }
+        for spg in self.groups.due(self.now, all) {
+            self.deliver(spg, Event::Tick);
+        }
+        if all || self.lead.as_ref().and_then(Lead::next_deadline).is_some_and(|at| at <= self.now) {
+            self.with_lead(Lead::tick);
+        }
+        if self.now >= self.report_at && (all || self.groups.have_changed()) {
+            self.report_at = self.now + REPORT_INTERVAL;
+            let report = self.groups.report(self.post.me, self.store.usage(), self.wall);
+            self.post.send(0, Letter::Stats(report));
+        }
+    }
+
+    /// Lets the lead work, if this shard is it, and takes in what it learned.
+    fn with_lead<T>(&mut self, work: impl FnOnce(&mut Lead, &mut LeadCx<'_>) -> T) -> Option<T> {
+        let (result, heard) = self.lend_lead(work)?;
+        heard.into_iter().for_each(|news| self.learn(news));
+        Some(result)
+    }
+
+    /// Lets the lead work, if this shard is it, and yields what it heard.
+    fn lend_lead<T>(&mut self, work: impl FnOnce(&mut Lead, &mut LeadCx<'_>) -> T) -> Option<(T, Vec<News>)> {
+        let lead = self.lead.as_mut()?;
+        let mut cx = LeadCx {
+            now: self.now,
+            wall: self.wall,
+            entropy: self.entropy.as_mut(),
+            messenger: &mut self.messenger,
+            maps: &self.maps,
+            news: &mut self.news,
+        };
+        let result = work(lead, &mut cx);
+        self.booted.store(lead.is_booted(), Ordering::Release);
+        Some((result, std::mem::take(&mut self.news)))
+    }
+
+    fn learn(&mut self, news: News) {
+        match news {
+            News::Maps(message) => {
+                let shared = Arc::new(*message);
+                self.learn_maps(&shared);
+                self.post.send_others(|| Letter::Maps(Arc::clone(&shared)));
+            }
+            News::Keys(keys) => {
+                self.keys = Arc::new(keys);
+                let keys = Arc::clone(&self.keys);
+                self.post.send_others(|| Letter::Keys(Arc::clone(&keys)));
+            }
+            News::Create(create) => self.create_groups(&create),
+            News::Scrub(scrub) => {
+                for spg in &scrub.pgs {
+                    self.post.send(self.post.home(spg), Letter::Scrub { spg: *spg, deep: scrub.deep });
+                }
+            }
+        }
+    }
+
+    fn learn_maps(&mut self, message: &nacre_msg::OsdMap) {
+        let learned = match self.maps.learn(message) {
+            Ok(learned) => learned,
+            Err(error) => {
+                return tracing::error!(osd = self.config.id, %error, "cannot use the monitor's maps");
+            }
+        };
+        // Links follow the newest map before groups speak to whom it has up; what else the lead hears comes
+        // after, or groups would see maps out of order.
+        let heard = self.lend_lead(Lead::maps_learned).map_or_else(Vec::new, |((), news)| news);
+        learned.iter().for_each(|map| self.advance(map));
+        heard.into_iter().for_each(|news| self.learn(news));
+    }
+
+    /// One map further.
+    fn advance(&mut self, map: &Arc<OsdMap>) {
+        let new_pools = self.post.learn_map(map);
+        self.save_map(map, new_pools);
+        self.groups.set_map(Arc::clone(map));
+        for spg in self.groups.all() {
+            self.deliver(spg, Event::Map);
+        }
+        for (spg, birth) in self.groups.take_held_births() {
+            self.create_group(spg, birth);
+        }
+        for (from, message) in self.groups.take_held_peer() {
+            self.peer_event(from, message);
+        }
+        for (spg, op) in self.groups.take_held() {
+            self.client_op(spg, op);
+        }
+    }
+
+    fn create_groups(&mut self, create: &OsdPgCreate2) {
+        for (spg, (created, _)) in &create.pgs {
+            self.post.send(self.post.home(spg), Letter::Create(*spg, Box::new(Birth::ordered(*created))));
+        }
+    }
+
+    fn conn_event(&mut self, conn: ConnId, event: ConnEvent) {
+        match event {
+            ConnEvent::AuthRequest { method, modes, payload } => {
+                self.authenticate(conn, AuthFrame::Request { method, modes, payload });
+            }
+            ConnEvent::AuthMore { payload } => self.authenticate(conn, AuthFrame::More { payload }),
+            ConnEvent::Message(raw) => self.message(conn, raw),
+            ConnEvent::Established(peer) if self.sessions.incomer(conn).is_some() => {
+                if let Err(reason) = self.sessions.established(conn, &peer) {
+                    tracing::warn!(?conn, reason, "a connection is not what it says");
+                    self.messenger.close(conn);
+                    self.sessions.close(conn);
+                }
+                if let Some(Incomer::Peer(osd)) = self.sessions.incomer(conn) {
+                    let osd = *osd;
+                    self.with_lead(|lead, cx| lead.peer_connected(osd, conn, cx.messenger));
+                }
+            }
+            event => {
+                self.with_lead(|lead, cx| lead.conn_event(cx, conn, event));
+            }
+        }
+    }
+
+    fn authenticate(&mut self, conn: ConnId, frame: AuthFrame) {
+        let mut cx = ServiceAuthContext { keys: &self.keys, wall: self.wall, entropy: self.entropy.as_mut() };
+        self.sessions.authenticate(conn, frame, &mut cx, &mut self.messenger);
+    }
+
+    fn conn_closed(&mut self, conn: ConnId, reason: &str, session: Option<Box<nacre_msgr::Session>>) {
+        tracing::debug!(osd = self.config.id, ?conn, reason, "connection closed");
+        match self.sessions.close(conn) {
+            Some(Incomer::Client(session)) => {
+                let id = session.id;
+                self.session_closed(id);
+                self.post.send_others(|| Letter::SessionClosed(id));
+            }
+            _ => {
+                self.with_lead(|lead, cx| lead.conn_closed(cx, conn, session));
+            }
+        }
+    }
+
+    fn session_closed(&mut self, session: SessionId) {
+        for spg in self.groups.all() {
+            self.deliver(spg, Event::SessionClosed(session));
+        }
+    }
+
+    fn message(&mut self, conn: ConnId, raw: RawMessage) {
+        match self.sessions.incomer(conn) {
+            Some(Incomer::Client(_)) => self.client_message(conn, raw),
+            Some(Incomer::Peer(osd)) => {
+                let osd = *osd;
+                self.peer_message(osd, raw);
+            }
+            Some(Incomer::Handshake(..)) => self.messenger.close(conn),
+            None => match self.lead.as_ref().and_then(|lead| lead.peer_of(conn)) {
+                Some(osd) => self.peer_message(osd, raw),
+                None => {
+                    self.with_lead(|lead, cx| lead.conn_event(cx, conn, ConnEvent::Message(raw)));
+                }
+            },
+        }
+    }
+
+    fn client_message(&mut self, conn: ConnId, raw: RawMessage) {
+        let Some(Incomer::Client(session)) = self.sessions.incomer(conn) else { return };
+        let session = Arc::clone(session);
+        let tid = raw.tid;
+        match Message::decode(raw) {
+            Ok(Message::OsdOp(op)) => {
+                let spg = op.spg;
+                self.counters.ops += 1;
+                self.counters.op_in_bytes += op.ops.iter().map(|sub| sub.indata.len() as u64).sum::<u64>();
+                let op = client_op(Arc::clone(&session), tid, Box::new(op), self.now);
+                self.sessions.throttle(conn, &session, &mut self.messenger);
+                match self.post.home(&spg) {
+                    home if home == self.post.me => self.client_op(spg, op),
+                    home => self.post.send(home, Letter::Op(spg, op)),
+                }
+            }
+            Ok(Message::Command(command)) => {
+                self.post.send(0, Letter::Command(session, tid, Box::new(command)));
+            }
+            // Objecter's sign of life on sessions with watches; a manager's configuration of us.
+            Ok(Message::Ping(_) | Message::MgrConfigure(_)) => (),
+            Ok(other) => {
+                tracing::debug!(name = other.name(), client = %session.name, "message not for an OSD")
+            }
+            Err(error) => {
+                tracing::warn!(client = %session.name, %error, "message does not decode; closing the session");
+                self.messenger.close(conn);
+                self.conn_closed(conn, "malformed message", None);
+            }
+        }
+    }
+
+    fn peer_message(&mut self, from: OsdId, raw: RawMessage) {
+        match PeerMessage::decode(&raw) {
+            Ok(message) => {
+                let home = self.post.home(&message.header().spg);
+                self.post.send(home, Letter::Peer(from, Box::new(message)));
+            }
+            Err(error) => tracing::error!(from, %error, "a peer's message does not decode"),
+        }
+    }
+
+    /// A client's message for a group that lives here, if it exists.
+    fn client_op(&mut self, spg: SpgId, op: nacre_pg::ClientOp) {
+        if space::brings_data(&op.op) && space::is_short(&self.store.usage()) {
+            let reply = space::refusal(&op.op, spg, self.groups.map().epoch);
+            return self.tell_session(op.session.id, Message::from(reply).encode(op.tid));
+        }
+        if self.groups.contains(&spg) {
+            return self.deliver(spg, Event::ClientOp(op));
+        }
+        // Not ours by our map: silence. The client resends when it learns of a newer one, which it may lack.
+        let (newest, sent) = (self.groups.map(), op.op.epoch);
+        if sent <= newest.epoch && !newest.pg_to_up_acting(spg.pg).acting.contains(&self.config.id) {
+            if sent < newest.epoch {
+                self.push_maps(op.session.id, sent);
+            }
+            return;
+        }
+        self.groups.hold(spg, op);
+    }
+
+    fn push_maps(&mut self, session: SessionId, since: nacre_types::Epoch) {
+        let message = Message::from(self.maps.message_since(since)).encode(0);
+        self.tell_session(session, message);
+    }
+
+    pub(crate) fn tell_session(&mut self, session: SessionId, message: RawMessage) {
+        let shard = session_id::shard(session);
+        if shard != self.post.me {
+            return self.post.send(shard, Letter::ToSession(session, message));
+        }
+        if let Some(conn) = self.sessions.conn(session) {
+            self.messenger.send(conn, message);
+        }
+    }
+
+    /// Sends a question about a group to its shard.
+    pub(crate) fn ask(&mut self, question: Question) {
+        self.post.send(self.post.home(&question.spg), Letter::Ask(Box::new(question)));
+    }
+
+    fn letter(&mut self, letter: Letter) {
+        match letter {
+            Letter::Maps(message) => self.learn_maps(&message),
+            Letter::Keys(keys) => self.keys = keys,
+            Letter::Op(spg, op) => self.client_op(spg, op),
+            Letter::ToSession(session, message) => self.tell_session(session, message),
+            Letter::SessionClosed(session) => self.session_closed(session),
+            Letter::Peer(from, message) => self.peer_event(from, *message),
+            Letter::ToPeer(osd, message) => {
+                self.with_lead(|lead, cx| lead.send_peer(osd, message, cx.messenger));
+            }
+            Letter::Order(order) => {
+                self.with_lead(|lead, cx| lead.order(cx, order));
+            }
+            Letter::Create(spg, birth) => self.create_group(spg, *birth),
+            Letter::Stats(report) => {
+                self.with_lead(|lead, cx| lead.heard_report(cx, report));
+            }
+            Letter::Scrub { spg, deep } => self.deliver(spg, Event::Scrub { deep }),
+            Letter::Ask(question) => self.answer(&question),
+            Letter::Command(session, tid, command) => admin::command(self, &session, tid, &command),
+            Letter::Stop => self.stopping = true,
+        }
+    }
+
+    fn answer(&mut self, question: &Question) {
+        let reply = match question.kind {
+            QuestionKind::Query => admin::query(self, &question.spg),
+            QuestionKind::Scrub { deep } => {
+                if self.groups.contains(&question.spg) {
+                    self.deliver(question.spg, Event::Scrub { deep });
+                }
+                admin::scrub_ordered(self, &question.spg, deep)
+            }
+        };
+        self.tell_session(question.session, Message::from(reply).encode(question.tid));
+    }
+
+    /// Makes a copy, beginning with the map in which it was called for, and leads it to the present one.
+    fn create_group(&mut self, spg: SpgId, birth: Birth) {
+        if birth.epoch > self.groups.map().epoch {
+            return self.groups.hold_birth(spg, birth);
+        }
+        if self.groups.contains(&spg) || self.groups.map().pool(spg.pg.pool).is_none() {
+            return;
+        }
+        let maps = self.groups.maps_from(birth.epoch);
+        let Some(first) = maps.first() else { return };
+        let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
+        let mut cx = cx(first, self.now, self.wall, store, entropy, &mut self.effects);
+        let group = Pg::create(&mut cx, self.config.id, spg, birth);
+        self.groups.insert(group);
+        if self.carry_out(spg) {
+            self.deliver(spg, Event::Resume);
+        }
+        for map in maps.iter().skip(1) {
+            self.deliver_under(map, spg, Event::Map);
+        }
+        for op in self.groups.take_held_for(&spg) {
+            self.client_op(spg, op);
+        }
+    }
+
+    /// Takes up what was split off a group of ours.
+    fn open_child(&mut self, child: SpgId, before: &Arc<OsdMap>) {
+        let Some(group) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
+            tracing::error!(osd = self.config.id, pg = %child, "what was split off cannot be read; this OSD stops");
+            self.stopping = true;
+            return;
+        };
+        self.groups.insert(group);
+        for map in &self.groups.maps_from(before.epoch + 1) {
+            self.deliver_under(map, child, Event::Map);
+        }
+    }
+
+    fn peer_event(&mut self, from: OsdId, message: PeerMessage) {
+        let header = *message.header();
+        if self.groups.contains(&header.spg) {
+            return self.deliver(header.spg, Event::Peer { from, message });
+        }
+        let map = Arc::clone(self.groups.map());
+        if header.epoch > map.epoch {
+            return self.groups.hold_peer(from, message);
+        }
+        if let Some(birth) = Birth::called_for(&message) {
+            self.create_group(header.spg, birth);
+            return self.deliver(header.spg, Event::Peer { from, message });
+        }
+        let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
+        let mut cx = cx(&map, self.now, self.wall, store, entropy, &mut self.effects);
+        Pg::answer_without(&mut cx, from, &message);
+        self.carry_out(header.spg);
+    }
+
+    /// Hands one event to a group and carries out what it wants, until it wants nothing more at once.
+    pub(crate) fn deliver(&mut self, spg: SpgId, event: Event) {
+        let mut next = Some(event);
+        while let Some(event) = next {
+            let Some((group, map)) = self.groups.get_mut(&spg) else { return };
+            let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
+            let mut cx = cx(map, self.now, self.wall, store, entropy, &mut self.effects);
+            group.handle(&mut cx, event);
+            next = self.carry_out(spg).then_some(Event::Resume);
+        }
+        self.groups.note_deadline(spg);
+    }
+
+    /// Carries out what a group wants; true when it is to be resumed.
+    fn carry_out(&mut self, spg: SpgId) -> bool {
+        let mut resume = false;
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain() {
+            match effect {
+                Effect::Resume => resume = true,
+                effect => self.effect(spg, effect),
+            }
+        }
+        self.effects = effects;
+        resume
+    }
+
+    /// Hands a group an event under a map behind the present one: while it catches up.
+    pub(crate) fn deliver_under(&mut self, map: &Arc<OsdMap>, spg: SpgId, event: Event) {
+        let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
+        let mut cx = cx(map, self.now, self.wall, store, entropy, &mut self.effects);
+        self.groups.handle_under(&mut cx, &spg, event);
+        if self.carry_out(spg) {
+            self.deliver(spg, Event::Resume);
+        }
+    }
+
+    /// Hands a transaction to the store; the group hears of it under `token` when it is durable.
+    /// Yields the store's name for it.
+    pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
+        let ticket = self.groups.submitted(spg, token);
+        if let Err(error) = self.store.submit(txn, ticket) {
+            // Nothing of this shard may be acknowledged any more: what it holds is not what it said.
+            tracing::error!(osd = self.config.id, %error, "the store fails; this OSD stops");
+            self.stopping = true;
+        }
+        ticket
+    }
+
+    fn effect(&mut self, spg: SpgId, effect: Effect) {
+        match effect {
+            Effect::Reply { session, tid, message, trace } => {
+                let message = Message::OsdOpReply(*message).encode(tid);
+                self.counters.replies += 1;
+                self.counters.op_out_bytes += message.data.len() as u64;
+                self.counters.latency_ns += self.now.0.saturating_sub(trace.received.0);
+                self.tell_session(session, message);
+            }
+            Effect::Watch { session, message } => {
+                self.tell_session(session, Message::WatchNotify(*message).encode(0));
+            }
+            Effect::PushMaps { session, since } => self.push_maps(session, since),
+            Effect::Peer { osd, message } if osd == self.config.id => {
+                let home = self.post.home(&message.header().spg);
+                self.post.send(home, Letter::Peer(osd, Box::new(message)));
+            }
+            Effect::Peer { osd, message } => {
+                let message = message.encode(0);
+                match &mut self.lead {
+                    Some(lead) => lead.send_peer(osd, message, &mut self.messenger),
+                    None => self.post.send(0, Letter::ToPeer(osd, message)),
+                }
+            }
+            Effect::Submit { txn, token } => {
+                self.submit(spg, txn, token);
+            }
+            Effect::Fetch { object, offset, length, token } => {
+                let ticket = self.groups.fetching(spg, token);
+                self.store.fetch(&spg, &object, offset, length, ticket);
+            }
+            Effect::WantUpThru { epoch } => self.post.send(0, Letter::Order(Order::UpThru(epoch))),
+            Effect::WantPgTemp { pg, acting } => {
+                self.post.send(0, Letter::Order(Order::PgTemp(pg, acting)));
+            }
+            Effect::Created(pg) => self.post.send(0, Letter::Order(Order::Created(pg))),
+            Effect::Removed => self.groups.remove(&spg),
+            Effect::Split { child, before } => self.open_child(child, &before),
+            // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
+            Effect::Purged { .. } | Effect::Resume => (),
+        }
+    }
+}
+
+/// What `tell` shows of a shard.
+impl Shard {
+    pub(crate) fn newest_map(&self) -> &Arc<OsdMap> {
+        self.maps.newest()
+    }
+
+    pub(crate) fn is_booted(&self) -> bool {
+        self.lead.as_ref().is_some_and(Lead::is_booted)
+    }
+
+    pub(crate) fn clock_now(&self) -> Stamp {
+        self.clock.now()
+    }
+
+    pub(crate) fn option(&self, info: &'static OptionInfo) -> &str {
+        self.options.get(info.name).map_or(info.default, String::as_str)
+    }
+
+    pub(crate) fn set_option(&mut self, name: &'static str, value: String) {
+        self.options.insert(name, value);
+    }
+
+    pub(crate) fn ops_in_flight(&self) -> usize {
+        self.sessions.ops_in_flight()
+    }
+
+    pub(crate) fn perf_dump(&self) -> serde_json::Value {
+        let counters = &self.counters;
+        let usage = self.store.usage();
+        serde_json::json!({
+            "osd": {
+                "op": counters.ops,
+                "op_wip": self.ops_in_flight(),
+                "op_in_bytes": counters.op_in_bytes,
+                "op_out_bytes": counters.op_out_bytes,
+                "op_latency": {
+                    "avgcount": counters.replies,
+                    "sum": counters.latency_ns as f64 / 1e9,
+                    "avgtime": counters.latency_ns as f64 / 1e9 / counters.replies.max(1) as f64,
+                },
+                "numpg": self.groups.all().len(),
+                "stat_bytes": usage.total_bytes,
+                "stat_bytes_used": usage.allocated_bytes,
+                "stat_bytes_avail": usage.available_bytes,
+            },
+        })
+    }
+}
+
+/// What a group sees during one event.
+fn cx<'a>(
+    map: &'a Arc<OsdMap>,
+    now: Stamp,
+    wall: UTime,
+    store: &'a dyn ObjectStore,
+    entropy: &'a mut dyn Entropy,
+    effects: &'a mut Effects,
+) -> Cx<'a> {
+    Cx { now, wall, map, view: store.as_view(), entropy, effects }
+}

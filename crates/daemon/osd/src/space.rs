@@ -1,0 +1,66 @@
+//! The last line before a full store: writes are refused while there still is room for what is under way.
+//!
+//! The monitor raises the full flags from the OSDs' reports, and clients stop by themselves then; that takes
+//! a second. What they send meanwhile must not fill the store, because a replica that cannot apply a write of
+//! its primary's has to stop.
+
+use nacre_buf::BufList;
+use nacre_msg::osd_op::{code, flag};
+use nacre_msg::{OsdOp, OsdOpReply, SubOpReply};
+use nacre_store::StoreUsage;
+use nacre_types::{Epoch, Errno, Eversion, SpgId};
+
+/// Ceph's `osd_failsafe_full_ratio`: free space below 3 % of the store.
+const FAILSAFE_PERCENT_FREE: u64 = 3;
+/// Room for what peers may have under way towards us: 64 of the largest writes that images make.
+const UNDER_WAY_BYTES: u64 = 64 * (4 << 20);
+/// A store too small for that keeps this part of itself.
+const UNDER_WAY_DIVISOR: u64 = 4;
+
+/// True when only messages that free space may pass.
+pub(crate) fn is_short(usage: &StoreUsage) -> bool {
+    let failsafe = usage.total_bytes / 100 * FAILSAFE_PERCENT_FREE;
+    let under_way = UNDER_WAY_BYTES.min(usage.total_bytes / UNDER_WAY_DIVISOR);
+    usage.available_bytes < failsafe.max(under_way)
+}
+
+/// True when the message writes data of its own. Deletions, truncations and class methods pass, and what the
+/// metadata server forces.
+pub(crate) fn brings_data(op: &OsdOp) -> bool {
+    let writes = |code: u16| code::is_write(code) && code != code::CALL;
+    !op.has_flag(flag::FULL_FORCE) && op.ops.iter().any(|sub| writes(sub.code) && !sub.indata.is_empty())
+}
+
+/// The answer to a message that there is no room for.
+pub(crate) fn refusal(op: &OsdOp, spg: SpgId, epoch: Epoch) -> OsdOpReply {
+    OsdOpReply {
+        name: op.name.clone(),
+        pg: spg.pg,
+        flags: u64::from(flag::ACK | flag::ONDISK),
+        result: Errno::ENOSPC.negated(),
+        bad_replay_version: Eversion::ZERO,
+        epoch,
+        ops: op.ops.iter().map(|sub| SubOpReply::to(sub, 0, BufList::new())).collect(),
+        retry_attempt: op.retry_attempt,
+        replay_version: Eversion::ZERO,
+        user_version: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_kept_for_what_is_under_way() {
+        let usage = |total_bytes, available_bytes| StoreUsage {
+            total_bytes,
+            available_bytes,
+            ..StoreUsage::default()
+        };
+        assert!(!is_short(&usage(1 << 40, 1 << 39)));
+        assert!(is_short(&usage(1 << 40, 30 << 30)), "3 % of a large store");
+        assert!(is_short(&usage(2 << 30, 255 << 20)) && !is_short(&usage(2 << 30, 257 << 20)));
+        assert!(!is_short(&usage(64 << 20, 17 << 20)), "a quarter of a small one");
+    }
+}

@@ -1,0 +1,108 @@
+//! Bounded mailboxes: how shards and other threads hand work to each other without sharing state.
+
+use nacre_env::Wake;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+/// Letters that may lie in one mailbox; a sender that finds it full keeps its letter and slows down.
+pub const MAILBOX_MAX: usize = 8192;
+
+/// The receiving end: owned by one thread, which looks into it once per turn.
+#[derive(Debug)]
+pub struct Mailbox<T> {
+    letters: Receiver<T>,
+    signalled: Arc<AtomicBool>,
+}
+
+/// The sending end, one copy per sender.
+pub struct Mailman<T> {
+    letters: SyncSender<T>,
+    waker: Arc<dyn Wake>,
+    /// True while the owner has been woken and has not looked yet: a burst costs one wake-up.
+    signalled: Arc<AtomicBool>,
+}
+
+/// The mailbox is full, or its owner is gone; the letter comes back.
+#[derive(Debug)]
+pub struct MailboxFull<T>(pub T);
+
+/// A mailbox whose owner is woken by `waker`.
+#[must_use]
+pub fn mailbox<T>(waker: Arc<dyn Wake>) -> (Mailman<T>, Mailbox<T>) {
+    let (sender, receiver) = sync_channel(MAILBOX_MAX);
+    let signalled = Arc::new(AtomicBool::new(false));
+    let mailman = Mailman { letters: sender, waker, signalled: Arc::clone(&signalled) };
+    (mailman, Mailbox { letters: receiver, signalled })
+}
+
+impl<T> Mailman<T> {
+    /// Delivers `letter` and wakes the owner if needed.
+    ///
+    /// # Errors
+    /// [`MailboxFull`] with the letter.
+    pub fn try_send(&self, letter: T) -> Result<(), MailboxFull<T>> {
+        self.letters.try_send(letter).map_err(|refused| match refused {
+            TrySendError::Full(letter) | TrySendError::Disconnected(letter) => MailboxFull(letter),
+        })?;
+        if !self.signalled.swap(true, Ordering::AcqRel) {
+            self.waker.wake();
+        }
+        Ok(())
+    }
+}
+
+impl<T> Clone for Mailman<T> {
+    fn clone(&self) -> Self {
+        Self {
+            letters: self.letters.clone(),
+            waker: Arc::clone(&self.waker),
+            signalled: Arc::clone(&self.signalled),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for Mailman<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mailman")
+    }
+}
+
+impl<T> Mailbox<T> {
+    /// Takes what lies there, oldest first. The flag falls before the first look, so that a letter that
+    /// comes in between wakes the owner again instead of lying unseen.
+    pub fn take(&self) -> impl Iterator<Item = T> + '_ {
+        self.signalled.store(false, Ordering::Release);
+        self.letters.try_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(&self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_burst_wakes_once_and_a_full_box_gives_the_letter_back() {
+        let count = Arc::new(Count::default());
+        let waker: Arc<dyn Wake> = Arc::<Count>::clone(&count);
+        let (mailman, mailbox) = mailbox::<usize>(waker);
+        for letter in 0..MAILBOX_MAX {
+            mailman.try_send(letter).expect("room");
+        }
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(mailman.try_send(7), Err(MailboxFull(7))));
+        assert_eq!(mailbox.take().count(), MAILBOX_MAX);
+        mailman.try_send(8).expect("room again");
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    }
+}

@@ -1,0 +1,504 @@
+//! [`Messenger`]: drives messenger connections over sockets, for one thread.
+//!
+//! A turn reads all that is there, hands every event up, and after the owner has reacted writes each
+//! connection's frames with as few system calls as possible. Lossless sessions of peers that dialled us are
+//! kept here while they have no socket; those that we dialled go back to the owner, who dials again.
+
+use nacre_env::{ListenerId, Net, NetEvent, SocketId};
+use nacre_msgr::{Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target};
+use nacre_types::{AddrVec, Entropy, Stamp, UTime};
+use slab::Slab;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes read from one connection per turn before the others have theirs.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Slices of one gather write; Linux takes 1024.
+const WRITE_SLICES_MAX: usize = 256;
+/// Lossless sessions kept for peers that are away; more are forgotten, oldest address first.
+const AWAY_SESSIONS_MAX: usize = 1024;
+/// Connections at a time. Clients beyond it are turned away by closing.
+const CONNECTIONS_MAX: usize = 60_000;
+
+/// Names a connection; never used again while the messenger lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnId(pub u64);
+
+impl ConnId {
+    fn slot(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+}
+
+/// What a turn brought.
+#[derive(Debug)]
+pub enum Incoming {
+    /// Something happened on a connection, in order. Session requests are answered here and not shown.
+    Event {
+        /// Where.
+        conn: ConnId,
+        /// What.
+        event: Event,
+    },
+    /// The connection is gone; nothing more comes of it.
+    Closed {
+        /// Which.
+        conn: ConnId,
+        /// Why.
+        reason: String,
+        /// For one that we dialled, and that is lossless: the session to resume.
+        session: Option<Box<Session>>,
+    },
+}
+
+struct Conn {
+    id: ConnId,
+    socket: SocketId,
+    connection: Connection,
+    /// The socket may have bytes to read.
+    readable: bool,
+    /// The socket may take bytes.
+    writable: bool,
+    /// The owner wants nothing read for now.
+    paused: bool,
+    /// Listed for the next flush.
+    dirty: bool,
+    peer_addrs: AddrVec,
+    /// Where the peer came in; `None` for one that we dialled.
+    listener: Option<ListenerId>,
+}
+
+/// All connections of one thread.
+pub struct Messenger {
+    net: Box<dyn Net + Send>,
+    conns: Slab<Conn>,
+    by_socket: BTreeMap<SocketId, usize>,
+    listeners: BTreeMap<ListenerId, Arc<Config>>,
+    /// Sessions of lossless peers that dialled us and are away.
+    away: BTreeMap<AddrVec, Session>,
+    events: Vec<NetEvent>,
+    /// Slots with bytes left to read.
+    ready: Vec<usize>,
+    /// Slots with something to write.
+    dirty: Vec<usize>,
+    generation: u64,
+    global_seq: u64,
+    /// When a connection's own deadline comes next.
+    deadline: Option<Stamp>,
+    /// Closings found outside of a turn.
+    closed: Vec<Incoming>,
+}
+
+impl Messenger {
+    /// A messenger over `net`. `global_seq` must be larger than that of an earlier start under the same
+    /// address; the calendar's seconds serve.
+    #[must_use]
+    pub fn new(net: Box<dyn Net + Send>, global_seq: u64) -> Self {
+        Self {
+            net,
+            conns: Slab::new(),
+            by_socket: BTreeMap::new(),
+            listeners: BTreeMap::new(),
+            away: BTreeMap::new(),
+            events: Vec::new(),
+            ready: Vec::new(),
+            dirty: Vec::new(),
+            generation: 0,
+            global_seq,
+            deadline: None,
+            closed: Vec::new(),
+        }
+    }
+
+    /// Listens on `addr`. Peers are let in once [`Messenger::serve`] has said who we are there.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn listen(&mut self, addr: SocketAddr, shared: bool) -> io::Result<(ListenerId, SocketAddr)> {
+        self.net.listen(addr, shared)
+    }
+
+    /// Sets who we are towards peers that come in by `listener`.
+    pub fn serve(&mut self, listener: ListenerId, config: Arc<Config>) {
+        self.listeners.insert(listener, config);
+    }
+
+    /// Dials `target`, going on with `session` if there is one.
+    ///
+    /// # Errors
+    /// When there is no socket to be had; failures to connect show as [`Incoming::Closed`].
+    pub fn connect(
+        &mut self,
+        config: Arc<Config>,
+        target: Target,
+        session: Option<Session>,
+        now: Stamp,
+        entropy: &mut dyn Entropy,
+    ) -> io::Result<ConnId> {
+        let addr = target.addr.socket.ok_or(ErrorKind::AddrNotAvailable)?;
+        let socket = self.net.connect(addr)?;
+        let opening = self.opening(now, entropy);
+        let peer_addrs = AddrVec::of(target.addr);
+        let connection = match session {
+            Some(session) => Connection::resume(config, target, session, opening),
+            None => Connection::connect(config, target, opening),
+        };
+        Ok(self.add(socket, connection, None, peer_addrs))
+    }
+
+    fn opening(&mut self, now: Stamp, entropy: &mut dyn Entropy) -> Opening {
+        self.global_seq += 1;
+        Opening { now, global_seq: self.global_seq, cookie: entropy.u64().max(1) }
+    }
+
+    fn add(
+        &mut self,
+        socket: SocketId,
+        connection: Connection,
+        listener: Option<ListenerId>,
+        peer_addrs: AddrVec,
+    ) -> ConnId {
+        self.generation += 1;
+        let entry = self.conns.vacant_entry();
+        let slot = entry.key();
+        let id = ConnId(self.generation << 32 | slot as u64);
+        entry.insert(Conn {
+            id,
+            socket,
+            connection,
+            readable: false,
+            writable: false,
+            paused: false,
+            dirty: false,
+            peer_addrs,
+            listener,
+        });
+        self.by_socket.insert(socket, slot);
+        self.mark_dirty(slot);
+        id
+    }
+
+    fn conn(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.conns.get_mut(id.slot()).filter(|conn| conn.id == id)
+    }
+
+    fn mark_dirty(&mut self, slot: usize) {
+        if let Some(conn) = self.conns.get_mut(slot)
+            && !conn.dirty
+        {
+            conn.dirty = true;
+            self.dirty.push(slot);
+        }
+    }
+
+    /// Queues `message`; false when the connection is gone or takes no more, and then it is closed.
+    pub fn send(&mut self, id: ConnId, message: RawMessage) -> bool {
+        let Some(conn) = self.conn(id) else { return false };
+        match conn.connection.send(message) {
+            Ok(()) => self.mark_dirty(id.slot()),
+            Err(fault) => {
+                self.drop_conn(id, fault.to_string());
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Asks the peer for a sign of life.
+    pub fn send_keepalive(&mut self, id: ConnId, wall: UTime) {
+        self.drive(id, |connection| {
+            connection.send_keepalive(wall);
+            Ok(())
+        });
+    }
+
+    /// Works on a connection, for instance to answer its authentication. A fault closes it. False when it is
+    /// gone, before or after.
+    pub fn drive(&mut self, id: ConnId, work: impl FnOnce(&mut Connection) -> Result<(), Fault>) -> bool {
+        let Some(conn) = self.conn(id) else { return false };
+        match work(&mut conn.connection) {
+            Ok(()) => {
+                // Answers may have let more of what was read be parsed.
+                self.mark_dirty(id.slot());
+                self.ready.push(id.slot());
+                true
+            }
+            Err(fault) => {
+                self.drop_conn(id, fault.to_string());
+                false
+            }
+        }
+    }
+
+    /// Where the peer of a connection came in; `None` for one that we dialled, or that is gone.
+    #[must_use]
+    pub fn listener(&self, id: ConnId) -> Option<ListenerId> {
+        self.conns.get(id.slot()).filter(|conn| conn.id == id)?.listener
+    }
+
+    /// Bytes that wait to be sent on a connection.
+    #[must_use]
+    pub fn queued_bytes(&self, id: ConnId) -> usize {
+        self.conns
+            .get(id.slot())
+            .filter(|conn| conn.id == id)
+            .map_or(0, |conn| conn.connection.queued_bytes())
+    }
+
+    /// Stops or goes on reading: how a full queue above pushes back on the peer.
+    pub fn set_paused(&mut self, id: ConnId, paused: bool) {
+        if let Some(conn) = self.conn(id) {
+            conn.paused = paused;
+            if !paused && conn.readable {
+                self.ready.push(id.slot());
+            }
+        }
+    }
+
+    /// Closes a connection without [`Incoming::Closed`].
+    pub fn close(&mut self, id: ConnId) {
+        self.take_conn(id);
+    }
+
+    /// Forgets the lossless session of a peer that will not come back under these addresses.
+    pub fn forget_session(&mut self, peer: &AddrVec) {
+        self.away.remove(peer);
+    }
+
+    fn take_conn(&mut self, id: ConnId) -> Option<Conn> {
+        self.conn(id)?;
+        let conn = self.conns.remove(id.slot());
+        self.by_socket.remove(&conn.socket);
+        self.net.close(conn.socket);
+        Some(conn)
+    }
+
+    fn drop_conn(&mut self, id: ConnId, reason: String) {
+        let Some(conn) = self.take_conn(id) else { return };
+        let (dialled, peer_addrs) = (conn.listener.is_none(), conn.peer_addrs);
+        let session = conn.connection.into_session();
+        let session = match session {
+            Some(session) if !dialled => {
+                self.keep_away(peer_addrs, session);
+                None
+            }
+            session => session.map(Box::new),
+        };
+        self.closed.push(Incoming::Closed { conn: id, reason, session });
+    }
+
+    fn keep_away(&mut self, peer: AddrVec, session: Session) {
+        self.away.insert(peer, session);
+        if self.away.len() > AWAY_SESSIONS_MAX {
+            self.away.pop_first();
+        }
+    }
+
+    /// One turn: waits until something happens or `deadline` (at most `timeout`), reads, and adds what came
+    /// to `incoming`. Call [`Messenger::flush`] after reacting to it.
+    ///
+    /// # Errors
+    /// When the system cannot wait for sockets any more; the daemon cannot go on then.
+    pub fn turn(
+        &mut self,
+        now: impl Fn() -> Stamp,
+        timeout: Option<Duration>,
+        entropy: &mut dyn Entropy,
+        incoming: &mut Vec<Incoming>,
+    ) -> io::Result<()> {
+        let timeout = self.timeout(now(), timeout);
+        let mut events = std::mem::take(&mut self.events);
+        self.net.poll(timeout, &mut events)?;
+        let now = now();
+        for event in events.drain(..) {
+            self.net_event(event, now, entropy);
+        }
+        self.events = events;
+        self.read_ready(now, incoming);
+        self.run_deadlines(now);
+        incoming.append(&mut self.closed);
+        Ok(())
+    }
+
+    fn timeout(&self, now: Stamp, timeout: Option<Duration>) -> Option<Duration> {
+        if !self.ready.is_empty() || !self.closed.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        let own = self.deadline.map(|at| at.since(now));
+        own.into_iter().chain(timeout).min()
+    }
+
+    fn net_event(&mut self, event: NetEvent, now: Stamp, entropy: &mut dyn Entropy) {
+        match event {
+            NetEvent::Accepted { listener, socket, peer } => {
+                let Some(config) =
+                    self.listeners.get(&listener).filter(|_| self.conns.len() < CONNECTIONS_MAX)
+                else {
+                    return self.net.close(socket);
+                };
+                let config = Arc::clone(config);
+                let opening = self.opening(now, entropy);
+                let connection = Connection::accept(config, peer, opening);
+                self.add(socket, connection, Some(listener), AddrVec::default());
+            }
+            NetEvent::Readable(socket) => {
+                let Some(slot) = self.by_socket.get(&socket).copied() else { return };
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.readable = true;
+                    self.ready.push(slot);
+                }
+            }
+            NetEvent::Writable(socket) => {
+                let Some(slot) = self.by_socket.get(&socket).copied() else { return };
+                if let Some(conn) = self.conns.get_mut(slot) {
+                    conn.writable = true;
+                    self.mark_dirty(slot);
+                }
+            }
+        }
+    }
+
+    fn read_ready(&mut self, now: Stamp, incoming: &mut Vec<Incoming>) {
+        let mut ready = std::mem::take(&mut self.ready);
+        ready.sort_unstable();
+        ready.dedup();
+        for slot in ready {
+            let Some(conn) = self.conns.get_mut(slot) else { continue };
+            let id = conn.id;
+            let ended = read_some(conn, self.net.as_mut(), now);
+            let more = conn.readable && !conn.paused && conn.connection.wants_read();
+            let due = conn.connection.next_deadline();
+            self.deadline = self.deadline.into_iter().chain(due).min();
+            self.hand_up(id, incoming);
+            self.mark_dirty(slot);
+            match ended {
+                Err(reason) => self.drop_conn(id, reason),
+                Ok(()) if more => self.ready.push(slot),
+                Ok(()) => (),
+            }
+        }
+    }
+
+    /// Moves a connection's events to `incoming` and answers requests for sessions.
+    fn hand_up(&mut self, id: ConnId, incoming: &mut Vec<Incoming>) {
+        while let Some(conn) = self.conn(id)
+            && let Some(event) = conn.connection.next_event()
+        {
+            match event {
+                Event::SessionRequest(request) => {
+                    conn.peer_addrs = request.addrs.clone();
+                    let answer = match self.take_session(id, &request.addrs) {
+                        Some(session) => SessionAnswer::Existing(Box::new(session)),
+                        None => SessionAnswer::New,
+                    };
+                    if !self.drive(id, |connection| connection.answer_session(answer)) {
+                        return;
+                    }
+                }
+                event => incoming.push(Incoming::Event { conn: id, event }),
+            }
+        }
+    }
+
+    /// The session that a peer dialling anew goes on with: kept while it was away, or of a connection that
+    /// has not noticed its end yet.
+    fn take_session(&mut self, newer: ConnId, peer: &AddrVec) -> Option<Session> {
+        if let Some(session) = self.away.remove(peer) {
+            return Some(session);
+        }
+        let older = self
+            .conns
+            .iter()
+            .map(|(_, conn)| conn)
+            .find(|conn| conn.id != newer && conn.listener.is_some() && conn.peer_addrs == *peer)?
+            .id;
+        let conn = self.take_conn(older)?;
+        let reason = "replaced by a newer connection of the same peer".to_owned();
+        self.closed.push(Incoming::Closed { conn: older, reason, session: None });
+        conn.connection.into_session()
+    }
+
+    fn run_deadlines(&mut self, now: Stamp) {
+        if self.deadline.is_none_or(|at| at > now) {
+            return;
+        }
+        let mut faults = Vec::new();
+        let mut next: Option<Stamp> = None;
+        let mut touched = Vec::new();
+        for (slot, conn) in &mut self.conns {
+            if let Err(fault) = conn.connection.tick(now) {
+                faults.push((conn.id, fault.to_string()));
+                continue;
+            }
+            if conn.connection.wants_write() {
+                touched.push(slot);
+            }
+            next = next.into_iter().chain(conn.connection.next_deadline()).min();
+        }
+        self.deadline = next;
+        touched.into_iter().for_each(|slot| self.mark_dirty(slot));
+        faults.into_iter().for_each(|(id, reason)| self.drop_conn(id, reason));
+    }
+
+    /// Writes what is queued, as far as sockets take it.
+    pub fn flush(&mut self) {
+        let dirty = std::mem::take(&mut self.dirty);
+        for slot in dirty {
+            let Some(conn) = self.conns.get_mut(slot) else { continue };
+            conn.dirty = false;
+            let (id, due) = (conn.id, conn.connection.next_deadline());
+            self.deadline = self.deadline.into_iter().chain(due).min();
+            if let Err(error) = write_all(conn, self.net.as_mut()) {
+                self.drop_conn(id, format!("cannot send: {error}"));
+            }
+        }
+    }
+}
+
+/// Reads until nothing is left, the budget is used up, or an answer of the owner is due.
+fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), String> {
+    let mut left = READ_BYTES_MAX;
+    while conn.readable && !conn.paused && left > 0 && conn.connection.wants_read() {
+        let space = conn.connection.recv_space();
+        let room = space.len();
+        match net.receive(conn.socket, space) {
+            Ok(0) => return Err("closed by the peer".to_owned()),
+            Ok(count) => {
+                conn.connection.received(now, count).map_err(|fault| fault.to_string())?;
+                left = left.saturating_sub(count);
+                // A short read has emptied the socket: the next bytes raise a new event.
+                conn.readable = count == room;
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => conn.readable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(error) => return Err(format!("cannot receive: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn write_all(conn: &mut Conn, net: &mut dyn Net) -> io::Result<()> {
+    while conn.writable && conn.connection.wants_write() {
+        let sent = {
+            let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
+            let count = conn.connection.out_slices(&mut slices);
+            net.send(conn.socket, &slices[..count])
+        };
+        match sent {
+            Ok(count) => conn.connection.sent(count),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => conn.writable = false,
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+impl std::fmt::Debug for Messenger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Messenger({} connections, {} sessions away)", self.conns.len(), self.away.len())
+    }
+}

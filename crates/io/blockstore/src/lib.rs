@@ -1,0 +1,73 @@
+//! [`BlockStore`]: objects, logs and metadata of one OSD on a file or block device, durable in one device write.
+//!
+//! A transaction is applied to the table in memory, encoded into a record of the write-ahead log, and acknowledged when
+//! the record and the data of large writes, which goes to fresh blocks beside it, are on the device. Checkpoints write
+//! dirty blocks home and changed metadata to a KV store, in the background. Formats, and what survives which crash:
+//! `docs/formats/blockstore.md`.
+//!
+//! ```no_run
+//! use nacre_blockstore::{BlockStore, Options};
+//! use nacre_store::ObjectStore;
+//! # fn open(mut disk: Box<dyn nacre_env::Disk>, mut kv: Box<dyn nacre_kv::KvStore + Send>, new: bool,
+//! #     id: [u8; 16]) -> Result<(), nacre_blockstore::OpenError> {
+//! let options = Options::default();
+//! if new {
+//!     BlockStore::mkfs(disk.as_mut(), kv.as_mut(), id, &options)?; // zeroes the log, so it takes a moment
+//! }
+//! let (mut store, report) = BlockStore::open(disk, kv, options)?;
+//! tracing::info!(?report, "opened");
+//! // In the shard's turn: submit and fetch as orders come, then drain until nothing comes. `drain` never waits; it also
+//! // starts what is queued, so call it once after the last submit of a turn. A completed request
+//! // makes the disk's `wake_fd` readable: hand it to `RealNet::watch` before the disk goes into the store, and the
+//! // shard's poll returns, its turn drains, and so on.
+//! let mut completions = Vec::new();
+//! store.drain(&mut completions);
+//! # Ok(()) }
+//! ```
+//!
+//! In this version all object metadata, omaps and logs are in memory while the store is open; memory for data is bounded
+//! by [`Options::overlay_bytes_max`] and [`Options::cache_bytes_max`]. Layer: io; uses base and the seams of env, kv
+//! and store.
+
+#![warn(clippy::indexing_slicing)]
+
+mod alloc;
+mod cache;
+mod check;
+mod checkpoint;
+mod error;
+mod metadata;
+mod mount;
+mod onode;
+mod options;
+mod overlay;
+mod store;
+mod superblock;
+mod table;
+mod view;
+mod wal;
+
+#[cfg(test)]
+mod tests;
+
+pub use check::CheckReport;
+pub use error::OpenError;
+pub use mount::MountReport;
+pub use options::{Options, Planted};
+pub use store::BlockStore;
+
+/// Unit of allocation and of checksums: the device's own.
+pub(crate) const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;
+
+/// Copies slices to the front of `target`; gives what is left of it.
+pub(crate) fn gather<'a>(
+    mut target: &'a mut [u8],
+    slices: impl IntoIterator<Item = &'a nacre_buf::Bytes>,
+) -> &'a mut [u8] {
+    for slice in slices {
+        let (part, rest) = target.split_at_mut(slice.len());
+        part.copy_from_slice(slice);
+        target = rest;
+    }
+    target
+}

@@ -1,0 +1,79 @@
+//! What can be chosen when a store is made or opened.
+
+/// Part of a device that the log takes by default, and its bounds.
+const WAL_DIVISOR: u64 = 16;
+const WAL_BYTES_MIN: u64 = 1 << 20;
+const WAL_BYTES_MAX: u64 = 256 << 20;
+
+/// A mistake built in on purpose, to prove that the crash test would find it.
+#[doc(hidden)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Planted {
+    /// None.
+    #[default]
+    Nothing,
+    /// Transactions are acknowledged when their record is queued, not when it is durable.
+    EarlyAcknowledgement,
+    /// Freed blocks are used again at once.
+    EarlyReuse,
+}
+
+/// Sizes and limits. Those of the making are in the superblock; the others may change at each opening.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Bytes of the log; `None`: 1/16 of the device, at least 1 MiB and at most 256 MiB. Only when making.
+    pub wal_bytes: Option<u64>,
+    /// Writes of up to so many bytes travel in the log record; of larger ones, the whole blocks go to the device
+    /// beside it.
+    pub inline_bytes_max: usize,
+    /// Bytes of dirty blocks in memory at which a checkpoint begins. At twice as many, acknowledgements wait for it.
+    pub overlay_bytes_max: u64,
+    /// Percentage of the log in use at which a checkpoint begins.
+    pub wal_percent_max: u64,
+    /// Changed objects and log entries at which a checkpoint begins; bounds the batch for the KV store.
+    pub marks_max: usize,
+    /// Bytes of clean blocks kept in memory.
+    pub cache_bytes_max: usize,
+    /// Per mille of the data area kept for deletes and checkpoints when the store is full.
+    pub reserve_permille: u64,
+    /// Steps of a checkpoint that one call may take.
+    pub checkpoint_steps_max: usize,
+    #[doc(hidden)]
+    pub planted: Planted,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            wal_bytes: None,
+            inline_bytes_max: 32 << 10,
+            overlay_bytes_max: 64 << 20,
+            wal_percent_max: 50,
+            marks_max: 16_384,
+            cache_bytes_max: 128 << 20,
+            reserve_permille: 10,
+            checkpoint_steps_max: usize::MAX,
+            planted: Planted::Nothing,
+        }
+    }
+}
+
+impl Options {
+    /// Limits small enough that every branch is taken within a few dozen transactions.
+    #[must_use]
+    pub fn tiny() -> Self {
+        Self {
+            wal_bytes: Some(256 << 10),
+            inline_bytes_max: 8 << 10,
+            overlay_bytes_max: 128 << 10,
+            marks_max: 64,
+            cache_bytes_max: 64 << 10,
+            checkpoint_steps_max: 1,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn wal_bytes(&self, device_bytes: u64) -> u64 {
+        self.wal_bytes.unwrap_or_else(|| (device_bytes / WAL_DIVISOR).clamp(WAL_BYTES_MIN, WAL_BYTES_MAX))
+    }
+}

@@ -1,0 +1,151 @@
+//! [`Dirty`]: a 4 KiB block of an object with writes that are in the log but not yet at home.
+
+use crate::BLOCK;
+use crate::onode::DeviceBlock;
+use nacre_buf::Bytes;
+
+/// Pieces of one block above which they are joined by a copy.
+const PIECES_MAX: usize = 16;
+/// Shorter pieces are copied, so that a few bytes do not keep the message alive in which they came.
+const COPY_BELOW_BYTES: usize = 1024;
+
+/// What holes read as.
+pub(crate) static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+
+/// Written pieces over what the block held before. Shared between an object, its clones and a checkpoint;
+/// changed by copy.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Dirty {
+    /// What shows between the pieces; zeros when `None`. Each object block that holds this has a reference to it.
+    base: Option<DeviceBlock>,
+    /// Disjoint, ascending.
+    pieces: Vec<(usize, Bytes)>,
+}
+
+impl Dirty {
+    pub(crate) fn over(base: Option<DeviceBlock>) -> Self {
+        Self { base, pieces: Vec::new() }
+    }
+
+    pub(crate) fn base(&self) -> Option<DeviceBlock> {
+        self.base
+    }
+
+    /// Writes `data` at byte `at` of the block. Gives the base back when nothing of it shows any more.
+    #[must_use]
+    pub(crate) fn write(&mut self, at: usize, data: Bytes) -> Option<DeviceBlock> {
+        let end = at + data.len();
+        debug_assert!(end <= BLOCK && !data.is_empty());
+        let data = if data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&data) } else { data };
+        let mut pieces = Vec::with_capacity(self.pieces.len() + 2);
+        for (start, piece) in self.pieces.drain(..) {
+            if start < at {
+                pieces.push((start, piece.slice(..piece.len().min(at - start))));
+            }
+            if start + piece.len() > end {
+                let cut = end.saturating_sub(start);
+                pieces.push((start + cut, piece.slice(cut..)));
+            }
+        }
+        let index = pieces.partition_point(|(start, _)| *start < at);
+        pieces.insert(index, (at, data));
+        self.pieces = pieces;
+        if self.pieces.len() > PIECES_MAX {
+            self.join();
+        }
+        if self.covers(0, BLOCK) { self.base.take() } else { None }
+    }
+
+    /// Joins pieces that touch.
+    fn join(&mut self) {
+        let mut joined: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (start, piece) in self.pieces.drain(..) {
+            match joined.last_mut() {
+                Some((at, bytes)) if *at + bytes.len() == start => bytes.extend_from_slice(&piece),
+                _ => joined.push((start, piece.to_vec())),
+            }
+        }
+        self.pieces = joined.into_iter().map(|(at, bytes)| (at, Bytes::from(bytes))).collect();
+    }
+
+    /// Whether the pieces hide the base in `from..to`.
+    pub(crate) fn covers(&self, from: usize, to: usize) -> bool {
+        let mut reached = from;
+        for (start, piece) in &self.pieces {
+            if *start <= reached {
+                reached = reached.max(start + piece.len());
+            }
+        }
+        reached >= to
+    }
+
+    /// Hands the bytes `from..to` to `out`, slice by slice; `base` is the content of the base.
+    pub(crate) fn read(&self, from: usize, to: usize, base: Option<&Bytes>, out: &mut impl FnMut(Bytes)) {
+        let gap = |from: usize, to: usize, out: &mut dyn FnMut(Bytes)| {
+            if from < to {
+                out(base.map_or(Bytes::from_static(&ZEROS), Clone::clone).slice(from..to));
+            }
+        };
+        let mut at = from;
+        for (start, piece) in &self.pieces {
+            let (begin, end) = ((*start).max(at), (start + piece.len()).min(to));
+            if begin < end {
+                gap(at, begin, out);
+                out(piece.slice(begin - start..end - start));
+                at = end;
+            }
+        }
+        gap(at, to, out);
+    }
+
+    /// Writes the whole block into `block`; `base` as in [`Dirty::read`].
+    pub(crate) fn fill(&self, block: &mut [u8], base: Option<&Bytes>) {
+        let mut at = 0;
+        self.read(0, BLOCK, base, &mut |bytes| {
+            if let Some(part) = block.get_mut(at..at + bytes.len()) {
+                part.copy_from_slice(&bytes);
+            }
+            at += bytes.len();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn content(dirty: &Dirty, base: Option<&Bytes>) -> Vec<u8> {
+        let mut block = vec![9; BLOCK];
+        dirty.fill(&mut block, base);
+        block
+    }
+
+    #[test]
+    fn pieces_cut_each_other_and_hide_the_base() {
+        let base = DeviceBlock { block: 7, crc: 1 };
+        let below = Bytes::from(vec![1; BLOCK]);
+        let mut dirty = Dirty::over(Some(base));
+        let mut expected = vec![1; BLOCK];
+        for (step, (at, length)) in
+            [(10, 20), (5, 10), (12, 3), (0, 4), (4000, 96), (15, 3000)].into_iter().enumerate()
+        {
+            let fill = 10 + u8::try_from(step).expect("few steps");
+            assert_eq!(dirty.write(at, vec![fill; length].into()), None);
+            expected[at..at + length].fill(fill);
+            assert_eq!(content(&dirty, Some(&below)), expected);
+        }
+        assert!(dirty.covers(5, 3000) && !dirty.covers(0, 10));
+        assert_eq!(dirty.write(0, vec![3; BLOCK].into()), Some(base));
+        assert_eq!(content(&dirty, None), vec![3; BLOCK]);
+    }
+
+    #[test]
+    fn many_small_pieces_are_joined() {
+        let mut dirty = Dirty::over(None);
+        for at in 0..100 {
+            assert_eq!(dirty.write(at, Bytes::from_static(b"x")), None);
+        }
+        assert!(dirty.pieces.len() <= PIECES_MAX + 1);
+        assert_eq!(content(&dirty, None)[..101], [vec![b'x'; 100], vec![0]].concat());
+    }
+}

@@ -1,0 +1,136 @@
+//! The superblock: what never changes after a store was made. Two copies, in the first two blocks.
+
+use crate::BLOCK;
+use crate::alloc::Run;
+use crate::error::OpenError;
+use nacre_buf::{AlignedBuf, Bytes, crc};
+use nacre_denc::{DecodeError, Reader, Writer};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"NacreBLK");
+/// The format of device and metadata together.
+pub(crate) const VERSION: u32 = 1;
+/// Copies, from block 0 on.
+pub(crate) const COPIES: u32 = 2;
+/// Where the checksum lies: at the end of the block.
+const CRC_AT: usize = BLOCK - 4;
+/// Blocks of the log at least, and of the data area.
+const AREA_BLOCKS_MIN: u64 = 16;
+
+/// Geometry and identity of a store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Superblock {
+    pub(crate) id: [u8; 16],
+    pub(crate) wal: Run,
+    pub(crate) data: Run,
+}
+
+impl Superblock {
+    /// Lays a store out on a device.
+    pub(crate) fn new(id: [u8; 16], device_bytes: u64, wal_bytes: u64) -> Result<Self, OpenError> {
+        let too_small = OpenError::Size { size_bytes: device_bytes };
+        let (blocks, wal_blocks) = (device_bytes / BLOCK as u64, wal_bytes.div_ceil(BLOCK as u64));
+        let data_blocks = blocks.checked_sub(wal_blocks + u64::from(COPIES));
+        let Some(data_blocks) = data_blocks.filter(|count| *count >= AREA_BLOCKS_MIN.min(wal_blocks)) else {
+            return Err(too_small);
+        };
+        match (u32::try_from(wal_blocks), u32::try_from(blocks)) {
+            (Ok(wal), Ok(_)) if wal_blocks >= AREA_BLOCKS_MIN => {
+                let data = u32::try_from(data_blocks).expect("less than all blocks");
+                Ok(Self {
+                    id,
+                    wal: Run { start: COPIES, count: wal },
+                    data: Run { start: COPIES + wal, count: data },
+                })
+            }
+            _ => Err(too_small),
+        }
+    }
+
+    pub(crate) fn salt(&self) -> u64 {
+        let (low, high) = self.id.split_at(8);
+        let word = |half: &[u8]| half.try_into().map_or(0, u64::from_le_bytes);
+        word(low) ^ word(high)
+    }
+
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut w = Writer::with_capacity(BLOCK);
+        w.u64(MAGIC);
+        w.u32(VERSION);
+        w.u32(u32::try_from(BLOCK).expect("4096"));
+        w.raw(&self.id);
+        for run in [self.wal, self.data] {
+            w.u32(run.start);
+            w.u32(run.count);
+        }
+        w.zeros(CRC_AT - w.len());
+        w.u32(crc::crc32c(u32::MAX, w.as_slice()));
+        let mut block = AlignedBuf::with_len(BLOCK);
+        block.copy_from_slice(w.as_slice());
+        block.freeze()
+    }
+
+    /// Reads a copy; the device must hold all that it speaks of.
+    pub(crate) fn decode(block: &Bytes, device_bytes: u64) -> Result<Self, OpenError> {
+        let bad = |reason| OpenError::NoSuperblock { reason };
+        let fields = Fields::read(block).map_err(|_| bad("too short"))?;
+        if fields.magic != MAGIC {
+            return Err(bad("no magic number"));
+        }
+        let checked = block.get(..CRC_AT).ok_or_else(|| bad("too short"))?;
+        if crc::crc32c(u32::MAX, checked) != fields.crc {
+            return Err(bad("checksum mismatch"));
+        }
+        if fields.version != VERSION {
+            return Err(OpenError::Newer { found: fields.version, known: VERSION });
+        }
+        let Self { wal, data, .. } = fields.superblock;
+        let end = u64::from(data.start) + u64::from(data.count);
+        let sound = u64::from(wal.start) + u64::from(wal.count) <= data.start.into()
+            && wal.count > 0
+            && data.count > 0;
+        if fields.block_bytes as usize != BLOCK || !sound {
+            return Err(bad("impossible geometry"));
+        }
+        if end * BLOCK as u64 > device_bytes {
+            return Err(OpenError::Size { size_bytes: device_bytes });
+        }
+        Ok(fields.superblock)
+    }
+}
+
+/// A superblock before it is believed.
+struct Fields {
+    magic: u64,
+    version: u32,
+    block_bytes: u32,
+    superblock: Superblock,
+    crc: u32,
+}
+
+impl Fields {
+    fn read(block: &Bytes) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(block.clone());
+        let (magic, version, block_bytes, id) = (r.u64()?, r.u32()?, r.u32()?, r.array()?);
+        let mut run = || Ok::<_, DecodeError>(Run { start: r.u32()?, count: r.u32()? });
+        let superblock = Superblock { id, wal: run()?, data: run()? };
+        r.skip(CRC_AT.saturating_sub(r.offset()))?;
+        Ok(Self { magic, version, block_bytes, superblock, crc: r.u32()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_superblock_is_read_back_and_damage_noticed() {
+        let superblock = Superblock::new([7; 16], 1 << 20, 256 << 10).expect("large enough");
+        let block = superblock.encode();
+        assert_eq!(Superblock::decode(&block, 1 << 20).expect("our own bytes"), superblock);
+        assert!(Superblock::decode(&block, 1 << 19).is_err());
+        let mut torn = block.to_vec();
+        torn[600] = 1;
+        assert!(Superblock::decode(&torn.into(), 1 << 20).is_err());
+        assert!(Superblock::new([7; 16], 1 << 20, 1 << 20).is_err());
+    }
+}

@@ -1,0 +1,29 @@
+//! The store on a simulated device: conformance, a model, crashes.
+
+mod crash;
+mod faults;
+mod model;
+mod random;
+mod rig;
+
+use crate::{BlockStore, Options};
+use nacre_store::conformance;
+use rig::Rig;
+
+#[test]
+fn conforms() {
+    conformance::run(|| Rig::new(1, 64 << 20, Options::default()).open());
+}
+
+#[test]
+fn conforms_while_checkpoints_run_all_the_time() {
+    let options = Options { cache_bytes_max: 64 << 20, ..Options::tiny() };
+    conformance::run(|| Rig::new(2, 16 << 20, options.clone()).open());
+}
+
+/// What the daemons need: a store can be handed to a shard's thread.
+#[test]
+fn is_send() {
+    fn wants_send<T: Send>() {}
+    wants_send::<BlockStore>();
+}

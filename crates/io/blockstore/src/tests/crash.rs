@@ -1,0 +1,144 @@
+//! Power goes at any moment: all that was acknowledged is there, nothing by half, and the store opens.
+
+use super::model::{Model, Sizes, drain, newest, object, random_txn, read};
+use super::rig::Rig;
+use crate::options::Planted;
+use crate::{BlockStore, Options};
+use nacre_store::ObjectStore;
+use nacre_txn::Token;
+use nacre_types::Entropy;
+use nacre_types::entropy::SeededEntropy;
+
+/// Crashes in a normal run; `NACRE_STORE_CRASHES` asks for more.
+const CRASHES: u64 = 400;
+/// Crashes per store.
+const PER_SEED: u64 = 20;
+/// Transactions between two crashes at most.
+const TRANSACTIONS_MAX: u64 = 40;
+
+/// States of the model after each transaction since the last one that is known to be there.
+struct History {
+    /// The number of the first.
+    first: u64,
+    states: Vec<Model>,
+}
+
+impl History {
+    fn newest(&self) -> u64 {
+        self.first + self.states.len() as u64 - 1
+    }
+
+    fn push(&mut self, state: Model) {
+        self.states.push(state);
+    }
+
+    fn state(&self, number: u64) -> Option<&Model> {
+        self.states.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+}
+
+fn work(
+    store: &mut BlockStore,
+    rng: &mut SeededEntropy,
+    history: &mut History,
+    acknowledged: &mut Vec<Token>,
+) -> Result<(), nacre_store::StoreError> {
+    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
+    for _ in 0..rng.u64() % TRANSACTIONS_MAX {
+        let number = history.newest() + 1;
+        let txn = random_txn(rng, number, sizes);
+        let mut state = history.states.last().cloned().unwrap_or_default();
+        state.apply(&txn);
+        store.submit(txn, Token(number))?;
+        history.push(state);
+        for _ in 0..rng.u64() % 6 {
+            drain(store, acknowledged);
+        }
+        if rng.u64().is_multiple_of(16) {
+            let _any_answer = read(store, &object(rng.u64() % 6), rng.u64() % 50_000, 9000, acknowledged);
+        }
+    }
+    Ok(())
+}
+
+/// What the store must show after a restart: one of the states since the last acknowledgement.
+fn verify(
+    store: &mut BlockStore,
+    history: &mut History,
+    acknowledged: u64,
+    context: &str,
+) -> Result<(), String> {
+    let found = newest(store);
+    if found < acknowledged || found > history.newest() {
+        return Err(format!(
+            "{context}: shows {found}, acknowledged {acknowledged}, submitted {}",
+            history.newest()
+        ));
+    }
+    let state =
+        history.state(found).ok_or_else(|| format!("{context}: {found} is before what was there"))?.clone();
+    state.compare(store, &mut Vec::new(), context);
+    let report = store.check(false);
+    assert!(report.inconsistencies.is_empty(), "{context}: {:?}", report.inconsistencies);
+    *history = History { first: found, states: vec![state] };
+    Ok(())
+}
+
+fn run(seed: u64, options: Options) -> Result<(), String> {
+    let mut rng = SeededEntropy(seed);
+    let mut rig = Rig::new(seed, 4 << 20, options);
+    let mut history = History { first: 0, states: vec![Model::default()] };
+    for crash in 0..PER_SEED {
+        let context = format!("seed {seed}, crash {crash}");
+        let (mut store, _) = rig.try_open().map_err(|error| format!("{context}: {error}"))?;
+        let first = history.first;
+        verify(&mut store, &mut history, first, &context)?;
+        let mut acknowledged = Vec::new();
+        work(&mut store, &mut rng, &mut history, &mut acknowledged)
+            .map_err(|error| format!("{context}: {error}"))?;
+        if rng.u64().is_multiple_of(4) {
+            (0..rng.u64() % 40).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
+        }
+        rig.crash(usize::try_from(rng.u64() % 3).unwrap_or_default());
+        let last = acknowledged.last().map_or(history.first, |token| token.0);
+        drop(store);
+        // Sometimes power goes again while the store opens; it must not matter.
+        if rng.u64().is_multiple_of(4) {
+            drop(rig.try_open().map_err(|error| format!("{context}, again: {error}"))?);
+            rig.crash(0);
+        }
+        let (mut store, _) = rig.try_open().map_err(|error| format!("{context}: {error}"))?;
+        verify(&mut store, &mut history, last, &context)?;
+        drop(store);
+        rig.crash(0);
+    }
+    Ok(())
+}
+
+#[test]
+fn every_crash_keeps_what_was_acknowledged() {
+    let asked: Option<u64> = std::env::var("NACRE_STORE_CRASHES").ok().and_then(|text| text.parse().ok());
+    let first: u64 = std::env::var("NACRE_STORE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    for seed in first..first + asked.unwrap_or(CRASHES).div_ceil(PER_SEED) {
+        run(seed, Options::tiny()).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// The same test with a mistake built in must fail: else it proves nothing.
+fn finds(planted: Planted) -> bool {
+    let options = Options { planted, ..Options::tiny() };
+    (0..40).any(|seed| {
+        let options = options.clone();
+        std::panic::catch_unwind(move || run(seed, options)).map_or(true, |outcome| outcome.is_err())
+    })
+}
+
+#[test]
+fn acknowledging_before_the_log_is_written_is_found() {
+    assert!(finds(Planted::EarlyAcknowledgement));
+}
+
+#[test]
+fn using_freed_blocks_before_the_checkpoint_is_found() {
+    assert!(finds(Planted::EarlyReuse));
+}

@@ -1,0 +1,122 @@
+//! A simulated device with metadata beside it that survive the store above them.
+
+use crate::{BlockStore, MountReport, OpenError, Options};
+use nacre_buf::{AlignedBuf, BufList};
+use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
+use nacre_kv::{KvBatch, KvError, KvStore, MemoryKv, Pair};
+use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
+use nacre_types::Entropy;
+use nacre_types::entropy::SeededEntropy;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex};
+
+/// A simulated disk that makes a few random steps whenever it is asked.
+struct Stepping {
+    disk: SimDisk,
+    device: SimDevice,
+    rng: SeededEntropy,
+}
+
+impl Disk for Stepping {
+    fn write(&mut self, offset: u64, data: BufList, durability: Durability, tag: DiskTag) {
+        self.disk.write(offset, data, durability, tag);
+    }
+
+    fn read(&mut self, offset: u64, into: AlignedBuf, tag: DiskTag) {
+        self.disk.read(offset, into, tag);
+    }
+
+    fn flush(&mut self, tag: DiskTag) {
+        self.disk.flush(tag);
+    }
+
+    fn discard(&mut self, offset: u64, length: u64, tag: DiskTag) {
+        self.disk.discard(offset, length, tag);
+    }
+
+    fn submit(&mut self) {
+        self.disk.submit();
+    }
+
+    fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
+        for _ in 0..self.rng.u64() % 4 {
+            self.device.step();
+        }
+        self.disk.drain(out);
+    }
+
+    fn wait(&mut self) {
+        self.disk.wait();
+    }
+
+    fn info(&self) -> DiskInfo {
+        self.disk.info()
+    }
+}
+
+/// Metadata in memory, shared with the test.
+#[derive(Clone, Default)]
+pub(super) struct SharedKv(Arc<Mutex<MemoryKv>>);
+
+impl SharedKv {
+    fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
+        work(&mut self.0.lock().expect("no test panics while it holds this"))
+    }
+}
+
+impl KvStore for SharedKv {
+    fn get(&self, key: &[u8]) -> Result<Option<nacre_buf::Bytes>, KvError> {
+        self.with(|kv| kv.get(key))
+    }
+
+    fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
+        self.with(|kv| kv.scan(start, end, count_max))
+    }
+
+    fn commit(&mut self, batch: &KvBatch, durability: nacre_kv::Durability) -> Result<(), KvError> {
+        self.with(|kv| kv.commit(batch, durability))
+    }
+}
+
+/// Hardware and options of one store.
+pub(super) struct Rig {
+    pub(super) device: SimDevice,
+    pub(super) kv: SharedKv,
+    pub(super) options: Options,
+    seed: u64,
+    opened: u64,
+}
+
+impl Rig {
+    /// A new store.
+    pub(super) fn new(seed: u64, size_bytes: u64, options: Options) -> Self {
+        let device = SimDevice::new(SimConfig::new(size_bytes, seed));
+        let kv = SharedKv::default();
+        BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [7; 16], &options)
+            .expect("a store can be made");
+        Self { device, kv, options, seed, opened: 0 }
+    }
+
+    pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
+        self.opened += 1;
+        let rng = SeededEntropy(self.seed ^ (self.opened << 32));
+        let disk = Stepping { disk: self.device.open(), device: self.device.clone(), rng };
+        BlockStore::open(Box::new(disk), Box::new(self.kv.clone()), self.options.clone())
+    }
+
+    /// Opens the store.
+    pub(super) fn open(&mut self) -> BlockStore {
+        self.try_open().expect("the store opens").0
+    }
+
+    /// Power goes and comes back.
+    pub(super) fn crash(&mut self, survivors: usize) {
+        self.device.crash();
+        self.kv.with(|kv| *kv = std::mem::take(kv).crash(survivors));
+    }
+
+    /// Lets some commits of metadata succeed and then one fail.
+    pub(super) fn fail_metadata_after(&self, commits: usize) {
+        self.kv.with(|kv| kv.fail_after(commits));
+    }
+}

@@ -1,0 +1,202 @@
+//! Reading what is in memory: [`ObjectView`] of the store.
+
+use crate::BLOCK;
+use crate::onode::{DeviceBlock, Onode, Slot};
+use crate::overlay::ZEROS;
+use crate::store::BlockStore;
+use crate::table::{index_of, within};
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_txn::{ObjectView, OmapPage, ReadError};
+use nacre_types::{HObject, SpgId};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// Collects slices, joining neighbours of one buffer so that a large read is a few slices.
+#[derive(Default)]
+struct Joiner {
+    out: BufList,
+    /// A part of a cached run that may go on.
+    open: Option<(Bytes, usize, usize)>,
+}
+
+impl Joiner {
+    fn part(&mut self, run: &Bytes, from: usize, to: usize) {
+        if let Some((open, _, end)) = &mut self.open
+            && open.as_ptr() == run.as_ptr()
+            && *end == from
+        {
+            *end = to;
+            return;
+        }
+        self.close();
+        self.open = Some((run.clone(), from, to));
+    }
+
+    fn close(&mut self) {
+        if let Some((run, from, to)) = self.open.take() {
+            self.out.push(run.slice(from..to));
+        }
+    }
+
+    fn slice(&mut self, slice: Bytes) {
+        self.close();
+        self.out.push(slice);
+    }
+
+    fn zeros(&mut self, mut count: u64) {
+        self.close();
+        while count > 0 {
+            let take = usize::try_from(count).unwrap_or(usize::MAX).min(ZEROS.len());
+            self.out.push(Bytes::from_static(&ZEROS).slice(..take));
+            count -= take as u64;
+        }
+    }
+}
+
+/// Why one block could not be read.
+enum Missing {
+    Pending,
+    Damaged(String),
+}
+
+impl BlockStore {
+    fn content(&self, device: DeviceBlock) -> Result<(&Bytes, usize), Missing> {
+        self.cache.find(device.block).ok_or_else(|| match self.damaged.get(&device.block) {
+            Some(reason) => Missing::Damaged(reason.clone()),
+            None => Missing::Pending,
+        })
+    }
+
+    fn read_slot(&self, slot: &Slot, from: usize, to: usize, out: &mut Joiner) -> Result<(), Missing> {
+        match slot {
+            Slot::Device(device) => {
+                let (run, at) = self.content(*device)?;
+                out.part(run, at + from, at + to);
+            }
+            Slot::Memory(dirty) => {
+                let base = match dirty.base().filter(|_| !dirty.covers(from, to)) {
+                    Some(device) => self.content(device).map(|(run, at)| Some(run.slice(at..at + BLOCK)))?,
+                    None => None,
+                };
+                dirty.read(from, to, base.as_ref(), &mut |slice| out.slice(slice));
+            }
+        }
+        Ok(())
+    }
+
+    /// `(at, missing)` on failure: which byte of the object.
+    fn read_onode(&self, onode: &Onode, offset: u64, end: u64) -> Result<BufList, (u64, Missing)> {
+        let mut out = Joiner::default();
+        let mut at = offset;
+        for (index, slot) in onode.blocks.range(index_of(offset)..=index_of(end - 1)) {
+            let start = (u64::from(*index) * BLOCK as u64).max(offset);
+            let stop = ((u64::from(*index) + 1) * BLOCK as u64).min(end);
+            out.zeros(start - at);
+            self.read_slot(slot, within(start), within(stop - 1) + 1, &mut out)
+                .map_err(|why| (start, why))?;
+            at = stop;
+        }
+        out.zeros(end - at);
+        out.close();
+        Ok(out.out)
+    }
+}
+
+impl ObjectView for BlockStore {
+    fn meta(&self, collection: &SpgId, object: &HObject) -> Option<Bytes> {
+        self.table.object(collection, object).map(|onode| onode.meta.clone())
+    }
+
+    fn read(
+        &self,
+        collection: &SpgId,
+        object: &HObject,
+        offset: u64,
+        length: u64,
+    ) -> Result<BufList, ReadError> {
+        let Some(onode) = self.table.object(collection, object) else { return Ok(BufList::new()) };
+        let end = offset.saturating_add(length).min(onode.size);
+        if offset >= end {
+            return Ok(BufList::new());
+        }
+        self.read_onode(onode, offset, end).map_err(|(at, missing)| match missing {
+            Missing::Pending => ReadError::Pending { object: object.clone(), offset, length },
+            Missing::Damaged(reason) => ReadError::Damaged { object: object.clone(), offset: at, reason },
+        })
+    }
+
+    fn extents(&self, collection: &SpgId, object: &HObject, offset: u64, length: u64) -> Vec<(u64, u64)> {
+        let Some(onode) = self.table.object(collection, object) else { return Vec::new() };
+        let end = offset.saturating_add(length).min(onode.size);
+        let mut out: Vec<(u64, u64)> = Vec::new();
+        if offset >= end {
+            return out;
+        }
+        for index in onode.blocks.range(index_of(offset)..=index_of(end - 1)).map(|(index, _)| *index) {
+            let start = (u64::from(index) * BLOCK as u64).max(offset);
+            let stop = ((u64::from(index) + 1) * BLOCK as u64).min(end);
+            match out.last_mut() {
+                Some((from, span)) if *from + *span == start => *span += stop - start,
+                _ => out.push((start, stop - start)),
+            }
+        }
+        out
+    }
+
+    fn attr(&self, collection: &SpgId, object: &HObject, name: &[u8]) -> Option<Bytes> {
+        self.table.object(collection, object)?.attrs.get(name).cloned()
+    }
+
+    fn attrs(&self, collection: &SpgId, object: &HObject) -> BTreeMap<ByteStr, Bytes> {
+        self.table.object(collection, object).map(|onode| (*onode.attrs).clone()).unwrap_or_default()
+    }
+
+    fn omap_header(&self, collection: &SpgId, object: &HObject) -> Bytes {
+        self.table.object(collection, object).map(|onode| onode.omap_header.clone()).unwrap_or_default()
+    }
+
+    fn omap_value(&self, collection: &SpgId, object: &HObject, key: &[u8]) -> Option<Bytes> {
+        self.table.object(collection, object)?.omap.get(key).cloned()
+    }
+
+    fn omap_page(
+        &self,
+        collection: &SpgId,
+        object: &HObject,
+        from: &[u8],
+        entries_max: usize,
+        bytes_max: usize,
+    ) -> OmapPage {
+        let mut page = OmapPage::default();
+        let Some(onode) = self.table.object(collection, object) else { return page };
+        let mut bytes = 0;
+        for (key, value) in onode.omap.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
+            if page.entries.len() >= entries_max || bytes >= bytes_max {
+                page.more = true;
+                break;
+            }
+            bytes += key.len() + value.len();
+            page.entries.push((key.clone(), value.clone()));
+        }
+        page
+    }
+
+    fn list(&self, collection: &SpgId, from: &HObject, count_max: usize) -> Vec<HObject> {
+        let Some(collection) = self.table.collections.get(collection) else { return Vec::new() };
+        collection.objects.range(from..).take(count_max).map(|(object, _)| object.clone()).collect()
+    }
+
+    fn log(&self, collection: &SpgId) -> Vec<Bytes> {
+        self.table.collections.get(collection).map(|c| c.log.values().cloned().collect()).unwrap_or_default()
+    }
+
+    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
+        let Some(collection) = self.table.collections.get(collection) else { return Vec::new() };
+        collection
+            .meta
+            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
+            .take_while(|(key, _)| key.starts_with(prefix))
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+}

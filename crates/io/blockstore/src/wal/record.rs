@@ -1,0 +1,214 @@
+//! A record of the log: a header and one or more transactions. Drawn in `docs/formats/blockstore.md`.
+
+use crate::BLOCK;
+use crate::alloc::Run;
+use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
+use nacre_denc::{DecodeError, Reader, Writer};
+use nacre_txn::Transaction;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"NacreWAL");
+/// Bytes of the header.
+pub(super) const HEADER_BYTES: usize = 64;
+/// Where the checksum lies.
+const CRC_AT: usize = 8;
+/// Where the checksummed part begins: behind magic and checksum.
+const CHECKED_FROM: usize = 12;
+
+/// Data of one write that went to the device beside the record.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Placement {
+    /// Which op of the transaction.
+    pub(crate) op: usize,
+    /// Where the placed part begins in the data of all writes of the transaction.
+    pub(crate) data_offset: usize,
+    pub(crate) runs: Vec<Run>,
+    /// CRC-32C of each block, in order.
+    pub(crate) crcs: Vec<u32>,
+}
+
+/// What a record says of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Header {
+    pub(super) length: u32,
+    /// From the store's id: a record of a store that was here before is none of ours.
+    pub(super) salt: u64,
+    /// One more than that of the record before.
+    pub(super) seq: u64,
+    /// Which opening of the store wrote it. Never less than in the record before.
+    pub(super) mount: u64,
+    /// All records up to this one, with what they placed, were durable when this one was made.
+    pub(super) durable_through: u64,
+    pub(super) count: u32,
+}
+
+/// A transaction as a record carries it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) txn: Transaction,
+    pub(crate) placements: Vec<Placement>,
+}
+
+/// Encodes a transaction; placed data is left out.
+pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> BufList {
+    let mut ops = Writer::new();
+    let data = txn.encode_parts(&mut ops);
+    let mut w = Writer::with_capacity(64 + ops.len());
+    w.count(placements.len());
+    let mut inline = BufList::new();
+    let mut taken = 0;
+    for placement in placements {
+        encode_placement(&mut w, placement);
+        inline.append(data.slice(taken, placement.data_offset - taken));
+        taken = placement.data_offset + placement.crcs.len() * BLOCK;
+    }
+    inline.append(data.slice(taken, data.len() - taken));
+    w.blob(ops.as_slice());
+    w.u64(inline.len() as u64);
+    let mut out = BufList::from(w.finish());
+    out.append(inline);
+    out
+}
+
+fn encode_placement(w: &mut Writer, placement: &Placement) {
+    w.count(placement.op);
+    w.u64(placement.data_offset as u64);
+    w.count(placement.runs.len());
+    for run in &placement.runs {
+        w.u32(run.start);
+        w.u32(run.count);
+    }
+    w.count(placement.crcs.len());
+    placement.crcs.iter().for_each(|crc| w.u32(*crc));
+}
+
+fn decode_placement(r: &mut Reader) -> Result<Placement, DecodeError> {
+    let (op, data_offset) = (r.u32()? as usize, r.u64()?);
+    let data_offset = usize::try_from(data_offset)
+        .map_err(|_| DecodeError::Invalid { what: "offset of placed data", value: data_offset })?;
+    let runs = (0..r.count(8)?).map(|_| Ok(Run { start: r.u32()?, count: r.u32()? }));
+    let runs = runs.collect::<Result<Vec<_>, DecodeError>>()?;
+    let crcs = (0..r.count(4)?).map(|_| r.u32()).collect::<Result<Vec<_>, _>>()?;
+    let blocks: u64 = runs.iter().map(|run| u64::from(run.count)).sum();
+    if blocks != crcs.len() as u64 {
+        return Err(DecodeError::Invalid { what: "blocks of placed data", value: blocks });
+    }
+    Ok(Placement { op, data_offset, runs, crcs })
+}
+
+/// Placed data is zeros in the result: it is on the device.
+fn decode_entry(r: &mut Reader) -> Result<Entry, DecodeError> {
+    let placements = (0..r.count(20)?).map(|_| decode_placement(r)).collect::<Result<Vec<_>, _>>()?;
+    let ops = r.blob()?;
+    let inline_bytes = r.u64()?;
+    let inline = BufList::from(r.take(usize::try_from(inline_bytes).unwrap_or(usize::MAX))?);
+    let (mut data, mut taken) = (BufList::new(), 0);
+    for placement in &placements {
+        let invalid =
+            DecodeError::Invalid { what: "offset of placed data", value: placement.data_offset as u64 };
+        let before = placement.data_offset.checked_sub(data.len()).ok_or_else(|| invalid.clone())?;
+        if before > inline.len() - taken {
+            return Err(invalid);
+        }
+        data.append(inline.slice(taken, before));
+        taken += before;
+        for _ in &placement.crcs {
+            data.push(Bytes::from_static(&crate::overlay::ZEROS).slice(..BLOCK));
+        }
+    }
+    data.append(inline.slice(taken, inline.len() - taken));
+    let txn = Transaction::decode_parts(&mut Reader::new(ops), &data)?;
+    Ok(Entry { txn, placements })
+}
+
+/// Puts a record together, padded with zeros to whole blocks. `header.length` is filled in.
+///
+/// # Panics
+/// Above 4 GiB; callers bound records far below.
+pub(super) fn build(mut header: Header, entries: &[BufList]) -> Bytes {
+    let length = HEADER_BYTES + entries.iter().map(BufList::len).sum::<usize>();
+    header.length = u32::try_from(length).expect("records are bounded");
+    let mut record = AlignedBuf::with_len(length.next_multiple_of(BLOCK));
+    let (head, body) = record.split_at_mut(HEADER_BYTES);
+    crate::gather(body, entries.iter().flat_map(BufList::slices)).fill(0);
+    let mut w = Writer::with_capacity(HEADER_BYTES);
+    w.u64(MAGIC);
+    w.u32(0);
+    w.u32(header.length);
+    w.u64(header.salt);
+    w.u64(header.seq);
+    w.u64(header.mount);
+    w.u64(header.durable_through);
+    w.u32(header.count);
+    w.zeros(HEADER_BYTES - w.len());
+    let (_, checked) = w.as_slice().split_at(CHECKED_FROM);
+    let (payload, _) = body.split_at(length - HEADER_BYTES);
+    let crc = crc::crc32c(crc::crc32c(u32::MAX, checked), payload);
+    w.patch_u32(CRC_AT, crc);
+    head.copy_from_slice(w.as_slice());
+    record.freeze()
+}
+
+/// What the first block of a record claims; `None` when it is not one. Proves nothing but the magic.
+pub(super) fn claimed(block: &[u8]) -> Option<(Header, u32)> {
+    let mut r = Reader::new(Bytes::copy_from_slice(block.get(..HEADER_BYTES)?));
+    let mut parse = || {
+        let (magic, crc) = (r.u64()?, r.u32()?);
+        let header = Header {
+            length: r.u32()?,
+            salt: r.u64()?,
+            seq: r.u64()?,
+            mount: r.u64()?,
+            durable_through: r.u64()?,
+            count: r.u32()?,
+        };
+        Ok::<_, DecodeError>((magic, crc, header))
+    };
+    let (magic, crc, header) = parse().ok()?;
+    (magic == MAGIC && header.length as usize >= HEADER_BYTES).then_some((header, crc))
+}
+
+/// Whether the record's bytes (at least `header.length` of them) are what was written.
+pub(super) fn is_whole(header: &Header, crc: u32, record: &[u8]) -> bool {
+    record
+        .get(CHECKED_FROM..header.length as usize)
+        .is_some_and(|checked| crc::crc32c(u32::MAX, checked) == crc)
+}
+
+/// The transactions of a whole record.
+pub(super) fn entries(header: &Header, record: &Bytes) -> Result<Vec<Entry>, DecodeError> {
+    let mut r = Reader::new(record.slice(HEADER_BYTES..header.length as usize));
+    (0..header.count).map(|_| decode_entry(&mut r)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_txn::Op;
+    use nacre_types::{HObject, PgId, SpgId};
+
+    #[test]
+    fn a_record_gives_back_what_went_in_and_notices_damage() {
+        let object = HObject::head(1, "".into(), "".into(), "a".into());
+        let write = |offset, bytes: Vec<u8>| Op::Write { object: object.clone(), offset, data: bytes.into() };
+        let at = SpgId::replicated(PgId::new(1, 2));
+        let txn = Transaction {
+            collection: at,
+            ops: vec![write(1, vec![1; 5]), write(4095, vec![0; 2 * BLOCK + 2])],
+        };
+        let placement =
+            Placement { op: 1, data_offset: 6, runs: vec![Run { start: 9, count: 2 }], crcs: vec![4, 5] };
+        let entry = Entry { txn, placements: vec![placement] };
+        let encoded = encode_entry(&entry.txn, &entry.placements);
+        assert!(encoded.len() < BLOCK, "placed data stays out of the record");
+        let header = Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 2 };
+        let record = build(header, &[encoded.clone(), encoded]);
+        let (claim, crc) = claimed(&record).expect("a header");
+        assert!(is_whole(&claim, crc, &record));
+        assert_eq!(Header { length: 0, ..claim }, header);
+        assert_eq!(entries(&claim, &record), Ok(vec![entry.clone(), entry]));
+        let mut torn = record.to_vec();
+        torn[200] ^= 1;
+        assert!(!is_whole(&claim, crc, &torn));
+        assert_eq!(claimed(&[0; BLOCK]), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! Time.
+
+use nacre_types::{Stamp, UTime};
+use std::time::{Duration, Instant, SystemTime};
+
+/// The two clocks of a process.
+pub trait Clock: Send {
+    /// The monotonic clock, for intervals and deadlines.
+    fn now(&self) -> Stamp;
+    /// The calendar clock, for what people and other machines see.
+    fn wall(&self) -> UTime;
+}
+
+/// The clocks of this machine. Copies share one start, so their stamps compare.
+#[derive(Clone, Copy, Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    /// Starts counting now.
+    #[must_use]
+    pub fn start() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Clock for RealClock {
+    fn now(&self) -> Stamp {
+        Stamp::default() + self.start.elapsed() + Duration::from_nanos(1)
+    }
+
+    fn wall(&self) -> UTime {
+        // A clock before 1970 is a broken machine; zero makes tickets fail at once instead of misleading.
+        UTime::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+}

@@ -1,0 +1,15 @@
+//! The seams to the machine: time, randomness, network and disk as traits, and their real implementations.
+//!
+//! Everything above takes these as arguments, so that the simulation can put its own in their place
+//! (STYLE.md, determinism). Layer: io; uses base.
+
+mod clock;
+pub mod disk;
+mod entropy;
+pub mod net;
+pub mod real;
+
+pub use clock::{Clock, RealClock};
+pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
+pub use entropy::SystemEntropy;
+pub use net::{ListenerId, Net, NetEvent, SocketId, Wake};

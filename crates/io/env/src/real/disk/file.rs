@@ -1,0 +1,144 @@
+//! [`DeviceFile`]: the descriptor, and what the system says about what is behind it.
+
+use super::sys;
+use crate::disk::{BLOCK_BYTES, DiskInfo, SECTOR_BYTES};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A disk could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The system refused.
+    #[error("{}: {source}", path.display())]
+    System {
+        /// What was opened.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Another process, or another part of this one, has it open.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// What was opened.
+        path: PathBuf,
+    },
+    /// Neither a regular file nor a block device.
+    #[error("{} is neither a file nor a block device", path.display())]
+    NoDisk {
+        /// What was opened.
+        path: PathBuf,
+    },
+    /// Smaller than one block.
+    #[error("{} holds not even one block", path.display())]
+    TooSmall {
+        /// What was opened.
+        path: PathBuf,
+    },
+}
+
+/// An open, locked file or block device.
+pub(super) struct DeviceFile {
+    pub(super) file: File,
+    pub(super) is_device: bool,
+    pub(super) direct: bool,
+    size_bytes: u64,
+    /// Of the block device, or of the one that the file is on.
+    device: u64,
+}
+
+impl DeviceFile {
+    pub(super) fn create(path: &Path, size_bytes: u64) -> Result<Self, OpenError> {
+        let system = |source| OpenError::System { path: path.to_owned(), source };
+        let size_bytes = size_bytes - size_bytes % BLOCK_BYTES as u64;
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(system)?;
+        let made = allocate(&file, size_bytes).and_then(|()| sync_with_folder(&file, path));
+        if let Err(source) = made {
+            // Half a disk would be taken for one at the next start. If it cannot go either, that was said.
+            let _still_there = std::fs::remove_file(path);
+            return Err(system(source));
+        }
+        drop(file);
+        Self::open(path)
+    }
+
+    pub(super) fn open(path: &Path) -> Result<Self, OpenError> {
+        let system = |source| OpenError::System { path: path.to_owned(), source };
+        let metadata = std::fs::metadata(path).map_err(system)?;
+        let is_device = metadata.file_type().is_block_device();
+        if !is_device && !metadata.is_file() {
+            return Err(OpenError::NoDisk { path: path.to_owned() });
+        }
+        // Of a block device this also keeps file systems and device mappers away.
+        let exclusive = if is_device { libc::O_EXCL } else { 0 };
+        let (mut file, direct) = open_direct(path, exclusive).map_err(|source| match source.kind() {
+            io::ErrorKind::ResourceBusy => OpenError::InUse { path: path.to_owned() },
+            _ => system(source),
+        })?;
+        match file.try_lock() {
+            Ok(()) => (),
+            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(source)) => return Err(system(source)),
+        }
+        let end = file.seek(SeekFrom::End(0)).map_err(system)?;
+        let size_bytes = end - end % BLOCK_BYTES as u64;
+        if size_bytes == 0 {
+            return Err(OpenError::TooSmall { path: path.to_owned() });
+        }
+        let device = device_number(&metadata, is_device);
+        Ok(Self { file, is_device, direct, size_bytes, device })
+    }
+
+    pub(super) fn info(&self) -> DiskInfo {
+        let physical = self.queue_attribute("physical_block_size").and_then(|text| text.parse().ok());
+        let block_bytes = physical.unwrap_or(BLOCK_BYTES).clamp(SECTOR_BYTES, BLOCK_BYTES);
+        DiskInfo { size_bytes: self.size_bytes, block_bytes, driver: "" }
+    }
+
+    /// As the kernel believes it, which is what decides whether it sends flushes.
+    pub(super) fn volatile_cache(&self) -> Option<bool> {
+        match self.queue_attribute("write_cache")?.as_str() {
+            "write back" => Some(true),
+            "write through" => Some(false),
+            _ => None,
+        }
+    }
+
+    /// From sysfs; a partition's queue is its disk's. None on network and layered file systems.
+    fn queue_attribute(&self, name: &str) -> Option<String> {
+        let (major, minor) = (libc::major(self.device), libc::minor(self.device));
+        let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let paths = [folder.join("queue").join(name), folder.join("../queue").join(name)];
+        let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
+        Some(text.trim().to_owned())
+    }
+}
+
+fn device_number(metadata: &Metadata, is_device: bool) -> u64 {
+    if is_device { metadata.rdev() } else { metadata.dev() }
+}
+
+/// With O_DIRECT, or without where the file system does not have it; durable writes are durable all the same.
+fn open_direct(path: &Path, flags: i32) -> io::Result<(File, bool)> {
+    let open = |flags| OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
+    match open(flags | libc::O_DIRECT) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok((open(flags)?, false)),
+        other => Ok((other?, true)),
+    }
+}
+
+/// Allocated blocks, so that a full file system shows here and not in the middle of a write.
+fn allocate(file: &File, size_bytes: u64) -> io::Result<()> {
+    match sys::allocate(file, size_bytes) {
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => file.set_len(size_bytes),
+        other => other,
+    }
+}
+
+/// The file and its name survive loss of power.
+fn sync_with_folder(file: &File, path: &Path) -> io::Result<()> {
+    file.sync_all()?;
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}

@@ -1,0 +1,178 @@
+//! [`RealDisk`]: a file or block device of this machine, through io_uring where it is allowed and through a few
+//! threads where it is not.
+
+mod file;
+mod op;
+mod ring;
+mod sys;
+mod threads;
+
+pub use file::OpenError;
+
+use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};
+use file::DeviceFile;
+use nacre_buf::{AlignedBuf, BufList};
+use op::{Op, Work};
+use ring::Ring;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use threads::Threads;
+
+/// `off` keeps io_uring from being tried.
+const RING_VARIABLE: &str = "NACRE_IO_URING";
+
+/// How requests are to reach the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DriverChoice {
+    /// io_uring if a no-op passes through it, unless the variable `NACRE_IO_URING` is `off`; else threads.
+    #[default]
+    Auto,
+    /// io_uring or an error.
+    Ring,
+    /// Threads that make blocking calls.
+    Threads,
+}
+
+enum Driver {
+    Ring(Box<Ring>),
+    Threads(Threads),
+}
+
+/// An open file or block device. Locked against every other opener, in this process or another.
+pub struct RealDisk {
+    info: DiskInfo,
+    is_device: bool,
+    direct: bool,
+    volatile_cache: Option<bool>,
+    ring_refused: Option<String>,
+    driver: Driver,
+    /// Requests made, not started yet.
+    queued: Vec<Op>,
+}
+
+impl RealDisk {
+    /// Creates the file `path` of `size_bytes`, rounded down to whole blocks, with its blocks allocated.
+    ///
+    /// # Errors
+    /// When the file exists, when there is no room for it, or as for [`RealDisk::open`].
+    pub fn create(path: &Path, size_bytes: u64, choice: DriverChoice) -> Result<Self, OpenError> {
+        Self::over(DeviceFile::create(path, size_bytes)?, path, choice)
+    }
+
+    /// Opens an existing file or block device.
+    ///
+    /// # Errors
+    /// When it cannot be opened, somebody else holds it, or it is no place for data.
+    pub fn open(path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
+        Self::over(DeviceFile::open(path)?, path, choice)
+    }
+
+    fn over(file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
+        let system = |source| OpenError::System { path: path.to_owned(), source };
+        let (mut info, is_device, direct) = (file.info(), file.is_device, file.direct);
+        let volatile_cache = file.volatile_cache();
+        let mut ring_refused = None;
+        let driver = match try_ring(&file, choice) {
+            Ok(ring) => Driver::Ring(Box::new(ring)),
+            Err(error) if choice == DriverChoice::Ring => return Err(system(error)),
+            Err(error) => {
+                ring_refused = Some(error.to_string());
+                Driver::Threads(Threads::start(file).map_err(system)?)
+            }
+        };
+        info.driver = match driver {
+            Driver::Ring(_) => "io_uring",
+            Driver::Threads(_) => "threads",
+        };
+        Ok(Self { info, is_device, direct, volatile_cache, ring_refused, driver, queued: Vec::new() })
+    }
+
+    /// What becomes readable when something has finished: for [`super::RealNet::watch`].
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        match &self.driver {
+            Driver::Ring(ring) => ring.wake_fd(),
+            Driver::Threads(threads) => threads.wake_fd(),
+        }
+    }
+
+    /// Why io_uring is not used, if it is not.
+    #[must_use]
+    pub fn ring_refused(&self) -> Option<&str> {
+        self.ring_refused.as_deref()
+    }
+
+    /// Whether transfers pass by the page cache; false on file systems that cannot.
+    #[must_use]
+    pub const fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Whether the device below says that it has a cache that loses its content with the power.
+    #[must_use]
+    pub const fn volatile_cache(&self) -> Option<bool> {
+        self.volatile_cache
+    }
+}
+
+fn try_ring(file: &DeviceFile, choice: DriverChoice) -> io::Result<Ring> {
+    let forbidden = match choice {
+        DriverChoice::Ring => None,
+        DriverChoice::Threads => Some("threads were asked for"),
+        DriverChoice::Auto => {
+            let off = std::env::var(RING_VARIABLE).is_ok_and(|value| value.eq_ignore_ascii_case("off"));
+            off.then_some("NACRE_IO_URING is off")
+        }
+    };
+    forbidden.map_or_else(|| Ring::start(file), |reason| Err(io::Error::other(reason)))
+}
+
+impl Disk for RealDisk {
+    fn write(&mut self, offset: u64, data: BufList, durability: Durability, tag: DiskTag) {
+        assert_write(&self.info, offset, &data);
+        self.queued.push(Op::new(tag, offset, data.len() as u64, Work::Write { data, durability }));
+    }
+
+    fn read(&mut self, offset: u64, into: AlignedBuf, tag: DiskTag) {
+        assert_range(&self.info, offset, into.len() as u64);
+        self.queued.push(Op::new(tag, offset, into.len() as u64, Work::Read { into }));
+    }
+
+    fn flush(&mut self, tag: DiskTag) {
+        self.queued.push(Op::new(tag, 0, 0, Work::Flush));
+    }
+
+    fn discard(&mut self, offset: u64, length: u64, tag: DiskTag) {
+        assert_range(&self.info, offset, length);
+        self.queued.push(Op::new(tag, offset, length, Work::Discard { for_real: self.is_device }));
+    }
+
+    fn submit(&mut self) {
+        match &mut self.driver {
+            Driver::Ring(ring) => ring.submit(&mut self.queued),
+            Driver::Threads(threads) => threads.submit(&mut self.queued),
+        }
+    }
+
+    fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
+        match &mut self.driver {
+            Driver::Ring(ring) => ring.drain(out),
+            Driver::Threads(threads) => threads.drain(out),
+        }
+    }
+
+    fn wait(&mut self) {
+        match &mut self.driver {
+            Driver::Ring(ring) => ring.wait(),
+            Driver::Threads(threads) => threads.wait(),
+        }
+    }
+
+    fn info(&self) -> DiskInfo {
+        self.info
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! The system calls that std does not make for us, each behind a safe function.
+#![allow(unsafe_code, reason = "system calls on descriptors and slices that outlive them")]
+
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+fn transferred(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
+}
+
+fn done(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn position(offset: u64) -> io::Result<libc::off_t> {
+    offset.try_into().map_err(|_beyond| io::ErrorKind::InvalidInput.into())
+}
+
+/// Allocates the blocks of a new file of `size_bytes`.
+pub(super) fn allocate(file: &File, size_bytes: u64) -> io::Result<()> {
+    // SAFETY: fallocate(2) takes no pointers.
+    done(unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, position(size_bytes)?) })
+}
+
+/// The mode of fallocate(2) that discards.
+pub(super) const DISCARD: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+
+/// Discards a range of a block device.
+pub(super) fn discard(file: &File, offset: u64, length: u64) -> io::Result<()> {
+    let (offset, length) = (position(offset)?, position(length)?);
+    // SAFETY: fallocate(2) takes no pointers.
+    done(unsafe { libc::fallocate(file.as_raw_fd(), DISCARD, offset, length) })
+}
+
+/// Writes from `slices`, at most 1024 of them, with `flags` such as `RWF_DSYNC`.
+pub(super) fn write_at(
+    file: &File,
+    offset: u64,
+    slices: &[IoSlice<'_>],
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    let count = libc::c_int::try_from(slices.len()).unwrap_or(libc::c_int::MAX);
+    let (fd, offset) = (file.as_raw_fd(), position(offset)?);
+    // SAFETY: IoSlice has the layout of iovec (std guarantees it on Unix), and the slices outlive the call.
+    transferred(unsafe { libc::pwritev2(fd, slices.as_ptr().cast(), count, offset, flags) })
+}
+
+/// A counter that wakes whoever watches it. Nobody reads it: a watcher sees each signal as an edge, and 2^64
+/// signals are not to be had.
+pub(super) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(super) fn new() -> io::Result<Self> {
+        // SAFETY: eventfd(2) takes no pointers.
+        let raw = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        done(raw)?;
+        // SAFETY: the descriptor was just made and has no other owner.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
+    }
+
+    pub(super) fn signal(&self) {
+        // SAFETY: eventfd_write(3) takes no pointers.
+        let result = unsafe { libc::eventfd_write(self.0.as_raw_fd(), 1) };
+        debug_assert_eq!(result, 0, "a counter that is never full takes one more");
+    }
+}
+
+impl AsFd for EventFd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,145 @@
+use super::{DriverChoice, OpenError, RealDisk};
+use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskRequest, DiskTag, Durability, conformance, probe};
+use crate::net::Net;
+use crate::real::RealNet;
+use crate::{RealClock, disk::blocking};
+use nacre_buf::{AlignedBuf, Bytes};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A file that goes away with the test.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        // Beside the build, which is on a disk; the system's folder for temporary files often is not.
+        let folder = std::env::current_exe().expect("a path").parent().expect("a folder").to_owned();
+        let path = folder.join(format!("disk-{name}-{}", std::process::id()));
+        let _absent = std::fs::remove_file(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _absent = std::fs::remove_file(&self.0);
+    }
+}
+
+/// The drivers that this machine has.
+fn drivers() -> Vec<DriverChoice> {
+    let scratch = Scratch::new("drivers");
+    match RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Ring) {
+        Ok(_) => vec![DriverChoice::Ring, DriverChoice::Threads],
+        Err(_) => vec![DriverChoice::Threads],
+    }
+}
+
+fn block(byte: u8) -> Bytes {
+    let mut buf = AlignedBuf::with_len(BLOCK_BYTES);
+    buf.fill(byte);
+    buf.freeze()
+}
+
+#[test]
+fn conforms_over_each_driver() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("conforms-{choice:?}"));
+        drop(RealDisk::create(&scratch.0, conformance::SIZE_BYTES, choice).expect("create"));
+        conformance::run(|| RealDisk::open(&scratch.0, choice).expect("open"));
+    }
+}
+
+#[test]
+fn completions_end_the_wait_of_the_net() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("wakes-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 1 << 20, choice).expect("create");
+        let mut net = RealNet::new().expect("epoll");
+        net.watch(disk.wake_fd()).expect("watch");
+        let (mut out, mut events) = (Vec::new(), Vec::new());
+        for round in 0..200 {
+            disk.write(0, block(1).into(), Durability::Durable, DiskTag(round));
+            disk.submit();
+            out.clear();
+            while out.is_empty() {
+                net.poll(Some(Duration::from_secs(30)), &mut events).expect("poll");
+                disk.drain(&mut out);
+            }
+            assert_eq!(out[0].tag, DiskTag(round));
+        }
+        assert!(events.is_empty());
+    }
+}
+
+#[test]
+fn a_disk_moves_to_another_thread() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("moves-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 1 << 20, choice).expect("create");
+        blocking::write(&mut disk, 0, block(1).into(), Durability::Durable).expect("write");
+        let thread = std::thread::spawn(move || {
+            assert!(*blocking::read(&mut disk, 0, BLOCK_BYTES).expect("read") == *block(1));
+        });
+        thread.join().expect("the other thread");
+    }
+}
+
+#[test]
+fn dropping_finishes_what_was_submitted() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("drops-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 4 << 20, choice).expect("create");
+        for index in 0..600 {
+            disk.write(index * BLOCK_BYTES as u64, block(7).into(), Durability::Cached, DiskTag(index));
+        }
+        disk.submit();
+        drop(disk);
+        let mut disk = RealDisk::open(&scratch.0, choice).expect("free again");
+        assert!(*blocking::read(&mut disk, 0, BLOCK_BYTES).expect("read") == *block(7));
+    }
+}
+
+#[test]
+fn a_file_that_shrank_is_an_error_not_a_panic() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("shrinks-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 1 << 20, choice).expect("create");
+        let file = std::fs::OpenOptions::new().write(true).open(&scratch.0).expect("open");
+        file.set_len(BLOCK_BYTES as u64).expect("shrink");
+        let short = DiskError::Short {
+            request: DiskRequest::Read,
+            offset: 0,
+            length: 2 * BLOCK_BYTES as u64,
+            done: BLOCK_BYTES as u64,
+        };
+        assert_eq!(blocking::read(&mut disk, 0, 2 * BLOCK_BYTES).map(drop), Err(short));
+    }
+}
+
+#[test]
+fn only_one_may_have_it_open() {
+    let scratch = Scratch::new("locks");
+    let _disk = RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto).expect("create");
+    assert!(matches!(RealDisk::open(&scratch.0, DriverChoice::Auto), Err(OpenError::InUse { .. })));
+    let again = RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto);
+    assert!(matches!(again, Err(OpenError::System { .. })), "an existing file is not made anew");
+}
+
+#[test]
+fn what_is_no_disk_is_refused() {
+    let folder = RealDisk::open(Path::new("/"), DriverChoice::Auto);
+    assert!(matches!(folder, Err(OpenError::NoDisk { .. })));
+    let scratch = Scratch::new("small");
+    std::fs::write(&scratch.0, b"no block").expect("write");
+    assert!(matches!(RealDisk::open(&scratch.0, DriverChoice::Auto), Err(OpenError::TooSmall { .. })));
+}
+
+#[test]
+fn the_probe_reports_what_it_measured() {
+    let scratch = Scratch::new("probe");
+    let mut disk = RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto).expect("create");
+    let report = probe(&mut disk, &RealClock::start(), 0).expect("probe");
+    assert!(report.durable_write.best > Duration::ZERO && report.read.best > Duration::ZERO);
+    assert!(report.to_string().contains(disk.info().driver));
+}

@@ -1,0 +1,180 @@
+//! [`Threads`]: where io_uring is forbidden, a few threads make the blocking calls.
+
+use super::file::DeviceFile;
+use super::op::{Op, Verdict, Work};
+use super::sys::{self, EventFd};
+use crate::disk::{DiskCompletion, Durability, REQUESTS_MAX};
+use nacre_buf::BufList;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, IoSlice};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// Calls that the device sees at once. Two group commits keep a log busy, two more serve reads meanwhile.
+const THREADS: usize = 4;
+/// Slices per call, as Linux limits them.
+const SLICES_MAX: usize = 1024;
+
+struct Finished {
+    completion: DiskCompletion,
+    /// Goes back with it, so that memory returns to the pool of the thread that it came from.
+    _data: Option<BufList>,
+}
+
+#[derive(Default)]
+struct Queues {
+    waiting: VecDeque<Op>,
+    finished: Vec<Finished>,
+    stopping: bool,
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    work: Condvar,
+    progress: Condvar,
+    file: File,
+    wake: EventFd,
+}
+
+impl Shared {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        // Nothing panics while holding it; were it to, the queues are whole between any two statements.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Threads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+    in_flight: usize,
+    taken: Vec<Finished>,
+}
+
+impl Threads {
+    pub(super) fn start(file: DeviceFile) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queues: Mutex::default(),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            file: file.file,
+            wake: EventFd::new()?,
+        });
+        let mut threads = Self { shared, threads: Vec::new(), in_flight: 0, taken: Vec::new() };
+        for index in 0..THREADS {
+            let shared = Arc::clone(&threads.shared);
+            let builder = std::thread::Builder::new().name(format!("disk-{index}"));
+            threads.threads.push(builder.spawn(move || serve(&shared))?);
+        }
+        Ok(threads)
+    }
+
+    pub(super) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+
+    pub(super) fn submit(&mut self, queued: &mut Vec<Op>) {
+        let count = queued.len();
+        self.in_flight += count;
+        assert!(self.in_flight <= REQUESTS_MAX, "{} requests to one disk", self.in_flight);
+        self.shared.queues().waiting.extend(queued.drain(..));
+        for _ in 0..count.min(THREADS) {
+            self.shared.work.notify_one();
+        }
+    }
+
+    pub(super) fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
+        std::mem::swap(&mut self.taken, &mut self.shared.queues().finished);
+        self.in_flight -= self.taken.len();
+        out.extend(self.taken.drain(..).map(|finished| finished.completion));
+    }
+
+    pub(super) fn wait(&self) {
+        if self.in_flight == 0 {
+            return;
+        }
+        let mut queues = self.shared.queues();
+        while queues.finished.is_empty() {
+            queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Lets what was submitted finish.
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.queues().stopping = true;
+        self.shared.work.notify_all();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has said so.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+/// One thread: takes requests until told to stop and none is left.
+fn serve(shared: &Shared) {
+    let mut queues = shared.queues();
+    loop {
+        let Some(op) = queues.waiting.pop_front() else {
+            if queues.stopping {
+                return;
+            }
+            queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        drop(queues);
+        let finished = perform(&shared.file, op);
+        queues = shared.queues();
+        queues.finished.push(finished);
+        if queues.finished.len() == 1 {
+            shared.progress.notify_one();
+            shared.wake.signal();
+        }
+    }
+}
+
+fn perform(file: &File, mut op: Op) -> Finished {
+    let data = match &op.work {
+        Work::Write { data, .. } => Some(data.clone()),
+        _ => None,
+    };
+    loop {
+        let answer = call(file, &mut op);
+        match op.answered(answer) {
+            Verdict::Finished(completion) => return Finished { completion, _data: data },
+            Verdict::Again(rest) => op = rest,
+        }
+    }
+}
+
+/// One system call for what is left of an op.
+fn call(file: &File, op: &mut Op) -> io::Result<usize> {
+    let offset = op.offset + op.done as u64;
+    match &mut op.work {
+        Work::Write { data, durability } => write(file, offset, data, op.done, *durability),
+        Work::Read { into } => file.read_at(&mut into[op.done..], offset),
+        Work::Flush => file.sync_data().map(|()| 0),
+        Work::Discard { for_real: true } => sys::discard(file, op.offset, op.length).map(|()| 0),
+        Work::Discard { for_real: false } => Ok(0),
+    }
+}
+
+fn write(file: &File, offset: u64, data: &BufList, done: usize, durability: Durability) -> io::Result<usize> {
+    let left = data.slice(done, data.len() - done);
+    let slices: Vec<IoSlice<'_>> =
+        left.slices().iter().take(SLICES_MAX).map(|slice| IoSlice::new(slice)).collect();
+    if durability == Durability::Cached {
+        return sys::write_at(file, offset, &slices, 0);
+    }
+    match sys::write_at(file, offset, &slices, libc::RWF_DSYNC) {
+        // Where io_uring is forbidden, the sandbox may not know the flag either.
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
+            let count = file.write_at(slices.first().map_or(&[][..], |slice| slice), offset)?;
+            file.sync_data().map(|()| count)
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,100 @@
+//! What every [`KvStore`] must do, as checks that its tests run.
+
+use crate::{Durability, KvBatch, KvStore};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// Runs all checks, each on a fresh store.
+///
+/// # Panics
+/// When the store does not conform.
+pub fn check<S: KvStore>(fresh: &mut impl FnMut() -> S) {
+    later_changes_of_a_batch_win(&mut fresh());
+    ranges_respect_their_bounds(&mut fresh());
+    any_bytes_are_keys_and_values(&mut fresh());
+    keys_have_a_limit(&mut fresh());
+    agrees_with_a_model(&mut fresh());
+}
+
+fn put<S: KvStore>(store: &mut S, pairs: &[(&str, &str)]) {
+    let mut batch = KvBatch::default();
+    for (key, value) in pairs {
+        batch.put(key.as_bytes().to_vec(), value.as_bytes().to_vec());
+    }
+    store.commit(&batch, Durability::Durable).expect("a healthy store");
+}
+
+fn later_changes_of_a_batch_win<S: KvStore>(store: &mut S) {
+    put(store, &[("kept", "old"), ("gone", "old")]);
+    let mut batch = KvBatch::default();
+    batch.delete("kept");
+    batch.put("kept", "new");
+    batch.put("gone", "new");
+    batch.delete("gone");
+    batch.delete("never there");
+    store.commit(&batch, Durability::Buffered).expect("a healthy store");
+    assert_eq!(store.get(b"kept").expect("a healthy store").as_deref(), Some(&b"new"[..]));
+    assert_eq!(store.get(b"gone").expect("a healthy store"), None);
+}
+
+fn ranges_respect_their_bounds<S: KvStore>(store: &mut S) {
+    put(store, &[("a", "1"), ("ab", "2"), ("b", "3"), ("c", "4")]);
+    let keys = |start, end, max| {
+        let pairs = store.scan(start, end, max).expect("a healthy store");
+        pairs.into_iter().map(|(key, _)| String::from_utf8_lossy(&key).into_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(keys(Unbounded, Unbounded, usize::MAX), ["a", "ab", "b", "c"]);
+    assert_eq!(keys(Included(b"ab"), Excluded(b"c"), usize::MAX), ["ab", "b"]);
+    assert_eq!(keys(Excluded(b"ab"), Included(b"c"), usize::MAX), ["b", "c"]);
+    assert_eq!(keys(Unbounded, Unbounded, 2), ["a", "ab"]);
+    assert!(keys(Included(b"z"), Excluded(b"a"), usize::MAX).is_empty());
+    assert!(keys(Excluded(b"a"), Excluded(b"a"), usize::MAX).is_empty());
+    assert_eq!(store.scan_prefix(b"a").expect("a healthy store").len(), 2);
+}
+
+fn any_bytes_are_keys_and_values<S: KvStore>(store: &mut S) {
+    let mut batch = KvBatch::default();
+    let all: Vec<u8> = (0..=u8::MAX).collect();
+    batch.put(all.clone(), vec![0_u8; 1 << 20]);
+    batch.put(vec![u8::MAX; 3], Bytes::new());
+    store.commit(&batch, Durability::Durable).expect("a healthy store");
+    assert_eq!(store.get(&all).expect("a healthy store").map(|value| value.len()), Some(1 << 20));
+    assert_eq!(store.scan_prefix(&[u8::MAX]).expect("a healthy store").len(), 1);
+}
+
+fn keys_have_a_limit<S: KvStore>(store: &mut S) {
+    let mut batch = KvBatch::default();
+    batch.put(vec![0_u8; crate::KEY_BYTES_MAX + 1], Bytes::new());
+    assert!(store.commit(&batch, Durability::Durable).is_err());
+    put(store, &[("after", "1")]);
+}
+
+/// Pseudo-random batches against a map of the standard library.
+fn agrees_with_a_model<S: KvStore>(store: &mut S) {
+    let mut model = BTreeMap::new();
+    let mut seed = 1_u32;
+    let mut next = |bound: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 16) % bound
+    };
+    for round in 0..200_u32 {
+        let mut batch = KvBatch::default();
+        for _ in 0..next(8) {
+            let key = format!("key{}", next(40));
+            if next(3) == 0 {
+                batch.delete(key.clone());
+                model.remove(&key);
+            } else {
+                batch.put(key.clone(), round.to_string());
+                model.insert(key, round.to_string());
+            }
+        }
+        let durability = if next(10) == 0 { Durability::Durable } else { Durability::Buffered };
+        store.commit(&batch, durability).expect("a healthy store");
+    }
+    let found = store.scan_prefix(b"key").expect("a healthy store");
+    let wanted: Vec<(Bytes, Bytes)> =
+        model.into_iter().map(|(key, value)| (Bytes::from(key), Bytes::from(value))).collect();
+    assert_eq!(found, wanted);
+}

@@ -1,0 +1,148 @@
+//! An ordered key-value store: atomic batches, durable when the caller says so.
+//!
+//! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Two
+//! implementations: [`RedbKv`] on a file, [`MemoryKv`] for tests and the simulation, which forgets unsynced
+//! batches at a crash. Both pass [`conformance`]. Layer: io; uses nothing of ours.
+
+pub mod conformance;
+mod memory;
+mod redb_kv;
+
+pub use memory::MemoryKv;
+pub use redb_kv::RedbKv;
+
+use bytes::Bytes;
+use std::ops::Bound;
+
+/// Longest key.
+pub const KEY_BYTES_MAX: usize = 64 * 1024;
+
+/// Why a store could not do what it was asked. After an error of a commit the store accepts no more batches:
+/// what the device holds is unknown until it is opened anew.
+#[derive(Debug, thiserror::Error)]
+pub enum KvError {
+    /// Somebody else has the file open.
+    #[error("the store is in use by another process")]
+    InUse,
+    /// The file is not a store, or damaged.
+    #[error("the store is damaged: {0}")]
+    Damaged(String),
+    /// The file system or the device refused.
+    #[error("the store's device failed: {0}")]
+    Device(#[from] std::io::Error),
+    /// An earlier commit failed.
+    #[error("an earlier commit failed; the store must be opened anew")]
+    Fenced,
+    /// The caller broke a rule of the store.
+    #[error("misuse of the store: {0}")]
+    Misuse(String),
+}
+
+/// Changes that take effect together or not at all; later ones win.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KvBatch {
+    ops: Vec<(Bytes, Option<Bytes>)>,
+}
+
+impl KvBatch {
+    /// Stores `value` under `key`.
+    pub fn put(&mut self, key: impl Into<Bytes>, value: impl Into<Bytes>) {
+        self.ops.push((key.into(), Some(value.into())));
+    }
+
+    /// Deletes `key`, whether it is there or not.
+    pub fn delete(&mut self, key: impl Into<Bytes>) {
+        self.ops.push((key.into(), None));
+    }
+
+    /// The changes in order: key and new value, or `None` to delete.
+    #[must_use]
+    pub fn ops(&self) -> &[(Bytes, Option<Bytes>)] {
+        &self.ops
+    }
+
+    /// True when nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// Moves the changes of `other` behind those of `self`.
+    pub fn append(&mut self, mut other: Self) {
+        self.ops.append(&mut other.ops);
+    }
+}
+
+/// How firm a commit is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Visible at once; a crash may take it back, together with every buffered commit after it.
+    Buffered,
+    /// On the device, with every commit before it, when the call returns.
+    Durable,
+}
+
+/// One key and its value.
+pub type Pair = (Bytes, Bytes);
+
+/// An ordered map of byte strings.
+pub trait KvStore {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// [`KvError`] when the device fails.
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError>;
+
+    /// At most `count_max` pairs with keys from `start` up to `end`, in ascending order of keys.
+    ///
+    /// # Errors
+    /// [`KvError`] when the device fails.
+    fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError>;
+
+    /// Applies a batch as one.
+    ///
+    /// # Errors
+    /// [`KvError`]; nothing of the batch is visible then, and no later batch is accepted.
+    fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError>;
+
+    /// All pairs whose key begins with `prefix`.
+    ///
+    /// # Errors
+    /// [`KvError`] when the device fails.
+    fn scan_prefix(&self, prefix: &[u8]) -> Result<Vec<Pair>, KvError> {
+        let end = end_of_prefix(prefix);
+        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        self.scan(Bound::Included(prefix), end, usize::MAX)
+    }
+}
+
+/// The least key above all keys with this prefix; `None` when there is none.
+#[must_use]
+pub fn end_of_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte != u8::MAX)?;
+    let mut end = prefix.get(..=last)?.to_vec();
+    if let Some(byte) = end.last_mut() {
+        *byte += 1;
+    }
+    Some(end)
+}
+
+fn check(batch: &KvBatch) -> Result<(), KvError> {
+    match batch.ops.iter().find(|(key, _)| key.len() > KEY_BYTES_MAX) {
+        Some((key, _)) => Err(KvError::Misuse(format!("key of {} bytes", key.len()))),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_ends_before_the_next_one() {
+        assert_eq!(end_of_prefix(b"ab"), Some(b"ac".to_vec()));
+        assert_eq!(end_of_prefix(b"a\xff\xff"), Some(b"b".to_vec()));
+        assert_eq!(end_of_prefix(b"\xff"), None);
+        assert_eq!(end_of_prefix(b""), None);
+    }
+}

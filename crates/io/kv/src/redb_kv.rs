@@ -1,0 +1,203 @@
+//! [`RedbKv`]: the store in one redb file.
+
+use crate::memory::is_empty;
+use crate::{Durability, KvBatch, KvError, KvStore, Pair, check};
+use bytes::Bytes;
+use redb::{Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
+use std::ops::Bound;
+use std::path::Path;
+
+const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
+
+/// Memory for pages of the file.
+const CACHE_BYTES: usize = 16 << 20;
+
+/// A store in one file. Commits are synchronous: they return when the device has them.
+#[derive(Debug)]
+pub struct RedbKv {
+    database: Database,
+    fenced: bool,
+}
+
+/// redb reports a file without its magic number as an I/O error of this kind.
+fn of_io(error: std::io::Error) -> KvError {
+    match error.kind() {
+        std::io::ErrorKind::InvalidData => KvError::Damaged(error.to_string()),
+        _ => KvError::Device(error),
+    }
+}
+
+impl From<StorageError> for KvError {
+    fn from(error: StorageError) -> Self {
+        match error {
+            StorageError::Io(error) => of_io(error),
+            StorageError::PreviousIo => Self::Fenced,
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<DatabaseError> for KvError {
+    fn from(error: DatabaseError) -> Self {
+        match error {
+            DatabaseError::DatabaseAlreadyOpen => Self::InUse,
+            DatabaseError::Storage(error) => error.into(),
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl From<redb::Error> for KvError {
+    fn from(error: redb::Error) -> Self {
+        match error {
+            redb::Error::Io(error) => of_io(error),
+            redb::Error::PreviousIo => Self::Fenced,
+            redb::Error::DatabaseAlreadyOpen => Self::InUse,
+            other => Self::Damaged(other.to_string()),
+        }
+    }
+}
+
+impl RedbKv {
+    /// Opens the store at `path`; an absent file becomes an empty store.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn open(path: &Path) -> Result<Self, KvError> {
+        let database = redb::Builder::new().set_cache_size(CACHE_BYTES).create(path)?;
+        sync_parent(path)?;
+        let mut store = Self { database, fenced: false };
+        // Makes the table, so that reads need not care whether it exists.
+        store.commit(&KvBatch::default(), Durability::Durable)?;
+        Ok(store)
+    }
+
+    fn write(&self, batch: &KvBatch, durability: Durability) -> Result<(), redb::Error> {
+        let mut transaction = self.database.begin_write()?;
+        transaction.set_durability(match durability {
+            Durability::Buffered => redb::Durability::None,
+            Durability::Durable => redb::Durability::Immediate,
+        })?;
+        {
+            let mut table = transaction.open_table(TABLE)?;
+            for (key, value) in batch.ops() {
+                match value {
+                    Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),
+                    None => drop(table.remove(key.as_ref())?),
+                }
+            }
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    fn read(&self, key: &[u8]) -> Result<Option<Bytes>, redb::Error> {
+        let table = self.database.begin_read()?.open_table(TABLE)?;
+        Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value())))
+    }
+
+    fn range(
+        &self,
+        start: Bound<&[u8]>,
+        end: Bound<&[u8]>,
+        count_max: usize,
+    ) -> Result<Vec<Pair>, redb::Error> {
+        let table = self.database.begin_read()?.open_table(TABLE)?;
+        let copy = Bytes::copy_from_slice;
+        let mut out = Vec::new();
+        for pair in table.range::<&[u8]>((start, end))?.take(count_max) {
+            let (key, value) = pair?;
+            out.push((copy(key.value()), copy(value.value())));
+        }
+        Ok(out)
+    }
+}
+
+/// A new file survives a power failure only with its folder's entry.
+fn sync_parent(path: &Path) -> Result<(), std::io::Error> {
+    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        Some(parent) => std::fs::OpenOptions::new().read(true).open(parent)?.sync_all(),
+        None => Ok(()),
+    }
+}
+
+impl KvStore for RedbKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        Ok(self.read(key)?)
+    }
+
+    fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
+        if is_empty(start, end) {
+            return Ok(Vec::new());
+        }
+        Ok(self.range(start, end, count_max)?)
+    }
+
+    fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+        check(batch)?;
+        if self.fenced {
+            return Err(KvError::Fenced);
+        }
+        let outcome = self.write(batch, durability);
+        self.fenced = outcome.is_err();
+        Ok(outcome?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    /// A folder that is removed with its contents.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new() -> Self {
+            static NEXT: AtomicU32 = AtomicU32::new(0);
+            let name = format!("nacre-kv-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+            let path = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&path).expect("a writable temporary folder");
+            Self(path)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _best_effort = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn conforms() {
+        let folder = Folder::new();
+        let mut count = 0;
+        crate::conformance::check(&mut || {
+            count += 1;
+            RedbKv::open(&folder.0.join(format!("{count}.redb"))).expect("a new store")
+        });
+    }
+
+    #[test]
+    fn durable_batches_are_there_after_a_restart() {
+        let folder = Folder::new();
+        let path = folder.0.join("kv.redb");
+        let mut kv = RedbKv::open(&path).expect("a new store");
+        let mut batch = KvBatch::default();
+        batch.put("a", "1");
+        kv.commit(&batch, Durability::Durable).expect("a healthy device");
+        assert!(matches!(RedbKv::open(&path), Err(KvError::InUse)));
+        drop(kv);
+        let kv = RedbKv::open(&path).expect("the store");
+        assert_eq!(kv.get(b"a").expect("a healthy device").as_deref(), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn a_file_that_is_no_store_is_an_error() {
+        let folder = Folder::new();
+        let path = folder.0.join("kv.redb");
+        std::fs::write(&path, [0x5a; 8192]).expect("a writable folder");
+        assert!(matches!(RedbKv::open(&path), Err(KvError::Damaged(_))));
+    }
+}

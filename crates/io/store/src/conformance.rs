@@ -1,0 +1,312 @@
+//! What every [`ObjectStore`] must do, as cases that any implementation runs: `conformance::run(make)`.
+//!
+//! The random case compares the store with a model of plain vectors and maps after every transaction; it
+//! prints its seed when it fails.
+
+use crate::{Completion, ObjectStore};
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_txn::{Op, Token, Transaction};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Entropy, Eversion, HObject, PgId, SnapId, SpgId};
+use std::collections::BTreeMap;
+
+/// Seeds of the random case in a normal run.
+const SEEDS: u64 = 20;
+/// Transactions per seed.
+const TRANSACTIONS: u64 = 400;
+/// Length bound of an object in the random case.
+const OBJECT_BYTES_MAX: u64 = 40_000;
+
+/// Runs all cases, each on a store of its own from `make`.
+///
+/// # Panics
+/// When the store does not conform; the message says what and, in the random case, from which seed.
+pub fn run<S: ObjectStore>(mut make: impl FnMut() -> S) {
+    completions_come_once_and_in_order(make());
+    collections_come_and_go(make());
+    clone_is_exact_and_independent(make());
+    rename_replaces(make());
+    log_appends_trims_and_rewinds(make());
+    omap_pages_and_ranges(make());
+    listing_is_ordered_and_paged(make());
+    pg_meta_is_found_by_prefix(make());
+    a_split_moves_objects_and_nothing_else(make());
+    for seed in 0..SEEDS {
+        agrees_with_the_model(make(), seed);
+    }
+}
+
+fn a_split_moves_objects_and_nothing_else<S: ObjectStore>(mut store: S) {
+    const PG_NUM: u32 = 8;
+    let names: Vec<String> = (0..64).map(|n| format!("o{n}")).collect();
+    let child = SpgId::replicated(PgId::new(3, 5));
+    let mut ops: Vec<Op> = names.iter().map(|name| write(name, 0, "content")).collect();
+    ops.push(Op::LogAppend { version: Eversion::new(1, 1), entry: bytes("parent's") });
+    ops.push(Op::MetaSet { key: ByteStr::from_static("info"), value: bytes("parent's") });
+    submit(&mut store, ops);
+    let before = store.usage();
+    let inside = vec![
+        Op::LogAppend { version: Eversion::new(1, 2), entry: bytes("child's") },
+        Op::MetaSet { key: ByteStr::from_static("info"), value: bytes("child's") },
+    ];
+    submit(&mut store, vec![Op::Split { child, pg_num: PG_NUM, ops: inside }]);
+    let found = |at: &SpgId| store.list(at, &HObject::MIN, usize::MAX);
+    let (moved, kept) = (found(&child), found(&pg()));
+    assert!(!moved.is_empty() && moved.iter().all(|object| object.pg(PG_NUM) == child.pg));
+    assert!(kept.iter().all(|object| object.pg(PG_NUM) != child.pg));
+    assert_eq!(moved.len() + kept.len(), names.len());
+    for object in &moved {
+        assert_eq!(store.read(&child, object, 0, u64::MAX).map(|data| data.to_bytes()), Ok(bytes("content")));
+    }
+    assert_eq!((store.log(&pg()), store.log(&child)), (vec![bytes("parent's")], vec![bytes("child's")]));
+    assert_eq!(store.pg_meta(&child, b"info"), [(ByteStr::from_static("info"), bytes("child's"))]);
+    assert_eq!(store.usage().stored_bytes, before.stored_bytes);
+}
+
+fn pg() -> SpgId {
+    SpgId::replicated(PgId::new(3, 1))
+}
+
+fn object(name: &str) -> HObject {
+    HObject::head(3, ByteStr::EMPTY, ByteStr::EMPTY, name.into())
+}
+
+fn submit<S: ObjectStore>(store: &mut S, ops: Vec<Op>) {
+    store.submit(Transaction { collection: pg(), ops }, Token(0)).expect("room for the suite's data");
+    store.drain(&mut Vec::new());
+}
+
+fn bytes(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+fn write(name: &str, offset: u64, text: &'static str) -> Op {
+    Op::Write { object: object(name), offset, data: bytes(text).into() }
+}
+
+fn content<S: ObjectStore>(store: &S, name: &str) -> Bytes {
+    store.read(&pg(), &object(name), 0, u64::MAX).expect("readable").to_bytes()
+}
+
+/// Waits for the tokens of everything submitted, in a store that may need time.
+fn completions_come_once_and_in_order<S: ObjectStore>(mut store: S) {
+    for token in 1..=5 {
+        let txn = Transaction { collection: pg(), ops: vec![write("a", token, "x")] };
+        store.submit(txn, Token(token)).expect("room");
+    }
+    let mut done = Vec::new();
+    while done.len() < 5 {
+        store.drain(&mut done);
+    }
+    assert_eq!(done, (1..=5).map(|token| Completion::Durable(Token(token))).collect::<Vec<_>>());
+    store.drain(&mut done);
+    assert_eq!(done.len(), 5, "a completion came twice");
+}
+
+fn collections_come_and_go<S: ObjectStore>(mut store: S) {
+    assert!(store.collections().is_empty());
+    submit(&mut store, vec![Op::CreateCollection]);
+    submit(&mut store, vec![Op::CreateCollection, write("a", 0, "data")]);
+    assert_eq!(store.collections(), [pg()]);
+    assert_eq!(store.meta(&pg(), &object("a")), Some(Bytes::new()));
+    submit(&mut store, vec![Op::RemoveCollection]);
+    assert!(store.collections().is_empty());
+    assert_eq!(store.meta(&pg(), &object("a")), None);
+    assert!(content(&store, "a").is_empty());
+    assert_eq!(store.usage().allocated_bytes, 0);
+}
+
+fn clone_is_exact_and_independent<S: ObjectStore>(mut store: S) {
+    let (head, clone) = (object("a"), object("a").with_snap(SnapId(4)));
+    submit(
+        &mut store,
+        vec![
+            write("a", 2, "data"),
+            Op::SetMeta { object: head.clone(), meta: bytes("m") },
+            Op::SetAttr { object: head.clone(), name: "k".into(), value: bytes("v") },
+            Op::OmapSet { object: head.clone(), entries: vec![("o".into(), bytes("w"))] },
+            Op::OmapSetHeader { object: head.clone(), header: bytes("h") },
+            Op::Clone { source: head.clone(), target: clone.clone() },
+            write("a", 0, "changed"),
+            Op::ClearAttrs(head.clone()),
+            Op::OmapClear(head.clone()),
+        ],
+    );
+    assert_eq!(&content(&store, "a")[..], b"changed");
+    let copy = store.read(&pg(), &clone, 0, 100).expect("readable").to_bytes();
+    assert_eq!(&copy[..], b"\0\0data");
+    assert_eq!(store.extents(&pg(), &clone, 0, 100).first().map(|(at, len)| at + len), Some(6));
+    assert_eq!(store.meta(&pg(), &clone), Some(bytes("m")));
+    assert_eq!(store.attr(&pg(), &clone, b"k"), Some(bytes("v")));
+    assert_eq!(store.omap_value(&pg(), &clone, b"o"), Some(bytes("w")));
+    assert_eq!(store.omap_header(&pg(), &clone), bytes("h"));
+    assert!(store.attrs(&pg(), &head).is_empty() && store.omap_header(&pg(), &head).is_empty());
+}
+
+fn rename_replaces<S: ObjectStore>(mut store: S) {
+    submit(
+        &mut store,
+        vec![
+            write("a", 0, "new"),
+            write("b", 0, "old and longer"),
+            Op::Rename { source: object("a"), target: object("b") },
+        ],
+    );
+    assert_eq!(&content(&store, "b")[..], b"new");
+    assert_eq!(store.meta(&pg(), &object("a")), None);
+}
+
+fn log_appends_trims_and_rewinds<S: ObjectStore>(mut store: S) {
+    let append = |version, text| Op::LogAppend { version: Eversion::new(2, version), entry: bytes(text) };
+    submit(&mut store, vec![append(1, "one"), append(2, "two")]);
+    submit(&mut store, vec![append(3, "three"), append(4, "four")]);
+    assert_eq!(store.log(&pg()), ["one", "two", "three", "four"].map(bytes));
+    submit(&mut store, vec![Op::LogTrim { to: Eversion::new(2, 1) }]);
+    submit(&mut store, vec![Op::LogRewind { to: Eversion::new(2, 3) }]);
+    assert_eq!(store.log(&pg()), ["two", "three"].map(bytes));
+}
+
+fn omap_pages_and_ranges<S: ObjectStore>(mut store: S) {
+    let keys = ["a", "b", "c", "d", "e"];
+    let entries = keys.map(|key| (ByteStr::from(key), bytes("v"))).to_vec();
+    submit(&mut store, vec![Op::OmapSet { object: object("o"), entries }]);
+    let page = |from: &str, count| store.omap_page(&pg(), &object("o"), from.as_bytes(), count, 1 << 20);
+    let names = |from, count| -> Vec<String> {
+        page(from, count).entries.iter().map(|(key, _)| key.to_text()).collect()
+    };
+    assert_eq!(names("", 2), ["a", "b"]);
+    assert!(page("", 2).more && page("d", 1).more && !page("d", 2).more && !page("", 5).more);
+    assert_eq!(names("bb", 9), ["c", "d", "e"]);
+    assert!(store.omap_page(&pg(), &object("o"), b"", 9, 1).more, "a byte limit also ends a page");
+    submit(
+        &mut store,
+        vec![
+            Op::OmapRemoveRange { object: object("o"), first: "b".into(), last: "d".into() },
+            Op::OmapRemove { object: object("o"), keys: vec!["e".into(), "nothing".into()] },
+        ],
+    );
+    let left = store.omap_page(&pg(), &object("o"), b"", 9, 1 << 20);
+    assert_eq!(left.entries.iter().map(|(key, _)| key.to_text()).collect::<Vec<_>>(), ["a", "d"]);
+}
+
+fn listing_is_ordered_and_paged<S: ObjectStore>(mut store: S) {
+    let mut all: Vec<HObject> = (0..50).map(|n| object(&format!("o{n}"))).collect();
+    submit(&mut store, all.iter().cloned().map(Op::Touch).collect());
+    all.sort();
+    assert_eq!(store.list(&pg(), &HObject::MIN, 100), all);
+    assert_eq!(store.list(&pg(), &all[20], 5), all[20..25]);
+    assert!(store.list(&pg(), &HObject::max_value(), 5).is_empty());
+}
+
+fn pg_meta_is_found_by_prefix<S: ObjectStore>(mut store: S) {
+    let set = |key: &str, value| Op::MetaSet { key: key.into(), value: bytes(value) };
+    submit(&mut store, vec![set("info", "1"), set("snap/1", "2"), set("snap/2", "3"), set("z", "4")]);
+    submit(&mut store, vec![set("info", "5"), Op::MetaRemove { key: "snap/1".into() }]);
+    assert_eq!(store.pg_meta(&pg(), b"snap/"), [("snap/2".into(), bytes("3"))]);
+    assert_eq!(store.pg_meta(&pg(), b"info"), [("info".into(), bytes("5"))]);
+    assert_eq!(store.pg_meta(&pg(), b"").len(), 3);
+}
+
+#[derive(Clone, Default, PartialEq, Debug)]
+struct ModelObject {
+    data: Vec<u8>,
+    attrs: BTreeMap<ByteStr, Bytes>,
+    omap: BTreeMap<ByteStr, Bytes>,
+    meta: Bytes,
+}
+
+type Model = BTreeMap<HObject, ModelObject>;
+
+fn agrees_with_the_model<S: ObjectStore>(mut store: S, seed: u64) {
+    let mut rng = SeededEntropy(seed);
+    let mut model = Model::new();
+    for step in 0..TRANSACTIONS {
+        let ops: Vec<Op> = (0..=rng.u64() % 4).map(|_| random_op(&mut rng)).collect();
+        ops.iter().for_each(|op| apply_to_model(&mut model, op));
+        submit(&mut store, ops.clone());
+        let found = observe(&store);
+        assert_eq!(found, model, "seed {seed}, transaction {step}: {ops:?}");
+    }
+}
+
+fn random_op(rng: &mut SeededEntropy) -> Op {
+    let mut pick = |below: u64| rng.u64() % below;
+    let object = object(&format!("o{}", pick(4)));
+    let (offset, length) = (pick(OBJECT_BYTES_MAX / 2), pick(OBJECT_BYTES_MAX / 2));
+    let key = ByteStr::from(format!("k{}", pick(6)));
+    let value = Bytes::from(format!("v{}", pick(1000)));
+    match pick(13) {
+        0 => Op::Touch(object),
+        1..=4 => {
+            let fill = pick(256).to_le_bytes()[0];
+            let data = vec![fill; usize::try_from(length).unwrap_or_default()];
+            Op::Write { object, offset, data: BufList::from(data) }
+        }
+        5 => Op::Zero { object, offset, length },
+        6 => Op::Truncate { object, size: offset },
+        7 => Op::Remove(object),
+        8 => Op::Clone { source: object, target: self::object("o0") },
+        9 => Op::SetAttr { object, name: key, value },
+        10 => Op::OmapSet { object, entries: vec![(key, value)] },
+        11 => Op::OmapRemoveRange { object, first: "k1".into(), last: key },
+        _ => Op::SetMeta { object, meta: value },
+    }
+}
+
+fn apply_to_model(model: &mut Model, op: &Op) {
+    let span = |offset: u64, length: u64| {
+        let to_index = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        to_index(offset)..to_index(offset + length)
+    };
+    match op {
+        Op::Touch(object) => drop(model.entry(object.clone()).or_default()),
+        Op::Write { object, offset, data } => {
+            let target = &mut model.entry(object.clone()).or_default().data;
+            let range = span(*offset, data.len() as u64);
+            target.resize(target.len().max(range.end), 0);
+            target[range].copy_from_slice(&data.to_bytes());
+        }
+        Op::Zero { object, offset, length } => {
+            let target = &mut model.entry(object.clone()).or_default().data;
+            let range = span(*offset, *length);
+            let len = target.len();
+            target[range.start.min(len)..range.end.min(len)].fill(0);
+        }
+        Op::Truncate { object, size } => {
+            model.entry(object.clone()).or_default().data.resize(span(0, *size).end, 0);
+        }
+        Op::Remove(object) => drop(model.remove(object)),
+        Op::Clone { source, target } => {
+            let copy = model.get(source).cloned().unwrap_or_default();
+            model.insert(target.clone(), copy);
+        }
+        Op::SetAttr { object, name, value } => {
+            model.entry(object.clone()).or_default().attrs.insert(name.clone(), value.clone());
+        }
+        Op::OmapSet { object, entries } => {
+            model.entry(object.clone()).or_default().omap.extend(entries.iter().cloned());
+        }
+        Op::OmapRemoveRange { object, first, last } => {
+            model.entry(object.clone()).or_default().omap.retain(|key, _| key < first || key >= last);
+        }
+        Op::SetMeta { object, meta } => model.entry(object.clone()).or_default().meta = meta.clone(),
+        op => unreachable!("not made by random_op: {op:?}"),
+    }
+}
+
+/// Everything the store shows, as a model.
+fn observe<S: ObjectStore>(store: &S) -> Model {
+    let objects = store.list(&pg(), &HObject::MIN, usize::MAX);
+    let observed = objects.into_iter().map(|object| {
+        let data = store.read(&pg(), &object, 0, u64::MAX).expect("readable").to_bytes().to_vec();
+        let omap = store.omap_page(&pg(), &object, b"", usize::MAX, usize::MAX).entries;
+        let seen = ModelObject {
+            data,
+            attrs: store.attrs(&pg(), &object),
+            omap: omap.into_iter().collect(),
+            meta: store.meta(&pg(), &object).expect("a listed object exists"),
+        };
+        (object, seen)
+    });
+    observed.collect()
+}

@@ -1,0 +1,82 @@
+//! The seam between placement groups and what keeps their objects: [`ObjectStore`], its conformance suite,
+//! and [`MemStore`], the in-memory implementation for tests, the simulation and, until the device store
+//! exists, the embedded cluster. Layer: io; uses base.
+
+pub mod conformance;
+mod extents;
+mod mem;
+
+pub use extents::ExtentMap;
+pub use mem::MemStore;
+
+use nacre_txn::{ObjectView, Token, Transaction};
+use nacre_types::{HObject, SpgId};
+
+/// Something asked of the store is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Completion {
+    /// The transaction survives a crash; completions come in the order of submission.
+    Durable(Token),
+    /// The data asked for with [`ObjectStore::fetch`] can now be read without waiting.
+    Fetched(Token),
+}
+
+/// The store takes no more: what it holds stays readable, but nothing is acknowledged any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// No room for the transaction's data; nothing of it was applied.
+    #[error("store is full: {wanted_bytes} bytes wanted, {free_bytes} free")]
+    Full {
+        /// What the transaction needs.
+        wanted_bytes: u64,
+        /// What is left.
+        free_bytes: u64,
+    },
+    /// The device failed earlier; the store is read-only since.
+    #[error("store stopped acknowledging after a device failure: {reason}")]
+    Failed {
+        /// What the device said.
+        reason: String,
+    },
+}
+
+/// How full a store is. Ceph `store_statfs_t`, reduced to what we keep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreUsage {
+    /// Size of the store in bytes.
+    pub total_bytes: u64,
+    /// Bytes free for new data.
+    pub available_bytes: u64,
+    /// Bytes of object data as clients wrote them.
+    pub stored_bytes: u64,
+    /// Bytes allocated for object data.
+    pub allocated_bytes: u64,
+    /// Bytes of omap keys, values and headers.
+    pub omap_bytes: u64,
+    /// Bytes of everything else that the store keeps.
+    pub metadata_bytes: u64,
+}
+
+/// Keeps the objects, logs and metadata of one OSD's placement groups. Owned by one shard.
+pub trait ObjectStore: ObjectView {
+    /// Applies `txn`: visible to reads at once, durable when [`Completion::Durable`] of `token` is drained.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing of the transaction is visible.
+    fn submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError>;
+
+    /// Brings data from the device to where [`ObjectView::read`] finds it.
+    fn fetch(&mut self, collection: &SpgId, object: &HObject, offset: u64, length: u64, token: Token);
+
+    /// Moves what has completed to the end of `out`.
+    fn drain(&mut self, out: &mut Vec<Completion>);
+
+    /// The collections that exist, ascending.
+    fn collections(&self) -> Vec<SpgId>;
+
+    /// How full the store is.
+    fn usage(&self) -> StoreUsage;
+
+    /// This store as what a placement group reads through.
+    fn as_view(&self) -> &dyn ObjectView;
+}

@@ -1,0 +1,170 @@
+//! [`Shell`]: scripts in which stock programs find the cluster.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// A script that takes longer has hung.
+const LIMIT: Duration = Duration::from_secs(60);
+/// What `timeout` exits with.
+const TIMED_OUT: i32 = 124;
+/// The system's interpreter: the one that Debian's `python3-rados` belongs to.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does.
+const PRELUDE: &str =
+    "nok() { if \"$@\" >/dev/null 2>&1; then echo \"should have failed: $*\" >&2; exit 1; fi; }\n";
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// What a script did.
+#[derive(Debug, Clone)]
+pub struct Ran {
+    /// Exit status; -1 when a signal ended it.
+    pub code: i32,
+    /// Standard output.
+    pub out: String,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ran {
+    /// Asserts that it failed with this status.
+    ///
+    /// # Panics
+    /// When it did not.
+    pub fn expect_code(&self, code: i32) -> &Self {
+        assert_eq!(self.code, code, "out: {}\nerr: {}", self.out, self.err);
+        self
+    }
+
+    /// Asserts that output or errors contain `text`.
+    ///
+    /// # Panics
+    /// When they do not.
+    pub fn expect_text(&self, text: &str) -> &Self {
+        assert!(self.out.contains(text) || self.err.contains(text), "no {text:?} in {self:?}");
+        self
+    }
+}
+
+/// Runs scripts in one folder, against one cluster.
+#[derive(Debug, Clone)]
+pub struct Shell {
+    folder: PathBuf,
+    variables: Vec<(String, String)>,
+    limit: Duration,
+}
+
+impl Shell {
+    pub(crate) fn new(folder: &Path, conf: &Path) -> Self {
+        let conf = conf.to_string_lossy().into_owned();
+        Self { folder: folder.to_owned(), variables: vec![("CEPH_CONF".to_owned(), conf)], limit: LIMIT }
+    }
+
+    /// The same with another environment variable.
+    #[must_use]
+    pub fn with(&self, name: &str, value: impl ToString) -> Self {
+        let mut shell = self.clone();
+        shell.variables.push((name.to_owned(), value.to_string()));
+        shell
+    }
+
+    /// The same with another limit of time.
+    #[must_use]
+    pub fn within(&self, seconds: u64) -> Self {
+        Self { limit: Duration::from_secs(seconds), ..self.clone() }
+    }
+
+    /// Where scripts run.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("timeout");
+        command.args(["--kill-after=5", &self.limit.as_secs().to_string(), program]);
+        command.current_dir(&self.folder).env_remove("CEPH_ARGS").stdin(Stdio::null());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    fn finish(&self, mut command: Command, script: &str) -> Ran {
+        // Files, not pipes: what a script leaves running in the background must not keep us here.
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let [out, err] = ["out", "err"].map(|kind| self.folder.join(format!("script-{number}.{kind}")));
+        let file = |path: &Path| Stdio::from(fs::File::create(path).expect("a writable folder"));
+        command.stdout(file(&out)).stderr(file(&err));
+        let status = command.status().unwrap_or_else(|error| panic!("cannot run `timeout`: {error}"));
+        let text = |path: &Path| {
+            let bytes = fs::read(path).unwrap_or_default();
+            fs::remove_file(path).expect("our own file");
+            String::from_utf8_lossy(&bytes).into_owned()
+        };
+        let ran = Ran { code: status.code().unwrap_or(-1), out: text(&out), err: text(&err) };
+        assert!(
+            ran.code != TIMED_OUT,
+            "not done after {:?}:\n{script}\n{}\n{}",
+            self.limit,
+            ran.out,
+            ran.err
+        );
+        ran
+    }
+
+    /// Runs a `bash` script, whatever comes of it.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub fn run(&self, script: &str) -> Ran {
+        let mut command = self.command("bash");
+        command.args(["-euo", "pipefail", "-c", &[PRELUDE, script].concat()]);
+        self.finish(command, script)
+    }
+
+    /// Runs a `bash` script that must succeed; gives its standard output without the last line end.
+    ///
+    /// # Panics
+    /// When it fails or takes too long.
+    pub fn sh(&self, script: &str) -> String {
+        expect_success(&self.run(script), script)
+    }
+
+    /// Runs a `bash` script that must print JSON.
+    ///
+    /// # Panics
+    /// When it fails, takes too long or prints something else.
+    pub fn json(&self, script: &str) -> Value {
+        let out = self.sh(script);
+        serde_json::from_str(&out).unwrap_or_else(|error| panic!("{script}\n{error} in {out:?}"))
+    }
+
+    /// Runs a `bash` script that must fail.
+    ///
+    /// # Panics
+    /// When it succeeds or takes too long.
+    pub fn fails(&self, script: &str) -> Ran {
+        let ran = self.run(script);
+        assert!(ran.code != 0, "should have failed: {script}\n{}", ran.out);
+        ran
+    }
+
+    /// Runs a Python script that must succeed; `rados` and `rbd` can be imported.
+    ///
+    /// # Panics
+    /// When it fails or takes too long.
+    pub fn python(&self, script: &str) -> String {
+        let mut command = self.command(PYTHON);
+        command.args(["-c", script]);
+        expect_success(&self.finish(command, script), script)
+    }
+}
+
+fn expect_success(ran: &Ran, script: &str) -> String {
+    assert!(ran.code == 0, "exit status {}:\n{script}\nout: {}\nerr: {}", ran.code, ran.out, ran.err);
+    ran.out.strip_suffix('\n').unwrap_or(&ran.out).to_owned()
+}

@@ -1,0 +1,249 @@
+//! Objects: the `rados` program and librados through Python.
+
+use nacre_interop::{Cluster, Shell};
+
+/// Begins every Python script: a session and the pool.
+const PYTHON: &str = "
+import os, rados, sys, threading, time
+cluster = rados.Rados(conffile=''); cluster.connect()
+io = cluster.open_ioctx(os.environ['POOL'])
+def raises(kind, call, *args, **kwargs):
+    try: call(*args, **kwargs)
+    except kind: return
+    raise AssertionError('no %s' % kind.__name__)
+";
+
+fn python(shell: &Shell, script: &str) -> String {
+    shell.python(&format!("{PYTHON}{script}"))
+}
+
+#[test]
+fn objects_of_all_sizes_come_back() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("objects", 16);
+    shell.sh("
+        for size in 0 1 4095 4096 4097 100000 4194304 9437184; do
+            head -c $size /dev/urandom > in
+            rados -p $POOL put object-$size in
+            rados -p $POOL get object-$size out; cmp in out
+            rados -p $POOL stat object-$size | grep -q \"size $size$\"
+        done
+        [ $(rados -p $POOL ls | wc -l) = 8 ]
+        rados -p $POOL cp object-4097 copy; rados -p $POOL get copy out; rados -p $POOL get object-4097 in; cmp in out
+        rados -p $POOL append copy in; rados -p $POOL stat copy | grep -q 'size 8194$'
+        rados -p $POOL truncate copy 100; rados -p $POOL get copy out; cmp out <(head -c 100 in)
+        rados -p $POOL touch empty; rados -p $POOL stat empty | grep -q 'size 0$'
+        rados -p $POOL rm copy; nok rados -p $POOL stat copy
+        rados df | grep -q $POOL");
+    shell.fails("rados -p $POOL get copy out").expect_code(1).expect_text("No such file");
+    shell.fails("rados -p $POOL-not ls").expect_text("error opening pool");
+}
+
+#[test]
+fn attributes_omap_namespaces_and_locators_keep_apart() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("attrs", 16);
+    shell.sh("
+        rados -p $POOL touch o
+        rados -p $POOL setxattr o name value; [ $(rados -p $POOL getxattr o name) = value ]
+        rados -p $POOL setxattr o other 2; [ \"$(rados -p $POOL listxattr o | sort | tr '\\n' ' ')\" = 'name other ' ]
+        rados -p $POOL rmxattr o name; nok rados -p $POOL getxattr o name
+        rados -p $POOL setomapval o key-b 2; rados -p $POOL setomapval o key-a 1
+        [ \"$(rados -p $POOL listomapkeys o | tr '\\n' ' ')\" = 'key-a key-b ' ]
+        rados -p $POOL getomapval o key-a | grep -q 31
+        rados -p $POOL setomapheader o header; rados -p $POOL getomapheader o | grep -q 'header (6 bytes)'
+        rados -p $POOL rmomapkey o key-a; [ $(rados -p $POOL listomapkeys o) = key-b ]
+        rados -p $POOL clearomap o; [ -z \"$(rados -p $POOL listomapkeys o)\" ]
+        echo one > in; rados -p $POOL -N blue put o in; rados -p $POOL -N blue get o out; cmp in out
+        [ $(rados -p $POOL -N blue ls) = o ]; [ $(rados -p $POOL ls --all | wc -l) = 2 ]
+        rados -p $POOL --object-locator key put located in; rados -p $POOL --object-locator key get located out; cmp in out
+        nok rados -p $POOL get located out");
+}
+
+#[test]
+fn pool_snapshots_show_the_past() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("snaps", 16);
+    shell.sh("
+        echo one > one; echo two > two
+        rados -p $POOL put o one; rados -p $POOL put gone one
+        rados -p $POOL mksnap s1 2>/dev/null >&2
+        rados -p $POOL put o two; rados -p $POOL rm gone; rados -p $POOL put new two
+        rados -p $POOL lssnap | grep -q s1
+        rados -p $POOL -s s1 get o out; cmp one out
+        rados -p $POOL -s s1 get gone out; cmp one out
+        nok rados -p $POOL -s s1 get new out
+        rados -p $POOL get o out; cmp two out
+        rados -p $POOL listsnaps o | grep -q head
+        rados -p $POOL rollback o s1 >/dev/null; rados -p $POOL get o out; cmp one out
+        rados -p $POOL rmsnap s1 >/dev/null; [ \"$(rados -p $POOL lssnap)\" = '0 snaps' ]");
+}
+
+#[test]
+fn librados_does_what_its_callers_expect() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("python", 16);
+    python(
+        &shell,
+        "
+# Asynchronous writes to one object happen in order.
+done = [io.aio_append('log', b'%04d' % n) for n in range(200)]
+[c.wait_for_complete() for c in done]
+assert io.read('log', 800) == b''.join(b'%04d' % n for n in range(200))
+
+# A message is all or nothing.
+with rados.WriteOpCtx() as op:
+    op.new(rados.LIBRADOS_CREATE_EXCLUSIVE); op.write(b'content', 0)
+    io.set_omap(op, ('a', 'b', 'c'), (b'1', b'2', b'3'))
+    io.operate_write_op(op, 'whole')
+with rados.WriteOpCtx() as op:
+    op.write(b'CHANGED', 0); op.new(rados.LIBRADOS_CREATE_EXCLUSIVE)
+    raises(rados.ObjectExists, io.operate_write_op, op, 'whole')
+assert io.read('whole') == b'content'
+
+# Omap by pages, by keys and by range.
+with rados.ReadOpCtx() as op:
+    page, _ = io.get_omap_vals(op, '', '', 2)
+    rest, _ = io.get_omap_vals(op, 'b', '', 10)
+    some, _ = io.get_omap_vals_by_keys(op, ('a', 'c', 'x'))
+    keys, _ = io.get_omap_keys(op, '', 10)
+    io.operate_read_op(op, 'whole')
+    assert dict(page) == {'a': b'1', 'b': b'2'} and dict(rest) == {'c': b'3'}
+    assert dict(some) == {'a': b'1', 'c': b'3'} and [k for k, _ in keys] == ['a', 'b', 'c']
+with rados.WriteOpCtx() as op:
+    io.remove_omap_range2(op, 'a', 'c')
+    io.operate_write_op(op, 'whole')
+with rados.ReadOpCtx() as op:
+    keys, _ = io.get_omap_keys(op, '', 10); io.operate_read_op(op, 'whole')
+    assert [k for k, _ in keys] == ['c']
+
+# Ranges.
+io.write('holes', b'x' * 100, 10000); io.write('holes', b'y', 20000)
+assert io.stat('holes')[0] == 20001 and io.read('holes', 10000) == bytes(10000)
+with rados.WriteOpCtx() as op:
+    op.zero(10000, 50); op.truncate(15000); io.operate_write_op(op, 'holes')
+assert io.read('holes', 20000, 10000) == bytes(50) + b'x' * 50 + bytes(4900)
+raises(rados.ObjectNotFound, io.read, 'nothing'); raises(rados.ObjectNotFound, io.remove_object, 'nothing')
+raises(rados.NoData, io.get_xattr, 'holes', 'nothing')
+
+# Locks of class lock.
+io.lock_exclusive('locked', 'name', 'cookie', 'why')
+raises(rados.ObjectExists, io.lock_exclusive, 'locked', 'name', 'cookie')
+raises(rados.ObjectBusy, io.lock_exclusive, 'locked', 'name', 'other')
+raises(rados.ObjectBusy, io.lock_shared, 'locked', 'name', 'other', 'tag')
+io.unlock('locked', 'name', 'cookie'); io.lock_shared('locked', 'name', 'other', 'tag')
+
+# Snapshots that the client numbers itself.
+snaps = []
+for text in (b'one', b'two', b'three'):
+    io.write_full('self', text); snaps.append(io.create_self_managed_snap()); io.set_self_managed_snap_write(snaps[::-1])
+io.write_full('self', b'head')
+for snap, text in zip(snaps, (b'one', b'two', b'three')):
+    io.set_read(snap); assert io.read('self') == text, snap
+io.set_read(rados.LIBRADOS_SNAP_HEAD); io.rollback_self_managed_snap('self', snaps[0]); assert io.read('self') == b'one'
+for snap in snaps: io.remove_self_managed_snap(snap)
+",
+    );
+}
+
+#[test]
+fn watchers_are_notified_and_time_out() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("watch", 8);
+    python(
+        &shell,
+        "
+heard = []
+io.write_full('o', b'x')
+def callback(notify_id, notifier, watch_id, data):
+    heard.append(data); return b'answer'
+first = io.watch('o', callback, None, None); second = io.watch('o', callback, None, None)
+io.notify('o', 'hello', 10000)
+start = time.time()
+while len(heard) < 2 and time.time() < start + 10: time.sleep(0.01)
+assert heard == [b'hello', b'hello'], heard
+second.close(); heard.clear()
+io.notify('o', 'again', 10000)
+assert heard == [b'again'], heard
+first.close()
+",
+    );
+    // A watcher that vanishes: its watch ends, and a notify does not wait for ever.
+    shell.sh("rados -p $POOL watch o < <(exec sleep 20 2>/dev/null) >/dev/null 2>&1 & victim=$!
+        for _ in $(seq 50); do rados -p $POOL listwatchers o | grep -q client && break; sleep 0.1; done
+        rados -p $POOL notify o hello >/dev/null
+        kill -KILL $victim; wait $victim || true");
+}
+
+#[test]
+fn benchmarks_run_and_clean_up() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("bench", 16).within(120);
+    for (size, count) in [("4096", "20000"), ("4194304", "64")] {
+        let bench = shell.with("SIZE", size).with("COUNT", count);
+        let write = "rados -p $POOL bench 2 write -b $SIZE --max-objects $COUNT --no-cleanup";
+        bench.run(write).expect_code(0).expect_text("Average IOPS");
+        bench.run("rados -p $POOL bench 2 seq").expect_code(0).expect_text("Average IOPS");
+        bench.run("rados -p $POOL bench 2 rand").expect_code(0).expect_text("Average IOPS");
+        bench.sh("rados -p $POOL cleanup >/dev/null; [ -z \"$(rados -p $POOL ls)\" ]");
+    }
+    shell.sh("rados -p $POOL bench 2 write -b 4096 --write-omap --no-cleanup >/dev/null; rados -p $POOL cleanup >/dev/null");
+}
+
+/// Connections break again and again while a client appends; each append must have happened exactly once. The
+/// client resends what was not answered, so an OSD that forgot what it had done would do it twice. The script
+/// cuts the sockets of its own librados: half of the times politely, after which the answers are lost, half of
+/// the times by disconnecting, which also loses what was not sent yet.
+#[test]
+fn appends_over_cut_connections_happen_exactly_once() {
+    let cluster = Cluster::start(3);
+    let osds: Vec<String> = cluster.ports().iter().skip(2).map(|(_, addr)| addr.port().to_string()).collect();
+    let shell = cluster.pool("cuts", 8).with("PORTS", osds.join(",")).within(120);
+    let said = python(
+        &shell,
+        "
+import ctypes, random, socket
+ports = set(map(int, os.environ['PORTS'].split(',')))
+libc = ctypes.CDLL(None)
+random.seed(7)
+def cut():
+    count = 0
+    for fd in map(int, os.listdir('/proc/self/fd')):
+        try: s = socket.socket(fileno=fd)
+        except OSError: continue
+        try:
+            if s.getpeername()[1] in ports:
+                count += 1
+                if random.random() < 0.5: s.shutdown(socket.SHUT_RDWR)
+                else: libc.connect(fd, bytes(16), 16)
+        except OSError: pass
+        s.detach()
+    return count
+OBJECTS, PIECE, CUTS = 16, 64, 60
+expected, failed, cuts, enough = {}, [], 0, False
+def appender(index):
+    name = 'log-%d' % index
+    expected[name] = b''
+    n = 0
+    while not enough:
+        n += 1
+        piece = (b'%02d:%04d;' % (index, n)).ljust(PIECE, b'.')
+        try: io.append(name, piece)
+        except Exception as error: failed.append(repr(error)); return
+        expected[name] += piece
+threads = [threading.Thread(target=appender, args=(n,)) for n in range(OBJECTS)]
+[t.start() for t in threads]
+while cuts < CUTS and not failed:
+    time.sleep(random.uniform(0.005, 0.05)); cuts += cut()
+enough = True
+[t.join() for t in threads]
+assert not failed, failed
+for name, content in expected.items():
+    found = io.read(name, 1 << 24)
+    assert found == content, (name, len(found), len(content))
+print(sum(map(len, expected.values())) // PIECE)
+",
+    );
+    let appends: u32 = said.trim().parse().expect("a number");
+    assert!(appends > 500, "only {appends} appends happened");
+}

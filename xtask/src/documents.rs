@@ -1,0 +1,88 @@
+//! Documents that must follow the code: files that are named exist, and tables list what the code has.
+
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+const FOLDER: &str = "docs/";
+
+/// Checks what documents say about the code and the code about documents.
+pub(crate) fn check(texts: &[(String, String)], wrong: &mut Vec<String>) -> Result<()> {
+    for (path, text) in texts {
+        for named in named_documents(text) {
+            if !Path::new(named).exists() {
+                wrong.push(format!("{path}: names {named}, which does not exist"));
+            }
+        }
+    }
+    let codec = read("crates/base/txn/src/codec.rs")?;
+    let codes = codec.lines().filter_map(|line| {
+        let (name, code) = line.trim().strip_prefix("pub(super) const ")?.split_once(": u8 = ")?;
+        Some((code.trim_end_matches(';').to_owned(), camel_case(name)))
+    });
+    check_table("docs/formats/transaction.md", codes, wrong)?;
+    let messages = read("crates/base/msg/src/peer/mod.rs")?;
+    let kinds = messages.lines().filter_map(|line| {
+        let (name, rest) = line.trim().split_once(" = ")?;
+        let (kind, text) = rest.split_once(" \"")?;
+        text.ends_with("\",").then(|| (kind.to_owned(), name.to_owned()))
+    });
+    check_table("docs/formats/peer-messages.md", kinds, wrong)
+}
+
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).context(path.to_owned())
+}
+
+/// Paths of documents, wherever they are mentioned.
+fn named_documents(text: &str) -> impl Iterator<Item = &str> {
+    let starts = text.match_indices(FOLDER).map(|(at, _)| at);
+    starts.filter_map(|at| {
+        let rest = text.get(at..)?;
+        let word = rest.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c))).next()?;
+        let word = word.trim_end_matches('.');
+        word.ends_with(".md").then_some(word)
+    })
+}
+
+/// `OMAP_SET` as `OmapSet`.
+fn camel_case(name: &str) -> String {
+    let words = name.split('_').map(|word| {
+        let (first, rest) = word.split_at(1.min(word.len()));
+        first.to_uppercase() + &rest.to_lowercase()
+    });
+    words.collect()
+}
+
+/// Every `(number, name)` begins a row of the document's table.
+fn check_table(
+    path: &str,
+    rows: impl Iterator<Item = (String, String)>,
+    wrong: &mut Vec<String>,
+) -> Result<()> {
+    let text = read(path)?;
+    let mut count = 0;
+    for (number, name) in rows {
+        count += 1;
+        if !text.contains(&format!("\n| {number} | {name} |")) {
+            wrong.push(format!("{path}: no row for {number}, {name}"));
+        }
+    }
+    if count == 0 {
+        wrong.push(format!("{path}: the code that it follows has moved"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn documents_and_names_are_found() {
+        let text = format!("see `{FOLDER}a/b.md`, {FOLDER}c.md. and {FOLDER} alone");
+        let found: Vec<_> = named_documents(&text).map(|path| &path[FOLDER.len()..]).collect();
+        assert_eq!(found, ["a/b.md", "c.md"]);
+        assert_eq!(camel_case("OMAP_SET_HEADER"), "OmapSetHeader");
+    }
+}

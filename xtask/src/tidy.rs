@@ -1,0 +1,177 @@
+//! Rules that lints cannot see: layers, file and function lengths, module documentation, dead files.
+
+use crate::documents;
+use anyhow::{Context, Result, bail};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What each layer may use besides itself (STYLE.md section 1).
+const LAYERS: [(&str, &[&str]); 8] = [
+    ("base", &[]),
+    ("core", &["base"]),
+    ("io", &["base"]),
+    ("daemon", &["base", "core", "io"]),
+    ("front", &["base", "daemon"]),
+    ("tool", &["base", "core", "io", "daemon", "front"]),
+    ("test", &["base", "core", "io", "daemon", "front", "tool"]),
+    ("bin", &["base", "core", "io", "daemon", "front", "tool"]),
+];
+/// A longer file has a second idea (STYLE.md section 11).
+const FILE_LINES_MAX: usize = 1000;
+/// Functions longer than this need a reason; lowered as the longest ones shrink, never raised.
+const FUNCTION_LINES_MAX: usize = 120;
+
+/// Checks the whole tree and reports everything that is wrong at once.
+pub(crate) fn check() -> Result<()> {
+    let mut wrong = Vec::new();
+    check_layers(&mut wrong)?;
+    let mut texts = Vec::new();
+    for root in ["crates", "xtask", "fuzz/src"] {
+        for file in rust_files(Path::new(root))? {
+            let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+            check_file(&file, &text, &mut wrong);
+            texts.push((file.display().to_string(), text));
+        }
+    }
+    for file in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
+        texts.push((file.to_owned(), fs::read_to_string(file).context(file)?));
+    }
+    documents::check(&texts, &mut wrong)?;
+    check_dead_files(&mut wrong)?;
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    bail!("{} rules broken:\n  {}", wrong.len(), wrong.join("\n  "))
+}
+
+fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    let mut folders = vec![root.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Crate name to its layer, and to the crates of ours that it uses.
+fn manifests() -> Result<BTreeMap<String, (String, Vec<String>)>> {
+    let mut out = BTreeMap::new();
+    for layer in fs::read_dir("crates")? {
+        let layer = layer?.path();
+        if !layer.is_dir() {
+            continue;
+        }
+        for folder in fs::read_dir(&layer)? {
+            let manifest = folder?.path().join("Cargo.toml");
+            let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
+            let name = text.lines().find_map(|line| line.strip_prefix("name = ")).unwrap_or_default();
+            // Tests of a crate may use more than the crate itself.
+            let normal = text.split("[dev-dependencies]").next().unwrap_or_default();
+            let used = normal.lines().filter_map(|line| line.split_once(".workspace")).map(|(name, _)| name);
+            let layer = layer.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            out.insert(name.trim_matches('"').to_owned(), (layer, used.map(str::to_owned).collect()));
+        }
+    }
+    Ok(out)
+}
+
+fn check_layers(wrong: &mut Vec<String>) -> Result<()> {
+    let manifests = manifests()?;
+    for (name, (layer, used)) in &manifests {
+        let Some((_, allowed)) = LAYERS.iter().find(|(known, _)| known == layer) else {
+            wrong.push(format!("{name}: folder crates/{layer} is no layer"));
+            continue;
+        };
+        for used in used {
+            let Some((other, _)) = manifests.get(used) else { continue };
+            if other != layer && !allowed.contains(&other.as_str()) {
+                wrong.push(format!("{name} ({layer}) must not use {used} ({other})"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_file(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    let shown = path.display();
+    let count = text.lines().count();
+    if count > FILE_LINES_MAX {
+        wrong.push(format!("{shown}: {count} lines, at most {FILE_LINES_MAX}: what is its second idea?"));
+    }
+    let in_tests = path
+        .components()
+        .any(|part| part.as_os_str().to_string_lossy().trim_end_matches(".rs").ends_with("tests"));
+    if !text.trim_start().starts_with("//!") && !in_tests {
+        wrong.push(format!("{shown}: does not begin by saying what it is (//!)"));
+    }
+    check_functions(path, text, wrong);
+}
+
+/// Relies on rustfmt: a function ends at the first closing brace in its own column.
+fn check_functions(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    let mut open: Option<(usize, usize, &str)> = None;
+    for (index, line) in text.lines().enumerate() {
+        let indent = line.len() - line.trim_start().len();
+        let words = line.trim_start();
+        let starts = words.starts_with("fn ") || (words.contains(" fn ") && words.starts_with("pub"));
+        match open {
+            None if starts && !line.trim_end().ends_with([';', '}']) => open = Some((index, indent, words)),
+            Some((start, column, name)) if indent == column && words.starts_with('}') => {
+                let length = index - start + 1;
+                if length > FUNCTION_LINES_MAX {
+                    wrong.push(format!(
+                        "{}:{}: {length} lines in `{name}`, at most {FUNCTION_LINES_MAX}",
+                        path.display(),
+                        start + 1
+                    ));
+                }
+                open = None;
+            }
+            Some((_, column, _)) if indent == column && words.ends_with(';') && !words.is_empty() => {
+                open = None
+            }
+            _ => (),
+        }
+    }
+}
+
+/// A file that no `mod` line names is never compiled.
+fn check_dead_files(wrong: &mut Vec<String>) -> Result<()> {
+    let files: Vec<PathBuf> = rust_files(Path::new("crates"))?;
+    let mut named = BTreeSet::new();
+    for file in &files {
+        let text = fs::read_to_string(file)?;
+        for line in text.lines() {
+            let line = line.trim_start().trim_start_matches("pub(crate) ").trim_start_matches("pub(super) ");
+            let line = line.trim_start_matches("pub ");
+            if let Some(path) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix(".rs\"]"))
+            {
+                named.insert(path.rsplit('/').next().unwrap_or_default().to_owned());
+            }
+            if let Some(name) = line.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';')) {
+                named.insert(name.to_owned());
+            }
+        }
+    }
+    for file in &files {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let folder =
+            file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let name = if stem == "mod" { folder.clone() } else { stem };
+        let root = matches!(name.as_str(), "lib" | "main")
+            || ["tests", "examples", "benches"].contains(&folder.as_str());
+        if !root && !named.contains(&name) {
+            wrong.push(format!("{}: no `mod {name};` anywhere", file.display()));
+        }
+    }
+    Ok(())
+}
