@@ -264,7 +264,7 @@ fn start_osds(folder: &Folder, identity: &Identity, options: &Options) -> Result
             store,
             host: host_name(),
         };
-        Ok(nacre_osd::start(config)?)
+        Ok(nacre_osd::start(&config)?)
     };
     ids.map(start).collect()
 }

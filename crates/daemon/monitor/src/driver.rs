@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Why the monitor's thread ended.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum DriverError {
+pub enum DriverError {
     /// What changed could not be made durable: nothing may be promised any more.
     #[error("cannot write the store: {0}")]
     Store(#[from] KvError),
@@ -23,8 +23,9 @@ pub(crate) enum DriverError {
     Poll(#[from] std::io::Error),
 }
 
-/// One monitor with everything that it drives.
-pub(crate) struct Driver {
+/// One monitor with everything that it drives. Its thread turns it; so does the simulation, in turn with
+/// everything else.
+pub struct Driver {
     pub(crate) mon: Mon,
     pub(crate) store: Box<dyn KvStore + Send>,
     pub(crate) messenger: Messenger,
@@ -74,8 +75,24 @@ impl Driver {
         Ok(())
     }
 
+    /// The monitor's state.
+    #[must_use]
+    pub fn mon(&self) -> &Mon {
+        &self.mon
+    }
+
+    /// When the next turn is due even if nothing happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Stamp {
+        let own = self.messenger.next_deadline(self.clock.now());
+        own.map_or(self.next_tick, |own| own.min(self.next_tick))
+    }
+
     /// Reads all that is there, reacts to all of it, writes once, sends.
-    fn turn(&mut self, incoming: &mut Vec<Incoming>) -> Result<(), DriverError> {
+    ///
+    /// # Errors
+    /// [`DriverError`]: the monitor cannot go on.
+    pub fn turn(&mut self, incoming: &mut Vec<Incoming>) -> Result<(), DriverError> {
         let now = self.clock.now();
         let timeout = self.next_tick.since(now);
         let clock = &self.clock;
@@ -164,5 +181,11 @@ impl Driver {
                 }
             }
         }
+    }
+}
+
+impl std::fmt::Debug for Driver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Driver({:?})", self.messenger)
     }
 }

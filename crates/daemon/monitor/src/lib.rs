@@ -7,5 +7,6 @@ mod driver;
 mod monitor;
 mod store;
 
-pub use monitor::{Monitor, MonitorConfig, StartError};
+pub use driver::{Driver, DriverError};
+pub use monitor::{Machine, Monitor, MonitorConfig, StartError, assemble, mkfs};
 pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd};

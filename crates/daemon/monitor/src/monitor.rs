@@ -3,7 +3,7 @@
 use crate::driver::{Driver, DriverError};
 use crate::store::{self, StoreSnapshot};
 use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy, Wake};
+use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
 use nacre_mon::{MkfsError, MkfsOptions, Mon, OpenError};
 use nacre_msgr::Config;
@@ -74,6 +74,52 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
+/// What a monitor runs on.
+pub struct Machine {
+    /// Its clocks.
+    pub clock: Box<dyn Clock>,
+    /// Its randomness.
+    pub entropy: Box<dyn Entropy + Send>,
+    /// Its sockets.
+    pub net: Box<dyn Net + Send>,
+    /// Its store, which holds a cluster.
+    pub store: Box<dyn KvStore + Send>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+/// Makes an empty store that of a new cluster.
+///
+/// # Errors
+/// [`StartError::Mkfs`], or [`StartError::Store`] without a path.
+pub fn mkfs(store: &mut dyn KvStore, options: &MkfsOptions, wall: UTime) -> Result<(), StartError> {
+    let batch = nacre_mon::mkfs(options, wall)?;
+    store::commit(store, &batch).map_err(|source| StartError::Store { path: PathBuf::new(), source })
+}
+
+/// Puts a monitor together; yields where it listens, too. It serves as soon as it turns.
+///
+/// # Errors
+/// [`StartError`].
+pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, EntityAddr), StartError> {
+    let Machine { clock, mut entropy, net, store } = machine;
+    let snapshot = StoreSnapshot::new(store.as_ref());
+    let opened = Mon::open(&snapshot, &config.name, clock.wall());
+    if let Some(source) = snapshot.into_failure() {
+        return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
+    }
+    let mut mon = opened?;
+    let mut messenger = Messenger::new(net, clock.wall().sec.into());
+    let addr = listen(&mut mon, &mut messenger, &config.name, clock.as_ref(), entropy.as_mut())?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let next_tick = clock.now() + nacre_mon::TICK;
+    Ok((Driver { mon, store, messenger, clock, entropy, stop, next_tick }, addr))
+}
+
 /// A running monitor.
 pub struct Monitor {
     stop: Arc<AtomicBool>,
@@ -103,13 +149,15 @@ impl Monitor {
     pub fn mkfs(folder: &Path, options: &MkfsOptions, wall: UTime) -> Result<(), StartError> {
         let at = |source| StartError::Folder { path: folder.to_owned(), source };
         std::fs::create_dir_all(folder).map_err(at)?;
-        let batch = nacre_mon::mkfs(options, wall)?;
         let mut kv = open_store(folder)?;
         let store_error = |source| StartError::Store { path: folder.join(STORE_FILE), source };
         if !kv.scan_prefix(b"").map_err(store_error)?.is_empty() {
             return Err(StartError::Exists(folder.to_owned()));
         }
-        store::commit(&mut kv, &batch).map_err(store_error)
+        mkfs(&mut kv, options, wall).map_err(|error| match error {
+            StartError::Store { source, .. } => store_error(source),
+            error => error,
+        })
     }
 
     /// Starts the monitor of a folder. It serves when this returns.
@@ -117,30 +165,18 @@ impl Monitor {
     /// # Errors
     /// [`StartError`].
     pub fn start(config: MonitorConfig) -> Result<Self, StartError> {
-        let clock = RealClock::start();
-        let mut entropy = SystemEntropy::default();
         let kv = open_store(&config.store)?;
-        let snapshot = StoreSnapshot::new(&kv);
-        let opened = Mon::open(&snapshot, &config.name, clock.wall());
-        if let Some(source) = snapshot.into_failure() {
-            return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
-        }
-        let mut mon = opened?;
         let net = RealNet::new()?;
         let waker = net.waker();
-        let mut messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-        let addr = listen(&mut mon, &mut messenger, &config.name, &clock, &mut entropy)?;
-        let (fsid, admin_keyring) = (mon.fsid(), admin_keyring(&mon));
-        let stop = Arc::new(AtomicBool::new(false));
-        let driver = Driver {
-            mon,
+        let machine = Machine {
+            clock: Box::new(RealClock::start()),
+            entropy: Box::new(SystemEntropy::default()),
+            net: Box::new(net),
             store: Box::new(kv),
-            messenger,
-            next_tick: clock.now() + nacre_mon::TICK,
-            clock: Box::new(clock),
-            entropy: Box::new(entropy),
-            stop: Arc::clone(&stop),
         };
+        let (driver, addr) = assemble(&config, machine)?;
+        let (fsid, admin_keyring) = (driver.mon.fsid(), admin_keyring(&driver.mon));
+        let stop = Arc::clone(&driver.stop);
         let thread =
             std::thread::Builder::new().name(format!("mon.{}", config.name)).spawn(|| run(driver))?;
         Ok(Self { stop, waker, thread, fsid, addr, admin_keyring })
@@ -199,8 +235,8 @@ fn listen(
     mon: &mut Mon,
     messenger: &mut Messenger,
     name: &str,
-    clock: &RealClock,
-    entropy: &mut SystemEntropy,
+    clock: &dyn Clock,
+    entropy: &mut dyn Entropy,
 ) -> Result<EntityAddr, StartError> {
     let info = mon.state().mon.map().mons.get(name);
     let addr =

@@ -35,5 +35,6 @@ mod storage;
 
 pub use config::OsdConfig;
 pub use maps::MapError;
-pub use start::{OsdHandle, StartError, start};
+pub use shard::Shard;
+pub use start::{Machine, Osd, OsdHandle, StartError, assemble, start};
 pub use storage::{StorageError, StoreConfig, mkfs};

@@ -36,8 +36,9 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes of the groups are reported to the lead at most this often.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
-/// One thread's part of an OSD.
-pub(crate) struct Shard {
+/// One thread's part of an OSD. Its thread calls [`Shard::begin`] once and then [`Shard::turn`] until
+/// [`Shard::is_stopping`]; so does the simulation, in turn with everything else.
+pub struct Shard {
     pub(crate) config: OsdConfig,
     clock: Box<dyn Clock>,
     entropy: Box<dyn Entropy + Send>,
@@ -125,20 +126,42 @@ impl Shard {
         }
     }
 
+    /// Takes up what the store holds and looks for a monitor.
+    pub fn begin(&mut self) {
+        self.restore_groups();
+        self.with_lead(Lead::start);
+    }
+
     /// Runs until told to stop.
     ///
     /// # Errors
     /// When sockets cannot be waited for any more.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        self.restore_groups();
-        self.with_lead(Lead::start);
+        self.begin();
         while !self.stopping {
             self.turn()?;
         }
         Ok(())
     }
 
-    fn turn(&mut self) -> io::Result<()> {
+    /// True once it was told to stop, or cannot go on: no more turns then.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// When the next turn is due even if nothing happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Stamp {
+        let now = self.clock.now();
+        self.messenger.next_deadline(now).into_iter().chain([self.deadline()]).min().unwrap_or(now)
+    }
+
+    /// Takes what sockets, other shards and the store have, reacts to all of it, and sends.
+    ///
+    /// # Errors
+    /// When sockets cannot be waited for any more.
+    pub fn turn(&mut self) -> io::Result<()> {
         let timeout = self.deadline().since(self.clock.now());
         let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
         let mut incoming = std::mem::take(&mut self.incoming);
@@ -632,7 +655,9 @@ impl Shard {
         self.maps.newest()
     }
 
-    pub(crate) fn is_booted(&self) -> bool {
+    /// True while the cluster has this OSD up, as far as the lead's shard knows.
+    #[must_use]
+    pub fn is_booted(&self) -> bool {
         self.lead.as_ref().is_some_and(Lead::is_booted)
     }
 
@@ -685,4 +710,10 @@ fn cx<'a>(
     effects: &'a mut Effects,
 ) -> Cx<'a> {
     Cx { now, wall, map, view: store.as_view(), entropy, effects }
+}
+
+impl std::fmt::Debug for Shard {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shard({} of osd.{}, {} groups)", self.post.me, self.config.id, self.groups.all().len())
+    }
 }

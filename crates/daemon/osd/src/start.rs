@@ -6,9 +6,9 @@ use crate::letter::{Letter, Post};
 use crate::shard::{Parts, Shard};
 use crate::storage::{self, StorageError, StoreConfig};
 use nacre_env::real::RealNet;
-use nacre_env::{Clock, RealClock, SystemEntropy};
+use nacre_env::{Clock, ListenerId, Net, RealClock, SystemEntropy, Wake};
 use nacre_msgr::Config as MsgrConfig;
-use nacre_service::{Mailbox, Mailman, Messenger, mailbox};
+use nacre_service::{Mailman, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::{AddrVec, EntityAddr, Entropy};
 use std::io;
@@ -95,15 +95,6 @@ impl OsdHandle {
     }
 }
 
-/// What one shard listens with.
-struct Ears {
-    messenger: Messenger,
-    mailbox: Mailbox<Letter>,
-    public: nacre_env::ListenerId,
-    cluster: Option<nacre_env::ListenerId>,
-    store: Box<dyn ObjectStore + Send>,
-}
-
 /// The part of the store that one of `shards` has.
 fn part_of(store: &StoreConfig, shards: usize) -> StoreConfig {
     match store {
@@ -114,70 +105,123 @@ fn part_of(store: &StoreConfig, shards: usize) -> StoreConfig {
     }
 }
 
-/// Starts the threads of an OSD. It boots by itself as soon as it reaches a monitor.
+/// What one shard of an OSD runs on.
+pub struct Machine {
+    /// Its clocks.
+    pub clock: Box<dyn Clock>,
+    /// Its randomness.
+    pub entropy: Box<dyn Entropy + Send>,
+    /// Its sockets.
+    pub net: Box<dyn Net + Send>,
+    /// Ends waits of `net`.
+    pub waker: Arc<dyn Wake>,
+    /// Its part of the store, opened.
+    pub store: Box<dyn ObjectStore + Send>,
+}
+
+impl std::fmt::Debug for Machine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Machine")
+    }
+}
+
+/// An OSD that is put together and does nothing yet.
+#[derive(Debug)]
+pub struct Osd {
+    /// Its shards, the lead's first. Each is to begin, and then to turn.
+    pub shards: Vec<Shard>,
+    mailmen: Vec<Mailman<Letter>>,
+    booted: Arc<AtomicBool>,
+}
+
+/// What one shard listens with.
+struct Ears {
+    machine: Parts,
+    public: ListenerId,
+    cluster: Option<ListenerId>,
+}
+
+/// Puts an OSD together: one shard on each machine.
 ///
 /// # Errors
-/// [`StartError`].
-pub fn start(config: OsdConfig) -> Result<OsdHandle, StartError> {
-    let osd = config.id;
-    let mut entropy = SystemEntropy::default();
-    let clock = RealClock::start();
-    let nonce = (entropy.u64() as u32).max(1);
+/// [`StartError::Listen`].
+pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, StartError> {
     let any_port = SocketAddr::new(config.listen, 0);
-    let listen_error = |source| StartError::Listen { osd, addr: any_port, source };
-    let shards = config.shards.max(1);
-    if shards > 1 && matches!(config.store, StoreConfig::File { .. }) {
-        return Err(StartError::Shards { osd, shards });
-    }
-    let mut ears = Vec::new();
-    let mut mailmen = Vec::new();
+    let listen_error = |source| StartError::Listen { osd: config.id, addr: any_port, source };
+    let booted = Arc::new(AtomicBool::new(false));
+    let mut nonce = 1;
+    let (mut ears, mut mailmen) = (Vec::new(), Vec::new());
     let (mut public_addr, mut cluster_addr) = (any_port, any_port);
-    for shard in 0..shards {
-        let net = RealNet::new().map_err(|source| StartError::System { osd, source })?;
-        let (mailman, mailbox) = mailbox(net.waker());
+    let shared = machines.len() > 1;
+    for (shard, mut machine) in machines.into_iter().enumerate() {
+        let (mailman, mailbox) = mailbox(machine.waker);
         mailmen.push(mailman);
-        let store = storage::open(&part_of(&config.store, shards), &net);
-        let store = store.map_err(|source| StartError::Store { osd, source })?;
-        let mut messenger = Messenger::new(Box::new(net), clock.wall().sec.into());
-        let (public, addr) = messenger.listen(public_addr, shards > 1).map_err(listen_error)?;
+        let mut messenger = Messenger::new(machine.net, machine.clock.wall().sec.into());
+        let (public, addr) = messenger.listen(public_addr, shared).map_err(listen_error)?;
         public_addr = addr;
         let mut cluster = None;
         if shard == 0 {
             let (listener, addr) = messenger.listen(any_port, false).map_err(listen_error)?;
             (cluster, cluster_addr) = (Some(listener), addr);
+            nonce = (machine.entropy.u64() as u32).max(1);
         }
-        ears.push(Ears { messenger, mailbox, public, cluster, store });
-    }
-    let capacity_bytes = ears.iter().map(|ears| ears.store.usage().total_bytes).sum();
-    let public = Arc::new(MsgrConfig::osd(AddrVec::of(EntityAddr::msgr2(public_addr, nonce)), osd.into()));
-    let cluster_addrs = AddrVec::of(EntityAddr::msgr2(cluster_addr, nonce));
-    let cluster = Arc::new(MsgrConfig::osd(cluster_addrs, osd.into()));
-    let booted = Arc::new(AtomicBool::new(false));
-    let mut threads = Vec::new();
-    for (shard, mut ears) in ears.into_iter().enumerate() {
-        ears.messenger.serve(ears.public, Arc::clone(&public));
-        if let Some(listener) = ears.cluster {
-            ears.messenger.serve(listener, Arc::clone(&cluster));
-        }
-        let lead = (shard == 0)
-            .then(|| Lead::new(config.clone(), capacity_bytes, Arc::clone(&public), Arc::clone(&cluster)));
-        let post = Post::new(shard, mailmen.clone());
-        let (config, booted) = (config.clone(), Arc::clone(&booted));
-        let run = move || {
-            let parts = Parts {
-                config,
-                clock: Box::new(clock),
-                entropy: Box::new(SystemEntropy::default()),
-                messenger: ears.messenger,
-                mailbox: ears.mailbox,
-                post,
-                lead,
-                store: ears.store,
-                booted,
-            };
-            Shard::new(parts).run()
+        let machine = Parts {
+            config: config.clone(),
+            clock: machine.clock,
+            entropy: machine.entropy,
+            messenger,
+            mailbox,
+            post: Post::new(shard, Vec::new()),
+            lead: None,
+            store: machine.store,
+            booted: Arc::clone(&booted),
         };
-        let thread = std::thread::Builder::new().name(format!("osd.{osd}/{shard}")).spawn(run);
+        ears.push(Ears { machine, public, cluster });
+    }
+    let capacity_bytes = ears.iter().map(|ears| ears.machine.store.usage().total_bytes).sum();
+    let id = config.id.into();
+    let public = Arc::new(MsgrConfig::osd(AddrVec::of(EntityAddr::msgr2(public_addr, nonce)), id));
+    let cluster = Arc::new(MsgrConfig::osd(AddrVec::of(EntityAddr::msgr2(cluster_addr, nonce)), id));
+    let mut shards = Vec::new();
+    for (shard, Ears { mut machine, public: public_ears, cluster: cluster_ears }) in
+        ears.into_iter().enumerate()
+    {
+        machine.messenger.serve(public_ears, Arc::clone(&public));
+        if let Some(listener) = cluster_ears {
+            machine.messenger.serve(listener, Arc::clone(&cluster));
+        }
+        machine.lead = (shard == 0)
+            .then(|| Lead::new(config.clone(), capacity_bytes, Arc::clone(&public), Arc::clone(&cluster)));
+        machine.post = Post::new(shard, mailmen.clone());
+        shards.push(Shard::new(machine));
+    }
+    Ok(Osd { shards, mailmen, booted })
+}
+
+/// Starts the threads of an OSD. It boots by itself as soon as it reaches a monitor.
+///
+/// # Errors
+/// [`StartError`].
+pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
+    let osd = config.id;
+    let shards = config.shards.max(1);
+    if shards > 1 && matches!(config.store, StoreConfig::File { .. }) {
+        return Err(StartError::Shards { osd, shards });
+    }
+    let clock = RealClock::start();
+    let part = part_of(&config.store, shards);
+    let machine = |_| {
+        let net = RealNet::new().map_err(|source| StartError::System { osd, source })?;
+        let store = storage::open(&part, &net).map_err(|source| StartError::Store { osd, source })?;
+        let waker = net.waker();
+        let (clock, entropy) = (Box::new(clock), Box::new(SystemEntropy::default()));
+        Ok(Machine { clock, entropy, net: Box::new(net), waker, store })
+    };
+    let machines = (0..shards).map(machine).collect::<Result<Vec<_>, StartError>>()?;
+    let Osd { shards, mailmen, booted } = assemble(config, machines)?;
+    let mut threads = Vec::new();
+    for (number, shard) in shards.into_iter().enumerate() {
+        let thread = std::thread::Builder::new().name(format!("osd.{osd}/{number}")).spawn(|| shard.run());
         threads.push(thread.map_err(|source| StartError::System { osd, source })?);
     }
     Ok(OsdHandle { mailmen, threads, booted })

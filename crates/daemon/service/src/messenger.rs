@@ -324,11 +324,14 @@ impl Messenger {
     }
 
     fn timeout(&self, now: Stamp, timeout: Option<Duration>) -> Option<Duration> {
-        if !self.ready.is_empty() || !self.closed.is_empty() {
-            return Some(Duration::ZERO);
-        }
-        let own = self.deadline.map(|at| at.since(now));
+        let own = self.next_deadline(now).map(|at| at.since(now));
         own.into_iter().chain(timeout).min()
+    }
+
+    /// When a turn is due even if nothing arrives: at once while bytes are left to read.
+    #[must_use]
+    pub fn next_deadline(&self, now: Stamp) -> Option<Stamp> {
+        if self.ready.is_empty() && self.closed.is_empty() { self.deadline } else { Some(now) }
     }
 
     fn net_event(&mut self, event: NetEvent, now: Stamp, entropy: &mut dyn Entropy) {
