@@ -1,22 +1,29 @@
 //! The folder of an embedded cluster: who it is, its keys, and the files that clients are given.
 //!
 //! ```text
-//! lock                 held while the cluster runs
-//! cluster              fsid, monitor address, number of OSDs and kind of store, a line each
-//! mon/                 the monitor's state
+//! lock                 held by `nacre up`
+//! cluster              fsid, monitor address, number of OSDs at first and kind of store, a line each
+//! mon/                 the monitor's state; `lock` in it is held while it runs
 //! osd.N/fsid, keyring  identity and key of an OSD
 //! osd.N/block, meta.redb  its objects, with store `file`
-//! ceph.conf, keyring   for clients, written anew at each start
+//! osd.N/lock           held while it runs
+//! ceph.conf, keyring   for clients and OSDs, written anew at each start of the monitor
+//! run/mon.pid, osd.N.pid  of daemons that are processes of their own, while they run
+//! log/mon.log, osd.N.log  what such daemons say, when `nacre up --processes` started them
 //! ```
+//!
+//! On a machine that has only OSDs there are `ceph.conf` and the folders of its OSDs.
 
 use crate::up::StoreKind;
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
-use nacre_types::{AuthName, EntityAddr, OsdId, Uuid};
+use nacre_env::{Clock, RealClock};
+use nacre_types::{AuthName, EntityAddr, OsdId, Stamp, Uuid};
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Keys are for their owner only.
 const SECRET_MODE: u32 = 0o600;
@@ -24,11 +31,27 @@ const SECRET_MODE: u32 = 0o600;
 const FILE: &str = "file";
 const MEMORY: &str = "memory";
 
-/// The folder, locked.
-#[derive(Debug)]
+/// A process that was killed just now may still hold its locks for a moment.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
+/// The folder.
+#[derive(Debug, Clone)]
 pub(crate) struct Folder {
     path: PathBuf,
-    _lock: File,
+}
+
+/// The right to run a cluster or a daemon, until it is dropped or the process ends in whatever way.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// What an OSD or client needs to find its cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub(crate) fsid: Uuid,
+    pub(crate) monitors: Vec<EntityAddr>,
 }
 
 /// What makes a folder a cluster, written once.
@@ -41,20 +64,26 @@ pub(crate) struct Identity {
 }
 
 impl Folder {
-    /// Makes the folder if needed and takes its lock.
+    /// Makes the folder if needed.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         fs::create_dir_all(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
-        let lock_path = path.join("lock");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
-        let lock = lock.with_context(|| lock_path.display().to_string())?;
-        if lock.try_lock().is_err() {
-            bail!(
-                "{} is in use by another nacre process; stop that one or choose another --dir",
-                path.display()
-            );
-        }
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path })
+    }
+
+    /// The right to run the folder's cluster as a whole.
+    pub(crate) fn lock(&self) -> Result<Lock> {
+        lock_within(&self.path, Duration::ZERO)
+    }
+
+    /// The right to run the monitor.
+    pub(crate) fn lock_mon(&self) -> Result<Lock> {
+        lock_within(&self.mon(), LOCK_WAIT)
+    }
+
+    /// The right to run an OSD.
+    pub(crate) fn lock_osd(&self, id: OsdId) -> Result<Lock> {
+        lock_within(&self.osd(id), LOCK_WAIT)
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -86,6 +115,63 @@ impl Folder {
 
     pub(crate) fn osd(&self, id: OsdId) -> PathBuf {
         self.path.join(format!("osd.{id}"))
+    }
+
+    /// The OSDs that have a folder here, ascending.
+    pub(crate) fn osds(&self) -> Result<Vec<OsdId>> {
+        let entries = fs::read_dir(&self.path).with_context(|| self.path.display().to_string())?;
+        let mut ids = Vec::new();
+        for entry in entries {
+            let entry = entry.with_context(|| self.path.display().to_string())?;
+            let name = entry.file_name();
+            let id = name.to_str().and_then(|name| name.strip_prefix("osd.")?.parse::<OsdId>().ok());
+            ids.extend(id.filter(|id| *id >= 0 && entry.path().join("fsid").exists()));
+        }
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    /// The pid file of a daemon, such as `mon` or `osd.3`.
+    pub(crate) fn pid_file(&self, daemon: &str) -> PathBuf {
+        self.path.join("run").join(format!("{daemon}.pid"))
+    }
+
+    pub(crate) fn write_pid(&self, daemon: &str) -> Result<()> {
+        let path = self.pid_file(daemon);
+        let folder = self.path.join("run");
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        fs::write(&path, format!("{}\n", std::process::id())).with_context(|| path.display().to_string())
+    }
+
+    /// Removes a pid file; one that stays behind names a process that is gone.
+    pub(crate) fn remove_pid(&self, daemon: &str) {
+        let path = self.pid_file(daemon);
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove");
+        }
+    }
+
+    /// The process that a pid file names.
+    pub(crate) fn pid(&self, daemon: &str) -> Option<u32> {
+        fs::read_to_string(self.pid_file(daemon)).ok()?.trim().parse().ok()
+    }
+
+    /// Where a daemon's output goes when `nacre up --processes` starts it; the folder is made.
+    pub(crate) fn log_file(&self, daemon: &str) -> Result<PathBuf> {
+        let folder = self.path.join("log");
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(folder.join(format!("{daemon}.log")))
+    }
+
+    /// How to find the cluster, by `ceph.conf`.
+    pub(crate) fn address(&self) -> Result<Address> {
+        let path = self.conf();
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("{}: copy it from the monitor's machine", path.display()))?;
+        parse_conf(&text)
+            .with_context(|| format!("{} has no `fsid` and `mon host` with v2 addresses", path.display()))
     }
 
     /// The cluster that the folder holds; `None` in a new one.
@@ -142,7 +228,7 @@ impl Folder {
             write_whole(&self.keyring(), text.as_bytes(), SECRET_MODE)?;
         }
         let conf = format!(
-            "# Written by `nacre up` at each start.\n\
+            "# Written at each start of the monitor.\n\
              [global]\n\
              fsid = {}\n\
              mon host = {}\n\
@@ -156,6 +242,49 @@ impl Folder {
         );
         write_whole(&self.conf(), conf.as_bytes(), 0o644)
     }
+}
+
+/// Takes the lock file in `folder`, which exists.
+fn lock_within(folder: &Path, patience: Duration) -> Result<Lock> {
+    let path = folder.join("lock");
+    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = file.with_context(|| path.display().to_string())?;
+    let start = RealClock::start();
+    while file.try_lock().is_err() {
+        if start.now().since(Stamp::default()) >= patience {
+            bail!(
+                "{} is in use by another nacre process; stop that one or choose another --dir",
+                folder.display()
+            );
+        }
+        std::thread::sleep(LOCK_POLL);
+    }
+    Ok(Lock { _file: file })
+}
+
+/// True while a process holds the lock in `folder`.
+pub(crate) fn is_locked(folder: &Path) -> bool {
+    File::open(folder.join("lock")).is_ok_and(|file| file.try_lock().is_err())
+}
+
+/// `fsid` and `mon host` of a `ceph.conf`. Names of options may be written with spaces, dashes or underscores;
+/// addresses stand alone or in brackets, and those of the old protocol are passed over.
+fn parse_conf(text: &str) -> Option<Address> {
+    let value = |wanted: &str| {
+        text.lines().find_map(|line| {
+            let (name, value) = line.split(['#', ';']).next()?.split_once('=')?;
+            (name.trim().replace([' ', '-'], "_") == wanted).then(|| value.trim().to_owned())
+        })
+    };
+    let hosts = value("mon_host")?;
+    // Brackets also stand around a v6 address; those of a list are before `v` and at the end.
+    let bare = |word: &'_ str| word.strip_prefix("[v").map_or(word.to_owned(), |rest| format!("v{rest}"));
+    let words = hosts.split([',', ' ']).map(|word| bare(word).trim_end_matches(']').to_owned());
+    let words = words.filter(|word| !word.is_empty() && !word.starts_with("v1:"));
+    let parse = |word: String| EntityAddr::parse(&format!("v2:{}", word.trim_start_matches("v2:")));
+    let monitors = words.map(parse).collect::<Option<Vec<_>>>()?;
+    let fsid = Uuid::parse(&value("fsid")?)?;
+    (!monitors.is_empty()).then_some(Address { fsid, monitors })
 }
 
 fn monitor_text(addr: &EntityAddr) -> String {
@@ -203,8 +332,34 @@ mod tests {
             Identity { fsid: Uuid::from_random([7; 16]), monitor, osd_count: 3, store: StoreKind::File };
         folder.write_identity(&identity).expect("written");
         assert_eq!(folder.identity().expect("readable"), Some(identity));
-        assert!(Folder::open(&path).is_err(), "locked");
-        drop(folder);
+        let lock = folder.lock().expect("free");
+        assert!(folder.lock().is_err() && is_locked(folder.path()), "locked");
+        drop(lock);
+        assert!(!is_locked(folder.path()));
+        fs::remove_dir_all(&path).expect("removed");
+    }
+
+    #[test]
+    fn a_ceph_conf_of_others_tells_the_monitors_too() {
+        let text = "[global]\n fsid = 6d2d4f8e-6ac4-4f4c-8c7a-6f3d0c1f1a11 # ours\n\
+                    mon_host = [v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0],10.0.0.2:3300,[::1]:3301\n";
+        let address = parse_conf(text).expect("an address");
+        let texts: Vec<String> = address.monitors.iter().map(monitor_text).collect();
+        assert_eq!(texts, ["v2:10.0.0.1:3300", "v2:10.0.0.2:3300", "v2:[::1]:3301"]);
+        assert_eq!(parse_conf("fsid = 6d2d4f8e-6ac4-4f4c-8c7a-6f3d0c1f1a11\n"), None);
+        assert_eq!(parse_conf("mon host = 10.0.0.2:3300\n"), None);
+    }
+
+    #[test]
+    fn osds_are_found_by_their_folders() {
+        let path = std::env::temp_dir().join(format!("nacre-osds-{}", std::process::id()));
+        let folder = Folder::open(&path).expect("a folder");
+        let key = CryptoKey::parse("AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==").expect("a key");
+        for id in [10, 2] {
+            folder.write_osd(id, Uuid::from_random([7; 16]), &key).expect("written");
+        }
+        fs::create_dir_all(folder.osd(5)).expect("an empty folder is no OSD");
+        assert_eq!(folder.osds().expect("readable"), [2, 10]);
         fs::remove_dir_all(&path).expect("removed");
     }
 }

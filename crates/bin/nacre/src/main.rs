@@ -2,6 +2,10 @@
 #![allow(clippy::print_stdout, reason = "a command line tool speaks on standard output")]
 
 mod files;
+mod mon;
+mod osd;
+mod process;
+mod processes;
 mod up;
 
 use anyhow::Result;
@@ -17,13 +21,19 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a whole cluster in this process: one monitor and some OSDs on loopback.
+    /// Run a whole cluster on this machine: one monitor and some OSDs, in this process or in several.
     Up(up::Options),
+    /// Run the monitor of a cluster.
+    Mon(mon::Options),
+    /// Run OSDs of a cluster.
+    Osd(osd::Options),
 }
 
 fn main() -> Result<()> {
     nacre_service::log::start();
     match Cli::parse().command {
         Command::Up(options) => up::run(&options),
+        Command::Mon(options) => mon::run(&options),
+        Command::Osd(options) => osd::run(&options),
     }
 }

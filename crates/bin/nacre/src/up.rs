@@ -1,27 +1,23 @@
-//! `nacre up`: one monitor and some OSDs in this process, on loopback.
+//! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
 
-use crate::files::{Folder, Identity};
+use crate::files::{Address, Folder, Identity};
+use crate::osd::{Running, Setting};
+use crate::process::{self, START_POLL, Stop};
+use crate::processes::Processes;
+use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use nacre_auth::CryptoKey;
 use nacre_env::{Clock, RealClock, SystemEntropy};
-use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor, MonitorConfig};
-use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
+use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
 use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// OSDs that have not booted after this time will not.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Pause between looks at what the daemons are doing while starting.
-const START_POLL: Duration = Duration::from_millis(2);
-/// The same while running.
-const RUN_POLL: Duration = Duration::from_millis(200);
 /// OSDs of one embedded cluster; each is at least one thread.
 const OSDS_MAX: usize = 64;
 /// Bounds of a store whose size nobody gave.
@@ -53,6 +49,12 @@ pub(crate) struct Options {
     /// Where a new cluster keeps objects; an existing one keeps its own.
     #[arg(long, value_enum)]
     store: Option<StoreKind>,
+    /// Run each daemon as a process of its own, with pid files in run/ and logs in log/.
+    #[arg(long)]
+    processes: bool,
+    /// With --processes: start a daemon again that has ended.
+    #[arg(long, requires = "processes")]
+    restart: bool,
 }
 
 /// Where objects are kept.
@@ -80,44 +82,90 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 /// Runs until SIGTERM or Ctrl-C.
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot wait for signals")?;
-    }
-    if options.listen.is_unspecified() {
-        bail!(
-            "--listen {} is no address that clients can connect to; give one of this machine's",
-            options.listen
-        );
-    }
+    let stop = Stop::register()?;
+    process::check_listen(options.listen)?;
     let clock = RealClock::start();
     let folder = Folder::open(&options.dir)?;
+    let _lock = folder.lock()?;
     let identity = match folder.identity()? {
-        Some(identity) => known(&identity, options)?,
+        Some(identity) => known(&folder, &identity, options)?,
         None => make(&folder, options, &clock)?,
     };
-    let monitor = start_monitor(&folder, &identity)?;
-    let osds = start_osds(&folder, &identity, options)?;
-    folder.write_client_files(&identity, Some(&monitor.admin_keyring()))?;
-    wait_until_up(&monitor, &osds, &stop, &clock)?;
-    if !stop.load(Ordering::Acquire) {
-        print_welcome(&folder, &identity, &clock);
-    }
-    let outcome = watch(&monitor, &osds, &stop);
-    osds.into_iter().for_each(OsdHandle::stop);
-    monitor.stop();
+    let cluster = Cluster { folder: &folder, identity: &identity, osds: folder.osds()?, clock: &clock };
+    let outcome =
+        if options.processes { cluster.run_apart(options, &stop) } else { cluster.run_here(options, &stop) };
     println!("stopped");
     outcome
 }
 
+/// A cluster that is made, and what it has.
+struct Cluster<'a> {
+    folder: &'a Folder,
+    identity: &'a Identity,
+    osds: Vec<OsdId>,
+    clock: &'a RealClock,
+}
+
+impl Cluster<'_> {
+    /// All daemons as threads of this process.
+    fn run_here(&self, options: &Options, stop: &Stop) -> Result<()> {
+        let mon = mon::start(self.folder, self.identity)?;
+        let setting = self.setting(options)?;
+        let osds = self.osds.iter().map(|id| osd::start(self.folder, *id, &setting));
+        let osds = osds.collect::<Result<Vec<_>>>()?;
+        wait_until_up(&mon.monitor, &osds, stop, self.clock)?;
+        self.welcome(stop);
+        let outcome = stop.watch(|| look(&mon.monitor, &osds));
+        osd::stop_all(osds);
+        mon.monitor.stop();
+        outcome
+    }
+
+    /// Each daemon as a process.
+    fn run_apart(&self, options: &Options, stop: &Stop) -> Result<()> {
+        if self.identity.store == StoreKind::Memory {
+            bail!("--processes needs --store file: what is in memory is gone when its process ends");
+        }
+        if options.shards.is_some_and(|shards| shards > 1) {
+            bail!("--shards above 1 needs --store memory, which --processes does not have");
+        }
+        let mut processes = Processes::start(self.folder, &self.osds, options.listen, options.restart, stop)?;
+        self.welcome(stop);
+        let outcome = stop.watch(|| processes.look());
+        processes.stop();
+        outcome
+    }
+
+    fn setting(&self, options: &Options) -> Result<Setting> {
+        let Identity { fsid, monitor, store, .. } = *self.identity;
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let (shards, capacity_bytes) = match store {
+            StoreKind::File => (options.shards.unwrap_or(1), 0),
+            StoreKind::Memory => {
+                let count = self.osds.len().max(1);
+                let shards = options.shards.unwrap_or(processors / count);
+                (shards, capacity_bytes(self.folder, options, store, count)?)
+            }
+        };
+        let address = Address { fsid, monitors: vec![monitor] };
+        Ok(Setting { address, listen: options.listen, shards: shards.max(1), store, capacity_bytes })
+    }
+
+    fn welcome(&self, stop: &Stop) {
+        if !stop.is_wanted() {
+            print_welcome(self.folder, self.identity, self.osds.len(), self.clock);
+        }
+    }
+}
+
 /// An existing cluster, if the options do not contradict it.
-fn known(identity: &Identity, options: &Options) -> Result<Identity> {
-    if options.osds.is_some_and(|count| count != identity.osd_count) {
+fn known(folder: &Folder, identity: &Identity, options: &Options) -> Result<Identity> {
+    let count = folder.osds()?.len();
+    if options.osds.is_some_and(|wanted| wanted != count) {
         bail!(
-            "{} holds a cluster of {} OSDs; changing their number is not built yet, so leave --osds out \
-             or choose another --dir",
+            "{} has {count} OSDs; leave --osds out, or choose \
+             another --dir",
             options.dir.display(),
-            identity.osd_count
         );
     }
     if options.store.is_some_and(|store| store != identity.store) {
@@ -127,6 +175,12 @@ fn known(identity: &Identity, options: &Options) -> Result<Identity> {
 }
 
 fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identity> {
+    if folder.conf().exists() {
+        bail!(
+            "{} belongs to a cluster whose monitor is elsewhere; choose another --dir",
+            folder.path().display()
+        );
+    }
     let osd_count = options.osds.unwrap_or(3);
     if !(1..=OSDS_MAX).contains(&osd_count) {
         bail!("--osds must be from 1 to {OSDS_MAX}");
@@ -149,7 +203,7 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
         // 0x10000 per TiB, as Ceph weighs devices.
         let weight = u32::try_from(capacity >> 24).unwrap_or(u32::MAX).max(1);
         let class = Some("ssd".to_owned());
-        mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: host_name(), weight, class });
+        mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: osd::host_name(), weight, class });
     }
     if osd_count < 3 {
         // Ceph's default of three copies could never be satisfied here.
@@ -173,12 +227,6 @@ fn random_uuid(entropy: &mut SystemEntropy) -> Uuid {
 fn free_port(listen: IpAddr) -> Result<u16> {
     let probe = TcpListener::bind((listen, 0)).with_context(|| format!("cannot listen on {listen}"))?;
     Ok(probe.local_addr()?.port())
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let short = name.trim().split('.').next().unwrap_or_default();
-    if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
 }
 
 fn memory_bytes() -> u64 {
@@ -229,75 +277,39 @@ fn make_stores(
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
 
-fn start_monitor(folder: &Folder, identity: &Identity) -> Result<Monitor> {
-    let config = MonitorConfig { store: folder.mon(), name: "a".to_owned() };
-    Monitor::start(config).with_context(|| {
-        format!("cannot start the monitor at {} with {}", identity.monitor, folder.path().display())
-    })
-}
-
-fn start_osds(folder: &Folder, identity: &Identity, options: &Options) -> Result<Vec<OsdHandle>> {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let shards = match identity.store {
-        StoreKind::File => options.shards.unwrap_or(1),
-        StoreKind::Memory => options.shards.unwrap_or(processors / identity.osd_count),
-    }
-    .max(1);
-    let ids = 0..i32::try_from(identity.osd_count).unwrap_or(OsdId::MAX);
-    let start = |id: OsdId| -> Result<OsdHandle> {
-        let (uuid, key) = folder.read_osd(id)?;
-        let store = match identity.store {
-            StoreKind::File => StoreConfig::File { folder: folder.osd(id) },
-            StoreKind::Memory => {
-                let capacity_bytes = capacity_bytes(folder, options, identity.store, identity.osd_count)?;
-                StoreConfig::Memory { capacity_bytes }
-            }
-        };
-        let config = OsdConfig {
-            id,
-            uuid,
-            fsid: identity.fsid,
-            key,
-            monitors: vec![identity.monitor],
-            listen: options.listen,
-            shards,
-            store,
-            host: host_name(),
-        };
-        Ok(nacre_osd::start(&config)?)
-    };
-    ids.map(start).collect()
-}
-
-fn wait_until_up(monitor: &Monitor, osds: &[OsdHandle], stop: &AtomicBool, clock: &RealClock) -> Result<()> {
+fn wait_until_up(monitor: &Monitor, osds: &[Running], stop: &Stop, clock: &RealClock) -> Result<()> {
     let deadline = clock.now() + BOOT_TIMEOUT;
-    while !osds.iter().all(OsdHandle::is_booted) {
-        if stop.load(Ordering::Acquire) {
-            return Ok(());
-        }
-        if monitor.has_failed() || osds.iter().any(OsdHandle::has_failed) {
-            bail!("a daemon ended while starting; NACRE_LOG=debug shows more");
-        }
+    while !stop.is_wanted() && !osds.iter().all(|osd| osd.handle.is_booted()) {
+        look(monitor, osds).context("NACRE_LOG=debug shows more")?;
         if clock.now() > deadline {
-            let up = osds.iter().filter(|osd| osd.is_booted()).count();
-            bail!(
-                "only {up} of {} OSDs are up after {BOOT_TIMEOUT:?}; NACRE_LOG=debug shows more",
-                osds.len()
-            );
+            let late = osds.iter().filter(|osd| !osd.handle.is_booted());
+            let names: Vec<String> = late.map(|osd| osd::daemon(osd.id)).collect();
+            bail!("not up after {BOOT_TIMEOUT:?}: {}; NACRE_LOG=debug shows more", names.join(", "));
         }
         std::thread::sleep(START_POLL);
     }
     Ok(())
 }
 
-fn print_welcome(folder: &Folder, identity: &Identity, clock: &RealClock) {
+/// Finds out whether a daemon has ended by itself.
+fn look(monitor: &Monitor, osds: &[Running]) -> Result<()> {
+    if monitor.has_failed() {
+        bail!("the monitor ended; its last log lines say why");
+    }
+    match osds.iter().find(|osd| osd.handle.has_failed()) {
+        Some(osd) => bail!("osd.{} ended; its last log lines say why", osd.id),
+        None => Ok(()),
+    }
+}
+
+fn print_welcome(folder: &Folder, identity: &Identity, osd_count: usize, clock: &RealClock) {
     let (conf, keyring) = (folder.conf(), folder.keyring());
     let client = format!("-c {} -k {}", conf.display(), keyring.display());
     let seconds = clock.now().since(nacre_types::Stamp::default()).as_secs_f64();
-    println!("ready in {seconds:.2} s: cluster {} with {} OSDs up", identity.fsid, identity.osd_count);
-    println!(
-        "object data is kept in memory and is gone when this process ends; maps, users and options stay"
-    );
+    println!("ready in {seconds:.2} s: cluster {} with {osd_count} OSDs up", identity.fsid);
+    if identity.store == StoreKind::Memory {
+        println!("object data is in memory, gone when this process ends; maps, users and options stay");
+    }
     println!();
     println!("  ceph  {client} -s");
     println!("  ceph  {client} osd pool create rbd 32");
@@ -306,20 +318,6 @@ fn print_welcome(folder: &Folder, identity: &Identity, clock: &RealClock) {
     println!("  rbd   {client} create rbd/image --size 10G");
     println!();
     println!("Ctrl-C stops the cluster.");
-}
-
-/// Waits for the end, or for a daemon that ends by itself.
-fn watch(monitor: &Monitor, osds: &[OsdHandle], stop: &AtomicBool) -> Result<()> {
-    while !stop.load(Ordering::Acquire) {
-        if monitor.has_failed() {
-            bail!("the monitor ended; its last log lines say why");
-        }
-        if let Some(id) = osds.iter().position(OsdHandle::has_failed) {
-            bail!("osd.{id} ended; its last log lines say why");
-        }
-        std::thread::sleep(RUN_POLL);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,142 @@
+//! `nacre osd`: one or more OSDs of this machine.
+
+use crate::files::{Address, Folder, Lock};
+use crate::process::{self, Stop};
+use crate::up::StoreKind;
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
+use nacre_types::OsdId;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+/// Options of `nacre osd`.
+#[derive(Debug, Args)]
+pub(crate) struct Options {
+    /// Folder with ceph.conf and the folders of the OSDs (osd.N).
+    #[arg(long, default_value = "nacre-data")]
+    dir: PathBuf,
+    /// OSD to run; may be given several times. Without it: all that have a folder.
+    #[arg(long)]
+    id: Vec<OsdId>,
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    listen: IpAddr,
+}
+
+/// What OSDs of one process have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting {
+    pub(crate) address: Address,
+    pub(crate) listen: IpAddr,
+    pub(crate) shards: usize,
+    pub(crate) store: StoreKind,
+    /// Size of a store in memory.
+    pub(crate) capacity_bytes: u64,
+}
+
+/// An OSD that runs in this process.
+#[derive(Debug)]
+pub(crate) struct Running {
+    pub(crate) id: OsdId,
+    pub(crate) handle: OsdHandle,
+    _lock: Lock,
+}
+
+/// Name of an OSD among the daemons of a folder.
+pub(crate) fn daemon(id: OsdId) -> String {
+    format!("osd.{id}")
+}
+
+/// The machine, as CRUSH and people know it.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let short = name.trim().split('.').next().unwrap_or_default();
+    if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
+}
+
+/// Starts an OSD; it boots as soon as it reaches a monitor.
+pub(crate) fn start(folder: &Folder, id: OsdId, setting: &Setting) -> Result<Running> {
+    let (uuid, key) = folder.read_osd(id)?;
+    let lock = folder.lock_osd(id)?;
+    let store = match setting.store {
+        StoreKind::File => StoreConfig::File { folder: folder.osd(id) },
+        StoreKind::Memory => StoreConfig::Memory { capacity_bytes: setting.capacity_bytes },
+    };
+    let config = OsdConfig {
+        id,
+        uuid,
+        fsid: setting.address.fsid,
+        key,
+        monitors: setting.address.monitors.clone(),
+        listen: setting.listen,
+        shards: setting.shards,
+        store,
+        host: host_name(),
+    };
+    let handle = nacre_osd::start(&config).with_context(|| format!("cannot start osd.{id}"))?;
+    Ok(Running { id, handle, _lock: lock })
+}
+
+/// Runs until SIGTERM or Ctrl-C.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let stop = Stop::register()?;
+    process::check_listen(options.listen)?;
+    let folder = Folder::open(&options.dir)?;
+    let ids = if options.id.is_empty() {
+        folder.osds()?
+    } else {
+        options.id.iter().copied().collect::<BTreeSet<_>>().into_iter().collect()
+    };
+    if ids.is_empty() {
+        bail!("{} has no OSD", folder.path().display());
+    }
+    let in_memory = folder.identity()?.is_some_and(|identity| identity.store == StoreKind::Memory);
+    if in_memory {
+        bail!("{} keeps objects in memory: such OSDs run only inside `nacre up`", folder.path().display());
+    }
+    let setting = Setting {
+        address: folder.address()?,
+        listen: options.listen,
+        shards: 1,
+        store: StoreKind::File,
+        capacity_bytes: 0,
+    };
+    let osds = ids.iter().map(|id| start(&folder, *id, &setting)).collect::<Result<Vec<_>>>()?;
+    ids.iter().try_for_each(|id| folder.write_pid(&daemon(*id)))?;
+    let outcome = host(&osds, &stop);
+    ids.iter().for_each(|id| folder.remove_pid(&daemon(*id)));
+    stop_all(osds);
+    outcome
+}
+
+/// Says of each OSD when it is up, and waits for the end.
+fn host(osds: &[Running], stop: &Stop) -> Result<()> {
+    let mut booting: Vec<&Running> = osds.iter().collect();
+    stop.watch(|| {
+        let mut up = Vec::new();
+        booting.retain(|osd| {
+            let booted = osd.handle.is_booted();
+            up.extend(booted.then_some(osd.id));
+            !booted
+        });
+        for id in up {
+            process::say_ready(&daemon(id))?;
+            println!("osd.{id} is up");
+        }
+        match osds.iter().find(|osd| osd.handle.has_failed()) {
+            Some(osd) => bail!("osd.{} ended; its last log lines say why", osd.id),
+            None => Ok(()),
+        }
+    })
+}
+
+/// Stops OSDs side by side: each takes leave of the monitor first.
+pub(crate) fn stop_all(osds: Vec<Running>) {
+    std::thread::scope(|scope| {
+        for osd in osds {
+            scope.spawn(move || osd.handle.stop());
+        }
+    });
+}

@@ -1,0 +1,247 @@
+//! `nacre up --processes`: the daemons of a folder as processes of their own.
+//!
+//! Each is started with `nacre mon` or `nacre osd` and may be killed and started again by anybody with the very
+//! command line that it had; we only say so when one of our children ends, unless told to start it again.
+
+use crate::files::{Folder, is_locked};
+use crate::process::{ReadyEar, START_POLL, Stop};
+use crate::{mon, osd};
+use anyhow::{Context, Result, bail};
+use nacre_env::{Clock, RealClock};
+use nacre_types::{OsdId, Stamp};
+use std::fs::OpenOptions;
+use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+/// Daemons that do not serve after this time will not.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Daemons that have not stopped after this time are killed.
+const STOP_TIMEOUT: Duration = Duration::from_secs(15);
+const STOP_POLL: Duration = Duration::from_millis(20);
+/// A daemon that ended is started again after this time, so that one that cannot live does not spin.
+const RESTART_DELAY: Duration = Duration::from_secs(1);
+/// Lines of a log shown when a daemon does not start.
+const LOG_LINES_SHOWN: usize = 5;
+
+/// One daemon of the folder.
+struct Daemon {
+    /// `mon` or `osd.N`.
+    name: String,
+    arguments: Vec<String>,
+    /// What it locks.
+    home: PathBuf,
+    log: PathBuf,
+    child: Option<Child>,
+    restart_at: Option<Stamp>,
+}
+
+/// The daemons of a folder, as children.
+pub(crate) struct Processes {
+    binary: PathBuf,
+    folder: Folder,
+    ear: ReadyEar,
+    clock: RealClock,
+    /// The monitor first.
+    daemons: Vec<Daemon>,
+    restart: bool,
+}
+
+impl Processes {
+    /// Starts the monitor, then the OSDs, and waits until all serve or `stop` wants the end.
+    pub(crate) fn start(
+        folder: &Folder,
+        osds: &[OsdId],
+        listen: IpAddr,
+        restart: bool,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let binary = std::env::current_exe().context("where is this binary?")?;
+        let mut processes = Self {
+            binary,
+            folder: folder.clone(),
+            ear: ReadyEar::open()?,
+            clock: RealClock::start(),
+            daemons: Vec::new(),
+            restart,
+        };
+        let outcome = processes.start_all(osds, listen, stop);
+        if outcome.is_err() {
+            processes.stop();
+        }
+        outcome.map(|()| processes)
+    }
+
+    fn start_all(&mut self, osds: &[OsdId], listen: IpAddr, stop: &Stop) -> Result<()> {
+        let folder = self.folder.clone();
+        let dir = folder.path().display().to_string();
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        self.add(mon::DAEMON, folder.mon(), words(&["mon", "--dir", &dir]))?;
+        self.await_ready(stop)?;
+        for id in osds {
+            let (id, listen) = (*id, listen.to_string());
+            let arguments = words(&["osd", "--dir", &dir, "--id", &id.to_string(), "--listen", &listen]);
+            self.add(&osd::daemon(id), folder.osd(id), arguments)?;
+        }
+        self.await_ready(stop)
+    }
+
+    fn add(&mut self, name: &str, home: PathBuf, arguments: Vec<String>) -> Result<()> {
+        let log = self.folder.log_file(name)?;
+        self.folder.remove_pid(name);
+        let name = name.to_owned();
+        let mut daemon = Daemon { name, arguments, home, log, child: None, restart_at: None };
+        daemon.child = Some(self.spawn(&daemon)?);
+        self.daemons.push(daemon);
+        Ok(())
+    }
+
+    fn spawn(&self, daemon: &Daemon) -> Result<Child> {
+        let log = OpenOptions::new().create(true).append(true).open(&daemon.log);
+        let log = log.with_context(|| daemon.log.display().to_string())?;
+        let errors = log.try_clone().with_context(|| daemon.log.display().to_string())?;
+        let (variable, value) = self.ear.variable();
+        Command::new(&self.binary)
+            .args(&daemon.arguments)
+            .env(variable, value)
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            // Ctrl-C at our terminal is ours: OSDs stop before the monitor.
+            .process_group(0)
+            .spawn()
+            .with_context(|| format!("cannot start {}", daemon.name))
+    }
+
+    /// Waits until each daemon started so far has said that it serves.
+    fn await_ready(&mut self, stop: &Stop) -> Result<()> {
+        let mut waiting: Vec<String> = self.daemons.iter().map(|daemon| daemon.name.clone()).collect();
+        // The monitor has spoken when the OSDs' turn comes.
+        if waiting.len() > 1 {
+            waiting.remove(0);
+        }
+        let deadline = self.clock.now() + START_TIMEOUT;
+        while !stop.is_wanted() {
+            let heard = self.ear.heard();
+            waiting.retain(|name| !heard.contains(name));
+            if waiting.is_empty() {
+                return Ok(());
+            }
+            for daemon in &mut self.daemons {
+                if let Some(status) = daemon.ended() {
+                    bail!("{} ended while starting: {status}\n{}", daemon.name, daemon.last_lines());
+                }
+            }
+            if self.clock.now() > deadline {
+                bail!("{} did not start within {START_TIMEOUT:?}; see the folder log/", waiting.join(", "));
+            }
+            std::thread::sleep(START_POLL);
+        }
+        Ok(())
+    }
+
+    /// Says which children have ended, and starts them again if that is wanted.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        let now = self.clock.now();
+        // Nobody waits for the words of daemons that start again; unread ones would fill the socket.
+        drop(self.ear.heard());
+        for at in 0..self.daemons.len() {
+            let Some(daemon) = self.daemons.get_mut(at) else { continue };
+            let pid = daemon.child.as_ref().map_or(0, Child::id);
+            if let Some(status) = daemon.ended() {
+                println!(
+                    "{} (process {pid}) ended: {status}; its log is {}",
+                    daemon.name,
+                    daemon.log.display()
+                );
+                if self.restart {
+                    daemon.restart_at = Some(now + RESTART_DELAY);
+                } else {
+                    println!("  to start it again: {} {}", self.binary.display(), daemon.arguments.join(" "));
+                }
+            }
+            if daemon.restart_at.is_some_and(|at| now >= at) {
+                daemon.restart_at = None;
+                self.start_again(at)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn start_again(&mut self, at: usize) -> Result<()> {
+        let Some(daemon) = self.daemons.get(at).filter(|daemon| !is_locked(&daemon.home)) else {
+            return Ok(());
+        };
+        let child = self.spawn(daemon)?;
+        println!("{} started again as process {}", daemon.name, child.id());
+        if let Some(daemon) = self.daemons.get_mut(at) {
+            daemon.child = Some(child);
+        }
+        Ok(())
+    }
+
+    /// Stops every daemon of the folder, whoever started it last: the OSDs, and then the monitor.
+    pub(crate) fn stop(&mut self) {
+        let folder = self.folder.clone();
+        let mon_count = self.daemons.len().min(1);
+        let (mon, osds) = self.daemons.split_at_mut(mon_count);
+        stop_some(&folder, osds, &self.clock);
+        stop_some(&folder, mon, &self.clock);
+    }
+}
+
+impl Daemon {
+    /// How the child ended, once.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
+        self.child = None;
+        Some(status)
+    }
+
+    fn last_lines(&self) -> String {
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let shown = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default();
+        shown.iter().map(|line| format!("  {line}\n")).collect()
+    }
+
+    /// Its process now: our child, or what was started in its place.
+    fn pid(&self, folder: &Folder) -> Option<u32> {
+        let child = self.child.as_ref().map(Child::id);
+        child.or_else(|| folder.pid(&self.name).filter(|_| is_locked(&self.home)))
+    }
+
+    fn is_running(&mut self) -> bool {
+        let ended = self.ended().is_some();
+        (!ended && self.child.is_some()) || is_locked(&self.home)
+    }
+}
+
+fn stop_some(folder: &Folder, daemons: &mut [Daemon], clock: &RealClock) {
+    let running = |daemons: &mut [Daemon]| daemons.iter_mut().any(Daemon::is_running);
+    daemons.iter().for_each(|daemon| signal(daemon, folder, "-TERM"));
+    let deadline = clock.now() + STOP_TIMEOUT;
+    while running(daemons) && clock.now() < deadline {
+        std::thread::sleep(STOP_POLL);
+    }
+    for daemon in daemons.iter_mut() {
+        if daemon.is_running() {
+            println!("{} does not stop within {STOP_TIMEOUT:?} and is killed", daemon.name);
+            signal(daemon, folder, "-KILL");
+        }
+    }
+    while running(daemons) && clock.now() < deadline + STOP_TIMEOUT {
+        std::thread::sleep(STOP_POLL);
+    }
+}
+
+/// Sends a signal by the program `kill`: no library of ours does.
+fn signal(daemon: &Daemon, folder: &Folder, name: &str) {
+    let Some(pid) = daemon.pid(folder) else { return };
+    match Command::new("kill").args([name, &pid.to_string()]).stderr(Stdio::null()).status() {
+        Ok(_) => (),
+        Err(error) => tracing::error!(%error, daemon = daemon.name, "cannot run kill"),
+    }
+}
