@@ -164,6 +164,7 @@ impl Shard {
     pub fn turn(&mut self) -> io::Result<()> {
         let timeout = self.deadline().since(self.clock.now());
         let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
+        let timeout = if self.store.has_work() { Duration::ZERO } else { timeout };
         let mut incoming = std::mem::take(&mut self.incoming);
         let clock = &self.clock;
         self.messenger.turn(|| clock.now(), Some(timeout), self.entropy.as_mut(), &mut incoming)?;

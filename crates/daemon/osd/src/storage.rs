@@ -105,6 +105,7 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     net.watch(disk.wake_fd()).map_err(|source| StorageError::File { path: block.clone(), source })?;
     let (driver, refused) = (disk.info().driver, disk.ring_refused().map(str::to_owned));
     let kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
+    net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
     let (store, report) = BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
     tracing::info!(folder = %folder.display(), ?driver, ?refused, ?report, "store opened");

@@ -39,6 +39,8 @@ pub(crate) struct Alloc {
     shared: BTreeMap<u32, u32>,
     /// Blocks without references, with the number of cuts made when they lost the last one.
     pending: Vec<(u64, u32)>,
+    /// Blocks that may be freed now, in descending order.
+    freeing: Vec<u32>,
     cuts: u64,
 }
 
@@ -52,6 +54,7 @@ impl Alloc {
             cursor: area.start,
             shared: BTreeMap::new(),
             pending: Vec::new(),
+            freeing: Vec::new(),
             cuts: 0,
         }
     }
@@ -65,7 +68,7 @@ impl Alloc {
     }
 
     pub(crate) fn pending_count(&self) -> u64 {
-        self.pending.len() as u64
+        (self.pending.len() + self.freeing.len()) as u64
     }
 
     /// Takes `count` blocks, in as few runs as a short search finds; `None` when there are not as many.
@@ -140,14 +143,19 @@ impl Alloc {
         self.cuts
     }
 
-    /// The checkpoint of this cut is durable: frees what was released before it, and says which runs.
-    pub(crate) fn checkpoint_durable(&mut self, cut: u64) -> Vec<Run> {
-        let (mut freed, pending): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.pending).into_iter().partition(|(at, _)| *at < cut);
-        self.pending = pending;
-        freed.sort_unstable_by_key(|(_, block)| *block);
+    /// The checkpoint of this cut is durable: what was released before it may be freed.
+    pub(crate) fn checkpoint_durable(&mut self, cut: u64) {
+        // Releases come in the order of cuts.
+        let kept = self.pending.split_off(self.pending.partition_point(|(at, _)| *at < cut));
+        let freeing = std::mem::replace(&mut self.pending, kept);
+        self.freeing.extend(freeing.into_iter().map(|(_, block)| block));
+        self.freeing.sort_unstable_by_key(|block| std::cmp::Reverse(*block));
+    }
+
+    /// Frees up to `count_max` of the blocks that may be, and says which runs; none when all are.
+    pub(crate) fn free_some(&mut self, count_max: usize) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
-        for (_, block) in freed {
+        for block in self.freeing.split_off(self.freeing.len().saturating_sub(count_max)).into_iter().rev() {
             match runs.last_mut() {
                 Some(run) if run.end() == block => run.count += 1,
                 _ => runs.push(Run { start: block, count: 1 }),
@@ -185,7 +193,8 @@ impl Alloc {
             }
         };
         self.shared.iter().for_each(|(block, extra)| set(*block, Some(extra + 1)));
-        self.pending.iter().for_each(|(_, block)| set(*block, Some(0)));
+        let pending = self.pending.iter().map(|(_, block)| block).chain(&self.freeing);
+        pending.for_each(|block| set(*block, Some(0)));
         for (&start, &count) in &self.free {
             (start..start + count).for_each(|block| set(block, None));
         }
@@ -205,10 +214,14 @@ mod tests {
         alloc.release(11);
         let cut = alloc.cut();
         alloc.release(12);
-        assert_eq!(alloc.checkpoint_durable(cut), [Run { start: 11, count: 1 }]);
+        alloc.checkpoint_durable(cut);
+        assert_eq!((alloc.free_count(), alloc.pending_count()), (0, 2));
+        assert_eq!(alloc.free_some(10), [Run { start: 11, count: 1 }]);
         assert_eq!((alloc.free_count(), alloc.pending_count()), (1, 1));
         let cut = alloc.cut();
-        assert_eq!(alloc.checkpoint_durable(cut), [Run { start: 12, count: 1 }]);
+        alloc.checkpoint_durable(cut);
+        assert_eq!(alloc.free_some(10), [Run { start: 12, count: 1 }]);
+        assert!(alloc.free_some(10).is_empty());
         assert_eq!(alloc.free, BTreeMap::from([(11, 2)]));
     }
 

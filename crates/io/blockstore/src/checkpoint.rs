@@ -1,15 +1,24 @@
 //! [`Checkpoint`]: writes dirty blocks home and changed metadata to the KV store, then lets the log go.
 //!
 //! ```text
-//!  cut -> gather -> write home -> settle -> flush -> encode -> commit -> adopt -> done
-//!   |       which     to fresh     log and    all     onodes,   KV, all    slots    log trimmed,
-//!   |       blocks    blocks       data up    of it   omap      as one     point    older frees
-//!   |                              to cut                                  home     usable
+//!  cut -> gather -> write home -> settle -> flush -> encode -> commit -> adopt -> free -> done
+//!   |       which     to fresh     log and    all     onodes,   KV, all    slots    what was
+//!   |       blocks    blocks       data up    of it   omap      as one;    point    released
+//!   |                              to cut                       log        home     before
+//!   |                                                           trimmed             the cut
 //!  what changed so far, by reference; the store goes on changing
 //! ```
 //!
-//! Nothing that the last durable state refers to is overwritten before `commit`, so a crash before it finds the
-//! old state and the whole log, and after it the new state and the log from the cut on.
+//! Nothing that the last durable state refers to is overwritten before the commit is complete, so a crash before
+//! it finds the old state and the whole log, and after it the new state and the log from the cut on. While the KV
+//! store commits on a thread of its own, a crash finds one of the two: the batch is atomic, and both the old log
+//! and the blocks that the old state refers to stay until the completion has been drained.
+//!
+//! No step waits, and each is small: writers go on between any two. So a step must not look at what the store holds
+//! *now*, or the batch would mix several moments. It could not be repaired by replay either: applying the log from
+//! the cut to a newer object is not idempotent (a clone made since the cut would copy what was written to its source
+//! later, a rename would find its source gone, placed blocks would be taken twice). What a checkpoint writes is
+//! the state at its cut exactly: the objects of the cut are held by reference, and a change since then copies.
 
 use crate::BLOCK;
 use crate::alloc::Run;
@@ -23,18 +32,21 @@ use crate::table::{Marks, ObjectMark};
 use crate::wal::{TxnNumber, WalPosition};
 use nacre_buf::{AlignedBuf, Bytes, crc};
 use nacre_env::disk::Durability;
-use nacre_kv::KvBatch;
+use nacre_kv::{KvBatch, KvError, KvTag};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Objects looked at in one step.
-const OBJECTS_PER_STEP: usize = 128;
+/// Objects looked at in one step at most, and blocks after which no further one is begun. A step takes some 100 us.
+const OBJECTS_PER_STEP: usize = 64;
+const ENTRIES_PER_STEP: usize = 2048;
 /// Blocks written in one step.
-const BLOCKS_PER_STEP: usize = 256;
+const BLOCKS_PER_STEP: usize = 64;
 /// Writes of dirty blocks in flight, so that log writes do not queue behind many.
 const WRITES_MAX: usize = 4;
 /// Blocks given their new home in one step.
-const ADOPTIONS_PER_STEP: usize = 2048;
+const ADOPTIONS_PER_STEP: usize = 256;
+/// Blocks freed in one step.
+const FREES_PER_STEP: usize = 256;
 
 /// A changed object as of the cut; without onode when it was gone.
 struct CutObject {
@@ -58,7 +70,9 @@ enum Stage {
     Settle,
     Flush { done: bool },
     Encode { next: usize, home: usize },
-    Adopt { next: usize },
+    Commit,
+    Adopt,
+    Free,
     Done,
 }
 
@@ -83,6 +97,11 @@ pub(crate) struct Checkpoint {
 impl Checkpoint {
     pub(crate) fn held_blocks(&self) -> u64 {
         self.held
+    }
+
+    /// Whether the KV store has it.
+    pub(crate) fn is_committing(&self) -> bool {
+        matches!(self.stage, Stage::Commit)
     }
 }
 
@@ -156,22 +175,23 @@ impl BlockStore {
         batch
     }
 
-    /// Takes up to `steps_max` steps, as far as they need not wait for the device.
-    pub(crate) fn advance_checkpoint(&mut self, steps_max: usize) {
+    /// Takes up to `steps_max` steps, as far as they need not wait for the device. True when the next one need not.
+    pub(crate) fn advance_checkpoint(&mut self, steps_max: usize) -> bool {
         for _ in 0..steps_max {
             if self.failed.is_some() {
-                return;
+                return false;
             }
-            let Some(mut checkpoint) = self.checkpoint.take() else { return };
+            let Some(mut checkpoint) = self.checkpoint.take() else { return false };
             let advanced = self.step(&mut checkpoint);
             if matches!(checkpoint.stage, Stage::Done) {
-                return;
+                return false;
             }
             self.checkpoint = Some(checkpoint);
             if !advanced {
-                return;
+                return false;
             }
         }
+        self.checkpoint.is_some()
     }
 
     /// One step; false when it has to wait.
@@ -193,22 +213,29 @@ impl BlockStore {
                 true
             }
             Stage::Encode { next, home } => self.encode(checkpoint, next, home),
-            Stage::Adopt { next } => self.adopt(checkpoint, next),
+            Stage::Commit => false,
+            Stage::Adopt => self.adopt(checkpoint),
+            Stage::Free => self.free(checkpoint),
             Stage::Done => false,
         }
     }
 
     fn gather(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
-        let end = checkpoint.objects.len().min(next + OBJECTS_PER_STEP);
-        for object in next..end {
-            let Some(onode) = checkpoint.objects.get(object).and_then(|cut| cut.onode.as_ref()) else {
-                continue;
-            };
-            for (index, slot) in onode.blocks.iter() {
+        let objects = checkpoint.objects.get(next..).unwrap_or_default();
+        let mut looked_at = 0;
+        let mut end = next;
+        for cut in objects.iter().take(OBJECTS_PER_STEP) {
+            let blocks = cut.onode.iter().flat_map(|onode| onode.blocks.iter());
+            for (index, slot) in blocks {
+                looked_at += 1;
                 if let Slot::Memory(dirty) = slot {
                     let (target, dirty) = (DeviceBlock { block: 0, crc: 0 }, Arc::clone(dirty));
-                    checkpoint.homes.push(Home { object, index: *index, dirty, target });
+                    checkpoint.homes.push(Home { object: end, index: *index, dirty, target });
                 }
+            }
+            end += 1;
+            if looked_at >= ENTRIES_PER_STEP {
+                break;
             }
         }
         checkpoint.stage = Stage::Gather { next: end };
@@ -299,16 +326,15 @@ impl BlockStore {
 
     fn encode(&mut self, checkpoint: &mut Checkpoint, next: usize, home: usize) -> bool {
         let Checkpoint { objects, homes, batch, .. } = checkpoint;
-        let mut homes_left = homes.iter().skip(home);
-        let mut used = 0;
-        let end = objects.len().min(next + OBJECTS_PER_STEP);
-        for object in objects.get(next..end).unwrap_or_default() {
+        let mut homes_left = homes.get(home..).unwrap_or_default().iter();
+        let (mut end, mut entries) = (next, 0);
+        for object in objects.get(next..).unwrap_or_default().iter().take(OBJECTS_PER_STEP) {
             let value = object.onode.as_ref().map(|onode| {
+                entries += onode.blocks.len();
                 let blocks = onode.blocks.iter().filter_map(|(index, slot)| match slot {
                     Slot::Device(device) => Some((*index, *device)),
                     Slot::Memory(_) => homes_left.next().map(|home| {
                         assert_eq!(home.index, *index, "homes are in the order of blocks");
-                        used += 1;
                         (*index, home.target)
                     }),
                 });
@@ -319,37 +345,56 @@ impl BlockStore {
                 let value = object.onode.as_ref().and_then(|onode| onode.omap.get(key));
                 put_or_delete(batch, metadata::omap_key(object.id, key), value.cloned());
             }
-        }
-        checkpoint.stage = Stage::Encode { next: end, home: home + used };
-        if end == checkpoint.objects.len() {
-            return self.commit(checkpoint);
-        }
-        true
-    }
-
-    fn commit(&mut self, checkpoint: &mut Checkpoint) -> bool {
-        checkpoint.batch.put(metadata::state_key(), checkpoint.state.encode());
-        let batch = std::mem::take(&mut checkpoint.batch);
-        if let Err(error) = self.kv.commit(&batch, nacre_kv::Durability::Durable) {
-            self.fail(error.to_string());
-            return false;
-        }
-        // From here on a changed object need not be copied any more.
-        checkpoint.objects.iter_mut().for_each(|object| object.onode = None);
-        checkpoint.stage = Stage::Adopt { next: 0 };
-        true
-    }
-
-    fn adopt(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
-        let end = checkpoint.homes.len().min(next + ADOPTIONS_PER_STEP);
-        for home in checkpoint.homes.get(next..end).unwrap_or_default() {
-            if let Some(object) = checkpoint.objects.get(home.object) {
-                self.adopt_home(&object.mark, home);
+            end += 1;
+            entries += object.mark.omap.len();
+            if entries >= ENTRIES_PER_STEP {
+                break;
             }
         }
-        checkpoint.stage = Stage::Adopt { next: end };
-        if end == checkpoint.homes.len() {
-            self.release_log(checkpoint);
+        checkpoint.stage = Stage::Encode { next: end, home: homes.len() - homes_left.len() };
+        if end == objects.len() {
+            self.commit(checkpoint);
+        }
+        true
+    }
+
+    fn commit(&mut self, checkpoint: &mut Checkpoint) {
+        checkpoint.batch.put(metadata::state_key(), checkpoint.state.encode());
+        self.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
+        checkpoint.stage = Stage::Commit;
+        if self.options.planted == Planted::EarlyTrim {
+            self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
+        }
+    }
+
+    /// The KV store has the checkpoint, or failed.
+    pub(crate) fn committed(&mut self, result: Result<(), KvError>) {
+        if let Err(error) = result {
+            return self.fail(error.to_string());
+        }
+        let Some(checkpoint) = &mut self.checkpoint else { return };
+        assert!(checkpoint.is_committing(), "nothing else is submitted to the KV store");
+        self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
+        checkpoint.stage = Stage::Adopt;
+    }
+
+    /// From the last block to the first, so that what is done with goes away step by step.
+    fn adopt(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let Checkpoint { objects, homes, .. } = checkpoint;
+        for _ in 0..ADOPTIONS_PER_STEP {
+            let last = objects.len().wrapping_sub(1);
+            let Some(object) = objects.last_mut() else {
+                let early = self.options.planted == Planted::EarlyReuse;
+                self.table.space.alloc.checkpoint_durable(if early { u64::MAX } else { checkpoint.cut });
+                checkpoint.stage = Stage::Free;
+                return true;
+            };
+            // A changed object need not be copied any more.
+            object.onode = None;
+            match homes.pop_if(|home| home.object == last) {
+                Some(home) => self.adopt_home(&object.mark, &home),
+                None => drop(objects.pop()),
+            }
         }
         true
     }
@@ -373,18 +418,21 @@ impl BlockStore {
         }
     }
 
-    fn release_log(&mut self, checkpoint: &mut Checkpoint) {
-        let early = self.options.planted == Planted::EarlyReuse;
-        let freed = self.table.space.alloc.checkpoint_durable(if early { u64::MAX } else { checkpoint.cut });
+    /// Frees what nothing refers to any more.
+    fn free(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let freed = self.table.space.alloc.free_some(FREES_PER_STEP);
+        if freed.is_empty() {
+            self.checkpoints += 1;
+            checkpoint.stage = Stage::Done;
+            return true;
+        }
         for run in freed {
             self.cache.forget(run);
             let damaged: Vec<u32> = self.damaged.range(run.blocks()).map(|(block, _)| *block).collect();
             damaged.iter().for_each(|block| drop(self.damaged.remove(block)));
         }
         self.frees += 1;
-        self.checkpoints += 1;
-        self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
-        checkpoint.stage = Stage::Done;
+        true
     }
 }
 

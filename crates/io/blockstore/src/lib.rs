@@ -18,8 +18,8 @@
 //! tracing::info!(?report, "opened");
 //! // In the shard's turn: submit and fetch as orders come, then drain until nothing comes. `drain` never waits; it also
 //! // starts what is queued, so call it once after the last submit of a turn. A completed request
-//! // makes the disk's `wake_fd` readable: hand it to `RealNet::watch` before the disk goes into the store, and the
-//! // shard's poll returns, its turn drains, and so on.
+//! // makes the disk's `wake_fd` readable, or the KV store's: hand both to `RealNet::watch` before they go into the
+//! // store, and the shard's poll returns, its turn drains, and so on. While `has_work`, do not sleep.
 //! let mut completions = Vec::new();
 //! store.drain(&mut completions);
 //! # Ok(()) }

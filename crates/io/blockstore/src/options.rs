@@ -16,6 +16,8 @@ pub enum Planted {
     EarlyAcknowledgement,
     /// Freed blocks are used again at once.
     EarlyReuse,
+    /// The log is let go when the KV store is given the checkpoint, not when it has it.
+    EarlyTrim,
 }
 
 /// Sizes and limits. Those of the making are in the superblock; the others may change at each opening.
@@ -36,7 +38,7 @@ pub struct Options {
     pub cache_bytes_max: usize,
     /// Per mille of the data area kept for deletes and checkpoints when the store is full.
     pub reserve_permille: u64,
-    /// Steps of a checkpoint that one call may take.
+    /// Steps of a checkpoint, of some 100 us each, that one call of `drain` may take.
     pub checkpoint_steps_max: usize,
     #[doc(hidden)]
     pub planted: Planted,
@@ -52,7 +54,7 @@ impl Default for Options {
             marks_max: 16_384,
             cache_bytes_max: 128 << 20,
             reserve_permille: 10,
-            checkpoint_steps_max: usize::MAX,
+            checkpoint_steps_max: 2,
             planted: Planted::Nothing,
         }
     }

@@ -11,7 +11,7 @@ use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
 use crate::{BLOCK, MountReport};
 use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
-use nacre_kv::KvStore;
+use nacre_kv::{KvCompletion, KvStore};
 use nacre_store::{Completion, ObjectStore, StoreError, StoreUsage};
 use nacre_txn::{ObjectView, Op, Token, Transaction};
 use nacre_types::{HObject, SpgId};
@@ -80,6 +80,9 @@ pub struct BlockStore {
     /// Checkpoints completed since the store was opened.
     pub(crate) checkpoints: u64,
     completions: Vec<DiskCompletion>,
+    commits: Vec<KvCompletion>,
+    /// The checkpoint has more to do that waits for nothing.
+    has_work: bool,
 }
 
 impl std::fmt::Debug for BlockStore {
@@ -119,6 +122,8 @@ impl BlockStore {
             failed: None,
             checkpoints: 0,
             completions: Vec::new(),
+            commits: Vec::new(),
+            has_work: false,
         }
     }
 
@@ -242,8 +247,12 @@ impl BlockStore {
         self.checkpoint.is_some() && dirty > 2 * self.options.overlay_bytes_max
     }
 
-    /// Takes what the device has finished.
-    fn poll_device(&mut self) {
+    /// Takes what the device and the KV store have finished.
+    fn poll_devices(&mut self) {
+        let mut commits = std::mem::take(&mut self.commits);
+        self.kv.drain(&mut commits);
+        commits.drain(..).for_each(|commit| self.committed(commit.result));
+        self.commits = commits;
         let mut completions = std::mem::take(&mut self.completions);
         self.disk.drain(&mut completions);
         for completion in completions.drain(..) {
@@ -429,32 +438,33 @@ impl BlockStore {
 
     /// Runs a whole checkpoint now, waiting for the device; a running one is finished and a new one made.
     pub(crate) fn finish_checkpoint(&mut self) {
-        for _ in 0..2 {
-            while self.checkpoint.is_some() && self.failed.is_none() {
-                self.poll_device();
-                self.write_records();
-                self.advance_checkpoint(usize::MAX);
-                self.disk.submit();
-                if self.checkpoint.is_some() {
-                    self.disk.wait();
-                }
-                self.wal.durable(&mut self.durable);
-            }
-            if self.failed.is_some() {
-                return;
-            }
-            if self.checkpoint.is_none() {
-                self.start_checkpoint();
-            }
+        self.end_checkpoint();
+        if self.failed.is_none() {
+            self.start_checkpoint();
         }
+        self.end_checkpoint();
+    }
+
+    /// Waits for the end of the running checkpoint, if there is one.
+    fn end_checkpoint(&mut self) {
         while self.checkpoint.is_some() && self.failed.is_none() {
-            self.poll_device();
+            self.poll_devices();
+            self.write_records();
             self.advance_checkpoint(usize::MAX);
             self.disk.submit();
             if self.checkpoint.is_some() {
-                self.disk.wait();
+                self.wait_for_devices();
             }
             self.wal.durable(&mut self.durable);
+        }
+    }
+
+    /// Waits for what the checkpoint waits for.
+    fn wait_for_devices(&mut self) {
+        if self.checkpoint.as_ref().is_some_and(Checkpoint::is_committing) {
+            self.kv.wait();
+        } else {
+            self.disk.wait();
         }
     }
 
@@ -509,7 +519,7 @@ impl BlockStore {
         self.write_records();
         if self.failed.is_none() {
             self.consider_checkpoint();
-            self.advance_checkpoint(self.options.checkpoint_steps_max);
+            self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
             self.write_records();
         }
     }
@@ -588,7 +598,8 @@ impl ObjectStore for BlockStore {
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
         self.cache.next_turn();
-        self.poll_device();
+        self.poll_devices();
+        self.has_work = false;
         self.advance();
         self.disk.submit();
         if self.failed.is_none() {
@@ -596,6 +607,10 @@ impl ObjectStore for BlockStore {
         }
         out.extend(self.durable.drain(..).map(Completion::Durable));
         out.extend(self.fetched.drain(..).map(Completion::Fetched));
+    }
+
+    fn has_work(&self) -> bool {
+        self.has_work
     }
 
     fn collections(&self) -> Vec<SpgId> {

@@ -1,6 +1,6 @@
 //! What every [`KvStore`] must do, as checks that its tests run.
 
-use crate::{Durability, KvBatch, KvStore};
+use crate::{Durability, KvBatch, KvStore, KvTag};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
@@ -15,6 +15,7 @@ pub fn check<S: KvStore>(fresh: &mut impl FnMut() -> S) {
     any_bytes_are_keys_and_values(&mut fresh());
     keys_have_a_limit(&mut fresh());
     agrees_with_a_model(&mut fresh());
+    submitted_batches_complete_in_order(&mut fresh());
 }
 
 fn put<S: KvStore>(store: &mut S, pairs: &[(&str, &str)]) {
@@ -97,4 +98,34 @@ fn agrees_with_a_model<S: KvStore>(store: &mut S) {
     let wanted: Vec<(Bytes, Bytes)> =
         model.into_iter().map(|(key, value)| (Bytes::from(key), Bytes::from(value))).collect();
     assert_eq!(found, wanted);
+}
+
+fn submitted_batches_complete_in_order<S: KvStore>(store: &mut S) {
+    let mut out = Vec::new();
+    store.wait();
+    store.drain(&mut out);
+    assert!(out.is_empty(), "nothing was submitted");
+    for nth in 0..10 {
+        let mut batch = KvBatch::default();
+        batch.put("last", nth.to_string());
+        batch.put(format!("each{nth}"), "x");
+        store.submit(batch, KvTag(nth));
+    }
+    let mut batch = KvBatch::default();
+    batch.put("last", "committed");
+    store.commit(&batch, Durability::Durable).expect("a healthy store");
+    while out.len() < 10 {
+        store.wait();
+        store.drain(&mut out);
+    }
+    assert!(out.iter().all(|completion| completion.result.is_ok()));
+    assert!(out.iter().map(|completion| completion.tag.0).eq(0..10));
+    assert_eq!(store.get(b"last").expect("a healthy store").as_deref(), Some(&b"committed"[..]));
+    assert_eq!(store.scan_prefix(b"each").expect("a healthy store").len(), 10);
+    let mut batch = KvBatch::default();
+    batch.put(vec![0_u8; crate::KEY_BYTES_MAX + 1], Bytes::new());
+    store.submit(batch, KvTag(11));
+    store.wait();
+    store.drain(&mut out);
+    assert!(out.last().is_some_and(|completion| completion.tag == KvTag(11) && completion.result.is_err()));
 }

@@ -2,8 +2,12 @@
 //!
 //! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Two
 //! implementations: [`RedbKv`] on a file, [`MemoryKv`] for tests and the simulation, which forgets unsynced
-//! batches at a crash. Both pass [`conformance`]. Layer: io; uses nothing of ours.
+//! batches at a crash. Both pass [`conformance`]. Layer: io; uses the wake-up of nacre-env.
+//!
+//! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
+//! [`KvStore::drain`]), as requests to a disk are: for whoever must not wait for the device.
 
+mod background;
 pub mod conformance;
 mod memory;
 mod redb_kv;
@@ -82,6 +86,19 @@ pub enum Durability {
     Durable,
 }
 
+/// Names a submitted batch to whoever submitted it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct KvTag(pub u64);
+
+/// A submitted batch is finished.
+#[derive(Debug)]
+pub struct KvCompletion {
+    /// The tag it was submitted with.
+    pub tag: KvTag,
+    /// Without error: it is on the device, with every commit before it.
+    pub result: Result<(), KvError>,
+}
+
 /// One key and its value.
 pub type Pair = (Bytes, Bytes);
 
@@ -104,6 +121,17 @@ pub trait KvStore {
     /// # Errors
     /// [`KvError`]; nothing of the batch is visible then, and no later batch is accepted.
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError>;
+
+    /// Hands a batch over to be committed durably while the caller goes on. Batches are committed in the order of
+    /// their submission, and before a later [`KvStore::commit`]. Until the completion is drained, reads see all of
+    /// the batch or nothing of it, and so does whoever opens the store after a crash.
+    fn submit(&mut self, batch: KvBatch, tag: KvTag);
+
+    /// Moves what has finished to the end of `out`. Never waits.
+    fn drain(&mut self, out: &mut Vec<KvCompletion>);
+
+    /// Waits until [`KvStore::drain`] has something to give; returns at once when nothing is under way.
+    fn wait(&mut self);
 
     /// All pairs whose key begins with `prefix`.
     ///

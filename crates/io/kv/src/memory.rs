@@ -1,17 +1,22 @@
 //! [`MemoryKv`]: the store in memory, with a crash that can be had at will.
 
-use crate::{Durability, KvBatch, KvError, KvStore, Pair, check};
+use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
 use bytes::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 
 /// A store in memory. Remembers what is durable, so that [`MemoryKv::crash`] can lose the rest.
-#[derive(Debug, Clone, Default)]
+///
+/// A submitted batch is carried out when it is drained; after [`MemoryKv::hold`], when [`MemoryKv::step`] says so.
+#[derive(Debug, Default)]
 pub struct MemoryKv {
     visible: BTreeMap<Bytes, Bytes>,
     durable: BTreeMap<Bytes, Bytes>,
     /// Batches since the last durable one.
     buffered: Vec<KvBatch>,
+    submitted: VecDeque<(KvTag, KvBatch)>,
+    finished: Vec<KvCompletion>,
+    held: bool,
     fenced: bool,
     /// Durable commits until one fails, if one is to.
     fail_after: Option<usize>,
@@ -33,14 +38,44 @@ impl MemoryKv {
         Self::default()
     }
 
-    /// What a restart after a power failure finds: the durable batches and the first `survivors` of the
-    /// buffered ones, which reached the device by chance.
+    /// What a restart after a power failure finds: the durable batches and the first `survivors` of the others,
+    /// buffered or submitted, which reached the device by chance.
     #[must_use]
     pub fn crash(mut self, survivors: usize) -> Self {
-        for batch in self.buffered.iter().take(survivors) {
+        let submitted = self.submitted.iter().map(|(_, batch)| batch);
+        for batch in self.buffered.iter().chain(submitted).take(survivors) {
             apply(&mut self.durable, batch);
         }
-        Self { visible: self.durable.clone(), durable: self.durable, ..Self::default() }
+        Self { visible: self.durable.clone(), durable: self.durable, held: self.held, ..Self::default() }
+    }
+
+    /// From now on submitted batches are carried out by [`MemoryKv::step`] only, or when somebody waits for them.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Carries out the oldest submitted batch; its completion can be drained then.
+    pub fn step(&mut self) {
+        if let Some((tag, batch)) = self.submitted.pop_front() {
+            let result = self.commit_now(&batch, Durability::Durable);
+            self.finished.push(KvCompletion { tag, result });
+        }
+    }
+
+    fn commit_now(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+        check(batch)?;
+        if self.fenced {
+            return Err(KvError::Fenced);
+        }
+        self.take_failure()?;
+        apply(&mut self.visible, batch);
+        self.buffered.push(batch.clone());
+        if durability == Durability::Durable {
+            for batch in self.buffered.drain(..) {
+                apply(&mut self.durable, &batch);
+            }
+        }
+        Ok(())
     }
 
     /// Lets `commits` more commits succeed and then one fail.
@@ -77,19 +112,27 @@ impl KvStore for MemoryKv {
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
-        check(batch)?;
-        if self.fenced {
-            return Err(KvError::Fenced);
+        while !self.submitted.is_empty() {
+            self.step();
         }
-        self.take_failure()?;
-        apply(&mut self.visible, batch);
-        self.buffered.push(batch.clone());
-        if durability == Durability::Durable {
-            for batch in self.buffered.drain(..) {
-                apply(&mut self.durable, &batch);
-            }
+        self.commit_now(batch, durability)
+    }
+
+    fn submit(&mut self, batch: KvBatch, tag: KvTag) {
+        self.submitted.push_back((tag, batch));
+    }
+
+    fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        while !self.held && !self.submitted.is_empty() {
+            self.step();
         }
-        Ok(())
+        out.append(&mut self.finished);
+    }
+
+    fn wait(&mut self) {
+        if self.finished.is_empty() {
+            self.step();
+        }
     }
 }
 
@@ -114,19 +157,40 @@ mod tests {
 
     #[test]
     fn a_crash_keeps_durable_batches_and_a_run_of_buffered_ones() {
-        let mut kv = MemoryKv::new();
-        for (key, durability) in
-            [("a", Durability::Durable), ("b", Durability::Buffered), ("c", Durability::Buffered)]
-        {
-            let mut batch = KvBatch::default();
-            batch.put(key, "x");
-            kv.commit(&batch, durability).expect("memory does not fail");
-        }
+        let filled = || {
+            let mut kv = MemoryKv::new();
+            for (key, durability) in
+                [("a", Durability::Durable), ("b", Durability::Buffered), ("c", Durability::Buffered)]
+            {
+                let mut batch = KvBatch::default();
+                batch.put(key, "x");
+                kv.commit(&batch, durability).expect("memory does not fail");
+            }
+            kv
+        };
         let keys = |kv: &MemoryKv| kv.scan_prefix(b"").expect("memory does not fail").len();
-        assert_eq!(keys(&kv), 3);
-        assert_eq!(keys(&kv.clone().crash(0)), 1);
-        assert_eq!(keys(&kv.clone().crash(1)), 2);
-        assert_eq!(keys(&kv.crash(9)), 3);
+        assert_eq!(keys(&filled()), 3);
+        assert_eq!(keys(&filled().crash(0)), 1);
+        assert_eq!(keys(&filled().crash(1)), 2);
+        assert_eq!(keys(&filled().crash(9)), 3);
+    }
+
+    #[test]
+    fn a_submitted_batch_is_there_after_a_crash_or_not() {
+        let submitted = || {
+            let mut kv = MemoryKv::new();
+            kv.hold();
+            let mut batch = KvBatch::default();
+            batch.put("a", "x");
+            batch.put("b", "x");
+            kv.submit(batch, KvTag(1));
+            kv
+        };
+        let keys = |kv: &MemoryKv| kv.scan_prefix(b"").expect("memory does not fail").len();
+        assert_eq!((keys(&submitted()), keys(&submitted().crash(0)), keys(&submitted().crash(1))), (0, 0, 2));
+        let mut kv = submitted();
+        kv.step();
+        assert_eq!((keys(&kv), keys(&kv.crash(0))), (2, 2), "done before anybody was told");
     }
 
     #[test]

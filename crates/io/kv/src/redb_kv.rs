@@ -1,22 +1,37 @@
 //! [`RedbKv`]: the store in one redb file.
 
+use crate::background::Background;
 use crate::memory::is_empty;
-use crate::{Durability, KvBatch, KvError, KvStore, Pair, check};
+use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
 use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
 use std::ops::Bound;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
 
 /// Memory for pages of the file.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// A store in one file. Commits are synchronous: they return when the device has them.
-#[derive(Debug)]
+/// A store in one file. Submitted batches are committed by a thread of its own.
 pub struct RedbKv {
+    core: Arc<Core>,
+    background: Background,
+}
+
+impl std::fmt::Debug for RedbKv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RedbKv").finish_non_exhaustive()
+    }
+}
+
+/// What both threads use.
+struct Core {
     database: Database,
-    fenced: bool,
+    fenced: AtomicBool,
 }
 
 /// redb reports a file without its magic number as an I/O error of this kind.
@@ -66,10 +81,31 @@ impl RedbKv {
     pub fn open(path: &Path) -> Result<Self, KvError> {
         let database = redb::Builder::new().set_cache_size(CACHE_BYTES).create(path)?;
         sync_parent(path)?;
-        let mut store = Self { database, fenced: false };
+        let core = Arc::new(Core { database, fenced: AtomicBool::new(false) });
+        let mut store = Self { core, background: Background::new()? };
         // Makes the table, so that reads need not care whether it exists.
         store.commit(&KvBatch::default(), Durability::Durable)?;
         Ok(store)
+    }
+
+    /// What becomes readable when a submitted batch has finished: for `RealNet::watch`.
+    #[must_use]
+    pub fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.background.wake_fd()
+    }
+}
+
+impl Core {
+    fn commit(&self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+        check(batch)?;
+        if self.fenced.load(Ordering::Acquire) {
+            return Err(KvError::Fenced);
+        }
+        let outcome = self.write(batch, durability);
+        if outcome.is_err() {
+            self.fenced.store(true, Ordering::Release);
+        }
+        Ok(outcome?)
     }
 
     fn write(&self, batch: &KvBatch, durability: Durability) -> Result<(), redb::Error> {
@@ -123,24 +159,35 @@ fn sync_parent(path: &Path) -> Result<(), std::io::Error> {
 
 impl KvStore for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        Ok(self.read(key)?)
+        Ok(self.core.read(key)?)
     }
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
         if is_empty(start, end) {
             return Ok(Vec::new());
         }
-        Ok(self.range(start, end, count_max)?)
+        Ok(self.core.range(start, end, count_max)?)
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
-        check(batch)?;
-        if self.fenced {
-            return Err(KvError::Fenced);
-        }
-        let outcome = self.write(batch, durability);
-        self.fenced = outcome.is_err();
-        Ok(outcome?)
+        self.background.settle();
+        self.core.commit(batch, durability)
+    }
+
+    fn submit(&mut self, batch: KvBatch, tag: KvTag) {
+        let core = &self.core;
+        self.background.submit(batch, tag, || {
+            let core = Arc::clone(core);
+            move |batch: &KvBatch| core.commit(batch, Durability::Durable)
+        });
+    }
+
+    fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        self.background.drain(out);
+    }
+
+    fn wait(&mut self) {
+        self.background.wait();
     }
 }
 
@@ -191,6 +238,19 @@ mod tests {
         drop(kv);
         let kv = RedbKv::open(&path).expect("the store");
         assert_eq!(kv.get(b"a").expect("a healthy device").as_deref(), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn what_was_submitted_is_there_when_the_store_was_dropped() {
+        let folder = Folder::new();
+        let path = folder.0.join("kv.redb");
+        let mut kv = RedbKv::open(&path).expect("a new store");
+        let mut batch = KvBatch::default();
+        batch.put("a", vec![7; 1 << 20]);
+        kv.submit(batch, KvTag(1));
+        drop(kv);
+        let kv = RedbKv::open(&path).expect("the store");
+        assert_eq!(kv.get(b"a").expect("a healthy device").map(|value| value.len()), Some(1 << 20));
     }
 
     #[test]

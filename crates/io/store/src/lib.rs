@@ -71,6 +71,12 @@ pub trait ObjectStore: ObjectView {
     /// Moves what has completed to the end of `out`.
     fn drain(&mut self, out: &mut Vec<Completion>);
 
+    /// True when the store has work of its own left that waits for nothing: call [`ObjectStore::drain`] again soon,
+    /// after what else there is to do, without sleeping.
+    fn has_work(&self) -> bool {
+        false
+    }
+
     /// The collections that exist, ascending.
     fn collections(&self) -> Vec<SpgId>;
 

@@ -142,3 +142,8 @@ fn acknowledging_before_the_log_is_written_is_found() {
 fn using_freed_blocks_before_the_checkpoint_is_found() {
     assert!(finds(Planted::EarlyReuse));
 }
+
+#[test]
+fn letting_the_log_go_before_the_checkpoint_is_committed_is_found() {
+    assert!(finds(Planted::EarlyTrim));
+}

@@ -3,7 +3,7 @@
 use crate::{BlockStore, MountReport, OpenError, Options};
 use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
-use nacre_kv::{KvBatch, KvError, KvStore, MemoryKv, Pair};
+use nacre_kv::{KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -54,13 +54,26 @@ impl Disk for Stepping {
     }
 }
 
-/// Metadata in memory, shared with the test.
-#[derive(Clone, Default)]
-pub(super) struct SharedKv(Arc<Mutex<MemoryKv>>);
+/// Metadata in memory, shared with the test. A submitted batch is carried out after a few looks for it, and told of
+/// after a few more.
+#[derive(Clone)]
+pub(super) struct SharedKv(Arc<Mutex<SlowKv>>);
+
+struct SlowKv {
+    kv: MemoryKv,
+    rng: SeededEntropy,
+    looks_to_come: u64,
+}
 
 impl SharedKv {
+    fn new(seed: u64) -> Self {
+        let mut kv = MemoryKv::new();
+        kv.hold();
+        Self(Arc::new(Mutex::new(SlowKv { kv, rng: SeededEntropy(seed), looks_to_come: 0 })))
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
-        work(&mut self.0.lock().expect("no test panics while it holds this"))
+        work(&mut self.0.lock().expect("no test panics while it holds this").kv)
     }
 }
 
@@ -75,6 +88,32 @@ impl KvStore for SharedKv {
 
     fn commit(&mut self, batch: &KvBatch, durability: nacre_kv::Durability) -> Result<(), KvError> {
         self.with(|kv| kv.commit(batch, durability))
+    }
+
+    fn submit(&mut self, batch: KvBatch, tag: KvTag) {
+        let mut shared = self.0.lock().expect("no test panics while it holds this");
+        shared.kv.submit(batch, tag);
+        let longest = if shared.rng.u64().is_multiple_of(3) { 150 } else { 6 };
+        shared.looks_to_come = shared.rng.u64() % longest;
+    }
+
+    fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        let mut shared = self.0.lock().expect("no test panics while it holds this");
+        shared.looks_to_come = shared.looks_to_come.saturating_sub(1);
+        match shared.looks_to_come {
+            0 => {
+                shared.kv.step();
+                shared.kv.drain(out);
+            }
+            1..=3 => shared.kv.step(),
+            _ => (),
+        }
+    }
+
+    fn wait(&mut self) {
+        let mut shared = self.0.lock().expect("no test panics while it holds this");
+        shared.kv.wait();
+        shared.looks_to_come = 0;
     }
 }
 
@@ -91,7 +130,7 @@ impl Rig {
     /// A new store.
     pub(super) fn new(seed: u64, size_bytes: u64, options: Options) -> Self {
         let device = SimDevice::new(SimConfig::new(size_bytes, seed));
-        let kv = SharedKv::default();
+        let kv = SharedKv::new(seed);
         BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [7; 16], &options)
             .expect("a store can be made");
         Self { device, kv, options, seed, opened: 0 }
@@ -99,6 +138,8 @@ impl Rig {
 
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
         self.opened += 1;
+        // Whoever had it open may have ended in the middle of a commit.
+        self.lose_submitted(self.opened.is_multiple_of(2));
         let rng = SeededEntropy(self.seed ^ (self.opened << 32));
         let disk = Stepping { disk: self.device.open(), device: self.device.clone(), rng };
         BlockStore::open(Box::new(disk), Box::new(self.kv.clone()), self.options.clone())
@@ -113,6 +154,10 @@ impl Rig {
     pub(super) fn crash(&mut self, survivors: usize) {
         self.device.crash();
         self.kv.with(|kv| *kv = std::mem::take(kv).crash(survivors));
+    }
+
+    fn lose_submitted(&self, all: bool) {
+        self.kv.with(|kv| *kv = std::mem::take(kv).crash(if all { 0 } else { usize::MAX }));
     }
 
     /// Lets some commits of metadata succeed and then one fail.

@@ -8,6 +8,7 @@ mod sys;
 mod threads;
 
 pub use file::OpenError;
+pub use sys::EventFd;
 
 use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};
 use file::DeviceFile;

@@ -48,10 +48,15 @@ pub(super) fn write_at(
 
 /// A counter that wakes whoever watches it. Nobody reads it: a watcher sees each signal as an edge, and 2^64
 /// signals are not to be had.
-pub(super) struct EventFd(OwnedFd);
+#[derive(Debug)]
+pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    pub(super) fn new() -> io::Result<Self> {
+    /// A new one, not signalled.
+    ///
+    /// # Errors
+    /// When the process has too many descriptors.
+    pub fn new() -> io::Result<Self> {
         // SAFETY: eventfd(2) takes no pointers.
         let raw = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         done(raw)?;
@@ -59,7 +64,8 @@ impl EventFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
     }
 
-    pub(super) fn signal(&self) {
+    /// Wakes the watcher.
+    pub fn signal(&self) {
         // SAFETY: eventfd_write(3) takes no pointers.
         let result = unsafe { libc::eventfd_write(self.0.as_raw_fd(), 1) };
         debug_assert_eq!(result, 0, "a counter that is never full takes one more");

@@ -1,0 +1,176 @@
+//! 4 KiB random overwrites with checkpoints running: what a write waits for, and how long one `drain` keeps the
+//! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
+//!
+//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`.
+
+use nacre_blockstore::{BlockStore, Options};
+use nacre_buf::{AlignedBuf, Bytes};
+use nacre_env::real::{DriverChoice, RealDisk, RealNet};
+use nacre_env::{Clock, Net, RealClock};
+use nacre_kv::RedbKv;
+use nacre_store::{Completion, ObjectStore};
+use nacre_txn::{Op, Token, Transaction};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const OBJECT_BYTES: u64 = 4 << 20;
+const WRITE_BYTES: usize = 4096;
+const PGS: u32 = 8;
+/// Log entries that a placement group keeps.
+const LOG_ENTRIES: u64 = 2000;
+
+fn asked(name: &str, default: u64) -> u64 {
+    std::env::var(format!("NACRE_BENCH_{name}")).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+struct Bench {
+    store: BlockStore,
+    net: RealNet,
+    clock: RealClock,
+    rng: SeededEntropy,
+    completions: Vec<Completion>,
+    /// When each transaction was submitted, by token.
+    submitted: Vec<Stamp>,
+    latencies: Vec<Duration>,
+    drain_worst: Duration,
+    drains_above_2_ms: u64,
+    objects: u64,
+}
+
+impl Bench {
+    fn open(folder: &std::path::Path, objects: u64) -> anyhow::Result<Self> {
+        let (block, meta) = (folder.join("block"), folder.join("meta.redb"));
+        let mut disk = RealDisk::create(&block, 1 << 30, DriverChoice::Auto)?;
+        let mut kv = RedbKv::open(&meta)?;
+        BlockStore::mkfs(&mut disk, &mut kv, [9; 16], &Options::default())?;
+        let net = RealNet::new()?;
+        net.watch(disk.wake_fd())?;
+        net.watch(kv.wake_fd())?;
+        let (store, _) = BlockStore::open(Box::new(disk), Box::new(kv), Options::default())?;
+        Ok(Self {
+            store,
+            net,
+            clock: RealClock::start(),
+            rng: SeededEntropy(1),
+            completions: Vec::new(),
+            submitted: Vec::new(),
+            latencies: Vec::new(),
+            drain_worst: Duration::ZERO,
+            drains_above_2_ms: 0,
+            objects,
+        })
+    }
+
+    fn submit(&mut self, object: u64, offset: u64, data: Bytes) {
+        let pg = u32::try_from(object).unwrap_or_default() % PGS;
+        let mut txn = Transaction::new(SpgId::replicated(PgId::new(1, pg)));
+        let name =
+            HObject::head(1, "".into(), "".into(), format!("rbd_data.1234567890.{object:016x}").into());
+        let number = self.submitted.len() as u64 + 1;
+        txn.push(Op::Write { object: name.clone(), offset, data: data.into() });
+        txn.push(Op::SetMeta { object: name, meta: vec![7; 200].into() });
+        txn.push(Op::LogAppend { version: Eversion::new(1, number), entry: vec![8; 180].into() });
+        if number > LOG_ENTRIES * u64::from(PGS) && number.is_multiple_of(32) {
+            txn.push(Op::LogTrim { to: Eversion::new(1, number - LOG_ENTRIES * u64::from(PGS)) });
+        }
+        txn.push(Op::MetaSet { key: "info".into(), value: vec![9; 600].into() });
+        self.submitted.push(self.clock.now());
+        self.store.submit(txn, Token(number - 1)).expect("room");
+    }
+
+    /// One turn, as the shard's: drain until nothing comes, then sleep. Gives how many writes completed.
+    fn turn(&mut self) -> usize {
+        let mut done = 0;
+        loop {
+            let before = self.clock.now();
+            self.store.drain(&mut self.completions);
+            let now = self.clock.now();
+            self.drain_worst = self.drain_worst.max(now.since(before));
+            self.drains_above_2_ms += u64::from(now.since(before) > Duration::from_millis(2));
+            if self.completions.is_empty() {
+                return done;
+            }
+            for completion in self.completions.drain(..) {
+                let Completion::Durable(token) = completion else { continue };
+                done += 1;
+                let at = usize::try_from(token.0).ok().and_then(|at| self.submitted.get(at));
+                self.latencies.extend(at.map(|at| now.since(*at)));
+            }
+            if done > 0 {
+                return done;
+            }
+        }
+    }
+
+    fn sleep(&mut self) {
+        let timeout = if self.store.has_work() { Duration::ZERO } else { Duration::from_millis(100) };
+        self.net.poll(Some(timeout), &mut Vec::new()).expect("an open epoll");
+    }
+
+    fn fill(&mut self) {
+        for object in 0..self.objects {
+            self.submit(object, 0, vec![3; usize::try_from(OBJECT_BYTES).unwrap_or(0)].into());
+            while self.store.waiting() > 0 {
+                self.turn();
+                self.sleep();
+            }
+        }
+    }
+
+    fn overwrite(&mut self, depth: usize, length: Duration) {
+        let mut data = AlignedBuf::with_len(WRITE_BYTES);
+        data.fill(5);
+        let data = data.freeze();
+        self.latencies.clear();
+        self.drain_worst = Duration::ZERO;
+        self.drains_above_2_ms = 0;
+        let begin = self.clock.now();
+        let mut in_flight = 0;
+        while self.clock.now().since(begin) < length {
+            while in_flight < depth {
+                let object = self.rng.u64() % self.objects;
+                let offset = self.rng.u64() % (OBJECT_BYTES / 4096) * 4096;
+                self.submit(object, offset, data.clone());
+                in_flight += 1;
+            }
+            let done = self.turn();
+            in_flight -= done;
+            if done == 0 {
+                self.sleep();
+            }
+        }
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    let base = std::env::var("NACRE_BENCH_DIR")
+        .map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    let folder = base.join(format!("store-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let (depth, seconds) = (asked("DEPTH", 32), asked("SECONDS", 20));
+    let mut bench = Bench::open(&folder, asked("OBJECTS", 96))?;
+    bench.fill();
+    let checkpoints = bench.store.checkpoints();
+    bench.overwrite(usize::try_from(depth)?, Duration::from_secs(seconds));
+    let mut sorted = std::mem::take(&mut bench.latencies);
+    sorted.sort_unstable();
+    let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
+    writeln!(
+        std::io::stdout(),
+        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, {} above 2 ms; {} checkpoints",
+        sorted.len() as u64 / seconds,
+        at(500),
+        at(990),
+        at(999),
+        sorted.last().copied().unwrap_or_default(),
+        bench.drain_worst,
+        bench.drains_above_2_ms,
+        bench.store.checkpoints() - checkpoints,
+    )?;
+    drop(bench);
+    std::fs::remove_dir_all(&folder)?;
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! [`Background`]: one thread that carries out batches in the order in which they came.
+
+use crate::{KvBatch, KvCompletion, KvError, KvTag};
+use nacre_env::real::EventFd;
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+#[derive(Default)]
+struct Queues {
+    waiting: VecDeque<(KvTag, KvBatch)>,
+    is_busy: bool,
+    finished: Vec<KvCompletion>,
+    stopping: bool,
+}
+
+struct Shared {
+    queues: Mutex<Queues>,
+    work: Condvar,
+    progress: Condvar,
+    wake: EventFd,
+}
+
+impl Shared {
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        // Nothing panics while holding it; were it to, the queues are whole between any two statements.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread begins with the first batch: who only commits in the call never has it.
+pub(crate) struct Background {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    under_way: usize,
+}
+
+impl Background {
+    pub(crate) fn new() -> io::Result<Self> {
+        let shared = Shared {
+            queues: Mutex::default(),
+            work: Condvar::new(),
+            progress: Condvar::new(),
+            wake: EventFd::new()?,
+        };
+        Ok(Self { shared: Arc::new(shared), thread: None, under_way: 0 })
+    }
+
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.shared.wake.as_fd()
+    }
+
+    /// Queues a batch for `commit`, which is that of the first call for all of them.
+    pub(crate) fn submit<F>(&mut self, batch: KvBatch, tag: KvTag, commit: impl FnOnce() -> F)
+    where
+        F: Fn(&KvBatch) -> Result<(), KvError> + Send + 'static,
+    {
+        self.under_way += 1;
+        if self.thread.is_none() {
+            let (shared, commit) = (Arc::clone(&self.shared), commit());
+            let builder = std::thread::Builder::new().name("kv-commit".to_owned());
+            match builder.spawn(move || serve(&shared, &commit)) {
+                Ok(thread) => self.thread = Some(thread),
+                Err(error) => return self.refuse(tag, error),
+            }
+        }
+        self.shared.queues().waiting.push_back((tag, batch));
+        self.shared.work.notify_one();
+    }
+
+    fn refuse(&self, tag: KvTag, error: io::Error) {
+        self.shared.queues().finished.push(KvCompletion { tag, result: Err(KvError::Device(error)) });
+        self.shared.wake.signal();
+    }
+
+    pub(crate) fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        if self.under_way > 0 {
+            let before = out.len();
+            out.append(&mut self.shared.queues().finished);
+            self.under_way -= out.len() - before;
+        }
+    }
+
+    /// Waits for a completion.
+    pub(crate) fn wait(&self) {
+        let mut queues = self.shared.queues();
+        while self.under_way > 0 && queues.finished.is_empty() {
+            queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until no batch is left to be carried out.
+    pub(crate) fn settle(&self) {
+        let mut queues = self.shared.queues();
+        while queues.is_busy || !queues.waiting.is_empty() {
+            queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Lets what was submitted finish.
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.shared.queues().stopping = true;
+        self.shared.work.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _panicked = thread.join();
+        }
+    }
+}
+
+fn serve(shared: &Shared, commit: &impl Fn(&KvBatch) -> Result<(), KvError>) {
+    let mut queues = shared.queues();
+    loop {
+        let Some((tag, batch)) = queues.waiting.pop_front() else {
+            if queues.stopping {
+                return;
+            }
+            queues = shared.work.wait(queues).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
+        queues.is_busy = true;
+        drop(queues);
+        let result = commit(&batch);
+        // A large batch is freed here, not on the thread that must not wait.
+        drop(batch);
+        queues = shared.queues();
+        queues.is_busy = false;
+        queues.finished.push(KvCompletion { tag, result });
+        shared.progress.notify_all();
+        shared.wake.signal();
+    }
+}
