@@ -1,0 +1,397 @@
+//! [`Objecter`]: the state machine.
+
+use crate::maps::{self, MapError};
+use crate::request::Request;
+use nacre_maps::{OSD_NONE, OsdMap, UpActing, flags};
+use nacre_msg::{OsdOp, OsdOpReply};
+use nacre_types::{AddrVec, Epoch, Errno, OsdId, PgId, Stamp};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Operations under way at most.
+pub const OPS_MAX: usize = 65_536;
+/// An operation that has no answer for so long makes us ask for a newer map, Ceph's `objecter_timeout`.
+const LAGGY: Duration = Duration::from_secs(10);
+/// Time between looks for such operations, Ceph's `objecter_tick_interval`.
+const TICK_INTERVAL: Duration = Duration::from_secs(5);
+/// Pause before a lost connection is dialled again, Ceph's `ms_initial_backoff`.
+const REDIAL_DELAY: Duration = Duration::from_millis(200);
+
+/// What is to be done.
+#[derive(Debug)]
+pub enum Effect {
+    /// Dial this OSD; any earlier connection with it was closed.
+    Open {
+        /// The OSD.
+        osd: OsdId,
+        /// Where the map has it.
+        addrs: AddrVec,
+    },
+    /// Close the connection; nothing that comes on it matters.
+    Close {
+        /// The OSD.
+        osd: OsdId,
+    },
+    /// Send on the open connection.
+    Send {
+        /// The OSD.
+        osd: OsdId,
+        /// Number of the operation.
+        tid: u64,
+        /// The message.
+        message: Box<OsdOp>,
+    },
+    /// An operation is finished.
+    Done {
+        /// Its number.
+        tid: u64,
+        /// The answer; of an operation that never reached an OSD, why.
+        outcome: Result<Box<OsdOpReply>, Errno>,
+    },
+    /// The pool of an operation is not in our map: ask the monitor for the newest epoch and hand it to
+    /// [`Objecter::newest`].
+    AskNewest {
+        /// The operation.
+        tid: u64,
+    },
+    /// Something waits for the map of this epoch or a later one: ask the monitor.
+    WantMap {
+        /// The epoch.
+        from: Epoch,
+    },
+}
+
+/// [`OPS_MAX`] operations are under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many operations are under way")]
+pub struct TooMany;
+
+/// Where an operation goes, and whatever makes it go again when it changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    pg: PgId,
+    set: UpActing,
+    size: u8,
+    min_size: u8,
+    pg_num: u32,
+}
+
+#[derive(Debug)]
+struct Op {
+    request: Request,
+    /// Where the newest map has it; `None` while nobody serves it, or it may not go out.
+    place: Option<Place>,
+    /// To whom it was sent last, on the present connection.
+    sent_to: Option<OsdId>,
+    /// How often it was sent.
+    attempts: i32,
+    /// When it was last sent or asked about.
+    since: Stamp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Being made.
+    Dialling,
+    /// Messages flow.
+    Open,
+    /// Lost; dialled again then, if something is to go there.
+    Pausing(Stamp),
+}
+
+#[derive(Debug)]
+struct Session {
+    addrs: AddrVec,
+    state: State,
+}
+
+/// See the crate's documentation. Calls collect [`Effect`]s for [`Objecter::drain`].
+#[derive(Debug)]
+pub struct Objecter {
+    map: Arc<OsdMap>,
+    /// Nothing is sent under an older map.
+    barrier: Epoch,
+    ops: BTreeMap<u64, Op>,
+    sessions: BTreeMap<OsdId, Session>,
+    last_tid: u64,
+    tick_at: Stamp,
+    effects: Vec<Effect>,
+}
+
+impl Default for Objecter {
+    fn default() -> Self {
+        Self {
+            map: Arc::new(OsdMap::default()),
+            barrier: 0,
+            ops: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            last_tid: 0,
+            tick_at: Stamp::default(),
+            effects: Vec::new(),
+        }
+    }
+}
+
+impl Objecter {
+    /// The newest map; of epoch 0 before the first.
+    #[must_use]
+    pub fn map(&self) -> &Arc<OsdMap> {
+        &self.map
+    }
+
+    /// Operations under way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.ops.len()
+    }
+
+    /// When [`Objecter::tick`] is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Stamp> {
+        let redial = self.sessions.values().filter_map(|session| match session.state {
+            State::Pausing(until) => Some(until),
+            State::Dialling | State::Open => None,
+        });
+        redial.chain((!self.ops.is_empty()).then_some(self.tick_at)).min()
+    }
+
+    /// Takes what is to be done, in order.
+    pub fn drain(&mut self, out: &mut Vec<Effect>) {
+        out.append(&mut self.effects);
+    }
+
+    /// Begins an operation; [`Effect::Done`] bears the number returned here.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn submit(&mut self, now: Stamp, request: Request) -> Result<u64, TooMany> {
+        if self.ops.len() >= OPS_MAX {
+            return Err(TooMany);
+        }
+        if self.ops.is_empty() {
+            self.tick_at = now + TICK_INTERVAL;
+        }
+        self.last_tid += 1;
+        let tid = self.last_tid;
+        self.ops.insert(tid, Op { request, place: None, sent_to: None, attempts: 0, since: now });
+        self.aim(now, tid);
+        Ok(tid)
+    }
+
+    /// Forgets an operation: its answer will be ignored. It may have taken effect, or still do so.
+    pub fn cancel(&mut self, tid: u64) {
+        self.ops.remove(&tid);
+    }
+
+    /// Sends nothing more before the map of `epoch` is here: what others have learned of by then must hold for
+    /// our operations, too.
+    pub fn set_barrier(&mut self, epoch: Epoch) {
+        self.barrier = self.barrier.max(epoch);
+        if self.map.epoch < self.barrier {
+            self.effects.push(Effect::WantMap { from: self.barrier });
+        }
+    }
+
+    /// Maps came, from a monitor or from an OSD.
+    ///
+    /// # Errors
+    /// [`MapError`]; what came before the bad map is taken in.
+    pub fn maps(&mut self, now: Stamp, message: &nacre_msg::OsdMap) -> Result<(), MapError> {
+        while let Some((map, skipped)) = maps::next(&self.map, message)? {
+            self.map = map;
+            self.follow_sessions();
+            for tid in self.ops.keys().copied().collect::<Vec<_>>() {
+                // In a skipped epoch its primary may have changed and changed back, and dropped it.
+                if skipped && let Some(op) = self.ops.get_mut(&tid) {
+                    op.place = None;
+                }
+                self.aim(now, tid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Connections with OSDs that are down or elsewhere now end.
+    fn follow_sessions(&mut self) {
+        let map = &self.map;
+        let stale = |osd: OsdId, session: &Session| {
+            !map.is_up(osd) || map.client_addr(osd).is_some_and(|addrs| *addrs != session.addrs)
+        };
+        let gone: Vec<OsdId> = self
+            .sessions
+            .iter()
+            .filter(|(osd, session)| stale(**osd, session))
+            .map(|(osd, _)| *osd)
+            .collect();
+        for osd in gone {
+            self.sessions.remove(&osd);
+            self.effects.push(Effect::Close { osd });
+            self.forget_sent(osd);
+        }
+    }
+
+    fn forget_sent(&mut self, osd: OsdId) {
+        for op in self.ops.values_mut().filter(|op| op.sent_to == Some(osd)) {
+            op.sent_to = None;
+            op.place = None;
+        }
+    }
+
+    /// Where the newest map has an operation. `Err` when there is no such pool.
+    fn place(&self, request: &Request) -> Result<Option<Place>, Errno> {
+        let pool = self.map.pool(request.locator.pool).ok_or(Errno::ENOENT)?;
+        let paused = if request.is_write() { flags::osdmap::PAUSE_WRITE } else { flags::osdmap::PAUSE_READ };
+        let full = request.is_write() && pool.has_flag(flags::pool::FULL);
+        let pg = self.map.object_to_pg(&request.name, &request.locator).ok_or(Errno::ENOENT)?;
+        let set = self.map.pg_to_up_acting(pg);
+        if self.map.epoch < self.barrier
+            || self.map.has_flag(paused)
+            || full
+            || set.acting_primary == OSD_NONE
+        {
+            return Ok(None);
+        }
+        Ok(Some(Place { pg, set, size: pool.size, min_size: pool.min_size, pg_num: pool.pg_num }))
+    }
+
+    /// Sends an operation if the map has a new place for it.
+    fn aim(&mut self, now: Stamp, tid: u64) {
+        let Some(op) = self.ops.get(&tid) else { return };
+        if self.map.epoch == 0 {
+            return self.effects.push(Effect::WantMap { from: 0 });
+        }
+        let Ok(place) = self.place(&op.request) else {
+            self.forget_place(tid);
+            return self.effects.push(Effect::AskNewest { tid });
+        };
+        let unchanged = place.is_some() && op.place == place;
+        let Some(op) = self.ops.get_mut(&tid) else { return };
+        op.place.clone_from(&place);
+        if unchanged && op.sent_to.is_some() {
+            return;
+        }
+        op.sent_to = None;
+        match place {
+            Some(place) => self.send(now, tid, place.set.acting_primary),
+            None => self.effects.push(Effect::WantMap { from: self.map.epoch + 1 }),
+        }
+    }
+
+    fn forget_place(&mut self, tid: u64) {
+        if let Some(op) = self.ops.get_mut(&tid) {
+            (op.place, op.sent_to) = (None, None);
+        }
+    }
+
+    /// The newest epoch that there was when [`Effect::AskNewest`] was answered. A pool that is not in our map
+    /// of that epoch does not exist.
+    pub fn newest(&mut self, now: Stamp, tid: u64, epoch: Epoch) {
+        let Some(op) = self.ops.get(&tid) else { return };
+        if self.map.epoch < epoch {
+            return self.effects.push(Effect::WantMap { from: epoch });
+        }
+        match self.place(&op.request) {
+            Ok(_) => self.aim(now, tid),
+            Err(errno) => {
+                self.ops.remove(&tid);
+                self.effects.push(Effect::Done { tid, outcome: Err(errno) });
+            }
+        }
+    }
+
+    fn send(&mut self, now: Stamp, tid: u64, osd: OsdId) {
+        let Some(session) = self.sessions.get(&osd) else {
+            return self.open(osd);
+        };
+        if session.state != State::Open {
+            return;
+        }
+        let epoch = self.map.epoch;
+        let Some(op) = self.ops.get_mut(&tid) else { return };
+        let Some(place) = &op.place else { return };
+        let message = Box::new(op.request.message(place.pg, epoch, op.attempts));
+        op.attempts += 1;
+        op.sent_to = Some(osd);
+        op.since = now;
+        self.effects.push(Effect::Send { osd, tid, message });
+    }
+
+    fn open(&mut self, osd: OsdId) {
+        let Some(addrs) = self.map.client_addr(osd).filter(|_| self.map.is_up(osd)) else { return };
+        let addrs = addrs.clone();
+        self.sessions.insert(osd, Session { addrs: addrs.clone(), state: State::Dialling });
+        self.effects.push(Effect::Open { osd, addrs });
+    }
+
+    /// The connection that [`Effect::Open`] asked for is there.
+    pub fn opened(&mut self, now: Stamp, osd: OsdId) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        session.state = State::Open;
+        let for_it = |op: &Op| op.place.as_ref().is_some_and(|place| place.set.acting_primary == osd);
+        let waiting: Vec<u64> = self
+            .ops
+            .iter()
+            .filter(|(_, op)| op.sent_to.is_none() && for_it(op))
+            .map(|(tid, _)| *tid)
+            .collect();
+        waiting.into_iter().for_each(|tid| self.send(now, tid, osd));
+    }
+
+    /// The connection could not be made, or is gone. Dialled anew after a pause if something is to go there.
+    pub fn lost(&mut self, now: Stamp, osd: OsdId) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        session.state = State::Pausing(now + REDIAL_DELAY);
+        self.forget_sent(osd);
+        self.effects.push(Effect::WantMap { from: self.map.epoch + 1 });
+    }
+
+    fn redial(&mut self, now: Stamp) {
+        let due = |session: &Session| matches!(session.state, State::Pausing(until) if until <= now);
+        let due: Vec<OsdId> =
+            self.sessions.iter().filter(|(_, session)| due(session)).map(|(osd, _)| *osd).collect();
+        for osd in due {
+            self.sessions.remove(&osd);
+        }
+        for tid in self.ops.keys().copied().collect::<Vec<_>>() {
+            if self.ops.get(&tid).is_some_and(|op| op.sent_to.is_none()) {
+                self.aim(now, tid);
+            }
+        }
+    }
+
+    /// An answer came from `osd`. One to an earlier attempt, or of somebody who no longer serves the object, is
+    /// ignored: a later one is on its way.
+    pub fn reply(&mut self, now: Stamp, osd: OsdId, tid: u64, reply: OsdOpReply) {
+        let Some(op) = self.ops.get_mut(&tid) else { return };
+        if op.sent_to != Some(osd) || (reply.retry_attempt >= 0 && reply.retry_attempt != op.attempts - 1) {
+            return;
+        }
+        if reply.result == Errno::EAGAIN.negated() {
+            op.place = None;
+            return self.aim(now, tid);
+        }
+        self.ops.remove(&tid);
+        self.effects.push(Effect::Done { tid, outcome: Ok(Box::new(reply)) });
+    }
+
+    /// Dials again what was lost, and looks for operations that wait too long.
+    pub fn tick(&mut self, now: Stamp) {
+        let paused = |session: &Session| matches!(session.state, State::Pausing(until) if until <= now);
+        if self.sessions.values().any(paused) {
+            self.redial(now);
+        }
+        if now < self.tick_at {
+            return;
+        }
+        self.tick_at = now + TICK_INTERVAL;
+        let mut laggy = false;
+        for op in self.ops.values_mut().filter(|op| now >= op.since + LAGGY) {
+            op.since = now;
+            laggy = true;
+        }
+        if laggy {
+            self.effects.push(Effect::WantMap { from: self.map.epoch + 1 });
+        }
+    }
+}

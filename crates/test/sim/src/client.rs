@@ -1,0 +1,472 @@
+//! [`Client`]: a client of the cluster as a program would be one: the client of the monitors and the objecter
+//! over real connections.
+
+use nacre_auth::{Authorizer, ClientAuth, CryptoKey, Offer};
+use nacre_buf::BufList;
+use nacre_denc::Decode;
+use nacre_env::Clock;
+use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
+use nacre_msg::{Message, OsdOpReply, PoolOp, RawMessage};
+use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Target};
+use nacre_objecter::{Effect as ObjecterEffect, Objecter, Request};
+use nacre_service::{ConnId, Incoming, Messenger};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, Errno, OsdId, SnapId, Stamp, UTime};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pool operation that is not answered is sent again.
+const POOL_OP_RETRY: Duration = Duration::from_secs(2);
+
+/// Something that the client was asked for is finished.
+#[derive(Debug)]
+pub enum Finished {
+    /// An operation on an object.
+    Op {
+        /// Its number.
+        tid: u64,
+        /// The answer.
+        outcome: Result<Box<OsdOpReply>, Errno>,
+    },
+    /// A command.
+    Command {
+        /// Its number.
+        tid: u64,
+        /// 0 or a negative errno.
+        result: i32,
+        /// The status line.
+        status: String,
+        /// The output.
+        data: BufList,
+    },
+    /// A self-managed snapshot exists.
+    Snapshot(SnapId),
+}
+
+struct Link {
+    conn: ConnId,
+    addr: EntityAddr,
+    authorizer: Option<Authorizer>,
+}
+
+/// See the module's documentation.
+pub struct Client {
+    clock: Box<dyn Clock>,
+    entropy: Box<dyn Entropy + Send>,
+    messenger: Messenger,
+    msgr: Arc<MsgrConfig>,
+    monc: MonClient,
+    mon_link: Option<(LinkId, ConnId)>,
+    objecter: Objecter,
+    links: BTreeMap<OsdId, Link>,
+    wanted: bool,
+    pool_ops: BTreeMap<u64, (PoolOp, Stamp)>,
+    /// Questions for the newest map, and the operations that they are for.
+    questions: BTreeMap<u64, u64>,
+    finished: Vec<Finished>,
+    incoming: Vec<Incoming>,
+}
+
+impl Client {
+    /// `client.admin` with its key.
+    #[must_use]
+    pub fn new(
+        monitor: EntityAddr,
+        key: CryptoKey,
+        clock: Box<dyn Clock>,
+        mut entropy: Box<dyn Entropy + Send>,
+        messenger: Messenger,
+    ) -> Self {
+        let name = AuthName::new(EntityKind::CLIENT, "admin");
+        let services = [EntityKind::MON, EntityKind::OSD];
+        let auth = ClientAuth::new(name, Some(key), Offer::secure_first(), &services);
+        let nonce = u32::try_from(entropy.u64() >> 32).unwrap_or(0).max(1);
+        let mut monc = MonClient::new(MoncConfig::new(vec![monitor]), auth);
+        monc.subscribe("osdmap", 0, Interest::Once);
+        Self {
+            clock,
+            entropy,
+            messenger,
+            msgr: Arc::new(MsgrConfig::client(nonce)),
+            monc,
+            mon_link: None,
+            objecter: Objecter::default(),
+            links: BTreeMap::new(),
+            wanted: false,
+            pool_ops: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            finished: Vec::new(),
+            incoming: Vec::new(),
+        }
+    }
+
+    /// Looks for a monitor.
+    pub fn begin(&mut self) {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        self.monc.start(&mut Context { now, wall, entropy: self.entropy.as_mut() });
+        self.settle();
+        self.messenger.flush();
+    }
+
+    /// The objecter, to look at.
+    #[must_use]
+    pub fn objecter(&self) -> &Objecter {
+        &self.objecter
+    }
+
+    /// Takes what is finished.
+    pub fn take_finished(&mut self) -> Vec<Finished> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// Begins an operation. It goes out with the next turn.
+    ///
+    /// # Panics
+    /// When far too many are under way.
+    pub fn submit(&mut self, request: Request) -> u64 {
+        self.objecter.submit(self.clock.now(), request).expect("the workload bounds itself")
+    }
+
+    /// Begins a command, JSON. It goes out with the next turn.
+    ///
+    /// # Panics
+    /// When far too many are under way.
+    pub fn command(&mut self, json: &str) -> u64 {
+        self.monc.command(vec![json.to_owned()], BufList::new()).expect("the workload bounds itself")
+    }
+
+    /// Asks for a self-managed snapshot.
+    pub fn create_snapshot(&mut self, pool: u32) {
+        self.pool_op(pool, nacre_msg::pool_op_code::CREATE_UNMANAGED_SNAP, SnapId::default());
+    }
+
+    /// Removes one.
+    pub fn remove_snapshot(&mut self, pool: u32, snap: SnapId) {
+        self.pool_op(pool, nacre_msg::pool_op_code::DELETE_UNMANAGED_SNAP, snap);
+    }
+
+    fn pool_op(&mut self, pool: u32, op: u32, snap: SnapId) {
+        let (version, fsid) = (self.objecter.map().epoch.into(), self.objecter.map().fsid);
+        let op = PoolOp { version, fsid, pool, op, snap, ..PoolOp::default() };
+        let tid = self.monc.next_tid();
+        self.pool_ops.insert(tid, (op, Stamp::default()));
+    }
+
+    /// When the next turn is due even if nothing happens.
+    #[must_use]
+    pub fn next_deadline(&self) -> Stamp {
+        let now = self.clock.now();
+        let messenger = self.messenger.next_deadline(now);
+        let others = self.monc.next_deadline().into_iter().chain(self.objecter.next_deadline());
+        let pool_ops = self.pool_ops.values().map(|(_, sent)| *sent + POOL_OP_RETRY);
+        others.chain(messenger).chain(pool_ops).min().unwrap_or(now + Duration::from_secs(3600))
+    }
+
+    /// Takes what sockets have, reacts, and sends.
+    ///
+    /// # Panics
+    /// When the simulated sockets fail.
+    pub fn turn(&mut self) {
+        let mut incoming = std::mem::take(&mut self.incoming);
+        let clock = &self.clock;
+        self.messenger
+            .turn(|| clock.now(), None, self.entropy.as_mut(), &mut incoming)
+            .expect("simulated sockets can be waited for");
+        for what in incoming.drain(..) {
+            match what {
+                Incoming::Event { conn, event } => self.conn_event(conn, event),
+                Incoming::Closed { conn, .. } => self.conn_closed(conn),
+            }
+        }
+        self.incoming = incoming;
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        if self.monc.next_deadline().is_some_and(|at| at <= now) {
+            self.monc.handle(&mut Context { now, wall, entropy: self.entropy.as_mut() }, Event::Tick);
+        }
+        if self.objecter.next_deadline().is_some_and(|at| at <= now) {
+            self.objecter.tick(now);
+        }
+        self.send_pool_ops(now);
+        self.settle();
+        self.messenger.flush();
+    }
+
+    fn send_pool_ops(&mut self, now: Stamp) {
+        if !self.monc.is_open() {
+            return;
+        }
+        for (tid, (op, sent)) in &mut self.pool_ops {
+            if *sent == Stamp::default() || now >= *sent + POOL_OP_RETRY {
+                *sent = now;
+                // Refused when too much waits; then the next try has more luck.
+                let _refused = self.monc.send(*tid, op.clone().into());
+            }
+        }
+    }
+
+    fn conn_event(&mut self, conn: ConnId, event: ConnEvent) {
+        match self.mon_link {
+            Some((link, mon)) if mon == conn => self.mon_event(link, event),
+            _ => match self.links.iter().find(|(_, link)| link.conn == conn).map(|(osd, _)| *osd) {
+                Some(osd) => self.osd_event(osd, event),
+                None => self.messenger.close(conn),
+            },
+        }
+    }
+
+    fn conn_closed(&mut self, conn: ConnId) {
+        if let Some((link, _)) = self.mon_link.filter(|(_, mon)| *mon == conn) {
+            self.mon_link = None;
+            return self.link_event(link, LinkEvent::Lost);
+        }
+        if let Some(osd) = self.links.iter().find(|(_, link)| link.conn == conn).map(|(osd, _)| *osd) {
+            self.links.remove(&osd);
+            self.objecter.lost(self.clock.now(), osd);
+        }
+    }
+
+    fn link_event(&mut self, link: LinkId, event: LinkEvent) {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        self.monc
+            .handle(&mut Context { now, wall, entropy: self.entropy.as_mut() }, Event::Link(link, event));
+    }
+
+    fn mon_event(&mut self, link: LinkId, event: ConnEvent) {
+        let event = match event {
+            ConnEvent::Hello { .. } => LinkEvent::Hello,
+            ConnEvent::AuthReplyMore { payload } => LinkEvent::AuthMore { payload },
+            ConnEvent::AuthDone { global_id, mode, payload } => {
+                LinkEvent::AuthDone { global_id, mode, payload }
+            }
+            ConnEvent::AuthBad { result, methods, .. } => LinkEvent::AuthBad { result, methods },
+            ConnEvent::Established(_) => LinkEvent::Established,
+            ConnEvent::KeepaliveAck(_) => LinkEvent::KeepaliveAck,
+            ConnEvent::Message(raw) => {
+                let tid = raw.tid;
+                LinkEvent::Message {
+                    tid,
+                    message: Message::decode(raw).expect("the monitor's messages decode"),
+                }
+            }
+            _ => return,
+        };
+        self.link_event(link, event);
+    }
+
+    fn osd_event(&mut self, osd: OsdId, event: ConnEvent) {
+        let going_on = match event {
+            ConnEvent::Hello { .. } => self.start_auth(osd),
+            ConnEvent::AuthReplyMore { payload } => self.more_auth(osd, &payload),
+            ConnEvent::AuthDone { mode, payload, .. } => self.finish_auth(osd, mode, payload),
+            ConnEvent::AuthBad { .. } => {
+                self.monc.ticket_refused(EntityKind::OSD);
+                false
+            }
+            ConnEvent::Established(_) => {
+                self.objecter.opened(self.clock.now(), osd);
+                true
+            }
+            ConnEvent::Message(raw) => {
+                self.osd_message(osd, raw);
+                true
+            }
+            _ => true,
+        };
+        if !going_on && let Some(link) = self.links.remove(&osd) {
+            self.messenger.close(link.conn);
+            self.objecter.lost(self.clock.now(), osd);
+        }
+    }
+
+    fn start_auth(&mut self, osd: OsdId) -> bool {
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let mut cx = Context { now, wall, entropy: self.entropy.as_mut() };
+        let authorizer = self.monc.authorizer(&mut cx, EntityKind::OSD, &Offer::crc_first());
+        let (Some(authorizer), Some(link)) = (authorizer, self.links.get_mut(&osd)) else { return false };
+        let start = authorizer.start();
+        link.authorizer = Some(authorizer);
+        self.messenger.drive(link.conn, |c| c.auth_start(start.method, &start.modes, &start.payload))
+    }
+
+    fn more_auth(&mut self, osd: OsdId, payload: &[u8]) -> bool {
+        let Some(link) = self.links.get_mut(&osd) else { return false };
+        let answer = link.authorizer.as_mut().map(|authorizer| authorizer.more(payload));
+        let Some(Ok(answer)) = answer else { return false };
+        self.messenger.drive(link.conn, |c| c.auth_request_more(&answer))
+    }
+
+    fn finish_auth(&mut self, osd: OsdId, mode: u32, payload: nacre_buf::Bytes) -> bool {
+        let Some(link) = self.links.get_mut(&osd) else { return false };
+        let keys = link.authorizer.as_ref().map(|authorizer| authorizer.done(mode, payload));
+        let Some(Ok(keys)) = keys else { return false };
+        self.messenger.drive(link.conn, |c| c.auth_finish(&keys.session_key, &keys.connection_secret))
+    }
+
+    fn osd_message(&mut self, osd: OsdId, raw: RawMessage) {
+        let tid = raw.tid;
+        match Message::decode(raw).expect("an OSD's messages decode") {
+            Message::OsdOpReply(reply) => self.objecter.reply(self.clock.now(), osd, tid, reply),
+            Message::OsdMap(maps) => self.learn_maps(&maps),
+            _ => {}
+        }
+    }
+
+    fn learn_maps(&mut self, maps: &nacre_msg::OsdMap) {
+        self.wanted = false;
+        self.objecter.maps(self.clock.now(), maps).expect("maps decode and apply");
+        let epoch = self.objecter.map().epoch;
+        self.monc.got("osdmap", epoch.into());
+    }
+
+    /// Carries out what the cores want, until they want nothing more.
+    fn settle(&mut self) {
+        loop {
+            let (mut of_monc, mut of_objecter) = (Vec::new(), Vec::new());
+            self.objecter.drain(&mut of_objecter);
+            let idle = of_objecter.is_empty();
+            of_objecter.into_iter().for_each(|effect| self.objecter_effect(effect));
+            self.monc.drain(&mut of_monc);
+            if idle && of_monc.is_empty() {
+                return;
+            }
+            of_monc.into_iter().for_each(|effect| self.monc_effect(effect));
+        }
+    }
+
+    fn objecter_effect(&mut self, effect: ObjecterEffect) {
+        let now = self.clock.now();
+        match effect {
+            ObjecterEffect::Open { osd, addrs } => self.dial(now, osd, &addrs),
+            ObjecterEffect::Close { osd } => {
+                if let Some(link) = self.links.remove(&osd) {
+                    self.messenger.close(link.conn);
+                }
+            }
+            ObjecterEffect::Send { osd, tid, message } => {
+                if let Some(link) = self.links.get(&osd) {
+                    self.messenger.send(link.conn, Message::OsdOp(*message).encode(tid));
+                }
+            }
+            ObjecterEffect::Done { tid, outcome } => self.finished.push(Finished::Op { tid, outcome }),
+            ObjecterEffect::AskNewest { tid } => {
+                let handle = self.monc.get_version("osdmap").expect("few questions are open");
+                self.questions.insert(handle, tid);
+            }
+            ObjecterEffect::WantMap { from } => {
+                if !std::mem::replace(&mut self.wanted, true) {
+                    self.monc.subscribe("osdmap", from.into(), Interest::Once);
+                }
+            }
+        }
+    }
+
+    fn dial(&mut self, now: Stamp, osd: OsdId, addrs: &AddrVec) {
+        let Some(addr) = addrs.msgr2() else { return self.objecter.lost(now, osd) };
+        if let Some(old) = self.links.remove(&osd) {
+            self.messenger.close(old.conn);
+        }
+        let gid = i64::try_from(self.monc.global_id()).unwrap_or(-1);
+        let target = Target { addr, kind: EntityKind::OSD, gid };
+        let config = Arc::clone(&self.msgr);
+        match self.messenger.connect(config, target, None, now, self.entropy.as_mut()) {
+            Ok(conn) => drop(self.links.insert(osd, Link { conn, addr, authorizer: None })),
+            Err(_) => self.objecter.lost(now, osd),
+        }
+    }
+
+    fn on_link(&self, link: LinkId) -> Option<ConnId> {
+        self.mon_link.filter(|(current, _)| *current == link).map(|(_, conn)| conn)
+    }
+
+    fn monc_effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Connect { link, addr } => {
+                let target = Target { addr, kind: EntityKind::MON, gid: -1 };
+                let config = Arc::clone(&self.msgr);
+                match self.messenger.connect(config, target, None, self.clock.now(), self.entropy.as_mut()) {
+                    Ok(conn) => self.mon_link = Some((link, conn)),
+                    Err(_) => self.link_event(link, LinkEvent::Lost),
+                }
+            }
+            Effect::AuthStart { link, start } => {
+                self.drive(link, |c| c.auth_start(start.method, &start.modes, &start.payload));
+            }
+            Effect::AuthMore { link, payload } => self.drive(link, |c| c.auth_request_more(&payload)),
+            Effect::AuthFinish { link, keys } => {
+                self.drive(link, |c| c.auth_finish(&keys.session_key, &keys.connection_secret));
+            }
+            Effect::Send { link, tid, message } => {
+                if let Some(conn) = self.on_link(link) {
+                    self.messenger.send(conn, message.encode(tid));
+                }
+            }
+            Effect::Keepalive { link } => {
+                if let Some(conn) = self.on_link(link) {
+                    self.messenger.send_keepalive(conn, self.clock.wall());
+                }
+            }
+            Effect::Close { link } => {
+                if let Some(conn) = self.on_link(link) {
+                    self.messenger.close(conn);
+                    self.mon_link = None;
+                }
+            }
+            Effect::Opened { .. } => {
+                // What was sent on the session before is lost with it.
+                self.pool_ops.values_mut().for_each(|(_, sent)| *sent = Stamp::default());
+                self.send_pool_ops(self.clock.now());
+            }
+            Effect::Deliver { tid, message } => self.delivered(tid, message),
+            Effect::CommandDone { tid, result, status, data } => {
+                self.finished.push(Finished::Command { tid, result, status, data });
+            }
+            Effect::Refused { errno } => panic!("the monitor refuses the client: {errno}"),
+            Effect::Version { handle, newest, .. } => {
+                if let Some(tid) = self.questions.remove(&handle) {
+                    let epoch = u32::try_from(newest).expect("epochs have 32 bits");
+                    self.objecter.newest(self.clock.now(), tid, epoch);
+                }
+            }
+            Effect::Lost | Effect::RotatingKeys(_) | Effect::RotatingRefused { .. } => {}
+        }
+    }
+
+    fn drive(
+        &mut self,
+        link: LinkId,
+        work: impl FnOnce(&mut nacre_msgr::Connection) -> Result<(), nacre_msgr::Fault>,
+    ) {
+        if let Some(conn) = self.on_link(link) {
+            self.messenger.drive(conn, work);
+        }
+    }
+
+    fn delivered(&mut self, tid: u64, message: Message) {
+        match message {
+            Message::OsdMap(maps) => self.learn_maps(&maps),
+            Message::PoolOpReply(reply) => {
+                if self.pool_ops.remove(&tid).is_none() {
+                    return;
+                }
+                let snap = reply.response.and_then(|bytes| SnapId::from_bytes(bytes).ok());
+                if let Some(snap) = snap.filter(|_| reply.result == 0) {
+                    self.finished.push(Finished::Snapshot(snap));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The calendar as this client sees it.
+    #[must_use]
+    pub fn wall(&self) -> UTime {
+        self.clock.wall()
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let links: Vec<_> = self.links.iter().map(|(osd, link)| (osd, link.addr)).collect();
+        write!(f, "Client(links {links:?}, {:?})", self.objecter)
+    }
+}

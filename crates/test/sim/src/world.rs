@@ -1,0 +1,541 @@
+//! [`World`]: machines, processes and wires, and the one loop that lets them go on.
+
+use crate::client::{Client, Finished};
+use crate::clock::SimClock;
+use crate::kv::SimKv;
+use crate::net::{Fabric, Host, Wires};
+use nacre_auth::CryptoKey;
+use nacre_blockstore::{BlockStore, Options};
+use nacre_env::Clock;
+use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
+use nacre_osd::{OsdConfig, Shard, StoreConfig};
+use nacre_service::{Incoming, Messenger};
+use nacre_simdisk::{SimConfig, SimDevice};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Stamp, Uuid};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Port of the monitor.
+const MON_PORT: u16 = 3300;
+/// Size of an OSD's device.
+const DEVICE_BYTES: u64 = 64 << 20;
+/// How long a process takes from being woken to its turn, at most.
+const TURN_DELAY: Duration = Duration::from_micros(20);
+/// How long a device takes for a step, at most: half of the requests' time.
+const DISK_DELAY: Duration = Duration::from_micros(200);
+
+/// What a world begins with.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// OSDs, each a failure domain of its own.
+    pub osds: OsdId,
+    /// Clients.
+    pub clients: usize,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { osds: 3, clients: 1 }
+    }
+}
+
+/// A process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proc {
+    /// The monitor.
+    Mon,
+    /// An OSD.
+    Osd(OsdId),
+    /// A client.
+    Client(usize),
+}
+
+impl Proc {
+    /// Where it runs.
+    #[must_use]
+    pub fn host(self) -> Host {
+        let number = |base: u8, n: usize| Host(base + u8::try_from(n).unwrap_or(0));
+        match self {
+            Self::Mon => Host(1),
+            Self::Osd(id) => number(10, usize::try_from(id).unwrap_or(0)),
+            Self::Client(n) => number(100, n),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Due {
+    Turn(Proc),
+    Disk(OsdId),
+}
+
+/// When a process has its next turn, and what holds it up.
+#[derive(Debug, Default)]
+struct Pace {
+    turn_at: Option<Stamp>,
+    frozen_until: Option<Stamp>,
+    slow: u32,
+}
+
+struct MonNode {
+    kv: SimKv,
+    driver: Option<Driver>,
+    incoming: Vec<Incoming>,
+}
+
+struct OsdNode {
+    uuid: Uuid,
+    key: CryptoKey,
+    device: SimDevice,
+    kv: SimKv,
+    shard: Option<Shard>,
+    disk_at: Option<Stamp>,
+    disk_slow: u32,
+}
+
+/// A cluster and all that it runs on.
+pub struct World {
+    rng: SeededEntropy,
+    clock: SimClock,
+    fabric: Fabric,
+    fsid: Uuid,
+    admin_key: CryptoKey,
+    mon: MonNode,
+    osds: BTreeMap<OsdId, OsdNode>,
+    clients: Vec<Client>,
+    paces: BTreeMap<Proc, Pace>,
+    agenda: BTreeMap<(Stamp, u64), Due>,
+    last_due: u64,
+    trace: u64,
+    steps: u64,
+}
+
+impl World {
+    /// A new cluster: stores made, nothing running.
+    ///
+    /// # Panics
+    /// When the cluster cannot be made, which is our mistake.
+    #[must_use]
+    pub fn new(seed: u64, config: &Config) -> Self {
+        let mut rng = SeededEntropy(seed);
+        let clock = SimClock::new();
+        let fabric = Fabric::new(rng.u64(), Wires::default());
+        let fsid = uuid(&mut rng);
+        let addr = mon_addr();
+        let mut mkfs = MkfsOptions::new(fsid, "a", AddrVec::of(addr), clock.wall(), &mut rng);
+        mkfs.osds_are_failure_domains = true;
+        let mut osds = BTreeMap::new();
+        for id in 0..config.osds {
+            let node = new_osd(&mut rng, &clock);
+            mkfs.osds.push(MkfsOsd {
+                id,
+                store: Some(node.uuid),
+                key: node.key.clone(),
+                host: format!("host{id}"),
+                weight: 0x10000,
+                class: Some("ssd".to_owned()),
+            });
+            osds.insert(id, node);
+        }
+        let mut kv = SimKv::default();
+        nacre_monitor::mkfs(&mut kv, &mkfs, clock.wall()).expect("a valid cluster");
+        let mut world = Self {
+            rng,
+            clock,
+            fabric,
+            fsid,
+            admin_key: mkfs.admin_key,
+            mon: MonNode { kv, driver: None, incoming: Vec::new() },
+            osds,
+            clients: Vec::new(),
+            paces: BTreeMap::new(),
+            agenda: BTreeMap::new(),
+            last_due: 0,
+            trace: 0,
+            steps: 0,
+        };
+        world.start_mon();
+        (0..config.osds).for_each(|id| world.start_osd(id));
+        (0..config.clients).for_each(|_| world.add_client());
+        world
+    }
+
+    /// The world's randomness.
+    pub fn rng(&mut self) -> &mut SeededEntropy {
+        &mut self.rng
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.rng.u64() % bound.max(1)
+    }
+
+    /// The time.
+    #[must_use]
+    pub fn now(&self) -> Stamp {
+        self.clock.now()
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn fabric(&self) -> &Fabric {
+        &self.fabric
+    }
+
+    /// A number that follows from everything that has happened, and how much that is.
+    #[must_use]
+    pub fn trace(&self) -> (u64, u64) {
+        (self.trace, self.steps)
+    }
+
+    /// A client, to look at.
+    ///
+    /// # Panics
+    /// When there is none of that number.
+    #[must_use]
+    pub fn client(&self, n: usize) -> &Client {
+        &self.clients[n]
+    }
+
+    /// What a client has finished since the last look.
+    pub fn take_finished(&mut self, n: usize) -> Vec<Finished> {
+        self.clients[n].take_finished()
+    }
+
+    /// A client is to do something, which it does with its next turn.
+    pub fn order<T>(&mut self, n: usize, order: impl FnOnce(&mut Client) -> T) -> T {
+        self.wake(Proc::Client(n));
+        order(&mut self.clients[n])
+    }
+
+    /// Clients.
+    #[must_use]
+    pub fn client_count(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// The monitor, if it runs.
+    #[must_use]
+    pub fn mon(&self) -> Option<&nacre_mon::Mon> {
+        self.mon.driver.as_ref().map(Driver::mon)
+    }
+
+    /// Numbers of all OSDs.
+    #[must_use]
+    pub fn osd_ids(&self) -> Vec<OsdId> {
+        self.osds.keys().copied().collect()
+    }
+
+    /// True when the process runs.
+    #[must_use]
+    pub fn runs(&self, proc: Proc) -> bool {
+        match proc {
+            Proc::Mon => self.mon.driver.is_some(),
+            Proc::Osd(id) => self.osds.get(&id).is_some_and(|osd| osd.shard.is_some()),
+            Proc::Client(n) => n < self.clients.len(),
+        }
+    }
+
+    fn entropy(&mut self) -> Box<SeededEntropy> {
+        Box::new(SeededEntropy(self.rng.u64()))
+    }
+
+    fn own_clock(&mut self) -> Box<SimClock> {
+        let skew = Duration::from_millis(self.below(50));
+        Box::new(self.clock.skewed(skew))
+    }
+
+    /// Starts the monitor.
+    ///
+    /// # Panics
+    /// When it cannot start.
+    pub fn start_mon(&mut self) {
+        let config = MonitorConfig { store: PathBuf::new(), name: "a".to_owned() };
+        let machine = nacre_monitor::Machine {
+            clock: self.own_clock(),
+            entropy: self.entropy(),
+            net: Box::new(self.fabric.start(Proc::Mon.host())),
+            store: Box::new(self.mon.kv.clone()),
+        };
+        let (driver, _) = nacre_monitor::assemble(&config, machine).expect("the monitor starts");
+        self.mon.driver = Some(driver);
+        self.wake(Proc::Mon);
+    }
+
+    /// Starts an OSD on what its device and metadata hold.
+    ///
+    /// # Panics
+    /// When it cannot start.
+    pub fn start_osd(&mut self, id: OsdId) {
+        let (clock, entropy) = (self.own_clock(), self.entropy());
+        let net = Box::new(self.fabric.start(Proc::Osd(id).host()));
+        let Some(node) = self.osds.get_mut(&id) else { return };
+        let disk = Box::new(node.device.open());
+        let opened = BlockStore::open(disk, Box::new(node.kv.clone()), store_options());
+        let (store, _) =
+            opened.unwrap_or_else(|error| panic!("the store of osd.{id} does not open: {error}"));
+        let config = OsdConfig {
+            id,
+            uuid: node.uuid,
+            fsid: self.fsid,
+            key: node.key.clone(),
+            monitors: vec![mon_addr()],
+            listen: Proc::Osd(id).host().ip(),
+            shards: 1,
+            store: StoreConfig::Memory { capacity_bytes: 0 },
+            host: format!("host{id}"),
+        };
+        let machine =
+            nacre_osd::Machine { clock, entropy, net, waker: Fabric::waker(), store: Box::new(store) };
+        let osd = nacre_osd::assemble(&config, vec![machine]).expect("simulated sockets listen");
+        node.shard = osd.shards.into_iter().next();
+        if let Some(shard) = &mut node.shard {
+            shard.begin();
+        }
+        self.wake(Proc::Osd(id));
+    }
+
+    fn add_client(&mut self) {
+        let proc = Proc::Client(self.clients.len());
+        let net = Box::new(self.fabric.start(proc.host()));
+        let (clock, entropy) = (self.own_clock(), self.entropy());
+        let messenger = Messenger::new(net, clock.wall().sec.into());
+        let mut client = Client::new(mon_addr(), self.admin_key.clone(), clock, entropy, messenger);
+        client.begin();
+        self.clients.push(client);
+        self.wake(proc);
+    }
+
+    /// Ends an OSD's process. With `power` the machine goes with it: nobody hears of it, and what its device and
+    /// its metadata had not made durable is kept, torn or lost.
+    pub fn stop_osd(&mut self, id: OsdId, power: bool) {
+        let survivors = usize::try_from(self.below(3)).unwrap_or(0);
+        self.fabric.stop(Proc::Osd(id).host(), power);
+        let Some(node) = self.osds.get_mut(&id) else { return };
+        if power {
+            node.device.crash();
+        }
+        node.kv.stop(power, survivors);
+        node.shard = None;
+        node.disk_at = None;
+        self.note(0x51, u64::from(power));
+        self.forget(Proc::Osd(id));
+    }
+
+    /// Ends the monitor's process, or its machine.
+    pub fn stop_mon(&mut self, power: bool) {
+        let survivors = usize::try_from(self.below(3)).unwrap_or(0);
+        self.fabric.stop(Proc::Mon.host(), power);
+        self.mon.kv.stop(power, survivors);
+        self.mon.driver = None;
+        self.mon.incoming.clear();
+        self.note(0x52, u64::from(power));
+        self.forget(Proc::Mon);
+    }
+
+    fn forget(&mut self, proc: Proc) {
+        self.paces.remove(&proc);
+        self.fabric.set_slow(proc.host(), 1);
+    }
+
+    /// A process gets no turn before `until`; its sockets and its device go on.
+    pub fn freeze(&mut self, proc: Proc, until: Stamp) {
+        self.paces.entry(proc).or_default().frozen_until = Some(until);
+    }
+
+    /// Makes all that a process does, sends and gets take so many times as long.
+    pub fn set_slow(&mut self, proc: Proc, factor: u32) {
+        self.paces.entry(proc).or_default().slow = factor;
+        self.fabric.set_slow(proc.host(), factor);
+        if let Proc::Osd(id) = proc
+            && let Some(node) = self.osds.get_mut(&id)
+        {
+            node.disk_slow = factor;
+        }
+    }
+
+    fn note(&mut self, kind: u64, what: u64) {
+        let mut mixed = self.trace ^ self.now().0.rotate_left(17) ^ (kind << 56) ^ what;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.trace = mixed ^ (mixed >> 27);
+    }
+
+    fn schedule(&mut self, at: Stamp, due: Due) {
+        self.last_due += 1;
+        self.agenda.insert((at, self.last_due), due);
+    }
+
+    fn wake(&mut self, proc: Proc) {
+        let delay = Duration::from_nanos(self.rng.u64() % u64::try_from(TURN_DELAY.as_nanos()).unwrap_or(1));
+        let slow = self.paces.get(&proc).map_or(1, |pace| pace.slow.max(1));
+        self.turn_by(proc, self.now() + delay * slow);
+    }
+
+    /// Sees to it that a process has a turn at `at` or before.
+    fn turn_by(&mut self, proc: Proc, at: Stamp) {
+        let pace = self.paces.entry(proc).or_default();
+        let at = pace.frozen_until.map_or(at, |until| until.max(at));
+        if pace.turn_at.is_none_or(|planned| planned > at) {
+            pace.turn_at = Some(at);
+            self.schedule(at, Due::Turn(proc));
+        }
+    }
+
+    /// The next thing happens, if it does by `end`; false when it is `end` instead.
+    pub fn step(&mut self, end: Stamp) -> bool {
+        let planned = self.agenda.keys().next().map(|(at, _)| *at);
+        let arrival = self.fabric.next_at();
+        let Some(next) = planned.into_iter().chain(arrival).min().filter(|next| *next <= end) else {
+            self.clock.set(end);
+            return false;
+        };
+        let now = next.max(self.now());
+        self.clock.set(now);
+        self.steps += 1;
+        if arrival.is_some_and(|at| at <= now) {
+            let woken = self.fabric.advance(now);
+            let procs: Vec<Proc> =
+                self.procs().into_iter().filter(|proc| woken.contains(&proc.host())).collect();
+            procs.into_iter().for_each(|proc| self.wake(proc));
+            self.note(1, woken.len() as u64);
+        } else if let Some((_, due)) = self.agenda.pop_first() {
+            match due {
+                Due::Turn(proc) => self.turn(proc),
+                Due::Disk(id) => self.step_disk(id),
+            }
+        }
+        true
+    }
+
+    fn procs(&self) -> Vec<Proc> {
+        let clients = (0..self.clients.len()).map(Proc::Client);
+        [Proc::Mon].into_iter().chain(self.osds.keys().map(|id| Proc::Osd(*id))).chain(clients).collect()
+    }
+
+    fn turn(&mut self, proc: Proc) {
+        let now = self.now();
+        let Some(pace) = self.paces.get_mut(&proc).filter(|pace| pace.turn_at.is_some_and(|at| at <= now))
+        else {
+            return; // a turn that came earlier has done it
+        };
+        pace.turn_at = None;
+        if let Some(until) = pace.frozen_until {
+            if until > now {
+                return self.turn_by(proc, until);
+            }
+            pace.frozen_until = None;
+        }
+        let Some(next) = self.run(proc) else { return };
+        self.note(2, proc.host().0.into());
+        // Nobody turns twice in the same moment.
+        self.turn_by(proc, next.max(now + Duration::from_micros(1)));
+    }
+
+    /// One turn; yields when the next is due.
+    fn run(&mut self, proc: Proc) -> Option<Stamp> {
+        match proc {
+            Proc::Mon => {
+                let driver = self.mon.driver.as_mut()?;
+                driver.turn(&mut self.mon.incoming).expect("a healthy monitor");
+                Some(driver.next_deadline())
+            }
+            Proc::Osd(id) => {
+                let node = self.osds.get_mut(&id)?;
+                let shard = node.shard.as_mut()?;
+                shard.turn().expect("simulated sockets can be waited for");
+                assert!(!shard.is_stopping(), "osd.{id} gave up at {now}", now = self.clock.now().0);
+                let next = shard.next_deadline();
+                self.plan_disk(id);
+                Some(next)
+            }
+            Proc::Client(n) => {
+                let client = self.clients.get_mut(n)?;
+                client.turn();
+                Some(client.next_deadline())
+            }
+        }
+    }
+
+    fn plan_disk(&mut self, id: OsdId) {
+        let delay = Duration::from_nanos(self.rng.u64() % u64::try_from(DISK_DELAY.as_nanos()).unwrap_or(1));
+        let now = self.now();
+        let Some(node) = self.osds.get_mut(&id) else { return };
+        if node.disk_at.is_none() && (node.device.in_flight() > 0 || node.kv.is_busy()) {
+            let at = now + delay * node.disk_slow.max(1);
+            node.disk_at = Some(at);
+            self.schedule(at, Due::Disk(id));
+        }
+    }
+
+    fn step_disk(&mut self, id: OsdId) {
+        let now = self.now();
+        let Some(node) = self.osds.get_mut(&id).filter(|node| node.disk_at == Some(now)) else { return };
+        node.disk_at = None;
+        let in_flight = node.device.in_flight();
+        let metadata = node.kv.is_busy() && (in_flight == 0 || self.rng.u64().is_multiple_of(4));
+        if metadata {
+            node.kv.step();
+        } else {
+            node.device.step();
+        }
+        let reported = metadata || node.device.in_flight() < in_flight;
+        self.note(3, id.unsigned_abs().into());
+        if reported {
+            self.wake(Proc::Osd(id));
+        }
+        self.plan_disk(id);
+    }
+
+    /// Lets time pass.
+    pub fn run_for(&mut self, duration: Duration) {
+        let end = self.now() + duration;
+        while self.step(end) {}
+    }
+
+    /// Runs until `done` says so, looked at after every step, or `patience` is over; true when done.
+    pub fn run_until(&mut self, patience: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now() + patience;
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step(end) {
+                return done(self);
+            }
+        }
+    }
+}
+
+fn mon_addr() -> EntityAddr {
+    EntityAddr::msgr2(SocketAddr::new(Proc::Mon.host().ip(), MON_PORT), 0)
+}
+
+/// Limits so small that every branch is taken often.
+fn store_options() -> Options {
+    Options::tiny()
+}
+
+fn uuid(rng: &mut SeededEntropy) -> Uuid {
+    let mut bytes = [0; 16];
+    rng.fill(&mut bytes);
+    Uuid::from_random(bytes)
+}
+
+fn new_osd(rng: &mut SeededEntropy, clock: &SimClock) -> OsdNode {
+    let device = SimDevice::new(SimConfig::new(DEVICE_BYTES, rng.u64()));
+    let mut kv = SimKv::default();
+    let id = uuid(rng);
+    BlockStore::mkfs(&mut device.open(), &mut kv, id.0, &store_options()).expect("a store can be made");
+    kv.hold();
+    let key = CryptoKey::generate(rng, clock.wall());
+    OsdNode { uuid: id, key, device, kv, shard: None, disk_at: None, disk_slow: 1 }
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "World(at {:?}, {} steps, {:?})", self.now(), self.steps, self.fabric)
+    }
+}
