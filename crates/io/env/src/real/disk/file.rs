@@ -6,6 +6,11 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long an open waits for a disk that is in use: more than requests under way take on a busy disk.
+const LOCK_PATIENCE: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 5 });
+const LOCK_TRIES: u32 = 500;
 
 /// A disk could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +81,7 @@ impl DeviceFile {
             io::ErrorKind::ResourceBusy => OpenError::InUse { path: path.to_owned() },
             _ => system(source),
         })?;
-        match file.try_lock() {
+        match lock(&file) {
             Ok(()) => (),
             Err(TryLockError::WouldBlock) => return Err(OpenError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(system(source)),
@@ -113,6 +118,21 @@ impl DeviceFile {
         let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
         Some(text.trim().to_owned())
     }
+}
+
+/// Locks the file, waiting for what a killed process left behind.
+///
+/// Requests that a ring still has under way keep their file open, and so locked, when the process is gone: the kernel
+/// takes a ring down in the background. To wait for the lock is to wait until none of them can reach the disk any more.
+fn lock(file: &File) -> Result<(), TryLockError> {
+    let step = LOCK_PATIENCE / LOCK_TRIES;
+    for _ in 1..LOCK_TRIES {
+        match file.try_lock() {
+            Err(TryLockError::WouldBlock) => std::thread::sleep(step),
+            done => return done,
+        }
+    }
+    file.try_lock()
 }
 
 fn device_number(metadata: &Metadata, is_device: bool) -> u64 {

@@ -126,6 +126,19 @@ fn only_one_may_have_it_open() {
     assert!(matches!(again, Err(OpenError::System { .. })), "an existing file is not made anew");
 }
 
+/// As requests of a killed process do, which end a moment after it.
+#[test]
+fn a_lock_that_goes_away_is_waited_for() {
+    let scratch = Scratch::new("waits");
+    let disk = RealDisk::create(&scratch.0, 1 << 20, DriverChoice::Auto).expect("create");
+    std::thread::scope(|scope| {
+        let opened = scope.spawn(|| RealDisk::open(&scratch.0, DriverChoice::Auto).map(drop));
+        std::thread::sleep(Duration::from_millis(50));
+        drop(disk);
+        opened.join().expect("no panic").expect("free again");
+    });
+}
+
 #[test]
 fn what_is_no_disk_is_refused() {
     let folder = RealDisk::open(Path::new("/"), DriverChoice::Auto);
