@@ -60,6 +60,8 @@ struct Conn {
     connection: Connection,
     /// The socket may have bytes to read.
     readable: bool,
+    /// Nothing comes behind the bytes that are there.
+    ended: bool,
     /// The socket may take bytes.
     writable: bool,
     /// The owner wants nothing read for now.
@@ -170,6 +172,7 @@ impl Messenger {
             socket,
             connection,
             readable: false,
+            ended: false,
             writable: false,
             paused: false,
             dirty: false,
@@ -347,10 +350,11 @@ impl Messenger {
                 let connection = Connection::accept(config, peer, opening);
                 self.add(socket, connection, Some(listener), AddrVec::default());
             }
-            NetEvent::Readable(socket) => {
+            NetEvent::Readable(socket) | NetEvent::Ended(socket) => {
                 let Some(slot) = self.by_socket.get(&socket).copied() else { return };
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.readable = true;
+                    conn.ended |= matches!(event, NetEvent::Ended(_));
                     self.ready.push(slot);
                 }
             }
@@ -472,8 +476,8 @@ fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Strin
             Ok(count) => {
                 conn.connection.received(now, count).map_err(|fault| fault.to_string())?;
                 left = left.saturating_sub(count);
-                // A short read has emptied the socket: the next bytes raise a new event.
-                conn.readable = count == room;
+                // A short read has emptied the socket: the next bytes raise a new event, but the end does not.
+                conn.readable = count == room || conn.ended;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => conn.readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => (),

@@ -26,6 +26,9 @@ pub enum NetEvent {
     },
     /// There may be bytes (or the end of the stream) to receive, until [`Net::receive`] would block.
     Readable(SocketId),
+    /// The peer sends no more, or the stream broke: what is there can be received, and then the end. No other
+    /// event tells of that end.
+    Ended(SocketId),
     /// The stream takes bytes again; of a connecting stream, that it is connected or has failed.
     Writable(SocketId),
 }

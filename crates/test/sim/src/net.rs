@@ -326,8 +326,12 @@ impl Inner {
             }
             return;
         }
+        let mut event = NetEvent::Ended(socket);
         match piece {
-            Piece::Data(bytes) => end.inbox.extend(bytes),
+            Piece::Data(bytes) => {
+                end.inbox.extend(bytes);
+                event = NetEvent::Readable(socket);
+            }
             Piece::Fin => end.ended = true,
             Piece::Reset => {
                 end.error = Some(if end.connected {
@@ -342,9 +346,9 @@ impl Inner {
                 end.connected = true;
                 return self.notify(host, NetEvent::Writable(socket));
             }
-            Piece::Syn => {}
+            Piece::Syn => event = NetEvent::Readable(socket),
         }
-        self.notify(host, NetEvent::Readable(socket));
+        self.notify(host, event);
     }
 
     /// A dialler has reached the machine that it wants.
@@ -588,9 +592,10 @@ impl Net for SimNet {
         let machine = self.machine(&mut inner)?;
         let open = &machine.sockets;
         let wanted = |event: &NetEvent| match event {
-            NetEvent::Accepted { socket, .. } | NetEvent::Readable(socket) | NetEvent::Writable(socket) => {
-                open.contains_key(socket)
-            }
+            NetEvent::Accepted { socket, .. }
+            | NetEvent::Readable(socket)
+            | NetEvent::Ended(socket)
+            | NetEvent::Writable(socket) => open.contains_key(socket),
         };
         events.extend(std::mem::take(&mut machine.events).into_iter().filter(wanted));
         Ok(())

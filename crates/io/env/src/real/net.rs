@@ -157,7 +157,9 @@ impl Net for RealNet {
             match self.entries.get(key) {
                 Some(Entry::Listener(_)) => accepting.push(key),
                 Some(Entry::Stream(_)) => {
-                    if event.is_readable() || event.is_read_closed() || event.is_error() {
+                    if event.is_read_closed() || event.is_error() {
+                        events.push(NetEvent::Ended(SocketId(key)));
+                    } else if event.is_readable() {
                         events.push(NetEvent::Readable(SocketId(key)));
                     }
                     if event.is_writable() {
@@ -289,6 +291,25 @@ mod tests {
         assert_eq!(&into[..count], b"hello");
         net.close(client);
         assert!(!net.receive(client, &mut into).is_ok_and(|count| count > 0));
+    }
+
+    /// Bytes and the end that arrive together are one event: it must tell of both.
+    #[test]
+    fn an_end_behind_unread_bytes_is_told() {
+        use std::io::Write;
+        let mut net = RealNet::new().expect("epoll");
+        let (_, addr) = net.listen("127.0.0.1:0".parse().expect("an address"), false).expect("listen");
+        let mut peer = std::net::TcpStream::connect(addr).expect("connect");
+        peer.write_all(b"last").expect("send");
+        peer.shutdown(std::net::Shutdown::Write).expect("half a close");
+        let mut events = Vec::new();
+        for _ in 0..100 {
+            net.poll(Some(Duration::from_millis(50)), &mut events).expect("poll");
+            if events.iter().any(|event| matches!(event, NetEvent::Ended(_))) {
+                return;
+            }
+        }
+        panic!("no end in {events:?}");
     }
 
     #[test]
