@@ -1,6 +1,6 @@
 //! The last step of peering: everybody takes over the log, durably; then clients are served.
 
-use super::intervals::up_thru;
+use super::intervals::{Interval, up_thru};
 use super::phase::{Phase, Sync};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
@@ -149,9 +149,8 @@ impl Pg {
         if matches!(self.phase, Phase::WaitUpThru) {
             cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
         }
-        // A temporary acting set has done its work once all members have everything.
         if self.is_recovered() && self.interval.acting != self.interval.up {
-            cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting: Vec::new() });
+            self.give_up_pg_temp(cx);
         }
     }
 
@@ -210,22 +209,46 @@ impl Pg {
         }
     }
 
-    /// While too few of the acting copies are whole (or this one is not), asks the monitor to let those
-    /// serve that are.
+    /// When others have more whole copies than the acting set, or this copy is none, asks the monitor to let
+    /// those serve, until the others have caught up.
     fn wish_pg_temp(&self, cx: &mut Cx<'_>) {
-        let whole_acting = self.complete_count(|pg, osd| pg.sync_of(osd) != Sync::Rebuild);
-        if whole_acting >= self.min_size() && !self.info.is_incomplete() {
-            return;
+        let whole = |osd| {
+            if osd == self.whoami { !self.info.is_incomplete() } else { self.sync_of(osd) != Sync::Rebuild }
+        };
+        let wanted = self.wanted_acting(self.peers.keys().copied(), whole);
+        let serving = self.interval.acting.iter().filter(|osd| whole(**osd)).count();
+        let better = wanted.len() > serving || self.info.is_incomplete();
+        if better && !wanted.is_empty() && wanted != self.interval.acting {
+            cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting: wanted });
         }
-        let whole = |osd: &OsdId| super::is_up(&self.map, *osd) && self.sync_of(*osd) != Sync::Rebuild;
-        let mut acting: Vec<OsdId> = self.peers.keys().copied().filter(whole).collect();
-        if !self.info.is_incomplete() {
-            acting.insert(0, self.whoami);
-        }
-        acting.truncate(usize::from(self.interval.size));
-        let better = acting.len() > whole_acting || self.info.is_incomplete();
-        if better && !acting.is_empty() && acting != self.interval.acting {
+    }
+
+    /// A temporary acting set has done its work once all members have everything; but where CRUSH finds
+    /// fewer places than the pool wants copies, those that have one go on.
+    fn give_up_pg_temp(&self, cx: &mut Cx<'_>) {
+        let wanted = self.wanted_acting(std::iter::empty(), |_| true);
+        if wanted != self.interval.acting {
+            let acting = if wanted == self.interval.up { Vec::new() } else { wanted };
             cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting });
         }
+    }
+
+    /// As many whole copies as the pool wants: first those where CRUSH puts them, then those that serve, then
+    /// `strays`. Ceph `PeeringState::calc_replicated_acting`.
+    fn wanted_acting(
+        &self,
+        strays: impl Iterator<Item = OsdId>,
+        whole: impl Fn(OsdId) -> bool,
+    ) -> Vec<OsdId> {
+        let mut wanted = Vec::new();
+        let Interval { up, acting, size, .. } = &self.interval;
+        let me = std::iter::once(self.whoami);
+        for osd in up.iter().chain(acting).copied().chain(me).chain(strays) {
+            let fits = wanted.len() < usize::from(*size) && !wanted.contains(&osd);
+            if fits && super::is_up(&self.map, osd) && whole(osd) {
+                wanted.push(osd);
+            }
+        }
+        wanted
     }
 }
