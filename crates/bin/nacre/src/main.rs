@@ -1,5 +1,5 @@
 //! `nacre`: the one binary. Picks the real implementations and starts daemons; decides nothing else.
-#![allow(clippy::print_stdout, reason = "a command line tool speaks on standard output")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks to people")]
 
 mod files;
 mod mon;
@@ -8,8 +8,8 @@ mod process;
 mod processes;
 mod up;
 
-use anyhow::Result;
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// A storage cluster that speaks the Ceph wire protocol.
 #[derive(Debug, Parser)]
@@ -29,11 +29,18 @@ enum Command {
     Osd(osd::Options),
 }
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
     nacre_service::log::start();
-    match Cli::parse().command {
+    let outcome = match Cli::parse().command {
         Command::Up(options) => up::run(&options),
         Command::Mon(options) => mon::run(&options),
         Command::Osd(options) => osd::run(&options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("nacre: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }
