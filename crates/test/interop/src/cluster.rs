@@ -11,11 +11,11 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time from start to `ready`; generous, since the machine may be busy with other tests.
-const READY_WITHIN: Duration = Duration::from_secs(10);
+const READY_WITHIN: Duration = Duration::from_secs(30);
 /// Time from the request to stop to the end.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
 /// Time until all placement groups are active and clean.
-const CLEAN_WITHIN: Duration = Duration::from_secs(30);
+const CLEAN_WITHIN: Duration = Duration::from_secs(60);
 /// Room of one OSD: enough for every test, and little enough for several clusters at a time.
 const OSD_SIZE: &str = "1G";
 const POLL: Duration = Duration::from_millis(10);
@@ -253,7 +253,7 @@ impl Daemon {
         let start = Instant::now();
         while !fs::read_to_string(&said).unwrap_or_default().lines().any(|line| line.starts_with("ready")) {
             let ended = daemon.child.try_wait().expect("our child");
-            assert!(ended.is_none(), "nacre up: {ended:?}\n{}", daemon.logged());
+            assert!(ended.is_none(), "nacre up ended: {ended:?}\n{}", daemon.logged());
             assert!(start.elapsed() < READY_WITHIN, "nacre up is not ready\n{}", daemon.logged());
             std::thread::sleep(POLL);
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 
 const EPERM: i32 = 1;
+const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 
 fn names(list: &Value, field: &str) -> Vec<String> {
@@ -69,6 +70,46 @@ fn pools_are_made_changed_and_removed() {
     shell.fails("ceph osd pool rm $OTHER").expect_code(EPERM);
     shell.sh("ceph osd pool rm $OTHER $OTHER --yes-i-really-really-mean-it");
     assert!(!shell.sh("ceph osd pool ls").lines().any(|line| line == shell.sh("echo $OTHER")));
+}
+
+/// Who has no right to something is told so at once, with Ceph's errno, and harms nobody else's session.
+#[test]
+fn keys_and_caps_decide_who_may_what() {
+    let cluster = Cluster::start(3);
+    let shell =
+        cluster.pool("caps", 8).with("WHO", cluster.name("reader")).with("OTHER", cluster.name("mine"));
+    shell.sh("echo content > in; rados -p $POOL put object in; rados -p $POOL -N mine put object in");
+    shell.sh("ceph auth get-or-create client.$WHO mon 'allow r' osd \"allow r pool=$POOL\" > reader");
+    shell.sh("ceph auth get-or-create client.$OTHER mon 'allow r' osd \"allow rw pool=$POOL namespace=mine\" > mine");
+    let reader = shell.with("AS", "--id $WHO --keyring reader");
+    reader.sh(
+        "eval rados $AS -p $POOL get object out; cmp in out; eval rados $AS -p $POOL ls | grep -qx object",
+    );
+    reader.fails("eval rados $AS -p $POOL put object in").expect_code(EPERM).expect_text("not permitted");
+    reader.fails("eval rados $AS -p $POOL rm object").expect_text("not permitted");
+    reader.fails("eval ceph $AS osd pool create nope 8").expect_code(EACCES);
+    reader.fails("eval ceph $AS tell osd.0 config set debug_osd 1").expect_code(EACCES);
+
+    let mine = shell.with("AS", "--id $OTHER --keyring mine");
+    mine.sh("eval rados $AS -p $POOL -N mine put object in; eval rados $AS -p $POOL -N mine get object out; cmp in out");
+    mine.fails("eval rados $AS -p $POOL put object in").expect_code(EPERM);
+    mine.fails("eval rados $AS -p $POOL get object out").expect_code(EPERM);
+
+    // New caps count for the next session.
+    shell.sh("ceph auth caps client.$WHO mon 'allow r' osd \"allow rw pool=$POOL object_prefix own-\"");
+    reader.sh(
+        "eval rados $AS -p $POOL put own-object in; eval rados $AS -p $POOL get own-object out; cmp in out",
+    );
+    reader.fails("eval rados $AS -p $POOL get object out").expect_code(EPERM);
+
+    // A key that is not the user's, a user that nobody knows, a user that is gone.
+    shell.sh("sed 's/key = .*/key = AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==/' reader > forged");
+    shell.fails("rados --id $WHO --keyring forged -p $POOL ls");
+    shell.sh("sed 's/^\\[client.*/[client.nobody]/' reader > unknown");
+    shell.fails("rados --id nobody --keyring unknown -p $POOL ls");
+    shell.sh("ceph auth rm client.$WHO");
+    reader.fails("eval rados $AS -p $POOL ls");
+    shell.sh("rados -p $POOL get object out; cmp in out");
 }
 
 #[test]
@@ -163,6 +204,32 @@ fn osds_go_out_and_down_and_come_back() {
     // One that is marked down although it lives objects and comes back by itself, and nothing is lost.
     shell.sh("ceph osd down 1");
     shell.sh("for _ in $(seq 100); do ceph osd stat | grep -q '3 up' && exit; sleep 0.1; done; exit 1");
+    cluster.await_clean();
+    shell.sh("rados -p $POOL bench 1 seq >/dev/null; rados -p $POOL cleanup >/dev/null");
+}
+
+/// One OSD weighs so much that CRUSH finds no other for most groups: those that have the copies keep them and
+/// serve, and no map follows the other for ever.
+#[test]
+fn groups_that_cannot_be_placed_fully_come_to_rest() {
+    let cluster = Cluster::start(5);
+    if !cluster.is_ours() {
+        return;
+    }
+    let shell = cluster.pool("crowded", 32);
+    shell.sh(
+        "rados -p $POOL bench 1 write -b 4096 --no-cleanup >/dev/null; ceph osd crush reweight osd.0 1000",
+    );
+    shell.sh("for _ in $(seq 200); do
+            [ $(ceph pg dump pgs_brief -f json 2>/dev/null | jq '[.pg_stats[] | select((.acting | length) < 3)] | length') = 0 ] &&
+            ceph pg stat | grep -q ' 32 active+clean' && exit; sleep 0.2; done; ceph pg dump pgs_brief; exit 1");
+    let up = shell.sh("ceph pg dump pgs_brief -f json 2>/dev/null | jq '[.pg_stats[] | select((.up | length) < 3)] | length'");
+    assert_ne!(up, "0", "CRUSH placed all of them: the test tests nothing");
+    let epoch = || shell.json("ceph osd dump -f json")["epoch"].as_u64();
+    let before = epoch();
+    shell.sh("sleep 3; rados -p $POOL bench 1 seq >/dev/null; rados -p $POOL put object /etc/passwd");
+    assert_eq!(before, epoch(), "the map still changes");
+    shell.sh("for n in 0 1 2 3 4; do ceph osd crush reweight osd.$n 1; done");
     cluster.await_clean();
     shell.sh("rados -p $POOL bench 1 seq >/dev/null; rados -p $POOL cleanup >/dev/null");
 }

@@ -1,6 +1,6 @@
 //! Peers that mean harm, and peers that are broken: no panic, no growth of memory, others are served as before.
 
-use nacre_interop::{Client, Cluster, Mutants, Shell, Wire};
+use nacre_interop::{Client, Cluster, Mutants, Shell, Wire, attack};
 use nacre_msg::{Message, MonCommand};
 use nacre_types::{EntityAddr, EntityKind, OsdId};
 use std::collections::BTreeMap;
@@ -25,6 +25,21 @@ fn grown(before: u64, after: u64) -> u64 {
 }
 
 #[test]
+fn strangers_at_every_port_do_no_harm() {
+    let cluster = Cluster::start(3);
+    let Some(daemon) = cluster.daemon() else { return };
+    let shell = cluster.pool("strangers", 8);
+    assert_served(&shell);
+    let before = daemon.resident_bytes();
+    for (seed, (name, port)) in (1..).zip(cluster.ports()) {
+        attack(port, seed, COUNT).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let growth = grown(before, daemon.resident_bytes());
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes more than before");
+    assert_served(&shell);
+}
+
+#[test]
 fn operations_that_no_client_sends_do_no_harm() {
     let cluster = Cluster::start(3);
     let Some(daemon) = cluster.daemon() else { return };
@@ -41,7 +56,7 @@ fn operations_that_no_client_sends_do_no_harm() {
     }
     drop(wires);
     let growth = grown(before, daemon.resident_bytes());
-    println!("memory grew by {} MiB", growth >> 20);
+    assert!(growth < GROWTH_BYTES_MAX, "{growth} bytes more than before");
     assert_served(&shell);
 }
 
