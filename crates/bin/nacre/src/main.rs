@@ -27,20 +27,22 @@ enum Command {
     Mon(mon::Options),
     /// Run OSDs of a cluster.
     Osd(osd::Options),
+    /// Look at, check, mend and move what a stopped OSD keeps; measure a store.
+    #[command(subcommand)]
+    Store(nacre_store_tool::Command),
 }
 
 fn main() -> ExitCode {
     nacre_service::log::start();
+    let done = |()| ExitCode::SUCCESS;
     let outcome = match Cli::parse().command {
-        Command::Up(options) => up::run(&options),
-        Command::Mon(options) => mon::run(&options),
-        Command::Osd(options) => osd::run(&options),
+        Command::Up(options) => up::run(&options).map(done),
+        Command::Mon(options) => mon::run(&options).map(done),
+        Command::Osd(options) => osd::run(&options).map(done),
+        Command::Store(command) => nacre_store_tool::run(&command),
     };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("nacre: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    outcome.unwrap_or_else(|error| {
+        eprintln!("nacre: {error:#}");
+        ExitCode::FAILURE
+    })
 }

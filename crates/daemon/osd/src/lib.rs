@@ -31,7 +31,7 @@ mod sessions;
 mod shard;
 mod space;
 mod start;
-mod storage;
+pub mod storage;
 
 pub use config::OsdConfig;
 pub use maps::MapError;

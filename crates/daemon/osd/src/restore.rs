@@ -1,6 +1,6 @@
 //! What an OSD keeps for itself in its store, and how it takes up again after a restart.
 //!
-//! The collection [`OWN`] belongs to no pool. Its key-value space holds the newest maps, each under
+//! The collection [`OWN_COLLECTION`] belongs to no pool. Its key-value space holds the newest maps, each under
 //! `osdmap/<epoch>`, written before the groups see the map: whatever epoch a group has stored, the map of it
 //! is there. `origins` holds how many groups each pool had when this OSD first heard of it, by which it finds
 //! the shard of groups that were split since.
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The OSD's own collection.
-const OWN: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
+pub const OWN_COLLECTION: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
 const MAP_PREFIX: &str = "osdmap/";
 const ORIGINS_KEY: ByteStr = ByteStr::from_static("origins");
 /// Maps kept; a group that is further behind begins with the oldest.
@@ -28,8 +28,9 @@ fn map_key(epoch: Epoch) -> ByteStr {
 }
 
 /// The maps that the store holds, oldest first. One that does not decode is left out: the monitor has it.
-pub(crate) fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
-    let stored = store.as_view().pg_meta(&OWN, MAP_PREFIX.as_bytes());
+#[must_use]
+pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
+    let stored = store.as_view().pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
     let decode = |(key, bytes): (ByteStr, nacre_buf::Bytes)| match OsdMap::from_bytes(bytes) {
         Ok(map) => Some(Arc::new(map)),
         Err(error) => {
@@ -42,7 +43,7 @@ pub(crate) fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
 
 /// How many groups each pool had at first, as the store has it.
 pub(crate) fn stored_origins(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
-    let stored = store.as_view().pg_meta(&OWN, &ORIGINS_KEY);
+    let stored = store.as_view().pg_meta(&OWN_COLLECTION, &ORIGINS_KEY);
     let value = stored.into_iter().find(|(key, _)| *key == ORIGINS_KEY).map(|(_, value)| value);
     value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()
 }
@@ -50,7 +51,7 @@ pub(crate) fn stored_origins(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
 impl Shard {
     /// Stores a map, and forgets one that is old enough.
     pub(crate) fn save_map(&mut self, map: &OsdMap, has_new_pools: bool) {
-        let mut txn = Transaction::new(OWN);
+        let mut txn = Transaction::new(OWN_COLLECTION);
         txn.push(Op::MetaSet { key: map_key(map.epoch), value: map.to_bytes() });
         if let Some(old) = map.epoch.checked_sub(MAPS_KEPT_MAX) {
             txn.push(Op::MetaRemove { key: map_key(old) });
@@ -58,13 +59,13 @@ impl Shard {
         if has_new_pools {
             txn.push(Op::MetaSet { key: ORIGINS_KEY, value: self.post.origins().to_bytes() });
         }
-        self.submit(OWN, txn, Token::default());
+        self.submit(OWN_COLLECTION, txn, Token::default());
     }
 
     /// Loads the groups that the store holds. They stay silent until the monitor's next map, the one in
     /// which this OSD is up again.
     pub(crate) fn restore_groups(&mut self) {
-        for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN) {
+        for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
             let Some(epoch) = Pg::stored_epoch(self.store.as_view(), &spg) else {
                 tracing::error!(osd = self.config.id, %spg, "a placement group's records are damaged; left alone");
                 continue;

@@ -1,4 +1,5 @@
-//! Where an OSD keeps its objects: in memory, or in a file with its metadata beside it.
+//! Where an OSD keeps its objects: in memory, or in a file with its metadata beside it. Also what tools need to
+//! work on the store of an OSD that is stopped.
 
 use nacre_blockstore::{BlockStore, OpenError as BlockError, Options};
 use nacre_env::disk::Disk;
@@ -8,6 +9,8 @@ use nacre_store::{MemStore, ObjectStore};
 use nacre_types::Uuid;
 use std::io;
 use std::path::{Path, PathBuf};
+
+pub use crate::restore::{OWN_COLLECTION, stored_maps};
 
 /// Data and write-ahead log.
 const BLOCK_FILE: &str = "block";
@@ -66,6 +69,36 @@ pub enum StorageError {
     },
 }
 
+impl StorageError {
+    /// Whether another process has the store open.
+    #[must_use]
+    pub const fn is_in_use(&self) -> bool {
+        matches!(
+            self,
+            Self::Disk { source: DiskError::InUse { .. }, .. } | Self::Meta { source: KvError::InUse, .. }
+        )
+    }
+}
+
+/// Where the metadata of a store in `folder` is.
+#[must_use]
+pub fn meta_path(folder: &Path) -> PathBuf {
+    folder.join(META_FILE)
+}
+
+/// The device of the store in `folder`, locked.
+///
+/// # Errors
+/// [`StorageError`]; [`StorageError::is_in_use`] when an OSD runs on it.
+pub fn open_device(folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
+    Ok(Box::new(open_disk(folder)?))
+}
+
+fn open_disk(folder: &Path) -> Result<RealDisk, StorageError> {
+    let path = folder.join(BLOCK_FILE);
+    RealDisk::open(&path, DriverChoice::Auto).map_err(|source| StorageError::Disk { path, source })
+}
+
 /// Makes a store of `size_bytes` in `folder`, in place of what an attempt before may have left there.
 ///
 /// # Errors
@@ -99,9 +132,8 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         StoreConfig::Memory { capacity_bytes } => return Ok(Box::new(MemStore::new(*capacity_bytes))),
         StoreConfig::File { folder } => folder,
     };
-    let (block, meta) = (folder.join(BLOCK_FILE), folder.join(META_FILE));
-    let disk = RealDisk::open(&block, DriverChoice::Auto)
-        .map_err(|source| StorageError::Disk { path: block.clone(), source })?;
+    let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
+    let disk = open_disk(folder)?;
     net.watch(disk.wake_fd()).map_err(|source| StorageError::File { path: block.clone(), source })?;
     let (driver, refused) = (disk.info().driver, disk.ring_refused().map(str::to_owned));
     let kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;

@@ -36,8 +36,10 @@ mod cache;
 mod check;
 mod checkpoint;
 mod error;
+mod inspect;
 mod metadata;
 mod mount;
+mod offline;
 mod onode;
 mod options;
 mod overlay;
@@ -52,7 +54,9 @@ mod tests;
 
 pub use check::CheckReport;
 pub use error::OpenError;
+pub use inspect::{BadRecord, bad_metadata, remove_metadata, restore_superblocks, superblock_copies};
 pub use mount::MountReport;
+pub use offline::{DeviceExtent, Layout, ObjectShape};
 pub use options::{Options, Planted};
 pub use store::BlockStore;
 

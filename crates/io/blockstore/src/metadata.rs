@@ -18,13 +18,13 @@ const VERSION: u8 = 1;
 /// Pairs read at once when a store is opened.
 const PAGE_PAIRS: usize = 4096;
 
-mod prefix {
-    pub(super) const STATE: u8 = b's';
-    pub(super) const COLLECTION: u8 = b'c';
-    pub(super) const LOG: u8 = b'l';
-    pub(super) const META: u8 = b'm';
-    pub(super) const OBJECT: u8 = b'o';
-    pub(super) const OMAP: u8 = b'v';
+pub(crate) mod prefix {
+    pub(crate) const STATE: u8 = b's';
+    pub(crate) const COLLECTION: u8 = b'c';
+    pub(crate) const LOG: u8 = b'l';
+    pub(crate) const META: u8 = b'm';
+    pub(crate) const OBJECT: u8 = b'o';
+    pub(crate) const OMAP: u8 = b'v';
 }
 
 /// What a checkpoint says of itself.
@@ -76,7 +76,7 @@ fn ascending(w: &mut Writer, number: u64) {
     w.u64(number.swap_bytes());
 }
 
-fn read_ascending(r: &mut Reader) -> Result<u64, DecodeError> {
+pub(crate) fn read_ascending(r: &mut Reader) -> Result<u64, DecodeError> {
     Ok(r.u64()?.swap_bytes())
 }
 
@@ -124,6 +124,14 @@ fn decode_log(epoch: u32, value: Bytes, log: &mut BTreeMap<Eversion, Bytes>) -> 
     })
 }
 
+/// Whether a chunk of a log can be understood; the key is without its prefix.
+pub(crate) fn check_log_pair(key: Bytes, value: Bytes) -> Result<(), DecodeError> {
+    let mut r = Reader::new(key);
+    let (_at, epoch) = (r.get::<SpgId>()?, read_ascending(&mut r)?);
+    let epoch = u32::try_from(epoch).map_err(|_| DecodeError::Invalid { what: "log epoch", value: epoch })?;
+    decode_log(epoch, value, &mut BTreeMap::new())
+}
+
 pub(crate) fn meta_key(at: &SpgId, name: &ByteStr) -> Bytes {
     key(prefix::META, |w| {
         w.put(at);
@@ -143,7 +151,7 @@ pub(crate) fn omap_key(id: u64, name: &ByteStr) -> Bytes {
 }
 
 /// Calls `visit` with every pair under a prefix, the key without it.
-fn scan(
+pub(crate) fn scan(
     kv: &dyn KvStore,
     prefix: u8,
     mut visit: impl FnMut(Bytes, Bytes) -> Result<(), OpenError>,

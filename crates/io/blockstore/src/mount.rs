@@ -56,7 +56,7 @@ pub(crate) fn mkfs(
 }
 
 /// The first copy that is whole. The copies never change, so they cannot differ.
-fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, OpenError> {
+pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, OpenError> {
     let size_bytes = disk.info().size_bytes;
     if size_bytes < u64::from(COPIES) * BLOCK as u64 {
         return Err(OpenError::Size { size_bytes });

@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Written by this code, and the newest it reads.
 const VERSION: u8 = 1;
+/// Version, compat and length before the fields.
+const ENVELOPE_BYTES: usize = 6;
 
 /// A block on the device and the CRC-32C of its content.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +124,13 @@ impl Onode {
             let (attrs, blocks, omap) = (Arc::new(attrs), Arc::new(blocks), Arc::default());
             Ok((at, name, Self { id, meta, size, blocks, attrs, omap, omap_header }))
         })
+    }
+
+    /// Collection and name of what [`Onode::encode`] made, even when what follows them is damaged.
+    pub(crate) fn decode_name(value: Bytes) -> Result<(SpgId, HObject), DecodeError> {
+        let mut r = Reader::new(value);
+        r.skip(ENVELOPE_BYTES)?;
+        Ok((r.get()?, r.get()?))
     }
 }
 

@@ -459,6 +459,11 @@ impl BlockStore {
         }
     }
 
+    /// Waits for what is on its way. While the metadata is being committed, requests to the device end on their own.
+    pub(crate) fn wait_for_anything(&mut self) {
+        if self.io.is_empty() { self.wait_for_devices() } else { self.disk.wait() }
+    }
+
     /// Waits for what the checkpoint waits for.
     fn wait_for_devices(&mut self) {
         if self.checkpoint.as_ref().is_some_and(Checkpoint::is_committing) {

@@ -93,6 +93,19 @@ impl RedbKv {
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.background.wake_fd()
     }
+
+    /// Moves what the store at `path` holds to the front of its file and cuts the end off. Takes long; for tools.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn compact(path: &Path) -> Result<(), KvError> {
+        let mut database = redb::Builder::new().set_cache_size(CACHE_BYTES).open(path)?;
+        database.compact().map_err(|error| match error {
+            redb::CompactionError::Storage(error) => error.into(),
+            other => KvError::Damaged(other.to_string()),
+        })?;
+        Ok(())
+    }
 }
 
 impl Core {

@@ -1,0 +1,160 @@
+//! What tools ask of an open store beyond [`nacre_store::ObjectStore`]: where things lie, and waiting until all is
+//! durable. A serving shard uses none of it.
+
+use crate::BLOCK;
+use crate::onode::{DeviceBlock, Slot};
+use crate::store::BlockStore;
+use crate::superblock::{Superblock, VERSION};
+use nacre_buf::Bytes;
+use nacre_store::{ObjectStore, StoreError};
+use nacre_types::{Eversion, HObject, SpgId};
+
+/// Identity and geometry of a store, as its superblock has them. Areas are in blocks of 4 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Layout {
+    /// Format of device and metadata.
+    pub version: u32,
+    /// Id of the store.
+    pub id: [u8; 16],
+    /// First block of the log.
+    pub log_first: u32,
+    /// Blocks of the log.
+    pub log_count: u32,
+    /// First block of the data area.
+    pub data_first: u32,
+    /// Blocks of the data area.
+    pub data_count: u32,
+}
+
+impl From<Superblock> for Layout {
+    fn from(superblock: Superblock) -> Self {
+        let Superblock { id, wal, data } = superblock;
+        Self {
+            version: VERSION,
+            id,
+            log_first: wal.start,
+            log_count: wal.count,
+            data_first: data.start,
+            data_count: data.count,
+        }
+    }
+}
+
+/// Bytes of an object that lie side by side in the object and on the device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceExtent {
+    /// First byte in the object.
+    pub offset: u64,
+    /// First byte on the device.
+    pub device_offset: u64,
+    /// CRC-32C of each block of 4 KiB.
+    pub crcs: Vec<u32>,
+}
+
+/// How an object is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ObjectShape {
+    /// Its number in this store.
+    pub number: u64,
+    /// Length of its data in bytes.
+    pub size_bytes: u64,
+    /// What is on the device, in order of offsets; what lies between is holes or not written home yet.
+    pub extents: Vec<DeviceExtent>,
+    /// Blocks of 4 KiB that only log and memory have so far.
+    pub blocks_in_log: u64,
+}
+
+fn extents(blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Vec<DeviceExtent> {
+    let mut out: Vec<DeviceExtent> = Vec::new();
+    for (index, device) in blocks {
+        let (offset, device_offset) = (BlockStore::offset(index), BlockStore::offset(device.block));
+        match out.last_mut() {
+            Some(last)
+                if last.offset + (last.crcs.len() * BLOCK) as u64 == offset
+                    && last.device_offset + (last.crcs.len() * BLOCK) as u64 == device_offset =>
+            {
+                last.crcs.push(device.crc);
+            }
+            _ => out.push(DeviceExtent { offset, device_offset, crcs: vec![device.crc] }),
+        }
+    }
+    out
+}
+
+impl BlockStore {
+    /// Identity and geometry.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.superblock.into()
+    }
+
+    /// Blocks of the log, and those of them that replay would need now.
+    #[must_use]
+    pub fn log_usage(&self) -> (u64, u64) {
+        self.wal.usage()
+    }
+
+    /// How an object is kept; `None` when it does not exist.
+    #[must_use]
+    pub fn shape(&self, at: &SpgId, name: &HObject) -> Option<ObjectShape> {
+        let onode = self.table.object(at, name)?;
+        let at_home = onode.blocks.iter().filter_map(|(index, slot)| match slot {
+            Slot::Device(device) => Some((*index, *device)),
+            Slot::Memory(_) => None,
+        });
+        let blocks_in_log = onode.blocks.values().filter(|slot| matches!(slot, Slot::Memory(_))).count();
+        Some(ObjectShape {
+            number: onode.id,
+            size_bytes: onode.size,
+            extents: extents(at_home),
+            blocks_in_log: blocks_in_log as u64,
+        })
+    }
+
+    /// The log of a placement group, oldest first.
+    #[must_use]
+    pub fn log_entries(&self, at: &SpgId) -> Vec<(Eversion, Bytes)> {
+        let log = self.table.collections.get(at).map(|collection| &collection.log);
+        log.into_iter().flatten().map(|(version, entry)| (*version, entry.clone())).collect()
+    }
+
+    /// Waits until the device or the metadata has finished something, if anything is on its way.
+    pub fn wait(&mut self) {
+        if !self.has_work() {
+            self.wait_for_anything();
+        }
+    }
+
+    /// Waits until all that was submitted is durable, and drops the completions.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when the device failed.
+    pub fn settle(&mut self) -> Result<(), StoreError> {
+        let mut nobody_waits = Vec::new();
+        while self.waiting() > 0 {
+            self.drain(&mut nobody_waits);
+            nobody_waits.clear();
+            self.refuse_failed()?;
+            if self.waiting() > 0 {
+                self.wait();
+            }
+        }
+        self.refuse_failed()
+    }
+
+    /// Makes a whole checkpoint and waits for it: the metadata then has all that was submitted.
+    ///
+    /// # Errors
+    /// [`StoreError::Failed`] when the device or the metadata failed.
+    pub fn checkpoint_now(&mut self) -> Result<(), StoreError> {
+        self.finish_checkpoint();
+        self.settle()
+    }
+
+    fn refuse_failed(&self) -> Result<(), StoreError> {
+        match self.failure() {
+            Some(reason) => Err(StoreError::Failed { reason: reason.to_owned() }),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! The store, by the transactions that an OSD gives it.
+
+use super::figures::{InFlight, Round, cpu_us};
+use super::{Case, Engine, Places, content};
+use anyhow::{Result, bail};
+use nacre_blockstore::{BlockStore, Options};
+use nacre_buf::{ByteStr, Bytes};
+use nacre_env::{Clock, Disk, RealClock};
+use nacre_kv::RedbKv;
+use nacre_store::{Completion, ObjectStore};
+use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
+use nacre_types::{Eversion, HObject, PgId, SpgId};
+use std::path::Path;
+use std::time::Duration;
+
+const GROUP: SpgId = SpgId::replicated(PgId::new(1, 0));
+/// As images on the cluster have them.
+const OBJECT_BYTES: u64 = 4 << 20;
+/// Entries of a log as long as Ceph keeps it, and how far it grows before it is cut.
+const LOG_ENTRIES: u64 = 3000;
+const LOG_TRIM: u64 = 100;
+/// What an OSD stores beside the data of a small write.
+const RECORD_BYTES: usize = 100;
+const ENTRY_BYTES: usize = 180;
+
+pub(crate) struct Stored {
+    store: BlockStore,
+    clock: RealClock,
+    places: Places,
+    objects: u64,
+    version: u64,
+    driver: &'static str,
+}
+
+impl Stored {
+    /// Makes the store and fills half of it with objects.
+    pub(crate) fn new(mut disk: Box<dyn Disk>, meta: &Path, clock: RealClock) -> Result<Self> {
+        let mut kv = RedbKv::open(meta)?;
+        // Reads are to come from the device: what is in memory is no measure of it.
+        let options = Options { cache_bytes_max: 1 << 20, ..Options::default() };
+        let (driver, bytes) = (disk.info().driver, disk.info().size_bytes);
+        BlockStore::mkfs(disk.as_mut(), &mut kv, [1; 16], &options)?;
+        let (store, _) = BlockStore::open(disk, Box::new(kv), options)?;
+        let objects = (bytes / 2 / OBJECT_BYTES).max(1);
+        let mut stored = Self { store, clock, places: Places::new(2), objects, version: 0, driver };
+        let data = content(OBJECT_BYTES);
+        for nth in 0..objects {
+            let txn = stored.write(nth, 0, &data);
+            stored.store.submit(txn, Token(0))?;
+            stored.store.settle()?;
+        }
+        stored.store.checkpoint_now()?;
+        Ok(stored)
+    }
+
+    pub(crate) fn about(&self) -> String {
+        format!("{}, {} objects of 4 MiB", self.driver, self.objects)
+    }
+
+    fn write(&mut self, nth: u64, offset: u64, data: &Bytes) -> Transaction {
+        self.version += 1;
+        let (object, mut txn) = (object(nth), Transaction::new(GROUP));
+        txn.push(Op::Write { object: object.clone(), offset, data: data.clone().into() });
+        txn.push(Op::SetMeta { object, meta: vec![7; RECORD_BYTES].into() });
+        txn.push(Op::LogAppend {
+            version: Eversion::new(1, self.version),
+            entry: vec![9; ENTRY_BYTES].into(),
+        });
+        if self.version.is_multiple_of(LOG_TRIM) && self.version > LOG_ENTRIES {
+            txn.push(Op::LogTrim { to: Eversion::new(1, self.version - LOG_ENTRIES) });
+        }
+        txn
+    }
+
+    /// Begins an operation; true when it is done already.
+    fn start(&mut self, case: Case, data: &Bytes, number: u64) -> Result<bool> {
+        let nth = self.places.below(self.objects);
+        let offset = self.places.below(OBJECT_BYTES / case.bytes) * case.bytes;
+        if !case.is_read {
+            let txn = self.write(nth, offset, data);
+            self.store.submit(txn, Token(number))?;
+            return Ok(false);
+        }
+        match self.store.read(&GROUP, &object(nth), offset, case.bytes) {
+            Ok(_) => Ok(true),
+            Err(ReadError::Pending { object, offset, length }) => {
+                self.store.fetch(&GROUP, &object, offset, length, Token(number));
+                Ok(false)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+fn object(nth: u64) -> HObject {
+    HObject::head(1, ByteStr::EMPTY, ByteStr::EMPTY, format!("object.{nth:08}").into())
+}
+
+impl Engine for Stored {
+    fn name(&self) -> &'static str {
+        "store"
+    }
+
+    fn round(&mut self, case: Case, length: Duration) -> Result<Round> {
+        let (data, mut in_flight) = (content(case.bytes), InFlight::default());
+        let (mut round, mut done) = (Round::default(), Vec::new());
+        let (cpu, begin) = (cpu_us(), self.clock.now());
+        let end = begin + length;
+        loop {
+            while in_flight.len() < case.depth && self.clock.now() < end {
+                let number = in_flight.start(self.clock.now());
+                if self.start(case, &data, number)? {
+                    round.bytes += case.bytes;
+                    in_flight.finish(number, self.clock.now(), &mut round);
+                }
+            }
+            self.store.drain(&mut done);
+            if in_flight.len() == 0 {
+                break;
+            }
+            if done.is_empty() {
+                self.store.wait();
+                self.store.drain(&mut done);
+            }
+            if let Some(reason) = self.store.failure() {
+                bail!("the store failed: {reason}");
+            }
+            let now = self.clock.now();
+            for completion in done.drain(..) {
+                let (Completion::Durable(token) | Completion::Fetched(token)) = completion;
+                round.bytes += case.bytes;
+                in_flight.finish(token.0, now, &mut round);
+            }
+        }
+        round.elapsed_ns = u64::try_from(self.clock.now().since(begin).as_nanos()).unwrap_or(u64::MAX);
+        round.cpu_us = cpu_us().zip(cpu).map(|(after, before)| after - before);
+        Ok(round)
+    }
+}

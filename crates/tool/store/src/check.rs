@@ -1,0 +1,169 @@
+//! `nacre store check`: superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
+//! against its checksum.
+
+use crate::target::{Target, groups, id_text, newest_map};
+use anyhow::Result;
+use clap::Args;
+use nacre_blockstore::{BlockStore, CheckReport, Layout, MountReport, OpenError};
+use nacre_env::Disk;
+use nacre_store::ObjectStore;
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+/// Options of `nacre store check`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    target: Target,
+    /// Read every block of data and compare it with its checksum.
+    #[arg(long)]
+    deep: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What a check found. Everything in `problems` makes the store unsound.
+#[derive(Debug)]
+pub(crate) struct Findings {
+    pub(crate) problems: Vec<Value>,
+    facts: Value,
+}
+
+impl Findings {
+    pub(crate) fn is_sound(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    fn problem(&mut self, kind: &str, what: String) {
+        self.problems.push(json!({ "kind": kind, "what": what }));
+    }
+
+    fn fact(&mut self, name: &str, value: Value) {
+        if let Some(facts) = self.facts.as_object_mut() {
+            facts.insert(name.to_owned(), value);
+        }
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let findings = examine(&options.target, options.deep)?;
+    if options.json {
+        let document = json!({
+            "store": options.target.shown(),
+            "sound": findings.is_sound(),
+            "facts": findings.facts,
+            "problems": findings.problems,
+        });
+        println!("{}", serde_json::to_string_pretty(&document)?);
+    } else {
+        print(&options.target, &findings);
+    }
+    Ok(if findings.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Looks at everything without changing a byte.
+pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
+    let mut findings = Findings { problems: Vec::new(), facts: json!({}) };
+    let mut disk = target.device()?;
+    superblocks(disk.as_mut(), &mut findings);
+    let kv = match target.metadata() {
+        Ok(kv) => kv,
+        Err(error) => {
+            findings.problem("metadata", format!("{error:#}"));
+            return Ok(findings);
+        }
+    };
+    match nacre_blockstore::bad_metadata(disk.as_mut(), &kv) {
+        Err(error) => findings.problem("metadata", error.to_string()),
+        Ok(bad) => {
+            for record in bad {
+                let about = record.object.map_or_else(String::new, |(at, name)| format!(" {at} {name}"));
+                let key = record.key.escape_ascii();
+                findings.problem(record.kind, format!("record {key}{about}: {}", record.reason));
+            }
+        }
+    }
+    drop((disk, kv));
+    if findings.problems.iter().all(|problem| problem["kind"] == "superblock") {
+        opened(target, deep, &mut findings)?;
+    }
+    Ok(findings)
+}
+
+fn superblocks(disk: &mut dyn Disk, findings: &mut Findings) {
+    let copies = nacre_blockstore::superblock_copies(disk);
+    for (nth, copy) in copies.iter().enumerate() {
+        if let Err(error) = copy {
+            findings.problem("superblock", format!("copy {nth}: {error}"));
+        }
+    }
+    let whole: Vec<Layout> = copies.into_iter().filter_map(Result::ok).collect();
+    if whole.windows(2).any(|pair| matches!(pair, [a, b] if a != b)) {
+        findings.problem("superblock", "the copies differ".to_owned());
+    }
+    findings.fact("device_bytes", disk.info().size_bytes.into());
+    if let Some(layout) = whole.first() {
+        findings.fact("id", id_text(layout.id).into());
+        findings.fact("format", layout.version.into());
+        findings.fact("log_blocks", layout.log_count.into());
+        findings.fact("data_blocks", layout.data_count.into());
+    }
+}
+
+fn opened(target: &Target, deep: bool, findings: &mut Findings) -> Result<()> {
+    match target.look() {
+        Ok((mut store, mount)) => {
+            let report = store.check(deep);
+            facts(&store, &mount, &report, findings);
+            report.inconsistencies.into_iter().for_each(|what| findings.problem("inconsistency", what));
+            for (at, name, offset, why) in report.damaged {
+                findings.problem("data", format!("{at} {name} at byte {offset}: {why}"));
+            }
+            Ok(())
+        }
+        Err(error) => match error.downcast_ref::<OpenError>() {
+            Some(_) => {
+                findings.problem("open", format!("{error:#}"));
+                Ok(())
+            }
+            None => Err(error),
+        },
+    }
+}
+
+fn facts(store: &BlockStore, mount: &MountReport, report: &CheckReport, findings: &mut Findings) {
+    let usage = store.usage();
+    findings.fact("placement_groups", groups(store).len().into());
+    findings.fact("objects", report.objects.into());
+    findings.fact("log_records", mount.records.into());
+    findings.fact("log_transactions", mount.transactions.into());
+    findings.fact("log_records_discarded", mount.records_discarded.into());
+    findings.fact("blocks_verified", report.blocks.into());
+    findings.fact("total_bytes", usage.total_bytes.into());
+    findings.fact("stored_bytes", usage.stored_bytes.into());
+    findings.fact("available_bytes", usage.available_bytes.into());
+    findings.fact("omap_bytes", usage.omap_bytes.into());
+    if let Some(map) = newest_map(store) {
+        findings.fact("fsid", map.fsid.to_string().into());
+        findings.fact("newest_map", map.epoch.into());
+    }
+}
+
+fn print(target: &Target, findings: &Findings) {
+    println!("store {}", target.shown());
+    for (name, value) in findings.facts.as_object().into_iter().flatten() {
+        println!("  {name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+    }
+    for problem in &findings.problems {
+        println!("  PROBLEM {}: {}", plain(&problem["kind"]), plain(&problem["what"]));
+    }
+    match findings.problems.len() {
+        0 => println!("sound"),
+        count => println!("{count} problems"),
+    }
+}
+
+fn plain(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}

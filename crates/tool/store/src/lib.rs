@@ -1,0 +1,70 @@
+//! `nacre store`: looking at, checking, mending and moving what an OSD keeps, while the OSD is stopped.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `target` | the store that a command is about: files, locks, opening |
+//! | `scratch` | a store is looked at without a byte of it being changed |
+//! | `check` | is everything whole |
+//! | `repair` | mending what can be mended without guessing |
+//! | `dump` | what is in it, as JSON |
+//! | `compact` | giving space in the metadata back |
+//! | `stream` | the file of an exported placement group |
+//! | `export`, `import` | one placement group to and from such a file |
+//! | `bench` | the store alone, beside the raw device |
+//!
+//! Layer: tool; uses base, core, io and daemon.
+
+#![allow(clippy::print_stdout, reason = "a command line tool speaks on standard output")]
+
+mod bench;
+mod check;
+mod compact;
+mod dump;
+mod export;
+mod import;
+mod repair;
+mod scratch;
+mod stream;
+mod target;
+
+#[cfg(test)]
+mod tests;
+
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Commands on a store that no OSD has open.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Say whether a store is whole; exit status 1 when it is not. Changes nothing.
+    Check(check::Options),
+    /// Mend what can be mended without guessing.
+    Repair(repair::Options),
+    /// Print what a store holds, as JSON. Changes nothing.
+    Dump(dump::Options),
+    /// Give unused space of the metadata back to the file system.
+    Compact(compact::Options),
+    /// Write one placement group to a file. Changes nothing in the store.
+    Export(export::Options),
+    /// Read one placement group from a file that export wrote.
+    Import(import::Options),
+    /// Measure a store of its own, beside the raw device.
+    Bench(bench::Options),
+}
+
+/// Carries out a command. The code is that of the process: 0 for done and sound, 1 for damage found.
+///
+/// # Errors
+/// When the command cannot be carried out; the text says what to do.
+pub fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Check(options) => check::run(options),
+        Command::Repair(options) => repair::run(options),
+        Command::Dump(options) => dump::run(options),
+        Command::Compact(options) => compact::run(options),
+        Command::Export(options) => export::run(options),
+        Command::Import(options) => import::run(options),
+        Command::Bench(options) => bench::run(options),
+    }
+}

@@ -1,0 +1,111 @@
+//! `nacre store repair`: what can be mended without guessing.
+//!
+//! - A superblock copy that is not whole is written again from the other.
+//! - Free space is counted anew from the objects, and the count stored.
+//! - Metadata of objects that cannot be understood is listed, and removed with `--remove-unreadable`: those objects
+//!   are lost on this OSD and must come back from the group's other copies, by scrub and repair.
+//!
+//! Everything else needs the group's other copies, not a tool.
+
+use crate::check::examine;
+use crate::target::Target;
+use anyhow::{Context, Result};
+use clap::Args;
+use nacre_blockstore::BadRecord;
+use nacre_store::ObjectStore;
+use nacre_txn::{Op, Token, Transaction};
+use serde_json::json;
+use std::process::ExitCode;
+
+/// Options of `nacre store repair`.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    pub(crate) target: Target,
+    /// Remove objects whose metadata cannot be understood. What they held is lost on this OSD.
+    #[arg(long)]
+    pub(crate) remove_unreadable: bool,
+    /// Print one JSON document.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Result<ExitCode> {
+    let done = mend(options)?;
+    let findings = examine(&options.target, false)?;
+    if options.json {
+        let document = json!({
+            "store": options.target.shown(),
+            "done": done,
+            "sound": findings.is_sound(),
+            "problems": findings.problems,
+        });
+        println!("{}", serde_json::to_string_pretty(&document)?);
+    } else {
+        done.iter().for_each(|line| println!("{line}"));
+        for problem in &findings.problems {
+            println!("STILL WRONG {}", problem["what"].as_str().unwrap_or_default());
+        }
+        println!("{}", if findings.is_sound() { "sound" } else { "not sound" });
+    }
+    Ok(if findings.is_sound() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what was done, a line each.
+pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
+    let mut done = Vec::new();
+    let mut disk = options.target.device()?;
+    for copy in
+        nacre_blockstore::restore_superblocks(disk.as_mut()).context("neither superblock copy is whole")?
+    {
+        done.push(format!("wrote superblock copy {copy} again from the other one"));
+    }
+    let mut kv = options.target.metadata()?;
+    let bad = nacre_blockstore::bad_metadata(disk.as_mut(), &kv)?;
+    let removable = bad.iter().filter(|record| record.removable).count();
+    for record in &bad {
+        let flag = match (record.removable, options.remove_unreadable) {
+            (true, true) => "removed",
+            (true, false) => "left alone; --remove-unreadable removes it",
+            (false, _) => "cannot be mended here: make the OSD anew and let it recover from the others",
+        };
+        done.push(format!("{}: {flag}", said_of(record)));
+    }
+    if options.remove_unreadable && removable > 0 {
+        let keys = nacre_blockstore::remove_metadata(&mut kv, &bad)?;
+        done.push(format!("removed {keys} keys of metadata"));
+    }
+    drop((disk, kv));
+    let mendable = bad.iter().all(|record| record.removable && options.remove_unreadable);
+    if mendable && !done.is_empty() {
+        done.extend(reopen(&options.target, &bad)?);
+    }
+    if done.is_empty() {
+        done.push("nothing to repair".to_owned());
+    }
+    Ok(done)
+}
+
+fn said_of(record: &BadRecord) -> String {
+    let about = record.object.as_ref().map_or_else(String::new, |(at, name)| format!(" of {at} {name}"));
+    format!("{} record {}{about}: {}", record.kind, record.key.escape_ascii(), record.reason)
+}
+
+/// Opens the store, which counts free space from the objects, and makes a checkpoint. The log may have brought parts of
+/// removed objects back: they go as well.
+fn reopen(target: &Target, removed: &[BadRecord]) -> Result<Vec<String>> {
+    let (mut store, mount) = target.open()?;
+    let mut done = Vec::new();
+    for (at, name) in removed.iter().filter_map(|record| record.object.as_ref()) {
+        if store.shape(at, name).is_some() {
+            let txn = Transaction { collection: *at, ops: vec![Op::Remove(name.clone())] };
+            store.submit(txn, Token::default())?;
+            done.push(format!("removed what the log had of {at} {name}"));
+        }
+    }
+    if mount.records > 0 || !removed.is_empty() {
+        store.checkpoint_now()?;
+        done.push(format!("wrote {} records of the log home", mount.records));
+    }
+    Ok(done)
+}

@@ -1,0 +1,181 @@
+//! [`Target`]: the folder of an OSD whose store a command is about. Opening takes the same locks as the OSD does, so
+//! a store in use is refused.
+
+use crate::scratch::{ScratchDisk, ScratchKv};
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use nacre_blockstore::{BlockStore, MountReport, Options};
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_env::Disk;
+use nacre_kv::{KvError, RedbKv};
+use nacre_osd::storage;
+use nacre_store::{Completion, ObjectStore};
+use nacre_txn::{ObjectView, ReadError, Token};
+use nacre_types::{HObject, PgId, SpgId, Uuid};
+use std::path::PathBuf;
+
+/// Objects listed at a time.
+const PAGE_OBJECTS: usize = 1024;
+/// Names the one read that is ever on its way.
+const FETCH: Token = Token(1);
+
+/// Which store.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Target {
+    /// Folder of the OSD, such as nacre-data/osd.0.
+    folder: PathBuf,
+}
+
+impl Target {
+    #[cfg(test)]
+    pub(crate) fn new(folder: PathBuf) -> Self {
+        Self { folder }
+    }
+
+    pub(crate) fn shown(&self) -> String {
+        self.folder.display().to_string()
+    }
+
+    /// The device, locked.
+    pub(crate) fn device(&self) -> Result<Box<dyn Disk>> {
+        match storage::open_device(&self.folder) {
+            Ok(disk) => Ok(disk),
+            Err(error) if error.is_in_use() => bail!(
+                "{}: the store is in use by a running OSD; stop it first, these commands work on stopped stores",
+                self.shown()
+            ),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The metadata, locked. Never made anew: a store without metadata is damaged, not empty.
+    pub(crate) fn metadata(&self) -> Result<RedbKv> {
+        let path = storage::meta_path(&self.folder);
+        if !path.exists() {
+            bail!("{} is missing: the store's metadata is lost", path.display());
+        }
+        match RedbKv::open(&path) {
+            Err(KvError::InUse) => bail!("{}: the store is in use; stop its OSD first", self.shown()),
+            opened => opened.with_context(|| path.display().to_string()),
+        }
+    }
+
+    pub(crate) fn compact_metadata(&self) -> Result<()> {
+        let path = storage::meta_path(&self.folder);
+        RedbKv::compact(&path).with_context(|| path.display().to_string())
+    }
+
+    pub(crate) fn metadata_bytes(&self) -> Result<u64> {
+        let path = storage::meta_path(&self.folder);
+        Ok(std::fs::metadata(&path).with_context(|| path.display().to_string())?.len())
+    }
+
+    /// The store, to be changed.
+    pub(crate) fn open(&self) -> Result<(BlockStore, MountReport)> {
+        let (disk, kv) = (self.device()?, self.metadata()?);
+        BlockStore::open(disk, Box::new(kv), Options::default()).with_context(|| self.shown())
+    }
+
+    /// The store as it would open, without a byte of it being changed.
+    pub(crate) fn look(&self) -> Result<(BlockStore, MountReport)> {
+        let (disk, kv) = (self.device()?, self.metadata()?);
+        let (disk, kv) = (ScratchDisk::over(disk), ScratchKv::over(Box::new(kv)));
+        BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
+            .with_context(|| format!("{}: `nacre store check` says more", self.shown()))
+    }
+}
+
+/// Newest map that a store holds: cluster and epoch; `None` in one that no OSD has used yet.
+pub(crate) fn newest_map(store: &BlockStore) -> Option<std::sync::Arc<nacre_maps::OsdMap>> {
+    storage::stored_maps(store).pop()
+}
+
+/// The placement groups of a store, without the OSD's own collection.
+pub(crate) fn groups(store: &BlockStore) -> Vec<SpgId> {
+    store.collections().into_iter().filter(|spg| *spg != storage::OWN_COLLECTION).collect()
+}
+
+/// Reads `2.1f`, or `2.1fs3` for a shard of an erasure-coded pool.
+pub(crate) fn parse_pgid(text: &str) -> Result<SpgId, String> {
+    let wrong = || format!("'{text}' is no placement group: wanted is something like 2.1f");
+    let (pg, shard) = match text.split_once('s') {
+        Some((pg, shard)) => (pg, Some(shard.parse::<i8>().map_err(|_| wrong())?)),
+        None => (text, None),
+    };
+    let pg = PgId::parse(pg).ok_or_else(wrong)?;
+    Ok(shard.map_or(SpgId::replicated(pg), |shard| SpgId { pg, shard }))
+}
+
+pub(crate) fn id_text(id: [u8; 16]) -> String {
+    Uuid(id).to_string()
+}
+
+/// Reads a range of an object, waiting for the device.
+pub(crate) fn read(
+    store: &mut BlockStore,
+    at: &SpgId,
+    name: &HObject,
+    offset: u64,
+    length: u64,
+) -> Result<BufList> {
+    let mut completions = Vec::new();
+    loop {
+        match store.read(at, name, offset, length) {
+            Ok(data) => return Ok(data),
+            Err(ReadError::Pending { offset, length, .. }) => {
+                store.fetch(at, name, offset, length, FETCH);
+                completions.clear();
+                while !completions.contains(&Completion::Fetched(FETCH)) {
+                    store.drain(&mut completions);
+                    if completions.is_empty() {
+                        store.wait();
+                    }
+                }
+            }
+            Err(error @ ReadError::Damaged { .. }) => return Err(error.into()),
+        }
+    }
+}
+
+/// Calls `visit` with every object of a group, in order.
+pub(crate) fn each_object(
+    store: &mut BlockStore,
+    at: &SpgId,
+    mut visit: impl FnMut(&mut BlockStore, &HObject) -> Result<()>,
+) -> Result<u64> {
+    let (mut from, mut count) = (HObject::MIN, 0);
+    loop {
+        let page = store.list(at, &from, PAGE_OBJECTS);
+        let fresh: Vec<&HObject> = page.iter().filter(|name| count == 0 || **name != from).collect();
+        for name in &fresh {
+            visit(store, name)?;
+            count += 1;
+        }
+        match page.last() {
+            Some(last) if page.len() == PAGE_OBJECTS && !fresh.is_empty() => from = last.clone(),
+            _ => return Ok(count),
+        }
+    }
+}
+
+/// Calls `visit` with all omap entries of an object, in pages of about `bytes_max`.
+pub(crate) fn each_omap_page(
+    store: &BlockStore,
+    at: &SpgId,
+    name: &HObject,
+    bytes_max: usize,
+    mut visit: impl FnMut(Vec<(ByteStr, Bytes)>) -> Result<()>,
+) -> Result<()> {
+    let mut from: Vec<u8> = Vec::new();
+    loop {
+        let page = store.omap_page(at, name, &from, usize::MAX, bytes_max);
+        if let Some((last, _)) = page.entries.last() {
+            // The least key behind the last one.
+            from = [last.as_bytes(), &[0]].concat();
+            visit(page.entries)?;
+        }
+        if !page.more {
+            return Ok(());
+        }
+    }
+}
