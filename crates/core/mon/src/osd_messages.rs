@@ -77,7 +77,7 @@ impl Mon {
 
     fn boot(&mut self, cx: &mut Cx<'_>, session: SessionId, request: BootRequest) {
         let osd = request.osd;
-        match self.state.osd.boot(&request, cx.now, &self.state.config) {
+        match self.state.osd.boot(&request, cx.now, cx.wall, &self.state.config) {
             BootOutcome::Booted => {
                 let text = format!("osd.{osd} {} boot", request.client_addrs);
                 self.state.clog(LogPriority::INFO, cx.wall, text);
@@ -137,6 +137,9 @@ impl Mon {
         let this_instance = map.client_addr(osd) == Some(&down.addrs);
         if this_instance && self.state.osd.may_mark_down(osd, &self.state.config) {
             self.state.osd.mark_down(osd, cx.wall);
+            if down.down_and_dead {
+                self.state.osd.mark_dead(osd);
+            }
             self.state.clog(LogPriority::INFO, cx.wall, format!("osd.{osd} marked itself down"));
         }
         if down.request_ack {

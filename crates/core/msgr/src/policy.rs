@@ -91,6 +91,12 @@ impl Config {
         Self { policies, ..Self::new(EntityKind::OSD, addrs, id) }
     }
 
+    /// An OSD's ears for heartbeats: what is lost is lost.
+    #[must_use]
+    pub fn osd_heartbeat(addrs: AddrVec, id: i64) -> Self {
+        Self::new(EntityKind::OSD, addrs, id)
+    }
+
     /// A client: it only dials.
     #[must_use]
     pub fn client(nonce: u32) -> Self {

@@ -361,6 +361,11 @@ impl Pg {
         self.interval.primary == self.whoami
     }
 
+    /// The OSDs that serve this group, or are to: its up and acting sets.
+    pub fn members(&self) -> impl Iterator<Item = OsdId> + '_ {
+        self.interval.up.iter().chain(&self.interval.acting).copied()
+    }
+
     /// True when clients are served.
     #[must_use]
     pub fn is_active(&self) -> bool {

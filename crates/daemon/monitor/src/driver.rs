@@ -117,7 +117,7 @@ impl Driver {
     fn incoming(&mut self, incoming: Incoming) {
         match incoming {
             Incoming::Event { conn, event } => self.connection_event(conn, event),
-            Incoming::Closed { conn, reason, session: _ } => {
+            Incoming::Closed { conn, reason, .. } => {
                 tracing::debug!(conn = conn.0, reason, "connection closed");
                 self.forget(conn);
             }

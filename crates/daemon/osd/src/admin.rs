@@ -122,7 +122,7 @@ fn run(
             json!({ "version": version::VERSION_SHORT, "release": version::RELEASE, "release_type": "stable" }),
         ),
         "status" => Ok(status(shard)),
-        "config get" => option(text(args, "var")).map(|info| json!({ info.name: shard.option(info) })),
+        "config get" => option(text(args, "var")).map(|info| json!({ info.name: shard.options.of(info) })),
         "config set" => config_set(shard, args),
         "config show" => Ok(config_show(shard)),
         "config diff" => Ok(config_diff(shard)),
@@ -201,19 +201,19 @@ fn config_set(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Fai
         None => return Err((Errno::EINVAL, "no value given".to_owned())),
     };
     let value = info.check(&value).map_err(|error| (Errno::EINVAL, error.to_string()))?;
-    shard.set_option(info.name, value);
+    shard.set_option(info, value);
     Ok(json!({ "success": "" }))
 }
 
 fn config_show(shard: &Shard) -> Value {
-    let all = options::all().map(|info| (info.name.to_owned(), Value::from(shard.option(info))));
+    let all = options::all().map(|info| (info.name.to_owned(), Value::from(shard.options.of(info))));
     Value::Object(all.collect())
 }
 
 fn config_diff(shard: &Shard) -> Value {
-    let changed = options::all().filter(|info| shard.option(info) != info.default);
-    let shown = changed
-        .map(|info| (info.name.to_owned(), json!({ "default": info.default, "final": shard.option(info) })));
+    let show =
+        |info: &'static OptionInfo| json!({ "default": info.default, "final": shard.options.of(info) });
+    let shown = shard.options.changed().map(|info| (info.name.to_owned(), show(info)));
     json!({ "diff": Value::Object(shown.collect()) })
 }
 

@@ -234,6 +234,7 @@ impl Groups {
             *omap += counters.omap_bytes;
         }
         let group_count = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        ShardReport { shard, groups, pools, group_count, usage }
+        let sharers = self.groups.values().flat_map(Pg::members).collect();
+        ShardReport { shard, groups, pools, group_count, sharers, usage }
     }
 }

@@ -2,28 +2,32 @@
 //! the other OSDs and to the manager.
 
 use crate::config::OsdConfig;
+use crate::faces::{Ears, Faces};
 use crate::letter::ShardReport;
 use crate::links::{Dialler, Link};
 use crate::maps::MapCache;
+use crate::pings::{Pings, Signature, Verdict, pong};
 use crate::report;
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
+use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
-use nacre_msg::{Message, OsdAlive, OsdBeacon, OsdBoot, OsdPgCreated, OsdPgTemp, RawMessage, Superblock};
+use nacre_msg::{
+    MarkMeDown, Message, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
+    Superblock, failure_flag, ping_op,
+};
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A boot that the monitor does not answer is repeated.
 const BOOT_RETRY: Duration = Duration::from_secs(5);
-/// Time between signs of life to the monitor, Ceph's `osd_beacon_report_interval`.
-const BEACON_INTERVAL: Duration = Duration::from_secs(60);
-/// What the monitor is told: beacons come at least this often.
-const BEACON_INTERVAL_S: u32 = 300;
+/// Times that this OSD was marked down while it ran, kept for `osd_max_markdown_count`.
+const MARKDOWNS_KEPT_MAX: usize = 1000;
 /// A report to the manager is due after this time even if nothing changed.
 const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -49,6 +53,12 @@ pub(crate) enum News {
     Create(Box<nacre_msg::OsdPgCreate2>),
     /// Groups to scrub.
     Scrub(Box<nacre_msg::OsdScrub2>),
+    /// What the configuration database has for this OSD.
+    Options(BTreeMap<String, String>),
+    /// We go on under this name towards clients; other OSDs are to connect anew.
+    Renamed(Arc<MsgrConfig>),
+    /// This OSD ends.
+    End,
 }
 
 /// The first shard's part.
@@ -56,19 +66,24 @@ pub(crate) struct Lead {
     config: OsdConfig,
     /// Size of the store.
     capacity_bytes: u64,
-    /// Who we are towards clients and monitors.
-    msgr: Arc<MsgrConfig>,
-    /// Who we are towards other OSDs.
-    cluster: Arc<MsgrConfig>,
+    faces: Faces,
+    ears: Ears,
     monc: MonClient,
     mon_link: Option<(LinkId, ConnId)>,
     effects: Vec<Effect>,
     peers: BTreeMap<OsdId, Link>,
+    pings: Pings,
     mgr: Option<Link>,
     mgr_open_sent: bool,
     keyed: bool,
     booted: bool,
     boot_sent: Option<Stamp>,
+    /// Epoch in which this process first came up.
+    first_up: Epoch,
+    /// When we were marked down while we ran, oldest first.
+    markdowns: VecDeque<Stamp>,
+    /// We have asked to be marked down, and wait for that until then.
+    leaving: Option<Stamp>,
     beacon_at: Stamp,
     /// `up_thru` asked for and not granted yet.
     up_thru_wanted: Epoch,
@@ -86,6 +101,7 @@ pub(crate) struct LeadCx<'a> {
     pub(crate) entropy: &'a mut dyn Entropy,
     pub(crate) messenger: &'a mut Messenger,
     pub(crate) maps: &'a MapCache,
+    pub(crate) options: &'a Values,
     pub(crate) news: &'a mut Vec<News>,
 }
 
@@ -93,8 +109,8 @@ impl Lead {
     pub(crate) fn new(
         config: OsdConfig,
         capacity_bytes: u64,
-        msgr: Arc<MsgrConfig>,
-        cluster: Arc<MsgrConfig>,
+        (ears, faces): (Ears, Faces),
+        now: Stamp,
     ) -> Self {
         let name = AuthName::new(EntityKind::OSD, config.id.to_string());
         let services = [EntityKind::MON, EntityKind::OSD, EntityKind::MGR];
@@ -111,17 +127,21 @@ impl Lead {
         Self {
             config,
             capacity_bytes,
-            msgr,
-            cluster,
+            faces,
+            ears,
             monc,
             mon_link: None,
             effects: Vec::new(),
             peers: BTreeMap::new(),
+            pings: Pings::new(&Values::default(), now),
             mgr: None,
             mgr_open_sent: false,
             keyed: false,
             booted: false,
             boot_sent: None,
+            first_up: 0,
+            markdowns: VecDeque::new(),
+            leaving: None,
             beacon_at: Stamp::default(),
             up_thru_wanted: 0,
             pg_temp_wanted: BTreeMap::new(),
@@ -149,7 +169,8 @@ impl Lead {
     /// When [`Lead::tick`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         let links = self.peers.values().chain(&self.mgr).filter_map(Link::next_deadline);
-        links.chain(self.monc.next_deadline()).min()
+        let own = [self.monc.next_deadline(), self.pings.next_deadline(), self.leaving];
+        links.chain(own.into_iter().flatten()).min()
     }
 
     pub(crate) fn tick(&mut self, cx: &mut LeadCx<'_>) {
@@ -157,10 +178,18 @@ impl Lead {
             self.monc.handle(&mut Context { now: cx.now, wall: cx.wall, entropy: cx.entropy }, Event::Tick);
         }
         self.dial_all(cx);
+        self.pings.tick(cx.now);
         if self.booted && cx.now >= self.beacon_at {
-            self.beacon_at = cx.now + BEACON_INTERVAL;
-            self.send_beacon(cx.maps.newest().epoch);
+            self.send_beacon(cx);
         }
+        if self.leaving.is_some_and(|until| cx.now >= until) {
+            tracing::warn!(
+                osd = self.config.id,
+                "the monitor does not say goodbye; others will notice our end"
+            );
+            self.end(cx);
+        }
+        self.consider_boot(cx);
         if self.monc.is_open() && !self.booted && self.boot_sent.is_some_and(|at| cx.now >= at + BOOT_RETRY) {
             self.boot(cx);
         }
@@ -169,16 +198,26 @@ impl Lead {
     }
 
     fn dial_all(&mut self, cx: &mut LeadCx<'_>) {
-        let Self { peers, mgr, cluster, monc, config, .. } = self;
-        for link in peers.values_mut().chain(mgr.as_mut()) {
+        let Self { peers, mgr, pings, monc, config, .. } = self;
+        for link in peers.values_mut().chain(mgr.as_mut()).chain(pings.links()) {
             let monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
             let gid = i64::from(config.id);
-            link.dial(&mut Dialler { config: cluster, gid, messenger: cx.messenger, monc, cx: monc_cx });
+            link.dial(&mut Dialler { gid, messenger: cx.messenger, monc, cx: monc_cx });
         }
     }
 
-    /// Carries out what the client of the monitors wants, until it wants nothing more.
+    fn signature(&self, cx: &LeadCx<'_>) -> Signature {
+        let map = cx.maps.newest();
+        let up_from = map.info(self.config.id).up_from;
+        Signature { fsid: self.config.fsid, map_epoch: map.epoch, up_from, wall: cx.wall }
+    }
+
+    /// Carries out what the heartbeats and the client of the monitors want, until they want nothing more.
     fn settle(&mut self, cx: &mut LeadCx<'_>) {
+        let signature = self.signature(cx);
+        for verdict in self.pings.carry_out(&signature, cx.messenger) {
+            self.tell_verdict(cx, &verdict);
+        }
         loop {
             let mut effects = std::mem::take(&mut self.effects);
             self.monc.drain(&mut effects);
@@ -201,7 +240,7 @@ impl Lead {
         match effect {
             Effect::Connect { link, addr } => {
                 let target = Target { addr, kind: EntityKind::MON, gid: self.config.id.into() };
-                let config = Arc::clone(&self.msgr);
+                let config = Arc::clone(&self.faces.public);
                 match cx.messenger.connect(config, target, None, cx.now, cx.entropy) {
                     Ok(conn) => self.mon_link = Some((link, conn)),
                     Err(error) => {
@@ -273,10 +312,16 @@ impl Lead {
             self.settle(cx);
             return true;
         }
-        let Self { peers, mgr, cluster, monc, config, .. } = self;
+        if let ConnEvent::Message(raw) = &event
+            && self.mgr.as_ref().is_none_or(|link| link.conn() != Some(conn))
+        {
+            let raw = raw.clone();
+            return self.heartbeat_message(cx, conn, raw);
+        }
+        let Self { peers, mgr, pings, monc, config, .. } = self;
         let is_mgr = mgr.as_ref().is_some_and(|link| link.conn() == Some(conn));
-        let mut links = peers.values_mut().chain(mgr.as_mut());
-        let Some(link) = links.find(|link| link.conn() == Some(conn)) else { return false };
+        let links = peers.values_mut().chain(mgr.as_mut()).chain(pings.links());
+        let Some(link) = { links }.find(|link| link.conn() == Some(conn)) else { return false };
         match event {
             ConnEvent::Established(_) => {
                 link.opened(conn, cx.messenger);
@@ -292,13 +337,57 @@ impl Lead {
             event => {
                 let monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
                 let gid = i64::from(config.id);
-                let mut dialler =
-                    Dialler { config: cluster, gid, messenger: cx.messenger, monc, cx: monc_cx };
+                let mut dialler = Dialler { gid, messenger: cx.messenger, monc, cx: monc_cx };
                 link.authenticate(&mut dialler, event);
             }
         }
         self.settle(cx);
         true
+    }
+
+    /// A message on a connection that we dialled for heartbeats; false when it is none of these.
+    fn heartbeat_message(&mut self, cx: &mut LeadCx<'_>, conn: ConnId, raw: RawMessage) -> bool {
+        let ours = match Message::decode(raw) {
+            Ok(Message::OsdPing(ping)) => {
+                ping.fsid == self.config.fsid && self.pings.heard(conn, &ping, cx.now)
+            }
+            // Who answers is ahead of us: our monitor may be slow, or cut off.
+            Ok(Message::OsdMap(maps)) => {
+                cx.news.push(News::Maps(Box::new(maps)));
+                true
+            }
+            Ok(other) => {
+                tracing::debug!(name = other.name(), "unexpected message in a heartbeat");
+                true
+            }
+            Err(error) => {
+                tracing::error!(%error, "a peer's heartbeat does not decode");
+                false
+            }
+        };
+        self.settle(cx);
+        ours
+    }
+
+    /// A peer's message at our ears for heartbeats.
+    pub(crate) fn pinged(&mut self, cx: &mut LeadCx<'_>, conn: ConnId, from: OsdId, raw: RawMessage) {
+        let ping = match Message::decode(raw) {
+            Ok(Message::OsdPing(ping)) if ping.fsid == self.config.fsid && ping.op == ping_op::PING => ping,
+            Ok(other) => return tracing::debug!(from, name = other.name(), "no ping at our ears for them"),
+            Err(error) => return tracing::error!(from, %error, "a peer's heartbeat does not decode"),
+        };
+        let (signature, theirs) = (self.signature(cx), ping.map_epoch);
+        let map = cx.maps.newest();
+        let was_marked_down = !map.is_up(from) && map.info(from).down_at > theirs;
+        let answer = pong(ping, &signature, cx.now);
+        if was_marked_down {
+            let word = nacre_msg::OsdPing { op: ping_op::YOU_DIED, ..answer };
+            cx.messenger.send(conn, Message::from(word).encode(0));
+        }
+        cx.messenger.send(conn, Message::from(answer).encode(0));
+        if theirs > 0 && theirs < map.epoch {
+            cx.messenger.send(conn, Message::from(cx.maps.message_since(theirs)).encode(0));
+        }
     }
 
     fn mgr_message(&mut self, cx: &mut LeadCx<'_>, raw: RawMessage) {
@@ -350,6 +439,7 @@ impl Lead {
         cx: &mut LeadCx<'_>,
         conn: ConnId,
         session: Option<Box<Session>>,
+        refused: bool,
     ) -> bool {
         if let Some((link, _)) = self.mon_link.filter(|(_, mon)| *mon == conn) {
             self.mon_link = None;
@@ -360,11 +450,17 @@ impl Lead {
         if self.mgr.as_ref().is_some_and(|link| link.conn() == Some(conn)) {
             self.mgr_open_sent = false;
         }
-        let mut links = self.peers.values_mut().chain(self.mgr.as_mut());
-        match links.find(|link| link.conn() == Some(conn)) {
-            Some(link) => link.closed(session, cx.now),
-            None => return false,
+        if let Some((osd, link)) = self.peers.iter_mut().find(|(_, link)| link.conn() == Some(conn)) {
+            link.closed(session, cx.now);
+            if refused {
+                self.pings.refused(*osd, cx.now);
+            }
+        } else if let Some(link) = self.mgr.as_mut().filter(|link| link.conn() == Some(conn)) {
+            link.closed(session, cx.now);
+        } else if !self.pings.closed(conn, session, refused, cx.now) {
+            return false;
         }
+        self.settle(cx);
         true
     }
 
@@ -380,8 +476,14 @@ impl Lead {
         }
     }
 
+    /// Whether a connection came in for heartbeats.
+    pub(crate) fn hears_pings(&self, messenger: &Messenger, conn: ConnId) -> bool {
+        self.ears.hears_pings(messenger, conn)
+    }
+
     fn mon_opened(&mut self, cx: &mut LeadCx<'_>) {
         self.boot_sent = None;
+        self.pings.monitor_opened(cx.now);
         self.consider_boot(cx);
         if self.up_thru_wanted > 0 {
             self.send_alive(cx.maps.newest().epoch);
@@ -397,8 +499,8 @@ impl Lead {
                 Ok(map) => self.mgr_map(cx, &map),
                 Err(error) => tracing::error!(%error, "mgr map does not decode"),
             },
-            // Options for us: none of ours can change at run time yet (see README).
-            Message::Config(_) => (),
+            Message::Config(config) => cx.news.push(News::Options(config.config)),
+            Message::MarkMeDown(_) if self.leaving.is_some() => self.end(cx),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
         }
     }
@@ -412,7 +514,8 @@ impl Lead {
             link.end(cx.messenger);
         }
         self.mgr_open_sent = false;
-        self.mgr = wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), true));
+        let face = Arc::clone(&self.faces.cluster);
+        self.mgr = wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), Some(face)));
         self.dial_all(cx);
     }
 
@@ -428,21 +531,136 @@ impl Lead {
             .retain(|pg, acting| map.pg_temp.get(pg).map_or(&[][..], Vec::as_slice) != acting.as_slice());
         let up = self.is_up_in(&map);
         if self.booted && !up {
-            tracing::warn!(
-                osd = self.config.id,
-                epoch = map.epoch,
-                "the map says that we are down; booting again"
-            );
-            self.boot_sent = None;
+            self.marked_down(cx, &map);
+        }
+        if up && self.first_up == 0 {
+            self.first_up = map.info(self.config.id).up_from;
         }
         self.booted = up;
         self.report_due = true;
+        self.follow_heartbeats(cx);
         self.consider_boot(cx);
         self.settle(cx);
     }
 
     fn is_up_in(&self, map: &OsdMap) -> bool {
-        map.is_up(self.config.id) && map.client_addr(self.config.id) == Some(&self.msgr.addrs)
+        map.is_up(self.config.id) && map.client_addr(self.config.id) == Some(&self.faces.public.addrs)
+    }
+
+    /// The map has us down though we run: as we asked, because we are removed, or wrongly.
+    fn marked_down(&mut self, cx: &mut LeadCx<'_>, map: &OsdMap) {
+        let (osd, epoch) = (self.config.id, map.epoch);
+        if self.leaving.is_some() {
+            return self.end(cx);
+        }
+        if !map.exists(osd) {
+            tracing::error!(osd, epoch, "the map no longer has this OSD; it stops");
+            return self.end(cx);
+        }
+        let (count_max, period) =
+            (cx.options.count("osd_max_markdown_count"), cx.options.seconds("osd_max_markdown_period"));
+        self.markdowns.push_back(cx.now);
+        while self.markdowns.len() > MARKDOWNS_KEPT_MAX
+            || self.markdowns.front().is_some_and(|at| cx.now.since(*at) > period)
+        {
+            self.markdowns.pop_front();
+        }
+        let count = self.markdowns.len();
+        if count > count_max {
+            tracing::error!(
+                osd,
+                epoch,
+                count,
+                ?period,
+                "marked down too often (osd_max_markdown_count); it stops"
+            );
+            return self.end(cx);
+        }
+        tracing::warn!(osd, epoch, "the map wrongly has us down; going on under a new name");
+        self.rename(cx);
+    }
+
+    /// Goes on as a new instance: what was sent to and by the old one counts no more.
+    fn rename(&mut self, cx: &mut LeadCx<'_>) {
+        let nonce = (cx.entropy.u64() as u32).max(1);
+        self.faces = self.faces.renamed(nonce);
+        self.ears.serve(&self.faces, cx.messenger);
+        std::mem::take(&mut self.peers).into_values().for_each(|link| link.end(cx.messenger));
+        self.pings.hang_up(cx.messenger);
+        cx.messenger.forget_sessions();
+        cx.news.push(News::Renamed(Arc::clone(&self.faces.public)));
+        self.boot_sent = None;
+        // The monitor takes our address for clients from the session.
+        self.monc.stop();
+        self.monc.start(&mut Context { now: cx.now, wall: cx.wall, entropy: cx.entropy });
+        self.follow_peers(cx, &Arc::clone(cx.maps.newest()));
+    }
+
+    /// Asks the monitor to mark us down, so that nobody has to find out; false when there is nothing to ask for.
+    /// We go on serving until it has.
+    pub(crate) fn leave(&mut self, cx: &mut LeadCx<'_>) -> bool {
+        if !self.booted || !self.monc.is_open() {
+            return false;
+        }
+        self.leaving = Some(cx.now + cx.options.seconds("osd_mon_shutdown_timeout"));
+        let epoch = cx.maps.newest().epoch;
+        let down = MarkMeDown {
+            version: epoch.into(),
+            fsid: self.config.fsid,
+            osd: self.config.id,
+            addrs: self.faces.public.addrs.clone(),
+            epoch,
+            request_ack: true,
+            down_and_dead: true,
+        };
+        self.tell_mon(down.into());
+        self.settle(cx);
+        true
+    }
+
+    fn end(&mut self, cx: &mut LeadCx<'_>) {
+        // Maps that come before the last turn ends change nothing any more.
+        self.leaving.get_or_insert(cx.now);
+        cx.news.push(News::End);
+    }
+
+    /// Options have changed.
+    pub(crate) fn follow_options(&mut self, cx: &mut LeadCx<'_>) {
+        self.pings.set(cx.options);
+        self.follow_heartbeats(cx);
+        self.settle(cx);
+    }
+
+    fn follow_heartbeats(&mut self, cx: &mut LeadCx<'_>) {
+        let sharers: BTreeSet<OsdId> =
+            self.reports.values().flat_map(|report| report.sharers.iter().copied()).collect();
+        let count_min = cx.options.count("osd_heartbeat_min_peers");
+        let me = (self.config.id, &self.faces);
+        self.pings.follow(cx.now, cx.maps.newest(), &sharers, count_min, me, cx.messenger);
+        self.dial_all(cx);
+    }
+
+    fn tell_verdict(&mut self, cx: &LeadCx<'_>, verdict: &Verdict) {
+        let (target, flags, silent_for) = match *verdict {
+            Verdict::Failed { osd, silent_for, immediate } => {
+                let immediate = if immediate { failure_flag::IMMEDIATE } else { 0 };
+                (osd, failure_flag::FAILED | immediate, silent_for)
+            }
+            Verdict::Alive { osd } => (osd, 0, Duration::ZERO),
+        };
+        let map = cx.maps.newest();
+        let Some(target_addrs) = map.client_addr(target).cloned() else { return };
+        tracing::info!(osd = self.config.id, ?verdict, "telling the monitor");
+        let failure = OsdFailure {
+            version: map.epoch.into(),
+            fsid: self.config.fsid,
+            target,
+            target_addrs,
+            epoch: map.epoch,
+            flags,
+            failed_for_s: i32::try_from(silent_for.as_secs()).unwrap_or(i32::MAX),
+        };
+        self.tell_mon(failure.into());
     }
 
     fn follow_peers(&mut self, cx: &mut LeadCx<'_>, map: &OsdMap) {
@@ -458,14 +676,19 @@ impl Lead {
         }
         for osd in map.up_osds().filter(|osd| *osd != me) {
             let Some(addrs) = map.cluster_addr(osd) else { continue };
-            self.peers.entry(osd).or_insert_with(|| Link::new(EntityKind::OSD, addrs.clone(), me < osd));
+            let dials = (me < osd).then(|| Arc::clone(&self.faces.cluster));
+            self.peers.entry(osd).or_insert_with(|| Link::new(EntityKind::OSD, addrs.clone(), dials));
         }
         self.dial_all(cx);
     }
 
     fn consider_boot(&mut self, cx: &mut LeadCx<'_>) {
         let map = cx.maps.newest();
-        let ready = self.monc.is_open() && self.keyed && map.epoch > 0;
+        let ready = self.monc.is_open()
+            && self.keyed
+            && map.epoch > 0
+            && self.leaving.is_none()
+            && self.pings.is_healthy(cx.now);
         if ready && !self.booted && self.boot_sent.is_none() {
             self.boot(cx);
         }
@@ -474,6 +697,7 @@ impl Lead {
     fn boot(&mut self, cx: &mut LeadCx<'_>) {
         let epoch = cx.maps.newest().epoch;
         self.boot_sent = Some(cx.now);
+        let addrs = self.faces.addresses();
         let superblock = Superblock {
             cluster_fsid: self.config.fsid,
             whoami: self.config.id,
@@ -486,16 +710,11 @@ impl Lead {
         let boot = OsdBoot {
             version: epoch.into(),
             superblock,
-            hb_back_addrs: self.cluster.addrs.clone(),
-            cluster_addrs: self.cluster.addrs.clone(),
-            boot_epoch: 0,
-            hb_front_addrs: self.msgr.addrs.clone(),
-            metadata: report::metadata(
-                &self.config,
-                self.capacity_bytes,
-                &self.msgr.addrs,
-                &self.cluster.addrs,
-            ),
+            metadata: report::metadata(&self.config, self.capacity_bytes, &addrs),
+            hb_back_addrs: addrs.hb_back,
+            cluster_addrs: addrs.cluster,
+            boot_epoch: self.first_up,
+            hb_front_addrs: addrs.hb_front,
             features: features::SUPPORTED,
         };
         self.tell_mon(boot.into());
@@ -539,20 +758,29 @@ impl Lead {
         self.tell_mon(OsdPgTemp { version: epoch.into(), map_epoch: epoch, pg_temp, forced: false }.into());
     }
 
-    fn send_beacon(&mut self, epoch: Epoch) {
+    fn send_beacon(&mut self, cx: &LeadCx<'_>) {
+        let epoch = cx.maps.newest().epoch;
+        let interval = cx.options.seconds("osd_beacon_report_interval");
+        self.beacon_at = cx.now + interval;
+        // Maps since then are needed by whoever has to learn what happened to these groups.
+        let groups = || self.reports.values().flat_map(|report| &report.groups);
+        let oldest = groups().map(|(_, stat)| stat.last_epoch_clean).min();
         let beacon = OsdBeacon {
             version: epoch.into(),
-            pgs: Vec::new(),
-            min_last_epoch_clean: epoch,
+            pgs: groups().map(|(pg, _)| *pg).collect(),
+            min_last_epoch_clean: oldest.unwrap_or(epoch),
             last_purged_snaps_scrub: UTime::ZERO,
-            interval_s: BEACON_INTERVAL_S,
+            interval_s: u32::try_from(interval.as_secs()).unwrap_or(u32::MAX),
         };
         self.tell_mon(beacon.into());
     }
 
     /// A shard's groups have changed.
     pub(crate) fn heard_report(&mut self, cx: &mut LeadCx<'_>, report: ShardReport) {
-        self.reports.insert(report.shard, report);
+        let before = self.reports.insert(report.shard, report).map(|report| report.sharers);
+        if before != self.reports.values().next().map(|report| report.sharers.clone()) {
+            self.follow_heartbeats(cx);
+        }
         self.report_due = true;
         self.report(cx);
     }
@@ -571,8 +799,8 @@ impl Lead {
             link.send(cx.messenger, Message::from(report::mgr_open(&self.config)).encode(0));
         }
         let map = cx.maps.newest();
-        let stats =
-            report::pg_stats(&self.config, map, self.report_seq, self.reports.values(), self.peers.keys());
+        let hb_peers = self.pings.peers().into_iter();
+        let stats = report::pg_stats(&self.config, map, self.report_seq, self.reports.values(), hb_peers);
         link.send(cx.messenger, Message::from(stats).encode(0));
     }
 }

@@ -3,13 +3,15 @@
 use crate::lead::Order;
 use nacre_auth::RotatingKeys;
 use nacre_maps::OsdMap;
+use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
 use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
+use nacre_msgr::Config as MsgrConfig;
 use nacre_pg::{Birth, ClientOp, Session, SessionId};
 use nacre_service::{MailboxFull, Mailman};
 use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// One shard to another. Everything inside is owned or shared for reading only.
@@ -41,6 +43,12 @@ pub(crate) enum Letter {
     Ask(Box<Question>),
     /// To the lead: a client of mine gives a command.
     Command(Arc<Session>, u64, Box<Command>),
+    /// Options have changed.
+    Options(Arc<Values>),
+    /// Clients know us by another name from now on.
+    Renamed(Arc<MsgrConfig>),
+    /// To the lead: take leave of the monitor, and then let all shards end.
+    Leave,
     /// End.
     Stop,
 }
@@ -54,6 +62,8 @@ pub(crate) struct ShardReport {
     /// Bytes of data and of omap in all its copies, by pool.
     pub(crate) pools: BTreeMap<PoolId, (i64, i64)>,
     pub(crate) group_count: u32,
+    /// OSDs that serve any of its copies with it.
+    pub(crate) sharers: BTreeSet<OsdId>,
     pub(crate) usage: nacre_store::StoreUsage,
 }
 

@@ -11,6 +11,8 @@
 //! | `letter` | what shards tell each other |
 //! | `lead` | once per OSD: monitor, boot, maps, peers, manager |
 //! | `links` | connections that we dial |
+//! | `faces` | under which addresses we are known |
+//! | `pings` | heartbeats over sockets |
 //! | `maps` | the maps we have, and for whom |
 //! | `restore` | what is kept for ourselves, and taking up again after a restart |
 //! | `space` | refusing writes before the store is full |
@@ -20,11 +22,13 @@
 
 mod admin;
 mod config;
+mod faces;
 mod groups;
 mod lead;
 mod letter;
 mod links;
 mod maps;
+mod pings;
 mod report;
 mod restore;
 mod sessions;

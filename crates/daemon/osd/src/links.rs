@@ -24,8 +24,8 @@ const WAITING_MAX: usize = 65_536;
 pub(crate) struct Link {
     kind: EntityKind,
     addrs: AddrVec,
-    /// We dial; else the peer does.
-    dials: bool,
+    /// We dial, as whom; else the peer does.
+    dials: Option<Arc<Config>>,
     conn: Option<ConnId>,
     open: bool,
     authorizer: Option<Authorizer>,
@@ -36,7 +36,6 @@ pub(crate) struct Link {
 
 /// What links need to dial.
 pub(crate) struct Dialler<'a> {
-    pub(crate) config: &'a Arc<Config>,
     /// Our number, as we introduce ourselves.
     pub(crate) gid: i64,
     pub(crate) messenger: &'a mut Messenger,
@@ -45,7 +44,7 @@ pub(crate) struct Dialler<'a> {
 }
 
 impl Link {
-    pub(crate) fn new(kind: EntityKind, addrs: AddrVec, dials: bool) -> Self {
+    pub(crate) fn new(kind: EntityKind, addrs: AddrVec, dials: Option<Arc<Config>>) -> Self {
         Self {
             kind,
             addrs,
@@ -73,19 +72,14 @@ impl Link {
 
     /// Dials if that is ours to do, due, and not done; true when it did.
     pub(crate) fn dial(&mut self, dialler: &mut Dialler<'_>) -> bool {
-        if !self.dials || self.conn.is_some() || dialler.cx.now < self.redial_at {
+        let Some(config) = self.dials.clone() else { return false };
+        if self.conn.is_some() || dialler.cx.now < self.redial_at {
             return false;
         }
         let Some(addr) = self.addrs.msgr2() else { return false };
         let target = Target { addr, kind: self.kind, gid: dialler.gid };
         let session = self.session.take();
-        let dialled = dialler.messenger.connect(
-            Arc::clone(dialler.config),
-            target,
-            session,
-            dialler.cx.now,
-            dialler.cx.entropy,
-        );
+        let dialled = dialler.messenger.connect(config, target, session, dialler.cx.now, dialler.cx.entropy);
         match dialled {
             Ok(conn) => self.conn = Some(conn),
             Err(error) => {
@@ -98,13 +92,13 @@ impl Link {
 
     /// When [`Link::dial`] has something to do.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
-        (self.dials && self.conn.is_none()).then_some(self.redial_at)
+        (self.dials.is_some() && self.conn.is_none()).then_some(self.redial_at)
     }
 
     /// Queues a message: on the connection, or until there is one.
     pub(crate) fn send(&mut self, messenger: &mut Messenger, message: nacre_msg::RawMessage) {
         match self.conn {
-            Some(conn) if self.open || self.dials => {
+            Some(conn) if self.open || self.dials.is_some() => {
                 messenger.send(conn, message);
             }
             _ if self.waiting.len() < WAITING_MAX => self.waiting.push_back(message),

@@ -1,6 +1,7 @@
 //! What an OSD says of itself: to the monitor at boot, to the manager every few seconds.
 
 use crate::config::OsdConfig;
+use crate::faces::Addresses;
 use crate::letter::ShardReport;
 use crate::storage::StoreConfig;
 use nacre_denc::Encode;
@@ -9,15 +10,14 @@ use nacre_mgr::version;
 use nacre_msg::stats::{OsdStat, StoreStatfs};
 use nacre_msg::{MgrOpen, PgStats};
 use nacre_store::StoreUsage;
-use nacre_types::{AddrVec, OsdId};
+use nacre_types::OsdId;
 use std::collections::BTreeMap;
 
 /// Facts about the OSD and its machine, for `ceph osd metadata`.
 pub(crate) fn metadata(
     config: &OsdConfig,
     capacity_bytes: u64,
-    public: &AddrVec,
-    cluster: &AddrVec,
+    addrs: &Addresses,
 ) -> BTreeMap<String, String> {
     let (store, data) = match &config.store {
         StoreConfig::Memory { .. } => ("nacre-memory", "memory".to_owned()),
@@ -25,14 +25,14 @@ pub(crate) fn metadata(
     };
     let facts = [
         ("arch", std::env::consts::ARCH.to_owned()),
-        ("back_addr", cluster.to_string()),
+        ("back_addr", addrs.cluster.to_string()),
         ("ceph_release", version::RELEASE.to_owned()),
         ("ceph_version", version::VERSION_TEXT.to_owned()),
         ("ceph_version_short", version::VERSION_SHORT.to_owned()),
         ("default_device_class", "ssd".to_owned()),
-        ("front_addr", public.to_string()),
-        ("hb_back_addr", cluster.to_string()),
-        ("hb_front_addr", public.to_string()),
+        ("front_addr", addrs.public.to_string()),
+        ("hb_back_addr", addrs.hb_back.to_string()),
+        ("hb_front_addr", addrs.hb_front.to_string()),
         ("hostname", config.host.clone()),
         ("journal_rotational", "0".to_owned()),
         ("nacre_version", env!("CARGO_PKG_VERSION").to_owned()),
@@ -87,7 +87,7 @@ pub(crate) fn pg_stats<'a>(
     map: &OsdMap,
     seq: u64,
     shards: impl Iterator<Item = &'a ShardReport>,
-    peers: impl Iterator<Item = &'a OsdId>,
+    hb_peers: impl Iterator<Item = OsdId>,
 ) -> PgStats {
     let mut report = PgStats { fsid: config.fsid, epoch: map.epoch, ..PgStats::default() };
     let mut usage = StoreUsage::default();
@@ -104,7 +104,7 @@ pub(crate) fn pg_stats<'a>(
         }
     }
     report.osd_stat = OsdStat {
-        hb_peers: peers.copied().collect(),
+        hb_peers: hb_peers.collect(),
         up_from: map.info(config.id).up_from,
         seq,
         num_pgs: group_count,

@@ -22,6 +22,8 @@ pub(crate) enum Incomer {
     Client(Arc<Session>),
     /// Another OSD.
     Peer(OsdId),
+    /// Another OSD, at our ears for heartbeats.
+    Pinger(OsdId),
 }
 
 /// What a peer sends to prove who it is.
@@ -84,7 +86,7 @@ impl Sessions {
     }
 
     /// A handshake is complete. What the peer says it is must be what it has proved to be.
-    pub(crate) fn established(&mut self, conn: ConnId, peer: &Peer) -> Result<(), &'static str> {
+    pub(crate) fn established(&mut self, conn: ConnId, peer: &Peer, pings: bool) -> Result<(), &'static str> {
         let Some(Incomer::Handshake(_, Some(identity))) = self.incomers.remove(&conn) else {
             return Err("no identity was proved");
         };
@@ -97,8 +99,9 @@ impl Sessions {
                 if identity.name.id != claimed.to_string() {
                     return Err("is another OSD than its ticket says");
                 }
-                Incomer::Peer(claimed)
+                if pings { Incomer::Pinger(claimed) } else { Incomer::Peer(claimed) }
             }
+            _ if pings => return Err("only OSDs send heartbeats"),
             _ => Incomer::Client(self.open(conn, peer, &identity)?),
         };
         self.incomers.insert(conn, incomer);
@@ -114,6 +117,17 @@ impl Sessions {
         let caps = caps.at(addr.socket.map(|socket| socket.ip()));
         self.conns.insert(id, conn);
         Ok(Arc::new(Session { id, name, addr, caps }))
+    }
+
+    /// The clients.
+    pub(crate) fn clients(&self) -> Vec<SessionId> {
+        self.conns.keys().copied().collect()
+    }
+
+    /// Connections of other OSDs.
+    pub(crate) fn of_osds(&self) -> Vec<ConnId> {
+        let of_osd = |incomer: &Incomer| matches!(incomer, Incomer::Peer(_) | Incomer::Pinger(_));
+        self.incomers.iter().filter(|(_, incomer)| of_osd(incomer)).map(|(conn, _)| *conn).collect()
     }
 
     /// Forgets a connection and yields what it was.

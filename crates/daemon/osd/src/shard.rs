@@ -14,9 +14,9 @@ use crate::restore::{stored_maps, stored_origins};
 use crate::sessions::{AuthFrame, Incomer, Sessions};
 use crate::space;
 use nacre_auth::{RotatingKeys, ServiceAuthContext};
-use nacre_env::Clock;
+use nacre_env::{Clock, ListenerId};
 use nacre_maps::OsdMap;
-use nacre_mgr::options::OptionInfo;
+use nacre_mgr::options::{OptionInfo, Values};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage};
 use nacre_msgr::Event as ConnEvent;
@@ -25,7 +25,6 @@ use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
 use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime};
-use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +45,8 @@ pub struct Shard {
     mailbox: Mailbox<Letter>,
     pub(crate) post: Post,
     lead: Option<Lead>,
+    /// Where clients come in.
+    public: ListenerId,
     maps: MapCache,
     keys: Arc<RotatingKeys>,
     sessions: Sessions,
@@ -61,8 +62,7 @@ pub struct Shard {
     report_at: Stamp,
     booted: Arc<AtomicBool>,
     stopping: bool,
-    /// Options set by `tell`, until the daemon restarts.
-    options: BTreeMap<&'static str, String>,
+    pub(crate) options: Arc<Values>,
     counters: Counters,
 }
 
@@ -85,6 +85,7 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Mailbox<Letter>,
     pub(crate) post: Post,
     pub(crate) lead: Option<Lead>,
+    pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     pub(crate) booted: Arc<AtomicBool>,
 }
@@ -109,6 +110,7 @@ impl Shard {
             mailbox: parts.mailbox,
             post,
             lead: parts.lead,
+            public: parts.public,
             keys: Arc::default(),
             store: parts.store,
             effects: Effects::new(),
@@ -121,7 +123,7 @@ impl Shard {
             report_at: now,
             booted: parts.booted,
             stopping: false,
-            options: BTreeMap::new(),
+            options: Arc::default(),
             counters: Counters::default(),
         }
     }
@@ -172,7 +174,9 @@ impl Shard {
         for item in incoming.drain(..) {
             match item {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
-                Incoming::Closed { conn, reason, session } => self.conn_closed(conn, &reason, session),
+                Incoming::Closed { conn, reason, refused, session } => {
+                    self.conn_closed(conn, &reason, refused, session);
+                }
             }
         }
         self.incoming = incoming;
@@ -247,6 +251,7 @@ impl Shard {
             entropy: self.entropy.as_mut(),
             messenger: &mut self.messenger,
             maps: &self.maps,
+            options: &self.options,
             news: &mut self.news,
         };
         let result = work(lead, &mut cx);
@@ -267,6 +272,19 @@ impl Shard {
                 self.post.send_others(|| Letter::Keys(Arc::clone(&keys)));
             }
             News::Create(create) => self.create_groups(&create),
+            News::Options(config) => {
+                let mut options = Values::clone(&self.options);
+                options.store(&config);
+                self.set_options(options);
+            }
+            News::Renamed(face) => {
+                for conn in self.sessions.of_osds() {
+                    self.messenger.close(conn);
+                    self.sessions.close(conn);
+                }
+                self.post.send_others(|| Letter::Renamed(Arc::clone(&face)));
+            }
+            News::End => self.end(),
             News::Scrub(scrub) => {
                 for spg in &scrub.pgs {
                     self.post.send(self.post.home(spg), Letter::Scrub { spg: *spg, deep: scrub.deep });
@@ -276,6 +294,7 @@ impl Shard {
     }
 
     fn learn_maps(&mut self, message: &nacre_msg::OsdMap) {
+        let before = Arc::clone(self.maps.newest());
         let learned = match self.maps.learn(message) {
             Ok(learned) => learned,
             Err(error) => {
@@ -286,7 +305,20 @@ impl Shard {
         // after, or groups would see maps out of order.
         let heard = self.lend_lead(Lead::maps_learned).map_or_else(Vec::new, |((), news)| news);
         learned.iter().for_each(|map| self.advance(map));
+        self.warn_clients(&before);
         heard.into_iter().for_each(|news| self.learn(news));
+    }
+
+    /// Hands maps in which an OSD went down to all clients. One that waits for an OSD which is frozen or cut off
+    /// hears nothing of it: it would ask for a newer map only after 10 to 15 s (librados, `objecter_timeout`).
+    fn warn_clients(&mut self, before: &OsdMap) {
+        let now = self.maps.newest();
+        if before.epoch == 0 || before.up_osds().all(|osd| now.client_addr(osd) == before.client_addr(osd)) {
+            return;
+        }
+        for session in self.sessions.clients() {
+            self.push_maps(session, before.epoch);
+        }
     }
 
     /// One map further.
@@ -322,7 +354,8 @@ impl Shard {
             ConnEvent::AuthMore { payload } => self.authenticate(conn, AuthFrame::More { payload }),
             ConnEvent::Message(raw) => self.message(conn, raw),
             ConnEvent::Established(peer) if self.sessions.incomer(conn).is_some() => {
-                if let Err(reason) = self.sessions.established(conn, &peer) {
+                let pings = self.lead.as_ref().is_some_and(|lead| lead.hears_pings(&self.messenger, conn));
+                if let Err(reason) = self.sessions.established(conn, &peer, pings) {
                     tracing::warn!(?conn, reason, "a connection is not what it says");
                     self.messenger.close(conn);
                     self.sessions.close(conn);
@@ -343,7 +376,13 @@ impl Shard {
         self.sessions.authenticate(conn, frame, &mut cx, &mut self.messenger);
     }
 
-    fn conn_closed(&mut self, conn: ConnId, reason: &str, session: Option<Box<nacre_msgr::Session>>) {
+    fn conn_closed(
+        &mut self,
+        conn: ConnId,
+        reason: &str,
+        refused: bool,
+        session: Option<Box<nacre_msgr::Session>>,
+    ) {
         tracing::debug!(osd = self.config.id, ?conn, reason, "connection closed");
         match self.sessions.close(conn) {
             Some(Incomer::Client(session)) => {
@@ -352,7 +391,7 @@ impl Shard {
                 self.post.send_others(|| Letter::SessionClosed(id));
             }
             _ => {
-                self.with_lead(|lead, cx| lead.conn_closed(cx, conn, session));
+                self.with_lead(|lead, cx| lead.conn_closed(cx, conn, session, refused));
             }
         }
     }
@@ -369,6 +408,10 @@ impl Shard {
             Some(Incomer::Peer(osd)) => {
                 let osd = *osd;
                 self.peer_message(osd, raw);
+            }
+            Some(Incomer::Pinger(osd)) => {
+                let osd = *osd;
+                self.with_lead(|lead, cx| lead.pinged(cx, conn, osd, raw));
             }
             Some(Incomer::Handshake(..)) => self.messenger.close(conn),
             None => match self.lead.as_ref().and_then(|lead| lead.peer_of(conn)) {
@@ -407,7 +450,7 @@ impl Shard {
             Err(error) => {
                 tracing::warn!(client = %session.name, %error, "message does not decode; closing the session");
                 self.messenger.close(conn);
-                self.conn_closed(conn, "malformed message", None);
+                self.conn_closed(conn, "malformed message", false, None);
             }
         }
     }
@@ -483,8 +526,21 @@ impl Shard {
             Letter::Scrub { spg, deep } => self.deliver(spg, Event::Scrub { deep }),
             Letter::Ask(question) => self.answer(&question),
             Letter::Command(session, tid, command) => admin::command(self, &session, tid, &command),
+            Letter::Options(options) => self.options = options,
+            Letter::Renamed(face) => self.messenger.serve(self.public, face),
+            Letter::Leave => {
+                if self.with_lead(Lead::leave) != Some(true) {
+                    self.end();
+                }
+            }
             Letter::Stop => self.stopping = true,
         }
+    }
+
+    /// Ends all shards.
+    fn end(&mut self) {
+        self.stopping = true;
+        self.post.send_others(|| Letter::Stop);
     }
 
     fn answer(&mut self, question: &Question) {
@@ -666,12 +722,18 @@ impl Shard {
         self.clock.now()
     }
 
-    pub(crate) fn option(&self, info: &'static OptionInfo) -> &str {
-        self.options.get(info.name).map_or(info.default, String::as_str)
+    /// Sets a checked value until the daemon restarts.
+    pub(crate) fn set_option(&mut self, info: &'static OptionInfo, value: String) {
+        let mut options = Values::clone(&self.options);
+        options.tell(info, value);
+        self.set_options(options);
     }
 
-    pub(crate) fn set_option(&mut self, name: &'static str, value: String) {
-        self.options.insert(name, value);
+    fn set_options(&mut self, options: Values) {
+        self.options = Arc::new(options);
+        let options = Arc::clone(&self.options);
+        self.post.send_others(|| Letter::Options(Arc::clone(&options)));
+        self.with_lead(Lead::follow_options);
     }
 
     pub(crate) fn ops_in_flight(&self) -> usize {

@@ -1,16 +1,16 @@
 //! Starting and stopping an OSD's threads.
 
 use crate::config::OsdConfig;
+use crate::faces::{Ears, Faces, Sockets};
 use crate::lead::Lead;
 use crate::letter::{Letter, Post};
 use crate::shard::{Parts, Shard};
 use crate::storage::{self, StorageError, StoreConfig};
 use nacre_env::real::RealNet;
-use nacre_env::{Clock, ListenerId, Net, RealClock, SystemEntropy, Wake};
-use nacre_msgr::Config as MsgrConfig;
+use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_service::{Mailman, Messenger, mailbox};
 use nacre_store::ObjectStore;
-use nacre_types::{AddrVec, EntityAddr, Entropy};
+use nacre_types::Entropy;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -77,11 +77,15 @@ impl OsdHandle {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops it and waits until it has.
+    /// Stops it and waits until it has: it takes leave of the monitor first, so that clients hardly notice.
     pub fn stop(self) {
-        for mailman in &self.mailmen {
-            // A full mailbox belongs to a thread that is alive and will find its sockets gone soon after.
-            while mailman.try_send(Letter::Stop).is_err() && !self.has_failed() {
+        // The lead tells the others when it is their turn; unless it has ended before.
+        for (shard, mailman) in self.mailmen.iter().enumerate() {
+            let lead_has_ended = self.threads.first().is_none_or(JoinHandle::is_finished);
+            let letter = || if shard == 0 { Letter::Leave } else { Letter::Stop };
+            // A full mailbox belongs to a thread that is alive and will look into it soon.
+            while (shard == 0 || lead_has_ended) && mailman.try_send(letter()).is_err() && !self.has_failed()
+            {
                 std::thread::yield_now();
             }
         }
@@ -134,13 +138,6 @@ pub struct Osd {
     booted: Arc<AtomicBool>,
 }
 
-/// What one shard listens with.
-struct Ears {
-    machine: Parts,
-    public: ListenerId,
-    cluster: Option<ListenerId>,
-}
-
 /// Puts an OSD together: one shard on each machine.
 ///
 /// # Errors
@@ -149,9 +146,9 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
     let any_port = SocketAddr::new(config.listen, 0);
     let listen_error = |source| StartError::Listen { osd: config.id, addr: any_port, source };
     let booted = Arc::new(AtomicBool::new(false));
-    let mut nonce = 1;
-    let (mut ears, mut mailmen) = (Vec::new(), Vec::new());
-    let (mut public_addr, mut cluster_addr) = (any_port, any_port);
+    let (mut parts, mut mailmen) = (Vec::new(), Vec::new());
+    let mut public_addr = any_port;
+    let mut lead: Option<(Ears, Sockets, u32)> = None;
     let shared = machines.len() > 1;
     for (shard, mut machine) in machines.into_iter().enumerate() {
         let (mailman, mailbox) = mailbox(machine.waker);
@@ -159,13 +156,12 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
         let mut messenger = Messenger::new(machine.net, machine.clock.wall().sec.into());
         let (public, addr) = messenger.listen(public_addr, shared).map_err(listen_error)?;
         public_addr = addr;
-        let mut cluster = None;
         if shard == 0 {
-            let (listener, addr) = messenger.listen(any_port, false).map_err(listen_error)?;
-            (cluster, cluster_addr) = (Some(listener), addr);
-            nonce = (machine.entropy.u64() as u32).max(1);
+            let (ears, sockets) =
+                Ears::open(&mut messenger, (public, addr), any_port).map_err(listen_error)?;
+            lead = Some((ears, sockets, (machine.entropy.u64() as u32).max(1)));
         }
-        let machine = Parts {
+        parts.push(Parts {
             config: config.clone(),
             clock: machine.clock,
             entropy: machine.entropy,
@@ -173,27 +169,26 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             mailbox,
             post: Post::new(shard, Vec::new()),
             lead: None,
+            public,
             store: machine.store,
             booted: Arc::clone(&booted),
-        };
-        ears.push(Ears { machine, public, cluster });
+        });
     }
-    let capacity_bytes = ears.iter().map(|ears| ears.machine.store.usage().total_bytes).sum();
-    let id = config.id.into();
-    let public = Arc::new(MsgrConfig::osd(AddrVec::of(EntityAddr::msgr2(public_addr, nonce)), id));
-    let cluster = Arc::new(MsgrConfig::osd(AddrVec::of(EntityAddr::msgr2(cluster_addr, nonce)), id));
+    let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
+    let lead = lead.map(|(ears, sockets, nonce)| (ears, Faces::new(config.id, &sockets, nonce)));
     let mut shards = Vec::new();
-    for (shard, Ears { mut machine, public: public_ears, cluster: cluster_ears }) in
-        ears.into_iter().enumerate()
-    {
-        machine.messenger.serve(public_ears, Arc::clone(&public));
-        if let Some(listener) = cluster_ears {
-            machine.messenger.serve(listener, Arc::clone(&cluster));
+    for (shard, mut part) in parts.into_iter().enumerate() {
+        if let Some((ears, faces)) = &lead {
+            if shard == 0 {
+                ears.serve(faces, &mut part.messenger);
+                let now = part.clock.now();
+                part.lead = Some(Lead::new(config.clone(), capacity_bytes, (*ears, faces.clone()), now));
+            } else {
+                part.messenger.serve(part.public, Arc::clone(&faces.public));
+            }
         }
-        machine.lead = (shard == 0)
-            .then(|| Lead::new(config.clone(), capacity_bytes, Arc::clone(&public), Arc::clone(&cluster)));
-        machine.post = Post::new(shard, mailmen.clone());
-        shards.push(Shard::new(machine));
+        part.post = Post::new(shard, mailmen.clone());
+        shards.push(Shard::new(part));
     }
     Ok(Osd { shards, mailmen, booted })
 }

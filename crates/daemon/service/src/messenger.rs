@@ -49,6 +49,8 @@ pub enum Incoming {
         conn: ConnId,
         /// Why.
         reason: String,
+        /// Nobody listens where we dialled: the peer's process is gone.
+        refused: bool,
         /// For one that we dialled, and that is lossless: the session to resume.
         session: Option<Box<Session>>,
     },
@@ -266,6 +268,11 @@ impl Messenger {
         self.take_conn(id);
     }
 
+    /// Forgets the lossless sessions of all peers that are away: we go on under another name.
+    pub fn forget_sessions(&mut self) {
+        self.away.clear();
+    }
+
     /// Forgets the lossless session of a peer that will not come back under these addresses.
     pub fn forget_session(&mut self, peer: &AddrVec) {
         self.away.remove(peer);
@@ -279,7 +286,8 @@ impl Messenger {
         Some(conn)
     }
 
-    fn drop_conn(&mut self, id: ConnId, reason: String) {
+    fn drop_conn(&mut self, id: ConnId, why: impl Into<Ending>) {
+        let Ending { reason, refused } = why.into();
         let Some(conn) = self.take_conn(id) else { return };
         let (dialled, peer_addrs) = (conn.listener.is_none(), conn.peer_addrs);
         let session = conn.connection.into_session();
@@ -290,7 +298,7 @@ impl Messenger {
             }
             session => session.map(Box::new),
         };
-        self.closed.push(Incoming::Closed { conn: id, reason, session });
+        self.closed.push(Incoming::Closed { conn: id, reason, refused, session });
     }
 
     fn keep_away(&mut self, peer: AddrVec, session: Session) {
@@ -424,7 +432,7 @@ impl Messenger {
             .id;
         let conn = self.take_conn(older)?;
         let reason = "replaced by a newer connection of the same peer".to_owned();
-        self.closed.push(Incoming::Closed { conn: older, reason, session: None });
+        self.closed.push(Incoming::Closed { conn: older, reason, refused: false, session: None });
         conn.connection.into_session()
     }
 
@@ -459,20 +467,39 @@ impl Messenger {
             let (id, due) = (conn.id, conn.connection.next_deadline());
             self.deadline = self.deadline.into_iter().chain(due).min();
             if let Err(error) = write_all(conn, self.net.as_mut()) {
-                self.drop_conn(id, format!("cannot send: {error}"));
+                self.drop_conn(id, Ending::of("send", &error));
             }
         }
     }
 }
 
+/// Why a connection ends.
+struct Ending {
+    reason: String,
+    refused: bool,
+}
+
+impl From<String> for Ending {
+    fn from(reason: String) -> Self {
+        Self { reason, refused: false }
+    }
+}
+
+impl Ending {
+    fn of(what: &str, error: &io::Error) -> Self {
+        let refused = error.kind() == ErrorKind::ConnectionRefused;
+        Self { reason: format!("cannot {what}: {error}"), refused }
+    }
+}
+
 /// Reads until nothing is left, the budget is used up, or an answer of the owner is due.
-fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), String> {
+fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Ending> {
     let mut left = READ_BYTES_MAX;
     while conn.readable && !conn.paused && left > 0 && conn.connection.wants_read() {
         let space = conn.connection.recv_space();
         let room = space.len();
         match net.receive(conn.socket, space) {
-            Ok(0) => return Err("closed by the peer".to_owned()),
+            Ok(0) => return Err("closed by the peer".to_owned().into()),
             Ok(count) => {
                 conn.connection.received(now, count).map_err(|fault| fault.to_string())?;
                 left = left.saturating_sub(count);
@@ -481,7 +508,7 @@ fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Strin
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => conn.readable = false,
             Err(error) if error.kind() == ErrorKind::Interrupted => (),
-            Err(error) => return Err(format!("cannot receive: {error}")),
+            Err(error) => return Err(Ending::of("receive", &error)),
         }
     }
     Ok(())

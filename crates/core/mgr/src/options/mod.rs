@@ -9,8 +9,10 @@ mod common;
 mod debug;
 mod mon;
 mod osd;
+mod values;
 
 pub use check::OptionError;
+pub use values::Values;
 
 /// Type of an option's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

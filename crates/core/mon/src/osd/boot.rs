@@ -2,8 +2,8 @@
 
 use super::{CrushPlace, OsdMaps, hierarchy, view};
 use crate::config::ConfigDb;
-use nacre_maps::{OsdMap, WEIGHT_ONE, flags};
-use nacre_types::{AddrVec, Epoch, OsdId, Stamp, Uuid};
+use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
+use nacre_types::{AddrVec, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 
 /// What an OSD says when it boots, as `MOSDBoot` and its session carry it.
@@ -90,7 +90,7 @@ fn may_boot(map: &OsdMap, request: &BootRequest) -> Result<(), BootRefusal> {
 
 impl OsdMaps {
     /// Brings an OSD up, creating its slot and its place in the hierarchy when it has none.
-    pub fn boot(&mut self, request: &BootRequest, now: Stamp, config: &ConfigDb) -> BootOutcome {
+    pub fn boot(&mut self, request: &BootRequest, now: Stamp, wall: UTime, config: &ConfigDb) -> BootOutcome {
         let map = self.upcoming();
         if let Err(refusal) = may_boot(map, request) {
             return BootOutcome::Refused(refusal);
@@ -104,16 +104,17 @@ impl OsdMaps {
             }
             let stamp = map.xinfo(request.osd).down_stamp;
             self.mark_down(request.osd, stamp);
+            self.mark_dead(request.osd);
             return BootOutcome::Deferred;
         }
-        self.bring_up(request, config);
+        self.bring_up(request, wall, config);
         self.place_new(request);
         self.set_metadata(request.osd, request.metadata.clone());
         self.seen(request.osd, now);
         BootOutcome::Booted
     }
 
-    fn bring_up(&mut self, request: &BootRequest, config: &ConfigDb) {
+    fn bring_up(&mut self, request: &BootRequest, wall: UTime, config: &ConfigDb) {
         let osd = request.osd;
         let map = self.upcoming();
         let exists = map.exists(osd);
@@ -125,6 +126,7 @@ impl OsdMaps {
         let mark_in = goes_in(map, osd, state, weight, config);
         let known = usize::try_from(osd).ok().and_then(|at| map.osd_uuid.get(at)).copied();
         xinfo.features = request.features;
+        remember_lag(&mut xinfo, request.boot_epoch > 0, wall, config);
         let old_weight = std::mem::take(&mut xinfo.old_weight);
         let change = self.change();
         if usize::try_from(osd).is_ok_and(|at| at >= slots) {
@@ -170,6 +172,24 @@ impl OsdMaps {
         });
         debug_assert!(placed.is_ok() || !self.upcoming().crush.item_names.contains_key(&osd));
     }
+}
+
+/// What a boot says of how much the OSD lags: one that had only been marked down wrongly was slow for as long,
+/// one that was started anew was not.
+fn remember_lag(xinfo: &mut XInfo, was_slow: bool, wall: UTime, config: &ConfigDb) {
+    let weight = config.number_of_monitor("mon_osd_laggy_weight", 0.3);
+    let blend = |old: u32, new: f64| (new * weight + f64::from(old) * (1.0 - weight)) as u32;
+    if !was_slow {
+        xinfo.laggy_probability = blend(xinfo.laggy_probability, 0.0);
+        xinfo.laggy_interval = blend(xinfo.laggy_interval, 0.0);
+        return;
+    }
+    if !xinfo.down_stamp.is_zero() {
+        let longest = config.number_of_monitor("mon_osd_laggy_max_interval", 300.0);
+        let down = wall.since(xinfo.down_stamp).as_secs_f64().min(longest);
+        xinfo.laggy_interval = blend(xinfo.laggy_interval, down);
+    }
+    xinfo.laggy_probability = blend(xinfo.laggy_probability, f64::from(u32::MAX));
 }
 
 /// Whether an OSD that boots is marked in, too.

@@ -72,6 +72,32 @@ fn failure_domain(map: &OsdMap, osd: OsdId, level: &str) -> String {
     view::location(&map.crush, osd).remove(level).unwrap_or_else(|| format!("osd.{osd}"))
 }
 
+/// How long the target may be silent before it counts as failed: longer when it, or those who report it, are
+/// known to lag. As in Ceph's `OSDMonitor::check_failure`; but never more than twice the grace, or a cluster
+/// whose machines once froze would leave its clients waiting for minutes when one dies.
+fn adjusted_grace<'a>(
+    map: &OsdMap,
+    target: OsdId,
+    reporters: impl ExactSizeIterator<Item = &'a OsdId>,
+    silent_for: Duration,
+    config: &ConfigDb,
+) -> Duration {
+    let grace = config.number_of_monitor("osd_heartbeat_grace", 7.0).max(0.0);
+    if !config.flag_of_monitor("mon_osd_adjust_heartbeat_grace") {
+        return Duration::from_secs_f64(grace);
+    }
+    let halflife = config.number_of_monitor("mon_osd_laggy_halflife", 3600.0).max(1.0);
+    let decay = 0.5_f64.powf(silent_for.as_secs_f64() / halflife);
+    let lag = |osd: OsdId| {
+        let info = map.xinfo(osd);
+        let probability = f64::from(info.laggy_probability) / f64::from(u32::MAX);
+        decay * f64::from(info.laggy_interval) * probability
+    };
+    let count = reporters.len().max(1) as f64;
+    let of_reporters = reporters.map(|osd| lag(*osd)).sum::<f64>() / count;
+    Duration::from_secs_f64((grace + lag(target) + of_reporters).min(grace * 2.0))
+}
+
 impl OsdMaps {
     /// Takes in a report; marks the target down when there are enough of them for long enough.
     pub(crate) fn report_failure(
@@ -97,6 +123,8 @@ impl OsdMaps {
         reporters.insert(report.reporter, since);
         if report.immediate && self.may_mark_down(report.target, config) {
             self.mark_down(report.target, wall);
+            // Its process is gone, so it answers no client any more.
+            self.mark_dead(report.target);
             let (after, grace) = (report.failed_for, Duration::ZERO);
             return Some(Failed { osd: report.target, reporters: 1, after, grace, immediate: true });
         }
@@ -125,9 +153,10 @@ impl OsdMaps {
     }
 
     fn judge(&mut self, target: OsdId, now: Stamp, wall: UTime, config: &ConfigDb) -> Option<Failed> {
-        let grace = Duration::from_secs_f64(config.number_of_monitor("osd_heartbeat_grace", 20.0).max(0.0));
-        let since = self.failures.reports.get(&target)?.values().min().copied()?;
+        let reporters = self.failures.reports.get(&target)?;
+        let since = reporters.values().min().copied()?;
         let after = now.since(since);
+        let grace = adjusted_grace(&self.latest, target, reporters.keys(), after, config);
         if after < grace || !self.has_enough_reporters(target, config) || !self.may_mark_down(target, config)
         {
             return None;

@@ -97,6 +97,19 @@ impl OsdMaps {
         self.failures.forget_target(osd);
     }
 
+    /// Notes of an OSD marked down with the next epoch that it certainly runs no more: whoever takes over from
+    /// it need not wait until its leases run out.
+    pub(crate) fn mark_dead(&mut self, osd: OsdId) {
+        let epoch = self.next_epoch();
+        let map = self.upcoming();
+        if map.is_up(osd) {
+            return;
+        }
+        let mut xinfo = map.xinfo(osd);
+        xinfo.dead_epoch = epoch;
+        self.change().new_xinfo.insert(osd, xinfo);
+    }
+
     /// Marks OSDs down that are silent for too long, and out that are down for too long.
     pub(crate) fn tick(&mut self, now: Stamp, wall: UTime, config: &ConfigDb) -> Vec<TimedOut> {
         let mut out = Vec::new();
@@ -158,6 +171,12 @@ impl OsdMaps {
     }
 
     fn may_mark_out(&mut self, osd: OsdId, config: &ConfigDb) -> bool {
+        if config
+            .of_monitor("mon_osd_down_out_subtree_limit")
+            .is_some_and(|limit| self.lost_subtree(osd, limit))
+        {
+            return false;
+        }
         let ratio_min = config.number_of_monitor("mon_osd_min_in_ratio", 0.75);
         let map = self.upcoming();
         let known = map.osds().count();
@@ -165,6 +184,20 @@ impl OsdMaps {
         let held = has_osd_flag(map, osd, flags::osd::NOOUT);
         let down = !map.is_up(osd) && map.weight(osd) > 0;
         down && !held && share(inside, known) >= ratio_min
+    }
+
+    /// True when `osd` went down together with everything in a bucket of type `limit` or larger: that is a switch
+    /// or a power supply, and copying all that it held would help nobody.
+    fn lost_subtree(&self, osd: OsdId, limit: &str) -> bool {
+        let map = &self.latest;
+        let Some(limit) = map.crush.type_by_name(limit).filter(|kind| *kind > 0) else { return false };
+        let is_down =
+            |bucket: &i32| map.crush.devices_below(*bucket).into_iter().all(|device| !map.is_up(device));
+        let kind = |bucket: &i32| map.crush.bucket(*bucket).map_or(0, |bucket| i32::from(bucket.kind));
+        view::ancestors(&map.crush, osd)
+            .iter()
+            .take_while(|bucket| is_down(bucket))
+            .any(|bucket| kind(bucket) >= limit)
     }
 
     /// Marks an OSD out by ourselves: its weight is kept for when it comes back.

@@ -15,7 +15,7 @@ use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
 use nacre_msg::{Message, MonCommand, MonCommandAck, MonSubscribe, OsdBoot, Subscription, Superblock};
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, OsdId, Stamp, UTime, Uuid};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -212,6 +212,11 @@ impl World {
     }
 
     pub(super) fn boot(&mut self, session: SessionId, osd: OsdId, generation: u16) {
+        self.boot_again(session, osd, generation, 0);
+    }
+
+    /// A boot of an OSD that was up before, since `boot_epoch`, in the same process.
+    pub(super) fn boot_again(&mut self, session: SessionId, osd: OsdId, generation: u16, boot_epoch: Epoch) {
         let port = u16::try_from(osd).expect("a small number") * 10 + 8000 + generation;
         let boot = OsdBoot {
             superblock: Superblock {
@@ -220,6 +225,7 @@ impl World {
                 osd_fsid: store(osd),
                 ..Superblock::default()
             },
+            boot_epoch,
             hb_back_addrs: addr(port + 1),
             hb_front_addrs: addr(port + 2),
             cluster_addrs: addr(port + 3),

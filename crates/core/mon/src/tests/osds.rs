@@ -94,6 +94,8 @@ fn two_hosts_must_report_unless_the_connection_was_refused() {
     assert!(!world.map().is_up(3));
     world.message(sessions[0], 0, report(&world, 2, 3));
     assert!(!world.map().is_up(2), "one refused connection suffices");
+    assert_eq!(world.map().xinfo(2).dead_epoch, world.map().epoch, "nobody has to wait for its leases");
+    assert_eq!(world.map().xinfo(3).dead_epoch, 0, "it may still run");
     world.check();
 }
 
@@ -128,6 +130,64 @@ fn silence_marks_down_and_being_down_marks_out_until_the_next_boot() {
     assert!(world.map().is_in(2) && world.map().is_up(2));
     assert_eq!(world.map().state(2) & flags::osd::AUTOOUT, 0);
     world.check();
+}
+
+#[test]
+fn an_osd_that_lagged_is_given_more_time() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(3);
+    let silent = |world: &World, seconds| OsdFailure { failed_for_s: seconds, ..report(world, 2, 1) };
+    let fail = |world: &mut World, seconds| {
+        for session in &sessions[..2] {
+            world.message(*session, 0, silent(world, seconds));
+        }
+    };
+    fail(&mut world, 7);
+    assert!(!world.map().is_up(2));
+    let down_for = Duration::from_secs(40);
+    world.pass(down_for);
+    world.boot_again(sessions[2], 2, 1, 4);
+    let lag = world.map().xinfo(2);
+    assert_eq!((lag.laggy_interval, lag.laggy_probability), (12, (f64::from(u32::MAX) * 0.3) as u32));
+    fail(&mut world, 8);
+    assert!(world.map().is_up(2), "7 s and 0.3 * 12 s are more than 8");
+    fail(&mut world, 11);
+    assert!(!world.map().is_up(2));
+    // Started anew, it is trusted more again.
+    world.boot(sessions[2], 2, 2);
+    assert_eq!(world.map().xinfo(2).laggy_interval, 8);
+    world.check();
+}
+
+#[test]
+fn osds_that_went_down_with_their_whole_rack_stay_in() {
+    let mut world = World::new(4);
+    let sessions = world.boot_all(4);
+    let admin = world.connect(ADMIN);
+    let run = |world: &mut World, command: &str| {
+        let answer = world.ask(admin, command).map(|ack| (ack.result, ack.status));
+        assert_eq!(answer.as_ref().map(|(result, _)| *result), Some(0), "{command}: {answer:?}");
+    };
+    for rack in ["r1", "r2"] {
+        run(&mut world, &format!(r#"{{"prefix":"osd crush add-bucket","name":"{rack}","type":"rack"}}"#));
+        let place = format!(r#"{{"prefix":"osd crush move","name":"{rack}","args":["root=default"]}}"#);
+        run(&mut world, &place);
+    }
+    let hosts = [("host0", "r1"), ("host1", "r1"), ("host2", "r2"), ("host3", "r2")];
+    for (host, rack) in hosts {
+        let place = format!(r#"{{"prefix":"osd crush move","name":"{host}","args":["rack={rack}"]}}"#);
+        run(&mut world, &place);
+    }
+    for osd in [0, 1, 3] {
+        world.mon.state.osd.mark_down(osd, world.wall);
+    }
+    world.settle();
+    for _ in 0..62 {
+        world.pass(Duration::from_secs(10));
+        world.message(sessions[2], 0, OsdBeacon::default());
+    }
+    assert!(world.map().is_in(0) && world.map().is_in(1), "their rack is down");
+    assert!(!world.map().is_in(3), "its rack is not");
 }
 
 #[test]

@@ -1,0 +1,256 @@
+//! [`Heartbeats`]: the state machine.
+
+use nacre_types::{Epoch, OsdId, Stamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Pings to one peer that may wait for answers. The oldest one says since when it is silent, the newest ones are
+/// those that it may still answer; what is between is dropped first.
+const UNANSWERED_MAX: usize = 64;
+/// An OSD that sees fewer than one in this many of its peers is itself the one that is cut off.
+const HEALTHY_ONE_IN: usize = 3;
+
+/// What the options say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Time between pings, Ceph's `osd_heartbeat_interval`.
+    pub interval: Duration,
+    /// Silence that is reported, Ceph's `osd_heartbeat_grace`.
+    pub grace: Duration,
+    /// Report at once who refuses connections, Ceph's `osd_fast_fail_on_connection_refused`.
+    pub fast_fail: bool,
+}
+
+/// Which network a ping went over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// The cluster's.
+    Back,
+    /// The clients'.
+    Front,
+}
+
+/// What happens to the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// These are the peers now, each with the epoch in which it came up: another epoch, another instance.
+    Peers(BTreeMap<OsdId, Epoch>),
+    /// A peer has answered the ping that was sent at `sent`.
+    Pong {
+        /// Who.
+        osd: OsdId,
+        /// Where.
+        side: Side,
+        /// Which ping.
+        sent: Stamp,
+    },
+    /// Nobody listens any more at an address of the peer.
+    Refused(OsdId),
+    /// A session with a monitor is open, which may know nothing of earlier reports.
+    MonitorOpened,
+    /// Time has passed.
+    Tick,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    /// Ping the peer on both sides; answers quote the stamp.
+    Ping {
+        /// Whom.
+        osd: OsdId,
+        /// The ping's name.
+        sent: Stamp,
+    },
+    /// Report the peer failed.
+    Failed {
+        /// Whom.
+        osd: OsdId,
+        /// For how long it has not answered.
+        silent_for: Duration,
+        /// Its process is gone; nobody has to wait.
+        immediate: bool,
+    },
+    /// Take the report back.
+    Alive {
+        /// Whom it was about.
+        osd: OsdId,
+    },
+}
+
+/// One peer.
+#[derive(Debug, Default)]
+struct Watched {
+    up_from: Epoch,
+    /// Pings without an answer from both sides, oldest first.
+    unanswered: BTreeMap<Stamp, Answers>,
+    /// The report that stands at the monitor.
+    reported: Option<Report>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Answers {
+    back: bool,
+    front: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Report {
+    /// The first ping without an answer.
+    since: Stamp,
+    immediate: bool,
+}
+
+/// See the crate's documentation.
+#[derive(Debug)]
+pub struct Heartbeats {
+    settings: Settings,
+    peers: BTreeMap<OsdId, Watched>,
+    ping_at: Stamp,
+    ticked_at: Stamp,
+    effects: Vec<Effect>,
+}
+
+impl Watched {
+    fn silent_for(&self, now: Stamp) -> Duration {
+        self.unanswered.keys().next().map_or(Duration::ZERO, |oldest| now.since(*oldest))
+    }
+
+    fn answered(&mut self, side: Side, sent: Stamp) {
+        let Some(answers) = self.unanswered.get_mut(&sent) else { return };
+        match side {
+            Side::Back => answers.back = true,
+            Side::Front => answers.front = true,
+        }
+        if answers.back && answers.front {
+            // What was sent before got lost or is on its way; the peer lives either way.
+            self.unanswered = self.unanswered.split_off(&sent);
+            self.unanswered.remove(&sent);
+        }
+    }
+}
+
+impl Heartbeats {
+    /// A machine without peers.
+    #[must_use]
+    pub fn new(settings: Settings, now: Stamp) -> Self {
+        Self { settings, peers: BTreeMap::new(), ping_at: now, ticked_at: now, effects: Vec::new() }
+    }
+
+    /// Follows a change of the options.
+    pub fn set(&mut self, settings: Settings) {
+        self.ping_at = self.ping_at.min(self.ticked_at + settings.interval);
+        self.settings = settings;
+    }
+
+    /// Whom it watches now.
+    #[must_use]
+    pub fn peers(&self) -> BTreeSet<OsdId> {
+        self.peers.keys().copied().collect()
+    }
+
+    /// False when most peers are silent: then it is rather this OSD that is cut off. Without peers there is
+    /// nobody to tell.
+    #[must_use]
+    pub fn is_healthy(&self, now: Stamp) -> bool {
+        let heard = self.peers.values().filter(|peer| peer.silent_for(now) < self.settings.grace).count();
+        heard * HEALTHY_ONE_IN >= self.peers.len()
+    }
+
+    /// When [`Event::Tick`] is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Stamp> {
+        if self.peers.is_empty() {
+            return None;
+        }
+        let unreported = self.peers.values().filter(|peer| peer.reported.is_none());
+        let silences = unreported.filter_map(|peer| peer.unanswered.keys().next());
+        silences.map(|oldest| *oldest + self.settings.grace).chain([self.ping_at]).min()
+    }
+
+    /// Takes what is to be done, in order.
+    pub fn drain(&mut self, out: &mut Vec<Effect>) {
+        out.append(&mut self.effects);
+    }
+
+    /// One event.
+    pub fn handle(&mut self, now: Stamp, event: Event) {
+        match event {
+            Event::Peers(peers) => self.follow(peers),
+            Event::Pong { osd, side, sent } => self.pong(now, osd, side, sent),
+            Event::Refused(osd) => self.refused(now, osd),
+            Event::MonitorOpened => self.report_again(now),
+            Event::Tick => self.tick(now),
+        }
+    }
+
+    fn follow(&mut self, peers: BTreeMap<OsdId, Epoch>) {
+        self.peers.retain(|osd, watched| peers.get(osd) == Some(&watched.up_from));
+        for (osd, up_from) in peers {
+            self.peers.entry(osd).or_insert_with(|| Watched { up_from, ..Watched::default() });
+        }
+    }
+
+    fn pong(&mut self, now: Stamp, osd: OsdId, side: Side, sent: Stamp) {
+        let grace = self.settings.grace;
+        let Some(peer) = self.peers.get_mut(&osd) else { return };
+        peer.answered(side, sent);
+        if peer.reported.is_some() && peer.silent_for(now) < grace {
+            peer.reported = None;
+            self.effects.push(Effect::Alive { osd });
+        }
+    }
+
+    fn refused(&mut self, now: Stamp, osd: OsdId) {
+        let Some(peer) = self.peers.get_mut(&osd).filter(|_| self.settings.fast_fail) else { return };
+        if peer.reported.is_some_and(|report| report.immediate) {
+            return;
+        }
+        let since = peer.unanswered.keys().next().copied().unwrap_or(now);
+        peer.reported = Some(Report { since, immediate: true });
+        self.effects.push(Effect::Failed { osd, silent_for: now.since(since), immediate: true });
+    }
+
+    fn report_again(&mut self, now: Stamp) {
+        for (osd, peer) in &self.peers {
+            let Some(Report { since, immediate }) = peer.reported else { continue };
+            self.effects.push(Effect::Failed { osd: *osd, silent_for: now.since(since), immediate });
+        }
+    }
+
+    fn tick(&mut self, now: Stamp) {
+        // Whoever was frozen for as long as this cannot say that others were silent meanwhile.
+        if now.since(self.ticked_at) >= self.settings.interval + self.settings.grace / 2 {
+            self.peers.values_mut().for_each(|peer| peer.unanswered.clear());
+        }
+        self.ticked_at = now;
+        self.report_silent(now);
+        if now >= self.ping_at {
+            self.ping_at = now + self.settings.interval;
+            self.ping_all(now);
+        }
+    }
+
+    fn report_silent(&mut self, now: Stamp) {
+        for (osd, peer) in &mut self.peers {
+            let silent_for = peer.silent_for(now);
+            let Some(since) = peer.unanswered.keys().next().copied() else { continue };
+            if peer.reported.is_none() && silent_for >= self.settings.grace {
+                peer.reported = Some(Report { since, immediate: false });
+                self.effects.push(Effect::Failed { osd: *osd, silent_for, immediate: false });
+            }
+        }
+    }
+
+    fn ping_all(&mut self, now: Stamp) {
+        for (osd, peer) in &mut self.peers {
+            if peer.unanswered.len() >= UNANSWERED_MAX
+                && let Some(second) = peer.unanswered.keys().nth(1).copied()
+            {
+                peer.unanswered.remove(&second);
+            }
+            peer.unanswered.insert(now, Answers::default());
+            self.effects.push(Effect::Ping { osd: *osd, sent: now });
+        }
+    }
+}

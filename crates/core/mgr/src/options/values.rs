@@ -1,0 +1,120 @@
+//! [`Values`]: what the options of one daemon are set to.
+
+use super::{OptionInfo, all, find};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The values of one daemon: what somebody told it until it restarts, before what the configuration database
+/// has for it, before the default.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Values {
+    told: BTreeMap<&'static str, String>,
+    stored: BTreeMap<&'static str, String>,
+}
+
+impl Values {
+    /// Takes in what the configuration database has for this daemon, all of it. Names and values that are not
+    /// known here are left out: the monitor may be newer.
+    pub fn store(&mut self, config: &BTreeMap<String, String>) {
+        let known = |(name, value): (&String, &String)| {
+            let option = find(name)?;
+            Some((option.name, option.check(value).ok()?))
+        };
+        self.stored = config.iter().filter_map(known).collect();
+    }
+
+    /// Sets a checked value until the daemon restarts.
+    pub fn tell(&mut self, option: &'static OptionInfo, value: String) {
+        self.told.insert(option.name, value);
+    }
+
+    /// The value in effect, in its normal form.
+    #[must_use]
+    pub fn of(&self, option: &'static OptionInfo) -> &str {
+        let set = self.told.get(option.name).or_else(|| self.stored.get(option.name));
+        set.map_or(option.default, String::as_str)
+    }
+
+    /// The value of an option of the table.
+    ///
+    /// # Panics
+    /// When the table has no such option: our own mistake.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &str {
+        let option = find(name);
+        self.of(option.expect("options that daemons read are in the table"))
+    }
+
+    /// The value of a numeric option.
+    ///
+    /// # Panics
+    /// When the table has no such option, or it is no number: our own mistake.
+    #[must_use]
+    pub fn number(&self, name: &str) -> f64 {
+        self.text(name).parse().expect("checked when it was set")
+    }
+
+    /// The value of an option that counts something.
+    ///
+    /// # Panics
+    /// When the table has no such option, or it is no number: our own mistake.
+    #[must_use]
+    pub fn count(&self, name: &str) -> usize {
+        // Rounds towards zero, and negative numbers to zero.
+        self.number(name) as usize
+    }
+
+    /// The value of an option in seconds; negative ones mean none.
+    ///
+    /// # Panics
+    /// When the table has no such option, or it is no number: our own mistake.
+    #[must_use]
+    pub fn seconds(&self, name: &str) -> Duration {
+        Duration::try_from_secs_f64(self.number(name).max(0.0)).unwrap_or(Duration::MAX)
+    }
+
+    /// The value of an option that is true or false.
+    ///
+    /// # Panics
+    /// When the table has no such option: our own mistake.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> bool {
+        self.text(name) == "true"
+    }
+
+    /// Options whose values differ from their defaults.
+    pub fn changed(&self) -> impl Iterator<Item = &'static OptionInfo> + '_ {
+        all().filter(|option| self.of(option) != option.default)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn told_comes_before_stored_comes_before_default() {
+        let mut values = Values::default();
+        assert_eq!(values.count("osd_max_backfills"), 1);
+        let pairs = [("osd_max_backfills", "3"), ("no_such_option", "1"), ("osd_heartbeat_grace", "soon")];
+        let config = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        values.store(&BTreeMap::from(config));
+        assert_eq!(values.count("osd_max_backfills"), 3);
+        let option = find("osd_max_backfills").expect("known");
+        values.tell(option, "5".to_owned());
+        values.store(&BTreeMap::new());
+        assert_eq!(values.count("osd_max_backfills"), 5);
+        assert_eq!(values.changed().collect::<Vec<_>>(), [option]);
+    }
+
+    #[test]
+    fn values_are_read_by_kind() {
+        let mut values = Values::default();
+        let set = [("osd_heartbeat_grace", "12"), ("osd_fast_fail_on_connection_refused", "no")];
+        let config = set.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        values.store(&BTreeMap::from(config));
+        assert_eq!(values.seconds("osd_heartbeat_grace"), Duration::from_secs(12));
+        assert!(!values.flag("osd_fast_fail_on_connection_refused"));
+        assert_eq!(values.seconds("osd_crush_initial_weight"), Duration::ZERO, "negative");
+    }
+}

@@ -1,0 +1,118 @@
+//! [`Faces`]: under which addresses an OSD is known to whom.
+//!
+//! An OSD has four: for clients and monitors, for other OSDs, and for heartbeats on either network. They share
+//! a nonce, which names this instance. One that was marked down while it ran goes on under a new nonce: nobody
+//! mistakes what the earlier instance has sent for the new one's, and sessions begin anew.
+
+use nacre_env::ListenerId;
+use nacre_msgr::Config as MsgrConfig;
+use nacre_service::{ConnId, Messenger};
+use nacre_types::{AddrVec, EntityAddr, OsdId};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// The addresses, as the map has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Addresses {
+    pub(crate) public: AddrVec,
+    pub(crate) cluster: AddrVec,
+    pub(crate) hb_back: AddrVec,
+    pub(crate) hb_front: AddrVec,
+}
+
+/// Who we are towards clients and monitors, other OSDs, and their heartbeats.
+#[derive(Debug, Clone)]
+pub(crate) struct Faces {
+    osd: OsdId,
+    pub(crate) public: Arc<MsgrConfig>,
+    pub(crate) cluster: Arc<MsgrConfig>,
+    pub(crate) hb_back: Arc<MsgrConfig>,
+    pub(crate) hb_front: Arc<MsgrConfig>,
+}
+
+/// What the lead's shard listens with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ears {
+    pub(crate) public: ListenerId,
+    pub(crate) cluster: ListenerId,
+    pub(crate) hb_back: ListenerId,
+    pub(crate) hb_front: ListenerId,
+}
+
+/// Where they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sockets {
+    pub(crate) public: SocketAddr,
+    pub(crate) cluster: SocketAddr,
+    pub(crate) hb_back: SocketAddr,
+    pub(crate) hb_front: SocketAddr,
+}
+
+impl Ears {
+    /// Opens all but the public one, which other shards share, on ports that the system chooses.
+    pub(crate) fn open(
+        messenger: &mut Messenger,
+        public: (ListenerId, SocketAddr),
+        any_port: SocketAddr,
+    ) -> io::Result<(Self, Sockets)> {
+        let mut open = || messenger.listen(any_port, false);
+        let (cluster, hb_back, hb_front) = (open()?, open()?, open()?);
+        let ears = Self { public: public.0, cluster: cluster.0, hb_back: hb_back.0, hb_front: hb_front.0 };
+        let sockets =
+            Sockets { public: public.1, cluster: cluster.1, hb_back: hb_back.1, hb_front: hb_front.1 };
+        Ok((ears, sockets))
+    }
+
+    /// Whether a connection came in for heartbeats.
+    pub(crate) fn hears_pings(&self, messenger: &Messenger, conn: ConnId) -> bool {
+        let listener = messenger.listener(conn);
+        listener.is_some_and(|listener| listener == self.hb_back || listener == self.hb_front)
+    }
+
+    /// Lets peers in, who know us by `faces`.
+    pub(crate) fn serve(&self, faces: &Faces, messenger: &mut Messenger) {
+        messenger.serve(self.public, Arc::clone(&faces.public));
+        messenger.serve(self.cluster, Arc::clone(&faces.cluster));
+        messenger.serve(self.hb_back, Arc::clone(&faces.hb_back));
+        messenger.serve(self.hb_front, Arc::clone(&faces.hb_front));
+    }
+}
+
+impl Faces {
+    pub(crate) fn new(osd: OsdId, sockets: &Sockets, nonce: u32) -> Self {
+        let at = |socket| AddrVec::of(EntityAddr::msgr2(socket, nonce));
+        let id = osd.into();
+        Self {
+            osd,
+            public: Arc::new(MsgrConfig::osd(at(sockets.public), id)),
+            cluster: Arc::new(MsgrConfig::osd(at(sockets.cluster), id)),
+            hb_back: Arc::new(MsgrConfig::osd_heartbeat(at(sockets.hb_back), id)),
+            hb_front: Arc::new(MsgrConfig::osd_heartbeat(at(sockets.hb_front), id)),
+        }
+    }
+
+    /// The same ears under another nonce.
+    pub(crate) fn renamed(&self, nonce: u32) -> Self {
+        let again = |config: &Arc<MsgrConfig>| {
+            let addrs = config.addrs.0.iter().map(|addr| EntityAddr { nonce, ..*addr }).collect();
+            Arc::new(MsgrConfig { addrs: AddrVec(addrs), ..MsgrConfig::clone(config) })
+        };
+        Self {
+            osd: self.osd,
+            public: again(&self.public),
+            cluster: again(&self.cluster),
+            hb_back: again(&self.hb_back),
+            hb_front: again(&self.hb_front),
+        }
+    }
+
+    pub(crate) fn addresses(&self) -> Addresses {
+        Addresses {
+            public: self.public.addrs.clone(),
+            cluster: self.cluster.addrs.clone(),
+            hb_back: self.hb_back.addrs.clone(),
+            hb_front: self.hb_front.addrs.clone(),
+        }
+    }
+}
