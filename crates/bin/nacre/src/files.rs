@@ -14,7 +14,7 @@
 //!
 //! On a machine that has only OSDs there are `ceph.conf` and the folders of its OSDs.
 
-use crate::up::StoreKind;
+use crate::up::{Auth, StoreKind};
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
 use nacre_env::{Clock, RealClock};
@@ -52,6 +52,8 @@ pub(crate) struct Lock {
 pub(crate) struct Address {
     pub(crate) fsid: Uuid,
     pub(crate) monitors: Vec<EntityAddr>,
+    /// What its services ask of clients.
+    pub(crate) auth: Auth,
 }
 
 /// What makes a folder a cluster, written once.
@@ -61,6 +63,7 @@ pub(crate) struct Identity {
     pub(crate) monitor: EntityAddr,
     pub(crate) osd_count: usize,
     pub(crate) store: StoreKind,
+    pub(crate) auth: Auth,
 }
 
 impl Folder {
@@ -193,8 +196,9 @@ impl Folder {
             StoreKind::File => FILE,
             StoreKind::Memory => MEMORY,
         };
-        let Identity { fsid, monitor, osd_count, .. } = identity;
-        let text = format!("fsid {fsid}\nmonitor {monitor}\nosds {osd_count}\nstore {store}\n");
+        let Identity { fsid, monitor, osd_count, auth, .. } = identity;
+        let auth = auth.name();
+        let text = format!("fsid {fsid}\nmonitor {monitor}\nosds {osd_count}\nstore {store}\nauth {auth}\n");
         write_whole(&self.path.join("cluster"), text.as_bytes(), 0o644)
     }
 
@@ -227,15 +231,16 @@ impl Folder {
         if let Some(text) = admin_keyring {
             write_whole(&self.keyring(), text.as_bytes(), SECRET_MODE)?;
         }
+        let auth = identity.auth.name();
         let conf = format!(
             "# Written at each start of the monitor.\n\
              [global]\n\
              fsid = {}\n\
              mon host = {}\n\
              keyring = {}\n\
-             auth cluster required = cephx\n\
-             auth service required = cephx\n\
-             auth client required = cephx\n",
+             auth cluster required = {auth}\n\
+             auth service required = {auth}\n\
+             auth client required = {auth}\n",
             identity.fsid,
             monitor_text(&identity.monitor),
             self.keyring().display()
@@ -284,7 +289,9 @@ fn parse_conf(text: &str) -> Option<Address> {
     let parse = |word: String| EntityAddr::parse(&format!("v2:{}", word.trim_start_matches("v2:")));
     let monitors = words.map(parse).collect::<Option<Vec<_>>>()?;
     let fsid = Uuid::parse(&value("fsid")?)?;
-    (!monitors.is_empty()).then_some(Address { fsid, monitors })
+    let services = value("auth_service_required").unwrap_or_default();
+    let auth = if services.split([',', ' ']).any(|word| word == "none") { Auth::None } else { Auth::Cephx };
+    (!monitors.is_empty()).then_some(Address { fsid, monitors, auth })
 }
 
 fn monitor_text(addr: &EntityAddr) -> String {
@@ -302,7 +309,12 @@ fn parse_identity(text: &str) -> Option<Identity> {
             MEMORY => StoreKind::Memory,
             _ => return None,
         },
+        auth: field("auth").map_or(Some(Auth::Cephx), parse_auth)?,
     })
+}
+
+fn parse_auth(text: &str) -> Option<Auth> {
+    [Auth::Cephx, Auth::None].into_iter().find(|auth| auth.name() == text)
 }
 
 /// Replaces a file so that a crash leaves the old or the new one.
@@ -328,8 +340,13 @@ mod tests {
         let folder = Folder::open(&path).expect("a folder");
         assert_eq!(folder.identity().expect("readable"), None);
         let monitor = EntityAddr::parse("v2:127.0.0.1:7000/0").expect("an address");
-        let identity =
-            Identity { fsid: Uuid::from_random([7; 16]), monitor, osd_count: 3, store: StoreKind::File };
+        let identity = Identity {
+            fsid: Uuid::from_random([7; 16]),
+            monitor,
+            osd_count: 3,
+            store: StoreKind::File,
+            auth: Auth::None,
+        };
         folder.write_identity(&identity).expect("written");
         assert_eq!(folder.identity().expect("readable"), Some(identity));
         let lock = folder.lock().expect("free");
@@ -348,6 +365,9 @@ mod tests {
         assert_eq!(texts, ["v2:10.0.0.1:3300", "v2:10.0.0.2:3300", "v2:[::1]:3301"]);
         assert_eq!(parse_conf("fsid = 6d2d4f8e-6ac4-4f4c-8c7a-6f3d0c1f1a11\n"), None);
         assert_eq!(parse_conf("mon host = 10.0.0.2:3300\n"), None);
+        assert_eq!(address.auth, Auth::Cephx);
+        let open = parse_conf(&[text, "auth service required = none\n"].concat());
+        assert_eq!(open.map(|address| address.auth), Some(Auth::None));
     }
 
     #[test]

@@ -30,7 +30,8 @@ pub(crate) struct Running {
 /// Starts the monitor and writes the files for clients. It serves when this returns.
 pub(crate) fn start(folder: &Folder, identity: &Identity) -> Result<Running> {
     let lock = folder.lock_mon()?;
-    let config = MonitorConfig { store: folder.mon(), name: NAME.to_owned() };
+    let config =
+        MonitorConfig { store: folder.mon(), name: NAME.to_owned(), methods: identity.auth.methods() };
     let monitor = Monitor::start(config).with_context(|| {
         format!("cannot start the monitor at {} with {}", identity.monitor, folder.path().display())
     })?;

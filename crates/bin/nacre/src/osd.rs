@@ -70,6 +70,7 @@ pub(crate) fn start(folder: &Folder, id: OsdId, setting: &Setting) -> Result<Run
         fsid: setting.address.fsid,
         key,
         monitors: setting.address.monitors.clone(),
+        methods: setting.address.auth.methods(),
         listen: setting.listen,
         shards: setting.shards,
         store,

@@ -7,7 +7,7 @@ use crate::processes::Processes;
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use nacre_auth::CryptoKey;
+use nacre_auth::{AuthMethod, CryptoKey};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
 use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
@@ -46,6 +46,9 @@ pub(crate) struct Options {
     /// space (store file), or of half the memory (store memory). Only for a new cluster, or in memory.
     #[arg(long, value_parser = parse_size)]
     osd_size: Option<u64>,
+    /// How clients prove who they are; a cluster keeps what it was last given.
+    #[arg(long, value_enum)]
+    auth: Option<Auth>,
     /// Where a new cluster keeps objects; an existing one keeps its own.
     #[arg(long, value_enum)]
     store: Option<StoreKind>,
@@ -64,6 +67,32 @@ pub(crate) enum StoreKind {
     File,
     /// In memory: they are gone when the process ends.
     Memory,
+}
+
+/// How clients prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Auth {
+    /// With keys and tickets.
+    Cephx,
+    /// Not at all: everybody who reaches the ports may do everything. The daemons still know each other by keys.
+    None,
+}
+
+impl Auth {
+    pub(crate) fn methods(self) -> Vec<AuthMethod> {
+        match self {
+            Self::Cephx => vec![AuthMethod::Cephx],
+            Self::None => vec![AuthMethod::None, AuthMethod::Cephx],
+        }
+    }
+
+    /// As in `ceph.conf`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cephx => "cephx",
+            Self::None => "none",
+        }
+    }
 }
 
 fn parse_size(text: &str) -> Result<u64, String> {
@@ -137,7 +166,7 @@ impl Cluster<'_> {
     }
 
     fn setting(&self, options: &Options) -> Result<Setting> {
-        let Identity { fsid, monitor, store, .. } = *self.identity;
+        let Identity { fsid, monitor, store, auth, .. } = *self.identity;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (shards, capacity_bytes) = match store {
             StoreKind::File => (options.shards.unwrap_or(1), 0),
@@ -147,7 +176,7 @@ impl Cluster<'_> {
                 (shards, capacity_bytes(self.folder, options, store, count)?)
             }
         };
-        let address = Address { fsid, monitors: vec![monitor] };
+        let address = Address { fsid, monitors: vec![monitor], auth };
         Ok(Setting { address, listen: options.listen, shards: shards.max(1), store, capacity_bytes })
     }
 
@@ -171,7 +200,12 @@ fn known(folder: &Folder, identity: &Identity, options: &Options) -> Result<Iden
     if options.store.is_some_and(|store| store != identity.store) {
         bail!("{} holds a cluster with another kind of store; leave --store out", options.dir.display());
     }
-    Ok(identity.clone())
+    let auth = options.auth.unwrap_or(identity.auth);
+    let known = Identity { auth, ..identity.clone() };
+    if known != *identity {
+        folder.write_identity(&known)?;
+    }
+    Ok(known)
 }
 
 fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identity> {
@@ -212,7 +246,8 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
     }
     folder.remove_unfinished_monitor()?;
     Monitor::mkfs(&folder.mon(), &mkfs, clock.wall()).context("cannot make the monitor's store")?;
-    let identity = Identity { fsid, monitor, osd_count, store: store_kind };
+    let identity =
+        Identity { fsid, monitor, osd_count, store: store_kind, auth: options.auth.unwrap_or(Auth::Cephx) };
     folder.write_identity(&identity)?;
     Ok(identity)
 }

@@ -92,6 +92,12 @@ impl Offer {
         Self { methods: vec![AuthMethod::None], modes: vec![ConnectionMode::Crc] }
     }
 
+    /// The same modes for other methods.
+    #[must_use]
+    pub fn with_methods(self, methods: &[AuthMethod]) -> Self {
+        Self { methods: methods.to_vec(), ..self }
+    }
+
     /// The method numbers for the wire.
     #[must_use]
     pub fn method_codes(&self) -> Vec<u32> {

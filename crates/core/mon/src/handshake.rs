@@ -25,8 +25,13 @@ impl Mon {
             return;
         }
         let fresh = || match endpoint {
-            Endpoint::Mon => Handshake::Mon(MonServer::new(Offer::secure_first())),
-            Endpoint::Mgr => Handshake::Mgr(ServiceServer::new(EntityKind::MGR, Offer::crc_first())),
+            Endpoint::Mon => {
+                Handshake::Mon(MonServer::new(Offer::secure_first().with_methods(&self.methods)))
+            }
+            Endpoint::Mgr => {
+                let offer = Offer::crc_first().with_methods(&self.methods);
+                Handshake::Mgr(ServiceServer::new(EntityKind::MGR, offer))
+            }
         };
         let (_, mut handshake) = self.handshakes.remove(&session).unwrap_or_else(|| (endpoint, fresh()));
         let step = match &mut handshake {

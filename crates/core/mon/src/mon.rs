@@ -5,6 +5,7 @@ use crate::event::{Effect, Endpoint, Event, SessionId, Token};
 use crate::osd::{BootRequest, OsdMapsError};
 use crate::session::{Handshake, Session};
 use crate::state::State;
+use nacre_auth::AuthMethod;
 use nacre_denc::DecodeError;
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
@@ -76,6 +77,8 @@ pub struct Mon {
     ready: Vec<Effect>,
     next_token: u64,
     wall: UTime,
+    /// Methods of authentication that are accepted.
+    pub(crate) methods: Vec<AuthMethod>,
 }
 
 impl Mon {
@@ -97,7 +100,15 @@ impl Mon {
             ready: Vec::new(),
             next_token: 1,
             wall,
+            methods: vec![AuthMethod::Cephx],
         })
+    }
+
+    /// Accepts these methods of authentication instead of cephx alone. With [`AuthMethod::None`] everybody
+    /// is whoever it says, and may do everything.
+    #[must_use]
+    pub fn accepting(self, methods: Vec<AuthMethod>) -> Self {
+        Self { methods, ..self }
     }
 
     /// Everything that the monitor knows.

@@ -2,6 +2,7 @@
 
 use crate::driver::{Driver, DriverError};
 use crate::store::{self, StoreSnapshot};
+use nacre_auth::AuthMethod;
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
@@ -28,6 +29,8 @@ pub struct MonitorConfig {
     pub store: PathBuf,
     /// Its name, such as `a`. The address is the one that the monitors' map has for it.
     pub name: String,
+    /// Methods of authentication that it accepts.
+    pub methods: Vec<AuthMethod>,
 }
 
 /// Why a monitor did not start, or could not be made.
@@ -112,7 +115,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     if let Some(source) = snapshot.into_failure() {
         return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
     }
-    let mut mon = opened?;
+    let mut mon = opened?.accepting(config.methods.clone());
     let mut messenger = Messenger::new(net, clock.wall().sec.into());
     let addr = listen(&mut mon, &mut messenger, &config.name, clock.as_ref(), entropy.as_mut())?;
     let stop = Arc::new(AtomicBool::new(false));

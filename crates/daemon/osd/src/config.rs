@@ -1,7 +1,7 @@
 //! What an OSD is told at its start.
 
 use crate::storage::StoreConfig;
-use nacre_auth::CryptoKey;
+use nacre_auth::{AuthMethod, CryptoKey};
 use nacre_types::{EntityAddr, OsdId, Uuid};
 use std::net::IpAddr;
 
@@ -18,6 +18,8 @@ pub struct OsdConfig {
     pub key: CryptoKey,
     /// Where monitors listen.
     pub monitors: Vec<EntityAddr>,
+    /// Methods of authentication that it accepts.
+    pub methods: Vec<AuthMethod>,
     /// Address to listen on; the port is chosen by the system.
     pub listen: IpAddr,
     /// Threads that share its placement groups, at least 1. More than one only with stores in memory: the

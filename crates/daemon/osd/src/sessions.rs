@@ -1,7 +1,7 @@
 //! Who is connected to a shard: handshakes under way, clients, peers.
 
 use crate::letter::session_id;
-use nacre_auth::{Identity, Offer, ServiceAuthContext, ServiceServer, Step};
+use nacre_auth::{AuthMethod, Identity, Offer, ServiceAuthContext, ServiceServer, Step};
 use nacre_buf::Bytes;
 use nacre_msgr::Peer;
 use nacre_pg::{Session, SessionId};
@@ -39,6 +39,8 @@ pub(crate) enum AuthFrame {
 #[derive(Debug, Default)]
 pub(crate) struct Sessions {
     shard: usize,
+    /// Methods of authentication that are accepted.
+    methods: Vec<AuthMethod>,
     count: u64,
     incomers: BTreeMap<ConnId, Incomer>,
     conns: BTreeMap<SessionId, ConnId>,
@@ -47,8 +49,8 @@ pub(crate) struct Sessions {
 }
 
 impl Sessions {
-    pub(crate) fn new(shard: usize) -> Self {
-        Self { shard, ..Self::default() }
+    pub(crate) fn new(shard: usize, methods: Vec<AuthMethod>) -> Self {
+        Self { shard, methods, ..Self::default() }
     }
 
     pub(crate) fn conn(&self, session: SessionId) -> Option<ConnId> {
@@ -67,8 +69,10 @@ impl Sessions {
         cx: &mut ServiceAuthContext<'_>,
         messenger: &mut Messenger,
     ) {
-        let fresh =
-            || Incomer::Handshake(Box::new(ServiceServer::new(EntityKind::OSD, Offer::crc_first())), None);
+        let fresh = || {
+            let offer = Offer::crc_first().with_methods(&self.methods);
+            Incomer::Handshake(Box::new(ServiceServer::new(EntityKind::OSD, offer)), None)
+        };
         let Incomer::Handshake(server, identity) = self.incomers.entry(conn).or_insert_with(fresh) else {
             return messenger.close(conn);
         };

@@ -101,7 +101,7 @@ impl Shard {
         stored.into_iter().for_each(|map| groups.set_map(map));
         Self {
             maps: MapCache::new(parts.config.fsid, newest),
-            sessions: Sessions::new(post.me),
+            sessions: Sessions::new(post.me, parts.config.methods.clone()),
             groups,
             config: parts.config,
             clock: parts.clock,

@@ -50,7 +50,7 @@ impl Cluster {
         let ceph = std::env::var_os(CEPH_VARIABLE).map(PathBuf::from);
         let (daemon, source) = match ceph {
             Some(folder) => (None, folder),
-            None => (Some(Daemon::start(scratch.path(), osds)), scratch.path().join("cluster")),
+            None => (Some(Daemon::start(scratch.path(), osds, &[])), scratch.path().join("cluster")),
         };
         let conf = scratch.path().join("client.conf");
         let cluster = Self { daemon, osds, conf, guests: RefCell::default(), scratch, _permit: permit };
@@ -137,8 +137,16 @@ impl Cluster {
     /// # Panics
     /// When it does not come up again, or is not ours.
     pub fn restart(&mut self) {
+        self.restart_with(&[]);
+    }
+
+    /// The same with more options.
+    ///
+    /// # Panics
+    /// As [`Cluster::restart`].
+    pub fn restart_with(&mut self, options: &[&str]) {
         drop(self.daemon.take().expect("a cluster of our own"));
-        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds));
+        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, options));
         self.write_conf(&self.scratch.path().join("cluster"));
     }
 
@@ -148,7 +156,7 @@ impl Cluster {
     /// When it does not come up again, or is not ours.
     pub fn crash(&mut self) {
         self.daemon.take().expect("a cluster of our own").crash();
-        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds));
+        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, &[]));
         self.write_conf(&self.scratch.path().join("cluster"));
     }
 
@@ -235,7 +243,7 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts it in `folder/cluster` and waits for its line `ready`.
-    fn start(folder: &Path, osds: u32) -> Self {
+    fn start(folder: &Path, osds: u32, options: &[&str]) -> Self {
         let (said, log) = (folder.join("nacre.out"), folder.join("nacre.log"));
         let file = |path: &Path| Stdio::from(fs::File::create(path).expect("a writable folder"));
         // The daemon must not outlive a test that is killed.
@@ -244,6 +252,7 @@ impl Daemon {
             .arg(binary())
             .args(["up", "--osds", &osds.to_string(), "--osd-size", OSD_SIZE, "--dir"])
             .arg(folder.join("cluster"))
+            .args(options)
             .stdin(Stdio::null())
             .stdout(file(&said))
             .stderr(file(&log))

@@ -112,6 +112,31 @@ fn keys_and_caps_decide_who_may_what() {
     shell.sh("rados -p $POOL get object out; cmp in out");
 }
 
+/// Whoever switches authentication off gets what Ceph gives: nobody is asked, everybody may do everything.
+#[test]
+fn without_authentication_nobody_is_asked() {
+    let mut cluster = Cluster::start(3);
+    if !cluster.is_ours() {
+        return;
+    }
+    let shell = cluster.pool("open", 8);
+    shell.sh("echo content > in; rados -p $POOL put object in");
+    let stranger = shell.with("AS", "--id stranger --keyring /dev/null");
+    stranger.fails("eval rados $AS -p $POOL get object out");
+    cluster.restart_with(&["--auth", "none"]);
+    stranger.sh("eval rados $AS -p $POOL get object out; cmp in out; eval rados $AS -p $POOL put object in");
+    stranger.sh("eval rbd $AS create $POOL/image --size 8M; eval rbd $AS info $POOL/image");
+    stranger
+        .sh("eval ceph $AS -s; eval ceph $AS osd pool create another 8; eval ceph $AS tell osd.0 version");
+    stranger.fails("eval rados $AS --auth_client_required=cephx -p $POOL ls");
+    cluster.restart();
+    stranger.sh("eval rados $AS -p $POOL get object out; cmp in out");
+    cluster.restart_with(&["--auth", "cephx"]);
+    stranger.fails("eval rados $AS -p $POOL ls");
+    stranger.fails("eval rados $AS --auth_client_required=none -p $POOL ls");
+    shell.sh("rados -p $POOL get object out; cmp in out");
+}
+
 #[test]
 fn profiles_of_rbd_let_images_be_used() {
     let cluster = Cluster::start(3);

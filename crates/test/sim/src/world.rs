@@ -4,7 +4,7 @@ use crate::client::{Client, Finished};
 use crate::clock::SimClock;
 use crate::kv::SimKv;
 use crate::net::{Fabric, Host, Wires};
-use nacre_auth::CryptoKey;
+use nacre_auth::{AuthMethod, CryptoKey};
 use nacre_blockstore::{BlockStore, Options};
 use nacre_env::Clock;
 use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
@@ -253,7 +253,8 @@ impl World {
     /// # Panics
     /// When it cannot start.
     pub fn start_mon(&mut self) {
-        let config = MonitorConfig { store: PathBuf::new(), name: "a".to_owned() };
+        let config =
+            MonitorConfig { store: PathBuf::new(), name: "a".to_owned(), methods: vec![AuthMethod::Cephx] };
         let machine = nacre_monitor::Machine {
             clock: self.own_clock(),
             entropy: self.entropy(),
@@ -283,6 +284,7 @@ impl World {
             fsid: self.fsid,
             key: node.key.clone(),
             monitors: vec![mon_addr()],
+            methods: vec![AuthMethod::Cephx],
             listen: Proc::Osd(id).host().ip(),
             shards: 1,
             store: StoreConfig::Memory { capacity_bytes: 0 },
