@@ -3,7 +3,7 @@
 use crate::config::OsdConfig;
 use crate::faces::Addresses;
 use crate::letter::ShardReport;
-use crate::storage::StoreConfig;
+use crate::storage::{StoreConfig, device_facts};
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
 use nacre_mgr::version;
@@ -19,9 +19,9 @@ pub(crate) fn metadata(
     capacity_bytes: u64,
     addrs: &Addresses,
 ) -> BTreeMap<String, String> {
-    let (store, data) = match &config.store {
-        StoreConfig::Memory { .. } => ("nacre-memory", "memory".to_owned()),
-        StoreConfig::File { folder } => ("nacre-block", folder.display().to_string()),
+    let (store, data, device) = match &config.store {
+        StoreConfig::Memory { .. } => ("nacre-memory", "memory".to_owned(), BTreeMap::new()),
+        StoreConfig::File { folder } => ("nacre-block", folder.display().to_string(), device_facts(folder)),
     };
     let facts = [
         ("arch", std::env::consts::ARCH.to_owned()),
@@ -42,7 +42,8 @@ pub(crate) fn metadata(
         ("osd_size_bytes", capacity_bytes.to_string()),
         ("rotational", "0".to_owned()),
     ];
-    facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+    // What is known of the device is better than what is said of any.
+    facts.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(device).collect()
 }
 
 pub(crate) fn mgr_open(config: &OsdConfig) -> MgrOpen {

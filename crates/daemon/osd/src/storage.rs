@@ -2,11 +2,13 @@
 //! work on the store of an OSD that is stopped.
 
 use nacre_blockstore::{BlockStore, OpenError as BlockError, Options};
-use nacre_env::disk::Disk;
+use nacre_env::RealClock;
+use nacre_env::disk::{DeviceReport, Disk};
 use nacre_env::real::{DriverChoice, OpenError as DiskError, RealDisk, RealNet};
 use nacre_kv::{KvError, RedbKv};
 use nacre_store::{MemStore, ObjectStore};
 use nacre_types::Uuid;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,8 @@ pub use crate::restore::{OWN_COLLECTION, stored_maps};
 const BLOCK_FILE: &str = "block";
 /// Metadata, in a key-value store.
 const META_FILE: &str = "meta.redb";
+/// What was found about the device when the store was last opened: a name and a value in each line.
+const DEVICE_FILE: &str = "device";
 
 /// Which store an OSD has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,13 +137,74 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         StoreConfig::File { folder } => folder,
     };
     let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
-    let disk = open_disk(folder)?;
+    let mut disk = open_disk(folder)?;
     net.watch(disk.wake_fd()).map_err(|source| StorageError::File { path: block.clone(), source })?;
-    let (driver, refused) = (disk.info().driver, disk.ring_refused().map(str::to_owned));
+    let refused = disk.ring_refused().map(str::to_owned);
+    let options = examine(&mut disk, folder)?;
     let kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
     net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
-    let (store, report) = BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
+    let (store, report) = BlockStore::open(Box::new(disk), Box::new(kv), options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
-    tracing::info!(folder = %folder.display(), ?driver, ?refused, ?report, "store opened");
+    tracing::info!(folder = %folder.display(), ?refused, ?report, "store opened");
     Ok(Box::new(store))
+}
+
+/// Measures the device, says what it costs and what follows from it, and keeps that for people.
+fn examine(disk: &mut RealDisk, folder: &Path) -> Result<Options, StorageError> {
+    let report = nacre_blockstore::probe(disk, &RealClock::start())
+        .map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
+    let options = report.as_ref().map_or_else(Options::default, Options::for_device);
+    match &report {
+        Some(report) => {
+            tracing::info!(folder = %folder.display(), %report, commit = options.commit_text(), "device probed")
+        }
+        None => tracing::warn!(
+            folder = %folder.display(),
+            "the second superblock is damaged, so the device was not probed; `nacre store repair` mends it"
+        ),
+    }
+    let text: String = facts(disk, report.as_ref(), &options)
+        .into_iter()
+        .map(|(name, value)| format!("{name} {value}\n"))
+        .collect();
+    let path = folder.join(DEVICE_FILE);
+    std::fs::write(&path, text).map_err(|source| StorageError::File { path, source })?;
+    Ok(options)
+}
+
+fn facts(disk: &RealDisk, report: Option<&DeviceReport>, options: &Options) -> Vec<(&'static str, String)> {
+    let info = disk.info();
+    let rotational = disk.rotational().unwrap_or(false);
+    let known = |value: Option<bool>| value.map_or("unknown", |yes| if yes { "1" } else { "0" });
+    let mut facts = vec![
+        ("journal_rotational", u8::from(rotational).to_string()),
+        ("nacre_bdev_access_mode", if disk.is_block_device() { "blk" } else { "file" }.to_owned()),
+        ("nacre_bdev_block_size", info.block_bytes.to_string()),
+        ("nacre_bdev_direct", u8::from(disk.is_direct()).to_string()),
+        ("nacre_bdev_driver", info.driver.to_owned()),
+        ("nacre_bdev_size", info.size_bytes.to_string()),
+        ("nacre_bdev_type", if rotational { "hdd" } else { "ssd" }.to_owned()),
+        ("nacre_bdev_volatile_cache", known(disk.volatile_cache()).to_owned()),
+        ("nacre_commit", options.commit_text()),
+        ("rotational", u8::from(rotational).to_string()),
+    ];
+    if let Some(report) = report {
+        let flush = if report.flush_is_expensive() { "expensive" } else { "cheap" };
+        facts.extend([
+            ("nacre_bdev_cached_write_us", report.cached_write.median.as_micros().to_string()),
+            ("nacre_bdev_durable_write_us", report.durable_write.median.as_micros().to_string()),
+            ("nacre_bdev_flush", flush.to_owned()),
+            ("nacre_bdev_flush_us", report.flush.median.as_micros().to_string()),
+            ("nacre_bdev_read_us", report.read.median.as_micros().to_string()),
+        ]);
+    }
+    facts
+}
+
+/// What was found about the device when the store in `folder` was last opened by an OSD, for `osd metadata`.
+#[must_use]
+pub fn device_facts(folder: &Path) -> BTreeMap<String, String> {
+    let text = std::fs::read_to_string(folder.join(DEVICE_FILE)).unwrap_or_default();
+    let pairs = text.lines().filter_map(|line| line.split_once(' '));
+    pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

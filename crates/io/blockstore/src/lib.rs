@@ -43,6 +43,7 @@ mod offline;
 mod onode;
 mod options;
 mod overlay;
+mod probe;
 mod store;
 mod superblock;
 mod table;
@@ -58,6 +59,7 @@ pub use inspect::{BadRecord, bad_metadata, remove_metadata, restore_superblocks,
 pub use mount::MountReport;
 pub use offline::{DeviceExtent, Layout, ObjectShape};
 pub use options::{Options, Planted};
+pub use probe::probe;
 pub use store::BlockStore;
 
 /// Unit of allocation and of checksums: the device's own.

@@ -80,7 +80,7 @@ pub(crate) fn open(
     let superblock = read_superblock(disk.as_mut())?;
     let state = State::load(kv.as_ref(), &superblock)?;
     let mut table = metadata::load(kv.as_ref(), superblock.data, state.next_id)?;
-    let mut wal = Wal::new(superblock.wal, superblock.salt(), state.wal);
+    let mut wal = Wal::new(superblock.wal, superblock.salt(), state.wal, options.record_bytes_max);
     let mut report = MountReport::default();
     replay(disk.as_mut(), &mut wal, &mut table, &mut report)?;
     report.collections = table.collections.len();

@@ -28,6 +28,8 @@ pub struct Options {
     /// Writes of up to so many bytes travel in the log record; of larger ones, the whole blocks go to the device
     /// beside it.
     pub inline_bytes_max: usize,
+    /// Bytes of transactions that make a log record full, unless a single one is larger.
+    pub record_bytes_max: usize,
     /// Bytes of dirty blocks in memory at which a checkpoint begins. At twice as many, acknowledgements wait for it.
     pub overlay_bytes_max: u64,
     /// Percentage of the log in use at which a checkpoint begins.
@@ -49,6 +51,7 @@ impl Default for Options {
         Self {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,
+            record_bytes_max: 256 << 10,
             overlay_bytes_max: 64 << 20,
             wal_percent_max: 50,
             marks_max: 16_384,

@@ -21,7 +21,7 @@ pub mod conformance;
 mod probe;
 
 pub use blocking::zero_fill;
-pub use probe::{Cost, DeviceReport, PROBE_BYTES, probe};
+pub use probe::{Cost, DeviceReport, PROBE_BYTES, probe, probe_in_place};
 
 use nacre_buf::{AlignedBuf, BufList};
 use std::fmt;

@@ -67,6 +67,8 @@ pub(crate) fn examine(target: &Target, deep: bool) -> Result<Findings> {
     let mut findings = Findings { problems: Vec::new(), facts: json!({}) };
     let mut disk = target.device()?;
     superblocks(disk.as_mut(), &mut findings);
+    let device = target.device_facts();
+    findings.fact("device_when_last_opened", json!(device));
     let kv = match target.metadata() {
         Ok(kv) => kv,
         Err(error) => {
@@ -153,7 +155,10 @@ fn facts(store: &BlockStore, mount: &MountReport, report: &CheckReport, findings
 fn print(target: &Target, findings: &Findings) {
     println!("store {}", target.shown());
     for (name, value) in findings.facts.as_object().into_iter().flatten() {
-        println!("  {name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned));
+        match value.as_object() {
+            Some(parts) => parts.iter().for_each(|(part, value)| println!("  {part} {}", plain(value))),
+            None => println!("  {name} {}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)),
+        }
     }
     for problem in &findings.problems {
         println!("  PROBLEM {}: {}", plain(&problem["kind"]), plain(&problem["what"]));

@@ -48,6 +48,10 @@ impl Target {
         }
     }
 
+    pub(crate) fn device_facts(&self) -> std::collections::BTreeMap<String, String> {
+        storage::device_facts(&self.folder)
+    }
+
     /// The metadata, locked. Never made anew: a store without metadata is damaged, not empty.
     pub(crate) fn metadata(&self) -> Result<RedbKv> {
         let path = storage::meta_path(&self.folder);

@@ -148,3 +148,46 @@ fn a_full_store_refuses_writes_deletes_and_takes_writes_again() {
         assert!(store.check(false).inconsistencies.is_empty());
     }
 }
+
+#[test]
+fn a_probe_changes_nothing_and_leaves_a_damaged_copy_alone() {
+    let mut rig = Rig::new(8, 8 << 20, Options::tiny());
+    drop(rig.open());
+    let clock = nacre_env::RealClock::start();
+    let block =
+        |rig: &Rig| nacre_env::disk::blocking::read(&mut rig.device.open(), 4096, 4096).expect("healthy");
+    let before = block(&rig);
+    let report = crate::probe(&mut rig.device.open(), &clock).expect("a store").expect("two copies");
+    assert!(*block(&rig) == *before && !report.to_string().is_empty());
+    drop(rig.open());
+    // Whatever power leaves of a rewrite is what was there.
+    rig.device.fail_after(3, Failing::FromThenOn);
+    assert!(crate::probe(&mut rig.device.open(), &clock).is_err());
+    rig.device.heal();
+    rig.crash(0);
+    assert!(*block(&rig) == *before);
+    assert!(rig.device.rot(4096, 4096));
+    let rotten = block(&rig);
+    assert_eq!(crate::probe(&mut rig.device.open(), &clock).expect("a store"), None);
+    assert!(*block(&rig) == *rotten);
+}
+
+/// What a probe says decides how long records are.
+#[test]
+fn an_expensive_flush_makes_records_long() {
+    let cost = |us| nacre_env::disk::Cost {
+        median: std::time::Duration::from_micros(us),
+        best: std::time::Duration::from_micros(us),
+    };
+    let report = |flush| nacre_env::disk::DeviceReport {
+        driver: "simulated",
+        size_bytes: 0,
+        durable_write: cost(20 + flush),
+        cached_write: cost(20),
+        flush: cost(flush),
+        read: cost(20),
+    };
+    let (cheap, expensive) = (Options::for_device(&report(30)), Options::for_device(&report(2000)));
+    assert_eq!(cheap.record_bytes_max, Options::default().record_bytes_max);
+    assert!(expensive.record_bytes_max > cheap.record_bytes_max, "{}", expensive.commit_text());
+}

@@ -20,8 +20,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Records in flight; more gain nothing (measured, see the group commit figures in `docs/`).
 const WRITES_MAX: usize = 2;
-/// Bytes of transactions that make a record full, unless a single one is larger.
-const RECORD_BYTES_MAX: usize = 256 * 1024;
 
 /// A place between two records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,10 +70,12 @@ pub(crate) struct Wal {
     durable_seq: u64,
     /// A checkpoint carries transactions that have no record: no record may be written before it is durable.
     held: bool,
+    /// Bytes of transactions that make a record full, unless a single one is larger.
+    record_bytes_max: usize,
 }
 
 impl Wal {
-    pub(crate) fn new(area: Run, salt: u64, at: WalPosition) -> Self {
+    pub(crate) fn new(area: Run, salt: u64, at: WalPosition, record_bytes_max: usize) -> Self {
         Self {
             ring: Ring::new(area, at.position),
             salt,
@@ -89,6 +89,7 @@ impl Wal {
             logged: 0,
             durable_seq: at.seq.saturating_sub(1),
             held: false,
+            record_bytes_max,
         }
     }
 
@@ -161,7 +162,7 @@ impl Wal {
         }
         let (mut count, mut bytes) = (0, 0);
         for entry in &self.collecting {
-            if count > 0 && bytes + entry.bytes.len() > RECORD_BYTES_MAX {
+            if count > 0 && bytes + entry.bytes.len() > self.record_bytes_max {
                 break;
             }
             count += 1;

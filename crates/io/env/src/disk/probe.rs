@@ -52,7 +52,8 @@ impl DeviceReport {
     #[must_use]
     pub fn flush_is_expensive(&self) -> bool {
         let added = self.durable_write.best.saturating_sub(self.cached_write.best);
-        added.max(self.flush.best) > CHEAP_FLUSH_MAX
+        // Where either is cheap nothing volatile is emptied: the other one met a neighbour's work.
+        added.min(self.flush.best) > CHEAP_FLUSH_MAX
     }
 }
 
@@ -79,26 +80,49 @@ impl fmt::Display for DeviceReport {
 /// # Errors
 /// What the device says.
 pub fn probe(disk: &mut dyn Disk, clock: &dyn Clock, scratch_offset: u64) -> Result<DeviceReport, DiskError> {
-    let info = disk.info();
     let block = pattern();
-    let write = |disk: &mut dyn Disk, index: u64, durability| {
-        let offset = scratch_offset + index * BLOCK_BYTES as u64;
-        blocking::write(disk, offset, block.clone().into(), durability)
-    };
+    let at = |index: u64| scratch_offset + index * BLOCK_BYTES as u64;
     // The first pass allocates the blocks if they are not, so that the measured passes only overwrite.
     for index in 0..SAMPLES {
-        write(disk, index, Durability::Durable)?;
+        blocking::write(disk, at(index), block.clone().into(), Durability::Durable)?;
     }
-    let durable_write = cost(clock, |index| write(disk, index, Durability::Durable))?;
-    let cached_write = cost(clock, |index| write(disk, index, Durability::Cached))?;
+    measure(disk, clock, SAMPLES, &block, &at)
+}
+
+/// As [`probe`] by writing `block` to the one place `offset` where it is already: nothing changes, whatever fails
+/// meanwhile. `samples` is odd.
+///
+/// # Errors
+/// What the device says.
+pub fn probe_in_place(
+    disk: &mut dyn Disk,
+    clock: &dyn Clock,
+    offset: u64,
+    block: &Bytes,
+    samples: u64,
+) -> Result<DeviceReport, DiskError> {
+    measure(disk, clock, samples, block, &|_| offset)
+}
+
+fn measure(
+    disk: &mut dyn Disk,
+    clock: &dyn Clock,
+    samples: u64,
+    block: &Bytes,
+    at: &dyn Fn(u64) -> u64,
+) -> Result<DeviceReport, DiskError> {
+    let info = disk.info();
+    let write = |disk: &mut dyn Disk, index: u64, durability| {
+        blocking::write(disk, at(index), block.clone().into(), durability)
+    };
+    let durable_write = cost(clock, samples, |index| write(disk, index, Durability::Durable))?;
+    let cached_write = cost(clock, samples, |index| write(disk, index, Durability::Cached))?;
     let mut flushes = Vec::new();
-    for index in 0..SAMPLES {
+    for index in 0..samples {
         write(disk, index, Durability::Cached)?;
         flushes.push(timed(clock, || blocking::flush(disk))?);
     }
-    let read = cost(clock, |index| {
-        blocking::read(disk, scratch_offset + index * BLOCK_BYTES as u64, BLOCK_BYTES).map(drop)
-    })?;
+    let read = cost(clock, samples, |index| blocking::read(disk, at(index), BLOCK_BYTES).map(drop))?;
     let flush = summed_up(flushes);
     Ok(DeviceReport {
         driver: info.driver,
@@ -125,8 +149,12 @@ fn timed<T>(clock: &dyn Clock, work: impl FnOnce() -> Result<T, DiskError>) -> R
     Ok(clock.now().since(start))
 }
 
-fn cost(clock: &dyn Clock, mut work: impl FnMut(u64) -> Result<(), DiskError>) -> Result<Cost, DiskError> {
-    let samples: Result<Vec<_>, _> = (0..SAMPLES).map(|index| timed(clock, || work(index))).collect();
+fn cost(
+    clock: &dyn Clock,
+    samples: u64,
+    mut work: impl FnMut(u64) -> Result<(), DiskError>,
+) -> Result<Cost, DiskError> {
+    let samples: Result<Vec<_>, _> = (0..samples).map(|index| timed(clock, || work(index))).collect();
     samples.map(summed_up)
 }
 

@@ -2,7 +2,7 @@
 
 use super::figures::{InFlight, Round, cpu_us};
 use super::{Case, Engine, Places, content};
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_env::{Clock, Disk, RealClock};
@@ -29,20 +29,23 @@ pub(crate) struct Stored {
     places: Places,
     objects: u64,
     version: u64,
-    driver: &'static str,
+    about: String,
 }
 
 impl Stored {
     /// Makes the store and fills half of it with objects.
     pub(crate) fn new(mut disk: Box<dyn Disk>, meta: &Path, clock: RealClock) -> Result<Self> {
         let mut kv = RedbKv::open(meta)?;
+        let bytes = disk.info().size_bytes;
+        BlockStore::mkfs(disk.as_mut(), &mut kv, [1; 16], &Options::default())?;
+        let report =
+            nacre_blockstore::probe(disk.as_mut(), &clock)?.context("a new store has two superblocks")?;
         // Reads are to come from the device: what is in memory is no measure of it.
-        let options = Options { cache_bytes_max: 1 << 20, ..Options::default() };
-        let (driver, bytes) = (disk.info().driver, disk.info().size_bytes);
-        BlockStore::mkfs(disk.as_mut(), &mut kv, [1; 16], &options)?;
+        let options = Options { cache_bytes_max: 1 << 20, ..Options::for_device(&report) };
+        let about = format!("{report}; {}", options.commit_text());
         let (store, _) = BlockStore::open(disk, Box::new(kv), options)?;
         let objects = (bytes / 2 / OBJECT_BYTES).max(1);
-        let mut stored = Self { store, clock, places: Places::new(2), objects, version: 0, driver };
+        let mut stored = Self { store, clock, places: Places::new(2), objects, version: 0, about };
         let data = content(OBJECT_BYTES);
         for nth in 0..objects {
             let txn = stored.write(nth, 0, &data);
@@ -54,7 +57,7 @@ impl Stored {
     }
 
     pub(crate) fn about(&self) -> String {
-        format!("{}, {} objects of 4 MiB", self.driver, self.objects)
+        format!("{}; {} objects of 4 MiB", self.about, self.objects)
     }
 
     fn write(&mut self, nth: u64, offset: u64, data: &Bytes) -> Transaction {

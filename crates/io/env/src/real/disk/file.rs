@@ -110,6 +110,11 @@ impl DeviceFile {
         }
     }
 
+    /// Whether the device below turns; `None` where the system does not know.
+    pub(super) fn rotational(&self) -> Option<bool> {
+        self.queue_attribute("rotational").map(|text| text == "1")
+    }
+
     /// From sysfs; a partition's queue is its disk's. None on network and layered file systems.
     fn queue_attribute(&self, name: &str) -> Option<String> {
         let (major, minor) = (libc::major(self.device), libc::minor(self.device));

@@ -46,6 +46,7 @@ pub struct RealDisk {
     is_device: bool,
     direct: bool,
     volatile_cache: Option<bool>,
+    rotational: Option<bool>,
     ring_refused: Option<String>,
     driver: Driver,
     /// Requests made, not started yet.
@@ -72,7 +73,7 @@ impl RealDisk {
     fn over(file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
         let system = |source| OpenError::System { path: path.to_owned(), source };
         let (mut info, is_device, direct) = (file.info(), file.is_device, file.direct);
-        let volatile_cache = file.volatile_cache();
+        let (volatile_cache, rotational) = (file.volatile_cache(), file.rotational());
         let mut ring_refused = None;
         let driver = match try_ring(&file, choice) {
             Ok(ring) => Driver::Ring(Box::new(ring)),
@@ -86,7 +87,16 @@ impl RealDisk {
             Driver::Ring(_) => "io_uring",
             Driver::Threads(_) => "threads",
         };
-        Ok(Self { info, is_device, direct, volatile_cache, ring_refused, driver, queued: Vec::new() })
+        Ok(Self {
+            info,
+            is_device,
+            direct,
+            volatile_cache,
+            rotational,
+            ring_refused,
+            driver,
+            queued: Vec::new(),
+        })
     }
 
     /// What becomes readable when something has finished: for [`super::RealNet::watch`].
@@ -114,6 +124,18 @@ impl RealDisk {
     #[must_use]
     pub const fn volatile_cache(&self) -> Option<bool> {
         self.volatile_cache
+    }
+
+    /// Whether the device below turns.
+    #[must_use]
+    pub const fn rotational(&self) -> Option<bool> {
+        self.rotational
+    }
+
+    /// Whether it is a block device, not a file.
+    #[must_use]
+    pub const fn is_block_device(&self) -> bool {
+        self.is_device
     }
 }
 
