@@ -2,11 +2,13 @@
 
 use crate::files::{Address, Folder, Lock};
 use crate::process::{self, Stop};
-use crate::up::StoreKind;
+use crate::up::{StoreKind, capacity_bytes, parse_size, random_uuid};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nacre_auth::CryptoKey;
+use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
-use nacre_types::OsdId;
+use nacre_types::{OsdId, Uuid};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -23,6 +25,28 @@ pub(crate) struct Options {
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
     listen: IpAddr,
+    /// Make the folder and the store of the one OSD given with --id, and end. See
+    /// docs/runbooks/osd-add-remove.md.
+    #[arg(long, requires = "id")]
+    mkfs: bool,
+    /// With --mkfs: identity of the store, as given to `ceph osd new`; random if not given.
+    #[arg(long, requires = "mkfs", value_parser = parse_uuid)]
+    uuid: Option<Uuid>,
+    /// With --mkfs: the OSD's key, as given to `ceph osd new`; without it a key is made, and printed in the
+    /// command that tells the cluster of it.
+    #[arg(long, requires = "mkfs", value_parser = parse_key)]
+    key: Option<CryptoKey>,
+    /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
+    #[arg(long, requires = "mkfs", value_parser = parse_size)]
+    osd_size: Option<u64>,
+}
+
+fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    Uuid::parse(text).ok_or_else(|| "no UUID".to_owned())
+}
+
+fn parse_key(text: &str) -> Result<CryptoKey, String> {
+    CryptoKey::parse(text).map_err(|error| error.to_string())
 }
 
 /// What OSDs of one process have in common.
@@ -80,8 +104,40 @@ pub(crate) fn start(folder: &Folder, id: OsdId, setting: &Setting) -> Result<Run
     Ok(Running { id, handle, _lock: lock })
 }
 
+/// Makes an OSD's folder: its identity last, so that what was left by half is no OSD.
+fn mkfs(folder: &Folder, options: &Options) -> Result<()> {
+    let [id] = options.id[..] else { bail!("--mkfs makes one OSD: give one --id") };
+    if folder.osds()?.contains(&id) {
+        bail!("{} holds an OSD; remove it if it is not needed any more", folder.osd(id).display());
+    }
+    std::fs::create_dir_all(folder.osd(id)).with_context(|| folder.osd(id).display().to_string())?;
+    let _lock = folder.lock_osd(id)?;
+    let mut entropy = SystemEntropy::default();
+    let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
+    nacre_osd::mkfs(&folder.osd(id), random_uuid(&mut entropy), size)
+        .with_context(|| format!("cannot make the store of osd.{id}"))?;
+    let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
+    let made = options.key.is_none();
+    let key =
+        options.key.clone().unwrap_or_else(|| CryptoKey::generate(&mut entropy, RealClock::start().wall()));
+    folder.write_osd(id, uuid, &key)?;
+    println!("osd.{id} made in {} with {size} bytes, store {uuid}", folder.osd(id).display());
+    if made {
+        let keyring = folder.osd(id).join("keyring");
+        println!("if the cluster does not have its key yet:");
+        println!(
+            "  ceph auth add osd.{id} mon 'allow profile osd' mgr 'allow profile osd' osd 'allow *' -i {}",
+            keyring.display()
+        );
+    }
+    Ok(())
+}
+
 /// Runs until SIGTERM or Ctrl-C.
 pub(crate) fn run(options: &Options) -> Result<()> {
+    if options.mkfs {
+        return mkfs(&Folder::open(&options.dir)?, options);
+    }
     let stop = Stop::register()?;
     process::check_listen(options.listen)?;
     let folder = Folder::open(&options.dir)?;

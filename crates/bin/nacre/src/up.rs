@@ -95,7 +95,7 @@ impl Auth {
     }
 }
 
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
         "" => 0,
@@ -173,7 +173,7 @@ impl Cluster<'_> {
             StoreKind::Memory => {
                 let count = self.osds.len().max(1);
                 let shards = options.shards.unwrap_or(processors / count);
-                (shards, capacity_bytes(self.folder, options, store, count)?)
+                (shards, capacity_bytes(self.folder, options.osd_size, store, count)?)
             }
         };
         let address = Address { fsid, monitors: vec![monitor], auth };
@@ -192,7 +192,7 @@ fn known(folder: &Folder, identity: &Identity, options: &Options) -> Result<Iden
     let count = folder.osds()?.len();
     if options.osds.is_some_and(|wanted| wanted != count) {
         bail!(
-            "{} has {count} OSDs; leave --osds out, or choose \
+            "{} has {count} OSDs; leave --osds out, add OSDs as docs/runbooks/osd-add-remove.md says, or choose \
              another --dir",
             options.dir.display(),
         );
@@ -229,7 +229,7 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
     let mut mkfs = MkfsOptions::new(fsid, "a", AddrVec::of(monitor), clock.wall(), &mut entropy);
     mkfs.osds_are_failure_domains = true;
     let store_kind = options.store.unwrap_or(StoreKind::File);
-    let capacity = capacity_bytes(folder, options, store_kind, osd_count)?;
+    let capacity = capacity_bytes(folder, options.osd_size, store_kind, osd_count)?;
     make_stores(folder, store_kind, capacity, osd_count, &mut entropy)?;
     for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
@@ -252,7 +252,7 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
     Ok(identity)
 }
 
-fn random_uuid(entropy: &mut SystemEntropy) -> Uuid {
+pub(crate) fn random_uuid(entropy: &mut SystemEntropy) -> Uuid {
     let mut bytes = [0; 16];
     entropy.fill(&mut bytes);
     Uuid::from_random(bytes)
@@ -272,8 +272,13 @@ fn memory_bytes() -> u64 {
 }
 
 /// Size of one OSD's store.
-fn capacity_bytes(folder: &Folder, options: &Options, store: StoreKind, osd_count: usize) -> Result<u64> {
-    if let Some(size) = options.osd_size {
+pub(crate) fn capacity_bytes(
+    folder: &Folder,
+    osd_size: Option<u64>,
+    store: StoreKind,
+    osd_count: usize,
+) -> Result<u64> {
+    if let Some(size) = osd_size {
         return Ok(size);
     }
     let whole = match store {

@@ -29,6 +29,7 @@ pub struct Cluster {
     /// Declared first: the daemon stops before its folder goes.
     daemon: Option<Daemon>,
     osds: u32,
+    kind: Kind,
     /// Client's configuration: the cluster's, with the keyring.
     conf: PathBuf,
     /// Pools and entities made in a Ceph that is not ours, to be removed in the end.
@@ -45,15 +46,30 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start(osds: u32) -> Self {
+        Self::start_as(osds, Kind::Threads)
+    }
+
+    /// The same with each daemon a process of its own; `None` when the tests run against a Ceph, whose
+    /// processes are not ours to kill. Scripts of its shells find its folder as `$DIR` and the binary as
+    /// `$NACRE`.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_processes(osds: u32) -> Option<Self> {
+        std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, Kind::Processes))
+    }
+
+    fn start_as(osds: u32, kind: Kind) -> Self {
         let permit = Permit::take();
         let scratch = Scratch::new();
         let ceph = std::env::var_os(CEPH_VARIABLE).map(PathBuf::from);
         let (daemon, source) = match ceph {
             Some(folder) => (None, folder),
-            None => (Some(Daemon::start(scratch.path(), osds, &[])), scratch.path().join("cluster")),
+            None => (Some(Daemon::start(scratch.path(), osds, kind, &[])), scratch.path().join("cluster")),
         };
         let conf = scratch.path().join("client.conf");
-        let cluster = Self { daemon, osds, conf, guests: RefCell::default(), scratch, _permit: permit };
+        let cluster = Self { daemon, osds, kind, conf, guests: RefCell::default(), scratch, _permit: permit };
         cluster.write_conf(&source);
         cluster
     }
@@ -70,7 +86,14 @@ impl Cluster {
     /// Scripts against this cluster, as client.admin.
     #[must_use]
     pub fn shell(&self) -> Shell {
-        Shell::new(self.scratch.path(), &self.conf)
+        let shell = Shell::new(self.scratch.path(), &self.conf);
+        match self.kind {
+            Kind::Threads => shell,
+            Kind::Processes => {
+                let folder = self.scratch.path().join("cluster");
+                shell.with("DIR", folder.display()).with("NACRE", binary().display())
+            }
+        }
     }
 
     /// Makes a pool and waits until it is clean; scripts of the shell know it as `$POOL`. It ends with the
@@ -146,7 +169,7 @@ impl Cluster {
     /// As [`Cluster::restart`].
     pub fn restart_with(&mut self, options: &[&str]) {
         drop(self.daemon.take().expect("a cluster of our own"));
-        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, options));
+        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, self.kind, options));
         self.write_conf(&self.scratch.path().join("cluster"));
     }
 
@@ -156,7 +179,7 @@ impl Cluster {
     /// When it does not come up again, or is not ours.
     pub fn crash(&mut self) {
         self.daemon.take().expect("a cluster of our own").crash();
-        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, &[]));
+        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, self.kind, &[]));
         self.write_conf(&self.scratch.path().join("cluster"));
     }
 
@@ -232,18 +255,25 @@ impl Drop for Permit {
     }
 }
 
+/// How a cluster's daemons run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Threads,
+    Processes,
+}
+
 /// The process `nacre up`.
 #[derive(Debug)]
 pub struct Daemon {
     child: Child,
-    log: PathBuf,
+    logs: Vec<PathBuf>,
     /// By our own hand.
     crashed: bool,
 }
 
 impl Daemon {
     /// Starts it in `folder/cluster` and waits for its line `ready`.
-    fn start(folder: &Path, osds: u32, options: &[&str]) -> Self {
+    fn start(folder: &Path, osds: u32, kind: Kind, options: &[&str]) -> Self {
         let (said, log) = (folder.join("nacre.out"), folder.join("nacre.log"));
         let file = |path: &Path| Stdio::from(fs::File::create(path).expect("a writable folder"));
         // The daemon must not outlive a test that is killed.
@@ -252,13 +282,20 @@ impl Daemon {
             .arg(binary())
             .args(["up", "--osds", &osds.to_string(), "--osd-size", OSD_SIZE, "--dir"])
             .arg(folder.join("cluster"))
+            .args(if kind == Kind::Processes { &["--processes"][..] } else { &[] })
             .args(options)
             .stdin(Stdio::null())
             .stdout(file(&said))
             .stderr(file(&log))
             .spawn()
             .expect("setpriv, of util-linux");
-        let mut daemon = Self { child, log, crashed: false };
+        let mut logs = vec![log];
+        if kind == Kind::Processes {
+            let osds = (0..osds).map(|osd| format!("osd.{osd}"));
+            let names = osds.chain(["mon".to_owned()]);
+            logs.extend(names.map(|name| folder.join("cluster/log").join(name + ".log")));
+        }
+        let mut daemon = Self { child, logs, crashed: false };
         let start = Instant::now();
         while !fs::read_to_string(&said).unwrap_or_default().lines().any(|line| line.starts_with("ready")) {
             let ended = daemon.child.try_wait().expect("our child");
@@ -272,7 +309,7 @@ impl Daemon {
     /// All that it has logged so far.
     #[must_use]
     pub fn logged(&self) -> String {
-        fs::read_to_string(&self.log).unwrap_or_default()
+        self.logs.iter().map(|log| fs::read_to_string(log).unwrap_or_default()).collect()
     }
 
     /// Bytes of memory that it holds now.

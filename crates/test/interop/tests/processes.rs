@@ -1,0 +1,207 @@
+//! Daemons as processes of their own: killed, frozen, told to stop, started again, added and removed.
+
+use nacre_interop::{Cluster, Shell};
+
+/// Begins every Python script: a session, a writer that notices pauses, and hands for the daemons.
+const PYTHON: &str = "
+import json, os, rados, signal, subprocess, threading, time
+DIR, POOL = os.environ['DIR'], os.environ['POOL']
+cluster = rados.Rados(conffile=''); cluster.connect()
+
+# Writes 4 KiB at queue depth 1 to 64 objects in turn, and reads all of them in the end.
+class Writer(threading.Thread):
+    def __init__(self):
+        super().__init__()
+        self.io = cluster.open_ioctx(POOL); self.worst = 0; self.count = 0; self.going = True; self.failure = None
+        self.start()
+    def run(self):
+        try:
+            while self.going:
+                began = time.monotonic()
+                self.io.write('w%d' % (self.count % 64), self.block(self.count), 0)
+                self.worst = max(self.worst, time.monotonic() - began)
+                self.count += 1
+        except Exception as failure:
+            self.failure = failure
+    def block(self, count):
+        return (b'%08d' % count) * 512
+    def finish(self):
+        self.going = False; self.join()
+        assert self.failure is None, self.failure
+        for count in range(max(0, self.count - 64), self.count):
+            assert self.io.read('w%d' % (count % 64), 4096) == self.block(count), count
+        return self.worst
+
+def pid(daemon): return int(open('%s/run/%s.pid' % (DIR, daemon)).read())
+def line(daemon): return open('/proc/%d/cmdline' % pid(daemon), 'rb').read().split(b'\\0')[:-1]
+def start(daemon, line):
+    log = open('%s/log/%s.log' % (DIR, daemon), 'ab')
+    subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+def ask(**command):
+    code, out, text = cluster.mon_command(json.dumps(dict(command, format='json')), b'')
+    assert code == 0, text
+    return json.loads(out)
+def status(): return ask(prefix='status')
+def wait(what, holds, seconds=60):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, '%s: %s' % (what, json.dumps(status()))
+        time.sleep(0.1)
+def up(): return status()['osdmap']['num_up_osds']
+def is_clean():
+    pgs = status()['pgmap']
+    states = {state['state_name'] for state in pgs['pgs_by_state']}
+    counts = [pgs.get(name, 0) for name in ('degraded_objects', 'misplaced_objects', 'unfound_objects')]
+    return states == {'active+clean'} and counts == [0, 0, 0]
+def checks(): return ask(prefix='health')['checks']
+";
+
+fn python(shell: &Shell, script: &str) -> String {
+    shell.within(240).python(&format!("{PYTHON}{script}"))
+}
+
+#[test]
+fn a_killed_osd_is_missed_for_a_moment_and_comes_back_with_its_command_line() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("killed", 16);
+    let said = python(
+        &shell,
+        "
+writer = Writer(); time.sleep(1)
+again = line('osd.1'); os.kill(pid('osd.1'), signal.SIGKILL)
+wait('noticed', lambda: up() == 2)
+wait('told', lambda: status()['pgmap'].get('degraded_objects', 0) > 0)
+assert 'OSD_DOWN' in checks() and 'PG_DEGRADED' in checks(), checks()
+states = [state['state_name'] for state in status()['pgmap']['pgs_by_state']]
+assert all('undersized' in state for state in states), states
+before = writer.count; time.sleep(1); assert writer.count > before
+start('osd.1', again)
+wait('up', lambda: up() == 3); wait('clean', is_clean)
+worst = writer.finish()
+assert 'OSD_DOWN' not in checks(), checks()
+assert worst < 10, worst
+print('longest pause with kill -9: %.3f s' % worst)
+",
+    );
+    eprint!("{said}");
+}
+
+#[test]
+fn an_osd_that_is_told_to_stop_says_goodbye() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("stopped", 16);
+    let said = python(
+        &shell,
+        "
+writer = Writer(); time.sleep(1)
+again = line('osd.0'); os.kill(pid('osd.0'), signal.SIGTERM)
+wait('noticed', lambda: up() == 2)
+wait('ended', lambda: not os.path.exists(DIR + '/run/osd.0.pid'))
+log = [entry['message'] for entry in ask(prefix='log last', num=20)]
+assert any('osd.0 marked itself down' in message for message in log), log
+start('osd.0', again)
+wait('up', lambda: up() == 3); wait('clean', is_clean)
+print('longest pause with SIGTERM and start: %.3f s' % writer.finish())
+",
+    );
+    eprint!("{said}");
+}
+
+#[test]
+fn a_frozen_osd_is_marked_down_and_comes_back_as_a_new_instance() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("frozen", 16);
+    let said = python(
+        &shell,
+        "
+writer = Writer(); time.sleep(1)
+frozen = pid('osd.2'); os.kill(frozen, signal.SIGSTOP)
+try:
+    wait('noticed', lambda: up() == 2)
+    before = writer.count; wait('goes on', lambda: writer.count > before)
+finally:
+    os.kill(frozen, signal.SIGCONT)
+wait('up', lambda: up() == 3); wait('clean', is_clean)
+assert pid('osd.2') == frozen
+print('longest pause with SIGSTOP: %.3f s' % writer.finish())
+",
+    );
+    eprint!("{said}");
+}
+
+#[test]
+fn the_monitor_may_be_killed_too() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("monitor", 16);
+    python(
+        &shell,
+        "
+writer = Writer(); time.sleep(0.5)
+again = line('mon'); os.kill(pid('mon'), signal.SIGKILL)
+before = writer.count; time.sleep(1); assert writer.count > before, 'OSDs serve without it'
+start('mon', again)
+osd = line('osd.1'); os.kill(pid('osd.1'), signal.SIGKILL)
+wait('noticed', lambda: up() == 2)
+start('osd.1', osd)
+wait('up', lambda: up() == 3); wait('clean', is_clean)
+writer.finish()
+",
+    );
+}
+
+#[test]
+fn options_reach_running_osds() {
+    let Some(cluster) = Cluster::start_processes(1) else { return };
+    cluster.shell().sh("
+        grace() { ceph tell osd.0 config get osd_heartbeat_grace | jq -r .osd_heartbeat_grace; }
+        ceph config set osd osd_heartbeat_grace 33
+        for try in $(seq 50); do [ $(grace) = 33 ] && break; sleep 0.1; done; [ $(grace) = 33 ]
+        ceph tell osd.0 config set osd_heartbeat_grace 44
+        ceph config rm osd osd_heartbeat_grace; [ $(grace) = 44 ]");
+}
+
+/// docs/runbooks/osd-add-remove.md, step by step.
+#[test]
+fn osds_are_added_and_removed_as_the_runbook_says() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("grows", 16);
+    shell.within(180).sh(r#"
+        head -c 100000 /dev/urandom > in
+        for object in $(seq 40); do rados -p $POOL put o$object in; done
+        UUID=$(uuidgen); KEY=$(ceph-authtool --gen-print-key)
+        ID=$(echo "{\"cephx_secret\": \"$KEY\"}" | ceph osd new $UUID -i -)
+        [ $ID = 3 ]
+        $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 1G
+        nok $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 1G
+        start() { setsid $NACRE osd --dir $DIR --id $ID --listen 127.0.0.1 >> $DIR/log/osd.$ID.log 2>&1 < /dev/null & }
+        up() { for try in $(seq 200); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; return 1; }
+        clean() {
+            for try in $(seq 300); do
+                ceph status -f json | jq -e '.pgmap.pgs_by_state | map(.state_name) == ["active+clean"]' > /dev/null && return
+                sleep 0.2
+            done; ceph -s; return 1
+        }
+        start; up 4
+        ceph osd tree -f json | jq -e '.nodes[] | select(.name == "osd.3") | .status == "up" and .device_class == "ssd"'
+        clean; [ $(ceph osd df -f json | jq '.nodes[] | select(.id == 3) | .pgs') -gt 0 ]
+        for object in $(seq 40); do rados -p $POOL get o$object out; cmp in out; done
+
+        nok ceph osd purge $ID --yes-i-really-mean-it
+        ceph osd out $ID
+        for try in $(seq 300); do ceph osd safe-to-destroy $ID && break; sleep 0.2; done
+        PID=$(cat $DIR/run/osd.$ID.pid); kill $PID; up 3
+        ceph osd purge $ID --yes-i-really-mean-it
+        for try in $(seq 100); do [ -e /proc/$PID ] || break; sleep 0.1; done
+        rm -r $DIR/osd.$ID
+        nok ceph auth get osd.$ID; [ $(ceph osd ls | wc -l) = 3 ]
+        clean; for object in $(seq 40); do rados -p $POOL get o$object out; cmp in out; done
+
+        # The same id again, with a key that the OSD makes.
+        UUID=$(uuidgen); [ $(ceph osd new $UUID $ID) = 3 ]
+        $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --osd-size 1G | grep -o 'ceph auth add .*' > add
+        bash ./add; start; up 4; clean
+        kill -9 $(cat $DIR/run/osd.$ID.pid); up 3
+        ceph osd destroy $ID --force --yes-i-really-mean-it
+        ceph osd tree | grep -q 'osd.3 *destroyed'
+        rm -r $DIR/osd.$ID"#);
+}
