@@ -91,9 +91,7 @@ pub trait ClassCx {
     fn omap_clear(&mut self);
 
     /// Who watches the object, with addresses of kind `Any` as of [`ClassCx::caller`].
-    fn watchers(&self) -> Vec<Caller> {
-        Vec::new()
-    }
+    fn watchers(&self) -> Vec<Caller>;
     /// Who calls.
     fn caller(&self) -> &Caller;
     /// The calendar clock.

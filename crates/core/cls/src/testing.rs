@@ -21,13 +21,14 @@ pub(crate) struct TestObject {
     caller: Caller,
     entropy: SeededEntropy,
     pub(crate) snap_seq: SnapId,
+    pub(crate) watchers: Vec<Caller>,
 }
 
 impl Default for TestObject {
     fn default() -> Self {
         let caller = Caller { name: EntityName::client(4100), addr: EntityAddr::NONE };
         let (base, next) = (State::default(), State::default());
-        Self { base, next, caller, entropy: SeededEntropy(1), snap_seq: SnapId(0) }
+        Self { base, next, caller, entropy: SeededEntropy(1), snap_seq: SnapId(0), watchers: Vec::new() }
     }
 }
 
@@ -172,6 +173,9 @@ impl ClassCx for TestObject {
     }
     fn omap_clear(&mut self) {
         self.touch().omap.clear();
+    }
+    fn watchers(&self) -> Vec<Caller> {
+        self.watchers.clone()
     }
     fn caller(&self) -> &Caller {
         &self.caller

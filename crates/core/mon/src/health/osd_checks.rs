@@ -151,11 +151,18 @@ fn pool_checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
             without_application(map, digest),
         ),
     ];
-    let lists = lists.into_iter().filter(|(.., lines)| !lines.is_empty());
-    lists
-        .map(|(code, what, lines)| Check::new(code, Severity::Warn, format!("{} {what}", lines.len()), lines))
-        .collect()
+    let check = |(code, what, mut lines): (&'static str, &str, Vec<String>)| {
+        let summary = format!("{} {what}", lines.len());
+        if code == "POOL_APP_NOT_ENABLED" {
+            lines.push(APPLICATION_HINT.to_owned()); // a line more, not a pool more
+        }
+        Check::new(code, Severity::Warn, summary, lines)
+    };
+    lists.into_iter().filter(|(.., lines)| !lines.is_empty()).map(check).collect()
 }
+
+const APPLICATION_HINT: &str = "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is \
+                                'cephfs', 'rbd', 'rgw', or freeform for custom applications.";
 
 fn without_redundancy(state: &State, map: &OsdMap) -> Vec<String> {
     if !state.config.flag_of_monitor("mon_warn_on_pool_no_redundancy") {
@@ -168,14 +175,5 @@ fn without_redundancy(state: &State, map: &OsdMap) -> Vec<String> {
 fn without_application(map: &OsdMap, digest: &Digest) -> Vec<String> {
     let used = |id: &PoolId| digest.pools.get(id).is_some_and(|sum| sum.stats.num_objects > 0);
     let silent = map.pools.iter().filter(|(id, pool)| pool.application_metadata.is_empty() && used(id));
-    let mut lines: Vec<String> =
-        silent.map(|(id, _)| format!("application not enabled on pool '{}'", name(map, *id))).collect();
-    if !lines.is_empty() {
-        lines.push(
-            "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is 'cephfs', 'rbd', \
-             'rgw', or freeform for custom applications."
-                .to_owned(),
-        );
-    }
-    lines
+    silent.map(|(id, _)| format!("application not enabled on pool '{}'", name(map, *id))).collect()
 }

@@ -192,6 +192,11 @@ impl ClassCx for MethodObject<'_, '_, '_> {
         });
     }
 
+    fn watchers(&self) -> Vec<Caller> {
+        let watchers = self.run.pending.info.watchers.iter();
+        watchers.map(|((_, name), watcher)| Caller { name: *name, addr: watcher.addr }).collect()
+    }
+
     fn caller(&self) -> &Caller {
         self.run.request.caller
     }
