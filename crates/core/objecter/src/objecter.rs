@@ -55,9 +55,10 @@ pub enum Effect {
         /// The operation.
         tid: u64,
     },
-    /// Something waits for the map of this epoch or a later one: ask the monitor.
+    /// Something waits for a newer map: ask the monitor, from the epoch behind ours on, or maps that lie between
+    /// would be missing.
     WantMap {
-        /// The epoch.
+        /// The epoch; 0 for the newest, when we have none.
         from: Epoch,
     },
 }
@@ -107,7 +108,6 @@ struct Session {
 }
 
 /// See the crate's documentation. Calls collect [`Effect`]s for [`Objecter::drain`].
-#[derive(Debug)]
 pub struct Objecter {
     map: Arc<OsdMap>,
     /// Nothing is sent under an older map.
@@ -189,7 +189,7 @@ impl Objecter {
     pub fn set_barrier(&mut self, epoch: Epoch) {
         self.barrier = self.barrier.max(epoch);
         if self.map.epoch < self.barrier {
-            self.effects.push(Effect::WantMap { from: self.barrier });
+            self.want_map();
         }
     }
 
@@ -259,7 +259,7 @@ impl Objecter {
     fn aim(&mut self, now: Stamp, tid: u64) {
         let Some(op) = self.ops.get(&tid) else { return };
         if self.map.epoch == 0 {
-            return self.effects.push(Effect::WantMap { from: 0 });
+            return self.want_map();
         }
         let Ok(place) = self.place(&op.request) else {
             self.forget_place(tid);
@@ -274,8 +274,13 @@ impl Objecter {
         op.sent_to = None;
         match place {
             Some(place) => self.send(now, tid, place.set.acting_primary),
-            None => self.effects.push(Effect::WantMap { from: self.map.epoch + 1 }),
+            None => self.want_map(),
         }
+    }
+
+    fn want_map(&mut self) {
+        let from = if self.map.epoch == 0 { 0 } else { self.map.epoch + 1 };
+        self.effects.push(Effect::WantMap { from });
     }
 
     fn forget_place(&mut self, tid: u64) {
@@ -289,7 +294,7 @@ impl Objecter {
     pub fn newest(&mut self, now: Stamp, tid: u64, epoch: Epoch) {
         let Some(op) = self.ops.get(&tid) else { return };
         if self.map.epoch < epoch {
-            return self.effects.push(Effect::WantMap { from: epoch });
+            return self.want_map();
         }
         match self.place(&op.request) {
             Ok(_) => self.aim(now, tid),
@@ -343,7 +348,7 @@ impl Objecter {
         let Some(session) = self.sessions.get_mut(&osd) else { return };
         session.state = State::Pausing(now + REDIAL_DELAY);
         self.forget_sent(osd);
-        self.effects.push(Effect::WantMap { from: self.map.epoch + 1 });
+        self.want_map();
     }
 
     fn redial(&mut self, now: Stamp) {
@@ -391,7 +396,19 @@ impl Objecter {
             laggy = true;
         }
         if laggy {
-            self.effects.push(Effect::WantMap { from: self.map.epoch + 1 });
+            self.want_map();
         }
+    }
+}
+
+/// Each operation with its group, where the map has it, to whom it was sent, and how often.
+impl std::fmt::Debug for Objecter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Objecter(epoch {}, {:?}", self.map.epoch, self.sessions)?;
+        for (tid, op) in &self.ops {
+            let place = op.place.as_ref().map(|place| (place.pg, place.set.acting_primary));
+            write!(f, ", {tid}: {place:?} {:?} {}", op.sent_to, op.attempts)?;
+        }
+        f.write_str(")")
     }
 }

@@ -156,6 +156,9 @@ impl Shard {
     #[must_use]
     pub fn next_deadline(&self) -> Stamp {
         let now = self.clock.now();
+        if self.store.has_work() {
+            return now;
+        }
         self.messenger.next_deadline(now).into_iter().chain([self.deadline()]).min().unwrap_or(now)
     }
 

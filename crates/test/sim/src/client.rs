@@ -158,7 +158,8 @@ impl Client {
         let now = self.clock.now();
         let messenger = self.messenger.next_deadline(now);
         let others = self.monc.next_deadline().into_iter().chain(self.objecter.next_deadline());
-        let pool_ops = self.pool_ops.values().map(|(_, sent)| *sent + POOL_OP_RETRY);
+        let pool_ops = self.pool_ops.values().filter(|_| self.monc.is_open());
+        let pool_ops = pool_ops.map(|(_, sent)| *sent + POOL_OP_RETRY);
         others.chain(messenger).chain(pool_ops).min().unwrap_or(now + Duration::from_secs(3600))
     }
 

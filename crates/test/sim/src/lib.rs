@@ -3,15 +3,29 @@
 //! The daemons are the real ones, down to the bytes on the wires and on the disks; only the machine below them
 //! is not: time, randomness, sockets and devices are the world's, and everything in them follows from the seed.
 //! Layer: test; uses everything.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `world` | machines, processes, the one loop |
+//! | `net`, `clock`, `kv` | what the machines are made of, beside io/simdisk |
+//! | `client` | a client of the cluster |
+//! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
+//! | `story` | what goes wrong |
 
 mod client;
 mod clock;
+mod history;
 mod kv;
+mod model;
 mod net;
+mod story;
+mod workload;
 mod world;
 
 pub use client::{Client, Finished};
 pub use clock::SimClock;
 pub use kv::SimKv;
 pub use net::{Fabric, Host, SimNet, Wires};
+pub use story::{Outcome, Plan, Story, tell};
+
 pub use world::{Config, Proc, World};

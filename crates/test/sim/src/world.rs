@@ -27,6 +27,9 @@ const TURN_DELAY: Duration = Duration::from_micros(20);
 /// How long a device takes for a step, at most: half of the requests' time.
 const DISK_DELAY: Duration = Duration::from_micros(200);
 
+/// Turns that a process may want at once, one after the other: more is a loop that burns a processor.
+const HURRIED_TURNS_MAX: u32 = 2000;
+
 /// What a world begins with.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -78,6 +81,8 @@ struct Pace {
     turn_at: Option<Stamp>,
     frozen_until: Option<Stamp>,
     slow: u32,
+    /// Turns in a row after which the next was due at once.
+    hurried: u32,
 }
 
 struct MonNode {
@@ -111,6 +116,10 @@ pub struct World {
     last_due: u64,
     trace: u64,
     steps: u64,
+    /// Turns of each process so far.
+    turns: BTreeMap<Proc, u64>,
+    /// OSDs that ended by themselves.
+    gave_up: Vec<OsdId>,
 }
 
 impl World {
@@ -156,6 +165,8 @@ impl World {
             last_due: 0,
             trace: 0,
             steps: 0,
+            turns: BTreeMap::new(),
+            gave_up: Vec::new(),
         };
         world.start_mon();
         (0..config.osds).for_each(|id| world.start_osd(id));
@@ -338,6 +349,11 @@ impl World {
         self.forget(Proc::Mon);
     }
 
+    /// OSDs that ended by themselves since the last look, as those do that are marked down too often.
+    pub fn take_gave_up(&mut self) -> Vec<OsdId> {
+        std::mem::take(&mut self.gave_up)
+    }
+
     fn forget(&mut self, proc: Proc) {
         self.paces.remove(&proc);
         self.fabric.set_slow(proc.host(), 1);
@@ -432,6 +448,10 @@ impl World {
         }
         let Some(next) = self.run(proc) else { return };
         self.note(2, proc.host().0.into());
+        *self.turns.entry(proc).or_default() += 1;
+        let pace = self.paces.entry(proc).or_default();
+        pace.hurried = if next <= now { pace.hurried + 1 } else { 0 };
+        assert!(pace.hurried < HURRIED_TURNS_MAX, "{proc:?} turns and turns and never waits");
         // Nobody turns twice in the same moment.
         self.turn_by(proc, next.max(now + Duration::from_micros(1)));
     }
@@ -448,7 +468,11 @@ impl World {
                 let node = self.osds.get_mut(&id)?;
                 let shard = node.shard.as_mut()?;
                 shard.turn().expect("simulated sockets can be waited for");
-                assert!(!shard.is_stopping(), "osd.{id} gave up at {now}", now = self.clock.now().0);
+                if shard.is_stopping() {
+                    self.gave_up.push(id);
+                    self.stop_osd(id, false);
+                    return None;
+                }
                 let next = shard.next_deadline();
                 self.plan_disk(id);
                 Some(next)
@@ -538,6 +562,13 @@ fn new_osd(rng: &mut SeededEntropy, clock: &SimClock) -> OsdNode {
 
 impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "World(at {:?}, {} steps, {:?})", self.now(), self.steps, self.fabric)
+        write!(
+            f,
+            "World(at {:?}, {} steps, {:?}, turns {:?})",
+            self.now(),
+            self.steps,
+            self.fabric,
+            self.turns
+        )
     }
 }

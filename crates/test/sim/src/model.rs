@@ -1,0 +1,240 @@
+//! [`Object`]: what an object must be like after each message, without any of the machinery.
+
+use nacre_buf::{ByteStr, Bytes};
+use nacre_denc::{Decode, Reader, Writer};
+use nacre_msg::osd_op::{code, compare_op};
+use nacre_msg::{OsdOpReply, SubOp};
+use nacre_types::{Errno, SnapId};
+use std::collections::BTreeMap;
+
+/// Flag of `create`: fail when the object exists. Ceph `CEPH_OSD_OP_FLAG_EXCL`.
+const EXCLUSIVE: u32 = 1;
+/// Mode of comparison: as text. Ceph `CEPH_OSD_CMPXATTR_MODE_STRING`.
+const COMPARE_TEXT: u8 = 1;
+
+/// What one object holds.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Content {
+    /// Its bytes.
+    pub(crate) data: Vec<u8>,
+    /// Its attributes.
+    pub(crate) attrs: BTreeMap<String, String>,
+    /// Its omap.
+    pub(crate) omap: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Clone_ {
+    id: u64,
+    snaps: Vec<u64>,
+    content: Content,
+}
+
+/// An object with its snapshots.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Object {
+    head: Option<Content>,
+    /// Newest snapshot that a write has known of.
+    seq: u64,
+    clones: Vec<Clone_>,
+}
+
+/// One message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Appends.
+    Append(String),
+    /// Replaces the bytes.
+    WriteFull(String),
+    /// Writes at an offset.
+    Write(usize, String),
+    /// Creates, or fails.
+    Create,
+    /// Deletes.
+    Delete,
+    /// Sets an attribute.
+    SetAttr(String, String),
+    /// Sets an entry of the omap.
+    SetOmap(String, String),
+    /// Replaces the bytes and sets an attribute and an entry, together.
+    SetAll(String, String),
+    /// Replaces the bytes if the attribute `k` has this value, and sets it anew.
+    Swap(String, String),
+    /// Makes the head what it was at a snapshot.
+    Rollback(u64),
+    /// Reads everything, of the head or at a snapshot.
+    Read(Option<u64>),
+}
+
+/// The answer to a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// Of a message that changes something, or fails.
+    Result(i32),
+    /// Of one that reads.
+    Content(Content),
+}
+
+/// The snapshots that a message knows of, newest first.
+pub(crate) type Snaps = Vec<u64>;
+
+fn omap_entry(key: &str, value: &str) -> SubOp {
+    let mut w = Writer::new();
+    w.put(&vec![(ByteStr::from(key.to_owned()), Bytes::from(value.to_owned()))]);
+    SubOp::new(code::OMAPSETVALS).with_indata(w.finish().into())
+}
+
+fn set_attr(key: &str, value: &str) -> SubOp {
+    SubOp::with_xattr(code::SETXATTR, key.as_bytes(), value.as_bytes(), 0, 0)
+}
+
+fn all_of_omap() -> SubOp {
+    let mut w = Writer::new();
+    w.put(&ByteStr::EMPTY);
+    w.u64(1000);
+    w.put(&ByteStr::EMPTY);
+    SubOp::new(code::OMAPGETVALS).with_indata(w.finish().into())
+}
+
+fn bytes(text: &str) -> nacre_buf::BufList {
+    text.as_bytes().to_vec().into()
+}
+
+impl Action {
+    /// True when it changes nothing.
+    #[must_use]
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self, Self::Read(_))
+    }
+
+    /// The operations of the message.
+    #[must_use]
+    pub(crate) fn ops(&self) -> Vec<SubOp> {
+        match self {
+            Self::Append(text) => vec![SubOp::append(bytes(text))],
+            Self::WriteFull(text) => vec![SubOp::write_full(bytes(text))],
+            Self::Write(at, text) => vec![SubOp::write(*at as u64, bytes(text))],
+            Self::Create => vec![SubOp::new(code::CREATE).with_flags(EXCLUSIVE)],
+            Self::Delete => vec![SubOp::new(code::DELETE)],
+            Self::SetAttr(key, value) => vec![set_attr(key, value)],
+            Self::SetOmap(key, value) => vec![omap_entry(key, value)],
+            Self::SetAll(text, value) => {
+                vec![SubOp::write_full(bytes(text)), set_attr("k", value), omap_entry("k", value)]
+            }
+            Self::Swap(old, new) => vec![
+                SubOp::with_xattr(code::CMPXATTR, b"k", old.as_bytes(), compare_op::EQ, COMPARE_TEXT),
+                SubOp::write_full(bytes(new)),
+                set_attr("k", new),
+            ],
+            Self::Rollback(snap) => vec![SubOp::rollback(SnapId(*snap))],
+            Self::Read(_) => vec![SubOp::read(0, 0), SubOp::new(code::GETXATTRS), all_of_omap()],
+        }
+    }
+
+    /// What the answer says.
+    ///
+    /// # Panics
+    /// When it does not decode.
+    #[must_use]
+    pub(crate) fn seen(&self, reply: &OsdOpReply) -> Seen {
+        if !self.is_read() || reply.result < 0 {
+            return Seen::Result(reply.result);
+        }
+        let outputs: Vec<Bytes> = reply.ops.iter().map(|op| op.outdata.to_bytes()).collect();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let attrs: BTreeMap<ByteStr, Bytes> =
+            BTreeMap::from_bytes(outputs[1].clone()).expect("attributes decode");
+        let mut r = Reader::new(outputs[2].clone());
+        let omap: Vec<(ByteStr, Bytes)> = r.get().expect("an omap decodes");
+        Seen::Content(Content {
+            data: outputs[0].to_vec(),
+            attrs: attrs.iter().map(|(key, value)| (text(key), text(value))).collect(),
+            omap: omap.iter().map(|(key, value)| (text(key), text(value))).collect(),
+        })
+    }
+}
+
+impl Object {
+    /// What a message gives and leaves.
+    #[must_use]
+    pub(crate) fn after(&self, action: &Action, snaps: &Snaps) -> (Self, Seen) {
+        let failed = |errno: Errno| (self.clone(), Seen::Result(errno.negated()));
+        let head = self.head.clone();
+        let next = match action {
+            Action::Read(snap) => {
+                let found = snap.map_or(head.as_ref(), |snap| self.at(snap));
+                return match found {
+                    Some(content) => (self.clone(), Seen::Content(content.clone())),
+                    None => failed(Errno::ENOENT),
+                };
+            }
+            Action::Create if head.is_some() => return failed(Errno::EEXIST),
+            Action::Delete if head.is_none() => return failed(Errno::ENOENT),
+            Action::Swap(old, _) => match &head {
+                None => return failed(Errno::ENOENT),
+                Some(content) if content.attrs.get("k").map_or("", String::as_str) != old => {
+                    return failed(Errno::ECANCELED);
+                }
+                Some(content) => Some(content.clone()),
+            },
+            Action::Delete => None,
+            Action::Rollback(snap) => match self.at(*snap) {
+                Some(content) => Some(content.clone()),
+                // Nothing was there: the head goes, if there is one.
+                None if head.is_none() => return (self.clone(), Seen::Result(0)),
+                None => None,
+            },
+            _ => Some(head.unwrap_or_default()),
+        };
+        let mut object = self.clone();
+        object.preserve(snaps);
+        object.head = next.map(|content| changed(content, action));
+        if object.head.is_none() && object.clones.is_empty() {
+            object.seq = 0;
+        }
+        (object, Seen::Result(0))
+    }
+
+    fn at(&self, snap: u64) -> Option<&Content> {
+        if snap > self.seq {
+            return self.head.as_ref();
+        }
+        let clone = self.clones.iter().find(|clone| clone.id >= snap)?;
+        clone.snaps.contains(&snap).then_some(&clone.content)
+    }
+
+    /// Keeps the head for the snapshots that were made since the last write.
+    fn preserve(&mut self, snaps: &Snaps) {
+        let Some(newest) = snaps.first().copied().filter(|newest| *newest > self.seq) else { return };
+        if let Some(content) = &self.head {
+            let since: Vec<u64> = snaps.iter().copied().filter(|snap| *snap > self.seq).collect();
+            self.clones.push(Clone_ { id: newest, snaps: since, content: content.clone() });
+        }
+        self.seq = newest;
+    }
+}
+
+fn changed(mut content: Content, action: &Action) -> Content {
+    match action {
+        Action::Append(text) => content.data.extend_from_slice(text.as_bytes()),
+        Action::WriteFull(text) => content.data = text.as_bytes().to_vec(),
+        Action::Write(at, text) => {
+            let end = at + text.len();
+            content.data.resize(content.data.len().max(end), 0);
+            content.data[*at..end].copy_from_slice(text.as_bytes());
+        }
+        Action::SetAttr(key, value) => drop(content.attrs.insert(key.clone(), value.clone())),
+        Action::SetOmap(key, value) => drop(content.omap.insert(key.clone(), value.clone())),
+        Action::SetAll(text, value) => {
+            content.data = text.as_bytes().to_vec();
+            content.attrs.insert("k".to_owned(), value.clone());
+            content.omap.insert("k".to_owned(), value.clone());
+        }
+        Action::Swap(_, new) => {
+            content.data = new.as_bytes().to_vec();
+            content.attrs.insert("k".to_owned(), new.clone());
+        }
+        Action::Create | Action::Delete | Action::Rollback(_) | Action::Read(_) => {}
+    }
+    content
+}
