@@ -44,6 +44,8 @@ pub enum Event {
         /// Which ping.
         sent: Stamp,
     },
+    /// A connection to the peer is open: it is pinged at once.
+    Opened(OsdId),
     /// Nobody listens any more at an address of the peer.
     Refused(OsdId),
     /// A session with a monitor is open, which may know nothing of earlier reports.
@@ -116,6 +118,15 @@ impl Watched {
         self.unanswered.keys().next().map_or(Duration::ZERO, |oldest| now.since(*oldest))
     }
 
+    fn pinged(&mut self, now: Stamp) {
+        if self.unanswered.len() >= UNANSWERED_MAX
+            && let Some(second) = self.unanswered.keys().nth(1).copied()
+        {
+            self.unanswered.remove(&second);
+        }
+        self.unanswered.entry(now).or_default();
+    }
+
     fn answered(&mut self, side: Side, sent: Stamp) {
         let Some(answers) = self.unanswered.get_mut(&sent) else { return };
         match side {
@@ -178,6 +189,7 @@ impl Heartbeats {
         match event {
             Event::Peers(peers) => self.follow(peers),
             Event::Pong { osd, side, sent } => self.pong(now, osd, side, sent),
+            Event::Opened(osd) => self.opened(now, osd),
             Event::Refused(osd) => self.refused(now, osd),
             Event::MonitorOpened => self.report_again(now),
             Event::Tick => self.tick(now),
@@ -199,6 +211,12 @@ impl Heartbeats {
             peer.reported = None;
             self.effects.push(Effect::Alive { osd });
         }
+    }
+
+    fn opened(&mut self, now: Stamp, osd: OsdId) {
+        let Some(peer) = self.peers.get_mut(&osd) else { return };
+        peer.pinged(now);
+        self.effects.push(Effect::Ping { osd, sent: now });
     }
 
     fn refused(&mut self, now: Stamp, osd: OsdId) {
@@ -244,12 +262,7 @@ impl Heartbeats {
 
     fn ping_all(&mut self, now: Stamp) {
         for (osd, peer) in &mut self.peers {
-            if peer.unanswered.len() >= UNANSWERED_MAX
-                && let Some(second) = peer.unanswered.keys().nth(1).copied()
-            {
-                peer.unanswered.remove(&second);
-            }
-            peer.unanswered.insert(now, Answers::default());
+            peer.pinged(now);
             self.effects.push(Effect::Ping { osd: *osd, sent: now });
         }
     }

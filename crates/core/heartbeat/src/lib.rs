@@ -15,9 +15,11 @@
 //! `heartbeat_check`, `send_failures`, `ms_handle_refused`). Layer: core; uses types.
 
 mod heartbeats;
+mod leases;
 mod peers;
 #[cfg(test)]
 mod tests;
 
 pub use heartbeats::{Effect, Event, Heartbeats, Settings, Side};
+pub use leases::Leases;
 pub use peers::choose_peers;

@@ -361,6 +361,12 @@ impl Pg {
         self.interval.primary == self.whoami
     }
 
+    /// The OSDs that serve this group, in order.
+    #[must_use]
+    pub fn acting(&self) -> &[OsdId] {
+        &self.interval.acting
+    }
+
     /// The OSDs that serve this group, or are to: its up and acting sets.
     pub fn members(&self) -> impl Iterator<Item = OsdId> + '_ {
         self.interval.up.iter().chain(&self.interval.acting).copied()

@@ -70,6 +70,10 @@ impl Groups {
         self.groups.keys().copied().collect()
     }
 
+    pub(crate) fn get(&self, spg: &SpgId) -> Option<&Pg> {
+        self.groups.get(spg)
+    }
+
     pub(crate) fn contains(&self, spg: &SpgId) -> bool {
         self.groups.contains_key(spg)
     }

@@ -10,6 +10,7 @@ use crate::pings::{Pings, Signature, Verdict, pong};
 use crate::report;
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_denc::Decode;
+use nacre_heartbeat::Leases;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
@@ -57,6 +58,8 @@ pub(crate) enum News {
     Options(BTreeMap<String, String>),
     /// We go on under this name towards clients; other OSDs are to connect anew.
     Renamed(Arc<MsgrConfig>),
+    /// What others promise has changed.
+    Leases(Arc<Leases>),
     /// This OSD ends.
     End,
 }
@@ -78,6 +81,8 @@ pub(crate) struct Lead {
     keyed: bool,
     booted: bool,
     boot_sent: Option<Stamp>,
+    /// The newest epoch that the store had when this process started.
+    started_at: Epoch,
     /// Epoch in which this process first came up.
     first_up: Epoch,
     /// When we were marked down while we ran, oldest first.
@@ -139,6 +144,7 @@ impl Lead {
             keyed: false,
             booted: false,
             boot_sent: None,
+            started_at: 0,
             first_up: 0,
             markdowns: VecDeque::new(),
             leaving: None,
@@ -160,6 +166,7 @@ impl Lead {
     /// Looks for a monitor, and wants the maps behind those that the store holds.
     pub(crate) fn start(&mut self, cx: &mut LeadCx<'_>) {
         let newest = cx.maps.newest().epoch;
+        self.started_at = newest;
         let start = if newest == 0 { 0 } else { u64::from(newest) + 1 };
         self.monc.subscribe("osdmap", start, Interest::Lasting);
         self.monc.start(&mut Context { now: cx.now, wall: cx.wall, entropy: cx.entropy });
@@ -325,6 +332,7 @@ impl Lead {
         match event {
             ConnEvent::Established(_) => {
                 link.opened(conn, cx.messenger);
+                pings.opened(conn, cx.now);
                 if is_mgr {
                     self.report_due = true;
                     self.report(cx);
@@ -349,7 +357,9 @@ impl Lead {
     fn heartbeat_message(&mut self, cx: &mut LeadCx<'_>, conn: ConnId, raw: RawMessage) -> bool {
         let ours = match Message::decode(raw) {
             Ok(Message::OsdPing(ping)) => {
-                ping.fsid == self.config.fsid && self.pings.heard(conn, &ping, cx.now)
+                let heard = ping.fsid == self.config.fsid && self.pings.heard(conn, &ping, cx.now);
+                cx.news.push(News::Leases(Arc::new(self.pings.leases.clone())));
+                heard
             }
             // Who answers is ahead of us: our monitor may be slow, or cut off.
             Ok(Message::OsdMap(maps)) => {
@@ -379,7 +389,8 @@ impl Lead {
         let (signature, theirs) = (self.signature(cx), ping.map_epoch);
         let map = cx.maps.newest();
         let was_marked_down = !map.is_up(from) && map.info(from).down_at > theirs;
-        let answer = pong(ping, &signature, cx.now);
+        let promised = map.is_up(from).then(|| self.pings.leases.promise(from, cx.now));
+        let answer = pong(ping, &signature, promised, cx.now);
         if was_marked_down {
             let word = nacre_msg::OsdPing { op: ping_op::YOU_DIED, ..answer };
             cx.messenger.send(conn, Message::from(word).encode(0));
@@ -543,6 +554,20 @@ impl Lead {
         self.settle(cx);
     }
 
+    /// Until when the groups must not see `map`, since it has an OSD down to whom we have promised otherwise; unless
+    /// that is certainly dead.
+    pub(crate) fn keeps_maps_until(&self, map: &OsdMap) -> Stamp {
+        let leases = &self.pings.leases;
+        let until = |osd: OsdId| {
+            let info = map.info(osd);
+            let counts = osd != self.config.id && !map.is_up(osd) && map.xinfo(osd).dead_epoch < info.down_at;
+            let before =
+                if info.down_at > self.started_at { leases.promised_before() } else { Stamp::default() };
+            counts.then(|| leases.promised_until(osd).max(before))
+        };
+        map.osds().filter_map(until).max().unwrap_or_default()
+    }
+
     fn is_up_in(&self, map: &OsdMap) -> bool {
         map.is_up(self.config.id) && map.client_addr(self.config.id) == Some(&self.faces.public.addrs)
     }
@@ -597,12 +622,14 @@ impl Lead {
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out; false when there is nothing to ask for.
-    /// We go on serving until it has.
     pub(crate) fn leave(&mut self, cx: &mut LeadCx<'_>) -> bool {
         if !self.booted || !self.monc.is_open() {
             return false;
         }
         self.leaving = Some(cx.now + cx.options.seconds("osd_mon_shutdown_timeout"));
+        // Others need not wait for our leases once we are dead: so we serve nobody from now on.
+        self.pings.leases.close();
+        cx.news.push(News::Leases(Arc::new(self.pings.leases.clone())));
         let epoch = cx.maps.newest().epoch;
         let down = MarkMeDown {
             version: epoch.into(),
@@ -688,7 +715,8 @@ impl Lead {
             && self.keyed
             && map.epoch > 0
             && self.leaving.is_none()
-            && self.pings.is_healthy(cx.now);
+            && self.pings.is_healthy(cx.now)
+            && self.keeps_maps_until(map) <= cx.now;
         if ready && !self.booted && self.boot_sent.is_none() {
             self.boot(cx);
         }

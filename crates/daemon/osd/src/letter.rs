@@ -2,6 +2,7 @@
 
 use crate::lead::Order;
 use nacre_auth::RotatingKeys;
+use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
@@ -45,6 +46,8 @@ pub(crate) enum Letter {
     Command(Arc<Session>, u64, Box<Command>),
     /// Options have changed.
     Options(Arc<Values>),
+    /// What other OSDs promise has changed.
+    Leases(Arc<Leases>),
     /// Clients know us by another name from now on.
     Renamed(Arc<MsgrConfig>),
     /// To the lead: take leave of the monitor, and then let all shards end.

@@ -2,7 +2,7 @@
 
 use crate::faces::Faces;
 use crate::links::Link;
-use nacre_heartbeat::{Effect, Event, Heartbeats, Settings, Side, choose_peers};
+use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side, choose_peers};
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::{Message, OsdPing, ping_op};
@@ -19,6 +19,7 @@ const PING_BYTES_MIN: u32 = 2000;
 /// Heartbeats of one OSD.
 pub(crate) struct Pings {
     machine: Heartbeats,
+    pub(crate) leases: Leases,
     links: BTreeMap<(OsdId, Side), Link>,
     effects: Vec<Effect>,
 }
@@ -53,13 +54,22 @@ fn settings(options: &Values) -> Settings {
     }
 }
 
+/// Length of a read lease. Shorter than the grace, so that it has run out when the monitor marks an OSD down for its
+/// silence, and nobody has to wait.
+fn lease(options: &Values) -> Duration {
+    let ratio = options.number("osd_pool_default_read_lease_ratio").clamp(0.0, 1.0);
+    options.seconds("osd_heartbeat_grace").mul_f64(ratio)
+}
+
 impl Pings {
     pub(crate) fn new(options: &Values, now: Stamp) -> Self {
-        Self { machine: Heartbeats::new(settings(options), now), links: BTreeMap::new(), effects: Vec::new() }
+        let (machine, leases) = (Heartbeats::new(settings(options), now), Leases::new(lease(options), now));
+        Self { machine, leases, links: BTreeMap::new(), effects: Vec::new() }
     }
 
     pub(crate) fn set(&mut self, options: &Values) {
         self.machine.set(settings(options));
+        self.leases.set_length(lease(options));
     }
 
     /// Whom it watches.
@@ -141,6 +151,13 @@ impl Pings {
         true
     }
 
+    /// A connection that we dialled is open.
+    pub(crate) fn opened(&mut self, conn: ConnId, now: Stamp) {
+        if let Some((osd, _)) = self.key_of(conn) {
+            self.machine.handle(now, Event::Opened(osd));
+        }
+    }
+
     /// Nobody listens where a peer was.
     pub(crate) fn refused(&mut self, osd: OsdId, now: Stamp) {
         self.machine.handle(now, Event::Refused(osd));
@@ -163,6 +180,10 @@ impl Pings {
             ping_op::PING_REPLY => {
                 let sent = Stamp(u64::try_from(ping.mono_ping_stamp_ns).unwrap_or(0));
                 self.machine.handle(now, Event::Pong { osd, side, sent });
+                let promised = ping.delta_ub_ns.and_then(|ns| u64::try_from(ns).ok());
+                if let Some(length) = promised.map(Duration::from_nanos) {
+                    self.leases.grant(osd, sent, length);
+                }
             }
             op => tracing::debug!(osd, op, epoch = ping.map_epoch, "a peer's word in a heartbeat"),
         }
@@ -208,14 +229,15 @@ impl Pings {
     }
 }
 
-/// The answer to a ping.
-pub(crate) fn pong(ping: OsdPing, signature: &Signature, now: Stamp) -> OsdPing {
+/// The answer to a ping, with a promise if we give one. It travels in a field for differences of clocks, which
+/// Ceph's OSDs use for the same end and ours have no use for.
+pub(crate) fn pong(ping: OsdPing, signature: &Signature, promised: Option<Duration>, now: Stamp) -> OsdPing {
     OsdPing {
         op: ping_op::PING_REPLY,
         map_epoch: signature.map_epoch,
         up_from: signature.up_from,
         mono_send_stamp_ns: nanoseconds(now),
-        delta_ub_ns: None,
+        delta_ub_ns: promised.and_then(|length| i64::try_from(length.as_nanos()).ok()),
         ..ping
     }
 }

@@ -15,6 +15,7 @@ use crate::sessions::{AuthFrame, Incomer, Sessions};
 use crate::space;
 use nacre_auth::{RotatingKeys, ServiceAuthContext};
 use nacre_env::{Clock, ListenerId};
+use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::{OptionInfo, Values};
 use nacre_msg::peer::PeerMessage;
@@ -25,6 +26,7 @@ use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
 use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime};
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +50,12 @@ pub struct Shard {
     /// Where clients come in.
     public: ListenerId,
     maps: MapCache,
+    /// Maps that the groups must not see yet, with the messages that brought them.
+    kept_maps: Vec<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
+    kept_until: Option<Stamp>,
+    leases: Arc<Leases>,
+    /// Clients' messages for groups that we may not serve just now.
+    unleased: BTreeMap<SpgId, Vec<nacre_pg::ClientOp>>,
     keys: Arc<RotatingKeys>,
     sessions: Sessions,
     pub(crate) groups: Groups,
@@ -111,6 +119,10 @@ impl Shard {
             post,
             lead: parts.lead,
             public: parts.public,
+            kept_maps: Vec::new(),
+            kept_until: None,
+            leases: Arc::new(Leases::new(Duration::ZERO, now)),
+            unleased: BTreeMap::new(),
             keys: Arc::default(),
             store: parts.store,
             effects: Effects::new(),
@@ -217,13 +229,21 @@ impl Shard {
     fn deadline(&self) -> Stamp {
         let lead = self.lead.as_ref().and_then(Lead::next_deadline);
         let groups = self.groups.next_deadline();
-        lead.into_iter().chain(groups).chain([self.tick_at]).min().unwrap_or(self.tick_at)
+        lead.into_iter()
+            .chain(groups)
+            .chain(self.kept_until)
+            .chain([self.tick_at])
+            .min()
+            .unwrap_or(self.tick_at)
     }
 
     fn run_deadlines(&mut self) {
         let all = self.now >= self.tick_at;
         if all {
             self.tick_at = self.now + TICK_INTERVAL;
+        }
+        if self.kept_until.is_some_and(|until| self.now >= until) {
+            self.release_maps();
         }
         for spg in self.groups.due(self.now, all) {
             self.deliver(spg, Event::Tick);
@@ -265,9 +285,7 @@ impl Shard {
     fn learn(&mut self, news: News) {
         match news {
             News::Maps(message) => {
-                let shared = Arc::new(*message);
-                self.learn_maps(&shared);
-                self.post.send_others(|| Letter::Maps(Arc::clone(&shared)));
+                self.learn_maps(&Arc::new(*message));
             }
             News::Keys(keys) => {
                 self.keys = Arc::new(keys);
@@ -279,6 +297,10 @@ impl Shard {
                 let mut options = Values::clone(&self.options);
                 options.store(&config);
                 self.set_options(options);
+            }
+            News::Leases(leases) => {
+                self.post.send_others(|| Letter::Leases(Arc::clone(&leases)));
+                self.set_leases(leases);
             }
             News::Renamed(face) => {
                 for conn in self.sessions.of_osds() {
@@ -296,7 +318,7 @@ impl Shard {
         }
     }
 
-    fn learn_maps(&mut self, message: &nacre_msg::OsdMap) {
+    fn learn_maps(&mut self, message: &Arc<nacre_msg::OsdMap>) {
         let before = Arc::clone(self.maps.newest());
         let learned = match self.maps.learn(message) {
             Ok(learned) => learned,
@@ -307,9 +329,50 @@ impl Shard {
         // Links follow the newest map before groups speak to whom it has up; what else the lead hears comes
         // after, or groups would see maps out of order.
         let heard = self.lend_lead(Lead::maps_learned).map_or_else(Vec::new, |((), news)| news);
-        learned.iter().for_each(|map| self.advance(map));
+        if !learned.is_empty() {
+            self.kept_maps.push((learned, Arc::clone(message)));
+            self.release_maps();
+        }
         self.warn_clients(&before);
         heard.into_iter().for_each(|news| self.learn(news));
+    }
+
+    /// Lets the groups of all shards see the maps that were kept back, unless a promise still forbids it.
+    fn release_maps(&mut self) {
+        let until = self.lead.as_ref().map(|lead| lead.keeps_maps_until(self.maps.newest()));
+        self.kept_until = until.filter(|until| *until > self.now);
+        if self.kept_until.is_some() {
+            return;
+        }
+        for (maps, message) in std::mem::take(&mut self.kept_maps) {
+            maps.iter().for_each(|map| self.advance(map));
+            if self.lead.is_some() {
+                self.post.send_others(|| Letter::Maps(Arc::clone(&message)));
+            }
+        }
+        self.retry_unleased();
+    }
+
+    fn set_leases(&mut self, leases: Arc<Leases>) {
+        self.leases = leases;
+        self.retry_unleased();
+    }
+
+    /// Whether we may serve a group: others may not have taken over from us without our knowledge.
+    fn is_leased(&self, spg: &SpgId) -> bool {
+        let Some(group) = self.groups.get(spg).filter(|group| group.is_primary()) else { return true };
+        let mut others = group.acting().iter().filter(|osd| **osd != self.config.id);
+        others.all(|osd| self.leases.is_granted(*osd, self.now))
+    }
+
+    /// Messages that waited for leases go on.
+    fn retry_unleased(&mut self) {
+        let ready: Vec<SpgId> = self.unleased.keys().filter(|spg| self.is_leased(spg)).copied().collect();
+        for spg in ready {
+            for op in self.unleased.remove(&spg).into_iter().flatten() {
+                self.client_op(spg, op);
+            }
+        }
     }
 
     /// Hands maps in which an OSD went down to all clients. One that waits for an OSD which is frozen or cut off
@@ -400,6 +463,7 @@ impl Shard {
     }
 
     fn session_closed(&mut self, session: SessionId) {
+        self.unleased.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
         for spg in self.groups.all() {
             self.deliver(spg, Event::SessionClosed(session));
         }
@@ -474,6 +538,9 @@ impl Shard {
             let reply = space::refusal(&op.op, spg, self.groups.map().epoch);
             return self.tell_session(op.session.id, Message::from(reply).encode(op.tid));
         }
+        if !self.is_leased(&spg) {
+            return self.unleased.entry(spg).or_default().push(op);
+        }
         if self.groups.contains(&spg) {
             return self.deliver(spg, Event::ClientOp(op));
         }
@@ -530,6 +597,7 @@ impl Shard {
             Letter::Ask(question) => self.answer(&question),
             Letter::Command(session, tid, command) => admin::command(self, &session, tid, &command),
             Letter::Options(options) => self.options = options,
+            Letter::Leases(leases) => self.set_leases(leases),
             Letter::Renamed(face) => self.messenger.serve(self.public, face),
             Letter::Leave => {
                 if self.with_lead(Lead::leave) != Some(true) {

@@ -186,6 +186,14 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "Placement groups of a new pool that count for placement; 0 means all",
     )
     .services(&["mon"]),
+    row(
+        "osd_pool_default_read_lease_ratio",
+        Kind::Float,
+        "0.8",
+        "Length of read leases as a fraction of osd_heartbeat_grace: for so long after they last heard of a primary do \
+         the other members wait before somebody takes over from it",
+    )
+    .level(Level::Dev),
     row("osd_pool_default_size", Kind::Uint, "3", "Copies that a new replicated pool keeps")
         .at_least("0")
         .at_most("10")
