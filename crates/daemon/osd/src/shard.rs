@@ -699,6 +699,13 @@ impl Shard {
 
     /// Carries out what a group wants; true when it is to be resumed.
     fn carry_out(&mut self, spg: SpgId) -> bool {
+        if self.store.has_failed() {
+            // What the group has just read may be wrong: nothing that follows from it leaves.
+            tracing::error!(osd = self.config.id, "the store cannot be read; this OSD stops");
+            self.effects = Effects::new();
+            self.stopping = true;
+            return false;
+        }
         let mut resume = false;
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain() {

@@ -141,7 +141,8 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     net.watch(disk.wake_fd()).map_err(|source| StorageError::File { path: block.clone(), source })?;
     let refused = disk.ring_refused().map(str::to_owned);
     let options = examine(&mut disk, folder)?;
-    let kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
+    let kv = RedbKv::open_with_cache(&meta, options.kv_cache_bytes)
+        .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
     net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
     let (store, report) = BlockStore::open(Box::new(disk), Box::new(kv), options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;

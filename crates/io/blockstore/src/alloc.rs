@@ -3,6 +3,7 @@
 //! A block that nothing refers to any more is *pending*: the last durable checkpoint, or a log record behind
 //! it, may still refer to it. It becomes free when a checkpoint is durable whose cut came after the release.
 
+use crate::freemap::{Portion, RefChanges};
 use std::collections::BTreeMap;
 
 /// Free runs looked at for one that holds the whole request before it is split over several.
@@ -42,6 +43,8 @@ pub(crate) struct Alloc {
     /// Blocks that may be freed now, in descending order.
     freeing: Vec<u32>,
     cuts: u64,
+    /// Changes of references since the last cut, for the free map in the KV store.
+    changes: RefChanges,
 }
 
 impl Alloc {
@@ -56,6 +59,7 @@ impl Alloc {
             pending: Vec::new(),
             freeing: Vec::new(),
             cuts: 0,
+            changes: RefChanges::default(),
         }
     }
 
@@ -73,6 +77,13 @@ impl Alloc {
 
     /// Takes `count` blocks, in as few runs as a short search finds; `None` when there are not as many.
     pub(crate) fn allocate(&mut self, count: u32) -> Option<Vec<Run>> {
+        let runs = self.allocate_homes(count)?;
+        runs.iter().for_each(|run| self.changes.add(*run, 1));
+        Some(runs)
+    }
+
+    /// As [`Alloc::allocate`], for the checkpoint that is under way: it notes the references itself.
+    pub(crate) fn allocate_homes(&mut self, count: u32) -> Option<Vec<Run>> {
         if u64::from(count) > self.free_count {
             return None;
         }
@@ -104,8 +115,27 @@ impl Alloc {
         best
     }
 
+    /// As [`Alloc::reserve`], for a record that is replayed.
+    pub(crate) fn replay(&mut self, run: Run) -> bool {
+        let was_free = self.reserve(run);
+        if was_free {
+            self.changes.add(run, 1);
+        }
+        was_free
+    }
+
+    /// Takes what a portion of the free map says; gives a run that is outside of the area.
+    pub(crate) fn load(&mut self, nth: u32, portion: &Portion) -> Result<(), Run> {
+        portion
+            .runs(nth)
+            .into_iter()
+            .try_for_each(|run| if self.reserve(run) { Ok(()) } else { Err(run) })?;
+        self.shared.extend(portion.shared(nth));
+        Ok(())
+    }
+
     /// Takes exactly these blocks; false, and nothing taken, unless all are free.
-    pub(crate) fn reserve(&mut self, run: Run) -> bool {
+    fn reserve(&mut self, run: Run) -> bool {
         let Some((&start, &count)) = self.free.range(..=run.start).next_back() else { return false };
         let (end, wanted_end) =
             (u64::from(start) + u64::from(count), u64::from(run.start) + u64::from(run.count));
@@ -125,16 +155,40 @@ impl Alloc {
 
     /// Adds a reference to a block that has one.
     pub(crate) fn share(&mut self, block: u32) {
+        self.changes.add(Run { start: block, count: 1 }, 1);
         *self.shared.entry(block).or_default() += 1;
     }
 
     /// Drops a reference; the last one makes the block pending.
     pub(crate) fn release(&mut self, block: u32) {
+        self.changes.add(Run { start: block, count: 1 }, -1);
+        self.release_base(block);
+    }
+
+    /// As [`Alloc::release`], for what lay below a block that the checkpoint has written home: the free map that was
+    /// committed with it knows already.
+    pub(crate) fn release_base(&mut self, block: u32) {
         match self.shared.get_mut(&block) {
             None => self.pending.push((self.cuts, block)),
             Some(1) => drop(self.shared.remove(&block)),
             Some(more) => *more -= 1,
         }
+    }
+
+    /// The committed free map took a base for released whose slot was changed since the cut: who changed it released
+    /// it as well, or will.
+    pub(crate) fn base_was_released_early(&mut self, block: u32) {
+        self.changes.add(Run { start: block, count: 1 }, 1);
+    }
+
+    /// Changes of references since the last cut.
+    pub(crate) fn take_changes(&mut self) -> RefChanges {
+        std::mem::take(&mut self.changes)
+    }
+
+    /// About how many bytes this takes.
+    pub(crate) fn bytes(&self) -> usize {
+        16 * (self.free.len() + self.shared.len() + self.pending.len()) + 4 * self.freeing.len()
     }
 
     /// A checkpoint has taken its cut; gives its number.

@@ -43,6 +43,10 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     pub(crate) fn new(bytes_max: usize) -> Self {
         Self { entries: BTreeMap::new(), clock: VecDeque::new(), bytes: 0, bytes_max, turn: 0 }
     }

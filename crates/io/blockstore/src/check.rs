@@ -37,8 +37,10 @@ impl BlockStore {
     }
 
     fn check_data(&mut self, report: &mut CheckReport) {
-        for (at, collection) in &self.table.collections {
-            for (name, onode) in &collection.objects {
+        let collections: Vec<SpgId> = self.table.collections.keys().copied().collect();
+        for at in collections {
+            for (id, name) in self.table.names(&at) {
+                let Some(onode) = self.table.load_onode(id) else { continue };
                 for (index, slot) in onode.blocks.iter() {
                     let Some(device) = slot.device() else { continue };
                     // A block whose write is in flight is only in the cache.
@@ -48,7 +50,7 @@ impl BlockStore {
                     report.blocks += 1;
                     if let Err(reason) = read_block(self.disk.as_mut(), device) {
                         let offset = u64::from(*index) * BLOCK as u64;
-                        report.damaged.push((*at, name.clone(), offset, reason));
+                        report.damaged.push((at, name.clone(), offset, reason));
                     }
                 }
             }
@@ -71,8 +73,16 @@ fn read_block(disk: &mut dyn nacre_env::Disk, device: DeviceBlock) -> Result<(),
 fn check_table(table: &Table, report: &mut CheckReport) {
     let mut references: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut slots, mut dirty) = (0, 0);
-    for (name, onode) in table.collections.values().flat_map(|collection| &collection.objects) {
+    let mut omap_bytes = 0;
+    for (id, name) in table.collections.keys().flat_map(|at| table.names(at)) {
         report.objects += 1;
+        let Some(onode) = table.load_onode(id) else { continue };
+        let entries = table.omap_entries(onode.omap, b"", usize::MAX);
+        let found: usize = entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+        if found as u64 != onode.omap_bytes {
+            report.inconsistencies.push(format!("{name}: omap of {found} bytes, not {}", onode.omap_bytes));
+        }
+        omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
         let last =
             onode.blocks.last_key_value().map_or(0, |(index, _)| (u64::from(*index)) * BLOCK as u64 + 1);
         if last > onode.size.max(1) || (onode.size == 0 && !onode.blocks.is_empty()) {
@@ -86,12 +96,14 @@ fn check_table(table: &Table, report: &mut CheckReport) {
             }
         }
     }
-    let counts = (table.space.slots, table.space.dirty_slots);
-    if counts != (slots, dirty) {
+    let counted = (table.space.slots, table.space.dirty_slots, table.objects, table.omap_bytes);
+    let found = (slots, dirty, report.objects, omap_bytes);
+    if counted != found {
         report
             .inconsistencies
-            .push(format!("slots, dirty slots: counted {counts:?}, found {:?}", (slots, dirty)));
+            .push(format!("slots, dirty slots, objects, omap bytes: counted {counted:?}, found {found:?}"));
     }
+    report.inconsistencies.extend(table.failure());
     let area = table.space.alloc.area();
     for (block, believed) in area.blocks().zip(table.space.alloc.references()) {
         let found = references.remove(&block).unwrap_or(0);

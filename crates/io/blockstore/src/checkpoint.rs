@@ -3,10 +3,10 @@
 //! ```text
 //!  cut -> gather -> write home -> settle -> flush -> encode -> commit -> adopt -> free -> done
 //!   |       which     to fresh     log and    all     onodes,   KV, all    slots    what was
-//!   |       blocks    blocks       data up    of it   omap      as one;    point    released
-//!   |                              to cut                       log        home     before
-//!   |                                                           trimmed             the cut
-//!  what changed so far, by reference; the store goes on changing
+//!   |       blocks    blocks       data up    of it   pairs,    as one;    point    released
+//!   |                              to cut             logs,     log        home     before
+//!   |                                                 free map  trimmed             the cut
+//!  the live layers become the cut's; the store goes on changing above them
 //! ```
 //!
 //! Nothing that the last durable state refers to is overwritten before the commit is complete, so a crash before
@@ -18,22 +18,25 @@
 //! *now*, or the batch would mix several moments. It could not be repaired by replay either: applying the log from
 //! the cut to a newer object is not idempotent (a clone made since the cut would copy what was written to its source
 //! later, a rename would find its source gone, placed blocks would be taken twice). What a checkpoint writes is
-//! the state at its cut exactly: the objects of the cut are held by reference, and a change since then copies.
+//! the state at its cut exactly: the layers of the cut do not change any more, and a change since then copies.
 
 use crate::BLOCK;
 use crate::alloc::Run;
 use crate::cache::Pin;
+use crate::freemap::{Portion, RefChanges};
 use crate::metadata::{self, State};
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Planted;
 use crate::overlay::Dirty;
 use crate::store::{BlockStore, Io};
-use crate::table::{Marks, ObjectMark};
+use crate::table::Table;
 use crate::wal::{TxnNumber, WalPosition};
 use nacre_buf::{AlignedBuf, Bytes, crc};
 use nacre_env::disk::Durability;
 use nacre_kv::{KvBatch, KvError, KvTag};
+use nacre_types::{Eversion, SpgId};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Objects looked at in one step at most, and blocks after which no further one is begun. A step takes some 100 us.
@@ -47,31 +50,33 @@ const WRITES_MAX: usize = 4;
 const ADOPTIONS_PER_STEP: usize = 256;
 /// Blocks freed in one step.
 const FREES_PER_STEP: usize = 256;
-
-/// A changed object as of the cut; without onode when it was gone.
-struct CutObject {
-    id: u64,
-    mark: ObjectMark,
-    onode: Option<Arc<Onode>>,
-}
+/// Small changed values written, and let go of, in one step.
+const PAIRS_PER_STEP: usize = 512;
+const CHUNKS_PER_STEP: usize = 16;
+/// Portions of the free map changed in one step.
+const PORTIONS_PER_STEP: usize = 4;
 
 /// A dirty block and where it goes.
 struct Home {
-    /// Of the objects of the cut.
-    object: usize,
+    /// Number of the object.
+    object: u64,
     index: u32,
     dirty: Arc<Dirty>,
     target: DeviceBlock,
 }
 
 enum Stage {
-    Gather { next: usize },
+    Gather { from: u64 },
     Write { next: usize },
     Settle,
     Flush { done: bool },
-    Encode { next: usize, home: usize },
+    Objects { from: u64, home: usize },
+    Pairs { last: Option<Bytes> },
+    Logs { last: Option<(SpgId, Eversion)> },
+    Space { home: usize },
     Commit,
     Adopt,
+    LetGo,
     Free,
     Done,
 }
@@ -81,10 +86,10 @@ pub(crate) struct Checkpoint {
     cut: u64,
     number: TxnNumber,
     state: State,
-    /// Metadata that is small enough to be taken at the cut.
     batch: KvBatch,
-    objects: Vec<CutObject>,
     homes: Vec<Home>,
+    /// Changes of references up to the cut; the homes' are added.
+    changes: RefChanges,
     /// Blocks promised at the cut, until they are allocated.
     held: u64,
     stage: Stage,
@@ -115,9 +120,11 @@ impl BlockStore {
         let dirty = self.table.space.dirty_slots * BLOCK as u64;
         let alloc = &self.table.space.alloc;
         let scarce = alloc.pending_count() > 0 && alloc.free_count() < u64::from(alloc.area().count) / 16;
+        let (entries, bytes) = self.table.live();
         if used * 100 > size * self.options.wal_percent_max
             || dirty > self.options.overlay_bytes_max
-            || self.table.marks.len() > self.options.marks_max
+            || entries > self.options.marks_max
+            || bytes > self.options.dirty_metadata_bytes_max
             || self.wal.collecting_bytes() > 0 && self.wal.is_durable_to(TxnNumber::MAX)
             || scarce
         {
@@ -125,54 +132,33 @@ impl BlockStore {
         }
     }
 
-    /// Takes the cut: all that was submitted so far is in the checkpoint, nothing after it.
+    /// Takes the cut: all that was submitted so far is in the checkpoint, nothing after it. Takes the same time however
+    /// much that is.
     pub(crate) fn start_checkpoint(&mut self) {
         self.write_all_records();
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();
         let wal: WalPosition = self.wal.next_position();
-        let state = State { id: self.superblock.id, wal, next_id: self.table.next_id };
-        let marks = std::mem::take(&mut self.table.marks);
-        let batch = self.cut_batch(&marks);
-        let objects = marks.objects.into_iter().map(|(id, mark)| {
-            let onode = self.table.object(&mark.at, &mark.name).filter(|onode| onode.id == id);
-            CutObject { id, onode: onode.map(Arc::clone), mark }
-        });
+        let state =
+            State { id: self.superblock.id, wal, next_id: self.table.next_id, sums: self.table.sums() };
+        let mut batch = KvBatch::default();
+        for omap in std::mem::take(&mut self.table.dead_omaps) {
+            batch.delete_prefix(metadata::omap_prefix(omap));
+        }
+        self.table.start_cut();
         self.checkpoint = Some(Checkpoint {
             cut,
             number,
             state,
             batch,
-            objects: objects.collect(),
             homes: Vec::new(),
+            changes: self.table.space.alloc.take_changes(),
             held: self.table.space.dirty_slots,
-            stage: Stage::Gather { next: 0 },
+            stage: Stage::Gather { from: 0 },
             writes: 0,
             reads: 0,
             pins: Vec::new(),
         });
-    }
-
-    fn cut_batch(&self, marks: &Marks) -> KvBatch {
-        let mut batch = KvBatch::default();
-        let collections = &self.table.collections;
-        for at in &marks.collections {
-            put_or_delete(
-                &mut batch,
-                metadata::collection_key(at),
-                collections.get(at).map(|_| Bytes::new()),
-            );
-        }
-        for (at, chunk) in &marks.log {
-            let value =
-                collections.get(at).and_then(|collection| metadata::encode_log(&collection.log, *chunk));
-            put_or_delete(&mut batch, metadata::log_key(at, *chunk), value);
-        }
-        for (at, name) in &marks.meta {
-            let value = collections.get(at).and_then(|collection| collection.meta.get(name));
-            put_or_delete(&mut batch, metadata::meta_key(at, name), value.cloned());
-        }
-        batch
     }
 
     /// Takes up to `steps_max` steps, as far as they need not wait for the device. True when the next one need not.
@@ -196,9 +182,9 @@ impl BlockStore {
 
     /// One step; false when it has to wait.
     fn step(&mut self, checkpoint: &mut Checkpoint) -> bool {
-        match checkpoint.stage {
-            Stage::Gather { next } => self.gather(checkpoint, next),
-            Stage::Write { next } => self.write_home(checkpoint, next),
+        match &checkpoint.stage {
+            Stage::Gather { from } => self.gather(checkpoint, *from),
+            Stage::Write { next } => self.write_home(checkpoint, *next),
             Stage::Settle => {
                 if checkpoint.writes > 0 || !self.wal.is_durable_to(checkpoint.number) {
                     return false;
@@ -209,47 +195,53 @@ impl BlockStore {
             }
             Stage::Flush { done: false } => false,
             Stage::Flush { done: true } => {
-                checkpoint.stage = Stage::Encode { next: 0, home: 0 };
+                checkpoint.stage = Stage::Objects { from: 0, home: 0 };
                 true
             }
-            Stage::Encode { next, home } => self.encode(checkpoint, next, home),
-            Stage::Commit => false,
+            Stage::Objects { from, home } => self.encode_objects(checkpoint, *from, *home),
+            Stage::Pairs { last } => self.encode_pairs(checkpoint, last.clone()),
+            Stage::Logs { last } => self.encode_logs(checkpoint, *last),
+            Stage::Space { home } => self.encode_space(checkpoint, *home),
+            Stage::Commit | Stage::Done => false,
             Stage::Adopt => self.adopt(checkpoint),
+            Stage::LetGo => self.let_go(checkpoint),
             Stage::Free => self.free(checkpoint),
-            Stage::Done => false,
         }
     }
 
-    fn gather(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
-        let objects = checkpoint.objects.get(next..).unwrap_or_default();
-        let mut looked_at = 0;
-        let mut end = next;
-        for cut in objects.iter().take(OBJECTS_PER_STEP) {
-            let blocks = cut.onode.iter().flat_map(|onode| onode.blocks.iter());
+    fn gather(&mut self, checkpoint: &mut Checkpoint, from: u64) -> bool {
+        let (mut looked_at, mut next) = (0, None);
+        for (nth, (id, onode)) in self.table.onodes.cut.range(from..).enumerate() {
+            if nth == OBJECTS_PER_STEP || looked_at >= ENTRIES_PER_STEP {
+                next = Some(*id);
+                break;
+            }
+            let blocks = onode.iter().flat_map(|onode| onode.blocks.iter());
             for (index, slot) in blocks {
                 looked_at += 1;
                 if let Slot::Memory(dirty) = slot {
                     let (target, dirty) = (DeviceBlock { block: 0, crc: 0 }, Arc::clone(dirty));
-                    checkpoint.homes.push(Home { object: end, index: *index, dirty, target });
+                    checkpoint.homes.push(Home { object: *id, index: *index, dirty, target });
                 }
             }
-            end += 1;
-            if looked_at >= ENTRIES_PER_STEP {
-                break;
-            }
         }
-        checkpoint.stage = Stage::Gather { next: end };
-        if end == checkpoint.objects.len() {
-            let count = u32::try_from(checkpoint.homes.len()).expect("bounded by the device");
-            let Some(runs) = self.table.space.alloc.allocate(count) else {
-                self.fail(format!("no room for {count} dirty blocks that were promised room"));
-                return false;
-            };
-            let targets = runs.into_iter().flat_map(Run::blocks);
-            checkpoint.homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
-            checkpoint.held = 0;
-            checkpoint.stage = Stage::Write { next: 0 };
+        match next {
+            Some(from) => checkpoint.stage = Stage::Gather { from },
+            None => return self.find_homes(checkpoint),
         }
+        true
+    }
+
+    fn find_homes(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let count = u32::try_from(checkpoint.homes.len()).expect("bounded by the device");
+        let Some(runs) = self.table.space.alloc.allocate_homes(count) else {
+            self.fail(format!("no room for {count} dirty blocks that were promised room"));
+            return false;
+        };
+        let targets = runs.into_iter().flat_map(Run::blocks);
+        checkpoint.homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
+        checkpoint.held = 0;
+        checkpoint.stage = Stage::Write { next: 0 };
         true
     }
 
@@ -324,43 +316,104 @@ impl BlockStore {
         }
     }
 
-    fn encode(&mut self, checkpoint: &mut Checkpoint, next: usize, home: usize) -> bool {
-        let Checkpoint { objects, homes, batch, .. } = checkpoint;
+    fn encode_objects(&mut self, checkpoint: &mut Checkpoint, from: u64, home: usize) -> bool {
+        let Checkpoint { homes, batch, .. } = checkpoint;
         let mut homes_left = homes.get(home..).unwrap_or_default().iter();
-        let (mut end, mut entries) = (next, 0);
-        for object in objects.get(next..).unwrap_or_default().iter().take(OBJECTS_PER_STEP) {
-            let value = object.onode.as_ref().map(|onode| {
+        let (mut entries, mut next) = (0, None);
+        for (nth, (id, onode)) in self.table.onodes.cut.range(from..).enumerate() {
+            if nth == OBJECTS_PER_STEP || entries >= ENTRIES_PER_STEP {
+                next = Some(*id);
+                break;
+            }
+            let value = onode.as_ref().map(|onode| {
                 entries += onode.blocks.len();
                 let blocks = onode.blocks.iter().filter_map(|(index, slot)| match slot {
                     Slot::Device(device) => Some((*index, *device)),
                     Slot::Memory(_) => homes_left.next().map(|home| {
-                        assert_eq!(home.index, *index, "homes are in the order of blocks");
+                        assert_eq!((home.object, home.index), (*id, *index), "homes are in order");
                         (*index, home.target)
                     }),
                 });
-                onode.encode(&object.mark.at, &object.mark.name, blocks)
+                onode.encode(blocks)
             });
-            put_or_delete(batch, metadata::object_key(object.id), value);
-            for key in &object.mark.omap {
-                let value = object.onode.as_ref().and_then(|onode| onode.omap.get(key));
-                put_or_delete(batch, metadata::omap_key(object.id, key), value.cloned());
-            }
-            end += 1;
-            entries += object.mark.omap.len();
-            if entries >= ENTRIES_PER_STEP {
-                break;
+            put_or_delete(batch, metadata::object_key(*id), value);
+        }
+        let home = homes.len() - homes_left.len();
+        checkpoint.stage = next.map_or(Stage::Pairs { last: None }, |from| Stage::Objects { from, home });
+        true
+    }
+
+    fn encode_pairs(&mut self, checkpoint: &mut Checkpoint, mut last: Option<Bytes>) -> bool {
+        let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+        let pairs = self.table.pairs.cut.range::<Bytes, _>((from, Bound::Unbounded));
+        let mut count = 0;
+        for (key, value) in pairs.take(PAIRS_PER_STEP) {
+            put_or_delete(&mut checkpoint.batch, key.clone(), value.clone());
+            count += 1;
+            if count == PAIRS_PER_STEP {
+                last = Some(key.clone());
             }
         }
-        checkpoint.stage = Stage::Encode { next: end, home: homes.len() - homes_left.len() };
-        if end == objects.len() {
-            self.commit(checkpoint);
+        let is_last = count < PAIRS_PER_STEP;
+        checkpoint.stage = if is_last { Stage::Logs { last: None } } else { Stage::Pairs { last } };
+        true
+    }
+
+    fn encode_logs(&mut self, checkpoint: &mut Checkpoint, mut last: Option<(SpgId, Eversion)>) -> bool {
+        let from = last.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut count = 0;
+        for (key, chunk) in self.table.log.cut.range((from, Bound::Unbounded)).take(CHUNKS_PER_STEP) {
+            let value = chunk.as_ref().map(metadata::encode_log);
+            put_or_delete(&mut checkpoint.batch, metadata::log_key(&key.0, key.1), value);
+            (count, last) = (count + 1, Some(*key));
+        }
+        let is_last = count < CHUNKS_PER_STEP;
+        checkpoint.stage = if is_last { Stage::Space { home: 0 } } else { Stage::Logs { last } };
+        true
+    }
+
+    /// The free map as it will be once the homes are taken and what lay below them is not needed any more.
+    fn encode_space(&mut self, checkpoint: &mut Checkpoint, home: usize) -> bool {
+        let one = |block: u32| Run { start: block, count: 1 };
+        let Checkpoint { homes, changes, batch, .. } = checkpoint;
+        let end = homes.len().min(home + ENTRIES_PER_STEP);
+        for home in homes.get(home..end).unwrap_or_default() {
+            changes.add(one(home.target.block), 1);
+            if let Some(base) = home.dirty.base() {
+                changes.add(one(base.block), -1);
+            }
+        }
+        checkpoint.stage = Stage::Space { home: end };
+        if end < homes.len() {
+            return true;
+        }
+        for _ in 0..PORTIONS_PER_STEP {
+            let Some((nth, changes)) = changes.pop() else {
+                self.commit(checkpoint);
+                return true;
+            };
+            match self.changed_portion(nth, &changes) {
+                Ok(value) => put_or_delete(batch, metadata::free_key(nth), value),
+                Err(reason) => {
+                    self.fail(reason);
+                    return false;
+                }
+            }
         }
         true
     }
 
+    fn changed_portion(&self, nth: u32, changes: &[(Run, i32)]) -> Result<Option<Bytes>, String> {
+        let value = self.table.kv.get(&metadata::free_key(nth)).map_err(|error| error.to_string())?;
+        let portion = value.map(Portion::decode).transpose().map_err(|error| error.to_string())?;
+        let mut portion = portion.unwrap_or_default();
+        portion.apply(changes).map_err(|block| format!("block {block} is released too often"))?;
+        Ok(portion.encode())
+    }
+
     fn commit(&mut self, checkpoint: &mut Checkpoint) {
         checkpoint.batch.put(metadata::state_key(), checkpoint.state.encode());
-        self.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
+        self.table.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
         checkpoint.stage = Stage::Commit;
         if self.options.planted == Planted::EarlyTrim {
             self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
@@ -378,44 +431,84 @@ impl BlockStore {
         checkpoint.stage = Stage::Adopt;
     }
 
-    /// From the last block to the first, so that what is done with goes away step by step.
+    /// Objects of the cut become clean ones, the last one first.
     fn adopt(&mut self, checkpoint: &mut Checkpoint) -> bool {
-        let Checkpoint { objects, homes, .. } = checkpoint;
-        for _ in 0..ADOPTIONS_PER_STEP {
-            let last = objects.len().wrapping_sub(1);
-            let Some(object) = objects.last_mut() else {
+        let mut adopted = 0;
+        while adopted < ADOPTIONS_PER_STEP {
+            let Some((id, onode)) = self.table.onodes.cut.pop_last() else {
                 let early = self.options.planted == Planted::EarlyReuse;
                 self.table.space.alloc.checkpoint_durable(if early { u64::MAX } else { checkpoint.cut });
-                checkpoint.stage = Stage::Free;
+                checkpoint.stage = Stage::LetGo;
                 return true;
             };
-            // A changed object need not be copied any more.
-            object.onode = None;
-            match homes.pop_if(|home| home.object == last) {
-                Some(home) => self.adopt_home(&object.mark, &home),
-                None => drop(objects.pop()),
+            let first = checkpoint.homes.partition_point(|home| home.object < id);
+            let homes = checkpoint.homes.split_off(first);
+            adopted += 1 + homes.len();
+            if self.table.onodes.is_live(&id) {
+                // From here on a change of it need not copy any more.
+                drop(onode);
+                self.adopt_in_live(id, &homes);
+            } else if let Some(onode) = onode {
+                self.adopt_all(id, onode, &homes);
             }
         }
         true
     }
 
-    /// Points the object's block to its new home, unless it was written, removed or renamed since the cut. A clone made
-    /// since the cut keeps the block in memory until the next checkpoint.
-    fn adopt_home(&mut self, mark: &ObjectMark, home: &Home) {
-        let objects = self.table.collections.get_mut(&mark.at).map(|collection| &mut collection.objects);
-        let onode = objects.and_then(|objects| objects.get_mut(&mark.name));
-        let same = |slot: &Slot| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
+    /// The object is as it was at the cut.
+    fn adopt_all(&mut self, id: u64, mut onode: Arc<Onode>, homes: &[Home]) {
         let space = &mut self.table.space;
-        match onode.filter(|onode| onode.blocks.get(&home.index).is_some_and(same)) {
-            None => space.alloc.release(home.target.block),
-            Some(onode) => {
-                Arc::make_mut(&mut Arc::make_mut(onode).blocks).insert(home.index, Slot::Device(home.target));
+        if !homes.is_empty() {
+            let blocks = Arc::make_mut(&mut Arc::make_mut(&mut onode).blocks);
+            for home in homes {
+                blocks.insert(home.index, Slot::Device(home.target));
                 space.dirty_slots -= 1;
                 if let Some(base) = home.dirty.base() {
-                    space.alloc.release(base.block);
+                    space.alloc.release_base(base.block);
                 }
             }
         }
+        self.table.keep_clean(id, onode);
+    }
+
+    /// The object was changed since the cut, or removed: its slots point home if they are still the same. A clone made
+    /// since the cut keeps the block in memory until the next checkpoint.
+    fn adopt_in_live(&mut self, id: u64, homes: &[Home]) {
+        let Table { onodes, space, .. } = &mut self.table;
+        let same =
+            |slot: &Slot, home: &Home| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
+        let adopted = onodes.change(&id, |onode| {
+            let is_same = |home: &Home| onode.blocks.get(&home.index).is_some_and(|slot| same(slot, home));
+            let adopted: Vec<bool> = homes.iter().map(is_same).collect();
+            if adopted.contains(&true) {
+                let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);
+                for (home, _) in homes.iter().zip(&adopted).filter(|(_, adopted)| **adopted) {
+                    blocks.insert(home.index, Slot::Device(home.target));
+                }
+            }
+            adopted
+        });
+        let adopted = adopted.unwrap_or_else(|| vec![false; homes.len()]);
+        for (home, adopted) in homes.iter().zip(adopted) {
+            let base = home.dirty.base().map(|base| base.block);
+            if adopted {
+                space.dirty_slots -= 1;
+                base.into_iter().for_each(|base| space.alloc.release_base(base));
+            } else {
+                space.alloc.release(home.target.block);
+                base.into_iter().for_each(|base| space.alloc.base_was_released_early(base));
+            }
+        }
+    }
+
+    /// Lets go of the small values that the KV store has now.
+    fn let_go(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let Table { pairs, onodes, log, .. } = &mut self.table;
+        let more = pairs.let_go(PAIRS_PER_STEP) | log.let_go(CHUNKS_PER_STEP) | onodes.let_go(1);
+        if !more {
+            checkpoint.stage = Stage::Free;
+        }
+        true
     }
 
     /// Frees what nothing refers to any more.

@@ -50,6 +50,12 @@ pub enum OpenError {
     /// A value in the metadata cannot be understood.
     #[error("metadata is malformed: {0}")]
     Malformed(#[from] DecodeError),
+    /// The metadata could not be read while the log was applied.
+    #[error("{reason}")]
+    Unreadable {
+        /// What the KV store said.
+        reason: String,
+    },
     /// Two parts of the store contradict each other.
     #[error("the store is inconsistent: {what} {value}")]
     Inconsistent {

@@ -5,18 +5,19 @@
 
 use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::metadata::{self, State, prefix};
+use crate::metadata::{self, State, StoredState, prefix};
 use crate::offline::Layout;
 use crate::onode::Onode;
 use crate::store::BlockStore;
 use crate::superblock::{COPIES, Superblock};
 use crate::{BLOCK, mount};
 use nacre_buf::Bytes;
-use nacre_denc::Reader;
+use nacre_denc::DecodeError;
 use nacre_env::disk::{Disk, Durability, blocking};
 use nacre_kv::{KvBatch, KvStore};
 use nacre_types::{HObject, SpgId};
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bad records listed at most; more are counted by nobody, the store is beyond mending by hand.
 const BAD_RECORDS_MAX: usize = 100_000;
@@ -71,36 +72,40 @@ pub struct BadRecord {
 /// [`OpenError`] when the KV store fails, or has no state of this store.
 pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadRecord>, OpenError> {
     let superblock = mount::read_superblock(disk)?;
-    let state = State::load(kv, &superblock)?;
-    let mut audit = Audit { area: superblock.data, next_id: state.next_id, ..Audit::default() };
-    metadata::scan(kv, prefix::COLLECTION, |key, _| {
-        let read = Reader::new(key.clone()).get::<SpgId>().err().map(|error| error.to_string());
+    let StoredState { state, is_version_1 } = State::load(kv, &superblock)?;
+    let mut audit = Audit::new(superblock.data, state.next_id, is_version_1);
+    scan(kv, prefix::COLLECTION, |key, value| {
+        let read = metadata::decode_spg(key.clone()).and_then(|_| metadata::decode_collection(value));
         audit.note(prefix::COLLECTION, &key, "collection", read);
-        Ok(())
     })?;
-    metadata::scan(kv, prefix::LOG, |key, value| {
-        let read = metadata::check_log_pair(key.clone(), value).err().map(|error| error.to_string());
-        audit.note(prefix::LOG, &key, "log", read);
-        Ok(())
+    scan(kv, prefix::LOG, |key, value| {
+        audit.note(prefix::LOG, &key, "log", metadata::check_log_pair(key.clone(), value));
     })?;
-    metadata::scan(kv, prefix::META, |key, _| {
-        let read = Reader::new(key.clone()).get::<SpgId>().err().map(|error| error.to_string());
-        audit.note(prefix::META, &key, "group metadata", read);
-        Ok(())
+    scan(kv, prefix::META, |key, _| {
+        audit.note(prefix::META, &key, "group metadata", metadata::decode_spg(key.clone()));
     })?;
-    metadata::scan(kv, prefix::OBJECT, |key, value| {
-        audit.object(&key, value);
-        Ok(())
+    scan(kv, prefix::FREE, |key, value| {
+        let read = metadata::decode_free(key.clone(), value);
+        audit.note(prefix::FREE, &key, "free map", read);
+        // It can be made anew from the objects.
+        audit.bad.last_mut().into_iter().for_each(|record| record.removable |= record.kind == "free map");
     })?;
-    metadata::scan(kv, prefix::OMAP, |key, _| {
-        audit.omap(&key);
-        Ok(())
-    })?;
+    scan(kv, prefix::NAME, |key, value| audit.name(&key, value))?;
+    scan(kv, prefix::OBJECT, |key, value| audit.object(&key, value))?;
+    audit.names_without_object();
+    scan(kv, prefix::OMAP, |key, _| audit.omap(&key))?;
     Ok(audit.bad)
 }
 
-/// Removes records that [`bad_metadata`] found, with all omap values of the objects among them, as one batch.
-/// Gives the number of keys removed.
+fn scan(kv: &dyn KvStore, prefix: u8, mut visit: impl FnMut(Bytes, Bytes)) -> Result<(), OpenError> {
+    metadata::scan(kv, &[prefix], |key, value| {
+        visit(key, value);
+        Ok(())
+    })
+}
+
+/// Removes records that [`bad_metadata`] found, with names and omap values of the objects among them, as one batch, and
+/// then makes the free map anew. Gives the number of keys removed.
 ///
 /// # Errors
 /// [`OpenError`] when the KV store fails.
@@ -108,52 +113,96 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
     let mut keys: BTreeSet<Bytes> = BTreeSet::new();
     for record in records.iter().filter(|record| record.removable) {
         keys.insert(record.key.clone());
-        if record.key.first() == Some(&prefix::OBJECT) {
-            let omap = [&[prefix::OMAP], record.key.get(1..).unwrap_or_default()].concat();
-            keys.extend(kv.scan_prefix(&omap)?.into_iter().map(|(key, _)| key));
+        if record.key.first() != Some(&prefix::OBJECT) {
+            continue;
+        }
+        let name = record.object.as_ref().map(|(at, name)| metadata::name_key(at, name));
+        keys.extend(name.filter(|key| matches!(kv.get(key), Ok(Some(_)))));
+        if let (Ok(id), Some(value)) = (metadata::decode_number(record.key.slice(1..)), kv.get(&record.key)?)
+            && let Ok((_, omap)) = Onode::claimed(id, value)
+            && omap != 0
+        {
+            keys.extend(kv.scan_prefix(&metadata::omap_prefix(omap))?.into_iter().map(|(key, _)| key));
         }
     }
     let mut batch = KvBatch::default();
     let count = keys.len();
     keys.into_iter().for_each(|key| batch.delete(key));
     kv.commit(&batch, nacre_kv::Durability::Durable)?;
+    crate::upgrade::recount(kv)?;
     Ok(count)
 }
 
 struct Audit {
     area: Run,
     next_id: u64,
-    /// Of objects, bad ones among them: those are reported once, not for each omap value.
-    numbers: BTreeSet<u64>,
+    is_version_1: bool,
+    /// By number; each is taken out when its object is seen.
+    named: BTreeMap<u64, (SpgId, HObject)>,
     names: BTreeSet<(SpgId, HObject)>,
+    /// Of objects, bad ones among them: those are reported once, not for each omap value.
+    omaps: BTreeSet<u64>,
     bad: Vec<BadRecord>,
 }
 
-impl Default for Audit {
-    fn default() -> Self {
-        let area = Run { start: 0, count: 0 };
-        Self { area, next_id: 0, numbers: BTreeSet::new(), names: BTreeSet::new(), bad: Vec::new() }
-    }
-}
-
 impl Audit {
+    fn new(area: Run, next_id: u64, is_version_1: bool) -> Self {
+        let (named, names, omaps) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
+        Self { area, next_id, is_version_1, named, names, omaps, bad: Vec::new() }
+    }
+
     fn push(&mut self, record: BadRecord) {
         if self.bad.len() < BAD_RECORDS_MAX {
             self.bad.push(record);
         }
     }
 
-    fn note(&mut self, prefix: u8, key: &Bytes, kind: &'static str, reason: Option<String>) {
-        if let Some(reason) = reason {
-            self.push(BadRecord { key: whole(prefix, key), kind, object: None, reason, removable: false });
+    fn note<T>(&mut self, prefix: u8, key: &Bytes, kind: &'static str, read: Result<T, DecodeError>) {
+        if let Err(error) = read {
+            let (key, reason) = (whole(prefix, key), error.to_string());
+            self.push(BadRecord { key, kind, object: None, reason, removable: false });
+        }
+    }
+
+    fn name(&mut self, key: &Bytes, value: Bytes) {
+        let whole = whole(prefix::NAME, key);
+        let read = metadata::decode_spg(key.clone())
+            .and_then(|at| metadata::decode_name(value).map(|(id, name)| (id, (at, name))));
+        let (object, reason) = match read {
+            Err(error) => (None, error.to_string()),
+            Ok((id, object)) => {
+                let misplaced = metadata::name_key(&object.0, &object.1) != whole;
+                match self.named.entry(id) {
+                    _ if misplaced => (Some(object), "it is under another name's key".to_owned()),
+                    Entry::Occupied(_) => (Some(object), "another name has its object".to_owned()),
+                    Entry::Vacant(entry) => {
+                        entry.insert(object);
+                        return;
+                    }
+                }
+            }
+        };
+        self.push(BadRecord { key: whole, kind: "name", object, reason, removable: true });
+    }
+
+    fn names_without_object(&mut self) {
+        for (id, object) in std::mem::take(&mut self.named) {
+            let key = metadata::name_key(&object.0, &object.1);
+            let reason = format!("there is no object {id}");
+            self.push(BadRecord { key, kind: "name", object: Some(object), reason, removable: true });
         }
     }
 
     fn object(&mut self, key: &Bytes, value: Bytes) {
-        let number = metadata::read_ascending(&mut Reader::new(key.clone()));
-        let named = Onode::decode_name(value.clone()).ok();
-        self.numbers.extend(number.as_ref().ok());
-        let verdict = number.map_err(|error| error.to_string()).and_then(|id| self.judge(id, value));
+        let number = metadata::decode_number(key.clone());
+        let claimed = number.clone().and_then(|id| Onode::claimed(id, value.clone())).ok();
+        let mut named = number.as_ref().ok().and_then(|id| self.named.remove(id));
+        if let Some((name, omap)) = claimed {
+            named = named.or(name);
+            self.omaps.insert(omap);
+        }
+        let verdict =
+            number.map_err(|error| error.to_string()).and_then(|id| self.judge(id, value, named.as_ref()));
         match verdict {
             Ok(()) => self.names.extend(named),
             Err(reason) => self.push(BadRecord {
@@ -166,8 +215,8 @@ impl Audit {
         }
     }
 
-    fn judge(&self, id: u64, value: Bytes) -> Result<(), String> {
-        let (at, name, onode) = Onode::decode(id, value).map_err(|error| error.to_string())?;
+    fn judge(&self, id: u64, value: Bytes, named: Option<&(SpgId, HObject)>) -> Result<(), String> {
+        let onode = Onode::decode(id, value).map_err(|error| error.to_string())?.onode;
         if id >= self.next_id {
             return Err(format!("its number {id} was never given out"));
         }
@@ -175,17 +224,19 @@ impl Audit {
         if let Some(outside) = devices.find(|device| !self.area.blocks().contains(&device.block)) {
             return Err(format!("its block {} is outside the data area", outside.block));
         }
-        if self.names.contains(&(at, name)) {
-            return Err("another object has its name".to_owned());
+        match named {
+            None => Err("it has no name".to_owned()),
+            Some(named) if self.is_version_1 && self.names.contains(named) => {
+                Err("another object has its name".to_owned())
+            }
+            Some(_) => Ok(()),
         }
-        Ok(())
     }
 
     fn omap(&mut self, key: &Bytes) {
-        let owner = metadata::read_ascending(&mut Reader::new(key.clone()));
-        let reason = match owner {
-            Ok(id) if self.numbers.contains(&id) => return,
-            Ok(id) => format!("there is no object {id}"),
+        let reason = match metadata::decode_number(key.clone()) {
+            Ok(omap) if self.omaps.contains(&omap) => return,
+            Ok(omap) => format!("no object has the omap {omap}"),
             Err(error) => error.to_string(),
         };
         let key = whole(prefix::OMAP, key);

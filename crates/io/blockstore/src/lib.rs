@@ -25,9 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! In this version all object metadata, omaps and logs are in memory while the store is open; memory for data is bounded
-//! by [`Options::overlay_bytes_max`] and [`Options::cache_bytes_max`]. Layer: io; uses base and the seams of env, kv
-//! and store.
+//! Memory is bounded by a target, [`Options::for_memory`]: clean objects, omaps and logs are read from the KV store when they are
+//! asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -36,7 +35,9 @@ mod cache;
 mod check;
 mod checkpoint;
 mod error;
+mod freemap;
 mod inspect;
+mod layer;
 mod metadata;
 mod mount;
 mod offline;
@@ -47,6 +48,7 @@ mod probe;
 mod store;
 mod superblock;
 mod table;
+mod upgrade;
 mod view;
 mod wal;
 

@@ -1,28 +1,28 @@
 //! Keys and values in the KV store. Drawn in `docs/formats/blockstore.md`.
 
-use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::onode::{Onode, Slot};
+use crate::freemap::{PORTION_BLOCKS, Portion};
 use crate::superblock::Superblock;
-use crate::table::{LOG_CHUNK, Space, Table};
 use crate::wal::WalPosition;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
-use nacre_kv::{KvStore, Pair, end_of_prefix};
+use nacre_kv::{KvError, KvStore, Pair, end_of_prefix};
 use nacre_types::{Eversion, HObject, SpgId};
-use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 
+/// Of the state; the newest that is read.
+const STATE_VERSION: u8 = 2;
 const VERSION: u8 = 1;
 /// Pairs read at once when a store is opened.
-const PAGE_PAIRS: usize = 4096;
+const PAGE_PAIRS: usize = 1024;
 
 pub(crate) mod prefix {
     pub(crate) const STATE: u8 = b's';
     pub(crate) const COLLECTION: u8 = b'c';
     pub(crate) const LOG: u8 = b'l';
     pub(crate) const META: u8 = b'm';
+    pub(crate) const NAME: u8 = b'n';
+    pub(crate) const FREE: u8 = b'f';
     pub(crate) const OBJECT: u8 = b'o';
     pub(crate) const OMAP: u8 = b'v';
 }
@@ -34,33 +34,56 @@ pub(crate) struct State {
     /// Where replay begins.
     pub(crate) wal: WalPosition,
     pub(crate) next_id: u64,
+    pub(crate) sums: Sums,
+}
+
+/// What a walk over all objects would count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) objects: u64,
+    /// Slots of all objects, at home or not.
+    pub(crate) slots: u64,
+    pub(crate) omap_bytes: u64,
+}
+
+/// A state, and whether the names and the free map that belong to it have to be made first.
+pub(crate) struct StoredState {
+    pub(crate) state: State,
+    pub(crate) is_version_1: bool,
 }
 
 impl State {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::new();
-        w.envelope(VERSION, 1, |w| {
+        w.envelope(STATE_VERSION, STATE_VERSION, |w| {
             w.raw(&self.id);
             w.u64(self.wal.position);
             w.u64(self.wal.seq);
             w.u64(self.wal.mount);
             w.u64(self.next_id);
+            w.u64(self.sums.objects);
+            w.u64(self.sums.slots);
+            w.u64(self.sums.omap_bytes);
         });
         w.finish()
     }
 
-    fn decode(value: Bytes) -> Result<Self, DecodeError> {
-        Reader::new(value).envelope("store state", VERSION, |_, r| {
+    pub(crate) fn decode(value: Bytes) -> Result<StoredState, DecodeError> {
+        Reader::new(value).envelope("store state", STATE_VERSION, |version, r| {
             let id = r.array()?;
             let wal = WalPosition { position: r.u64()?, seq: r.u64()?, mount: r.u64()? };
-            Ok(Self { id, wal, next_id: r.u64()? })
+            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default() };
+            if version >= 2 {
+                state.sums = Sums { objects: r.u64()?, slots: r.u64()?, omap_bytes: r.u64()? };
+            }
+            Ok(StoredState { state, is_version_1: version < 2 })
         })
     }
 
-    pub(crate) fn load(kv: &dyn KvStore, superblock: &Superblock) -> Result<Self, OpenError> {
+    pub(crate) fn load(kv: &dyn KvStore, superblock: &Superblock) -> Result<StoredState, OpenError> {
         let value = kv.get(&state_key())?.ok_or(OpenError::ForeignMetadata)?;
-        let state = Self::decode(value)?;
-        if state.id == superblock.id { Ok(state) } else { Err(OpenError::ForeignMetadata) }
+        let stored = Self::decode(value)?;
+        if stored.state.id == superblock.id { Ok(stored) } else { Err(OpenError::ForeignMetadata) }
     }
 }
 
@@ -76,7 +99,7 @@ fn ascending(w: &mut Writer, number: u64) {
     w.u64(number.swap_bytes());
 }
 
-pub(crate) fn read_ascending(r: &mut Reader) -> Result<u64, DecodeError> {
+fn read_ascending(r: &mut Reader) -> Result<u64, DecodeError> {
     Ok(r.u64()?.swap_bytes())
 }
 
@@ -97,39 +120,58 @@ pub(crate) fn log_key(at: &SpgId, chunk: Eversion) -> Bytes {
     })
 }
 
-/// The entries of a chunk; `None` when there are none.
-pub(crate) fn encode_log(log: &BTreeMap<Eversion, Bytes>, chunk: Eversion) -> Option<Bytes> {
-    let last = Eversion::new(chunk.epoch, chunk.version.saturating_add(LOG_CHUNK - 1));
-    let entries: Vec<(&Eversion, &Bytes)> = log.range(chunk..=last).collect();
-    if entries.is_empty() {
-        return None;
-    }
+/// Where the chunks of a PG log begin, and the version in a key that begins so.
+pub(crate) fn log_prefix(at: &SpgId) -> Bytes {
+    key(prefix::LOG, |w| w.put(at))
+}
+
+pub(crate) fn decode_log_key(rest: Bytes) -> Result<Eversion, DecodeError> {
+    let mut r = Reader::new(rest);
+    let epoch = read_ascending(&mut r)?;
+    let epoch = u32::try_from(epoch).map_err(|_| DecodeError::Invalid { what: "log epoch", value: epoch })?;
+    Ok(Eversion::new(epoch, read_ascending(&mut r)?))
+}
+
+/// Entries of a chunk of a PG log, all of one epoch.
+pub(crate) type LogChunk = Vec<(u64, Bytes)>;
+
+pub(crate) fn encode_log(chunk: &LogChunk) -> Bytes {
     let mut w = Writer::new();
     w.envelope(VERSION, 1, |w| {
-        w.count(entries.len());
-        for (version, entry) in entries {
-            w.u64(version.version);
+        w.count(chunk.len());
+        for (version, entry) in chunk {
+            w.u64(*version);
             w.blob(entry);
         }
     });
-    Some(w.finish())
+    w.finish()
 }
 
-fn decode_log(epoch: u32, value: Bytes, log: &mut BTreeMap<Eversion, Bytes>) -> Result<(), DecodeError> {
-    Reader::new(value).envelope("log chunk", VERSION, |_, r| {
-        for _ in 0..r.count(12)? {
-            log.insert(Eversion::new(epoch, r.u64()?), r.blob()?);
-        }
-        Ok(())
-    })
+pub(crate) fn decode_log(value: Bytes) -> Result<LogChunk, DecodeError> {
+    Reader::new(value)
+        .envelope("log chunk", VERSION, |_, r| (0..r.count(12)?).map(|_| Ok((r.u64()?, r.blob()?))).collect())
+}
+
+/// What a collection says of itself: the last entry of its log that was trimmed. Version 1 said nothing.
+pub(crate) fn encode_collection(log_tail: Eversion) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(VERSION, 1, |w| w.put(&log_tail));
+    w.finish()
+}
+
+pub(crate) fn decode_collection(value: Bytes) -> Result<Eversion, DecodeError> {
+    if value.is_empty() {
+        return Ok(Eversion::ZERO);
+    }
+    Reader::new(value).envelope("collection", VERSION, |_, r| r.get())
 }
 
 /// Whether a chunk of a log can be understood; the key is without its prefix.
 pub(crate) fn check_log_pair(key: Bytes, value: Bytes) -> Result<(), DecodeError> {
     let mut r = Reader::new(key);
-    let (_at, epoch) = (r.get::<SpgId>()?, read_ascending(&mut r)?);
-    let epoch = u32::try_from(epoch).map_err(|_| DecodeError::Invalid { what: "log epoch", value: epoch })?;
-    decode_log(epoch, value, &mut BTreeMap::new())
+    r.get::<SpgId>()?;
+    decode_log_key(r.rest())?;
+    decode_log(value).map(drop)
 }
 
 pub(crate) fn meta_key(at: &SpgId, name: &ByteStr) -> Bytes {
@@ -150,21 +192,82 @@ pub(crate) fn omap_key(id: u64, name: &ByteStr) -> Bytes {
     })
 }
 
+/// Where the entries of an omap begin.
+pub(crate) fn omap_prefix(omap: u64) -> Bytes {
+    key(prefix::OMAP, |w| ascending(w, omap))
+}
+
+pub(crate) fn meta_prefix(at: &SpgId) -> Bytes {
+    key(prefix::META, |w| w.put(at))
+}
+
+pub(crate) fn free_key(portion: u32) -> Bytes {
+    key(prefix::FREE, |w| ascending(w, portion.into()))
+}
+
+pub(crate) fn name_prefix(at: &SpgId) -> Bytes {
+    key(prefix::NAME, |w| w.put(at))
+}
+
+/// A string followed by an end, so that strings sort as themselves and none is the beginning of another.
+fn ordered(w: &mut Writer, text: &[u8]) {
+    for byte in text {
+        w.u8(*byte);
+        if *byte == 0 {
+            w.u8(1);
+        }
+    }
+    w.u8(0);
+    w.u8(0);
+}
+
+/// Key of an object's name: names of a collection sort as [`HObject`]s do.
+pub(crate) fn name_key(at: &SpgId, name: &HObject) -> Bytes {
+    key(prefix::NAME, |w| {
+        w.put(at);
+        w.u8(u8::from(name.max));
+        // The sign inverted: negative pools first.
+        ascending(w, name.pool.cast_unsigned() ^ (1 << 63));
+        ascending(w, u64::from(name.bitwise_key()));
+        ordered(w, &name.namespace);
+        ordered(w, if name.key.is_empty() { &name.name } else { &name.key });
+        ordered(w, &name.name);
+        ascending(w, name.snap.0);
+    })
+}
+
+pub(crate) fn encode_name(id: u64, name: &HObject) -> Bytes {
+    let mut w = Writer::with_capacity(64);
+    w.u64(id);
+    w.put(name);
+    w.finish()
+}
+
+pub(crate) fn decode_name(value: Bytes) -> Result<(u64, HObject), DecodeError> {
+    let mut r = Reader::new(value);
+    Ok((r.u64()?, r.get()?))
+}
+
+/// The number in a name's value.
+pub(crate) fn decode_name_id(value: &Bytes) -> Result<u64, DecodeError> {
+    Reader::new(value.clone()).u64()
+}
+
 /// Calls `visit` with every pair under a prefix, the key without it.
-pub(crate) fn scan(
+pub(crate) fn scan<E: From<KvError>>(
     kv: &dyn KvStore,
-    prefix: u8,
-    mut visit: impl FnMut(Bytes, Bytes) -> Result<(), OpenError>,
-) -> Result<(), OpenError> {
-    let end = end_of_prefix(&[prefix]).unwrap_or_default();
+    prefix: &[u8],
+    mut visit: impl FnMut(Bytes, Bytes) -> Result<(), E>,
+) -> Result<(), E> {
+    let end = end_of_prefix(prefix).unwrap_or_default();
     let mut last: Option<Bytes> = None;
     loop {
-        let start = last.as_deref().map_or(Bound::Included(std::slice::from_ref(&prefix)), Bound::Excluded);
+        let start = last.as_deref().map_or(Bound::Included(prefix), Bound::Excluded);
         let page: Vec<Pair> = kv.scan(start, Bound::Excluded(&end), PAGE_PAIRS)?;
         let full = page.len() == PAGE_PAIRS;
         last = page.last().map(|(key, _)| key.clone());
         for (key, value) in page {
-            visit(key.slice(1..), value)?;
+            visit(key.slice(prefix.len()..), value)?;
         }
         if !full {
             return Ok(());
@@ -172,88 +275,51 @@ pub(crate) fn scan(
     }
 }
 
-/// Reads everything a checkpoint wrote. In this version all of it lives in memory while the store is open.
-pub(crate) fn load(kv: &dyn KvStore, area: Run, next_id: u64) -> Result<Table, OpenError> {
-    let mut table = Table::new(area);
-    table.next_id = next_id;
-    scan(kv, prefix::COLLECTION, |key, _| {
-        table.collections.entry(Reader::new(key).get::<SpgId>()?).or_default();
-        Ok(())
-    })?;
-    load_logs(kv, &mut table)?;
-    load_objects(kv, &mut table)?;
-    Ok(table)
+/// A collection as it is in keys.
+pub(crate) fn decode_spg(rest: Bytes) -> Result<SpgId, DecodeError> {
+    Reader::new(rest).get()
 }
 
-fn load_logs(kv: &dyn KvStore, table: &mut Table) -> Result<(), OpenError> {
-    scan(kv, prefix::LOG, |key, value| {
-        let mut r = Reader::new(key);
-        let (at, epoch) = (r.get::<SpgId>()?, read_ascending(&mut r)?);
-        let epoch =
-            u32::try_from(epoch).map_err(|_| OpenError::Inconsistent { what: "log epoch", value: epoch })?;
-        Ok(decode_log(epoch, value, &mut table.collections.entry(at).or_default().log)?)
-    })?;
-    scan(kv, prefix::META, |key, value| {
-        let mut r = Reader::new(key);
-        let at = r.get::<SpgId>()?;
-        table.collections.entry(at).or_default().meta.insert(r.rest().into(), value);
-        Ok(())
-    })
+/// A portion of the free map and its number.
+pub(crate) fn decode_free(rest: Bytes, value: Bytes) -> Result<(u32, Portion), DecodeError> {
+    let nth = decode_number(rest)?;
+    // Blocks are numbered by 32 bits.
+    let bounded = u32::try_from(nth).ok().filter(|nth| *nth <= u32::MAX / PORTION_BLOCKS);
+    let nth = bounded.ok_or(DecodeError::Invalid { what: "portion of the free map", value: nth })?;
+    Ok((nth, Portion::decode(value)?))
 }
 
-fn load_objects(kv: &dyn KvStore, table: &mut Table) -> Result<(), OpenError> {
-    let mut omaps = load_omaps(kv)?;
-    let next_id = table.next_id;
-    scan(kv, prefix::OBJECT, |key, value| {
-        let id = read_ascending(&mut Reader::new(key))?;
-        let (at, name, mut onode) = Onode::decode(id, value)?;
-        if id >= next_id {
-            return Err(OpenError::Inconsistent { what: "object number", value: id });
+/// A number as it is in keys.
+pub(crate) fn decode_number(rest: Bytes) -> Result<u64, DecodeError> {
+    read_ascending(&mut Reader::new(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_types::{PgId, SnapId};
+
+    #[test]
+    fn names_sort_as_objects_do() {
+        let mut objects = vec![HObject::MIN, HObject::max_value()];
+        for text in ["", "a", "a\0", "a\0b", "ab", "b"] {
+            for key in ["", "k", "k\0"] {
+                for namespace in ["", "n", "n\0\0"] {
+                    for (pool, hash) in [(-2, 1), (1, 1), (1, 0x8000_0000), (7, 2)] {
+                        let head = HObject::head(pool, namespace.into(), key.into(), text.into());
+                        let head = HObject { hash, ..head };
+                        objects.extend([head.with_snap(SnapId(4)), head]);
+                    }
+                }
+            }
         }
-        onode.omap = Arc::new(omaps.remove(&id).unwrap_or_default());
-        adopt(table, at, name, onode)
-    })?;
-    match omaps.first_key_value() {
-        Some((id, _)) => Err(OpenError::Inconsistent { what: "omap of no object", value: *id }),
-        None => Ok(()),
+        objects.sort();
+        let at = SpgId::replicated(PgId::new(3, 1));
+        let keys: Vec<Bytes> = objects.iter().map(|object| name_key(&at, object)).collect();
+        assert!(keys.is_sorted());
+        let pairs = objects.windows(2).zip(keys.windows(2));
+        assert!(pairs.into_iter().all(|(objects, keys)| (objects[0] == objects[1]) == (keys[0] == keys[1])));
+        let (id, back) = decode_name(encode_name(9, &objects[5])).expect("our own bytes");
+        assert_eq!((id, &back), (9, &objects[5]));
     }
-}
-
-type Omaps = BTreeMap<u64, BTreeMap<ByteStr, Bytes>>;
-
-fn load_omaps(kv: &dyn KvStore) -> Result<Omaps, OpenError> {
-    let mut omaps = Omaps::new();
-    scan(kv, prefix::OMAP, |key, value| {
-        let mut r = Reader::new(key);
-        let id = read_ascending(&mut r)?;
-        omaps.entry(id).or_default().insert(r.rest().into(), value);
-        Ok(())
-    })?;
-    Ok(omaps)
-}
-
-fn adopt(table: &mut Table, at: SpgId, name: HObject, onode: Onode) -> Result<(), OpenError> {
-    for slot in onode.blocks.values() {
-        adopt_slot(&mut table.space, slot)?;
-    }
-    let entries: usize = onode.omap.iter().map(|(key, value)| key.len() + value.len()).sum();
-    table.omap_bytes += (entries + onode.omap_header.len()) as u64;
-    let id = onode.id;
-    match table.collections.entry(at).or_default().objects.insert(name, Arc::new(onode)) {
-        Some(_) => Err(OpenError::Inconsistent { what: "two objects of one name, the second", value: id }),
-        None => Ok(()),
-    }
-}
-
-fn adopt_slot(space: &mut Space, slot: &Slot) -> Result<(), OpenError> {
-    space.add_slot(slot);
-    let Some(device) = slot.device() else { return Ok(()) };
-    let (area, block) = (space.alloc.area(), device.block);
-    if !area.blocks().contains(&block) {
-        return Err(OpenError::Inconsistent { what: "block outside the data area", value: block.into() });
-    }
-    if !space.alloc.reserve(Run { start: block, count: 1 }) {
-        space.alloc.share(block);
-    }
-    Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::BLOCK;
 use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::metadata::{self, State};
+use crate::metadata::{self, State, StoredState, Sums};
 use crate::options::Options;
 use crate::store::{BlockStore, Parts};
 use crate::superblock::{COPIES, Superblock};
@@ -48,7 +48,8 @@ pub(crate) fn mkfs(
     for copy in 0..COPIES {
         blocking::write(disk, BlockStore::offset(copy), superblock.encode().into(), Durability::Durable)?;
     }
-    let state = State { id, wal: WalPosition { position: 0, seq: 1, mount: 0 }, next_id: 1 };
+    let wal = WalPosition { position: 0, seq: 1, mount: 0 };
+    let state = State { id, wal, next_id: 1, sums: Sums::default() };
     let mut batch = KvBatch::default();
     batch.put(metadata::state_key(), state.encode());
     kv.commit(&batch, nacre_kv::Durability::Durable)?;
@@ -74,18 +75,24 @@ pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, OpenErr
 
 pub(crate) fn open(
     mut disk: Box<dyn Disk>,
-    kv: Box<dyn KvStore + Send>,
+    mut kv: Box<dyn KvStore + Send>,
     options: Options,
 ) -> Result<(BlockStore, MountReport), OpenError> {
     let superblock = read_superblock(disk.as_mut())?;
-    let state = State::load(kv.as_ref(), &superblock)?;
-    let mut table = metadata::load(kv.as_ref(), superblock.data, state.next_id)?;
+    let StoredState { mut state, is_version_1 } = State::load(kv.as_ref(), &superblock)?;
+    if is_version_1 {
+        state = crate::upgrade::from_version_1(kv.as_mut(), state)?;
+    }
+    let mut table = Table::load(kv, superblock.data, &state, &options)?;
     let mut wal = Wal::new(superblock.wal, superblock.salt(), state.wal, options.record_bytes_max);
     let mut report = MountReport::default();
     replay(disk.as_mut(), &mut wal, &mut table, &mut report)?;
     report.collections = table.collections.len();
-    report.objects = table.collections.values().map(|collection| collection.objects.len()).sum();
-    let mut store = BlockStore::assemble(Parts { disk, kv, superblock, options, table, wal });
+    report.objects = usize::try_from(table.objects).unwrap_or(usize::MAX);
+    if let Some(reason) = table.failure() {
+        return Err(OpenError::Unreadable { reason });
+    }
+    let mut store = BlockStore::assemble(Parts { disk, superblock, options, table, wal });
     store.begin()?;
     tracing::info!(?report, "store opened");
     Ok((store, report))
@@ -129,7 +136,7 @@ fn apply(wal: &mut Wal, table: &mut Table, found: Found, report: &mut MountRepor
         report.transactions += 1;
         let mut runs = entry.placements.iter().flat_map(|placement| &placement.runs);
         // What a record places was free in the state it builds on: anything else is damage of ours.
-        if let Some(run) = runs.find(|run| !table.space.alloc.reserve(**run)) {
+        if let Some(run) = runs.find(|run| !table.space.alloc.replay(**run)) {
             return Err(OpenError::Inconsistent {
                 what: "data placed on a used block",
                 value: run.start.into(),

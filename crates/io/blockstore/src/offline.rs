@@ -114,8 +114,7 @@ impl BlockStore {
     /// The log of a placement group, oldest first.
     #[must_use]
     pub fn log_entries(&self, at: &SpgId) -> Vec<(Eversion, Bytes)> {
-        let log = self.table.collections.get(at).map(|collection| &collection.log);
-        log.into_iter().flatten().map(|(version, entry)| (*version, entry.clone())).collect()
+        self.table.log_entries(at)
     }
 
     /// Waits until the device or the metadata has finished something, if anything is on its way.

@@ -1,5 +1,6 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
+use crate::layer::Weigh;
 use crate::overlay::Dirty;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
@@ -7,8 +8,9 @@ use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Written by this code, and the newest it reads.
-const VERSION: u8 = 1;
+/// Written by this code, and the newest it reads. Version 1 named the object, and had an omap under the object's own
+/// number or none.
+const VERSION: u8 = 2;
 /// Version, compat and length before the fields.
 const ENVELOPE_BYTES: usize = 6;
 
@@ -51,8 +53,30 @@ pub(crate) struct Onode {
     pub(crate) size: u64,
     pub(crate) blocks: Arc<Blocks>,
     pub(crate) attrs: Arc<BTreeMap<ByteStr, Bytes>>,
-    pub(crate) omap: Arc<BTreeMap<ByteStr, Bytes>>,
+    /// Number of its omap, whose entries are in the KV store and above; zero while it never had one. Cleared, it
+    /// gets a new one when it has entries again.
+    pub(crate) omap: u64,
+    /// Bytes of the omap's keys and values.
+    pub(crate) omap_bytes: u64,
     pub(crate) omap_header: Bytes,
+}
+
+/// An onode as the KV store has it.
+pub(crate) struct Stored {
+    pub(crate) onode: Onode,
+    /// Of version 1 only: where the object is.
+    pub(crate) name: Option<(SpgId, HObject)>,
+}
+
+/// About the bytes of a slot in a map, and of an onode without its parts.
+const SLOT_BYTES: usize = 32;
+const ONODE_BYTES: usize = 256;
+
+impl Weigh for Arc<Onode> {
+    fn weight(&self) -> usize {
+        let attrs: usize = self.attrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
+        ONODE_BYTES + self.blocks.len() * SLOT_BYTES + self.meta.len() + self.omap_header.len() + attrs
+    }
 }
 
 /// Blocks side by side in the object and on the device.
@@ -79,19 +103,14 @@ fn continues(stretch: &Stretch, index: u32, block: u32) -> bool {
 }
 
 impl Onode {
-    /// Everything but the omap, with `blocks` in place of the slots.
-    pub(crate) fn encode(
-        &self,
-        at: &SpgId,
-        name: &HObject,
-        blocks: impl Iterator<Item = (u32, DeviceBlock)>,
-    ) -> Bytes {
+    /// Everything but the omap's entries, with `blocks` in place of the slots.
+    pub(crate) fn encode(&self, blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Bytes {
         let mut w = Writer::new();
-        w.envelope(VERSION, 1, |w| {
-            w.put(at);
-            w.put(name);
+        w.envelope(VERSION, VERSION, |w| {
             w.blob(&self.meta);
             w.u64(self.size);
+            w.u64(self.omap);
+            w.u64(self.omap_bytes);
             w.blob(&self.omap_header);
             w.count(self.attrs.len());
             for (name, value) in self.attrs.iter() {
@@ -110,31 +129,39 @@ impl Onode {
         w.finish()
     }
 
-    /// What [`Onode::encode`] made, without omap.
-    pub(crate) fn decode(id: u64, value: Bytes) -> Result<(SpgId, HObject, Self), DecodeError> {
-        Reader::new(value).envelope("onode", VERSION, |_, r| {
-            let (at, name) = (r.get()?, r.get()?);
-            let (meta, size, omap_header) = (r.blob()?, r.u64()?, r.blob()?);
+    /// What [`Onode::encode`] made, or an earlier version.
+    pub(crate) fn decode(id: u64, value: Bytes) -> Result<Stored, DecodeError> {
+        Reader::new(value).envelope("onode", VERSION, |version, r| {
+            let name = if version < 2 { Some((r.get()?, r.get()?)) } else { None };
+            let (meta, size) = (r.blob()?, r.u64()?);
+            let (omap, omap_bytes) = if version < 2 { (0, 0) } else { (r.u64()?, r.u64()?) };
+            let omap_header = r.blob()?;
             let attrs =
                 (0..r.count(8)?).map(|_| Ok((r.str()?, r.blob()?))).collect::<Result<_, DecodeError>>()?;
-            let mut blocks = Blocks::new();
+            let mut blocks = Vec::new();
             for _ in 0..r.count(12)? {
                 decode_stretch(r, &mut blocks)?;
             }
-            let (attrs, blocks, omap) = (Arc::new(attrs), Arc::new(blocks), Arc::default());
-            Ok((at, name, Self { id, meta, size, blocks, attrs, omap, omap_header }))
+            let (attrs, blocks) = (Arc::new(attrs), Arc::new(blocks.into_iter().collect()));
+            let onode = Self { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
+            Ok(Stored { onode, name })
         })
     }
 
-    /// Collection and name of what [`Onode::encode`] made, even when what follows them is damaged.
-    pub(crate) fn decode_name(value: Bytes) -> Result<(SpgId, HObject), DecodeError> {
+    /// Of an onode that may be damaged further behind: its name, if it is of version 1, and the number of its omap.
+    pub(crate) fn claimed(id: u64, value: Bytes) -> Result<(Option<(SpgId, HObject)>, u64), DecodeError> {
+        let version = value.first().copied().unwrap_or_default();
         let mut r = Reader::new(value);
         r.skip(ENVELOPE_BYTES)?;
-        Ok((r.get()?, r.get()?))
+        if version < 2 {
+            return Ok((Some((r.get()?, r.get()?)), id));
+        }
+        let (_meta, _size) = (r.blob()?, r.u64()?);
+        Ok((None, r.u64()?))
     }
 }
 
-fn decode_stretch(r: &mut Reader, blocks: &mut Blocks) -> Result<(), DecodeError> {
+fn decode_stretch(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(), DecodeError> {
     let (index, block) = (r.u32()?, r.u32()?);
     for nth in 0..r.count(4)? {
         let crc = r.u32()?;
@@ -143,7 +170,7 @@ fn decode_stretch(r: &mut Reader, blocks: &mut Blocks) -> Result<(), DecodeError
             .checked_add(nth)
             .zip(block.checked_add(nth))
             .ok_or(DecodeError::Invalid { what: "blocks of an onode", value: block.into() })?;
-        blocks.insert(index, Slot::Device(DeviceBlock { block, crc }));
+        blocks.push((index, Slot::Device(DeviceBlock { block, crc })));
     }
     Ok(())
 }
@@ -151,12 +178,9 @@ fn decode_stretch(r: &mut Reader, blocks: &mut Blocks) -> Result<(), DecodeError
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_types::PgId;
 
     #[test]
     fn an_onode_survives_its_encoding() {
-        let at = SpgId::replicated(PgId::new(3, 1));
-        let name = HObject::head(3, "ns".into(), "".into(), "a".into());
         let blocks = [(0, 7), (1, 8), (2, 20), (9, 21)];
         let blocks = blocks.map(|(index, block)| (index, DeviceBlock { block, crc: index * 3 }));
         let onode = Onode {
@@ -164,13 +188,16 @@ mod tests {
             meta: Bytes::from_static(b"m"),
             size: 40_000,
             attrs: Arc::new(BTreeMap::from([("k".into(), Bytes::from_static(b"v"))])),
+            omap: 9,
+            omap_bytes: 77,
             omap_header: Bytes::from_static(b"h"),
             ..Onode::default()
         };
-        let value = onode.encode(&at, &name, blocks.into_iter());
-        let (at2, name2, back) = Onode::decode(5, value.clone()).expect("our own bytes");
-        assert_eq!((at2, name2), (at, name));
+        let value = onode.encode(blocks.into_iter());
+        let Stored { onode: back, name } = Onode::decode(5, value.clone()).expect("our own bytes");
+        assert_eq!(name, None);
         assert_eq!((back.id, &back.meta, back.size, &back.attrs), (5, &onode.meta, 40_000, &onode.attrs));
+        assert_eq!((back.omap, back.omap_bytes, &back.omap_header), (9, 77, &onode.omap_header));
         let found: Vec<_> =
             back.blocks.iter().filter_map(|(index, slot)| Some((*index, slot.device()?))).collect();
         assert_eq!(found, blocks);

@@ -34,8 +34,15 @@ pub struct Options {
     pub overlay_bytes_max: u64,
     /// Percentage of the log in use at which a checkpoint begins.
     pub wal_percent_max: u64,
-    /// Changed objects and log entries at which a checkpoint begins; bounds the batch for the KV store.
+    /// Changed objects, names, omap entries and chunks of logs at which a checkpoint begins.
     pub marks_max: usize,
+    /// Bytes of them in memory at which a checkpoint begins; bounds the batch for the KV store. At twice as many,
+    /// acknowledgements wait for it.
+    pub dirty_metadata_bytes_max: usize,
+    /// Bytes of clean metadata kept in memory.
+    pub metadata_bytes_max: usize,
+    /// Bytes of memory that the KV store is to have for pages of its file: for whoever opens it.
+    pub kv_cache_bytes: usize,
     /// Bytes of clean blocks kept in memory.
     pub cache_bytes_max: usize,
     /// Per mille of the data area kept for deletes and checkpoints when the store is full.
@@ -46,24 +53,48 @@ pub struct Options {
     pub planted: Planted,
 }
 
+/// Memory for one store, by default.
+const MEMORY_BYTES: usize = 1 << 30;
+/// Dirty blocks kept at most: more only makes checkpoints longer.
+const OVERLAY_BYTES_MAX: usize = 64 << 20;
+
 impl Default for Options {
     fn default() -> Self {
+        Self::for_memory(MEMORY_BYTES)
+    }
+}
+
+impl Options {
+    /// Sizes with which a store keeps to about `target_bytes` of memory:
+    ///
+    /// | share | for |
+    /// | --- | --- |
+    /// | 1/8 | dirty blocks, twice as many while a checkpoint is late; at most 64 MiB |
+    /// | 1/16 | dirty metadata, twice as much while a checkpoint is late, as much again that is being written, and the batch |
+    /// | 1/8 | pages of the KV store |
+    /// | 1/8 | clean metadata |
+    /// | 1/8 | clean blocks |
+    /// | the rest | buffers, the free map, what is in flight |
+    #[must_use]
+    pub fn for_memory(target_bytes: usize) -> Self {
+        let share = target_bytes / 8;
         Self {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,
             record_bytes_max: 256 << 10,
-            overlay_bytes_max: 64 << 20,
+            overlay_bytes_max: share.min(OVERLAY_BYTES_MAX) as u64,
             wal_percent_max: 50,
-            marks_max: 16_384,
-            cache_bytes_max: 128 << 20,
+            marks_max: 65_536,
+            dirty_metadata_bytes_max: share / 2,
+            metadata_bytes_max: share,
+            kv_cache_bytes: share,
+            cache_bytes_max: share,
             reserve_permille: 10,
             checkpoint_steps_max: 2,
             planted: Planted::Nothing,
         }
     }
-}
 
-impl Options {
     /// Limits small enough that every branch is taken within a few dozen transactions.
     #[must_use]
     pub fn tiny() -> Self {
@@ -72,6 +103,8 @@ impl Options {
             inline_bytes_max: 8 << 10,
             overlay_bytes_max: 128 << 10,
             marks_max: 64,
+            dirty_metadata_bytes_max: 64 << 10,
+            metadata_bytes_max: 4 << 10,
             cache_bytes_max: 64 << 10,
             checkpoint_steps_max: 1,
             ..Self::default()

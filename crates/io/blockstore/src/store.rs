@@ -60,7 +60,6 @@ struct Fetch {
 /// An [`ObjectStore`] on a file or block device. See the crate's documentation.
 pub struct BlockStore {
     pub(crate) disk: Box<dyn Disk>,
-    pub(crate) kv: Box<dyn KvStore + Send>,
     pub(crate) superblock: Superblock,
     pub(crate) options: Options,
     pub(crate) table: Table,
@@ -94,7 +93,6 @@ impl std::fmt::Debug for BlockStore {
 /// What an open store is made of.
 pub(crate) struct Parts {
     pub(crate) disk: Box<dyn Disk>,
-    pub(crate) kv: Box<dyn KvStore + Send>,
     pub(crate) superblock: Superblock,
     pub(crate) options: Options,
     pub(crate) table: Table,
@@ -106,7 +104,6 @@ impl BlockStore {
         Self {
             cache: Cache::new(parts.options.cache_bytes_max),
             disk: parts.disk,
-            kv: parts.kv,
             superblock: parts.superblock,
             options: parts.options,
             table: parts.table,
@@ -165,10 +162,27 @@ impl BlockStore {
         self.checkpoints
     }
 
+    /// About how many bytes of memory the store takes: metadata, dirty blocks and the cache, by its own count. Not in it:
+    /// the KV store's cache, and what is in flight.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let dirty = usize::try_from(self.table.space.dirty_slots).unwrap_or(usize::MAX).saturating_mul(BLOCK);
+        self.table.bytes() + self.cache.bytes() + dirty
+    }
+
     /// Transactions submitted and not acknowledged.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.wal.waiting()
+    }
+
+    /// The table could not read its metadata: what it says since may be wrong.
+    fn note_table_failure(&mut self) {
+        if self.table.has_failed()
+            && let Some(reason) = self.table.failure()
+        {
+            self.fail(reason);
+        }
     }
 
     pub(crate) fn fail(&mut self, reason: String) {
@@ -244,13 +258,16 @@ impl BlockStore {
     /// So much is dirty that acknowledgements wait for the running checkpoint.
     fn is_overfull(&self) -> bool {
         let dirty = self.table.space.dirty_slots * BLOCK as u64;
-        self.checkpoint.is_some() && dirty > 2 * self.options.overlay_bytes_max
+        let metadata = self.table.live().1;
+        let is_over = dirty > 2 * self.options.overlay_bytes_max
+            || metadata > 2 * self.options.dirty_metadata_bytes_max;
+        self.checkpoint.is_some() && is_over
     }
 
     /// Takes what the device and the KV store have finished.
     fn poll_devices(&mut self) {
         let mut commits = std::mem::take(&mut self.commits);
-        self.kv.drain(&mut commits);
+        self.table.kv.drain(&mut commits);
         commits.drain(..).for_each(|commit| self.committed(commit.result));
         self.commits = commits;
         let mut completions = std::mem::take(&mut self.completions);
@@ -368,7 +385,7 @@ impl BlockStore {
         let missing = self
             .table
             .object(&fetch.at, &fetch.object)
-            .map(|onode| self.missing(onode, fetch.offset, fetch.length))
+            .map(|onode| self.missing(&onode, fetch.offset, fetch.length))
             .unwrap_or_default();
         if missing.is_empty() {
             fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
@@ -467,7 +484,7 @@ impl BlockStore {
     /// Waits for what the checkpoint waits for.
     fn wait_for_devices(&mut self) {
         if self.checkpoint.as_ref().is_some_and(Checkpoint::is_committing) {
-            self.kv.wait();
+            self.table.kv.wait();
         } else {
             self.disk.wait();
         }
@@ -590,6 +607,10 @@ impl ObjectStore for BlockStore {
             self.start_placed(placement, body);
         }
         self.table.apply(txn, &placements);
+        self.note_table_failure();
+        if let Some(reason) = &self.failed {
+            return Err(StoreError::Failed { reason: reason.clone() });
+        }
         self.wal.push(encoded, token);
         Ok(())
     }
@@ -605,6 +626,7 @@ impl ObjectStore for BlockStore {
         self.cache.next_turn();
         self.poll_devices();
         self.has_work = false;
+        self.note_table_failure();
         self.advance();
         self.disk.submit();
         if self.failed.is_none() {
@@ -616,6 +638,10 @@ impl ObjectStore for BlockStore {
 
     fn has_work(&self) -> bool {
         self.has_work
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.is_some() || self.table.has_failed()
     }
 
     fn collections(&self) -> Vec<SpgId> {

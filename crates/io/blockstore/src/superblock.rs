@@ -7,8 +7,10 @@ use nacre_buf::{AlignedBuf, Bytes, crc};
 use nacre_denc::{DecodeError, Reader, Writer};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"NacreBLK");
-/// The format of device and metadata together.
-pub(crate) const VERSION: u32 = 1;
+/// The format of device and metadata together: what a store was made with. The metadata has a version of its own,
+/// since it may be brought to the present one; the device is the same in both.
+pub(crate) const VERSION: u32 = 2;
+const VERSION_MIN: u32 = 1;
 /// Copies, from block 0 on.
 pub(crate) const COPIES: u32 = 2;
 /// Where the checksum lies: at the end of the block.
@@ -80,7 +82,7 @@ impl Superblock {
         if crc::crc32c(u32::MAX, checked) != fields.crc {
             return Err(bad("checksum mismatch"));
         }
-        if fields.version != VERSION {
+        if !(VERSION_MIN..=VERSION).contains(&fields.version) {
             return Err(OpenError::Newer { found: fields.version, known: VERSION });
         }
         let Self { wal, data, .. } = fields.superblock;

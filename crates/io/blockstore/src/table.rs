@@ -1,65 +1,70 @@
-//! [`Table`]: all collections and objects in memory, the authority on what the store holds. Transactions are
-//! applied here, when they are submitted and again at replay; checkpoints take what is marked dirty.
+//! [`Table`]: all collections and objects, the authority on what the store holds: the KV store as of the last checkpoint,
+//! what was changed since above it ([`crate::layer`]), and a bounded part of the rest in memory. Transactions are
+//! applied here, when they are submitted and again at replay.
+//!
+//! Reads of the KV store happen on the shard's thread: a point read takes 3 to 10 us out of its cache or the page cache.
+//! One that fails is remembered ([`Table::failure`]): the store then acknowledges nothing more, and what it said
+//! since must not leave the shard.
+
+mod omap;
+mod pglog;
+mod scan;
 
 use crate::BLOCK;
 use crate::alloc::{Alloc, Run};
+use crate::error::OpenError;
+use crate::layer::{Clock, Layer, Weigh};
+use crate::metadata::{self, LogChunk, State, Sums};
 use crate::onode::{Blocks, DeviceBlock, Onode, Slot};
+use crate::options::Options;
 use crate::overlay::{Dirty, ZEROS};
 use crate::wal::Placement;
-use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_buf::{BufList, Bytes};
+use nacre_kv::KvStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
-/// One placement group's objects, log and metadata.
+/// One placement group.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
-    pub(crate) objects: BTreeMap<HObject, Arc<Onode>>,
-    pub(crate) log: BTreeMap<Eversion, Bytes>,
-    pub(crate) meta: BTreeMap<ByteStr, Bytes>,
+    /// Entries up to here are trimmed.
+    log_tail: Eversion,
+    /// Keys of the chunks of its log, once they were asked for.
+    chunks: RefCell<Option<BTreeSet<Eversion>>>,
 }
 
-/// A changed object: where it was last seen (it may be gone since), and which omap keys changed.
-#[derive(Debug)]
-pub(crate) struct ObjectMark {
-    pub(crate) at: SpgId,
-    pub(crate) name: HObject,
-    pub(crate) omap: BTreeSet<ByteStr>,
-}
-
-/// Entries of a PG log that the KV store keeps under one key: versions from a multiple of this on.
-pub(crate) const LOG_CHUNK: u64 = 64;
-
-/// The chunk that an entry is in, as the least version that could be.
-pub(crate) fn log_chunk(version: Eversion) -> Eversion {
-    Eversion::new(version.epoch, version.version / LOG_CHUNK * LOG_CHUNK)
-}
-
-/// What changed since the last cut. What is marked and no longer there is deleted from the KV store.
-#[derive(Debug, Default)]
-pub(crate) struct Marks {
-    pub(crate) objects: BTreeMap<u64, ObjectMark>,
-    pub(crate) collections: BTreeSet<SpgId>,
-    /// Chunks of logs, see [`log_chunk`].
-    pub(crate) log: BTreeSet<(SpgId, Eversion)>,
-    pub(crate) meta: BTreeSet<(SpgId, ByteStr)>,
-}
-
-impl Marks {
-    fn object(&mut self, id: u64, at: SpgId, name: &HObject) -> &mut ObjectMark {
-        self.objects.entry(id).or_insert_with(|| ObjectMark {
-            at,
-            name: name.detached(),
-            omap: BTreeSet::new(),
-        })
+impl Weigh for Bytes {
+    fn weight(&self) -> usize {
+        self.len() + 32
     }
+}
 
-    /// Entries that a checkpoint will look at.
-    pub(crate) fn len(&self) -> usize {
-        self.objects.len() + self.log.len() + self.meta.len()
+impl Weigh for u64 {
+    fn weight(&self) -> usize {
+        8
+    }
+}
+
+impl<T: Weigh> Weigh for Option<T> {
+    fn weight(&self) -> usize {
+        8 + self.as_ref().map_or(0, Weigh::weight)
+    }
+}
+
+impl Weigh for (SpgId, Eversion) {
+    fn weight(&self) -> usize {
+        48
+    }
+}
+
+impl Weigh for LogChunk {
+    fn weight(&self) -> usize {
+        self.iter().map(|(_, entry)| entry.len() + 48).sum()
     }
 }
 
@@ -134,13 +139,23 @@ impl Space {
 }
 
 /// Everything the store holds.
-#[derive(Debug)]
 pub(crate) struct Table {
+    pub(crate) kv: Box<dyn KvStore + Send>,
     pub(crate) collections: BTreeMap<SpgId, Collection>,
+    /// Names, omap entries, values of collections and collections themselves, as the KV store has them.
+    pub(crate) pairs: Layer<Bytes, Bytes>,
+    pub(crate) onodes: Layer<u64, Arc<Onode>>,
+    pub(crate) log: Layer<(SpgId, Eversion), LogChunk>,
+    /// Omaps whose entries the next checkpoint deletes; nothing refers to them any more.
+    pub(crate) dead_omaps: Vec<u64>,
+    clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
+    /// Numbers of objects by key of the name; `None` where there is no object.
+    clean_names: RefCell<Clock<Bytes, Option<u64>>>,
     pub(crate) space: Space,
-    pub(crate) marks: Marks,
     pub(crate) next_id: u64,
+    pub(crate) objects: u64,
     pub(crate) omap_bytes: u64,
+    failed: RefCell<Option<String>>,
 }
 
 pub(crate) fn index_of(offset: u64) -> u32 {
@@ -164,82 +179,247 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u32, usize, usize
     })
 }
 
-fn omap_size(onode: &Onode) -> u64 {
-    let entries: usize = onode.omap.iter().map(|(key, value)| key.len() + value.len()).sum();
-    (entries + onode.omap_header.len()) as u64
-}
-
 /// Small values must not keep the message alive in which they came.
 fn detached(value: &Bytes) -> Bytes {
     Bytes::copy_from_slice(value)
 }
 
+/// Bytes of an object's omap, header included.
+fn omap_size(onode: &Onode) -> u64 {
+    onode.omap_bytes + onode.omap_header.len() as u64
+}
+
 impl Table {
-    pub(crate) fn new(area: Run) -> Self {
-        Self {
-            collections: BTreeMap::new(),
-            space: Space { alloc: Alloc::new(area), slots: 0, dirty_slots: 0 },
-            marks: Marks::default(),
-            next_id: 1,
-            omap_bytes: 0,
-        }
-    }
-
-    pub(crate) fn object(&self, at: &SpgId, name: &HObject) -> Option<&Arc<Onode>> {
-        self.collections.get(at)?.objects.get(name)
-    }
-
-    fn collection(&mut self, at: SpgId) -> &mut Collection {
-        let marks = &mut self.marks;
-        self.collections.entry(at).or_insert_with(|| {
-            marks.collections.insert(at);
-            Collection::default()
+    /// What a checkpoint left.
+    pub(crate) fn load(
+        kv: Box<dyn KvStore + Send>,
+        area: Run,
+        state: &State,
+        options: &Options,
+    ) -> Result<Self, OpenError> {
+        let mut alloc = Alloc::new(area);
+        let mut collections = BTreeMap::new();
+        metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::COLLECTION], |key, value| {
+            let log_tail = metadata::decode_collection(value)?;
+            let at = metadata::decode_spg(key)?;
+            collections.insert(at, Collection { log_tail, chunks: RefCell::default() });
+            Ok(())
+        })?;
+        metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::FREE], |key, value| {
+            let (nth, portion) = metadata::decode_free(key, value)?;
+            alloc.load(nth, &portion).map_err(|run| OpenError::Inconsistent {
+                what: "block outside the data area",
+                value: run.start.into(),
+            })
+        })?;
+        let clean_bytes_max = options.metadata_bytes_max;
+        Ok(Self {
+            kv,
+            collections,
+            pairs: Layer::default(),
+            onodes: Layer::default(),
+            log: Layer::default(),
+            dead_omaps: Vec::new(),
+            clean_onodes: RefCell::new(Clock::new(clean_bytes_max / 4 * 3)),
+            clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
+            space: Space { alloc, slots: state.sums.slots, dirty_slots: 0 },
+            next_id: state.next_id,
+            objects: state.sums.objects,
+            omap_bytes: state.sums.omap_bytes,
+            failed: RefCell::default(),
         })
     }
 
-    /// Runs `change` on the object, made if absent, and marks it.
-    fn change(
+    pub(crate) fn sums(&self) -> Sums {
+        Sums { objects: self.objects, slots: self.space.slots, omap_bytes: self.omap_bytes }
+    }
+
+    /// Why the KV store could not be read, if so.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.failed.borrow().clone()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.borrow().is_some()
+    }
+
+    fn note<T, E: std::fmt::Display>(&self, outcome: Result<T, E>) -> Option<T> {
+        outcome.map_err(|error| self.note_failure(&error)).ok()
+    }
+
+    fn note_failure(&self, error: &impl std::fmt::Display) {
+        let mut failed = self.failed.borrow_mut();
+        if failed.is_none() {
+            let reason = format!("metadata cannot be read: {error}");
+            tracing::error!(reason, "the store stops acknowledging");
+            *failed = Some(reason);
+        }
+    }
+
+    /// Entries changed since the cut, and about their bytes.
+    pub(crate) fn live(&self) -> (usize, usize) {
+        let entries = self.pairs.live().len() + self.onodes.live().len() + self.log.live().len();
+        (entries, self.pairs.bytes().0 + self.onodes.bytes().0 + self.log.bytes().0)
+    }
+
+    /// About how many bytes of memory all of this takes, but for data.
+    pub(crate) fn bytes(&self) -> usize {
+        let both = |(live, cut): (usize, usize)| live + cut;
+        let layers = both(self.pairs.bytes()) + both(self.onodes.bytes()) + both(self.log.bytes());
+        let clean = self.clean_onodes.borrow().bytes() + self.clean_names.borrow().bytes();
+        layers + clean + self.space.alloc.bytes()
+    }
+
+    /// What was changed so far is the checkpoint's.
+    pub(crate) fn start_cut(&mut self) {
+        self.pairs.start_cut();
+        self.onodes.start_cut();
+        self.log.start_cut();
+    }
+
+    /// Value of a pair as of now.
+    pub(crate) fn pair(&self, key: &[u8]) -> Option<Bytes> {
+        match self.pairs.get(key) {
+            Some(value) => value.cloned(),
+            None => self.note(self.kv.get(key)).flatten(),
+        }
+    }
+
+    fn id_at(&self, key: &Bytes) -> Option<u64> {
+        let decode = |value: &Bytes| self.note(metadata::decode_name_id(value));
+        if let Some(value) = self.pairs.get(key.as_ref()) {
+            return value.and_then(decode);
+        }
+        if let Some(id) = self.clean_names.borrow().get(key.as_ref()) {
+            return id;
+        }
+        let id = self.note(self.kv.get(key))?.as_ref().and_then(decode);
+        self.clean_names.borrow_mut().insert(key.clone(), id);
+        id
+    }
+
+    fn id(&self, at: &SpgId, name: &HObject) -> Option<u64> {
+        self.id_at(&metadata::name_key(at, name))
+    }
+
+    fn set_name(&mut self, at: SpgId, name: &HObject, id: u64) {
+        let key = metadata::name_key(&at, name);
+        self.clean_names.borrow_mut().remove(key.as_ref());
+        self.pairs.put(key, metadata::encode_name(id, name));
+    }
+
+    fn delete_name(&mut self, at: SpgId, name: &HObject) {
+        let key = metadata::name_key(&at, name);
+        self.clean_names.borrow_mut().remove(key.as_ref());
+        self.pairs.delete(key);
+    }
+
+    /// The object of this number.
+    pub(crate) fn onode(&self, id: u64) -> Option<Arc<Onode>> {
+        if let Some(onode) = self.onodes.get(&id) {
+            return onode.cloned();
+        }
+        if let Some(onode) = self.clean_onodes.borrow().get(&id) {
+            return Some(onode);
+        }
+        let onode = self.load_onode(id)?;
+        self.clean_onodes.borrow_mut().insert(id, Arc::clone(&onode));
+        Some(onode)
+    }
+
+    /// As [`Table::onode`], leaving no trace in memory.
+    pub(crate) fn load_onode(&self, id: u64) -> Option<Arc<Onode>> {
+        if let Some(onode) = self.onodes.get(&id) {
+            return onode.cloned();
+        }
+        match self.note(self.kv.get(&metadata::object_key(id)))? {
+            Some(value) => self.note(Onode::decode(id, value)).map(|stored| Arc::new(stored.onode)),
+            None => {
+                self.note_failure(&format_args!("object {id} has a name and is not there"));
+                None
+            }
+        }
+    }
+
+    pub(crate) fn object(&self, at: &SpgId, name: &HObject) -> Option<Arc<Onode>> {
+        self.onode(self.id(at, name)?)
+    }
+
+    /// A checkpoint has written the object: it may be evicted from now on.
+    pub(crate) fn keep_clean(&mut self, id: u64, onode: Arc<Onode>) {
+        self.clean_onodes.borrow_mut().insert(id, onode);
+    }
+
+    fn collection(&mut self, at: SpgId) -> &mut Collection {
+        let pairs = &mut self.pairs;
+        self.collections.entry(at).or_insert_with(|| {
+            pairs.put(metadata::collection_key(&at), metadata::encode_collection(Eversion::ZERO));
+            Collection { log_tail: Eversion::ZERO, chunks: RefCell::new(Some(BTreeSet::new())) }
+        })
+    }
+
+    fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id - 1
+    }
+
+    /// Number of the object, made if absent, ready to be changed.
+    fn touch(&mut self, at: SpgId, name: &HObject) -> u64 {
+        self.collection(at);
+        if let Some(id) = self.id(&at, name) {
+            self.make_live(id);
+            return id;
+        }
+        let id = self.fresh_id();
+        self.set_name(at, name, id);
+        self.onodes.put(id, Arc::new(Onode { id, ..Onode::default() }));
+        self.objects += 1;
+        id
+    }
+
+    fn make_live(&mut self, id: u64) {
+        if self.onodes.is_live(&id) {
+            return;
+        }
+        let clean = self.clean_onodes.borrow().get(&id);
+        let onode = clean.filter(|_| self.onodes.get(&id).is_none()).or_else(|| self.load_onode(id));
+        if let Some(onode) = onode {
+            self.clean_onodes.borrow_mut().remove(&id);
+            self.onodes.put(id, onode);
+        }
+    }
+
+    /// Runs `change` on the object, made if absent.
+    fn change<R>(
         &mut self,
         at: SpgId,
         name: &HObject,
-        change: impl FnOnce(&mut Onode, &mut Space, &mut ObjectMark),
-    ) {
-        let next_id = self.next_id;
-        let objects = &mut self.collection(at).objects;
-        if !objects.contains_key(name) {
-            objects.insert(name.detached(), Arc::new(Onode { id: next_id, ..Onode::default() }));
-            self.next_id += 1;
-        }
-        let Some(onode) = self.collections.get_mut(&at).and_then(|c| c.objects.get_mut(name)) else { return };
-        let onode = Arc::make_mut(onode);
-        change(onode, &mut self.space, self.marks.object(onode.id, at, name));
+        change: impl FnOnce(&mut Onode, &mut Space) -> R,
+    ) -> Option<R> {
+        let id = self.touch(at, name);
+        let space = &mut self.space;
+        self.onodes.change(&id, |onode| change(Arc::make_mut(onode), space))
     }
 
     fn remove(&mut self, at: SpgId, name: &HObject) {
-        let Some(onode) = self.collections.get_mut(&at).and_then(|c| c.objects.remove(name)) else { return };
+        let Some(id) = self.id(&at, name) else { return };
+        self.delete_name(at, name);
+        let Some(onode) = self.onode(id) else { return };
         onode.blocks.values().for_each(|slot| self.space.drop_slot(slot));
         self.omap_bytes -= omap_size(&onode);
-        self.marks.object(onode.id, at, name).omap.extend(onode.omap.keys().cloned());
-    }
-
-    /// Puts an object under a name, replacing what has it.
-    fn place(&mut self, at: SpgId, name: &HObject, onode: Arc<Onode>) {
-        self.remove(at, name);
-        let mark = self.marks.object(onode.id, at, name);
-        mark.name = name.detached();
-        self.collection(at).objects.insert(name.detached(), onode);
-    }
-
-    fn fresh(&mut self) -> Onode {
-        self.next_id += 1;
-        Onode { id: self.next_id - 1, ..Onode::default() }
+        self.objects -= 1;
+        self.bury_omap(onode.omap);
+        self.clean_onodes.borrow_mut().remove(&id);
+        self.onodes.delete(id);
     }
 
     fn clone_object(&mut self, at: SpgId, source: &HObject, target: &HObject) {
-        let mut copy = self.fresh();
-        if let Some(source) = self.object(&at, source) {
-            copy = Onode { id: copy.id, ..Onode::clone(source) };
-        }
+        self.collection(at);
+        let source = self.object(&at, source).unwrap_or_default();
+        let id = self.fresh_id();
+        let omap = if source.omap == 0 { 0 } else { self.copy_omap(source.omap) };
+        let copy = Onode { id, omap, ..Onode::clone(&source) };
+        drop(source);
         for slot in copy.blocks.values() {
             self.space.add_slot(slot);
             if let Some(device) = slot.device() {
@@ -247,24 +427,34 @@ impl Table {
             }
         }
         self.omap_bytes += omap_size(&copy);
-        self.marks.object(copy.id, at, target).omap.extend(copy.omap.keys().cloned());
-        self.place(at, target, Arc::new(copy));
+        self.objects += 1;
+        self.remove(at, target);
+        self.set_name(at, target, id);
+        self.onodes.put(id, Arc::new(copy));
     }
 
     fn rename_object(&mut self, at: SpgId, source: &HObject, target: &HObject) {
-        let taken = self.collections.get_mut(&at).and_then(|c| c.objects.remove(source));
-        let moved = taken.unwrap_or_else(|| Arc::new(self.fresh()));
-        self.place(at, target, moved);
+        self.collection(at);
+        let id = match self.id(&at, source) {
+            Some(id) => id,
+            None => self.touch(at, source),
+        };
+        self.delete_name(at, source);
+        self.remove(at, target);
+        self.set_name(at, target, id);
     }
 
+    /// Looks at all of the collection: for groups that go or move, a few thousand objects at a time in practice.
     fn remove_collection(&mut self, at: SpgId) {
-        let Some(collection) = self.collections.get(&at) else { return };
-        let names: Vec<HObject> = collection.objects.keys().cloned().collect();
-        names.iter().for_each(|name| self.remove(at, name));
-        let Some(collection) = self.collections.remove(&at) else { return };
-        self.marks.collections.insert(at);
-        self.marks.log.extend(collection.log.into_keys().map(|version| (at, log_chunk(version))));
-        self.marks.meta.extend(collection.meta.into_keys().map(|key| (at, key)));
+        if !self.collections.contains_key(&at) {
+            return;
+        }
+        self.names(&at).iter().for_each(|(_, name)| self.remove(at, name));
+        self.remove_log(at);
+        let prefix = metadata::meta_prefix(&at);
+        self.scan_prefix(&prefix).into_iter().for_each(|(key, _)| self.pairs.delete(key));
+        self.pairs.delete(metadata::collection_key(&at));
+        self.collections.remove(&at);
     }
 
     /// Applies a transaction. `placements` say which data of which writes is on the device already.
@@ -280,24 +470,23 @@ impl Table {
     fn apply_op(&mut self, at: SpgId, op: Op, placement: Option<&Placement>) {
         match op {
             Op::Write { object, offset, data } => {
-                self.change(at, &object, |onode, space, _| write(onode, space, offset, &data, placement));
+                self.change(at, &object, |onode, space| write(onode, space, offset, &data, placement));
             }
             Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops),
             op => self.apply_data(at, op),
         }
     }
 
-    /// Nothing is copied and nothing allocated: the objects themselves move.
+    /// Nothing is copied and nothing allocated: only names move.
     fn split(&mut self, at: SpgId, child: SpgId, pg_num: u32, ops: Vec<Op>) {
         self.remove_collection(child);
-        let parent = self.collections.get_mut(&at).map(|parent| &mut parent.objects);
-        let objects: BTreeMap<HObject, Arc<Onode>> = parent
-            .map(|objects| objects.extract_if(.., |name, _| name.pg(pg_num) == child.pg).collect())
-            .unwrap_or_default();
-        for (name, onode) in &objects {
-            self.marks.object(onode.id, child, name).at = child;
+        self.collection(child);
+        for (id, name) in self.names(&at) {
+            if name.pg(pg_num) == child.pg {
+                self.delete_name(at, &name);
+                self.set_name(child, &name, id);
+            }
         }
-        self.collection(child).objects = objects;
         ops.into_iter().for_each(|op| self.apply_op(child, op, None));
     }
 
@@ -305,139 +494,41 @@ impl Table {
         match op {
             Op::CreateCollection => drop(self.collection(at)),
             Op::RemoveCollection => self.remove_collection(at),
-            Op::Touch(object) => self.change(at, &object, |_, _, _| ()),
+            Op::Touch(object) => drop(self.touch(at, &object)),
             Op::Zero { object, offset, length } => {
-                self.change(at, &object, |onode, space, _| zero(onode, space, offset, length));
+                self.change(at, &object, |onode, space| zero(onode, space, offset, length));
             }
             Op::Truncate { object, size } => {
-                self.change(at, &object, |onode, space, _| truncate(onode, space, size));
+                self.change(at, &object, |onode, space| truncate(onode, space, size));
             }
             Op::Remove(object) => self.remove(at, &object),
             Op::Clone { source, target } => self.clone_object(at, &source, &target),
             Op::Rename { source, target } => self.rename_object(at, &source, &target),
             Op::SetMeta { object, meta } => {
-                self.change(at, &object, |onode, _, _| onode.meta = detached(&meta));
+                self.change(at, &object, |onode, _| onode.meta = detached(&meta));
             }
-            Op::SetAttr { object, name, value } => self.change(at, &object, |onode, _, _| {
-                Arc::make_mut(&mut onode.attrs).insert(name.detached(), detached(&value));
-            }),
-            Op::RemoveAttr { object, name } => self.change(at, &object, |onode, _, _| {
-                Arc::make_mut(&mut onode.attrs).remove(&name);
-            }),
-            Op::ClearAttrs(object) => self.change(at, &object, |onode, _, _| onode.attrs = Arc::default()),
+            Op::SetAttr { object, name, value } => {
+                let (name, value) = (name.detached(), detached(&value));
+                self.change(at, &object, |onode, _| Arc::make_mut(&mut onode.attrs).insert(name, value));
+            }
+            Op::RemoveAttr { object, name } => {
+                self.change(at, &object, |onode, _| Arc::make_mut(&mut onode.attrs).remove(&name));
+            }
+            Op::ClearAttrs(object) => {
+                self.change(at, &object, |onode, _| onode.attrs = Arc::default());
+            }
             op => self.apply_omap(at, op),
         }
     }
 
-    fn apply_omap(&mut self, at: SpgId, op: Op) {
+    fn apply_meta(&mut self, at: SpgId, op: Op) {
+        self.collection(at);
         match op {
-            Op::OmapSet { object, entries } => self.change_omap(at, &object, |omap, mark| {
-                let mut grown = 0;
-                for (key, value) in entries {
-                    let key = key.detached();
-                    mark.insert(key.clone());
-                    let key_bytes = key.len();
-                    grown += bytes_of(key_bytes, &value);
-                    if let Some(old) = omap.insert(key, detached(&value)) {
-                        grown -= bytes_of(key_bytes, &old);
-                    }
-                }
-                grown
-            }),
-            Op::OmapRemove { object, keys } => {
-                self.change_omap(at, &object, |omap, mark| remove_keys(omap, mark, keys));
-            }
-            Op::OmapRemoveRange { object, first, last } => self.change_omap(at, &object, |omap, mark| {
-                if first >= last {
-                    return 0;
-                }
-                let keys = omap.range::<ByteStr, _>(&first..&last).map(|(key, _)| key.clone()).collect();
-                remove_keys(omap, mark, keys)
-            }),
-            Op::OmapSetHeader { object, header } => self.set_omap_header(at, &object, detached(&header)),
-            Op::OmapClear(object) => {
-                self.change_omap(at, &object, |omap, mark| {
-                    let keys = omap.keys().cloned().collect();
-                    remove_keys(omap, mark, keys)
-                });
-                self.set_omap_header(at, &object, Bytes::new());
-            }
+            Op::MetaSet { key, value } => self.pairs.put(metadata::meta_key(&at, &key), detached(&value)),
+            Op::MetaRemove { key } => self.pairs.delete(metadata::meta_key(&at, &key)),
             op => self.apply_log(at, op),
         }
     }
-
-    /// `change` gives the bytes by which the omap grew.
-    fn change_omap(
-        &mut self,
-        at: SpgId,
-        name: &HObject,
-        change: impl FnOnce(&mut BTreeMap<ByteStr, Bytes>, &mut BTreeSet<ByteStr>) -> i64,
-    ) {
-        let mut grown = 0;
-        self.change(at, name, |onode, _, mark| {
-            grown = change(Arc::make_mut(&mut onode.omap), &mut mark.omap)
-        });
-        self.omap_bytes = self.omap_bytes.saturating_add_signed(grown);
-    }
-
-    fn set_omap_header(&mut self, at: SpgId, name: &HObject, header: Bytes) {
-        let (mut before, after) = (0, header.len() as u64);
-        self.change(at, name, |onode, _, _| {
-            before = onode.omap_header.len() as u64;
-            onode.omap_header = header;
-        });
-        self.omap_bytes = self.omap_bytes - before + after;
-    }
-
-    fn apply_log(&mut self, at: SpgId, op: Op) {
-        match op {
-            Op::LogAppend { version, entry } => {
-                self.collection(at).log.insert(version, detached(&entry));
-                self.marks.log.insert((at, log_chunk(version)));
-            }
-            Op::LogTrim { to } => {
-                let log = &mut self.collection(at).log;
-                let kept = split_above(log, to);
-                let gone = std::mem::replace(log, kept);
-                self.marks.log.extend(gone.into_keys().map(|version| (at, log_chunk(version))));
-            }
-            Op::LogRewind { to } => {
-                let gone = split_above(&mut self.collection(at).log, to);
-                self.marks.log.extend(gone.into_keys().map(|version| (at, log_chunk(version))));
-            }
-            Op::MetaSet { key, value } => {
-                let key = key.detached();
-                self.collection(at).meta.insert(key.clone(), detached(&value));
-                self.marks.meta.insert((at, key));
-            }
-            Op::MetaRemove { key } => {
-                if self.collection(at).meta.remove(&key).is_some() {
-                    self.marks.meta.insert((at, key.detached()));
-                }
-            }
-            op => unreachable!("{op:?} changes an object and was handled before"),
-        }
-    }
-}
-
-fn bytes_of(key_bytes: usize, value: &Bytes) -> i64 {
-    i64::try_from(key_bytes + value.len()).unwrap_or(i64::MAX)
-}
-
-fn remove_keys(omap: &mut BTreeMap<ByteStr, Bytes>, mark: &mut BTreeSet<ByteStr>, keys: Vec<ByteStr>) -> i64 {
-    let mut grown = 0;
-    for key in keys {
-        if let Some(value) = omap.remove(&key) {
-            grown -= bytes_of(key.len(), &value);
-            mark.insert(key.detached());
-        }
-    }
-    grown
-}
-
-/// Takes the entries above `to` out of `log`.
-fn split_above(log: &mut BTreeMap<Eversion, Bytes>, to: Eversion) -> BTreeMap<Eversion, Bytes> {
-    log.split_off(&Eversion::new(to.epoch, to.version + 1))
 }
 
 fn write(onode: &mut Onode, space: &mut Space, offset: u64, data: &BufList, placement: Option<&Placement>) {

@@ -2,6 +2,7 @@
 
 mod crash;
 mod faults;
+mod memory;
 mod model;
 mod random;
 mod rig;

@@ -1,6 +1,7 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
+use crate::metadata;
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::overlay::ZEROS;
 use crate::store::BlockStore;
@@ -9,7 +10,6 @@ use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{ObjectView, OmapPage, ReadError};
 use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
-use std::ops::Bound;
 
 /// Collects slices, joining neighbours of one buffer so that a large read is a few slices.
 #[derive(Default)]
@@ -119,7 +119,7 @@ impl ObjectView for BlockStore {
         if offset >= end {
             return Ok(BufList::new());
         }
-        self.read_onode(onode, offset, end).map_err(|(at, missing)| match missing {
+        self.read_onode(&onode, offset, end).map_err(|(at, missing)| match missing {
             Missing::Pending => ReadError::Pending { object: object.clone(), offset, length },
             Missing::Damaged(reason) => ReadError::Damaged { object: object.clone(), offset: at, reason },
         })
@@ -156,7 +156,8 @@ impl ObjectView for BlockStore {
     }
 
     fn omap_value(&self, collection: &SpgId, object: &HObject, key: &[u8]) -> Option<Bytes> {
-        self.table.object(collection, object)?.omap.get(key).cloned()
+        let omap = self.table.object(collection, object).map(|onode| onode.omap).filter(|omap| *omap != 0)?;
+        self.table.pair(&metadata::omap_key(omap, &ByteStr::from(key)))
     }
 
     fn omap_page(
@@ -170,33 +171,29 @@ impl ObjectView for BlockStore {
         let mut page = OmapPage::default();
         let Some(onode) = self.table.object(collection, object) else { return page };
         let mut bytes = 0;
-        for (key, value) in onode.omap.range::<[u8], _>((Bound::Included(from), Bound::Unbounded)) {
+        for (key, value) in self.table.omap_entries(onode.omap, from, entries_max.saturating_add(1)) {
             if page.entries.len() >= entries_max || bytes >= bytes_max {
                 page.more = true;
                 break;
             }
             bytes += key.len() + value.len();
-            page.entries.push((key.clone(), value.clone()));
+            page.entries.push((key, value));
         }
         page
     }
 
     fn list(&self, collection: &SpgId, from: &HObject, count_max: usize) -> Vec<HObject> {
-        let Some(collection) = self.table.collections.get(collection) else { return Vec::new() };
-        collection.objects.range(from..).take(count_max).map(|(object, _)| object.clone()).collect()
+        let found = self.table.names_from(collection, from, count_max);
+        found.into_iter().map(|(_, name)| name).collect()
     }
 
     fn log(&self, collection: &SpgId) -> Vec<Bytes> {
-        self.table.collections.get(collection).map(|c| c.log.values().cloned().collect()).unwrap_or_default()
+        self.table.log_entries(collection).into_iter().map(|(_, entry)| entry).collect()
     }
 
     fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
-        let Some(collection) = self.table.collections.get(collection) else { return Vec::new() };
-        collection
-            .meta
-            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
-            .take_while(|(key, _)| key.starts_with(prefix))
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        let skip = metadata::meta_prefix(collection).len();
+        let found = self.table.scan_prefix(&metadata::meta_key(collection, &ByteStr::from(prefix)));
+        found.into_iter().map(|(key, value)| (key.slice(skip..).into(), value)).collect()
     }
 }

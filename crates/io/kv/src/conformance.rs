@@ -16,6 +16,7 @@ pub fn check<S: KvStore>(fresh: &mut impl FnMut() -> S) {
     keys_have_a_limit(&mut fresh());
     agrees_with_a_model(&mut fresh());
     submitted_batches_complete_in_order(&mut fresh());
+    prefixes_are_deleted_first(&mut fresh());
 }
 
 fn put<S: KvStore>(store: &mut S, pairs: &[(&str, &str)]) {
@@ -128,4 +129,16 @@ fn submitted_batches_complete_in_order<S: KvStore>(store: &mut S) {
     store.wait();
     store.drain(&mut out);
     assert!(out.last().is_some_and(|completion| completion.tag == KvTag(11) && completion.result.is_err()));
+}
+
+fn prefixes_are_deleted_first<S: KvStore>(store: &mut S) {
+    put(store, &[("a", "1"), ("b", "1"), ("b1", "1"), ("b2", "1"), ("c", "1")]);
+    let mut batch = KvBatch::default();
+    batch.put("b1", "2");
+    batch.delete_prefix("b");
+    batch.delete_prefix("none");
+    store.commit(&batch, Durability::Durable).expect("a healthy store");
+    let found = store.scan_prefix(b"").expect("a healthy store");
+    let keys: Vec<&[u8]> = found.iter().map(|(key, _)| key.as_ref()).collect();
+    assert_eq!(keys, [&b"a"[..], b"b1", b"c"]);
 }

@@ -45,6 +45,7 @@ pub enum KvError {
 /// Changes that take effect together or not at all; later ones win.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KvBatch {
+    prefixes: Vec<Bytes>,
     ops: Vec<(Bytes, Option<Bytes>)>,
 }
 
@@ -59,6 +60,18 @@ impl KvBatch {
         self.ops.push((key.into(), None));
     }
 
+    /// Deletes every key that begins with `prefix` and is there before the batch: whatever else the batch does comes
+    /// after it.
+    pub fn delete_prefix(&mut self, prefix: impl Into<Bytes>) {
+        self.prefixes.push(prefix.into());
+    }
+
+    /// The prefixes whose keys are deleted first.
+    #[must_use]
+    pub fn prefixes(&self) -> &[Bytes] {
+        &self.prefixes
+    }
+
     /// The changes in order: key and new value, or `None` to delete.
     #[must_use]
     pub fn ops(&self) -> &[(Bytes, Option<Bytes>)] {
@@ -68,12 +81,7 @@ impl KvBatch {
     /// True when nothing changes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ops.is_empty()
-    }
-
-    /// Moves the changes of `other` behind those of `self`.
-    pub fn append(&mut self, mut other: Self) {
-        self.ops.append(&mut other.ops);
+        self.ops.is_empty() && self.prefixes.is_empty()
     }
 }
 

@@ -23,6 +23,10 @@ pub struct MemoryKv {
 }
 
 fn apply(map: &mut BTreeMap<Bytes, Bytes>, batch: &KvBatch) {
+    for prefix in batch.prefixes() {
+        let behind = map.split_off(prefix);
+        map.extend(behind.into_iter().filter(|(key, _)| !key.starts_with(prefix)));
+    }
     for (key, value) in batch.ops() {
         match value {
             Some(value) => map.insert(key.clone(), value.clone()),

@@ -2,7 +2,7 @@
 
 use crate::background::Background;
 use crate::memory::is_empty;
-use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check};
+use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
 use std::ops::Bound;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
 
-/// Memory for pages of the file.
+/// Memory for pages of the file, unless somebody asks for more or less.
 const CACHE_BYTES: usize = 16 << 20;
 
 /// A store in one file. Submitted batches are committed by a thread of its own.
@@ -79,7 +79,15 @@ impl RedbKv {
     /// # Errors
     /// [`KvError`].
     pub fn open(path: &Path) -> Result<Self, KvError> {
-        let database = redb::Builder::new().set_cache_size(CACHE_BYTES).create(path)?;
+        Self::open_with_cache(path, CACHE_BYTES)
+    }
+
+    /// As [`RedbKv::open`], with so many bytes of memory for pages of the file.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn open_with_cache(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
+        let database = redb::Builder::new().set_cache_size(cache_bytes).create(path)?;
         sync_parent(path)?;
         let core = Arc::new(Core { database, fenced: AtomicBool::new(false) });
         let mut store = Self { core, background: Background::new()? };
@@ -129,6 +137,11 @@ impl Core {
         })?;
         {
             let mut table = transaction.open_table(TABLE)?;
+            for prefix in batch.prefixes() {
+                let end = end_of_prefix(prefix);
+                let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+                table.retain_in::<&[u8], _>((Bound::Included(prefix.as_ref()), end), |_, _| false)?;
+            }
             for (key, value) in batch.ops() {
                 match value {
                     Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),

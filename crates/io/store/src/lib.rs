@@ -77,6 +77,12 @@ pub trait ObjectStore: ObjectView {
         false
     }
 
+    /// True when the store could not read what it keeps: what it has answered since is not to be relied on, and must
+    /// reach nobody. It takes no more transactions.
+    fn has_failed(&self) -> bool {
+        false
+    }
+
     /// The collections that exist, ascending.
     fn collections(&self) -> Vec<SpgId>;
 

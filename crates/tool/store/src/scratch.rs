@@ -146,6 +146,10 @@ impl KvStore for ScratchKv {
         if let Some((key, _)) = batch.ops().iter().find(|(key, _)| key.len() > KEY_BYTES_MAX) {
             return Err(KvError::Misuse(format!("key of {} bytes", key.len())));
         }
+        for prefix in batch.prefixes() {
+            let below = self.scan_prefix(prefix)?;
+            self.changes.extend(below.into_iter().map(|(key, _)| (key, None)));
+        }
         self.changes.extend(batch.ops().iter().cloned());
         Ok(())
     }

@@ -63,13 +63,19 @@ struct SlowKv {
     kv: MemoryKv,
     rng: SeededEntropy,
     looks_to_come: u64,
+    reads_fail: bool,
 }
 
 impl SharedKv {
     fn new(seed: u64) -> Self {
         let mut kv = MemoryKv::new();
         kv.hold();
-        Self(Arc::new(Mutex::new(SlowKv { kv, rng: SeededEntropy(seed), looks_to_come: 0 })))
+        Self(Arc::new(Mutex::new(SlowKv {
+            kv,
+            rng: SeededEntropy(seed),
+            looks_to_come: 0,
+            reads_fail: false,
+        })))
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
@@ -79,6 +85,9 @@ impl SharedKv {
 
 impl KvStore for SharedKv {
     fn get(&self, key: &[u8]) -> Result<Option<nacre_buf::Bytes>, KvError> {
+        if self.0.lock().expect("no test panics while it holds this").reads_fail {
+            return Err(KvError::Damaged("planted".to_owned()));
+        }
         self.with(|kv| kv.get(key))
     }
 
@@ -158,6 +167,11 @@ impl Rig {
 
     fn lose_submitted(&self, all: bool) {
         self.kv.with(|kv| *kv = std::mem::take(kv).crash(if all { 0 } else { usize::MAX }));
+    }
+
+    /// From now on no value of the metadata can be read.
+    pub(super) fn fail_metadata_reads(&self) {
+        self.kv.0.lock().expect("no test panics while it holds this").reads_fail = true;
     }
 
     /// Lets some commits of metadata succeed and then one fail.

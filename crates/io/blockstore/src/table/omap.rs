@@ -1,0 +1,139 @@
+//! Omaps: entries are pairs of the KV store under the omap's number, read there and changed above it.
+
+use super::{Table, detached};
+use crate::metadata;
+use nacre_buf::{ByteStr, Bytes};
+use nacre_kv::end_of_prefix;
+use nacre_txn::Op;
+use nacre_types::{HObject, SpgId};
+use std::sync::Arc;
+
+fn bytes_of(key: &ByteStr, value: &Bytes) -> i64 {
+    i64::try_from(key.len() + value.len()).unwrap_or(i64::MAX)
+}
+
+impl Table {
+    pub(super) fn apply_omap(&mut self, at: SpgId, op: Op) {
+        match op {
+            Op::OmapSet { object, entries } => self.set_entries(at, &object, entries),
+            Op::OmapRemove { object, keys } => {
+                let (id, omap) = self.omap_of(at, &object);
+                let keys = keys.into_iter().map(|key| (metadata::omap_key(omap, &key), key)).collect();
+                self.remove_entries(id, keys);
+            }
+            Op::OmapRemoveRange { object, first, last } => {
+                let (id, omap) = self.omap_of(at, &object);
+                let keys = self.entries_between(omap, &first, &last);
+                self.remove_entries(id, keys);
+            }
+            Op::OmapSetHeader { object, header } => self.set_header(at, &object, detached(&header)),
+            Op::OmapClear(object) => self.clear_omap(at, &object),
+            op => self.apply_meta(at, op),
+        }
+    }
+
+    /// Numbers of the object, made if absent, and of its omap; zero when it has none.
+    fn omap_of(&mut self, at: SpgId, name: &HObject) -> (u64, u64) {
+        let id = self.touch(at, name);
+        (id, self.onodes.change(&id, |onode| onode.omap).unwrap_or(0))
+    }
+
+    fn grow(&mut self, id: u64, by: i64) {
+        self.omap_bytes = self.omap_bytes.saturating_add_signed(by);
+        self.onodes.change(&id, |onode| {
+            let onode = Arc::make_mut(onode);
+            onode.omap_bytes = onode.omap_bytes.saturating_add_signed(by);
+        });
+    }
+
+    fn set_entries(&mut self, at: SpgId, name: &HObject, entries: Vec<(ByteStr, Bytes)>) {
+        let (id, mut omap) = self.omap_of(at, name);
+        if omap == 0 && !entries.is_empty() {
+            omap = self.fresh_id();
+            self.onodes.change(&id, |onode| Arc::make_mut(onode).omap = omap);
+        }
+        let mut grown = 0;
+        for (key, value) in entries {
+            let at = metadata::omap_key(omap, &key);
+            grown += bytes_of(&key, &value) - self.pair(&at).map_or(0, |old| bytes_of(&key, &old));
+            self.pairs.put(at, detached(&value));
+        }
+        self.grow(id, grown);
+    }
+
+    fn remove_entries(&mut self, id: u64, keys: Vec<(Bytes, ByteStr)>) {
+        let mut grown = 0;
+        for (at, key) in keys {
+            if let Some(old) = self.pair(&at) {
+                grown -= bytes_of(&key, &old);
+                self.pairs.delete(at);
+            }
+        }
+        self.grow(id, grown);
+    }
+
+    fn entries_between(&self, omap: u64, first: &ByteStr, last: &ByteStr) -> Vec<(Bytes, ByteStr)> {
+        if omap == 0 || first >= last {
+            return Vec::new();
+        }
+        let skip = metadata::omap_prefix(omap).len();
+        let (first, last) = (metadata::omap_key(omap, first), metadata::omap_key(omap, last));
+        let found = self.scan(&first, &last, usize::MAX);
+        found.into_iter().map(|(key, _)| (key.clone(), ByteStr::from(key.slice(skip..)))).collect()
+    }
+
+    fn set_header(&mut self, at: SpgId, name: &HObject, header: Bytes) {
+        let after = header.len() as u64;
+        let before =
+            self.change(at, name, |onode, _| std::mem::replace(&mut onode.omap_header, header).len() as u64);
+        self.omap_bytes = self.omap_bytes - before.unwrap_or(0) + after;
+    }
+
+    fn clear_omap(&mut self, at: SpgId, name: &HObject) {
+        self.set_header(at, name, Bytes::new());
+        let (id, omap) = self.omap_of(at, name);
+        self.bury_omap(omap);
+        let bytes = self.onodes.change(&id, |onode| {
+            let onode = Arc::make_mut(onode);
+            onode.omap = 0;
+            std::mem::take(&mut onode.omap_bytes)
+        });
+        self.omap_bytes -= bytes.unwrap_or(0);
+    }
+
+    /// Nothing refers to the omap any more: what the KV store has of it goes with the next checkpoint, at once.
+    pub(super) fn bury_omap(&mut self, omap: u64) {
+        if omap == 0 {
+            return;
+        }
+        let prefix = metadata::omap_prefix(omap);
+        let changed = self.pairs.live().range(prefix.clone()..);
+        let changed = changed.map(|(key, _)| key).take_while(|key| key.starts_with(&prefix));
+        let changed: Vec<Bytes> = changed.cloned().collect();
+        changed.iter().for_each(|key| self.pairs.forget(key));
+        self.dead_omaps.push(omap);
+    }
+
+    /// A new omap with the same entries.
+    pub(super) fn copy_omap(&mut self, source: u64) -> u64 {
+        let omap = self.fresh_id();
+        let prefix = metadata::omap_prefix(source);
+        for (key, value) in self.scan_prefix(&prefix) {
+            let name = ByteStr::from(key.slice(prefix.len()..));
+            self.pairs.put(metadata::omap_key(omap, &name), value);
+        }
+        omap
+    }
+
+    /// Entries from `from` on.
+    pub(crate) fn omap_entries(&self, omap: u64, from: &[u8], count_max: usize) -> Vec<(ByteStr, Bytes)> {
+        if omap == 0 {
+            return Vec::new();
+        }
+        let prefix = metadata::omap_prefix(omap);
+        let first = metadata::omap_key(omap, &ByteStr::from(from));
+        let end = end_of_prefix(&prefix).unwrap_or_default();
+        let found = self.scan(&first, &end, count_max);
+        found.into_iter().map(|(key, value)| (key.slice(prefix.len()..).into(), value)).collect()
+    }
+}

@@ -1,0 +1,128 @@
+//! PG logs: chunks of entries in the KV store. Entries since the last checkpoint make new chunks; old ones are deleted as a
+//! whole when all of their entries are trimmed, and read only when a group is loaded or its log rewound.
+
+use super::{Table, detached};
+use crate::metadata::{self, LogChunk};
+use nacre_buf::Bytes;
+use nacre_denc::DecodeError;
+use nacre_kv::KvError;
+use nacre_txn::Op;
+use nacre_types::{Eversion, SpgId};
+use std::collections::BTreeSet;
+
+/// Entries of a chunk at most.
+const CHUNK_ENTRIES_MAX: usize = 64;
+
+#[derive(Debug, thiserror::Error)]
+enum ChunkError {
+    #[error(transparent)]
+    Kv(#[from] KvError),
+    #[error(transparent)]
+    Malformed(#[from] DecodeError),
+}
+
+/// The least version above.
+fn above(version: Eversion) -> Eversion {
+    Eversion::new(version.epoch, version.version.saturating_add(1))
+}
+
+impl Table {
+    pub(super) fn apply_log(&mut self, at: SpgId, op: Op) {
+        match op {
+            Op::LogAppend { version, entry } => self.append_entry(at, version, detached(&entry)),
+            Op::LogTrim { to } => self.trim_log(at, to),
+            Op::LogRewind { to } => self.rewind_log(at, to),
+            op => unreachable!("{op:?} was handled before"),
+        }
+    }
+
+    /// Runs `work` on the keys of the chunks. The first time, they are read.
+    fn with_chunks<R>(&self, at: SpgId, work: impl FnOnce(&mut BTreeSet<Eversion>) -> R) -> Option<R> {
+        let mut chunks = self.collections.get(&at)?.chunks.borrow_mut();
+        if chunks.is_none() {
+            // No entry was changed before: each change comes by here.
+            let mut found = BTreeSet::new();
+            let prefix = metadata::log_prefix(&at);
+            let outcome = metadata::scan::<ChunkError>(self.kv.as_ref(), &prefix, |key, _| {
+                found.insert(metadata::decode_log_key(key)?);
+                Ok(())
+            });
+            self.note(outcome)?;
+            *chunks = Some(found);
+        }
+        chunks.as_mut().map(work)
+    }
+
+    fn chunk(&self, at: SpgId, key: Eversion) -> LogChunk {
+        if let Some(chunk) = self.log.get(&(at, key)) {
+            return chunk.cloned().unwrap_or_default();
+        }
+        let value = self.note(self.kv.get(&metadata::log_key(&at, key))).flatten();
+        value.and_then(|value| self.note(metadata::decode_log(value))).unwrap_or_default()
+    }
+
+    fn append_entry(&mut self, at: SpgId, version: Eversion, entry: Bytes) {
+        let last = self.with_chunks(at, |chunks| chunks.last().copied()).flatten();
+        let open = last.filter(|key| key.epoch == version.epoch).map(|key| (at, key)).filter(|key| {
+            let chunk = self.log.live().get(key).and_then(Option::as_ref);
+            chunk.is_some_and(|chunk| chunk.len() < CHUNK_ENTRIES_MAX)
+        });
+        match open {
+            Some(key) => drop(self.log.change(&key, |chunk| chunk.push((version.version, entry)))),
+            None => {
+                self.log.put((at, version), vec![(version.version, entry)]);
+                self.with_chunks(at, |chunks| chunks.insert(version));
+            }
+        }
+    }
+
+    /// A chunk goes when the next one begins within what is trimmed.
+    fn trim_log(&mut self, at: SpgId, to: Eversion) {
+        let gone = self.with_chunks(at, |chunks| {
+            let mut gone = Vec::new();
+            while chunks.iter().nth(1).is_some_and(|second| *second <= above(to)) {
+                gone.extend(chunks.pop_first());
+            }
+            gone
+        });
+        gone.into_iter().flatten().for_each(|key| self.log.delete((at, key)));
+        if let Some(collection) = self.collections.get_mut(&at).filter(|collection| collection.log_tail < to)
+        {
+            collection.log_tail = to;
+            self.pairs.put(metadata::collection_key(&at), metadata::encode_collection(to));
+        }
+    }
+
+    fn rewind_log(&mut self, at: SpgId, to: Eversion) {
+        let gone = self.with_chunks(at, |chunks| chunks.split_off(&above(to)));
+        gone.into_iter().flatten().for_each(|key| self.log.delete((at, key)));
+        let Some(key) = self.with_chunks(at, |chunks| chunks.last().copied()).flatten() else { return };
+        let mut chunk = self.chunk(at, key);
+        let before = chunk.len();
+        chunk.retain(|(version, _)| Eversion::new(key.epoch, *version) <= to);
+        if chunk.len() < before {
+            self.log.put((at, key), chunk);
+        }
+    }
+
+    pub(super) fn remove_log(&mut self, at: SpgId) {
+        let gone = self.with_chunks(at, std::mem::take);
+        gone.into_iter().flatten().for_each(|key| self.log.delete((at, key)));
+    }
+
+    /// The entries of a log, in order.
+    pub(crate) fn log_entries(&self, at: &SpgId) -> Vec<(Eversion, Bytes)> {
+        let Some(tail) = self.collections.get(at).map(|collection| collection.log_tail) else {
+            return Vec::new();
+        };
+        let keys: Vec<Eversion> =
+            self.with_chunks(*at, |chunks| chunks.iter().copied().collect()).unwrap_or_default();
+        let mut out = Vec::new();
+        for key in keys {
+            let entries = self.chunk(*at, key).into_iter();
+            let entries = entries.map(|(version, entry)| (Eversion::new(key.epoch, version), entry));
+            out.extend(entries.filter(|(version, _)| *version > tail));
+        }
+        out
+    }
+}

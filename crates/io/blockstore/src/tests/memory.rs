@@ -1,0 +1,87 @@
+//! More metadata than memory: clean objects, omaps and logs go and come back.
+
+use super::model::{drain, pg};
+use super::rig::Rig;
+use crate::{BlockStore, Options};
+use nacre_buf::Bytes;
+use nacre_store::ObjectStore;
+use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_types::{Eversion, HObject};
+
+const OBJECTS: u64 = 6000;
+const ATTR_BYTES: usize = 2000;
+/// Four times less than the attributes alone.
+const TARGET_BYTES: usize = 3 << 20;
+
+fn object(nth: u64) -> HObject {
+    HObject::head(3, "".into(), "".into(), format!("object {nth}").into())
+}
+
+fn value(nth: u64) -> Bytes {
+    vec![u8::try_from(nth % 251).unwrap_or(0); ATTR_BYTES].into()
+}
+
+fn create(nth: u64) -> Transaction {
+    let object = object(nth);
+    let ops = vec![
+        Op::SetAttr { object: object.clone(), name: "a".into(), value: value(nth) },
+        Op::OmapSet { object: object.clone(), entries: vec![("k".into(), value(nth + 1))] },
+        Op::Write { object, offset: 0, data: vec![7; 100].into() },
+        Op::LogAppend { version: Eversion::new(1, nth + 1), entry: vec![1; 200].into() },
+    ];
+    Transaction { collection: pg(), ops }
+}
+
+fn look(store: &BlockStore, nth: u64) {
+    assert_eq!(store.attr(&pg(), &object(nth), b"a"), Some(value(nth)), "object {nth}");
+    assert_eq!(store.omap_value(&pg(), &object(nth), b"k"), Some(value(nth + 1)), "object {nth}");
+    assert_eq!(store.meta(&pg(), &object(nth + OBJECTS)), None);
+}
+
+#[test]
+fn far_more_metadata_than_memory_stays_below_the_target() {
+    let options = Options { wal_bytes: Some(4 << 20), ..Options::for_memory(TARGET_BYTES) };
+    let mut rig = Rig::new(11, 256 << 20, options);
+    let mut store = rig.open();
+    let (mut acknowledged, mut most) = (Vec::new(), 0);
+    for nth in 0..OBJECTS {
+        store.submit(create(nth), Token(nth)).expect("room");
+        drain(&mut store, &mut acknowledged);
+        // As the daemon does: a client has so many operations under way and no more.
+        while store.waiting() > 64 {
+            drain(&mut store, &mut acknowledged);
+        }
+        most = most.max(store.memory_bytes());
+    }
+    (0..OBJECTS).step_by(7).for_each(|nth| look(&store, nth));
+    assert_eq!(store.log(&pg()).len() as u64, OBJECTS);
+    assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX).len() as u64, OBJECTS);
+    most = most.max(store.memory_bytes());
+    assert!(most < TARGET_BYTES, "{most} bytes");
+    store.finish_checkpoint();
+    drop(store);
+    let (store, report) = rig.try_open().expect("the store opens");
+    assert_eq!(report.objects as u64, OBJECTS);
+    assert!(store.memory_bytes() < TARGET_BYTES / 8, "opening reads {} bytes", store.memory_bytes());
+    (0..OBJECTS).step_by(5).for_each(|nth| look(&store, nth));
+    assert!(store.memory_bytes() < TARGET_BYTES / 4, "{} bytes of clean metadata", store.memory_bytes());
+}
+
+/// A read of metadata that fails must not pass for an absent object for long: the store says so and takes nothing more.
+#[test]
+fn metadata_that_cannot_be_read_fails_the_store() {
+    let mut rig = Rig::new(12, 8 << 20, Options::tiny());
+    let mut store = rig.open();
+    store.submit(create(1), Token(1)).expect("room");
+    store.finish_checkpoint();
+    drop(store);
+    let mut store = rig.open();
+    assert!(!store.has_failed());
+    rig.fail_metadata_reads();
+    assert_eq!(store.meta(&pg(), &object(1)), None);
+    assert!(store.has_failed());
+    assert!(store.submit(create(2), Token(2)).is_err());
+    let mut acknowledged = Vec::new();
+    (0..20).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
+    assert!(acknowledged.is_empty() && store.failure().is_some());
+}

@@ -1,0 +1,94 @@
+//! Stores of format 1 had neither names nor a free map in the KV store: both were made anew in memory at each opening. The
+//! first opening by this version writes them.
+
+use crate::alloc::Run;
+use crate::error::OpenError;
+use crate::freemap::{Portion, RefChanges};
+use crate::metadata::{self, State, StoredState, Sums, prefix};
+use crate::onode::{Onode, Slot, Stored};
+use nacre_kv::{Durability, KvBatch, KvStore};
+use std::collections::BTreeMap;
+
+/// Changes of one commit.
+const BATCH_OPS_MAX: usize = 8192;
+
+/// Brings the KV store to the present format. Interrupted, it begins anew: the state, which says the format, comes last.
+pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
+    let omaps = omap_sizes(kv)?;
+    let mut batches = vec![KvBatch::default()];
+    metadata::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
+        let id = metadata::decode_number(key)?;
+        if batches.last().is_none_or(|batch| batch.ops().len() >= BATCH_OPS_MAX) {
+            batches.push(KvBatch::default());
+        }
+        let Stored { mut onode, name } = Onode::decode(id, value)?;
+        let (Some((at, name)), Some(batch)) = (name, batches.last_mut()) else {
+            // Done, by an upgrade that was interrupted.
+            return Ok(());
+        };
+        batch.put(metadata::name_key(&at, &name), metadata::encode_name(id, &name));
+        if let Some(bytes) = omaps.get(&id) {
+            (onode.omap, onode.omap_bytes) = (id, *bytes);
+        }
+        let blocks = onode.blocks.iter().filter_map(|(index, slot)| Some((*index, slot.device()?)));
+        batch.put(metadata::object_key(id), onode.encode(blocks));
+        Ok(())
+    })?;
+    for batch in &batches {
+        kv.commit(batch, Durability::Buffered)?;
+    }
+    count(kv, state)
+}
+
+/// Makes the free map and the sums anew, if the store's format has them.
+pub(crate) fn recount(kv: &mut dyn KvStore) -> Result<(), OpenError> {
+    let value = kv.get(&metadata::state_key())?.ok_or(OpenError::ForeignMetadata)?;
+    let StoredState { state, is_version_1 } = State::decode(value)?;
+    if !is_version_1 {
+        count(kv, state)?;
+    }
+    Ok(())
+}
+
+fn count(kv: &mut dyn KvStore, mut state: State) -> Result<State, OpenError> {
+    state.sums = Sums::default();
+    let mut changes = RefChanges::default();
+    metadata::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
+        let onode = Onode::decode(metadata::decode_number(key)?, value)?.onode;
+        for device in onode.blocks.values().filter_map(Slot::device) {
+            changes.add(Run { start: device.block, count: 1 }, 1);
+        }
+        state.sums.objects += 1;
+        state.sums.slots += onode.blocks.len() as u64;
+        state.sums.omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
+        Ok(())
+    })?;
+    let mut batch = KvBatch::default();
+    batch.delete_prefix(vec![prefix::FREE]);
+    while let Some((nth, changes)) = changes.pop() {
+        let mut portion = Portion::default();
+        portion.apply(&changes).map_err(|block| OpenError::Inconsistent {
+            what: "block released too often",
+            value: block.into(),
+        })?;
+        if let Some(value) = portion.encode() {
+            batch.put(metadata::free_key(nth), value);
+        }
+    }
+    batch.put(metadata::state_key(), state.encode());
+    kv.commit(&batch, Durability::Durable)?;
+    tracing::info!(objects = state.sums.objects, "free map made anew from the objects");
+    Ok(state)
+}
+
+/// Bytes of the omaps, by object.
+fn omap_sizes(kv: &dyn KvStore) -> Result<BTreeMap<u64, u64>, OpenError> {
+    let number_bytes = metadata::omap_prefix(0).len() - 1;
+    let mut sizes = BTreeMap::new();
+    metadata::scan::<OpenError>(kv, &[prefix::OMAP], |key, value| {
+        let id = metadata::decode_number(key.clone())?;
+        *sizes.entry(id).or_default() += (key.len() - number_bytes + value.len()) as u64;
+        Ok(())
+    })?;
+    Ok(sizes)
+}
