@@ -3,7 +3,7 @@
 use crate::letter::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_pg::{Birth, ClientOp, Cx, Event, Pg};
+use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, Tuning};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::Token;
 use nacre_types::{Epoch, OsdId, PoolId, SpgId, Stamp, UTime};
@@ -36,12 +36,14 @@ pub(crate) struct Groups {
     held_births: BTreeMap<SpgId, Birth>,
     /// The newest maps by epoch, the present one included.
     maps: BTreeMap<Epoch, Arc<OsdMap>>,
+    tuning: Tuning,
     changed: bool,
 }
 
 impl Groups {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(tuning: Tuning) -> Self {
         Self {
+            tuning,
             map: Arc::new(OsdMap::default()),
             groups: BTreeMap::new(),
             deadlines: BTreeMap::new(),
@@ -96,7 +98,8 @@ impl Groups {
         if maps.is_empty() { vec![Arc::clone(&self.map)] } else { maps }
     }
 
-    pub(crate) fn insert(&mut self, group: Pg) {
+    pub(crate) fn insert(&mut self, mut group: Pg) {
+        group.tune(&self.tuning);
         self.groups.insert(group.spg(), group);
         self.changed = true;
     }

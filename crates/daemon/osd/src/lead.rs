@@ -339,9 +339,6 @@ impl Lead {
                 }
             }
             ConnEvent::Message(raw) if is_mgr => self.mgr_message(cx, raw),
-            ConnEvent::SessionReset { lost_count } => {
-                tracing::warn!(peer = %link.addrs(), lost_count, "the peer has forgotten our session");
-            }
             event => {
                 let monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
                 let gid = i64::from(config.id);

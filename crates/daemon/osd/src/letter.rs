@@ -30,6 +30,8 @@ pub(crate) enum Letter {
     SessionClosed(SessionId),
     /// A peer's message for a group of yours.
     Peer(OsdId, Box<PeerMessage>),
+    /// Messages to and from this peer may be lost, although neither has ended.
+    PeerReset(OsdId),
     /// To the lead: send this to a peer.
     ToPeer(OsdId, RawMessage),
     /// To the lead: tell the monitor.

@@ -141,8 +141,9 @@ impl Link {
             _ => true,
         };
         if !going_on {
-            dialler.messenger.close(conn);
-            self.closed(None, dialler.cx.now);
+            // What waits in the session must still reach the peer: nobody else would send it again.
+            let session = dialler.messenger.hang_up(conn);
+            self.closed(session, dialler.cx.now);
         }
     }
 

@@ -89,6 +89,16 @@ impl Sessions {
         messenger.drive(conn, |connection| answer_auth(connection, step));
     }
 
+    /// The OSD that has proved itself on a connection whose handshake is not complete yet.
+    pub(crate) fn peer_in_handshake(&self, conn: ConnId) -> Option<OsdId> {
+        match self.incomers.get(&conn)? {
+            Incomer::Handshake(_, Some(identity)) if identity.name.kind == EntityKind::OSD => {
+                identity.name.id.parse().ok()
+            }
+            _ => None,
+        }
+    }
+
     /// A handshake is complete. What the peer says it is must be what it has proved to be.
     pub(crate) fn established(&mut self, conn: ConnId, peer: &Peer, pings: bool) -> Result<(), &'static str> {
         let Some(Incomer::Handshake(_, Some(identity))) = self.incomers.remove(&conn) else {

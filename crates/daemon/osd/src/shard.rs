@@ -96,12 +96,13 @@ pub(crate) struct Parts {
     pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     pub(crate) booted: Arc<AtomicBool>,
+    pub(crate) tuning: nacre_pg::Tuning,
 }
 
 impl Shard {
     pub(crate) fn new(parts: Parts) -> Self {
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
-        let mut groups = Groups::new();
+        let mut groups = Groups::new(parts.tuning);
         let stored = stored_maps(parts.store.as_ref());
         let newest = stored.last().cloned();
         let mut post = parts.post;
@@ -419,6 +420,7 @@ impl Shard {
             }
             ConnEvent::AuthMore { payload } => self.authenticate(conn, AuthFrame::More { payload }),
             ConnEvent::Message(raw) => self.message(conn, raw),
+            ConnEvent::SessionReset { lost_count } => self.session_reset(conn, lost_count),
             ConnEvent::Established(peer) if self.sessions.incomer(conn).is_some() => {
                 let pings = self.lead.as_ref().is_some_and(|lead| lead.hears_pings(&self.messenger, conn));
                 if let Err(reason) = self.sessions.established(conn, &peer, pings) {
@@ -459,6 +461,21 @@ impl Shard {
             _ => {
                 self.with_lead(|lead, cx| lead.conn_closed(cx, conn, session, refused));
             }
+        }
+    }
+
+    /// A peer has forgotten the session, or begun another: what was in it is lost, and the groups must know.
+    fn session_reset(&mut self, conn: ConnId, lost_count: usize) {
+        let dialled = self.lead.as_ref().and_then(|lead| lead.peer_of(conn));
+        let Some(osd) = dialled.or_else(|| self.sessions.peer_in_handshake(conn)) else { return };
+        tracing::warn!(osd = self.config.id, peer = osd, lost_count, "the session with a peer is reset");
+        self.peer_reset(osd);
+        self.post.send_others(|| Letter::PeerReset(osd));
+    }
+
+    fn peer_reset(&mut self, osd: OsdId) {
+        for spg in self.groups.all() {
+            self.deliver(spg, Event::PeerReset(osd));
         }
     }
 
@@ -583,6 +600,7 @@ impl Shard {
             Letter::ToSession(session, message) => self.tell_session(session, message),
             Letter::SessionClosed(session) => self.session_closed(session),
             Letter::Peer(from, message) => self.peer_event(from, *message),
+            Letter::PeerReset(osd) => self.peer_reset(osd),
             Letter::ToPeer(osd, message) => {
                 self.with_lead(|lead, cx| lead.send_peer(osd, message, cx.messenger));
             }

@@ -8,6 +8,7 @@ use crate::shard::{Parts, Shard};
 use crate::storage::{self, StorageError, StoreConfig};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
+use nacre_pg::Tuning;
 use nacre_service::{Mailman, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::Entropy;
@@ -121,6 +122,8 @@ pub struct Machine {
     pub waker: Arc<dyn Wake>,
     /// Its part of the store, opened.
     pub store: Box<dyn ObjectStore + Send>,
+    /// How its groups behave; the default but for the simulation.
+    pub tuning: Tuning,
 }
 
 impl std::fmt::Debug for Machine {
@@ -171,6 +174,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             lead: None,
             public,
             store: machine.store,
+            tuning: machine.tuning,
             booted: Arc::clone(&booted),
         });
     }
@@ -210,7 +214,7 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
         let store = storage::open(&part, &net).map_err(|source| StartError::Store { osd, source })?;
         let waker = net.waker();
         let (clock, entropy) = (Box::new(clock), Box::new(SystemEntropy::default()));
-        Ok(Machine { clock, entropy, net: Box::new(net), waker, store })
+        Ok(Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() })
     };
     let machines = (0..shards).map(machine).collect::<Result<Vec<_>, StartError>>()?;
     let Osd { shards, mailmen, booted } = assemble(config, machines)?;

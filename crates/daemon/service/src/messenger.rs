@@ -273,6 +273,11 @@ impl Messenger {
         self.away.clear();
     }
 
+    /// Closes a connection that we dialled, likewise, and yields the lossless session to go on with.
+    pub fn hang_up(&mut self, id: ConnId) -> Option<Box<Session>> {
+        self.take_conn(id)?.connection.into_session().map(Box::new)
+    }
+
     /// Forgets the lossless session of a peer that will not come back under these addresses.
     pub fn forget_session(&mut self, peer: &AddrVec) {
         self.away.remove(peer);
