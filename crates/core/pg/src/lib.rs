@@ -38,6 +38,7 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tuning;
 mod watch;
 
 pub use effect::{Effect, Effects};
@@ -47,3 +48,4 @@ pub use peering::Birth;
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
 pub use pipeline::Stage;
 pub use session::{Session, SessionId, Trace};
+pub use tuning::{Planted, Tuning};

@@ -18,7 +18,7 @@ use crate::snaptrim::SnapTrim;
 use crate::stats::Stamps;
 use crate::tokens::{OnDurable, Tokens};
 use crate::watch::Watches;
-use crate::{Cx, Effect, Event, storage};
+use crate::{Cx, Effect, Event, Planted, Tuning, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PastIntervals, PeerHeader, PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Transaction};
@@ -43,6 +43,8 @@ pub struct Pg {
     pub(crate) info: PgInfo,
     pub(crate) log: PgLog,
     pub(crate) limits: LogLimits,
+    checked: bool,
+    pub(crate) planted: Planted,
     /// What this copy lacks.
     pub(crate) missing: Missing,
     /// Those of them that the log does not reach back to, and that are therefore on record.
@@ -136,6 +138,8 @@ impl Pg {
             info,
             log: PgLog::default(),
             limits: LogLimits::default(),
+            checked: false,
+            planted: Planted::Nothing,
             missing: Missing::default(),
             recorded: BTreeSet::new(),
             phase: Phase::Stray,
@@ -176,6 +180,9 @@ impl Pg {
             Event::Scrub { deep } => self.start_scrub(cx, deep),
         }
         self.settle(cx);
+        if self.checked && !self.removed {
+            self.check();
+        }
     }
 
     /// Carries on with what the event made possible.
@@ -422,6 +429,11 @@ impl Pg {
     /// Makes the log's limits other than the default, for tests and the simulation.
     pub fn set_log_limits(&mut self, limits: LogLimits) {
         self.limits = limits;
+    }
+
+    /// Makes the group behave otherwise, for the simulation.
+    pub fn tune(&mut self, tuning: &Tuning) {
+        (self.limits, self.checked, self.planted) = (tuning.limits, tuning.checked, tuning.planted);
     }
 
     /// The version of this copy of `object`: `None` when it does not exist, zero when it is only partly

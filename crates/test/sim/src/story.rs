@@ -5,6 +5,7 @@ use crate::net::Wires;
 use crate::workload::Workload;
 use crate::world::{Config, Proc, World};
 use nacre_msg::stats::pg_state;
+use nacre_pg::Tuning;
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,11 +24,14 @@ pub struct Plan {
     pub troubles: Duration,
     /// Most messages of one client.
     pub messages_max: u64,
+    /// How placement groups behave.
+    pub tuning: Tuning,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Self { troubles: Duration::from_secs(60), messages_max: 150 }
+        let tuning = Tuning { checked: true, ..Tuning::default() };
+        Self { troubles: Duration::from_secs(60), messages_max: 150, tuning }
     }
 }
 
@@ -35,6 +39,7 @@ impl Default for Plan {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Later {
     Start(Proc),
+    Crash(OsdId, bool),
     Heal,
     Fast(Proc),
     Whole,
@@ -66,7 +71,7 @@ impl Story {
     /// When it does not come up.
     #[must_use]
     pub fn new(seed: u64, plan: &Plan) -> Self {
-        let mut world = World::new(seed, &Config { osds: 4, clients: 4 });
+        let mut world = World::new(seed, &Config { osds: 4, clients: 4, tuning: plan.tuning });
         let calm = Duration::from_millis(500 << world.below(5));
         let pause = plan.troubles / u32::try_from(plan.messages_max).unwrap_or(u32::MAX).max(1);
         let pg_num = 1 + world.below(4);
@@ -143,8 +148,9 @@ impl Story {
     fn trouble(&mut self) {
         let osd = self.any_osd();
         let what = match self.below(16) {
-            0 | 1 => self.crash(osd, false),
-            2 | 3 => self.crash(osd, true),
+            0 => self.crash(osd, false),
+            1 => self.crash(osd, true),
+            2 | 3 => self.crash_in_the_act(osd),
             4 => self.crash_mon(),
             5 => self.crash_all(),
             6 | 7 => self.partition(osd),
@@ -167,6 +173,15 @@ impl Story {
             self.at(back, Later::Start(Proc::Osd(osd)));
         }
         if power { "power loss" } else { "kill" }
+    }
+
+    /// An OSD ends while writes are on their way.
+    fn crash_in_the_act(&mut self, osd: OsdId) -> &'static str {
+        self.work.hurry();
+        let power = self.below(2) == 0;
+        let soon = Duration::from_micros(self.below(2000));
+        self.at(soon, Later::Crash(osd, power));
+        "end in the act"
     }
 
     fn crash_mon(&mut self) -> &'static str {
@@ -223,7 +238,6 @@ impl Story {
         self.note(|| format!("{proc:?} is frozen for {long:?}"));
         let until = self.world.now() + long;
         self.world.freeze(proc, until);
-        if proc != Proc::Mon {}
         "freeze"
     }
 
@@ -298,6 +312,7 @@ impl Story {
             Later::Start(Proc::Mon) => self.world.start_mon(),
             Later::Start(Proc::Osd(osd)) => self.world.start_osd(osd),
             Later::Start(Proc::Client(_)) => {}
+            Later::Crash(osd, power) => drop(self.crash(osd, power)),
             Later::Heal => self.world.fabric().heal(),
             Later::Fast(proc) => self.world.set_slow(proc, 1),
             Later::Whole => self.world.fabric().set_wires(Wires::default()),
@@ -351,8 +366,10 @@ impl Story {
 
     /// Nothing goes wrong any more.
     fn end_troubles(&mut self) {
-        for (_, what) in std::mem::take(&mut self.later) {
-            self.do_later(what);
+        while let Some((_, what)) = self.later.pop_first() {
+            if !matches!(what, Later::Crash(..)) {
+                self.do_later(what);
+            }
         }
         self.world.fabric().heal();
         self.world.fabric().set_wires(Wires::default());
@@ -372,6 +389,46 @@ impl Story {
         let clean = pg_state::ACTIVE | pg_state::CLEAN;
         let groups: Vec<u64> = mon.state().stats.pgs.pgs(map).map(|(_, stat)| stat.state).collect();
         all_up && groups.len() == wanted && groups.iter().all(|state| *state == clean)
+    }
+
+    /// All copies of everything are the same: a deep scrub of every group finds nothing.
+    fn compare_copies(&mut self) {
+        let patience = self.world.now() + HEALING;
+        let since = self.world.client(self.admin).wall();
+        loop {
+            let mut left = Vec::new();
+            let states = self.world.mon().map_or_else(Vec::new, |mon| {
+                let map = mon.state().osd.map();
+                mon.state()
+                    .stats
+                    .pgs
+                    .pgs(map)
+                    .map(|(pg, stat)| (pg, stat.state, stat.last_deep_scrub_stamp))
+                    .collect()
+            });
+            for (pg, state, scrubbed) in &states {
+                if state & pg_state::INCONSISTENT != 0 {
+                    self.fail(&format!("the copies of {pg} differ"));
+                }
+                // Calendars differ a little.
+                if *scrubbed < since.after(Duration::from_secs(1)) {
+                    left.push(*pg);
+                }
+            }
+            if left.is_empty() && !states.is_empty() {
+                return;
+            }
+            if self.world.now() >= patience {
+                self.fail(&format!("{left:?} are not scrubbed after {HEALING:?}"));
+            }
+            let next = self.world.now() + Duration::from_secs(2);
+            self.go_on(next, None);
+            for pg in left {
+                self.order(&format!(r#"{{"prefix": "pg deep-scrub", "pgid": "{pg}"}}"#));
+            }
+            let next = self.world.now() + Duration::from_secs(3);
+            self.go_on(next, None);
+        }
     }
 
     fn fail(&self, why: &str) -> ! {
@@ -421,6 +478,7 @@ impl Story {
         if let Err(why) = self.work.check() {
             self.fail(&why);
         }
+        self.compare_copies();
         let (trace, steps) = self.world.trace();
         let answered = self.work.answered();
         Outcome { trace, steps, now: self.world.now(), random: self.below(u64::MAX), answered }

@@ -9,6 +9,7 @@ use nacre_blockstore::{BlockStore, Options};
 use nacre_env::Clock;
 use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
 use nacre_osd::{OsdConfig, Shard, StoreConfig};
+use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
 use nacre_simdisk::{SimConfig, SimDevice};
 use nacre_types::entropy::SeededEntropy;
@@ -37,11 +38,13 @@ pub struct Config {
     pub osds: OsdId,
     /// Clients.
     pub clients: usize,
+    /// How placement groups behave.
+    pub tuning: Tuning,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { osds: 3, clients: 1 }
+        Self { osds: 3, clients: 1, tuning: Tuning { checked: true, ..Tuning::default() } }
     }
 }
 
@@ -107,6 +110,7 @@ pub struct World {
     clock: SimClock,
     fabric: Fabric,
     fsid: Uuid,
+    tuning: Tuning,
     admin_key: CryptoKey,
     mon: MonNode,
     osds: BTreeMap<OsdId, OsdNode>,
@@ -156,6 +160,7 @@ impl World {
             clock,
             fabric,
             fsid,
+            tuning: config.tuning,
             admin_key: mkfs.admin_key,
             mon: MonNode { kv, driver: None, incoming: Vec::new() },
             osds,
@@ -282,7 +287,7 @@ impl World {
     /// # Panics
     /// When it cannot start.
     pub fn start_osd(&mut self, id: OsdId) {
-        let (clock, entropy) = (self.own_clock(), self.entropy());
+        let (clock, entropy, tuning) = (self.own_clock(), self.entropy(), self.tuning);
         let net = Box::new(self.fabric.start(Proc::Osd(id).host()));
         let Some(node) = self.osds.get_mut(&id) else { return };
         let disk = Box::new(node.device.open());
@@ -301,8 +306,14 @@ impl World {
             store: StoreConfig::Memory { capacity_bytes: 0 },
             host: format!("host{id}"),
         };
-        let machine =
-            nacre_osd::Machine { clock, entropy, net, waker: Fabric::waker(), store: Box::new(store) };
+        let machine = nacre_osd::Machine {
+            clock,
+            entropy,
+            net,
+            waker: Fabric::waker(),
+            store: Box::new(store),
+            tuning,
+        };
         let osd = nacre_osd::assemble(&config, vec![machine]).expect("simulated sockets listen");
         node.shard = osd.shards.into_iter().next();
         if let Some(shard) = &mut node.shard {

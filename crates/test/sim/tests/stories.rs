@@ -1,14 +1,29 @@
-//! Whatever goes wrong: what was acknowledged stays, every object behaves as one object, and once nothing goes
-//! wrong any more everything is answered and clean.
+//! Whatever goes wrong: what was acknowledged stays, every object behaves as one object, all copies are equal,
+//! and once nothing goes wrong any more everything is answered and clean.
 //!
-//! `SIM_SEED=n` tells one story again, with `SIM_LOG=1` and `NACRE_LOG=info` (or `debug`) what happens in it; `SIM_SEEDS=count` tells many, from
-//! `SIM_FIRST` on.
+//! `SIM_SEED=n` tells one story again, with `SIM_LOG=1` and `NACRE_LOG=info` (or `debug`) what happens in it;
+//! `SIM_SEEDS=count` tells many, from `SIM_FIRST` on.
 
+use nacre_env::SystemEntropy;
 use nacre_sim::{Plan, tell};
+use nacre_types::Entropy;
+use std::panic::catch_unwind;
 use std::time::Instant;
 
 /// Stories of a normal run.
-const SEEDS: u64 = 20;
+const SEEDS: u64 = 15;
+/// Stories of a normal run that nobody has heard before.
+const NEW_SEEDS: u64 = 5;
+/// Stories that did not end well once, and why:
+///
+/// | seed | what was wrong |
+/// |---|---|
+/// | 6, 8 | a temporary acting set was given up for one below `min_size`, which asked for it again: 34,000 epochs |
+/// | 3, 5, 1081 | a peer that began a new session dropped what was in the old one, and no group asked again |
+///
+/// What happens in a story changes with the traffic of the cluster, so these are no proof; they are stories like
+/// any other.
+const ONCE_BAD: [u64; 5] = [3, 5, 6, 8, 1081];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
@@ -16,18 +31,22 @@ fn number(name: &str) -> Option<u64> {
 
 #[test]
 fn stories_end_well() {
-    let seeds = match number("SIM_SEED") {
-        Some(seed) => seed..seed + 1,
-        None => {
+    let seeds: Vec<u64> = match (number("SIM_SEED"), number("SIM_SEEDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, Some(count)) => {
             let first = number("SIM_FIRST").unwrap_or(0);
-            first..first + number("SIM_SEEDS").unwrap_or(SEEDS)
+            (first..first + count).collect()
+        }
+        (None, None) => {
+            let new = SystemEntropy::default().u64() >> 16;
+            (0..SEEDS).chain(ONCE_BAD).chain(new..new + NEW_SEEDS).collect()
         }
     };
     let mut failed = Vec::new();
     for seed in seeds {
         println!("seed {seed}");
         let start = Instant::now();
-        match std::panic::catch_unwind(|| tell(seed, &Plan::default())) {
+        match catch_unwind(|| tell(seed, &Plan::default())) {
             Ok(outcome) => println!("seed {seed}: {outcome:?} in {:?}", start.elapsed()),
             Err(_) => failed.push(seed),
         }

@@ -10,7 +10,7 @@ use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
 use crate::pipeline::PendingReply;
 use crate::tokens::{OnDurable, OnFetched};
-use crate::{ClientOp, Cx, Pg, storage};
+use crate::{ClientOp, Cx, Pg, Planted, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId};
@@ -142,11 +142,14 @@ impl Pg {
         let (previous, trim_to) = (self.log.head(), self.trim_target());
         self.replication.last_tid += 1;
         let tid = self.replication.last_tid;
-        let waiting_on: SmallVec<[OsdId; 4]> = self.interval.members().into_iter().collect();
+        let mut waiting_on: SmallVec<[OsdId; 4]> = self.interval.members().into_iter().collect();
         for osd in waiting_on.iter().copied().filter(|osd| *osd != self.whoami) {
             let (header, committed_to) = (self.header(), self.replication.committed_to);
             let (entries, txn) = (entries.clone(), txn.clone());
             self.send(cx, osd, RepOp { header, tid, previous, entries, trim_to, committed_to, txn });
+        }
+        if self.planted == Planted::EarlyReply {
+            waiting_on.retain(|osd| *osd == self.whoami);
         }
         entries.into_iter().for_each(|entry| self.append(entry));
         self.trim_log(&mut txn, trim_to);

@@ -3,7 +3,7 @@
 use super::intervals::{Interval, up_thru};
 use super::phase::{Phase, Sync};
 use crate::tokens::OnDurable;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect, Pg, Planted};
 use nacre_maps::flags;
 use nacre_msg::peer::{Activate, Activated, Progress, Release};
 use nacre_txn::Transaction;
@@ -190,6 +190,9 @@ impl Pg {
     }
 
     pub(crate) fn min_size(&self) -> usize {
+        if self.planted == Planted::MinSizeIgnored {
+            return 1;
+        }
         usize::from(self.interval.min_size.max(1))
     }
 

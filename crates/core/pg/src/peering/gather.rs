@@ -5,7 +5,7 @@ use super::intervals::{is_lost, is_up, up_thru};
 use super::phase::{Peer, Phase};
 use crate::log::PgLog;
 use crate::tokens::{AfterFlush, OnDurable};
-use crate::{Cx, Effect, Pg, storage};
+use crate::{Cx, Effect, Pg, Planted, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{LogReply, Notify, PeerMessage, PgInfo, Query, QueryKind};
 use nacre_txn::Transaction;
@@ -306,6 +306,10 @@ impl Pg {
             txn.push(Op::LogRewind { to: plan.common });
         }
         for (object, change) in plan.changes {
+            let told = || plan.append.iter().any(|entry| entry.object == object);
+            if self.planted == Planted::DivergentKept && !told() {
+                continue;
+            }
             let copy = self.copy_version(cx.view, &object);
             self.forget_missing(txn, &object);
             match change {
