@@ -27,9 +27,8 @@ pub(crate) struct Running {
     _lock: Lock,
 }
 
-/// Starts the monitor and writes the files for clients. It serves when this returns.
-pub(crate) fn start(folder: &Folder, identity: &Identity) -> Result<Running> {
-    let lock = folder.lock_mon()?;
+/// Starts the monitor, whose lock we have, and writes the files for clients. It serves when this returns.
+pub(crate) fn start(folder: &Folder, identity: &Identity, lock: Lock) -> Result<Running> {
     let config =
         MonitorConfig { store: folder.mon(), name: NAME.to_owned(), methods: identity.auth.methods() };
     let monitor = Monitor::start(config).with_context(|| {
@@ -46,8 +45,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let Some(identity) = folder.identity()? else {
         bail!("{} holds no cluster; `nacre up` makes one", folder.path().display());
     };
-    let running = start(&folder, &identity)?;
+    let lock = folder.lock_mon()?;
     folder.write_pid(DAEMON)?;
+    let running = start(&folder, &identity, lock)?;
     process::say_ready(DAEMON)?;
     println!("mon.{NAME} serves cluster {} at {}", identity.fsid, running.monitor.addr());
     let outcome = stop.watch(|| match running.monitor.has_failed() {

@@ -80,10 +80,9 @@ pub(crate) fn host_name() -> String {
     if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
 }
 
-/// Starts an OSD; it boots as soon as it reaches a monitor.
-pub(crate) fn start(folder: &Folder, id: OsdId, setting: &Setting) -> Result<Running> {
+/// Starts an OSD, whose lock we have; it boots as soon as it reaches a monitor.
+pub(crate) fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
     let (uuid, key) = folder.read_osd(id)?;
-    let lock = folder.lock_osd(id)?;
     let store = match setting.store {
         StoreKind::File => StoreConfig::File { folder: folder.osd(id) },
         StoreKind::Memory => StoreConfig::Memory { capacity_bytes: setting.capacity_bytes },
@@ -160,8 +159,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         store: StoreKind::File,
         capacity_bytes: 0,
     };
-    let osds = ids.iter().map(|id| start(&folder, *id, &setting)).collect::<Result<Vec<_>>>()?;
+    let locks = ids.iter().map(|id| folder.lock_osd(*id)).collect::<Result<Vec<_>>>()?;
+    // Opening a store takes a while after a crash; who wants to end us meanwhile must find us.
     ids.iter().try_for_each(|id| folder.write_pid(&daemon(*id)))?;
+    let osds = ids.iter().zip(locks).map(|(id, lock)| start(&folder, *id, lock, &setting));
+    let osds = osds.collect::<Result<Vec<_>>>()?;
     let outcome = host(&osds, &stop);
     ids.iter().for_each(|id| folder.remove_pid(&daemon(*id)));
     stop_all(osds);

@@ -9,6 +9,7 @@ use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use nacre_env::{Clock, RealClock};
 use nacre_types::{OsdId, Stamp};
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
@@ -221,9 +222,15 @@ impl Daemon {
 
 fn stop_some(folder: &Folder, daemons: &mut [Daemon], clock: &RealClock) {
     let running = |daemons: &mut [Daemon]| daemons.iter_mut().any(Daemon::is_running);
-    daemons.iter().for_each(|daemon| signal(daemon, folder, "-TERM"));
     let deadline = clock.now() + STOP_TIMEOUT;
+    let mut told = BTreeSet::new();
     while running(daemons) && clock.now() < deadline {
+        // Again and again: somebody may just be starting one.
+        for (daemon, pid) in daemons.iter().filter_map(|daemon| Some((daemon, daemon.pid(folder)?))) {
+            if told.insert(pid) {
+                signal(daemon, folder, "-TERM");
+            }
+        }
         std::thread::sleep(STOP_POLL);
     }
     for daemon in daemons.iter_mut() {

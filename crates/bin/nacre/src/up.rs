@@ -138,9 +138,10 @@ struct Cluster<'a> {
 impl Cluster<'_> {
     /// All daemons as threads of this process.
     fn run_here(&self, options: &Options, stop: &Stop) -> Result<()> {
-        let mon = mon::start(self.folder, self.identity)?;
+        let mon = mon::start(self.folder, self.identity, self.folder.lock_mon()?)?;
         let setting = self.setting(options)?;
-        let osds = self.osds.iter().map(|id| osd::start(self.folder, *id, &setting));
+        let start = |id: &OsdId| osd::start(self.folder, *id, self.folder.lock_osd(*id)?, &setting);
+        let osds = self.osds.iter().map(start);
         let osds = osds.collect::<Result<Vec<_>>>()?;
         wait_until_up(&mon.monitor, &osds, stop, self.clock)?;
         self.welcome(stop);
