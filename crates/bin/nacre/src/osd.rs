@@ -2,7 +2,7 @@
 
 use crate::files::{Address, Folder, Lock};
 use crate::process::{self, Stop};
-use crate::up::{StoreKind, capacity_bytes, parse_size, random_uuid};
+use crate::up::{ApartOptions, StoreKind, capacity_bytes, parse_size, random_uuid};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_auth::CryptoKey;
@@ -39,6 +39,8 @@ pub(crate) struct Options {
     /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     osd_size: Option<u64>,
+    #[command(flatten)]
+    apart: ApartOptions,
 }
 
 fn parse_uuid(text: &str) -> Result<Uuid, String> {
@@ -113,7 +115,7 @@ fn mkfs(folder: &Folder, options: &Options) -> Result<()> {
     let _lock = folder.lock_osd(id)?;
     let mut entropy = SystemEntropy::default();
     let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
-    nacre_osd::mkfs(&folder.osd(id), random_uuid(&mut entropy), size)
+    nacre_osd::mkfs(&folder.osd(id), random_uuid(&mut entropy), size, &options.apart.apart())
         .with_context(|| format!("cannot make the store of osd.{id}"))?;
     let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
     let made = options.key.is_none();

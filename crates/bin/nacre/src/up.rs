@@ -46,6 +46,8 @@ pub(crate) struct Options {
     /// space (store file), or of half the memory (store memory). Only for a new cluster, or in memory.
     #[arg(long, value_parser = parse_size)]
     osd_size: Option<u64>,
+    #[command(flatten)]
+    apart: ApartOptions,
     /// How clients prove who they are; a cluster keeps what it was last given.
     #[arg(long, value_enum)]
     auth: Option<Auth>,
@@ -58,6 +60,23 @@ pub(crate) struct Options {
     /// With --processes: start a daemon again that has ended.
     #[arg(long, requires = "processes")]
     restart: bool,
+}
+
+/// What of a store is on devices of its own.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ApartOptions {
+    /// Folder for the write-ahead logs of new stores, when they are to be on a device of their own.
+    #[arg(long)]
+    wal_dir: Option<PathBuf>,
+    /// Folder for the metadata of new stores, when it is to be on a device of its own.
+    #[arg(long)]
+    meta_dir: Option<PathBuf>,
+}
+
+impl ApartOptions {
+    pub(crate) fn apart(&self) -> nacre_osd::Apart {
+        nacre_osd::Apart { log: self.wal_dir.clone(), meta: self.meta_dir.clone() }
+    }
 }
 
 /// Where objects are kept.
@@ -231,7 +250,7 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
     mkfs.osds_are_failure_domains = true;
     let store_kind = options.store.unwrap_or(StoreKind::File);
     let capacity = capacity_bytes(folder, options.osd_size, store_kind, osd_count)?;
-    make_stores(folder, store_kind, capacity, osd_count, &mut entropy)?;
+    make_stores(folder, store_kind, capacity, osd_count, &options.apart.apart(), &mut entropy)?;
     for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
         folder.write_osd(id, store, &key)?;
@@ -304,13 +323,17 @@ fn make_stores(
     store: StoreKind,
     size_bytes: u64,
     osd_count: usize,
+    apart: &nacre_osd::Apart,
     entropy: &mut SystemEntropy,
 ) -> Result<()> {
     if store == StoreKind::Memory {
+        if *apart != nacre_osd::Apart::default() {
+            bail!("--wal-dir and --meta-dir are for stores in files");
+        }
         return Ok(());
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
-    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes);
+    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, apart);
     let made: Vec<_> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..).zip(ids).map(|one| scope.spawn(move || make(one))).collect();
         threads.into_iter().map(|thread| thread.join().expect("making a store does not panic")).collect()

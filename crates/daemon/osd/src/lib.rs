@@ -41,4 +41,4 @@ pub use config::OsdConfig;
 pub use maps::MapError;
 pub use shard::Shard;
 pub use start::{Machine, Osd, OsdHandle, StartError, assemble, start};
-pub use storage::{StorageError, StoreConfig, mkfs};
+pub use storage::{Apart, StorageError, StoreConfig, mkfs};

@@ -1,7 +1,7 @@
 //! Where an OSD keeps its objects: in memory, or in a file with its metadata beside it. Also what tools need to
 //! work on the store of an OSD that is stopped.
 
-use nacre_blockstore::{BlockStore, OpenError as BlockError, Options};
+use nacre_blockstore::{BlockStore, OpenError as BlockError, Options, SplitDisk};
 use nacre_env::RealClock;
 use nacre_env::disk::{DeviceReport, Disk};
 use nacre_env::real::{DriverChoice, OpenError as DiskError, RealDisk, RealNet};
@@ -16,7 +16,9 @@ pub use crate::restore::{OWN_COLLECTION, stored_maps};
 
 /// Data and write-ahead log.
 const BLOCK_FILE: &str = "block";
-/// Metadata, in a key-value store.
+/// A link to the write-ahead log's device, when it has one of its own.
+const LOG_FILE: &str = "log";
+/// Metadata, in a key-value store; a link when it is elsewhere.
 const META_FILE: &str = "meta.redb";
 /// What was found about the device when the store was last opened: a name and a value in each line.
 const DEVICE_FILE: &str = "device";
@@ -95,36 +97,103 @@ pub fn meta_path(folder: &Path) -> PathBuf {
 /// # Errors
 /// [`StorageError`]; [`StorageError::is_in_use`] when an OSD runs on it.
 pub fn open_device(folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
-    Ok(Box::new(open_disk(folder)?))
+    let (data, log) = open_disks(folder)?;
+    join(data, log, folder)
 }
 
-fn open_disk(folder: &Path) -> Result<RealDisk, StorageError> {
-    let path = folder.join(BLOCK_FILE);
-    RealDisk::open(&path, DriverChoice::Auto).map_err(|source| StorageError::Disk { path, source })
+/// Data and, when it has a device of its own, the log.
+fn open_disks(folder: &Path) -> Result<(RealDisk, Option<RealDisk>), StorageError> {
+    let open = |name| {
+        let path = folder.join(name);
+        RealDisk::open(&path, DriverChoice::Auto).map_err(|source| StorageError::Disk { path, source })
+    };
+    let data = open(BLOCK_FILE)?;
+    // A link to nowhere is an error, not a store without a log of its own.
+    let has_log = folder.join(LOG_FILE).symlink_metadata().is_ok();
+    Ok((data, has_log.then(|| open(LOG_FILE)).transpose()?))
 }
 
-/// Makes a store of `size_bytes` in `folder`, in place of what an attempt before may have left there.
+fn join(data: RealDisk, log: Option<RealDisk>, folder: &Path) -> Result<Box<dyn Disk>, StorageError> {
+    let Some(log) = log else { return Ok(Box::new(data)) };
+    match SplitDisk::open(Box::new(data), Box::new(log)) {
+        Ok(disk) => Ok(Box::new(disk)),
+        Err(source) => Err(StorageError::Block { path: folder.to_owned(), source }),
+    }
+}
+
+/// What of a store is elsewhere.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Apart {
+    /// Folder for the log's file, on a device of its own.
+    pub log: Option<PathBuf>,
+    /// Folder for the metadata's file.
+    pub meta: Option<PathBuf>,
+}
+
+/// Makes a store of `size_bytes` in `folder`, in place of what an attempt before may have left there. What is
+/// elsewhere is named after the folder, and linked to from it.
 ///
 /// # Errors
 /// [`StorageError`].
-pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64) -> Result<(), StorageError> {
-    let file_error = |path: &Path| {
-        let path = path.to_owned();
-        move |source| StorageError::File { path, source }
-    };
+pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, apart: &Apart) -> Result<(), StorageError> {
     std::fs::create_dir_all(folder).map_err(file_error(folder))?;
-    let (block, meta) = (folder.join(BLOCK_FILE), folder.join(META_FILE));
-    for path in [&block, &meta] {
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(file_error(path)(error)),
-            _ => (),
-        }
-    }
-    let mut disk = RealDisk::create(&block, size_bytes, DriverChoice::Auto)
-        .map_err(|source| StorageError::Disk { path: block.clone(), source })?;
+    let block = folder.join(BLOCK_FILE);
+    remove(&block)?;
+    let log = place(folder, LOG_FILE, apart.log.as_deref())?;
+    let meta = place(folder, META_FILE, apart.meta.as_deref())?.unwrap_or_else(|| meta_path(folder));
+    let create = |path: &Path, bytes| {
+        RealDisk::create(path, bytes, DriverChoice::Auto)
+            .map_err(|source| StorageError::Disk { path: path.to_owned(), source })
+    };
+    let block_error = |source| StorageError::Block { path: folder.to_owned(), source };
+    let data = create(&block, size_bytes)?;
     let mut kv = RedbKv::open(&meta).map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
-    BlockStore::mkfs(&mut disk, &mut kv, id.0, &Options::default())
-        .map_err(|source| StorageError::Block { path: folder.to_owned(), source })
+    let Some(log) = log else {
+        let mut data = data;
+        return BlockStore::mkfs(&mut data, &mut kv, id.0, &Options::default()).map_err(block_error);
+    };
+    let log_bytes = SplitDisk::HEAD_BYTES + Options::default().wal_bytes(size_bytes);
+    let log = create(&log, log_bytes)?;
+    let mut disk = SplitDisk::new(Box::new(data), Box::new(log)).map_err(block_error)?;
+    let options = Options { wal_bytes: Some(disk.log_bytes()), ..Options::default() };
+    BlockStore::mkfs(&mut disk, &mut kv, id.0, &options).map_err(block_error)?;
+    disk.label().map_err(block_error)
+}
+
+fn file_error(path: &Path) -> impl FnOnce(io::Error) -> StorageError + use<> {
+    let path = path.to_owned();
+    move |source| StorageError::File { path, source }
+}
+
+fn remove(path: &Path) -> Result<(), StorageError> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(file_error(path)(error)),
+        _ => Ok(()),
+    }
+}
+
+/// Where a file of the store goes that may be in another folder, with the link to it; `None` when it is not elsewhere.
+/// What an earlier attempt linked to is removed; a file that nothing links to is somebody else's and stays.
+fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<PathBuf>, StorageError> {
+    let link = folder.join(name);
+    if let Ok(old) = std::fs::read_link(&link) {
+        remove(&old)?;
+    }
+    remove(&link)?;
+    let Some(elsewhere) = elsewhere else { return Ok(None) };
+    std::fs::create_dir_all(elsewhere).map_err(file_error(elsewhere))?;
+    let elsewhere = elsewhere.canonicalize().map_err(file_error(elsewhere))?;
+    let owner = folder.file_name().unwrap_or_default().to_string_lossy();
+    let path = elsewhere.join(format!("{owner}.{name}"));
+    if path.exists() {
+        let source = io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "the file belongs to another store, or is left of one",
+        );
+        return Err(StorageError::File { path, source });
+    }
+    std::os::unix::fs::symlink(&path, &link).map_err(file_error(&link))?;
+    Ok(Some(path))
 }
 
 /// Opens a store. What the device completes ends waits of `net`.
@@ -137,23 +206,31 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         StoreConfig::File { folder } => folder,
     };
     let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
-    let mut disk = open_disk(folder)?;
-    net.watch(disk.wake_fd()).map_err(|source| StorageError::File { path: block.clone(), source })?;
-    let refused = disk.ring_refused().map(str::to_owned);
-    let options = examine(&mut disk, folder)?;
+    let (mut data, mut log) = open_disks(folder)?;
+    for disk in [Some(&data), log.as_ref()].into_iter().flatten() {
+        net.watch(disk.wake_fd()).map_err(file_error(&block))?;
+    }
+    let refused = data.ring_refused().map(str::to_owned);
+    let options = examine(&mut data, log.as_mut(), folder)?;
+    let disk = join(data, log, folder)?;
     let kv = RedbKv::open_with_cache(&meta, options.kv_cache_bytes)
         .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
     net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
-    let (store, report) = BlockStore::open(Box::new(disk), Box::new(kv), options)
+    let (store, report) = BlockStore::open(disk, Box::new(kv), options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
     tracing::info!(folder = %folder.display(), ?refused, ?report, "store opened");
     Ok(Box::new(store))
 }
 
-/// Measures the device, says what it costs and what follows from it, and keeps that for people.
-fn examine(disk: &mut RealDisk, folder: &Path) -> Result<Options, StorageError> {
-    let report = nacre_blockstore::probe(disk, &RealClock::start())
-        .map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
+/// Measures the device that the log is on, says what it costs and what follows from it, and keeps that for people.
+fn examine(data: &mut RealDisk, log: Option<&mut RealDisk>, folder: &Path) -> Result<Options, StorageError> {
+    let log_rotational = log.as_ref().map_or_else(|| data.rotational(), |log| log.rotational());
+    let is_apart = log.is_some();
+    let probed = match log {
+        Some(log) => nacre_blockstore::probe(log, &RealClock::start()),
+        None => nacre_blockstore::probe(data, &RealClock::start()),
+    };
+    let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
     let options = report.as_ref().map_or_else(Options::default, Options::for_device);
     match &report {
         Some(report) => {
@@ -164,10 +241,12 @@ fn examine(disk: &mut RealDisk, folder: &Path) -> Result<Options, StorageError> 
             "the second superblock is damaged, so the device was not probed; `nacre store repair` mends it"
         ),
     }
-    let text: String = facts(disk, report.as_ref(), &options)
+    let text: String = facts(data, report.as_ref(), &options)
         .into_iter()
         .map(|(name, value)| format!("{name} {value}\n"))
         .collect();
+    let rotational = u8::from(log_rotational.unwrap_or(false));
+    let text = format!("{text}journal_rotational {rotational}\nnacre_log_apart {}\n", u8::from(is_apart));
     let path = folder.join(DEVICE_FILE);
     std::fs::write(&path, text).map_err(|source| StorageError::File { path, source })?;
     Ok(options)
@@ -178,7 +257,6 @@ fn facts(disk: &RealDisk, report: Option<&DeviceReport>, options: &Options) -> V
     let rotational = disk.rotational().unwrap_or(false);
     let known = |value: Option<bool>| value.map_or("unknown", |yes| if yes { "1" } else { "0" });
     let mut facts = vec![
-        ("journal_rotational", u8::from(rotational).to_string()),
         ("nacre_bdev_access_mode", if disk.is_block_device() { "blk" } else { "file" }.to_owned()),
         ("nacre_bdev_block_size", info.block_bytes.to_string()),
         ("nacre_bdev_direct", u8::from(disk.is_direct()).to_string()),

@@ -30,6 +30,12 @@ pub enum OpenError {
     /// The KV store has no state of a store, or that of another one.
     #[error("the metadata does not belong to this device")]
     ForeignMetadata,
+    /// The superblock says that the log is on a device of its own, or that this is that device.
+    #[error("the log of this store is on a device of its own, and both must be given")]
+    LogElsewhere,
+    /// The two devices are not data and log of one store.
+    #[error("the log device does not belong to this store")]
+    ForeignLog,
     /// Making a store over metadata of an earlier one is refused.
     #[error("the metadata store is not empty")]
     NotEmpty,

@@ -45,6 +45,7 @@ mod onode;
 mod options;
 mod overlay;
 mod probe;
+mod split;
 mod store;
 mod superblock;
 mod table;
@@ -62,6 +63,7 @@ pub use mount::MountReport;
 pub use offline::{DeviceExtent, Layout, ObjectShape};
 pub use options::{Options, Planted};
 pub use probe::probe;
+pub use split::SplitDisk;
 pub use store::BlockStore;
 
 /// Unit of allocation and of checksums: the device's own.

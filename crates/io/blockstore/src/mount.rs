@@ -59,13 +59,19 @@ pub(crate) fn mkfs(
 /// The first copy that is whole. The copies never change, so they cannot differ.
 pub(crate) fn read_superblock(disk: &mut dyn Disk) -> Result<Superblock, OpenError> {
     let size_bytes = disk.info().size_bytes;
+    read_copies(disk, size_bytes)
+}
+
+/// As [`read_superblock`], of a store that may have so many bytes in all.
+pub(crate) fn read_copies(disk: &mut dyn Disk, store_bytes: u64) -> Result<Superblock, OpenError> {
+    let size_bytes = disk.info().size_bytes;
     if size_bytes < u64::from(COPIES) * BLOCK as u64 {
         return Err(OpenError::Size { size_bytes });
     }
     let mut first = None;
     for copy in 0..COPIES {
         let found = blocking::read(disk, BlockStore::offset(copy), BLOCK).map_err(OpenError::from);
-        match found.and_then(|block| Superblock::decode(&block.freeze(), size_bytes)) {
+        match found.and_then(|block| Superblock::decode(&block.freeze(), store_bytes)) {
             Ok(superblock) => return Ok(superblock),
             Err(error) => first = first.or(Some(error)),
         }

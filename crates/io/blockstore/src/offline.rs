@@ -28,7 +28,7 @@ pub struct Layout {
 
 impl From<Superblock> for Layout {
     fn from(superblock: Superblock) -> Self {
-        let Superblock { id, wal, data } = superblock;
+        let Superblock { id, wal, data, .. } = superblock;
         Self {
             version: VERSION,
             id,

@@ -111,7 +111,9 @@ impl Options {
         }
     }
 
-    pub(crate) fn wal_bytes(&self, device_bytes: u64) -> u64 {
+    /// Bytes of the log of a new store on a device of `device_bytes`.
+    #[must_use]
+    pub fn wal_bytes(&self, device_bytes: u64) -> u64 {
         self.wal_bytes.unwrap_or_else(|| (device_bytes / WAL_DIVISOR).clamp(WAL_BYTES_MIN, WAL_BYTES_MAX))
     }
 }

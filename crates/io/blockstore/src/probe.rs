@@ -23,11 +23,11 @@ const LONG_INLINE_BYTES: usize = 128 << 10;
 /// # Errors
 /// [`OpenError`] when there is no store, or the device fails.
 pub fn probe(disk: &mut dyn Disk, clock: &dyn Clock) -> Result<Option<DeviceReport>, OpenError> {
-    let size_bytes = disk.info().size_bytes;
-    let good = mount::read_superblock(disk)?;
+    // Also of one device of two: its size says nothing.
+    let good = mount::read_copies(disk, u64::MAX)?;
     let offset = BlockStore::offset(COPY);
     let copy = blocking::read(disk, offset, BLOCK)?.freeze();
-    match Superblock::decode(&copy, size_bytes) {
+    match Superblock::decode(&copy, u64::MAX) {
         Ok(superblock) if superblock == good => {
             Ok(Some(probe_in_place(disk, clock, offset, &copy, SAMPLES)?))
         }

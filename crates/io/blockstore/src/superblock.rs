@@ -18,10 +18,37 @@ const CRC_AT: usize = BLOCK - 4;
 /// Blocks of the log at least, and of the data area.
 const AREA_BLOCKS_MIN: u64 = 16;
 
+/// What of a store is on a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Part {
+    /// All of it.
+    #[default]
+    Whole,
+    /// All but the log.
+    Data,
+    /// The log.
+    Log,
+}
+
+impl Part {
+    fn code(self) -> u32 {
+        match self {
+            Self::Whole => 0,
+            Self::Data => 1,
+            Self::Log => 2,
+        }
+    }
+
+    fn from_code(code: u32) -> Option<Self> {
+        [Self::Whole, Self::Data, Self::Log].into_iter().find(|part| part.code() == code)
+    }
+}
+
 /// Geometry and identity of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Superblock {
     pub(crate) id: [u8; 16],
+    pub(crate) part: Part,
     pub(crate) wal: Run,
     pub(crate) data: Run,
 }
@@ -40,6 +67,7 @@ impl Superblock {
                 let data = u32::try_from(data_blocks).expect("less than all blocks");
                 Ok(Self {
                     id,
+                    part: Part::Whole,
                     wal: Run { start: COPIES, count: wal },
                     data: Run { start: COPIES + wal, count: data },
                 })
@@ -64,6 +92,7 @@ impl Superblock {
             w.u32(run.start);
             w.u32(run.count);
         }
+        w.u32(self.part.code());
         w.zeros(CRC_AT - w.len());
         w.u32(crc::crc32c(u32::MAX, w.as_slice()));
         let mut block = AlignedBuf::with_len(BLOCK);
@@ -74,10 +103,10 @@ impl Superblock {
     /// Reads a copy; the device must hold all that it speaks of.
     pub(crate) fn decode(block: &Bytes, device_bytes: u64) -> Result<Self, OpenError> {
         let bad = |reason| OpenError::NoSuperblock { reason };
-        let fields = Fields::read(block).map_err(|_| bad("too short"))?;
-        if fields.magic != MAGIC {
+        if !block.starts_with(&MAGIC.to_le_bytes()) {
             return Err(bad("no magic number"));
         }
+        let fields = Fields::read(block).map_err(|_| bad("malformed"))?;
         let checked = block.get(..CRC_AT).ok_or_else(|| bad("too short"))?;
         if crc::crc32c(u32::MAX, checked) != fields.crc {
             return Err(bad("checksum mismatch"));
@@ -85,7 +114,7 @@ impl Superblock {
         if !(VERSION_MIN..=VERSION).contains(&fields.version) {
             return Err(OpenError::Newer { found: fields.version, known: VERSION });
         }
-        let Self { wal, data, .. } = fields.superblock;
+        let Self { wal, data, part, .. } = fields.superblock;
         let end = u64::from(data.start) + u64::from(data.count);
         let sound = u64::from(wal.start) + u64::from(wal.count) <= data.start.into()
             && wal.count > 0
@@ -94,6 +123,9 @@ impl Superblock {
             return Err(bad("impossible geometry"));
         }
         if end * BLOCK as u64 > device_bytes {
+            if part != Part::Whole {
+                return Err(OpenError::LogElsewhere);
+            }
             return Err(OpenError::Size { size_bytes: device_bytes });
         }
         Ok(fields.superblock)
@@ -102,7 +134,6 @@ impl Superblock {
 
 /// A superblock before it is believed.
 struct Fields {
-    magic: u64,
     version: u32,
     block_bytes: u32,
     superblock: Superblock,
@@ -112,11 +143,15 @@ struct Fields {
 impl Fields {
     fn read(block: &Bytes) -> Result<Self, DecodeError> {
         let mut r = Reader::new(block.clone());
-        let (magic, version, block_bytes, id) = (r.u64()?, r.u32()?, r.u32()?, r.array()?);
+        let (_magic, version, block_bytes, id) = (r.u64()?, r.u32()?, r.u32()?, r.array()?);
         let mut run = || Ok::<_, DecodeError>(Run { start: r.u32()?, count: r.u32()? });
-        let superblock = Superblock { id, wal: run()?, data: run()? };
+        let (wal, data) = (run()?, run()?);
+        let code = r.u32()?;
+        let part = Part::from_code(code)
+            .ok_or(DecodeError::Invalid { what: "part of a store", value: code.into() })?;
+        let superblock = Superblock { id, part, wal, data };
         r.skip(CRC_AT.saturating_sub(r.offset()))?;
-        Ok(Self { magic, version, block_bytes, superblock, crc: r.u32()? })
+        Ok(Self { version, block_bytes, superblock, crc: r.u32()? })
     }
 }
 

@@ -6,6 +6,7 @@ mod memory;
 mod model;
 mod random;
 mod rig;
+mod split;
 
 use crate::{BlockStore, Options};
 use nacre_store::conformance;

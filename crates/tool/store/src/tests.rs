@@ -225,3 +225,35 @@ fn a_group_of_another_cluster_or_the_future_is_refused() {
     }
     assert!(storage::stored_maps(&source.target().look().expect("the store opens").0).len() == 1);
 }
+
+#[test]
+fn log_and_metadata_may_be_elsewhere_and_must_belong_to_the_store() {
+    let elsewhere = Folder::empty("elsewhere");
+    let apart = storage::Apart {
+        log: Some(elsewhere.path().join("logs")),
+        meta: Some(elsewhere.path().join("metas")),
+    };
+    let (one, other) = (Folder::new_apart("apart-one", &apart), Folder::new_apart("apart-other", &apart));
+    for folder in [&one, &other] {
+        fill(folder);
+        let findings = check::examine(&folder.target(), true).expect("can be checked");
+        assert!(findings.is_sound(), "{:?}", findings.problems);
+    }
+    let (mut a, _) = one.target().look().expect("the store opens");
+    let (mut b, _) = other.target().look().expect("the store opens");
+    same(&mut a, &mut b);
+    drop((a, b));
+    let repair = mend(&repair_options(one.target(), false)).expect("can be mended");
+    assert_eq!(repair, ["nothing to repair"]);
+    // Both have the same id here; a log that is none, or missing, is told apart all the same.
+    let log = one.path().join("log");
+    let file = std::fs::read_link(&log).expect("a link");
+    std::fs::rename(&file, file.with_extension("away")).expect("a writable folder");
+    assert!(one.target().look().is_err(), "the link leads nowhere");
+    std::fs::copy(other.path().join("block"), &file).expect("a writable folder");
+    let said = format!("{:#}", one.target().look().map(drop).expect_err("another store's data as log"));
+    assert!(said.contains("does not belong to this store"), "{said}");
+    std::fs::remove_file(&log).expect("a writable folder");
+    let said = format!("{:#}", one.target().look().map(drop).expect_err("no log"));
+    assert!(said.contains("on a device of its own"), "{said}");
+}

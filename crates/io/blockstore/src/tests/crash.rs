@@ -85,8 +85,11 @@ fn verify(
 }
 
 fn run(seed: u64, options: Options) -> Result<(), String> {
+    run_on(seed, Rig::new(seed, 4 << 20, options))
+}
+
+fn run_on(seed: u64, mut rig: Rig) -> Result<(), String> {
     let mut rng = SeededEntropy(seed);
-    let mut rig = Rig::new(seed, 4 << 20, options);
     let mut history = History { first: 0, states: vec![Model::default()] };
     for crash in 0..PER_SEED {
         let context = format!("seed {seed}, crash {crash}");
@@ -115,12 +118,25 @@ fn run(seed: u64, options: Options) -> Result<(), String> {
     Ok(())
 }
 
-#[test]
-fn every_crash_keeps_what_was_acknowledged() {
+fn seeds() -> std::ops::Range<u64> {
     let asked: Option<u64> = std::env::var("NACRE_STORE_CRASHES").ok().and_then(|text| text.parse().ok());
     let first: u64 = std::env::var("NACRE_STORE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
-    for seed in first..first + asked.unwrap_or(CRASHES).div_ceil(PER_SEED) {
+    first..first + asked.unwrap_or(CRASHES).div_ceil(PER_SEED)
+}
+
+#[test]
+fn every_crash_keeps_what_was_acknowledged() {
+    for seed in seeds() {
         run(seed, Options::tiny()).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+/// Each device keeps and loses what it likes.
+#[test]
+fn every_crash_keeps_what_was_acknowledged_with_the_log_on_a_device_of_its_own() {
+    for seed in seeds() {
+        let rig = Rig::split(seed, 4 << 20, Options::tiny());
+        run_on(seed, rig).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

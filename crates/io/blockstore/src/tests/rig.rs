@@ -1,6 +1,6 @@
 //! A simulated device with metadata beside it that survive the store above them.
 
-use crate::{BlockStore, MountReport, OpenError, Options};
+use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk};
 use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
 use nacre_kv::{KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
@@ -9,6 +9,9 @@ use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
+
+/// A log as large as that of [`Options::tiny`], with its superblocks.
+const SPLIT_LOG_BYTES: u64 = (256 << 10) + 8192;
 
 /// A simulated disk that makes a few random steps whenever it is asked.
 struct Stepping {
@@ -129,6 +132,8 @@ impl KvStore for SharedKv {
 /// Hardware and options of one store.
 pub(super) struct Rig {
     pub(super) device: SimDevice,
+    /// Of the log, when it has one of its own.
+    pub(super) log_device: Option<SimDevice>,
     pub(super) kv: SharedKv,
     pub(super) options: Options,
     seed: u64,
@@ -142,16 +147,34 @@ impl Rig {
         let kv = SharedKv::new(seed);
         BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [7; 16], &options)
             .expect("a store can be made");
-        Self { device, kv, options, seed, opened: 0 }
+        Self { device, log_device: None, kv, options, seed, opened: 0 }
+    }
+
+    /// A new store whose log is on a device of its own.
+    pub(super) fn split(seed: u64, size_bytes: u64, options: Options) -> Self {
+        let device = SimDevice::new(SimConfig::new(size_bytes, seed));
+        let log = SimDevice::new(SimConfig::new(SPLIT_LOG_BYTES, !seed));
+        let kv = SharedKv::new(seed);
+        let mut disk = SplitDisk::new(Box::new(device.open()), Box::new(log.open())).expect("large enough");
+        let options = Options { wal_bytes: Some(disk.log_bytes()), ..options };
+        BlockStore::mkfs(&mut disk, &mut kv.clone(), [7; 16], &options).expect("a store can be made");
+        disk.label().expect("healthy devices");
+        Self { device, log_device: Some(log), kv, options, seed, opened: 0 }
     }
 
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
         self.opened += 1;
         // Whoever had it open may have ended in the middle of a commit.
         self.lose_submitted(self.opened.is_multiple_of(2));
-        let rng = SeededEntropy(self.seed ^ (self.opened << 32));
-        let disk = Stepping { disk: self.device.open(), device: self.device.clone(), rng };
-        BlockStore::open(Box::new(disk), Box::new(self.kv.clone()), self.options.clone())
+        let stepping = |device: &SimDevice, salt: u64| {
+            let rng = SeededEntropy(self.seed ^ (self.opened << 32) ^ salt);
+            Box::new(Stepping { disk: device.open(), device: device.clone(), rng })
+        };
+        let disk: Box<dyn Disk> = match &self.log_device {
+            None => stepping(&self.device, 0),
+            Some(log) => Box::new(SplitDisk::open(stepping(&self.device, 0), stepping(log, 1 << 20))?),
+        };
+        BlockStore::open(disk, Box::new(self.kv.clone()), self.options.clone())
     }
 
     /// Opens the store.
@@ -162,6 +185,7 @@ impl Rig {
     /// Power goes and comes back.
     pub(super) fn crash(&mut self, survivors: usize) {
         self.device.crash();
+        self.log_device.iter().for_each(SimDevice::crash);
         self.kv.with(|kv| *kv = std::mem::take(kv).crash(survivors));
     }
 

@@ -28,8 +28,12 @@ pub(super) struct Folder(PathBuf);
 impl Folder {
     /// With an empty store in it.
     pub(super) fn new(name: &str) -> Self {
+        Self::new_apart(name, &storage::Apart::default())
+    }
+
+    pub(super) fn new_apart(name: &str, apart: &storage::Apart) -> Self {
         let folder = Self::empty(name);
-        storage::mkfs(&folder.0, Uuid(STORE), DEVICE_BYTES).expect("a store can be made");
+        storage::mkfs(&folder.0, Uuid(STORE), DEVICE_BYTES, apart).expect("a store can be made");
         folder
     }
 
