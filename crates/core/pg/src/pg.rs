@@ -187,8 +187,8 @@ impl Pg {
 
     /// Carries on with what the event made possible.
     fn settle(&mut self, cx: &mut Cx<'_>) {
-        self.start_recoveries(cx);
         self.run_ready(cx);
+        self.start_recoveries(cx); // behind it: no other event may come for what a client waits for now
         if self.has_more() {
             cx.effects.push(Effect::Resume);
         }

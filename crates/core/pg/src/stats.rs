@@ -1,9 +1,11 @@
 //! What the group reports of itself: `pg_stat_t`, true at all times.
 
 use crate::Pg;
+use crate::log::Missing;
 use crate::peering::Phase;
+use crate::recovery::Kind;
 use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
-use nacre_types::{Epoch, UTime};
+use nacre_types::{Epoch, OsdId, UTime};
 
 /// When the group last was what, by the calendar clock; and counts that only this copy's memory has.
 #[derive(Debug, Default)]
@@ -83,22 +85,21 @@ impl Pg {
     }
 
     fn active_state(&self, serving: bool) -> u64 {
-        let recovering = self.recovery.is_busy();
-        let rebuilding = self.info.is_incomplete() || self.peers.values().any(|peer| peer.rebuilding);
-        let (working, waiting) = if rebuilding {
-            (pg_state::BACKFILLING, pg_state::BACKFILL_WAIT)
-        } else {
-            (pg_state::RECOVERING, pg_state::RECOVERY_WAIT)
+        let recovery = match self.recovery_due() {
+            Some(Kind::Recovery) if self.recovery.is_busy() => pg_state::RECOVERING,
+            Some(Kind::Recovery) => pg_state::RECOVERY_WAIT,
+            Some(Kind::Backfill) if self.recovery.is_busy() => pg_state::BACKFILLING,
+            Some(Kind::Backfill) => pg_state::BACKFILL_WAIT,
+            None => 0,
         };
-        let unrecovered = !self.is_recovered();
-        let unfound = self.recovery.unfound_count() > 0;
+        let (trims, trimming) = (self.snaptrim.queued() > 0, self.snaptrim.is_busy());
         when(serving, pg_state::ACTIVE)
             | when(!serving, pg_state::PEERED)
             | when(self.is_clean(), pg_state::CLEAN)
-            | when(unrecovered && recovering, working)
-            | when(unrecovered && !recovering && !unfound, waiting)
-            | when(unfound, pg_state::RECOVERY_UNFOUND)
-            | when(self.snaptrim.is_busy(), pg_state::SNAPTRIM)
+            | recovery
+            | when(self.recovery.unfound_count() > 0, pg_state::RECOVERY_UNFOUND)
+            | when(trimming, pg_state::SNAPTRIM)
+            | when(trims && !trimming, pg_state::SNAPTRIM_WAIT)
             | when(self.scrub.is_running(), pg_state::SCRUBBING)
             | when(self.scrub.is_deep(), pg_state::DEEP_SCRUB)
             | when(self.stamps.scrub_errors > 0, pg_state::INCONSISTENT)
@@ -112,32 +113,48 @@ impl Pg {
 
     /// Too few copies, or copies that lack objects. An empty group is never degraded.
     fn strength(&self) -> u64 {
-        let degraded = self.degraded_count() > 0;
-        when(!self.is_full_strength(), pg_state::UNDERSIZED) | when(degraded, pg_state::DEGRADED)
+        when(!self.is_full_strength(), pg_state::UNDERSIZED) | when(self.is_degraded(), pg_state::DEGRADED)
     }
 
-    /// Object copies that should be there and are not.
-    fn degraded_count(&self) -> i64 {
-        let size = usize::from(self.interval.size);
-        let absent = size.saturating_sub(self.interval.acting.len());
-        let absent = i64::try_from(absent).unwrap_or(i64::MAX).saturating_mul(self.info.counters.objects);
-        let acting = |osd: &nacre_types::OsdId| self.interval.acting.contains(osd);
-        let peers = self.peers.iter().filter(|(osd, _)| acting(osd)).map(|(_, peer)| peer.missing.len());
-        let missing = peers.sum::<usize>() + self.missing.len();
-        absent.saturating_add(i64::try_from(missing).unwrap_or(i64::MAX))
+    /// Some object has fewer copies than the pool wants.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.copies_short().0 > 0
+    }
+
+    /// Object copies that should be there and are not (degraded), and those that are there, but not where
+    /// CRUSH wants them (misplaced). Ceph `PeeringState::update_calc_stats`, in sums instead of per object.
+    fn copies_short(&self) -> (i64, i64) {
+        let (up, acting) = (&self.interval.up, &self.interval.acting);
+        let objects = self.info.counters.objects.max(0);
+        let lacks = |osd: &OsdId| {
+            let missing = if *osd == self.whoami { Some(&self.missing) } else { self.missing_on(*osd) };
+            missing.map_or(0, |missing| i64::try_from(missing.len()).unwrap_or(i64::MAX).min(objects))
+        };
+        let absent = usize::from(self.interval.size).saturating_sub(up.len());
+        let absent = i64::try_from(absent).unwrap_or(i64::MAX).saturating_mul(objects);
+        let short = up.iter().map(lacks).fold(absent, i64::saturating_add);
+        let elsewhere = acting.iter().filter(|osd| !up.contains(osd)).map(|osd| objects - lacks(osd)).sum();
+        let misplaced = short.min(elsewhere);
+        (short - misplaced, misplaced)
+    }
+
+    fn missing_on(&self, osd: OsdId) -> Option<&Missing> {
+        self.peers.get(&osd).map(|peer| &peer.missing)
     }
 
     fn sums(&self) -> ObjStatSum {
         let counters = &self.info.counters;
         let size = i64::from(self.interval.size);
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let (degraded, misplaced) = self.copies_short();
         ObjStatSum {
             num_bytes: counters.bytes,
             num_objects: counters.objects,
             num_object_clones: counters.clones,
             num_object_copies: counters.objects.saturating_mul(size),
             num_objects_missing_on_primary: count(self.missing.len()),
-            num_objects_degraded: self.degraded_count(),
+            num_objects_degraded: degraded,
+            num_objects_misplaced: misplaced,
             num_objects_unfound: count(self.recovery.unfound_count()),
             num_rd: counters.reads,
             num_rd_kb: counters.read_bytes >> 10,
@@ -213,6 +230,6 @@ impl Pg {
     }
 }
 
-fn whole_copy(osd: nacre_types::OsdId) -> PgShard {
+fn whole_copy(osd: OsdId) -> PgShard {
     PgShard { osd, shard: nacre_types::SHARD_NONE }
 }

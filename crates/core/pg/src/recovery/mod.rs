@@ -1,16 +1,19 @@
 //! Bringing copies up to date object by object: first this copy (pulled), then the others (pushed).
 //!
-//! Objects that a client waits for come first; the rest follows in order, a bounded number at a time. An
+//! Objects that a client waits for come first, whatever flags say; then what the log tells (recovery), then
+//! what only a comparison of the copies tells (backfill), each in order, a bounded number at a time. An
 //! object is recovered to all members before writes to it go on, so that no copy is ever asked to apply a
 //! write to an object that it does not have.
 
+mod due;
 mod part;
 mod pull;
 mod push;
 
+pub(crate) use due::Kind;
+
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg, peering};
-use nacre_maps::flags;
 use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -57,6 +60,8 @@ pub(crate) struct Recovery {
     active: BTreeMap<HObject, Work>,
     /// Clients wait for these.
     urgent: VecDeque<HObject>,
+    /// What the search is for.
+    kind: Option<Kind>,
     /// Where the search for more goes on; `None` when there is nothing to do.
     cursor: Option<HObject>,
     /// Nobody who is up has them.
@@ -95,7 +100,7 @@ impl Recovery {
 impl Pg {
     /// Peering has told what is missing where.
     pub(crate) fn begin_recovery(&mut self) {
-        self.recovery.cursor = Some(HObject::MIN);
+        (self.recovery.kind, self.recovery.cursor) = (None, None);
     }
 
     /// Starts recoveries as far as the limit allows.
@@ -108,9 +113,12 @@ impl Pg {
                 self.recover(cx, object); // beyond the limit: a client waits
             }
         }
-        let paused = self.map.has_flag(flags::osdmap::NORECOVER);
-        while !paused && self.recovery.active.len() < RECOVERIES_MAX {
-            let Some(object) = self.next_missing() else { return };
+        let Some(kind) = self.recovery_due() else { return };
+        if self.recovery.kind != Some(kind) {
+            (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
+        }
+        while self.is_permitted(kind) && self.recovery.active.len() < RECOVERIES_MAX {
+            let Some(object) = self.next_missing(kind) else { return };
             self.recover(cx, object);
         }
     }
@@ -126,10 +134,11 @@ impl Pg {
     }
 
     /// The next object that some copy misses and nobody works on.
-    fn next_missing(&mut self) -> Option<HObject> {
+    fn next_missing(&mut self, kind: Kind) -> Option<HObject> {
         loop {
             let cursor = self.recovery.cursor.clone()?;
-            let next = self.copies_missing().filter_map(|missing| missing.next_from(&cursor)).min().cloned();
+            let lists = self.missing_of(kind);
+            let next = lists.filter_map(|missing| missing.next_from(&cursor)).min().cloned();
             let Some(object) = next else {
                 self.recovery.cursor = None;
                 return None;

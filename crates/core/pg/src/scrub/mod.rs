@@ -68,12 +68,14 @@ impl Pg {
 
     /// Begins a scrub that was asked for.
     pub(crate) fn scrub_on(&mut self, cx: &mut Cx<'_>) {
-        let pausing = if self.scrub.wanted == Some(true) {
-            flags::osdmap::NODEEP_SCRUB
+        let (everywhere, of_pool) = if self.scrub.wanted == Some(true) {
+            (flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB)
         } else {
-            flags::osdmap::NOSCRUB
+            (flags::osdmap::NOSCRUB, flags::pool::NOSCRUB)
         };
-        if self.scrub.is_running() || !self.is_primary() || !self.is_clean() || self.map.has_flag(pausing) {
+        let pool = self.map.pools.get(&self.spg.pg.pool);
+        let held = self.map.has_flag(everywhere) || pool.is_some_and(|pool| pool.has_flag(of_pool));
+        if self.scrub.is_running() || !self.is_primary() || !self.is_clean() || held {
             return;
         }
         let Some(deep) = self.scrub.wanted.take() else { return };

@@ -2,6 +2,7 @@
 
 mod background;
 mod chaos;
+mod flags;
 mod split;
 mod steady;
 mod watch;

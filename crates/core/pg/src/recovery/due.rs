@@ -1,0 +1,46 @@
+//! What is to be done next, and whether the cluster's flags allow it.
+
+use crate::Pg;
+use crate::log::Missing;
+use nacre_maps::flags;
+
+/// The two ways to bring a copy up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The log tells what the copy lacks.
+    Recovery,
+    /// Only a comparison of all objects does: a new copy, or one that was away for too long.
+    Backfill,
+}
+
+impl Pg {
+    /// What some copy lacks and somebody has; recovery comes before backfill.
+    pub(crate) fn recovery_due(&self) -> Option<Kind> {
+        let is_due = |kind: &Kind| {
+            self.missing_of(*kind)
+                .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
+        };
+        [Kind::Recovery, Kind::Backfill].into_iter().find(is_due)
+    }
+
+    /// What copies lack that are brought up to date in this way.
+    pub(super) fn missing_of(&self, kind: Kind) -> impl Iterator<Item = &Missing> + '_ {
+        let backfill = kind == Kind::Backfill;
+        let own = (self.info.is_incomplete() == backfill).then_some(&self.missing);
+        let fits = move |peer: &&crate::peering::Peer| peer.activated && peer.rebuilding == backfill;
+        own.into_iter().chain(self.peers.values().filter(fits).map(|peer| &peer.missing))
+    }
+
+    /// The operator lets such work go on. `norecover` stops both kinds, as in Ceph; none of the flags stops
+    /// the recovery of an object that a client waits for.
+    pub(crate) fn is_permitted(&self, kind: Kind) -> bool {
+        let has = |flag| self.map.has_flag(flag);
+        let held = match kind {
+            Kind::Recovery => false,
+            Kind::Backfill => {
+                has(flags::osdmap::NOBACKFILL) || has(flags::osdmap::NOREBALANCE) && !self.is_degraded()
+            }
+        };
+        !held && !has(flags::osdmap::NORECOVER)
+    }
+}

@@ -1,0 +1,151 @@
+//! The operator's flags, and what the group says of itself under them.
+
+use crate::harness::World;
+use crate::log::LogLimits;
+use nacre_maps::flags::osdmap;
+use nacre_msg::SubOp;
+use nacre_msg::stats::{ObjStatSum, pg_state};
+use nacre_types::{PgId, SnapId, UTime};
+use std::time::Duration;
+
+fn write(text: &str) -> Vec<SubOp> {
+    vec![SubOp::write_full(text.as_bytes().to_vec().into())]
+}
+
+/// State and sums as the primary reports them.
+fn report(world: &mut World) -> (String, ObjStatSum) {
+    let primary = world.primary();
+    let stat = world.pg(primary).and_then(|group| group.stat(UTime::ZERO)).expect("a report");
+    (pg_state::text(stat.state), stat.stats.sum)
+}
+
+fn state(world: &mut World) -> String {
+    report(world).0
+}
+
+fn pass(world: &mut World, seconds: u32) {
+    for _ in 0..seconds {
+        world.settle();
+        world.tick(Duration::from_secs(1));
+    }
+    world.settle();
+}
+
+/// A group with `count` objects.
+fn filled(seed: u64, count: usize, limits: LogLimits) -> World {
+    let mut world = World::new(seed, 1);
+    world.limits = limits;
+    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(limits)));
+    world.settle();
+    for n in 0..count {
+        world.request(0, &format!("o{n}"), write("x"));
+    }
+    world.settle();
+    world
+}
+
+/// So short that whoever is away misses entries.
+fn short_log() -> LogLimits {
+    LogLimits { target: 10, trim_min: 1, max: 20 }
+}
+
+/// osd.2 was away, and comes back under `flags` without 30 objects that the log tells.
+fn behind(flags: u32) -> World {
+    let mut world = filled(1, 40, LogLimits::default());
+    world.crash(2);
+    world.mark_down(2);
+    world.settle();
+    for n in 0..30 {
+        world.request(0, &format!("o{n}"), write("y"));
+    }
+    world.settle();
+    world.publish(|map| map.flags |= flags);
+    world.restart(2);
+    pass(&mut world, 5);
+    world
+}
+
+#[test]
+fn norecover_stops_recovery_but_not_what_a_client_waits_for() {
+    let mut world = behind(osdmap::NORECOVER);
+    let (state_text, sums) = report(&mut world);
+    assert_eq!(state_text, "active+recovery_wait+degraded");
+    assert_eq!((sums.num_objects_degraded, sums.num_objects_misplaced), (30, 0));
+    assert_eq!(world.call(0, "o3", write("z")).result, 0);
+    assert_eq!(report(&mut world).1.num_objects_degraded, 29);
+    world.publish(|map| map.flags &= !osdmap::NORECOVER);
+    pass(&mut world, 3);
+    assert_eq!(state(&mut world), "active+clean");
+    world.assert_equal_copies();
+}
+
+#[test]
+fn nobackfill_does_not_stop_recovery() {
+    assert_eq!(state(&mut behind(osdmap::NOBACKFILL | osdmap::NOREBALANCE)), "active+clean");
+}
+
+#[test]
+fn nobackfill_stops_the_filling_of_a_new_copy() {
+    let mut world = filled(2, 50, short_log());
+    world.publish(|map| map.flags |= osdmap::NOBACKFILL);
+    world.crash(2);
+    world.mark_down(2);
+    world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![0, 1, 3])));
+    pass(&mut world, 5);
+    let (state_text, sums) = report(&mut world);
+    assert!(state_text.contains("backfill_wait") && state_text.contains("degraded"), "{state_text}");
+    assert_eq!(sums.num_objects_degraded, 50);
+    world.publish(|map| map.flags &= !osdmap::NOBACKFILL);
+    pass(&mut world, 5);
+    assert_eq!(state(&mut world), "active+clean");
+}
+
+#[test]
+fn norebalance_stops_what_only_moves() {
+    let mut world = filled(3, 50, short_log());
+    world.publish(|map| map.flags |= osdmap::NOREBALANCE);
+    world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![0, 1, 3])));
+    pass(&mut world, 5);
+    let (state_text, sums) = report(&mut world);
+    assert_eq!(state_text, "active+remapped+backfill_wait");
+    assert_eq!((sums.num_objects_degraded, sums.num_objects_misplaced), (0, 50));
+    // One of those who serve dies: now the new copy is needed.
+    world.crash(2);
+    world.mark_down(2);
+    pass(&mut world, 10);
+    assert_eq!(state(&mut world), "active+clean");
+    assert_eq!(world.map().pg_to_up_acting(PgId::new(3, 0)).acting, [0, 1, 3]);
+}
+
+#[test]
+fn nosnaptrim_keeps_clones() {
+    let mut world = filled(4, 1, LogLimits::default());
+    world.request_with_snaps(0, "o0", write("1"), vec![SnapId(1)]);
+    world.settle();
+    world.publish(|map| {
+        map.flags |= osdmap::NOSNAPTRIM;
+        map.removed_snaps_queue.entry(3).or_default().insert(1, 1);
+    });
+    pass(&mut world, 3);
+    assert_eq!(state(&mut world), "active+clean+snaptrim_wait");
+    world.publish(|map| map.flags &= !osdmap::NOSNAPTRIM);
+    pass(&mut world, 3);
+    assert_eq!(state(&mut world), "active+clean");
+    assert_eq!(world.disk(0).objects().len(), 1);
+}
+
+#[test]
+fn noscrub_holds_scrubs_until_it_is_gone() {
+    for (deep, flag) in [(false, osdmap::NOSCRUB), (true, osdmap::NODEEP_SCRUB)] {
+        let mut world = filled(5, 3, LogLimits::default());
+        world.publish(|map| map.flags |= flag);
+        world.settle();
+        world.event(0, crate::Event::Scrub { deep });
+        pass(&mut world, 2);
+        let stamp = |world: &mut World| world.pg(0).expect("a group").info().history.last_scrub_stamp;
+        assert_eq!(stamp(&mut world), UTime::ZERO);
+        world.publish(|map| map.flags &= !flag);
+        pass(&mut world, 2);
+        assert!(stamp(&mut world) > UTime::ZERO);
+    }
+}
