@@ -1,6 +1,6 @@
 //! What a placement group wants done: [`Effect`], collected in [`Effects`].
 
-use crate::{SessionId, Trace};
+use crate::{SessionId, Side, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdOpReply, WatchNotify};
@@ -62,6 +62,20 @@ pub enum Effect {
         length: u64,
         /// Names the request.
         token: Token,
+    },
+    /// The group wants a place for recovery: hand it to the [`crate::Reserver`].
+    Reserve {
+        /// Of the primary or of a member.
+        side: Side,
+        /// The group's number of the request.
+        number: u64,
+        /// Higher goes first.
+        priority: u32,
+    },
+    /// It wants none any more.
+    Unreserve {
+        /// Of the primary or of a member.
+        side: Side,
     },
     /// The monitor must record that this OSD is alive in `epoch` (`MOSDAlive`) before the group may serve.
     WantUpThru {

@@ -1,6 +1,6 @@
 //! What happens to a placement group: [`Event`], and what it sees when it does: [`Cx`].
 
-use crate::{Effects, Session, SessionId, Trace};
+use crate::{Decision, Effects, Pace, Session, SessionId, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::OsdOp;
 use nacre_msg::peer::PeerMessage;
@@ -43,6 +43,8 @@ pub enum Event {
     /// The connection to a peer was lost with messages in it, although both daemons live on. Not needed where
     /// sessions between OSDs are resumed without loss.
     PeerReset(OsdId),
+    /// The OSD's [`crate::Reserver`] has decided about a place that this group asked for.
+    Reservation(Decision),
     /// [`Cx::map`] has moved on, by one epoch at a time for as long as the driver has the maps between.
     Map,
     /// All orders of the event before are carried out, as [`crate::Effect::Resume`] asked for.
@@ -68,6 +70,8 @@ pub struct Cx<'a> {
     pub view: &'a dyn ObjectView,
     /// Randomness for object classes.
     pub entropy: &'a mut dyn Entropy,
+    /// How fast recovery may go.
+    pub pace: &'a mut Pace,
     /// Where orders go.
     pub effects: &'a mut Effects,
 }

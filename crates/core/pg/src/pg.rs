@@ -12,7 +12,7 @@ use crate::log::{LogLimits, Missing, PgLog};
 use crate::ops::PoolFacts;
 use crate::peering::{Birth, Interval, Peer, Phase};
 use crate::pipeline::{Pipeline, Stage};
-use crate::recovery::Recovery;
+use crate::recovery::{Claims, Recovery};
 use crate::scrub::Scrub;
 use crate::snaptrim::SnapTrim;
 use crate::stats::Stamps;
@@ -55,6 +55,7 @@ pub struct Pg {
     pub(crate) pipeline: Pipeline,
     pub(crate) replication: Replication,
     pub(crate) recovery: Recovery,
+    pub(crate) claims: Claims,
     pub(crate) watches: Watches,
     pub(crate) snaptrim: SnapTrim,
     pub(crate) scrub: Scrub,
@@ -147,6 +148,7 @@ impl Pg {
             pipeline: Pipeline::default(),
             replication: Replication::default(),
             recovery: Recovery::default(),
+            claims: Claims::default(),
             watches: Watches::default(),
             snaptrim: SnapTrim::default(),
             scrub: Scrub::default(),
@@ -174,6 +176,7 @@ impl Pg {
             Event::Durable(token) => self.durable(cx, token),
             Event::Fetched(token) => self.fetched(cx, token),
             Event::PeerReset(osd) => self.peer_reset(cx, osd),
+            Event::Reservation(decision) => self.heard_decision(cx, decision),
             Event::Map => self.advance_map(cx),
             Event::Tick => self.tick(cx),
             Event::Resume => self.resume(cx),
@@ -297,6 +300,7 @@ impl Pg {
             PeerMessage::Release(_) if from_primary => self.heard_release(cx),
             PeerMessage::ScrubRequest(request) if from_primary => self.answer_scrub(cx, from, &request),
             PeerMessage::ScrubReply(reply) => self.heard_scrub(cx, from, reply),
+            PeerMessage::Reserve(message) => self.heard_reserve(cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, get),
             PeerMessage::CopyReply(reply) => self.heard_copy(cx, &reply),
             _ => {} // only the primary gives orders
@@ -418,7 +422,7 @@ impl Pg {
     /// When [`Event::Tick`] is due; `None` when a tick about once a second is enough.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Stamp> {
-        self.watches.next_deadline()
+        self.watches.next_deadline().into_iter().chain(self.recovery.resume_at()).min()
     }
 
     /// How many clients' messages wait at which stage.

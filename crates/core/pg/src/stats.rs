@@ -86,9 +86,9 @@ impl Pg {
 
     fn active_state(&self, serving: bool) -> u64 {
         let recovery = match self.recovery_due() {
-            Some(Kind::Recovery) if self.recovery.is_busy() => pg_state::RECOVERING,
+            Some(kind @ Kind::Recovery) if self.is_recovering(kind) => pg_state::RECOVERING,
             Some(Kind::Recovery) => pg_state::RECOVERY_WAIT,
-            Some(Kind::Backfill) if self.recovery.is_busy() => pg_state::BACKFILLING,
+            Some(kind @ Kind::Backfill) if self.is_recovering(kind) => pg_state::BACKFILLING,
             Some(Kind::Backfill) => pg_state::BACKFILL_WAIT,
             None => 0,
         };
@@ -105,6 +105,11 @@ impl Pg {
             | when(self.stamps.scrub_errors > 0, pg_state::INCONSISTENT)
             | self.strength()
             | self.remapped()
+    }
+
+    /// It has the places that it needs, or works without for a client that waits.
+    fn is_recovering(&self, kind: Kind) -> bool {
+        self.claims.allow(kind) || self.recovery.is_busy()
     }
 
     fn remapped(&self) -> u64 {

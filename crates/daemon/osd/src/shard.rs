@@ -21,7 +21,7 @@ use nacre_mgr::options::{OptionInfo, Values};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage};
 use nacre_msgr::Event as ConnEvent;
-use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pg, SessionId};
+use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
@@ -72,6 +72,8 @@ pub struct Shard {
     stopping: bool,
     pub(crate) options: Arc<Values>,
     counters: Counters,
+    reserver: Reserver,
+    pace: Pace,
 }
 
 /// Sums since the start, for `perf dump`.
@@ -138,7 +140,29 @@ impl Shard {
             stopping: false,
             options: Arc::default(),
             counters: Counters::default(),
+            reserver: Reserver::new(1),
+            pace: Pace::new(),
         }
+        .configured()
+    }
+
+    fn configured(mut self) -> Self {
+        self.follow_options();
+        self
+    }
+
+    /// Takes over what options say about recovery.
+    fn follow_options(&mut self) {
+        let options = &self.options;
+        let places = options.count("osd_max_backfills").max(1);
+        let objects = match options.count("osd_recovery_max_active") {
+            0 => options.count("osd_recovery_max_active_ssd"),
+            objects => objects,
+        };
+        let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
+        // All groups that hold a place together keep to the number of objects.
+        self.pace.configure(Duration::from_secs_f64(target / 1e3), objects.div_ceil(places));
+        self.reserver.set_places(places);
     }
 
     /// Takes up what the store holds and looks for a monitor.
@@ -219,6 +243,11 @@ impl Shard {
                 }
             }
             self.completions = completions;
+            let decisions = self.reserver.take_decisions();
+            let idle = idle && decisions.is_empty();
+            for decision in decisions {
+                self.deliver(decision.spg, Event::Reservation(decision));
+            }
             match self.post.next_local() {
                 Some(letter) => self.letter(letter),
                 None if idle => return,
@@ -614,7 +643,10 @@ impl Shard {
             Letter::Scrub { spg, deep } => self.deliver(spg, Event::Scrub { deep }),
             Letter::Ask(question) => self.answer(&question),
             Letter::Command(session, tid, command) => admin::command(self, &session, tid, &command),
-            Letter::Options(options) => self.options = options,
+            Letter::Options(options) => {
+                self.options = options;
+                self.follow_options();
+            }
             Letter::Leases(leases) => self.set_leases(leases),
             Letter::Renamed(face) => self.messenger.serve(self.public, face),
             Letter::Leave => {
@@ -656,7 +688,7 @@ impl Shard {
         let maps = self.groups.maps_from(birth.epoch);
         let Some(first) = maps.first() else { return };
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(first, self.now, self.wall, store, entropy, &mut self.effects);
+        let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         let group = Pg::create(&mut cx, self.config.id, spg, birth);
         self.groups.insert(group);
         if self.carry_out(spg) {
@@ -697,7 +729,7 @@ impl Shard {
             return self.deliver(header.spg, Event::Peer { from, message });
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(&map, self.now, self.wall, store, entropy, &mut self.effects);
+        let mut cx = cx(&map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         Pg::answer_without(&mut cx, from, &message);
         self.carry_out(header.spg);
     }
@@ -708,7 +740,7 @@ impl Shard {
         while let Some(event) = next {
             let Some((group, map)) = self.groups.get_mut(&spg) else { return };
             let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-            let mut cx = cx(map, self.now, self.wall, store, entropy, &mut self.effects);
+            let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
             group.handle(&mut cx, event);
             next = self.carry_out(spg).then_some(Event::Resume);
         }
@@ -739,7 +771,7 @@ impl Shard {
     /// Hands a group an event under a map behind the present one: while it catches up.
     pub(crate) fn deliver_under(&mut self, map: &Arc<OsdMap>, spg: SpgId, event: Event) {
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(map, self.now, self.wall, store, entropy, &mut self.effects);
+        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         self.groups.handle_under(&mut cx, &spg, event);
         if self.carry_out(spg) {
             self.deliver(spg, Event::Resume);
@@ -764,7 +796,9 @@ impl Shard {
                 let message = Message::OsdOpReply(*message).encode(tid);
                 self.counters.replies += 1;
                 self.counters.op_out_bytes += message.data.len() as u64;
-                self.counters.latency_ns += self.now.0.saturating_sub(trace.received.0);
+                let latency = self.now.since(trace.received);
+                self.counters.latency_ns += u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+                self.pace.client_op(self.now, latency);
                 self.tell_session(session, message);
             }
             Effect::Watch { session, message } => {
@@ -794,7 +828,12 @@ impl Shard {
                 self.post.send(0, Letter::Order(Order::PgTemp(pg, acting)));
             }
             Effect::Created(pg) => self.post.send(0, Letter::Order(Order::Created(pg))),
-            Effect::Removed => self.groups.remove(&spg),
+            Effect::Reserve { side, number, priority } => self.reserver.ask(spg, side, number, priority),
+            Effect::Unreserve { side } => self.reserver.give_back(&spg, side),
+            Effect::Removed => {
+                self.groups.remove(&spg);
+                self.reserver.forget(&spg);
+            }
             Effect::Split { child, before } => self.open_child(child, &before),
             // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
             Effect::Purged { .. } | Effect::Resume => (),
@@ -827,6 +866,7 @@ impl Shard {
 
     fn set_options(&mut self, options: Values) {
         self.options = Arc::new(options);
+        self.follow_options();
         let options = Arc::clone(&self.options);
         self.post.send_others(|| Letter::Options(Arc::clone(&options)));
         self.with_lead(Lead::follow_options);
@@ -866,9 +906,9 @@ fn cx<'a>(
     wall: UTime,
     store: &'a dyn ObjectStore,
     entropy: &'a mut dyn Entropy,
-    effects: &'a mut Effects,
+    (pace, effects): (&'a mut Pace, &'a mut Effects),
 ) -> Cx<'a> {
-    Cx { now, wall, map, view: store.as_view(), entropy, effects }
+    Cx { now, wall, map, view: store.as_view(), entropy, pace, effects }
 }
 
 impl std::fmt::Debug for Shard {

@@ -160,13 +160,13 @@ fn configuration_is_kept_and_shown() {
         return;
     }
     let shell = cluster.shell();
-    shell.sh("ceph config set osd osd_max_backfills 3");
-    assert_eq!(shell.sh("ceph config get osd.0 osd_max_backfills"), "3");
+    shell.sh("ceph config set osd osd_max_backfills 7");
+    assert_eq!(shell.sh("ceph config get osd.0 osd_max_backfills"), "7");
     let dump = shell.json("ceph config dump -f json");
     let ours = dump.as_array().expect("options").iter().find(|option| option["name"] == "osd_max_backfills");
-    assert_eq!(ours.map(|option| &option["value"]), Some(&"3".into()), "{dump}");
+    assert_eq!(ours.map(|option| &option["value"]), Some(&"7".into()), "{dump}");
     shell.sh("ceph config rm osd osd_max_backfills");
-    assert_eq!(shell.sh("ceph config get osd.0 osd_max_backfills"), "1");
+    assert_eq!(shell.sh("ceph config get osd.0 osd_max_backfills"), "3");
     shell.fails("ceph config set osd no_such_option 1").expect_code(EINVAL).expect_text("no_such_option");
     shell.fails("ceph config set osd osd_max_backfills many").expect_code(EINVAL);
 }

@@ -13,6 +13,7 @@ mod log;
 mod peering;
 mod recovery;
 mod replication;
+mod reserve;
 mod scrub;
 
 pub use copy::{CopyGet, CopyReply};
@@ -22,6 +23,7 @@ pub use log::{LogEntry, LogKind, OpOutput};
 pub use peering::{Activate, Activated, IntervalId, LogReply, MissingItem, Notify, Query, QueryKind};
 pub use recovery::{Progress, Pull, Push, PushReply, Release, Scan, ScanReply, ScannedObject};
 pub use replication::{RepOp, RepOpReply};
+pub use reserve::{Reserve, ReserveStep};
 pub use scrub::{ScrubObject, ScrubReply, ScrubRequest};
 
 use crate::RawMessage;
@@ -114,6 +116,7 @@ peer_messages! {
     ScrubReply = 15 "Here they are.",
     CopyGet = 16 "Give me a part of this object.",
     CopyReply = 17 "Here it is.",
+    Reserve = 18 "About a place for the PG's recovery at a member.",
 }
 
 impl PeerMessage {

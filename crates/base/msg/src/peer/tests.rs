@@ -125,6 +125,7 @@ fn all() -> Vec<PeerMessage> {
             data: Bytes::from_static(b"data").into(),
         }
         .into(),
+        Reserve { header, number: 3, step: ReserveStep::Request, priority: 180 }.into(),
     ]
 }
 

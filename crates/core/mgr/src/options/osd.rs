@@ -3,6 +3,13 @@
 use super::{Kind, Level, OptionInfo, row};
 
 pub(super) static TABLE: &[OptionInfo] = &[
+    row(
+        "nacre_recovery_client_latency_target_ms",
+        Kind::Float,
+        "10",
+        "Milliseconds within which 99 of 100 client operations of an OSD shall be answered while it recovers: \
+         recovery slows down to keep to it, and takes all there is when no client works. 0 never slows down",
+    ),
     row("osd_beacon_report_interval", Kind::Int, "300", "Seconds between an OSD's beacons to the monitor"),
     row(
         "osd_check_max_object_name_len_on_startup",
@@ -106,8 +113,9 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row(
         "osd_max_backfills",
         Kind::Uint,
-        "1",
-        "How many PGs an OSD may backfill at a time, counted apart as primary and as target",
+        "3",
+        "How many PGs an OSD may recover or backfill at a time, counted apart as primary and as target. Ceph has \
+         1, for rotating disks",
     ),
     row("osd_max_object_name_len", Kind::Uint, "2048", "Longest name of an object in bytes"),
     row("osd_max_object_namespace_len", Kind::Uint, "256", "Longest namespace in bytes"),

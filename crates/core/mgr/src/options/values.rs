@@ -95,11 +95,11 @@ mod tests {
     #[test]
     fn told_comes_before_stored_comes_before_default() {
         let mut values = Values::default();
-        assert_eq!(values.count("osd_max_backfills"), 1);
-        let pairs = [("osd_max_backfills", "3"), ("no_such_option", "1"), ("osd_heartbeat_grace", "soon")];
+        assert_eq!(values.count("osd_max_backfills"), 3);
+        let pairs = [("osd_max_backfills", "4"), ("no_such_option", "1"), ("osd_heartbeat_grace", "soon")];
         let config = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
         values.store(&BTreeMap::from(config));
-        assert_eq!(values.count("osd_max_backfills"), 3);
+        assert_eq!(values.count("osd_max_backfills"), 4);
         let option = find("osd_max_backfills").expect("known");
         values.tell(option, "5".to_owned());
         values.store(&BTreeMap::new());

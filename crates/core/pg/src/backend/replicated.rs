@@ -284,6 +284,7 @@ impl Pg {
             }
         }
         self.pipeline.requeue(again);
+        self.cancel_claims(cx);
         self.recovery = crate::recovery::Recovery::default();
         self.cancel_trims();
         self.abort_scrub(cx);

@@ -3,7 +3,7 @@
 use super::client::{Client, object};
 use super::disk::Disk;
 use crate::log::LogLimits;
-use crate::{Birth, ClientOp, Cx, Effect, Effects, Event, Pg, SessionId};
+use crate::{Birth, ClientOp, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId, Side};
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdOpReply, RawMessage, SubOp, WatchNotify};
@@ -41,7 +41,6 @@ enum End {
     Client(usize),
 }
 
-#[derive(Default)]
 struct Osd {
     running: bool,
     pg: Option<Pg>,
@@ -52,6 +51,24 @@ struct Osd {
     early: Vec<(OsdId, PeerMessage)>,
     /// Clients' messages for a group that it does not have.
     held: Vec<ClientOp>,
+    reserver: Reserver,
+    pace: Pace,
+}
+
+impl Default for Osd {
+    fn default() -> Self {
+        Self {
+            running: false,
+            pg: None,
+            disk: Disk::default(),
+            epoch: 0,
+            fetches: VecDeque::new(),
+            early: Vec::new(),
+            held: Vec::new(),
+            reserver: Reserver::new(1),
+            pace: Pace::new(),
+        }
+    }
 }
 
 /// What the monitor was asked for.
@@ -173,7 +190,8 @@ impl World {
         let this = self.osds.get_mut(&osd).expect("an OSD");
         let mut group = this.pg.take();
         let entropy = &mut self.rng;
-        let mut cx = Cx { now, wall, map: &map, view: &this.disk, entropy, effects: &mut effects };
+        let pace = &mut this.pace;
+        let mut cx = Cx { now, wall, map: &map, view: &this.disk, entropy, pace, effects: &mut effects };
         f(&mut cx, &mut group);
         this.pg = group;
         let orders: Vec<Effect> = effects.drain().collect();
@@ -184,6 +202,32 @@ impl World {
         if let Some(group) = self.pg(osd) {
             group.check();
         }
+        self.hand_out_places(osd);
+    }
+
+    fn hand_out_places(&mut self, osd: OsdId) {
+        let decisions = self.osds.get_mut(&osd).expect("an OSD").reserver.take_decisions();
+        for decision in decisions.into_iter().filter(|decision| decision.spg == spg()) {
+            self.event(osd, Event::Reservation(decision));
+        }
+    }
+
+    /// Another group of `osd` has more urgent work, and takes all places; or it has done it.
+    pub(crate) fn take_places(&mut self, osd: OsdId, take: bool) {
+        let other = SpgId::replicated(PgId::new(POOL + 1, 0));
+        for side in [Side::Local, Side::Remote] {
+            let reserver = &mut self.osds.get_mut(&osd).expect("an OSD").reserver;
+            if take {
+                reserver.ask(other, side, 1, u32::MAX)
+            } else {
+                reserver.give_back(&other, side)
+            }
+            self.hand_out_places(osd);
+        }
+    }
+
+    pub(crate) fn pace(&mut self, osd: OsdId) -> &mut Pace {
+        &mut self.osds.get_mut(&osd).expect("an OSD").pace
     }
 
     pub(crate) fn event(&mut self, osd: OsdId, event: Event) {
@@ -239,7 +283,17 @@ impl World {
             Effect::WantPgTemp { acting, .. } => self.wishes.push(Wish::PgTemp(acting)),
             Effect::Created(_) => self.created = true,
             Effect::Purged { snaps, .. } => self.purged.union_with(&snaps),
-            Effect::Removed => self.osds.get_mut(&osd).expect("an OSD").pg = None,
+            Effect::Reserve { side, number, priority } => {
+                self.osds.get_mut(&osd).expect("an OSD").reserver.ask(spg(), side, number, priority);
+            }
+            Effect::Unreserve { side } => {
+                self.osds.get_mut(&osd).expect("an OSD").reserver.give_back(&spg(), side);
+            }
+            Effect::Removed => {
+                let this = self.osds.get_mut(&osd).expect("an OSD");
+                this.pg = None;
+                this.reserver.forget(&spg());
+            }
             Effect::Split { child, .. } => self.children.push((osd, child)),
             Effect::Resume => self.event(osd, Event::Resume),
             Effect::PushMaps { .. } => {}
@@ -435,6 +489,7 @@ impl World {
         }
         this.running = false;
         this.pg = None;
+        this.reserver = Reserver::new(1);
         this.disk.crash();
         this.fetches.clear();
         (this.early, this.held) = (Vec::new(), Vec::new());
@@ -573,6 +628,7 @@ impl World {
     pub(crate) fn heal(&mut self) {
         for osd in 0..MEMBERS {
             self.restart(osd);
+            self.take_places(osd, false);
         }
         for _ in 0..20 {
             self.settle();

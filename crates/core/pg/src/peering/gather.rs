@@ -175,6 +175,7 @@ impl Pg {
         let asking = !matches!(self.phase, Phase::Activating { .. } | Phase::Active { .. });
         let matters = asking || self.interval.members().contains(&osd) || self.peers.contains_key(&osd);
         if !self.is_primary() && osd == self.interval.primary {
+            self.revoke_for_primary(cx);
             self.notify_primary(cx);
         } else if self.is_primary() && matters && is_up(&self.map, osd) {
             self.restart_peering(cx);

@@ -5,23 +5,32 @@
 //! object is recovered to all members before writes to it go on, so that no copy is ever asked to apply a
 //! write to an object that it does not have.
 
+mod claim;
 mod due;
+mod pace;
 mod part;
 mod pull;
 mod push;
+mod reserver;
 
+pub(crate) use claim::Claims;
 pub(crate) use due::Kind;
+pub use pace::Pace;
+pub use reserver::{Decision, Reserver, Side};
 
+use crate::object::ObjectContext;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg, peering};
 use nacre_txn::Transaction;
-use nacre_types::{Eversion, HObject, OsdId};
+use nacre_types::{Eversion, HObject, OsdId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Objects under recovery at a time in one group.
-pub(crate) const RECOVERIES_MAX: usize = 8;
-/// Bytes of object data in one part: what a recovery holds in memory per object.
-pub(crate) const PART_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of object data in one part: what a recovery holds in memory per object, and how long a client's small
+/// write may find the device busy with it.
+pub(crate) const PART_BYTES_MAX: u64 = 512 << 10;
+
+/// What an object costs beside its data, in bytes of data.
+const OBJECT_COST_BYTES: u64 = 4 << 10;
 
 /// What is being done for one object.
 #[derive(Debug)]
@@ -66,6 +75,8 @@ pub(crate) struct Recovery {
     cursor: Option<HObject>,
     /// Nobody who is up has them.
     unfound: BTreeSet<HObject>,
+    /// The pace lets the next object begin then.
+    resume_at: Option<Stamp>,
 }
 
 impl Recovery {
@@ -92,6 +103,11 @@ impl Recovery {
         !self.active.is_empty()
     }
 
+    /// When the next object may begin, if that is what recovery waits for.
+    pub(crate) fn resume_at(&self) -> Option<Stamp> {
+        self.resume_at
+    }
+
     fn is_taken(&self, object: &HObject) -> bool {
         self.active.contains_key(object) || self.unfound.contains(object)
     }
@@ -105,6 +121,8 @@ impl Pg {
 
     /// Starts recoveries as far as the limit allows.
     pub(crate) fn start_recoveries(&mut self, cx: &mut Cx<'_>) {
+        self.recovery.resume_at = None;
+        self.update_claim(cx);
         if !matches!(self.phase, peering::Phase::Active { .. }) {
             return;
         }
@@ -117,7 +135,11 @@ impl Pg {
         if self.recovery.kind != Some(kind) {
             (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
         }
-        while self.is_permitted(kind) && self.recovery.active.len() < RECOVERIES_MAX {
+        while self.claims.allow(kind) && self.recovery.active.len() < cx.pace.objects_max() {
+            self.recovery.resume_at = cx.pace.closed_until(cx.now);
+            if self.recovery.resume_at.is_some() {
+                return;
+            }
             let Some(object) = self.next_missing(kind) else { return };
             self.recover(cx, object);
         }
@@ -150,8 +172,22 @@ impl Pg {
         }
     }
 
+    /// Bytes that the recovery of `object` moves; the group's average where only others have it.
+    fn cost_of(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
+        let record = cx.view.meta(&self.spg, object).filter(|_| self.missing.need(object).is_none());
+        match record.and_then(|record| ObjectContext::from_record(record).ok()) {
+            Some(context) => context.info.size,
+            None => {
+                let counters = &self.info.counters;
+                counters.bytes.max(0).unsigned_abs() / counters.objects.max(1).unsigned_abs()
+            }
+        }
+    }
+
     /// Does the next thing that `object` needs.
     fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        let cost = self.cost_of(cx, &object);
+        cx.pace.take(cx.now, cost + OBJECT_COST_BYTES);
         match self.missing.need(&object) {
             Some(Eversion::ZERO) => self.drop_here(cx, object),
             Some(need) => self.pull(cx, object, need, BTreeSet::new()),

@@ -188,7 +188,7 @@ impl Chaos {
 
     fn fault(&mut self) {
         let osd = OsdId::try_from(self.world.pick(usize::try_from(MEMBERS).expect("small"))).expect("small");
-        match self.world.pick(12) {
+        match self.world.pick(13) {
             0 | 1 => self.world.crash(osd),
             2 | 3 => self.world.restart(osd),
             4 => {
@@ -210,6 +210,10 @@ impl Chaos {
             10 => {
                 let other = (osd + 1) % MEMBERS;
                 self.world.cut(osd, other);
+            }
+            11 => {
+                let take = self.world.chance(2);
+                self.world.take_places(osd, take);
             }
             _ => self.replace_disk(osd),
         }

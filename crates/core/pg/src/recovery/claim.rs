@@ -1,0 +1,185 @@
+//! [`Claim`]: a primary's places for the recovery of its group, and a member's place for its primary.
+//!
+//! ```text
+//!  primary                         member
+//!  ask here, granted
+//!     --- Request(number) ------->  ask there
+//!     <-- Grant(number) ----------  granted          ... the next member, in ascending order
+//!  recover                                           all granted
+//!     --- Release(number) ------->  give back        nothing left of that kind
+//!     <-- Revoke(number) ---------  preempted        the primary gives all back, and asks anew
+//! ```
+
+use super::Kind;
+use super::reserver::{Decision, Side};
+use crate::peering::Phase;
+use crate::{Cx, Effect, Pg};
+use nacre_msg::peer::{Reserve, ReserveStep};
+use nacre_types::OsdId;
+use std::collections::BTreeSet;
+
+/// Ceph's `OSD_*_PRIORITY_BASE`: work without which nothing is served, whatever it is.
+const PRIORITY_INACTIVE: u32 = 220;
+const PRIORITY_RECOVERY: u32 = 180;
+const PRIORITY_BACKFILL_DEGRADED: u32 = 140;
+const PRIORITY_BACKFILL: u32 = 100;
+
+/// A primary's places in one round of recovery.
+#[derive(Debug)]
+struct Claim {
+    kind: Kind,
+    number: u64,
+    priority: u32,
+    /// The place here.
+    local: bool,
+    /// Who has granted one.
+    granted: BTreeSet<OsdId>,
+    /// Who was asked and has not answered.
+    asked: Option<OsdId>,
+}
+
+/// The claims of one copy.
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    own: Option<Claim>,
+    last_number: u64,
+    /// The number of the primary's request for a place here.
+    for_primary: Option<u64>,
+}
+
+impl Claims {
+    /// All places are there for this kind of work.
+    pub(crate) fn allow(&self, kind: Kind) -> bool {
+        self.own.as_ref().is_some_and(|claim| claim.kind == kind && claim.local && claim.asked.is_none())
+    }
+}
+
+impl Pg {
+    /// Claims what the work that is due needs, and gives back what it does not.
+    pub(crate) fn update_claim(&mut self, cx: &mut Cx<'_>) {
+        let active = matches!(self.phase, Phase::Active { .. });
+        let due = active.then(|| self.recovery_due()).flatten().filter(|kind| self.is_permitted(*kind));
+        if self.claims.own.as_ref().map(|claim| claim.kind) == due {
+            return;
+        }
+        self.release_claim(cx);
+        let Some(kind) = due else { return };
+        self.claims.last_number += 1;
+        let (number, priority) = (self.claims.last_number, self.recovery_priority(kind));
+        let granted = BTreeSet::new();
+        self.claims.own = Some(Claim { kind, number, priority, local: false, granted, asked: None });
+        cx.effects.push(Effect::Reserve { side: Side::Local, number, priority });
+    }
+
+    /// As Ceph's `get_recovery_priority` and `get_backfill_priority`.
+    fn recovery_priority(&self, kind: Kind) -> u32 {
+        let short =
+            |of: u8| u32::from(of).saturating_sub(u32::try_from(self.interval.acting.len()).unwrap_or(0));
+        match kind {
+            _ if !self.phase.is_serving() => PRIORITY_INACTIVE + short(self.interval.min_size),
+            Kind::Recovery => PRIORITY_RECOVERY,
+            Kind::Backfill if self.is_degraded() => PRIORITY_BACKFILL_DEGRADED + short(self.interval.size),
+            Kind::Backfill => PRIORITY_BACKFILL,
+        }
+    }
+
+    /// Gives all places back: the work is done, has to stop, or the interval is over.
+    pub(crate) fn release_claim(&mut self, cx: &mut Cx<'_>) {
+        let Some(claim) = self.claims.own.take() else { return };
+        cx.effects.push(Effect::Unreserve { side: Side::Local });
+        for osd in claim.granted.into_iter().chain(claim.asked) {
+            let (header, number) = (self.header(), claim.number);
+            self.send(cx, osd, Reserve { header, number, step: ReserveStep::Release, priority: 0 });
+        }
+    }
+
+    /// The interval is over: nobody holds a place for it any more.
+    pub(crate) fn cancel_claims(&mut self, cx: &mut Cx<'_>) {
+        self.release_claim(cx);
+        self.release_for_primary(cx);
+    }
+
+    fn release_for_primary(&mut self, cx: &mut Cx<'_>) {
+        if self.claims.for_primary.take().is_some() {
+            cx.effects.push(Effect::Unreserve { side: Side::Remote });
+        }
+    }
+
+    /// Messages between the primary and this copy were lost, so that they may not agree about the place.
+    pub(crate) fn revoke_for_primary(&mut self, cx: &mut Cx<'_>) {
+        let Some(number) = self.claims.for_primary else { return };
+        self.release_for_primary(cx);
+        let (header, step) = (self.header(), ReserveStep::Revoke);
+        self.send(cx, self.interval.primary, Reserve { header, number, step, priority: 0 });
+    }
+
+    /// The OSD has decided about a place here.
+    pub(crate) fn heard_decision(&mut self, cx: &mut Cx<'_>, decision: Decision) {
+        match decision.side {
+            Side::Remote if self.claims.for_primary == Some(decision.number) => {
+                let step = if decision.granted { ReserveStep::Grant } else { ReserveStep::Revoke };
+                if !decision.granted {
+                    self.claims.for_primary = None;
+                }
+                let (header, number) = (self.header(), decision.number);
+                self.send(cx, self.interval.primary, Reserve { header, number, step, priority: 0 });
+            }
+            Side::Local if self.is_current(decision.number) => {
+                if let Some(claim) = self.claims.own.as_mut().filter(|_| decision.granted) {
+                    claim.local = true;
+                    self.claim_next(cx);
+                } else {
+                    self.release_claim(cx); // and ask again, behind the others
+                }
+            }
+            Side::Local | Side::Remote => (), // of a request that was taken back
+        }
+    }
+
+    fn is_current(&self, number: u64) -> bool {
+        self.claims.own.as_ref().is_some_and(|claim| claim.number == number)
+    }
+
+    /// Asks the next member that is to be brought up to date.
+    fn claim_next(&mut self, cx: &mut Cx<'_>) {
+        let header = self.header();
+        let Some(claim) = &mut self.claims.own else { return };
+        let backfill = claim.kind == Kind::Backfill;
+        let lacks = |peer: &crate::peering::Peer| {
+            peer.activated && peer.rebuilding == backfill && !peer.missing.is_empty()
+        };
+        let targets = self.peers.iter().filter(|(_, peer)| lacks(peer)).map(|(osd, _)| *osd);
+        claim.asked = { targets }.find(|osd| !claim.granted.contains(osd));
+        let (number, priority) = (claim.number, claim.priority);
+        if let Some(osd) = claim.asked {
+            self.send(cx, osd, Reserve { header, number, step: ReserveStep::Request, priority });
+        }
+    }
+
+    /// The other side of a reservation speaks.
+    pub(crate) fn heard_reserve(&mut self, cx: &mut Cx<'_>, from: OsdId, message: &Reserve) {
+        let from_primary = from == self.interval.primary;
+        match message.step {
+            ReserveStep::Request if from_primary && matches!(self.phase, Phase::Replica) => {
+                let (number, priority) = (message.number, message.priority);
+                self.claims.for_primary = Some(number);
+                cx.effects.push(Effect::Reserve { side: Side::Remote, number, priority });
+            }
+            ReserveStep::Release if from_primary && self.claims.for_primary == Some(message.number) => {
+                self.release_for_primary(cx);
+            }
+            ReserveStep::Grant if self.is_current(message.number) => {
+                let Some(claim) = self.claims.own.as_mut().filter(|claim| claim.asked == Some(from)) else {
+                    return;
+                };
+                claim.asked = None;
+                claim.granted.insert(from);
+                self.claim_next(cx);
+            }
+            ReserveStep::Revoke if self.is_current(message.number) => {
+                self.release_claim(cx);
+            }
+            _ => (), // of an earlier round
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Recovery waits for its places, and keeps to its pace.
+
+use crate::Event;
+use crate::harness::World;
+use nacre_msg::SubOp;
+use nacre_msg::stats::pg_state;
+use std::time::Duration;
+
+const OBJECTS: usize = 30;
+
+fn write(bytes: usize) -> Vec<SubOp> {
+    vec![SubOp::write_full(vec![7; bytes].into())]
+}
+
+fn state(world: &mut World) -> String {
+    let primary = world.primary();
+    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+}
+
+/// osd.2 was away and is up again, not yet recovered; `before` it is.
+fn behind(seed: u64, bytes: usize, before: impl FnOnce(&mut World)) -> World {
+    let mut world = World::new(seed, 1);
+    world.settle();
+    world.crash(2);
+    world.mark_down(2);
+    world.settle();
+    for n in 0..OBJECTS {
+        world.request(0, &format!("o{n}"), write(bytes));
+    }
+    world.settle();
+    before(&mut world);
+    world.restart(2);
+    world.settle();
+    world
+}
+
+fn some_steps(world: &mut World) {
+    for _ in 0..world.pick(20) {
+        world.step();
+    }
+}
+
+#[test]
+fn recovery_waits_for_a_place_on_either_side() {
+    for full in [0, 2] {
+        let mut world = behind(1, 1, |world| world.take_places(full, full == 0));
+        if full == 2 {
+            // Its places went with its process: they are taken once the group has them.
+            world = behind(1, 1, |world| world.take_places(0, true));
+            world.take_places(2, true);
+            world.take_places(0, false);
+            world.settle();
+        }
+        assert_eq!(state(&mut world), "active+recovery_wait+degraded", "osd.{full} has no place");
+        // What a client waits for needs none.
+        assert_eq!(world.call(0, "o1", write(2)).result, 0);
+        world.take_places(full, false);
+        world.settle();
+        assert_eq!(state(&mut world), "active+clean");
+        world.assert_equal_copies();
+    }
+}
+
+#[test]
+fn more_urgent_work_takes_the_place_away_and_recovery_goes_on_later() {
+    for seed in 0..50 {
+        for full in [0, 2] {
+            let mut world = behind(seed, 1, |world| world.take_places(0, true));
+            world.take_places(0, false);
+            some_steps(&mut world);
+            world.take_places(full, true);
+            world.settle();
+            world.take_places(full, false);
+            world.settle();
+            assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_connection_leaves_no_place_taken() {
+    for seed in 0..50 {
+        let mut world = behind(seed, 1, |world| world.take_places(0, true));
+        world.take_places(0, false);
+        some_steps(&mut world);
+        world.cut(0, 2);
+        world.settle();
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+    }
+}
+
+#[test]
+fn beside_busy_clients_recovery_keeps_to_a_rate() {
+    const BYTES: usize = 1 << 20;
+    let mut world = behind(1, BYTES, |world| {
+        let now = world.now;
+        world.pace(0).configure(Duration::from_millis(5), 10);
+        world.pace(0).client_op(now, Duration::from_secs(1));
+    });
+    let missing =
+        |world: &mut World| world.pg(0).expect("a group").stat(Default::default()).expect("a report");
+    let left = missing(&mut world).stats.sum.num_objects_degraded;
+    assert!(left > 0, "it paused");
+    assert!(state(&mut world).contains("recovering"));
+    let wanted = world.pg(0).expect("a group").next_deadline().expect("it wants to go on");
+    assert!(wanted > world.now);
+    // A client's operation every 10 ms, all of them slow: what is left comes at the lowest rate.
+    let mut rounds = 0_u64;
+    while missing(&mut world).stats.sum.num_objects_degraded > 0 {
+        rounds += 1;
+        world.now = world.now + Duration::from_millis(10);
+        let now = world.now;
+        world.pace(0).client_op(now, Duration::from_secs(1));
+        world.event(0, Event::Tick);
+        world.settle();
+        assert!(rounds < 10_000, "it ends");
+    }
+    assert!(rounds > 100, "{left} MiB in {rounds} rounds of 10 ms");
+    world.tick(Duration::from_secs(1));
+    world.settle();
+    assert_eq!(state(&mut world), "active+clean");
+}
