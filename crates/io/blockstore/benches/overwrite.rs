@@ -1,7 +1,8 @@
 //! 4 KiB random overwrites with checkpoints running: what a write waits for, and how long one `drain` keeps the
 //! shard's thread. A real file in the folder `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
-//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`.
+//! `cargo bench -p nacre-blockstore` prints one line per run; `NACRE_BENCH_SECONDS`, `_DEPTH`, `_OBJECTS`. The time of a
+//! `drain` on the processor is what the store does to the shard; by the clock, it includes the machine's neighbours.
 
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{AlignedBuf, Bytes};
@@ -36,8 +37,15 @@ struct Bench {
     submitted: Vec<Stamp>,
     latencies: Vec<Duration>,
     drain_worst: Duration,
-    drains_above_2_ms: u64,
+    drain_worst_cpu: Duration,
     objects: u64,
+}
+
+/// Time that this thread has had a processor.
+fn on_processor() -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    Duration::from_nanos(ns)
 }
 
 impl Bench {
@@ -59,7 +67,7 @@ impl Bench {
             submitted: Vec::new(),
             latencies: Vec::new(),
             drain_worst: Duration::ZERO,
-            drains_above_2_ms: 0,
+            drain_worst_cpu: Duration::ZERO,
             objects,
         })
     }
@@ -85,11 +93,11 @@ impl Bench {
     fn turn(&mut self) -> usize {
         let mut done = 0;
         loop {
-            let before = self.clock.now();
+            let (before, before_cpu) = (self.clock.now(), on_processor());
             self.store.drain(&mut self.completions);
-            let now = self.clock.now();
+            let (now, now_cpu) = (self.clock.now(), on_processor());
             self.drain_worst = self.drain_worst.max(now.since(before));
-            self.drains_above_2_ms += u64::from(now.since(before) > Duration::from_millis(2));
+            self.drain_worst_cpu = self.drain_worst_cpu.max(now_cpu.saturating_sub(before_cpu));
             if self.completions.is_empty() {
                 return done;
             }
@@ -126,7 +134,7 @@ impl Bench {
         let data = data.freeze();
         self.latencies.clear();
         self.drain_worst = Duration::ZERO;
-        self.drains_above_2_ms = 0;
+        self.drain_worst_cpu = Duration::ZERO;
         let begin = self.clock.now();
         let mut in_flight = 0;
         while self.clock.now().since(begin) < length {
@@ -160,14 +168,14 @@ fn main() -> anyhow::Result<()> {
     let at = |per_mille: usize| sorted.get(sorted.len() * per_mille / 1000).copied().unwrap_or_default();
     writeln!(
         std::io::stdout(),
-        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, {} above 2 ms; {} checkpoints",
+        "depth {depth}: {} writes/s, p50 {:?}, p99 {:?}, p99.9 {:?}, max {:?}; worst drain {:?}, on the processor {:?}; {} checkpoints",
         sorted.len() as u64 / seconds,
         at(500),
         at(990),
         at(999),
         sorted.last().copied().unwrap_or_default(),
         bench.drain_worst,
-        bench.drains_above_2_ms,
+        bench.drain_worst_cpu,
         bench.store.checkpoints() - checkpoints,
     )?;
     drop(bench);

@@ -45,6 +45,8 @@ mod onode;
 mod options;
 mod overlay;
 mod probe;
+mod reads;
+mod room;
 mod split;
 mod store;
 mod superblock;

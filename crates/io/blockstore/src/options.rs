@@ -70,11 +70,11 @@ impl Options {
     /// | share | for |
     /// | --- | --- |
     /// | 1/8 | dirty blocks, twice as many while a checkpoint is late; at most 64 MiB |
-    /// | 1/16 | dirty metadata, twice as much while a checkpoint is late, as much again that is being written, and the batch |
+    /// | 1/8 | dirty metadata, and as much again that is being written; twice as much while a checkpoint is late |
     /// | 1/8 | pages of the KV store |
     /// | 1/8 | clean metadata |
     /// | 1/8 | clean blocks |
-    /// | the rest | buffers, the free map, what is in flight |
+    /// | the rest | that second part, the batch, the free map, what is in flight |
     #[must_use]
     pub fn for_memory(target_bytes: usize) -> Self {
         let share = target_bytes / 8;
@@ -85,7 +85,7 @@ impl Options {
             overlay_bytes_max: share.min(OVERLAY_BYTES_MAX) as u64,
             wal_percent_max: 50,
             marks_max: 65_536,
-            dirty_metadata_bytes_max: share / 2,
+            dirty_metadata_bytes_max: share,
             metadata_bytes_max: share,
             kv_cache_bytes: share,
             cache_bytes_max: share,

@@ -1,15 +1,14 @@
-//! [`BlockStore`] itself: submitting, completing, and reading from the device.
+//! [`BlockStore`] itself: submitting, completing, and turns. Reading is in `reads.rs`, finding room in `room.rs`.
 
-use crate::alloc::Run;
 use crate::cache::{Cache, Pin};
 use crate::checkpoint::Checkpoint;
-use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::{Options, Planted};
+use crate::reads::{Fetch, ReadIo};
 use crate::superblock::Superblock;
-use crate::table::{Table, index_of, within};
+use crate::table::Table;
 use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
 use crate::{BLOCK, MountReport};
-use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
+use nacre_buf::{BufList, Bytes};
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
 use nacre_store::{Completion, ObjectStore, StoreError, StoreUsage};
@@ -18,9 +17,7 @@ use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
 
 /// Blocks of one read or write at most.
-const IO_BLOCKS_MAX: usize = 256;
-/// Damaged blocks remembered; of more, the oldest by number are tried again.
-const DAMAGED_MAX: usize = 10_000;
+pub(crate) const IO_BLOCKS_MAX: usize = 256;
 /// Objects are addressed by 32-bit block numbers.
 const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
 
@@ -32,29 +29,6 @@ pub(crate) enum Io {
     Read(ReadIo),
     Home { first: u32 },
     Flush,
-}
-
-/// A read of a run of blocks with known checksums.
-#[derive(Debug)]
-pub(crate) struct ReadIo {
-    run: Run,
-    crcs: Vec<u32>,
-    /// Which fetch waits for it; `None` for the checkpoint.
-    fetch: Option<u64>,
-    /// Frees so far: when there were more since, the blocks may hold something else by now.
-    frees: u64,
-}
-
-#[derive(Debug)]
-struct Fetch {
-    at: SpgId,
-    object: HObject,
-    offset: u64,
-    length: u64,
-    token: Token,
-    reads_left: usize,
-    /// Runs in the cache that it brought.
-    pins: Vec<u32>,
 }
 
 /// An [`ObjectStore`] on a file or block device. See the crate's documentation.
@@ -69,11 +43,11 @@ pub struct BlockStore {
     /// Requests on their way, by tag.
     io: BTreeMap<u64, Io>,
     next_tag: u64,
-    fetches: BTreeMap<u64, Fetch>,
+    pub(crate) fetches: BTreeMap<u64, Fetch>,
     /// Blocks that could not be read, and why; until they are written again.
     pub(crate) damaged: BTreeMap<u32, String>,
     pub(crate) durable: Vec<Token>,
-    fetched: Vec<Token>,
+    pub(crate) fetched: Vec<Token>,
     pub(crate) frees: u64,
     pub(crate) failed: Option<String>,
     /// Checkpoints completed since the store was opened.
@@ -192,7 +166,7 @@ impl BlockStore {
         }
     }
 
-    fn tag(&mut self, io: Io) -> DiskTag {
+    pub(crate) fn tag(&mut self, io: Io) -> DiskTag {
         let tag = self.next_tag;
         self.next_tag += 1;
         self.io.insert(tag, io);
@@ -211,23 +185,6 @@ impl BlockStore {
     pub(crate) fn start_flush(&mut self) {
         let tag = self.tag(Io::Flush);
         self.disk.flush(tag);
-    }
-
-    /// Reads device blocks into the cache: neighbours at once. Gives the number of reads.
-    pub(crate) fn start_reads(&mut self, mut blocks: Vec<DeviceBlock>, fetch: Option<u64>) -> usize {
-        blocks.sort_unstable_by_key(|device| device.block);
-        blocks.dedup_by_key(|device| device.block);
-        let mut reads = 0;
-        let follows = |a: &DeviceBlock, b: &DeviceBlock| a.block + 1 == b.block;
-        for group in blocks.chunk_by(follows).flat_map(|group| group.chunks(IO_BLOCKS_MAX)) {
-            let Some(first) = group.first() else { continue };
-            let run = Run { start: first.block, count: u32::try_from(group.len()).expect("bounded") };
-            let crcs = group.iter().map(|device| device.crc).collect();
-            let tag = self.tag(Io::Read(ReadIo { run, crcs, fetch, frees: self.frees }));
-            self.disk.read(Self::offset(run.start), AlignedBuf::with_len(group.len() * BLOCK), tag);
-            reads += 1;
-        }
-        reads
     }
 
     fn start_record(&mut self, write: RecordWrite) {
@@ -302,157 +259,6 @@ impl BlockStore {
         }
     }
 
-    fn read_completed(&mut self, read: ReadIo, completion: DiskCompletion) {
-        if read.frees == self.frees {
-            let content = completion.result.map_err(|error| error.to_string());
-            let content = content.and_then(|()| completion.buffer.ok_or_else(|| "no data".to_owned()));
-            self.take_content(&read, content.map(AlignedBuf::freeze));
-        }
-        let Some(id) = read.fetch else { return self.base_read() };
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
-        fetch.reads_left -= 1;
-        if fetch.reads_left == 0
-            && let Some(fetch) = self.fetches.remove(&id)
-        {
-            // What was in memory at the start may be gone, what was read may belong to somebody else by now.
-            self.continue_fetch(id, fetch);
-        }
-    }
-
-    /// Checks what was read, block by block.
-    fn take_content(&mut self, read: &ReadIo, content: Result<Bytes, String>) {
-        let mut good = Vec::with_capacity(read.crcs.len());
-        for (nth, (block, crc)) in read.run.blocks().zip(&read.crcs).enumerate() {
-            let verdict = match &content {
-                Err(reason) => Err(reason.clone()),
-                Ok(bytes) => verify(&bytes.slice(nth * BLOCK..(nth + 1) * BLOCK), *crc),
-            };
-            good.push(verdict.is_ok() && self.cache.find(block).is_none());
-            if let Err(reason) = verdict {
-                self.note_damage(block, reason);
-            }
-        }
-        let Ok(bytes) = content else { return };
-        let mut at = 0;
-        for group in good.chunk_by(|a, b| a == b) {
-            let first = read.run.start + u32::try_from(at).expect("within the run");
-            if group.first() == Some(&true) {
-                let pin = read.fetch.map_or(Pin::Checkpoint, Pin::Fetch);
-                self.cache.insert(first, bytes.slice(at * BLOCK..(at + group.len()) * BLOCK), pin);
-                match read.fetch {
-                    Some(id) => {
-                        self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.pins.push(first))
-                    }
-                    None => self.base_pinned(first),
-                }
-            }
-            at += group.len();
-        }
-    }
-
-    fn note_damage(&mut self, block: u32, reason: String) {
-        tracing::error!(block, reason, "a block of the device is damaged");
-        if self.damaged.len() >= DAMAGED_MAX {
-            self.damaged.pop_first();
-        }
-        self.damaged.insert(block, reason);
-    }
-
-    /// Device blocks needed to read a range of an object that are neither in memory nor known to be damaged.
-    fn missing(&self, onode: &Onode, offset: u64, length: u64) -> Vec<DeviceBlock> {
-        let end = offset.saturating_add(length).min(onode.size);
-        if offset >= end {
-            return Vec::new();
-        }
-        let slots = onode.blocks.range(index_of(offset)..=index_of(end - 1));
-        let needed = slots.filter_map(|(index, slot)| match slot {
-            Slot::Device(device) => Some(*device),
-            Slot::Memory(dirty) => {
-                let from = if *index == index_of(offset) { within(offset) } else { 0 };
-                let to = if *index == index_of(end - 1) { within(end - 1) + 1 } else { BLOCK };
-                dirty.base().filter(|_| !dirty.covers(from, to))
-            }
-        });
-        needed
-            .filter(|device| {
-                self.cache.find(device.block).is_none() && !self.damaged.contains_key(&device.block)
-            })
-            .collect()
-    }
-
-    /// Starts the reads that a fetch still needs; without any, it is complete.
-    fn continue_fetch(&mut self, id: u64, mut fetch: Fetch) {
-        let missing = self
-            .table
-            .object(&fetch.at, &fetch.object)
-            .map(|onode| self.missing(&onode, fetch.offset, fetch.length))
-            .unwrap_or_default();
-        if missing.is_empty() {
-            fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
-            return self.fetched.push(fetch.token);
-        }
-        fetch.reads_left = self.start_reads(missing, Some(id));
-        self.fetches.insert(id, fetch);
-    }
-
-    /// Blocks that the reserve keeps for deletes and checkpoints.
-    pub(crate) fn reserve_blocks(&self) -> u64 {
-        (u64::from(self.superblock.data.count) * self.options.reserve_permille / 1000).max(8)
-    }
-
-    /// Blocks that are promised already: to dirty blocks, and to a checkpoint that has not taken them yet.
-    pub(crate) fn promised_blocks(&self) -> u64 {
-        let held = self.checkpoint.as_ref().map_or(0, Checkpoint::held_blocks);
-        self.table.space.dirty_slots + held
-    }
-
-    /// Blocks that a transaction may take, at most.
-    fn needed_blocks(&self, txn: &Transaction) -> u64 {
-        let mut needed = 0;
-        for op in &txn.ops {
-            needed += match op {
-                Op::Write { data, .. } => (data.len() / BLOCK) as u64 + 2,
-                Op::Zero { .. } | Op::Truncate { .. } => 2,
-                Op::Split { ops, .. } => 2 * ops.len() as u64 + (split_data_bytes(op) / BLOCK) as u64,
-                Op::Clone { source, .. } => {
-                    let is_dirty = |slot: &&Slot| matches!(slot, Slot::Memory(_));
-                    let source = self.table.object(&txn.collection, source);
-                    needed + source.map_or(0, |onode| onode.blocks.values().filter(is_dirty).count() as u64)
-                }
-                _ => 0,
-            };
-        }
-        needed
-    }
-
-    /// Makes sure that the blocks a transaction needs can be had, if need be by waiting for checkpoints that free
-    /// what was released.
-    fn make_room(&mut self, txn: &Transaction) -> Result<(), StoreError> {
-        let needed = self.needed_blocks(txn);
-        if needed == 0 {
-            return Ok(());
-        }
-        let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
-        for _ in 0..2 {
-            let free = self.table.space.alloc.free_count();
-            if free >= self.promised_blocks() + needed + reserve {
-                return Ok(());
-            }
-            let reachable = free + self.table.space.alloc.pending_count() + self.table.space.dirty_slots;
-            if reachable < needed + reserve {
-                break;
-            }
-            self.finish_checkpoint();
-        }
-        let free_blocks =
-            self.table.space.alloc.free_count().saturating_sub(self.promised_blocks() + reserve);
-        if free_blocks >= needed {
-            return Ok(());
-        }
-        let (wanted_bytes, free_bytes) = (needed * BLOCK as u64, free_blocks * BLOCK as u64);
-        Err(StoreError::Full { wanted_bytes, free_bytes })
-    }
-
     /// Runs a whole checkpoint now, waiting for the device; a running one is finished and a new one made.
     pub(crate) fn finish_checkpoint(&mut self) {
         self.end_checkpoint();
@@ -490,53 +296,6 @@ impl BlockStore {
         }
     }
 
-    /// Finds places for the large writes of a transaction. A write for which there is no room goes into the record.
-    fn place(&mut self, txn: &Transaction) -> Vec<(Placement, BufList)> {
-        let mut placed = Vec::new();
-        let mut data_offset = 0;
-        for (op, change) in txn.ops.iter().enumerate() {
-            let Op::Write { offset, data, .. } = change else {
-                data_offset += split_data_bytes(change);
-                continue;
-            };
-            let head = (BLOCK - within(*offset)) % BLOCK;
-            let blocks = data.len().saturating_sub(head) / BLOCK;
-            if data.len() > self.options.inline_bytes_max && blocks > 0 {
-                let count = u32::try_from(blocks).unwrap_or(u32::MAX);
-                if let Some(runs) = self.table.space.alloc.allocate(count) {
-                    let body = data.slice(head, blocks * BLOCK);
-                    let crcs = block_crcs(&body);
-                    placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
-                }
-            }
-            data_offset += data.len();
-        }
-        placed
-    }
-
-    /// Sends placed data to the device; until it is there, the cache has it.
-    fn start_placed(&mut self, placement: &Placement, body: &BufList) {
-        let mut at = 0;
-        for run in &placement.runs {
-            let mut left = *run;
-            while left.count > 0 {
-                let count = left.count.min(u32::try_from(IO_BLOCKS_MAX).expect("small"));
-                let bytes = aligned(&body.slice(at, count as usize * BLOCK));
-                at += bytes.len();
-                let number = self.wal.next_number();
-                self.wal.placing(number);
-                self.cache.insert(left.start, bytes.clone(), Pin::Write);
-                self.start_write(
-                    left.start,
-                    bytes,
-                    Durability::Durable,
-                    Io::Placed { number, first: left.start },
-                );
-                left = Run { start: left.start + count, count: left.count - count };
-            }
-        }
-    }
-
     fn advance(&mut self) {
         self.write_records();
         if self.failed.is_none() {
@@ -559,33 +318,6 @@ impl BlockStore {
         }
         Ok(())
     }
-}
-
-/// Data of writes inside of a split, which always travels in the record.
-fn split_data_bytes(op: &Op) -> usize {
-    let Op::Split { ops, .. } = op else { return 0 };
-    ops.iter().map(|op| if let Op::Write { data, .. } = op { data.len() } else { 0 }).sum()
-}
-
-fn verify(block: &[u8], crc: u32) -> Result<(), String> {
-    let found = crc::crc32c(u32::MAX, block);
-    if found == crc { Ok(()) } else { Err(format!("checksum {found:08x} instead of {crc:08x}")) }
-}
-
-fn block_crcs(body: &BufList) -> Vec<u32> {
-    (0..body.len() / BLOCK).map(|nth| body.slice(nth * BLOCK, BLOCK).crc32c(u32::MAX)).collect()
-}
-
-/// One slice at an address that the device takes: shared when it is such already.
-fn aligned(data: &BufList) -> Bytes {
-    if let [one] = data.slices()
-        && one.as_ptr().addr().is_multiple_of(BLOCK)
-    {
-        return one.clone();
-    }
-    let mut out = AlignedBuf::with_len(data.len());
-    crate::gather(&mut out, data.slices());
-    out.freeze()
 }
 
 impl ObjectStore for BlockStore {

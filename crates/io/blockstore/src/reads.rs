@@ -1,0 +1,154 @@
+//! Reading from the device: fetches, and what a checkpoint needs to put blocks together.
+
+use crate::BLOCK;
+use crate::alloc::Run;
+use crate::cache::Pin;
+use crate::onode::{DeviceBlock, Onode, Slot};
+use crate::store::{BlockStore, IO_BLOCKS_MAX, Io};
+use crate::table::{index_of, within};
+use nacre_buf::{AlignedBuf, Bytes, crc};
+use nacre_env::disk::DiskCompletion;
+use nacre_txn::Token;
+use nacre_types::{HObject, SpgId};
+
+/// Damaged blocks remembered; of more, the oldest by number are tried again.
+const DAMAGED_MAX: usize = 10_000;
+/// A read of a run of blocks with known checksums.
+#[derive(Debug)]
+pub(crate) struct ReadIo {
+    run: Run,
+    crcs: Vec<u32>,
+    /// Which fetch waits for it; `None` for the checkpoint.
+    fetch: Option<u64>,
+    /// Frees so far: when there were more since, the blocks may hold something else by now.
+    frees: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) at: SpgId,
+    pub(crate) object: HObject,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+    pub(crate) token: Token,
+    pub(crate) reads_left: usize,
+    /// Runs in the cache that it brought.
+    pub(crate) pins: Vec<u32>,
+}
+
+impl BlockStore {
+    /// Reads device blocks into the cache: neighbours at once. Gives the number of reads.
+    pub(crate) fn start_reads(&mut self, mut blocks: Vec<DeviceBlock>, fetch: Option<u64>) -> usize {
+        blocks.sort_unstable_by_key(|device| device.block);
+        blocks.dedup_by_key(|device| device.block);
+        let mut reads = 0;
+        let follows = |a: &DeviceBlock, b: &DeviceBlock| a.block + 1 == b.block;
+        for group in blocks.chunk_by(follows).flat_map(|group| group.chunks(IO_BLOCKS_MAX)) {
+            let Some(first) = group.first() else { continue };
+            let run = Run { start: first.block, count: u32::try_from(group.len()).expect("bounded") };
+            let crcs = group.iter().map(|device| device.crc).collect();
+            let tag = self.tag(Io::Read(ReadIo { run, crcs, fetch, frees: self.frees }));
+            self.disk.read(Self::offset(run.start), AlignedBuf::with_len(group.len() * BLOCK), tag);
+            reads += 1;
+        }
+        reads
+    }
+
+    pub(crate) fn read_completed(&mut self, read: ReadIo, completion: DiskCompletion) {
+        if read.frees == self.frees {
+            let content = completion.result.map_err(|error| error.to_string());
+            let content = content.and_then(|()| completion.buffer.ok_or_else(|| "no data".to_owned()));
+            self.take_content(&read, content.map(AlignedBuf::freeze));
+        }
+        let Some(id) = read.fetch else { return self.base_read() };
+        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        fetch.reads_left -= 1;
+        if fetch.reads_left == 0
+            && let Some(fetch) = self.fetches.remove(&id)
+        {
+            // What was in memory at the start may be gone, what was read may belong to somebody else by now.
+            self.continue_fetch(id, fetch);
+        }
+    }
+
+    /// Checks what was read, block by block.
+    fn take_content(&mut self, read: &ReadIo, content: Result<Bytes, String>) {
+        let mut good = Vec::with_capacity(read.crcs.len());
+        for (nth, (block, crc)) in read.run.blocks().zip(&read.crcs).enumerate() {
+            let verdict = match &content {
+                Err(reason) => Err(reason.clone()),
+                Ok(bytes) => verify(&bytes.slice(nth * BLOCK..(nth + 1) * BLOCK), *crc),
+            };
+            good.push(verdict.is_ok() && self.cache.find(block).is_none());
+            if let Err(reason) = verdict {
+                self.note_damage(block, reason);
+            }
+        }
+        let Ok(bytes) = content else { return };
+        let mut at = 0;
+        for group in good.chunk_by(|a, b| a == b) {
+            let first = read.run.start + u32::try_from(at).expect("within the run");
+            if group.first() == Some(&true) {
+                let pin = read.fetch.map_or(Pin::Checkpoint, Pin::Fetch);
+                self.cache.insert(first, bytes.slice(at * BLOCK..(at + group.len()) * BLOCK), pin);
+                match read.fetch {
+                    Some(id) => {
+                        self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.pins.push(first))
+                    }
+                    None => self.base_pinned(first),
+                }
+            }
+            at += group.len();
+        }
+    }
+
+    fn note_damage(&mut self, block: u32, reason: String) {
+        tracing::error!(block, reason, "a block of the device is damaged");
+        if self.damaged.len() >= DAMAGED_MAX {
+            self.damaged.pop_first();
+        }
+        self.damaged.insert(block, reason);
+    }
+
+    /// Device blocks needed to read a range of an object that are neither in memory nor known to be damaged.
+    fn missing(&self, onode: &Onode, offset: u64, length: u64) -> Vec<DeviceBlock> {
+        let end = offset.saturating_add(length).min(onode.size);
+        if offset >= end {
+            return Vec::new();
+        }
+        let slots = onode.blocks.range(index_of(offset)..=index_of(end - 1));
+        let needed = slots.filter_map(|(index, slot)| match slot {
+            Slot::Device(device) => Some(*device),
+            Slot::Memory(dirty) => {
+                let from = if *index == index_of(offset) { within(offset) } else { 0 };
+                let to = if *index == index_of(end - 1) { within(end - 1) + 1 } else { BLOCK };
+                dirty.base().filter(|_| !dirty.covers(from, to))
+            }
+        });
+        needed
+            .filter(|device| {
+                self.cache.find(device.block).is_none() && !self.damaged.contains_key(&device.block)
+            })
+            .collect()
+    }
+
+    /// Starts the reads that a fetch still needs; without any, it is complete.
+    pub(crate) fn continue_fetch(&mut self, id: u64, mut fetch: Fetch) {
+        let missing = self
+            .table
+            .object(&fetch.at, &fetch.object)
+            .map(|onode| self.missing(&onode, fetch.offset, fetch.length))
+            .unwrap_or_default();
+        if missing.is_empty() {
+            fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
+            return self.fetched.push(fetch.token);
+        }
+        fetch.reads_left = self.start_reads(missing, Some(id));
+        self.fetches.insert(id, fetch);
+    }
+}
+
+fn verify(block: &[u8], crc: u32) -> Result<(), String> {
+    let found = crc::crc32c(u32::MAX, block);
+    if found == crc { Ok(()) } else { Err(format!("checksum {found:08x} instead of {crc:08x}")) }
+}

@@ -1,0 +1,143 @@
+//! Room on the device: what a transaction needs is made sure of before it is applied, and large writes get their places.
+
+use crate::BLOCK;
+use crate::alloc::Run;
+use crate::cache::Pin;
+use crate::checkpoint::Checkpoint;
+use crate::onode::Slot;
+use crate::store::{BlockStore, IO_BLOCKS_MAX, Io};
+use crate::table::within;
+use crate::wal::Placement;
+use nacre_buf::{AlignedBuf, BufList, Bytes};
+use nacre_env::disk::Durability;
+use nacre_store::StoreError;
+use nacre_txn::{Op, Transaction};
+
+impl BlockStore {
+    /// Blocks that the reserve keeps for deletes and checkpoints.
+    pub(crate) fn reserve_blocks(&self) -> u64 {
+        (u64::from(self.superblock.data.count) * self.options.reserve_permille / 1000).max(8)
+    }
+
+    /// Blocks that are promised already: to dirty blocks, and to a checkpoint that has not taken them yet.
+    pub(crate) fn promised_blocks(&self) -> u64 {
+        let held = self.checkpoint.as_ref().map_or(0, Checkpoint::held_blocks);
+        self.table.space.dirty_slots + held
+    }
+
+    /// Blocks that a transaction may take, at most.
+    fn needed_blocks(&self, txn: &Transaction) -> u64 {
+        let mut needed = 0;
+        for op in &txn.ops {
+            needed += match op {
+                Op::Write { data, .. } => (data.len() / BLOCK) as u64 + 2,
+                Op::Zero { .. } | Op::Truncate { .. } => 2,
+                Op::Split { ops, .. } => 2 * ops.len() as u64 + (split_data_bytes(op) / BLOCK) as u64,
+                Op::Clone { source, .. } => {
+                    let is_dirty = |slot: &&Slot| matches!(slot, Slot::Memory(_));
+                    let source = self.table.object(&txn.collection, source);
+                    needed + source.map_or(0, |onode| onode.blocks.values().filter(is_dirty).count() as u64)
+                }
+                _ => 0,
+            };
+        }
+        needed
+    }
+
+    /// Makes sure that the blocks a transaction needs can be had, if need be by waiting for checkpoints that free
+    /// what was released.
+    pub(crate) fn make_room(&mut self, txn: &Transaction) -> Result<(), StoreError> {
+        let needed = self.needed_blocks(txn);
+        if needed == 0 {
+            return Ok(());
+        }
+        let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
+        for _ in 0..2 {
+            let free = self.table.space.alloc.free_count();
+            if free >= self.promised_blocks() + needed + reserve {
+                return Ok(());
+            }
+            let reachable = free + self.table.space.alloc.pending_count() + self.table.space.dirty_slots;
+            if reachable < needed + reserve {
+                break;
+            }
+            self.finish_checkpoint();
+        }
+        let free_blocks =
+            self.table.space.alloc.free_count().saturating_sub(self.promised_blocks() + reserve);
+        if free_blocks >= needed {
+            return Ok(());
+        }
+        let (wanted_bytes, free_bytes) = (needed * BLOCK as u64, free_blocks * BLOCK as u64);
+        Err(StoreError::Full { wanted_bytes, free_bytes })
+    }
+
+    /// Finds places for the large writes of a transaction. A write for which there is no room goes into the record.
+    pub(crate) fn place(&mut self, txn: &Transaction) -> Vec<(Placement, BufList)> {
+        let mut placed = Vec::new();
+        let mut data_offset = 0;
+        for (op, change) in txn.ops.iter().enumerate() {
+            let Op::Write { offset, data, .. } = change else {
+                data_offset += split_data_bytes(change);
+                continue;
+            };
+            let head = (BLOCK - within(*offset)) % BLOCK;
+            let blocks = data.len().saturating_sub(head) / BLOCK;
+            if data.len() > self.options.inline_bytes_max && blocks > 0 {
+                let count = u32::try_from(blocks).unwrap_or(u32::MAX);
+                if let Some(runs) = self.table.space.alloc.allocate(count) {
+                    let body = data.slice(head, blocks * BLOCK);
+                    let crcs = block_crcs(&body);
+                    placed.push((Placement { op, data_offset: data_offset + head, runs, crcs }, body));
+                }
+            }
+            data_offset += data.len();
+        }
+        placed
+    }
+
+    /// Sends placed data to the device; until it is there, the cache has it.
+    pub(crate) fn start_placed(&mut self, placement: &Placement, body: &BufList) {
+        let mut at = 0;
+        for run in &placement.runs {
+            let mut left = *run;
+            while left.count > 0 {
+                let count = left.count.min(u32::try_from(IO_BLOCKS_MAX).expect("small"));
+                let bytes = aligned(&body.slice(at, count as usize * BLOCK));
+                at += bytes.len();
+                let number = self.wal.next_number();
+                self.wal.placing(number);
+                self.cache.insert(left.start, bytes.clone(), Pin::Write);
+                self.start_write(
+                    left.start,
+                    bytes,
+                    Durability::Durable,
+                    Io::Placed { number, first: left.start },
+                );
+                left = Run { start: left.start + count, count: left.count - count };
+            }
+        }
+    }
+}
+
+/// Data of writes inside of a split, which always travels in the record.
+fn split_data_bytes(op: &Op) -> usize {
+    let Op::Split { ops, .. } = op else { return 0 };
+    ops.iter().map(|op| if let Op::Write { data, .. } = op { data.len() } else { 0 }).sum()
+}
+
+fn block_crcs(body: &BufList) -> Vec<u32> {
+    (0..body.len() / BLOCK).map(|nth| body.slice(nth * BLOCK, BLOCK).crc32c(u32::MAX)).collect()
+}
+
+/// One slice at an address that the device takes: shared when it is such already.
+fn aligned(data: &BufList) -> Bytes {
+    if let [one] = data.slices()
+        && one.as_ptr().addr().is_multiple_of(BLOCK)
+    {
+        return one.clone();
+    }
+    let mut out = AlignedBuf::with_len(data.len());
+    crate::gather(&mut out, data.slices());
+    out.freeze()
+}
