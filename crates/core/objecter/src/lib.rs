@@ -19,6 +19,8 @@
 mod maps;
 mod objecter;
 mod request;
+#[cfg(test)]
+mod tests;
 
 pub use maps::MapError;
 pub use objecter::{Effect, OPS_MAX, Objecter, TooMany};

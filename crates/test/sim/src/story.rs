@@ -152,7 +152,8 @@ impl Story {
             1 => self.crash(osd, true),
             2 | 3 => self.crash_in_the_act(osd),
             4 => self.crash_mon(),
-            5 => self.crash_all(),
+            5 if self.below(2) == 0 => self.crash_all(),
+            5 => self.take_turns(),
             6 | 7 => self.partition(osd),
             8 => self.reset(),
             9 => self.freeze(osd),
@@ -200,6 +201,29 @@ impl Story {
             self.crash(osd, true);
         }
         "power loss of all"
+    }
+
+    /// Half of the OSDs end; when they come back, the other half does: whoever served alone takes along what it
+    /// alone has.
+    fn take_turns(&mut self) -> &'static str {
+        let mut ids = self.world.osd_ids();
+        for last in (1..ids.len()).rev() {
+            let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or(0);
+            ids.swap(last, other);
+        }
+        let away = Duration::from_millis(3000 + self.below(9000));
+        let (first, second) = ids.split_at(ids.len() / 2);
+        self.note(|| format!("{first:?} end, and after {away:?} {second:?}"));
+        for osd in first {
+            self.world.stop_osd(*osd, false);
+            let back = away + Duration::from_millis(self.below(1000));
+            self.at(back, Later::Start(Proc::Osd(*osd)));
+        }
+        for osd in second {
+            let gone = away + Duration::from_millis(self.below(1000));
+            self.at(gone, Later::Crash(*osd, false));
+        }
+        "taking turns"
     }
 
     fn partition(&mut self, osd: OsdId) -> &'static str {
