@@ -230,6 +230,11 @@ impl Story {
         let one = Proc::Osd(osd).host();
         let (both, all) = (self.below(2) == 0, self.below(2) == 0);
         let others: Vec<Proc> = match self.below(4) {
+            0 if all => {
+                // An island: clients still reach it, and nobody else.
+                let ids = self.world.osd_ids().into_iter().filter(|other| *other != osd);
+                ids.map(Proc::Osd).chain([Proc::Mon]).collect()
+            }
             0 => vec![Proc::Mon],
             1 => (0..self.world.client_count()).map(Proc::Client).collect(),
             _ => {
