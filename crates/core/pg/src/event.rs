@@ -55,6 +55,8 @@ pub enum Event {
     Scrub {
         /// Read and compare data, not only metadata.
         deep: bool,
+        /// Mend what differs.
+        repair: bool,
     },
 }
 

@@ -180,7 +180,7 @@ impl Pg {
             Event::Map => self.advance_map(cx),
             Event::Tick => self.tick(cx),
             Event::Resume => self.resume(cx),
-            Event::Scrub { deep } => self.start_scrub(cx, deep),
+            Event::Scrub { deep, repair } => self.start_scrub(cx, deep, repair),
         }
         self.settle(cx);
         if self.checked && !self.removed {

@@ -22,6 +22,7 @@ pub(crate) struct Stamps {
     reported_seq: u64,
     reported_epoch: Epoch,
     pub(crate) recovered_objects: u64,
+    pub(crate) repaired_objects: u64,
     /// Errors that the last scrub found.
     pub(crate) scrub_errors: u64,
 }
@@ -102,6 +103,7 @@ impl Pg {
             | when(trims && !trimming, pg_state::SNAPTRIM_WAIT)
             | when(self.scrub.is_running(), pg_state::SCRUBBING)
             | when(self.scrub.is_deep(), pg_state::DEEP_SCRUB)
+            | when(self.scrub.is_repairing(), pg_state::REPAIR)
             | when(self.stamps.scrub_errors > 0, pg_state::INCONSISTENT)
             | self.strength()
             | self.remapped()
@@ -167,6 +169,7 @@ impl Pg {
             num_wr_kb: counters.write_bytes >> 10,
             num_scrub_errors: i64::try_from(self.stamps.scrub_errors).unwrap_or(i64::MAX),
             num_objects_recovered: i64::try_from(self.stamps.recovered_objects).unwrap_or(i64::MAX),
+            num_objects_repaired: i64::try_from(self.stamps.repaired_objects).unwrap_or(i64::MAX),
             num_objects_dirty: counters.objects,
             num_whiteouts: counters.whiteouts,
             num_objects_omap: counters.omap_objects,

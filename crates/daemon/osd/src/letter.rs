@@ -40,8 +40,8 @@ pub(crate) enum Letter {
     Create(SpgId, Box<Birth>),
     /// To the lead: what the groups of a shard say of themselves.
     Stats(ShardReport),
-    /// The manager wants this group scrubbed.
-    Scrub { spg: SpgId, deep: bool },
+    /// The manager wants this group scrubbed, and perhaps what differs mended.
+    Scrub { spg: SpgId, deep: bool, repair: bool },
     /// A client of mine asks about a group of yours, or orders a scrub of it.
     Ask(Box<Question>),
     /// To the lead: a client of mine gives a command.

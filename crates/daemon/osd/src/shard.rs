@@ -341,8 +341,9 @@ impl Shard {
             }
             News::End => self.end(),
             News::Scrub(scrub) => {
+                let letter = |spg| Letter::Scrub { spg, deep: scrub.deep, repair: scrub.repair };
                 for spg in &scrub.pgs {
-                    self.post.send(self.post.home(spg), Letter::Scrub { spg: *spg, deep: scrub.deep });
+                    self.post.send(self.post.home(spg), letter(*spg));
                 }
             }
         }
@@ -640,7 +641,7 @@ impl Shard {
             Letter::Stats(report) => {
                 self.with_lead(|lead, cx| lead.heard_report(cx, report));
             }
-            Letter::Scrub { spg, deep } => self.deliver(spg, Event::Scrub { deep }),
+            Letter::Scrub { spg, deep, repair } => self.deliver(spg, Event::Scrub { deep, repair }),
             Letter::Ask(question) => self.answer(&question),
             Letter::Command(session, tid, command) => admin::command(self, &session, tid, &command),
             Letter::Options(options) => {
@@ -669,7 +670,7 @@ impl Shard {
             QuestionKind::Query => admin::query(self, &question.spg),
             QuestionKind::Scrub { deep } => {
                 if self.groups.contains(&question.spg) {
-                    self.deliver(question.spg, Event::Scrub { deep });
+                    self.deliver(question.spg, Event::Scrub { deep, repair: false });
                 }
                 admin::scrub_ordered(self, &question.spg, deep)
             }

@@ -51,12 +51,19 @@ pub(crate) struct Disk {
     /// Objects whose data is in memory; others must be fetched first when `slow` is set.
     warm: BTreeSet<HObject>,
     pub(crate) slow: bool,
+    /// Objects whose data cannot be read until something is written to them.
+    rotten: BTreeSet<HObject>,
     /// The collection, where it is not the one that all of this is about.
     own: Option<SpgId>,
 }
 
 impl Disk {
     pub(crate) fn submit(&mut self, txn: Transaction, token: Token) {
+        for op in &txn.ops {
+            if let Op::Remove(object) = op {
+                self.rotten.remove(object);
+            }
+        }
         self.visible.apply(&txn);
         self.pending.push_back((token, txn));
     }
@@ -74,6 +81,11 @@ impl Disk {
 
     pub(crate) fn warm_up(&mut self, object: HObject) {
         self.warm.insert(object);
+    }
+
+    /// The device spoils an object's data.
+    pub(crate) fn spoil(&mut self, object: HObject) {
+        self.rotten.insert(object);
     }
 
     /// Data of all objects must be fetched again.
@@ -117,6 +129,10 @@ impl ObjectView for Disk {
     fn read(&self, spg: &SpgId, object: &HObject, offset: u64, length: u64) -> Result<BufList, ReadError> {
         if self.slow && !self.warm.contains(object) {
             return Err(ReadError::Pending { object: object.clone(), offset, length });
+        }
+        if self.rotten.contains(object) {
+            let reason = "rotten".to_owned();
+            return Err(ReadError::Damaged { object: object.clone(), offset, reason });
         }
         self.visible.store.read(spg, object, offset, length)
     }

@@ -28,9 +28,13 @@ impl Pg {
                 let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
                 cx.effects.push(Effect::Fetch { object, offset, length, token });
             }
-            Err(Suspend::Read(ReadError::Damaged { .. })) => {
-                self.refuse(cx, &running.op, Errno::EIO);
-                self.left(&running.head);
+            Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
+                if !running.intent.on_pg && self.mend_here(cx, &object) {
+                    self.wait_for_recovery(running);
+                } else {
+                    self.refuse(cx, &running.op, Errno::EIO);
+                    self.left(&running.head);
+                }
             }
             Err(Suspend::Copy { op_index, source }) => {
                 self.park(&running);
@@ -102,6 +106,19 @@ impl Pg {
             None => self.after_commit(cx, &running.head, after),
         }
         self.left(&running.head);
+    }
+
+    /// Its object is being mended: the message is admitted anew when that is done.
+    fn wait_for_recovery(&mut self, running: Running) {
+        let head = running.head;
+        self.recovery.want(&head);
+        self.pipeline.missing.entry(head.clone()).or_default().push(running.op);
+        self.left(&head);
+    }
+
+    /// True when changes of the object are under way.
+    pub(crate) fn is_changing(&self, head: &HObject) -> bool {
+        self.pipeline.lanes.has_flights(head) || !self.pipeline.lanes.is_quiet(head)
     }
 
     fn park(&mut self, running: &Running) {

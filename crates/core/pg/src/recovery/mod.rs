@@ -7,6 +7,7 @@
 
 mod claim;
 mod due;
+mod mend;
 mod pace;
 mod part;
 mod pull;
@@ -75,6 +76,10 @@ pub(crate) struct Recovery {
     cursor: Option<HObject>,
     /// Nobody who is up has them.
     unfound: BTreeSet<HObject>,
+    /// This copy of them was damaged, and comes from another one.
+    mending: BTreeSet<HObject>,
+    /// Nobody who is up could give them.
+    beyond_repair: BTreeSet<HObject>,
     /// The pace lets the next object begin then.
     resume_at: Option<Stamp>,
 }
@@ -90,6 +95,7 @@ impl Recovery {
     /// A copy turned up: it may have what nobody had.
     pub(crate) fn retry_unfound(&mut self) {
         self.unfound.clear();
+        self.beyond_repair.clear();
         self.cursor = Some(HObject::MIN);
     }
 
@@ -200,6 +206,7 @@ impl Pg {
         self.recovery.active.remove(object);
         self.missing.remove(object);
         self.stamps.recovered_objects += 1;
+        self.stamps.repaired_objects += u64::from(self.recovery.mending.remove(object));
         if self.missing.is_empty() {
             self.is_whole_again(cx);
         }

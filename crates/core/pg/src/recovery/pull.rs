@@ -21,7 +21,9 @@ impl Pg {
     pub(super) fn pull(&mut self, cx: &mut Cx<'_>, object: HObject, need: Eversion, absent: BTreeSet<OsdId>) {
         let Some(from) = self.source_of(&object, need, &absent) else {
             self.recovery.active.remove(&object);
-            self.recovery.unfound.insert(object);
+            if !self.give_up_mending(cx, &object) {
+                self.recovery.unfound.insert(object);
+            }
             return;
         };
         let (header, offset) = (self.header(), 0);
@@ -39,6 +41,11 @@ impl Pg {
         };
         let candidates = self.peers.iter().filter(|(osd, peer)| may_have(osd, peer));
         candidates.min_by_key(|(_, peer)| !peer.activated).map(|(osd, _)| *osd)
+    }
+
+    /// True when somebody may have that version.
+    pub(super) fn has_source(&self, object: &HObject, need: Eversion) -> bool {
+        self.source_of(object, need, &BTreeSet::new()).is_some()
     }
 
     /// Sends what the primary (or whoever peers with this copy) needs, if it is here in that version.

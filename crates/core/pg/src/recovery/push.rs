@@ -40,9 +40,11 @@ impl Pg {
                 cx.effects.push(Effect::Fetch { object: wanted, offset, length, token });
             }
             Err(ReadError::Damaged { .. }) => {
-                // Our copy is no source; it is out of reach until a scrub repairs it or the interval changes.
                 self.recovery.active.remove(object);
-                self.recovery.unfound.insert(object.clone());
+                if !self.mend_here(cx, object) {
+                    // Nobody is a source: it is out of reach until the interval changes.
+                    self.recovery.unfound.insert(object.clone());
+                }
             }
         }
     }
@@ -74,6 +76,12 @@ impl Pg {
             return;
         }
         let Push { object, version, offset, next, mut txn, .. } = push;
+        if next.is_some() && offset == 0 && !self.info.is_incomplete() && self.missing.need(&object).is_none()
+        {
+            // A copy that was there and is replaced: it must not be taken for whole after a crash.
+            self.missing.insert(object.clone(), version);
+            self.note_missing(&mut txn, &object, version);
+        }
         if next.is_none() {
             self.forget_missing(&mut txn, &object);
             self.missing.remove(&object);

@@ -11,7 +11,7 @@ mod digest;
 use crate::{Cx, Pg};
 use nacre_maps::flags;
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
-use nacre_types::{HObject, OsdId};
+use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Objects in one chunk.
@@ -27,6 +27,10 @@ pub(crate) const TRIES: u32 = 3;
 #[derive(Debug)]
 struct Running {
     deep: bool,
+    /// What differs is mended.
+    repair: bool,
+    /// Copies that are being mended.
+    mended: u64,
     /// Names the current chunk's request.
     tid: u64,
     from: HObject,
@@ -44,6 +48,8 @@ pub(crate) struct Scrub {
     running: Option<Running>,
     /// Asked for while the group was not clean.
     wanted: Option<bool>,
+    /// What it finds is to be mended.
+    repair: bool,
     last_tid: u64,
 }
 
@@ -51,6 +57,11 @@ impl Scrub {
     /// True while copies are compared.
     pub(crate) fn is_running(&self) -> bool {
         self.running.is_some()
+    }
+
+    /// True while what differs is mended.
+    pub(crate) fn is_repairing(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.repair)
     }
 
     /// True while their data is.
@@ -61,7 +72,8 @@ impl Scrub {
 
 impl Pg {
     /// Begins a scrub, or remembers to do so once the group is clean.
-    pub(crate) fn start_scrub(&mut self, cx: &mut Cx<'_>, deep: bool) {
+    pub(crate) fn start_scrub(&mut self, cx: &mut Cx<'_>, deep: bool, repair: bool) {
+        self.scrub.repair |= repair;
         self.scrub.wanted = Some(deep || self.scrub.wanted == Some(true));
         self.scrub_on(cx);
     }
@@ -81,6 +93,8 @@ impl Pg {
         let Some(deep) = self.scrub.wanted.take() else { return };
         self.scrub.running = Some(Running {
             deep,
+            repair: std::mem::take(&mut self.scrub.repair),
+            mended: 0,
             tid: 0,
             from: HObject::MIN,
             to: HObject::MIN,
@@ -96,6 +110,7 @@ impl Pg {
     pub(crate) fn abort_scrub(&mut self, _cx: &mut Cx<'_>) {
         if let Some(running) = self.scrub.running.take() {
             self.scrub.wanted = Some(running.deep || self.scrub.wanted == Some(true));
+            self.scrub.repair |= running.repair;
         }
     }
 
@@ -147,6 +162,16 @@ impl Pg {
         }
         running.errors += bad.len() as u64;
         let next = running.to.clone();
+        if running.repair {
+            let orders: Vec<_> =
+                bad.into_iter().filter_map(|object| verdict(&running.lists, object)).collect();
+            let mended =
+                orders.iter().filter(|order| self.mend_copies(cx, &order.object, order.version, &order.bad));
+            let mended = mended.count() as u64;
+            if let Some(running) = &mut self.scrub.running {
+                running.mended += mended;
+            }
+        }
         if next.max { self.finish_scrub(cx) } else { self.next_chunk(cx, next) }
     }
 
@@ -161,6 +186,9 @@ impl Pg {
             history.last_clean_scrub_stamp = cx.wall;
         }
         self.stamps.scrub_errors = running.errors;
+        if running.mended > 0 {
+            self.scrub.wanted = Some(true); // only a look at all copies tells whether they are well now
+        }
         self.share_progress(cx);
         self.scrub_on(cx);
     }
@@ -176,4 +204,64 @@ fn differing(lists: &BTreeMap<OsdId, Vec<ScrubObject>>) -> BTreeSet<HObject> {
         copies.len() == lists.len() && copies.iter().all(|copy| !copy.damaged && *copy == copies[0])
     };
     seen.into_iter().filter(|(_, copies)| !agree(copies)).map(|(object, _)| object.clone()).collect()
+}
+
+/// What is to be done about an object whose copies differ.
+#[derive(Debug, PartialEq, Eq)]
+struct Order {
+    object: HObject,
+    /// Of the good copies.
+    version: Eversion,
+    /// Who has another copy, or none.
+    bad: Vec<OsdId>,
+}
+
+/// Which copies are good: of those that can be read, the newest version; among these, what most members have.
+/// `None` when that is not clear, or nobody has a readable one. That some member has no copy never counts
+/// against those who have one.
+fn verdict(lists: &BTreeMap<OsdId, Vec<ScrubObject>>, object: HObject) -> Option<Order> {
+    let copy_of = |list: &'_ Vec<ScrubObject>| list.iter().find(|copy| copy.object == object).cloned();
+    let copies: Vec<(OsdId, Option<ScrubObject>)> =
+        lists.iter().map(|(osd, list)| (*osd, copy_of(list).filter(|copy| !copy.damaged))).collect();
+    let readable = || copies.iter().filter_map(|(_, copy)| copy.as_ref());
+    let newest = readable().map(|copy| copy.version).max()?;
+    let votes = |candidate: &ScrubObject| readable().filter(|copy| *copy == candidate).count();
+    let good = readable().filter(|copy| copy.version == newest).max_by_key(|copy| votes(copy))?;
+    if readable().any(|copy| copy.version == newest && copy != good && votes(copy) == votes(good)) {
+        return None;
+    }
+    let bad = copies.iter().filter(|(_, copy)| copy.as_ref() != Some(good)).map(|(osd, _)| *osd).collect();
+    Some(Order { object, version: newest, bad })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(version: u64, data_crc: u32, damaged: bool) -> ScrubObject {
+        let version = Eversion::new(1, version);
+        let object = HObject::MIN;
+        ScrubObject { object, version, meta_crc: 1, attrs_crc: 1, data_crc, size: 1, damaged }
+    }
+
+    fn judged(copies: &[Option<ScrubObject>]) -> Option<(u64, Vec<OsdId>)> {
+        let lists = copies.iter().enumerate();
+        let lists =
+            lists.map(|(osd, copy)| (OsdId::try_from(osd).expect("small"), copy.iter().cloned().collect()));
+        verdict(&lists.collect(), HObject::MIN).map(|order| (order.version.version, order.bad))
+    }
+
+    #[test]
+    fn the_newest_readable_copies_of_the_majority_are_good() {
+        let good = || Some(copy(5, 7, false));
+        assert_eq!(judged(&[good(), Some(copy(5, 8, false)), good()]), Some((5, vec![1])));
+        assert_eq!(judged(&[Some(copy(5, 7, true)), good(), good()]), Some((5, vec![0])));
+        assert_eq!(judged(&[None, None, good()]), Some((5, vec![0, 1])));
+        assert_eq!(
+            judged(&[good(), Some(copy(4, 7, false)), Some(copy(4, 7, false))]),
+            Some((5, vec![1, 2]))
+        );
+        assert_eq!(judged(&[good(), Some(copy(5, 8, false))]), None, "one word against another");
+        assert_eq!(judged(&[None, Some(copy(5, 7, true))]), None, "nobody can read it");
+    }
 }

@@ -54,7 +54,7 @@ fn a_scrub_finds_what_differs() {
     world.settle();
     let primary = world.primary();
     let scrub = |world: &mut World, deep| {
-        world.event(primary, Event::Scrub { deep });
+        world.event(primary, Event::Scrub { deep, repair: false });
         world.settle();
         state(world)
     };

@@ -140,7 +140,7 @@ fn noscrub_holds_scrubs_until_it_is_gone() {
         let mut world = filled(5, 3, LogLimits::default());
         world.publish(|map| map.flags |= flag);
         world.settle();
-        world.event(0, crate::Event::Scrub { deep });
+        world.event(0, crate::Event::Scrub { deep, repair: false });
         pass(&mut world, 2);
         let stamp = |world: &mut World| world.pg(0).expect("a group").info().history.last_scrub_stamp;
         assert_eq!(stamp(&mut world), UTime::ZERO);

@@ -3,6 +3,7 @@
 mod background;
 mod chaos;
 mod flags;
+mod mend;
 mod reservations;
 mod split;
 mod steady;

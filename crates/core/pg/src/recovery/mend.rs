@@ -1,0 +1,89 @@
+//! A copy of an object that cannot be read, or is not as the others: it counts as missing from then on, and is
+//! recovered as anything that is missing.
+
+use super::Kind;
+use crate::{Cx, Pg, storage};
+use nacre_txn::{Op, Transaction};
+use nacre_types::{Eversion, HObject, OsdId};
+
+impl Pg {
+    /// This copy of `object` cannot be read: has it brought from another one. False when there is none to
+    /// ask, or its own record is unreadable too, so that nobody knows what to ask for.
+    pub(crate) fn mend_here(&mut self, cx: &mut Cx<'_>, object: &HObject) -> bool {
+        if !self.is_primary() || self.recovery.beyond_repair.contains(object) {
+            return false;
+        }
+        let version = self.copy_version(cx.view, object).filter(|version| *version != Eversion::ZERO);
+        let Some(need) = version else { return false };
+        if !self.has_source(object, need) {
+            return false;
+        }
+        self.miss_here(cx, object, need);
+        true
+    }
+
+    /// Notes durably that this copy lacks `object`: what recovery brings may be half there at a crash.
+    fn miss_here(&mut self, cx: &mut Cx<'_>, object: &HObject, need: Eversion) {
+        self.missing.insert(object.clone(), need);
+        let mut txn = Transaction::new(self.spg);
+        self.note_missing(&mut txn, object, need);
+        self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+        self.recovery.mending.insert(object.clone());
+        self.search_again();
+    }
+
+    /// Adds the record of a missing object to a transaction.
+    pub(super) fn note_missing(&mut self, txn: &mut Transaction, object: &HObject, need: Eversion) {
+        if self.recorded.insert(object.clone()) {
+            let op: Op = storage::record_missing(object, need);
+            txn.push(op);
+        }
+    }
+
+    /// A scrub found that the copies on `bad` are not as the good ones of `version`. False when the object has
+    /// changed since, or is changing: the next scrub will tell.
+    pub(crate) fn mend_copies(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+        version: Eversion,
+        bad: &[OsdId],
+    ) -> bool {
+        let own = self.copy_version(cx.view, object);
+        let own_is_bad = bad.contains(&self.whoami);
+        if self.is_changing(&object.to_head()) || (!own_is_bad && own != Some(version)) {
+            return false;
+        }
+        for osd in bad {
+            if let Some(peer) = self.peers.get_mut(osd) {
+                peer.missing.insert(object.clone(), version);
+                peer.told_complete = false;
+            }
+        }
+        if own_is_bad {
+            self.miss_here(cx, object, version);
+        }
+        self.search_again();
+        true
+    }
+
+    /// Nobody can give the object: what there is here of it stays, and reads of it fail.
+    pub(super) fn give_up_mending(&mut self, cx: &mut Cx<'_>, object: &HObject) -> bool {
+        if !self.recovery.mending.remove(object) {
+            return false;
+        }
+        self.recovery.beyond_repair.insert(object.clone());
+        self.missing.remove(object);
+        let mut txn = Transaction::new(self.spg);
+        self.forget_missing(&mut txn, object);
+        self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+        self.pipeline.wake_recovered(&object.to_head());
+        true
+    }
+
+    fn search_again(&mut self) {
+        if self.recovery.kind == Some(Kind::Recovery) {
+            self.recovery.kind = None;
+        }
+    }
+}

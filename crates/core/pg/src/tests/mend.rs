@@ -1,0 +1,123 @@
+//! Damaged copies are mended from good ones: when a client reads, and by order.
+
+use crate::Event;
+use crate::harness::{World, head, spg};
+use nacre_buf::Bytes;
+use nacre_msg::SubOp;
+use nacre_msg::stats::pg_state;
+use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_types::Errno;
+use std::time::Duration;
+
+fn write(bytes: usize) -> Vec<SubOp> {
+    vec![SubOp::write_full(vec![7; bytes].into())]
+}
+
+fn state(world: &mut World) -> String {
+    let primary = world.primary();
+    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+}
+
+fn pass(world: &mut World) {
+    for _ in 0..3 {
+        world.settle();
+        world.tick(Duration::from_secs(1));
+    }
+    world.settle();
+}
+
+fn filled(seed: u64, bytes: usize) -> World {
+    let mut world = World::new(seed, 1);
+    world.settle();
+    for n in 0..10 {
+        world.request(0, &format!("o{n}"), write(bytes));
+    }
+    world.settle();
+    world
+}
+
+fn repair(world: &mut World) {
+    let primary = world.primary();
+    world.event(primary, Event::Scrub { deep: true, repair: true });
+    pass(world);
+}
+
+#[test]
+fn a_read_of_a_damaged_copy_is_answered_from_another_and_mends_it() {
+    for bytes in [1000, 2 << 20] {
+        let mut world = filled(1, bytes);
+        world.disk(0).spoil(head("o3"));
+        let reply = world.call(0, "o3", vec![SubOp::read(0, 0)]);
+        assert_eq!((reply.result, reply.ops[0].outdata.len()), (0, bytes));
+        assert!(world.disk(0).read(&spg(), &head("o3"), 0, 10).is_ok(), "it is mended");
+        pass(&mut world);
+        assert_eq!(state(&mut world), "active+clean");
+        world.assert_equal_copies();
+    }
+}
+
+#[test]
+fn a_crash_while_an_object_is_mended_loses_nothing() {
+    for seed in 0..60 {
+        let mut world = filled(seed, 2 << 20);
+        world.disk(0).spoil(head("o3"));
+        world.request(0, "o3", vec![SubOp::read(0, 0)]);
+        for _ in 0..world.pick(40) {
+            world.step();
+        }
+        world.crash(0);
+        world.mark_down(0);
+        world.heal();
+        let reply = world.call(0, "o3", vec![SubOp::read(0, 0)]);
+        assert_eq!((reply.result, reply.ops[0].outdata.len()), (0, 2 << 20), "seed {seed}");
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+        world.assert_equal_copies();
+    }
+}
+
+#[test]
+fn what_nobody_can_read_is_an_error_and_stays_one() {
+    let mut world = filled(2, 1000);
+    (0..3).for_each(|osd| world.disk(osd).spoil(head("o3")));
+    for _ in 0..2 {
+        let reply = world.call(0, "o3", vec![SubOp::read(0, 0)]);
+        assert_eq!(reply.result, Errno::EIO.negated());
+    }
+    assert_eq!(world.call(0, "o4", vec![SubOp::read(0, 0)]).result, 0);
+    // A new content needs nothing of the old one.
+    assert_eq!(world.call(0, "o3", vec![SubOp::new(nacre_msg::osd_op::code::DELETE)]).result, 0);
+    assert_eq!(world.call(0, "o3", write(5)).result, 0);
+    assert_eq!(world.call(0, "o3", vec![SubOp::read(0, 0)]).result, 0);
+}
+
+#[test]
+fn repair_mends_what_differs_or_cannot_be_read() {
+    for victim in 0..3 {
+        let mut world = filled(3, 1000);
+        let mut rot = Transaction::new(spg());
+        rot.push(Op::Write { object: head("o7"), offset: 1, data: Bytes::from_static(b"x").into() });
+        world.disk(victim).submit(rot, Token(u64::MAX));
+        world.disk(victim).spoil(head("o2"));
+        let primary = world.primary();
+        world.event(primary, Event::Scrub { deep: true, repair: false });
+        pass(&mut world);
+        assert_eq!(state(&mut world), "active+clean+inconsistent");
+        repair(&mut world);
+        assert_eq!(state(&mut world), "active+clean", "osd.{victim}");
+        assert!(world.disk(victim).read(&spg(), &head("o2"), 0, 10).is_ok());
+        world.assert_equal_copies();
+    }
+}
+
+#[test]
+fn repair_brings_back_a_copy_that_is_gone() {
+    for victim in 0..3 {
+        let mut world = filled(4, 1000);
+        let mut rot = Transaction::new(spg());
+        rot.push(Op::Remove(head("o7")));
+        world.disk(victim).submit(rot, Token(u64::MAX));
+        repair(&mut world);
+        assert_eq!(state(&mut world), "active+clean", "osd.{victim}");
+        world.assert_equal_copies();
+    }
+}
