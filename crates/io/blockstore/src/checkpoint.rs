@@ -53,8 +53,8 @@ const FREES_PER_STEP: usize = 256;
 /// Small changed values written, and let go of, in one step.
 const PAIRS_PER_STEP: usize = 512;
 const CHUNKS_PER_STEP: usize = 16;
-/// Portions of the free map changed in one step.
-const PORTIONS_PER_STEP: usize = 4;
+/// Blocks that find a home in one step: on a full device each is a search of its own.
+const HOMES_PER_STEP: usize = 128;
 
 /// A dirty block and where it goes.
 struct Home {
@@ -67,6 +67,7 @@ struct Home {
 
 enum Stage {
     Gather { from: u64 },
+    Place { next: usize },
     Write { next: usize },
     Settle,
     Flush { done: bool },
@@ -184,6 +185,7 @@ impl BlockStore {
     fn step(&mut self, checkpoint: &mut Checkpoint) -> bool {
         match &checkpoint.stage {
             Stage::Gather { from } => self.gather(checkpoint, *from),
+            Stage::Place { next } => self.place_homes(checkpoint, *next),
             Stage::Write { next } => self.write_home(checkpoint, *next),
             Stage::Settle => {
                 if checkpoint.writes > 0 || !self.wal.is_durable_to(checkpoint.number) {
@@ -225,23 +227,26 @@ impl BlockStore {
                 }
             }
         }
-        match next {
-            Some(from) => checkpoint.stage = Stage::Gather { from },
-            None => return self.find_homes(checkpoint),
-        }
+        checkpoint.stage = next.map_or(Stage::Place { next: 0 }, |from| Stage::Gather { from });
         true
     }
 
-    fn find_homes(&mut self, checkpoint: &mut Checkpoint) -> bool {
-        let count = u32::try_from(checkpoint.homes.len()).expect("bounded by the device");
+    fn place_homes(&mut self, checkpoint: &mut Checkpoint, next: usize) -> bool {
+        let end = checkpoint.homes.len().min(next + HOMES_PER_STEP);
+        let homes = checkpoint.homes.get_mut(next..end).unwrap_or_default();
+        let count = u32::try_from(homes.len()).expect("a step is small");
         let Some(runs) = self.table.space.alloc.allocate_homes(count) else {
             self.fail(format!("no room for {count} dirty blocks that were promised room"));
             return false;
         };
         let targets = runs.into_iter().flat_map(Run::blocks);
-        checkpoint.homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
-        checkpoint.held = 0;
-        checkpoint.stage = Stage::Write { next: 0 };
+        homes.iter_mut().zip(targets).for_each(|(home, block)| home.target.block = block);
+        checkpoint.held -= u64::from(count);
+        checkpoint.stage = Stage::Place { next: end };
+        if end == checkpoint.homes.len() {
+            assert_eq!(checkpoint.held, 0, "each block that was dirty at the cut has a home now");
+            checkpoint.stage = Stage::Write { next: 0 };
+        }
         true
     }
 
@@ -387,17 +392,15 @@ impl BlockStore {
         if end < homes.len() {
             return true;
         }
-        for _ in 0..PORTIONS_PER_STEP {
-            let Some((nth, changes)) = changes.pop() else {
-                self.commit(checkpoint);
-                return true;
-            };
-            match self.changed_portion(nth, &changes) {
-                Ok(value) => put_or_delete(batch, metadata::free_key(nth), value),
-                Err(reason) => {
-                    self.fail(reason);
-                    return false;
-                }
+        let Some((nth, changes)) = changes.pop() else {
+            self.commit(checkpoint);
+            return true;
+        };
+        match self.changed_portion(nth, &changes) {
+            Ok(value) => put_or_delete(batch, metadata::free_key(nth), value),
+            Err(reason) => {
+                self.fail(reason);
+                return false;
             }
         }
         true

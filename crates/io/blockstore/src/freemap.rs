@@ -79,11 +79,12 @@ impl Portion {
 
     /// Applies changes in any order: only their sums count. Gives a block that would be referred to less than never.
     pub(crate) fn apply(&mut self, changes: &[(Run, i32)]) -> Result<(), u32> {
-        let mut sums: BTreeMap<u32, i32> = BTreeMap::new();
-        for (run, by) in changes {
-            run.blocks().for_each(|block| *sums.entry(block).or_default() += by);
-        }
-        for (block, by) in sums {
+        let each = changes.iter().flat_map(|(run, by)| run.blocks().map(|block| (block, *by)));
+        let mut each: Vec<(u32, i32)> = each.collect();
+        each.sort_unstable();
+        for same in each.chunk_by(|a, b| a.0 == b.0) {
+            let Some((block, _)) = same.first().copied() else { continue };
+            let by = same.iter().map(|(_, by)| by).sum();
             let at = block % PORTION_BLOCKS;
             let references = self.references(at).checked_add_signed(by).ok_or(block)?;
             self.set(at, references);
