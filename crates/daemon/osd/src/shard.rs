@@ -283,7 +283,8 @@ impl Shard {
         }
         if self.now >= self.report_at && (all || self.groups.have_changed()) {
             self.report_at = self.now + REPORT_INTERVAL;
-            let report = self.groups.report(self.post.me, self.store.usage(), self.wall);
+            let usage = space::for_clients(&self.store.usage());
+            let report = self.groups.report(self.post.me, usage, self.wall);
             self.post.send(0, Letter::Stats(report));
         }
     }

@@ -17,11 +17,22 @@ const UNDER_WAY_BYTES: u64 = 64 * (4 << 20);
 /// A store too small for that keeps this part of itself.
 const UNDER_WAY_DIVISOR: u64 = 4;
 
+/// What a store has for clients, which is what the monitor hears: the room for what is under way is no part of it. So
+/// the ratios of the map (nearfull, backfillfull, full) are reached in their order, and before the failsafe, however
+/// small the store.
+pub(crate) fn for_clients(usage: &StoreUsage) -> StoreUsage {
+    let under_way = UNDER_WAY_BYTES.min(usage.total_bytes / UNDER_WAY_DIVISOR);
+    StoreUsage {
+        total_bytes: usage.total_bytes - under_way,
+        available_bytes: usage.available_bytes.saturating_sub(under_way),
+        ..*usage
+    }
+}
+
 /// True when only messages that free space may pass.
 pub(crate) fn is_short(usage: &StoreUsage) -> bool {
-    let failsafe = usage.total_bytes / 100 * FAILSAFE_PERCENT_FREE;
-    let under_way = UNDER_WAY_BYTES.min(usage.total_bytes / UNDER_WAY_DIVISOR);
-    usage.available_bytes < failsafe.max(under_way)
+    let usage = for_clients(usage);
+    usage.available_bytes < usage.total_bytes / 100 * FAILSAFE_PERCENT_FREE
 }
 
 /// True when the message writes data of its own. Deletions, truncations and class methods pass, and what the
@@ -60,7 +71,25 @@ mod tests {
         };
         assert!(!is_short(&usage(1 << 40, 1 << 39)));
         assert!(is_short(&usage(1 << 40, 30 << 30)), "3 % of a large store");
-        assert!(is_short(&usage(2 << 30, 255 << 20)) && !is_short(&usage(2 << 30, 257 << 20)));
-        assert!(!is_short(&usage(64 << 20, 17 << 20)), "a quarter of a small one");
+        assert!(is_short(&usage(2 << 30, 300 << 20)) && !is_short(&usage(2 << 30, 312 << 20)));
+        assert!(is_short(&usage(64 << 20, 17 << 20)) && !is_short(&usage(64 << 20, 18 << 20)));
+    }
+
+    /// With the defaults of Ceph: 0.85, 0.9, 0.95, and 0.97 for the failsafe.
+    #[test]
+    fn the_monitor_hears_of_a_full_store_before_clients_are_refused() {
+        for shift in 26..44 {
+            let total_bytes = 1_u64 << shift;
+            let used_when = |available_bytes: u64| {
+                let heard =
+                    for_clients(&StoreUsage { total_bytes, available_bytes, ..StoreUsage::default() });
+                100 - heard.available_bytes * 100 / heard.total_bytes
+            };
+            let available = (0..=1000).map(|nth| total_bytes / 1000 * (1000 - nth));
+            let usage =
+                |available_bytes| StoreUsage { total_bytes, available_bytes, ..StoreUsage::default() };
+            let refused = available.into_iter().find(|available| is_short(&usage(*available)));
+            assert!(used_when(refused.expect("at the end")) >= 97, "{total_bytes}");
+        }
     }
 }
