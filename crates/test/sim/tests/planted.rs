@@ -26,6 +26,7 @@ fn a_repeated_request_executed_again() {
 }
 
 #[test]
+#[ignore = "showed in story 12; no longer since damaged copies are mended by reads and scrubs: see why"]
 fn divergent_entries_kept() {
     found(Planted::DivergentKept);
 }
