@@ -13,6 +13,9 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+/// A store with less would do nothing but read its metadata.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
 /// Options of `nacre osd`.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
@@ -40,7 +43,29 @@ pub(crate) struct Options {
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     osd_size: Option<u64>,
     #[command(flatten)]
+    memory: MemoryOptions,
+    #[command(flatten)]
     apart: ApartOptions,
+}
+
+/// How much memory an OSD's store may use.
+#[derive(Debug, Args)]
+pub(crate) struct MemoryOptions {
+    /// Memory that an OSD's store keeps to, in bytes or with K, M, G, T; at least 64M. What clients have under way comes
+    /// on top.
+    #[arg(long, default_value = "1G", value_parser = parse_memory)]
+    osd_memory_target: u64,
+}
+
+impl MemoryOptions {
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.osd_memory_target).unwrap_or(usize::MAX)
+    }
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < MEMORY_BYTES_MIN { Err("a store needs at least 64M".to_owned()) } else { Ok(bytes) }
 }
 
 fn parse_uuid(text: &str) -> Result<Uuid, String> {
@@ -60,6 +85,8 @@ pub(crate) struct Setting {
     pub(crate) store: StoreKind,
     /// Size of a store in memory.
     pub(crate) capacity_bytes: u64,
+    /// Memory that another store keeps to.
+    pub(crate) memory_bytes: usize,
 }
 
 /// An OSD that runs in this process.
@@ -86,7 +113,7 @@ pub(crate) fn host_name() -> String {
 pub(crate) fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
     let (uuid, key) = folder.read_osd(id)?;
     let store = match setting.store {
-        StoreKind::File => StoreConfig::File { folder: folder.osd(id) },
+        StoreKind::File => StoreConfig::File { folder: folder.osd(id), memory_bytes: setting.memory_bytes },
         StoreKind::Memory => StoreConfig::Memory { capacity_bytes: setting.capacity_bytes },
     };
     let config = OsdConfig {
@@ -160,6 +187,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         shards: 1,
         store: StoreKind::File,
         capacity_bytes: 0,
+        memory_bytes: options.memory.bytes(),
     };
     let locks = ids.iter().map(|id| folder.lock_osd(*id)).collect::<Result<Vec<_>>>()?;
     // Opening a store takes a while after a crash; who wants to end us meanwhile must find us.

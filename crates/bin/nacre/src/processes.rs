@@ -5,13 +5,13 @@
 
 use crate::files::{Folder, is_locked};
 use crate::process::{ReadyEar, START_POLL, Stop};
+use crate::up::Options;
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use nacre_env::{Clock, RealClock};
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
-use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -52,13 +52,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// Starts the monitor, then the OSDs, and waits until all serve or `stop` wants the end.
-    pub(crate) fn start(
-        folder: &Folder,
-        osds: &[OsdId],
-        listen: IpAddr,
-        restart: bool,
-        stop: &Stop,
-    ) -> Result<Self> {
+    pub(crate) fn start(folder: &Folder, osds: &[OsdId], options: &Options, stop: &Stop) -> Result<Self> {
         let binary = std::env::current_exe().context("where is this binary?")?;
         let mut processes = Self {
             binary,
@@ -66,25 +60,27 @@ impl Processes {
             ear: ReadyEar::open()?,
             clock: RealClock::start(),
             daemons: Vec::new(),
-            restart,
+            restart: options.restart,
         };
-        let outcome = processes.start_all(osds, listen, stop);
+        let outcome = processes.start_all(osds, options, stop);
         if outcome.is_err() {
             processes.stop();
         }
         outcome.map(|()| processes)
     }
 
-    fn start_all(&mut self, osds: &[OsdId], listen: IpAddr, stop: &Stop) -> Result<()> {
+    fn start_all(&mut self, osds: &[OsdId], options: &Options, stop: &Stop) -> Result<()> {
         let folder = self.folder.clone();
         let dir = folder.path().display().to_string();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         self.add(mon::DAEMON, folder.mon(), words(&["mon", "--dir", &dir]))?;
         self.await_ready(stop)?;
         for id in osds {
-            let (id, listen) = (*id, listen.to_string());
-            let arguments = words(&["osd", "--dir", &dir, "--id", &id.to_string(), "--listen", &listen]);
-            self.add(&osd::daemon(id), folder.osd(id), arguments)?;
+            let (number, listen) = (id.to_string(), options.listen.to_string());
+            let memory = options.memory.bytes().to_string();
+            let arguments =
+                ["osd", "--dir", &dir, "--id", &number, "--listen", &listen, "--osd-memory-target", &memory];
+            self.add(&osd::daemon(*id), folder.osd(*id), words(&arguments))?;
         }
         self.await_ready(stop)
     }

@@ -1,7 +1,7 @@
 //! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
 
 use crate::files::{Address, Folder, Identity};
-use crate::osd::{Running, Setting};
+use crate::osd::{MemoryOptions, Running, Setting};
 use crate::process::{self, START_POLL, Stop};
 use crate::processes::Processes;
 use crate::{mon, osd};
@@ -35,7 +35,7 @@ pub(crate) struct Options {
     osds: Option<usize>,
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
-    listen: IpAddr,
+    pub(crate) listen: IpAddr,
     /// Port of the monitor of a new cluster; chosen by the system if not given.
     #[arg(long)]
     port: Option<u16>,
@@ -59,7 +59,9 @@ pub(crate) struct Options {
     processes: bool,
     /// With --processes: start a daemon again that has ended.
     #[arg(long, requires = "processes")]
-    restart: bool,
+    pub(crate) restart: bool,
+    #[command(flatten)]
+    pub(crate) memory: MemoryOptions,
 }
 
 /// What of a store is on devices of its own.
@@ -178,7 +180,7 @@ impl Cluster<'_> {
         if options.shards.is_some_and(|shards| shards > 1) {
             bail!("--shards above 1 needs --store memory, which --processes does not have");
         }
-        let mut processes = Processes::start(self.folder, &self.osds, options.listen, options.restart, stop)?;
+        let mut processes = Processes::start(self.folder, &self.osds, options, stop)?;
         self.welcome(stop);
         let outcome = stop.watch(|| processes.look());
         processes.stop();
@@ -197,7 +199,14 @@ impl Cluster<'_> {
             }
         };
         let address = Address { fsid, monitors: vec![monitor], auth };
-        Ok(Setting { address, listen: options.listen, shards: shards.max(1), store, capacity_bytes })
+        Ok(Setting {
+            address,
+            listen: options.listen,
+            shards: shards.max(1),
+            store,
+            capacity_bytes,
+            memory_bytes: options.memory.bytes(),
+        })
     }
 
     fn welcome(&self, stop: &Stop) {

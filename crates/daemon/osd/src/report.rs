@@ -21,7 +21,9 @@ pub(crate) fn metadata(
 ) -> BTreeMap<String, String> {
     let (store, data, device) = match &config.store {
         StoreConfig::Memory { .. } => ("nacre-memory", "memory".to_owned(), BTreeMap::new()),
-        StoreConfig::File { folder } => ("nacre-block", folder.display().to_string(), device_facts(folder)),
+        StoreConfig::File { folder, .. } => {
+            ("nacre-block", folder.display().to_string(), device_facts(folder))
+        }
     };
     let facts = [
         ("arch", std::env::consts::ARCH.to_owned()),

@@ -35,6 +35,8 @@ pub enum StoreConfig {
     File {
         /// Folder of the files, made by [`mkfs`].
         folder: PathBuf,
+        /// Memory that the store keeps to, about.
+        memory_bytes: usize,
     },
 }
 
@@ -201,9 +203,9 @@ fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<P
 /// # Errors
 /// [`StorageError`].
 pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn ObjectStore + Send>, StorageError> {
-    let folder = match config {
+    let (folder, memory_bytes) = match config {
         StoreConfig::Memory { capacity_bytes } => return Ok(Box::new(MemStore::new(*capacity_bytes))),
-        StoreConfig::File { folder } => folder,
+        StoreConfig::File { folder, memory_bytes } => (folder, *memory_bytes),
     };
     let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
     let (mut data, mut log) = open_disks(folder)?;
@@ -211,7 +213,7 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         net.watch(disk.wake_fd()).map_err(file_error(&block))?;
     }
     let refused = data.ring_refused().map(str::to_owned);
-    let options = examine(&mut data, log.as_mut(), folder)?;
+    let options = examine(&mut data, log.as_mut(), folder, Options::for_memory(memory_bytes))?;
     let disk = join(data, log, folder)?;
     let kv = RedbKv::open_with_cache(&meta, options.kv_cache_bytes)
         .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
@@ -223,7 +225,12 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
 }
 
 /// Measures the device that the log is on, says what it costs and what follows from it, and keeps that for people.
-fn examine(data: &mut RealDisk, log: Option<&mut RealDisk>, folder: &Path) -> Result<Options, StorageError> {
+fn examine(
+    data: &mut RealDisk,
+    log: Option<&mut RealDisk>,
+    folder: &Path,
+    options: Options,
+) -> Result<Options, StorageError> {
     let log_rotational = log.as_ref().map_or_else(|| data.rotational(), |log| log.rotational());
     let is_apart = log.is_some();
     let probed = match log {
@@ -231,7 +238,10 @@ fn examine(data: &mut RealDisk, log: Option<&mut RealDisk>, folder: &Path) -> Re
         None => nacre_blockstore::probe(data, &RealClock::start()),
     };
     let report = probed.map_err(|source| StorageError::Block { path: folder.to_owned(), source })?;
-    let options = report.as_ref().map_or_else(Options::default, Options::for_device);
+    let options = match &report {
+        Some(report) => options.on_device(report),
+        None => options,
+    };
     match &report {
         Some(report) => {
             tracing::info!(folder = %folder.display(), %report, commit = options.commit_text(), "device probed")

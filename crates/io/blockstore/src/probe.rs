@@ -36,17 +36,13 @@ pub fn probe(disk: &mut dyn Disk, clock: &dyn Clock) -> Result<Option<DeviceRepo
 }
 
 impl Options {
-    /// The default for a device.
+    /// The same, as it suits a device.
     #[must_use]
-    pub fn for_device(report: &DeviceReport) -> Self {
+    pub fn on_device(self, report: &DeviceReport) -> Self {
         if report.flush_is_expensive() {
-            Self {
-                inline_bytes_max: LONG_INLINE_BYTES,
-                record_bytes_max: LONG_RECORD_BYTES,
-                ..Self::default()
-            }
+            Self { inline_bytes_max: LONG_INLINE_BYTES, record_bytes_max: LONG_RECORD_BYTES, ..self }
         } else {
-            Self::default()
+            self
         }
     }
 

@@ -16,7 +16,8 @@ const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefin
 /// Memory for pages of the file, unless somebody asks for more or less.
 const CACHE_BYTES: usize = 16 << 20;
 
-/// A store in one file. Submitted batches are committed by a thread of its own.
+/// A store in one file. Submitted batches are committed by a thread of its own, in a way that makes the next opening
+/// quick even after a kill and however large the file is.
 pub struct RedbKv {
     core: Arc<Core>,
     background: Background,
@@ -91,8 +92,10 @@ impl RedbKv {
         sync_parent(path)?;
         let core = Arc::new(Core { database, fenced: AtomicBool::new(false) });
         let mut store = Self { core, background: Background::new()? };
-        // Makes the table, so that reads need not care whether it exists.
-        store.commit(&KvBatch::default(), Durability::Durable)?;
+        if !store.core.has_table()? {
+            // So that reads need not care whether it exists.
+            store.commit(&KvBatch::default(), Durability::Durable)?;
+        }
         Ok(store)
     }
 
@@ -116,21 +119,45 @@ impl RedbKv {
     }
 }
 
+/// What the next opening finds when the process is killed after a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reopening {
+    /// It walks the whole file; the commit is as cheap as can be.
+    Walks,
+    /// It is quick; the commit also keeps what is allocated, and flushes twice.
+    Quick,
+}
+
 impl Core {
-    fn commit(&self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
+    fn has_table(&self) -> Result<bool, KvError> {
+        let found = self.database.begin_read().map_err(redb::Error::from)?.open_table(TABLE);
+        match found {
+            Ok(_) => Ok(true),
+            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
+            Err(error) => Err(redb::Error::from(error).into()),
+        }
+    }
+
+    fn commit(&self, batch: &KvBatch, durability: Durability, reopening: Reopening) -> Result<(), KvError> {
         check(batch)?;
         if self.fenced.load(Ordering::Acquire) {
             return Err(KvError::Fenced);
         }
-        let outcome = self.write(batch, durability);
+        let outcome = self.write(batch, durability, reopening);
         if outcome.is_err() {
             self.fenced.store(true, Ordering::Release);
         }
         Ok(outcome?)
     }
 
-    fn write(&self, batch: &KvBatch, durability: Durability) -> Result<(), redb::Error> {
+    fn write(
+        &self,
+        batch: &KvBatch,
+        durability: Durability,
+        reopening: Reopening,
+    ) -> Result<(), redb::Error> {
         let mut transaction = self.database.begin_write()?;
+        transaction.set_quick_repair(reopening == Reopening::Quick);
         transaction.set_durability(match durability {
             Durability::Buffered => redb::Durability::None,
             Durability::Durable => redb::Durability::Immediate,
@@ -197,14 +224,15 @@ impl KvStore for RedbKv {
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
         self.background.settle();
-        self.core.commit(batch, durability)
+        self.core.commit(batch, durability, Reopening::Walks)
     }
 
     fn submit(&mut self, batch: KvBatch, tag: KvTag) {
         let core = &self.core;
         self.background.submit(batch, tag, || {
             let core = Arc::clone(core);
-            move |batch: &KvBatch| core.commit(batch, Durability::Durable)
+            // Nobody waits for it, so it may cost more.
+            move |batch: &KvBatch| core.commit(batch, Durability::Durable, Reopening::Quick)
         });
     }
 

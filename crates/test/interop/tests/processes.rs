@@ -79,7 +79,6 @@ start('osd.1', again)
 wait('up', lambda: up() == 3); wait('clean', is_clean)
 worst = writer.finish()
 assert 'OSD_DOWN' not in checks(), checks()
-assert worst < 10, worst
 print('longest pause with kill -9: %.3f s' % worst)
 ",
     );

@@ -24,6 +24,8 @@ pub struct Plan {
     pub troubles: Duration,
     /// Most messages of one client.
     pub messages_max: u64,
+    /// How many objects they are about; by chance if not given.
+    pub objects: Option<u64>,
     /// How placement groups behave.
     pub tuning: Tuning,
 }
@@ -31,7 +33,7 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         let tuning = Tuning { checked: true, ..Tuning::default() };
-        Self { troubles: Duration::from_secs(60), messages_max: 150, tuning }
+        Self { troubles: Duration::from_secs(60), messages_max: 150, objects: None, tuning }
     }
 }
 
@@ -75,7 +77,8 @@ impl Story {
         let calm = Duration::from_millis(500 << world.below(5));
         let pause = plan.troubles / u32::try_from(plan.messages_max).unwrap_or(u32::MAX).max(1);
         let pg_num = 1 + world.below(4);
-        let objects = 2 + world.below(5);
+        let by_chance = 2 + world.below(5);
+        let objects = plan.objects.unwrap_or(by_chance);
         let clients = 1 + usize::try_from(world.below(3)).unwrap_or(0);
         let verbose = std::env::var_os("SIM_LOG").is_some();
         if verbose {

@@ -9,8 +9,12 @@ const SEEDS_MAX: u64 = 200;
 
 /// Tells stories from seed 0 on until one does not end well.
 fn found(planted: Planted) {
+    found_with(planted, Plan::default());
+}
+
+fn found_with(planted: Planted, plan: Plan) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
-    let plan = Plan { tuning, ..Plan::default() };
+    let plan = Plan { tuning, ..plan };
     let shown = (0..SEEDS_MAX).any(|seed| catch_unwind(|| tell(seed, &plan)).is_err());
     assert!(shown, "{planted:?} does not show in {SEEDS_MAX} stories");
 }
@@ -25,10 +29,10 @@ fn a_repeated_request_executed_again() {
     found(Planted::NoDuplicateCheck);
 }
 
+/// Shows in an object that nobody writes to again: of many objects there are more of that kind.
 #[test]
-#[ignore = "showed in story 12; no longer since damaged copies are mended by reads and scrubs: see why"]
 fn divergent_entries_kept() {
-    found(Planted::DivergentKept);
+    found_with(Planted::DivergentKept, Plan { objects: Some(50), ..Plan::default() });
 }
 
 #[test]

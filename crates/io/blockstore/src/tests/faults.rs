@@ -187,7 +187,8 @@ fn an_expensive_flush_makes_records_long() {
         flush: cost(flush),
         read: cost(20),
     };
-    let (cheap, expensive) = (Options::for_device(&report(30)), Options::for_device(&report(2000)));
+    let (cheap, expensive) =
+        (Options::default().on_device(&report(30)), Options::default().on_device(&report(2000)));
     assert_eq!(cheap.record_bytes_max, Options::default().record_bytes_max);
     assert!(expensive.record_bytes_max > cheap.record_bytes_max, "{}", expensive.commit_text());
 }
