@@ -278,7 +278,7 @@ fn options_and_blobs_are_kept() {
     play(
         &mut bench,
         &[
-            (r#""prefix":"config set","who":"osd.0","name":"osd_max_backfills","value":"3""#, 0, ""),
+            (r#""prefix":"config set","who":"osd.0","name":"osd_max_backfills","value":"7""#, 0, ""),
             (
                 r#""prefix":"config set","who":"osd.0","name":"nokey","value":"3""#,
                 INVALID,
@@ -299,9 +299,9 @@ fn options_and_blobs_are_kept() {
             (r#""prefix":"config-key exists","key":"no""#, MISSING, "key 'no' doesn't exist"),
         ],
     );
-    assert_eq!(bench.ask(r#"{"prefix":"config get","who":"osd.0","key":"osd_max_backfills"}"#), "3\n");
-    assert_eq!(bench.ask(r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#), "1\n");
-    let dump = "WHO        MASK  LEVEL     OPTION             VALUE  RO\n    osd.0        advanced  osd_max_backfills  3        \n";
+    assert_eq!(bench.ask(r#"{"prefix":"config get","who":"osd.0","key":"osd_max_backfills"}"#), "7\n");
+    assert_eq!(bench.ask(r#"{"prefix":"config get","who":"osd.1","key":"osd_max_backfills"}"#), "3\n");
+    let dump = "WHO        MASK  LEVEL     OPTION             VALUE  RO\n    osd.0        advanced  osd_max_backfills  7        \n";
     assert_eq!(bench.ask(r#"{"prefix":"config dump"}"#), dump);
     assert_eq!(bench.ask(r#"{"prefix":"config-key get","key":"a/b"}"#), "v1");
 }
