@@ -182,7 +182,14 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
         }
         start; up 4
         ceph osd tree -f json | jq -e '.nodes[] | select(.name == "osd.3") | .status == "up" and .device_class == "ssd"'
-        clean; [ $(ceph osd df -f json | jq '.nodes[] | select(.id == 3) | .pgs') -gt 0 ]
+        # Groups that have not heard of it yet are clean as well: first it must have some.
+        used() {
+            for try in $(seq 300); do
+                [ $(ceph osd df -f json | jq '.nodes[] | select(.id == 3) | .pgs') -gt 0 ] && return
+                sleep 0.1
+            done; ceph osd df; return 1
+        }
+        used; clean
         for object in $(seq 40); do rados -p $POOL get o$object out; cmp in out; done
 
         nok ceph osd purge $ID --yes-i-really-mean-it
