@@ -13,15 +13,13 @@
 //!   reply of the latest attempt from whom it was sent to --> Done
 //! ```
 //!
-//! Source of the behaviour: Ceph `src/osdc/Objecter.cc` at v16.2.15. Layer: core; uses maps and msg.
+//! Source of the behaviour: Ceph `src/osdc/Objecter.cc` at v16.2.15. Layer: core; uses maps, msg and monc (for taking maps in).
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
-mod maps;
 mod objecter;
 mod request;
 #[cfg(test)]
 mod tests;
 
-pub use maps::MapError;
 pub use objecter::{Effect, OPS_MAX, Objecter, TooMany};
 pub use request::Request;

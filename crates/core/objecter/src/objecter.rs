@@ -1,8 +1,8 @@
 //! [`Objecter`]: the state machine.
 
-use crate::maps::{self, MapError};
 use crate::request::Request;
 use nacre_maps::{OSD_NONE, OsdMap, UpActing, flags};
+use nacre_monc::{MapError, NextMap, next_map};
 use nacre_msg::{OsdOp, OsdOpReply};
 use nacre_types::{AddrVec, Epoch, Errno, OsdId, PgId, Stamp};
 use std::collections::BTreeMap;
@@ -198,7 +198,7 @@ impl Objecter {
     /// # Errors
     /// [`MapError`]; what came before the bad map is taken in.
     pub fn maps(&mut self, now: Stamp, message: &nacre_msg::OsdMap) -> Result<(), MapError> {
-        while let Some((map, skipped)) = maps::next(&self.map, message)? {
+        while let Some(NextMap { map, skipped, .. }) = next_map(&self.map, message)? {
             self.map = map;
             self.follow_sessions();
             for tid in self.ops.keys().copied().collect::<Vec<_>>() {

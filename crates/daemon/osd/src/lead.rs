@@ -19,7 +19,7 @@ use nacre_msg::{
     Superblock, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
-use nacre_service::{ConnId, Messenger};
+use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -411,25 +411,11 @@ impl Lead {
     }
 
     fn mon_event(&mut self, cx: &mut LeadCx<'_>, link: LinkId, event: ConnEvent) {
-        let event = match event {
-            ConnEvent::Hello { .. } => LinkEvent::Hello,
-            ConnEvent::AuthReplyMore { payload } => LinkEvent::AuthMore { payload },
-            ConnEvent::AuthDone { global_id, mode, payload } => {
-                LinkEvent::AuthDone { global_id, mode, payload }
-            }
-            ConnEvent::AuthBad { result, methods, .. } => LinkEvent::AuthBad { result, methods },
-            ConnEvent::Established(_) => LinkEvent::Established,
-            ConnEvent::KeepaliveAck(_) => LinkEvent::KeepaliveAck,
-            ConnEvent::Message(raw) => {
-                let tid = raw.tid;
-                match Message::decode(raw) {
-                    Ok(message) => LinkEvent::Message { tid, message },
-                    Err(error) => return tracing::error!(%error, "the monitor sent what does not decode"),
-                }
-            }
-            _ => return,
-        };
-        self.link_event(cx, link, event);
+        match mon_link_event(event) {
+            Ok(Some(event)) => self.link_event(cx, link, event),
+            Ok(None) => (),
+            Err(error) => tracing::error!(%error, "the monitor sent what does not decode"),
+        }
     }
 
     /// A peer that dials us is connected.

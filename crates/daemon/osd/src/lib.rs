@@ -38,7 +38,6 @@ mod start;
 pub mod storage;
 
 pub use config::OsdConfig;
-pub use maps::MapError;
 pub use shard::Shard;
 pub use start::{Machine, Osd, OsdHandle, StartError, assemble, start};
 pub use storage::{Apart, StorageError, StoreConfig, mkfs};

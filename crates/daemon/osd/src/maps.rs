@@ -1,46 +1,18 @@
 //! [`MapCache`]: the OSD maps that an OSD has, for itself and to hand on to clients that are behind.
 
 use nacre_buf::Bytes;
-use nacre_denc::{Decode, DecodeError, Encode};
-use nacre_maps::{ApplyError, Incremental, OsdMap};
+use nacre_denc::Encode;
+use nacre_maps::OsdMap;
+use nacre_monc::{MapError, NextMap, next_map};
 use nacre_msg::OsdMap as MapMessage;
 use nacre_types::{Epoch, Uuid};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Incrementals kept for clients that are behind; one that is further behind gets a full map.
 const INCREMENTALS_MAX: usize = 200;
 /// Incrementals in one message, Ceph's `osd_map_message_max`.
 const MESSAGE_MAPS_MAX: usize = 40;
-
-/// Why a map message brought nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum MapError {
-    /// A map of another cluster.
-    #[error("map of cluster {found}, this OSD belongs to {own}")]
-    Foreign {
-        /// The map's cluster.
-        found: Uuid,
-        /// Ours.
-        own: Uuid,
-    },
-    /// Bytes that are no map.
-    #[error("map of epoch {epoch}: {source}")]
-    Malformed {
-        /// The epoch that the message names.
-        epoch: Epoch,
-        /// What is wrong.
-        source: DecodeError,
-    },
-    /// An incremental that does not fit the map before it.
-    #[error("incremental of epoch {epoch}: {source}")]
-    Apply {
-        /// The epoch that it leads to.
-        epoch: Epoch,
-        /// What is wrong.
-        source: ApplyError,
-    },
-}
 
 /// The newest map, and the incrementals that led to it.
 #[derive(Debug)]
@@ -61,48 +33,31 @@ impl MapCache {
         &self.newest
     }
 
-    /// Takes the maps of a message that are newer than ours and yields them, oldest first.
-    pub(crate) fn learn(&mut self, message: &MapMessage) -> Result<Vec<Arc<OsdMap>>, MapError> {
-        if message.fsid != self.fsid {
-            return Err(MapError::Foreign { found: message.fsid, own: self.fsid });
+    /// Takes the maps of a message that are newer than ours, oldest first, into `learned`.
+    ///
+    /// # Errors
+    /// [`MapError`]; what came before the bad map is taken in and stands in `learned`.
+    pub(crate) fn learn(
+        &mut self,
+        message: &MapMessage,
+        learned: &mut Vec<Arc<OsdMap>>,
+    ) -> Result<(), MapError> {
+        while let Some(next) = next_map(&self.newest, message)? {
+            self.follow(&next);
+            learned.push(next.map);
         }
-        let mut learned = Vec::new();
-        let epochs: BTreeSet<Epoch> =
-            message.full.keys().chain(message.incrementals.keys()).copied().collect();
-        for epoch in epochs {
-            if epoch <= self.newest.epoch {
-                continue;
-            }
-            let inc = message.incrementals.get(&epoch).filter(|_| epoch == self.newest.epoch + 1);
-            match (inc, message.full.get(&epoch)) {
-                (Some(bytes), _) => self.advance(epoch, bytes)?,
-                (None, Some(bytes)) => self.jump(epoch, bytes)?,
-                (None, None) => continue,
-            }
-            learned.push(Arc::clone(&self.newest));
-        }
-        Ok(learned)
+        Ok(())
     }
 
-    fn advance(&mut self, epoch: Epoch, bytes: &Bytes) -> Result<(), MapError> {
-        let inc =
-            Incremental::from_bytes(bytes.clone()).map_err(|source| MapError::Malformed { epoch, source })?;
-        let mut next = OsdMap::clone(&self.newest);
-        next.apply(&inc).map_err(|source| MapError::Apply { epoch, source })?;
-        self.newest = Arc::new(next);
-        self.incrementals.insert(epoch, bytes.clone());
+    fn follow(&mut self, next: &NextMap) {
+        self.newest = Arc::clone(&next.map);
+        match &next.incremental {
+            Some(bytes) => drop(self.incrementals.insert(self.newest.epoch, bytes.clone())),
+            None => self.incrementals.clear(),
+        }
         if self.incrementals.len() > INCREMENTALS_MAX {
             self.incrementals.pop_first();
         }
-        Ok(())
-    }
-
-    fn jump(&mut self, epoch: Epoch, bytes: &Bytes) -> Result<(), MapError> {
-        let map =
-            OsdMap::from_bytes(bytes.clone()).map_err(|source| MapError::Malformed { epoch, source })?;
-        self.newest = Arc::new(map);
-        self.incrementals.clear();
-        Ok(())
     }
 
     /// What brings a client from `since` to the present: the incrementals if we have them all and they are

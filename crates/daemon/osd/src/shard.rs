@@ -352,12 +352,10 @@ impl Shard {
 
     fn learn_maps(&mut self, message: &Arc<nacre_msg::OsdMap>) {
         let before = Arc::clone(self.maps.newest());
-        let learned = match self.maps.learn(message) {
-            Ok(learned) => learned,
-            Err(error) => {
-                return tracing::error!(osd = self.config.id, %error, "cannot use the monitor's maps");
-            }
-        };
+        let mut learned = Vec::new();
+        if let Err(error) = self.maps.learn(message, &mut learned) {
+            tracing::error!(osd = self.config.id, %error, "cannot use the monitor's maps");
+        }
         // Links follow the newest map before groups speak to whom it has up; what else the lead hears comes
         // after, or groups would see maps out of order.
         let heard = self.lend_lead(Lead::maps_learned).map_or_else(Vec::new, |((), news)| news);

@@ -1,7 +1,28 @@
-//! The accepting side of a handshake: what the authenticator says goes out on the connection.
+//! Between a connection and what authenticates on it: what the authenticator says goes out, and what a monitor says
+//! goes to its client.
 
 use nacre_auth::Step;
-use nacre_msgr::{Connection, Fault};
+use nacre_denc::DecodeError;
+use nacre_monc::LinkEvent;
+use nacre_msg::Message;
+use nacre_msgr::{Connection, Event, Fault};
+
+/// What an event on the connection to a monitor is to the [`nacre_monc::MonClient`]; none if it is nothing.
+///
+/// # Errors
+/// When the monitor sent a message that does not decode.
+pub fn mon_link_event(event: Event) -> Result<Option<LinkEvent>, DecodeError> {
+    Ok(Some(match event {
+        Event::Hello { .. } => LinkEvent::Hello,
+        Event::AuthReplyMore { payload } => LinkEvent::AuthMore { payload },
+        Event::AuthDone { global_id, mode, payload } => LinkEvent::AuthDone { global_id, mode, payload },
+        Event::AuthBad { result, methods, .. } => LinkEvent::AuthBad { result, methods },
+        Event::Established(_) => LinkEvent::Established,
+        Event::KeepaliveAck(_) => LinkEvent::KeepaliveAck,
+        Event::Message(raw) => LinkEvent::Message { tid: raw.tid, message: Message::decode(raw)? },
+        _ => return Ok(None),
+    }))
+}
 
 /// Answers one authentication frame.
 ///

@@ -6,6 +6,6 @@ pub mod log;
 mod mailbox;
 mod messenger;
 
-pub use handshake::answer_auth;
+pub use handshake::{answer_auth, mon_link_event};
 pub use mailbox::{MAILBOX_MAX, Mailbox, MailboxFull, Mailman, mailbox};
 pub use messenger::{ConnId, Incoming, Messenger};

@@ -9,7 +9,7 @@ use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEve
 use nacre_msg::{Message, OsdOpReply, PoolOp, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Target};
 use nacre_objecter::{Effect as ObjecterEffect, Objecter, Request};
-use nacre_service::{ConnId, Incoming, Messenger};
+use nacre_service::{ConnId, Incoming, Messenger, mon_link_event};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, Errno, OsdId, SnapId, Stamp, UTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -233,25 +233,8 @@ impl Client {
     }
 
     fn mon_event(&mut self, link: LinkId, event: ConnEvent) {
-        let event = match event {
-            ConnEvent::Hello { .. } => LinkEvent::Hello,
-            ConnEvent::AuthReplyMore { payload } => LinkEvent::AuthMore { payload },
-            ConnEvent::AuthDone { global_id, mode, payload } => {
-                LinkEvent::AuthDone { global_id, mode, payload }
-            }
-            ConnEvent::AuthBad { result, methods, .. } => LinkEvent::AuthBad { result, methods },
-            ConnEvent::Established(_) => LinkEvent::Established,
-            ConnEvent::KeepaliveAck(_) => LinkEvent::KeepaliveAck,
-            ConnEvent::Message(raw) => {
-                let tid = raw.tid;
-                LinkEvent::Message {
-                    tid,
-                    message: Message::decode(raw).expect("the monitor's messages decode"),
-                }
-            }
-            _ => return,
-        };
-        self.link_event(link, event);
+        let event = mon_link_event(event).expect("the monitor's messages decode");
+        event.into_iter().for_each(|event| self.link_event(link, event));
     }
 
     fn osd_event(&mut self, osd: OsdId, event: ConnEvent) {
