@@ -11,6 +11,7 @@ mod auth;
 mod body;
 mod command;
 mod config;
+mod force;
 mod log;
 mod map_push;
 mod mds;
@@ -38,6 +39,7 @@ mod watch_notify;
 pub use auth::{Auth, AuthReply};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
 pub use config::{Config, Ping};
+pub use force::{OsdForceRecovery, force_option};
 pub use log::{Log, LogAck, LogEntry, LogPriority};
 pub use map_push::{
     FsMap, FsMapUser, FsMapUserBody, FsMapUserEntry, MdsMap, MgrMap, MonGetMap, MonMap, OsdMap,

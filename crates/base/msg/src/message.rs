@@ -156,4 +156,5 @@ messages! {
     OsdPgCreated: "OSD to monitor: a PG exists now.",
     OsdPgCreate2: "Monitor to OSD: create these PGs.",
     OsdScrub2: "Manager to OSD: compare the copies of these PGs.",
+    OsdForceRecovery: "Manager to OSD: recover these PGs before others.",
 }

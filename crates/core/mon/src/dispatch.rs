@@ -9,7 +9,7 @@ use nacre_buf::BufList;
 use nacre_mgr::PgOrderKind;
 use nacre_msg::{
     Auth, AuthReply, CommandReply, Log, LogAck, Message, MgrCommandReply, MonCommandAck, MonGetVersion,
-    MonGetVersionReply, MonSubscribe, OsdScrub2, Ping,
+    MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, force_option,
 };
 use nacre_types::{AuthName, EntityName, Errno, SpgId, Uuid};
 
@@ -95,23 +95,24 @@ impl Mon {
     pub(crate) fn send_orders(&mut self) {
         let (fsid, epoch) = (self.state.fsid, self.state.osd.published().epoch);
         for order in self.state.stats.take_orders() {
-            let (repair, deep) = match order.kind {
-                PgOrderKind::Scrub => (false, false),
-                PgOrderKind::DeepScrub => (false, true),
-                PgOrderKind::Repair => (true, true),
-                // Our OSDs recover in the order in which objects are wanted.
-                PgOrderKind::ForceRecovery
-                | PgOrderKind::ForceBackfill
-                | PgOrderKind::CancelForceRecovery
-                | PgOrderKind::CancelForceBackfill => continue,
+            let pgs: Vec<SpgId> = order.pgs.into_iter().map(SpgId::replicated).collect();
+            let scrub = |pgs, repair, deep| Message::from(OsdScrub2 { fsid, epoch, pgs, repair, deep });
+            let force = |pgs, options| Message::from(OsdForceRecovery { fsid, pgs, options });
+            let message = match order.kind {
+                PgOrderKind::Scrub => scrub(pgs, false, false),
+                PgOrderKind::DeepScrub => scrub(pgs, false, true),
+                PgOrderKind::Repair => scrub(pgs, true, true),
+                PgOrderKind::ForceRecovery => force(pgs, force_option::RECOVERY),
+                PgOrderKind::ForceBackfill => force(pgs, force_option::BACKFILL),
+                PgOrderKind::CancelForceRecovery => force(pgs, force_option::RECOVERY | force_option::CANCEL),
+                PgOrderKind::CancelForceBackfill => force(pgs, force_option::BACKFILL | force_option::CANCEL),
             };
             let is_its = |entry: &crate::session::Session| {
                 entry.established && entry.endpoint == Endpoint::Mgr && entry.osd() == Some(order.osd)
             };
             let session = self.sessions.iter().rev().find(|(_, entry)| is_its(entry));
             if let Some(session) = session.map(|(session, _)| *session) {
-                let pgs = order.pgs.into_iter().map(SpgId::replicated).collect();
-                self.send(session, 0, OsdScrub2 { fsid, epoch, pgs, repair, deep });
+                self.send(session, 0, message);
             }
         }
     }

@@ -10,6 +10,7 @@
 //!          \-> session open? Send : Open, Send when opened
 //!   map: another interval of its PG, or maps were skipped --> Send again, one attempt later
 //!   lost: dial anew if the OSD is still up there, Send again when opened
+//!   BLOCK --> acknowledged; nothing of its range is sent before UNBLOCK, then all of it, one attempt later
 //!   reply of the latest attempt from whom it was sent to --> Done
 //! ```
 //!

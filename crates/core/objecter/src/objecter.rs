@@ -3,8 +3,8 @@
 use crate::request::Request;
 use nacre_maps::{OSD_NONE, OsdMap, UpActing, flags};
 use nacre_monc::{MapError, NextMap, next_map};
-use nacre_msg::{OsdOp, OsdOpReply};
-use nacre_types::{AddrVec, Epoch, Errno, OsdId, PgId, Stamp};
+use nacre_msg::{OsdBackoff, OsdOp, OsdOpReply, backoff_op};
+use nacre_types::{AddrVec, Epoch, Errno, HObject, OsdId, PgId, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +15,9 @@ pub const OPS_MAX: usize = 65_536;
 const LAGGY: Duration = Duration::from_secs(10);
 /// Time between looks for such operations, Ceph's `objecter_tick_interval`.
 const TICK_INTERVAL: Duration = Duration::from_secs(5);
+/// Backoffs that one OSD may ask for; more are acknowledged and not kept, and what they should hold is dropped
+/// there.
+const BACKOFFS_MAX: usize = 65_536;
 /// Pause before a lost connection is dialled again, Ceph's `ms_initial_backoff`.
 const REDIAL_DELAY: Duration = Duration::from_millis(200);
 
@@ -41,6 +44,13 @@ pub enum Effect {
         tid: u64,
         /// The message.
         message: Box<OsdOp>,
+    },
+    /// Send an acknowledgement on the open connection, under number 0.
+    Acknowledge {
+        /// The OSD.
+        osd: OsdId,
+        /// The message.
+        message: Box<OsdBackoff>,
     },
     /// An operation is finished.
     Done {
@@ -105,6 +115,19 @@ enum State {
 struct Session {
     addrs: AddrVec,
     state: State,
+    /// What its OSD wants held, by name. Ends with the connection.
+    backoffs: BTreeMap<u64, OsdBackoff>,
+}
+
+impl Session {
+    fn holds(&self, pg: PgId, object: &HObject) -> bool {
+        self.backoffs.values().any(|backoff| is_covered(backoff, pg, object))
+    }
+}
+
+/// Whether a backoff is about an object of a group.
+fn is_covered(backoff: &OsdBackoff, pg: PgId, object: &HObject) -> bool {
+    backoff.spg.pg == pg && (*object == backoff.begin || (backoff.begin < *object && *object < backoff.end))
 }
 
 /// See the crate's documentation. Calls collect [`Effect`]s for [`Objecter::drain`].
@@ -315,6 +338,9 @@ impl Objecter {
         let epoch = self.map.epoch;
         let Some(op) = self.ops.get_mut(&tid) else { return };
         let Some(place) = &op.place else { return };
+        if session.holds(place.pg, &op.request.target(place.pg)) {
+            return;
+        }
         let message = Box::new(op.request.message(place.pg, epoch, op.attempts));
         op.attempts += 1;
         op.sent_to = Some(osd);
@@ -325,7 +351,8 @@ impl Objecter {
     fn open(&mut self, osd: OsdId) {
         let Some(addrs) = self.map.client_addr(osd).filter(|_| self.map.is_up(osd)) else { return };
         let addrs = addrs.clone();
-        self.sessions.insert(osd, Session { addrs: addrs.clone(), state: State::Dialling });
+        self.sessions
+            .insert(osd, Session { addrs: addrs.clone(), state: State::Dialling, backoffs: BTreeMap::new() });
         self.effects.push(Effect::Open { osd, addrs });
     }
 
@@ -347,6 +374,7 @@ impl Objecter {
     pub fn lost(&mut self, now: Stamp, osd: OsdId) {
         let Some(session) = self.sessions.get_mut(&osd) else { return };
         session.state = State::Pausing(now + REDIAL_DELAY);
+        session.backoffs.clear();
         self.forget_sent(osd);
         self.want_map();
     }
@@ -378,6 +406,31 @@ impl Objecter {
         }
         self.ops.remove(&tid);
         self.effects.push(Effect::Done { tid, outcome: Ok(Box::new(reply)) });
+    }
+
+    /// `osd` wants operations held, or sent again.
+    pub fn backoff(&mut self, now: Stamp, osd: OsdId, backoff: OsdBackoff) {
+        let Some(session) = self.sessions.get_mut(&osd) else { return };
+        match backoff.op {
+            backoff_op::BLOCK => {
+                if session.backoffs.len() < BACKOFFS_MAX {
+                    session.backoffs.insert(backoff.id, backoff.clone());
+                }
+                let message = Box::new(OsdBackoff { op: backoff_op::ACK_BLOCK, ..backoff });
+                self.effects.push(Effect::Acknowledge { osd, message });
+            }
+            backoff_op::UNBLOCK => {
+                session.backoffs.remove(&backoff.id);
+                let goes_on = |op: &Op| {
+                    let place = op.place.as_ref().filter(|place| place.set.acting_primary == osd);
+                    place.is_some_and(|place| is_covered(&backoff, place.pg, &op.request.target(place.pg)))
+                };
+                let again: Vec<u64> =
+                    self.ops.iter().filter(|(_, op)| goes_on(op)).map(|(tid, _)| *tid).collect();
+                again.into_iter().for_each(|tid| self.send(now, tid, osd));
+            }
+            _ => (),
+        }
     }
 
     /// Dials again what was lost, and looks for operations that wait too long.

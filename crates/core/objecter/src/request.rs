@@ -4,7 +4,7 @@ use nacre_buf::ByteStr;
 use nacre_maps::full_hash;
 use nacre_msg::osd_op::flag;
 use nacre_msg::{OsdOp, SubOp};
-use nacre_types::{Epoch, ObjectLocator, PgId, ReqId, SnapId, SpgId, UTime};
+use nacre_types::{Epoch, HObject, ObjectLocator, PgId, ReqId, SnapId, SpgId, UTime};
 
 /// Operations on one object, executed in order and as one.
 #[derive(Debug, Clone)]
@@ -47,6 +47,15 @@ impl Request {
     #[must_use]
     pub fn is_write(&self) -> bool {
         self.flags & flag::WRITE != 0 || self.ops.iter().any(|op| nacre_msg::osd_op::code::is_write(op.code))
+    }
+
+    /// What it is about, as OSDs compare it with the range of a backoff.
+    pub(crate) fn target(&self, pg: PgId) -> HObject {
+        if self.name.is_empty() {
+            return HObject { hash: pg.seed, snap: SnapId::HEAD, pool: pg.pool, ..HObject::MIN };
+        }
+        let locator = &self.locator;
+        HObject::head(locator.pool, locator.namespace.clone(), locator.key.clone(), self.name.clone())
     }
 
     /// The message, for the group `pg` of the map of `epoch`. `attempt` counts from 0.

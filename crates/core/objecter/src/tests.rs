@@ -3,8 +3,10 @@
 use crate::{Effect, Objecter, Request};
 use nacre_denc::Encode;
 use nacre_maps::{OsdMap, Pool, flags};
-use nacre_msg::{OsdOpReply, SubOp};
-use nacre_types::{AddrVec, EntityAddr, Epoch, Errno, Eversion, ObjectLocator, OsdId, PgId, Stamp};
+use nacre_msg::{OsdBackoff, OsdOpReply, SubOp, backoff_op};
+use nacre_types::{
+    AddrVec, EntityAddr, Epoch, Errno, Eversion, HObject, ObjectLocator, OsdId, PgId, SpgId, Stamp,
+};
 use std::time::Duration;
 
 const NOW: Stamp = Stamp(1_000_000_000);
@@ -40,6 +42,7 @@ impl Rig {
             Effect::Open { osd, .. } => format!("open {osd}"),
             Effect::Close { osd } => format!("close {osd}"),
             Effect::Send { osd, tid, message } => format!("send {osd} {tid} try {}", message.retry_attempt),
+            Effect::Acknowledge { osd, message } => format!("ack {osd} {} op {}", message.id, message.op),
             Effect::Done { tid, outcome } => format!("done {tid} {:?}", outcome.map(|reply| reply.result)),
             Effect::AskNewest { tid } => format!("newest for {tid}"),
             Effect::WantMap { from } => format!("map {from}"),
@@ -149,4 +152,43 @@ fn a_pool_is_missing_only_in_the_newest_map() {
     assert_eq!(rig.effects(), ["newest for 2"]);
     rig.0.newest(NOW, tid, 6);
     assert_eq!(rig.effects(), [format!("done 2 {:?}", Err::<i32, _>(Errno::ENOENT))]);
+}
+
+fn backoff(rig: &mut Rig, op: u8, id: u64) {
+    let spg = SpgId::replicated(PgId::new(1, 0));
+    let (begin, end) = (HObject { pool: 1, ..HObject::MIN }, HObject::max_value());
+    rig.0.backoff(NOW, 0, OsdBackoff { spg, map_epoch: 5, op, id, begin, end });
+}
+
+#[test]
+fn what_an_osd_wants_held_is_sent_when_it_wants_it_again() {
+    let mut rig = sent();
+    backoff(&mut rig, backoff_op::BLOCK, 77);
+    assert_eq!(rig.effects(), ["ack 0 77 op 2"]);
+    assert_eq!(rig.submit(1), 2);
+    assert!(rig.effects().is_empty(), "it is held");
+    rig.learn(&map(6, 0));
+    assert!(rig.effects().is_empty(), "a map that changes nothing does not release it");
+    backoff(&mut rig, backoff_op::UNBLOCK, 77);
+    assert_eq!(rig.effects(), ["send 0 1 try 1", "send 0 2 try 0"], "in the order in which they were begun");
+    rig.reply(0, 1, 0);
+    assert!(rig.effects().is_empty(), "an answer to the first attempt, which may have been dropped");
+    rig.reply(0, 1, 1);
+    assert_eq!(rig.effects(), ["done 1 Ok(0)"]);
+}
+
+#[test]
+fn a_backoff_ends_with_its_connection_and_is_of_one_osd() {
+    let mut rig = sent();
+    backoff(&mut rig, backoff_op::BLOCK, 77);
+    rig.effects();
+    rig.learn(&map(6, 1));
+    rig.0.opened(NOW, 1);
+    assert_eq!(rig.effects(), ["open 1", "send 1 1 try 1"], "another OSD asked for nothing");
+    rig.learn(&map(7, 0));
+    assert!(rig.effects().is_empty(), "the connection with the first still stands");
+    rig.0.lost(NOW, 0);
+    rig.0.tick(NOW + Duration::from_secs(1));
+    rig.0.opened(NOW, 0);
+    assert_eq!(rig.effects().last().map(String::as_str), Some("send 0 1 try 2"));
 }

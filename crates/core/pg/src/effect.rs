@@ -3,7 +3,7 @@
 use crate::{SessionId, Side, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{OsdOpReply, WatchNotify};
+use nacre_msg::{OsdBackoff, OsdOpReply, WatchNotify};
 use nacre_txn::{Token, Transaction};
 use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SpgId};
 use std::sync::Arc;
@@ -29,6 +29,14 @@ pub enum Effect {
         session: SessionId,
         /// What.
         message: Box<WatchNotify>,
+    },
+    /// Tell a client to hold its messages on some objects, or to go on, under tid 0. What it acknowledges comes back
+    /// as [`crate::Event::BackoffAck`], in order with its messages.
+    Backoff {
+        /// To whom.
+        session: SessionId,
+        /// What.
+        message: Box<OsdBackoff>,
     },
     /// Send the session the maps behind `since`: its operations are computed with an older one.
     PushMaps {

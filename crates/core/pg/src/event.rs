@@ -1,6 +1,6 @@
 //! What happens to a placement group: [`Event`], and what it sees when it does: [`Cx`].
 
-use crate::{Decision, Effects, Pace, Session, SessionId, Trace};
+use crate::{Decision, Effects, Pace, RecoveryKind, Session, SessionId, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::OsdOp;
 use nacre_msg::peer::PeerMessage;
@@ -27,6 +27,13 @@ pub struct ClientOp {
 pub enum Event {
     /// A client's message for this group arrived.
     ClientOp(ClientOp),
+    /// The client holds its messages, as [`crate::Effect::Backoff`] asked for.
+    BackoffAck {
+        /// Whose.
+        session: SessionId,
+        /// The backoff's name.
+        id: u64,
+    },
     /// The session is gone: its operations get no reply, its watches begin to time out.
     SessionClosed(SessionId),
     /// A peer's message for this group arrived.
@@ -51,6 +58,13 @@ pub enum Event {
     Resume,
     /// [`crate::Pg::next_deadline`] has passed, or about a second.
     Tick,
+    /// An operator wants the group's recovery done before others', or in turn again.
+    Force {
+        /// What the log tells, or what only a comparison does.
+        kind: RecoveryKind,
+        /// False: in turn again.
+        forced: bool,
+    },
     /// Somebody asks for a scrub.
     Scrub {
         /// Read and compare data, not only metadata.

@@ -47,6 +47,6 @@ pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimi
 pub use peering::Birth;
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
 pub use pipeline::Stage;
-pub use recovery::{Decision, Pace, Reserver, Side};
+pub use recovery::{Decision, Kind as RecoveryKind, Pace, Reserver, Side};
 pub use session::{Session, SessionId, Trace};
 pub use tuning::{Planted, Tuning};

@@ -11,7 +11,7 @@ use crate::backend::Replication;
 use crate::log::{LogLimits, Missing, PgLog};
 use crate::ops::PoolFacts;
 use crate::peering::{Birth, Interval, Peer, Phase};
-use crate::pipeline::{Pipeline, Stage};
+use crate::pipeline::{Backoffs, Pipeline, Stage};
 use crate::recovery::{Claims, Recovery};
 use crate::scrub::Scrub;
 use crate::snaptrim::SnapTrim;
@@ -53,6 +53,7 @@ pub struct Pg {
     /// Other copies, as far as the primary knows of them in this interval.
     pub(crate) peers: BTreeMap<OsdId, Peer>,
     pub(crate) pipeline: Pipeline,
+    pub(crate) backoffs: Backoffs,
     pub(crate) replication: Replication,
     pub(crate) recovery: Recovery,
     pub(crate) claims: Claims,
@@ -146,6 +147,7 @@ impl Pg {
             phase: Phase::Stray,
             peers: BTreeMap::new(),
             pipeline: Pipeline::default(),
+            backoffs: Backoffs::default(),
             replication: Replication::default(),
             recovery: Recovery::default(),
             claims: Claims::default(),
@@ -171,6 +173,7 @@ impl Pg {
         self.view_is_stale = false;
         match event {
             Event::ClientOp(op) => self.client_op(cx, op),
+            Event::BackoffAck { session, id } => self.heard_backoff_ack(session, id),
             Event::SessionClosed(session) => self.session_closed(cx, session),
             Event::Peer { from, message } => self.receive(cx, from, message),
             Event::Durable(token) => self.durable(cx, token),
@@ -180,6 +183,7 @@ impl Pg {
             Event::Map => self.advance_map(cx),
             Event::Tick => self.tick(cx),
             Event::Resume => self.resume(cx),
+            Event::Force { kind, forced } => self.force_recovery(cx, kind, forced),
             Event::Scrub { deep, repair } => self.start_scrub(cx, deep, repair),
         }
         self.settle(cx);
@@ -309,6 +313,7 @@ impl Pg {
 
     /// Drops the copy with all that is in it.
     pub(crate) fn remove(&mut self, cx: &mut Cx<'_>) {
+        self.release_all(cx);
         let mut txn = Transaction::new(self.spg);
         txn.push(Op::RemoveCollection);
         self.submit(cx, txn, OnDurable::Nothing);

@@ -18,6 +18,8 @@ pub struct Session {
     pub addr: EntityAddr,
     /// What it may do.
     pub caps: OsdCaps,
+    /// It holds messages back when told to (`RADOS_BACKOFF`).
+    pub backs_off: bool,
 }
 
 /// When a message reached which stage, on the monotonic clock; zero for stages not reached.

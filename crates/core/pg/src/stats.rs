@@ -98,6 +98,8 @@ impl Pg {
             | when(!serving, pg_state::PEERED)
             | when(self.is_clean(), pg_state::CLEAN)
             | recovery
+            | when(self.claims.forced_recovery, pg_state::FORCED_RECOVERY)
+            | when(self.claims.forced_backfill, pg_state::FORCED_BACKFILL)
             | when(self.recovery.unfound_count() > 0, pg_state::RECOVERY_UNFOUND)
             | when(trimming, pg_state::SNAPTRIM)
             | when(trims && !trimming, pg_state::SNAPTRIM_WAIT)

@@ -54,6 +54,8 @@ pub(crate) enum News {
     Create(Box<nacre_msg::OsdPgCreate2>),
     /// Groups to scrub.
     Scrub(Box<nacre_msg::OsdScrub2>),
+    /// Groups to recover before others, or in turn again.
+    Force(Box<nacre_msg::OsdForceRecovery>),
     /// What the configuration database has for this OSD.
     Options(BTreeMap<String, String>),
     /// We go on under this name towards clients; other OSDs are to connect anew.
@@ -402,6 +404,9 @@ impl Lead {
         match Message::decode(raw) {
             Ok(Message::OsdScrub2(scrub)) if scrub.fsid == self.config.fsid => {
                 cx.news.push(News::Scrub(Box::new(scrub)));
+            }
+            Ok(Message::OsdForceRecovery(order)) if order.fsid == self.config.fsid => {
+                cx.news.push(News::Force(Box::new(order)));
             }
             // How often to report: we do so when something changes.
             Ok(Message::MgrConfigure(_)) => (),

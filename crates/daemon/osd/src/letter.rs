@@ -9,7 +9,7 @@ use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
 use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
-use nacre_pg::{Birth, ClientOp, Session, SessionId};
+use nacre_pg::{Birth, ClientOp, RecoveryKind, Session, SessionId};
 use nacre_service::{MailboxFull, Mailman};
 use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -42,6 +42,10 @@ pub(crate) enum Letter {
     Stats(ShardReport),
     /// The manager wants this group scrubbed, and perhaps what differs mended.
     Scrub { spg: SpgId, deep: bool, repair: bool },
+    /// The manager wants this group recovered before others, or in turn again.
+    Force { spg: SpgId, kind: RecoveryKind, forced: bool },
+    /// A client of mine holds its messages as your group told it to.
+    BackoffAck { spg: SpgId, session: SessionId, id: u64 },
     /// A client of mine asks about a group of yours, or orders a scrub of it.
     Ask(Box<Question>),
     /// To the lead: a client of mine gives a command.

@@ -6,7 +6,7 @@ use nacre_buf::Bytes;
 use nacre_msgr::Peer;
 use nacre_pg::{Session, SessionId};
 use nacre_service::{ConnId, Messenger, answer_auth};
-use nacre_types::{AddrKind, EntityKind, EntityName, OsdId};
+use nacre_types::{AddrKind, EntityKind, EntityName, OsdId, features};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -130,7 +130,8 @@ impl Sessions {
         let name = EntityName { kind: peer.kind, number: identity.global_id.cast_signed() };
         let caps = caps.at(addr.socket.map(|socket| socket.ip()));
         self.conns.insert(id, conn);
-        Ok(Arc::new(Session { id, name, addr, caps }))
+        let backs_off = peer.features & features::RADOS_BACKOFF == features::RADOS_BACKOFF;
+        Ok(Arc::new(Session { id, name, addr, caps, backs_off }))
     }
 
     /// The clients.

@@ -19,9 +19,9 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::{OptionInfo, Values};
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{Message, OsdPgCreate2, RawMessage};
+use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op, force_option};
 use nacre_msgr::Event as ConnEvent;
-use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId};
+use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, RecoveryKind, Reserver, SessionId};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
@@ -341,6 +341,18 @@ impl Shard {
                 self.post.send_others(|| Letter::Renamed(Arc::clone(&face)));
             }
             News::End => self.end(),
+            News::Force(order) => {
+                let forced = order.options & force_option::CANCEL == 0;
+                let kinds = [
+                    (force_option::RECOVERY, RecoveryKind::Recovery),
+                    (force_option::BACKFILL, RecoveryKind::Backfill),
+                ];
+                for (_, kind) in kinds.into_iter().filter(|(bit, _)| order.options & bit != 0) {
+                    for spg in order.pgs.iter().copied() {
+                        self.post.send(self.post.home(&spg), Letter::Force { spg, kind, forced });
+                    }
+                }
+            }
             News::Scrub(scrub) => {
                 let letter = |spg| Letter::Scrub { spg, deep: scrub.deep, repair: scrub.repair };
                 for spg in &scrub.pgs {
@@ -552,6 +564,10 @@ impl Shard {
                     home => self.post.send(home, Letter::Op(spg, op)),
                 }
             }
+            Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
+                let (spg, session, id) = (backoff.spg, session.id, backoff.id);
+                self.post.send(self.post.home(&spg), Letter::BackoffAck { spg, session, id });
+            }
             Ok(Message::Command(command)) => {
                 self.post.send(0, Letter::Command(session, tid, Box::new(command)));
             }
@@ -583,6 +599,9 @@ impl Shard {
         if space::brings_data(&op.op) && space::is_short(&self.store.usage()) {
             let reply = space::refusal(&op.op, spg, self.groups.map().epoch);
             return self.tell_session(op.session.id, Message::from(reply).encode(op.tid));
+        }
+        if self.groups.get(&spg).is_some_and(|group| group.is_held_by_client(&op)) {
+            return; // or it could wait for the lease until after the acknowledgement, and overtake others
         }
         if !self.is_leased(&spg) {
             return self.unleased.entry(spg).or_default().push(op);
@@ -628,6 +647,8 @@ impl Shard {
             Letter::Op(spg, op) => self.client_op(spg, op),
             Letter::ToSession(session, message) => self.tell_session(session, message),
             Letter::SessionClosed(session) => self.session_closed(session),
+            Letter::BackoffAck { spg, session, id } => self.deliver(spg, Event::BackoffAck { session, id }),
+            Letter::Force { spg, kind, forced } => self.deliver(spg, Event::Force { kind, forced }),
             Letter::Peer(from, message) => self.peer_event(from, *message),
             Letter::PeerReset(osd) => self.peer_reset(osd),
             Letter::ToPeer(osd, message) => {
@@ -803,6 +824,9 @@ impl Shard {
             }
             Effect::Watch { session, message } => {
                 self.tell_session(session, Message::WatchNotify(*message).encode(0));
+            }
+            Effect::Backoff { session, message } => {
+                self.tell_session(session, Message::OsdBackoff(*message).encode(0));
             }
             Effect::PushMaps { session, since } => self.push_maps(session, since),
             Effect::Peer { osd, message } if osd == self.config.id => {

@@ -291,6 +291,7 @@ impl Client {
         match Message::decode(raw).expect("an OSD's messages decode") {
             Message::OsdOpReply(reply) => self.objecter.reply(self.clock.now(), osd, tid, reply),
             Message::OsdMap(maps) => self.learn_maps(&maps),
+            Message::OsdBackoff(backoff) => self.objecter.backoff(self.clock.now(), osd, backoff),
             _ => {}
         }
     }
@@ -329,6 +330,11 @@ impl Client {
             ObjecterEffect::Send { osd, tid, message } => {
                 if let Some(link) = self.links.get(&osd) {
                     self.messenger.send(link.conn, Message::OsdOp(*message).encode(tid));
+                }
+            }
+            ObjecterEffect::Acknowledge { osd, message } => {
+                if let Some(link) = self.links.get(&osd) {
+                    self.messenger.send(link.conn, Message::OsdBackoff(*message).encode(0));
                 }
             }
             ObjecterEffect::Done { tid, outcome } => self.finished.push(Finished::Op { tid, outcome }),

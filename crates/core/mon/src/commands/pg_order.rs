@@ -90,6 +90,34 @@ pub(super) const COMMANDS: &[Command] = &[
         "Repair all PGs of pools",
         pool_repair,
     ),
+    command(
+        "osd pool force-recovery name=who,type=CephPoolname,n=N",
+        "osd",
+        "rw",
+        "Recover all PGs of pools before others",
+        pool_force_recovery,
+    ),
+    command(
+        "osd pool force-backfill name=who,type=CephPoolname,n=N",
+        "osd",
+        "rw",
+        "Backfill all PGs of pools before others",
+        pool_force_backfill,
+    ),
+    command(
+        "osd pool cancel-force-recovery name=who,type=CephPoolname,n=N",
+        "osd",
+        "rw",
+        "Recover all PGs of pools in turn again",
+        pool_cancel_force_recovery,
+    ),
+    command(
+        "osd pool cancel-force-backfill name=who,type=CephPoolname,n=N",
+        "osd",
+        "rw",
+        "Backfill all PGs of pools in turn again",
+        pool_cancel_force_backfill,
+    ),
 ];
 
 fn word(kind: PgOrderKind) -> &'static str {
@@ -216,4 +244,8 @@ orders! {
     pool_scrub order_pools Scrub;
     pool_deep_scrub order_pools DeepScrub;
     pool_repair order_pools Repair;
+    pool_force_recovery order_pools ForceRecovery;
+    pool_force_backfill order_pools ForceBackfill;
+    pool_cancel_force_recovery order_pools CancelForceRecovery;
+    pool_cancel_force_backfill order_pools CancelForceBackfill;
 }

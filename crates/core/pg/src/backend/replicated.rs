@@ -284,6 +284,7 @@ impl Pg {
             }
         }
         self.pipeline.requeue(again);
+        self.release_objects(cx);
         self.cancel_claims(cx);
         self.recovery = crate::recovery::Recovery::default();
         self.cancel_trims();

@@ -27,6 +27,10 @@ pub(crate) struct Client {
     pub(crate) sessions: BTreeMap<OsdId, Arc<Session>>,
     last_tid: u64,
     pub(crate) sent: BTreeMap<u64, Sent>,
+    /// It holds messages back when told to.
+    pub(crate) backs_off: bool,
+    /// What it was told to hold, by OSD and name.
+    pub(crate) held: BTreeMap<(OsdId, u64), (HObject, HObject)>,
     /// Answers by transaction number.
     pub(crate) replies: BTreeMap<u64, OsdOpReply>,
 }
@@ -39,6 +43,8 @@ impl Client {
             sessions: BTreeMap::new(),
             last_tid: 0,
             sent: BTreeMap::new(),
+            backs_off: false,
+            held: BTreeMap::new(),
             replies: BTreeMap::new(),
         }
     }
@@ -53,10 +59,10 @@ impl Client {
 
     /// The session with `osd`; a new one after a reset.
     pub(crate) fn session(&mut self, osd: OsdId, next: &mut u64) -> Arc<Session> {
-        let (name, addr) = (self.name(), self.addr());
+        let (name, addr, backs_off) = (self.name(), self.addr(), self.backs_off);
         let session = self.sessions.entry(osd).or_insert_with(|| {
             *next += 1;
-            Arc::new(Session { id: SessionId(*next), name, addr, caps: OsdCaps::allow_all() })
+            Arc::new(Session { id: SessionId(*next), name, addr, caps: OsdCaps::allow_all(), backs_off })
         });
         Arc::clone(session)
     }
@@ -68,6 +74,13 @@ impl Client {
         let sent = Sent { object, ops, snaps: Vec::new(), flags: 0, target: None, retries: 0 };
         self.sent.insert(self.last_tid, sent);
         self.last_tid
+    }
+
+    /// True when it holds what is about `name`.
+    pub(crate) fn holds(&self, osd: OsdId, name: &str) -> bool {
+        let object = object(name);
+        let mut of_osd = self.held.range((osd, 0)..=(osd, u64::MAX));
+        of_osd.any(|(_, (begin, end))| object == *begin || (*begin < object && object < *end))
     }
 
     pub(crate) fn message(&self, tid: u64, session: Arc<Session>) -> ClientOp {

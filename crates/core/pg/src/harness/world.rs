@@ -6,7 +6,7 @@ use crate::log::LogLimits;
 use crate::{Birth, ClientOp, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId, Side};
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{OsdOpReply, RawMessage, SubOp, WatchNotify};
+use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, SubOp, WatchNotify, backoff_op};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Epoch, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,6 +32,8 @@ enum Packet {
     Closed(SessionId),
     Reply(SessionId, u64, Box<OsdOpReply>),
     Watch(SessionId, Box<WatchNotify>),
+    Backoff(SessionId, Box<OsdBackoff>),
+    Ack(SessionId, u64),
 }
 
 /// End of a wire.
@@ -226,6 +228,13 @@ impl World {
         }
     }
 
+    /// Another group of `osd` holds the place of a primary, under this priority.
+    pub(crate) fn take_places_at(&mut self, osd: OsdId, priority: u32) {
+        let other = SpgId::replicated(PgId::new(POOL + 1, 0));
+        self.osds.get_mut(&osd).expect("an OSD").reserver.ask(other, Side::Local, 1, priority);
+        self.hand_out_places(osd);
+    }
+
     pub(crate) fn pace(&mut self, osd: OsdId) -> &mut Pace {
         &mut self.osds.get_mut(&osd).expect("an OSD").pace
     }
@@ -270,6 +279,11 @@ impl World {
             Effect::Watch { session, message } => {
                 if let Some(client) = self.client_of(session) {
                     self.put(End::Osd(osd), End::Client(client), Packet::Watch(session, message));
+                }
+            }
+            Effect::Backoff { session, message } => {
+                if let Some(client) = self.client_of(session) {
+                    self.put(End::Osd(osd), End::Client(client), Packet::Backoff(session, message));
                 }
             }
             Effect::Peer { osd: to, message } => {
@@ -376,6 +390,13 @@ impl World {
                 self.osds.get_mut(&osd).expect("an OSD").held.retain(|op| op.session.id != session);
                 self.event(osd, Event::SessionClosed(session));
             }
+            (End::Osd(osd), Packet::Ack(session, id)) => {
+                self.event(osd, Event::BackoffAck { session, id });
+            }
+            (End::Client(at), Packet::Backoff(session, message)) => {
+                let End::Osd(osd) = wire.0 else { unreachable!("OSDs send backoffs") };
+                self.heard_backoff(at, osd, session, *message);
+            }
             (End::Client(at), Packet::Reply(session, tid, message)) => {
                 let client = &mut self.clients[at];
                 let open = client.sessions.values().any(|open| open.id == session);
@@ -392,6 +413,23 @@ impl World {
         }
     }
 
+    fn heard_backoff(&mut self, at: usize, osd: OsdId, session: SessionId, message: OsdBackoff) {
+        let client = &mut self.clients[at];
+        if client.sessions.get(&osd).is_none_or(|open| open.id != session) {
+            return;
+        }
+        if message.op == backoff_op::BLOCK {
+            client.held.insert((osd, message.id), (message.begin, message.end));
+            return self.put(End::Client(at), End::Osd(osd), Packet::Ack(session, message.id));
+        }
+        let (begin, end) = client.held.remove(&(osd, message.id)).expect("it was told to hold");
+        let covers = |name: &str| {
+            let object = object(name);
+            object == begin || (begin < object && object < end)
+        };
+        self.resend(at, |sent| sent.target == Some(osd) && covers(&sent.object));
+    }
+
     /// Sends a request, or one more time.
     pub(crate) fn send(&mut self, at: usize, tid: u64) {
         let epoch = self.clients[at].epoch;
@@ -404,6 +442,9 @@ impl World {
             return; // goes out with the next map
         }
         sent.target = Some(primary);
+        if client.holds(primary, &client.sent[&tid].object) {
+            return;
+        }
         let session = client.session(primary, &mut self.last_session);
         let message = client.message(tid, session);
         self.put(End::Client(at), End::Osd(primary), Packet::Op(message));
@@ -458,6 +499,7 @@ impl World {
     /// A client's connection breaks; it makes a new one and sends everything again.
     pub(crate) fn reset_session(&mut self, at: usize, osd: OsdId) {
         let Some(session) = self.clients[at].sessions.remove(&osd) else { return };
+        self.clients[at].held.retain(|(of, _), _| *of != osd);
         self.wires.remove(&(End::Osd(osd), End::Client(at)));
         self.wires.remove(&(End::Client(at), End::Osd(osd)));
         if self.osds[&osd].running {
@@ -496,6 +538,7 @@ impl World {
         self.wires.retain(|(from, to), _| *from != End::Osd(osd) && *to != End::Osd(osd));
         for at in 0..self.clients.len() {
             self.clients[at].sessions.remove(&osd);
+            self.clients[at].held.retain(|(of, _), _| *of != osd);
             for sent in self.clients[at].sent.values_mut().filter(|sent| sent.target == Some(osd)) {
                 sent.target = None;
             }

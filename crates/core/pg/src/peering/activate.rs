@@ -103,8 +103,9 @@ impl Pg {
         if !self.finish_if_clean(cx) {
             self.share_progress(cx);
         }
+        self.pipeline.wake_inactive(); // to be served, or for their clients to hold
         if serving {
-            self.pipeline.wake_inactive();
+            self.release_group(cx);
         }
         self.reconsider_serving(cx);
     }
@@ -137,6 +138,7 @@ impl Pg {
             self.info.history.last_epoch_clean = self.map.epoch;
             self.info.history.last_interval_clean = self.interval.since;
             self.past.intervals.clear();
+            self.forget_forced();
             self.release_strays(cx);
         }
         self.share_progress(cx);

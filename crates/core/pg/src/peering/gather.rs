@@ -36,10 +36,13 @@ impl Pg {
     pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
         self.begun = true;
         self.cancel(cx);
+        self.release_all(cx);
         self.forget_watches(); // clients watch again when the interval changes
         self.peers.clear();
         self.phase = Phase::Stray;
-        if self.is_primary() {
+        if !self.is_primary() {
+            self.forget_forced();
+        } else {
             self.phase = Phase::GetInfo { waiting: BTreeSet::new() };
             self.start_peering(cx);
         }
@@ -250,12 +253,16 @@ impl Pg {
         }
         let blocked_by = self.blocked_by();
         if !blocked_by.is_empty() {
+            self.pipeline.wake_inactive(); // for their clients to hold
             return self.set_phase(Phase::Down { blocked_by });
         }
         let up = self.peers.iter().filter(|(osd, _)| is_up(&self.map, **osd));
         let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.whoami, &self.info)]);
         match choose(&infos.collect(), self.whoami) {
-            None => self.set_phase(Phase::Incomplete),
+            None => {
+                self.pipeline.wake_inactive();
+                self.set_phase(Phase::Incomplete);
+            }
             Some(best) if best == self.whoami => self.agree(cx, None),
             Some(best) => {
                 self.set_phase(Phase::GetLog { from: best });

@@ -27,6 +27,9 @@ impl Pg {
     /// A message arrived.
     pub(crate) fn client_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
         op.trace.dispatched = cx.now;
+        if self.is_held_by_client(&op) {
+            return;
+        }
         self.pipeline.ready.push_back(op);
     }
 
@@ -47,6 +50,7 @@ impl Pg {
     /// The session is gone.
     pub(crate) fn session_closed(&mut self, cx: &mut Cx<'_>, session: SessionId) {
         self.pipeline.drop_session(session);
+        self.backoffs.drop_session(session);
         self.disconnect_session(cx, session);
     }
 
@@ -55,6 +59,7 @@ impl Pg {
             Verdict::Drop => self.push_maps(cx, &op), // it may not know yet to whom it belongs
             Verdict::Refuse(errno) => self.refuse(cx, &op, errno),
             Verdict::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
+            Verdict::Inactive if op.session.backs_off && self.is_stuck() => self.back_off_group(cx, &op),
             Verdict::Inactive => self.pipeline.inactive.push_back(op),
             Verdict::Pass(intent, head) => {
                 self.push_maps(cx, &op);
@@ -144,6 +149,9 @@ impl Pg {
     fn enter(&mut self, cx: &mut Cx<'_>, op: ClientOp, intent: Intent, head: HObject) {
         if !intent.on_pg && self.must_recover(&head, intent.may_write()) {
             self.recovery.want(&head);
+            if op.session.backs_off && self.recovery.is_unfound(&head) {
+                return self.back_off_object(cx, &op, head);
+            }
             self.pipeline.missing.entry(head).or_default().push(op);
             return;
         }
@@ -166,7 +174,7 @@ impl Pg {
 }
 
 /// The head of the object that a message is about. Owns its name: the log keeps it longer than the message.
-fn head_of(op: &ClientOp) -> HObject {
+pub(super) fn head_of(op: &ClientOp) -> HObject {
     let locator = &op.op.locator;
     let (namespace, key, name) =
         (locator.namespace.detached(), locator.key.detached(), op.op.name.detached());

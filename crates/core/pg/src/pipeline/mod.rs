@@ -9,11 +9,14 @@
 //! | [`Stage::Data`] | data from the device, or an object that it copies |
 //! | in flight (`backend`) | the members' disks |
 //!
+//! Where waiting may take long, clients that can are told to hold the message themselves (`backoff`).
+//!
 //! A change of interval takes everything out of the last four and admits it anew: what the new interval's
 //! primary is not responsible for is dropped there (its client resends), what was executed is found in the
 //! log.
 
 mod admit;
+mod backoff;
 mod copy;
 mod execute;
 mod order;
@@ -21,6 +24,7 @@ mod reply;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use backoff::Backoffs;
 pub(crate) use reply::PendingReply;
 
 use crate::ops::{Copied, Intent};

@@ -18,6 +18,9 @@ use nacre_msg::peer::{Reserve, ReserveStep};
 use nacre_types::OsdId;
 use std::collections::BTreeSet;
 
+/// Ceph's `OSD_RECOVERY_PRIORITY_FORCED` and `OSD_BACKFILL_PRIORITY_FORCED`.
+const PRIORITY_FORCED_RECOVERY: u32 = 255;
+const PRIORITY_FORCED_BACKFILL: u32 = 254;
 /// Ceph's `OSD_*_PRIORITY_BASE`: work without which nothing is served, whatever it is.
 const PRIORITY_INACTIVE: u32 = 220;
 const PRIORITY_RECOVERY: u32 = 180;
@@ -45,6 +48,10 @@ pub(crate) struct Claims {
     last_number: u64,
     /// The number of the primary's request for a place here.
     for_primary: Option<u64>,
+    /// Somebody wants this group's recovery before others'.
+    pub(crate) forced_recovery: bool,
+    /// Or its backfill.
+    pub(crate) forced_backfill: bool,
 }
 
 impl Claims {
@@ -76,11 +83,35 @@ impl Pg {
         let short =
             |of: u8| u32::from(of).saturating_sub(u32::try_from(self.interval.acting.len()).unwrap_or(0));
         match kind {
+            Kind::Recovery if self.claims.forced_recovery => PRIORITY_FORCED_RECOVERY,
+            Kind::Backfill if self.claims.forced_backfill => PRIORITY_FORCED_BACKFILL,
             _ if !self.phase.is_serving() => PRIORITY_INACTIVE + short(self.interval.min_size),
             Kind::Recovery => PRIORITY_RECOVERY,
             Kind::Backfill if self.is_degraded() => PRIORITY_BACKFILL_DEGRADED + short(self.interval.size),
             Kind::Backfill => PRIORITY_BACKFILL,
         }
+    }
+
+    /// An operator wants this kind of work on this group done before others' (or in turn again). As in Ceph a group
+    /// with nothing to do is left as it is, and the order holds until the group is clean.
+    pub(crate) fn force_recovery(&mut self, cx: &mut Cx<'_>, kind: Kind, forced: bool) {
+        let due = self.is_degraded() || self.missing_of(kind).any(|missing| !missing.is_empty());
+        let held = match kind {
+            Kind::Recovery => &mut self.claims.forced_recovery,
+            Kind::Backfill => &mut self.claims.forced_backfill,
+        };
+        if *held == forced || (forced && !(due && self.interval.primary == self.whoami)) {
+            return;
+        }
+        *held = forced;
+        if self.claims.own.as_ref().is_some_and(|claim| claim.kind == kind) {
+            self.release_claim(cx); // and it asks again, under its new priority
+        }
+    }
+
+    /// There is nothing left to force.
+    pub(crate) fn forget_forced(&mut self) {
+        (self.claims.forced_recovery, self.claims.forced_backfill) = (false, false);
     }
 
     /// Gives all places back: the work is done, has to stop, or the interval is over.

@@ -6,7 +6,7 @@ use nacre_maps::flags;
 
 /// The two ways to bring a copy up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// The log tells what the copy lacks.
     Recovery,
     /// Only a comparison of all objects does: a new copy, or one that was away for too long.

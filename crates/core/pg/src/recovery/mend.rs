@@ -77,7 +77,7 @@ impl Pg {
         let mut txn = Transaction::new(self.spg);
         self.forget_missing(&mut txn, object);
         self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
-        self.pipeline.wake_recovered(&object.to_head());
+        self.go_on_with(cx, &object.to_head());
         true
     }
 

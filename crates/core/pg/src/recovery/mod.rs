@@ -15,7 +15,7 @@ mod push;
 mod reserver;
 
 pub(crate) use claim::Claims;
-pub(crate) use due::Kind;
+pub use due::Kind;
 pub use pace::Pace;
 pub use reserver::{Decision, Reserver, Side};
 
@@ -102,6 +102,11 @@ impl Recovery {
     /// Objects that nobody who is up has.
     pub(crate) fn unfound_count(&self) -> usize {
         self.unfound.len()
+    }
+
+    /// Nobody who is up has all of this object and its clones.
+    pub(crate) fn is_unfound(&self, head: &HObject) -> bool {
+        !self.unfound.is_empty() && self.unfound.iter().any(|object| object.to_head() == *head)
     }
 
     /// True when objects are being recovered.
@@ -210,8 +215,20 @@ impl Pg {
         if self.missing.is_empty() {
             self.is_whole_again(cx);
         }
-        self.pipeline.wake_recovered(&object.to_head());
+        self.go_on_with(cx, &object.to_head());
         self.recover(cx, object.clone());
+    }
+
+    /// Messages that waited for an object go on.
+    fn go_on_with(&mut self, cx: &mut Cx<'_>, head: &HObject) {
+        self.pipeline.wake_recovered(head);
+        self.release_object(cx, head);
+    }
+
+    /// Nobody who is up can give an object: clients that can are to hold what waits for it.
+    fn is_out_of_reach(&mut self, object: HObject) {
+        self.pipeline.wake_recovered(&object.to_head());
+        self.recovery.unfound.insert(object);
     }
 
     /// This copy misses nothing any more, and keeps that in mind.
@@ -227,7 +244,7 @@ impl Pg {
     /// No copy misses `object` any more.
     fn recovered_everywhere(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         self.recovery.active.remove(object);
-        self.pipeline.wake_recovered(&object.to_head());
+        self.go_on_with(cx, &object.to_head());
         let whole: Vec<OsdId> = self
             .peers
             .iter()

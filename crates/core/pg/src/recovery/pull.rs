@@ -22,7 +22,7 @@ impl Pg {
         let Some(from) = self.source_of(&object, need, &absent) else {
             self.recovery.active.remove(&object);
             if !self.give_up_mending(cx, &object) {
-                self.recovery.unfound.insert(object);
+                self.is_out_of_reach(object);
             }
             return;
         };

@@ -43,7 +43,7 @@ impl Pg {
                 self.recovery.active.remove(object);
                 if !self.mend_here(cx, object) {
                     // Nobody is a source: it is out of reach until the interval changes.
-                    self.recovery.unfound.insert(object.clone());
+                    self.is_out_of_reach(object.clone());
                 }
             }
         }

@@ -50,6 +50,9 @@ struct Chaos {
 impl Chaos {
     fn new(seed: u64) -> Self {
         let mut world = World::new(seed, CLIENTS);
+        for (at, client) in world.clients.iter_mut().enumerate() {
+            client.backs_off = (seed >> at) & 1 == 1;
+        }
         // Long enough to know every request that may still be resent, short enough to be outlived.
         let target = 50 + world.pick(30);
         let trim_min = 1 + world.pick(3);

@@ -1,6 +1,7 @@
 //! Events in, effects out: a small cluster of copies under one seed.
 
 mod background;
+mod backoff;
 mod chaos;
 mod flags;
 mod mend;

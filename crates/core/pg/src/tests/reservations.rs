@@ -1,12 +1,14 @@
 //! Recovery waits for its places, and keeps to its pace.
 
-use crate::Event;
 use crate::harness::World;
+use crate::{Event, RecoveryKind};
 use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
 use std::time::Duration;
 
 const OBJECTS: usize = 30;
+/// Ceph's priority of forced recovery.
+const FORCED: u32 = 255;
 
 fn write(bytes: usize) -> Vec<SubOp> {
     vec![SubOp::write_full(vec![7; bytes].into())]
@@ -119,4 +121,31 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
     world.tick(Duration::from_secs(1));
     world.settle();
     assert_eq!(state(&mut world), "active+clean");
+}
+
+#[test]
+fn a_forced_group_goes_before_others_until_it_is_clean() {
+    let order = |forced| Event::Force { kind: RecoveryKind::Recovery, forced };
+    let mut world = behind(1, 1, |_| ());
+    world.event(0, order(true));
+    assert_eq!(state(&mut world), "active+clean", "there is nothing to force");
+    world = behind(1, 1, |world| world.take_places_at(0, FORCED - 1));
+    assert_eq!(state(&mut world), "active+recovery_wait+degraded");
+    world.event(0, Event::Force { kind: RecoveryKind::Backfill, forced: true });
+    assert_eq!(
+        state(&mut world),
+        "active+recovery_wait+degraded+forced_backfill",
+        "that is not what it waits for"
+    );
+    world.event(0, Event::Force { kind: RecoveryKind::Backfill, forced: false });
+    world.event(0, order(true));
+    world.event(0, order(false));
+    assert_eq!(state(&mut world), "active+recovering+degraded", "it has its place already");
+    world.settle();
+    world = behind(1, 1, |world| world.take_places_at(0, FORCED - 1));
+    world.event(0, order(true));
+    assert!(state(&mut world).contains("forced_recovery"), "{}", state(&mut world));
+    world.settle();
+    assert_eq!(state(&mut world), "active+clean");
+    world.assert_equal_copies();
 }

@@ -1,0 +1,138 @@
+//! What cannot be served for long is held by clients, and comes back in order.
+
+use crate::harness::{World, spg};
+use nacre_msg::SubOp;
+use nacre_msg::stats::pg_state;
+use nacre_types::OsdId;
+
+fn append(text: &str) -> Vec<SubOp> {
+    vec![SubOp::append(text.as_bytes().to_vec().into())]
+}
+
+fn world(seed: u64) -> World {
+    let mut world = World::new(seed, 2);
+    world.clients[0].backs_off = true;
+    world.settle();
+    world.call(0, "log", append("a"));
+    world
+}
+
+fn waiting(world: &mut World) -> usize {
+    let primary = world.primary();
+    world.pg(primary).map_or(0, |group| group.waiting().map(|(_, count)| count).sum())
+}
+
+fn lose(world: &mut World, osd: OsdId) {
+    world.crash(osd);
+    world.mark_down(osd);
+    world.settle();
+}
+
+fn content(world: &World, name: &str) -> String {
+    String::from_utf8(world.stored(name).expect("an object").data.clone()).expect("text")
+}
+
+#[test]
+fn below_min_size_clients_hold_what_they_want_in_order() {
+    for seed in 0..50 {
+        let mut world = world(seed);
+        lose(&mut world, 1);
+        lose(&mut world, 2);
+        for text in ["b", "c", "d", "e"] {
+            world.request(0, "log", append(text));
+            for _ in 0..world.pick(6) {
+                world.step();
+            }
+        }
+        world.settle();
+        assert_eq!(waiting(&mut world), 0, "seed {seed}: nothing is kept here");
+        assert_eq!(world.clients[0].held.len(), 1);
+        assert_eq!(world.clients[0].sent.len(), 4);
+        // A client that cannot hold anything waits here.
+        world.request(1, "other", append("x"));
+        world.settle();
+        assert_eq!(waiting(&mut world), 1);
+        world.restart(1);
+        for _ in 0..world.pick(200) {
+            world.step();
+        }
+        for text in ["f", "g"] {
+            world.request(0, "log", append(text));
+        }
+        world.settle();
+        assert!(world.clients.iter().all(|client| client.sent.is_empty() && client.held.is_empty()));
+        assert_eq!(content(&world, "log"), "abcdefg", "seed {seed}");
+        assert_eq!(content(&world, "other"), "x");
+    }
+}
+
+#[test]
+fn a_group_that_is_down_keeps_nothing() {
+    let mut world = world(3);
+    // osd.0 writes alone, as far as anybody knows.
+    world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
+    world.settle();
+    lose(&mut world, 1);
+    lose(&mut world, 2);
+    world.call(0, "log", append("b"));
+    lose(&mut world, 0);
+    world.restart(1);
+    world.settle();
+    let primary = world.primary();
+    let state = world.pg(primary).map_or(0, |group| group.state());
+    assert!(state & pg_state::DOWN != 0, "{}", pg_state::text(state));
+    world.request(0, "log", append("c"));
+    world.settle();
+    assert_eq!((waiting(&mut world), world.clients[0].held.len()), (0, 1));
+    world.heal();
+    assert_eq!(content(&world, "log"), "abc");
+    assert!(world.clients[0].held.is_empty());
+}
+
+#[test]
+fn an_object_that_nobody_has_is_held_alone() {
+    let mut world = world(5);
+    // osd.2 alone has the newest "log": the others come back when it is gone.
+    world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
+    world.settle();
+    lose(&mut world, 1);
+    lose(&mut world, 0);
+    world.call(0, "log", append("b"));
+    world.restart(1);
+    // osd.1 has the log, but not the object yet.
+    for osd in [0, 1, 2] {
+        world.take_places(osd, true);
+    }
+    world.settle();
+    world.take_places(1, true);
+    world.settle();
+    lose(&mut world, 2);
+    world.settle();
+    let primary = world.primary();
+    let state = world.pg(primary).map_or(0, |group| group.state());
+    assert!(state & pg_state::ACTIVE != 0, "{}", pg_state::text(state));
+    world.request(0, "log", append("c"));
+    world.settle();
+    assert_eq!((waiting(&mut world), world.clients[0].held.len()), (0, 1));
+    assert_eq!(world.call(0, "other", append("x")).result, 0, "other objects are served");
+    world.restart(2);
+    world.take_places(1, false);
+    world.heal();
+    assert_eq!(content(&world, "log"), "abc");
+    assert!(world.clients[0].held.is_empty());
+}
+
+#[test]
+fn a_group_that_moves_away_releases_its_clients() {
+    let mut world = world(9);
+    lose(&mut world, 1);
+    lose(&mut world, 2);
+    world.request(0, "log", append("b"));
+    world.settle();
+    assert_eq!(world.clients[0].held.len(), 1);
+    world.publish(|map| drop(map.pg_upmap.insert(spg().pg, vec![3, 0, 4])));
+    world.settle();
+    world.heal();
+    assert!(world.clients[0].held.is_empty());
+    assert_eq!(content(&world, "log"), "ab");
+}
