@@ -84,10 +84,14 @@ impl Cache {
 
     /// Puts back what is left of a run.
     fn put_back(&mut self, first: u32, bytes: Bytes, backing_bytes: usize) {
+        if bytes.is_empty() {
+            // An entry without blocks would hide one that begins before it.
+            return;
+        }
         // A small rest must not keep a large buffer alive.
         if bytes.len() * 2 < backing_bytes {
             self.put(first, Bytes::copy_from_slice(&bytes), bytes.len(), Pin::None);
-        } else if !bytes.is_empty() {
+        } else {
             self.put(first, bytes, backing_bytes, Pin::None);
         }
     }
@@ -167,6 +171,16 @@ mod tests {
         let content: Vec<_> = (3..9).map(|block| cache.block(block).map(|bytes| bytes[0])).collect();
         assert_eq!(content, [None, Some(1), Some(1), Some(2), Some(1), None]);
         assert_eq!(cache.bytes, 4 * BLOCK);
+    }
+
+    #[test]
+    fn what_was_forgotten_hides_nothing() {
+        let mut cache = Cache::new(100 * BLOCK);
+        cache.insert(4, run(1, 2), Pin::None);
+        cache.forget(Run { start: 4, count: 2 });
+        cache.insert(3, run(2, 3), Pin::None);
+        assert!((3..6).all(|block| cache.block(block).is_some_and(|bytes| bytes[0] == 2)));
+        assert_eq!((cache.entries.len(), cache.bytes), (1, 3 * BLOCK));
     }
 
     #[test]
