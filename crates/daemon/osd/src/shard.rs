@@ -12,7 +12,7 @@ use crate::letter::{Letter, Post, Question, QuestionKind, client_op, session_id}
 use crate::maps::MapCache;
 use crate::restore::{stored_maps, stored_origins};
 use crate::sessions::{AuthFrame, Incomer, Sessions};
-use crate::space;
+use crate::space::{self, ShortPeers};
 use nacre_auth::{RotatingKeys, ServiceAuthContext};
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
@@ -74,6 +74,7 @@ pub struct Shard {
     counters: Counters,
     reserver: Reserver,
     pace: Pace,
+    short_peers: ShortPeers,
 }
 
 /// Sums since the start, for `perf dump`.
@@ -142,6 +143,7 @@ impl Shard {
             counters: Counters::default(),
             reserver: Reserver::new(1),
             pace: Pace::new(),
+            short_peers: ShortPeers::default(),
         }
         .configured()
     }
@@ -594,9 +596,18 @@ impl Shard {
         }
     }
 
+    /// Whether a member of the group has no room for clients' data, as far as is known.
+    fn is_short_for(&mut self, spg: &SpgId) -> bool {
+        if space::is_short(&self.store.usage()) {
+            return true;
+        }
+        let acting = self.groups.get(spg).map_or(&[][..], |group| group.acting());
+        self.short_peers.any_of(acting, self.now)
+    }
+
     /// A client's message for a group that lives here, if it exists.
     fn client_op(&mut self, spg: SpgId, op: nacre_pg::ClientOp) {
-        if space::brings_data(&op.op) && space::is_short(&self.store.usage()) {
+        if space::brings_data(&op.op) && self.is_short_for(&spg) {
             let reply = space::refusal(&op.op, spg, self.groups.map().epoch);
             return self.tell_session(op.session.id, Message::from(reply).encode(op.tid));
         }
@@ -738,6 +749,9 @@ impl Shard {
 
     fn peer_event(&mut self, from: OsdId, message: PeerMessage) {
         let header = *message.header();
+        if let PeerMessage::RepOpReply(reply) = &message {
+            self.short_peers.heard(from, reply.is_short, self.now);
+        }
         if self.groups.contains(&header.spg) {
             return self.deliver(header.spg, Event::Peer { from, message });
         }
@@ -833,7 +847,10 @@ impl Shard {
                 let home = self.post.home(&message.header().spg);
                 self.post.send(home, Letter::Peer(osd, Box::new(message)));
             }
-            Effect::Peer { osd, message } => {
+            Effect::Peer { osd, mut message } => {
+                if let PeerMessage::RepOpReply(reply) = &mut message {
+                    reply.is_short = space::is_short(&self.store.usage());
+                }
                 let message = message.encode(0);
                 match &mut self.lead {
                     Some(lead) => lead.send_peer(osd, message, &mut self.messenger),

@@ -2,13 +2,16 @@
 //!
 //! The monitor raises the full flags from the OSDs' reports, and clients stop by themselves then; that takes
 //! a second. What they send meanwhile must not fill the store, because a replica that cannot apply a write of
-//! its primary's has to stop.
+//! its primary's has to stop. So a replica that is short of room says so with each write that it has done, and its
+//! primaries then refuse as if they were short themselves: what the replica keeps is enough for what is under way.
 
 use nacre_buf::BufList;
 use nacre_msg::osd_op::{code, flag};
 use nacre_msg::{OsdOp, OsdOpReply, SubOpReply};
 use nacre_store::StoreUsage;
-use nacre_types::{Epoch, Errno, Eversion, SpgId};
+use nacre_types::{Epoch, Errno, Eversion, OsdId, SpgId, Stamp};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Ceph's `osd_failsafe_full_ratio`: free space below 3 % of the store.
 const FAILSAFE_PERCENT_FREE: u64 = 3;
@@ -16,6 +19,9 @@ const FAILSAFE_PERCENT_FREE: u64 = 3;
 const UNDER_WAY_BYTES: u64 = 64 * (4 << 20);
 /// A store too small for that keeps this part of itself.
 const UNDER_WAY_DIVISOR: u64 = 4;
+
+/// How long a peer's word holds: writes that are refused bring no newer one.
+const SHORT_FOR: Duration = Duration::from_secs(2);
 
 /// What a store has for clients, which is what the monitor hears: the room for what is under way is no part of it. So
 /// the ratios of the map (nearfull, backfillfull, full) are reached in their order, and before the failsafe, however
@@ -33,6 +39,37 @@ pub(crate) fn for_clients(usage: &StoreUsage) -> StoreUsage {
 pub(crate) fn is_short(usage: &StoreUsage) -> bool {
     let usage = for_clients(usage);
     usage.available_bytes < usage.total_bytes / 100 * FAILSAFE_PERCENT_FREE
+}
+
+/// Peers that said of late that they are short of room.
+#[derive(Debug, Default)]
+pub(crate) struct ShortPeers(BTreeMap<OsdId, Stamp>);
+
+impl ShortPeers {
+    /// A peer did a write and says whether it is short.
+    pub(crate) fn heard(&mut self, peer: OsdId, is_short: bool, now: Stamp) {
+        if is_short {
+            self.0.insert(peer, now + SHORT_FOR);
+        } else if !self.0.is_empty() {
+            self.0.remove(&peer);
+        }
+    }
+
+    /// Whether one of a group's members is short. A while after it said so, one write is let through to ask again.
+    pub(crate) fn any_of(&mut self, members: &[OsdId], now: Stamp) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        if members.iter().any(|osd| self.0.get(osd).is_some_and(|until| *until > now)) {
+            return true;
+        }
+        for osd in members {
+            if let Some(until) = self.0.get_mut(osd) {
+                *until = now + SHORT_FOR;
+            }
+        }
+        false
+    }
 }
 
 /// True when the message writes data of its own. Deletions, truncations and class methods pass, and what the
@@ -73,6 +110,20 @@ mod tests {
         assert!(is_short(&usage(1 << 40, 30 << 30)), "3 % of a large store");
         assert!(is_short(&usage(2 << 30, 300 << 20)) && !is_short(&usage(2 << 30, 312 << 20)));
         assert!(is_short(&usage(64 << 20, 17 << 20)) && !is_short(&usage(64 << 20, 18 << 20)));
+    }
+
+    #[test]
+    fn a_peer_that_is_short_is_asked_again_after_a_while() {
+        let (mut peers, now) = (ShortPeers::default(), Stamp::default());
+        let (one, two) = (1, 2);
+        peers.heard(one, true, now);
+        peers.heard(two, false, now);
+        assert!(peers.any_of(&[two, one], now) && !peers.any_of(&[two], now));
+        let later = now + SHORT_FOR;
+        assert!(!peers.any_of(&[one], later) && peers.any_of(&[one], later), "one write only");
+        peers.heard(one, true, now);
+        peers.heard(one, false, now);
+        assert!(!peers.any_of(&[one], now));
     }
 
     /// With the defaults of Ceph: 0.85, 0.9, 0.95, and 0.97 for the failsafe.

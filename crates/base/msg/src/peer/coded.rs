@@ -22,7 +22,13 @@ macro_rules! coded {
 macro_rules! coded_message {
     ($name:ident, $text:literal, { $($field:ident),* $(,)? }) => {
         $crate::peer::coded::coded!($name, $text, { $($field),* });
+        $crate::peer::coded::message_parts!($name);
+    };
+}
 
+/// What a message without a data segment has beside its encoding.
+macro_rules! message_parts {
+    ($name:ident) => {
         impl $name {
             pub(super) fn encode_parts(&self, w: &mut nacre_denc::Writer) -> nacre_buf::BufList {
                 nacre_denc::Encode::encode(self, w);
@@ -64,4 +70,4 @@ macro_rules! coded_with_txn {
     };
 }
 
-pub(super) use {coded, coded_message, coded_with_txn};
+pub(super) use {coded, coded_message, coded_with_txn, message_parts};

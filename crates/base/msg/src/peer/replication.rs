@@ -1,7 +1,8 @@
 //! A write on its way to the replicas.
 
-use super::coded::{coded_message, coded_with_txn};
+use super::coded::{coded_with_txn, message_parts};
 use super::{LogEntry, PeerHeader};
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_txn::Transaction;
 use nacre_types::Eversion;
 
@@ -36,6 +37,32 @@ pub struct RepOpReply {
     pub tid: u64,
     /// The replica's own `last_complete`.
     pub last_complete: Eversion,
+    /// The replica's store is nearly full: what it keeps free is for what is under way to it. Clients' writes that bring
+    /// data are to be refused. Since version 2.
+    pub is_short: bool,
 }
 
-coded_message!(RepOpReply, "RepOpReply", { header, tid, last_complete });
+const REP_OP_REPLY_VERSION: u8 = 2;
+
+impl Encode for RepOpReply {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(REP_OP_REPLY_VERSION, 1, |w| {
+            w.put(&self.header);
+            w.u64(self.tid);
+            w.put(&self.last_complete);
+            w.bool(self.is_short);
+        });
+    }
+}
+
+impl Decode for RepOpReply {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("RepOpReply", REP_OP_REPLY_VERSION, |version, r| {
+            let (header, tid, last_complete) = (r.get()?, r.u64()?, r.get()?);
+            Ok(Self { header, tid, last_complete, is_short: version >= 2 && r.bool()? })
+        })
+    }
+}
+
+message_parts!(RepOpReply);

@@ -76,7 +76,7 @@ fn all() -> Vec<PeerMessage> {
             txn: txn(),
         }
         .into(),
-        RepOpReply { header, tid: 1, last_complete: zero }.into(),
+        RepOpReply { header, tid: 1, last_complete: zero, is_short: true }.into(),
         Query { header, kind: QueryKind::Log, nonce: 4 }.into(),
         Notify { header, nonce: 0, interval: interval(), info: info(), past: past() }.into(),
         LogReply { header, info: info(), entries: vec![entry()], missing: missing.clone() }.into(),

@@ -227,7 +227,8 @@ impl Pg {
             OnDurable::Write(tid) => self.write_is_durable(cx, tid),
             OnDurable::RepOp { to, tid } => {
                 let last_complete = self.info.last_complete;
-                self.send(cx, to, RepOpReply { header: self.header(), tid, last_complete });
+                // Whether the store is short of room, the shard knows that owns it.
+                self.send(cx, to, RepOpReply { header: self.header(), tid, last_complete, is_short: false });
             }
             OnDurable::Activation => self.confirmed(cx, self.whoami),
             OnDurable::Activated => self.activation_is_durable(cx),
