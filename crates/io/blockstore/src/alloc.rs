@@ -4,10 +4,14 @@
 //! it, may still refer to it. It becomes free when a checkpoint is durable whose cut came after the release.
 
 use crate::freemap::{Portion, RefChanges};
-use std::collections::BTreeMap;
+use crate::freeruns::FreeRuns;
+use std::collections::{BTreeMap, VecDeque};
 
-/// Free runs looked at for one that holds the whole request before it is split over several.
-const PROBES_MAX: usize = 64;
+/// Part of the area that is left to large writes in long runs, if there is as much: homes go into the holes then.
+const LONG_RESERVE_DIVISOR: u64 = 8;
+/// Blocks released, or taken by large writes, below which nobody hurries to have them back: 32 MiB, or less of a small area.
+const RECLAIM_BLOCKS: u64 = 8192;
+const RECLAIM_DIVISOR: u64 = 64;
 
 /// A run of device blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -31,17 +35,19 @@ impl Run {
 #[derive(Debug)]
 pub(crate) struct Alloc {
     area: Run,
-    /// Start and length of free runs, neighbours merged.
-    free: BTreeMap<u32, u32>,
-    free_count: u64,
+    free: FreeRuns,
     /// Where the next search begins.
     cursor: u32,
     /// References beyond the first, of blocks that have more than one.
     shared: BTreeMap<u32, u32>,
     /// Blocks without references, with the number of cuts made when they lost the last one.
-    pending: Vec<(u64, u32)>,
-    /// Blocks that may be freed now, in descending order.
-    freeing: Vec<u32>,
+    pending: Vec<(u64, Run)>,
+    /// Blocks that may be freed now.
+    freeing: VecDeque<Run>,
+    /// Blocks in the two.
+    pending_count: u64,
+    /// Blocks taken since the last cut, but for homes.
+    taken: u64,
     cuts: u64,
     /// Changes of references since the last cut, for the free map in the KV store.
     changes: RefChanges,
@@ -49,15 +55,15 @@ pub(crate) struct Alloc {
 
 impl Alloc {
     pub(crate) fn new(area: Run) -> Self {
-        let free = BTreeMap::from([(area.start, area.count)]);
         Self {
             area,
-            free,
-            free_count: area.count.into(),
+            free: FreeRuns::new(area),
             cursor: area.start,
             shared: BTreeMap::new(),
             pending: Vec::new(),
-            freeing: Vec::new(),
+            freeing: VecDeque::new(),
+            pending_count: 0,
+            taken: 0,
             cuts: 0,
             changes: RefChanges::default(),
         }
@@ -68,31 +74,47 @@ impl Alloc {
     }
 
     pub(crate) fn free_count(&self) -> u64 {
-        self.free_count
+        self.free.blocks()
     }
 
     pub(crate) fn pending_count(&self) -> u64 {
-        (self.pending.len() + self.freeing.len()) as u64
+        self.pending_count
     }
 
-    /// Takes `count` blocks, in as few runs as a short search finds; `None` when there are not as many.
+    /// Whether a checkpoint should begin for the blocks that it would free: writers would wait for it before long, or large
+    /// writes find only holes.
+    pub(crate) fn wants_checkpoint(&self) -> bool {
+        let least = RECLAIM_BLOCKS.min(u64::from(self.area.count) / RECLAIM_DIVISOR);
+        let soon_empty = self.pending_count > least && self.pending_count > self.free.blocks() / 4;
+        let soon_short = self.taken > least && self.taken > self.free.long_blocks() / 4;
+        soon_empty || soon_short && self.pending_count > 0
+    }
+
+    /// Takes `count` blocks for a large write, in as few runs as there can be; `None` when there are not as many.
     pub(crate) fn allocate(&mut self, count: u32) -> Option<Vec<Run>> {
-        let runs = self.allocate_homes(count)?;
+        let runs = self.take(count, FreeRuns::find)?;
         runs.iter().for_each(|run| self.changes.add(*run, 1));
+        self.taken += u64::from(count);
         Some(runs)
     }
 
-    /// As [`Alloc::allocate`], for the checkpoint that is under way: it notes the references itself.
+    /// Takes `count` blocks for the checkpoint that is under way: it notes the references itself.
     pub(crate) fn allocate_homes(&mut self, count: u32) -> Option<Vec<Run>> {
-        if u64::from(count) > self.free_count {
+        let reserve = u64::from(self.area.count) / LONG_RESERVE_DIVISOR;
+        let is_roomy = self.free.long_blocks() > reserve + u64::from(count);
+        self.take(count, if is_roomy { FreeRuns::find } else { FreeRuns::find_hole })
+    }
+
+    fn take(&mut self, count: u32, find: impl Fn(&FreeRuns, u32, u32) -> Option<Run>) -> Option<Vec<Run>> {
+        if u64::from(count) > self.free.blocks() {
             return None;
         }
         let mut runs = Vec::new();
         let mut left = count;
         while left > 0 {
-            let found = self.find(left)?;
+            let found = find(&self.free, left, self.cursor)?;
             let taken = Run { start: found.start, count: found.count.min(left) };
-            assert!(self.reserve(taken), "a free run was just found");
+            assert!(self.free.take(taken), "a free run was just found");
             self.cursor = taken.end();
             left -= taken.count;
             runs.push(taken);
@@ -100,24 +122,9 @@ impl Alloc {
         Some(runs)
     }
 
-    /// A free run from the cursor on that holds `count`, or the longest of those looked at.
-    fn find(&self, count: u32) -> Option<Run> {
-        let ahead = self.free.range(self.cursor..).chain(self.free.range(..self.cursor));
-        let mut best: Option<Run> = None;
-        for (&start, &length) in ahead.take(PROBES_MAX) {
-            if best.is_none_or(|best| length > best.count) {
-                best = Some(Run { start, count: length });
-            }
-            if length >= count {
-                break;
-            }
-        }
-        best
-    }
-
-    /// As [`Alloc::reserve`], for a record that is replayed.
+    /// Takes exactly these blocks, which a record that is replayed has placed; false unless all are free.
     pub(crate) fn replay(&mut self, run: Run) -> bool {
-        let was_free = self.reserve(run);
+        let was_free = self.free.take(run);
         if was_free {
             self.changes.add(run, 1);
         }
@@ -129,28 +136,9 @@ impl Alloc {
         portion
             .runs(nth)
             .into_iter()
-            .try_for_each(|run| if self.reserve(run) { Ok(()) } else { Err(run) })?;
+            .try_for_each(|run| if self.free.take(run) { Ok(()) } else { Err(run) })?;
         self.shared.extend(portion.shared(nth));
         Ok(())
-    }
-
-    /// Takes exactly these blocks; false, and nothing taken, unless all are free.
-    fn reserve(&mut self, run: Run) -> bool {
-        let Some((&start, &count)) = self.free.range(..=run.start).next_back() else { return false };
-        let (end, wanted_end) =
-            (u64::from(start) + u64::from(count), u64::from(run.start) + u64::from(run.count));
-        if run.count == 0 || wanted_end > end {
-            return false;
-        }
-        self.free.remove(&start);
-        if start < run.start {
-            self.free.insert(start, run.start - start);
-        }
-        if wanted_end < end {
-            self.free.insert(run.end(), start + count - run.end());
-        }
-        self.free_count -= u64::from(run.count);
-        true
     }
 
     /// Adds a reference to a block that has one.
@@ -169,9 +157,17 @@ impl Alloc {
     /// committed with it knows already.
     pub(crate) fn release_base(&mut self, block: u32) {
         match self.shared.get_mut(&block) {
-            None => self.pending.push((self.cuts, block)),
+            None => self.await_checkpoint(block),
             Some(1) => drop(self.shared.remove(&block)),
             Some(more) => *more -= 1,
+        }
+    }
+
+    fn await_checkpoint(&mut self, block: u32) {
+        self.pending_count += 1;
+        match self.pending.last_mut() {
+            Some((cuts, run)) if *cuts == self.cuts && run.end() == block => run.count += 1,
+            _ => self.pending.push((self.cuts, Run { start: block, count: 1 })),
         }
     }
 
@@ -188,12 +184,13 @@ impl Alloc {
 
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {
-        16 * (self.free.len() + self.shared.len() + self.pending.len()) + 4 * self.freeing.len()
+        self.free.bytes() + 16 * (self.shared.len() + self.pending.len()) + 8 * self.freeing.len()
     }
 
     /// A checkpoint has taken its cut; gives its number.
     pub(crate) fn cut(&mut self) -> u64 {
         self.cuts += 1;
+        self.taken = 0;
         self.cuts
     }
 
@@ -202,40 +199,25 @@ impl Alloc {
         // Releases come in the order of cuts.
         let kept = self.pending.split_off(self.pending.partition_point(|(at, _)| *at < cut));
         let freeing = std::mem::replace(&mut self.pending, kept);
-        self.freeing.extend(freeing.into_iter().map(|(_, block)| block));
-        self.freeing.sort_unstable_by_key(|block| std::cmp::Reverse(*block));
+        self.freeing.extend(freeing.into_iter().map(|(_, run)| run));
     }
 
-    /// Frees up to `count_max` of the blocks that may be, and says which runs; none when all are.
+    /// Frees up to `count_max` of the runs that may be, and says which blocks; none when all are.
     pub(crate) fn free_some(&mut self, count_max: usize) -> Vec<Run> {
+        let mut next: Vec<Run> = self.freeing.drain(..count_max.min(self.freeing.len())).collect();
+        next.sort_unstable();
         let mut runs: Vec<Run> = Vec::new();
-        for block in self.freeing.split_off(self.freeing.len().saturating_sub(count_max)).into_iter().rev() {
+        for next in next {
             match runs.last_mut() {
-                Some(run) if run.end() == block => run.count += 1,
-                _ => runs.push(Run { start: block, count: 1 }),
+                Some(run) if run.end() == next.start => run.count += next.count,
+                _ => runs.push(next),
             }
         }
-        runs.iter().for_each(|run| self.free_run(*run));
+        for run in &runs {
+            self.pending_count -= u64::from(run.count);
+            self.free.give(*run);
+        }
         runs
-    }
-
-    fn free_run(&mut self, run: Run) {
-        let (mut start, mut end) = (run.start, run.end());
-        if let Some((&before, &count)) = self.free.range(..start).next_back() {
-            assert!(before + count <= start, "block {start} was freed twice");
-            if before + count == start {
-                start = before;
-            }
-        }
-        if let Some((&after, &count)) = self.free.range(run.start..).next() {
-            assert!(after >= end, "block {after} was freed twice");
-            if after == end {
-                self.free.remove(&after);
-                end += count;
-            }
-        }
-        self.free.insert(start, end - start);
-        self.free_count += u64::from(run.count);
     }
 
     /// What the allocator believes of every block: references, or `None` for a free one. For `check`.
@@ -247,11 +229,9 @@ impl Alloc {
             }
         };
         self.shared.iter().for_each(|(block, extra)| set(*block, Some(extra + 1)));
-        let pending = self.pending.iter().map(|(_, block)| block).chain(&self.freeing);
-        pending.for_each(|block| set(*block, Some(0)));
-        for (&start, &count) in &self.free {
-            (start..start + count).for_each(|block| set(block, None));
-        }
+        let pending = self.pending.iter().map(|(_, run)| run).chain(&self.freeing);
+        pending.flat_map(|run| run.blocks()).for_each(|block| set(block, Some(0)));
+        self.free.iter().flat_map(Run::blocks).for_each(|block| set(block, None));
         all
     }
 }
@@ -276,14 +256,14 @@ mod tests {
         alloc.checkpoint_durable(cut);
         assert_eq!(alloc.free_some(10), [Run { start: 12, count: 1 }]);
         assert!(alloc.free_some(10).is_empty());
-        assert_eq!(alloc.free, BTreeMap::from([(11, 2)]));
+        assert_eq!(alloc.free.iter().collect::<Vec<_>>(), [Run { start: 11, count: 2 }]);
     }
 
     #[test]
     fn shared_blocks_need_as_many_releases() {
         let mut alloc = Alloc::new(Run { start: 0, count: 4 });
-        assert!(alloc.reserve(Run { start: 1, count: 2 }));
-        assert!(!alloc.reserve(Run { start: 2, count: 2 }));
+        assert!(alloc.free.take(Run { start: 1, count: 2 }));
+        assert!(!alloc.free.take(Run { start: 2, count: 2 }));
         alloc.share(1);
         alloc.release(1);
         assert_eq!(alloc.pending_count(), 0);
@@ -293,9 +273,40 @@ mod tests {
     }
 
     #[test]
+    fn homes_leave_an_eighth_to_large_writes() {
+        let mut alloc = Alloc::new(Run { start: 0, count: 8192 });
+        assert_eq!(alloc.allocate(8192).map(|runs| runs.len()), Some(1));
+        (0..600).for_each(|nth| alloc.release(2 * nth));
+        (4096..5400).for_each(|block| alloc.release(block));
+        let cut = alloc.cut();
+        alloc.checkpoint_durable(cut);
+        while !alloc.free_some(7).is_empty() {}
+        assert_eq!(alloc.allocate_homes(200), Some(vec![Run { start: 4096, count: 200 }]));
+        let homes = alloc.allocate_homes(100).expect("there is room");
+        assert!(homes.iter().all(|run| run.count == 1), "{homes:?}");
+        assert_eq!(alloc.allocate(1024), Some(vec![Run { start: 4296, count: 1024 }]));
+    }
+
+    #[test]
+    fn a_checkpoint_is_wanted_before_writers_must_wait() {
+        let mut alloc = Alloc::new(Run { start: 0, count: 6400 });
+        assert_eq!(alloc.allocate(3200).map(|runs| runs.len()), Some(1));
+        let cut = alloc.cut();
+        alloc.checkpoint_durable(cut);
+        (0..500).for_each(|block| alloc.release(block));
+        assert!(!alloc.wants_checkpoint(), "plenty is free");
+        assert!(alloc.allocate(600).is_some() && !alloc.wants_checkpoint());
+        assert!(alloc.allocate(100).is_some() && alloc.wants_checkpoint(), "soon nothing long is left");
+        alloc.cut();
+        assert!(alloc.allocate(95).is_some() && !alloc.wants_checkpoint());
+        (500..700).for_each(|block| alloc.release(block));
+        assert!(alloc.wants_checkpoint(), "soon nothing is left");
+    }
+
+    #[test]
     fn requests_are_split_when_space_is() {
         let mut alloc = Alloc::new(Run { start: 0, count: 6 });
-        assert!(alloc.reserve(Run { start: 2, count: 1 }));
+        assert!(alloc.free.take(Run { start: 2, count: 1 }));
         let runs = alloc.allocate(5).expect("five are free");
         assert_eq!(runs, [Run { start: 3, count: 3 }, Run { start: 0, count: 2 }]);
     }

@@ -39,22 +39,26 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Objects looked at in one step at most, and blocks after which no further one is begun. A step takes some 100 us.
+// A step takes some 50 us at most: that is what a completion may have to wait for it. Between two steps writers have
+// their turn.
+
+/// Objects looked at in one step at most, and blocks after which no further one is begun.
 const OBJECTS_PER_STEP: usize = 64;
-const ENTRIES_PER_STEP: usize = 2048;
+const ENTRIES_PER_STEP: usize = 1024;
 /// Blocks written in one step.
-const BLOCKS_PER_STEP: usize = 64;
-/// Writes of dirty blocks in flight, so that log writes do not queue behind many.
+const BLOCKS_PER_STEP: usize = 16;
+/// Writes of dirty blocks in flight above which no more are begun, so that log writes do not queue behind many: with
+/// 256 KiB of them a record waits for little more than for another record.
 const WRITES_MAX: usize = 4;
 /// Blocks given their new home in one step.
 const ADOPTIONS_PER_STEP: usize = 256;
-/// Blocks freed in one step.
-const FREES_PER_STEP: usize = 256;
+/// Runs of blocks freed in one step.
+const FREES_PER_STEP: usize = 64;
 /// Small changed values written, and let go of, in one step.
-const PAIRS_PER_STEP: usize = 512;
+const PAIRS_PER_STEP: usize = 256;
 const CHUNKS_PER_STEP: usize = 16;
-/// Blocks that find a home in one step: on a full device each is a search of its own.
-const HOMES_PER_STEP: usize = 128;
+/// Blocks that find a home in one step: among holes each is a search of its own.
+const HOMES_PER_STEP: usize = 64;
 
 /// A dirty block and where it goes.
 struct Home {
@@ -119,15 +123,13 @@ impl BlockStore {
         }
         let (size, used) = self.wal.usage();
         let dirty = self.table.space.dirty_slots * BLOCK as u64;
-        let alloc = &self.table.space.alloc;
-        let scarce = alloc.pending_count() > 0 && alloc.free_count() < u64::from(alloc.area().count) / 16;
         let (entries, bytes) = self.table.live();
         if used * 100 > size * self.options.wal_percent_max
             || dirty > self.options.overlay_bytes_max
             || entries > self.options.marks_max
             || bytes > self.options.dirty_metadata_bytes_max
             || self.wal.collecting_bytes() > 0 && self.wal.is_durable_to(TxnNumber::MAX)
-            || scarce
+            || self.table.space.alloc.wants_checkpoint()
         {
             self.start_checkpoint();
         }

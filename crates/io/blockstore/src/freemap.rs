@@ -27,7 +27,12 @@ impl RefChanges {
             let portion = portion_of(left.start);
             // Counted from the end of the portion: no overflow in the last one.
             let count = left.count.min(PORTION_BLOCKS - left.start % PORTION_BLOCKS);
-            self.0.entry(portion).or_default().push((Run { start: left.start, count }, by));
+            let changes = self.0.entry(portion).or_default();
+            match changes.last_mut() {
+                // A large write takes and releases its blocks one after the other.
+                Some((run, same)) if *same == by && run.end() == left.start => run.count += count,
+                _ => changes.push((Run { start: left.start, count }, by)),
+            }
             left = Run { start: left.start.wrapping_add(count), count: left.count - count };
         }
     }
@@ -77,16 +82,19 @@ impl Portion {
         u32::from(self.is_used(at)) + extra
     }
 
-    /// Applies changes in any order: only their sums count. Gives a block that would be referred to less than never.
+    /// Applies changes of one portion, in any order: only their sums count. Gives a block that would be referred to less than never.
     pub(crate) fn apply(&mut self, changes: &[(Run, i32)]) -> Result<(), u32> {
-        let each = changes.iter().flat_map(|(run, by)| run.blocks().map(|block| (block, *by)));
-        let mut each: Vec<(u32, i32)> = each.collect();
-        each.sort_unstable();
-        for same in each.chunk_by(|a, b| a.0 == b.0) {
-            let Some((block, _)) = same.first().copied() else { continue };
-            let by = same.iter().map(|(_, by)| by).sum();
-            let at = block % PORTION_BLOCKS;
-            let references = self.references(at).checked_add_signed(by).ok_or(block)?;
+        let mut sums = vec![0_i32; PORTION_BLOCKS as usize];
+        let (mut first, mut end) = (sums.len(), 0);
+        for (run, by) in changes {
+            let at = (run.start % PORTION_BLOCKS) as usize;
+            let behind = at + run.count as usize;
+            (first, end) = (first.min(at), end.max(behind));
+            sums.get_mut(at..behind).unwrap_or_default().iter_mut().for_each(|sum| *sum += by);
+        }
+        let portion = changes.first().map_or(0, |(run, _)| portion_of(run.start) * PORTION_BLOCKS);
+        for (at, by) in (0..).zip(sums).take(end).skip(first).filter(|(_, by)| *by != 0) {
+            let references = self.references(at).checked_add_signed(by).ok_or(portion + at)?;
             self.set(at, references);
         }
         Ok(())

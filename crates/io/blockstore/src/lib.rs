@@ -36,6 +36,7 @@ mod check;
 mod checkpoint;
 mod error;
 mod freemap;
+mod freeruns;
 mod inspect;
 mod layer;
 mod metadata;

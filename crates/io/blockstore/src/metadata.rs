@@ -88,7 +88,12 @@ impl State {
 }
 
 fn key(prefix: u8, body: impl FnOnce(&mut Writer)) -> Bytes {
-    let mut w = Writer::with_capacity(64);
+    key_of(64, prefix, body)
+}
+
+/// A key of about so many bytes.
+fn key_of(capacity: usize, prefix: u8, body: impl FnOnce(&mut Writer)) -> Bytes {
+    let mut w = Writer::with_capacity(capacity);
     w.u8(prefix);
     body(&mut w);
     w.finish()
@@ -211,19 +216,20 @@ pub(crate) fn name_prefix(at: &SpgId) -> Bytes {
 
 /// A string followed by an end, so that strings sort as themselves and none is the beginning of another.
 fn ordered(w: &mut Writer, text: &[u8]) {
-    for byte in text {
-        w.u8(*byte);
-        if *byte == 0 {
-            w.u8(1);
-        }
+    // The end of each piece but the last is a zero of the text.
+    let mut pieces = text.split(|byte| *byte == 0);
+    w.raw(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        w.raw(&[0, 1]);
+        w.raw(piece);
     }
-    w.u8(0);
-    w.u8(0);
+    w.raw(&[0, 0]);
 }
 
 /// Key of an object's name: names of a collection sort as [`HObject`]s do.
 pub(crate) fn name_key(at: &SpgId, name: &HObject) -> Bytes {
-    key(prefix::NAME, |w| {
+    let text = name.namespace.len() + name.name.len().max(name.key.len()) + name.name.len();
+    key_of(64 + text, prefix::NAME, |w| {
         w.put(at);
         w.u8(u8::from(name.max));
         // The sign inverted: negative pools first.

@@ -105,7 +105,7 @@ fn continues(stretch: &Stretch, index: u32, block: u32) -> bool {
 impl Onode {
     /// Everything but the omap's entries, with `blocks` in place of the slots.
     pub(crate) fn encode(&self, blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Bytes {
-        let mut w = Writer::new();
+        let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + 4 * self.blocks.len());
         w.envelope(VERSION, VERSION, |w| {
             w.blob(&self.meta);
             w.u64(self.size);

@@ -47,7 +47,7 @@ pub struct Options {
     pub cache_bytes_max: usize,
     /// Per mille of the data area kept for deletes and checkpoints when the store is full.
     pub reserve_permille: u64,
-    /// Steps of a checkpoint, of some 100 us each, that one call of `drain` may take.
+    /// Steps of a checkpoint, of some 50 us each, that one call of `drain` may take.
     pub checkpoint_steps_max: usize,
     #[doc(hidden)]
     pub planted: Planted,
@@ -90,7 +90,7 @@ impl Options {
             kv_cache_bytes: share,
             cache_bytes_max: share,
             reserve_permille: 10,
-            checkpoint_steps_max: 2,
+            checkpoint_steps_max: 1,
             planted: Planted::Nothing,
         }
     }

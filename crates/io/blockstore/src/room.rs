@@ -5,13 +5,16 @@ use crate::alloc::Run;
 use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::onode::Slot;
-use crate::store::{BlockStore, IO_BLOCKS_MAX, Io};
+use crate::store::{BlockStore, Io};
 use crate::table::within;
 use crate::wal::Placement;
-use nacre_buf::{AlignedBuf, BufList, Bytes};
+use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
+
+/// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
+const PLACED_BLOCKS_MAX: u32 = 1024;
 
 impl BlockStore {
     /// Blocks that the reserve keeps for deletes and checkpoints.
@@ -52,7 +55,7 @@ impl BlockStore {
             return Ok(());
         }
         let reserve = if txn.data_bytes() > 0 { self.reserve_blocks() } else { 0 };
-        for _ in 0..2 {
+        for _ in 0..3 {
             let free = self.table.space.alloc.free_count();
             if free >= self.promised_blocks() + needed + reserve {
                 return Ok(());
@@ -61,7 +64,10 @@ impl BlockStore {
             if reachable < needed + reserve {
                 break;
             }
-            self.finish_checkpoint();
+            // The one under way may free enough.
+            if !self.end_checkpoint() {
+                self.finish_checkpoint();
+            }
         }
         let free_blocks =
             self.table.space.alloc.free_count().saturating_sub(self.promised_blocks() + reserve);
@@ -102,7 +108,7 @@ impl BlockStore {
         for run in &placement.runs {
             let mut left = *run;
             while left.count > 0 {
-                let count = left.count.min(u32::try_from(IO_BLOCKS_MAX).expect("small"));
+                let count = left.count.min(PLACED_BLOCKS_MAX);
                 let bytes = aligned(&body.slice(at, count as usize * BLOCK));
                 at += bytes.len();
                 let number = self.wal.next_number();
@@ -127,6 +133,9 @@ fn split_data_bytes(op: &Op) -> usize {
 }
 
 fn block_crcs(body: &BufList) -> Vec<u32> {
+    if let [one] = body.slices() {
+        return one.chunks_exact(BLOCK).map(|block| crc::crc32c(u32::MAX, block)).collect();
+    }
     (0..body.len() / BLOCK).map(|nth| body.slice(nth * BLOCK, BLOCK).crc32c(u32::MAX)).collect()
 }
 

@@ -268,8 +268,9 @@ impl BlockStore {
         self.end_checkpoint();
     }
 
-    /// Waits for the end of the running checkpoint, if there is one.
-    fn end_checkpoint(&mut self) {
+    /// Waits for the end of the running checkpoint; false when there is none.
+    pub(crate) fn end_checkpoint(&mut self) -> bool {
+        let was_running = self.checkpoint.is_some();
         while self.checkpoint.is_some() && self.failed.is_none() {
             self.poll_devices();
             self.write_records();
@@ -280,6 +281,7 @@ impl BlockStore {
             }
             self.wal.durable(&mut self.durable);
         }
+        was_running
     }
 
     /// Waits for what is on its way. While the metadata is being committed, requests to the device end on their own.

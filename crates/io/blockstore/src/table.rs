@@ -151,6 +151,8 @@ pub(crate) struct Table {
     clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
     /// Numbers of objects by key of the name; `None` where there is no object.
     clean_names: RefCell<Clock<Bytes, Option<u64>>>,
+    /// The object found last: the ops of a transaction, and the reads before it, mostly are about one.
+    recent: RefCell<Option<(SpgId, HObject, u64)>>,
     pub(crate) space: Space,
     pub(crate) next_id: u64,
     pub(crate) objects: u64,
@@ -222,6 +224,7 @@ impl Table {
             dead_omaps: Vec::new(),
             clean_onodes: RefCell::new(Clock::new(clean_bytes_max / 4 * 3)),
             clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
+            recent: RefCell::default(),
             space: Space { alloc, slots: state.sums.slots, dirty_slots: 0 },
             next_id: state.next_id,
             objects: state.sums.objects,
@@ -299,17 +302,26 @@ impl Table {
     }
 
     fn id(&self, at: &SpgId, name: &HObject) -> Option<u64> {
-        self.id_at(&metadata::name_key(at, name))
+        if let Some((recent_at, recent, id)) = &*self.recent.borrow()
+            && (recent_at, recent) == (at, name)
+        {
+            return Some(*id);
+        }
+        let id = self.id_at(&metadata::name_key(at, name))?;
+        *self.recent.borrow_mut() = Some((*at, name.clone(), id));
+        Some(id)
     }
 
     fn set_name(&mut self, at: SpgId, name: &HObject, id: u64) {
         let key = metadata::name_key(&at, name);
+        *self.recent.borrow_mut() = None;
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.put(key, metadata::encode_name(id, name));
     }
 
     fn delete_name(&mut self, at: SpgId, name: &HObject) {
         let key = metadata::name_key(&at, name);
+        *self.recent.borrow_mut() = None;
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.delete(key);
     }

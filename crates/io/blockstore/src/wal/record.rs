@@ -48,21 +48,26 @@ pub(crate) struct Entry {
     pub(crate) placements: Vec<Placement>,
 }
 
+/// Room for what most transactions encode to, but for their data.
+const OPS_BYTES: usize = 1024;
+
 /// Encodes a transaction; placed data is left out.
 pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> BufList {
-    let mut ops = Writer::new();
-    let data = txn.encode_parts(&mut ops);
-    let mut w = Writer::with_capacity(64 + ops.len());
+    let crcs: usize = placements.iter().map(|placement| placement.crcs.len()).sum();
+    let mut w = Writer::with_capacity(OPS_BYTES + 4 * crcs);
     w.count(placements.len());
-    let mut inline = BufList::new();
-    let mut taken = 0;
+    placements.iter().for_each(|placement| encode_placement(&mut w, placement));
+    let mut data = BufList::new();
+    w.nested(|w| data = txn.encode_parts(w));
+    let (mut inline, mut taken) = (BufList::new(), 0);
     for placement in placements {
-        encode_placement(&mut w, placement);
         inline.append(data.slice(taken, placement.data_offset - taken));
         taken = placement.data_offset + placement.crcs.len() * BLOCK;
     }
-    inline.append(data.slice(taken, data.len() - taken));
-    w.blob(ops.as_slice());
+    match taken {
+        0 => inline = data,
+        _ => inline.append(data.slice(taken, data.len() - taken)),
+    }
     w.u64(inline.len() as u64);
     let mut out = BufList::from(w.finish());
     out.append(inline);
