@@ -175,6 +175,177 @@ first.close()
         kill -KILL $victim; wait $victim || true");
 }
 
+/// librados without Python's idea of what a name is; behind [`PYTHON`].
+const RAW_NAMES: &str = "
+import ctypes
+library = ctypes.CDLL('librados.so.2')
+def done(result):
+    if result < 0: raise OSError(-result, os.strerror(-result))
+    return result
+raw = ctypes.c_void_p(); done(library.rados_create(ctypes.byref(raw), None))
+done(library.rados_conf_read_file(raw, None)); library.rados_conf_parse_env(raw, None); done(library.rados_connect(raw))
+raw_io = ctypes.c_void_p(); done(library.rados_ioctx_create(raw, os.environ['POOL'].encode(), ctypes.byref(raw_io)))
+size_t = ctypes.c_size_t
+def put(name, data): done(library.rados_write_full(raw_io, name, data, size_t(len(data))))
+def get(name):
+    room = ctypes.create_string_buffer(4096)
+    length = done(library.rados_read(raw_io, name, room, size_t(4096), ctypes.c_uint64(0)))
+    return room.raw[:length]
+def names():
+    cursor, found = ctypes.c_void_p(), []
+    done(library.rados_nobjects_list_open(raw_io, ctypes.byref(cursor)))
+    entry = ctypes.c_char_p()
+    while library.rados_nobjects_list_next(cursor, ctypes.byref(entry), None, None) == 0: found.append(entry.value)
+    library.rados_nobjects_list_close(cursor)
+    return found
+";
+
+#[test]
+fn names_of_any_bytes_and_of_any_length_allowed() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("names", 16);
+    python(
+        &shell,
+        &format!(
+            "{RAW_NAMES}
+every = bytes(range(1, 256))
+hard = [every, every[::-1], *(bytes([byte]) for byte in every), b'..', b'a/b', b'%25', b'n' * 2047, b'n' * 2048]
+for name in hard: put(name, name[:100])
+for name in hard: assert get(name) == name[:100], name
+found = names()
+assert sorted(found) == sorted(hard), set(found) ^ set(hard)
+import errno
+for name, refusal in ((b'n' * 2049, errno.ENAMETOOLONG), (b'', errno.EINVAL)):
+    try: put(name, b'x')
+    except OSError as error: assert error.errno == refusal, error
+    else: raise AssertionError('written')
+"
+        ),
+    );
+}
+
+#[test]
+fn objects_and_their_parts_may_be_large() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("large", 16).within(120);
+    python(
+        &shell,
+        "
+for size in (65536, 1 << 20, 4 << 20):
+    value = os.urandom(size); io.set_xattr('attributes', 'a', value); assert io.get_xattr('attributes', 'a') == value
+count, page = 100000, 5000
+with rados.WriteOpCtx() as op:
+    io.set_omap(op, tuple('k%06d' % n for n in range(count)), tuple(b'%d' % n for n in range(count)))
+    io.operate_write_op(op, 'omap')
+got, after = [], ''
+while True:
+    with rados.ReadOpCtx() as op:
+        values, _ = io.get_omap_vals(op, after, '', page)
+        io.operate_read_op(op, 'omap')
+        some = list(values)
+    if not some: break
+    got += some; after = some[-1][0]
+assert got == [('k%06d' % n, b'%d' % n) for n in range(count)], len(got)
+chunk, total = 4 << 20, 100 << 20
+chunks = [os.urandom(64) * (chunk >> 6) for _ in range(total // chunk)]
+for n, data in enumerate(chunks): io.write('big', data, n * chunk)
+assert io.stat('big')[0] == total
+for n, data in enumerate(chunks): assert io.read('big', chunk, n * chunk) == data, n
+with open('big', 'wb') as f: f.writelines(chunks)
+io.remove_object('big')
+",
+    );
+    shell.sh("rados -p $POOL put big big; rados -p $POOL get big again; cmp big again");
+}
+
+#[test]
+fn a_listing_names_each_object_once_while_others_come_and_go() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("list", 32).within(120);
+    shell.with("OBJECTS", 20000).python(include_str!("listing.py"));
+}
+
+#[test]
+fn snapshots_under_load_keep_what_they_saw() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("load", 16).within(150);
+    python(
+        &shell,
+        "
+import json, random, threading
+seed = random.randrange(1 << 31); print('seed', seed, flush=True)
+NAMES, SIZE, BLOCK = ['o%d' % n for n in range(12)], 1 << 18, 4096
+admin, state, lock, ending = random.Random(seed), {name: bytes(SIZE) for name in NAMES}, threading.Lock(), threading.Event()
+snaps, errors, writes = {}, [], [0]
+session = cluster.open_ioctx(os.environ['POOL'])
+for name in NAMES: session.write_full(name, state[name])
+# A snapshot is the state of all objects between two writes: writers hold a lock each, who takes one holds all.
+locks = {name: threading.Lock() for name in NAMES}
+context = []
+def write(number):
+    rng, mine = random.Random(seed + number), cluster.open_ioctx(os.environ['POOL'])
+    while not ending.is_set():
+        name = rng.choice(NAMES)
+        with locks[name]:
+            mine.set_self_managed_snap_write(context[:])
+            at, data = rng.randrange(SIZE // BLOCK) * BLOCK, rng.randbytes(BLOCK)
+            mine.write(name, data, at)
+            before = state[name]
+            state[name] = before[:at] + data + before[at + BLOCK:]
+            writes[0] += 1
+def watched(*arguments):
+    try: write(*arguments)
+    except Exception as error: errors.append(error); ending.set()
+writers = [threading.Thread(target=watched, args=(number,)) for number in range(4)]
+for writer in writers: writer.start()
+def check(snap, seen):
+    session.set_read(snap)
+    for name in NAMES:
+        found = session.read(name, SIZE)
+        assert found == seen[name], '%s at snapshot %d: %d blocks differ' % (name, snap, sum(found[i:i + BLOCK] != seen[name][i:i + BLOCK] for i in range(0, SIZE, BLOCK)))
+    session.set_read(rados.LIBRADOS_SNAP_HEAD)
+for step in range(60):
+    if ending.wait(0.1): break
+    what = admin.choice(['take', 'take', 'take', 'remove', 'roll back', 'read'])
+    if what == 'take' and len(snaps) < 8:
+        for name in NAMES: locks[name].acquire()
+        snap = session.create_self_managed_snap(); context.insert(0, snap); snaps[snap] = dict(state)
+        for name in NAMES: locks[name].release()
+    elif what == 'remove' and snaps:
+        snap = admin.choice(sorted(snaps))
+        for name in NAMES: locks[name].acquire()
+        context.remove(snap); del snaps[snap]
+        for name in NAMES: locks[name].release()
+        session.remove_self_managed_snap(snap)
+    elif what == 'roll back' and snaps:
+        snap, name = admin.choice(sorted(snaps)), admin.choice(NAMES)
+        with locks[name]:
+            session.set_self_managed_snap_write(context[:])
+            session.rollback_self_managed_snap(name, snap)
+            state[name] = snaps[snap][name]
+    elif snaps:
+        snap = admin.choice(sorted(snaps)); check(snap, snaps[snap])
+ending.set()
+for writer in writers: writer.join()
+assert not errors, errors
+for snap, seen in snaps.items(): check(snap, seen)
+for name in NAMES: assert session.read(name, SIZE) == state[name], name
+assert writes[0] > 100, writes
+for snap in snaps: session.remove_self_managed_snap(snap)
+# Trimmed: no clone is left, and the space is back.
+def clones():
+    asked = json.dumps({'prefix': 'df', 'format': 'json', 'detail': 'detail'})
+    code, out, _ = cluster.mon_command(asked, b'')
+    pool = next(pool for pool in json.loads(out)['pools'] if pool['name'] == os.environ['POOL'])
+    return pool['stats']['objects'], pool['stats']['stored']
+wanted = (len(NAMES), len(NAMES) * SIZE)
+start = time.time()
+while clones() != wanted and time.time() < start + 60: time.sleep(0.5)
+assert clones() == wanted, (clones(), wanted)
+",
+    );
+}
+
 #[test]
 fn benchmarks_run_and_clean_up() {
     let cluster = Cluster::start(3);

@@ -103,6 +103,58 @@ fn benchmarks_run_and_locks_pass_from_hand_to_hand() {
         nok grep client <(rbd lock ls $POOL/a)");
 }
 
+/// Writes blocks of the byte `$1` all over the image, until one fails; says each that was acknowledged.
+const SCRIBBLER: &str = "
+import os, rados, rbd, sys
+cluster = rados.Rados(conffile=''); cluster.connect()
+with cluster.open_ioctx(os.environ['POOL']) as io, rbd.Image(io, 'a') as image:
+    size, block, n = image.size(), 65536, 0
+    while True:
+        image.write(sys.argv[1].encode() * block, n * block % size); n += 1
+        print(n, flush=True)
+";
+
+#[test]
+fn who_lost_the_lock_writes_no_more() {
+    let cluster = Cluster::start(3);
+    let shell = images(&cluster).with("SCRIBBLER", SCRIBBLER);
+    // The owner of the lock is frozen for so long that its watch ends; the next one takes the lock from it and has it
+    // blocklisted. When it goes on, its writes are refused and harm nothing.
+    shell.sh("rbd create $POOL/a --size 8M
+        py() { /usr/bin/python3 -c \"$SCRIBBLER\" $1 >said.$1 2>err.$1; }
+        py X & victim=$!
+        for _ in $(seq 100); do [ -s said.X ] && break; sleep 0.1; done; [ -s said.X ]
+        frozen=$(pgrep -P $victim || echo $victim); kill -STOP $frozen
+        said=$(wc -l <said.X)
+        py Y & heir=$!
+        for _ in $(seq 600); do [ $(wc -l <said.Y) -gt 256 ] && break; sleep 0.1; done; [ $(wc -l <said.Y) -gt 256 ]
+        kill -STOP $(pgrep -P $heir || echo $heir)
+        kill -CONT $frozen; ok=0; wait $victim || ok=$?; [ $ok != 0 ]
+        grep -qi 'shut' err.X || { cat err.X >&2; exit 1; }
+        [ $(wc -l <said.X) -le $((said + 1)) ]
+        ceph osd blocklist ls 2>/dev/null | grep -q .
+        kill -KILL $(pgrep -P $heir || echo $heir); wait $heir || true
+        rbd export --no-progress $POOL/a out; [ \"$(tr -d Y <out | wc -c)\" = 0 ]");
+}
+
+#[test]
+fn the_heir_of_a_killed_owner_finds_what_was_acknowledged() {
+    let cluster = Cluster::start(3);
+    let shell = images(&cluster);
+    let job = "fio --name=t --ioengine=rbd --clientname=admin --pool=$POOL --rbdname=a --bs=4k --iodepth=8 --size=16M";
+    shell.sh(&format!(
+        "rbd create $POOL/a --size 16M
+        {job} --rw=write --verify=crc32c --do_verify=0 --loops=1 >out.0
+        {job} --rw=randwrite --verify=crc32c --do_verify=0 --time_based --runtime=300 >out.1 2>&1 & victim=$!
+        for _ in $(seq 100); do rbd lock ls $POOL/a 2>/dev/null | grep -q client && break; sleep 0.1; done; sleep 2
+        {job} --rw=randwrite --verify=crc32c --do_verify=0 --io_size=48M >out.2 2>&1 & heir=$!
+        sleep 3; kill -KILL $victim; wait $victim || true
+        wait $heir || {{ cat out.2 >&2; exit 1; }}
+        {job} --rw=read --verify=crc32c --do_verify=1 >out.3 2>err.3 || {{ cat err.3 out.3 out.2 >&2; exit 1; }}
+        grep -q 'err= 0' out.3"
+    ));
+}
+
 fn fio(shell: &Shell, image: &str, arguments: &str) {
     let script = format!(
         "rbd create $POOL/{image} --size 32M
