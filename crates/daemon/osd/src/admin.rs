@@ -32,6 +32,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("status", "show identity and maps"),
     ("config get var:CephString", "show the value of an option"),
     ("config set var:CephString val:CephString*", "set an option until the daemon restarts"),
+    ("injectargs injected_args:CephString*", "set options, given as --NAME=VALUE, until the daemon restarts"),
     ("config show", "show the values of all options"),
     ("config diff", "show options that differ from their defaults"),
     ("perf dump", "show counters"),
@@ -124,6 +125,7 @@ fn run(
         "status" => Ok(status(shard)),
         "config get" => option(text(args, "var")).map(|info| json!({ info.name: shard.options.of(info) })),
         "config set" => config_set(shard, args),
+        "injectargs" => injectargs(shard, args),
         "config show" => Ok(config_show(shard)),
         "config diff" => Ok(config_diff(shard)),
         "perf dump" => Ok(shard.perf_dump()),
@@ -203,6 +205,40 @@ fn config_set(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Fai
     let value = info.check(&value).map_err(|error| (Errno::EINVAL, error.to_string()))?;
     shard.set_option(info, value);
     Ok(json!({ "success": "" }))
+}
+
+/// The options that words like `--osd-max-backfills 2 --osd_heartbeat_grace=9` set. Tools send them as one word or as many.
+fn injected(words: &[&str]) -> Result<Vec<(&'static OptionInfo, String)>, Failure> {
+    let invalid = |text: String| (Errno::EINVAL, text);
+    let mut words = words.iter().flat_map(|word| word.split_whitespace());
+    let mut found = Vec::new();
+    while let Some(word) = words.next() {
+        let named = word.strip_prefix("--").ok_or_else(|| invalid(format!("'{word}' is no --NAME=VALUE")))?;
+        let (name, value) = match named.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (named, words.next()),
+        };
+        let info = option(name)?;
+        let value = value.ok_or_else(|| invalid(format!("no value for '{name}'")))?;
+        let value = info.check(value).map_err(|error| invalid(format!("{name}: {error}")))?;
+        found.push((info, value));
+    }
+    Ok(found)
+}
+
+/// All of them or, when one is wrong, none.
+fn injectargs(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Failure> {
+    let words: Vec<&str> = match args.get("injected_args") {
+        Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
+        Some(Value::String(words)) => vec![words],
+        _ => Vec::new(),
+    };
+    let changes = injected(&words)?;
+    let shown = changes.iter().map(|(info, value)| (info.name.to_owned(), json!(value))).collect();
+    for (info, value) in changes {
+        shard.set_option(info, value);
+    }
+    Ok(Value::Object(shown))
 }
 
 fn config_show(shard: &Shard) -> Value {
@@ -318,4 +354,23 @@ fn describe(group: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
         },
         "recovery_state": [{ "name": group.phase_name() }],
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_injected_in_every_spelling() {
+        let names = |words: &[&str]| -> Result<Vec<(&str, String)>, Failure> {
+            Ok(injected(words)?.into_iter().map(|(info, value)| (info.name, value)).collect())
+        };
+        let both = vec![("osd_max_backfills", "2".to_owned()), ("osd_heartbeat_grace", "9".to_owned())];
+        assert_eq!(names(&["--osd-max-backfills 2 --osd_heartbeat_grace=9"]), Ok(both.clone()));
+        assert_eq!(names(&["--osd_max_backfills=2", "--osd-heartbeat-grace", "9"]), Ok(both));
+        for wrong in ["osd_max_backfills=2", "--osd_max_backfills", "--osd_max_backfills=many"] {
+            assert_eq!(names(&[wrong]).unwrap_err().0, Errno::EINVAL, "{wrong}");
+        }
+        assert_eq!(names(&["--no_such_option=1"]).unwrap_err().0, Errno::ENOENT);
+    }
 }
