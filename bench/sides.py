@@ -1,0 +1,105 @@
+"""The two sides of a comparison: a Ceph cluster that runs already, and a Nacre cluster that is started for it."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+POOL, IMAGE = "side-by-side", "image"
+TICK = os.sysconf("SC_CLK_TCK")
+RAMP_S = 1
+
+
+def cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def rss_bytes(pid):
+    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+class Side:
+    """One cluster: how clients reach it, where its OSDs' pid files are, and an image of `size` in it."""
+
+    def __init__(self, name, conf, keyring, scratch, size):
+        self.name, self.size = name, size
+        self.run_folder = pathlib.Path(conf).resolve().parent / "run"
+        # librbd's cache would hide the cluster; the same for both sides.
+        self.conf = f"{scratch}/{name}.conf"
+        pathlib.Path(self.conf).write_text(pathlib.Path(conf).read_text() + "\n[client]\nrbd cache = false\n")
+        self.env = dict(os.environ, CEPH_CONF=self.conf, CEPH_ARGS=f"--keyring {keyring}")
+
+    def run(self, *command, timeout=300):
+        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=timeout)
+        if done.returncode:
+            sys.exit(f"{self.name}: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def ask(self, *command):
+        return json.loads(self.run("ceph", *command, "--format", "json"))
+
+    def prepare(self):
+        self.run("ceph", "osd", "pool", "create", POOL, "32", "32")
+        self.run("rbd", "pool", "init", POOL)
+        self.run("rbd", "create", f"{POOL}/{IMAGE}", "--size", self.size)
+        self.fio(["--rw=write", "--bs=4M", "--iodepth=4"], "write", 0)
+
+    def tear_down(self):
+        self.run("ceph", "osd", "pool", "rm", POOL, POOL, "--yes-i-really-really-mean-it")
+
+    def fio_command(self, *args):
+        return ["fio", "--name=j", "--ioengine=rbd", "--clientname=admin", f"--pool={POOL}", f"--rbdname={IMAGE}",
+                "--output-format=json", f"--size={self.size}", *args]
+
+    def fio(self, args, direction, seconds):
+        timed = ["--time_based", f"--runtime={seconds}", f"--ramp_time={RAMP_S}"] if seconds else []
+        text = self.run(*self.fio_command(*timed, *args), timeout=600)
+        return json.loads(text[text.index("{"):])["jobs"][0][direction]
+
+    def pid(self, osd):
+        return int((self.run_folder / f"osd.{osd}.pid").read_text())
+
+    def pids(self):
+        return [int(path.read_text()) for path in self.run_folder.glob("osd.*.pid")]
+
+    def cpu(self):
+        return sum(cpu_seconds(pid) for pid in self.pids())
+
+    def rss(self):
+        return max(rss_bytes(pid) for pid in self.pids())
+
+    def cell(self, args, direction, seconds):
+        before = self.cpu()
+        result = self.fio(args, direction, seconds)
+        used = self.cpu() - before
+        # The ramp's I/O is not in fio's count, but its processor time is in ours: count it by rate.
+        ios = result["total_ios"] + result["iops"] * RAMP_S
+        clat = result["clat_ns"]
+        return {
+            "iops": result["iops"],
+            "mean_us": clat["mean"] / 1e3,
+            "p99_us": clat["percentile"]["99.000000"] / 1e3,
+            "cpu_us_per_io": used / ios * 1e6,
+        }
+
+    def stop(self):
+        """A cluster that ran before goes on."""
+
+
+class Nacre(Side):
+    def __init__(self, binary, folder, size, osds=3, arguments=()):
+        cluster = pathlib.Path(folder) / "cluster"
+        self.process = subprocess.Popen(
+            [binary, "up", "--processes", "--dir", str(cluster), "--osds", str(osds), *arguments],
+            stdout=subprocess.PIPE, text=True)
+        for line in self.process.stdout:
+            if line.startswith("ready"):
+                break
+        else:
+            sys.exit("nacre did not become ready")
+        super().__init__("nacre", cluster / "ceph.conf", cluster / "keyring", folder, size)
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
