@@ -15,6 +15,7 @@ mod force;
 mod log;
 mod map_push;
 mod mds;
+mod merge;
 mod message;
 mod mgr;
 mod mgr_beacon;
@@ -45,6 +46,7 @@ pub use map_push::{
     FsMap, FsMapUser, FsMapUserBody, FsMapUserEntry, MdsMap, MgrMap, MonGetMap, MonMap, OsdMap,
 };
 pub use mds::{Compat, FeatureSet, MdsBeacon, MdsHealthMetric, mds_state};
+pub use merge::OsdPgReadyToMerge;
 pub use message::Message;
 pub use mgr::{MgrClose, MgrConfigure, MgrDigest, MgrOpen};
 pub use mgr_beacon::{MgrBeacon, MgrCommandDescription, ModuleInfo, ModuleOption};

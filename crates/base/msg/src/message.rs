@@ -154,6 +154,7 @@ messages! {
     OsdBeacon: "OSD to monitor: sign of life.",
     PgStats: "OSD to manager: usage and state of its PGs.",
     OsdPgCreated: "OSD to monitor: a PG exists now.",
+    OsdPgReadyToMerge: "OSD to monitor: two PGs may become one.",
     OsdPgCreate2: "Monitor to OSD: create these PGs.",
     OsdScrub2: "Manager to OSD: compare the copies of these PGs.",
     OsdForceRecovery: "Manager to OSD: recover these PGs before others.",

@@ -34,6 +34,7 @@ mod code {
     pub(super) const META_SET: u8 = 22;
     pub(super) const META_REMOVE: u8 = 23;
     pub(super) const SPLIT: u8 = 24;
+    pub(super) const MERGE: u8 = 25;
 }
 
 impl Transaction {
@@ -145,6 +146,7 @@ fn encode_op(op: &Op, w: &mut Writer, data_out: &mut BufList) {
             w.count(ops.len());
             ops.iter().for_each(|op| encode_op(op, w, data_out));
         }
+        Op::Merge { source } => tagged(w, code::MERGE, source),
     }
 }
 
@@ -153,12 +155,17 @@ fn tagged(w: &mut Writer, code: u8, first: &impl Encode) {
     w.put(first);
 }
 
-/// Any op; the ops inside of a split are read by [`decode_op`], which knows no split: one level is all there is.
+/// Any op; the ops inside of a split are read by [`decode_op`], which knows neither split nor merge: one level is
+/// all there is.
 fn decode_any(r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Op, DecodeError> {
-    if r.clone().u8()? != code::SPLIT {
-        return decode_op(r, data, used);
-    }
-    r.u8()?;
+    match r.clone().u8()? {
+        code::SPLIT => r.u8()?,
+        code::MERGE => {
+            r.u8()?;
+            return Ok(Op::Merge { source: r.get()? });
+        }
+        _ => return decode_op(r, data, used),
+    };
     let (child, pg_num) = (r.get()?, r.u32()?);
     let count = r.count(OP_BYTES_MIN)?;
     let ops = (0..count).map(|_| decode_op(r, data, used)).collect::<Result<_, _>>()?;
@@ -250,6 +257,7 @@ mod tests {
                 pg_num: 8,
                 ops: vec![Op::Touch(a), Op::LogTrim { to: Eversion::ZERO }],
             },
+            Op::Merge { source: SpgId::replicated(PgId::new(1, 7)) },
             Op::RemoveCollection,
         ];
         let txn = Transaction { collection: SpgId::replicated(PgId::new(1, 2)), ops };

@@ -156,8 +156,14 @@ pub enum Op {
         child: SpgId,
         /// The pool's number of placement groups.
         pg_num: u32,
-        /// Changes to the child; never another split.
+        /// Changes to the child; never another split or a merge.
         ops: Vec<Self>,
+    },
+    /// Moves all objects of another collection to this one, each in place of an object of its name, and removes what
+    /// is left of that: its log and its key-value space. One that is not there has no objects.
+    Merge {
+        /// The collection that ends.
+        source: SpgId,
     },
 }
 

@@ -43,6 +43,7 @@ impl Mon {
             }
             Message::OsdAlive(alive) => self.osd_alive(session, osd, &alive),
             Message::OsdPgTemp(temp) => self.osd_pg_temp(session, osd, &temp),
+            Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
             // Known to nobody here, or an answer that we never asked for.

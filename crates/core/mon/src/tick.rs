@@ -18,6 +18,7 @@ impl Mon {
         let map = std::sync::Arc::clone(self.state.osd.map());
         let digest = self.state.stats.pgs.digest(&map);
         self.state.osd.update_fullness(&self.state.stats.pgs, &digest);
+        self.state.osd.shrink_pools(&self.state.stats.pgs);
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
         self.log_health(cx);

@@ -119,6 +119,9 @@ pub enum Effect {
     /// this event are carried out, hand in [`crate::Event::Resume`] (from a loop: it may ask for another).
     /// Always the last order.
     Resume,
+    /// How far this group, which is to be merged with another, is; repeated on each tick. Once both are clean, tell the
+    /// monitor (`MOSDPGReadyToMerge`); if one is not, tell it as well.
+    Merge(crate::MergeState),
     /// The group's copy is not needed here any more and its removal has been submitted: drop the `Pg` once
     /// the last token is durable.
     Removed,

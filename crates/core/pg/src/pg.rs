@@ -18,7 +18,7 @@ use crate::snaptrim::SnapTrim;
 use crate::stats::Stamps;
 use crate::tokens::{OnDurable, Tokens};
 use crate::watch::Watches;
-use crate::{Cx, Effect, Event, Planted, Tuning, storage};
+use crate::{Cx, Effect, Event, MergeRole, Planted, Tuning, merge, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PastIntervals, PeerHeader, PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Transaction};
@@ -72,6 +72,10 @@ pub struct Pg {
     pub(crate) ordered: bool,
     /// The interval has begun; false after a load until the first map.
     pub(crate) begun: bool,
+    /// What the group is in a merge that is prepared: then it serves nobody.
+    pub(crate) merge_role: Option<MergeRole>,
+    /// Changes that take in other groups' copies, to be submitted with the map that ends those.
+    pub(crate) absorbed: Vec<Op>,
     /// The copy is being removed; nothing is handled any more.
     removed: bool,
 }
@@ -161,6 +165,8 @@ impl Pg {
             query_nonce: 0,
             ordered: false,
             begun: false,
+            merge_role: merge::role(map, spg.pg),
+            absorbed: Vec::new(),
             removed: false,
         }
     }
@@ -231,6 +237,7 @@ impl Pg {
         self.expire_notifies(cx);
         self.trim_snaps(cx);
         self.scrub_on(cx);
+        self.report_merge(cx);
     }
 
     fn advance_map(&mut self, cx: &mut Cx<'_>) {
@@ -238,7 +245,11 @@ impl Pg {
         let Some(pool) = PoolFacts::of(cx.map, self.spg.pg.pool) else {
             return self.remove(cx);
         };
+        if self.spg.pg.seed >= pool.pg_num {
+            return self.remove(cx); // merged, and there was no copy here of what it was merged into
+        }
         self.pool = pool;
+        self.merge_role = merge::role(&self.map, self.spg.pg);
         self.split(cx, &before);
         self.advance_interval(cx, &before);
         self.drop_blocklisted(cx);
@@ -388,10 +399,10 @@ impl Pg {
         self.interval.up.iter().chain(&self.interval.acting).copied()
     }
 
-    /// True when clients are served.
+    /// True when clients are served, and anything may change.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.phase.is_serving()
+        self.phase.is_serving() && self.merge_role.is_none()
     }
 
     /// True once the copy's removal has been submitted.

@@ -85,7 +85,8 @@ impl Pg {
         }
     }
 
-    fn active_state(&self, serving: bool) -> u64 {
+    fn active_state(&self, started: bool) -> u64 {
+        let serving = started && self.merge_role.is_none();
         let recovery = match self.recovery_due() {
             Some(kind @ Kind::Recovery) if self.is_recovering(kind) => pg_state::RECOVERING,
             Some(Kind::Recovery) => pg_state::RECOVERY_WAIT,
@@ -98,6 +99,7 @@ impl Pg {
             | when(!serving, pg_state::PEERED)
             | when(self.is_clean(), pg_state::CLEAN)
             | recovery
+            | when(self.merge_role.is_some(), pg_state::PREMERGE)
             | when(self.claims.forced_recovery, pg_state::FORCED_RECOVERY)
             | when(self.claims.forced_backfill, pg_state::FORCED_BACKFILL)
             | when(self.recovery.unfound_count() > 0, pg_state::RECOVERY_UNFOUND)

@@ -140,6 +140,20 @@ impl Groups {
         self.changed = true;
     }
 
+    /// Takes a group out that ends: its copy goes to another.
+    pub(crate) fn take(&mut self, spg: &SpgId) -> Option<Pg> {
+        self.changed = true;
+        self.deadlines.remove(spg);
+        self.groups.remove(spg)
+    }
+
+    /// Hands a group the copies of those that it takes in.
+    pub(crate) fn absorb(&mut self, cx: &mut Cx<'_>, spg: &SpgId, sources: Vec<Pg>) {
+        if let Some(group) = self.groups.get_mut(spg) {
+            group.absorb(cx, sources);
+        }
+    }
+
     fn ticket(&mut self) -> Token {
         self.last_ticket += 1;
         Token(self.last_ticket)

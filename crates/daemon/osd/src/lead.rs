@@ -15,10 +15,11 @@ use nacre_maps::{MgrMap, OsdMap};
 use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::{
-    MarkMeDown, Message, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
-    Superblock, failure_flag, ping_op,
+    MarkMeDown, Message, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgCreated, OsdPgReadyToMerge,
+    OsdPgTemp, RawMessage, Superblock, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
+use nacre_pg::{MergeRole, MergeState};
 use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -41,6 +42,8 @@ pub(crate) enum Order {
     PgTemp(PgId, Vec<OsdId>),
     /// The group has come to life.
     Created(PgId),
+    /// How far a group is that is to be merged.
+    Merge(MergeState),
 }
 
 /// What the monitor's side of things brought for the shard.
@@ -95,6 +98,8 @@ pub(crate) struct Lead {
     /// `up_thru` asked for and not granted yet.
     up_thru_wanted: Epoch,
     pg_temp_wanted: BTreeMap<PgId, Vec<OsdId>>,
+    /// Groups that are to be merged, by the source: what it and its target said last.
+    merges: BTreeMap<PgId, (Option<MergeState>, Option<MergeState>)>,
     reports: BTreeMap<usize, ShardReport>,
     report_due: bool,
     report_at: Stamp,
@@ -153,6 +158,7 @@ impl Lead {
             beacon_at: Stamp::default(),
             up_thru_wanted: 0,
             pg_temp_wanted: BTreeMap::new(),
+            merges: BTreeMap::new(),
             reports: BTreeMap::new(),
             report_due: false,
             report_at: Stamp::default(),
@@ -756,9 +762,43 @@ impl Lead {
                 self.pg_temp_wanted.insert(pg, acting);
                 self.send_pg_temp(epoch);
             }
+            Order::Merge(state) => self.merge_state(cx, state),
             Order::Created(pg) => self.tell_mon(OsdPgCreated { version: epoch.into(), pg }.into()),
         }
         self.settle(cx);
+    }
+
+    /// One of two groups that are to be merged says how far it is. When both stand still the monitor may go on; when one
+    /// cannot, it should let both serve again. Repeated by the groups on each tick: nothing of it need be kept.
+    fn merge_state(&mut self, cx: &LeadCx<'_>, state: MergeState) {
+        let pool = cx.maps.newest().pool(state.source.pool);
+        if pool
+            .is_none_or(|pool| pool.pg_num_pending != state.source.seed || pool.pg_num <= state.source.seed)
+        {
+            self.merges.remove(&state.source);
+            return;
+        }
+        let pair = self.merges.entry(state.source).or_default();
+        match state.role {
+            MergeRole::Source => pair.0 = Some(state),
+            MergeRole::Target => pair.1 = Some(state),
+        }
+        let (source, target) = match *pair {
+            (Some(source), Some(target)) => (source, target),
+            _ if !state.clean => (state, state),
+            _ => return,
+        };
+        self.merges.remove(&state.source);
+        let ready = OsdPgReadyToMerge {
+            version: source.epoch.min(target.epoch).into(),
+            pg: state.source,
+            source_version: source.version,
+            target_version: target.version,
+            last_epoch_started: target.last_epoch_started,
+            last_epoch_clean: target.last_epoch_clean,
+            ready: source.clean && target.clean,
+        };
+        self.tell_mon(ready.into());
     }
 
     fn send_alive(&mut self, epoch: Epoch) {

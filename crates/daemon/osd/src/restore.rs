@@ -62,9 +62,11 @@ impl Shard {
         self.submit(OWN_COLLECTION, txn, Token::default());
     }
 
-    /// Loads the groups that the store holds. They stay silent until the monitor's next map, the one in
-    /// which this OSD is up again.
+    /// Loads the groups that the store holds, and leads them together through the maps that it has: where one is
+    /// merged into another, both have come to the map before. They stay silent until the monitor's next map, the one
+    /// in which this OSD is up again.
     pub(crate) fn restore_groups(&mut self) {
+        let mut oldest = None;
         for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
             let Some(epoch) = Pg::stored_epoch(self.store.as_view(), &spg) else {
                 tracing::error!(osd = self.config.id, %spg, "a placement group's records are damaged; left alone");
@@ -79,8 +81,15 @@ impl Shard {
                     continue;
                 }
             }
-            for map in maps.iter().skip(1) {
-                self.deliver_under(map, spg, Event::Map);
+            oldest = Some(oldest.map_or(first.epoch, |oldest: Epoch| oldest.min(first.epoch)));
+        }
+        let Some(oldest) = oldest else { return };
+        for map in self.groups.maps_from(oldest) {
+            self.merge_groups(&map);
+            for spg in self.groups.all() {
+                if self.groups.get(&spg).is_some_and(|group| group.epoch() < map.epoch) {
+                    self.deliver_under(&map, spg, Event::Map);
+                }
             }
         }
     }

@@ -436,6 +436,7 @@ impl Shard {
         let new_pools = self.post.learn_map(map);
         self.save_map(map, new_pools);
         self.groups.set_map(Arc::clone(map));
+        self.merge_groups(map);
         for spg in self.groups.all() {
             self.deliver(spg, Event::Map);
         }
@@ -448,6 +449,34 @@ impl Shard {
         for (spg, op) in self.groups.take_held() {
             self.client_op(spg, op);
         }
+    }
+
+    /// Hands the copies of groups that end with `map` to those that they are merged into, before these see it.
+    pub(crate) fn merge_groups(&mut self, map: &Arc<OsdMap>) {
+        for spg in self.groups.all() {
+            self.merge_into(map, spg);
+        }
+    }
+
+    fn merge_into(&mut self, map: &Arc<OsdMap>, spg: SpgId) {
+        let due = self.groups.get(&spg).map(|group| group.sources_in(map)).unwrap_or_default();
+        if due.is_empty() {
+            return;
+        }
+        // One that has seen the map was made since, by a split.
+        let is_behind = |source: &&SpgId| self.groups.get(source).is_some_and(|it| it.epoch() < map.epoch);
+        let due: Vec<SpgId> = due.iter().filter(is_behind).copied().collect();
+        let sources: Vec<Pg> = due.iter().filter_map(|source| self.groups.take(source)).collect();
+        sources.iter().for_each(|source| self.reserver.forget(&source.spg()));
+        let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
+        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
+        self.groups.absorb(&mut cx, &spg, sources);
+        self.carry_out(spg);
+    }
+
+    /// Whether the map has this group: it may have been merged into another.
+    fn exists(&self, spg: &SpgId) -> bool {
+        self.groups.map().pool(spg.pg.pool).is_some_and(|pool| spg.pg.seed < pool.pg_num)
     }
 
     fn create_groups(&mut self, create: &OsdPgCreate2) {
@@ -622,7 +651,8 @@ impl Shard {
         }
         // Not ours by our map: silence. The client resends when it learns of a newer one, which it may lack.
         let (newest, sent) = (self.groups.map(), op.op.epoch);
-        if sent <= newest.epoch && !newest.pg_to_up_acting(spg.pg).acting.contains(&self.config.id) {
+        let ours = || newest.pg_to_up_acting(spg.pg).acting.contains(&self.config.id);
+        if sent <= newest.epoch && !(self.exists(&spg) && ours()) {
             if sent < newest.epoch {
                 self.push_maps(op.session.id, sent);
             }
@@ -714,7 +744,7 @@ impl Shard {
         if birth.epoch > self.groups.map().epoch {
             return self.groups.hold_birth(spg, birth);
         }
-        if self.groups.contains(&spg) || self.groups.map().pool(spg.pg.pool).is_none() {
+        if self.groups.contains(&spg) || !self.exists(&spg) {
             return;
         }
         let maps = self.groups.maps_from(birth.epoch);
@@ -805,6 +835,7 @@ impl Shard {
 
     /// Hands a group an event under a map behind the present one: while it catches up.
     pub(crate) fn deliver_under(&mut self, map: &Arc<OsdMap>, spg: SpgId, event: Event) {
+        self.merge_into(map, spg);
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         self.groups.handle_under(&mut cx, &spg, event);
@@ -874,6 +905,13 @@ impl Shard {
             Effect::Removed => {
                 self.groups.remove(&spg);
                 self.reserver.forget(&spg);
+            }
+            Effect::Merge(state) => {
+                // Each shard has a store of its own, between which nothing moves.
+                let home = |pg| self.post.home(&SpgId::replicated(pg));
+                let clean = state.clean && home(state.source) == home(state.target);
+                let state = nacre_pg::MergeState { clean, ..state };
+                self.post.send(0, Letter::Order(Order::Merge(state)));
             }
             Effect::Split { child, before } => self.open_child(child, &before),
             // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.

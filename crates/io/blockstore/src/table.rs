@@ -485,6 +485,7 @@ impl Table {
                 self.change(at, &object, |onode, space| write(onode, space, offset, &data, placement));
             }
             Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops),
+            Op::Merge { source } => self.merge(at, source),
             op => self.apply_data(at, op),
         }
     }
@@ -500,6 +501,20 @@ impl Table {
             }
         }
         ops.into_iter().for_each(|op| self.apply_op(child, op, None));
+    }
+
+    /// The same the other way.
+    fn merge(&mut self, at: SpgId, source: SpgId) {
+        if at == source {
+            return;
+        }
+        self.collection(at);
+        for (id, name) in self.names(&source) {
+            self.delete_name(source, &name);
+            self.remove(at, &name);
+            self.set_name(at, &name, id);
+        }
+        self.remove_collection(source);
     }
 
     fn apply_data(&mut self, at: SpgId, op: Op) {

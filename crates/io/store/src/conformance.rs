@@ -31,6 +31,7 @@ pub fn run<S: ObjectStore>(mut make: impl FnMut() -> S) {
     listing_is_ordered_and_paged(make());
     pg_meta_is_found_by_prefix(make());
     a_split_moves_objects_and_nothing_else(make());
+    a_merge_undoes_a_split(make());
     for seed in 0..SEEDS {
         agrees_with_the_model(make(), seed);
     }
@@ -61,6 +62,33 @@ fn a_split_moves_objects_and_nothing_else<S: ObjectStore>(mut store: S) {
     assert_eq!((store.log(&pg()), store.log(&child)), (vec![bytes("parent's")], vec![bytes("child's")]));
     assert_eq!(store.pg_meta(&child, b"info"), [(ByteStr::from_static("info"), bytes("child's"))]);
     assert_eq!(store.usage().stored_bytes, before.stored_bytes);
+}
+
+fn a_merge_undoes_a_split<S: ObjectStore>(mut store: S) {
+    let child = SpgId::replicated(PgId::new(3, 5));
+    let names: Vec<String> = (0..64).map(|n| format!("o{n}")).collect();
+    let mut ops: Vec<Op> = names.iter().map(|name| write(name, 0, "content")).collect();
+    ops.push(Op::OmapSet { object: object("o7"), entries: vec![(ByteStr::from_static("k"), bytes("v"))] });
+    submit(&mut store, ops);
+    let before = (store.list(&pg(), &HObject::MIN, usize::MAX), store.usage());
+    let inside = vec![
+        Op::LogAppend { version: Eversion::new(1, 2), entry: bytes("child's") },
+        Op::MetaSet { key: ByteStr::from_static("info"), value: bytes("child's") },
+    ];
+    submit(&mut store, vec![Op::Split { child, pg_num: 8, ops: inside }]);
+    assert_ne!(store.list(&pg(), &HObject::MIN, usize::MAX), before.0);
+    // One of the objects that come is here as well, in another state.
+    let twin = store.list(&child, &HObject::MIN, 1).remove(0);
+    submit(&mut store, vec![Op::Write { object: twin.clone(), offset: 0, data: bytes("old").into() }]);
+    submit(&mut store, vec![Op::Merge { source: child }]);
+    assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX), before.0);
+    assert_eq!(store.usage().stored_bytes, before.1.stored_bytes);
+    assert!(names.iter().all(|name| content(&store, name) == bytes("content")));
+    assert_eq!(store.omap_value(&pg(), &object("o7"), b"k"), Some(bytes("v")));
+    assert!(store.log(&pg()).is_empty() && store.log(&child).is_empty());
+    assert!(store.pg_meta(&child, b"").is_empty() && !store.collections().contains(&child));
+    submit(&mut store, vec![Op::Merge { source: child }]);
+    assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX), before.0, "there was nothing to move");
 }
 
 fn pg() -> SpgId {

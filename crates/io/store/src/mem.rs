@@ -132,6 +132,7 @@ impl MemStore {
             }),
             Op::ClearAttrs(object) => self.change(at, &object, |o| o.attrs.clear()),
             Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops),
+            Op::Merge { source } => self.merge(at, source),
             op => self.apply_omap_or_log(at, op),
         }
     }
@@ -147,6 +148,14 @@ impl MemStore {
         };
         self.collections.insert(child, Collection { objects, ..Collection::default() });
         ops.into_iter().for_each(|op| self.apply(child, op));
+    }
+
+    fn merge(&mut self, at: SpgId, source: SpgId) {
+        let Some(ended) = (at != source).then(|| self.collections.remove(&source)).flatten() else { return };
+        for (object, state) in ended.objects {
+            self.take(at, &object);
+            self.collections.entry(at).or_default().objects.insert(object, state);
+        }
     }
 
     fn apply_omap_or_log(&mut self, at: SpgId, op: Op) {

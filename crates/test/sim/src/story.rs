@@ -297,6 +297,10 @@ impl Story {
         match self.below(6) {
             0 => self.order(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#)),
             1 => self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#)),
+            2 if self.pg_num > 1 && self.below(2) == 0 => {
+                self.pg_num -= 1 + self.below(self.pg_num - 1);
+                self.set_pool("pg_num", self.pg_num);
+            }
             2 if self.pg_num < 16 => {
                 self.pg_num += 1 + self.below(self.pg_num);
                 let pg_num = self.pg_num;
@@ -416,7 +420,10 @@ impl Story {
     fn is_clean(&self) -> bool {
         let Some(mon) = self.world.mon() else { return false };
         let map = mon.state().osd.map();
-        let wanted = map.pool(POOL).map_or(0, |pool| pool.pg_num as usize);
+        let Some(pool) = map.pool(POOL).filter(|pool| pool.pg_num == pool.pg_num_target) else {
+            return false;
+        };
+        let wanted = pool.pg_num as usize;
         let all_up = map.up_count() == self.world.osd_ids().len();
         let clean = pg_state::ACTIVE | pg_state::CLEAN;
         let groups: Vec<u64> = mon.state().stats.pgs.pgs(map).map(|(_, stat)| stat.state).collect();

@@ -334,10 +334,10 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return done("");
     }
     if pg_num < pool.pg_num {
-        return fail(
-            Errno::EOPNOTSUPP,
-            format!("specified pg_num {pg_num} < current {}: merging PGs is not supported yet", pool.pg_num),
-        );
+        let pool = edited(call, change)?;
+        pool.pg_num_target = pg_num;
+        pool.pgp_num_target = pool.pgp_num_target.min(pg_num);
+        return change.done(); // from here on one group at a time: see `OsdMaps::shrink_pools`
     }
     call.state
         .osd

@@ -10,6 +10,7 @@ mod failure;
 mod full;
 pub mod hierarchy;
 mod history;
+mod merge;
 mod pools;
 mod snaps;
 mod status;

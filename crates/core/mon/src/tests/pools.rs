@@ -169,3 +169,77 @@ fn blocklist_entries_end_by_themselves() {
     assert!(!world.map().is_blocklisted(&addr));
     world.check();
 }
+
+#[test]
+fn a_pool_loses_groups_one_at_a_time_when_both_stand_still() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    for seed in 0..world.map().pools[&1].pg_num {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    let all = world.map().pools[&1].pg_num;
+    let numbers = |world: &World| {
+        let pool = &world.map().pools[&1];
+        (pool.pg_num, pool.pg_num_pending, pool.pgp_num)
+    };
+    let lower = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{}"}}"#, all - 1);
+    assert_eq!(world.ask(admin, &lower).map(|ack| ack.result), Some(0));
+    assert_eq!(numbers(&world), (all, all, all), "nothing at once");
+    world.pass(Duration::from_secs(2));
+    assert_eq!(numbers(&world), (all, all, all - 1), "placement goes first");
+    report(&mut world, osd, |stat| stat.reported_seq = 2);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(numbers(&world), (all, all, all - 1), "these reports are older than the placement");
+    let now = world.map().epoch;
+    report(&mut world, osd, |stat| stat.reported_epoch = now);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(numbers(&world), (all, all - 1, all - 1));
+    let pg = PgId::new(1, all - 1);
+    let primary = world.map().pg_to_up_acting(pg).acting_primary;
+    let speaker = world.connect(&format!("osd.{primary}"));
+    let early = u64::from(world.map().pools[&1].last_change) - 1;
+    let said = |world: &mut World, session, version: u64, ready| {
+        let message = nacre_msg::OsdPgReadyToMerge { version, pg, ready, ..Default::default() };
+        world.message(session, 0, message);
+        world.pass(Duration::from_secs(1));
+    };
+    said(&mut world, speaker, early, true);
+    assert_eq!(numbers(&world), (all, all - 1, all - 1), "said before they were to stand still");
+    let epoch = world.map().epoch.into();
+    let other = world.connect(&format!("osd.{}", (primary + 1) % 3));
+    said(&mut world, other, epoch, true);
+    assert_eq!(numbers(&world), (all, all - 1, all - 1), "only the primary knows");
+    said(&mut world, speaker, epoch, false);
+    assert_eq!(numbers(&world), (all, all, all - 1), "not now");
+    let now = world.map().epoch;
+    report(&mut world, osd, |stat| (stat.reported_epoch, stat.reported_seq) = (now, 9));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(numbers(&world), (all, all - 1, all - 1), "but later");
+    let epoch = world.map().epoch.into();
+    said(&mut world, speaker, epoch, true);
+    assert_eq!(numbers(&world), (all - 1, all - 1, all - 1));
+    let merge = world.map().pools[&1].last_pg_merge;
+    assert_eq!((merge.source, u64::from(merge.ready_epoch)), (pg, epoch));
+    world.check();
+}
+
+#[test]
+fn a_merge_is_called_off_when_an_osd_goes_down() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    for seed in 0..world.map().pools[&1].pg_num {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    let all = world.map().pools[&1].pg_num;
+    let lower = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{}"}}"#, all - 1);
+    world.ask(admin, &lower);
+    world.pass(Duration::from_secs(2));
+    let now = world.map().epoch;
+    report(&mut world, osd, |stat| stat.reported_epoch = now);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.map().pools[&1].pg_num_pending, all - 1);
+    world.ask(admin, r#"{"prefix":"osd down","ids":["2"]}"#);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.map().pools[&1].pg_num_pending, all, "both serve again");
+    assert_eq!(world.map().pools[&1].pg_num, all);
+}

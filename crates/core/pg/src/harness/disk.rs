@@ -36,6 +36,10 @@ impl State {
                     state.apply(&Transaction { collection: *child, ops: ops.clone() });
                     self.children.insert(*child, state);
                 }
+                Op::Merge { source } => {
+                    let ended = self.children.remove(source).unwrap_or_default();
+                    self.store.objects.extend(ended.store.objects);
+                }
                 other => self.store.apply(std::slice::from_ref(other)),
             }
         }
@@ -113,6 +117,12 @@ impl Disk {
     pub(crate) fn child(&self, child: &SpgId) -> Option<Self> {
         let state = self.visible.children.get(child)?;
         Some(Self { durable: state.clone(), visible: state.clone(), own: Some(*child), ..Self::default() })
+    }
+
+    /// Somebody has lost what was split off.
+    pub(crate) fn forget_children(&mut self) {
+        self.visible.children.clear();
+        self.durable.children.clear();
     }
 
     /// All objects with their records and contents.

@@ -95,6 +95,8 @@ pub(crate) struct World {
     pub(crate) watch_messages: Vec<(usize, WatchNotify)>,
     /// Who has split off what; nobody serves it here.
     pub(crate) children: Vec<(OsdId, SpgId)>,
+    /// Who has said what of a merge.
+    pub(crate) merges: Vec<(OsdId, crate::MergeState)>,
     effects: Effects,
     verbose: bool,
 }
@@ -126,6 +128,7 @@ impl World {
             purged: IntervalSet::new(),
             watch_messages: Vec::new(),
             children: Vec::new(),
+            merges: Vec::new(),
             effects: Effects::new(),
             verbose: std::env::var_os("CHAOS_LOG").is_some(),
         };
@@ -201,7 +204,7 @@ impl World {
         for order in orders {
             self.carry_out(osd, order);
         }
-        if let Some(group) = self.pg(osd) {
+        if let Some(group) = self.pg(osd).filter(|group| group.absorbed.is_empty()) {
             group.check();
         }
         self.hand_out_places(osd);
@@ -308,6 +311,7 @@ impl World {
                 this.pg = None;
                 this.reserver.forget(&spg());
             }
+            Effect::Merge(state) => self.merges.push((osd, state)),
             Effect::Split { child, .. } => self.children.push((osd, child)),
             Effect::Resume => self.event(osd, Event::Resume),
             Effect::PushMaps { .. } => {}
@@ -337,7 +341,27 @@ impl World {
         }
     }
 
+    /// A group that ends is taken in by this one. Nobody serves it here, so its copy is as it was split off.
+    fn absorb(&mut self, osd: OsdId, map: &OsdMap) {
+        let Some(sources) = self.pg(osd).map(|group| group.sources_in(map)).filter(|due| !due.is_empty())
+        else {
+            return;
+        };
+        let before = self.map_at(self.osds[&osd].epoch);
+        let load = |source: SpgId| Pg::load(&self.osds[&osd].disk.child(&source)?, osd, source, &before);
+        let copies: Vec<Pg> = sources.into_iter().filter_map(load).collect();
+        self.osds.get_mut(&osd).expect("an OSD").epoch += 1;
+        self.with(osd, |cx, group| {
+            if let Some(group) = group {
+                group.absorb(cx, copies);
+            }
+        });
+        self.osds.get_mut(&osd).expect("an OSD").epoch -= 1;
+    }
+
     fn advance(&mut self, osd: OsdId) {
+        let next = self.map_at(self.osds[&osd].epoch + 1);
+        self.absorb(osd, &next);
         self.osds.get_mut(&osd).expect("an OSD").epoch += 1;
         self.event(osd, Event::Map);
         let this = self.osds.get_mut(&osd).expect("an OSD");
@@ -455,6 +479,15 @@ impl World {
         let tid = self.clients[at].request(object, ops);
         self.send(at, tid);
         tid
+    }
+
+    /// A client sends a request that was answered once more.
+    pub(crate) fn repeat(&mut self, at: usize, tid: u64, object: &str, ops: Vec<SubOp>) {
+        let (object, snaps) = (object.to_owned(), Vec::new());
+        let sent = super::Sent { object, ops, snaps, flags: 0, target: None, retries: 1 };
+        self.clients[at].replies.remove(&tid);
+        self.clients[at].sent.insert(tid, sent);
+        self.send(at, tid);
     }
 
     /// The same under a snapshot context, newest first.

@@ -102,9 +102,10 @@ impl Pg {
         }
         if !self.finish_if_clean(cx) {
             self.share_progress(cx);
+            self.report_merge(cx);
         }
         self.pipeline.wake_inactive(); // to be served, or for their clients to hold
-        if serving {
+        if self.is_active() {
             self.release_group(cx);
         }
         self.reconsider_serving(cx);
@@ -143,6 +144,7 @@ impl Pg {
         }
         self.share_progress(cx);
         self.ask_monitor_again(cx);
+        self.report_merge(cx);
         true
     }
 

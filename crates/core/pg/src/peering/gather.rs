@@ -5,7 +5,7 @@ use super::intervals::{is_lost, is_up, up_thru};
 use super::phase::{Peer, Phase};
 use crate::log::PgLog;
 use crate::tokens::{AfterFlush, OnDurable};
-use crate::{Cx, Effect, Pg, Planted, storage};
+use crate::{Cx, Effect, Pg, Planted, merge, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{LogReply, Notify, PeerMessage, PgInfo, Query, QueryKind};
 use nacre_txn::Transaction;
@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 impl Pg {
     /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
     pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
-        let (next, changed) = self.interval.advance(&self.map, self.spg.pg);
+        let anew = merge::role(before, self.spg.pg) != self.merge_role || !self.absorbed.is_empty();
+        let (next, changed) = self.interval.advance(&self.map, self.spg.pg, anew);
         if !changed && self.begun {
             return self.reconsider(cx);
         }
@@ -24,7 +25,7 @@ impl Pg {
             self.past.push(past);
             self.past.trim_before(self.info.history.last_epoch_started);
             self.interval = next;
-            let mut txn = Transaction::new(self.spg);
+            let mut txn = Transaction { collection: self.spg, ops: std::mem::take(&mut self.absorbed) };
             self.save_state(&mut txn);
             self.submit(cx, txn, OnDurable::Nothing);
         }

@@ -57,14 +57,14 @@ impl Interval {
         }
     }
 
-    /// The interval after `self` once `map` came, and whether it is another one.
-    pub(crate) fn advance(&self, map: &OsdMap, pg: PgId) -> (Self, bool) {
+    /// The interval after `self` once `map` came, and whether it is another one; `anew`: it is in any case.
+    pub(crate) fn advance(&self, map: &OsdMap, pg: PgId, anew: bool) -> (Self, bool) {
         let mut next = Self::of(map, pg);
         if next.primary == self.primary {
             next.primary_since = self.primary_since;
         }
         let unchanged = Self { since: self.since, ..next.clone() } == *self;
-        if unchanged { (self.clone(), false) } else { (next, true) }
+        if unchanged && !anew { (self.clone(), false) } else { (next, true) }
     }
 
     /// As messages carry it.

@@ -113,7 +113,8 @@ impl Pg {
 
     /// The group will not serve before something happens that may take long.
     pub(super) fn is_stuck(&self) -> bool {
-        matches!(self.phase, Phase::Down { .. } | Phase::Incomplete | Phase::Active { serving: false })
+        let active = matches!(self.phase, Phase::Active { .. });
+        matches!(self.phase, Phase::Down { .. } | Phase::Incomplete) || (active && !self.is_active())
     }
 
     /// Drops a message; its client sends it again when the group serves.

@@ -146,6 +146,12 @@ impl Pipeline {
         self.lanes.drop_waiting(session);
     }
 
+    /// Whose messages wait for the group to serve, or for a newer map.
+    pub(crate) fn sessions(&self) -> std::collections::BTreeSet<SessionId> {
+        let all = self.ready.iter().chain(&self.inactive).chain(self.future.values().flatten());
+        all.map(|op| op.session.id).collect()
+    }
+
     /// How many messages wait where, for status.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
         let future = self.future.values().map(Vec::len).sum();

@@ -5,6 +5,7 @@ mod backoff;
 mod chaos;
 mod flags;
 mod mend;
+mod merge;
 mod reservations;
 mod split;
 mod steady;

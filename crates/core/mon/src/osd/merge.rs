@@ -1,0 +1,161 @@
+//! Pools on their way to fewer placement groups, one group at a time.
+//!
+//! ```text
+//!  pg_num 8, target 4                 placement first: pgp_num 4, and wait until all data has moved
+//!  pg_num 8, pending 7                7 and 3 are on the same OSDs, active and clean: they stop to serve
+//!  pg_num 7, pending 7, last merge    the primary says that both stand still; they are one from this epoch on
+//!  ...
+//! ```
+//! Ceph: `DaemonServer::adjust_pgs` in the manager, `OSDMonitor::prepare_pg_ready_to_merge`. More than there is
+//! asked for: the members of both groups must be the same OSDs when they stood still and when they become one, so that
+//! each of these has both copies.
+
+use super::OsdMaps;
+use nacre_denc::Decode;
+use nacre_maps::{OsdMap, PgMerge, Pool, flags};
+use nacre_mgr::PgMap;
+use nacre_msg::OsdPgReadyToMerge;
+use nacre_msg::stats::pg_state;
+use nacre_types::{Epoch, OsdId, PgId, PoolId, hash};
+
+/// What is to be done with a pool next.
+enum Step {
+    /// Place groups as if there were only so many.
+    Place(u32),
+    /// Groups stay where they are only by exception: end it.
+    Unmap(Vec<PgId>),
+    /// Let the last group and its target stop to serve.
+    Prepare,
+    /// Let them serve again.
+    GiveUp,
+}
+
+/// Both groups of the next merge of a pool with `pg_num` groups: source and target.
+fn pair(id: PoolId, pg_num: u32) -> (PgId, PgId) {
+    let left = pg_num.saturating_sub(1).max(1);
+    (PgId::new(id, left), PgId::new(id, hash::stable_mod(left, left)))
+}
+
+/// The OSDs that serve a group, primary first, if they are those that should, and complete.
+fn members(map: &OsdMap, pool: &Pool, pg: PgId) -> Option<(OsdId, Vec<OsdId>)> {
+    let placed = map.pg_to_up_acting(pg);
+    let all =
+        placed.acting.len() == usize::from(pool.size) && placed.acting.iter().all(|osd| map.is_up(*osd));
+    (all && placed.up == placed.acting).then_some((placed.acting_primary, placed.acting))
+}
+
+fn common_members(map: &OsdMap, pool: PoolId, (source, target): (PgId, PgId)) -> Option<(OsdId, Vec<OsdId>)> {
+    let pool = map.pool(pool)?;
+    members(map, pool, source).filter(|of_source| members(map, pool, target).as_ref() == Some(of_source))
+}
+
+fn step(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &Pool) -> Option<Step> {
+    let under_way = pool.pg_num_pending < pool.pg_num;
+    if !pool.is_replicated() || pool.pg_num_target == 0 || pool.pg_num_target >= pool.pg_num {
+        return under_way.then_some(Step::GiveUp);
+    }
+    let placed = pool.pgp_num_target.min(pool.pg_num_target).max(1);
+    if pool.pgp_num > placed {
+        return Some(Step::Place(placed));
+    }
+    let pair = pair(id, if under_way { pool.pg_num_pending + 1 } else { pool.pg_num });
+    let groups = [pair.0, pair.1];
+    let together = common_members(map, id, pair).is_some();
+    if under_way {
+        return (!together).then_some(Step::GiveUp);
+    }
+    let excepted = |pg: &&PgId| map.pg_upmap.contains_key(pg) || map.pg_upmap_items.contains_key(pg);
+    let excepted: Vec<PgId> = groups.iter().filter(excepted).copied().collect();
+    if !excepted.is_empty() {
+        return Some(Step::Unmap(excepted));
+    }
+    let clean = pg_state::ACTIVE | pg_state::CLEAN;
+    let is_clean = |pg: &PgId| {
+        let stat = stats.pg(*pg);
+        stat.is_some_and(|stat| stat.state == clean && stat.reported_epoch >= pool.last_change)
+    };
+    let ready = together && !pool.has_flag(flags::pool::CREATING) && groups.iter().all(is_clean);
+    ready.then_some(Step::Prepare)
+}
+
+impl OsdMaps {
+    /// Takes pools that are to have fewer groups one step further.
+    pub(crate) fn shrink_pools(&mut self, stats: &PgMap) {
+        let map = self.upcoming();
+        let shrinks = |pool: &Pool| pool.pg_num_target < pool.pg_num || pool.pg_num_pending < pool.pg_num;
+        let steps: Vec<(PoolId, Step)> = { map.pools.iter() }
+            .filter(|(_, pool)| shrinks(pool))
+            .filter_map(|(id, pool)| Some((*id, step(map, stats, *id, pool)?)))
+            .collect();
+        for (id, step) in steps {
+            let epoch = self.pending().incremental.epoch;
+            match step {
+                Step::Unmap(pgs) => {
+                    let change = self.change();
+                    for pg in pgs {
+                        change.new_pg_upmap.remove(&pg);
+                        change.new_pg_upmap_items.remove(&pg);
+                        change.old_pg_upmap.insert(pg);
+                        change.old_pg_upmap_items.insert(pg);
+                    }
+                }
+                step => {
+                    let Some(pool) = self.change_pool(id) else { continue };
+                    match step {
+                        Step::Place(pgp_num) => pool.pgp_num = pgp_num,
+                        Step::Prepare => {
+                            pool.pg_num_pending = pool.pg_num - 1;
+                            resend(pool, epoch);
+                        }
+                        Step::GiveUp | Step::Unmap(_) => {
+                            pool.pg_num_pending = pool.pg_num;
+                            resend(pool, epoch);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The primary of two groups that are to be merged says how they stand. What is not so any more, or not yet,
+    /// changes nothing: it says so again.
+    pub(crate) fn ready_to_merge(&mut self, from: OsdId, message: &OsdPgReadyToMerge) {
+        let id = message.pg.pool;
+        let Some(pool) = self.upcoming().pool(id).cloned() else { return };
+        let since = Epoch::try_from(message.version).unwrap_or(0);
+        let due = pool.pg_num_pending == message.pg.seed && pool.pg_num == message.pg.seed + 1;
+        if !due || message.pg.seed == 0 || since < pool.last_change {
+            return;
+        }
+        let pair = pair(id, pool.pg_num);
+        let now = common_members(self.upcoming(), id, pair);
+        if now.as_ref().is_none_or(|(primary, _)| *primary != from) {
+            return;
+        }
+        let then = self.full_map(since).and_then(|bytes| OsdMap::from_bytes(bytes).ok());
+        if then.and_then(|map| common_members(&map, id, pair)) != now {
+            return;
+        }
+        let epoch = self.pending().incremental.epoch;
+        let Some(pool) = self.change_pool(id) else { return };
+        if message.ready {
+            pool.pg_num = message.pg.seed;
+            pool.last_pg_merge = PgMerge {
+                source: message.pg,
+                ready_epoch: since,
+                last_epoch_started: message.last_epoch_started,
+                last_epoch_clean: message.last_epoch_clean,
+                source_version: message.source_version,
+                target_version: message.target_version,
+            };
+        }
+        pool.pg_num_pending = pool.pg_num;
+        resend(pool, epoch);
+    }
+}
+
+/// Clients that know nothing of merges send what is in flight again.
+fn resend(pool: &mut Pool, epoch: Epoch) {
+    pool.last_force_op_resend_preluminous = epoch;
+    pool.last_force_op_resend_prenautilus = epoch;
+}

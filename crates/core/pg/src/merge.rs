@@ -1,0 +1,228 @@
+//! Merging: the pool gets fewer groups, and what belonged to the last one belongs to another.
+//!
+//! ```text
+//!  pool: pg_num 8, pending 7     3.7 (source) and 3.3 (target) begin an interval in which they serve nobody
+//!                                primary: both clean? "ready", with the versions of both -> monitor
+//!  pool: pg_num 7                every copy of 3.3 takes in the copy of 3.7 beside it, before anything else
+//!                                of that map, and they peer as one
+//! ```
+//! What the monitor has recorded (`last_pg_merge_meta`) tells each OSD whether its two copies are the ones that
+//! stood still: then the merged copy is whole. Any other, and one that found no source beside it, counts as
+//! incomplete and is compared object by object with those that are whole.
+//!
+//! Versions of the two logs may be equal, and mean different things. So nothing can be brought up to date by
+//! these entries any more; but requests that they record must not be executed again. They stay as entries that
+//! change nothing, under versions of the epoch of the merge, which no copy from before it has: twice the old
+//! number, odd for the source. Each copy finds the same versions by itself, however far back its log reaches.
+
+use crate::log::{Missing, PgLog};
+use crate::snap::mapper;
+use crate::storage::{forget_missing, log_append};
+use crate::{Cx, Effect, Pg};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::{Counters, LogEntry, LogKind};
+use nacre_txn::Op;
+use nacre_types::{Epoch, Eversion, HObject, PgId, SpgId, hash};
+
+/// What a group is in a merge that is prepared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MergeRole {
+    /// It ends.
+    Source,
+    /// It takes the other in.
+    Target,
+}
+
+/// How far the primary of a group that is to be merged is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MergeState {
+    /// Which of the two.
+    pub role: MergeRole,
+    /// The group that ends.
+    pub source: PgId,
+    /// The group that takes it in.
+    pub target: PgId,
+    /// All copies are equal, and where they should be. False: this is not the time to merge.
+    pub clean: bool,
+    /// The group's newest change.
+    pub version: Eversion,
+    /// The group's.
+    pub last_epoch_started: Epoch,
+    /// The group's.
+    pub last_epoch_clean: Epoch,
+    /// Of which map this is true.
+    pub epoch: Epoch,
+}
+
+/// The two groups of a pool that are to be merged next: source and target.
+pub(crate) fn pair(map: &OsdMap, pool: nacre_types::PoolId) -> Option<(PgId, PgId)> {
+    let facts = map.pools.get(&pool)?;
+    let pending = facts.pg_num_pending;
+    let due = pending > 0 && pending < facts.pg_num;
+    due.then(|| (PgId::new(pool, pending), PgId::new(pool, hash::stable_mod(pending, pending))))
+}
+
+/// What `pg` is in it.
+pub(crate) fn role(map: &OsdMap, pg: PgId) -> Option<MergeRole> {
+    let (source, target) = pair(map, pg.pool)?;
+    match pg {
+        pg if pg == source => Some(MergeRole::Source),
+        pg if pg == target => Some(MergeRole::Target),
+        _ => None,
+    }
+}
+
+/// The groups that `target` takes in when the pool goes from `old` to `new` groups.
+pub(crate) fn sources(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
+    let of_target = move |seed: &u32| target.seed < new && hash::stable_mod(*seed, new) == target.seed;
+    (new.max(1)..old).filter(of_target).map(move |seed| PgId::new(target.pool, seed))
+}
+
+/// An entry of one of the two logs, as the merged one has it.
+fn kept(entry: &LogEntry, epoch: Epoch, from_source: bool) -> LogEntry {
+    LogEntry {
+        kind: LogKind::Error,
+        version: Eversion::new(epoch, 2 * entry.version.version + u64::from(from_source)),
+        prior_version: Eversion::ZERO,
+        snaps: Vec::new(),
+        delta: Counters::default(),
+        ..entry.clone()
+    }
+}
+
+impl Pg {
+    /// The groups that this one takes in when `map` comes; none if it has come already, or it has taken them in.
+    #[must_use]
+    pub fn sources_in(&self, map: &OsdMap) -> Vec<SpgId> {
+        let is_ahead = map.epoch > self.map.epoch && self.absorbed.is_empty();
+        let new = map.pools.get(&self.spg.pg.pool).filter(|_| is_ahead);
+        let new = new.map_or(u32::MAX, |pool| pool.pg_num);
+        sources(self.spg.pg, self.interval.pg_num, new).map(SpgId::replicated).collect()
+    }
+
+    /// Takes in the copies of groups that end with `cx.map`, as far as this OSD has them; [`crate::Event::Map`] with
+    /// that map must come next, and makes it durable.
+    pub fn absorb(&mut self, cx: &mut Cx<'_>, sources: Vec<Self>) {
+        let Some(pool) = cx.map.pools.get(&self.spg.pg.pool) else { return };
+        let (due, record) = (self.sources_in(cx.map), pool.last_pg_merge);
+        let whole = match (&due[..], &sources[..]) {
+            ([due], [source]) => {
+                *due == source.spg
+                    && due.pg == record.source
+                    && source.is_copy_of(record.source_version)
+                    && self.is_copy_of(record.target_version)
+            }
+            _ => false,
+        };
+        let mut ops = vec![Op::LogRewind { to: Eversion::ZERO }];
+        for source in &sources {
+            self.add_source(cx, source, &mut ops);
+        }
+        ops.extend(std::mem::take(&mut self.recorded).iter().map(forget_missing));
+        self.missing = Missing::default();
+        match sources.first().filter(|_| whole) {
+            Some(source) => self.merge_logs(source, cx.map.epoch),
+            None => {
+                self.log = PgLog::default();
+                (self.info.last_complete, self.info.last_backfill) = (Eversion::ZERO, HObject::MIN);
+            }
+        }
+        (self.info.last_update, self.info.log_tail) = (self.log.head(), self.log.tail());
+        if whole {
+            self.info.last_complete = self.info.last_update;
+        }
+        ops.extend(self.log.iter().map(log_append));
+        self.absorbed = ops;
+        for mut source in sources {
+            source.end(cx);
+        }
+    }
+
+    /// This copy lacks nothing, and nothing was written since `version`.
+    fn is_copy_of(&self, version: Eversion) -> bool {
+        !self.info.is_incomplete() && self.missing.is_empty() && self.info.last_update == version
+    }
+
+    fn add_source(&mut self, cx: &Cx<'_>, source: &Self, ops: &mut Vec<Op>) {
+        for (snap, clone) in mapper::all(cx.view, &source.spg) {
+            mapper::insert(&clone, &[snap], ops);
+        }
+        ops.push(Op::Merge { source: source.spg });
+        let (info, theirs) = (&mut self.info, &source.info);
+        info.counters.add(&theirs.counters);
+        info.last_user_version = info.last_user_version.max(theirs.last_user_version);
+        info.purged_snaps = info.purged_snaps.intersection(&theirs.purged_snaps);
+        let (history, older) = (&mut info.history, &theirs.history);
+        history.last_scrub_stamp = history.last_scrub_stamp.min(older.last_scrub_stamp);
+        history.last_deep_scrub_stamp = history.last_deep_scrub_stamp.min(older.last_deep_scrub_stamp);
+        history.last_clean_scrub_stamp = history.last_clean_scrub_stamp.min(older.last_clean_scrub_stamp);
+        self.stamps.scrub_errors += source.stamps.scrub_errors;
+    }
+
+    fn merge_logs(&mut self, source: &Self, epoch: Epoch) {
+        let (ours, theirs) = (self.log.head().version, source.log.head().version);
+        let theirs = if source.log.head() == Eversion::ZERO { 0 } else { 2 * theirs + 1 };
+        let head = Eversion::new(epoch, theirs.max(2 * ours));
+        let mut entries: Vec<LogEntry> = self.log.iter().map(|entry| kept(entry, epoch, false)).collect();
+        entries.extend(source.log.iter().map(|entry| kept(entry, epoch, true)));
+        entries.sort_unstable_by_key(|entry| entry.version);
+        // A log may hold nothing and have a head all the same: then all copies agree on that alone.
+        if entries.last().is_some_and(|newest| newest.version == head) {
+            self.log.replace(Eversion::new(epoch, 0), &entries);
+        } else {
+            self.log.replace(head, &[]);
+        }
+    }
+
+    /// The group is no more: its clients are to look for their objects elsewhere.
+    fn end(&mut self, cx: &mut Cx<'_>) {
+        self.release_all(cx);
+        for session in self.pipeline.sessions() {
+            cx.effects.push(Effect::PushMaps { session, since: self.map.epoch });
+        }
+    }
+
+    /// Tells how far a group is that is to be merged.
+    pub(crate) fn report_merge(&self, cx: &mut Cx<'_>) {
+        let (Some(role), Some((source, target))) = (self.merge_role, pair(&self.map, self.spg.pg.pool))
+        else {
+            return;
+        };
+        if !self.is_primary() || !matches!(self.phase, crate::peering::Phase::Active { .. }) {
+            return;
+        }
+        let history = &self.info.history;
+        cx.effects.push(Effect::Merge(MergeState {
+            role,
+            source,
+            target,
+            clean: self.is_clean() && self.interval.acting == self.interval.up,
+            version: self.info.last_update,
+            last_epoch_started: history.last_epoch_started,
+            last_epoch_clean: history.last_epoch_clean,
+            epoch: self.map.epoch,
+        }));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_group_that_ends_has_one_target() {
+        for (old, new) in [(2, 1), (8, 7), (8, 4), (16, 5), (13, 12), (64, 6)] {
+            let mut seen: Vec<u32> = (0..old)
+                .flat_map(|seed| sources(PgId::new(3, seed), old, new))
+                .map(|source| source.seed)
+                .collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (new..old).collect::<Vec<_>>(), "from {old} to {new}");
+            for hash in (0..4096_u32).map(|n| n.wrapping_mul(0x9e37_79b9)) {
+                let (before, after) = (hash::stable_mod(hash, old), hash::stable_mod(hash, new));
+                let stays = before == after;
+                assert!(stays || sources(PgId::new(3, after), old, new).any(|source| source.seed == before));
+            }
+        }
+    }
+}
