@@ -50,5 +50,6 @@ pub use peering::Birth;
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
 pub use pipeline::Stage;
 pub use recovery::{Decision, Kind as RecoveryKind, Pace, Reserver, Side};
+pub use scrub::ScrubIntervals;
 pub use session::{Session, SessionId, Trace};
 pub use tuning::{Planted, Tuning};

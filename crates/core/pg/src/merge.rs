@@ -156,7 +156,6 @@ impl Pg {
         history.last_scrub_stamp = history.last_scrub_stamp.min(older.last_scrub_stamp);
         history.last_deep_scrub_stamp = history.last_deep_scrub_stamp.min(older.last_deep_scrub_stamp);
         history.last_clean_scrub_stamp = history.last_clean_scrub_stamp.min(older.last_clean_scrub_stamp);
-        self.stamps.scrub_errors += source.stamps.scrub_errors;
     }
 
     fn merge_logs(&mut self, source: &Self, epoch: Epoch) {

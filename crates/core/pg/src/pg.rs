@@ -91,8 +91,14 @@ impl Pg {
             // Nobody served before: whatever a client sent since the group exists is for us to answer.
             None => interval.primary_since = interval.primary_since.min(birth.epoch),
         }
-        let info = PgInfo::empty(birth.history);
+        let mut info = PgInfo::empty(birth.history);
         let ordered = birth.interval.is_none();
+        if ordered {
+            // There is nothing yet that could differ.
+            let history = &mut info.history;
+            (history.last_scrub_stamp, history.last_deep_scrub_stamp) = (cx.wall, cx.wall);
+            history.last_clean_scrub_stamp = cx.wall;
+        }
         let mut pg = Self::assemble(spg, whoami, cx.map, interval, birth.past, info);
         pg.ordered = ordered;
         pg.tokens.begin_anywhere(cx.entropy);

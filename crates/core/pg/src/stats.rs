@@ -23,8 +23,6 @@ pub(crate) struct Stamps {
     reported_epoch: Epoch,
     pub(crate) recovered_objects: u64,
     pub(crate) repaired_objects: u64,
-    /// Errors that the last scrub found.
-    pub(crate) scrub_errors: u64,
 }
 
 impl Stamps {
@@ -108,7 +106,7 @@ impl Pg {
             | when(self.scrub.is_running(), pg_state::SCRUBBING)
             | when(self.scrub.is_deep(), pg_state::DEEP_SCRUB)
             | when(self.scrub.is_repairing(), pg_state::REPAIR)
-            | when(self.stamps.scrub_errors > 0, pg_state::INCONSISTENT)
+            | when(self.info.counters.scrub_errors > 0, pg_state::INCONSISTENT)
             | self.strength()
             | self.remapped()
     }
@@ -171,7 +169,7 @@ impl Pg {
             num_rd_kb: counters.read_bytes >> 10,
             num_wr: counters.writes,
             num_wr_kb: counters.write_bytes >> 10,
-            num_scrub_errors: i64::try_from(self.stamps.scrub_errors).unwrap_or(i64::MAX),
+            num_scrub_errors: counters.scrub_errors,
             num_objects_recovered: i64::try_from(self.stamps.recovered_objects).unwrap_or(i64::MAX),
             num_objects_repaired: i64::try_from(self.stamps.repaired_objects).unwrap_or(i64::MAX),
             num_objects_dirty: counters.objects,

@@ -3,7 +3,7 @@
 use crate::letter::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, Tuning};
+use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, Tuning};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::Token;
 use nacre_types::{Epoch, OsdId, PoolId, SpgId, Stamp, UTime};
@@ -235,6 +235,22 @@ impl Groups {
             return self.all();
         }
         self.deadlines.iter().filter(|(_, at)| **at <= now).map(|(spg, _)| *spg).collect()
+    }
+
+    /// The group that is to be scrubbed next without anybody's order, and whether deeply; `None` while `scrubs_max` are
+    /// under way, or none is due.
+    pub(crate) fn next_scrub(
+        &self,
+        wall: UTime,
+        intervals: &ScrubIntervals,
+        scrubs_max: usize,
+    ) -> Option<(SpgId, bool)> {
+        if self.groups.values().filter(|group| group.is_scrubbing()).count() >= scrubs_max {
+            return None;
+        }
+        let due =
+            self.groups.iter().filter_map(|(spg, group)| Some((group.scrub_due(wall, intervals)?, *spg)));
+        due.min().map(|((_, deep), spg)| (spg, deep))
     }
 
     /// True when there is something new to report.

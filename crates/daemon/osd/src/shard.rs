@@ -21,7 +21,9 @@ use nacre_mgr::options::{OptionInfo, Values};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op, force_option};
 use nacre_msgr::Event as ConnEvent;
-use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, RecoveryKind, Reserver, SessionId};
+use nacre_pg::{
+    Birth, Cx, Effect, Effects, Event, Pace, Pg, RecoveryKind, Reserver, ScrubIntervals, SessionId,
+};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
@@ -280,6 +282,9 @@ impl Shard {
         for spg in self.groups.due(self.now, all) {
             self.deliver(spg, Event::Tick);
         }
+        if all {
+            self.start_scrub();
+        }
         if all || self.lead.as_ref().and_then(Lead::next_deadline).is_some_and(|at| at <= self.now) {
             self.with_lead(Lead::tick);
         }
@@ -288,6 +293,18 @@ impl Shard {
             let usage = space::for_clients(&self.store.usage());
             let report = self.groups.report(self.post.me, usage, self.wall);
             self.post.send(0, Letter::Stats(report));
+        }
+    }
+
+    /// Has the copies of the group compared for which it is high time, if there are not enough scrubs already.
+    fn start_scrub(&mut self) {
+        let intervals = ScrubIntervals {
+            shallow: self.options.seconds("osd_scrub_min_interval"),
+            deep: self.options.seconds("osd_deep_scrub_interval"),
+        };
+        let scrubs_max = self.options.count("osd_max_scrubs");
+        if let Some((spg, deep)) = self.groups.next_scrub(self.wall, &intervals, scrubs_max) {
+            self.deliver(spg, Event::Scrub { deep, repair: false });
         }
     }
 

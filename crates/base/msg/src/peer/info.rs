@@ -30,6 +30,8 @@ pub struct Counters {
     pub writes: i64,
     /// Bytes written.
     pub write_bytes: i64,
+    /// Errors that the last scrub found.
+    pub scrub_errors: i64,
 }
 
 macro_rules! counter_fields {
@@ -68,7 +70,8 @@ counter_fields!(
     reads,
     read_bytes,
     writes,
-    write_bytes
+    write_bytes,
+    scrub_errors
 );
 
 /// A bit per field that is not zero, then those fields: most log entries change two or three.

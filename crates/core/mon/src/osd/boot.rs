@@ -1,9 +1,9 @@
 //! OSDs that come up.
 
 use super::{CrushPlace, OsdMaps, hierarchy, view};
-use crate::config::ConfigDb;
+use crate::config::{ConfigDb, Target};
 use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
-use nacre_types::{AddrVec, Epoch, OsdId, Stamp, UTime, Uuid};
+use nacre_types::{AddrVec, AuthName, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 
 /// What an OSD says when it boots, as `MOSDBoot` and its session carry it.
@@ -72,6 +72,19 @@ fn weight_by_size(metadata: &BTreeMap<String, String>) -> u32 {
     u32::try_from(size >> 24).unwrap_or(u32::MAX).max(1)
 }
 
+/// CRUSH weight of an OSD that is new: as `osd_crush_initial_weight` says, or by its size.
+fn initial_weight(request: &BootRequest, config: &ConfigDb) -> u32 {
+    let name = AuthName::new(EntityKind::OSD, &request.osd.to_string());
+    let (device_class, location) = (request.metadata.get("default_device_class"), BTreeMap::new());
+    let values = config.effective(&Target { name: &name, device_class, location: &location });
+    let configured = values.get("osd_crush_initial_weight").and_then(|(_, text)| text.parse::<f64>().ok());
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate")]
+    match configured.filter(|weight| *weight >= 0.0) {
+        Some(weight) => (weight * f64::from(WEIGHT_ONE)) as u32,
+        None => weight_by_size(&request.metadata),
+    }
+}
+
 fn may_boot(map: &OsdMap, request: &BootRequest) -> Result<(), BootRefusal> {
     let at =
         usize::try_from(request.osd).ok().filter(|at| *at < nacre_maps::OSDS_MAX).ok_or(BootRefusal::Id)?;
@@ -108,7 +121,7 @@ impl OsdMaps {
             return BootOutcome::Deferred;
         }
         self.bring_up(request, wall, config);
-        self.place_new(request);
+        self.place_new(request, config);
         self.set_metadata(request.osd, request.metadata.clone());
         self.seen(request.osd, now);
         BootOutcome::Booted
@@ -154,13 +167,13 @@ impl OsdMaps {
     }
 
     /// Puts an OSD that stands nowhere yet under its host, below `root=default`.
-    fn place_new(&mut self, request: &BootRequest) {
+    fn place_new(&mut self, request: &BootRequest, config: &ConfigDb) {
         let osd = request.osd;
         if view::parent(&self.upcoming().crush, osd).is_some() {
             return;
         }
         let host = request.metadata.get("hostname").map_or("localhost", String::as_str);
-        let (place, weight) = (CrushPlace::host(host), weight_by_size(&request.metadata));
+        let (place, weight) = (CrushPlace::host(host), initial_weight(request, config));
         let class = request.metadata.get("default_device_class").cloned();
         // A name that cannot stand in the hierarchy leaves the OSD unplaced, to be placed by command.
         let placed = self.edit_crush(|crush| {

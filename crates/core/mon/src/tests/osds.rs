@@ -51,6 +51,24 @@ fn an_unknown_osd_gets_a_place_by_its_host_and_size() {
 }
 
 #[test]
+fn a_new_osd_weighs_what_the_operator_says() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    for (who, value) in [("osd", "0.5"), ("osd.6", "0")] {
+        let set = format!(r#"{{"prefix":"config set","who":"{who}","name":"osd_crush_initial_weight","value":"{value}"}}"#);
+        assert_eq!(world.ask(admin, &set).map(|ack| ack.result), Some(0));
+    }
+    for (osd, weight) in [(5, 0x8000), (6, 0)] {
+        world.add_client(&format!("osd.{osd}"), "allow profile osd", "allow *");
+        let session = world.connect(&format!("osd.{osd}"));
+        world.boot(session, osd, 0);
+        assert!(world.map().is_up(osd));
+        assert_eq!(crate::osd::hierarchy::weight_of(&world.map().crush, osd), weight, "osd.{osd}");
+    }
+    world.check();
+}
+
+#[test]
 fn nobody_boots_for_another_or_with_a_foreign_store() {
     let mut world = World::new(2);
     let session = world.connect("osd.0");

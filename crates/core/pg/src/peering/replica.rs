@@ -42,6 +42,7 @@ impl Pg {
         self.info.purged_snaps = progress.info.purged_snaps.clone();
         self.info.counters.reads = progress.info.counters.reads;
         self.info.counters.read_bytes = progress.info.counters.read_bytes;
+        self.info.counters.scrub_errors = progress.info.counters.scrub_errors;
         self.past.trim_before(self.info.history.last_epoch_started);
         if progress.complete {
             self.missing = Default::default();

@@ -11,8 +11,9 @@ mod digest;
 use crate::{Cx, Pg};
 use nacre_maps::flags;
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
-use nacre_types::{Eversion, HObject, OsdId};
+use nacre_types::{Eversion, HObject, OsdId, UTime};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Objects in one chunk.
 pub(crate) const CHUNK_OBJECTS: usize = 64;
@@ -22,6 +23,15 @@ pub(crate) const DEEP_CHUNK_OBJECTS: usize = 8;
 pub(crate) const ANSWER_OBJECTS_MAX: usize = 1024;
 /// How often a chunk that differs is compared before it counts.
 pub(crate) const TRIES: u32 = 3;
+
+/// How often copies are compared without anybody's order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScrubIntervals {
+    /// Sizes, attributes and versions: `osd_scrub_min_interval`, and up to half as long again.
+    pub shallow: Duration,
+    /// All data: `osd_deep_scrub_interval`.
+    pub deep: Duration,
+}
 
 /// A scrub under way.
 #[derive(Debug)]
@@ -71,6 +81,33 @@ impl Scrub {
 }
 
 impl Pg {
+    /// True while copies are compared, or are to be once the group is clean.
+    #[must_use]
+    pub fn is_scrubbing(&self) -> bool {
+        self.is_primary() && (self.scrub.is_running() || self.scrub.wanted.is_some())
+    }
+
+    /// When it was time to compare the copies without anybody's order, and whether deeply: the earlier, the more
+    /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
+    #[must_use]
+    pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
+        if self.is_scrubbing() || !self.is_primary() || !self.is_clean() || !self.is_active() {
+            return None;
+        }
+        let pool = self.map.pools.get(&self.spg.pg.pool)?;
+        let held = |everywhere, of_pool| self.map.has_flag(everywhere) || pool.has_flag(of_pool);
+        let history = &self.info.history;
+        let deep_at = history.last_deep_scrub_stamp.after(intervals.deep);
+        if deep_at <= wall && !held(flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB) {
+            return Some((deep_at, true));
+        }
+        // Groups that were made together need not be compared together: each waits longer, by up to a half.
+        let spread = nacre_types::hash::rjenkins(&self.spg.pg.seed.to_le_bytes()) % 1024;
+        let at = history.last_scrub_stamp.after(intervals.shallow + intervals.shallow * spread / 2048);
+        let due = at <= wall && !held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB);
+        due.then_some((at, false))
+    }
+
     /// Begins a scrub, or remembers to do so once the group is clean.
     pub(crate) fn start_scrub(&mut self, cx: &mut Cx<'_>, deep: bool, repair: bool) {
         self.scrub.repair |= repair;
@@ -80,14 +117,7 @@ impl Pg {
 
     /// Begins a scrub that was asked for.
     pub(crate) fn scrub_on(&mut self, cx: &mut Cx<'_>) {
-        let (everywhere, of_pool) = if self.scrub.wanted == Some(true) {
-            (flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB)
-        } else {
-            (flags::osdmap::NOSCRUB, flags::pool::NOSCRUB)
-        };
-        let pool = self.map.pools.get(&self.spg.pg.pool);
-        let held = self.map.has_flag(everywhere) || pool.is_some_and(|pool| pool.has_flag(of_pool));
-        if self.scrub.is_running() || !self.is_primary() || !self.is_clean() || held {
+        if self.scrub.is_running() || !self.is_primary() || !self.is_clean() {
             return;
         }
         let Some(deep) = self.scrub.wanted.take() else { return };
@@ -185,7 +215,7 @@ impl Pg {
         if running.errors == 0 {
             history.last_clean_scrub_stamp = cx.wall;
         }
-        self.stamps.scrub_errors = running.errors;
+        self.info.counters.scrub_errors = i64::try_from(running.errors).unwrap_or(i64::MAX);
         if running.mended > 0 {
             self.scrub.wanted = Some(true); // only a look at all copies tells whether they are well now
         }

@@ -1,5 +1,6 @@
 //! The operator's flags, and what the group says of itself under them.
 
+use crate::ScrubIntervals;
 use crate::harness::World;
 use crate::log::LogLimits;
 use nacre_maps::flags::osdmap;
@@ -135,17 +136,33 @@ fn nosnaptrim_keeps_clones() {
 }
 
 #[test]
-fn noscrub_holds_scrubs_until_it_is_gone() {
-    for (deep, flag) in [(false, osdmap::NOSCRUB), (true, osdmap::NODEEP_SCRUB)] {
-        let mut world = filled(5, 3, LogLimits::default());
-        world.publish(|map| map.flags |= flag);
-        world.settle();
-        world.event(0, crate::Event::Scrub { deep, repair: false });
-        pass(&mut world, 2);
-        let stamp = |world: &mut World| world.pg(0).expect("a group").info().history.last_scrub_stamp;
-        assert_eq!(stamp(&mut world), UTime::ZERO);
-        world.publish(|map| map.flags &= !flag);
-        pass(&mut world, 2);
-        assert!(stamp(&mut world) > UTime::ZERO);
-    }
+fn scrubs_come_in_time_unless_they_are_held_and_orders_in_any_case() {
+    const DAY: Duration = Duration::from_secs(86400);
+    let intervals = ScrubIntervals { shallow: DAY, deep: 7 * DAY };
+    let due = |world: &mut World| {
+        let wall = UTime::from_unix(Duration::from_nanos(world.now.0));
+        world.pg(0).expect("a group").scrub_due(wall, &intervals).map(|(_, deep)| deep)
+    };
+    let stamp = |world: &mut World| world.pg(0).expect("a group").info().history.last_scrub_stamp;
+    let mut world = filled(5, 3, LogLimits::default());
+    assert_eq!(due(&mut world), None, "it was just made");
+    world.tick(DAY * 3 / 2);
+    world.settle();
+    assert_eq!(due(&mut world), Some(false));
+    world.tick(DAY * 6);
+    world.settle();
+    assert_eq!(due(&mut world), Some(true));
+    world.publish(|map| map.flags |= osdmap::NODEEP_SCRUB);
+    world.settle();
+    assert_eq!(due(&mut world), Some(false));
+    world.publish(|map| map.flags |= osdmap::NOSCRUB);
+    world.settle();
+    assert_eq!(due(&mut world), None);
+    let before = stamp(&mut world);
+    world.event(0, crate::Event::Scrub { deep: true, repair: false });
+    pass(&mut world, 2);
+    assert!(stamp(&mut world) > before, "an order is an order");
+    world.publish(|map| map.flags &= !(osdmap::NOSCRUB | osdmap::NODEEP_SCRUB));
+    world.settle();
+    assert_eq!(due(&mut world), None, "it is done");
 }
