@@ -120,6 +120,11 @@ impl OsdMaps {
             self.mark_dead(request.osd);
             return BootOutcome::Deferred;
         }
+        if self.latest.is_up(request.osd) {
+            // It goes down with the next epoch. Were it up again in the same, nobody would see that it was away.
+            self.mark_dead(request.osd);
+            return BootOutcome::Deferred;
+        }
         self.bring_up(request, wall, config);
         self.place_new(request, config);
         self.set_metadata(request.osd, request.metadata.clone());

@@ -1,8 +1,8 @@
 //! OSDs come up, fail, are forgotten and come back.
 
 use super::{ADMIN, World, addr, store};
-use nacre_denc::Encode;
-use nacre_maps::flags;
+use nacre_denc::{Decode, Encode};
+use nacre_maps::{OsdMap, flags};
 use nacre_msg::{MarkMeDown, Message, OsdAlive, OsdBeacon, OsdFailure, OsdPgTemp};
 use nacre_types::{OsdId, PgId};
 use std::collections::BTreeMap;
@@ -55,7 +55,9 @@ fn a_new_osd_weighs_what_the_operator_says() {
     let mut world = World::new(1);
     let admin = world.connect(ADMIN);
     for (who, value) in [("osd", "0.5"), ("osd.6", "0")] {
-        let set = format!(r#"{{"prefix":"config set","who":"{who}","name":"osd_crush_initial_weight","value":"{value}"}}"#);
+        let set = format!(
+            r#"{{"prefix":"config set","who":"{who}","name":"osd_crush_initial_weight","value":"{value}"}}"#
+        );
         assert_eq!(world.ask(admin, &set).map(|ack| ack.result), Some(0));
     }
     for (osd, weight) in [(5, 0x8000), (6, 0)] {
@@ -276,5 +278,20 @@ fn old_epochs_go_when_nobody_needs_them() {
     world.restart();
     assert_eq!(world.mon.state().osd.oldest(), 150);
     assert_eq!(world.map().to_bytes(), before);
+    world.check();
+}
+
+#[test]
+fn who_boots_while_its_predecessor_is_being_marked_down_was_down_for_an_epoch() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(3);
+    let first = world.map().epoch;
+    let wall = world.wall;
+    world.mon.state.osd.mark_down(2, wall);
+    world.boot(sessions[2], 2, 1);
+    assert!(world.map().is_up(2) && world.map().info(2).up_from > first);
+    let full = |epoch| world.mon.state().osd.full_map(epoch).expect("a recent epoch");
+    let was_down = |epoch| !OsdMap::from_bytes(full(epoch)).expect("a good map").is_up(2);
+    assert!((first..=world.map().epoch).any(was_down), "others must see that it was away");
     world.check();
 }
