@@ -38,6 +38,7 @@ fn write<T: Body>(message: T, tid: u64) -> RawMessage {
 macro_rules! messages {
     ($($name:ident: $doc:literal,)*) => {
         /// Every message that we read or write. `tid` travels beside it.
+        #[allow(clippy::large_enum_variant, reason = "moved once or twice; a box would be an allocation per message")]
         #[derive(Clone, Debug, PartialEq)]
         #[non_exhaustive]
         pub enum Message {

@@ -79,7 +79,7 @@ fn a_merge_undoes_a_split<S: ObjectStore>(mut store: S) {
     assert_ne!(store.list(&pg(), &HObject::MIN, usize::MAX), before.0);
     // One of the objects that come is here as well, in another state.
     let twin = store.list(&child, &HObject::MIN, 1).remove(0);
-    submit(&mut store, vec![Op::Write { object: twin.clone(), offset: 0, data: bytes("old").into() }]);
+    submit(&mut store, vec![Op::Write { object: twin, offset: 0, data: bytes("old").into() }]);
     submit(&mut store, vec![Op::Merge { source: child }]);
     assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX), before.0);
     assert_eq!(store.usage().stored_bytes, before.1.stored_bytes);

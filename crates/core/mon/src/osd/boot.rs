@@ -74,7 +74,7 @@ fn weight_by_size(metadata: &BTreeMap<String, String>) -> u32 {
 
 /// CRUSH weight of an OSD that is new: as `osd_crush_initial_weight` says, or by its size.
 fn initial_weight(request: &BootRequest, config: &ConfigDb) -> u32 {
-    let name = AuthName::new(EntityKind::OSD, &request.osd.to_string());
+    let name = AuthName::new(EntityKind::OSD, request.osd.to_string());
     let (device_class, location) = (request.metadata.get("default_device_class"), BTreeMap::new());
     let values = config.effective(&Target { name: &name, device_class, location: &location });
     let configured = values.get("osd_crush_initial_weight").and_then(|(_, text)| text.parse::<f64>().ok());
