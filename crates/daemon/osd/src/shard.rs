@@ -19,11 +19,9 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::{OptionInfo, Values};
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op, force_option};
+use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::Event as ConnEvent;
-use nacre_pg::{
-    Birth, Cx, Effect, Effects, Event, Pace, Pg, RecoveryKind, Reserver, ScrubIntervals, SessionId,
-};
+use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
@@ -296,18 +294,6 @@ impl Shard {
         }
     }
 
-    /// Has the copies of the group compared for which it is high time, if there are not enough scrubs already.
-    fn start_scrub(&mut self) {
-        let intervals = ScrubIntervals {
-            shallow: self.options.seconds("osd_scrub_min_interval"),
-            deep: self.options.seconds("osd_deep_scrub_interval"),
-        };
-        let scrubs_max = self.options.count("osd_max_scrubs");
-        if let Some((spg, deep)) = self.groups.next_scrub(self.wall, &intervals, scrubs_max) {
-            self.deliver(spg, Event::Scrub { deep, repair: false });
-        }
-    }
-
     /// Lets the lead work, if this shard is it, and takes in what it learned.
     fn with_lead<T>(&mut self, work: impl FnOnce(&mut Lead, &mut LeadCx<'_>) -> T) -> Option<T> {
         let (result, heard) = self.lend_lead(work)?;
@@ -360,18 +346,7 @@ impl Shard {
                 self.post.send_others(|| Letter::Renamed(Arc::clone(&face)));
             }
             News::End => self.end(),
-            News::Force(order) => {
-                let forced = order.options & force_option::CANCEL == 0;
-                let kinds = [
-                    (force_option::RECOVERY, RecoveryKind::Recovery),
-                    (force_option::BACKFILL, RecoveryKind::Backfill),
-                ];
-                for (_, kind) in kinds.into_iter().filter(|(bit, _)| order.options & bit != 0) {
-                    for spg in order.pgs.iter().copied() {
-                        self.post.send(self.post.home(&spg), Letter::Force { spg, kind, forced });
-                    }
-                }
-            }
+            News::Force(order) => self.force_recovery(&order),
             News::Scrub(scrub) => {
                 let letter = |spg| Letter::Scrub { spg, deep: scrub.deep, repair: scrub.repair };
                 for spg in &scrub.pgs {
@@ -468,14 +443,7 @@ impl Shard {
         }
     }
 
-    /// Hands the copies of groups that end with `map` to those that they are merged into, before these see it.
-    pub(crate) fn merge_groups(&mut self, map: &Arc<OsdMap>) {
-        for spg in self.groups.all() {
-            self.merge_into(map, spg);
-        }
-    }
-
-    fn merge_into(&mut self, map: &Arc<OsdMap>, spg: SpgId) {
+    pub(crate) fn merge_into(&mut self, map: &Arc<OsdMap>, spg: SpgId) {
         let due = self.groups.get(&spg).map(|group| group.sources_in(map)).unwrap_or_default();
         if due.is_empty() {
             return;
@@ -489,11 +457,6 @@ impl Shard {
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         self.groups.absorb(&mut cx, &spg, sources);
         self.carry_out(spg);
-    }
-
-    /// Whether the map has this group: it may have been merged into another.
-    fn exists(&self, spg: &SpgId) -> bool {
-        self.groups.map().pool(spg.pg.pool).is_some_and(|pool| spg.pg.seed < pool.pg_num)
     }
 
     fn create_groups(&mut self, create: &OsdPgCreate2) {
