@@ -73,6 +73,10 @@ impl Alloc {
         self.area
     }
 
+    pub(crate) fn free(&self) -> &FreeRuns {
+        &self.free
+    }
+
     pub(crate) fn free_count(&self) -> u64 {
         self.free.blocks()
     }

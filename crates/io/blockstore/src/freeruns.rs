@@ -53,6 +53,11 @@ impl FreeRuns {
         self.long_blocks
     }
 
+    /// How many runs there are.
+    pub(crate) fn pieces(&self) -> usize {
+        self.by_start.len()
+    }
+
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {
         RUN_BYTES * self.by_start.len()

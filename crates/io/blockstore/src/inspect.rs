@@ -1,7 +1,8 @@
 //! Looking at a store that is not open, part by part, and mending what can be mended without guessing.
 //!
-//! Opening wants everything whole; this says what is not. Only two things are ever changed: a superblock copy is
-//! written again from the other, and metadata that cannot be understood is removed, when the caller asks for it.
+//! Opening wants everything whole; this says what is not. Only three things are ever changed: a superblock copy is
+//! written again from the other, the free map is made anew from the objects, and metadata that cannot be understood is
+//! removed, when the caller asks for it.
 
 use crate::alloc::Run;
 use crate::error::OpenError;
@@ -102,6 +103,15 @@ fn scan(kv: &dyn KvStore, prefix: u8, mut visit: impl FnMut(Bytes, Bytes)) -> Re
         visit(key, value);
         Ok(())
     })
+}
+
+/// Counts what the objects of a closed store refer to, and writes the free map and the sums anew when they say something
+/// else. True when they did. All of the metadata must be readable.
+///
+/// # Errors
+/// [`OpenError`] when an object cannot be understood, or the KV store fails.
+pub fn recount_free_space(kv: &mut dyn KvStore) -> Result<bool, OpenError> {
+    crate::upgrade::recount(kv)
 }
 
 /// Removes records that [`bad_metadata`] found, with names and omap values of the objects among them, as one batch, and

@@ -61,9 +61,11 @@ mod tests;
 
 pub use check::CheckReport;
 pub use error::OpenError;
-pub use inspect::{BadRecord, bad_metadata, remove_metadata, restore_superblocks, superblock_copies};
+pub use inspect::{
+    BadRecord, bad_metadata, recount_free_space, remove_metadata, restore_superblocks, superblock_copies,
+};
 pub use mount::MountReport;
-pub use offline::{DeviceExtent, Layout, ObjectShape};
+pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
 pub use options::{Options, Planted};
 pub use probe::probe;
 pub use split::SplitDisk;

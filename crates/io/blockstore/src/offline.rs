@@ -64,6 +64,17 @@ pub struct ObjectShape {
     pub blocks_in_log: u64,
 }
 
+/// What is free on the device and in which pieces.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FreeSpace {
+    /// Bytes that may be taken now.
+    pub bytes: u64,
+    /// Those of them in pieces of 1 MiB and more.
+    pub long_bytes: u64,
+    /// Pieces.
+    pub pieces: usize,
+}
+
 fn extents(blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Vec<DeviceExtent> {
     let mut out: Vec<DeviceExtent> = Vec::new();
     for (index, device) in blocks {
@@ -92,6 +103,18 @@ impl BlockStore {
     #[must_use]
     pub fn log_usage(&self) -> (u64, u64) {
         self.wal.usage()
+    }
+
+    /// What is free, and in which pieces.
+    #[must_use]
+    pub fn free_space(&self) -> FreeSpace {
+        let free = self.table.space.alloc.free();
+        let bytes = |blocks: u64| blocks * BLOCK as u64;
+        FreeSpace {
+            bytes: bytes(free.blocks()),
+            long_bytes: bytes(free.long_blocks()),
+            pieces: free.pieces(),
+        }
     }
 
     /// How an object is kept; `None` when it does not exist.

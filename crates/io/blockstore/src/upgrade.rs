@@ -6,6 +6,7 @@ use crate::error::OpenError;
 use crate::freemap::{Portion, RefChanges};
 use crate::metadata::{self, State, StoredState, Sums, prefix};
 use crate::onode::{Onode, Slot, Stored};
+use nacre_buf::Bytes;
 use nacre_kv::{Durability, KvBatch, KvStore};
 use std::collections::BTreeMap;
 
@@ -40,45 +41,75 @@ pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State
     count(kv, state)
 }
 
-/// Makes the free map and the sums anew, if the store's format has them.
-pub(crate) fn recount(kv: &mut dyn KvStore) -> Result<(), OpenError> {
+/// Makes the free map and the sums anew, if the store's format has them. False when they were right.
+pub(crate) fn recount(kv: &mut dyn KvStore) -> Result<bool, OpenError> {
     let value = kv.get(&metadata::state_key())?.ok_or(OpenError::ForeignMetadata)?;
     let StoredState { state, is_version_1 } = State::decode(value)?;
-    if !is_version_1 {
-        count(kv, state)?;
+    if is_version_1 {
+        return Ok(false);
     }
-    Ok(())
+    let (sums, portions) = counted(kv)?;
+    let mut stored = BTreeMap::new();
+    metadata::scan::<OpenError>(kv, &[prefix::FREE], |key, value| {
+        stored.insert(key, value);
+        Ok(())
+    })?;
+    let right = sums == state.sums
+        && stored.len() == portions.len()
+        && portions
+            .iter()
+            .all(|(nth, value)| stored.get(&metadata::free_key(*nth).slice(1..)) == Some(value));
+    if !right {
+        write_counted(kv, &State { sums, ..state }, portions)?;
+    }
+    Ok(!right)
 }
 
-fn count(kv: &mut dyn KvStore, mut state: State) -> Result<State, OpenError> {
-    state.sums = Sums::default();
+fn count(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
+    let (sums, portions) = counted(kv)?;
+    let state = State { sums, ..state };
+    write_counted(kv, &state, portions)?;
+    Ok(state)
+}
+
+/// What the objects refer to, as sums and as portions of the free map.
+fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> {
+    let mut sums = Sums::default();
     let mut changes = RefChanges::default();
     metadata::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
         let onode = Onode::decode(metadata::decode_number(key)?, value)?.onode;
         for device in onode.blocks.values().filter_map(Slot::device) {
             changes.add(Run { start: device.block, count: 1 }, 1);
         }
-        state.sums.objects += 1;
-        state.sums.slots += onode.blocks.len() as u64;
-        state.sums.omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
+        sums.objects += 1;
+        sums.slots += onode.blocks.len() as u64;
+        sums.omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
         Ok(())
     })?;
-    let mut batch = KvBatch::default();
-    batch.delete_prefix(vec![prefix::FREE]);
+    let mut portions = BTreeMap::new();
     while let Some((nth, changes)) = changes.pop() {
         let mut portion = Portion::default();
         portion.apply(&changes).map_err(|block| OpenError::Inconsistent {
             what: "block released too often",
             value: block.into(),
         })?;
-        if let Some(value) = portion.encode() {
-            batch.put(metadata::free_key(nth), value);
-        }
+        portions.extend(portion.encode().map(|value| (nth, value)));
     }
+    Ok((sums, portions))
+}
+
+fn write_counted(
+    kv: &mut dyn KvStore,
+    state: &State,
+    portions: BTreeMap<u32, Bytes>,
+) -> Result<(), OpenError> {
+    let mut batch = KvBatch::default();
+    batch.delete_prefix(vec![prefix::FREE]);
+    portions.into_iter().for_each(|(nth, value)| batch.put(metadata::free_key(nth), value));
     batch.put(metadata::state_key(), state.encode());
     kv.commit(&batch, Durability::Durable)?;
     tracing::info!(objects = state.sums.objects, "free map made anew from the objects");
-    Ok(state)
+    Ok(())
 }
 
 /// Bytes of the omaps, by object.

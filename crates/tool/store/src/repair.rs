@@ -1,7 +1,7 @@
 //! `nacre store repair`: what can be mended without guessing.
 //!
 //! - A superblock copy that is not whole is written again from the other.
-//! - Free space is counted anew from the objects, and the count stored.
+//! - Free space is counted anew from the objects; the count is stored when another one was.
 //! - Metadata of objects that cannot be understood is listed, and removed with `--remove-unreadable`: those objects
 //!   are lost on this OSD and must come back from the group's other copies, by scrub and repair.
 //!
@@ -75,8 +75,11 @@ pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
         let keys = nacre_blockstore::remove_metadata(&mut kv, &bad)?;
         done.push(format!("removed {keys} keys of metadata"));
     }
-    drop((disk, kv));
     let mendable = bad.iter().all(|record| record.removable && options.remove_unreadable);
+    if mendable && nacre_blockstore::recount_free_space(&mut kv)? {
+        done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
+    }
+    drop((disk, kv));
     if mendable && !done.is_empty() {
         done.extend(reopen(&options.target, &bad)?);
     }
@@ -91,7 +94,7 @@ fn said_of(record: &BadRecord) -> String {
     format!("{} record {}{about}: {}", record.kind, record.key.escape_ascii(), record.reason)
 }
 
-/// Opens the store, which counts free space from the objects, and makes a checkpoint. The log may have brought parts of
+/// Opens the store and makes a checkpoint. The log may have brought parts of
 /// removed objects back: they go as well.
 fn reopen(target: &Target, removed: &[BadRecord]) -> Result<Vec<String>> {
     let (mut store, mount) = target.open()?;

@@ -102,6 +102,27 @@ fn rotten_data_is_found_by_a_deep_check_only() {
 }
 
 #[test]
+fn a_free_map_that_contradicts_the_objects_is_made_anew() {
+    let folder = stopped("free-map");
+    let mut kv = folder.target().metadata().expect("the metadata");
+    let (key, value) = nacre_kv::KvStore::scan_prefix(&kv, b"f").expect("a healthy file").swap_remove(0);
+    let mut wrong = value.to_vec();
+    // Behind the envelope, bits of blocks 0 to 32767: the superblocks and the log are none of them.
+    let used = (6..4102).find(|at| wrong[*at] != 0).expect("something is used");
+    wrong[used] = 0;
+    let mut batch = nacre_kv::KvBatch::default();
+    batch.put(key, wrong);
+    nacre_kv::KvStore::commit(&mut kv, &batch, nacre_kv::Durability::Durable).expect("a healthy file");
+    drop(kv);
+    assert!(!check::examine(&folder.target(), false).expect("can be checked").is_sound());
+    let done = mend(&repair_options(folder.target(), false)).expect("can be mended");
+    assert!(done[0].contains("counted free space anew"), "{done:?}");
+    assert!(check::examine(&folder.target(), true).expect("can be checked").is_sound());
+    let again = mend(&repair_options(folder.target(), false)).expect("can be mended");
+    assert_eq!(again, ["nothing to repair"]);
+}
+
+#[test]
 fn unreadable_metadata_is_removed_only_when_asked() {
     let folder = stopped("metadata");
     let (store, _) = folder.target().look().expect("the store opens");
