@@ -11,11 +11,13 @@ mod raw;
 mod slow;
 mod stored;
 
-use crate::bench::figures::{Figures, Round, summary};
+use crate::bench::figures::{Figures, InFlight, Round, cpu_us, summary};
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use nacre_buf::Bytes;
+use nacre_env::disk::zero_fill;
 use nacre_env::real::{DriverChoice, RealDisk};
-use nacre_env::{Disk, RealClock};
+use nacre_env::{Clock, Disk, RealClock};
 use serde_json::{Value, json};
 use slow::SlowFlush;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,10 @@ pub struct Options {
     /// Pretend that the device has a volatile cache whose flush takes so many microseconds, one flush at a time.
     #[arg(long)]
     flush_us: Option<u64>,
+    /// Leave both files as they were allocated. The first write to a block then costs a commit of the file system's
+    /// journal, as in a new OSD on a file; by default all blocks are written before.
+    #[arg(long)]
+    fresh: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -77,13 +83,61 @@ pub(crate) trait Engine {
     fn round(&mut self, case: Case, length: Duration) -> Result<Round>;
 }
 
+/// An engine of ours: operations that begin and end.
+pub(crate) trait Work {
+    /// Begins an operation; true when it is done already.
+    fn start(&mut self, case: Case, data: &Bytes, number: u64) -> Result<bool>;
+    /// Lets begun operations go on and waits until something happens; tells which have ended.
+    fn turn(&mut self, finished: &mut Vec<u64>) -> Result<()>;
+}
+
+/// Keeps operations of a kind in flight for `length`, then lets them end.
+pub(crate) fn work_for(
+    work: &mut impl Work,
+    clock: &RealClock,
+    case: Case,
+    length: Duration,
+) -> Result<Round> {
+    let (data, mut in_flight) = (content(case.bytes), InFlight::default());
+    let (mut round, mut finished) = (Round::default(), Vec::new());
+    let (cpu, begin) = (cpu_us(), clock.now());
+    let end = begin + length;
+    loop {
+        while in_flight.len() < case.depth && clock.now() < end {
+            let number = in_flight.start(clock.now());
+            if work.start(case, &data, number)? {
+                round.bytes += case.bytes;
+                in_flight.finish(number, clock.now(), &mut round);
+            }
+        }
+        if in_flight.len() == 0 {
+            break;
+        }
+        work.turn(&mut finished)?;
+        let now = clock.now();
+        for number in finished.drain(..) {
+            round.bytes += case.bytes;
+            in_flight.finish(number, now, &mut round);
+        }
+    }
+    round.elapsed_ns = u64::try_from(clock.now().since(begin).as_nanos()).unwrap_or(u64::MAX);
+    round.cpu_us = cpu_us().zip(cpu).map(|(after, before)| after - before);
+    Ok(round)
+}
+
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
     check(options)?;
     let folder = Scratch::new(&options.dir)?;
     let clock = RealClock::start();
     let bytes = options.size_mib << 20;
-    let disk = |name: &str| open(&folder.0.join(name), bytes, options.flush_us, clock);
-    let mut raw = raw::Raw::new(disk("raw")?, clock)?;
+    let disk = |name: &str| {
+        let mut disk = open(&folder.0.join(name), bytes, options.flush_us, clock)?;
+        if !options.fresh {
+            zero_fill(disk.as_mut(), 0, bytes, &mut |_| ())?;
+        }
+        anyhow::Ok(disk)
+    };
+    let mut raw = raw::Raw::new(disk("raw")?, clock);
     let mut stored = stored::Stored::new(disk("block")?, &folder.0.join("meta.redb"), clock)?;
     let mut fio = match options.fio {
         true => Some(fio::Fio::new(&folder.0.join("raw"))?),
@@ -111,6 +165,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
             "rounds": options.rounds,
             "round_ms": options.round_ms,
             "flush_us": options.flush_us,
+            "fresh": options.fresh,
             "results": results,
         });
         println!("{}", serde_json::to_string_pretty(&document)?);
@@ -220,7 +275,7 @@ impl Places {
 }
 
 /// Data that does not compress.
-pub(crate) fn content(bytes: u64) -> nacre_buf::Bytes {
+pub(crate) fn content(bytes: u64) -> Bytes {
     let mut buffer = nacre_buf::AlignedBuf::with_len(usize::try_from(bytes).expect("at most 4 MiB"));
     let mut numbers = Places::new(bytes);
     for word in buffer.chunks_mut(8) {

@@ -1,11 +1,11 @@
 //! The device itself, by the same [`Disk`] that the store uses.
 
-use super::figures::{InFlight, Round, cpu_us};
-use super::{Case, Engine, Places, content};
+use super::figures::Round;
+use super::{Case, Engine, Places, Work, work_for};
 use anyhow::Result;
-use nacre_buf::AlignedBuf;
-use nacre_env::disk::{Disk, DiskTag, Durability, blocking};
-use nacre_env::{Clock, RealClock};
+use nacre_buf::{AlignedBuf, Bytes};
+use nacre_env::RealClock;
+use nacre_env::disk::{Disk, DiskTag, Durability};
 use std::time::Duration;
 
 pub(crate) struct Raw {
@@ -15,20 +15,32 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Writes the whole disk first, so that only overwriting is measured.
-    pub(crate) fn new(mut disk: Box<dyn Disk>, clock: RealClock) -> Result<Self> {
-        let bytes = disk.info().size_bytes;
-        blocking::zero_fill(disk.as_mut(), 0, bytes, &mut |_| ())?;
-        Ok(Self { disk, clock, places: Places::new(1) })
+    pub(crate) fn new(disk: Box<dyn Disk>, clock: RealClock) -> Self {
+        Self { disk, clock, places: Places::new(1) }
     }
+}
 
-    fn start(&mut self, case: Case, data: &nacre_buf::Bytes, number: u64) {
+impl Work for Raw {
+    fn start(&mut self, case: Case, data: &Bytes, number: u64) -> Result<bool> {
         let offset = self.places.below(self.disk.info().size_bytes / case.bytes) * case.bytes;
         if case.is_read {
             self.disk.read(offset, AlignedBuf::with_len(data.len()), DiskTag(number));
         } else {
             self.disk.write(offset, data.clone().into(), Durability::Durable, DiskTag(number));
         }
+        Ok(false)
+    }
+
+    fn turn(&mut self, finished: &mut Vec<u64>) -> Result<()> {
+        self.disk.submit();
+        self.disk.wait();
+        let mut done = Vec::new();
+        self.disk.drain(&mut done);
+        for completion in done {
+            completion.result?;
+            finished.push(completion.tag.0);
+        }
+        Ok(())
     }
 }
 
@@ -38,30 +50,7 @@ impl Engine for Raw {
     }
 
     fn round(&mut self, case: Case, length: Duration) -> Result<Round> {
-        let (data, mut in_flight) = (content(case.bytes), InFlight::default());
-        let (mut round, mut done) = (Round::default(), Vec::new());
-        let (cpu, begin) = (cpu_us(), self.clock.now());
-        let end = begin + length;
-        loop {
-            while in_flight.len() < case.depth && self.clock.now() < end {
-                let number = in_flight.start(self.clock.now());
-                self.start(case, &data, number);
-            }
-            self.disk.submit();
-            if in_flight.len() == 0 {
-                break;
-            }
-            self.disk.wait();
-            self.disk.drain(&mut done);
-            let now = self.clock.now();
-            for completion in done.drain(..) {
-                completion.result?;
-                round.bytes += case.bytes;
-                in_flight.finish(completion.tag.0, now, &mut round);
-            }
-        }
-        round.elapsed_ns = u64::try_from(self.clock.now().since(begin).as_nanos()).unwrap_or(u64::MAX);
-        round.cpu_us = cpu_us().zip(cpu).map(|(after, before)| after - before);
-        Ok(round)
+        let clock = self.clock;
+        work_for(self, &clock, case, length)
     }
 }

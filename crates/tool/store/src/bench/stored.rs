@@ -1,11 +1,11 @@
 //! The store, by the transactions that an OSD gives it.
 
-use super::figures::{InFlight, Round, cpu_us};
-use super::{Case, Engine, Places, content};
+use super::figures::Round;
+use super::{Case, Engine, Places, Work, content, work_for};
 use anyhow::{Context, Result, bail};
 use nacre_blockstore::{BlockStore, Options};
 use nacre_buf::{ByteStr, Bytes};
-use nacre_env::{Clock, Disk, RealClock};
+use nacre_env::{Disk, RealClock};
 use nacre_kv::RedbKv;
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
@@ -57,7 +57,15 @@ impl Stored {
     }
 
     pub(crate) fn about(&self) -> String {
-        format!("{}; {} objects of 4 MiB", self.about, self.objects)
+        let free = self.store.free_space();
+        format!(
+            "{}; {} objects of 4 MiB; at the end {} MiB free in {} pieces, {} MiB of it in pieces of 1 MiB and more",
+            self.about,
+            self.objects,
+            free.bytes >> 20,
+            free.pieces,
+            free.long_bytes >> 20
+        )
     }
 
     fn write(&mut self, nth: u64, offset: u64, data: &Bytes) -> Transaction {
@@ -74,8 +82,24 @@ impl Stored {
         }
         txn
     }
+}
 
-    /// Begins an operation; true when it is done already.
+fn object(nth: u64) -> HObject {
+    HObject::head(1, ByteStr::EMPTY, ByteStr::EMPTY, format!("object.{nth:08}").into())
+}
+
+impl Engine for Stored {
+    fn name(&self) -> &'static str {
+        "store"
+    }
+
+    fn round(&mut self, case: Case, length: Duration) -> Result<Round> {
+        let clock = self.clock;
+        work_for(self, &clock, case, length)
+    }
+}
+
+impl Work for Stored {
     fn start(&mut self, case: Case, data: &Bytes, number: u64) -> Result<bool> {
         let nth = self.places.below(self.objects);
         let offset = self.places.below(OBJECT_BYTES / case.bytes) * case.bytes;
@@ -93,50 +117,21 @@ impl Stored {
             Err(error) => Err(error.into()),
         }
     }
-}
 
-fn object(nth: u64) -> HObject {
-    HObject::head(1, ByteStr::EMPTY, ByteStr::EMPTY, format!("object.{nth:08}").into())
-}
-
-impl Engine for Stored {
-    fn name(&self) -> &'static str {
-        "store"
-    }
-
-    fn round(&mut self, case: Case, length: Duration) -> Result<Round> {
-        let (data, mut in_flight) = (content(case.bytes), InFlight::default());
-        let (mut round, mut done) = (Round::default(), Vec::new());
-        let (cpu, begin) = (cpu_us(), self.clock.now());
-        let end = begin + length;
-        loop {
-            while in_flight.len() < case.depth && self.clock.now() < end {
-                let number = in_flight.start(self.clock.now());
-                if self.start(case, &data, number)? {
-                    round.bytes += case.bytes;
-                    in_flight.finish(number, self.clock.now(), &mut round);
-                }
-            }
+    fn turn(&mut self, finished: &mut Vec<u64>) -> Result<()> {
+        let mut done = Vec::new();
+        self.store.drain(&mut done);
+        if done.is_empty() {
+            self.store.wait();
             self.store.drain(&mut done);
-            if in_flight.len() == 0 {
-                break;
-            }
-            if done.is_empty() {
-                self.store.wait();
-                self.store.drain(&mut done);
-            }
-            if let Some(reason) = self.store.failure() {
-                bail!("the store failed: {reason}");
-            }
-            let now = self.clock.now();
-            for completion in done.drain(..) {
-                let (Completion::Durable(token) | Completion::Fetched(token)) = completion;
-                round.bytes += case.bytes;
-                in_flight.finish(token.0, now, &mut round);
-            }
         }
-        round.elapsed_ns = u64::try_from(self.clock.now().since(begin).as_nanos()).unwrap_or(u64::MAX);
-        round.cpu_us = cpu_us().zip(cpu).map(|(after, before)| after - before);
-        Ok(round)
+        if let Some(reason) = self.store.failure() {
+            bail!("the store failed: {reason}");
+        }
+        finished.extend(done.into_iter().map(|completion| {
+            let (Completion::Durable(token) | Completion::Fetched(token)) = completion;
+            token.0
+        }));
+        Ok(())
     }
 }
