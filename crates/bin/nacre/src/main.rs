@@ -11,6 +11,9 @@ mod up;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A storage cluster that speaks the Ceph wire protocol.
 #[derive(Debug, Parser)]
 #[command(name = "nacre", version, about)]
