@@ -6,6 +6,7 @@ use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdBackoff, OsdOpReply, WatchNotify};
 use nacre_txn::{Token, Transaction};
 use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SpgId};
+use smallvec::SmallVec;
 use std::sync::Arc;
 
 /// An order to the driver. Orders of one event are carried out front to back.
@@ -50,6 +51,13 @@ pub enum Effect {
     Peer {
         /// To whom.
         osd: OsdId,
+        /// What.
+        message: PeerMessage,
+    },
+    /// Send the same to several peers, none of them this OSD, likewise: encoded once.
+    Peers {
+        /// To whom.
+        osds: SmallVec<[OsdId; 4]>,
         /// What.
         message: PeerMessage,
     },

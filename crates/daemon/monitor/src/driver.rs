@@ -96,7 +96,7 @@ impl Driver {
         let now = self.clock.now();
         let timeout = self.next_tick.since(now);
         let clock = &self.clock;
-        self.messenger.turn(|| clock.now(), Some(timeout), self.entropy.as_mut(), incoming)?;
+        self.messenger.turn(clock.now(), || clock.now(), Some(timeout), self.entropy.as_mut(), incoming)?;
         for what in incoming.drain(..) {
             self.incoming(what);
         }

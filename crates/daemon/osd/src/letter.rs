@@ -167,6 +167,10 @@ impl Post {
         self.local.pop_front()
     }
 
+    pub(crate) fn has_local(&self) -> bool {
+        !self.local.is_empty()
+    }
+
     /// Tries again what found a full mailbox.
     pub(crate) fn retry(&mut self) {
         for (to, letter) in std::mem::take(&mut self.stuck) {

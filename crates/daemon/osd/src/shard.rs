@@ -37,6 +37,10 @@ const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes of the groups are reported to the lead at most this often.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
+/// A turn that brought no more events than this sends before it lets the store work, for the latency of those few;
+/// a busier one sends once, for the sake of the processor.
+const EARLY_SEND_MAX: usize = 2;
+
 /// One thread's part of an OSD. Its thread calls [`Shard::begin`] once and then [`Shard::turn`] until
 /// [`Shard::is_stopping`]; so does the simulation, in turn with everything else.
 pub struct Shard {
@@ -198,7 +202,8 @@ impl Shard {
         if self.store.has_work() {
             return now;
         }
-        self.messenger.next_deadline(now).into_iter().chain([self.deadline()]).min().unwrap_or(now)
+        let lead_due = self.lead.as_ref().and_then(Lead::next_deadline);
+        self.messenger.next_deadline(now).into_iter().chain([self.deadline(lead_due)]).min().unwrap_or(now)
     }
 
     /// Takes what sockets, other shards and the store have, reacts to all of it, and sends.
@@ -206,13 +211,17 @@ impl Shard {
     /// # Errors
     /// When sockets cannot be waited for any more.
     pub fn turn(&mut self) -> io::Result<()> {
-        let timeout = self.deadline().since(self.clock.now());
+        let began = self.clock.now();
+        let lead_due = self.lead.as_ref().and_then(Lead::next_deadline);
+        let timeout = self.deadline(lead_due).since(began);
         let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
         let timeout = if self.store.has_work() { Duration::ZERO } else { timeout };
         let mut incoming = std::mem::take(&mut self.incoming);
         let clock = &self.clock;
-        self.messenger.turn(|| clock.now(), Some(timeout), self.entropy.as_mut(), &mut incoming)?;
-        (self.now, self.wall) = (self.clock.now(), self.clock.wall());
+        let entropy = self.entropy.as_mut();
+        self.now = self.messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut incoming)?;
+        self.wall = self.clock.wall();
+        let quiet = incoming.len() <= EARLY_SEND_MAX;
         for item in incoming.drain(..) {
             match item {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
@@ -224,7 +233,12 @@ impl Shard {
         self.incoming = incoming;
         let letters: Vec<Letter> = self.mailbox.take().collect();
         letters.into_iter().for_each(|letter| self.letter(letter));
-        self.run_deadlines();
+        self.run_deadlines(lead_due);
+        if quiet {
+            // The replicas begin before we hand our own part to the device.
+            self.read_local();
+            self.messenger.flush();
+        }
         self.settle();
         self.post.retry();
         self.sessions.unthrottle(&mut self.messenger);
@@ -236,6 +250,7 @@ impl Shard {
     /// what was submitted.
     pub(crate) fn settle(&mut self) {
         loop {
+            self.read_local();
             let mut completions = std::mem::take(&mut self.completions);
             self.store.drain(&mut completions);
             let idle = completions.is_empty();
@@ -250,18 +265,23 @@ impl Shard {
             for decision in decisions {
                 self.deliver(decision.spg, Event::Reservation(decision));
             }
-            match self.post.next_local() {
-                Some(letter) => self.letter(letter),
-                None if idle => return,
-                None => (),
+            if idle && !self.post.has_local() {
+                return;
             }
         }
     }
 
-    fn deadline(&self) -> Stamp {
-        let lead = self.lead.as_ref().and_then(Lead::next_deadline);
+    /// Takes this shard's letters to itself, so that what they submit starts together.
+    fn read_local(&mut self) {
+        while let Some(letter) = self.post.next_local() {
+            self.letter(letter);
+        }
+    }
+
+    fn deadline(&self, lead_due: Option<Stamp>) -> Stamp {
         let groups = self.groups.next_deadline();
-        lead.into_iter()
+        lead_due
+            .into_iter()
             .chain(groups)
             .chain(self.kept_until)
             .chain([self.tick_at])
@@ -269,7 +289,9 @@ impl Shard {
             .unwrap_or(self.tick_at)
     }
 
-    fn run_deadlines(&mut self) {
+    /// Does what is due. `lead_due` is when the lead was due at the turn's beginning: what has become due since is
+    /// for the next turn.
+    fn run_deadlines(&mut self, lead_due: Option<Stamp>) {
         let all = self.now >= self.tick_at;
         if all {
             self.tick_at = self.now + TICK_INTERVAL;
@@ -283,7 +305,7 @@ impl Shard {
         if all {
             self.start_scrub();
         }
-        if all || self.lead.as_ref().and_then(Lead::next_deadline).is_some_and(|at| at <= self.now) {
+        if all || lead_due.is_some_and(|at| at <= self.now) {
             self.with_lead(Lead::tick);
         }
         if self.now >= self.report_at && (all || self.groups.have_changed()) {
@@ -599,7 +621,11 @@ impl Shard {
         match PeerMessage::decode(&raw) {
             Ok(message) => {
                 let home = self.post.home(&message.header().spg);
-                self.post.send(home, Letter::Peer(from, Box::new(message)));
+                if home == self.post.me {
+                    self.peer_event(from, message);
+                } else {
+                    self.post.send(home, Letter::Peer(from, Box::new(message)));
+                }
             }
             Err(error) => tracing::error!(from, %error, "a peer's message does not decode"),
         }
@@ -836,6 +862,13 @@ impl Shard {
         ticket
     }
 
+    fn send_peer(&mut self, osd: OsdId, message: RawMessage) {
+        match &mut self.lead {
+            Some(lead) => lead.send_peer(osd, message, &mut self.messenger),
+            None => self.post.send(0, Letter::ToPeer(osd, message)),
+        }
+    }
+
     fn effect(&mut self, spg: SpgId, effect: Effect) {
         match effect {
             Effect::Reply { session, tid, message, trace } => {
@@ -862,11 +895,11 @@ impl Shard {
                 if let PeerMessage::RepOpReply(reply) = &mut message {
                     reply.is_short = space::is_short(&self.store.usage());
                 }
+                self.send_peer(osd, message.encode(0));
+            }
+            Effect::Peers { osds, message } => {
                 let message = message.encode(0);
-                match &mut self.lead {
-                    Some(lead) => lead.send_peer(osd, message, &mut self.messenger),
-                    None => self.post.send(0, Letter::ToPeer(osd, message)),
-                }
+                osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
             }
             Effect::Submit { txn, token } => {
                 self.submit(spg, txn, token);

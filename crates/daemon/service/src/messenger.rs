@@ -313,19 +313,21 @@ impl Messenger {
         }
     }
 
-    /// One turn: waits until something happens or `deadline` (at most `timeout`), reads, and adds what came
-    /// to `incoming`. Call [`Messenger::flush`] after reacting to it.
+    /// One turn, beginning at `began`: waits until something happens or `deadline` (at most `timeout`), reads,
+    /// and adds what came to `incoming`. Call [`Messenger::flush`] after reacting to it. Yields when the wait
+    /// was over.
     ///
     /// # Errors
     /// When the system cannot wait for sockets any more; the daemon cannot go on then.
     pub fn turn(
         &mut self,
+        began: Stamp,
         now: impl Fn() -> Stamp,
         timeout: Option<Duration>,
         entropy: &mut dyn Entropy,
         incoming: &mut Vec<Incoming>,
-    ) -> io::Result<()> {
-        let timeout = self.timeout(now(), timeout);
+    ) -> io::Result<Stamp> {
+        let timeout = self.timeout(began, timeout);
         let mut events = std::mem::take(&mut self.events);
         self.net.poll(timeout, &mut events)?;
         let now = now();
@@ -336,7 +338,7 @@ impl Messenger {
         self.read_ready(now, incoming);
         self.run_deadlines(now);
         incoming.append(&mut self.closed);
-        Ok(())
+        Ok(now)
     }
 
     fn timeout(&self, now: Stamp, timeout: Option<Duration>) -> Option<Duration> {

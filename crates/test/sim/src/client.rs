@@ -171,7 +171,7 @@ impl Client {
         let mut incoming = std::mem::take(&mut self.incoming);
         let clock = &self.clock;
         self.messenger
-            .turn(|| clock.now(), None, self.entropy.as_mut(), &mut incoming)
+            .turn(clock.now(), || clock.now(), None, self.entropy.as_mut(), &mut incoming)
             .expect("simulated sockets can be waited for");
         for what in incoming.drain(..) {
             match what {

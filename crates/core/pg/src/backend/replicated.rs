@@ -10,7 +10,7 @@ use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
 use crate::pipeline::PendingReply;
 use crate::tokens::{OnDurable, OnFetched};
-use crate::{ClientOp, Cx, Pg, Planted, storage};
+use crate::{ClientOp, Cx, Effect, Pg, Planted, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId};
@@ -142,11 +142,17 @@ impl Pg {
         let (previous, trim_to) = (self.log.head(), self.trim_target());
         self.replication.last_tid += 1;
         let tid = self.replication.last_tid;
-        let mut waiting_on: SmallVec<[OsdId; 4]> = self.interval.members().into_iter().collect();
-        for osd in waiting_on.iter().copied().filter(|osd| *osd != self.whoami) {
+        let mut waiting_on: SmallVec<[OsdId; 4]> =
+            self.interval.acting.iter().chain(&self.interval.up).copied().collect();
+        waiting_on.sort_unstable();
+        waiting_on.dedup();
+        let osds: SmallVec<[OsdId; 4]> =
+            waiting_on.iter().copied().filter(|osd| *osd != self.whoami).collect();
+        if !osds.is_empty() {
             let (header, committed_to) = (self.header(), self.replication.committed_to);
             let (entries, txn) = (entries.clone(), txn.clone());
-            self.send(cx, osd, RepOp { header, tid, previous, entries, trim_to, committed_to, txn });
+            let op = RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
+            cx.effects.push(Effect::Peers { osds, message: op.into() });
         }
         if self.planted == Planted::EarlyReply {
             waiting_on.retain(|osd| *osd == self.whoami);

@@ -292,6 +292,11 @@ impl World {
             Effect::Peer { osd: to, message } => {
                 self.put(End::Osd(osd), End::Osd(to), Packet::Peer(message.encode(0)));
             }
+            Effect::Peers { osds, message } => {
+                for to in osds {
+                    self.put(End::Osd(osd), End::Osd(to), Packet::Peer(message.encode(0)));
+                }
+            }
             Effect::Submit { txn, token } => self.disk(osd).submit(txn, token),
             Effect::Fetch { object, token, .. } => {
                 self.osds.get_mut(&osd).expect("an OSD").fetches.push_back((object, token));
