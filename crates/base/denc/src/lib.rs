@@ -14,6 +14,9 @@ pub use writer::Writer;
 
 use nacre_buf::Bytes;
 
+/// Room for a value that is encoded on its own: growing to it byte by byte costs more.
+const BYTES_USUAL: usize = 64;
+
 /// Has an encoding; see the type's documentation for the Ceph struct it follows.
 pub trait Encode {
     /// Appends the encoding of `self`.
@@ -21,7 +24,7 @@ pub trait Encode {
 
     /// The encoding on its own.
     fn to_bytes(&self) -> Bytes {
-        let mut w = Writer::new();
+        let mut w = Writer::with_capacity(BYTES_USUAL);
         self.encode(&mut w);
         w.finish()
     }

@@ -60,29 +60,38 @@ pub enum DecodeError {
 #[derive(Debug, Clone)]
 pub struct Reader {
     input: Bytes,
-    offset: usize,
+    /// Where the innermost open envelope, or the input, begins, ...
+    start: usize,
+    /// ... where the next value does, ...
+    at: usize,
+    /// ... and where the envelope ends.
+    end: usize,
 }
 
 impl Reader {
     /// Starts at the first byte of `input`.
     #[must_use]
     pub fn new(input: Bytes) -> Self {
-        Self { input, offset: 0 }
+        let end = input.len();
+        Self { input, start: 0, at: 0, end }
     }
 
     /// Bytes not yet read.
+    #[inline]
     #[must_use]
     pub fn left(&self) -> usize {
-        self.input.len() - self.offset
+        self.end - self.at
     }
 
-    /// Bytes read so far.
+    /// Bytes read so far; within an envelope, of its body.
+    #[inline]
     #[must_use]
     pub fn offset(&self) -> usize {
-        self.offset
+        self.at - self.start
     }
 
     /// True when everything has been read.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.left() == 0
@@ -91,23 +100,25 @@ impl Reader {
     /// What is left, without moving on.
     #[must_use]
     pub fn rest(&self) -> Bytes {
-        self.input.slice(self.offset..)
+        self.input.slice(self.at..self.end)
     }
 
+    #[cold]
     fn short(&self, wanted: usize) -> DecodeError {
-        DecodeError::Short { offset: self.offset, wanted, left: self.left() }
+        DecodeError::Short { offset: self.offset(), wanted, left: self.left() }
     }
 
     /// The next `length` bytes, sharing memory with the input.
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn take(&mut self, length: usize) -> Result<Bytes, DecodeError> {
         if length > self.left() {
             return Err(self.short(length));
         }
-        let out = self.input.slice(self.offset..self.offset + length);
-        self.offset += length;
+        let out = self.input.slice(self.at..self.at + length);
+        self.at += length;
         Ok(out)
     }
 
@@ -115,11 +126,12 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn skip(&mut self, length: usize) -> Result<(), DecodeError> {
         if length > self.left() {
             return Err(self.short(length));
         }
-        self.offset += length;
+        self.at += length;
         Ok(())
     }
 
@@ -127,13 +139,14 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], DecodeError> {
         let bytes = self
             .input
-            .get(self.offset..)
+            .get(self.at..self.end)
             .and_then(|rest| rest.first_chunk::<N>())
             .ok_or_else(|| self.short(N))?;
-        self.offset += N;
+        self.at += N;
         Ok(*bytes)
     }
 
@@ -141,6 +154,7 @@ impl Reader {
     ///
     /// # Errors
     /// As the value's decoder.
+    #[inline]
     pub fn get<T: Decode>(&mut self) -> Result<T, DecodeError> {
         T::decode(self)
     }
@@ -149,6 +163,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn u8(&mut self) -> Result<u8, DecodeError> {
         Ok(u8::from_le_bytes(self.array()?))
     }
@@ -157,6 +172,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn u16(&mut self) -> Result<u16, DecodeError> {
         Ok(u16::from_le_bytes(self.array()?))
     }
@@ -165,6 +181,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn u32(&mut self) -> Result<u32, DecodeError> {
         Ok(u32::from_le_bytes(self.array()?))
     }
@@ -173,6 +190,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn u64(&mut self) -> Result<u64, DecodeError> {
         Ok(u64::from_le_bytes(self.array()?))
     }
@@ -181,6 +199,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn i32(&mut self) -> Result<i32, DecodeError> {
         Ok(i32::from_le_bytes(self.array()?))
     }
@@ -189,6 +208,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn i64(&mut self) -> Result<i64, DecodeError> {
         Ok(i64::from_le_bytes(self.array()?))
     }
@@ -197,6 +217,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn bool(&mut self) -> Result<bool, DecodeError> {
         Ok(self.u8()? != 0)
     }
@@ -205,6 +226,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn blob(&mut self) -> Result<Bytes, DecodeError> {
         let length = self.u32()? as usize;
         self.take(length)
@@ -214,6 +236,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Short`].
+    #[inline]
     pub fn str(&mut self) -> Result<ByteStr, DecodeError> {
         self.blob().map(ByteStr::from)
     }
@@ -230,20 +253,22 @@ impl Reader {
     ///
     /// # Errors
     /// [`DecodeError::Count`]: so no peer can make us reserve more than a small multiple of what it sent.
+    #[inline]
     pub fn count(&mut self, element_bytes_min: usize) -> Result<usize, DecodeError> {
         let count = self.u32()?;
         let needed = (count as usize).checked_mul(element_bytes_min.max(1));
         if needed.is_none_or(|needed| needed > self.left()) {
-            return Err(DecodeError::Count { offset: self.offset, count, left: self.left() });
+            return Err(DecodeError::Count { offset: self.offset(), count, left: self.left() });
         }
         Ok(count as usize)
     }
 
-    /// Reads an `ENCODE_START` envelope: calls `body(version, reader)` with a reader that ends where the
-    /// envelope ends, then moves behind the envelope whatever the body left unread.
+    /// Reads an `ENCODE_START` envelope: calls `body(version, self)` with the reader's end where the
+    /// envelope's is, then moves behind the envelope whatever the body left unread.
     ///
     /// # Errors
     /// [`DecodeError::Incompatible`] when the writer's compat is above `supported`; else the body's.
+    #[inline]
     pub fn envelope<T>(
         &mut self,
         what: &'static str,
@@ -252,11 +277,20 @@ impl Reader {
     ) -> Result<T, DecodeError> {
         let version = self.u8()?;
         let compat = self.u8()?;
-        let inside = self.blob()?;
+        let length = self.u32()? as usize;
+        if length > self.left() {
+            return Err(self.short(length));
+        }
+        let (start, end, behind) = (self.start, self.end, self.at + length);
         if compat > supported {
+            self.at = behind;
             return Err(DecodeError::Incompatible { what, compat, supported });
         }
-        body(version, &mut Self::new(inside))
+        // The same reader within narrower bounds: another would take a share of the input for each envelope.
+        (self.start, self.end) = (self.at, behind);
+        let body = body(version, self);
+        (self.start, self.at, self.end) = (start, behind, end);
+        body
     }
 }
 

@@ -23,6 +23,7 @@ impl Writer {
     }
 
     /// Bytes written so far.
+    #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.out.len()
@@ -47,11 +48,13 @@ impl Writer {
     }
 
     /// Any encodable value.
+    #[inline]
     pub fn put<T: Encode + ?Sized>(&mut self, value: &T) {
         value.encode(self);
     }
 
     /// Raw bytes, no length.
+    #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
         self.out.extend_from_slice(bytes);
     }
@@ -62,36 +65,43 @@ impl Writer {
     }
 
     /// One byte.
+    #[inline]
     pub fn u8(&mut self, value: u8) {
         self.out.push(value);
     }
 
     /// A truth value as one byte.
+    #[inline]
     pub fn bool(&mut self, value: bool) {
         self.out.push(u8::from(value));
     }
 
     /// Two bytes, little-endian.
+    #[inline]
     pub fn u16(&mut self, value: u16) {
         self.raw(&value.to_le_bytes());
     }
 
     /// Four bytes, little-endian.
+    #[inline]
     pub fn u32(&mut self, value: u32) {
         self.raw(&value.to_le_bytes());
     }
 
     /// Eight bytes, little-endian.
+    #[inline]
     pub fn u64(&mut self, value: u64) {
         self.raw(&value.to_le_bytes());
     }
 
     /// Four bytes, little-endian, signed.
+    #[inline]
     pub fn i32(&mut self, value: i32) {
         self.raw(&value.to_le_bytes());
     }
 
     /// Eight bytes, little-endian, signed.
+    #[inline]
     pub fn i64(&mut self, value: i64) {
         self.raw(&value.to_le_bytes());
     }
@@ -100,11 +110,13 @@ impl Writer {
     ///
     /// # Panics
     /// Above `u32::MAX` elements.
+    #[inline]
     pub fn count(&mut self, count: usize) {
         self.u32(u32::try_from(count).expect("containers are bounded far below 2^32 elements"));
     }
 
     /// `u32` length and the bytes (a `bufferlist` or a `std::string`).
+    #[inline]
     pub fn blob(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.raw(bytes);
@@ -119,6 +131,7 @@ impl Writer {
     ///
     /// # Panics
     /// When the body is longer than `u32::MAX` bytes.
+    #[inline]
     pub fn nested(&mut self, body: impl FnOnce(&mut Self)) {
         let at = self.out.len();
         self.u32(0);
@@ -128,6 +141,7 @@ impl Writer {
     }
 
     /// An `ENCODE_START(version, compat)` envelope around whatever `body` writes.
+    #[inline]
     pub fn envelope(&mut self, version: u8, compat: u8, body: impl FnOnce(&mut Self)) {
         self.u8(version);
         self.u8(compat);
@@ -138,6 +152,7 @@ impl Writer {
     ///
     /// # Panics
     /// When `at` does not name four written bytes.
+    #[inline]
     pub fn patch_u32(&mut self, at: usize, value: u32) {
         self.out.get_mut(at..at + 4).expect("a place written before").copy_from_slice(&value.to_le_bytes());
     }

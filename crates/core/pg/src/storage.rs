@@ -22,6 +22,8 @@ use std::collections::BTreeSet;
 
 const KEY_INFO: ByteStr = ByteStr::from_static("info");
 const KEY_INTERVAL: ByteStr = ByteStr::from_static("interval");
+/// Room for the log entry of a plain write, so that encoding it allocates once.
+const LOG_ENTRY_BYTES_USUAL: usize = 256;
 const PREFIX_MISSING: &[u8] = b"missing/";
 
 /// What a store holds of a copy.
@@ -140,5 +142,7 @@ pub(crate) fn copy_version(view: &dyn ObjectView, spg: &SpgId, object: &HObject)
 
 /// The change that stores a log entry.
 pub(crate) fn log_append(entry: &LogEntry) -> Op {
-    Op::LogAppend { version: entry.version, entry: entry.to_bytes() }
+    let mut w = Writer::with_capacity(LOG_ENTRY_BYTES_USUAL);
+    w.put(entry);
+    Op::LogAppend { version: entry.version, entry: w.finish() }
 }

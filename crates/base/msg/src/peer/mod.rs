@@ -38,6 +38,9 @@ pub const KIND_LAST: u16 = 0x70ff;
 /// Ceph's `CEPH_MSG_PRIO_HIGH`: peers' messages are never behind a client's bulk data.
 const PRIORITY: u16 = 196;
 
+/// Room for the front of a replicated write; most others are shorter.
+const FRONT_BYTES_USUAL: usize = 768;
+
 /// Begins every peer message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerHeader {
@@ -129,7 +132,7 @@ impl PeerMessage {
     /// The message as frames carry it; object data is shared, not copied.
     #[must_use]
     pub fn encode(&self, tid: u64) -> RawMessage {
-        let mut w = Writer::with_capacity(256);
+        let mut w = Writer::with_capacity(FRONT_BYTES_USUAL);
         let data = self.encode_parts(&mut w);
         RawMessage {
             tid,
