@@ -48,7 +48,7 @@ pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimi
 pub use merge::{MergeRole, MergeState};
 pub use peering::Birth;
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
-pub use pipeline::Stage;
+pub use pipeline::{Stage, UnderWay};
 pub use recovery::{Decision, Kind as RecoveryKind, Pace, Reserver, Side};
 pub use scrub::ScrubIntervals;
 pub use session::{Session, SessionId, Trace};

@@ -1,5 +1,6 @@
 //! [`Tokens`]: what to do when the store has done what it was asked to.
 
+use crate::ClientOp;
 use crate::pipeline::Running;
 use nacre_msg::peer::{CopyGet, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
@@ -160,6 +161,14 @@ impl Tokens {
     /// Reads that have not come back.
     pub(crate) fn fetches(&self) -> Vec<Token> {
         self.fetches.keys().copied().collect()
+    }
+
+    /// Clients' messages that wait for data.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &ClientOp> + '_ {
+        self.fetches.values().filter_map(|then| match then {
+            OnFetched::Operation(running) => Some(&running.op),
+            _ => None,
+        })
     }
 
     /// Forgets what everything was for, since the interval is over, and yields what waited for data.

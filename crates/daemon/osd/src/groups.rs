@@ -3,7 +3,7 @@
 use crate::letter::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, Tuning};
+use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, Tuning, UnderWay};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::Token;
 use nacre_types::{Epoch, OsdId, PoolId, SpgId, Stamp, UTime};
@@ -227,6 +227,11 @@ impl Groups {
 
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         self.deadlines.values().min().copied()
+    }
+
+    /// Messages of clients that the groups have not answered.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> + '_ {
+        self.groups.values().flat_map(Pg::under_way)
     }
 
     /// Groups to tick: all, or those whose own deadline has come.

@@ -36,6 +36,7 @@ mod shard;
 mod space;
 mod start;
 pub mod storage;
+mod tracker;
 mod upkeep;
 
 pub use config::OsdConfig;

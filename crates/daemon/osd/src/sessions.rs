@@ -134,6 +134,14 @@ impl Sessions {
         Ok(Arc::new(Session { id, name, addr, caps, backs_off }))
     }
 
+    /// Whose session it is, while it lasts.
+    pub(crate) fn client(&self, session: SessionId) -> Option<&Session> {
+        match self.incomers.get(self.conns.get(&session)?)? {
+            Incomer::Client(session) => Some(session),
+            _ => None,
+        }
+    }
+
     /// The clients.
     pub(crate) fn clients(&self) -> Vec<SessionId> {
         self.conns.keys().copied().collect()

@@ -4,6 +4,8 @@
 //! A turn: wait; take what sockets, other shards and the store have; hand each to its group; carry out what
 //! the groups want; write to the sockets; sleep until the nearest deadline.
 
+mod show;
+
 use crate::admin;
 use crate::config::OsdConfig;
 use crate::groups::Groups;
@@ -13,15 +15,16 @@ use crate::maps::MapCache;
 use crate::restore::{stored_maps, stored_origins};
 use crate::sessions::{AuthFrame, Incomer, Sessions};
 use crate::space::{self, ShortPeers};
+use crate::tracker::Tracker;
 use nacre_auth::{RotatingKeys, ServiceAuthContext};
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
-use nacre_mgr::options::{OptionInfo, Values};
+use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
+use nacre_msg::{Message, OsdOpReply, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::Event as ConnEvent;
-use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId};
+use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId, Trace};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
@@ -40,6 +43,9 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// A turn that brought no more events than this sends before it lets the store work, for the latency of those few;
 /// a busier one sends once, for the sake of the processor.
 const EARLY_SEND_MAX: usize = 2;
+
+/// Finished messages kept for `dump_historic_ops`, whatever `osd_op_history_size` says.
+const HISTORY_MAX: usize = 10_000;
 
 /// One thread's part of an OSD. Its thread calls [`Shard::begin`] once and then [`Shard::turn`] until
 /// [`Shard::is_stopping`]; so does the simulation, in turn with everything else.
@@ -76,6 +82,8 @@ pub struct Shard {
     stopping: bool,
     pub(crate) options: Arc<Values>,
     counters: Counters,
+    tracker: Tracker,
+    complain_at: Stamp,
     reserver: Reserver,
     pace: Pace,
     short_peers: ShortPeers,
@@ -145,6 +153,8 @@ impl Shard {
             stopping: false,
             options: Arc::default(),
             counters: Counters::default(),
+            tracker: Tracker::new(),
+            complain_at: now,
             reserver: Reserver::new(1),
             pace: Pace::new(),
             short_peers: ShortPeers::default(),
@@ -169,6 +179,8 @@ impl Shard {
         // All groups that hold a place together keep to the number of objects.
         self.pace.configure(Duration::from_secs_f64(target / 1e3), objects.div_ceil(places));
         self.reserver.set_places(places);
+        let kept_for = options.seconds("osd_op_history_duration");
+        self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
     }
 
     /// Takes up what the store holds and looks for a monitor.
@@ -254,6 +266,9 @@ impl Shard {
             let mut completions = std::mem::take(&mut self.completions);
             self.store.drain(&mut completions);
             let idle = completions.is_empty();
+            if !idle {
+                self.now = self.clock.now();
+            }
             for completion in completions.drain(..) {
                 if let Some((spg, event)) = self.groups.completed(completion) {
                     self.deliver(spg, event);
@@ -304,6 +319,8 @@ impl Shard {
         }
         if all {
             self.start_scrub();
+            self.tracker.expire(self.now);
+            self.complain();
         }
         if all || lead_due.is_some_and(|at| at <= self.now) {
             self.with_lead(Lead::tick);
@@ -869,15 +886,23 @@ impl Shard {
         }
     }
 
+    fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
+        self.counters.replies += 1;
+        let latency = self.now.since(trace.received);
+        self.counters.latency_ns += u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.pace.client_op(self.now, latency);
+        if self.tracker.answered(&trace) {
+            let client = self.sessions.client(session);
+            self.tracker.keep(reply, tid, client, trace);
+        }
+    }
+
     fn effect(&mut self, spg: SpgId, effect: Effect) {
         match effect {
             Effect::Reply { session, tid, message, trace } => {
+                self.count_reply(session, tid, &message, trace);
                 let message = Message::OsdOpReply(*message).encode(tid);
-                self.counters.replies += 1;
                 self.counters.op_out_bytes += message.data.len() as u64;
-                let latency = self.now.since(trace.received);
-                self.counters.latency_ns += u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-                self.pace.client_op(self.now, latency);
                 self.tell_session(session, message);
             }
             Effect::Watch { session, message } => {
@@ -930,64 +955,6 @@ impl Shard {
             // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
             Effect::Purged { .. } | Effect::Resume => (),
         }
-    }
-}
-
-/// What `tell` shows of a shard.
-impl Shard {
-    pub(crate) fn newest_map(&self) -> &Arc<OsdMap> {
-        self.maps.newest()
-    }
-
-    /// True while the cluster has this OSD up, as far as the lead's shard knows.
-    #[must_use]
-    pub fn is_booted(&self) -> bool {
-        self.lead.as_ref().is_some_and(Lead::is_booted)
-    }
-
-    pub(crate) fn clock_now(&self) -> Stamp {
-        self.clock.now()
-    }
-
-    /// Sets a checked value until the daemon restarts.
-    pub(crate) fn set_option(&mut self, info: &'static OptionInfo, value: String) {
-        let mut options = Values::clone(&self.options);
-        options.tell(info, value);
-        self.set_options(options);
-    }
-
-    fn set_options(&mut self, options: Values) {
-        self.options = Arc::new(options);
-        self.follow_options();
-        let options = Arc::clone(&self.options);
-        self.post.send_others(|| Letter::Options(Arc::clone(&options)));
-        self.with_lead(Lead::follow_options);
-    }
-
-    pub(crate) fn ops_in_flight(&self) -> usize {
-        self.sessions.ops_in_flight()
-    }
-
-    pub(crate) fn perf_dump(&self) -> serde_json::Value {
-        let counters = &self.counters;
-        let usage = self.store.usage();
-        serde_json::json!({
-            "osd": {
-                "op": counters.ops,
-                "op_wip": self.ops_in_flight(),
-                "op_in_bytes": counters.op_in_bytes,
-                "op_out_bytes": counters.op_out_bytes,
-                "op_latency": {
-                    "avgcount": counters.replies,
-                    "sum": counters.latency_ns as f64 / 1e9,
-                    "avgtime": counters.latency_ns as f64 / 1e9 / counters.replies.max(1) as f64,
-                },
-                "numpg": self.groups.all().len(),
-                "stat_bytes": usage.total_bytes,
-                "stat_bytes_used": usage.allocated_bytes,
-                "stat_bytes_avail": usage.available_bytes,
-            },
-        })
     }
 }
 

@@ -13,10 +13,10 @@ use nacre_buf::{BufList, Bytes, crc::crc32c};
 use std::collections::VecDeque;
 use std::io::IoSlice;
 
-/// Room of a fresh chunk: some ten replies, or all of a write to a replica but its payload.
-const CHUNK_BYTES: usize = 2 << 10;
+/// Room of a fresh chunk: some fifteen replies, or one sealed 4 KiB payload with its header.
+const CHUNK_BYTES: usize = 5 << 10;
 /// Emptied chunks kept for reuse, per connection: a message with a payload takes one, and a burst has many.
-const SPARE_COUNT_MAX: usize = 64;
+const SPARE_COUNT_MAX: usize = 32;
 /// Slices up to this length are copied: cheaper than another entry in the vector and a shared count.
 const COPY_BYTES_MAX: usize = 1 << 10;
 

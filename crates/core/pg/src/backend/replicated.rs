@@ -8,7 +8,7 @@
 
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
-use crate::pipeline::PendingReply;
+use crate::pipeline::{PendingReply, Stage, UnderWay};
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{ClientOp, Cx, Effect, Pg, Planted, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
@@ -113,6 +113,18 @@ impl Replication {
     /// Number of changes in flight.
     pub(crate) fn len(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// Clients' messages whose changes are in flight.
+    pub(crate) fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> + '_ {
+        self.in_flight.iter().flat_map(|write| {
+            write.flight.after.iter().map(|after| UnderWay {
+                op: &after.origin,
+                trace: after.reply.trace,
+                stage: Stage::Commit,
+                waiting_on: &write.waiting_on,
+            })
+        })
     }
 
     /// Asserts what always holds.

@@ -23,9 +23,11 @@ mod order;
 mod reply;
 #[cfg(test)]
 mod tests;
+mod under_way;
 
 pub(crate) use backoff::Backoffs;
 pub(crate) use reply::PendingReply;
+pub use under_way::UnderWay;
 
 use crate::ops::{Copied, Intent};
 use crate::{ClientOp, SessionId};

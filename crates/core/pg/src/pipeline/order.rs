@@ -121,6 +121,11 @@ impl Lanes {
         self.lanes.into_values().flat_map(|lane| lane.waiting)
     }
 
+    /// Messages that wait for their turn.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Running> + '_ {
+        self.lanes.values().flat_map(|lane| &lane.waiting)
+    }
+
     /// Drops what waits of a session.
     pub(super) fn drop_waiting(&mut self, session: SessionId) {
         for lane in self.lanes.values_mut() {

@@ -1,5 +1,6 @@
 //! The group as it should usually be.
 
+use crate::Stage;
 use crate::harness::World;
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::code;
@@ -109,4 +110,27 @@ fn without_min_size_nothing_is_served() {
     assert!(world.clients[0].replies.contains_key(&tid));
     assert_eq!(state(&mut world), "active+clean");
     world.assert_equal_copies();
+}
+
+/// What a slow request's report is made of.
+#[test]
+fn a_write_under_way_names_the_members_that_it_waits_for() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1);
+        world.settle();
+        let primary = world.primary();
+        world.request(0, "a", write("hello"));
+        let mut seen = Vec::new();
+        for _ in 0..1_000 {
+            if let Some(write) = world.pg(primary).and_then(|group| group.under_way().next()) {
+                assert_eq!((write.stage, write.op.op.name.as_bytes()), (Stage::Commit, &b"a"[..]));
+                seen.push(write.waiting_on.len());
+            }
+            world.step();
+        }
+        assert_eq!(seen.first(), Some(&3), "seed {seed}");
+        assert!(seen.windows(2).all(|pair| pair[1] <= pair[0] && pair[1] > 0), "seed {seed}: {seen:?}");
+        world.settle();
+        assert_eq!(world.pg(primary).map(|group| group.under_way().count()), Some(0));
+    }
 }

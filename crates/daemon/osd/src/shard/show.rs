@@ -1,0 +1,106 @@
+//! What a shard shows of itself: to `tell`, and in the log.
+
+use super::Shard;
+use crate::lead::Lead;
+use crate::letter::Letter;
+use crate::tracker;
+use nacre_maps::OsdMap;
+use nacre_mgr::options::{OptionInfo, Values};
+use nacre_types::Stamp;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Slow messages are named in the log at most this often.
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// What `tell` shows of a shard.
+impl Shard {
+    /// Tells the log of clients' messages that take long, and where the oldest of them is.
+    pub(super) fn complain(&mut self) {
+        let limit = self.options.seconds("osd_op_complaint_time");
+        if limit.is_zero() || self.now < self.complain_at {
+            return;
+        }
+        let now = self.now;
+        let is_slow = |op: &nacre_pg::UnderWay<'_>| now.since(op.trace.received) >= limit;
+        let count = self.groups.under_way().filter(is_slow).count();
+        let Some(oldest) = self.groups.under_way().filter(is_slow).min_by_key(|op| op.trace.received) else {
+            return;
+        };
+        self.complain_at = now + COMPLAINT_INTERVAL;
+        let (age, what) = (now.since(oldest.trace.received), tracker::complain(&oldest));
+        tracing::warn!(osd = self.config.id, count, oldest_s = age.as_secs(), what, "slow requests");
+    }
+
+    pub(crate) fn newest_map(&self) -> &Arc<OsdMap> {
+        self.maps.newest()
+    }
+
+    /// True while the cluster has this OSD up, as far as the lead's shard knows.
+    #[must_use]
+    pub fn is_booted(&self) -> bool {
+        self.lead.as_ref().is_some_and(Lead::is_booted)
+    }
+
+    pub(crate) fn clock_now(&self) -> Stamp {
+        self.clock.now()
+    }
+
+    /// Sets a checked value until the daemon restarts.
+    pub(crate) fn set_option(&mut self, info: &'static OptionInfo, value: String) {
+        let mut options = Values::clone(&self.options);
+        options.tell(info, value);
+        self.set_options(options);
+    }
+
+    pub(crate) fn set_options(&mut self, options: Values) {
+        self.options = Arc::new(options);
+        self.follow_options();
+        let options = Arc::clone(&self.options);
+        self.post.send_others(|| Letter::Options(Arc::clone(&options)));
+        self.with_lead(Lead::follow_options);
+    }
+
+    fn ops_in_flight(&self) -> usize {
+        self.sessions.ops_in_flight()
+    }
+
+    /// The messages of clients that this shard's groups have.
+    pub(crate) fn dump_ops(&self) -> serde_json::Value {
+        let times = (self.now, self.wall);
+        let ops: Vec<_> = self.groups.under_way().map(|op| tracker::dump_under_way(&op, times)).collect();
+        serde_json::json!({ "num_ops": ops.len(), "ops": ops })
+    }
+
+    pub(crate) fn dump_historic_ops(&self) -> serde_json::Value {
+        self.tracker.dump_history((self.now, self.wall))
+    }
+
+    pub(crate) fn dump_histograms(&self) -> serde_json::Value {
+        self.tracker.dump_histograms()
+    }
+
+    pub(crate) fn perf_dump(&self) -> serde_json::Value {
+        let counters = &self.counters;
+        let usage = self.store.usage();
+        let mut osd = serde_json::Map::new();
+        for (name, value) in [
+            ("op", counters.ops),
+            ("op_wip", self.ops_in_flight() as u64),
+            ("op_in_bytes", counters.op_in_bytes),
+            ("op_out_bytes", counters.op_out_bytes),
+            ("numpg", self.groups.all().len() as u64),
+            ("stat_bytes", usage.total_bytes),
+            ("stat_bytes_used", usage.allocated_bytes),
+            ("stat_bytes_avail", usage.available_bytes),
+        ] {
+            osd.insert(name.to_owned(), value.into());
+        }
+        let sum = counters.latency_ns as f64 / 1e9;
+        let average = sum / counters.replies.max(1) as f64;
+        let latency = serde_json::json!({ "avgcount": counters.replies, "sum": sum, "avgtime": average });
+        osd.insert("op_latency".to_owned(), latency);
+        let stages = self.tracker.dump(&mut osd);
+        serde_json::json!({ "osd": osd, "osd-stages": stages })
+    }
+}

@@ -1,0 +1,400 @@
+//! [`Tracker`]: the stage clock. How long clients' messages spent in which stage, and the slowest of them.
+//!
+//! Every message carries a [`Trace`]. When it is answered, the time from one stamp to the next counts for the stage
+//! that the later one ends; so the stages of a message add up to its time in this OSD.
+//!
+//! | stage | ends when | is spent waiting for |
+//! |---|---|---|
+//! | `dispatched` | the group has the message | a lease, a map, the group's thread |
+//! | `executed` | it has run | the group to serve, recovery, messages before it, data |
+//! | `logged` | this OSD has the change durably | the device |
+//! | `replicated` | all members have | peers |
+//! | `replied` | the answer is made | nothing |
+
+use nacre_buf::ByteStr;
+use nacre_msg::osd_op::code;
+use nacre_msg::{OsdOp, OsdOpReply};
+use nacre_pg::{Session, Stage, Trace, UnderWay};
+use nacre_types::{PgId, Stamp, UTime};
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+const STAGES: [&str; 5] = ["dispatched", "executed", "logged", "replicated", "replied"];
+/// Buckets of a histogram; the last holds all above some twelve minutes.
+const BUCKETS: usize = 32;
+/// Operations that a description names; messages of clients have one to three.
+const CODES_MAX: usize = 8;
+
+/// Times of one stage, or of whole messages, counted in powers of two of a microsecond.
+#[derive(Debug, Clone, Copy)]
+struct Latencies {
+    count: u64,
+    sum: Duration,
+    buckets: [u64; BUCKETS],
+}
+
+impl Latencies {
+    const NONE: Self = Self { count: 0, sum: Duration::ZERO, buckets: [0; BUCKETS] };
+
+    fn add(&mut self, spent: Duration) {
+        let bucket = match spent.as_micros().checked_ilog2() {
+            None => 1,
+            Some(power) => (power as usize + 2).min(BUCKETS - 1),
+        };
+        self.count += 1;
+        self.sum += spent;
+        self.buckets[bucket] += 1;
+    }
+
+    fn dump(&self) -> Value {
+        let sum = self.sum.as_secs_f64();
+        json!({ "avgcount": self.count, "sum": sum, "avgtime": sum / self.count.max(1) as f64 })
+    }
+
+    /// As `perf histogram dump` of Ceph shows one, with a single axis.
+    fn dump_histogram(&self) -> Value {
+        let range = |bucket: usize| match bucket {
+            0 => json!({ "max": -1 }),
+            1 => json!({ "min": 0, "max": 0 }),
+            bucket if bucket == BUCKETS - 1 => json!({ "min": 1_u64 << (bucket - 2) }),
+            bucket => json!({ "min": 1_u64 << (bucket - 2), "max": (1_u64 << (bucket - 1)) - 1 }),
+        };
+        let axis = json!({
+            "name": "Latency (usec)", "min": 0, "quant_size": 1, "buckets": BUCKETS, "scale_type": "log2",
+            "ranges": (0..BUCKETS).map(range).collect::<Vec<_>>(),
+        });
+        json!({ "axes": [axis], "values": self.buckets })
+    }
+}
+
+/// Reads, or writes.
+#[derive(Debug)]
+struct Kind {
+    whole: Latencies,
+    stages: [Latencies; STAGES.len()],
+}
+
+impl Kind {
+    const NONE: Self = Self { whole: Latencies::NONE, stages: [Latencies::NONE; STAGES.len()] };
+}
+
+/// A message that was answered, one of the slowest.
+#[derive(Debug)]
+struct Finished {
+    description: String,
+    client: Value,
+    duration: Duration,
+    trace: Trace,
+}
+
+/// The stage clock of one shard.
+#[derive(Debug)]
+pub(crate) struct Tracker {
+    reads: Kind,
+    writes: Kind,
+    /// The slowest of late, in no order.
+    history: Vec<Finished>,
+    /// What the fastest of them took, once there are as many as are wanted.
+    shortest: Option<Duration>,
+    history_size: usize,
+    history_duration: Duration,
+}
+
+impl Tracker {
+    pub(crate) fn new() -> Self {
+        Self {
+            reads: Kind::NONE,
+            writes: Kind::NONE,
+            history: Vec::new(),
+            shortest: None,
+            history_size: 0,
+            history_duration: Duration::ZERO,
+        }
+    }
+
+    /// How many finished messages are kept, and for how long.
+    pub(crate) fn configure(&mut self, size: usize, duration: Duration) {
+        (self.history_size, self.history_duration) = (size, duration);
+        self.settle();
+    }
+
+    /// A message is answered. True when it is one of the slowest: [`Tracker::keep`] it then.
+    pub(crate) fn answered(&mut self, trace: &Trace) -> bool {
+        let is_write = trace.replicated != Stamp::default();
+        let kind = if is_write { &mut self.writes } else { &mut self.reads };
+        let whole = trace.replied.since(trace.received);
+        kind.whole.add(whole);
+        for (stage, spent) in kind.stages.iter_mut().zip(spent(trace)) {
+            stage.add(spent);
+        }
+        self.history_size > 0 && self.shortest.is_none_or(|shortest| whole > shortest)
+    }
+
+    /// Keeps a message for `dump_historic_ops`.
+    pub(crate) fn keep(&mut self, reply: &OsdOpReply, tid: u64, session: Option<&Session>, trace: Trace) {
+        let codes = reply.ops.iter().map(|op| op.code);
+        self.history.push(Finished {
+            description: describe(session, tid, reply.pg, &reply.name, codes, reply.epoch),
+            client: client(session, tid),
+            duration: trace.replied.since(trace.received),
+            trace,
+        });
+        self.settle();
+    }
+
+    /// Forgets what is too old.
+    pub(crate) fn expire(&mut self, now: Stamp) {
+        let duration = self.history_duration;
+        self.history.retain(|op| now.since(op.trace.replied) <= duration);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.history.sort_by_key(|op| std::cmp::Reverse(op.duration));
+        self.history.truncate(self.history_size);
+        let full = self.history.len() >= self.history_size;
+        self.shortest = self.history.last().filter(|_| full).map(|op| op.duration);
+    }
+
+    /// Adds to `perf dump`.
+    pub(crate) fn dump(&self, osd: &mut Map<String, Value>) -> Value {
+        let mut stages = Map::new();
+        for (name, kind) in self.kinds() {
+            osd.insert(format!("op_{name}"), json!(kind.whole.count));
+            osd.insert(format!("op_{name}_latency"), kind.whole.dump());
+            for (stage, latencies) in STAGES.iter().zip(&kind.stages) {
+                stages.insert(format!("op_{name}_{stage}"), latencies.dump());
+            }
+        }
+        Value::Object(stages)
+    }
+
+    /// `perf histogram dump`.
+    pub(crate) fn dump_histograms(&self) -> Value {
+        let (mut osd, mut stages) = (Map::new(), Map::new());
+        for (name, kind) in self.kinds() {
+            osd.insert(format!("op_{name}_latency_histogram"), kind.whole.dump_histogram());
+            for (stage, latencies) in STAGES.iter().zip(&kind.stages) {
+                stages.insert(format!("op_{name}_{stage}_histogram"), latencies.dump_histogram());
+            }
+        }
+        json!({ "osd": osd, "osd-stages": stages })
+    }
+
+    fn kinds(&self) -> [(&'static str, &Kind); 2] {
+        [("r", &self.reads), ("w", &self.writes)]
+    }
+
+    /// `dump_historic_ops`, oldest first.
+    pub(crate) fn dump_history(&self, (now, wall): (Stamp, UTime)) -> Value {
+        let mut ops: Vec<&Finished> = self.history.iter().collect();
+        ops.sort_by_key(|op| op.trace.received);
+        let show = |op: &&Finished| {
+            json!({
+                "description": op.description,
+                "initiated_at": at(op.trace.received, now, wall).to_string(),
+                "age": now.since(op.trace.received).as_secs_f64(),
+                "duration": op.duration.as_secs_f64(),
+                "type_data": {
+                    "flag_point": "commit sent; apply or cleanup",
+                    "client_info": op.client,
+                    "events": events(&op.trace, now, wall),
+                },
+            })
+        };
+        json!({
+            "size": self.history_size,
+            "duration": self.history_duration.as_secs(),
+            "ops": ops.iter().map(show).collect::<Vec<_>>(),
+        })
+    }
+}
+
+/// What a message spent in each stage; nothing in those that it did not pass.
+fn spent(trace: &Trace) -> [Duration; STAGES.len()] {
+    let mut before = trace.received;
+    stamps(trace).map(|stamp| {
+        let spent = stamp.since(before);
+        before = before.max(stamp);
+        spent
+    })
+}
+
+fn stamps(trace: &Trace) -> [Stamp; STAGES.len()] {
+    [trace.dispatched, trace.executed, trace.logged, trace.replicated, trace.replied]
+}
+
+/// A stamp by the calendar.
+fn at(stamp: Stamp, now: Stamp, wall: UTime) -> UTime {
+    UTime::from_unix(wall.to_unix().saturating_sub(now.since(stamp)))
+}
+
+fn events(trace: &Trace, now: Stamp, wall: UTime) -> Vec<Value> {
+    let begin = std::iter::once(("initiated", trace.received));
+    let reached = STAGES.into_iter().zip(stamps(trace)).filter(|(_, stamp)| *stamp != Stamp::default());
+    let mut before = trace.received;
+    begin
+        .chain(reached)
+        .map(|(event, stamp)| {
+            let duration = stamp.since(before).as_secs_f64();
+            before = before.max(stamp);
+            json!({ "event": event, "time": at(stamp, now, wall).to_string(), "duration": duration })
+        })
+        .collect()
+}
+
+fn client(session: Option<&Session>, tid: u64) -> Value {
+    match session {
+        Some(session) => json!({
+            "client": session.name.to_string(), "client_addr": session.addr.to_string(), "tid": tid,
+        }),
+        None => json!({ "tid": tid }),
+    }
+}
+
+fn describe(
+    session: Option<&Session>,
+    tid: u64,
+    pg: PgId,
+    name: &ByteStr,
+    codes: impl Iterator<Item = u16>,
+    epoch: u32,
+) -> String {
+    let client = session.map_or_else(|| "client.?".to_owned(), |session| session.name.to_string());
+    let codes: Vec<&str> = codes.take(CODES_MAX).map(code::name).collect();
+    format!("osd_op({client}:{tid} {pg} {name} [{}] e{epoch})", codes.join(","))
+}
+
+/// A message under way, in a line.
+fn describe_op(op: &OsdOp, session: &Session, tid: u64) -> String {
+    describe(Some(session), tid, op.spg.pg, &op.name, op.ops.iter().map(|op| op.code), op.epoch)
+}
+
+/// What a message under way waits for, as Ceph's tools name it, and in words.
+fn waits_for(under_way: &UnderWay<'_>) -> (&'static str, String) {
+    match under_way.stage {
+        Stage::Future => ("delayed", "waiting for a newer map".to_owned()),
+        Stage::Inactive => ("delayed", "waiting for peering".to_owned()),
+        Stage::Missing => ("delayed", "waiting for recovery of the object".to_owned()),
+        Stage::Order => ("delayed", "waiting for earlier messages on the object".to_owned()),
+        Stage::Data => ("started", "waiting for data".to_owned()),
+        Stage::Commit => {
+            let osds: Vec<String> = under_way.waiting_on.iter().map(ToString::to_string).collect();
+            ("waiting for sub ops", format!("waiting for the disks of osd.[{}]", osds.join(",")))
+        }
+    }
+}
+
+/// One of `dump_ops_in_flight`.
+pub(crate) fn dump_under_way(under_way: &UnderWay<'_>, (now, wall): (Stamp, UTime)) -> Value {
+    let op = under_way.op;
+    let age = now.since(op.trace.received).as_secs_f64();
+    let (flag_point, text) = waits_for(under_way);
+    let mut events = events(&under_way.trace, now, wall);
+    events.push(json!({ "event": text, "time": wall.to_string(), "duration": 0.0 }));
+    json!({
+        "description": describe_op(&op.op, &op.session, op.tid),
+        "initiated_at": at(op.trace.received, now, wall).to_string(),
+        "age": age,
+        "duration": age,
+        "type_data": {
+            "flag_point": flag_point,
+            "client_info": client(Some(&op.session), op.tid),
+            "events": events,
+        },
+    })
+}
+
+/// A slow message for the log: what it is and what it waits for.
+pub(crate) fn complain(under_way: &UnderWay<'_>) -> String {
+    let op = under_way.op;
+    format!("{}: {}", describe_op(&op.op, &op.session, op.tid), waits_for(under_way).1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at_us(us: u64) -> Stamp {
+        Stamp::default() + Duration::from_micros(us)
+    }
+
+    fn write(received: u64, logged: u64, replied: u64) -> Trace {
+        let [received, replied] = [received, replied].map(at_us);
+        Trace {
+            received,
+            dispatched: received,
+            executed: received,
+            logged: at_us(logged),
+            replicated: replied,
+            replied,
+        }
+    }
+
+    #[test]
+    fn stages_add_up_to_the_whole() {
+        let us = Duration::from_micros;
+        assert_eq!(spent(&write(10, 110, 160)), [us(0), us(0), us(100), us(50), us(0)]);
+        let read = Trace {
+            logged: Stamp::default(),
+            replicated: Stamp::default(),
+            executed: at_us(40),
+            ..write(10, 0, 50)
+        };
+        assert_eq!(spent(&read), [us(0), us(30), us(0), us(0), us(10)]);
+        for trace in [read, write(10, 110, 160)] {
+            assert_eq!(spent(&trace).iter().sum::<Duration>(), trace.replied.since(trace.received));
+        }
+    }
+
+    #[test]
+    fn buckets_are_those_that_the_ranges_say() {
+        let mut latencies = Latencies::NONE;
+        let ranges = latencies.dump_histogram()["axes"][0]["ranges"].clone();
+        for us in [0, 1, 2, 3, 4, 1_000, 1_023, 1_024, u64::MAX >> 20] {
+            latencies = Latencies::NONE;
+            latencies.add(Duration::from_micros(us));
+            let bucket = latencies.buckets.iter().position(|count| *count == 1).expect("one is counted");
+            let range = &ranges[bucket];
+            let (low, high) = (range["min"].as_u64().unwrap_or(0), range["max"].as_u64().unwrap_or(u64::MAX));
+            assert!((low..=high).contains(&us), "{us} us in bucket {bucket}, {range}");
+        }
+    }
+
+    #[test]
+    fn the_slowest_are_kept_until_they_are_old() {
+        let mut tracker = Tracker::new();
+        tracker.configure(2, Duration::from_secs(600));
+        let reply = OsdOpReply {
+            name: "object".into(),
+            pg: PgId::new(1, 2),
+            flags: 0,
+            result: 0,
+            bad_replay_version: Default::default(),
+            epoch: 7,
+            ops: Vec::new(),
+            retry_attempt: 0,
+            replay_version: Default::default(),
+            user_version: 0,
+        };
+        let mut kept = Vec::new();
+        for (tid, took) in [(1, 50), (2, 90), (3, 40), (4, 70), (5, 60)] {
+            let trace = write(1_000 * tid, 1_000 * tid + 10, 1_000 * tid + took);
+            if tracker.answered(&trace) {
+                tracker.keep(&reply, tid, None, trace);
+                kept.push(tid);
+            }
+        }
+        assert_eq!(kept, [1, 2, 4]);
+        let dump = tracker.dump_history((at_us(9_000), UTime::ZERO));
+        let shown: Vec<&Value> = dump["ops"].as_array().expect("ops").iter().collect();
+        assert_eq!(shown[0]["description"], "osd_op(client.?:2 1.2 object [] e7)");
+        assert_eq!(shown.len(), 2);
+        tracker.expire(at_us(9_000) + Duration::from_secs(600));
+        assert!(tracker.history.is_empty() && tracker.answered(&write(0, 0, 1)));
+        let mut osd = Map::new();
+        let stages = tracker.dump(&mut osd);
+        assert_eq!(osd["op_w"], 6);
+        assert_eq!(stages["op_w_logged"]["avgcount"], 6);
+    }
+}
