@@ -140,7 +140,7 @@ fn a_forced_group_goes_before_others_until_it_is_clean() {
     world.event(0, Event::Force { kind: RecoveryKind::Backfill, forced: false });
     world.event(0, order(true));
     world.event(0, order(false));
-    assert_eq!(state(&mut world), "active+recovering+degraded", "it has its place already");
+    assert_eq!(state(&mut world), "active+recovery_wait+degraded", "in turn again");
     world.settle();
     world = behind(1, 1, |world| world.take_places_at(0, FORCED - 1));
     world.event(0, order(true));
