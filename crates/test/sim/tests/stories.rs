@@ -19,6 +19,7 @@ const NEW_SEEDS: u64 = 5;
 /// | seed | what was wrong |
 /// |---|---|
 /// | 6, 8 | a temporary acting set was given up for one below `min_size`, which asked for it again: 34,000 epochs |
+/// | 6 | an OSD came up in the epoch that marked its predecessor down: nobody saw that it had been away |
 /// | 3, 5, 1081 | a peer that began a new session dropped what was in the old one, and no group asked again |
 ///
 /// What happens in a story changes with the traffic of the cluster, so these are no proof; they are stories like
