@@ -271,3 +271,47 @@ for n in range(10):
 ",
     );
 }
+
+/// A small OSD in as many groups as the large ones has no room when they still have plenty. Its primaries must refuse in
+/// time: a replica that cannot apply a write stops.
+#[test]
+fn a_small_osd_among_large_ones_fills_up_and_none_stops() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("fills", 16);
+    shell.within(240).sh(r#"
+        UUID=$(uuidgen); KEY=$(ceph-authtool --gen-print-key)
+        ID=$(echo "{\"cephx_secret\": \"$KEY\"}" | ceph osd new $UUID -i -)
+        $NACRE osd --dir $DIR --id $ID --mkfs --uuid $UUID --key $KEY --osd-size 384M
+        start() { setsid $NACRE osd --dir $DIR --id $ID --listen 127.0.0.1 >> $DIR/log/osd.$ID.log 2>&1 < /dev/null & }
+        up() { for try in $(seq 300); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; sleep 0.1; done; return 1; }
+        health() { for try in $(seq 300); do ceph health detail | grep -q "$1" && return; sleep 0.1; done; ceph health detail; return 1; }
+        start; up 4
+        ceph osd crush reweight osd.$ID $(ceph osd tree -f json | jq '.nodes[] | select(.id == 0) | .crush_weight')
+        groups() { ceph osd df -f json | jq ".nodes[] | select(.id == $ID) | .pgs"; }
+        for try in $(seq 300); do [ $(groups) -gt 4 ] && break; sleep 0.1; done; [ $(groups) -gt 4 ]
+
+        # 1600 MB are more than it can hold, and less than the others can.
+        cat > fill.py << 'END'
+import errno, os, rados
+cluster = rados.Rados(conffile='', conf={'rados_osd_op_timeout': '20'}); cluster.connect()
+io = cluster.open_ioctx(os.environ['POOL'])
+data, flying, error = os.urandom(4 << 20), [], 0
+for number in range(400):
+    flying.append(io.aio_write_full('o%d' % number, data))
+    if len(flying) >= 16:
+        oldest = flying.pop(0); oldest.wait_for_complete(); error = oldest.get_return_value()
+        if error: break
+assert error in (-errno.ENOSPC, -errno.ETIMEDOUT), error
+print(number, error, flush=True)
+os._exit(0)
+END
+        /usr/bin/python3 fill.py
+        health OSD_FULL; up 4
+        kill -9 $(cat $DIR/run/osd.$ID.pid); up 3; start; up 4
+
+        for object in $(rados -p $POOL ls); do rados -p $POOL rm $object --force-full; done
+        for try in $(seq 300); do ceph health detail | grep -q FULL || break; sleep 0.1; done
+        nok grep -q FULL <(ceph health detail)
+        head -c 4194304 /dev/urandom > in; rados -p $POOL put again in; rados -p $POOL get again out; cmp in out
+        kill $(cat $DIR/run/osd.$ID.pid)"#);
+}
