@@ -13,7 +13,7 @@ use crate::ops::PoolFacts;
 use crate::peering::{Birth, Interval, Peer, Phase};
 use crate::pipeline::{Backoffs, Pipeline, Stage};
 use crate::recovery::{Claims, Recovery};
-use crate::scrub::Scrub;
+use crate::scrub::{Digests, Scrub};
 use crate::snaptrim::SnapTrim;
 use crate::stats::Stamps;
 use crate::tokens::{OnDurable, Tokens};
@@ -319,7 +319,9 @@ impl Pg {
             PeerMessage::PushReply(reply) => self.push_reply(cx, from, &reply),
             PeerMessage::Progress(progress) if from_primary => self.heard_progress(cx, &progress),
             PeerMessage::Release(_) if from_primary => self.heard_release(cx),
-            PeerMessage::ScrubRequest(request) if from_primary => self.answer_scrub(cx, from, &request),
+            PeerMessage::ScrubRequest(request) if from_primary => {
+                self.answer_scrub(cx, from, &request, Digests::default());
+            }
             PeerMessage::ScrubReply(reply) => self.heard_scrub(cx, from, reply),
             PeerMessage::Reserve(message) => self.heard_reserve(cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, get),

@@ -16,7 +16,7 @@ use crate::peering::Interval;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, Encode, Reader, Writer};
 use nacre_msg::peer::{LogEntry, PastIntervals, PgInfo};
-use nacre_txn::{ObjectView, Op, Transaction};
+use nacre_txn::{ObjectView, Op, ReadError, Transaction};
 use nacre_types::{Epoch, Eversion, HObject, SpgId};
 use std::collections::BTreeSet;
 
@@ -145,4 +145,13 @@ pub(crate) fn log_append(entry: &LogEntry) -> Op {
     let mut w = Writer::with_capacity(LOG_ENTRY_BYTES_USUAL);
     w.put(entry);
     Op::LogAppend { version: entry.version, entry: w.finish() }
+}
+
+/// The error of reading a piece of a range of which all pieces are needed in memory at the same time: what is missing
+/// is fetched together. Fetched one by one, a later piece may push an earlier one out.
+pub(crate) fn together(error: ReadError, offset: u64, length: u64) -> ReadError {
+    match error {
+        ReadError::Pending { object, .. } => ReadError::Pending { object, offset, length },
+        ReadError::Damaged { .. } => error,
+    }
 }

@@ -2,6 +2,7 @@
 
 use crate::ClientOp;
 use crate::pipeline::Running;
+use crate::scrub::Digests;
 use nacre_msg::peer::{CopyGet, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
 use nacre_types::{Entropy, HObject, OsdId};
@@ -78,6 +79,8 @@ pub(crate) enum OnFetched {
         from: OsdId,
         /// What it wants.
         request: Box<ScrubRequest>,
+        /// What was read already.
+        so_far: Digests,
     },
 }
 

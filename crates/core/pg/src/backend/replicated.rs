@@ -289,7 +289,9 @@ impl Pg {
             Some(OnFetched::Push(object)) => self.push_on(cx, &object),
             Some(OnFetched::Pull { from, pull }) => self.answer_pull(cx, from, *pull),
             Some(OnFetched::Copy { from, get }) => self.answer_copy(cx, from, *get),
-            Some(OnFetched::Scrub { from, request }) => self.answer_scrub(cx, from, &request),
+            Some(OnFetched::Scrub { from, request, so_far }) => {
+                self.answer_scrub(cx, from, &request, so_far);
+            }
         }
     }
 

@@ -55,6 +55,8 @@ pub(crate) struct Disk {
     /// Objects whose data is in memory; others must be fetched first when `slow` is set.
     warm: BTreeSet<HObject>,
     pub(crate) slow: bool,
+    /// There is memory for the data of one object.
+    pub(crate) narrow: bool,
     /// Objects whose data cannot be read until something is written to them.
     rotten: BTreeSet<HObject>,
     /// The collection, where it is not the one that all of this is about.
@@ -84,6 +86,9 @@ impl Disk {
     }
 
     pub(crate) fn warm_up(&mut self, object: HObject) {
+        if self.narrow {
+            self.warm.clear();
+        }
         self.warm.insert(object);
     }
 
@@ -106,7 +111,7 @@ impl Disk {
 
     /// Forgets everything: a new disk.
     pub(crate) fn wipe(&mut self) {
-        *self = Self { slow: self.slow, ..Self::default() };
+        *self = Self { slow: self.slow, narrow: self.narrow, ..Self::default() };
     }
 
     pub(crate) fn exists(&self) -> bool {

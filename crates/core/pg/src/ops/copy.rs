@@ -7,6 +7,7 @@
 use super::run::{Done, OpReturn, Run, Stop, check_range};
 use super::{OMAP_ENTRIES_MAX, Suspend};
 use crate::object::ObjectContext;
+use crate::storage::together;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_msg::SubOp;
@@ -227,8 +228,9 @@ impl PartSource<'_> {
         }
         let mut left = room;
         let length = part.size.saturating_sub(next.offset).min(room as u64);
-        for (offset, length) in self.view.extents(self.collection, self.object, next.offset, length) {
-            let data = self.view.read(self.collection, self.object, offset, length)?;
+        for (offset, piece) in self.view.extents(self.collection, self.object, next.offset, length) {
+            let data = self.view.read(self.collection, self.object, offset, piece);
+            let data = data.map_err(|error| together(error, next.offset, length))?;
             left = left.saturating_sub(data.len());
             part.data.push((offset, data));
         }

@@ -3,6 +3,7 @@
 use super::PART_BYTES_MAX;
 use crate::object::ObjectContext;
 use crate::snap::mapper;
+use crate::storage;
 use nacre_txn::{ObjectView, Op, ReadError, Transaction};
 use nacre_types::{HObject, SnapId, SpgId};
 
@@ -45,8 +46,10 @@ pub(super) fn read(
         begin(view, spg, object, &mut ops);
     }
     let end = offset.saturating_add(PART_BYTES_MAX).min(context.info.size);
-    for (start, length) in view.extents(&spg, object, offset, end.saturating_sub(offset)) {
-        let data = view.read(&spg, object, start, length)?;
+    let span = end.saturating_sub(offset);
+    for (start, length) in view.extents(&spg, object, offset, span) {
+        let data =
+            view.read(&spg, object, start, length).map_err(|error| storage::together(error, offset, span))?;
         ops.push(Op::Write { object: object.clone(), offset: start, data });
     }
     let next = (end < context.info.size).then_some(end);

@@ -8,6 +8,7 @@ use nacre_buf::crc::crc32c;
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
 use nacre_txn::{ObjectView, ReadError};
 use nacre_types::{HObject, OsdId, SpgId};
+use std::collections::BTreeMap;
 
 /// Ceph's seed of a CRC-32C that is not continued from another.
 const SEED: u32 = u32::MAX;
@@ -16,13 +17,36 @@ const STEP_BYTES: u64 = 1 << 20;
 /// Omap entries read at a time.
 const STEP_ENTRIES: usize = 1024;
 
+/// An object whose data was read, or is being read.
+#[derive(Debug)]
+struct Progress {
+    /// Without the checksum of the data. What was read counts as long as this is what the object looks like.
+    object: ScrubObject,
+    /// Of the data before `offset`.
+    crc: u32,
+    offset: u64,
+    /// Nothing is left to be read.
+    done: bool,
+    damaged: bool,
+}
+
+/// How far one copy's part of a chunk was read: all of it need not be in memory at the same time.
+#[derive(Debug, Default)]
+pub(crate) struct Digests(BTreeMap<HObject, Progress>);
+
 impl Pg {
     /// Lists this copy's part of a chunk for whoever compares.
-    pub(crate) fn answer_scrub(&mut self, cx: &mut Cx<'_>, from: OsdId, request: &ScrubRequest) {
+    pub(crate) fn answer_scrub(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        request: &ScrubRequest,
+        mut so_far: Digests,
+    ) {
         let objects = cx.view.list(&self.spg, &request.from, ANSWER_OBJECTS_MAX);
         let inside = objects.into_iter().take_while(|object| *object < request.to);
         let digests: Result<Vec<ScrubObject>, ReadError> =
-            inside.map(|object| digest(cx.view, self.spg, object, request.deep)).collect();
+            inside.map(|object| so_far.digest(cx.view, self.spg, object, request.deep)).collect();
         match digests {
             Ok(objects) => {
                 let reply = ScrubReply { header: self.header(), tid: request.tid, objects };
@@ -34,7 +58,7 @@ impl Pg {
             }
             Err(ReadError::Pending { object, offset, length }) => {
                 let request = Box::new(request.clone());
-                let token = self.tokens.issue_fetch(OnFetched::Scrub { from, request });
+                let token = self.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
                 cx.effects.push(Effect::Fetch { object, offset, length, token });
             }
             Err(ReadError::Damaged { .. }) => unreachable!("damage is part of a digest"),
@@ -42,44 +66,83 @@ impl Pg {
     }
 }
 
-fn digest(view: &dyn ObjectView, spg: SpgId, object: HObject, deep: bool) -> Result<ScrubObject, ReadError> {
+impl Digests {
+    /// The digest of one object; goes on with its data where it was left, or anew when the object was changed
+    /// since. So all digests that are answered are of the same moment.
+    fn digest(
+        &mut self,
+        view: &dyn ObjectView,
+        spg: SpgId,
+        object: HObject,
+        deep: bool,
+    ) -> Result<ScrubObject, ReadError> {
+        let shallow = shallow_digest(view, spg, object);
+        if !deep {
+            return Ok(shallow);
+        }
+        let begun = self.0.remove(&shallow.object).filter(|progress| progress.object == shallow);
+        let mut progress = begun.unwrap_or_else(|| Progress {
+            object: shallow,
+            crc: SEED,
+            offset: 0,
+            done: false,
+            damaged: false,
+        });
+        let read = if progress.done { Ok(()) } else { progress.read_on(view, spg) };
+        progress.done = !matches!(read, Err(ReadError::Pending { .. }));
+        if matches!(read, Err(ReadError::Damaged { .. })) {
+            (progress.crc, progress.damaged) = (0, true);
+        }
+        let Progress { crc, damaged, .. } = progress;
+        let digest = ScrubObject { data_crc: crc, damaged, ..progress.object.clone() };
+        self.0.insert(digest.object.clone(), progress);
+        match read {
+            Err(pending @ ReadError::Pending { .. }) => Err(pending),
+            Ok(()) | Err(ReadError::Damaged { .. }) => Ok(digest),
+        }
+    }
+}
+
+fn shallow_digest(view: &dyn ObjectView, spg: SpgId, object: HObject) -> ScrubObject {
     let record = view.meta(&spg, &object).unwrap_or_default();
     let meta_crc = crc32c(SEED, &record);
     let context = ObjectContext::from_record(record).unwrap_or_default();
     let attrs = view.attrs(&spg, &object);
     let attrs_crc = attrs.iter().fold(SEED, |crc, (name, value)| crc32c(crc32c(crc, name), value));
-    let data = if deep { data_crc(view, spg, &object, context.info.size) } else { Ok(0) };
-    let (data_crc, damaged) = match data {
-        Ok(crc) => (crc, false),
-        Err(ReadError::Damaged { .. }) => (0, true),
-        Err(pending) => return Err(pending),
-    };
     let (version, size) = (context.info.version, context.info.size);
-    Ok(ScrubObject { object, version, meta_crc, attrs_crc, data_crc, size, damaged })
+    ScrubObject { object, version, meta_crc, attrs_crc, data_crc: 0, size, damaged: false }
 }
 
-fn data_crc(view: &dyn ObjectView, spg: SpgId, object: &HObject, size: u64) -> Result<u32, ReadError> {
-    let (mut crc, mut offset) = (SEED, 0);
-    while offset < size {
-        let data = view.read(&spg, object, offset, STEP_BYTES.min(size - offset))?;
-        if data.is_empty() {
-            return Err(ReadError::Damaged {
-                object: object.clone(),
-                offset,
-                reason: "data ends early".into(),
-            });
+impl Progress {
+    fn read_on(&mut self, view: &dyn ObjectView, spg: SpgId) -> Result<(), ReadError> {
+        let ScrubObject { object, size, .. } = &self.object;
+        while self.offset < *size {
+            let data = view.read(&spg, object, self.offset, STEP_BYTES.min(*size - self.offset))?;
+            if data.is_empty() {
+                return Err(ReadError::Damaged {
+                    object: object.clone(),
+                    offset: self.offset,
+                    reason: "data ends early".into(),
+                });
+            }
+            self.crc = data.crc32c(self.crc);
+            self.offset += data.len() as u64;
         }
-        crc = data.crc32c(crc);
-        offset += data.len() as u64;
+        self.crc = omap_crc(view, spg, object, self.crc);
+        Ok(())
     }
-    crc = crc32c(crc, &view.omap_header(&spg, object));
+}
+
+/// Goes on with the checksum of the data.
+fn omap_crc(view: &dyn ObjectView, spg: SpgId, object: &HObject, data_crc: u32) -> u32 {
+    let mut crc = crc32c(data_crc, &view.omap_header(&spg, object));
     let mut from = Vec::new();
     loop {
         let page = view.omap_page(&spg, object, &from, STEP_ENTRIES, STEP_BYTES as usize);
         crc = page.entries.iter().fold(crc, |crc, (key, value)| crc32c(crc32c(crc, key), value));
         match page.entries.last() {
             Some((last, _)) if page.more => from = [&last[..], &[0]].concat(),
-            _ => return Ok(crc),
+            _ => return crc,
         }
     }
 }

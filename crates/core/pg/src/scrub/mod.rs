@@ -8,6 +8,8 @@
 
 mod digest;
 
+pub(crate) use digest::Digests;
+
 use crate::{Cx, Pg};
 use nacre_maps::flags;
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
@@ -169,7 +171,7 @@ impl Pg {
         for osd in members.into_iter().filter(|osd| *osd != self.whoami) {
             self.send(cx, osd, request.clone());
         }
-        self.answer_scrub(cx, self.whoami, &request);
+        self.answer_scrub(cx, self.whoami, &request, Digests::default());
     }
 
     /// A member's list.

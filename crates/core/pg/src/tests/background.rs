@@ -69,6 +69,52 @@ fn a_scrub_finds_what_differs() {
 }
 
 #[test]
+fn a_scrub_needs_no_memory_for_a_whole_chunk() {
+    let mut world = World::new(4, 1);
+    for osd in 0..3 {
+        let disk = world.disk(osd);
+        (disk.slow, disk.narrow) = (true, true);
+    }
+    world.settle();
+    for n in 0..20 {
+        world.request(0, &format!("o{n}"), write("same"));
+    }
+    world.settle();
+    let mut rot = Transaction::new(crate::harness::spg());
+    rot.push(Op::Write { object: head("o7"), offset: 1, data: Bytes::from_static(b"x").into() });
+    world.disk(2).submit(rot, Token(u64::MAX));
+    let primary = world.primary();
+    world.event(primary, Event::Scrub { deep: true, repair: false });
+    world.settle();
+    assert_eq!(state(&mut world), "active+clean+inconsistent");
+}
+
+#[test]
+fn what_changes_while_it_is_read_is_no_difference() {
+    let mut world = World::new(5, 1);
+    (0..3).for_each(|osd| world.disk(osd).slow = true);
+    world.settle();
+    let objects: Vec<String> = (0..8).map(|n| format!("o{n}")).collect();
+    for name in &objects {
+        world.request(0, name, write("before"));
+    }
+    world.settle();
+    (0..3).for_each(|osd| world.disk(osd).cool_down());
+    let primary = world.primary();
+    world.event(primary, Event::Scrub { deep: true, repair: false });
+    for name in &objects {
+        for _ in 0..20 {
+            world.step();
+        }
+        world.request(0, name, write("behind"));
+    }
+    world.settle();
+    assert_eq!(state(&mut world), "active+clean");
+    let history = world.pg(primary).expect("a group").info().history;
+    assert!(history.last_deep_scrub_stamp > UTime::ZERO);
+}
+
+#[test]
 fn an_object_is_copied_within_the_cluster() {
     let mut world = World::new(3, 1);
     (0..3).for_each(|osd| world.disk(osd).slow = true);
