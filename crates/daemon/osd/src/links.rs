@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// Pause before a lost connection is dialled again.
 const REDIAL_DELAY: Duration = Duration::from_millis(100);
-/// Messages that wait for a peer to dial us. A peer that stays away longer than this lasts is down soon.
+/// Messages that wait for a connection to a peer. A peer that stays away longer than this lasts is down soon.
 const WAITING_MAX: usize = 65_536;
 
 /// One link to a daemon.
@@ -95,10 +95,17 @@ impl Link {
         (self.dials.is_some() && self.conn.is_none()).then_some(self.redial_at)
     }
 
+    /// The connection, if it takes messages: one that is gone, which we have yet to hear, takes none. What waits
+    /// already goes first.
+    fn taker(&self, messenger: &Messenger) -> Option<ConnId> {
+        let conn = self.conn.filter(|conn| messenger.has(*conn))?;
+        (self.waiting.is_empty() && (self.open || self.dials.is_some())).then_some(conn)
+    }
+
     /// Queues a message: on the connection, or until there is one.
     pub(crate) fn send(&mut self, messenger: &mut Messenger, message: nacre_msg::RawMessage) {
-        match self.conn {
-            Some(conn) if self.open || self.dials.is_some() => {
+        match self.taker(messenger) {
+            Some(conn) => {
                 messenger.send(conn, message);
             }
             _ if self.waiting.len() < WAITING_MAX => self.waiting.push_back(message),
@@ -113,7 +120,7 @@ impl Link {
         self.open = true;
         self.authorizer = None;
         for message in std::mem::take(&mut self.waiting) {
-            messenger.send(conn, message);
+            self.send(messenger, message);
         }
     }
 

@@ -190,6 +190,12 @@ impl Messenger {
         self.conns.get_mut(id.slot()).filter(|conn| conn.id == id)
     }
 
+    /// Whether a connection is still there. One that is gone takes no messages, also before its end is told.
+    #[must_use]
+    pub fn has(&self, id: ConnId) -> bool {
+        self.conns.get(id.slot()).is_some_and(|conn| conn.id == id)
+    }
+
     fn mark_dirty(&mut self, slot: usize) {
         if let Some(conn) = self.conns.get_mut(slot)
             && !conn.dirty

@@ -22,10 +22,11 @@ const NEW_SEEDS: u64 = 5;
 /// | 6 | an OSD came up in the epoch that marked its predecessor down: nobody saw that it had been away |
 /// | 3, 5, 1081 | a peer that began a new session dropped what was in the old one, and no group asked again |
 /// | 10046 | a deep scrub needed the data of a whole chunk of objects in memory: one's pushed the other's out, for ever |
+/// | 20330 | what was sent on a connection that a newer one had replaced, before its end was told, was lost |
 ///
 /// What happens in a story changes with the traffic of the cluster, so these are no proof; they are stories like
 /// any other.
-const ONCE_BAD: [u64; 6] = [3, 5, 6, 8, 1081, 10046];
+const ONCE_BAD: [u64; 7] = [3, 5, 6, 8, 1081, 10046, 20330];
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
