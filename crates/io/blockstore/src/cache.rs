@@ -19,36 +19,74 @@ pub(crate) enum Pin {
     Checkpoint,
 }
 
-#[derive(Debug)]
+/// A part of a buffer.
+#[derive(Clone, Debug)]
 struct Entry {
     bytes: Bytes,
-    /// Length of the buffer that `bytes` keeps alive.
-    backing_bytes: usize,
+    /// Which buffer it keeps alive.
+    buffer: u64,
     /// Set by a read, cleared by the hand of the clock.
     used: Cell<bool>,
+}
+
+/// What came as one run: it takes its memory until the last of its blocks is forgotten.
+#[derive(Debug)]
+struct Buffer {
+    /// The blocks it came with.
+    run: Run,
+    /// Bytes of it that entries still show.
+    shown: usize,
     pin: Pin,
     /// The turn in which it came; not evicted in that one, so that who asked for it finds it.
     turn: u64,
 }
 
-/// Runs by first block, never overlapping.
+impl Buffer {
+    const fn bytes(&self) -> usize {
+        self.run.count as usize * BLOCK
+    }
+
+    /// Most of its memory holds what was forgotten.
+    const fn is_sparse(&self) -> bool {
+        self.shown * 2 < self.bytes()
+    }
+}
+
+/// Content by first block, never overlapping.
+///
+/// Forgetting a block cuts the entry that has it in two, which share the buffer: to copy what is left of a write of 4 MiB
+/// for each block of it that is overwritten would cost far more than the overwriting itself. So a buffer counts with all
+/// of its memory until nothing of it shows, and is evicted as a whole.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: BTreeMap<u32, Entry>,
-    /// The clock: first blocks in order of insertion; some may be gone.
-    clock: VecDeque<u32>,
+    /// By number, which is the order of insertion.
+    buffers: BTreeMap<u64, Buffer>,
+    /// The clock: numbers of buffers; some may be gone.
+    clock: VecDeque<u64>,
+    next_buffer: u64,
+    /// Of all buffers.
     bytes: usize,
     bytes_max: usize,
     turn: u64,
 }
 
 impl Cache {
+    /// Memory that the cache keeps alive.
     pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { entries: BTreeMap::new(), clock: VecDeque::new(), bytes: 0, bytes_max, turn: 0 }
+    pub(crate) const fn new(bytes_max: usize) -> Self {
+        Self {
+            entries: BTreeMap::new(),
+            buffers: BTreeMap::new(),
+            clock: VecDeque::new(),
+            next_buffer: 0,
+            bytes: 0,
+            bytes_max,
+            turn: 0,
+        }
     }
 
     /// Content of one block: the run that has it and the block's byte in the run.
@@ -69,65 +107,66 @@ impl Cache {
     /// Takes the content of the run at `first`; older content of its blocks is forgotten.
     pub(crate) fn insert(&mut self, first: u32, bytes: Bytes, pin: Pin) {
         let count = u32::try_from(bytes.len() / BLOCK).expect("runs are far below 2^32 blocks");
-        self.forget(Run { start: first, count });
-        let backing_bytes = bytes.len();
-        self.put(first, bytes, backing_bytes, pin);
-        self.evict();
-    }
-
-    fn put(&mut self, first: u32, bytes: Bytes, backing_bytes: usize, pin: Pin) {
-        self.bytes += bytes.len();
-        self.entries
-            .insert(first, Entry { bytes, backing_bytes, used: Cell::new(false), pin, turn: self.turn });
-        self.clock.push_back(first);
-    }
-
-    /// Puts back what is left of a run.
-    fn put_back(&mut self, first: u32, bytes: Bytes, backing_bytes: usize) {
-        if bytes.is_empty() {
+        let run = Run { start: first, count };
+        self.forget(run);
+        if count == 0 {
             // An entry without blocks would hide one that begins before it.
             return;
         }
-        // A small rest must not keep a large buffer alive.
-        if bytes.len() * 2 < backing_bytes {
-            self.put(first, Bytes::copy_from_slice(&bytes), bytes.len(), Pin::None);
-        } else {
-            self.put(first, bytes, backing_bytes, Pin::None);
-        }
+        let (number, shown) = (self.next_buffer, bytes.len());
+        self.next_buffer += 1;
+        self.bytes += shown;
+        self.entries.insert(first, Entry { bytes, buffer: number, used: Cell::new(false) });
+        self.buffers.insert(number, Buffer { run, shown, pin, turn: self.turn });
+        self.clock.push_back(number);
+        self.evict();
     }
 
     /// The run at `first` need not stay any more for this reason; it does until the end of the turn.
     pub(crate) fn unpin(&mut self, first: u32, pin: Pin) {
         let turn = self.turn;
-        if let Some(entry) = self.entries.get_mut(&first).filter(|entry| entry.pin == pin) {
-            (entry.pin, entry.turn) = (Pin::None, turn);
+        let buffer = self.entries.get(&first).and_then(|entry| self.buffers.get_mut(&entry.buffer));
+        if let Some(buffer) = buffer.filter(|buffer| buffer.run.start == first && buffer.pin == pin) {
+            (buffer.pin, buffer.turn) = (Pin::None, turn);
         }
     }
 
     /// Forgets what overlaps `run`.
     pub(crate) fn forget(&mut self, run: Run) {
-        let before = self.entries.range(..run.start).next_back().map(|(first, _)| *first);
-        let inside = self.entries.range(run.blocks()).map(|(first, _)| *first);
-        let candidates: Vec<u32> = before.into_iter().chain(inside).collect();
-        for first in candidates {
-            let bytes_to = |block: u32| block.saturating_sub(first) as usize * BLOCK;
-            let reaches = |entry: &Entry| entry.bytes.len() > bytes_to(run.start);
-            if !self.entries.get(&first).is_some_and(reaches) {
-                continue;
-            }
-            let Some(Entry { bytes, backing_bytes, pin, .. }) = self.remove(first) else { continue };
-            debug_assert!(pin != Pin::Write, "block {first} is written and given to somebody else");
-            self.put_back(first, bytes.slice(..bytes_to(run.start)), backing_bytes);
-            if bytes.len() > bytes_to(run.end()) {
-                self.put_back(run.end(), bytes.slice(bytes_to(run.end())..), backing_bytes);
-            }
+        if let Some((first, entry)) = self.entries.range(..run.start).next_back()
+            && entry.bytes.len() > (run.start - first) as usize * BLOCK
+        {
+            let first = *first;
+            self.cut(first, run);
+        }
+        while let Some((first, _)) = self.entries.range(run.blocks()).next() {
+            let first = *first;
+            self.cut(first, run);
         }
     }
 
-    fn remove(&mut self, first: u32) -> Option<Entry> {
-        let entry = self.entries.remove(&first)?;
-        self.bytes -= entry.bytes.len();
-        Some(entry)
+    /// Takes the blocks of `run` out of the entry at `first`, which overlaps it.
+    fn cut(&mut self, first: u32, run: Run) {
+        let Some(entry) = self.entries.remove(&first) else { return };
+        let bytes_to = |block: u32| block.saturating_sub(first) as usize * BLOCK;
+        let length = entry.bytes.len();
+        let (from, to) = (bytes_to(run.start), bytes_to(run.end()).min(length));
+        // Neither part may be empty: it would hide an entry that begins before it.
+        if from > 0 {
+            self.entries.insert(first, Entry { bytes: entry.bytes.slice(..from), ..entry.clone() });
+        }
+        if to < length {
+            self.entries.insert(run.end(), Entry { bytes: entry.bytes.slice(to..), ..entry });
+        }
+        let Some(buffer) = self.buffers.get_mut(&entry.buffer) else { return };
+        debug_assert!(buffer.pin != Pin::Write, "block {first} is written and given to somebody else");
+        buffer.shown -= to - from;
+        // Who pinned it knows the whole by its first block, which may be the one that is gone.
+        (buffer.pin, buffer.turn) = (Pin::None, self.turn);
+        if buffer.shown == 0 {
+            self.bytes -= buffer.bytes();
+            self.buffers.remove(&entry.buffer);
+        }
     }
 
     /// A new turn: what came in earlier ones may be evicted.
@@ -140,18 +179,34 @@ impl Cache {
         let mut steps = 2 * self.clock.len();
         while self.bytes > self.bytes_max && steps > 0 {
             steps -= 1;
-            let Some(first) = self.clock.pop_front() else { return };
-            let Some(entry) = self.entries.get(&first) else { continue };
-            if entry.pin != Pin::None || entry.turn == self.turn || entry.used.replace(false) {
-                self.clock.push_back(first);
+            let Some(number) = self.clock.pop_front() else { return };
+            let Some(buffer) = self.buffers.get(&number) else { continue };
+            if buffer.pin != Pin::None || buffer.turn == self.turn || self.is_kept_once_more(number, buffer) {
+                self.clock.push_back(number);
             } else {
-                drop(self.remove(first));
+                self.drop_buffer(number);
             }
         }
-        // Runs that were forgotten leave their numbers behind.
-        if self.clock.len() > 2 * self.entries.len() + 64 {
-            self.clock = self.entries.keys().copied().collect();
+        // Buffers that were forgotten leave their numbers behind.
+        if self.clock.len() > 2 * self.buffers.len() + 64 {
+            self.clock.retain(|number| self.buffers.contains_key(number));
         }
+    }
+
+    /// Whether a buffer was read since the clock's hand last came by. A sparse one goes even then: its few blocks are better
+    /// read again, into memory of their size.
+    fn is_kept_once_more(&self, number: u64, buffer: &Buffer) -> bool {
+        let entries = self.entries.range(buffer.run.blocks()).filter(|(_, entry)| entry.buffer == number);
+        let used = entries.fold(false, |used, (_, entry)| entry.used.replace(false) || used);
+        used && !buffer.is_sparse()
+    }
+
+    fn drop_buffer(&mut self, number: u64) {
+        let Some(buffer) = self.buffers.remove(&number) else { return };
+        self.bytes -= buffer.bytes();
+        let entries = self.entries.range(buffer.run.blocks()).filter(|(_, entry)| entry.buffer == number);
+        let firsts: Vec<u32> = entries.map(|(first, _)| *first).collect();
+        firsts.iter().for_each(|first| drop(self.entries.remove(first)));
     }
 }
 
@@ -170,7 +225,8 @@ mod tests {
         cache.insert(6, run(2, 1), Pin::None);
         let content: Vec<_> = (3..9).map(|block| cache.block(block).map(|bytes| bytes[0])).collect();
         assert_eq!(content, [None, Some(1), Some(1), Some(2), Some(1), None]);
-        assert_eq!(cache.bytes, 4 * BLOCK);
+        // The block that was hidden is still in memory, with those around it.
+        assert_eq!(cache.bytes, 5 * BLOCK);
     }
 
     #[test]
@@ -181,6 +237,39 @@ mod tests {
         cache.insert(3, run(2, 3), Pin::None);
         assert!((3..6).all(|block| cache.block(block).is_some_and(|bytes| bytes[0] == 2)));
         assert_eq!((cache.entries.len(), cache.bytes), (1, 3 * BLOCK));
+    }
+
+    #[test]
+    fn a_cut_buffer_is_shared_and_counts_whole_until_nothing_of_it_shows() {
+        let mut cache = Cache::new(100 * BLOCK);
+        let whole = run(1, 4);
+        cache.insert(4, whole.clone(), Pin::None);
+        cache.forget(Run { start: 5, count: 1 });
+        let address = |cache: &Cache, block| cache.block(block).map(|bytes| bytes.as_ptr());
+        let in_whole = |nth: usize| Some(whole.slice(nth * BLOCK..).as_ptr());
+        let found: Vec<_> = (4..8).map(|block| address(&cache, block)).collect();
+        assert_eq!(found, [in_whole(0), None, in_whole(2), in_whole(3)]);
+        cache.forget(Run { start: 6, count: 9 });
+        assert_eq!((cache.entries.len(), cache.bytes), (1, 4 * BLOCK));
+        cache.forget(Run { start: 0, count: 5 });
+        assert_eq!((cache.entries.len(), cache.buffers.len(), cache.bytes), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_was_read_stays_once_more_but_for_sparse_buffers() {
+        let evict_one = |cut: u32| {
+            let mut cache = Cache::new(8 * BLOCK);
+            cache.insert(0, run(1, 5), Pin::None);
+            cache.insert(10, run(2, 3), Pin::None);
+            cache.forget(Run { start: 1, count: cut });
+            assert!([0, 4].iter().all(|block| cache.find(*block).is_some()));
+            cache.insert(2, run(3, 1), Pin::Write);
+            cache.next_turn();
+            let found: Vec<_> = [0, 4, 2, 10].map(|block| cache.block(block).map(|bytes| bytes[0])).into();
+            (found, cache.entries.len(), cache.bytes / BLOCK)
+        };
+        assert_eq!(evict_one(2), (vec![Some(1), Some(1), Some(3), None], 3, 6));
+        assert_eq!(evict_one(3), (vec![None, None, Some(3), Some(2)], 2, 4));
     }
 
     #[test]
