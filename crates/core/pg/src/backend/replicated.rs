@@ -17,6 +17,9 @@ use nacre_types::{Eversion, HObject, OsdId};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
+/// Members beside this one.
+type Replicas = SmallVec<[OsdId; 4]>;
+
 /// What a message promised; due once its change is durable everywhere.
 #[derive(Debug)]
 pub(crate) struct AfterCommit {
@@ -150,6 +153,7 @@ impl Pg {
         flight: Flight,
     ) {
         let version = entries.last().expect("a write has a log entry").version;
+        let changes = txn.ops.len();
         txn.ops.extend(entries.iter().map(storage::log_append));
         let (previous, trim_to) = (self.log.head(), self.trim_target());
         self.replication.last_tid += 1;
@@ -158,13 +162,26 @@ impl Pg {
             self.interval.acting.iter().chain(&self.interval.up).copied().collect();
         waiting_on.sort_unstable();
         waiting_on.dedup();
-        let osds: SmallVec<[OsdId; 4]> =
-            waiting_on.iter().copied().filter(|osd| *osd != self.whoami).collect();
+        let others = waiting_on.iter().copied().filter(|osd| *osd != self.whoami);
+        let (later, osds): (Replicas, Replicas) = others.partition(|osd| self.gets_later(*osd, &flight.head));
+        let (header, committed_to) = (self.header(), self.replication.committed_to);
+        let op = |txn: Transaction| RepOp {
+            header,
+            tid,
+            previous,
+            entries: entries.clone(),
+            trim_to,
+            committed_to,
+            txn,
+        };
         if !osds.is_empty() {
-            let (header, committed_to) = (self.header(), self.replication.committed_to);
-            let (entries, txn) = (entries.clone(), txn.clone());
-            let op = RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
-            cx.effects.push(Effect::Peers { osds, message: op.into() });
+            cx.effects.push(Effect::Peers { osds, message: op(txn.clone()).into() });
+        }
+        if !later.is_empty() {
+            let log_only = txn.ops.get(changes..).unwrap_or_default().to_vec();
+            let txn = Transaction { collection: txn.collection, ops: log_only };
+            self.note_later(&later, &entries);
+            cx.effects.push(Effect::Peers { osds: later, message: op(txn).into() });
         }
         if self.planted == Planted::EarlyReply {
             waiting_on.retain(|osd| *osd == self.whoami);
@@ -173,6 +190,23 @@ impl Pg {
         self.trim_log(&mut txn, trim_to);
         self.replication.in_flight.push_back(InFlight { tid, version, waiting_on, flight });
         self.submit(cx, txn, OnDurable::Write(tid));
+    }
+
+    /// True for a copy that is rebuilt and has not got the object yet, or not all of it: it cannot apply a write to it.
+    fn gets_later(&self, osd: OsdId, head: &HObject) -> bool {
+        self.peers.get(&osd).is_some_and(|peer| peer.rebuilding && peer.missing.has_family(head))
+    }
+
+    /// Copies that are rebuilt miss what `entries` made of their objects.
+    fn note_later(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
+        for entry in entries.iter().filter(|entry| entry.changes_object()) {
+            let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
+            for osd in osds {
+                if let Some(peer) = self.peers.get_mut(osd) {
+                    peer.missing.insert(entry.object.clone(), need);
+                }
+            }
+        }
     }
 
     fn append(&mut self, entry: LogEntry) {

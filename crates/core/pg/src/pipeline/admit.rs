@@ -2,6 +2,7 @@
 
 use super::Running;
 use crate::ops::{Intent, check_limits, classify};
+use crate::peering::Peer;
 use crate::{ClientOp, Cx, Effect, Pg, SessionId};
 use nacre_auth::{ClassCall, OsdRequest};
 use nacre_cls::Caller;
@@ -166,10 +167,15 @@ impl Pg {
         }
     }
 
-    /// A read needs the object here, a write needs it everywhere: a replica could not apply it otherwise.
+    /// A read needs the object here. A write needs it also at everybody who knows what it misses: such a copy could not
+    /// apply the write otherwise. A copy that is rebuilt gets the object later, and until then of its writes the log
+    /// entries only (`submit_write`); but a write would spoil what is on its way there just now.
     pub(crate) fn must_recover(&self, head: &HObject, write: bool) -> bool {
+        let applies = |peer: &Peer| peer.activated && !peer.rebuilding;
         self.missing.has_family(head)
-            || (write && self.peers.values().any(|peer| peer.activated && peer.missing.has_family(head)))
+            || write
+                && (self.recovery.holds(head)
+                    || self.peers.values().any(|peer| applies(peer) && peer.missing.has_family(head)))
     }
 }
 

@@ -124,6 +124,17 @@ impl Pipeline {
         self.lanes.is_empty() && self.missing.is_empty() && self.started.is_empty()
     }
 
+    /// A client waits for the object to be recovered.
+    pub(crate) fn is_waited_for(&self, head: &HObject) -> bool {
+        self.missing.contains_key(head)
+    }
+
+    /// A write of the object passed the checks and is not durable everywhere yet.
+    pub(crate) fn has_writes(&self, head: &HObject) -> bool {
+        self.lanes.has_writes(head)
+            || self.started.iter().any(|running| running.is_write() && running.head == *head)
+    }
+
     /// The interval is over: everything is to be admitted again, `first` before all, in the order in which
     /// it came.
     pub(crate) fn requeue(&mut self, first: Vec<ClientOp>) {

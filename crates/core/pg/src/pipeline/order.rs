@@ -72,6 +72,13 @@ impl Lanes {
         self.lanes.get(head).is_some_and(|lane| lane.in_flight > 0)
     }
 
+    /// True while a write of the object is in flight or will start without being admitted anew.
+    pub(super) fn has_writes(&self, head: &HObject) -> bool {
+        self.lanes.get(head).is_some_and(|lane| {
+            lane.in_flight > 0 || lane.parked_write || lane.waiting.iter().any(Running::is_write)
+        })
+    }
+
     /// True when nothing of the object waits for data.
     pub(super) fn is_quiet(&self, head: &HObject) -> bool {
         self.lanes.get(head).is_none_or(|lane| lane.parked_reads == 0 && !lane.parked_write)

@@ -1,9 +1,12 @@
 //! Bringing copies up to date object by object: first this copy (pulled), then the others (pushed).
 //!
 //! Objects that a client waits for come first, whatever flags say; then what the log tells (recovery), then
-//! what only a comparison of the copies tells (backfill), each in order, a bounded number at a time. An
-//! object is recovered to all members before writes to it go on, so that no copy is ever asked to apply a
-//! write to an object that it does not have.
+//! what only a comparison of the copies tells (backfill), each in order, a bounded number at a time.
+//!
+//! No copy is ever asked to apply a write to an object that it does not have. An object that the log tells to be missing
+//! somewhere is recovered before writes to it go on. One that only a rebuilt copy lacks is not waited for: that copy gets
+//! the write's log entry alone and the object later, as Ceph does behind `last_backfill`. When the turn of such an object
+//! comes, new writes to it wait until those before are durable and it is everywhere.
 
 mod claim;
 mod due;
@@ -23,7 +26,7 @@ use crate::object::ObjectContext;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg, peering};
 use nacre_txn::Transaction;
-use nacre_types::{Eversion, HObject, OsdId, Stamp};
+use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Bytes of object data in one part: what a recovery holds in memory per object, and how long a client's small
@@ -68,6 +71,10 @@ enum Work {
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     active: BTreeMap<HObject, Work>,
+    /// A part of these has arrived where it should, and the next one is due.
+    parts: VecDeque<HObject>,
+    /// Next in turn, once the writes to them that have begun are durable.
+    draining: BTreeSet<HObject>,
     /// Clients wait for these.
     urgent: VecDeque<HObject>,
     /// What the search is for.
@@ -80,7 +87,7 @@ pub(crate) struct Recovery {
     mending: BTreeSet<HObject>,
     /// Nobody who is up could give them.
     beyond_repair: BTreeSet<HObject>,
-    /// The pace lets the next object begin then.
+    /// The pace lets the next object, or the next part of one, begin then.
     resume_at: Option<Stamp>,
 }
 
@@ -120,7 +127,16 @@ impl Recovery {
     }
 
     fn is_taken(&self, object: &HObject) -> bool {
-        self.active.contains_key(object) || self.unfound.contains(object)
+        self.active.contains_key(object) || self.draining.contains(object) || self.unfound.contains(object)
+    }
+
+    /// True while `head` or a clone of it is on its way to other copies, or next in turn.
+    pub(crate) fn holds(&self, head: &HObject) -> bool {
+        if self.active.is_empty() && self.draining.is_empty() {
+            return false;
+        }
+        let family = head.with_snap(SnapId(0))..=head.with_snap(SnapId::SNAPDIR);
+        self.active.range(family.clone()).next().is_some() || self.draining.range(family).next().is_some()
     }
 }
 
@@ -137,22 +153,60 @@ impl Pg {
         if !matches!(self.phase, peering::Phase::Active { .. }) {
             return;
         }
+        self.recover_drained(cx);
         while let Some(head) = self.recovery.urgent.pop_front() {
             for object in self.missing_family(&head) {
-                self.recover(cx, object); // beyond the limit: a client waits
+                self.recover_in_turn(cx, object); // beyond the limit: a client waits
             }
         }
-        let Some(kind) = self.recovery_due() else { return };
+        self.send_due_parts(cx);
+        let Some(kind) = self.recovery_due().filter(|_| self.recovery.resume_at.is_none()) else { return };
         if self.recovery.kind != Some(kind) {
             (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
         }
-        while self.claims.allow(kind) && self.recovery.active.len() < cx.pace.objects_max() {
+        let under_way = |recovery: &Recovery| recovery.active.len() + recovery.draining.len();
+        while self.claims.allow(kind) && under_way(&self.recovery) < cx.pace.objects_max() {
             self.recovery.resume_at = cx.pace.closed_until(cx.now);
             if self.recovery.resume_at.is_some() {
                 return;
             }
             let Some(object) = self.next_missing(kind) else { return };
+            self.recover_in_turn(cx, object);
+        }
+    }
+
+    /// Goes on with objects under way, part by part: a whole object at once would keep devices busy for longer than
+    /// a client should wait.
+    fn send_due_parts(&mut self, cx: &mut Cx<'_>) {
+        for object in std::mem::take(&mut self.recovery.parts) {
+            let closed =
+                cx.pace.closed_until(cx.now).filter(|_| !self.pipeline.is_waited_for(&object.to_head()));
+            if closed.is_some() {
+                self.recovery.resume_at = closed;
+                self.recovery.parts.push_back(object);
+                continue;
+            }
+            cx.pace.take(cx.now, PART_BYTES_MAX);
+            match self.recovery.active.get(&object) {
+                Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
+                Some(Work::Pushing { .. }) => self.push_on(cx, &object),
+                _ => (), // it turned out damaged, or gone, meanwhile
+            }
+        }
+    }
+
+    /// Recovers `object`, at once or when writes to it that have begun are durable: what is copied must not change.
+    fn recover_in_turn(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        if self.pipeline.has_writes(&object.to_head()) {
+            self.recovery.draining.insert(object);
+        } else {
             self.recover(cx, object);
+        }
+    }
+
+    fn recover_drained(&mut self, cx: &mut Cx<'_>) {
+        for object in std::mem::take(&mut self.recovery.draining) {
+            self.recover_in_turn(cx, object);
         }
     }
 
@@ -197,8 +251,8 @@ impl Pg {
 
     /// Does the next thing that `object` needs.
     fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let cost = self.cost_of(cx, &object);
-        cx.pace.take(cx.now, cost + OBJECT_COST_BYTES);
+        let first_part = self.cost_of(cx, &object).min(PART_BYTES_MAX);
+        cx.pace.take(cx.now, first_part + OBJECT_COST_BYTES);
         match self.missing.need(&object) {
             Some(Eversion::ZERO) => self.drop_here(cx, object),
             Some(need) => self.pull(cx, object, need, BTreeSet::new()),
@@ -283,11 +337,7 @@ impl Pg {
 /// The first object behind `object`.
 fn successor(object: &HObject) -> HObject {
     match object.snap.0.checked_add(1) {
-        Some(snap) => object.with_snap(nacre_types::SnapId(snap)),
-        None => HObject {
-            name: [&object.name[..], &[0]].concat().into(),
-            snap: nacre_types::SnapId(0),
-            ..object.clone()
-        },
+        Some(snap) => object.with_snap(SnapId(snap)),
+        None => HObject { name: [&object.name[..], &[0]].concat().into(), snap: SnapId(0), ..object.clone() },
     }
 }

@@ -18,8 +18,9 @@ const AHEAD: Duration = Duration::from_millis(20);
 const CLIENTS_AWAY: Duration = Duration::from_secs(1);
 /// Where the rate begins when clients come.
 const RATE_FIRST: u64 = 32 << 20;
-/// Recovery always gets on, however slow the clients' operations are.
-const RATE_MIN: u64 = 2 << 20;
+/// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
+/// that is degraded for hours is a risk of its own. Sixteen parts per second.
+const RATE_MIN: u64 = 8 << 20;
 /// No device of ours is faster.
 const RATE_MAX: u64 = 8 << 30;
 /// Added to the rate after a good window.

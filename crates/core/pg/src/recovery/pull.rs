@@ -70,6 +70,14 @@ impl Pg {
         }
     }
 
+    /// Asks for the part that is due.
+    pub(super) fn pull_on(&self, cx: &mut Cx<'_>, object: &HObject) {
+        if let Some(Work::Pulling { from, need, offset, .. }) = self.recovery.active.get(object) {
+            let (header, object) = (self.header(), object.clone());
+            self.send(cx, *from, Pull { header, object, need: *need, offset: *offset });
+        }
+    }
+
     /// A part that this primary asked for.
     pub(super) fn receive_pulled(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
         let Push { object, version, offset: at, next, mut txn, .. } = push;
@@ -84,7 +92,7 @@ impl Pg {
             Some(next) => {
                 *offset = next;
                 self.submit(cx, txn, OnDurable::Nothing);
-                self.send(cx, from, Pull { header: self.header(), object, need: version, offset: next });
+                self.recovery.parts.push_back(object);
             }
             None => {
                 self.recovery.active.insert(object.clone(), Work::Applying);

@@ -108,7 +108,7 @@ impl Pg {
         }
         if let Some(next) = next.take() {
             *offset = next;
-            return self.push_on(cx, object);
+            return self.recovery.parts.push_back(object.clone());
         }
         for osd in std::mem::take(targets) {
             if let Some(peer) = self.peers.get_mut(&osd) {

@@ -5,6 +5,7 @@ use crate::harness::World;
 use crate::log::LogLimits;
 use nacre_maps::flags::osdmap;
 use nacre_msg::SubOp;
+use nacre_msg::osd_op::code;
 use nacre_msg::stats::{ObjStatSum, pg_state};
 use nacre_types::{PgId, SnapId, UTime};
 use std::time::Duration;
@@ -99,6 +100,28 @@ fn nobackfill_stops_the_filling_of_a_new_copy() {
     world.publish(|map| map.flags &= !osdmap::NOBACKFILL);
     pass(&mut world, 5);
     assert_eq!(state(&mut world), "active+clean");
+}
+
+#[test]
+fn clients_do_not_wait_for_a_copy_that_is_rebuilt() {
+    let mut world = filled(2, 50, short_log());
+    world.publish(|map| map.flags |= osdmap::NOBACKFILL);
+    world.crash(2);
+    world.mark_down(2);
+    world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![0, 1, 3])));
+    pass(&mut world, 5);
+    let changed: [(&str, Vec<SubOp>); 3] =
+        [("o3", write("z")), ("o4", vec![SubOp::new(code::DELETE)]), ("new", write("n"))];
+    for (name, ops) in changed {
+        assert_eq!(world.call(0, name, ops).result, 0, "{name}");
+    }
+    let (state_text, sums) = report(&mut world);
+    assert!(state_text.contains("backfill_wait"), "{state_text}");
+    assert_eq!(sums.num_objects_degraded, 50, "the writes brought nothing there but the new object");
+    world.publish(|map| map.flags &= !osdmap::NOBACKFILL);
+    pass(&mut world, 5);
+    assert_eq!(state(&mut world), "active+clean");
+    world.assert_equal_copies();
 }
 
 #[test]
