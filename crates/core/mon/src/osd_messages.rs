@@ -4,6 +4,7 @@ use crate::event::SessionId;
 use crate::mon::{Cx, Mon};
 use crate::osd::{BootOutcome, BootRequest, FailureReport};
 use nacre_auth::Rwx;
+use nacre_msg::stats::pg_state;
 use nacre_msg::{
     LogPriority, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats, failure_flag,
 };
@@ -152,8 +153,9 @@ impl Mon {
         let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
         let Some(osd) = osd.filter(|_| self.is_ours(stats.fsid)) else { return };
         for (pg, stat) in &stats.pg_stat {
-            // A PG with a state of its own exists, even when the word that it was made got lost.
-            if stat.state & !nacre_msg::stats::pg_state::CREATING != 0 {
+            // One that serves is on the disks of all its OSDs, even when the word of it got lost. While it peers or
+            // activates it may not be, and a loss of power leaves nothing.
+            if stat.state & (pg_state::ACTIVE | pg_state::CREATING) == pg_state::ACTIVE {
                 self.state.osd.pg_created(*pg);
             }
         }

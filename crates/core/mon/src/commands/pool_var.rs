@@ -333,27 +333,20 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if pg_num == pool.pg_num_target {
         return done("");
     }
-    if pg_num < pool.pg_num {
-        let pool = edited(call, change)?;
-        pool.pg_num_target = pg_num;
-        pool.pgp_num_target = pool.pgp_num_target.min(pg_num);
-        return change.done(); // from here on one group at a time: see `OsdMaps::shrink_pools`
+    if pg_num >= pool.pg_num {
+        call.state
+            .osd
+            .check_pg_count(Some(change.id), pg_num, pool.size.into(), &call.state.config)
+            .map_err(|error| pool_failure(&error))?;
     }
-    call.state
-        .osd
-        .check_pg_count(Some(change.id), pg_num, pool.size.into(), &call.state.config)
-        .map_err(|error| pool_failure(&error))?;
-    let epoch = call.state.osd.map().epoch + 1;
     let pool = edited(call, change)?;
-    pool.pg_num = pg_num;
     pool.pg_num_target = pg_num;
-    pool.pg_num_pending = pg_num;
-    // Clients send what is in flight again: its PG may have split. They all follow the newest of the three.
-    pool.last_force_op_resend_preluminous = epoch;
-    if pool.pg_autoscale_mode != AutoscaleMode::Off && pool.pgp_num_target < pg_num {
-        pool.pgp_num = pg_num;
+    pool.pgp_num_target = pool.pgp_num_target.min(pg_num);
+    if pool.pg_autoscale_mode != AutoscaleMode::Off && pg_num >= pool.pg_num {
         pool.pgp_num_target = pg_num;
     }
+    // Downwards it goes one group at a time: see `OsdMaps::shrink_pools`.
+    call.state.osd.grow_pool(change.id);
     change.done()
 }
 
@@ -373,7 +366,7 @@ fn set_pgp_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EINVAL, format!("specified pgp_num {pgp_num} > pg_num {}", pool.pg_num_target));
     }
     let pool = edited(call, change)?;
-    pool.pgp_num = pgp_num;
+    pool.pgp_num = pgp_num.min(pool.pg_num); // the rest comes with the groups: see `OsdMaps::grow_pool`
     pool.pgp_num_target = pgp_num;
     change.done()
 }

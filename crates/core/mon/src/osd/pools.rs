@@ -386,7 +386,26 @@ impl OsdMaps {
             if let Some(pool) = self.change_pool(pg.pool) {
                 pool.flags &= !flags::pool::CREATING;
             }
+            self.grow_pool(pg.pool);
         }
+    }
+
+    /// Gives a pool the groups that it is to have, once all that it has are made. Those come about by splits, and an
+    /// OSD that makes a group on our order may begin with a map behind the split: nobody would make what is split
+    /// off. We cannot order that either, as the group may serve already, with objects that belong to the new one.
+    pub(crate) fn grow_pool(&mut self, id: PoolId) {
+        let numbers = |pool: &Pool| (pool.pg_num, pool.pg_num_pending, pool.pgp_num);
+        let Some(pool) = self.upcoming().pool(id) else { return };
+        let goal = (pool.pg_num_target, pool.pg_num_target, pool.pgp_num_target.min(pool.pg_num_target));
+        let waits = pool.has_flag(flags::pool::CREATING) || pool.pg_num_target < pool.pg_num;
+        if waits || numbers(pool) == goal {
+            return;
+        }
+        let epoch = self.pending().incremental.epoch;
+        let Some(pool) = self.change_pool(id) else { return };
+        (pool.pg_num, pool.pg_num_pending, pool.pgp_num) = goal;
+        // Clients send what is in flight again: its PG may have split. They all follow the newest of the three.
+        pool.last_force_op_resend_preluminous = epoch;
     }
 
     /// PGs that no OSD has made yet, with the epoch and time of their pool's creation.

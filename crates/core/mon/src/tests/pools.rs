@@ -136,6 +136,41 @@ fn creating_ends_when_all_pgs_are_there() {
 }
 
 #[test]
+fn a_pool_gets_more_groups_once_the_first_are_made() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    let all = world.map().pools[&1].pg_num;
+    for var in ["pg_num", "pgp_num"] {
+        let more = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"{var}","val":"{}"}}"#, all + 2);
+        assert_eq!(world.ask(admin, &more).map(|ack| ack.result), Some(0));
+    }
+    let numbers = |world: &World| {
+        let pool = &world.map().pools[&1];
+        (pool.pg_num, pool.pg_num_pending, pool.pgp_num)
+    };
+    let wanted = |world: &World| {
+        let pool = &world.map().pools[&1];
+        (pool.pg_num_target, pool.pgp_num_target)
+    };
+    assert_eq!((numbers(&world), wanted(&world)), ((all, all, all), (all + 2, all + 2)));
+    for seed in 1..all {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    for young in [0, pg_state::CREATING | pg_state::PEERING, pg_state::ACTIVATING, pg_state::PEERED] {
+        report(&mut world, osd, |stat| stat.state = young);
+        assert_eq!(numbers(&world), (all, all, all), "state {young:x}: the last one is not made yet");
+    }
+    world.restart();
+    assert_eq!((numbers(&world), wanted(&world)), ((all, all, all), (all + 2, all + 2)));
+    let osd = world.connect("osd.0");
+    report(&mut world, osd, |_| {});
+    assert!(!world.map().pools[&1].has_flag(flags::pool::CREATING));
+    assert_eq!(numbers(&world), (all + 2, all + 2, all + 2));
+    assert_eq!(world.mon.state().osd.creating().count(), 0, "what splits off needs no order");
+    world.check();
+}
+
+#[test]
 fn trimmed_snapshots_leave_the_queue_and_quotas_close_the_pool() {
     let (mut world, admin) = world_with_pool();
     let osd = world.connect("osd.0");

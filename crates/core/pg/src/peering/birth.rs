@@ -22,7 +22,8 @@ pub struct Birth {
 
 impl Birth {
     /// The monitor says that the group exists since `created` (`MOSDPGCreate2`). A driver that does not have
-    /// the map of that epoch any more may create it with the oldest one it has.
+    /// the map of that epoch any more may create it with the oldest one it has: the monitor splits no group of a
+    /// pool before all of them are made.
     #[must_use]
     pub fn ordered(created: Epoch) -> Self {
         let history = PgHistory { epoch_created: created, ..PgHistory::default() };
