@@ -58,12 +58,14 @@ impl Pg {
             return;
         }
         let mut txn = Transaction::new(self.spg);
+        // Of the undivided copy: what the parent lacks may all be the child's, and the parent then be complete.
+        let complete_to = self.info.last_complete;
         self.count_shares(cx.view, new, &mut shares);
         self.share_snaps(cx.view, new, &mut shares, &mut txn);
         self.share_log(new, &mut shares, &mut txn);
         let children: Vec<SpgId> = shares.keys().map(|child| SpgId::replicated(*child)).collect();
         for (child, share) in shares {
-            let ops = self.birth_ops(share, before);
+            let ops = self.birth_ops(share, complete_to, before);
             txn.push(Op::Split { child: SpgId::replicated(child), pg_num: new, ops });
         }
         txn.push(Op::LogRewind { to: self.log.tail() });
@@ -149,13 +151,14 @@ impl Pg {
         );
     }
 
-    /// What makes the child: as [`Pg::load`] reads it, at the end of the interval that it shares with us.
-    fn birth_ops(&self, share: Share, before: &OsdMap) -> Vec<Op> {
+    /// What makes the child: as [`Pg::load`] reads it, at the end of the interval that it shares with us, from a copy that
+    /// lacked nothing up to `complete_to`.
+    fn birth_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap) -> Vec<Op> {
         let mut log = PgLog::default();
         log.replace(self.log.tail(), &share.entries);
         let mut info = self.info.clone();
         info.last_update = log.head();
-        info.last_complete = last_complete(info.last_complete, &log, !share.missing && !info.is_incomplete());
+        info.last_complete = last_complete(complete_to, &log, !share.missing && !info.is_incomplete());
         info.counters = share.counters;
         let mut txn = Transaction { collection: self.spg, ops: share.records };
         txn.ops.extend(share.entries.iter().map(log_append));

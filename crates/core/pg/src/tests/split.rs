@@ -3,8 +3,10 @@
 use crate::harness::{World, spg};
 use crate::{Pg, storage};
 use nacre_buf::Bytes;
+use nacre_maps::flags::osdmap;
 use nacre_msg::SubOp;
 use nacre_types::{PgId, SnapId, SpgId};
+use std::time::Duration;
 
 const PG_NUM: u32 = 4;
 
@@ -56,6 +58,40 @@ fn objects_log_and_sums_are_divided() {
     assert_eq!(objects, whole);
     assert_eq!((sums.objects, sums.clones, sums.bytes), (before.objects, before.clones, before.bytes));
     assert_eq!(sums.objects, 41);
+}
+
+#[test]
+fn what_a_copy_lacks_of_a_child_it_lacks_after_the_split() {
+    let mut world = filled();
+    world.publish(|map| map.flags |= osdmap::NORECOVER);
+    world.crash(2);
+    world.mark_down(2);
+    world.settle();
+    // All that osd.2 misses belongs to one child: afterwards its copy of the parent lacks nothing.
+    let objects = world.disk(0).objects().clone();
+    let moved =
+        objects.keys().filter(|object| object.pg(PG_NUM) == child(1).pg && object.snap == SnapId::HEAD);
+    let names: Vec<String> =
+        moved.take(2).map(|object| String::from_utf8_lossy(&object.name).into_owned()).collect();
+    for name in &names {
+        world.request(0, name, write("newest"));
+    }
+    world.settle();
+    world.restart(2);
+    for _ in 0..5 {
+        world.settle();
+        world.tick(Duration::from_secs(1));
+    }
+    // And the parent's log goes on behind it.
+    let kept =
+        objects.keys().find(|object| object.pg(PG_NUM) == spg().pg).expect("one is left to the parent");
+    assert_eq!(world.call(0, &String::from_utf8_lossy(&kept.name), write("later")).result, 0);
+    split(&mut world);
+    let parent = world.pg(2).expect("a copy").info();
+    assert_eq!(parent.last_complete, parent.last_update);
+    let disk = world.disk(2).child(&child(1)).expect("it was split off");
+    let saved = storage::load(&disk, &child(1)).expect("readable records");
+    assert_eq!((names.len(), saved.missing.len()), (2, 2));
 }
 
 #[test]
