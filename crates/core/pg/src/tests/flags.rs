@@ -86,14 +86,20 @@ fn nobackfill_does_not_stop_recovery() {
     assert_eq!(state(&mut behind(osdmap::NOBACKFILL | osdmap::NOREBALANCE)), "active+clean");
 }
 
-#[test]
-fn nobackfill_stops_the_filling_of_a_new_copy() {
+/// osd.3 takes the place of osd.2, with nothing, and `nobackfill` keeps it so.
+fn to_be_filled() -> World {
     let mut world = filled(2, 50, short_log());
     world.publish(|map| map.flags |= osdmap::NOBACKFILL);
     world.crash(2);
     world.mark_down(2);
     world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![0, 1, 3])));
     pass(&mut world, 5);
+    world
+}
+
+#[test]
+fn nobackfill_stops_the_filling_of_a_new_copy() {
+    let mut world = to_be_filled();
     let (state_text, sums) = report(&mut world);
     assert!(state_text.contains("backfill_wait") && state_text.contains("degraded"), "{state_text}");
     assert_eq!(sums.num_objects_degraded, 50);
@@ -104,12 +110,7 @@ fn nobackfill_stops_the_filling_of_a_new_copy() {
 
 #[test]
 fn clients_do_not_wait_for_a_copy_that_is_rebuilt() {
-    let mut world = filled(2, 50, short_log());
-    world.publish(|map| map.flags |= osdmap::NOBACKFILL);
-    world.crash(2);
-    world.mark_down(2);
-    world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![0, 1, 3])));
-    pass(&mut world, 5);
+    let mut world = to_be_filled();
     let changed: [(&str, Vec<SubOp>); 3] =
         [("o3", write("z")), ("o4", vec![SubOp::new(code::DELETE)]), ("new", write("n"))];
     for (name, ops) in changed {
