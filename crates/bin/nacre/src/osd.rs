@@ -109,8 +109,25 @@ pub(crate) fn host_name() -> String {
     if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
 }
 
-/// Starts an OSD, whose lock we have; it boots as soon as it reaches a monitor.
-pub(crate) fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
+/// Locks OSDs of a folder, so that no other process runs them.
+pub(crate) fn lock_all(folder: &Folder, ids: &[OsdId]) -> Result<Vec<(OsdId, Lock)>> {
+    ids.iter().map(|id| Ok((*id, folder.lock_osd(*id)?))).collect()
+}
+
+/// Starts OSDs side by side: opening a store takes a while after a crash. They boot as soon as they reach a monitor.
+pub(crate) fn start_all(
+    folder: &Folder,
+    locked: Vec<(OsdId, Lock)>,
+    setting: &Setting,
+) -> Result<Vec<Running>> {
+    std::thread::scope(|scope| {
+        let start = |(id, lock)| scope.spawn(move || start(folder, id, lock, setting));
+        let threads: Vec<_> = locked.into_iter().map(start).collect();
+        threads.into_iter().map(|thread| thread.join().expect("starting an OSD does not panic")).collect()
+    })
+}
+
+fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
     let (uuid, key) = folder.read_osd(id)?;
     let store = match setting.store {
         StoreKind::File => StoreConfig::File { folder: folder.osd(id), memory_bytes: setting.memory_bytes },
@@ -189,11 +206,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         capacity_bytes: 0,
         memory_bytes: options.memory.bytes(),
     };
-    let locks = ids.iter().map(|id| folder.lock_osd(*id)).collect::<Result<Vec<_>>>()?;
+    let locked = lock_all(&folder, &ids)?;
     // Opening a store takes a while after a crash; who wants to end us meanwhile must find us.
     ids.iter().try_for_each(|id| folder.write_pid(&daemon(*id)))?;
-    let osds = ids.iter().zip(locks).map(|(id, lock)| start(&folder, *id, lock, &setting));
-    let osds = osds.collect::<Result<Vec<_>>>()?;
+    let osds = start_all(&folder, locked, &setting)?;
     let outcome = host(&osds, &stop);
     ids.iter().for_each(|id| folder.remove_pid(&daemon(*id)));
     stop_all(osds);

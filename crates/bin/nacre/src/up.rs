@@ -161,9 +161,7 @@ impl Cluster<'_> {
     fn run_here(&self, options: &Options, stop: &Stop) -> Result<()> {
         let mon = mon::start(self.folder, self.identity, self.folder.lock_mon()?)?;
         let setting = self.setting(options)?;
-        let start = |id: &OsdId| osd::start(self.folder, *id, self.folder.lock_osd(*id)?, &setting);
-        let osds = self.osds.iter().map(start);
-        let osds = osds.collect::<Result<Vec<_>>>()?;
+        let osds = osd::start_all(self.folder, osd::lock_all(self.folder, &self.osds)?, &setting)?;
         wait_until_up(&mon.monitor, &osds, stop, self.clock)?;
         self.welcome(stop);
         let outcome = stop.watch(|| look(&mon.monitor, &osds));
