@@ -1,6 +1,7 @@
 //! `nacre`: the one binary. Picks the real implementations and starts daemons; decides nothing else.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks to people")]
 
+mod allocator;
 mod files;
 mod mon;
 mod osd;
@@ -10,9 +11,6 @@ mod up;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A storage cluster that speaks the Ceph wire protocol.
 #[derive(Debug, Parser)]
@@ -36,6 +34,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    allocator::keep_free_pages();
     nacre_service::log::start();
     let done = |()| ExitCode::SUCCESS;
     let outcome = match Cli::parse().command {
