@@ -49,6 +49,9 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// See [`IDLE_TIMEOUT`]; `None` for never.
     pub idle_timeout: Option<Duration>,
+    /// Takes messages in CRC mode whose data is longer than [`crate::DATA_BYTES_MAX`], and puts zeros of the same length in
+    /// its place, so that the owner can say that it is too long. Otherwise they end the connection.
+    pub blanks_long_data: bool,
     /// Bytes of messages that may wait in one connection, unsent or unacknowledged, before `send` fails.
     pub queued_bytes_max: usize,
     /// Messages that may wait likewise.
@@ -67,6 +70,7 @@ impl Config {
             policies: Vec::new(),
             handshake_timeout: HANDSHAKE_TIMEOUT,
             idle_timeout: Some(IDLE_TIMEOUT),
+            blanks_long_data: false,
             queued_bytes_max: 512 << 20,
             queued_count_max: 64 << 10,
         }
@@ -88,7 +92,7 @@ impl Config {
     #[must_use]
     pub fn osd(addrs: AddrVec, id: i64) -> Self {
         let policies = vec![(EntityKind::OSD, PeerPolicy::LOSSLESS)];
-        Self { policies, ..Self::new(EntityKind::OSD, addrs, id) }
+        Self { policies, blanks_long_data: true, ..Self::new(EntityKind::OSD, addrs, id) }
     }
 
     /// An OSD's ears for heartbeats: what is lost is lost.

@@ -1,6 +1,6 @@
 //! What happens to a placement group: [`Event`], and what it sees when it does: [`Cx`].
 
-use crate::{Decision, Effects, Pace, RecoveryKind, Session, SessionId, Trace};
+use crate::{Decision, Effects, Pace, Permit, RecoveryKind, Session, SessionId, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::OsdOp;
 use nacre_msg::peer::PeerMessage;
@@ -9,7 +9,7 @@ use nacre_types::{Entropy, OsdId, Stamp, UTime};
 use std::sync::Arc;
 
 /// One client message on its way through the group.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ClientOp {
     /// Who sent it.
     pub session: Arc<Session>,
@@ -19,6 +19,8 @@ pub struct ClientOp {
     pub op: Box<OsdOp>,
     /// When it reached which stage.
     pub trace: Trace,
+    /// Its part of the memory that messages may take up.
+    pub permit: Permit,
 }
 
 /// Something happened.

@@ -51,5 +51,5 @@ pub use pg::{FUTURE_MESSAGES_MAX, Pg};
 pub use pipeline::{Stage, UnderWay};
 pub use recovery::{Decision, Kind as RecoveryKind, Pace, Reserver, Side};
 pub use scrub::ScrubIntervals;
-pub use session::{Session, SessionId, Trace};
+pub use session::{Budget, Permit, Session, SessionId, Trace};
 pub use tuning::{Planted, Tuning};

@@ -2,6 +2,8 @@
 
 use nacre_auth::OsdCaps;
 use nacre_types::{EntityAddr, EntityName, Stamp};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Names a client's session at this OSD; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,6 +24,41 @@ pub struct Session {
     pub backs_off: bool,
 }
 
+/// Bytes of clients' messages that somebody has taken in and not let go of. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    /// Bytes under way now.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts a message of this size until the permit is dropped. Whether there is room is for the owner to see to,
+    /// before it reads more.
+    #[must_use]
+    pub fn take(&self, bytes: usize) -> Permit {
+        self.0.fetch_add(bytes, Ordering::Relaxed);
+        Permit { budget: Some(self.clone()), bytes }
+    }
+}
+
+/// A message's part of a [`Budget`]; dropped with the message, on whatever thread. The default one counts nowhere.
+#[derive(Debug, Default)]
+pub struct Permit {
+    budget: Option<Budget>,
+    bytes: usize,
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        if let Some(Budget(held)) = &self.budget {
+            held.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
 /// When a message reached which stage, on the monotonic clock; zero for stages not reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trace {
@@ -37,4 +74,20 @@ pub struct Trace {
     pub replicated: Stamp,
     /// The reply was made.
     pub replied: Stamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_counts_until_it_is_dropped() {
+        let budget = Budget::default();
+        let (one, two) = (budget.clone().take(100), budget.take(11));
+        assert_eq!(budget.held_bytes(), 111);
+        drop(one);
+        assert_eq!(budget.held_bytes(), 11);
+        drop((two, Permit::default()));
+        assert_eq!(budget.held_bytes(), 0);
+    }
 }

@@ -9,7 +9,7 @@ use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
 use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
-use nacre_pg::{Birth, ClientOp, RecoveryKind, Session, SessionId};
+use nacre_pg::{Birth, ClientOp, Permit, RecoveryKind, Session, SessionId, Trace};
 use nacre_service::{MailboxFull, Mailman};
 use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -204,6 +204,7 @@ pub(crate) fn client_op(
     tid: u64,
     op: Box<nacre_msg::OsdOp>,
     received: Stamp,
+    permit: Permit,
 ) -> ClientOp {
-    ClientOp { session, tid, op, trace: nacre_pg::Trace { received, ..nacre_pg::Trace::default() } }
+    ClientOp { session, tid, op, trace: Trace { received, ..Trace::default() }, permit }
 }

@@ -4,10 +4,10 @@ use crate::letter::session_id;
 use nacre_auth::{AuthMethod, Identity, Offer, ServiceAuthContext, ServiceServer, Step};
 use nacre_buf::Bytes;
 use nacre_msgr::Peer;
-use nacre_pg::{Session, SessionId};
+use nacre_pg::{Budget, Permit, Session, SessionId};
 use nacre_service::{ConnId, Messenger, answer_auth};
 use nacre_types::{AddrKind, EntityKind, EntityName, OsdId, features};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Messages of one client that may be under way in groups; with more its socket is not read.
@@ -45,12 +45,28 @@ pub(crate) struct Sessions {
     incomers: BTreeMap<ConnId, Incomer>,
     conns: BTreeMap<SessionId, ConnId>,
     /// Clients whose sockets are not read for now.
-    paused: Vec<ConnId>,
+    paused: BTreeSet<ConnId>,
+    /// What the messages of all clients of this shard take up.
+    budget: Budget,
+    /// With more than this, no client is read (`osd_client_message_size_cap`).
+    held_bytes_max: usize,
+    /// Times that all clients had to wait for that.
+    waits: u64,
 }
 
 impl Sessions {
     pub(crate) fn new(shard: usize, methods: Vec<AuthMethod>) -> Self {
-        Self { shard, methods, ..Self::default() }
+        Self { shard, methods, held_bytes_max: usize::MAX, ..Self::default() }
+    }
+
+    /// Sets how many bytes the messages of all clients may take up.
+    pub(crate) fn set_held_bytes_max(&mut self, bytes: usize) {
+        self.held_bytes_max = bytes;
+    }
+
+    /// What a message of this size holds until it is answered.
+    pub(crate) fn permit(&self, bytes: usize) -> Permit {
+        self.budget.take(bytes)
     }
 
     pub(crate) fn conn(&self, session: SessionId) -> Option<ConnId> {
@@ -159,15 +175,23 @@ impl Sessions {
         if let Some(Incomer::Client(session)) = &incomer {
             self.conns.remove(&session.id);
         }
-        self.paused.retain(|paused| *paused != conn);
+        self.paused.remove(&conn);
         incomer
     }
 
-    /// Stops reading a client that has too much under way. Every message under way holds its session once.
+    /// Stops reading a client that has too much under way, and all of them when they have together. Every message under
+    /// way holds its session once.
     pub(crate) fn throttle(&mut self, conn: ConnId, session: &Arc<Session>, messenger: &mut Messenger) {
-        if Arc::strong_count(session) > CLIENT_OPS_MAX && !self.paused.contains(&conn) {
-            self.paused.push(conn);
+        if Arc::strong_count(session) > CLIENT_OPS_MAX && self.paused.insert(conn) {
             messenger.set_paused(conn, true);
+        }
+        if self.budget.held_bytes() > self.held_bytes_max {
+            self.waits += 1;
+            for conn in self.conns.values() {
+                if self.paused.insert(*conn) {
+                    messenger.set_paused(*conn, true);
+                }
+            }
         }
     }
 
@@ -179,8 +203,20 @@ impl Sessions {
             .sum()
     }
 
+    /// How full the memory for messages is, in the shape of Ceph's `throttle-osd_client_bytes`.
+    pub(crate) fn dump_throttle(&self) -> serde_json::Value {
+        serde_json::json!({
+            "val": self.budget.held_bytes(),
+            "max": self.held_bytes_max,
+            "wait": { "avgcount": self.waits },
+        })
+    }
+
     /// Reads clients again whose messages have been answered.
     pub(crate) fn unthrottle(&mut self, messenger: &mut Messenger) {
+        if self.budget.held_bytes() > self.held_bytes_max / 4 * 3 {
+            return;
+        }
         let incomers = &self.incomers;
         self.paused.retain(|conn| {
             let busy = |session: &Arc<Session>| Arc::strong_count(session) > CLIENT_OPS_MAX / 2;

@@ -23,7 +23,7 @@ use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply, OsdPgCreate2, RawMessage, backoff_op};
-use nacre_msgr::Event as ConnEvent;
+use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId, Trace};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
@@ -179,6 +179,9 @@ impl Shard {
         // All groups that hold a place together keep to the number of objects.
         self.pace.configure(Duration::from_secs_f64(target / 1e3), objects.div_ceil(places));
         self.reserver.set_places(places);
+        // 0 means no limit.
+        let held = Some(options.count("osd_client_message_size_cap")).filter(|bytes| *bytes > 0);
+        self.sessions.set_held_bytes_max(held.unwrap_or(usize::MAX));
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
     }
@@ -580,6 +583,12 @@ impl Shard {
     fn message(&mut self, conn: ConnId, raw: RawMessage) {
         match self.sessions.incomer(conn) {
             Some(Incomer::Client(_)) => self.client_message(conn, raw),
+            // Only zeros are left of it, and only a client's message is refused for its length.
+            _ if raw.data.len() > DATA_BYTES_MAX as usize => {
+                tracing::error!(osd = self.config.id, ?conn, bytes = raw.data.len(), "message too long");
+                self.messenger.close(conn);
+                self.conn_closed(conn, "message too long", false, None);
+            }
             Some(Incomer::Peer(osd)) => {
                 let osd = *osd;
                 self.peer_message(osd, raw);
@@ -602,12 +611,14 @@ impl Shard {
         let Some(Incomer::Client(session)) = self.sessions.incomer(conn) else { return };
         let session = Arc::clone(session);
         let tid = raw.tid;
+        let bytes = raw.front.len() + raw.data.len();
         match Message::decode(raw) {
             Ok(Message::OsdOp(op)) => {
                 let spg = op.spg;
                 self.counters.ops += 1;
                 self.counters.op_in_bytes += op.ops.iter().map(|sub| sub.indata.len() as u64).sum::<u64>();
-                let op = client_op(Arc::clone(&session), tid, Box::new(op), self.now);
+                let permit = self.sessions.permit(bytes);
+                let op = client_op(Arc::clone(&session), tid, Box::new(op), self.now, permit);
                 self.sessions.throttle(conn, &session, &mut self.messenger);
                 match self.post.home(&spg) {
                     home if home == self.post.me => self.client_op(spg, op),

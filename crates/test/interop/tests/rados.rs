@@ -418,3 +418,47 @@ print(sum(map(len, expected.values())) // PIECE)
     let appends: u32 = said.trim().parse().expect("a number");
     assert!(appends > 500, "only {appends} appends happened");
 }
+
+/// What is too long for one operation is refused however long it is, and the client goes on. Reads may be as long as objects.
+#[test]
+fn operations_of_any_length_are_answered() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("long", 8);
+    python(
+        &shell,
+        "
+for mib in (91, 97, 300):
+    try: io.write_full('o', bytes(mib << 20))
+    except rados.OSError as error: assert error.errno == 90, error
+    else: raise AssertionError('%d MiB in one operation' % mib)
+    io.write_full('o', b'short')
+    assert io.read('o') == b'short'
+piece = os.urandom(1 << 20)
+for nth in range(100): io.append('o', piece)
+assert io.read('o', 100 << 20) == (b'short' + 100 * piece)[:100 << 20]
+",
+    );
+}
+
+/// More than clients may have under way in bytes waits in their sockets, and all of it is done in the end.
+#[test]
+fn little_memory_for_messages_slows_clients_down_only() {
+    let cluster = Cluster::start(3);
+    let shell = cluster.pool("narrow", 8);
+    shell.sh("ceph config set osd osd_client_message_size_cap 1048576");
+    python(
+        &shell,
+        "
+parts = {'o%d' % nth: os.urandom(3 << 20) for nth in range(48)}
+done = [io.aio_write_full(name, data) for name, data in parts.items()]
+small = [io.aio_append('s', b'%d;' % nth) for nth in range(500)]
+for one in done + small: one.wait_for_complete_and_cb(); assert one.get_return_value() == 0
+for name, data in parts.items(): assert io.read(name, 4 << 20) == data, name
+assert io.read('s') == b''.join(b'%d;' % nth for nth in range(500))
+",
+    );
+    shell.sh("
+        for osd in 0 1 2; do ceph tell osd.$osd perf dump > dump; jq -e '.[\"throttle-osd_client_bytes\"].val == 0' dump
+            jq '.[\"throttle-osd_client_bytes\"].wait.avgcount' dump >> waits; done
+        [ $(jq -s add waits) -gt 0 ]");
+}

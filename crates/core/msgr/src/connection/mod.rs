@@ -196,13 +196,14 @@ impl Connection {
         peer: EntityAddr,
         opening: Opening,
     ) -> Self {
+        let receiver = Receiver::recording(config.blanks_long_data);
         let mut connection = Self {
             config,
             role,
             state: State::Banner,
             fault: None,
             opening,
-            receiver: Receiver::recording(),
+            receiver,
             sender: Sender::recording(),
             session,
             events: VecDeque::new(),

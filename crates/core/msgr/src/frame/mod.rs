@@ -30,7 +30,7 @@ pub(crate) const MESSAGE_HEADER_BYTES: usize = 41;
 pub const FRONT_BYTES_MAX: u32 = 16 << 20;
 /// Longest middle of a message.
 pub const MIDDLE_BYTES_MAX: u32 = 16 << 20;
-/// Longest payload of a message: above `osd_max_write_size` (90 MiB).
+/// Longest payload of a message that is kept: above `osd_max_write_size` (90 MiB). See [`crate::Config::blanks_long_data`].
 pub const DATA_BYTES_MAX: u32 = 96 << 20;
 /// Register at the start of a segment's checksum.
 const SEGMENT_CRC_SEED: u32 = u32::MAX;
@@ -146,10 +146,11 @@ impl MessageHeader {
     }
 }
 
-/// Verifies that no segment of `message` is longer than a receiver accepts.
+/// Verifies that no segment of `message` is longer than a receiver accepts. Clients take answers of any length: a read may
+/// be as long as an object.
 pub(crate) fn check_lengths(message: &RawMessage) -> Result<(), Fault> {
     let lengths = [message.front.len(), message.middle.len(), message.data.len()];
-    let limits = [FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, DATA_BYTES_MAX];
+    let limits = [FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, u32::MAX];
     for (index, (length, max)) in lengths.into_iter().zip(limits).enumerate() {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         if length > max {

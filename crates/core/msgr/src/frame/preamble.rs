@@ -7,8 +7,8 @@
 //! ```
 
 use super::{
-    CONTROL_BYTES_MAX, DATA_BYTES_MAX, FRONT_BYTES_MAX, MESSAGE_HEADER_BYTES, MIDDLE_BYTES_MAX,
-    SEGMENT_COUNT_MAX, Tag, pull, put,
+    CONTROL_BYTES_MAX, FRONT_BYTES_MAX, MESSAGE_HEADER_BYTES, MIDDLE_BYTES_MAX, SEGMENT_COUNT_MAX, Tag, pull,
+    put,
 };
 use crate::Fault;
 use nacre_buf::crc::crc32c;
@@ -109,8 +109,9 @@ impl Preamble {
 /// [`MESSAGE_HEADER_BYTES`] as the wire has it.
 const MESSAGE_HEADER_LENGTH: u32 = 41;
 const _: () = assert!(MESSAGE_HEADER_LENGTH as usize == MESSAGE_HEADER_BYTES);
+/// How much data is taken is for the receiver to say.
 const MESSAGE_LIMITS: [u32; SEGMENT_COUNT_MAX] =
-    [MESSAGE_HEADER_LENGTH, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, DATA_BYTES_MAX];
+    [MESSAGE_HEADER_LENGTH, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, u32::MAX];
 const CONTROL_LIMITS: [u32; SEGMENT_COUNT_MAX] = [CONTROL_BYTES_MAX, 0, 0, 0];
 
 #[cfg(test)]
@@ -140,8 +141,8 @@ mod tests {
         let decode = |preamble: Preamble| Preamble::decode(&preamble.encode()).map(|_| ());
         let long = Preamble::new(Tag::Hello, [CONTROL_BYTES_MAX as usize + 1, 0, 0, 0]);
         assert!(matches!(decode(long), Err(Fault::SegmentLength { segment: 0, .. })));
-        let long = Preamble::new(Tag::Message, [41, 0, 0, DATA_BYTES_MAX as usize + 1]);
-        assert!(matches!(decode(long), Err(Fault::SegmentLength { segment: 3, .. })));
+        let long = Preamble::new(Tag::Message, [41, 0, MIDDLE_BYTES_MAX as usize + 1, 0]);
+        assert!(matches!(decode(long), Err(Fault::SegmentLength { segment: 2, .. })));
         let two = Preamble::new(Tag::Hello, [1, 1, 0, 0]);
         assert!(matches!(decode(two), Err(Fault::SegmentCount { count: 2, .. })));
         let none = Preamble { count: 0, ..Preamble::new(Tag::Hello, [0; 4]) };

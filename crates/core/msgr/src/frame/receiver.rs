@@ -2,14 +2,17 @@
 //!
 //! The driver reads into [`Receiver::space`]. Usually that is the staging buffer, from which fronts are
 //! copied into one small allocation and payloads into page-aligned buffers. While a long rest of a payload
-//! is on the wire, `space` is the payload's own buffer, so that large writes are not copied.
+//! is on the wire, `space` is the payload's own buffer, so that large writes are not copied. A payload that is too
+//! long to be kept is read, checked and thrown away piece by piece; zeros of its length take its place.
 
 use super::secure::{BLOCK_BYTES, Cipher, FIRST_PART_BYTES, INLINE_BYTES, Layout, SEAL_BYTES, padded};
 use super::{
-    EPILOGUE_BYTES, LATE_ABORTED, LATE_COMPLETE, MessageHeader, Preamble, SEGMENT_CRC_SEED, Tag, pull,
+    DATA_BYTES_MAX, EPILOGUE_BYTES, LATE_ABORTED, LATE_COMPLETE, MessageHeader, Preamble, SEGMENT_CRC_SEED,
+    Tag, pull,
 };
 use crate::Fault;
 use nacre_buf::{ALIGNMENT_BYTES, AlignedBuf, BufList, Bytes, crc::crc32c};
+use std::ops::Range;
 
 /// Room for reading before a session is open.
 const STAGING_HANDSHAKE_BYTES: usize = 4 << 10;
@@ -19,6 +22,10 @@ const STAGING_BYTES: usize = 64 << 10;
 /// than the system call that it saves.
 const DIRECT_READ_BYTES_MIN: usize = 32 << 10;
 const CRC_BYTES: usize = 4;
+/// Pieces in which a payload that is not kept is read.
+const BLANK_BYTES: usize = 256 << 10;
+// What is staged goes into one piece.
+const _: () = assert!(STAGING_BYTES <= BLANK_BYTES);
 
 // Otherwise the pieces that are parsed in place could never be complete in the buffer.
 const _: () = assert!(STAGING_HANDSHAKE_BYTES >= FIRST_PART_BYTES && FIRST_PART_BYTES >= Preamble::BYTES);
@@ -75,26 +82,36 @@ struct Partial {
     head_bytes: usize,
     /// CRC mode: the data. Secure mode with data: the second part, placed so that the data is aligned.
     pages: Option<AlignedBuf>,
-    /// Bytes of `pages` in use.
+    /// Bytes of `pages` in use; of a payload that is not kept, those that have come.
     filled: usize,
+    /// Length of a payload that is not kept: each of its pieces is read into `pages`.
+    blank: Option<usize>,
     /// CRC mode: register over the filled part of `pages`.
     crc: u32,
 }
 
 impl Partial {
     fn pages_left(&self) -> usize {
-        self.pages.as_ref().map_or(0, |pages| pages.len() - self.filled)
+        let whole = self.blank.or(self.pages.as_ref().map(|pages| pages.len()));
+        whole.unwrap_or(0) - self.filled
+    }
+
+    /// What of `pages` the next `count` bytes go to, as far as there is room.
+    fn next_pages(&self, count: usize) -> Range<usize> {
+        let start = if self.blank.is_some() { 0 } else { self.filled };
+        let room = self.pages.as_ref().map_or(0, |pages| pages.len() - start);
+        start..start + count.min(room)
     }
 
     fn open_pages(&mut self) -> &mut [u8] {
-        let filled = self.filled;
-        self.pages.as_mut().and_then(|pages| pages.get_mut(filled..)).unwrap_or_default()
+        let open = self.next_pages(self.pages_left());
+        self.pages.as_mut().and_then(|pages| pages.get_mut(open)).unwrap_or_default()
     }
 
     /// Notes that `count` more bytes stand in `pages`.
     fn pages_filled(&mut self, count: usize, sealed: bool) {
-        let fresh = self.filled..self.filled + count;
-        self.filled = fresh.end;
+        let fresh = self.next_pages(count);
+        self.filled += count;
         if !sealed && let Some(fresh) = self.pages.as_ref().and_then(|pages| pages.get(fresh)) {
             self.crc = crc32c(self.crc, fresh);
         }
@@ -109,21 +126,30 @@ pub(crate) struct Receiver {
     /// `space` handed out the tail of the payload's buffer.
     direct: bool,
     cipher: Option<Cipher>,
+    /// See [`crate::Config::blanks_long_data`].
+    blanks_long_data: bool,
     /// Everything parsed so far, while the handshake is to be signed.
     transcript: Option<Vec<u8>>,
 }
 
 impl Receiver {
     /// A receiver that records what it parses for the handshake's signature.
-    pub(crate) fn recording() -> Self {
+    pub(crate) fn recording(blanks_long_data: bool) -> Self {
         Self {
             staging: Staging::default(),
             staging_bytes: STAGING_HANDSHAKE_BYTES,
             partial: None,
             direct: false,
             cipher: None,
+            blanks_long_data,
             transcript: Some(Vec::new()),
         }
+    }
+
+    /// As [`crate::Config::blanks_long_data`] would have it.
+    #[cfg(test)]
+    pub(crate) fn blank_long_data(&mut self) {
+        self.blanks_long_data = true;
     }
 
     /// Ends the recording.
@@ -245,7 +271,13 @@ impl Receiver {
         if tag == Tag::Message && !messages {
             return Err(Fault::Unexpected { tag, phase: "the session is not open" });
         }
-        self.partial = Some(partial.with_room(self.cipher.is_some()));
+        let (length, max) = (partial.preamble.lengths[3], DATA_BYTES_MAX);
+        self.partial = Some(match (length > max, &self.cipher) {
+            (false, cipher) => partial.with_room(cipher.is_some()),
+            (true, None) if self.blanks_long_data => partial.blanked(),
+            // What is sealed can be checked only as a whole.
+            (true, _) => return Err(Fault::SegmentLength { tag, segment: 3, length, max }),
+        });
         Ok(())
     }
 
@@ -315,8 +347,8 @@ impl Receiver {
         assert!(self.staging.start <= self.staging.end && self.staging.end <= self.staging.buf.len());
         if let Some(partial) = &self.partial {
             assert!(partial.head.len() <= partial.head_bytes, "head is over-full");
-            let pages = partial.pages.as_ref().map_or(0, |pages| pages.len());
-            assert!(partial.filled <= pages, "pages are over-full");
+            let pages = partial.blank.or(partial.pages.as_ref().map(|pages| pages.len()));
+            assert!(partial.filled <= pages.unwrap_or(0), "pages are over-full");
         }
         assert!(self.transcript.is_none() || self.cipher.is_none(), "sealed while recording");
     }
@@ -332,16 +364,29 @@ enum Finished {
 impl Partial {
     fn new(preamble: Preamble, inline: [u8; INLINE_BYTES]) -> Self {
         let crc = SEGMENT_CRC_SEED;
-        Self { preamble, inline, head: Vec::new(), head_bytes: 0, pages: None, filled: 0, crc }
+        Self { preamble, inline, head: Vec::new(), head_bytes: 0, pages: None, filled: 0, blank: None, crc }
     }
 
-    /// Allocates for the announced lengths, which [`Preamble::decode`] has bounded.
+    /// Allocates for a plain frame whose data is not kept.
+    fn blanked(mut self) -> Self {
+        self.blank = Some(self.preamble.length(3));
+        self.head_bytes = self.plain_head_bytes();
+        self.head.reserve_exact(self.head_bytes);
+        self.pages = Some(AlignedBuf::with_len(BLANK_BYTES));
+        self
+    }
+
+    fn plain_head_bytes(&self) -> usize {
+        let first = self.preamble.length(0);
+        let crc = if first > 0 { CRC_BYTES } else { 0 };
+        first + crc + self.preamble.length(1) + self.preamble.length(2)
+    }
+
+    /// Allocates for the announced lengths, which are bounded by now.
     fn with_room(mut self, sealed: bool) -> Self {
         let data = self.preamble.length(3);
         if !sealed {
-            let first = self.preamble.length(0);
-            let crc = if first > 0 { CRC_BYTES } else { 0 };
-            self.head_bytes = first + crc + self.preamble.length(1) + self.preamble.length(2);
+            self.head_bytes = self.plain_head_bytes();
             self.pages = (data > 0).then(|| AlignedBuf::with_len(data));
         } else if data > 0 {
             let layout = Layout::of(&self.preamble);
@@ -380,7 +425,10 @@ impl Partial {
             return Ok(Finished::Frame(Inbound::Control { tag, payload: first }));
         }
         let header = MessageHeader::decode(&first)?;
-        let data = self.pages.map(AlignedBuf::freeze).unwrap_or_default().into();
+        let data = match self.blank {
+            Some(length) => zeros(length),
+            None => self.pages.map(AlignedBuf::freeze).unwrap_or_default().into(),
+        };
         Ok(Finished::Frame(Inbound::Message { header, front, middle, data }))
     }
 
@@ -418,6 +466,16 @@ impl Partial {
         let (front, data) = (part(layout.tail, 1), part(layout.data_offset, 3).into());
         Ok(Finished::Frame(Inbound::Message { header, front, middle, data }))
     }
+}
+
+/// Zeros that take hardly any memory: one piece, shared.
+fn zeros(length: usize) -> BufList {
+    let piece = Bytes::from(vec![0; BLANK_BYTES]);
+    let mut list = BufList::new();
+    while list.len() < length {
+        list.push(piece.slice(..BLANK_BYTES.min(length - list.len())));
+    }
+    list
 }
 
 /// Unused bytes at the start of a buffer that put what stands at `offset` on a page boundary.

@@ -37,7 +37,7 @@ fn parsed(receiver: &mut Receiver, mut bytes: &[u8], piece: usize) -> Result<Vec
 }
 
 fn opened() -> (Sender, Receiver) {
-    let (sender, mut receiver) = (Sender::default(), Receiver::recording());
+    let (sender, mut receiver) = (Sender::default(), Receiver::recording(false));
     receiver.take_transcript();
     receiver.widen();
     (sender, receiver)
@@ -86,6 +86,50 @@ fn a_real_message_is_read_and_written_alike() {
     assert_eq!(again.data.len(), 37);
     sender.message(&header, &again);
     assert_eq!(written(&mut sender), golden);
+}
+
+/// A message whose data is one byte longer than what is kept.
+fn long_message() -> RawMessage {
+    let whole = DATA_BYTES_MAX as usize / 4;
+    message(3, 2, &[whole, whole, whole, whole, 1])
+}
+
+#[test]
+fn data_that_is_too_long_is_checked_and_comes_as_zeros() {
+    let (mut sender, mut receiver) = opened();
+    receiver.blank_long_data();
+    sender.message(&MessageHeader::default(), &long_message());
+    sender.control(Tag::Wait, &[]);
+    let mut wire = written(&mut sender);
+    let frames = parsed(&mut receiver, &wire, 100_000).expect("good frames");
+    let [Inbound::Message { front, middle, data, .. }, Inbound::Control { tag: Tag::Wait, .. }] = &frames[..]
+    else {
+        panic!("{} frames", frames.len())
+    };
+    assert_eq!((front.len(), middle.len(), data.len()), (3, 2, DATA_BYTES_MAX as usize + 1));
+    assert!(data.slices().iter().all(|piece| piece.iter().all(|byte| *byte == 0)));
+    let pieces: Vec<_> = data.slices().iter().map(|piece| piece.as_ptr()).collect();
+    assert!(pieces.iter().all(|start| *start == pieces[0]), "one piece of memory stands for all");
+
+    let middle_of_data = wire.len() / 2;
+    wire[middle_of_data] ^= 1;
+    let (_, mut receiver) = opened();
+    receiver.blank_long_data();
+    let fault = parsed(&mut receiver, &wire, usize::MAX).map(|_| ());
+    assert!(matches!(fault, Err(Fault::SegmentCrc { segment: 3, .. })), "{fault:?}");
+}
+
+#[test]
+fn data_that_is_too_long_is_refused_where_nobody_answers_it() {
+    for (make, blank) in [(opened as fn() -> _, false), (sealed, false), (sealed, true)] {
+        let (mut sender, mut receiver) = make();
+        if blank {
+            receiver.blank_long_data();
+        }
+        sender.message(&MessageHeader::default(), &long_message());
+        let fault = parsed(&mut receiver, &written(&mut sender), usize::MAX).map(|_| ());
+        assert!(matches!(fault, Err(Fault::SegmentLength { segment: 3, .. })), "{fault:?}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Clients: sessions, requests, resends.
 
 use super::world::{POOL, spg};
-use crate::{ClientOp, Session, SessionId, Trace};
+use crate::{ClientOp, Permit, Session, SessionId, Trace};
 use nacre_auth::OsdCaps;
 use nacre_msg::{OsdOp, OsdOpReply, SubOp};
 use nacre_types::{EntityAddr, EntityName, Epoch, HObject, ObjectLocator, OsdId, ReqId, SnapId, UTime};
@@ -102,7 +102,7 @@ impl Client {
             retry_attempt: sent.retries,
             features: 0,
         };
-        ClientOp { session, tid, op: Box::new(op), trace: Trace::default() }
+        ClientOp { session, tid, op: Box::new(op), trace: Trace::default(), permit: Permit::default() }
     }
 }
 
