@@ -17,6 +17,7 @@
 use crate::up::{Auth, StoreKind};
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
+use nacre_client::conf;
 use nacre_env::{Clock, RealClock};
 use nacre_types::{AuthName, EntityAddr, OsdId, Stamp, Uuid};
 use std::fs::{self, File, OpenOptions};
@@ -272,26 +273,13 @@ pub(crate) fn is_locked(folder: &Path) -> bool {
     File::open(folder.join("lock")).is_ok_and(|file| file.try_lock().is_err())
 }
 
-/// `fsid` and `mon host` of a `ceph.conf`. Names of options may be written with spaces, dashes or underscores;
-/// addresses stand alone or in brackets, and those of the old protocol are passed over.
+/// `fsid`, `mon host` and how services authenticate, of a `ceph.conf`.
 fn parse_conf(text: &str) -> Option<Address> {
-    let value = |wanted: &str| {
-        text.lines().find_map(|line| {
-            let (name, value) = line.split(['#', ';']).next()?.split_once('=')?;
-            (name.trim().replace([' ', '-'], "_") == wanted).then(|| value.trim().to_owned())
-        })
-    };
-    let hosts = value("mon_host")?;
-    // Brackets also stand around a v6 address; those of a list are before `v` and at the end.
-    let bare = |word: &'_ str| word.strip_prefix("[v").map_or(word.to_owned(), |rest| format!("v{rest}"));
-    let words = hosts.split([',', ' ']).map(|word| bare(word).trim_end_matches(']').to_owned());
-    let words = words.filter(|word| !word.is_empty() && !word.starts_with("v1:"));
-    let parse = |word: String| EntityAddr::parse(&format!("v2:{}", word.trim_start_matches("v2:")));
-    let monitors = words.map(parse).collect::<Option<Vec<_>>>()?;
-    let fsid = Uuid::parse(&value("fsid")?)?;
-    let services = value("auth_service_required").unwrap_or_default();
+    let monitors = conf::monitors(text)?;
+    let fsid = Uuid::parse(&conf::option(text, "fsid")?)?;
+    let services = conf::option(text, "auth_service_required").unwrap_or_default();
     let auth = if services.split([',', ' ']).any(|word| word == "none") { Auth::None } else { Auth::Cephx };
-    (!monitors.is_empty()).then_some(Address { fsid, monitors, auth })
+    Some(Address { fsid, monitors, auth })
 }
 
 fn monitor_text(addr: &EntityAddr) -> String {

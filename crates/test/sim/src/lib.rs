@@ -8,11 +8,9 @@
 //! |---|---|
 //! | `world` | machines, processes, the one loop |
 //! | `net`, `clock`, `kv` | what the machines are made of, beside io/simdisk |
-//! | `client` | a client of the cluster |
 //! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
 //! | `story` | what goes wrong |
 
-mod client;
 mod clock;
 mod history;
 mod kv;
@@ -22,10 +20,10 @@ mod story;
 mod workload;
 mod world;
 
-pub use client::{Client, Finished};
 pub use clock::SimClock;
 pub use kv::SimKv;
 pub use net::{Fabric, Host, SimNet, Wires};
 pub use story::{Outcome, Plan, Story, tell};
 
+pub use nacre_client::{Client, Finished};
 pub use world::{Config, Proc, World};

@@ -1,9 +1,9 @@
 //! [`Story`]: a cluster, its clients and its misfortunes, from one seed.
 
-use crate::client::Finished;
 use crate::net::Wires;
 use crate::workload::Workload;
 use crate::world::{Config, Proc, World};
+use nacre_client::Finished;
 use nacre_msg::stats::pg_state;
 use nacre_pg::Tuning;
 use nacre_types::{OsdId, Stamp};

@@ -1,9 +1,9 @@
 //! [`Workload`]: clients that work on a few objects, and the record of what they were told.
 
-use crate::client::Finished;
 use crate::history::{self, Call};
 use crate::model::{Action, Snaps};
 use crate::world::World;
+use nacre_client::Finished;
 use nacre_objecter::Request;
 use nacre_types::{ObjectLocator, PoolId, SnapId, Stamp};
 use std::collections::BTreeMap;

@@ -1,11 +1,11 @@
 //! [`World`]: machines, processes and wires, and the one loop that lets them go on.
 
-use crate::client::{Client, Finished};
 use crate::clock::SimClock;
 use crate::kv::SimKv;
 use crate::net::{Fabric, Host, Wires};
 use nacre_auth::{AuthMethod, CryptoKey};
 use nacre_blockstore::{BlockStore, Options};
+use nacre_client::{Access, Client, Finished};
 use nacre_env::Clock;
 use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
 use nacre_osd::{OsdConfig, Shard, StoreConfig};
@@ -13,8 +13,9 @@ use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
 use nacre_simdisk::{SimConfig, SimDevice};
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Stamp, Uuid};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, OsdId, Stamp, Uuid};
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -222,9 +223,12 @@ impl World {
     }
 
     /// A client is to do something, which it does with its next turn.
-    pub fn order<T>(&mut self, n: usize, order: impl FnOnce(&mut Client) -> T) -> T {
+    ///
+    /// # Panics
+    /// When it has far too much to do.
+    pub fn order<T, E: Debug>(&mut self, n: usize, order: impl FnOnce(&mut Client) -> Result<T, E>) -> T {
         self.wake(Proc::Client(n));
-        order(&mut self.clients[n])
+        order(&mut self.clients[n]).expect("workloads bound themselves")
     }
 
     /// Clients.
@@ -327,7 +331,9 @@ impl World {
         let net = Box::new(self.fabric.start(proc.host()));
         let (clock, entropy) = (self.own_clock(), self.entropy());
         let messenger = Messenger::new(net, clock.wall().sec.into());
-        let mut client = Client::new(mon_addr(), self.admin_key.clone(), clock, entropy, messenger);
+        let name = AuthName::new(EntityKind::CLIENT, "admin");
+        let access = Access { monitors: vec![mon_addr()], name, key: self.admin_key.clone() };
+        let mut client = Client::new(access, clock, entropy, messenger);
         client.begin();
         self.clients.push(client);
         self.wake(proc);
@@ -490,7 +496,8 @@ impl World {
             }
             Proc::Client(n) => {
                 let client = self.clients.get_mut(n)?;
-                client.turn();
+                client.turn(Duration::ZERO).expect("sockets can be waited for, and daemons make sense");
+                assert_eq!(client.bad_messages(), 0, "daemons speak so that clients understand");
                 Some(client.next_deadline())
             }
         }
@@ -571,7 +578,7 @@ fn new_osd(rng: &mut SeededEntropy, clock: &SimClock) -> OsdNode {
     OsdNode { uuid: id, key, device, kv, shard: None, disk_at: None, disk_slow: 1 }
 }
 
-impl std::fmt::Debug for World {
+impl Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,

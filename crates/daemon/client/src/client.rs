@@ -1,20 +1,25 @@
-//! [`Client`]: a client of the cluster as a program would be one: the client of the monitors and the objecter
-//! over real connections.
+//! [`Client`]: the client of the monitors and the objecter over connections.
 
-use nacre_auth::{Authorizer, ClientAuth, CryptoKey, Offer};
+use crate::Access;
+use nacre_auth::{Authorizer, ClientAuth, Offer};
 use nacre_buf::BufList;
 use nacre_denc::Decode;
 use nacre_env::Clock;
-use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
+use nacre_monc::{
+    Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MapError, MonClient,
+    TooMany as TooManyQuestions,
+};
 use nacre_msg::{Message, OsdOpReply, PoolOp, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Target};
-use nacre_objecter::{Effect as ObjecterEffect, Objecter, Request};
+use nacre_objecter::{Effect as ObjecterEffect, Objecter, Request, TooMany};
 use nacre_service::{ConnId, Incoming, Messenger, mon_link_event};
-use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, Errno, OsdId, SnapId, Stamp, UTime};
+use nacre_types::{AddrVec, EntityAddr, EntityKind, Entropy, Errno, OsdId, SnapId, Stamp, UTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Pool operations under way at most.
+const POOL_OPS_MAX: usize = 1024;
 /// A pool operation that is not answered is sent again.
 const POOL_OP_RETRY: Duration = Duration::from_secs(2);
 
@@ -43,6 +48,23 @@ pub enum Finished {
     Snapshot(SnapId),
 }
 
+/// Why a client cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The monitors do not let us in.
+    #[error("the monitor refuses us: {0}")]
+    Refused(Errno),
+    /// A map does not decode, or does not follow the one before.
+    #[error("an OSD map makes no sense")]
+    Map(#[source] MapError),
+    /// The system cannot wait for sockets any more.
+    #[error("cannot wait for sockets")]
+    Sockets(#[source] std::io::Error),
+    /// The epoch of a map is larger than epochs can be.
+    #[error("an epoch beyond all bounds")]
+    Epoch,
+}
+
 struct Link {
     conn: ConnId,
     addr: EntityAddr,
@@ -65,23 +87,23 @@ pub struct Client {
     questions: BTreeMap<u64, u64>,
     finished: Vec<Finished>,
     incoming: Vec<Incoming>,
+    bad_messages: u64,
+    failure: Option<Failure>,
 }
 
 impl Client {
-    /// `client.admin` with its key.
+    /// A client that does nothing before [`Client::begin`].
     #[must_use]
     pub fn new(
-        monitor: EntityAddr,
-        key: CryptoKey,
+        access: Access,
         clock: Box<dyn Clock>,
         mut entropy: Box<dyn Entropy + Send>,
         messenger: Messenger,
     ) -> Self {
-        let name = AuthName::new(EntityKind::CLIENT, "admin");
         let services = [EntityKind::MON, EntityKind::OSD];
-        let auth = ClientAuth::new(name, Some(key), Offer::secure_first(), &services);
+        let auth = ClientAuth::new(access.name, Some(access.key), Offer::secure_first(), &services);
         let nonce = u32::try_from(entropy.u64() >> 32).unwrap_or(0).max(1);
-        let mut monc = MonClient::new(MoncConfig::new(vec![monitor]), auth);
+        let mut monc = MonClient::new(MoncConfig::new(access.monitors), auth);
         monc.subscribe("osdmap", 0, Interest::Once);
         Self {
             clock,
@@ -97,6 +119,8 @@ impl Client {
             questions: BTreeMap::new(),
             finished: Vec::new(),
             incoming: Vec::new(),
+            bad_messages: 0,
+            failure: None,
         }
     }
 
@@ -104,8 +128,19 @@ impl Client {
     pub fn begin(&mut self) {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         self.monc.start(&mut Context { now, wall, entropy: self.entropy.as_mut() });
+        self.flush();
+    }
+
+    /// Sends what was begun since the last turn; [`Client::turn`] does so at its end.
+    pub fn flush(&mut self) {
         self.settle();
         self.messenger.flush();
+    }
+
+    /// Messages of peers that did not decode. Each ended its connection.
+    #[must_use]
+    pub fn bad_messages(&self) -> u64 {
+        self.bad_messages
     }
 
     /// The objecter, to look at.
@@ -119,37 +154,47 @@ impl Client {
         std::mem::take(&mut self.finished)
     }
 
-    /// Begins an operation. It goes out with the next turn.
+    /// Begins an operation. It goes out with [`Client::flush`].
     ///
-    /// # Panics
+    /// # Errors
     /// When far too many are under way.
-    pub fn submit(&mut self, request: Request) -> u64 {
-        self.objecter.submit(self.clock.now(), request).expect("the workload bounds itself")
+    pub fn submit(&mut self, request: Request) -> Result<u64, TooMany> {
+        self.objecter.submit(self.clock.now(), request)
     }
 
-    /// Begins a command, JSON. It goes out with the next turn.
+    /// Begins a command, JSON. It goes out with [`Client::flush`].
     ///
-    /// # Panics
+    /// # Errors
     /// When far too many are under way.
-    pub fn command(&mut self, json: &str) -> u64 {
-        self.monc.command(vec![json.to_owned()], BufList::new()).expect("the workload bounds itself")
+    pub fn command(&mut self, json: &str) -> Result<u64, TooManyQuestions> {
+        self.monc.command(vec![json.to_owned()], BufList::new())
     }
 
     /// Asks for a self-managed snapshot.
-    pub fn create_snapshot(&mut self, pool: u32) {
-        self.pool_op(pool, nacre_msg::pool_op_code::CREATE_UNMANAGED_SNAP, SnapId::default());
+    ///
+    /// # Errors
+    /// When far too much is asked for.
+    pub fn create_snapshot(&mut self, pool: u32) -> Result<(), TooMany> {
+        self.pool_op(pool, nacre_msg::pool_op_code::CREATE_UNMANAGED_SNAP, SnapId::default())
     }
 
     /// Removes one.
-    pub fn remove_snapshot(&mut self, pool: u32, snap: SnapId) {
-        self.pool_op(pool, nacre_msg::pool_op_code::DELETE_UNMANAGED_SNAP, snap);
+    ///
+    /// # Errors
+    /// When far too much is asked for.
+    pub fn remove_snapshot(&mut self, pool: u32, snap: SnapId) -> Result<(), TooMany> {
+        self.pool_op(pool, nacre_msg::pool_op_code::DELETE_UNMANAGED_SNAP, snap)
     }
 
-    fn pool_op(&mut self, pool: u32, op: u32, snap: SnapId) {
+    fn pool_op(&mut self, pool: u32, op: u32, snap: SnapId) -> Result<(), TooMany> {
+        if self.pool_ops.len() >= POOL_OPS_MAX {
+            return Err(TooMany);
+        }
         let (version, fsid) = (self.objecter.map().epoch.into(), self.objecter.map().fsid);
         let op = PoolOp { version, fsid, pool, op, snap, ..PoolOp::default() };
         let tid = self.monc.next_tid();
         self.pool_ops.insert(tid, (op, Stamp::default()));
+        Ok(())
     }
 
     /// When the next turn is due even if nothing happens.
@@ -163,16 +208,17 @@ impl Client {
         others.chain(messenger).chain(pool_ops).min().unwrap_or(now + Duration::from_secs(3600))
     }
 
-    /// Takes what sockets have, reacts, and sends.
+    /// Waits until sockets have something, or something of our own is due, at most for `wait`; then reacts, and sends.
     ///
-    /// # Panics
-    /// When the simulated sockets fail.
-    pub fn turn(&mut self) {
+    /// # Errors
+    /// See [`Failure`]; a client that has failed stays so.
+    pub fn turn(&mut self, wait: Duration) -> Result<(), Failure> {
         let mut incoming = std::mem::take(&mut self.incoming);
-        let clock = &self.clock;
+        let (clock, began) = (&self.clock, self.clock.now());
+        let wait = wait.min(self.next_deadline().since(began));
         self.messenger
-            .turn(clock.now(), || clock.now(), None, self.entropy.as_mut(), &mut incoming)
-            .expect("simulated sockets can be waited for");
+            .turn(began, || clock.now(), Some(wait), self.entropy.as_mut(), &mut incoming)
+            .map_err(Failure::Sockets)?;
         for what in incoming.drain(..) {
             match what {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
@@ -188,8 +234,8 @@ impl Client {
             self.objecter.tick(now);
         }
         self.send_pool_ops(now);
-        self.settle();
-        self.messenger.flush();
+        self.flush();
+        self.failure.take().map_or(Ok(()), Err)
     }
 
     fn send_pool_ops(&mut self, now: Stamp) {
@@ -233,8 +279,17 @@ impl Client {
     }
 
     fn mon_event(&mut self, link: LinkId, event: ConnEvent) {
-        let event = mon_link_event(event).expect("the monitor's messages decode");
-        event.into_iter().for_each(|event| self.link_event(link, event));
+        match mon_link_event(event) {
+            Ok(event) => event.into_iter().for_each(|event| self.link_event(link, event)),
+            Err(error) => {
+                tracing::warn!(%error, "the monitor's message does not decode");
+                self.bad_messages += 1;
+                if let Some((_, conn)) = self.mon_link.take() {
+                    self.messenger.close(conn);
+                }
+                self.link_event(link, LinkEvent::Lost);
+            }
+        }
     }
 
     fn osd_event(&mut self, osd: OsdId, event: ConnEvent) {
@@ -250,10 +305,7 @@ impl Client {
                 self.objecter.opened(self.clock.now(), osd);
                 true
             }
-            ConnEvent::Message(raw) => {
-                self.osd_message(osd, raw);
-                true
-            }
+            ConnEvent::Message(raw) => self.osd_message(osd, raw),
             _ => true,
         };
         if !going_on && let Some(link) = self.links.remove(&osd) {
@@ -286,19 +338,31 @@ impl Client {
         self.messenger.drive(link.conn, |c| c.auth_finish(&keys.session_key, &keys.connection_secret))
     }
 
-    fn osd_message(&mut self, osd: OsdId, raw: RawMessage) {
+    /// False when the connection is good for nothing.
+    fn osd_message(&mut self, osd: OsdId, raw: RawMessage) -> bool {
         let tid = raw.tid;
-        match Message::decode(raw).expect("an OSD's messages decode") {
+        let message = match Message::decode(raw) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::warn!(osd, %error, "an OSD's message does not decode");
+                self.bad_messages += 1;
+                return false;
+            }
+        };
+        match message {
             Message::OsdOpReply(reply) => self.objecter.reply(self.clock.now(), osd, tid, reply),
             Message::OsdMap(maps) => self.learn_maps(&maps),
             Message::OsdBackoff(backoff) => self.objecter.backoff(self.clock.now(), osd, backoff),
             _ => {}
         }
+        true
     }
 
     fn learn_maps(&mut self, maps: &nacre_msg::OsdMap) {
         self.wanted = false;
-        self.objecter.maps(self.clock.now(), maps).expect("maps decode and apply");
+        if let Err(error) = self.objecter.maps(self.clock.now(), maps) {
+            self.failure = Some(Failure::Map(error));
+        }
         let epoch = self.objecter.map().epoch;
         self.monc.got("osdmap", epoch.into());
     }
@@ -339,8 +403,10 @@ impl Client {
             }
             ObjecterEffect::Done { tid, outcome } => self.finished.push(Finished::Op { tid, outcome }),
             ObjecterEffect::AskNewest { tid } => {
-                let handle = self.monc.get_version("osdmap").expect("few questions are open");
-                self.questions.insert(handle, tid);
+                // With far too many questions open this operation waits until its pool comes with a map.
+                if let Ok(handle) = self.monc.get_version("osdmap") {
+                    self.questions.insert(handle, tid);
+                }
             }
             ObjecterEffect::WantMap { from } => {
                 if !std::mem::replace(&mut self.wanted, true) {
@@ -410,11 +476,13 @@ impl Client {
             Effect::CommandDone { tid, result, status, data } => {
                 self.finished.push(Finished::Command { tid, result, status, data });
             }
-            Effect::Refused { errno } => panic!("the monitor refuses the client: {errno}"),
+            Effect::Refused { errno } => self.failure = Some(Failure::Refused(errno)),
             Effect::Version { handle, newest, .. } => {
                 if let Some(tid) = self.questions.remove(&handle) {
-                    let epoch = u32::try_from(newest).expect("epochs have 32 bits");
-                    self.objecter.newest(self.clock.now(), tid, epoch);
+                    match u32::try_from(newest) {
+                        Ok(epoch) => self.objecter.newest(self.clock.now(), tid, epoch),
+                        Err(_) => self.failure = Some(Failure::Epoch),
+                    }
                 }
             }
             Effect::Lost | Effect::RotatingKeys(_) | Effect::RotatingRefused { .. } => {}

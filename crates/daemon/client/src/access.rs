@@ -1,0 +1,60 @@
+//! [`Access`]: where a cluster is, and who we are there.
+
+use crate::conf;
+use nacre_auth::{CryptoKey, Keyring};
+use nacre_types::{AuthName, EntityAddr, EntityKind};
+
+/// What a client must know to connect.
+#[derive(Debug, Clone)]
+pub struct Access {
+    /// The monitors; any of them will do.
+    pub monitors: Vec<EntityAddr>,
+    /// Who we are.
+    pub name: AuthName,
+    /// The proof.
+    pub key: CryptoKey,
+}
+
+/// Why two files do not say how to connect.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AccessError {
+    /// The configuration names no monitors by addresses.
+    #[error("the configuration has no `mon host` with v2 addresses")]
+    Monitors,
+    /// The keyring is none.
+    #[error("the keyring is not well-formed")]
+    Keyring,
+    /// The keyring has other keys.
+    #[error("the keyring has no key of {0}")]
+    Key(AuthName),
+}
+
+impl Access {
+    /// The client `user` (a name without `client.`), by the texts of a `ceph.conf` and a keyring.
+    ///
+    /// # Errors
+    /// See [`AccessError`].
+    pub fn parse(conf: &str, keyring: &str, user: &str) -> Result<Self, AccessError> {
+        let monitors = conf::monitors(conf).ok_or(AccessError::Monitors)?;
+        let keyring = Keyring::parse(keyring).map_err(|_| AccessError::Keyring)?;
+        let name = AuthName::new(EntityKind::CLIENT, user);
+        let Some(entry) = keyring.get(&name) else { return Err(AccessError::Key(name)) };
+        let key = entry.key.clone();
+        Ok(Self { monitors, name, key })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_texts_tell_how_to_connect() {
+        let conf = "[global]\nmon host = v2:10.0.0.1:3300, 10.0.0.2:3300\n";
+        let keyring = "[client.x]\n\tkey = AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==\n";
+        let access = Access::parse(conf, keyring, "x").expect("both are whole");
+        assert_eq!((access.monitors.len(), access.name.to_string()), (2, "client.x".to_owned()));
+        assert_eq!(Access::parse("", keyring, "x").err(), Some(AccessError::Monitors));
+        assert!(matches!(Access::parse(conf, keyring, "y").err(), Some(AccessError::Key(_))));
+    }
+}
