@@ -31,6 +31,9 @@ enum Command {
     /// Look at, check, mend and move what a stopped OSD keeps; measure a store.
     #[command(subcommand)]
     Store(nacre_store_tool::Command),
+    /// Measure clusters, and say which of two is better.
+    #[command(subcommand)]
+    Bench(nacre_bench::Command),
 }
 
 fn main() -> ExitCode {
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         Command::Mon(options) => mon::run(&options).map(done),
         Command::Osd(options) => osd::run(&options).map(done),
         Command::Store(command) => nacre_store_tool::run(&command),
+        Command::Bench(command) => nacre_bench::run(&command),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("nacre: {error:#}");

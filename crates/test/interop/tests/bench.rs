@@ -1,0 +1,72 @@
+//! `nacre bench` with stock fio and with our own client, against a cluster that runs.
+
+use nacre_interop::Cluster;
+use serde_json::Value;
+
+const FIGURES: [&str; 15] = [
+    "ios",
+    "iops",
+    "bytes_per_s",
+    "mean_us",
+    "p50_us",
+    "p95_us",
+    "p99_us",
+    "p999_us",
+    "max_us",
+    "server_cpu_us_per_io",
+    "server_context_switches_per_io",
+    "device_write_bytes_per_io",
+    "client_cpu_us_per_io",
+    "client_context_switches_per_io",
+    "seconds",
+];
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON in each line")).collect()
+}
+
+#[test]
+fn a_run_has_all_figures_and_is_the_same_as_itself() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.shell().within(240);
+    let bench = "$NACRE bench run --conf $DIR/ceph.conf --keyring $DIR/keyring --dir . --size-mib 16 --warmup 0 \
+                 --repetitions 2";
+    for (client, cells) in
+        [("fio", "randwrite-4k-qd4,write-4k-sync"), ("own", "mix70-128k-qd2,randread-4k-clients12")]
+    {
+        shell.sh(&format!(
+            "{bench} --client {client} --seconds 2 --cells {cells} --stages --out {client}.jsonl --html {client}.html"
+        ));
+        let written = lines(&shell.sh(&format!("cat {client}.jsonl")));
+        let header = written.first().expect("a header");
+        assert_eq!((header["kind"].as_str(), header["sides"]["a"]["osds"].as_u64()), (Some("run"), Some(3)));
+        let rows: Vec<&Value> = written.iter().filter(|line| line["kind"] == "figures").collect();
+        assert_eq!(rows.len(), 2 * cells.split(',').count());
+        for row in rows {
+            for figure in FIGURES {
+                // Reads by few clients write nothing.
+                let is_idle = figure == "device_write_bytes_per_io" && row["cell"] == "randread-4k-clients12";
+                assert!(
+                    is_idle || row[figure].as_f64().is_some_and(|value| value > 0.0),
+                    "{figure} in {row}"
+                );
+            }
+            let counted: u64 = row["histogram_log2_ns"]
+                .as_object()
+                .into_iter()
+                .flatten()
+                .filter_map(|(_, n)| n.as_u64())
+                .sum();
+            assert_eq!(Some(counted), row["ios"].as_u64(), "{row}");
+            assert!(row["stages"].as_object().is_some_and(|stages| !stages.is_empty()), "{row}");
+        }
+        let said = shell.sh(&format!("$NACRE bench compare {client}.jsonl {client}.jsonl --gate --json"));
+        let verdicts = lines(&said);
+        assert!(verdicts.len() == 6 && verdicts.iter().all(|verdict| verdict["verdict"] == "same"), "{said}");
+        shell.sh(&format!("grep -q '<svg' {client}.html; nok grep -e '<script' -e http {client}.html"));
+    }
+    // Nothing is left in the cluster, and what cannot work says so.
+    assert_eq!(shell.sh("ceph osd pool ls | grep nacre-bench || true"), "");
+    shell.fails("$NACRE bench run --cells nonsense").expect_text("is no cell");
+    shell.fails("$NACRE bench compare fio.jsonl nacre:nacre").expect_text("both sides");
+}

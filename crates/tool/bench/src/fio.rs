@@ -1,0 +1,238 @@
+//! Stock fio with its rbd engine: what is asked of it, and what its report (`json+`) says.
+
+use crate::cell::{Cell, Operation, Pace};
+use crate::latency::Latencies;
+use crate::load::{Image, Measured, Timing};
+use crate::usage::Look;
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const MISSING: &str = "cannot run fio; is it installed?";
+
+/// Writes all of the image once, so that nothing that is measured meets blocks that were never written.
+pub(crate) fn prefill(image: Image<'_>) -> Result<()> {
+    run(image, &["--rw=write", "--bs=4M", "--iodepth=4"].map(str::to_owned)).map(drop)
+}
+
+/// One repetition of a cell; `pids` are the servers'.
+///
+/// fio does not say when its warm-up ends, and counts only its own threads, not librbd's. So we look at the processes
+/// ourselves, at two moments in the midst of the load, and take the operations between them by the rate.
+pub(crate) fn measure(image: Image<'_>, cell: Cell, timing: Timing, pids: &[u32]) -> Result<Measured> {
+    let child = command(image, &arguments(cell, timing)).spawn().context(MISSING)?;
+    let (fio, start) = (child.id(), Instant::now());
+    let end = Duration::from_secs((timing.warmup_s + timing.seconds).into());
+    let begin = end - Duration::from_secs(timing.seconds.into()).saturating_sub(connecting(timing));
+    let (output, looks) = std::thread::scope(|scope| {
+        let output = scope.spawn(|| child.wait_with_output());
+        let looks = [begin, end].map(|at| {
+            std::thread::sleep(at.saturating_sub(start.elapsed()));
+            let servers = Look::at(pids);
+            (Instant::now(), servers, Look::at(&family(fio)).ok())
+        });
+        (output.join(), looks)
+    });
+    let output = output.map_err(|_| anyhow::anyhow!("nobody waited for fio"))?.context(MISSING)?;
+    let report = report(&output)?;
+    let mut measured =
+        read_report(&report, cell, timing).with_context(|| format!("fio's report of {}", cell.name()))?;
+    let [(began, servers_before, us_before), (ended, servers, us)] = looks;
+    let between = ended.duration_since(began).as_secs_f64();
+    measured.used_ios = measured.latencies.count() as f64 / measured.seconds * between;
+    measured.servers = Some(servers?.since(&servers_before?)).filter(|_| !pids.is_empty());
+    measured.client = us.zip(us_before).map(|(after, before)| after.since(&before));
+    Ok(measured)
+}
+
+/// What fio needs at most, as a rule, before the load begins.
+fn connecting(timing: Timing) -> Duration {
+    Duration::from_secs(timing.seconds.into()).mul_f64(0.25).min(Duration::from_secs(1))
+}
+
+/// A process and its children.
+fn family(parent: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_child = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // State and parent stand behind the name.
+        let parent_of = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(1));
+        parent_of.and_then(|word| word.parse().ok()) == Some(parent)
+    };
+    std::iter::once(parent).chain(pids.filter(is_child)).collect()
+}
+
+fn arguments(cell: Cell, timing: Timing) -> Vec<String> {
+    let mut all = vec![
+        format!("--bs={}", cell.bytes),
+        format!("--runtime={}s", timing.seconds),
+        format!("--ramp_time={}s", timing.warmup_s),
+        format!("--randseed={}", timing.seed),
+    ];
+    let mut add = |words: &[&str]| all.extend(words.iter().map(|word| (*word).to_owned()));
+    add(&["--time_based", "--norandommap"]);
+    add(match cell.operation {
+        Operation::Read => &["--rw=read"],
+        Operation::Write => &["--rw=write"],
+        Operation::RandomRead => &["--rw=randread"],
+        Operation::RandomWrite => &["--rw=randwrite"],
+        Operation::Mix => &["--rw=randrw", "--rwmixread=70"],
+    });
+    match cell.pace {
+        Pace::Depth(depth) => add(&[&format!("--iodepth={depth}")]),
+        Pace::Sync => add(&["--iodepth=1", "--fsync=1"]),
+        // librbd's cache is off: a write is acknowledged when it is durable.
+        Pace::DataSync => add(&["--iodepth=1"]),
+        Pace::Clients(count) => {
+            add(&["--iodepth=1", "--rate_iops=1", "--rate_process=poisson", "--group_reporting"]);
+            add(&[&format!("--numjobs={count}")]);
+        }
+    }
+    all
+}
+
+fn run(image: Image<'_>, arguments: &[String]) -> Result<Value> {
+    report(&command(image, arguments).output().context(MISSING)?)
+}
+
+fn command(image: Image<'_>, arguments: &[String]) -> Command {
+    let mut command = Command::new("fio");
+    command
+        .args(["--name=bench", "--ioengine=rbd", "--output-format=json+"])
+        .arg(format!("--clientname={}", image.user))
+        .arg(format!("--pool={}", image.pool))
+        .arg(format!("--rbdname={}", image.name))
+        .arg(format!("--size={}", image.bytes))
+        .args(arguments)
+        .env("CEPH_CONF", image.conf)
+        .env_remove("CEPH_ARGS")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn report(output: &Output) -> Result<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        bail!("fio failed: {}{}", text.trim(), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    // Warnings may stand before the report.
+    let report = text.find('{').and_then(|start| text.get(start..)).unwrap_or_default();
+    serde_json::from_str(report).context("fio's report is no JSON")
+}
+
+fn read_report(report: &Value, cell: Cell, timing: Timing) -> Result<Measured> {
+    let job = &report["jobs"][0];
+    if job["error"].as_i64() != Some(0) {
+        bail!("error {}", job["error"]);
+    }
+    let mut latencies = Latencies::default();
+    let mut seconds: f64 = 0.0;
+    for direction in ["read", "write"] {
+        let part = &job[direction];
+        if part["total_ios"].as_u64().unwrap_or(0) == 0 {
+            continue;
+        }
+        seconds = seconds.max(number(&part["runtime"])? / 1e3);
+        add_latencies(&mut latencies, &part["clat_ns"])?;
+    }
+    if latencies.count() == 0 || seconds <= 0.0 {
+        bail!("nothing was done within {} s", timing.seconds);
+    }
+    let flush = &job["sync"]["lat_ns"]["mean"];
+    Ok(Measured {
+        flush_mean_us: if cell.pace == Pace::Sync { Some(number(flush)? / 1e3) } else { None },
+        used_ios: 0.0,
+        client: None,
+        servers: None,
+        latencies,
+        seconds,
+    })
+}
+
+fn add_latencies(latencies: &mut Latencies, clat: &Value) -> Result<()> {
+    let bins = clat["bins"].as_object().context("no bins: fio 3 and its format json+ are needed")?;
+    let mut count = 0;
+    for (ns, bin) in bins {
+        let ns = ns.parse().context("a bin that is no number")?;
+        let bin = bin.as_u64().context("a bin without a count")?;
+        latencies.add_bucket(ns, bin);
+        count += bin;
+    }
+    let max_ns = clat["max"].as_u64().context("no maximum")?;
+    latencies.add_summary(number(&clat["mean"])? * count as f64, max_ns);
+    Ok(())
+}
+
+fn number(value: &Value) -> Result<f64> {
+    value.as_f64().context("a figure is missing")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    const TIMING: Timing = Timing { seconds: 4, warmup_s: 1, seed: 7, planted_delay: 0.0 };
+
+    fn cell(name: &str) -> Cell {
+        Cell::parse(name).expect("a cell")
+    }
+
+    #[test]
+    fn each_pace_has_its_arguments() {
+        let words = |name: &str| arguments(cell(name), TIMING).join(" ");
+        assert_eq!(
+            words("mix70-4k-qd32"),
+            "--bs=4096 --runtime=4s --ramp_time=1s --randseed=7 --time_based --norandommap --rw=randrw \
+             --rwmixread=70 --iodepth=32"
+        );
+        assert!(words("write-4k-sync").ends_with("--rw=write --iodepth=1 --fsync=1"));
+        assert!(words("randread-4k-clients9").ends_with("--group_reporting --numjobs=9"));
+    }
+
+    fn report() -> Value {
+        json!({"jobs": [{
+            "error": 0,
+            "read": {"total_ios": 3, "runtime": 4000, "clat_ns": {"max": 3000, "mean": 2000.0, "bins": {"1000": 1, "2000": 1, "3000": 1}}},
+            "write": {"total_ios": 1, "runtime": 3900, "clat_ns": {"max": 10000, "mean": 10000.0, "bins": {"10000": 1}}},
+            "sync": {"lat_ns": {"mean": 5000.0}},
+        }]})
+    }
+
+    #[test]
+    fn a_report_is_read() {
+        let measured = read_report(&report(), cell("mix70-4k-qd32"), TIMING).expect("a report");
+        assert_eq!((measured.latencies.count(), measured.latencies.max_ns()), (4, 10_000));
+        assert!((measured.latencies.mean_ns() - 4000.0).abs() < 0.1);
+        assert_eq!((measured.seconds, measured.flush_mean_us), (4.0, None));
+        let measured = read_report(&report(), cell("write-4k-sync"), TIMING).expect("a report");
+        assert_eq!(measured.flush_mean_us, Some(5.0));
+    }
+
+    #[test]
+    fn children_are_found() {
+        let mut child = Command::new("sleep").arg("10").spawn().expect("sleep");
+        let found = family(std::process::id());
+        assert!(found.contains(&child.id()) && found.contains(&std::process::id()), "{found:?}");
+        child.kill().and_then(|()| child.wait()).expect("our child");
+    }
+
+    #[test]
+    fn a_report_of_nothing_is_refused() {
+        let mut failed = report();
+        failed["jobs"][0]["error"] = json!(5);
+        let mut idle = report();
+        for direction in ["read", "write"] {
+            idle["jobs"][0][direction]["total_ios"] = json!(0);
+        }
+        let mut plain = report();
+        plain["jobs"][0]["read"]["clat_ns"]["bins"] = Value::Null;
+        for wrong in [failed, idle, plain, json!({})] {
+            assert!(read_report(&wrong, cell("mix70-4k-qd32"), TIMING).is_err());
+        }
+    }
+}

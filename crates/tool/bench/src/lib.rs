@@ -1,0 +1,70 @@
+//! `nacre bench`: how fast a cluster is, what that costs, and whether another one is better. See docs/bench.md.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `cell` | one kind of load, by name |
+//! | `load` | what is measured and how long |
+//! | `side` | a cluster that load is put on |
+//! | `fio` | stock fio with its rbd engine |
+//! | `own` | a client of our own |
+//! | `usage` | what the servers' processes used |
+//! | `stages` | what operations spent where on the OSDs |
+//! | `latency`, `figures` | what one repetition gave |
+//! | `results` | the file of a run |
+//! | `session` | sides, ready for load, and the results so far |
+//! | `run`, `compare` | the commands |
+//! | `stats` | are two sides different: pure functions |
+//! | `table`, `html` | for people |
+//!
+//! Layer: tool; uses base, io and daemon.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "results go to standard output, progress beside it"
+)]
+
+mod cell;
+mod compare;
+mod figures;
+mod fio;
+mod host;
+mod html;
+mod latency;
+mod load;
+mod own;
+mod results;
+mod run;
+mod session;
+mod side;
+mod stages;
+mod stats;
+mod table;
+mod usage;
+
+use anyhow::Result;
+use clap::Subcommand;
+use std::process::ExitCode;
+
+/// Measuring clusters.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Measure cells of load on a cluster.
+    Run(run::Options),
+    /// Say whether side B is better than side A, worse, the same, or whether this cannot be told.
+    Compare(compare::Options),
+    /// Show results again, as a table or with plots.
+    Report(run::ReportOptions),
+}
+
+/// Carries out a command.
+///
+/// # Errors
+/// When the command cannot be carried out; the text says what to do.
+pub fn run(command: &Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(options) => run::run(options),
+        Command::Compare(options) => compare::run(options),
+        Command::Report(options) => run::report(options),
+    }
+}

@@ -1,0 +1,148 @@
+//! What is measured and how long: options that `run` and `compare` share, and what a driver of load hands back.
+
+use crate::cell::{Cell, parse_cells};
+use crate::figures::{Figures, Metric};
+use crate::latency::Latencies;
+use crate::usage::Usage;
+use anyhow::{Result, bail};
+use clap::{Args, ValueEnum};
+use std::path::Path;
+
+/// Objects of an image have 4 MiB.
+const SIZE_MIB_MIN: u64 = 16;
+/// fio needs a part of the first to connect.
+const SECONDS_MIN: u32 = 2;
+const SECONDS_MAX: u32 = 24 * 3600;
+
+/// The load.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Load {
+    /// Cells by name (randwrite-4k-qd32, write-4k-sync, mix70-128k-qd1, randread-4k-clients16) or sets of them: quick,
+    /// matrix, sync, clients, full.
+    #[arg(long, value_delimiter = ',', default_value = "quick")]
+    cells: Vec<String>,
+    /// Seconds of one repetition, beside the warm-up.
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Seconds of load before each repetition that do not count.
+    #[arg(long, default_value_t = 2)]
+    warmup: u32,
+    /// Mebibytes of the image; all of it is written before.
+    #[arg(long, default_value_t = 1024)]
+    size_mib: u64,
+    /// Let each OSD say what its operations spent in which stage (Nacre's OSDs only); takes seconds per repetition.
+    #[arg(long)]
+    pub(crate) stages: bool,
+    /// Who puts the load on.
+    #[arg(long, value_enum, default_value = "fio")]
+    pub(crate) client: Driver,
+}
+
+impl Load {
+    /// The cells, if all options are sound.
+    pub(crate) fn check(&self) -> Result<Vec<Cell>> {
+        if self.seconds < SECONDS_MIN || self.seconds > SECONDS_MAX || self.warmup > SECONDS_MAX {
+            bail!("--seconds is from {SECONDS_MIN} to {SECONDS_MAX}, --warmup from 0");
+        }
+        if self.size_mib < SIZE_MIB_MIN || !self.size_mib.is_multiple_of(4) {
+            bail!("--size-mib is a multiple of 4, at least {SIZE_MIB_MIN}");
+        }
+        parse_cells(&self.cells)
+    }
+
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_mib << 20
+    }
+
+    /// The same places for each side of a comparison, others in each repetition.
+    pub(crate) fn timing(&self, repetition: usize, planted_delay: f64) -> Timing {
+        let seed = 1000 + repetition as u64;
+        Timing { seconds: self.seconds, warmup_s: self.warmup, seed, planted_delay }
+    }
+
+    pub(crate) fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "cells": self.cells,
+            "seconds": self.seconds,
+            "warmup": self.warmup,
+            "size_mib": self.size_mib,
+            "client": self.client.name(),
+        })
+    }
+}
+
+/// Where load goes: an image of a pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Image<'a> {
+    /// Configuration with monitors and keyring.
+    pub(crate) conf: &'a Path,
+    pub(crate) keyring: &'a Path,
+    /// Name without `client.`.
+    pub(crate) user: &'a str,
+    pub(crate) pool: &'a str,
+    pub(crate) name: &'a str,
+    pub(crate) bytes: u64,
+}
+
+/// Who puts the load on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Driver {
+    /// Stock fio with its rbd engine, that is librbd.
+    Fio,
+    /// A client of our own, on objects laid out as an image's.
+    Own,
+}
+
+impl Driver {
+    /// In results.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Fio => "fio-rbd",
+            Self::Own => "own",
+        }
+    }
+}
+
+/// How long, and where.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timing {
+    pub(crate) seconds: u32,
+    pub(crate) warmup_s: u32,
+    pub(crate) seed: u64,
+    /// Share by which answers are held back.
+    pub(crate) planted_delay: f64,
+}
+
+/// What a driver of load saw of one repetition.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) latencies: Latencies,
+    pub(crate) seconds: f64,
+    /// Of each flush behind a write.
+    pub(crate) flush_mean_us: Option<f64>,
+    /// Operations for which the use of the machine was counted.
+    pub(crate) used_ios: f64,
+    pub(crate) client: Option<Usage>,
+    pub(crate) servers: Option<Usage>,
+}
+
+impl Measured {
+    /// The figures of one repetition.
+    pub(crate) fn figures(&self, cell: Cell) -> Figures {
+        let mut figures = Figures::of(&self.latencies, cell.bytes, self.seconds);
+        let mut set = |metric, value: Option<f64>| {
+            if let Some(value) = value {
+                figures.values.insert(metric, value);
+            }
+        };
+        let per_io = |value: f64| value / self.used_ios.max(1.0);
+        set(Metric::FlushMeanUs, self.flush_mean_us);
+        set(Metric::ClientCpuUs, self.client.map(|usage| per_io(usage.cpu_us)));
+        set(Metric::ClientSwitches, self.client.map(|usage| per_io(usage.context_switches as f64)));
+        set(Metric::ServerCpuUs, self.servers.map(|usage| per_io(usage.cpu_us)));
+        set(Metric::ServerSystemShare, self.servers.map(|usage| usage.system_share));
+        set(Metric::ServerSwitches, self.servers.map(|usage| per_io(usage.context_switches as f64)));
+        set(Metric::DeviceBytes, self.servers.and_then(|usage| Some(per_io(usage.write_bytes? as f64))));
+        figures
+    }
+}

@@ -1,0 +1,136 @@
+//! [`Session`]: sides that are ready for load, and the results so far.
+
+use crate::cell::{Cell, Pace};
+use crate::figures::Metric;
+use crate::load::{Driver, Load};
+use crate::results::{Row, Writer};
+use crate::side::{Side, Spec};
+use crate::{fio, host, own};
+use anyhow::{Context, Result};
+use serde_json::{Map, Value, json};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Session {
+    load: Load,
+    pub(crate) cells: Vec<Cell>,
+    sides: Vec<Side>,
+    /// Side and share by which its answers are held back.
+    pub(crate) planted_delay: Option<(usize, f64)>,
+    pub(crate) writer: Writer,
+    /// Declared last: the sides' clusters live in it.
+    _folder: Scratch,
+}
+
+impl Session {
+    /// Starts or finds the sides, makes their images and fills them.
+    pub(crate) fn open(
+        load: &Load,
+        sides: &[(&str, &Spec)],
+        folder: Option<&Path>,
+        out: Option<&Path>,
+    ) -> Result<Self> {
+        let cells = load.check()?;
+        let folder = Scratch::new(folder)?;
+        let mut writer = Writer::open(out)?;
+        let with_shared = cells.iter().any(|cell| is_shared(*cell));
+        let mut opened = Vec::new();
+        for (label, spec) in sides {
+            let mut side = Side::open(label, spec, &folder.0, (load.size_bytes(), load.client))
+                .with_context(|| format!("side {label}"))?;
+            if side.pids.is_empty() {
+                eprintln!("{label}: no processes of OSDs found, so their work is not measured; see --pids");
+            }
+            side.prepare(with_shared).with_context(|| format!("preparing side {label}"))?;
+            opened.push(side);
+        }
+        let described = opened.iter().map(|side| (side.label.clone(), side.build().clone()));
+        let described: Map<String, Value> = described.collect();
+        writer.begin(json!({
+            "began_ms": now_ms(),
+            "host": host::describe(),
+            "load": load.to_json(),
+            "sides": described,
+        }))?;
+        Ok(Self { load: load.clone(), cells, sides: opened, planted_delay: None, writer, _folder: folder })
+    }
+
+    /// One repetition of a cell on one side.
+    pub(crate) fn measure(&mut self, side: usize, cell: Cell, repetition: usize) -> Result<()> {
+        let delay = self.planted_delay.filter(|(of, _)| *of == side).map_or(0.0, |(_, share)| share);
+        let side = self.sides.get(side).context("no such side")?;
+        let (timing, began_ms) = (self.load.timing(repetition, delay), now_ms());
+        let stages = if self.load.stages { side.stages()? } else { None };
+        let image = side.image(is_shared(cell));
+        let measured = match self.load.client {
+            Driver::Fio => fio::measure(image, cell, timing, &side.pids),
+            Driver::Own => own::measure(image, cell, timing, &side.pids),
+        };
+        let measured = measured.with_context(|| format!("side {}, {}", side.label, cell.name()))?;
+        let stages = match stages {
+            Some(before) => side.stages()?.map_or(Value::Null, |after| after.since(&before)),
+            None => Value::Null,
+        };
+        let row = Row {
+            side: side.label.clone(),
+            cell: cell.name(),
+            repetition,
+            began_ms,
+            driver: self.load.client.name().to_owned(),
+            figures: measured.figures(cell),
+            stages,
+        };
+        tell(&row);
+        self.writer.add(row)
+    }
+}
+
+fn is_shared(cell: Cell) -> bool {
+    matches!(cell.pace, Pace::Clients(_))
+}
+
+/// A line as soon as it is known: runs take long.
+fn tell(row: &Row) {
+    let value =
+        |metric| row.figures.get(metric).map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+    eprintln!(
+        "{} {} repetition {}: {} IOPS, mean {} us, p99 {} us, servers {} us/IO",
+        row.side,
+        row.cell,
+        row.repetition,
+        value(Metric::Iops),
+        value(Metric::MeanUs),
+        value(Metric::P99Us),
+        value(Metric::ServerCpuUs),
+    );
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A folder of the bench's own, removed with all that is in it.
+#[derive(Debug)]
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(parent: Option<&Path>) -> Result<Self> {
+        let parent = parent.map_or_else(std::env::temp_dir, Path::to_owned);
+        let path = parent.join(format!("nacre-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        // Clients are told of files in it, wherever they run.
+        let path = std::fs::canonicalize(&path).with_context(|| path.display().to_string())?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("{} is left behind: {error}", self.0.display());
+        }
+    }
+}

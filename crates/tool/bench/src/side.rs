@@ -1,0 +1,360 @@
+//! [`Side`]: one cluster that load is put on. It runs already, or is a `nacre up --processes` of our own.
+
+use crate::load::{Driver, Image};
+use crate::stages::Stages;
+use crate::{fio, own};
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Groups of a pool of ours.
+const PG_NUM: &str = "32";
+
+/// Where a side comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Spec {
+    /// A cluster of our own: the binary, and options of `nacre up`.
+    Nacre { binary: PathBuf, options: Vec<String> },
+    /// One that runs.
+    Cluster(Running),
+}
+
+/// How to reach a cluster that runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Running {
+    pub(crate) conf: PathBuf,
+    pub(crate) keyring: PathBuf,
+    /// Name without `client.`.
+    pub(crate) user: String,
+    /// A pool that is there; `None` for one of our own, removed in the end.
+    pub(crate) pool: Option<String>,
+    /// Processes of the OSDs; empty: by their pid files in `run` beside the configuration.
+    pub(crate) pids: Vec<u32>,
+}
+
+impl Spec {
+    /// `nacre:BINARY[,OPTION..]` or `cluster:CONF:KEYRING[:PID,PID..]`; `None` when it begins with neither word.
+    ///
+    /// # Errors
+    /// When it does and the rest is not well-formed.
+    pub(crate) fn parse(text: &str) -> Result<Option<Self>> {
+        if let Some(rest) = text.strip_prefix("nacre:") {
+            let mut words = rest.split(',').map(str::to_owned);
+            let binary = words.next().filter(|binary| !binary.is_empty());
+            let binary = binary.context("nacre: wants a binary, as in nacre:target/release/nacre")?;
+            return Ok(Some(Self::Nacre { binary: binary.into(), options: words.collect() }));
+        }
+        let Some(rest) = text.strip_prefix("cluster:") else { return Ok(None) };
+        let parts: Vec<&str> = rest.split(':').collect();
+        let (conf, keyring, pids) = match parts.as_slice() {
+            [conf, keyring] => (conf, keyring, ""),
+            [conf, keyring, pids] => (conf, keyring, *pids),
+            _ => bail!("'{text}': wanted is cluster:CONF:KEYRING[:PID,PID..]"),
+        };
+        let pids = pids.split(',').filter(|pid| !pid.is_empty());
+        let pids = pids.map(|pid| pid.parse().with_context(|| format!("'{pid}' is no process")));
+        Ok(Some(Self::Cluster(Running {
+            conf: conf.into(),
+            keyring: keyring.into(),
+            user: "admin".to_owned(),
+            pool: None,
+            pids: pids.collect::<Result<_>>()?,
+        })))
+    }
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Side {
+    pub(crate) label: String,
+    /// The cluster's configuration with what stock clients need, in our folder.
+    pub(crate) conf: PathBuf,
+    keyring: PathBuf,
+    pub(crate) user: String,
+    pub(crate) pool: String,
+    pub(crate) pids: Vec<u32>,
+    is_own_pool: bool,
+    made_pool: bool,
+    image: String,
+    shared_image: String,
+    bytes: u64,
+    driver: Driver,
+    /// Images that were made.
+    made: Vec<String>,
+    build: Value,
+    /// Declared last: ends when all else is done.
+    nacre: Option<Nacre>,
+}
+
+impl Side {
+    /// Starts or finds the cluster; files go to `folder`. Nothing is changed in it before [`Side::prepare`].
+    pub(crate) fn open(
+        label: &str,
+        spec: &Spec,
+        folder: &Path,
+        (bytes, driver): (u64, Driver),
+    ) -> Result<Self> {
+        let (running, nacre) = match spec {
+            Spec::Cluster(running) => (running.clone(), None),
+            Spec::Nacre { binary, options } => {
+                let nacre = Nacre::start(binary, options, &folder.join(label))?;
+                (nacre.running(), Some(nacre))
+            }
+        };
+        let conf = folder.join(format!("{label}.conf"));
+        std::fs::write(&conf, client_conf(&running, folder)?).with_context(|| conf.display().to_string())?;
+        let pids = if running.pids.is_empty() { osd_pids(&running.conf)? } else { running.pids.clone() };
+        let id = format!("{}-{label}", std::process::id());
+        let mut side = Self {
+            label: label.to_owned(),
+            conf,
+            keyring: running.keyring,
+            driver,
+            user: running.user,
+            is_own_pool: running.pool.is_none(),
+            pool: running.pool.unwrap_or_else(|| format!("nacre-bench-{id}")),
+            pids,
+            image: format!("bench-{id}"),
+            shared_image: format!("bench-{id}-shared"),
+            bytes,
+            made: Vec::new(),
+            made_pool: false,
+            build: Value::Null,
+            nacre,
+        };
+        side.build = side.describe_build(spec)?;
+        Ok(side)
+    }
+
+    fn describe_build(&self, spec: &Spec) -> Result<Value> {
+        let versions: Value = serde_json::from_str(&self.ceph(&["versions", "--format", "json"])?)?;
+        let osds: Value = serde_json::from_str(&self.ceph(&["osd", "ls", "--format", "json"])?)?;
+        let mut build = json!({
+            "versions": versions["overall"],
+            "osds": osds.as_array().map(Vec::len),
+            "osd_processes": self.pids.len(),
+        });
+        if let Spec::Nacre { binary, options } = spec {
+            let file = std::fs::metadata(binary).with_context(|| binary.display().to_string())?;
+            build["binary"] = json!(binary.display().to_string());
+            build["binary_bytes"] = json!(file.len());
+            build["options"] = json!(options);
+        }
+        Ok(build)
+    }
+
+    /// What runs there.
+    pub(crate) fn build(&self) -> &Value {
+        &self.build
+    }
+
+    /// Makes the pool and the images that are wanted, and fills them.
+    pub(crate) fn prepare(&mut self, with_shared: bool) -> Result<()> {
+        if self.is_own_pool {
+            self.ceph(&["osd", "pool", "create", &self.pool, PG_NUM, PG_NUM])?;
+            self.made_pool = true;
+            self.rbd(&["pool", "init", &self.pool])?;
+        }
+        let (image, shared) = (self.image.clone(), self.shared_image.clone());
+        if self.driver == Driver::Own {
+            // Plain objects know no locks, so many clients may share them.
+            self.made.push(image);
+            return own::prefill(self.image(false));
+        }
+        self.make_image(image, &[])?;
+        if with_shared {
+            // Many writers would pass an exclusive lock from hand to hand.
+            self.make_image(shared, &["--image-feature", "layering"])?;
+        }
+        self.made.iter().try_for_each(|name| fio::prefill(self.image_named(name)))
+    }
+
+    fn make_image(&mut self, name: String, features: &[&str]) -> Result<()> {
+        let size = format!("{}B", self.bytes);
+        let target = format!("{}/{name}", self.pool);
+        self.rbd(&[&["create", &target, "--size", &size], features].concat())?;
+        self.made.push(name);
+        Ok(())
+    }
+
+    /// The image for cells with one client, or with many.
+    pub(crate) fn image(&self, is_shared: bool) -> Image<'_> {
+        let is_apart = is_shared && self.driver == Driver::Fio;
+        self.image_named(if is_apart { &self.shared_image } else { &self.image })
+    }
+
+    fn image_named<'a>(&'a self, name: &'a str) -> Image<'a> {
+        Image {
+            conf: &self.conf,
+            keyring: &self.keyring,
+            user: &self.user,
+            pool: &self.pool,
+            name,
+            bytes: self.bytes,
+        }
+    }
+
+    /// Stage clocks of all OSDs; `None` when they have none.
+    pub(crate) fn stages(&self) -> Result<Option<Stages>> {
+        let ids: Vec<u64> = serde_json::from_str(&self.ceph(&["osd", "ls", "--format", "json"])?)?;
+        let mut all = Stages::default();
+        for id in ids {
+            let dump = self.ceph(&["tell", &format!("osd.{id}"), "perf", "dump", "--format", "json"])?;
+            if !all.add(&serde_json::from_str(&dump)?) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(all))
+    }
+
+    fn ceph(&self, arguments: &[&str]) -> Result<String> {
+        self.stock("ceph", arguments)
+    }
+
+    fn rbd(&self, arguments: &[&str]) -> Result<String> {
+        self.stock("rbd", arguments)
+    }
+
+    fn stock(&self, program: &str, arguments: &[&str]) -> Result<String> {
+        let output = Command::new(program)
+            .arg("-c")
+            .arg(&self.conf)
+            .args(["--id", &self.user])
+            .args(arguments)
+            .env_remove("CEPH_ARGS")
+            .output()
+            .with_context(|| format!("cannot run {program}; is ceph-common installed?"))?;
+        if !output.status.success() {
+            let errors = String::from_utf8_lossy(&output.stderr);
+            bail!("{}: {program} {} failed: {}", self.label, arguments.join(" "), errors.trim());
+        }
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// Removes what [`Side::prepare`] made; what cannot be removed is told, since the results are there.
+    fn tidy_up(&mut self) {
+        if self.nacre.is_some() {
+            return; // The whole cluster goes.
+        }
+        let removed = if self.made_pool {
+            let pool = &self.pool;
+            self.ceph(&["osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it"]).map(drop)
+        } else if self.driver == Driver::Own {
+            self.made.iter().try_for_each(|name| own::remove(self.image_named(name)))
+        } else {
+            let remove = |name: &String| self.rbd(&["rm", &format!("{}/{name}", self.pool)]).map(drop);
+            self.made.iter().try_for_each(remove)
+        };
+        if let Err(error) = removed {
+            eprintln!("left behind: {error:#}");
+        }
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.tidy_up();
+    }
+}
+
+/// The cluster's configuration, and that of clients: librbd's cache would hide the cluster.
+fn client_conf(running: &Running, folder: &Path) -> Result<String> {
+    let given = std::fs::read_to_string(&running.conf).with_context(|| running.conf.display().to_string())?;
+    let keyring = std::fs::canonicalize(&running.keyring);
+    let keyring = keyring.with_context(|| running.keyring.display().to_string())?;
+    let (keyring, log) = (keyring.display(), folder.join("client.log"));
+    let log = log.display();
+    Ok(format!(
+        "{given}\n[client]\nkeyring = {keyring}\nlog file = {log}\nadmin socket =\nrbd cache = false\n"
+    ))
+}
+
+/// The processes that the pid files of OSDs beside a configuration name.
+fn osd_pids(conf: &Path) -> Result<Vec<u32>> {
+    let conf = std::fs::canonicalize(conf).with_context(|| conf.display().to_string())?;
+    let folder = conf.parent().unwrap_or(Path::new("/")).join("run");
+    let mut pids = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_osd = name.to_str().is_some_and(|name| name.starts_with("osd.") && name.ends_with(".pid"));
+        let text = if is_osd { std::fs::read_to_string(entry.path()).unwrap_or_default() } else { continue };
+        let pid =
+            text.trim().parse().with_context(|| format!("{} names no process", entry.path().display()))?;
+        pids.push(pid);
+    }
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// A cluster of our own.
+#[derive(Debug)]
+struct Nacre {
+    child: Child,
+    folder: PathBuf,
+}
+
+impl Nacre {
+    fn start(binary: &Path, options: &[String], folder: &Path) -> Result<Self> {
+        let child = Command::new(binary)
+            .args(["up", "--processes", "--dir"])
+            .arg(folder)
+            .args(options)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot start {}", binary.display()))?;
+        let mut nacre = Self { child, folder: folder.to_owned() };
+        let output = nacre.child.stdout.take().context("a pipe was asked for")?;
+        let mut lines = BufReader::new(output).lines();
+        let is_ready = lines.by_ref().map_while(Result::ok).any(|line| line.starts_with("ready"));
+        if !is_ready {
+            bail!("{} up did not become ready; it said why above", binary.display());
+        }
+        // It says little more; somebody must read that, or it would stop in the middle of a line one day.
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        Ok(nacre)
+    }
+
+    fn running(&self) -> Running {
+        Running {
+            conf: self.folder.join("ceph.conf"),
+            keyring: self.folder.join("keyring"),
+            user: "admin".to_owned(),
+            pool: None,
+            pids: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Nacre {
+    fn drop(&mut self) {
+        let pid = self.child.id().to_string();
+        let told = Command::new("kill").args(["-TERM", &pid]).status();
+        if !told.is_ok_and(|status| status.success()) {
+            // It has ended already, or `kill` is missing; then at least nobody waits for ever.
+            let _ended = self.child.kill();
+        }
+        let _status = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn specs_are_read() {
+        let parse = |text: &str| Spec::parse(text);
+        let spec = parse("nacre:a/nacre,--osds,1").expect("well-formed");
+        let options = vec!["--osds".to_owned(), "1".to_owned()];
+        assert_eq!(spec, Some(Spec::Nacre { binary: "a/nacre".into(), options }));
+        let Ok(Some(Spec::Cluster(running))) = parse("cluster:c:k:1,22") else { panic!("well-formed") };
+        assert_eq!((running.conf.as_path(), running.pids.as_slice()), (Path::new("c"), &[1, 22][..]));
+        assert_eq!(parse("results.jsonl").expect("a file"), None);
+        for wrong in ["nacre:", "cluster:c", "cluster:c:k:x", "cluster:c:k:1:2"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}
