@@ -87,8 +87,10 @@ impl Pg {
         let serving = started && self.merge_role.is_none();
         let recovery = match self.recovery_due() {
             Some(kind @ Kind::Recovery) if self.is_recovering(kind) => pg_state::RECOVERING,
+            Some(kind @ Kind::Recovery) if self.is_too_full(kind) => pg_state::RECOVERY_TOOFULL,
             Some(Kind::Recovery) => pg_state::RECOVERY_WAIT,
             Some(kind @ Kind::Backfill) if self.is_recovering(kind) => pg_state::BACKFILLING,
+            Some(kind @ Kind::Backfill) if self.is_too_full(kind) => pg_state::BACKFILL_TOOFULL,
             Some(Kind::Backfill) => pg_state::BACKFILL_WAIT,
             None => 0,
         };

@@ -2,6 +2,7 @@
 
 mod auth;
 mod durability;
+mod fullness;
 mod osds;
 mod pools;
 mod subscriptions;

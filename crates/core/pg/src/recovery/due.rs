@@ -3,6 +3,7 @@
 use crate::Pg;
 use crate::log::Missing;
 use nacre_maps::flags;
+use nacre_types::OsdId;
 
 /// The two ways to bring a copy up to date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +42,26 @@ impl Pg {
                 has(flags::osdmap::NOBACKFILL) || has(flags::osdmap::NOREBALANCE) && !self.is_degraded()
             }
         };
-        !held && !has(flags::osdmap::NORECOVER)
+        !held && !has(flags::osdmap::NORECOVER) && !self.is_too_full(kind)
+    }
+
+    /// An OSD that is to be brought up to date in this way has no room for it, as the map says. `backfillfull` keeps the
+    /// rest of an OSD for what its groups already hold there, so only `full` stops recovery.
+    pub(crate) fn is_too_full(&self, kind: Kind) -> bool {
+        let bits = match kind {
+            Kind::Recovery => flags::osd::FULL,
+            Kind::Backfill => flags::osd::FULL | flags::osd::BACKFILLFULL,
+        };
+        self.lacking(kind).any(|osd| self.map.state(osd) & bits != 0)
+    }
+
+    /// Whose copies lack something that is brought there in this way.
+    fn lacking(&self, kind: Kind) -> impl Iterator<Item = OsdId> + '_ {
+        let backfill = kind == Kind::Backfill;
+        let own = (self.info.is_incomplete() == backfill && !self.missing.is_empty()).then_some(self.whoami);
+        let lacks = move |peer: &crate::peering::Peer| {
+            peer.activated && peer.rebuilding == backfill && !peer.missing.is_empty()
+        };
+        own.into_iter().chain(self.peers.iter().filter(move |(_, peer)| lacks(peer)).map(|(osd, _)| *osd))
     }
 }

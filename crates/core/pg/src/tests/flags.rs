@@ -3,7 +3,7 @@
 use crate::ScrubIntervals;
 use crate::harness::World;
 use crate::log::LogLimits;
-use nacre_maps::flags::osdmap;
+use nacre_maps::flags::{osd as osd_flags, osdmap};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::code;
 use nacre_msg::stats::{ObjStatSum, pg_state};
@@ -106,6 +106,44 @@ fn nobackfill_stops_the_filling_of_a_new_copy() {
     world.publish(|map| map.flags &= !osdmap::NOBACKFILL);
     pass(&mut world, 5);
     assert_eq!(state(&mut world), "active+clean");
+}
+
+/// Sets or takes the bits that say how full an OSD is.
+fn fill(world: &mut World, osd: i32, bits: u32) {
+    let all = osd_flags::FULL | osd_flags::BACKFILLFULL | osd_flags::NEARFULL;
+    world.publish(|map| {
+        let state = &mut map.osd_state[usize::try_from(osd).expect("an OSD")];
+        *state = *state & !all | bits;
+    });
+}
+
+#[test]
+fn a_backfill_waits_for_room_at_its_target() {
+    let mut world = to_be_filled();
+    fill(&mut world, 3, osd_flags::BACKFILLFULL);
+    world.publish(|map| map.flags &= !osdmap::NOBACKFILL);
+    pass(&mut world, 5);
+    let (state_text, sums) = report(&mut world);
+    assert!(state_text.contains("backfill_toofull") && !state_text.contains("backfill_wait"), "{state_text}");
+    assert_eq!(sums.num_objects_degraded, 50);
+    assert_eq!(world.call(0, "o3", write("z")).result, 0, "clients go on");
+    fill(&mut world, 3, osd_flags::NEARFULL);
+    pass(&mut world, 5);
+    assert_eq!(state(&mut world), "active+clean");
+    world.assert_equal_copies();
+}
+
+#[test]
+fn recovery_waits_for_room_only_where_an_osd_is_full() {
+    let mut world = behind(osdmap::NORECOVER);
+    fill(&mut world, 2, osd_flags::FULL);
+    world.publish(|map| map.flags &= !osdmap::NORECOVER);
+    pass(&mut world, 5);
+    assert_eq!(state(&mut world), "active+recovery_toofull+degraded");
+    fill(&mut world, 2, osd_flags::BACKFILLFULL);
+    pass(&mut world, 5);
+    assert_eq!(state(&mut world), "active+clean");
+    world.assert_equal_copies();
 }
 
 #[test]

@@ -1,0 +1,85 @@
+//! How full OSDs are: their reports go in; bits of the map and health come out.
+
+use super::{ADMIN, World};
+use crate::event::SessionId;
+use nacre_maps::flags;
+use nacre_msg::PgStats;
+use nacre_msg::stats::{PgStat, pg_state};
+use nacre_types::PgId;
+use std::time::Duration;
+
+const GIB: i64 = 1 << 30;
+
+/// OSD 0 reports that so many per cent of it are used, and that it serves all groups with OSD 1.
+fn report(world: &mut World, osd: SessionId, percent: i64) {
+    let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+    for seed in 0..world.map().pools[&1].pg_num {
+        let state = pg_state::ACTIVE | pg_state::CLEAN;
+        let stat = PgStat { state, acting: vec![0, 1], acting_primary: 0, ..PgStat::default() };
+        stats.pg_stat.insert(PgId::new(1, seed), stat);
+    }
+    stats.osd_stat.statfs.total = 100 * GIB;
+    stats.osd_stat.statfs.available = (100 - percent) * GIB;
+    world.message(osd, 0, stats);
+    world.pass(Duration::from_secs(2));
+}
+
+/// Codes of health that speak of full OSDs and pools.
+fn health(world: &mut World, admin: SessionId) -> Vec<String> {
+    let ack = world.ask(admin, r#"{"prefix":"health","detail":"detail"}"#).expect("an answer");
+    let text = String::from_utf8(ack.data.to_bytes().to_vec()).expect("text");
+    let codes = text.split_whitespace().map(|word| word.trim_end_matches(':'));
+    let mut codes: Vec<String> = codes.filter(|word| word.ends_with("FULL")).map(str::to_owned).collect();
+    codes.sort();
+    codes.dedup();
+    codes
+}
+
+#[test]
+fn an_osd_that_fills_up_shows_in_the_map_and_in_health() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p"}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let osd = world.connect("osd.0");
+    let steps = [
+        (84, 0, 0, vec![]),
+        (86, flags::osd::NEARFULL, flags::pool::NEARFULL, vec!["OSD_NEARFULL", "POOL_NEARFULL"]),
+        (
+            91,
+            flags::osd::BACKFILLFULL,
+            flags::pool::BACKFILLFULL,
+            vec!["OSD_BACKFILLFULL", "POOL_BACKFILLFULL"],
+        ),
+        (96, flags::osd::FULL, flags::pool::FULL, vec!["OSD_FULL", "POOL_FULL"]),
+        (89, flags::osd::NEARFULL, flags::pool::NEARFULL, vec!["OSD_NEARFULL", "POOL_NEARFULL"]),
+        (10, 0, 0, vec![]),
+    ];
+    let osd_bits = flags::osd::NEARFULL | flags::osd::BACKFILLFULL | flags::osd::FULL;
+    let pool_bits = flags::pool::NEARFULL | flags::pool::BACKFILLFULL | flags::pool::FULL;
+    for (percent, osd_bit, pool_bit, codes) in steps {
+        report(&mut world, osd, percent);
+        assert_eq!(world.map().state(0) & osd_bits, osd_bit, "{percent} %");
+        assert_eq!(world.map().state(1) & osd_bits, 0, "it has reported nothing");
+        assert_eq!(world.map().pools[&1].flags & pool_bits, pool_bit, "{percent} %");
+        assert_eq!(health(&mut world, admin), codes, "{percent} %");
+    }
+    world.check();
+}
+
+#[test]
+fn the_ratios_may_be_changed() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    world.ask(admin, r#"{"prefix":"osd pool create","pool":"p"}"#);
+    let osd = world.connect("osd.0");
+    report(&mut world, osd, 60);
+    assert_eq!(health(&mut world, admin), Vec::<String>::new());
+    let lower = r#"{"prefix":"osd set-backfillfull-ratio","ratio":0.55}"#;
+    assert_eq!(world.ask(admin, lower).map(|ack| ack.result), Some(0));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(health(&mut world, admin), ["OSD_BACKFILLFULL", "POOL_BACKFILLFULL"]);
+    world.check();
+}
