@@ -10,6 +10,7 @@
 mod background;
 pub mod conformance;
 mod memory;
+mod paced;
 mod redb_kv;
 
 pub use memory::MemoryKv;

@@ -2,6 +2,7 @@
 
 use crate::background::Background;
 use crate::memory::is_empty;
+use crate::paced::PacedFile;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
@@ -88,7 +89,8 @@ impl RedbKv {
     /// # Errors
     /// [`KvError`].
     pub fn open_with_cache(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
-        let database = redb::Builder::new().set_cache_size(cache_bytes).create(path)?;
+        let file = PacedFile::open(path)?;
+        let database = redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(file)?;
         sync_parent(path)?;
         let core = Arc::new(Core { database, fenced: AtomicBool::new(false) });
         let mut store = Self { core, background: Background::new()? };

@@ -3,5 +3,5 @@
 mod disk;
 mod net;
 
-pub use disk::{DriverChoice, EventFd, OpenError, RealDisk};
+pub use disk::{DriverChoice, EventFd, OpenError, RealDisk, write_back};
 pub use net::RealNet;

@@ -46,6 +46,27 @@ pub(super) fn write_at(
     transferred(unsafe { libc::pwritev2(fd, slices.as_ptr().cast(), count, offset, flags) })
 }
 
+/// Has the system write all that it holds of a file to the device, and waits until it is there. Says nothing about loss of
+/// power: for those who sync later and do not want all of it to go at once then.
+///
+/// # Errors
+/// When the device fails: what was written is then unknown.
+pub fn write_back(file: BorrowedFd<'_>) -> io::Result<()> {
+    let all =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: sync_file_range(2) takes no pointers.
+    match done(unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, all) }) {
+        // Only advice, and not known everywhere: a sandbox, a file system on the network.
+        Err(error) if is_unknown(&error) => Ok(()),
+        other => other,
+    }
+}
+
+fn is_unknown(error: &io::Error) -> bool {
+    let known = [libc::ENOSYS, libc::EINVAL, libc::EPERM, libc::ESPIPE, libc::EOPNOTSUPP];
+    error.raw_os_error().is_some_and(|errno| known.contains(&errno))
+}
+
 /// A counter that wakes whoever watches it. Nobody reads it: a watcher sees each signal as an edge, and 2^64
 /// signals are not to be had.
 #[derive(Debug)]
