@@ -47,12 +47,6 @@ impl Pool {
     }
 }
 
-/// Whole pages, and a power of two of them where they are recycled.
-fn capacity_for(len: usize) -> usize {
-    let pages = len.max(1).next_multiple_of(ALIGNMENT_BYTES);
-    if pages <= POOLED_BYTES_MAX { pages.next_power_of_two() } else { pages }
-}
-
 /// One allocation of whole pages. Owns its memory; freed by `Drop`.
 struct Block {
     start: NonNull<u8>,
@@ -98,13 +92,20 @@ impl AlignedBuf {
     /// A buffer of `len` bytes. Contents are initialised but may be those of an earlier use.
     #[must_use]
     pub fn with_len(len: usize) -> Self {
-        let capacity = capacity_for(len);
+        let capacity = Self::memory_bytes(len);
         let pooled = if capacity <= POOLED_BYTES_MAX {
             POOL.with_borrow_mut(|pool| pool.take(capacity))
         } else {
             None
         };
         Self { block: Some(pooled.unwrap_or_else(|| Block::allocate(capacity))), len }
+    }
+
+    /// Memory that a buffer of `len` bytes takes: whole pages, and a power of two of them where they are recycled.
+    #[must_use]
+    pub const fn memory_bytes(len: usize) -> usize {
+        let pages = if len == 0 { ALIGNMENT_BYTES } else { len.next_multiple_of(ALIGNMENT_BYTES) };
+        if pages <= POOLED_BYTES_MAX { pages.next_power_of_two() } else { pages }
     }
 
     fn block(&self) -> &Block {

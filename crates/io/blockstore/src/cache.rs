@@ -2,7 +2,7 @@
 
 use crate::BLOCK;
 use crate::alloc::Run;
-use nacre_buf::Bytes;
+use nacre_buf::{AlignedBuf, Bytes};
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,6 +34,8 @@ struct Entry {
 struct Buffer {
     /// The blocks it came with.
     run: Run,
+    /// The first that it showed, by which who pinned it knows it.
+    first: u32,
     /// Bytes of it that entries still show.
     shown: usize,
     pin: Pin,
@@ -43,7 +45,7 @@ struct Buffer {
 
 impl Buffer {
     const fn bytes(&self) -> usize {
-        self.run.count as usize * BLOCK
+        AlignedBuf::memory_bytes(self.run.count as usize * BLOCK)
     }
 
     /// Most of its memory holds what was forgotten.
@@ -113,11 +115,24 @@ impl Cache {
             // An entry without blocks would hide one that begins before it.
             return;
         }
-        let (number, shown) = (self.next_buffer, bytes.len());
+        self.insert_parts(run, &bytes, &[run], pin);
+    }
+
+    /// Takes those `parts` of the run's content, ascending and one at least, that nothing overlaps here yet. The memory of
+    /// all of it stays as long as one of them does. Who pins it knows it by the first block of the first part.
+    pub(crate) fn insert_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin) {
+        let Some(Run { start: first, .. }) = parts.first().copied() else { return };
+        let number = self.next_buffer;
         self.next_buffer += 1;
-        self.bytes += shown;
-        self.entries.insert(first, Entry { bytes, buffer: number, used: Cell::new(false) });
-        self.buffers.insert(number, Buffer { run, shown, pin, turn: self.turn });
+        for part in parts {
+            let (from, to) = ((part.start - run.start) as usize, (part.end() - run.start) as usize);
+            let bytes = bytes.slice(from * BLOCK..to * BLOCK);
+            self.entries.insert(part.start, Entry { bytes, buffer: number, used: Cell::new(false) });
+        }
+        let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
+        let buffer = Buffer { run, first, shown, pin, turn: self.turn };
+        self.bytes += buffer.bytes();
+        self.buffers.insert(number, buffer);
         self.clock.push_back(number);
         self.evict();
     }
@@ -126,7 +141,7 @@ impl Cache {
     pub(crate) fn unpin(&mut self, first: u32, pin: Pin) {
         let turn = self.turn;
         let buffer = self.entries.get(&first).and_then(|entry| self.buffers.get_mut(&entry.buffer));
-        if let Some(buffer) = buffer.filter(|buffer| buffer.run.start == first && buffer.pin == pin) {
+        if let Some(buffer) = buffer.filter(|buffer| buffer.first == first && buffer.pin == pin) {
             (buffer.pin, buffer.turn) = (Pin::None, turn);
         }
     }
@@ -196,6 +211,9 @@ impl Cache {
     /// Whether a buffer was read since the clock's hand last came by. A sparse one goes even then: its few blocks are better
     /// read again, into memory of their size.
     fn is_kept_once_more(&self, number: u64, buffer: &Buffer) -> bool {
+        if buffer.run.count == 1 {
+            return self.entries.get(&buffer.first).is_some_and(|entry| entry.used.replace(false));
+        }
         let entries = self.entries.range(buffer.run.blocks()).filter(|(_, entry)| entry.buffer == number);
         let used = entries.fold(false, |used, (_, entry)| entry.used.replace(false) || used);
         used && !buffer.is_sparse()
@@ -204,6 +222,10 @@ impl Cache {
     fn drop_buffer(&mut self, number: u64) {
         let Some(buffer) = self.buffers.remove(&number) else { return };
         self.bytes -= buffer.bytes();
+        if buffer.run.count == 1 {
+            self.entries.remove(&buffer.first);
+            return;
+        }
         let entries = self.entries.range(buffer.run.blocks()).filter(|(_, entry)| entry.buffer == number);
         let firsts: Vec<u32> = entries.map(|(first, _)| *first).collect();
         firsts.iter().for_each(|first| drop(self.entries.remove(first)));
@@ -236,7 +258,24 @@ mod tests {
         cache.forget(Run { start: 4, count: 2 });
         cache.insert(3, run(2, 3), Pin::None);
         assert!((3..6).all(|block| cache.block(block).is_some_and(|bytes| bytes[0] == 2)));
-        assert_eq!((cache.entries.len(), cache.bytes), (1, 3 * BLOCK));
+        assert_eq!((cache.entries.len(), cache.bytes), (1, 4 * BLOCK), "memory comes in powers of two");
+    }
+
+    #[test]
+    fn parts_of_a_run_keep_all_of_its_memory() {
+        let mut cache = Cache::new(100 * BLOCK);
+        cache.insert(5, run(1, 2), Pin::None);
+        let part = |start, count| Run { start, count };
+        cache.insert_parts(part(4, 8), &run(2, 8), &[part(4, 1), part(7, 5)], Pin::Fetch(3));
+        let content: Vec<_> = (4..12).map(|block| cache.block(block).map(|bytes| bytes[0])).collect();
+        assert_eq!(content, [2, 1, 1, 2, 2, 2, 2, 2].map(Some));
+        assert_eq!(cache.bytes, 10 * BLOCK);
+        cache.unpin(4, Pin::Fetch(3));
+        assert!(cache.buffers.values().all(|buffer| buffer.pin == Pin::None));
+        cache.forget(part(7, 5));
+        assert_eq!(cache.bytes, 10 * BLOCK, "one block of it shows");
+        cache.forget(part(4, 1));
+        assert_eq!(cache.bytes, 2 * BLOCK);
     }
 
     #[test]
@@ -258,18 +297,18 @@ mod tests {
     #[test]
     fn what_was_read_stays_once_more_but_for_sparse_buffers() {
         let evict_one = |cut: u32| {
-            let mut cache = Cache::new(8 * BLOCK);
-            cache.insert(0, run(1, 5), Pin::None);
-            cache.insert(10, run(2, 3), Pin::None);
+            let mut cache = Cache::new(12 * BLOCK);
+            cache.insert(0, run(1, 8), Pin::None);
+            cache.insert(10, run(2, 4), Pin::None);
             cache.forget(Run { start: 1, count: cut });
-            assert!([0, 4].iter().all(|block| cache.find(*block).is_some()));
+            assert!([0, 7].iter().all(|block| cache.find(*block).is_some()));
             cache.insert(2, run(3, 1), Pin::Write);
             cache.next_turn();
-            let found: Vec<_> = [0, 4, 2, 10].map(|block| cache.block(block).map(|bytes| bytes[0])).into();
+            let found: Vec<_> = [0, 7, 2, 10].map(|block| cache.block(block).map(|bytes| bytes[0])).into();
             (found, cache.entries.len(), cache.bytes / BLOCK)
         };
-        assert_eq!(evict_one(2), (vec![Some(1), Some(1), Some(3), None], 3, 6));
-        assert_eq!(evict_one(3), (vec![None, None, Some(3), Some(2)], 2, 4));
+        assert_eq!(evict_one(4), (vec![Some(1), Some(1), Some(3), None], 3, 9));
+        assert_eq!(evict_one(5), (vec![None, None, Some(3), Some(2)], 2, 5));
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl BlockStore {
                     }
                     report.blocks += 1;
                     if let Err(reason) = read_block(self.disk.as_mut(), device) {
-                        let offset = u64::from(*index) * BLOCK as u64;
+                        let offset = u64::from(index) * BLOCK as u64;
                         report.damaged.push((at, name.clone(), offset, reason));
                     }
                 }
@@ -83,9 +83,8 @@ fn check_table(table: &Table, report: &mut CheckReport) {
             report.inconsistencies.push(format!("{name}: omap of {found} bytes, not {}", onode.omap_bytes));
         }
         omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
-        let last =
-            onode.blocks.last_key_value().map_or(0, |(index, _)| (u64::from(*index)) * BLOCK as u64 + 1);
-        if last > onode.size.max(1) || (onode.size == 0 && !onode.blocks.is_empty()) {
+        let last = onode.blocks.last().map_or(0, |index| u64::from(index) * BLOCK as u64 + 1);
+        if last > onode.size.max(1) || (onode.size == 0 && onode.blocks.len() > 0) {
             report.inconsistencies.push(format!("{name} has a block behind its {} bytes", onode.size));
         }
         for slot in onode.blocks.values() {

@@ -109,6 +109,26 @@ impl Checkpoint {
         self.held
     }
 
+    /// What it is at, for people.
+    pub(crate) fn stage_name(&self) -> &'static str {
+        match self.stage {
+            Stage::Gather { .. } => "gather",
+            Stage::Place { .. } => "place",
+            Stage::Write { .. } => "write home",
+            Stage::Settle => "settle",
+            Stage::Flush { .. } => "flush",
+            Stage::Objects { .. } => "encode objects",
+            Stage::Pairs { .. } => "encode pairs",
+            Stage::Logs { .. } => "encode logs",
+            Stage::Space { .. } => "encode space",
+            Stage::Commit => "commit",
+            Stage::Adopt => "adopt",
+            Stage::LetGo => "let go",
+            Stage::Free => "free",
+            Stage::Done => "done",
+        }
+    }
+
     /// Whether the KV store has it.
     pub(crate) fn is_committing(&self) -> bool {
         matches!(self.stage, Stage::Commit)
@@ -220,13 +240,12 @@ impl BlockStore {
                 next = Some(*id);
                 break;
             }
-            let blocks = onode.iter().flat_map(|onode| onode.blocks.iter());
-            for (index, slot) in blocks {
+            let Some(onode) = onode else { continue };
+            looked_at += onode.blocks.pages_count();
+            for (index, dirty) in onode.blocks.in_memory() {
                 looked_at += 1;
-                if let Slot::Memory(dirty) = slot {
-                    let (target, dirty) = (DeviceBlock { block: 0, crc: 0 }, Arc::clone(dirty));
-                    checkpoint.homes.push(Home { object: *id, index: *index, dirty, target });
-                }
+                let (target, dirty) = (DeviceBlock { block: 0, crc: 0 }, Arc::clone(dirty));
+                checkpoint.homes.push(Home { object: *id, index, dirty, target });
             }
         }
         checkpoint.stage = next.map_or(Stage::Place { next: 0 }, |from| Stage::Gather { from });
@@ -335,10 +354,10 @@ impl BlockStore {
             let value = onode.as_ref().map(|onode| {
                 entries += onode.blocks.len();
                 let blocks = onode.blocks.iter().filter_map(|(index, slot)| match slot {
-                    Slot::Device(device) => Some((*index, *device)),
+                    Slot::Device(device) => Some((index, *device)),
                     Slot::Memory(_) => homes_left.next().map(|home| {
-                        assert_eq!((home.object, home.index), (*id, *index), "homes are in order");
-                        (*index, home.target)
+                        assert_eq!((home.object, home.index), (*id, index), "homes are in order");
+                        (index, home.target)
                     }),
                 });
                 onode.encode(blocks)
@@ -483,7 +502,7 @@ impl BlockStore {
         let same =
             |slot: &Slot, home: &Home| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
         let adopted = onodes.change(&id, |onode| {
-            let is_same = |home: &Home| onode.blocks.get(&home.index).is_some_and(|slot| same(slot, home));
+            let is_same = |home: &Home| onode.blocks.get(home.index).is_some_and(|slot| same(slot, home));
             let adopted: Vec<bool> = homes.iter().map(is_same).collect();
             if adopted.contains(&true) {
                 let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);

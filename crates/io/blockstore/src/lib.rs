@@ -31,6 +31,7 @@
 #![warn(clippy::indexing_slicing)]
 
 mod alloc;
+mod blocks;
 mod cache;
 mod check;
 mod checkpoint;

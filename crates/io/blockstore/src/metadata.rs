@@ -141,7 +141,9 @@ pub(crate) fn decode_log_key(rest: Bytes) -> Result<Eversion, DecodeError> {
 pub(crate) type LogChunk = Vec<(u64, Bytes)>;
 
 pub(crate) fn encode_log(chunk: &LogChunk) -> Bytes {
-    let mut w = Writer::new();
+    // Head and count; a version and a length with each entry.
+    let bytes: usize = chunk.iter().map(|(_, entry)| 12 + entry.len()).sum();
+    let mut w = Writer::with_capacity(10 + bytes);
     w.envelope(VERSION, 1, |w| {
         w.count(chunk.len());
         for (version, entry) in chunk {

@@ -122,10 +122,10 @@ impl BlockStore {
     pub fn shape(&self, at: &SpgId, name: &HObject) -> Option<ObjectShape> {
         let onode = self.table.object(at, name)?;
         let at_home = onode.blocks.iter().filter_map(|(index, slot)| match slot {
-            Slot::Device(device) => Some((*index, *device)),
+            Slot::Device(device) => Some((index, *device)),
             Slot::Memory(_) => None,
         });
-        let blocks_in_log = onode.blocks.values().filter(|slot| matches!(slot, Slot::Memory(_))).count();
+        let blocks_in_log = onode.blocks.in_memory().count();
         Some(ObjectShape {
             number: onode.id,
             size_bytes: onode.size,

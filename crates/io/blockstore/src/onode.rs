@@ -1,5 +1,6 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
+use crate::blocks::Blocks;
 use crate::layer::Weigh;
 use crate::overlay::Dirty;
 use nacre_buf::{ByteStr, Bytes};
@@ -40,9 +41,6 @@ impl Slot {
     }
 }
 
-/// Blocks of an object by index; what is absent is a hole.
-pub(crate) type Blocks = BTreeMap<u32, Slot>;
-
 /// One object. The large parts are shared with a running checkpoint and copied when changed meanwhile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Onode {
@@ -68,44 +66,30 @@ pub(crate) struct Stored {
     pub(crate) name: Option<(SpgId, HObject)>,
 }
 
-/// About the bytes of a slot in a map, and of an onode without its parts.
-const SLOT_BYTES: usize = 32;
+/// What a stretch of blocks takes beside their checksums.
+const STRETCH_BYTES: usize = 12;
+/// About the bytes of an onode without its parts.
 const ONODE_BYTES: usize = 256;
 
 impl Weigh for Arc<Onode> {
     fn weight(&self) -> usize {
         let attrs: usize = self.attrs.iter().map(|(name, value)| name.len() + value.len() + 64).sum();
-        ONODE_BYTES + self.blocks.len() * SLOT_BYTES + self.meta.len() + self.omap_header.len() + attrs
+        ONODE_BYTES + self.blocks.bytes() + self.meta.len() + self.omap_header.len() + attrs
     }
 }
 
-/// Blocks side by side in the object and on the device.
-struct Stretch {
-    index: u32,
-    block: u32,
-    crcs: Vec<u32>,
-}
-
-fn stretches(blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Vec<Stretch> {
-    let mut out: Vec<Stretch> = Vec::new();
-    for (index, device) in blocks {
-        match out.last_mut() {
-            Some(last) if continues(last, index, device.block) => last.crcs.push(device.crc),
-            _ => out.push(Stretch { index, block: device.block, crcs: vec![device.crc] }),
-        }
-    }
-    out
-}
-
-fn continues(stretch: &Stretch, index: u32, block: u32) -> bool {
-    let count = u32::try_from(stretch.crcs.len()).unwrap_or(u32::MAX);
-    stretch.index.checked_add(count) == Some(index) && stretch.block.checked_add(count) == Some(block)
+/// Whether two blocks lie side by side in the object and on the device.
+fn continues((index, device): &(u32, DeviceBlock), (next, next_device): &(u32, DeviceBlock)) -> bool {
+    index.checked_add(1) == Some(*next) && device.block.checked_add(1) == Some(next_device.block)
 }
 
 impl Onode {
     /// Everything but the omap's entries, with `blocks` in place of the slots.
     pub(crate) fn encode(&self, blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Bytes {
-        let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + 4 * self.blocks.len());
+        let blocks: Vec<(u32, DeviceBlock)> = blocks.collect();
+        let stretches = blocks.chunk_by(continues).count();
+        let blocks_bytes = STRETCH_BYTES * stretches + 4 * blocks.len();
+        let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + blocks_bytes);
         w.envelope(VERSION, VERSION, |w| {
             w.blob(&self.meta);
             w.u64(self.size);
@@ -117,13 +101,13 @@ impl Onode {
                 w.blob(name);
                 w.blob(value);
             }
-            let stretches = stretches(blocks);
-            w.count(stretches.len());
-            for stretch in stretches {
-                w.u32(stretch.index);
-                w.u32(stretch.block);
-                w.count(stretch.crcs.len());
-                stretch.crcs.iter().for_each(|crc| w.u32(*crc));
+            w.count(stretches);
+            for stretch in blocks.chunk_by(continues) {
+                let Some((index, device)) = stretch.first() else { continue };
+                w.u32(*index);
+                w.u32(device.block);
+                w.count(stretch.len());
+                stretch.iter().for_each(|(_, device)| w.u32(device.crc));
             }
         });
         w.finish()
@@ -199,7 +183,7 @@ mod tests {
         assert_eq!((back.id, &back.meta, back.size, &back.attrs), (5, &onode.meta, 40_000, &onode.attrs));
         assert_eq!((back.omap, back.omap_bytes, &back.omap_header), (9, 77, &onode.omap_header));
         let found: Vec<_> =
-            back.blocks.iter().filter_map(|(index, slot)| Some((*index, slot.device()?))).collect();
+            back.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?))).collect();
         assert_eq!(found, blocks);
         assert!(Onode::decode(5, value.slice(..value.len() - 3)).is_err());
     }

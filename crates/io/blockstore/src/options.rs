@@ -55,6 +55,9 @@ pub struct Options {
 
 /// Memory for one store, by default.
 const MEMORY_BYTES: usize = 1 << 30;
+/// Memory for what is not the store's, or such a part of a small target.
+const OTHERS_BYTES: usize = 64 << 20;
+const OTHERS_DIVISOR: usize = 4;
 /// Dirty blocks kept at most: more only makes checkpoints longer.
 const OVERLAY_BYTES_MAX: usize = 64 << 20;
 
@@ -65,7 +68,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Sizes with which a store keeps to about `target_bytes` of memory:
+    /// Sizes with which an OSD keeps to about `target_bytes` of memory. A part of it, 64 MiB or a quarter, is for what the
+    /// store does not know: the program, pooled buffers, logs of groups, sessions. Of the rest:
     ///
     /// | share | for |
     /// | --- | --- |
@@ -74,12 +78,13 @@ impl Options {
     /// | 1/12 | pages of the KV store |
     /// | 1/12 | clean metadata |
     /// | 1/12 | clean blocks |
-    /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, what the groups above keep, and what the allocator cannot give back |
+    /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
     ///
-    /// With shares of 1/8, OSDs of 256 MiB that had written 4 KiB blocks all over an image stood at 324 MiB.
+    /// Seen with OSDs of 256 MiB that had written 4 KiB blocks all over an image, shares being parts of all of the target:
+    /// 324 MiB with eighths, 284 to 292 MiB with twelfths.
     #[must_use]
     pub fn for_memory(target_bytes: usize) -> Self {
-        let share = target_bytes / 12;
+        let share = (target_bytes - OTHERS_BYTES.min(target_bytes / OTHERS_DIVISOR)) / 12;
         Self {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,

@@ -32,6 +32,8 @@ pub(crate) struct Fetch {
     pub(crate) length: u64,
     pub(crate) token: Token,
     pub(crate) reads_left: usize,
+    /// One read brings all that it asks for: when that is good there is nothing left to look at.
+    pub(crate) is_single: bool,
     /// Runs in the cache that it brought.
     pub(crate) pins: Vec<u32>,
 }
@@ -55,51 +57,58 @@ impl BlockStore {
     }
 
     pub(crate) fn read_completed(&mut self, read: ReadIo, completion: DiskCompletion) {
+        let mut is_whole = false;
         if read.frees == self.frees {
             let content = completion.result.map_err(|error| error.to_string());
             let content = content.and_then(|()| completion.buffer.ok_or_else(|| "no data".to_owned()));
-            self.take_content(&read, content.map(AlignedBuf::freeze));
+            is_whole = self.take_content(&read, content.map(AlignedBuf::freeze));
         }
         let Some(id) = read.fetch else { return self.base_read() };
         let Some(fetch) = self.fetches.get_mut(&id) else { return };
         fetch.reads_left -= 1;
-        if fetch.reads_left == 0
-            && let Some(fetch) = self.fetches.remove(&id)
-        {
-            // What was in memory at the start may be gone, what was read may belong to somebody else by now.
-            self.continue_fetch(id, fetch);
+        if fetch.reads_left > 0 {
+            return;
         }
+        let Some(fetch) = self.fetches.remove(&id) else { return };
+        if fetch.is_single && is_whole {
+            return self.end_fetch(id, &fetch);
+        }
+        // What was in memory at the start may be gone, what was read may belong to somebody else by now.
+        self.continue_fetch(id, fetch);
     }
 
-    /// Checks what was read, block by block.
-    fn take_content(&mut self, read: &ReadIo, content: Result<Bytes, String>) {
+    fn end_fetch(&mut self, id: u64, fetch: &Fetch) {
+        fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
+        self.fetched.push(fetch.token);
+    }
+
+    /// Checks what was read, block by block. True when all of it is good and in the cache now.
+    fn take_content(&mut self, read: &ReadIo, content: Result<Bytes, String>) -> bool {
         let mut good = Vec::with_capacity(read.crcs.len());
         for (nth, (block, crc)) in read.run.blocks().zip(&read.crcs).enumerate() {
             let verdict = match &content {
                 Err(reason) => Err(reason.clone()),
-                Ok(bytes) => verify(&bytes.slice(nth * BLOCK..(nth + 1) * BLOCK), *crc),
+                Ok(bytes) => verify(bytes.get(nth * BLOCK..(nth + 1) * BLOCK).unwrap_or_default(), *crc),
             };
             good.push(verdict.is_ok() && self.cache.find(block).is_none());
             if let Err(reason) = verdict {
                 self.note_damage(block, reason);
             }
         }
-        let Ok(bytes) = content else { return };
-        let mut at = 0;
+        let Ok(bytes) = content else { return false };
+        let (mut parts, mut start) = (Vec::new(), read.run.start);
         for group in good.chunk_by(|a, b| a == b) {
-            let first = read.run.start + u32::try_from(at).expect("within the run");
-            if group.first() == Some(&true) {
-                let pin = read.fetch.map_or(Pin::Checkpoint, Pin::Fetch);
-                self.cache.insert(first, bytes.slice(at * BLOCK..(at + group.len()) * BLOCK), pin);
-                match read.fetch {
-                    Some(id) => {
-                        self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.pins.push(first))
-                    }
-                    None => self.base_pinned(first),
-                }
-            }
-            at += group.len();
+            let part = Run { start, count: u32::try_from(group.len()).expect("within the run") };
+            start = part.end();
+            parts.extend(group.first().is_some_and(|is_good| *is_good).then_some(part));
         }
+        let Some(Run { start: first, .. }) = parts.first().copied() else { return false };
+        self.cache.insert_parts(read.run, &bytes, &parts, read.fetch.map_or(Pin::Checkpoint, Pin::Fetch));
+        match read.fetch {
+            Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.pins.push(first)),
+            None => self.base_pinned(first),
+        }
+        parts.as_slice() == [read.run]
     }
 
     fn note_damage(&mut self, block: u32, reason: String) {
@@ -110,40 +119,44 @@ impl BlockStore {
         self.damaged.insert(block, reason);
     }
 
-    /// Device blocks needed to read a range of an object that are neither in memory nor known to be damaged.
-    fn missing(&self, onode: &Onode, offset: u64, length: u64) -> Vec<DeviceBlock> {
+    /// Device blocks needed to read a range of an object that are neither in memory nor known to be damaged, and how many
+    /// blocks of any kind the range has.
+    fn missing(&self, onode: &Onode, offset: u64, length: u64) -> (Vec<DeviceBlock>, usize) {
         let end = offset.saturating_add(length).min(onode.size);
         if offset >= end {
-            return Vec::new();
+            return (Vec::new(), 0);
         }
-        let slots = onode.blocks.range(index_of(offset)..=index_of(end - 1));
+        let mut count = 0;
+        let slots = onode.blocks.range(index_of(offset), index_of(end - 1)).inspect(|_| count += 1);
         let needed = slots.filter_map(|(index, slot)| match slot {
             Slot::Device(device) => Some(*device),
             Slot::Memory(dirty) => {
-                let from = if *index == index_of(offset) { within(offset) } else { 0 };
-                let to = if *index == index_of(end - 1) { within(end - 1) + 1 } else { BLOCK };
+                let from = if index == index_of(offset) { within(offset) } else { 0 };
+                let to = if index == index_of(end - 1) { within(end - 1) + 1 } else { BLOCK };
                 dirty.base().filter(|_| !dirty.covers(from, to))
             }
         });
-        needed
+        let missing = needed
             .filter(|device| {
                 self.cache.find(device.block).is_none() && !self.damaged.contains_key(&device.block)
             })
-            .collect()
+            .collect();
+        (missing, count)
     }
 
     /// Starts the reads that a fetch still needs; without any, it is complete.
-    pub(crate) fn continue_fetch(&mut self, id: u64, mut fetch: Fetch) {
-        let missing = self
+    pub(crate) fn continue_fetch(&mut self, id: u64, mut fetch: Box<Fetch>) {
+        let (missing, count) = self
             .table
             .object(&fetch.at, &fetch.object)
             .map(|onode| self.missing(&onode, fetch.offset, fetch.length))
             .unwrap_or_default();
         if missing.is_empty() {
-            fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
-            return self.fetched.push(fetch.token);
+            return self.end_fetch(id, &fetch);
         }
+        let is_all = missing.len() == count;
         fetch.reads_left = self.start_reads(missing, Some(id));
+        fetch.is_single = is_all && fetch.reads_left == 1;
         self.fetches.insert(id, fetch);
     }
 }

@@ -4,7 +4,6 @@ use crate::BLOCK;
 use crate::alloc::Run;
 use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
-use crate::onode::Slot;
 use crate::store::{BlockStore, Io};
 use crate::table::within;
 use crate::wal::Placement;
@@ -37,9 +36,8 @@ impl BlockStore {
                 Op::Zero { .. } | Op::Truncate { .. } => 2,
                 Op::Split { ops, .. } => 2 * ops.len() as u64 + (split_data_bytes(op) / BLOCK) as u64,
                 Op::Clone { source, .. } => {
-                    let is_dirty = |slot: &&Slot| matches!(slot, Slot::Memory(_));
                     let source = self.table.object(&txn.collection, source);
-                    needed + source.map_or(0, |onode| onode.blocks.values().filter(is_dirty).count() as u64)
+                    needed + source.map_or(0, |onode| onode.blocks.in_memory().count() as u64)
                 }
                 _ => 0,
             };

@@ -43,7 +43,7 @@ pub struct BlockStore {
     /// Requests on their way, by tag.
     io: BTreeMap<u64, Io>,
     next_tag: u64,
-    pub(crate) fetches: BTreeMap<u64, Fetch>,
+    pub(crate) fetches: BTreeMap<u64, Box<Fetch>>,
     /// Blocks that could not be read, and why; until they are written again.
     pub(crate) damaged: BTreeMap<u32, String>,
     pub(crate) durable: Vec<Token>,
@@ -134,6 +134,12 @@ impl BlockStore {
     #[must_use]
     pub fn checkpoints(&self) -> u64 {
         self.checkpoints
+    }
+
+    /// What the running checkpoint is at; `None` when there is none. For measurements.
+    #[must_use]
+    pub fn checkpoint_stage(&self) -> Option<&'static str> {
+        self.checkpoint.as_ref().map(Checkpoint::stage_name)
     }
 
     /// About how many bytes of memory the store takes: metadata, dirty blocks and the cache, by its own count. Not in it:
@@ -299,7 +305,6 @@ impl BlockStore {
     }
 
     fn advance(&mut self) {
-        self.write_records();
         if self.failed.is_none() {
             self.consider_checkpoint();
             self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
@@ -353,7 +358,9 @@ impl ObjectStore for BlockStore {
         let (at, object) = (*collection, object.clone());
         let id = self.next_tag;
         self.next_tag += 1;
-        self.continue_fetch(id, Fetch { at, object, offset, length, token, reads_left: 0, pins: Vec::new() });
+        let (reads_left, is_single, pins) = (0, false, Vec::new());
+        let fetch = Fetch { at, object, offset, length, token, reads_left, is_single, pins };
+        self.continue_fetch(id, Box::new(fetch));
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
@@ -361,6 +368,9 @@ impl ObjectStore for BlockStore {
         self.poll_devices();
         self.has_work = false;
         self.note_table_failure();
+        // What clients wait for is on its way before the checkpoint takes a step, which takes its time.
+        self.write_records();
+        self.disk.submit();
         self.advance();
         self.disk.submit();
         if self.failed.is_none() {

@@ -12,10 +12,11 @@ mod scan;
 
 use crate::BLOCK;
 use crate::alloc::{Alloc, Run};
+use crate::blocks::Blocks;
 use crate::error::OpenError;
 use crate::layer::{Clock, Layer, Weigh};
 use crate::metadata::{self, LogChunk, State, Sums};
-use crate::onode::{Blocks, DeviceBlock, Onode, Slot};
+use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Options;
 use crate::overlay::{Dirty, ZEROS};
 use crate::wal::Placement;
@@ -106,31 +107,21 @@ impl Space {
         if end.is_some_and(|end| end <= first) {
             return;
         }
-        let mut cut = blocks.split_off(&first);
-        if let Some(end) = end {
-            blocks.append(&mut cut.split_off(&end));
-        }
-        cut.values().for_each(|slot| self.drop_slot(slot));
+        blocks.remove(first, end, |slot| self.drop_slot(slot));
     }
 
     /// Writes within one block.
     fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: Bytes) {
-        let hidden = match blocks.get_mut(&index) {
-            Some(Slot::Memory(dirty)) => Arc::make_mut(dirty).write(at, data),
-            Some(slot @ Slot::Device(_)) => {
-                // The slot's reference to the block goes on as that of the base.
-                let mut dirty = Dirty::over(slot.device());
-                let hidden = dirty.write(at, data);
-                *slot = Slot::Memory(Arc::new(dirty));
-                self.dirty_slots += 1;
-                hidden
-            }
-            None => {
-                let mut dirty = Dirty::over(None);
-                let hidden = dirty.write(at, data);
-                self.put(blocks, index, Slot::Memory(Arc::new(dirty)));
-                hidden
-            }
+        let hidden = if let Some(dirty) = blocks.in_memory_mut(index) {
+            Arc::make_mut(dirty).write(at, data)
+        } else {
+            // The slot's reference to the block, if there is one, goes on as that of the base.
+            let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::device));
+            let hidden = dirty.write(at, data);
+            let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty))).is_some();
+            self.slots += u64::from(!was_there);
+            self.dirty_slots += 1;
+            hidden
         };
         if let Some(base) = hidden {
             self.alloc.release(base.block);
@@ -603,7 +594,7 @@ fn zero(onode: &mut Onode, space: &mut Space, offset: u64, length: u64) {
 
 /// Zeros within one block, if it is there.
 fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
-    if from < to && blocks.contains_key(&index_of(from)) {
+    if from < to && blocks.get(index_of(from)).is_some() {
         let length = usize::try_from(to - from).expect("within a block");
         space.write_block(blocks, index_of(from), within(from), Bytes::from_static(&ZEROS).slice(..length));
     }

@@ -31,7 +31,7 @@ pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State
         if let Some(bytes) = omaps.get(&id) {
             (onode.omap, onode.omap_bytes) = (id, *bytes);
         }
-        let blocks = onode.blocks.iter().filter_map(|(index, slot)| Some((*index, slot.device()?)));
+        let blocks = onode.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?)));
         batch.put(metadata::object_key(id), onode.encode(blocks));
         Ok(())
     })?;

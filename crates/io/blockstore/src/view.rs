@@ -88,9 +88,9 @@ impl BlockStore {
     fn read_onode(&self, onode: &Onode, offset: u64, end: u64) -> Result<BufList, (u64, Missing)> {
         let mut out = Joiner::default();
         let mut at = offset;
-        for (index, slot) in onode.blocks.range(index_of(offset)..=index_of(end - 1)) {
-            let start = (u64::from(*index) * BLOCK as u64).max(offset);
-            let stop = ((u64::from(*index) + 1) * BLOCK as u64).min(end);
+        for (index, slot) in onode.blocks.range(index_of(offset), index_of(end - 1)) {
+            let start = (u64::from(index) * BLOCK as u64).max(offset);
+            let stop = ((u64::from(index) + 1) * BLOCK as u64).min(end);
             out.zeros(start - at);
             self.read_slot(slot, within(start), within(stop - 1) + 1, &mut out)
                 .map_err(|why| (start, why))?;
@@ -132,7 +132,7 @@ impl ObjectView for BlockStore {
         if offset >= end {
             return out;
         }
-        for index in onode.blocks.range(index_of(offset)..=index_of(end - 1)).map(|(index, _)| *index) {
+        for (index, _) in onode.blocks.range(index_of(offset), index_of(end - 1)) {
             let start = (u64::from(index) * BLOCK as u64).max(offset);
             let stop = ((u64::from(index) + 1) * BLOCK as u64).min(end);
             match out.last_mut() {
