@@ -19,6 +19,10 @@ pub(crate) struct Round {
     pub(crate) latencies_ns: Vec<u64>,
     /// Of an engine that gives figures and no samples: operations, and percentiles in ns.
     pub(crate) given: Option<Given>,
+    /// What is done beside the operations that end now.
+    pub(crate) background: Option<&'static str>,
+    /// Latencies of operations that ended beside something, by what it was.
+    pub(crate) beside_ns: BTreeMap<&'static str, Vec<u64>>,
 }
 
 /// Figures of somebody else's histogram.
@@ -51,7 +55,11 @@ impl InFlight {
 
     pub(crate) fn finish(&mut self, number: u64, now: Stamp, round: &mut Round) {
         if let Some(start) = self.started.remove(&number) {
-            round.latencies_ns.push(u64::try_from(now.since(start).as_nanos()).unwrap_or(u64::MAX));
+            let ns = u64::try_from(now.since(start).as_nanos()).unwrap_or(u64::MAX);
+            round.latencies_ns.push(ns);
+            if let Some(background) = round.background {
+                round.beside_ns.entry(background).or_default().push(ns);
+            }
         }
     }
 }
@@ -67,6 +75,10 @@ pub(crate) struct Figures {
     pub(crate) p99_us: f64,
     pub(crate) p999_us: f64,
     pub(crate) cpu_us: Option<f64>,
+    /// Of operations that ended during checkpoints, all rounds together.
+    pub(crate) during_checkpoints: Option<Given>,
+    /// The same by stage.
+    pub(crate) stages: Vec<(&'static str, Given)>,
 }
 
 impl Figures {
@@ -80,6 +92,11 @@ impl Figures {
             "p99_us": round(self.p99_us),
             "p999_us": round(self.p999_us),
             "cpu_us_per_op": self.cpu_us.map(round),
+            "during_checkpoints": self.during_checkpoints.map(|during| json!({
+                "ops": during.ops,
+                "p50_us": round(during.p50_ns / 1e3),
+                "p999_us": round(during.p999_ns / 1e3),
+            })),
         })
     }
 }
@@ -90,10 +107,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 }
 
 fn given(round: &Round) -> Given {
-    if let Some(given) = round.given {
-        return given;
-    }
-    let mut sorted = round.latencies_ns.clone();
+    round.given.unwrap_or_else(|| of_samples(round.latencies_ns.clone()))
+}
+
+fn of_samples(mut sorted: Vec<u64>) -> Given {
     sorted.sort_unstable();
     let at = |per_mille: usize| {
         let index = (sorted.len() * per_mille / 1000).min(sorted.len().saturating_sub(1));
@@ -117,7 +134,14 @@ pub(crate) fn summary(name: &'static str, rounds: &[Round]) -> Figures {
     };
     let ops: u64 = all.iter().map(|(given, _)| given.ops).sum();
     let cpu: Option<u64> = rounds.iter().map(|round| round.cpu_us).sum();
+    let mut beside: BTreeMap<&'static str, Vec<u64>> = BTreeMap::new();
+    for (stage, ns) in rounds.iter().flat_map(|round| &round.beside_ns) {
+        beside.entry(stage).or_default().extend(ns);
+    }
+    let during: Vec<u64> = beside.values().flatten().copied().collect();
     Figures {
+        during_checkpoints: (!during.is_empty()).then(|| of_samples(during)),
+        stages: beside.into_iter().map(|(stage, ns)| (stage, of_samples(ns))).collect(),
         name,
         iops: over(&|given, round| given.ops as f64 / seconds(round)),
         bytes_per_s: over(&|_, round| round.bytes as f64 / seconds(round)),
@@ -129,7 +153,7 @@ pub(crate) fn summary(name: &'static str, rounds: &[Round]) -> Figures {
     }
 }
 
-pub(crate) fn print(case: Case, measured: &[Figures]) {
+pub(crate) fn print(case: Case, measured: &[Figures], stages: bool) {
     for figures in measured {
         println!(
             "{:<5} {:>4} {:>5}  {:<5} {:>8.0} {:>8.1} {:>8.0} {:>8.0} {:>8.0} {:>8.0} {:>10}",
@@ -149,7 +173,26 @@ pub(crate) fn print(case: Case, measured: &[Figures]) {
     if let [raw, store, ..] = measured {
         let (latency, rate) = (store.p50_us / raw.p50_us.max(0.001), store.iops / raw.iops.max(0.001));
         println!("{:>24} / raw: {rate:.2} of the rate, {latency:.2} times the median latency", store.name);
+        if let Some(during) = &store.during_checkpoints {
+            let times = during.p999_ns / during.p50_ns.max(1.0);
+            print_part("during checkpoints", during, &format!("p99.9 is {times:.1} times the median"));
+        }
+        for (stage, given) in store.stages.iter().filter(|_| stages) {
+            print_part(stage, given, "");
+        }
     }
+}
+
+fn print_part(name: &str, given: &Given, note: &str) {
+    let us = |ns: f64| ns / 1e3;
+    println!(
+        "{name:>24}: {:>8} ops {:>8.0} {:>8.0} {:>8.0} {:>8.0} {note}",
+        given.ops,
+        us(given.mean_ns),
+        us(given.p50_ns),
+        us(given.p99_ns),
+        us(given.p999_ns),
+    );
 }
 
 /// Processor time of this process in microseconds, its kernel workers included.
@@ -174,7 +217,7 @@ mod tests {
             elapsed_ns: 1_000_000_000,
             cpu_us: Some(count),
             latencies_ns: (0..count).map(|nth| if nth == 0 { ns * 10 } else { ns }).collect(),
-            given: None,
+            ..Round::default()
         };
         let figures = summary("x", &[round(1000, 1000), round(3000, 3000), round(2000, 2000)]);
         assert!((figures.iops - 2000.0).abs() < 0.1 && (figures.p50_us - 2.0).abs() < 0.01, "{figures:?}");

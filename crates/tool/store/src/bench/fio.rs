@@ -45,11 +45,13 @@ impl Engine for Fio {
         let job = &report["jobs"][0][kind];
         let number = |value: &Value| value.as_f64().context("fio's report lacks a figure");
         let percentile = |name: &str| number(&job["clat_ns"]["percentile"][name]);
+        let percent = number(&report["jobs"][0]["usr_cpu"])? + number(&report["jobs"][0]["sys_cpu"])?;
+        let runtime_ms = job["runtime"].as_u64().context("fio's report lacks the time")?;
         let ops = job["total_ios"].as_u64().context("fio's report lacks the operations")?;
         Ok(Round {
             bytes: ops * case.bytes,
-            elapsed_ns: job["runtime"].as_u64().context("fio's report lacks the time")? * 1_000_000,
-            cpu_us: None,
+            elapsed_ns: runtime_ms * 1_000_000,
+            cpu_us: Some((percent * runtime_ms as f64 * 10.0) as u64),
             latencies_ns: Vec::new(),
             given: Some(Given {
                 ops,
@@ -58,6 +60,7 @@ impl Engine for Fio {
                 p99_ns: percentile("99.000000")?,
                 p999_ns: percentile("99.900000")?,
             }),
+            ..Round::default()
         })
     }
 }

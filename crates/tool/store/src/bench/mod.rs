@@ -62,6 +62,9 @@ pub struct Options {
     /// journal, as in a new OSD on a file; by default all blocks are written before.
     #[arg(long)]
     fresh: bool,
+    /// Tell the store's latencies by what its checkpoint was at when the operations ended.
+    #[arg(long)]
+    stages: bool,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -89,6 +92,10 @@ pub(crate) trait Work {
     fn start(&mut self, case: Case, data: &Bytes, number: u64) -> Result<bool>;
     /// Lets begun operations go on and waits until something happens; tells which have ended.
     fn turn(&mut self, finished: &mut Vec<u64>) -> Result<()>;
+    /// What is done in the background, beside the operations.
+    fn background(&self) -> Option<&'static str> {
+        None
+    }
 }
 
 /// Keeps operations of a kind in flight for `length`, then lets them end.
@@ -113,8 +120,11 @@ pub(crate) fn work_for(
         if in_flight.len() == 0 {
             break;
         }
+        // Read before the turn as well: what ends with it was waited for while that went on.
+        let before = work.background();
         work.turn(&mut finished)?;
         let now = clock.now();
+        round.background = before.or_else(|| work.background());
         for number in finished.drain(..) {
             round.bytes += case.bytes;
             in_flight.finish(number, now, &mut round);
@@ -153,7 +163,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         engines.extend(fio.as_mut().map(|fio| fio as &mut dyn Engine));
         let measured = measure(&mut engines, case, options)?;
         if !options.json {
-            figures::print(case, &measured);
+            figures::print(case, &measured, options.stages);
         }
         results.push(as_json(case, &measured));
     }

@@ -134,4 +134,8 @@ impl Work for Stored {
         }));
         Ok(())
     }
+
+    fn background(&self) -> Option<&'static str> {
+        self.store.checkpoint_stage()
+    }
 }
