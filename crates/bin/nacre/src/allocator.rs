@@ -9,9 +9,9 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// `mi_option_purge_delay` of `mimalloc.h` (v3): milliseconds after which free pages go back to the system.
 const PURGE_DELAY: mi_option_t = 15;
-/// Longer than the time between checkpoints, after each of which the store's memory is needed again: with mimalloc's
-/// own second, a busy OSD spent a seventh of its time on page faults.
-const PURGE_DELAY_MS: c_long = 20_000;
+/// When it is over, all that is free goes back, and most of it is needed again before the next checkpoint. So once in
+/// many checkpoints: with mimalloc's own second, a busy OSD spent a seventh of its time on page faults.
+const PURGE_DELAY_MS: c_long = 120_000;
 
 /// Makes free memory wait before the system gets it back. To be called before threads are started.
 pub(crate) fn keep_free_pages() {
