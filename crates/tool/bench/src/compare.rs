@@ -43,8 +43,8 @@ pub struct Options {
     #[arg(long, default_value_t = 5.0)]
     relevant: f64,
     /// To try the method: hold back answers to side B by so many percent of the time that they took. Only with --client own.
-    #[arg(long, default_value_t = 0.0)]
-    planted_delay: f64,
+    #[arg(long)]
+    planted_delay: Option<f64>,
     /// Print the verdicts as JSON lines, and nothing else.
     #[arg(long)]
     json: bool,
@@ -158,11 +158,11 @@ fn measure(options: &Options, a: &Spec, b: &Spec) -> Result<(Results, String, St
     let Output { dir, out, .. } = &options.output;
     let sides = [("a", a), ("b", b)];
     let mut session = Session::open(&options.load, &sides, dir.as_deref(), out.as_deref())?;
-    if options.planted_delay != 0.0 {
-        if options.load.client != Driver::Own || !(0.0..=1000.0).contains(&options.planted_delay) {
+    if let Some(percent) = options.planted_delay {
+        if options.load.client != Driver::Own || !(0.0..=1000.0).contains(&percent) {
             bail!("--planted-delay is from 0 to 1000 percent, and needs --client own");
         }
-        session.planted_delay = Some((1, options.planted_delay / 100.0));
+        session.planted_delay = Some((1, percent / 100.0));
     }
     for round in 0..options.rounds {
         for cell in session.cells.clone() {

@@ -26,7 +26,7 @@ pub(crate) fn measure(image: Image<'_>, cell: Cell, timing: Timing, pids: &[u32]
     let end = Duration::from_secs((timing.warmup_s + timing.seconds).into());
     let begin = end - Duration::from_secs(timing.seconds.into()).saturating_sub(connecting(timing));
     let (output, looks) = std::thread::scope(|scope| {
-        let output = scope.spawn(|| child.wait_with_output());
+        let output = scope.spawn(|| (child.wait_with_output(), start.elapsed()));
         let looks = [begin, end].map(|at| {
             std::thread::sleep(at.saturating_sub(start.elapsed()));
             let servers = Look::at(pids);
@@ -34,10 +34,15 @@ pub(crate) fn measure(image: Image<'_>, cell: Cell, timing: Timing, pids: &[u32]
         });
         (output.join(), looks)
     });
-    let output = output.map_err(|_| anyhow::anyhow!("nobody waited for fio"))?.context(MISSING)?;
-    let report = report(&output)?;
+    let (output, elapsed) = output.map_err(|_| anyhow::anyhow!("nobody waited for fio"))?;
+    let report = report(&output.context(MISSING)?)?;
     let mut measured =
         read_report(&report, cell, timing).with_context(|| format!("fio's report of {}", cell.name()))?;
+    if elapsed.saturating_sub(end) > begin {
+        // It may have begun later than we looked.
+        eprintln!("fio took {elapsed:?} for {end:?}: what was used is left out");
+        return Ok(measured);
+    }
     let [(began, servers_before, us_before), (ended, servers, us)] = looks;
     let between = ended.duration_since(began).as_secs_f64();
     measured.used_ios = measured.latencies.count() as f64 / measured.seconds * between;
@@ -176,7 +181,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    const TIMING: Timing = Timing { seconds: 4, warmup_s: 1, seed: 7, planted_delay: 0.0 };
+    const TIMING: Timing = Timing { seconds: 4, warmup_s: 1, seed: 7, planted_delay: None };
 
     fn cell(name: &str) -> Cell {
         Cell::parse(name).expect("a cell")

@@ -55,7 +55,7 @@ impl Load {
     }
 
     /// The same places for each side of a comparison, others in each repetition.
-    pub(crate) fn timing(&self, repetition: usize, planted_delay: f64) -> Timing {
+    pub(crate) fn timing(&self, repetition: usize, planted_delay: Option<f64>) -> Timing {
         let seed = 1000 + repetition as u64;
         Timing { seconds: self.seconds, warmup_s: self.warmup, seed, planted_delay }
     }
@@ -109,8 +109,8 @@ pub(crate) struct Timing {
     pub(crate) seconds: u32,
     pub(crate) warmup_s: u32,
     pub(crate) seed: u64,
-    /// Share by which answers are held back.
-    pub(crate) planted_delay: f64,
+    /// Share by which answers are held back, if delays are tried at all.
+    pub(crate) planted_delay: Option<f64>,
 }
 
 /// What a driver of load saw of one repetition.

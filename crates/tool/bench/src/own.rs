@@ -193,7 +193,8 @@ struct Load {
     depth: usize,
     /// Mean time between two operations; `None` for as many as possible.
     interval: Option<Duration>,
-    planted_delay: f64,
+    /// Share by which answers are held back; with one, also of 0, the client never sleeps.
+    planted_delay: Option<f64>,
     random: Random,
     data: BufList,
     blocks: u64,
@@ -232,8 +233,14 @@ impl Load {
             if now > window.end + ANSWER_TIMEOUT {
                 bail!("{} operations are not answered", session.in_flight());
             }
-            // The system's waits are too coarse for answers that are held back.
-            let wait = if held.is_empty() { TURN_MAX } else { Duration::ZERO };
+            // The system's waits, and even a turn, are too coarse for answers that are held back. Who does not sleep is
+            // served faster, so the side without delay must not sleep either.
+            let wait = if self.planted_delay.is_none() { TURN_MAX } else { Duration::ZERO };
+            if let Some((until, _)) = held.first().filter(|_| session.in_flight() == 0) {
+                while clock.now() < *until {
+                    std::hint::spin_loop();
+                }
+            }
             let is_idle = session.in_flight() == 0 && now < due;
             session.turn(if is_idle { wait.min(due.since(now)) } else { wait })?;
             let now = clock.now();
@@ -241,7 +248,7 @@ impl Load {
                 // Of mixed load only reads bring bytes.
                 let is_read = outcome.as_ref().is_ok_and(|reply| is_read(reply));
                 check(outcome, is_read.then_some(self.cell.bytes))?;
-                held.insert((now + now.since(began).mul_f64(self.planted_delay), began));
+                held.insert((now + now.since(began).mul_f64(self.planted_delay.unwrap_or(0.0)), began));
             }
             let now = clock.now();
             while let Some((until, began)) = held.first().copied().filter(|(until, _)| *until <= now) {
@@ -302,7 +309,7 @@ mod tests {
     #[test]
     fn clients_come_once_per_second_by_chance() {
         let cell = Cell::parse("randread-4k-clients4").expect("a cell");
-        let timing = Timing { seconds: 1, warmup_s: 0, seed: 3, planted_delay: 0.0 };
+        let timing = Timing { seconds: 1, warmup_s: 0, seed: 3, planted_delay: None };
         let mut load = Load::new(cell, timing, 0, 64 << 20);
         let sum: Duration = (0..10_000).map(|_| load.pause()).sum();
         assert!((9_700..10_300).contains(&sum.as_secs()), "{sum:?}");

@@ -6,9 +6,13 @@ use crate::load::{Driver, Load};
 use crate::results::{Row, Writer};
 use crate::side::{Side, Spec};
 use crate::{fio, host, own};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag::{register, register_conditional_shutdown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// See the module's documentation.
@@ -20,6 +24,8 @@ pub(crate) struct Session {
     /// Side and share by which its answers are held back.
     pub(crate) planted_delay: Option<(usize, f64)>,
     pub(crate) writer: Writer,
+    /// SIGINT or SIGTERM came.
+    stop: Arc<AtomicBool>,
     /// Declared last: the sides' clusters live in it.
     _folder: Scratch,
 }
@@ -33,6 +39,12 @@ impl Session {
         out: Option<&Path>,
     ) -> Result<Self> {
         let cells = load.check()?;
+        // A bench that is interrupted removes what it made; one that is interrupted again does not.
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            register_conditional_shutdown(signal, 1, Arc::clone(&stop)).context("cannot wait for signals")?;
+            register(signal, Arc::clone(&stop)).context("cannot wait for signals")?;
+        }
         let folder = Scratch::new(folder)?;
         let mut writer = Writer::open(out)?;
         let with_shared = cells.iter().any(|cell| is_shared(*cell));
@@ -44,6 +56,7 @@ impl Session {
                 eprintln!("{label}: no processes of OSDs found, so their work is not measured; see --pids");
             }
             side.prepare(with_shared).with_context(|| format!("preparing side {label}"))?;
+            check_stop(&stop)?;
             opened.push(side);
         }
         let described = opened.iter().map(|side| (side.label.clone(), side.build().clone()));
@@ -54,12 +67,20 @@ impl Session {
             "load": load.to_json(),
             "sides": described,
         }))?;
-        Ok(Self { load: load.clone(), cells, sides: opened, planted_delay: None, writer, _folder: folder })
+        Ok(Self {
+            load: load.clone(),
+            cells,
+            sides: opened,
+            planted_delay: None,
+            writer,
+            stop,
+            _folder: folder,
+        })
     }
 
     /// One repetition of a cell on one side.
     pub(crate) fn measure(&mut self, side: usize, cell: Cell, repetition: usize) -> Result<()> {
-        let delay = self.planted_delay.filter(|(of, _)| *of == side).map_or(0.0, |(_, share)| share);
+        let delay = self.planted_delay.map(|(of, share)| if of == side { share } else { 0.0 });
         let side = self.sides.get(side).context("no such side")?;
         let (timing, began_ms) = (self.load.timing(repetition, delay), now_ms());
         let stages = if self.load.stages { side.stages()? } else { None };
@@ -68,6 +89,7 @@ impl Session {
             Driver::Fio => fio::measure(image, cell, timing, &side.pids),
             Driver::Own => own::measure(image, cell, timing, &side.pids),
         };
+        check_stop(&self.stop)?;
         let measured = measured.with_context(|| format!("side {}, {}", side.label, cell.name()))?;
         let stages = match stages {
             Some(before) => side.stages()?.map_or(Value::Null, |after| after.since(&before)),
@@ -85,6 +107,13 @@ impl Session {
         tell(&row);
         self.writer.add(row)
     }
+}
+
+fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) {
+        bail!("interrupted");
+    }
+    Ok(())
 }
 
 fn is_shared(cell: Cell) -> bool {

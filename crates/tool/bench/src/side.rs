@@ -4,6 +4,7 @@ use crate::load::{Driver, Image};
 use crate::stages::Stages;
 use crate::{fio, own};
 use anyhow::{Context, Result, bail};
+use nacre_buf::crc::crc32c;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -137,9 +138,9 @@ impl Side {
             "osd_processes": self.pids.len(),
         });
         if let Spec::Nacre { binary, options } = spec {
-            let file = std::fs::metadata(binary).with_context(|| binary.display().to_string())?;
+            let bytes = std::fs::read(binary).with_context(|| binary.display().to_string())?;
             build["binary"] = json!(binary.display().to_string());
-            build["binary_bytes"] = json!(file.len());
+            build["binary_crc32c"] = json!(format!("{:08x}", crc32c(0, &bytes)));
             build["options"] = json!(options);
         }
         Ok(build)
