@@ -193,7 +193,7 @@ struct Load {
     depth: usize,
     /// Mean time between two operations; `None` for as many as possible.
     interval: Option<Duration>,
-    /// Share by which answers are held back; with one, also of 0, the client never sleeps.
+    /// Share by which answers are held back; with one the client never sleeps.
     planted_delay: Option<f64>,
     random: Random,
     data: BufList,
@@ -233,8 +233,7 @@ impl Load {
             if now > window.end + ANSWER_TIMEOUT {
                 bail!("{} operations are not answered", session.in_flight());
             }
-            // The system's waits, and even a turn, are too coarse for answers that are held back. Who does not sleep is
-            // served faster, so the side without delay must not sleep either.
+            // The system's waits, and even a turn, are too coarse for answers that are held back.
             let wait = if self.planted_delay.is_none() { TURN_MAX } else { Duration::ZERO };
             if let Some((until, _)) = held.first().filter(|_| session.in_flight() == 0) {
                 while clock.now() < *until {

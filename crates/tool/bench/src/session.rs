@@ -15,6 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Share by which the answers to both sides are held back when a delay is tried on one.
+const HELD_ANYWAY: f64 = 0.5;
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -80,7 +83,11 @@ impl Session {
 
     /// One repetition of a cell on one side.
     pub(crate) fn measure(&mut self, side: usize, cell: Cell, repetition: usize) -> Result<()> {
-        let delay = self.planted_delay.map(|(of, share)| if of == side { share } else { 0.0 });
+        let delay = self.planted_delay.map(|(of, share)| {
+            // Both sides are held back, so that they differ in nothing but how long.
+            let planted = if of == side { share } else { 0.0 };
+            (1.0 + HELD_ANYWAY) * (1.0 + planted) - 1.0
+        });
         let side = self.sides.get(side).context("no such side")?;
         let (timing, began_ms) = (self.load.timing(repetition, delay), now_ms());
         let stages = if self.load.stages { side.stages()? } else { None };
