@@ -32,6 +32,8 @@ pub use pool::{AutoscaleMode, PgMerge, Pool, PoolKind, PoolOption, PoolSnap};
 pub const OSDS_MAX: usize = 1 << 16;
 /// Placement groups of one pool; Ceph's `mon_max_pool_pg_num`.
 pub const POOL_PGS_MAX: u32 = 65_536;
+/// Bytes of one chunk of a stripe in an erasure-coded pool (`osd_pool_erasure_code_stripe_unit`).
+pub const STRIPE_UNIT_BYTES: u32 = 4096;
 /// Copies or shards of one PG that a pool may ask for.
 pub const POOL_SIZE_MAX: u8 = 255;
 /// `require_osd_release`, `min_mon_release`: Pacific.

@@ -313,10 +313,7 @@ impl crate::osd::OsdMaps {
     /// PGs not made yet whose primary `osd` is.
     fn creating_on(&self, osd: OsdId) -> Vec<(nacre_types::PgId, Epoch, nacre_types::UTime)> {
         let map = self.published();
-        let leads = |pg: nacre_types::PgId| {
-            map.pool(pg.pool).is_some_and(nacre_maps::Pool::is_replicated)
-                && map.pg_to_up_acting(pg).acting_primary == osd
-        };
+        let leads = |pg: nacre_types::PgId| map.pg_to_up_acting(pg).acting_primary == osd;
         self.creating().filter(|(pg, epoch, _)| *epoch <= map.epoch && leads(*pg)).collect()
     }
 }

@@ -7,7 +7,7 @@
 //! - no write is in flight outside the active phase of the interval that it began in;
 //! - nobody but a serving primary holds operations between admission and reply.
 
-use crate::backend::Replication;
+use crate::backend::{Coding, Ec, Replication};
 use crate::log::{LogLimits, Missing, PgLog};
 use crate::ops::PoolFacts;
 use crate::peering::{Birth, Interval, Peer, Phase};
@@ -55,6 +55,8 @@ pub struct Pg {
     pub(crate) pipeline: Pipeline,
     pub(crate) backoffs: Backoffs,
     pub(crate) replication: Replication,
+    /// In erasure-coded pools.
+    pub(crate) ec: Option<Ec>,
     pub(crate) recovery: Recovery,
     pub(crate) claims: Claims,
     pub(crate) watches: Watches,
@@ -129,6 +131,7 @@ impl Pg {
         let mut pg = Self::assemble(spg, whoami, map, saved.interval, saved.past, saved.info);
         pg.log = saved.log;
         (pg.missing, pg.recorded) = (saved.missing, saved.recorded);
+        pg.find_kept(view);
         Some(pg)
     }
 
@@ -159,6 +162,7 @@ impl Pg {
             pipeline: Pipeline::default(),
             backoffs: Backoffs::default(),
             replication: Replication::default(),
+            ec: map.pools.get(&spg.pg.pool).and_then(Coding::of).map(Ec::new),
             recovery: Recovery::default(),
             claims: Claims::default(),
             watches: Watches::default(),
@@ -244,6 +248,7 @@ impl Pg {
         self.trim_snaps(cx);
         self.scrub_on(cx);
         self.report_merge(cx);
+        self.let_go_of_kept(cx);
     }
 
     fn advance_map(&mut self, cx: &mut Cx<'_>) {
@@ -324,7 +329,9 @@ impl Pg {
             }
             PeerMessage::ScrubReply(reply) => self.heard_scrub(cx, from, reply),
             PeerMessage::Reserve(message) => self.heard_reserve(cx, from, &message),
-            PeerMessage::CopyGet(get) => self.answer_copy(cx, from, get),
+            PeerMessage::CopyGet(get) => self.answer_copy(cx, from, get, Vec::new()),
+            PeerMessage::ChunkRead(read) if from_primary => self.answer_chunk(cx, from, read),
+            PeerMessage::ChunkReply(reply) => self.heard_chunk(cx, from, reply),
             PeerMessage::CopyReply(reply) => self.heard_copy(cx, &reply),
             _ => {} // only the primary gives orders
         }
@@ -410,7 +417,8 @@ impl Pg {
     /// True when clients are served, and anything may change.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        self.phase.is_serving() && self.merge_role.is_none()
+        let codes = self.ec.is_some() || self.pool.stripe_bytes.is_none();
+        self.phase.is_serving() && self.merge_role.is_none() && codes
     }
 
     /// True once the copy's removal has been submitted.

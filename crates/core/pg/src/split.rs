@@ -68,6 +68,9 @@ impl Pg {
             let ops = self.birth_ops(share, complete_to, before);
             txn.push(Op::Split { child: SpgId::replicated(child), pg_num: new, ops });
         }
+        if let Some(ec) = &mut self.ec {
+            ec.kept.retain(|_, object| object.pg(new) == parent); // what was kept goes with its object
+        }
         txn.push(Op::LogRewind { to: self.log.tail() });
         txn.ops.extend(self.log.iter().map(log_append));
         self.save_state(&mut txn);

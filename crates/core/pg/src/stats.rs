@@ -2,8 +2,9 @@
 
 use crate::Pg;
 use crate::log::Missing;
-use crate::peering::Phase;
+use crate::peering::{Interval, Phase};
 use crate::recovery::Kind;
+use nacre_maps::UpActing;
 use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
 use nacre_types::{Epoch, OsdId, UTime};
 
@@ -183,6 +184,20 @@ impl Pg {
         }
     }
 
+    fn whole_copy(&self, osd: OsdId) -> PgShard {
+        let shard = self.shard_of(osd).and_then(|shard| i8::try_from(shard).ok());
+        PgShard { osd, shard: shard.unwrap_or(nacre_types::SHARD_NONE) }
+    }
+
+    /// Up and acting set as the map has them: in erasure-coded pools with the places of OSDs that are not there.
+    fn placed(&self) -> UpActing {
+        if self.ec.is_some() {
+            return self.map.pg_to_up_acting(self.spg.pg);
+        }
+        let Interval { up, up_primary, acting, primary, .. } = self.interval.clone();
+        UpActing { up, up_primary, acting, acting_primary: primary }
+    }
+
     /// The report for the manager; `None` where another OSD is primary.
     pub fn stat(&mut self, wall: UTime) -> Option<PgStat> {
         if !self.is_primary() {
@@ -201,6 +216,7 @@ impl Pg {
         };
         let whole = self.peers.iter().filter(|(_, peer)| peer.is_complete()).map(|(osd, _)| *osd);
         let me = self.missing.is_empty().then_some(self.whoami);
+        let placed = self.placed();
         Some(PgStat {
             version: self.info.last_update,
             reported_seq: stamps.reported_seq,
@@ -215,8 +231,8 @@ impl Pg {
             stats: ObjStatColl { sum: self.sums() },
             log_size,
             ondisk_log_size: log_size,
-            up: self.interval.up.clone(),
-            acting: self.interval.acting.clone(),
+            up: placed.up,
+            acting: placed.acting,
             last_fresh: wall,
             last_change: stamps.change,
             last_active: stamps.active,
@@ -236,12 +252,8 @@ impl Pg {
             last_became_peered: stamps.became_peered,
             snaptrimq_len: u32::try_from(self.snaptrim.queued()).unwrap_or(u32::MAX),
             purged_snaps: self.info.purged_snaps.clone(),
-            avail_no_missing: me.into_iter().chain(whole).map(whole_copy).collect(),
+            avail_no_missing: me.into_iter().chain(whole).map(|osd| self.whole_copy(osd)).collect(),
             ..PgStat::default()
         })
     }
-}
-
-fn whole_copy(osd: OsdId) -> PgShard {
-    PgShard { osd, shard: nacre_types::SHARD_NONE }
 }

@@ -1,9 +1,10 @@
 //! [`Tokens`]: what to do when the store has done what it was asked to.
 
 use crate::ClientOp;
+use crate::backend::ec::Piece;
 use crate::pipeline::Running;
 use crate::scrub::Digests;
-use nacre_msg::peer::{CopyGet, PeerMessage, Pull, PushReply, ScrubRequest};
+use nacre_msg::peer::{ChunkRead, CopyGet, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
 use nacre_types::{Entropy, HObject, OsdId};
 use std::collections::{BTreeMap, VecDeque};
@@ -35,6 +36,8 @@ pub(crate) enum OnDurable {
     },
     /// An object that was pulled, or dropped, is durable here.
     Recovered(HObject),
+    /// The part that begins here of an object that was computed from other chunks is durable here.
+    Rebuilt(HObject, u64),
 }
 
 /// What must not happen before all that this copy has submitted is durable: a copy that tells others of
@@ -72,6 +75,17 @@ pub(crate) enum OnFetched {
         from: OsdId,
         /// What.
         get: Box<CopyGet>,
+        /// What was collected of it.
+        gathered: Vec<Piece>,
+    },
+    /// Go on with this copy's chunk of what waits under the token.
+    OwnChunk(Token),
+    /// Give a part of this copy's chunk.
+    Chunk {
+        /// Who wants it.
+        from: OsdId,
+        /// What.
+        read: Box<ChunkRead>,
     },
     /// Answer the scrub.
     Scrub {

@@ -614,7 +614,7 @@ impl Shard {
         let bytes = raw.front.len() + raw.data.len();
         match Message::decode(raw) {
             Ok(Message::OsdOp(op)) => {
-                let spg = op.spg;
+                let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
                 self.counters.ops += 1;
                 self.counters.op_in_bytes += op.ops.iter().map(|sub| sub.indata.len() as u64).sum::<u64>();
                 let permit = self.sessions.permit(bytes);
@@ -626,7 +626,7 @@ impl Shard {
                 }
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
-                let (spg, session, id) = (backoff.spg, session.id, backoff.id);
+                let (spg, session, id) = (SpgId::replicated(backoff.spg.pg), session.id, backoff.id);
                 self.post.send(self.post.home(&spg), Letter::BackoffAck { spg, session, id });
             }
             Ok(Message::Command(command)) => {

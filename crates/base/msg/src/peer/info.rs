@@ -1,6 +1,7 @@
 //! [`PgInfo`]: what one OSD knows of its copy of a PG. Our own form of Ceph's `pg_info_t`.
 
 use super::coded::coded;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Epoch, Eversion, HObject, IntervalSet, UTime};
 
 /// Sums over a PG's objects and its client I/O. Ceph `object_stat_sum_t`, reduced to what is reported.
@@ -75,8 +76,8 @@ counter_fields!(
 );
 
 /// A bit per field that is not zero, then those fields: most log entries change two or three.
-impl nacre_denc::Encode for Counters {
-    fn encode(&self, w: &mut nacre_denc::Writer) {
+impl Encode for Counters {
+    fn encode(&self, w: &mut Writer) {
         let fields = self.to_array();
         let bits = fields
             .iter()
@@ -88,9 +89,9 @@ impl nacre_denc::Encode for Counters {
     }
 }
 
-impl nacre_denc::Decode for Counters {
+impl Decode for Counters {
     const MIN_BYTES: usize = 2;
-    fn decode(r: &mut nacre_denc::Reader) -> Result<Self, nacre_denc::DecodeError> {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         let bits = r.u16()?;
         let mut fields = [0; Self::COUNT];
         for (at, field) in fields.iter_mut().enumerate() {
@@ -185,20 +186,53 @@ pub struct PgInfo {
     pub purged_snaps: IntervalSet,
     /// Sums over objects and I/O as of `last_update`.
     pub counters: Counters,
+    /// Which chunk of each object it holds, in an erasure-coded pool. Since version 2, which only such copies write.
+    pub shard: Option<u8>,
 }
 
-coded!(PgInfo, "peer pg info", {
-    last_update,
-    last_complete,
-    log_tail,
-    last_user_version,
-    last_epoch_started,
-    last_interval_started,
-    last_backfill,
-    history,
-    purged_snaps,
-    counters,
-});
+const PG_INFO_VERSION: u8 = 2;
+
+impl Encode for PgInfo {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.shard.is_some() { PG_INFO_VERSION } else { 1 };
+        w.envelope(version, version, |w| {
+            w.put(&self.last_update);
+            w.put(&self.last_complete);
+            w.put(&self.log_tail);
+            w.u64(self.last_user_version);
+            w.u32(self.last_epoch_started);
+            w.u32(self.last_interval_started);
+            w.put(&self.last_backfill);
+            w.put(&self.history);
+            w.put(&self.purged_snaps);
+            w.put(&self.counters);
+            if let Some(shard) = self.shard {
+                w.u8(shard);
+            }
+        });
+    }
+}
+
+impl Decode for PgInfo {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("peer pg info", PG_INFO_VERSION, |version, r| {
+            Ok(Self {
+                last_update: r.get()?,
+                last_complete: r.get()?,
+                log_tail: r.get()?,
+                last_user_version: r.u64()?,
+                last_epoch_started: r.u32()?,
+                last_interval_started: r.u32()?,
+                last_backfill: r.get()?,
+                history: r.get()?,
+                purged_snaps: r.get()?,
+                counters: r.get()?,
+                shard: if version >= 2 { Some(r.u8()?) } else { None },
+            })
+        })
+    }
+}
 
 impl PgInfo {
     /// An empty copy.
@@ -215,6 +249,7 @@ impl PgInfo {
             history,
             purged_snaps: IntervalSet::new(),
             counters: Counters::default(),
+            shard: None,
         }
     }
 

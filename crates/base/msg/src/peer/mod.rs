@@ -5,6 +5,7 @@
 //! is in. Formats: `docs/formats/peer-messages.md`. Front = one envelope; data = object data of a
 //! transaction, by reference.
 
+mod chunk;
 mod coded;
 mod copy;
 mod info;
@@ -16,6 +17,7 @@ mod replication;
 mod reserve;
 mod scrub;
 
+pub use chunk::{ChunkRead, ChunkReply};
 pub use copy::{CopyGet, CopyReply};
 pub use info::{Counters, PgHistory, PgInfo};
 pub use intervals::{INTERVALS_MAX, PastInterval, PastIntervals};
@@ -120,6 +122,8 @@ peer_messages! {
     CopyGet = 16 "Give me a part of this object.",
     CopyReply = 17 "Here it is.",
     Reserve = 18 "About a place for the PG's recovery at a member.",
+    ChunkRead = 19 "Read this part of your chunk of an object.",
+    ChunkReply = 20 "This is it.",
 }
 
 impl PeerMessage {

@@ -126,6 +126,31 @@ fn all() -> Vec<PeerMessage> {
         }
         .into(),
         Reserve { header, number: 3, step: ReserveStep::Request, priority: 180 }.into(),
+        Notify {
+            header,
+            nonce: 1,
+            interval: interval(),
+            info: PgInfo { shard: Some(2), ..info() },
+            past: past(),
+        }
+        .into(),
+        ChunkRead {
+            header,
+            tid: 6,
+            object: object("a"),
+            version: Eversion::new(1, 2),
+            offset: 4096,
+            length: 8192,
+        }
+        .into(),
+        ChunkReply {
+            header,
+            tid: 6,
+            absent: false,
+            damaged: true,
+            data: Bytes::from_static(b"chunk").into(),
+        }
+        .into(),
     ]
 }
 

@@ -42,6 +42,13 @@ pub(super) const COMMANDS: &[Command] = &[
         create_simple,
     ),
     command(
+        "osd crush rule create-erasure name=name,type=CephString,goodchars=[A-Za-z0-9-_.] name=profile,type=CephString,goodchars=[A-Za-z0-9-_.=],req=false",
+        "osd",
+        "rw",
+        "Make a rule for erasure-coded pools of a profile",
+        create_erasure,
+    ),
+    command(
         "osd crush rule rm name=name,type=CephString,goodchars=[A-Za-z0-9-_.]",
         "osd",
         "rw",
@@ -160,13 +167,34 @@ fn choose(kind: i32, indep: bool) -> Step {
     }
 }
 
+/// A rule that chooses devices under distinct items of a type.
+struct Placement<'a> {
+    root: &'a str,
+    /// The type.
+    kind: &'a str,
+    class: Option<&'a str>,
+    indep: bool,
+    /// Pools that it is for: least and largest size.
+    sizes: (u8, u8),
+}
+
 fn create_rule(call: &mut Call<'_>, indep: bool) -> Answer {
     let name = call.args.text("name").to_owned();
     let crush = &call.state.osd.upcoming().crush;
     if crush.rule_by_name(&name).is_some() {
         return done(format!("rule {name} already exists"));
     }
-    let (root, kind, class) = (call.args.text("root"), call.args.text("type"), call.args.text_opt("class"));
+    let text = |name| call.args.text_opt(name).map(str::to_owned);
+    let (root, kind, class) =
+        (text("root").unwrap_or_default(), text("type").unwrap_or_default(), text("class"));
+    let placement = Placement { root: &root, kind: &kind, class: class.as_deref(), indep, sizes: RULE_SIZES };
+    make_rule(call, name, &placement)?;
+    done("")
+}
+
+/// Adds the rule, and says its id.
+fn make_rule(call: &mut Call<'_>, name: String, placement: &Placement<'_>) -> Result<u8, Failure> {
+    let Placement { root, kind, class, indep, sizes } = *placement;
     let crush = call.state.osd.upcoming().crush.clone();
     let take = root_of(&crush, root, class)?;
     let Some(kind) = crush.type_by_name(kind) else {
@@ -180,7 +208,7 @@ fn create_rule(call: &mut Call<'_>, indep: bool) -> Answer {
     if indep {
         steps.splice(0..0, [Step::SetChooseLeafTries(5), Step::SetChooseTries(100)]);
     }
-    let (min_size, max_size) = RULE_SIZES;
+    let (min_size, max_size) = sizes;
     let kind = if indep { RuleKind::ERASURE } else { RuleKind::REPLICATED };
     let rule = Rule { ruleset: id, kind, min_size, max_size, steps };
     let edited = call.state.osd.change_crush();
@@ -191,7 +219,40 @@ fn create_rule(call: &mut Call<'_>, indep: bool) -> Answer {
         *slot = Some(rule);
     }
     edited.rule_names.insert(i32::from(id), name);
-    done("")
+    Ok(id)
+}
+
+fn create_erasure(call: &mut Call<'_>) -> Answer {
+    let name = call.args.text("name").to_owned();
+    if call.state.osd.upcoming().crush.rule_by_name(&name).is_some() {
+        return done(format!("rule {name} already exists"));
+    }
+    let profile =
+        call.args.text_opt("profile").filter(|name| !name.is_empty()).unwrap_or("default").to_owned();
+    let id = erasure_rule(call, &name, &profile)?;
+    done(format!("created rule {name} at {id}"))
+}
+
+/// The rule of this name, made for the profile if it is not there. As Ceph's `crush_rule_create_erasure`.
+pub(super) fn erasure_rule(call: &mut Call<'_>, name: &str, profile: &str) -> Result<u8, Failure> {
+    let map = call.state.osd.upcoming();
+    if let Some(id) = map.crush.rule_by_name(name).and_then(|id| u8::try_from(id).ok()) {
+        return Ok(id);
+    }
+    let Some(profile) = map.erasure_code_profiles.get(profile).cloned() else {
+        return fail(Errno::ENOENT, format!("unknown erasure code profile '{profile}'"));
+    };
+    check_profile(&profile)?;
+    let value = |key: &str, usual| profile.get(key).map_or(usual, String::as_str);
+    let shards = |key| value(key, "0").parse::<u8>().unwrap_or(0);
+    let placement = Placement {
+        root: value("crush-root", "default"),
+        kind: value("crush-failure-domain", "host"),
+        class: Some(value("crush-device-class", "")),
+        indep: true,
+        sizes: (ERASURE_SIZE_MIN, shards("k").saturating_add(shards("m"))),
+    };
+    make_rule(call, name.to_owned(), &placement)
 }
 
 fn create_replicated(call: &mut Call<'_>) -> Answer {
@@ -242,6 +303,23 @@ fn weight_set_dump(call: &mut Call<'_>) -> Answer {
     call.tree("weight_sets", Section::new())
 }
 
+/// Least size of an erasure-coded pool, as Ceph's rules for them say.
+const ERASURE_SIZE_MIN: u8 = 3;
+
+/// What a profile may say.
+const PROFILE_KEYS: [&str; 10] = [
+    "crush-device-class",
+    "crush-failure-domain",
+    "crush-root",
+    "jerasure-per-chunk-alignment",
+    "k",
+    "m",
+    "plugin",
+    "stripe_unit",
+    "technique",
+    "w",
+];
+
 /// What a profile says when its owner leaves something out.
 const PROFILE_DEFAULTS: [(&str, &str); 9] = [
     ("crush-device-class", ""),
@@ -261,7 +339,7 @@ fn profile_text(profile: &BTreeMap<String, String>) -> String {
 }
 
 /// Checks the parts of a profile that decide a pool's shape.
-fn check_profile(profile: &BTreeMap<String, String>) -> Result<(), Failure> {
+pub(super) fn check_profile(profile: &BTreeMap<String, String>) -> Result<(), Failure> {
     for (key, least) in [("k", 2), ("m", 1)] {
         let value = profile.get(key).map_or("", String::as_str);
         match value.parse::<u32>() {
@@ -273,13 +351,28 @@ fn check_profile(profile: &BTreeMap<String, String>) -> Result<(), Failure> {
         }
     }
     let plugin = profile.get("plugin").map_or("", String::as_str);
-    if ["jerasure", "isa"].contains(&plugin) {
-        return Ok(());
+    if !["jerasure", "isa"].contains(&plugin) {
+        return fail(
+            Errno::EINVAL,
+            format!("erasure code plugin '{plugin}' is not supported, must be one of jerasure, isa"),
+        );
     }
-    fail(
-        Errno::EINVAL,
-        format!("erasure code plugin '{plugin}' is not supported, must be one of jerasure, isa"),
-    )
+    let known = |key: &&String| PROFILE_KEYS.contains(&key.as_str());
+    if let Some(key) = profile.keys().find(|key| !known(key)) {
+        return fail(Errno::EINVAL, format!("{key} is not supported in an erasure code profile"));
+    }
+    for (key, only) in [("technique", "reed_sol_van"), ("w", "8"), ("jerasure-per-chunk-alignment", "false")]
+    {
+        if let Some(value) = profile.get(key).filter(|value| *value != only) {
+            return fail(Errno::EINVAL, format!("{key}={value} is not supported, only {key}={only}"));
+        }
+    }
+    let unit = profile.get("stripe_unit").map(|text| text.trim_end_matches('B'));
+    let stripe_unit = nacre_maps::STRIPE_UNIT_BYTES.to_string();
+    if unit.is_some_and(|unit| unit != stripe_unit && unit != "4K") {
+        return fail(Errno::EINVAL, format!("stripe_unit must be {stripe_unit}"));
+    }
+    Ok(())
 }
 
 fn profile_set(call: &mut Call<'_>) -> Answer {

@@ -367,8 +367,9 @@ fn ok_to_stop(call: &mut Call<'_>) -> Answer {
     let osds: BTreeSet<OsdId> = named_osds(&map, call.args.list("ids"))?.into_iter().collect();
     let (mut bad, mut degraded) = (Vec::<PgId>::new(), Vec::new());
     for (pg, stat) in call.state.stats.pgs.pgs(&map) {
+        let there = stat.acting.iter().filter(|osd| **osd != nacre_crush::ITEM_NONE).count();
         let left = stat.acting.iter().filter(|osd| map.is_up(**osd) && !osds.contains(osd)).count();
-        if left == stat.acting.len() {
+        if left == there {
             continue;
         }
         let min_size = map.pool(pg.pool).map_or(1, |pool| usize::from(pool.min_size));

@@ -1,10 +1,12 @@
 //! Pools: made, named, listed, counted, deleted.
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::crush_rule::{check_profile, erasure_rule};
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
 use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
+use nacre_crush::RuleKind;
 use nacre_maps::{AutoscaleMode, PoolKind, PoolOption};
 use nacre_mgr::format::{Align, Node, Section, Table, fixed, general};
 use nacre_mgr::pgmap::pool_usage;
@@ -97,7 +99,10 @@ fn autoscale(call: &Call<'_>) -> Option<AutoscaleMode> {
 
 /// The rule named as such or, as older tools do, in the place of the profile.
 fn rule_of(call: &mut Call<'_>, kind: PoolKind) -> Result<Option<u8>, Failure> {
-    let in_profile = call.args.text_opt("erasure_code_profile").filter(|_| kind == PoolKind::Replicated);
+    if kind == PoolKind::Erasure {
+        return Ok(None);
+    }
+    let in_profile = call.args.text_opt("erasure_code_profile");
     let Some(name) =
         call.args.text_opt("rule").or(in_profile).filter(|name| !name.is_empty()).map(str::to_owned)
     else {
@@ -125,6 +130,35 @@ fn spec_of(call: &mut Call<'_>, kind: PoolKind) -> Result<PoolSpec, Failure> {
     })
 }
 
+/// The profile of an erasure-coded pool that is to be made.
+fn profile_of(call: &mut Call<'_>) -> Result<String, Failure> {
+    let name =
+        call.args.text_opt("erasure_code_profile").filter(|name| !name.is_empty()).unwrap_or("default");
+    match call.state.osd.upcoming().erasure_code_profiles.get(name) {
+        Some(profile) => check_profile(profile).map(|()| name.to_owned()),
+        None => fail(Errno::ENOENT, format!("unknown erasure code profile '{name}'")),
+    }
+}
+
+/// Its rule: the one that is named, or one of the pool's own name, made if it is not there.
+fn erasure_rule_of(call: &mut Call<'_>, pool: &str, profile: &str) -> Result<u8, Failure> {
+    let usual = if profile == "default" { "erasure-code" } else { pool };
+    let name = call.args.text_opt("rule").filter(|name| !name.is_empty()).unwrap_or(usual).to_owned();
+    let id = erasure_rule(call, &name, profile)?;
+    let is_erasure = call
+        .state
+        .osd
+        .upcoming()
+        .crush
+        .rule(i32::from(id))
+        .is_some_and(|rule| rule.kind == RuleKind::ERASURE);
+    if is_erasure {
+        Ok(id)
+    } else {
+        fail(Errno::EINVAL, format!("crush rule {name} type does not match pool"))
+    }
+}
+
 fn create(call: &mut Call<'_>) -> Answer {
     let name = call.args.text("pool").to_owned();
     let erasure = call.args.text_opt("pool_type") == Some("erasure");
@@ -138,10 +172,12 @@ fn create(call: &mut Call<'_>) -> Answer {
     if name.starts_with('.') {
         return fail(Errno::EPERM, "pool names beginning with . are not allowed");
     }
+    let kind = if erasure { PoolKind::Erasure } else { PoolKind::Replicated };
+    let mut spec = spec_of(call, kind)?;
     if erasure {
-        return fail(Errno::EOPNOTSUPP, "erasure-coded pools are not supported yet");
+        spec.erasure_code_profile = profile_of(call)?;
+        spec.crush_rule = Some(erasure_rule_of(call, &name, &spec.erasure_code_profile)?);
     }
-    let spec = spec_of(call, PoolKind::Replicated)?;
     let made = call.state.osd.create_pool(&spec, call.wall, &call.state.config);
     let id = made.map_err(|error| pool_failure(&error))?;
     set_options(call, id);
@@ -300,7 +336,7 @@ fn autoscale_status(call: &mut Call<'_>) -> Answer {
             name.to_owned(),
             mega(usage.stored_data),
             String::new(),
-            fixed(f64::from(pool.size), 1),
+            fixed(pool.raw_used_rate(), 1),
             mega(capacity),
             fixed(ratio, 4),
             String::new(),
@@ -348,7 +384,7 @@ fn autoscale_row(
         .with("pool_id", id)
         .with("pool_name", name)
         .with("raw_used", decimal(raw))
-        .with("raw_used_rate", decimal(f64::from(pool.size)))
+        .with("raw_used_rate", decimal(pool.raw_used_rate()))
         .with("subtree_capacity", capacity)
         .with("target_bytes", 0)
         .with("target_ratio", zero())

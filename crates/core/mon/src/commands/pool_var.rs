@@ -37,7 +37,7 @@ const FLAG_VARS: [(&str, u64); 7] = [
 ];
 
 /// Settings of cache tiers, which our pools are not.
-const TIER_VARS: [&str; 20] = [
+const TIER_VARS: [&str; 19] = [
     "hit_set_type",
     "hit_set_period",
     "hit_set_count",
@@ -57,7 +57,6 @@ const TIER_VARS: [&str; 20] = [
     "dedup_chunk_algorithm",
     "dedup_cdc_chunk_size",
     "fingerprint_algorithm",
-    "allow_ec_overwrites",
 ];
 
 /// Settings in the order of `osd pool get all`.
@@ -90,7 +89,7 @@ fn ordered_vars() -> impl Iterator<Item = &'static str> {
         "bulk",
     ];
     head.chain(flags)
-        .chain(["use_gmt_hitset", "fast_read", "erasure_code_profile"])
+        .chain(["use_gmt_hitset", "fast_read", "erasure_code_profile", "allow_ec_overwrites"])
         .chain(options)
         .chain(tail)
 }
@@ -118,6 +117,10 @@ fn value(map: &OsdMap, pool: &Pool, var: &str) -> Option<(Node, String)> {
         }
         "pg_autoscale_mode" => {
             Some((pool.pg_autoscale_mode.as_str().into(), pool.pg_autoscale_mode.as_str().to_owned()))
+        }
+        "allow_ec_overwrites" if !pool.is_replicated() => {
+            let on = pool.has_flag(flags::pool::EC_OVERWRITES);
+            Some((on.into(), on.to_string()))
         }
         "erasure_code_profile" if !pool.is_replicated() => {
             Some((pool.erasure_code_profile.as_str().into(), pool.erasure_code_profile.clone()))
@@ -156,7 +159,7 @@ fn missing(pool: &str, var: &str) -> Failure {
     if TIER_VARS.contains(&var) {
         return refuse(Errno::EACCES, format!("pool '{pool}' is not a tier pool: variable not applicable"));
     }
-    if var == "erasure_code_profile" {
+    if ["erasure_code_profile", "allow_ec_overwrites"].contains(&var) {
         return refuse(
             Errno::EACCES,
             format!("pool '{pool}' is not a erasure pool: variable not applicable"),
@@ -219,7 +222,8 @@ fn set(call: &mut Call<'_>) -> Answer {
         "pgp_num" | "pgp_num_actual" => set_pgp_num(call, &change),
         "crush_rule" => set_rule(call, &change),
         "pg_autoscale_mode" => set_autoscale(call, &change),
-        "fast_read" => fail(Errno::EINVAL, "fast read is not supported in replicated pool"),
+        "fast_read" => set_fast_read(call, &change),
+        "allow_ec_overwrites" => allow_overwrites(call, &change),
         "use_gmt_hitset" | "bulk" => {
             change.truth()?;
             change.done()
@@ -232,6 +236,23 @@ fn set(call: &mut Call<'_>) -> Answer {
             None => set_option(call, &change),
         },
     }
+}
+
+fn set_fast_read(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    if held(call, change)?.is_replicated() {
+        return fail(Errno::EINVAL, "fast read is not supported in replicated pool");
+    }
+    if change.truth()? { fail(Errno::EOPNOTSUPP, "fast read is not supported yet") } else { change.done() }
+}
+
+fn allow_overwrites(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
+    if held(call, change)?.is_replicated() {
+        return fail(Errno::EINVAL, "ec overwrites can only be enabled for an erasure coded pool");
+    }
+    if change.truth()? {
+        return fail(Errno::EOPNOTSUPP, "overwrites in erasure-coded pools are not supported yet");
+    }
+    fail(Errno::EINVAL, "ec overwrites cannot be disabled once enabled")
 }
 
 /// The pool of the next epoch, to edit.
@@ -302,7 +323,9 @@ fn set_min_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
             "pool min size change is disabled; you must unset nosizechange flag for the pool first",
         );
     }
-    let least = if pool.is_replicated() { 1 } else { 2 };
+    // With fewer shards than hold data nothing can be read.
+    let data_shards = u8::try_from(pool.stripe_width / nacre_maps::STRIPE_UNIT_BYTES).unwrap_or(u8::MAX);
+    let least = if pool.is_replicated() { 1 } else { data_shards };
     let Some(min_size) = u8::try_from(change.int()?).ok().filter(|value| (least..=pool.size).contains(value))
     else {
         return fail(
@@ -322,6 +345,9 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
             Errno::EPERM,
             "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
         );
+    }
+    if !pool.is_replicated() && u32::try_from(wanted).is_ok_and(|wanted| wanted < pool.pg_num_target) {
+        return fail(Errno::EOPNOTSUPP, "the pgs of an erasure-coded pool cannot be merged");
     }
     let most = nacre_maps::POOL_PGS_MAX;
     let Some(pg_num) = u32::try_from(wanted).ok().filter(|number| (1..=most).contains(number)) else {

@@ -9,8 +9,6 @@ use nacre_types::{Epoch, Errno, IntervalSet, PgId, PoolId, UTime};
 
 const CREATING_PREFIX: &str = "osd-creating";
 
-/// Bytes of one chunk of a stripe in an erasure-coded pool.
-const STRIPE_UNIT_BYTES: u32 = 4096;
 /// Longest pool name.
 pub const POOL_NAME_BYTES_MAX: usize = 1024;
 
@@ -279,7 +277,7 @@ impl OsdMaps {
         let (k, m) = (number("k").ok_or_else(wrong)?, number("m").ok_or_else(wrong)?);
         let size = k.checked_add(m).filter(|_| k > 0).ok_or_else(wrong)?;
         let min_size = spec.min_size.unwrap_or(k + m.saturating_sub(1).min(1));
-        Ok((size, min_size, u32::from(k) * STRIPE_UNIT_BYTES))
+        Ok((size, min_size, u32::from(k) * nacre_maps::STRIPE_UNIT_BYTES))
     }
 
     /// The rule asked for, or the first one made for this kind of pool.

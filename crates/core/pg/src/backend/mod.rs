@@ -1,5 +1,7 @@
 //! How a change reaches all members of the group.
 
+pub(crate) mod ec;
 mod replicated;
 
+pub(crate) use ec::{Coding, Ec};
 pub(crate) use replicated::{AfterCommit, Flight, Replication};

@@ -90,6 +90,16 @@ impl Replication {
         self.in_flight.get_mut(at).map(|write| &mut write.flight)
     }
 
+    /// Up to where everything is durable on all members.
+    pub(crate) fn committed_to(&self) -> Eversion {
+        self.committed_to
+    }
+
+    /// All members hold the log up to `version`, and will agree on no shorter one.
+    pub(crate) fn note_committed(&mut self, version: Eversion) {
+        self.committed_to = self.committed_to.max(version);
+    }
+
     /// The newest change of `head` on its way.
     pub(crate) fn newest_of(&mut self, head: &HObject) -> Option<&mut Flight> {
         let newest = self.in_flight.iter_mut().rev().find(|write| write.flight.head == *head);
@@ -174,11 +184,14 @@ impl Pg {
             committed_to,
             txn,
         };
-        if !osds.is_empty() {
+        if self.ec.is_some() {
+            txn.ops.truncate(changes);
+            self.send_shards(cx, &mut txn, &entries, &osds, op);
+        } else if !osds.is_empty() {
             cx.effects.push(Effect::Peers { osds, message: op(txn.clone()).into() });
         }
         if !later.is_empty() {
-            let log_only = txn.ops.get(changes..).unwrap_or_default().to_vec();
+            let log_only = entries.iter().map(storage::log_append).collect();
             let txn = Transaction { collection: txn.collection, ops: log_only };
             self.note_later(&later, &entries);
             cx.effects.push(Effect::Peers { osds: later, message: op(txn).into() });
@@ -187,6 +200,7 @@ impl Pg {
             waiting_on.retain(|osd| *osd == self.whoami);
         }
         entries.into_iter().for_each(|entry| self.append(entry));
+        self.drop_kept(&mut txn, committed_to);
         self.trim_log(&mut txn, trim_to);
         self.replication.in_flight.push_back(InFlight { tid, version, waiting_on, flight });
         self.submit(cx, txn, OnDurable::Write(tid));
@@ -201,6 +215,7 @@ impl Pg {
     fn note_later(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
         for entry in entries.iter().filter(|entry| entry.changes_object()) {
             let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
+            self.recovery.look_again_at(&entry.object);
             for osd in osds {
                 if let Some(peer) = self.peers.get_mut(osd) {
                     peer.missing.insert(entry.object.clone(), need);
@@ -246,11 +261,13 @@ impl Pg {
             return; // not activated yet: the primary has counted us out already
         }
         let ascending = op.entries.windows(2).all(|pair| pair[0].version < pair[1].version)
-            && op.entries.first().is_some_and(|entry| entry.version > op.previous);
+            && op.entries.first().is_none_or(|entry| entry.version > op.previous);
         if op.previous != self.log.head() || !ascending || op.txn.collection != self.spg {
             return self.notify_primary(cx); // something was lost between us: peering finds out what
         }
         let mut txn = op.txn;
+        self.note_kept(&txn.ops);
+        self.drop_kept(&mut txn, op.committed_to);
         for entry in op.entries {
             // The name must not keep the whole message in memory for as long as the log keeps the entry.
             self.append(LogEntry { object: entry.object.detached(), ..entry });
@@ -286,6 +303,7 @@ impl Pg {
             OnDurable::Activated => self.activation_is_durable(cx),
             OnDurable::Pushed { to, reply } => self.send(cx, to, *reply),
             OnDurable::Recovered(object) => self.recovered_here(cx, &object),
+            OnDurable::Rebuilt(object, offset) => self.part_is_there(cx, self.whoami, &object, offset),
         }
         while let Some(then) = self.tokens.take_flushed(token) {
             self.flushed(cx, then);
@@ -322,7 +340,9 @@ impl Pg {
             Some(OnFetched::Operation(running)) => self.unpark(cx, *running),
             Some(OnFetched::Push(object)) => self.push_on(cx, &object),
             Some(OnFetched::Pull { from, pull }) => self.answer_pull(cx, from, *pull),
-            Some(OnFetched::Copy { from, get }) => self.answer_copy(cx, from, *get),
+            Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
+            Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),
+            Some(OnFetched::Chunk { from, read }) => self.answer_chunk(cx, from, *read),
             Some(OnFetched::Scrub { from, request, so_far }) => {
                 self.answer_scrub(cx, from, &request, so_far);
             }
@@ -337,6 +357,9 @@ impl Pg {
             if let OnFetched::Operation(running) = waiting {
                 again.push(running.op);
             }
+        }
+        if let Some(ec) = &mut self.ec {
+            ec.gathers.clear();
         }
         self.pipeline.requeue(again);
         self.release_objects(cx);

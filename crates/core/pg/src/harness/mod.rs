@@ -2,6 +2,7 @@
 //! order per pair and nothing else, a monitor that answers late, clients that resend. One seed drives it.
 
 mod client;
+mod coded;
 mod disk;
 mod world;
 

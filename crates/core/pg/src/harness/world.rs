@@ -103,16 +103,24 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(seed: u64, clients: usize) -> Self {
+        let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
+        Self::with_pool(
+            seed,
+            clients,
+            Pool { size: 3, min_size: 2, pg_num: 1, pgp_num: 1, flags, ..Pool::default() },
+        )
+    }
+
+    /// A group of this pool, on the first OSDs.
+    pub(super) fn with_pool(seed: u64, clients: usize, pool: Pool) -> Self {
         let mut map = OsdMap { epoch: 1, ..OsdMap::default() };
         map.set_max_osd(usize::try_from(MEMBERS).expect("small"));
         map.osd_state.fill(flags::osd::EXISTS | flags::osd::UP);
         map.osd_weight.fill(nacre_maps::WEIGHT_ONE);
         map.osd_info.iter_mut().for_each(|info| info.up_from = 1);
-        let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
-        let pool = Pool { size: 3, min_size: 2, pg_num: 1, pgp_num: 1, flags, ..Pool::default() };
+        map.pg_upmap.insert(pg(), (0..OsdId::from(pool.size)).collect());
         map.pools.insert(POOL, pool);
         map.pool_names.insert(POOL, "p".to_owned());
-        map.pg_upmap.insert(pg(), vec![0, 1, 2]);
         let osd = |id| (id, Osd { running: true, epoch: 1, ..Osd::default() });
         let mut world = Self {
             rng: SeededEntropy(seed),
@@ -756,6 +764,9 @@ impl World {
 
     /// Members hold the same objects.
     pub(crate) fn assert_equal_copies(&mut self) {
+        if self.is_coded() {
+            return self.assert_related_chunks();
+        }
         let members = self.map().pg_to_up_acting(pg()).acting;
         let first = self.osds[&members[0]].disk.objects().clone();
         for osd in members {

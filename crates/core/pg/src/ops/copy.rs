@@ -78,6 +78,21 @@ impl CopiedObject {
         self.omap.extend(part.omap);
         Ok(())
     }
+
+    /// All data in one piece, holes as zeros.
+    fn whole_data(&self) -> BufList {
+        let mut whole = BufList::new();
+        let fill = |whole: &mut BufList, to: u64| {
+            let gap = usize::try_from(to).unwrap_or(usize::MAX).saturating_sub(whole.len());
+            whole.push(Bytes::from(vec![0; gap]));
+        };
+        for (offset, data) in &self.data {
+            fill(&mut whole, *offset);
+            whole.append(data.clone());
+        }
+        fill(&mut whole, self.size);
+        whole
+    }
 }
 
 /// Where the next part of a copy begins.
@@ -301,9 +316,14 @@ impl Run<'_, '_> {
         if has_omap {
             self.require_omap()?;
         }
+        let coded = self.env.pool.stripe_bytes.is_some();
         let pending = &mut self.pending;
         pending.replace();
-        object.data.iter().for_each(|(offset, data)| pending.write(*offset, data.clone()));
+        if coded {
+            pending.write_full(object.whole_data());
+        } else {
+            object.data.iter().for_each(|(offset, data)| pending.write(*offset, data.clone()));
+        }
         if pending.info.size != object.size {
             pending.truncate(object.size);
         }

@@ -94,8 +94,6 @@ pub struct PoolFacts {
     pub pg_num: u32,
     /// Bytes of a full stripe when erasure-coded: such a pool has no omap.
     pub stripe_bytes: Option<u32>,
-    /// Data of an erasure-coded pool may be overwritten.
-    pub ec_overwrites: bool,
     /// The pool's own snapshots, in pools whose snapshots are the pool's and not the clients'.
     pub snaps: Option<SnapContext>,
     /// Snapshots removed and not yet trimmed.
@@ -121,7 +119,6 @@ impl PoolFacts {
             id,
             pg_num: pool.pg_num,
             stripe_bytes: (!pool.is_replicated()).then_some(pool.stripe_width),
-            ec_overwrites: pool.has_flag(flags::pool::EC_OVERWRITES),
             snaps,
             removed_snaps: map.removed_snaps_queue.get(&id).cloned().unwrap_or_default(),
             fullness,

@@ -13,7 +13,6 @@ const PATTERN_BYTES: usize = 64 << 10;
 
 impl Run<'_, '_> {
     pub(super) fn write_op(&mut self, op: &SubOp) -> OpReturn {
-        self.check_coded(op)?;
         self.counters.writes += 1;
         match op.code {
             code::WRITE => self.write(op.extent(), &op.indata)?,
@@ -33,19 +32,15 @@ impl Run<'_, '_> {
         Ok(().into())
     }
 
-    /// Without overwrites an erasure-coded object only grows by whole stripes.
-    fn check_coded(&self, op: &SubOp) -> Result<(), Errno> {
-        let Some(stripe) = self.env.pool.stripe_bytes.filter(|_| !self.env.pool.ec_overwrites) else {
-            return Ok(());
-        };
-        let size = self.pending.info.size;
-        let at = match op.code {
-            code::WRITE => op.extent().offset,
-            code::APPEND => size,
-            code::TRUNCATE | code::TRIMTRUNC | code::ZERO | code::WRITESAME => return Err(Errno::EOPNOTSUPP),
-            _ => return Ok(()),
-        };
-        if at < size || at % u64::from(stripe.max(1)) != 0 { Err(Errno::EOPNOTSUPP) } else { Ok(()) }
+    /// An erasure-coded object only grows by whole stripes: behind its end, from where a stripe begins.
+    fn check_growth(&self, at: u64) -> Result<(), Errno> {
+        let fits = |stripe: u32| at >= self.pending.info.size && at.is_multiple_of(u64::from(stripe.max(1)));
+        if self.env.pool.stripe_bytes.is_none_or(fits) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+    }
+
+    /// What an erasure-coded object has stays as it is, until it is replaced as a whole.
+    fn require_overwrites(&self) -> Result<(), Errno> {
+        if self.env.pool.stripe_bytes.is_none() { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
     fn count_written(&mut self, length: u64) {
@@ -56,6 +51,7 @@ impl Run<'_, '_> {
         if extent.length != data.len() as u64 {
             return Err(Errno::EINVAL);
         }
+        self.check_growth(extent.offset)?;
         self.meet_truncation(&mut extent)?;
         check_range(extent.offset, extent.length)?;
         self.count_written(extent.length);
@@ -77,6 +73,7 @@ impl Run<'_, '_> {
             info.truncate_size = extent.truncate_size;
             if self.pending.exists && extent.truncate_size != self.pending.info.size {
                 check_range(0, extent.truncate_size)?;
+                self.require_overwrites()?;
                 self.pending.truncate(extent.truncate_size);
             }
         }
@@ -94,6 +91,7 @@ impl Run<'_, '_> {
     }
 
     fn write_same(&mut self, op: &SubOp) -> Result<(), Errno> {
+        self.require_overwrites()?;
         let args = op.writesame();
         if args.length == 0 {
             return Ok(());
@@ -112,6 +110,7 @@ impl Run<'_, '_> {
     }
 
     pub(super) fn truncate(&mut self, extent: Extent) -> Result<(), Errno> {
+        self.require_overwrites()?;
         if !self.pending.exists {
             return Ok(());
         }
@@ -132,6 +131,7 @@ impl Run<'_, '_> {
 
     /// Reaching the end, it cuts; a hole at the end would be the same data but a longer object.
     pub(super) fn zero(&mut self, offset: u64, length: u64) -> Result<(), Errno> {
+        self.require_overwrites()?;
         check_range(offset, length)?;
         let size = self.pending.info.size;
         if !self.pending.exists || length == 0 || offset >= size {

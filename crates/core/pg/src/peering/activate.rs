@@ -5,9 +5,10 @@ use super::phase::{Phase, Sync};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg, Planted};
 use nacre_maps::flags;
-use nacre_msg::peer::{Activate, Activated, Progress, Release};
+use nacre_msg::peer::{Activate, Activated, PgInfo, Progress, Release};
 use nacre_txn::Transaction;
 use nacre_types::{Epoch, OsdId};
+use std::collections::BTreeSet;
 
 impl Pg {
     /// What every copy lacks is known, or will be once it has the log.
@@ -49,7 +50,7 @@ impl Pg {
             _ => self.log.tail(),
         };
         let entries = self.log.above(since).cloned().collect();
-        let (info, past) = (self.info.clone(), self.past.clone());
+        let (info, past) = (PgInfo { shard: self.shard_of(osd), ..self.info.clone() }, self.past.clone());
         let (header, interval) = (self.header(), self.interval.id());
         self.send(cx, osd, Activate { header, interval, info, since, entries, rebuild, past });
     }
@@ -90,6 +91,9 @@ impl Pg {
             self.info.history.last_epoch_started = epoch;
             self.info.history.last_interval_started = self.interval.since;
             self.past.trim_before(epoch);
+            if self.ec.is_some() {
+                self.replication.note_committed(self.log.head()); // nobody goes behind this activation any more
+            }
             if self.map.pools.get(&self.spg.pg.pool).is_some_and(|pool| pool.has_flag(flags::pool::CREATING))
             {
                 cx.effects.push(Effect::Created(self.spg.pg));
@@ -135,6 +139,11 @@ impl Pg {
         }
         self.info.last_complete = self.info.last_update;
         self.info.last_backfill = nacre_types::HObject::max_value();
+        if self.has_twins() {
+            self.share_progress(cx);
+            self.part_twins(cx);
+            return true;
+        }
         if self.is_full_strength() && self.phase.is_serving() {
             self.info.history.last_epoch_clean = self.map.epoch;
             self.info.history.last_interval_clean = self.interval.since;
@@ -205,7 +214,11 @@ impl Pg {
         let whole = |osd: &&OsdId| {
             if **osd == self.whoami { !self.info.is_incomplete() } else { counts(self, **osd) }
         };
-        self.interval.acting.iter().filter(whole).count()
+        let whole = self.interval.acting.iter().filter(whole);
+        if self.ec.is_some() {
+            return whole.filter_map(|osd| self.shard_of(*osd)).collect::<BTreeSet<u8>>().len();
+        }
+        whole.count()
     }
 
     /// A rebuilt copy became whole: there may be enough now to serve clients.
@@ -240,6 +253,12 @@ impl Pg {
         }
     }
 
+    /// True for a copy that is whole in itself, or holds a shard that no other one before it does.
+    fn adds_shard(&self, osd: OsdId, shards: &mut BTreeSet<u8>) -> bool {
+        let stray = || self.peers.get(&osd).and_then(|peer| peer.info.shard);
+        self.ec.is_none() || self.shard_of(osd).or_else(stray).is_some_and(|shard| shards.insert(shard))
+    }
+
     /// As many whole copies as the pool wants: first those where CRUSH puts them, then those that serve, then
     /// `strays`. Ceph `PeeringState::calc_replicated_acting`.
     fn wanted_acting(
@@ -250,9 +269,10 @@ impl Pg {
         let mut wanted = Vec::new();
         let Interval { up, acting, size, .. } = &self.interval;
         let me = std::iter::once(self.whoami);
+        let mut shards = BTreeSet::new();
         for osd in up.iter().chain(acting).copied().chain(me).chain(strays) {
             let fits = wanted.len() < usize::from(*size) && !wanted.contains(&osd);
-            if fits && super::is_up(&self.map, osd) && whole(osd) {
+            if fits && super::is_up(&self.map, osd) && whole(osd) && self.adds_shard(osd, &mut shards) {
                 wanted.push(osd);
             }
         }

@@ -1,8 +1,8 @@
 //! Whose log is the authoritative one.
 
 use nacre_msg::peer::PgInfo;
-use nacre_types::{Eversion, OsdId};
-use std::collections::BTreeMap;
+use nacre_types::{Epoch, Eversion, OsdId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The copy with the authoritative log, or `None` when no complete copy can be trusted to have all
 /// acknowledged writes. Ceph `PeeringState::find_best_info`.
@@ -29,6 +29,70 @@ pub(crate) fn choose(infos: &BTreeMap<OsdId, &PgInfo>, me: OsdId) -> Option<OsdI
         .map(|(osd, _)| *osd)
 }
 
+/// What a choice among copies that hold chunks rests on.
+pub(crate) struct Known<'a> {
+    pub(crate) infos: &'a BTreeMap<OsdId, &'a PgInfo>,
+    pub(crate) me: OsdId,
+    /// First epoch, last epoch and acting set of the intervals that may matter, the present one among them.
+    pub(crate) intervals: Vec<(Epoch, Epoch, Vec<OsdId>)>,
+}
+
+impl Known<'_> {
+    fn complete(&self) -> impl Iterator<Item = (OsdId, &PgInfo)> + '_ {
+        self.infos.iter().filter(|(_, info)| !info.is_incomplete()).map(|(osd, info)| (*osd, *info))
+    }
+
+    /// The activation in `epoch` was never finished, so nothing was acknowledged behind it: a member of its interval
+    /// that has its data did not take part.
+    fn is_disproved(&self, epoch: Epoch) -> bool {
+        let before = |osd: &OsdId| {
+            self.infos.get(osd).is_some_and(|info| !info.is_empty() && info.last_epoch_started < epoch)
+        };
+        let of_epoch = self.intervals.iter().filter(|(first, last, _)| (*first..=*last).contains(&epoch));
+        of_epoch.flat_map(|(.., acting)| acting).any(before)
+    }
+
+    /// The shortest log among those that took part in the activation of `start`, and how many shards bear it out.
+    fn shortest(&self, start: Epoch) -> Option<(OsdId, usize)> {
+        let took_part = self.complete().filter(|(_, info)| info.last_epoch_started >= start);
+        let best =
+            took_part.min_by_key(|(osd, info)| (info.last_update, info.log_tail, *osd != self.me, *osd));
+        let (best, update) = best.map(|(osd, info)| (osd, info.last_update))?;
+        if update == Eversion::ZERO {
+            return Some((best, usize::MAX)); // there is nothing to be read
+        }
+        // A copy that missed the activation but has the same log has the same chunks; so has one that went on in the
+        // same epoch, since it keeps what its newer writes replaced.
+        let has = |info: &&PgInfo| {
+            let reaches = info.last_update.epoch == update.epoch && info.last_update >= update;
+            info.last_epoch_started >= start || reaches
+        };
+        let shards: BTreeSet<u8> =
+            self.complete().map(|(_, info)| info).filter(has).filter_map(|info| info.shard).collect();
+        Some((best, shards.len()))
+    }
+}
+
+/// As [`choose`], where a copy is one of the chunks of which `needed` give the data back: Ceph's `find_best_info` of
+/// pools that can roll back. `None` when too few copies are there to tell what was acknowledged, or to read it.
+///
+/// The *shortest* log of those that took part in the newest activation: whatever was acknowledged is on all of them,
+/// and what only some of them have may be unreadable in either version unless it is taken back.
+pub(crate) fn choose_coded(known: &Known<'_>, needed: usize) -> Option<OsdId> {
+    let finished = known.infos.values().map(|info| info.history.last_epoch_started);
+    let begun = known.complete().map(|(_, info)| info.last_epoch_started);
+    let finished = finished.max()?;
+    let starts: BTreeSet<Epoch> = begun.filter(|start| *start > finished).chain([finished]).collect();
+    for start in starts.into_iter().rev() {
+        match known.shortest(start) {
+            Some((best, shards)) if shards >= needed => return Some(best),
+            _ if start > finished && known.is_disproved(start) => (),
+            _ => return None,
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,9 +100,8 @@ mod tests {
     use nacre_types::HObject;
 
     /// `osd:last_update~tail/les` words; `?` behind marks an incomplete copy, `^n` what its history knows.
-    fn chosen(text: &str, me: OsdId) -> Option<OsdId> {
-        let infos: Vec<(OsdId, PgInfo)> = text
-            .split_whitespace()
+    fn parse(text: &str) -> Vec<(OsdId, PgInfo)> {
+        text.split_whitespace()
             .map(|word| {
                 let (word, known) = word.split_once('^').unwrap_or((word, "0"));
                 let (osd, rest) = word.split_once(':').expect("osd:");
@@ -57,7 +120,11 @@ mod tests {
                 (info.last_update, info.log_tail) = (version(update), version(tail));
                 (osd.parse().expect("a number"), info)
             })
-            .collect();
+            .collect()
+    }
+
+    fn chosen(text: &str, me: OsdId) -> Option<OsdId> {
+        let infos = parse(text);
         choose(&infos.iter().map(|(osd, info)| (*osd, info)).collect(), me)
     }
 
@@ -75,6 +142,50 @@ mod tests {
         ];
         for (what, infos, me, want) in cases {
             assert_eq!(chosen(infos, me), want, "{what}");
+        }
+    }
+
+    /// As `chosen`, for chunks of which two are needed; each OSD holds the shard of its number. `past` is an interval.
+    fn chosen_of_chunks(text: &str, past: (Epoch, Epoch, &[OsdId])) -> Option<OsdId> {
+        let mut infos = parse(text);
+        infos.iter_mut().for_each(|(osd, info)| info.shard = u8::try_from(*osd).ok());
+        let infos = infos.iter().map(|(osd, info)| (*osd, info)).collect();
+        let intervals = vec![(past.0, past.1, past.2.to_vec())];
+        choose_coded(&Known { infos: &infos, me: 0, intervals }, 2)
+    }
+
+    #[test]
+    fn cases_of_chunks() {
+        let nothing: (Epoch, Epoch, &[OsdId]) = (0, 0, &[]);
+        let cases = [
+            ("nobody has anything: me", "0:0'0~0'0/0 1:0'0~0'0/0", nothing, Some(0)),
+            ("all equal: me", "0:5'9~0'0/5 1:5'9~0'0/5 2:5'9~0'0/5", nothing, Some(0)),
+            ("the shortest", "0:5'9~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5", nothing, Some(1)),
+            ("missed the newest interval", "0:5'9~0'0/5 1:5'8~0'0/4 2:5'9~0'0/5", nothing, Some(0)),
+            ("one chunk is too few", "0:5'9~0'0/5 1:5'8~0'0/4", nothing, None),
+            ("missed the activation, not the data", "0:5'9~0'0/5 1:5'9~0'0/4", nothing, Some(0)),
+            ("missed it, and has more", "0:5'9~0'0/5 1:5'11~0'0/4", nothing, Some(0)),
+            ("missed it, and has something else", "0:5'9~0'0/5 1:4'11~0'0/4", nothing, None),
+            ("an incomplete copy bears nothing out", "0:5'9~0'0/5 1:5'9~0'0/5?", nothing, None),
+            ("an empty copy says nothing", "0:5'9~0'0/5 1:0'0~0'0/0 2:5'8~0'0/5", nothing, Some(2)),
+            (
+                "finished for all that is known",
+                "0:5'9~0'0/5^5 1:5'8~0'0/4 2:5'8~0'0/4",
+                (5, 6, &[0, 1]),
+                None,
+            ),
+            ("a member did not take part", "0:5'9~0'0/5 1:5'8~0'0/4 2:5'8~0'0/4", (5, 6, &[0, 1]), Some(1)),
+            ("who took no part is no member", "0:5'9~0'0/5 1:5'8~0'0/4 2:5'8~0'0/4", (5, 6, &[0, 3]), None),
+            (
+                "nor one with an empty disk",
+                "0:5'9~0'0/5 1:0'0~0'0/0 2:5'8~0'0/4 3:5'8~0'0/4",
+                (5, 6, &[0, 1]),
+                None,
+            ),
+            ("of another interval", "0:5'9~0'0/5 1:5'8~0'0/4 2:5'8~0'0/4", (2, 4, &[0, 1]), None),
+        ];
+        for (what, text, past, expected) in cases {
+            assert_eq!(chosen_of_chunks(text, past), expected, "{what}: {text}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! From a new interval to the authoritative log: whom to ask, what the answers mean.
 
-use super::choose::choose;
+use super::choose::{Known, choose, choose_coded};
 use super::intervals::{is_lost, is_up, up_thru};
 use super::phase::{Peer, Phase};
 use crate::log::PgLog;
@@ -10,7 +10,7 @@ use nacre_maps::OsdMap;
 use nacre_msg::peer::{LogReply, Notify, PeerMessage, PgInfo, Query, QueryKind};
 use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Pg {
     /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
@@ -36,6 +36,9 @@ impl Pg {
     /// Forgets all that belonged to the interval before and begins this one.
     pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
         self.begun = true;
+        if let Some(ec) = &mut self.ec {
+            ec.may_change = false; // somebody may have come who lacks something
+        }
         self.cancel(cx);
         self.release_all(cx);
         self.forget_watches(); // clients watch again when the interval changes
@@ -239,10 +242,10 @@ impl Pg {
     fn blocked_by(&self) -> Vec<OsdId> {
         let mut blocked = BTreeSet::new();
         for interval in self.past.intervals.iter().filter(|interval| interval.maybe_went_rw) {
-            let reachable = |osd: &OsdId| *osd == self.whoami || is_up(&self.map, *osd);
-            if !interval.acting.iter().any(reachable) {
-                blocked
-                    .extend(interval.acting.iter().filter(|osd| !is_lost(&self.map, **osd, interval.last)));
+            let reachable = |osd: &&OsdId| **osd == self.whoami || is_up(&self.map, **osd);
+            if interval.acting.iter().filter(reachable).count() < self.chunks_needed().unwrap_or(1) {
+                let gone = interval.acting.iter().filter(|osd| !reachable(osd));
+                blocked.extend(gone.filter(|osd| !is_lost(&self.map, **osd, interval.last)));
             }
         }
         blocked.into_iter().collect()
@@ -259,7 +262,12 @@ impl Pg {
         }
         let up = self.peers.iter().filter(|(osd, _)| is_up(&self.map, **osd));
         let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.whoami, &self.info)]);
-        match choose(&infos.collect(), self.whoami) {
+        let infos = infos.collect();
+        let best = match self.chunks_needed() {
+            None => choose(&infos, self.whoami),
+            Some(needed) => choose_coded(&self.known(&infos), needed),
+        };
+        match best {
             None => {
                 self.pipeline.wake_inactive();
                 self.set_phase(Phase::Incomplete);
@@ -271,6 +279,13 @@ impl Pg {
                 self.send(cx, best, Query { header: self.header(), kind: QueryKind::Log, nonce });
             }
         }
+    }
+
+    /// What a choice among copies that are not whole rests on.
+    fn known<'a>(&self, infos: &'a BTreeMap<OsdId, &'a PgInfo>) -> Known<'a> {
+        let past = self.past.intervals.iter().map(|past| (past.first, past.last, past.acting.clone()));
+        let present = (self.interval.since, self.map.epoch, self.interval.acting.clone());
+        Known { infos, me: self.whoami, intervals: past.chain([present]).collect() }
     }
 
     /// The authoritative log came: make it ours.
@@ -310,8 +325,9 @@ impl Pg {
         use crate::log::{Change, merge};
         use nacre_txn::Op;
         let Ok(plan) = merge(&self.log, since, entries) else { return false };
+        let mut divergent = Vec::new();
         if plan.common < self.log.head() {
-            self.log.rewind(plan.common);
+            divergent = self.log.rewind(plan.common);
             txn.push(Op::LogRewind { to: plan.common });
         }
         for (object, change) in plan.changes {
@@ -329,9 +345,13 @@ impl Pg {
                     }
                 }
                 Change::Need(need) if copy == Some(need) => drop(self.missing.remove(&object)),
+                change if self.take_back(cx.view, txn, &divergent, &object, change) => {
+                    self.missing.remove(&object);
+                }
                 Change::Need(need) => self.missing.insert(object, need),
             }
         }
+        self.drop_kept_above(txn, plan.common);
         for entry in plan.append {
             txn.push(storage::log_append(&entry));
             self.log.append(entry);
@@ -368,6 +388,7 @@ impl Pg {
         entries.iter().for_each(|entry| txn.push(storage::log_append(entry)));
         self.missing = Default::default();
         self.forget_all_missing(txn);
+        self.drop_all_kept(txn);
         self.info.log_tail = since;
         self.follow_authority(authority);
         self.info.last_complete = Eversion::ZERO;

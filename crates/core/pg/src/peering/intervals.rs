@@ -1,5 +1,6 @@
 //! [`Interval`]: who serves a PG, and from which epoch on.
 
+use crate::backend::Coding;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{IntervalId, PastInterval};
@@ -52,7 +53,7 @@ impl Interval {
             acting: members(placed.acting),
             primary: placed.acting_primary,
             size: pool.size,
-            min_size: pool.min_size,
+            min_size: Coding::of(pool).map_or(pool.min_size, |coding| pool.min_size.max(coding.layout.k)),
             pg_num: pool.pg_num,
         }
     }

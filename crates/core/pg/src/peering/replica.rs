@@ -15,6 +15,7 @@ impl Pg {
         }
         let Activate { info, since, entries, rebuild, past, .. } = activate;
         let mut txn = Transaction::new(self.spg);
+        self.become_shard(&mut txn, info.shard);
         if rebuild {
             self.rebuild_log(&mut txn, &info, since, &entries);
         } else if !self.take_over(cx, &mut txn, &info, since, &entries) {

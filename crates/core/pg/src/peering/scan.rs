@@ -2,8 +2,10 @@
 
 use super::phase::{Phase, Scanning, Sync};
 use crate::log::Missing;
+use crate::tokens::OnDurable;
 use crate::{Cx, Pg};
 use nacre_msg::peer::{PgInfo, Scan, ScanReply, ScannedObject};
+use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeMap;
 
@@ -14,6 +16,8 @@ impl Pg {
     /// The log is agreed upon. `authority` is the copy whose objects count where this one was rebuilt.
     /// Lists all copies that must be compared, if any.
     pub(crate) fn agree(&mut self, cx: &mut Cx<'_>, authority: Option<OsdId>) {
+        self.deal_shards();
+        self.take_own_shard(cx);
         let rebuilt: Vec<OsdId> = self.others().filter(|osd| self.sync_of(*osd) == Sync::Rebuild).collect();
         for osd in &rebuilt {
             if let Some(peer) = self.peers.get_mut(osd) {
@@ -29,7 +33,10 @@ impl Pg {
             debug_assert!(list.is_empty(), "nothing listed yet");
             // Most rebuilt copies are new and empty: there is nothing to list.
             let empty = self.peers.get(&osd).is_none_or(|peer| peer.info.is_empty());
-            if !empty {
+            // One that is to hold other chunks begins empty.
+            let changes = Some(osd) != authority
+                && self.peers.get(&osd).is_some_and(|peer| self.changes_shard(osd, &peer.info));
+            if !empty && !changes {
                 scanning.cursors.insert(osd, HObject::MIN);
             }
         }
@@ -42,7 +49,22 @@ impl Pg {
 
     /// How `osd`'s copy comes to our log.
     pub(crate) fn sync_of(&self, osd: OsdId) -> Sync {
-        self.peers.get(&osd).map_or(Sync::Rebuild, |peer| self.sync_of_info(&peer.info))
+        self.peers.get(&osd).map_or(Sync::Rebuild, |peer| match &peer.info {
+            info if self.changes_shard(osd, info) => Sync::Rebuild,
+            info => self.sync_of_info(info),
+        })
+    }
+
+    /// This copy holds the shard that it was dealt, from now on.
+    fn take_own_shard(&mut self, cx: &mut Cx<'_>) {
+        let shard = self.shard_of(self.whoami);
+        if shard == self.info.shard {
+            return;
+        }
+        let mut txn = Transaction::new(self.spg);
+        self.become_shard(&mut txn, shard);
+        self.save_state(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
     }
 
     fn sync_of_info(&self, info: &PgInfo) -> Sync {
@@ -63,7 +85,8 @@ impl Pg {
             let version = self.copy_version(cx.view, &object).unwrap_or_default();
             ScannedObject { object, version }
         };
-        let objects = objects.into_iter().take(SCAN_OBJECTS_MAX).map(versioned).collect();
+        let objects = objects.into_iter().take(SCAN_OBJECTS_MAX).filter(|object| !self.is_kept(object));
+        let objects = objects.map(versioned).collect();
         self.send(cx, from, ScanReply { header: self.header(), from: scan.from, objects, next });
     }
 
@@ -102,6 +125,7 @@ impl Pg {
             Some((osd, list)) => {
                 let expected = patched(list, self.peers.get(&osd).map(|peer| &peer.missing));
                 self.missing = difference(&own, &expected);
+                self.note_changed_authority(osd, &expected);
                 expected
             }
             None => patched(own, Some(&self.missing)),
@@ -114,12 +138,20 @@ impl Pg {
         self.ready_to_activate(cx);
     }
 
+    /// The copy whose list counted is to hold other chunks: it lacks all of them.
+    fn note_changed_authority(&mut self, osd: OsdId, expected: &BTreeMap<HObject, Eversion>) {
+        let changes = self.peers.get(&osd).is_some_and(|peer| self.changes_shard(osd, &peer.info));
+        if let Some(peer) = self.peers.get_mut(&osd).filter(|_| changes) {
+            peer.missing = difference(&BTreeMap::new(), expected);
+        }
+    }
+
     fn own_list(&self, cx: &Cx<'_>) -> BTreeMap<HObject, Eversion> {
         let (mut list, mut from) = (BTreeMap::new(), HObject::MIN);
         loop {
             let objects = cx.view.list(&self.spg, &from, SCAN_OBJECTS_MAX + 1);
             let more = objects.get(SCAN_OBJECTS_MAX).cloned();
-            for object in objects.into_iter().take(SCAN_OBJECTS_MAX) {
+            for object in objects.into_iter().take(SCAN_OBJECTS_MAX).filter(|object| !self.is_kept(object)) {
                 let version = self.copy_version(cx.view, &object).unwrap_or_default();
                 list.insert(object, version);
             }

@@ -157,8 +157,16 @@ impl Pg {
             return;
         }
         let caller = Caller { name: op.session.name, addr: op.session.addr };
-        let running =
-            Running { reqid: reqid_of(&op), op, intent, head, caller, copied: Vec::new(), copying: None };
+        let running = Running {
+            reqid: reqid_of(&op),
+            op,
+            intent,
+            head,
+            caller,
+            copied: Vec::new(),
+            copying: None,
+            gathered: Vec::new(),
+        };
         if running.intent.on_pg {
             return self.execute(cx, running);
         }
@@ -173,6 +181,7 @@ impl Pg {
     pub(crate) fn must_recover(&self, head: &HObject, write: bool) -> bool {
         let applies = |peer: &Peer| peer.activated && !peer.rebuilding;
         self.missing.has_family(head)
+            || self.has_too_few_chunks(head)
             || write
                 && (self.recovery.holds(head)
                     || self.peers.values().any(|peer| applies(peer) && peer.missing.has_family(head)))

@@ -139,7 +139,7 @@ impl Pg {
     }
 
     fn tell(&self, cx: &mut Cx<'_>, session: SessionId, id: u64, backoff: &Backoff, op: u8) {
-        let (spg, map_epoch) = (self.spg, self.map.epoch);
+        let (spg, map_epoch) = (self.named_by_clients(), self.map.epoch);
         let (begin, end) = (backoff.begin.clone(), backoff.end.clone());
         let message = Box::new(OsdBackoff { spg, map_epoch, op, id, begin, end });
         cx.effects.push(Effect::Backoff { session, message });

@@ -3,6 +3,7 @@
 //! messages there too.
 
 use super::Running;
+use crate::backend::ec::{EcView, Piece};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, extract};
 use crate::snap::{Place, locate};
 use crate::tokens::OnFetched;
@@ -80,15 +81,17 @@ impl Pg {
     }
 
     /// Gives a part of an object of this group. Silent while it cannot: the asker tries again.
-    pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet) {
+    pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet, gathered: Vec<Piece>) {
         let head = get.object.to_head();
         let busy = self.pipeline.lanes.has_flights(&head) || self.must_recover(&head, false);
         let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
         if !self.is_active() || busy || head.pg(self.interval.pg_num) != self.spg.pg {
             return;
         }
+        let coded = EcView { inner: cx.view, pieces: &gathered };
+        let view = if self.ec.is_some() { &coded } else { cx.view };
         let part = match self.resolve(cx, &get.object) {
-            Some(object) => extract(cx.view, &self.spg, &object, &cursor, PART_BYTES_MAX),
+            Some(object) => extract(view, &self.spg, &object, &cursor, PART_BYTES_MAX),
             None => Ok(None),
         };
         let header = PeerHeader { spg: get.reply_to, epoch: self.map.epoch };
@@ -103,11 +106,23 @@ impl Pg {
             Ok(None) => reply.result = Errno::ENOENT.negated(),
             Err(ReadError::Damaged { .. }) => reply.result = Errno::EIO.negated(),
             Err(ReadError::Pending { object, offset, length }) => {
-                let token = self.tokens.issue_fetch(OnFetched::Copy { from, get: Box::new(get) });
+                let then = OnFetched::Copy { from, get: Box::new(get), gathered };
+                if self.ec.is_some() {
+                    return self.gather(cx, object, offset, length, then);
+                }
+                let token = self.tokens.issue_fetch(then);
                 cx.effects.push(Effect::Fetch { object, offset, length, token });
                 return;
             }
         }
+        cx.effects.push(Effect::Peer { osd: from, message: reply.into() });
+    }
+
+    /// The part cannot be read.
+    pub(crate) fn refuse_copy(&self, cx: &mut Cx<'_>, from: OsdId, get: &CopyGet) {
+        let header = PeerHeader { spg: get.reply_to, epoch: self.map.epoch };
+        let (tid, result) = (get.tid, Errno::EIO.negated());
+        let reply = CopyReply { header, tid, result, part: Default::default(), data: Default::default() };
         cx.effects.push(Effect::Peer { osd: from, message: reply.into() });
     }
 

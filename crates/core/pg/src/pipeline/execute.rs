@@ -2,6 +2,7 @@
 
 use super::reply::Answer;
 use super::{PendingReply, Running};
+use crate::backend::ec::EcView;
 use crate::backend::{AfterCommit, Flight};
 use crate::list::{self, Listing};
 use crate::object::ObjectContext;
@@ -25,7 +26,11 @@ impl Pg {
             Ok(outcome) => self.carry_out(cx, running, outcome),
             Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
                 self.park(&running);
-                let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
+                let then = OnFetched::Operation(Box::new(running));
+                if self.ec.is_some() {
+                    return self.gather(cx, object, offset, length, then);
+                }
+                let token = self.tokens.issue_fetch(then);
                 cx.effects.push(Effect::Fetch { object, offset, length, token });
             }
             Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
@@ -52,8 +57,9 @@ impl Pg {
             return Err(ReadError::Damaged { object, offset: 0, reason }.into());
         };
         self.recall_watchers(cx.now, &running.head, &context.info);
+        let coded = EcView { inner: cx.view, pieces: &running.gathered };
         let mut env = Env {
-            view: cx.view,
+            view: if self.ec.is_some() { &coded } else { cx.view },
             collection: self.spg,
             pool: &self.pool,
             epoch: self.map.epoch,
@@ -105,6 +111,16 @@ impl Pg {
             Some(flight) => flight.after.push(after),
             None => self.after_commit(cx, &running.head, after),
         }
+        self.left(&running.head);
+    }
+
+    /// Too few chunks of what a message reads can be had: it is admitted anew if that is being mended.
+    pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, running: Running) {
+        self.pipeline.lanes.unpark(&running.head, running.is_write());
+        if self.must_recover(&running.head, running.is_write()) && !self.recovery.is_unfound(&running.head) {
+            return self.wait_for_recovery(running);
+        }
+        self.refuse(cx, &running.op, Errno::EIO);
         self.left(&running.head);
     }
 

@@ -29,6 +29,7 @@ pub(crate) use backoff::Backoffs;
 pub(crate) use reply::PendingReply;
 pub use under_way::UnderWay;
 
+use crate::backend::ec::Piece;
 use crate::ops::{Copied, Intent};
 use crate::{ClientOp, SessionId};
 use nacre_cls::Caller;
@@ -66,6 +67,8 @@ pub(crate) struct Running {
     pub(crate) copied: Vec<Copied>,
     /// The copy whose source is being fetched.
     pub(crate) copying: Option<copy::Copying>,
+    /// Data that it reads, as far as it is collected: of an erasure-coded pool.
+    pub(crate) gathered: Vec<Piece>,
 }
 
 impl Running {

@@ -81,7 +81,7 @@ impl Pg {
         true
     }
 
-    fn search_again(&mut self) {
+    pub(super) fn search_again(&mut self) {
         if self.recovery.kind == Some(Kind::Recovery) {
             self.recovery.kind = None;
         }

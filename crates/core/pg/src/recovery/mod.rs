@@ -15,6 +15,7 @@ mod pace;
 mod part;
 mod pull;
 mod push;
+mod rebuild;
 mod reserver;
 
 pub(crate) use claim::Claims;
@@ -54,6 +55,8 @@ enum Work {
     },
     /// All of it came; not durable yet.
     Applying,
+    /// It is computed from chunks of others.
+    Rebuilding(Box<rebuild::Rebuild>),
     /// A part of it is on its way to those who miss it.
     Pushing {
         /// To whom.
@@ -104,6 +107,13 @@ impl Recovery {
         self.unfound.clear();
         self.beyond_repair.clear();
         self.cursor = Some(HObject::MIN);
+    }
+
+    /// A copy lacks `object` from now on: the search may have passed its place.
+    pub(crate) fn look_again_at(&mut self, object: &HObject) {
+        if self.kind.is_some() && self.cursor.as_ref().is_none_or(|cursor| object < cursor) {
+            self.cursor = Some(object.clone());
+        }
     }
 
     /// Objects that nobody who is up has.
@@ -190,6 +200,7 @@ impl Pg {
             match self.recovery.active.get(&object) {
                 Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
                 Some(Work::Pushing { .. }) => self.push_on(cx, &object),
+                Some(Work::Rebuilding(_)) => self.collect_parts(cx, &object),
                 _ => (), // it turned out damaged, or gone, meanwhile
             }
         }
@@ -255,6 +266,7 @@ impl Pg {
         cx.pace.take(cx.now, first_part + OBJECT_COST_BYTES);
         match self.missing.need(&object) {
             Some(Eversion::ZERO) => self.drop_here(cx, object),
+            Some(need) if self.ec.is_some() => self.rebuild(cx, object, need),
             Some(need) => self.pull(cx, object, need, BTreeSet::new()),
             None => self.push(cx, object),
         }
@@ -328,6 +340,7 @@ impl Pg {
         let map = &self.map;
         self.recovery.active.retain(|_, work| match work {
             Work::Pulling { from, .. } => peering::is_up(map, *from),
+            Work::Rebuilding(work) => !work.lost_source(|osd| peering::is_up(map, osd)),
             _ => true,
         });
         self.recovery.retry_unfound();

@@ -25,55 +25,57 @@ pub(super) fn removal(spg: SpgId, object: &HObject) -> Transaction {
     Transaction { collection: spg, ops: vec![Op::Remove(object.clone())] }
 }
 
-/// The part of `object` that begins at `offset`. The first one replaces whatever the copy holds; the last
-/// one gives the object its record: until then the copy's version is none, so a crash half-way leaves it
-/// missing.
+/// The part of `object` that begins at `offset`, read from where it is stored under the name `place`; `stored` says how
+/// much data a copy keeps of an object of some size. The first part replaces whatever the copy holds; the last one gives
+/// the object its record: until then the copy's version is none, so a crash half-way leaves it missing.
 ///
 /// # Errors
 /// [`ReadError`] when data must come from the device first, or is damaged.
 pub(super) fn read(
     view: &dyn ObjectView,
     spg: SpgId,
-    object: &HObject,
+    (place, object): (&HObject, &HObject),
     offset: u64,
+    stored: impl Fn(u64) -> u64,
 ) -> Result<Part, ReadError> {
     let damaged =
         || ReadError::Damaged { object: object.clone(), offset: 0, reason: "no readable record".into() };
-    let record = view.meta(&spg, object).ok_or_else(damaged)?;
+    let record = view.meta(&spg, place).ok_or_else(damaged)?;
     let context = ObjectContext::from_record(record.clone()).map_err(|_| damaged())?;
+    let size = stored(context.info.size);
     let mut ops = Vec::new();
     if offset == 0 {
-        begin(view, spg, object, &mut ops);
+        begin(view, spg, (place, object), &mut ops);
     }
-    let end = offset.saturating_add(PART_BYTES_MAX).min(context.info.size);
+    let end = offset.saturating_add(PART_BYTES_MAX).min(size);
     let span = end.saturating_sub(offset);
-    for (start, length) in view.extents(&spg, object, offset, span) {
+    for (start, length) in view.extents(&spg, place, offset, span) {
         let data =
-            view.read(&spg, object, start, length).map_err(|error| storage::together(error, offset, span))?;
+            view.read(&spg, place, start, length).map_err(|error| storage::together(error, offset, span))?;
         ops.push(Op::Write { object: object.clone(), offset: start, data });
     }
-    let next = (end < context.info.size).then_some(end);
+    let next = (end < size).then_some(end);
     if next.is_none() {
-        ops.push(Op::Truncate { object: object.clone(), size: context.info.size });
+        ops.push(Op::Truncate { object: object.clone(), size });
         ops.push(Op::SetMeta { object: object.clone(), meta: record });
         map_snaps(view, spg, object, &context, &mut ops);
     }
     Ok(Part { txn: Transaction { collection: spg, ops }, next })
 }
 
-fn begin(view: &dyn ObjectView, spg: SpgId, object: &HObject, ops: &mut Vec<Op>) {
+fn begin(view: &dyn ObjectView, spg: SpgId, (place, object): (&HObject, &HObject), ops: &mut Vec<Op>) {
     ops.push(Op::Remove(object.clone()));
     ops.push(Op::Touch(object.clone()));
-    for (name, value) in view.attrs(&spg, object) {
+    for (name, value) in view.attrs(&spg, place) {
         ops.push(Op::SetAttr { object: object.clone(), name, value });
     }
-    let header = view.omap_header(&spg, object);
+    let header = view.omap_header(&spg, place);
     if !header.is_empty() {
         ops.push(Op::OmapSetHeader { object: object.clone(), header });
     }
     let mut from = Vec::new();
     loop {
-        let page = view.omap_page(&spg, object, &from, OMAP_ENTRIES_MAX, OMAP_BYTES_MAX);
+        let page = view.omap_page(&spg, place, &from, OMAP_ENTRIES_MAX, OMAP_BYTES_MAX);
         let last = page.entries.last().map(|(key, _)| key.clone());
         if !page.entries.is_empty() {
             ops.push(Op::OmapSet { object: object.clone(), entries: page.entries });

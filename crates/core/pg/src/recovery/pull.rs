@@ -45,6 +45,9 @@ impl Pg {
 
     /// True when somebody may have that version.
     pub(super) fn has_source(&self, object: &HObject, need: Eversion) -> bool {
+        if self.ec.is_some() {
+            return self.can_rebuild_here(object, need);
+        }
         self.source_of(object, need, &BTreeSet::new()).is_some()
     }
 
@@ -52,7 +55,11 @@ impl Pg {
     pub(crate) fn answer_pull(&mut self, cx: &mut Cx<'_>, from: OsdId, pull: Pull) {
         let Pull { ref object, need, offset, .. } = pull;
         let has = self.copy_version(cx.view, object) == Some(need) && self.missing.need(object).is_none();
-        let part = if has { part::read(cx.view, self.spg, object, offset).map(Some) } else { Ok(None) };
+        // A copy whose newest writes are to be taken back still has what they replaced.
+        let place = if has { Some(object.clone()) } else { self.kept_version(cx.view, object, need) };
+        let stored = |size| self.stored_bytes(size);
+        let read = |place: HObject| part::read(cx.view, self.spg, (&place, object), offset, stored);
+        let part = place.map(read).transpose();
         match part {
             Ok(Some(part)) => {
                 let (header, object) = (self.header(), object.clone());

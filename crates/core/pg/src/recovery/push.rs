@@ -18,6 +18,9 @@ impl Pg {
         if targets.is_empty() {
             return self.recovered_everywhere(cx, &object);
         }
+        if let Some(version) = self.copy_version(cx.view, &object).filter(|_| self.ec.is_some()) {
+            return self.rebuild(cx, object, version);
+        }
         let waiting = BTreeSet::new();
         self.recovery
             .active
@@ -27,13 +30,16 @@ impl Pg {
 
     /// Sends the part that is due.
     pub(crate) fn push_on(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        if self.is_rebuilding(object) {
+            return self.read_own_part(cx, object);
+        }
         let Some(Work::Pushing { offset, .. }) = self.recovery.active.get(object) else { return };
         let offset = *offset;
         let Some(version) = self.copy_version(cx.view, object) else {
             let txn = part::removal(self.spg, object);
             return self.send_part(cx, object, Eversion::ZERO, part::Part { txn, next: None });
         };
-        match part::read(cx.view, self.spg, object, offset) {
+        match part::read(cx.view, self.spg, (object, object), offset, |size| size) {
             Ok(part) => self.send_part(cx, object, version, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
@@ -69,6 +75,9 @@ impl Pg {
         if push.txn.collection != self.spg {
             return;
         }
+        if push.pulled && self.is_rebuilding(&push.object) {
+            return self.receive_part(cx, from, push);
+        }
         if push.pulled {
             return self.receive_pulled(cx, from, push);
         }
@@ -95,6 +104,9 @@ impl Pg {
 
     /// A part is durable there, or a source has nothing to give.
     pub(crate) fn push_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
+        if self.is_rebuilding(&reply.object) {
+            return self.part_reply(cx, from, reply);
+        }
         if reply.absent {
             return self.pull_is_absent(cx, from, reply);
         }

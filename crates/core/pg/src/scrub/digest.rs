@@ -5,6 +5,7 @@ use crate::object::ObjectContext;
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg};
 use nacre_buf::crc::crc32c;
+use nacre_ec::{Layout, linear_sum};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
 use nacre_txn::{ObjectView, ReadError};
 use nacre_types::{HObject, OsdId, SpgId};
@@ -34,7 +35,20 @@ struct Progress {
 #[derive(Debug, Default)]
 pub(crate) struct Digests(BTreeMap<HObject, Progress>);
 
+/// What is read, and how.
+struct Reading<'a> {
+    view: &'a dyn ObjectView,
+    spg: SpgId,
+    deep: bool,
+    /// The data are chunks: what is summed up must be comparable with those of other shards, and there is no omap.
+    layout: Option<Layout>,
+}
+
 impl Pg {
+    fn layout(&self) -> Option<Layout> {
+        self.ec.as_ref().map(|ec| ec.coding.layout)
+    }
+
     /// Lists this copy's part of a chunk for whoever compares.
     pub(crate) fn answer_scrub(
         &mut self,
@@ -45,8 +59,10 @@ impl Pg {
     ) {
         let objects = cx.view.list(&self.spg, &request.from, ANSWER_OBJECTS_MAX);
         let inside = objects.into_iter().take_while(|object| *object < request.to);
+        let inside = inside.filter(|object| !self.is_kept(object));
+        let reading = Reading { view: cx.view, spg: self.spg, deep: request.deep, layout: self.layout() };
         let digests: Result<Vec<ScrubObject>, ReadError> =
-            inside.map(|object| so_far.digest(cx.view, self.spg, object, request.deep)).collect();
+            inside.map(|object| so_far.digest(&reading, object)).collect();
         match digests {
             Ok(objects) => {
                 let reply = ScrubReply { header: self.header(), tid: request.tid, objects };
@@ -69,26 +85,20 @@ impl Pg {
 impl Digests {
     /// The digest of one object; goes on with its data where it was left, or anew when the object was changed
     /// since. So all digests that are answered are of the same moment.
-    fn digest(
-        &mut self,
-        view: &dyn ObjectView,
-        spg: SpgId,
-        object: HObject,
-        deep: bool,
-    ) -> Result<ScrubObject, ReadError> {
-        let shallow = shallow_digest(view, spg, object);
-        if !deep {
+    fn digest(&mut self, reading: &Reading<'_>, object: HObject) -> Result<ScrubObject, ReadError> {
+        let shallow = shallow_digest(reading.view, reading.spg, object);
+        if !reading.deep {
             return Ok(shallow);
         }
         let begun = self.0.remove(&shallow.object).filter(|progress| progress.object == shallow);
         let mut progress = begun.unwrap_or_else(|| Progress {
             object: shallow,
-            crc: SEED,
+            crc: if reading.layout.is_some() { 0 } else { SEED },
             offset: 0,
             done: false,
             damaged: false,
         });
-        let read = if progress.done { Ok(()) } else { progress.read_on(view, spg) };
+        let read = if progress.done { Ok(()) } else { progress.read_on(reading) };
         progress.done = !matches!(read, Err(ReadError::Pending { .. }));
         if matches!(read, Err(ReadError::Damaged { .. })) {
             (progress.crc, progress.damaged) = (0, true);
@@ -114,10 +124,12 @@ fn shallow_digest(view: &dyn ObjectView, spg: SpgId, object: HObject) -> ScrubOb
 }
 
 impl Progress {
-    fn read_on(&mut self, view: &dyn ObjectView, spg: SpgId) -> Result<(), ReadError> {
+    fn read_on(&mut self, reading: &Reading<'_>) -> Result<(), ReadError> {
+        let Reading { view, spg, layout, .. } = *reading;
         let ScrubObject { object, size, .. } = &self.object;
-        while self.offset < *size {
-            let data = view.read(&spg, object, self.offset, STEP_BYTES.min(*size - self.offset))?;
+        let size = layout.map_or(*size, |layout| layout.chunk_bytes(*size));
+        while self.offset < size {
+            let data = view.read(&spg, object, self.offset, STEP_BYTES.min(size - self.offset))?;
             if data.is_empty() {
                 return Err(ReadError::Damaged {
                     object: object.clone(),
@@ -125,10 +137,15 @@ impl Progress {
                     reason: "data ends early".into(),
                 });
             }
-            self.crc = data.crc32c(self.crc);
+            self.crc = match layout {
+                None => data.crc32c(self.crc),
+                Some(_) => data.slices().iter().fold(self.crc, |sum, slice| linear_sum(sum, slice)),
+            };
             self.offset += data.len() as u64;
         }
-        self.crc = omap_crc(view, spg, object, self.crc);
+        if layout.is_none() {
+            self.crc = omap_crc(view, spg, object, self.crc);
+        }
         Ok(())
     }
 }

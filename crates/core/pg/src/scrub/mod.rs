@@ -6,6 +6,7 @@
 //! device first is read later than the rest was listed; a chunk that differs is therefore compared again
 //! before it counts.
 
+mod chunks;
 mod digest;
 
 pub(crate) use digest::Digests;
@@ -188,7 +189,11 @@ impl Pg {
 
     fn compare_chunk(&mut self, cx: &mut Cx<'_>) {
         let Some(running) = &mut self.scrub.running else { return };
-        let bad = differing(&running.lists);
+        let mut bad = BTreeSet::new();
+        if let Some(ec) = &self.ec {
+            bad = chunks::unrelated(&ec.coding.codec, &ec.shards, &mut running.lists, running.deep);
+        }
+        bad.extend(differing(&running.lists));
         if !bad.is_empty() && running.tries < TRIES {
             return self.ask_chunk(cx);
         }

@@ -6,7 +6,7 @@
 
 use crate::harness::{MEMBERS, World};
 use crate::log::LogLimits;
-use nacre_maps::flags;
+use nacre_maps::{STRIPE_UNIT_BYTES, flags};
 use nacre_msg::osd_op::code;
 use nacre_msg::stats::pg_state;
 use nacre_msg::{OsdOpReply, SubOp};
@@ -45,11 +45,25 @@ struct Chaos {
     waiting: BTreeMap<(usize, u64), (String, Expect)>,
     snaps: Vec<SnapId>,
     removed: Vec<u64>,
+    /// Members of a group.
+    size: usize,
+    /// Bytes that an append must come in whole numbers of, where the pool asks for that.
+    stripe: Option<usize>,
 }
 
 impl Chaos {
     fn new(seed: u64) -> Self {
-        let mut world = World::new(seed, CLIENTS);
+        Self::of(seed, World::new(seed, CLIENTS), 3, None)
+    }
+
+    /// In an erasure-coded pool.
+    fn coded(seed: u64) -> Self {
+        let (k, m) = [(2, 1), (2, 2), (3, 2), (3, 1), (2, 1)][usize::try_from(seed % 5).expect("small")];
+        let stripe = usize::from(k) * STRIPE_UNIT_BYTES as usize;
+        Self::of(seed, World::coded(seed, CLIENTS, k, m), usize::from(k + m), Some(stripe))
+    }
+
+    fn of(seed: u64, mut world: World, size: usize, stripe: Option<usize>) -> Self {
         for (at, client) in world.clients.iter_mut().enumerate() {
             client.backs_off = (seed >> at) & 1 == 1;
         }
@@ -73,7 +87,16 @@ impl Chaos {
             waiting,
             snaps: Vec::new(),
             removed: Vec::new(),
+            size,
+            stripe,
         }
+    }
+
+    /// A text of its own kind that ends in `end`: as long as it is, or as a whole number of stripes.
+    fn filled(&self, text: &str, end: &str) -> String {
+        let length = text.len() + end.len();
+        let gap = self.stripe.map_or(0, |stripe| length.next_multiple_of(stripe) - length);
+        format!("{text}{}{end}", "-".repeat(gap))
     }
 
     fn fail(&self, why: &str) -> ! {
@@ -100,7 +123,8 @@ impl Chaos {
             let expect = Expect::Log { acked: log.acked.clone(), prefix: log.seen.clone() };
             return self.request(at, &object, vec![SubOp::read(0, 0)], expect);
         }
-        let tag = format!("{at}.{};", self.world.rng.u64() % 1_000_000_000);
+        let number = self.world.rng.u64() % 1_000_000_000;
+        let tag = self.filled(&format!("{at}.{number}"), ";");
         self.request(at, &object, vec![SubOp::append(tag.clone().into_bytes().into())], Expect::Tag(tag));
     }
 
@@ -120,6 +144,11 @@ impl Chaos {
             1 => (vec![SubOp::new(code::DELETE)], Errno::ENOENT.negated(), None),
             2 if there => (vec![SubOp::new(code::CREATE).with_flags(1)], Errno::EEXIST.negated(), solo),
             2 => (vec![SubOp::new(code::CREATE).with_flags(1)], 0, Some(String::new())),
+            3 if self.stripe.is_some() => {
+                let number = self.world.rng.u64();
+                let text = self.filled(&format!("more text {number}"), " and more");
+                (vec![SubOp::write_full(format!("{text}+").into_bytes().into())], 0, Some(text + "+"))
+            }
             3 => {
                 let text = format!("{}+", solo.unwrap_or_default());
                 (vec![SubOp::append(b"+".to_vec().into())], 0, Some(text))
@@ -237,7 +266,7 @@ impl Chaos {
 
     fn rebalance(&mut self) {
         let mut all: Vec<OsdId> = (0..MEMBERS).collect();
-        let chosen: Vec<OsdId> = (0..3)
+        let chosen: Vec<OsdId> = (0..self.size)
             .map(|_| {
                 let at = self.world.pick(all.len());
                 all.swap_remove(at)
@@ -327,6 +356,24 @@ fn long_stories() {
     let first = 1_000_000;
     let stories = number("CHAOS_STORIES", 500) as u64;
     (first..first + stories).for_each(|seed| Chaos::new(seed).run(1500));
+}
+
+#[test]
+fn short_stories_of_coded_groups() {
+    (0..number("CHAOS_STORIES", 1500) as u64).for_each(|seed| Chaos::coded(seed).run(150));
+}
+
+#[test]
+fn long_stories_of_coded_groups() {
+    let first = 1_000_000;
+    let stories = number("CHAOS_STORIES", 200) as u64;
+    (first..first + stories).for_each(|seed| Chaos::coded(seed).run(1500));
+}
+
+/// As `one_seed`.
+#[test]
+fn one_seed_of_a_coded_group() {
+    Chaos::coded(number("CHAOS_SEED", 0) as u64).run(number("CHAOS_STEPS", 600));
 }
 
 /// The same seed tells the same story.

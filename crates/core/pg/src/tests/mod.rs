@@ -3,6 +3,7 @@
 mod background;
 mod backoff;
 mod chaos;
+mod coded;
 mod flags;
 mod mend;
 mod merge;

@@ -301,8 +301,9 @@ fn erasure_coded_pools_refuse_what_they_cannot_do() {
     assert_eq!(client.send(vec![full("x"), set_attr("a", "b")]).result, 0);
     assert_eq!(client.send(vec![op(code::OMAPCLEAR)]).result, refused);
     assert_eq!(client.send(vec![omap_get("k")]).result, 0);
-    client.pool.ec_overwrites = true;
-    assert_eq!(client.send(vec![write(0, "x"), append("h")]).result, 0);
+    for late in [code::WRITESAME, code::ZERO, code::TRIMTRUNC] {
+        assert_eq!(client.send(vec![extent(late, 0, 0)]).result, refused);
+    }
 }
 
 #[test]

@@ -1,0 +1,43 @@
+//! A transaction that names data, dealt out to the shards.
+
+use super::Coding;
+use nacre_buf::{BufList, Bytes};
+use nacre_txn::Op;
+
+impl Coding {
+    /// What each shard must apply. Data is that of whole stripes from the beginning of one, or reaches the object's
+    /// end: what is left of its last stripe is filled up.
+    pub(super) fn deal_out(&self, ops: Vec<Op>) -> Vec<Vec<Op>> {
+        let mut dealt: Vec<Vec<Op>> = vec![Vec::with_capacity(ops.len() + 2); self.codec.shards()];
+        for op in ops {
+            match op {
+                Op::Write { object, offset, data } => {
+                    let offset = self.layout.in_chunk(offset);
+                    for (shard, data) in dealt.iter_mut().zip(self.chunks(&data)) {
+                        shard.push(Op::Write { object: object.clone(), offset, data });
+                    }
+                }
+                Op::Truncate { object, size } => {
+                    let size = self.layout.chunk_bytes(size);
+                    dealt
+                        .iter_mut()
+                        .for_each(|shard| shard.push(Op::Truncate { object: object.clone(), size }));
+                }
+                op => {
+                    debug_assert!(!matches!(op, Op::Zero { .. }), "refused before");
+                    dealt.iter_mut().for_each(|shard| shard.push(op.clone()));
+                }
+            }
+        }
+        dealt
+    }
+
+    /// The chunks of all shards.
+    fn chunks(&self, data: &BufList) -> Vec<BufList> {
+        let mut chunks: Vec<Bytes> = self.layout.split(data).iter().map(BufList::to_bytes).collect();
+        let slices: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+        let parity = self.codec.encode(&slices);
+        chunks.extend(parity.into_iter().map(Bytes::from));
+        chunks.into_iter().map(BufList::from).collect()
+    }
+}

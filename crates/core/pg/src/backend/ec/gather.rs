@@ -1,0 +1,331 @@
+//! Reading: chunks are collected from members, and decoded where a data shard cannot give its own.
+//!
+//! A message that reads is executed with what was gathered so far; what it lacks is gathered, and it runs again from
+//! its start, as one that waits for the device does. Its lane keeps writes away meanwhile.
+
+use super::Coding;
+use crate::tokens::OnFetched;
+use crate::{Cx, Effect, Pg};
+use nacre_buf::{BufList, Bytes};
+use nacre_ec::Shards;
+use nacre_msg::peer::{ChunkRead, ChunkReply};
+use nacre_txn::{ReadError, Token};
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Data of an object that was gathered.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    object: HObject,
+    offset: u64,
+    data: BufList,
+}
+
+impl Piece {
+    /// A range of it, if all of that is here.
+    pub(super) fn part(&self, object: &HObject, offset: u64, length: u64) -> Option<BufList> {
+        let start = offset.checked_sub(self.offset).filter(|_| *object == self.object)?;
+        let fits = start.checked_add(length)? <= self.data.len() as u64;
+        let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
+        fits.then(|| self.data.slice(start, length))
+    }
+}
+
+/// Chunks of a range of an object on their way.
+#[derive(Debug)]
+pub(crate) struct Gather {
+    object: HObject,
+    version: Eversion,
+    /// What is read.
+    range: (u64, u64),
+    /// Whole stripes around it.
+    offset: u64,
+    length: u64,
+    /// Data shards that the range is on.
+    wanted: BTreeSet<u8>,
+    asked: BTreeMap<u8, OsdId>,
+    chunks: BTreeMap<u8, BufList>,
+    /// Who cannot give a chunk.
+    absent: BTreeSet<OsdId>,
+}
+
+/// What to do next for a gather.
+enum Next {
+    Wait,
+    Ask(Vec<(u8, OsdId)>),
+    Done,
+    Fail,
+}
+
+impl Gather {
+    /// Data shards that the range is on where they can be had; else any `k`.
+    fn next(&self, sources: &BTreeMap<u8, OsdId>, k: usize) -> Next {
+        let here = |shard: &u8| self.chunks.contains_key(shard);
+        if self.wanted.iter().all(here) || self.chunks.len() >= k {
+            return Next::Done;
+        }
+        let under_way = |shard: &u8| here(shard) || self.asked.contains_key(shard);
+        let direct = self.wanted.iter().all(|shard| under_way(shard) || sources.contains_key(shard));
+        let needed = if direct { self.wanted.len() } else { k };
+        let fits = |shard: &u8| !direct || self.wanted.contains(shard);
+        let known = self.chunks.keys().chain(self.asked.keys()).filter(|shard| fits(shard)).count();
+        let fresh = sources.iter().filter(|(shard, _)| fits(shard) && !under_way(shard));
+        let ask: Vec<(u8, OsdId)> =
+            fresh.map(|(shard, osd)| (*shard, *osd)).take(needed.saturating_sub(known)).collect();
+        match () {
+            () if !ask.is_empty() => Next::Ask(ask),
+            () if !self.asked.is_empty() => Next::Wait,
+            () => Next::Fail,
+        }
+    }
+
+    /// The data, once there are enough chunks.
+    fn decode(&self, coding: &Coding) -> Option<Piece> {
+        let length = usize::try_from(coding.layout.in_chunk(self.length)).ok()?;
+        let filled: BTreeMap<u8, Bytes> =
+            self.chunks.iter().map(|(shard, data)| (*shard, filled_up(data, length))).collect();
+        let have: Shards<'_> = filled.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
+        let chunk = |shard: u8| -> Option<BufList> {
+            match filled.get(&shard) {
+                Some(bytes) => Some(bytes.clone().into()),
+                None if self.wanted.contains(&shard) => {
+                    coding.codec.recover(&have, shard).ok().map(|bytes| Bytes::from(bytes).into())
+                }
+                // Of another part of the stripes than what is read.
+                None => Some(Bytes::from(vec![0; length]).into()),
+            }
+        };
+        let chunks: Option<Vec<BufList>> = (0..coding.layout.k).map(chunk).collect();
+        let (offset, length) = self.range;
+        let start = usize::try_from(offset - self.offset).ok()?;
+        let data = coding.join(&chunks?).slice(start, usize::try_from(length).ok()?);
+        Some(Piece { object: self.object.clone(), offset, data })
+    }
+}
+
+/// A chunk is as long as it was asked for, or ends with the object; what is behind reads as zeros.
+fn filled_up(data: &BufList, length: usize) -> Bytes {
+    if data.len() == length {
+        return data.to_bytes();
+    }
+    let mut bytes = data.to_bytes().to_vec();
+    bytes.resize(length, 0);
+    bytes.into()
+}
+
+impl Pg {
+    /// Collects what `then` reads of `object`.
+    pub(crate) fn gather(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: HObject,
+        offset: u64,
+        length: u64,
+        then: OnFetched,
+    ) {
+        let version = self.copy_version(cx.view, &object).unwrap_or_default();
+        let token = self.tokens.issue_fetch(then);
+        let Some(ec) = &mut self.ec else { return };
+        let layout = ec.coding.layout;
+        let (range, wanted) = ((offset, length), layout.shards_of(offset, length).collect());
+        let (offset, length) = layout.around(offset, length);
+        let (asked, chunks, absent) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let gather = Gather { object, version, range, offset, length, wanted, asked, chunks, absent };
+        ec.gathers.insert(token, gather);
+        self.gather_on(cx, token);
+    }
+
+    fn gather_on(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let Some(ec) = &self.ec else { return };
+        let Some(gather) = ec.gathers.get(&token) else { return };
+        let sources = self.chunk_sources(&gather.object, gather.version, &gather.absent, false);
+        match gather.next(&sources, ec.k()) {
+            Next::Wait => (),
+            Next::Done => self.gathered(cx, token),
+            Next::Fail => self.cannot_gather(cx, token),
+            Next::Ask(shards) => self.ask_chunks(cx, token, shards),
+        }
+    }
+
+    fn ask_chunks(&mut self, cx: &mut Cx<'_>, token: Token, shards: Vec<(u8, OsdId)>) {
+        let header = self.header();
+        let me = self.whoami;
+        let Some(ec) = &mut self.ec else { return };
+        let layout = ec.coding.layout;
+        let Some(gather) = ec.gathers.get_mut(&token) else { return };
+        gather.asked.extend(shards.iter().copied());
+        let (object, version) = (gather.object.clone(), gather.version);
+        let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
+        let own = shards.iter().any(|(_, osd)| *osd == me);
+        for osd in shards.into_iter().map(|(_, osd)| osd).filter(|osd| *osd != me) {
+            let object = object.clone();
+            self.send(cx, osd, ChunkRead { header, tid: token.0, object, version, offset, length });
+        }
+        if own {
+            self.read_own_chunk(cx, token);
+        }
+    }
+
+    /// Reads this copy's chunk for a gather of its own.
+    pub(crate) fn read_own_chunk(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let Some(ec) = &self.ec else { return };
+        let layout = ec.coding.layout;
+        let Some(gather) = ec.gathers.get(&token) else { return };
+        let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
+        let object = gather.object.clone();
+        match cx.view.read(&self.spg, &object, offset, length) {
+            Ok(data) => self.chunk_came(cx, self.whoami, token, data),
+            Err(ReadError::Pending { object, offset, length }) => {
+                let own = self.tokens.issue_fetch(OnFetched::OwnChunk(token));
+                cx.effects.push(Effect::Fetch { object, offset, length, token: own });
+            }
+            Err(ReadError::Damaged { .. }) => {
+                self.mend_here(cx, &object);
+                self.chunk_is_damaged(cx, self.whoami, token);
+            }
+        }
+    }
+
+    fn chunk_came(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token, data: BufList) {
+        let gather = self.ec.as_mut().and_then(|ec| ec.gathers.get_mut(&token));
+        let Some(gather) = gather else { return };
+        let Some(shard) = gather.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
+            return;
+        };
+        gather.asked.remove(&shard);
+        gather.chunks.insert(shard, data);
+        self.gather_on(cx, token);
+    }
+
+    fn chunk_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
+        let gather = self.ec.as_mut().and_then(|ec| ec.gathers.get_mut(&token));
+        let Some(gather) = gather else { return };
+        gather.asked.retain(|_, osd| *osd != from);
+        gather.absent.insert(from);
+        self.gather_on(cx, token);
+    }
+
+    /// The chunk is missing there from now on. A message that writes must not go on while it is; one that reads does
+    /// with the chunks of others.
+    fn chunk_is_damaged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
+        let writes = self.tokens.fetch_mut(token).is_some_and(|then| match then {
+            OnFetched::Operation(running) => running.is_write(),
+            _ => false,
+        });
+        if writes { self.cannot_gather(cx, token) } else { self.chunk_is_absent(cx, from, token) }
+    }
+
+    /// A member's answer.
+    pub(crate) fn heard_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ChunkReply) {
+        let token = Token(reply.tid);
+        let gather = self.ec.as_ref().and_then(|ec| ec.gathers.get(&token));
+        let Some((object, version)) = gather.map(|gather| (gather.object.clone(), gather.version)) else {
+            return;
+        };
+        if reply.damaged {
+            self.mend_there(from, object, version);
+            return self.chunk_is_damaged(cx, from, token);
+        }
+        if reply.absent {
+            self.chunk_is_absent(cx, from, token)
+        } else {
+            self.chunk_came(cx, from, token, reply.data)
+        }
+    }
+
+    /// Gives the primary a part of this copy's chunk.
+    pub(crate) fn answer_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, read: ChunkRead) {
+        let there = self.copy_version(cx.view, &read.object) == Some(read.version)
+            && self.missing.need(&read.object).is_none();
+        let (header, tid) = (self.header(), read.tid);
+        let reply = |absent, damaged, data| ChunkReply { header, tid, absent, damaged, data };
+        if !there {
+            return self.send(cx, from, reply(true, false, BufList::new()));
+        }
+        match cx.view.read(&self.spg, &read.object, read.offset, read.length) {
+            Ok(data) => self.send(cx, from, reply(false, false, data)),
+            Err(ReadError::Damaged { .. }) => self.send(cx, from, reply(true, true, BufList::new())),
+            Err(ReadError::Pending { object, offset, length }) => {
+                let token = self.tokens.issue_fetch(OnFetched::Chunk { from, read: Box::new(read) });
+                cx.effects.push(Effect::Fetch { object, offset, length, token });
+            }
+        }
+    }
+
+    fn gathered(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let Some(ec) = &mut self.ec else { return };
+        let Some(gather) = ec.gathers.remove(&token) else { return };
+        let Some(piece) = gather.decode(&ec.coding) else { return self.give_up_reading(cx, token) };
+        match self.tokens.take_fetch(token) {
+            Some(OnFetched::Operation(mut running)) => {
+                running.gathered.push(piece);
+                self.unpark(cx, *running);
+            }
+            Some(OnFetched::Copy { from, get, mut gathered }) => {
+                gathered.push(piece);
+                self.answer_copy(cx, from, *get, gathered);
+            }
+            _ => (),
+        }
+    }
+
+    fn cannot_gather(&mut self, cx: &mut Cx<'_>, token: Token) {
+        if let Some(ec) = &mut self.ec {
+            ec.gathers.remove(&token);
+        }
+        self.give_up_reading(cx, token);
+    }
+
+    /// Too few chunks can be read.
+    fn give_up_reading(&mut self, cx: &mut Cx<'_>, token: Token) {
+        match self.tokens.take_fetch(token) {
+            Some(OnFetched::Operation(running)) => self.unreadable(cx, *running),
+            Some(OnFetched::Copy { from, get, .. }) => self.refuse_copy(cx, from, &get),
+            _ => (),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gather(wanted: &[u8]) -> Gather {
+        Gather {
+            object: HObject::MIN,
+            version: Eversion::ZERO,
+            range: (0, 0),
+            offset: 0,
+            length: 0,
+            wanted: wanted.iter().copied().collect(),
+            asked: BTreeMap::new(),
+            chunks: BTreeMap::new(),
+            absent: BTreeSet::new(),
+        }
+    }
+
+    fn asks(gather: &Gather, sources: &[u8]) -> Option<Vec<u8>> {
+        let sources = sources.iter().map(|shard| (*shard, OsdId::from(*shard))).collect();
+        match gather.next(&sources, 3) {
+            Next::Ask(shards) => Some(shards.into_iter().map(|(shard, _)| shard).collect()),
+            Next::Fail => None,
+            Next::Wait | Next::Done => Some(Vec::new()),
+        }
+    }
+
+    #[test]
+    fn only_what_is_needed_is_asked_for() {
+        let mut gather = gather(&[1]);
+        assert_eq!(asks(&gather, &[0, 1, 2, 3, 4]), Some(vec![1]));
+        assert_eq!(asks(&gather, &[0, 2, 3, 4]), Some(vec![0, 2, 3]), "decoded");
+        assert_eq!(asks(&gather, &[0, 2]), Some(vec![0, 2]), "others may turn up");
+        gather.asked.insert(1, 1);
+        assert_eq!(asks(&gather, &[0, 2, 3, 4]), Some(vec![]), "on its way");
+        gather.asked.clear();
+        gather.chunks.insert(0, BufList::new());
+        assert_eq!(asks(&gather, &[2, 4]), Some(vec![2, 4]));
+        assert_eq!(asks(&gather, &[]), None);
+        gather.chunks.insert(1, BufList::new());
+        assert!(matches!(gather.next(&BTreeMap::new(), 3), Next::Done));
+    }
+}

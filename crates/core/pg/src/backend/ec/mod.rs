@@ -1,0 +1,87 @@
+//! Erasure-coded pools: every member keeps one chunk of each object, under the object's own name and with its whole
+//! record and attributes. `k` chunks give the data back.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `deal` | a transaction of the primary as one for each shard |
+//! | `shards` | which member holds which shard |
+//! | `kept` | what a write replaced, until nothing can take the write back |
+//! | `gather` | reads: chunks collected and decoded |
+//! | `view` | the objects as execution sees them, with what was gathered |
+//!
+//! Log, missing objects, peering and order of messages are those of replicated pools. What differs:
+//! - A write that only some shards have can be read in neither version. So each shard keeps what a write replaced
+//!   until all members have the write durably, and peering takes the *shortest* log that has all that may have been
+//!   acknowledged (`peering/choose.rs`); longer ones are taken back.
+//! - Nothing is served, and no earlier interval is passed over, with fewer than `k` shards.
+//! - An object that is missing somewhere is computed from `k` others (`recovery/rebuild.rs`).
+//!
+//! A shard belongs to an OSD's copy, not to a place in the acting set: the primary gives a new member a shard that is
+//! free when the interval begins, and who has one keeps it. So a change of places moves no data. Two may have the same when
+//! one returns that another had replaced: that is settled when nobody lacks anything any more.
+
+mod deal;
+mod gather;
+mod kept;
+mod shards;
+mod view;
+
+pub(crate) use gather::{Gather, Piece};
+pub(crate) use kept::KEPT;
+#[cfg(test)]
+pub(crate) use kept::is_kept as is_kept_name;
+pub(crate) use view::EcView;
+
+use nacre_ec::{Codec, Layout};
+use nacre_maps::{Pool, STRIPE_UNIT_BYTES};
+use nacre_txn::Token;
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The code of a pool.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Coding {
+    pub(crate) layout: Layout,
+    pub(crate) codec: Codec,
+}
+
+impl Coding {
+    /// What `pool` is coded with; `None` if it is not, or its numbers make no code.
+    pub(crate) fn of(pool: &Pool) -> Option<Self> {
+        if pool.is_replicated() {
+            return None;
+        }
+        let k = u8::try_from(pool.stripe_width / STRIPE_UNIT_BYTES).ok()?;
+        let codec = Codec::new(k, pool.size.checked_sub(k)?)?;
+        Some(Self { layout: Layout { k, unit_bytes: STRIPE_UNIT_BYTES }, codec })
+    }
+}
+
+/// What a copy of an erasure-coded group has beside what every copy has.
+#[derive(Debug)]
+pub(crate) struct Ec {
+    pub(crate) coding: Arc<Coding>,
+    /// Which member holds which shard in this interval; at the primary, from the agreement on.
+    pub(crate) shards: BTreeMap<OsdId, u8>,
+    /// What writes replaced that may still be taken back, by the version number of the write.
+    pub(crate) kept: BTreeMap<u64, HObject>,
+    /// All members have everything: those whose chunks others hold as well may get another shard.
+    pub(crate) may_change: bool,
+    /// Members were told in this interval that writes up to here are safe.
+    pub(crate) told_safe: Eversion,
+    /// Chunks on their way, by the token of what waits for them.
+    pub(crate) gathers: BTreeMap<Token, Gather>,
+}
+
+impl Ec {
+    pub(crate) fn new(coding: Coding) -> Self {
+        let (shards, kept, gathers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { coding: Arc::new(coding), shards, kept, may_change: false, told_safe: Eversion::ZERO, gathers }
+    }
+
+    /// Chunks that are needed to read anything.
+    pub(crate) fn k(&self) -> usize {
+        self.coding.codec.data_shards()
+    }
+}

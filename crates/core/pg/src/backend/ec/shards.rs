@@ -1,0 +1,278 @@
+//! Which member holds which shard, and how a write reaches each with its own part.
+
+use super::Ec;
+use crate::log::Missing;
+use crate::storage;
+use crate::{Cx, Effect, Pg};
+use nacre_msg::peer::{LogEntry, PgInfo, RepOp};
+use nacre_txn::{ObjectView, Op, Transaction};
+use nacre_types::{Eversion, HObject, OsdId, SHARD_NONE, SpgId};
+use smallvec::smallvec;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Gives every member of `set` a shard: who has one keeps it, the others get those that are free. If two have the same,
+/// one of them gets another one only if it `may_change`. `shards` says what is given out already.
+fn deal<'a>(
+    shards: &mut BTreeMap<OsdId, u8>,
+    set: &[OsdId],
+    size: u8,
+    me: OsdId,
+    may_change: bool,
+    info: impl Fn(OsdId) -> Option<&'a PgInfo>,
+) {
+    let mut taken: BTreeSet<u8> = set.iter().filter_map(|osd| shards.get(osd)).copied().collect();
+    let mut left: Vec<OsdId> = set.iter().copied().filter(|osd| !shards.contains_key(osd)).collect();
+    left.sort_by_key(|osd| {
+        let info = info(*osd);
+        let complete = info.is_some_and(|info| !info.is_incomplete());
+        let update = info.map_or(Eversion::ZERO, |info| info.last_update);
+        (Reverse(complete), *osd != me, Reverse(update), *osd)
+    });
+    left.retain(|osd| {
+        let held = info(*osd).and_then(|info| info.shard).filter(|shard| *shard < size);
+        let keeps = held.filter(|shard| taken.insert(*shard) || !may_change);
+        shards.extend(keeps.map(|shard| (*osd, shard)));
+        keeps.is_none()
+    });
+    // In the order of the set: a new group's shards are numbered as its places.
+    for osd in set.iter().filter(|osd| left.contains(osd)) {
+        let free = (0..size).find(|shard| !taken.contains(shard));
+        if let Some(shard) = free {
+            taken.insert(shard);
+            shards.insert(*osd, shard);
+        }
+    }
+}
+
+impl Pg {
+    /// Chunks that are needed to read an object; `None` where every copy is whole.
+    pub(crate) fn chunks_needed(&self) -> Option<usize> {
+        self.ec.as_ref().map(Ec::k)
+    }
+
+    /// The group as clients call it: in erasure-coded pools with the primary's place in the acting set.
+    pub(crate) fn named_by_clients(&self) -> SpgId {
+        if self.ec.is_none() {
+            return self.spg;
+        }
+        let placed = self.map.pg_to_up_acting(self.spg.pg);
+        let place = placed.acting.iter().position(|osd| *osd == placed.acting_primary);
+        let shard = place.and_then(|place| i8::try_from(place).ok()).unwrap_or(SHARD_NONE);
+        SpgId { shard, ..self.spg }
+    }
+
+    /// Length of the data that a copy stores of an object of `size` bytes.
+    pub(crate) fn stored_bytes(&self, size: u64) -> u64 {
+        self.ec.as_ref().map_or(size, |ec| ec.coding.layout.chunk_bytes(size))
+    }
+
+    /// Says which member holds which shard in this interval. First those that serve, then those that are to.
+    pub(crate) fn deal_shards(&mut self) {
+        let Some(ec) = &self.ec else { return };
+        let size = u8::try_from(ec.coding.codec.shards()).unwrap_or(u8::MAX);
+        let info = |osd: OsdId| {
+            if osd == self.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|peer| &peer.info) }
+        };
+        let mut shards = BTreeMap::new();
+        if !self.interval.acting.contains(&self.whoami) {
+            // A primary by order: it keeps what it holds, which some member may hold as well.
+            shards.insert(self.whoami, self.info.shard.unwrap_or(0));
+        }
+        let may_change = ec.may_change;
+        deal(&mut shards, &self.interval.acting, size, self.whoami, may_change, info);
+        deal(&mut shards, &self.interval.up, size, self.whoami, may_change, info);
+        if let Some(ec) = &mut self.ec {
+            (ec.shards, ec.told_safe, ec.may_change) = (shards, Eversion::ZERO, false);
+        }
+    }
+
+    /// Two members that should hold different chunks hold the same: one came back that another had replaced. Either
+    /// may have what nobody else does, so both keep theirs until nobody lacks anything.
+    pub(crate) fn has_twins(&self) -> bool {
+        let shards =
+            |set: &[OsdId]| set.iter().filter_map(|osd| self.shard_of(*osd)).collect::<BTreeSet<u8>>();
+        let twins = |set: &[OsdId]| shards(set).len() < set.len();
+        self.ec.is_some() && (twins(&self.interval.acting) || twins(&self.interval.up))
+    }
+
+    /// Nobody lacks anything: one of two members with the same chunks may begin anew with others.
+    pub(crate) fn part_twins(&mut self, cx: &mut Cx<'_>) {
+        if let Some(ec) = &mut self.ec {
+            ec.may_change = true;
+        }
+        self.restart_peering(cx);
+    }
+
+    /// The shard that a member holds in this interval.
+    pub(crate) fn shard_of(&self, osd: OsdId) -> Option<u8> {
+        self.ec.as_ref().and_then(|ec| ec.shards.get(&osd)).copied()
+    }
+
+    /// `osd`'s copy holds chunks of another shard than it is to hold now: they are of no use.
+    pub(crate) fn changes_shard(&self, osd: OsdId, info: &PgInfo) -> bool {
+        let (held, wanted) = (info.shard, self.shard_of(osd));
+        wanted.is_some() && held.is_some() && held != wanted
+    }
+
+    /// This copy is to hold chunks of `shard`; what it has of another one is removed with all else.
+    pub(crate) fn become_shard(&mut self, txn: &mut Transaction, shard: Option<u8>) {
+        let held = std::mem::replace(&mut self.info.shard, shard);
+        if held.is_none() || held == shard {
+            return;
+        }
+        txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
+        txn.ops.extend(self.log.iter().map(storage::log_append));
+        (self.missing, self.recorded) = (Missing::default(), BTreeSet::new());
+        self.info.last_backfill = HObject::MIN;
+        if let Some(ec) = &mut self.ec {
+            ec.kept.clear();
+        }
+    }
+
+    /// Turns the changes of a write into those of this OSD's shard, and sends the others theirs; `message` is what
+    /// they all get beside.
+    pub(crate) fn send_shards(
+        &mut self,
+        cx: &mut Cx<'_>,
+        txn: &mut Transaction,
+        entries: &[LogEntry],
+        osds: &[OsdId],
+        message: impl Fn(Transaction) -> RepOp,
+    ) {
+        let Some(ec) = &self.ec else { return };
+        let mut ops = std::mem::take(&mut txn.ops);
+        self.keep_replaced(cx.view, entries, &mut ops);
+        let dealt = ec.coding.deal_out(ops);
+        let log: Vec<Op> = entries.iter().map(storage::log_append).collect();
+        let part = |osd: OsdId| -> Vec<Op> {
+            let shard = self.shard_of(osd).map(usize::from);
+            let ops = shard.and_then(|shard| dealt.get(shard)).expect("a member has a shard");
+            ops.iter().chain(&log).cloned().collect()
+        };
+        for osd in osds {
+            let message = message(Transaction { collection: self.spg, ops: part(*osd) });
+            cx.effects.push(Effect::Peers { osds: smallvec![*osd], message: message.into() });
+        }
+        txn.ops = part(self.whoami);
+        self.note_kept(&txn.ops);
+    }
+
+    /// Who can give a chunk of `object` in the version `need`, by shard: members that confirmed the log are the surest;
+    /// a stray only says no if it has another version.
+    pub(crate) fn chunk_sources(
+        &self,
+        object: &HObject,
+        need: Eversion,
+        absent: &BTreeSet<OsdId>,
+        strays: bool,
+    ) -> BTreeMap<u8, OsdId> {
+        let mut sources = BTreeMap::new();
+        let usable = |osd: &OsdId, peer: &crate::peering::Peer| {
+            crate::peering::is_up(&self.map, *osd)
+                && !absent.contains(osd)
+                && peer.missing.need(object).is_none()
+                && (peer.activated || strays && peer.info.last_update >= need)
+        };
+        let (members, others): (Vec<_>, Vec<_>) =
+            self.peers.iter().filter(|(osd, peer)| usable(osd, peer)).partition(|(_, peer)| peer.activated);
+        if self.missing.need(object).is_none() && !absent.contains(&self.whoami) {
+            sources.extend(self.info.shard.map(|shard| (shard, self.whoami)));
+        }
+        for (osd, peer) in members.into_iter().chain(others) {
+            if let Some(shard) = peer.info.shard {
+                sources.entry(shard).or_insert(*osd);
+            }
+        }
+        sources
+    }
+
+    /// True when members lack so many chunks of `head` or a clone of it that it cannot be read.
+    pub(crate) fn has_too_few_chunks(&self, head: &HObject) -> bool {
+        let Some(k) = self.chunks_needed() else { return false };
+        let holds = |peer: &&crate::peering::Peer| peer.activated && !peer.missing.has_family(head);
+        let peers = self.peers.values().filter(holds).filter_map(|peer| peer.info.shard);
+        let shards: BTreeSet<u8> = peers.chain(self.info.shard).collect();
+        shards.len() < k
+    }
+
+    /// Tells members once that all writes are durable everywhere: what they replaced need not be kept.
+    pub(crate) fn let_go_of_kept(&mut self, cx: &mut Cx<'_>) {
+        let committed_to = self.replication.committed_to();
+        let due = self.phase.is_serving() && self.replication.is_idle();
+        let Some(ec) = self.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
+        ec.told_safe = committed_to;
+        let (header, previous) = (self.header(), self.log.head());
+        for osd in self.others() {
+            let (trim_to, txn) = (Eversion::ZERO, Transaction::new(self.spg));
+            let message = RepOp { header, tid: 0, previous, entries: Vec::new(), trim_to, committed_to, txn };
+            self.send(cx, osd, message);
+        }
+        let mut txn = Transaction::new(self.spg);
+        self.drop_kept(&mut txn, committed_to);
+        self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+    }
+}
+
+/// The size of an object's data, by its record.
+pub(super) fn size_of(view: &dyn ObjectView, spg: &SpgId, object: &HObject) -> u64 {
+    crate::object::ObjectContext::load(view, spg, object).map_or(0, |context| context.info.size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_msg::peer::PgHistory;
+
+    fn copy(shard: Option<u8>, update: u64, complete: bool) -> PgInfo {
+        let mut info = PgInfo::empty(PgHistory::default());
+        (info.shard, info.last_update) = (shard, Eversion::new(1, update));
+        if !complete {
+            info.last_backfill = HObject::MIN;
+        }
+        info
+    }
+
+    fn dealt(infos: &[PgInfo], acting: &[OsdId], up: &[OsdId]) -> Vec<(OsdId, u8)> {
+        dealt_if(true, infos, acting, up)
+    }
+
+    fn dealt_if(may_change: bool, infos: &[PgInfo], acting: &[OsdId], up: &[OsdId]) -> Vec<(OsdId, u8)> {
+        let mut shards = BTreeMap::new();
+        let info = |osd: OsdId| usize::try_from(osd).ok().and_then(|at| infos.get(at));
+        deal(&mut shards, acting, 3, 0, may_change, info);
+        deal(&mut shards, up, 3, 0, may_change, info);
+        shards.into_iter().collect()
+    }
+
+    #[test]
+    fn shards_stay_where_they_are() {
+        let empty = || copy(None, 0, true);
+        assert_eq!(dealt(&[empty(), empty(), empty()], &[2, 0, 1], &[2, 0, 1]), [(0, 1), (1, 2), (2, 0)]);
+        let held = [copy(Some(2), 5, true), copy(Some(0), 5, true), copy(Some(1), 5, true), empty()];
+        assert_eq!(dealt(&held, &[0, 1, 2], &[0, 1, 2]), [(0, 2), (1, 0), (2, 1)]);
+        assert_eq!(dealt(&held, &[0, 3, 2], &[0, 3, 2]), [(0, 2), (2, 1), (3, 0)]);
+        // The successor takes the shard of the one that it replaces, while that one still serves.
+        assert_eq!(dealt(&held, &[0, 1, 2], &[0, 1, 3]), [(0, 2), (1, 0), (2, 1), (3, 1)]);
+    }
+
+    #[test]
+    fn of_two_copies_of_a_shard_the_better_one_counts() {
+        let copies = |first: PgInfo, second: PgInfo| [copy(Some(0), 9, true), first, second];
+        let all = &[0, 1, 2];
+        let twins = copies(copy(Some(1), 3, true), copy(Some(1), 9, true));
+        assert_eq!(dealt_if(false, &twins, all, all), [(0, 0), (1, 1), (2, 1)], "nothing is thrown away yet");
+        assert_eq!(
+            dealt(&copies(copy(Some(1), 3, true), copy(Some(1), 9, true)), all, all),
+            [(0, 0), (1, 2), (2, 1)]
+        );
+        assert_eq!(
+            dealt(&copies(copy(Some(1), 3, true), copy(Some(1), 9, false)), all, all),
+            [(0, 0), (1, 1), (2, 2)]
+        );
+        assert_eq!(
+            dealt(&copies(copy(Some(0), 9, true), copy(Some(2), 9, true)), all, all),
+            [(0, 0), (1, 1), (2, 2)]
+        );
+    }
+}

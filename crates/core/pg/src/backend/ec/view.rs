@@ -1,0 +1,89 @@
+//! [`EcView`]: the objects of a coded group as execution sees them: metadata from this copy, data as gathered.
+
+use super::shards::size_of;
+use super::{Coding, Piece};
+use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_txn::{ObjectView, OmapPage, ReadError};
+use nacre_types::{HObject, SpgId};
+use std::collections::BTreeMap;
+
+/// Metadata of this copy, and data that was gathered; other data is pending.
+pub(crate) struct EcView<'a> {
+    pub(crate) inner: &'a dyn ObjectView,
+    pub(crate) pieces: &'a [Piece],
+}
+
+impl ObjectView for EcView<'_> {
+    fn meta(&self, collection: &SpgId, object: &HObject) -> Option<Bytes> {
+        self.inner.meta(collection, object)
+    }
+
+    fn read(
+        &self,
+        collection: &SpgId,
+        object: &HObject,
+        offset: u64,
+        length: u64,
+    ) -> Result<BufList, ReadError> {
+        let size = size_of(self.inner, collection, object);
+        let length = length.min(size.saturating_sub(offset));
+        if length == 0 {
+            return Ok(BufList::new());
+        }
+        let found = self.pieces.iter().find_map(|piece| piece.part(object, offset, length));
+        found.ok_or_else(|| ReadError::Pending { object: object.clone(), offset, length })
+    }
+
+    /// Nobody knows where the holes are: all of the object counts as written.
+    fn extents(&self, collection: &SpgId, object: &HObject, offset: u64, length: u64) -> Vec<(u64, u64)> {
+        let size = size_of(self.inner, collection, object);
+        let length = length.min(size.saturating_sub(offset));
+        if length == 0 { Vec::new() } else { vec![(offset, length)] }
+    }
+
+    fn attr(&self, collection: &SpgId, object: &HObject, name: &[u8]) -> Option<Bytes> {
+        self.inner.attr(collection, object, name)
+    }
+
+    fn attrs(&self, collection: &SpgId, object: &HObject) -> BTreeMap<ByteStr, Bytes> {
+        self.inner.attrs(collection, object)
+    }
+
+    fn omap_header(&self, collection: &SpgId, object: &HObject) -> Bytes {
+        self.inner.omap_header(collection, object)
+    }
+
+    fn omap_value(&self, collection: &SpgId, object: &HObject, key: &[u8]) -> Option<Bytes> {
+        self.inner.omap_value(collection, object, key)
+    }
+
+    fn omap_page(
+        &self,
+        collection: &SpgId,
+        object: &HObject,
+        from: &[u8],
+        entries_max: usize,
+        bytes_max: usize,
+    ) -> OmapPage {
+        self.inner.omap_page(collection, object, from, entries_max, bytes_max)
+    }
+
+    fn list(&self, collection: &SpgId, from: &HObject, count_max: usize) -> Vec<HObject> {
+        self.inner.list(collection, from, count_max)
+    }
+
+    fn log(&self, collection: &SpgId) -> Vec<Bytes> {
+        self.inner.log(collection)
+    }
+
+    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
+        self.inner.pg_meta(collection, prefix)
+    }
+}
+
+impl Coding {
+    /// The data of whole stripes from their data chunks.
+    pub(super) fn join(&self, chunks: &[BufList]) -> BufList {
+        self.layout.join(chunks)
+    }
+}

@@ -1,0 +1,64 @@
+//! The same cluster with an erasure-coded pool.
+
+use super::World;
+use super::world::{POOL, pg};
+use crate::backend::Coding;
+use crate::backend::ec::is_kept_name;
+use crate::object::ObjectContext;
+use crate::ops::testing::Stored;
+use nacre_ec::{Shards, linear_sum};
+use nacre_maps::{Pool, PoolKind, STRIPE_UNIT_BYTES, flags};
+use nacre_types::{HObject, OsdId};
+use std::collections::BTreeMap;
+
+impl World {
+    /// A group of `k + m` chunks; whatever can be read may be written to with one chunk more, as Ceph has it.
+    pub(crate) fn coded(seed: u64, clients: usize, k: u8, m: u8) -> Self {
+        let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
+        let (size, min_size) = (k + m, k + 1.min(m - 1));
+        let stripe_width = u32::from(k) * STRIPE_UNIT_BYTES;
+        let kind = PoolKind::Erasure;
+        let pool =
+            Pool { kind, size, min_size, stripe_width, pg_num: 1, pgp_num: 1, flags, ..Pool::default() };
+        Self::with_pool(seed, clients, pool)
+    }
+
+    pub(super) fn is_coded(&self) -> bool {
+        self.map().pools.get(&POOL).is_some_and(|pool| !pool.is_replicated())
+    }
+
+    /// Members hold chunks of the same objects in the same versions, each a different one, and all belong together.
+    pub(super) fn assert_related_chunks(&mut self) {
+        let coding = self.map().pools.get(&POOL).and_then(Coding::of).expect("a coded pool");
+        let members = self.map().pg_to_up_acting(pg()).acting;
+        let mut shards: BTreeMap<u8, (OsdId, BTreeMap<HObject, Stored>)> = BTreeMap::new();
+        for osd in members {
+            let shard = self.pg(osd).and_then(|group| group.info().shard).expect("a shard");
+            let objects = self.disk(osd).objects().clone();
+            assert!(objects.keys().all(|object| !is_kept_name(object)), "osd.{osd} keeps what is safe");
+            let before = shards.insert(shard, (osd, objects));
+            assert!(before.is_none(), "osd.{osd} holds the shard of another");
+        }
+        assert_eq!(shards.len(), coding.codec.shards());
+        let first = shards.values().next().map(|(_, objects)| objects.clone()).unwrap_or_default();
+        for (osd, objects) in shards.values() {
+            assert!(objects.keys().eq(first.keys()), "osd.{osd} has other objects");
+        }
+        for (object, stored) in &first {
+            let chunks: Vec<&Stored> = shards.values().map(|(_, objects)| &objects[object]).collect();
+            let size = ObjectContext::from_record(stored.meta.clone()).expect("a record").info.size;
+            for chunk in &chunks {
+                assert_eq!((&chunk.meta, &chunk.attrs), (&stored.meta, &stored.attrs), "{object}");
+                assert_eq!(chunk.data.len() as u64, coding.layout.chunk_bytes(size), "{object}");
+            }
+            let sums: Vec<u32> = chunks.iter().map(|chunk| linear_sum(0, &chunk.data)).collect();
+            assert!(coding.codec.is_consistent(&sums), "{object}: chunks of different writes");
+            let last: Shards<'_> = (0..)
+                .zip(&chunks)
+                .skip(chunks.len() - coding.codec.data_shards())
+                .map(|(at, chunk)| (at, &chunk.data[..]))
+                .collect();
+            assert_eq!(coding.codec.recover(&last, 0).expect("k chunks"), chunks[0].data, "{object}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Objects of erasure-coded pools that some copies lack: computed from the chunks of others.
+//!
+//! ```text
+//!   source --Pull-->  <--Push (pulled)--.
+//!   source --Pull-->  <--Push (pulled)--+- k parts: decode, --Push--> who lacks it, this copy perhaps among them
+//!   this copy's own part ---------------'                              all durable: the next part
+//! ```
+//! A part holds the chunk's data and, at its ends, what all chunks of an object share: attributes and record.
+
+use super::{PART_BYTES_MAX, Work, part};
+use crate::tokens::{OnDurable, OnFetched};
+use crate::{Cx, Effect, Pg};
+use nacre_buf::{BufList, Bytes};
+use nacre_ec::{Codec, Shards};
+use nacre_msg::peer::{Pull, Push, PushReply};
+use nacre_txn::{Op, ReadError, Transaction};
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One object being computed.
+#[derive(Debug)]
+pub(super) struct Rebuild {
+    version: Eversion,
+    /// Who lacks it.
+    targets: BTreeSet<OsdId>,
+    /// The part: where in the chunk it begins.
+    offset: u64,
+    /// The part behind it, as far as is known.
+    next: Option<u64>,
+    /// Who was asked for its part.
+    asked: BTreeMap<u8, OsdId>,
+    /// What came, by shard.
+    parts: BTreeMap<u8, Vec<Op>>,
+    /// Who cannot give it.
+    absent: BTreeSet<OsdId>,
+    /// Who has not got the new part durably.
+    waiting: BTreeSet<OsdId>,
+}
+
+impl Rebuild {
+    /// Somebody whom it waits for is not there any more.
+    pub(super) fn lost_source(&self, is_up: impl Fn(OsdId) -> bool) -> bool {
+        self.asked.values().any(|osd| !is_up(*osd))
+    }
+}
+
+impl Pg {
+    /// Begins to compute `object` for all who lack it.
+    pub(super) fn rebuild(&mut self, cx: &mut Cx<'_>, object: HObject, version: Eversion) {
+        let lacks = |peer: &crate::peering::Peer| peer.activated && peer.missing.need(&object).is_some();
+        let mut targets: BTreeSet<OsdId> =
+            self.peers.iter().filter(|(_, peer)| lacks(peer)).map(|(osd, _)| *osd).collect();
+        if self.missing.need(&object).is_some() {
+            targets.insert(self.whoami);
+        }
+        let work = Rebuild {
+            version,
+            targets,
+            offset: 0,
+            next: None,
+            asked: BTreeMap::new(),
+            parts: BTreeMap::new(),
+            absent: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+        };
+        self.recovery.active.insert(object.clone(), Work::Rebuilding(Box::new(work)));
+        self.collect_parts(cx, &object);
+    }
+
+    fn rebuilding(&mut self, object: &HObject) -> Option<&mut Rebuild> {
+        match self.recovery.active.get_mut(object) {
+            Some(Work::Rebuilding(work)) => Some(work),
+            _ => None,
+        }
+    }
+
+    /// True while `object` is being computed.
+    pub(super) fn is_rebuilding(&self, object: &HObject) -> bool {
+        matches!(self.recovery.active.get(object), Some(Work::Rebuilding(_)))
+    }
+
+    /// Asks for as many parts as are needed, and no more.
+    pub(super) fn collect_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        let Some(k) = self.chunks_needed() else { return };
+        let Some(Work::Rebuilding(work)) = self.recovery.active.get(object) else { return };
+        if work.parts.len() >= k {
+            return self.make_parts(cx, object);
+        }
+        let mut sources = self.chunk_sources(object, work.version, &work.absent, true);
+        sources.retain(|shard, osd| {
+            !work.parts.contains_key(shard) && !work.asked.contains_key(shard) && !work.targets.contains(osd)
+        });
+        let under_way = work.parts.len() + work.asked.len();
+        if under_way + sources.len() < k {
+            return self.cannot_rebuild(cx, object);
+        }
+        let fresh: Vec<(u8, OsdId)> = sources.into_iter().take(k.saturating_sub(under_way)).collect();
+        let (header, need, offset) = (self.header(), work.version, work.offset);
+        let me = self.whoami;
+        if let Some(work) = self.rebuilding(object) {
+            work.asked.extend(fresh.iter().copied());
+        }
+        for osd in fresh.iter().map(|(_, osd)| *osd).filter(|osd| *osd != me) {
+            self.send(cx, osd, Pull { header, object: object.clone(), need, offset });
+        }
+        if fresh.iter().any(|(_, osd)| *osd == me) {
+            self.read_own_part(cx, object);
+        }
+    }
+
+    fn cannot_rebuild(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        self.recovery.active.remove(object);
+        if !self.give_up_mending(cx, object) {
+            self.is_out_of_reach(object.clone());
+        }
+    }
+
+    /// This copy's own part.
+    pub(super) fn read_own_part(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        let Some(Work::Rebuilding(work)) = self.recovery.active.get(object) else { return };
+        let (offset, version) = (work.offset, work.version);
+        let read = part::read(cx.view, self.spg, (object, object), offset, |size| self.stored_bytes(size));
+        match read {
+            Ok(part) if self.copy_version(cx.view, object) == Some(version) => {
+                self.part_came(cx, self.whoami, object, part.next, part.txn.ops);
+            }
+            Err(ReadError::Pending { object: wanted, offset, length }) => {
+                let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
+                cx.effects.push(Effect::Fetch { object: wanted, offset, length, token });
+            }
+            Ok(_) => self.part_is_absent(cx, self.whoami, object),
+            Err(ReadError::Damaged { .. }) => {
+                self.recovery.active.remove(object);
+                if !self.mend_here(cx, object) {
+                    self.is_out_of_reach(object.clone());
+                }
+            }
+        }
+    }
+
+    /// A source's part came.
+    pub(super) fn receive_part(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
+        let Push { object, version, offset, next, txn, .. } = push;
+        let fits = |work: &&mut Rebuild| work.version == version && work.offset == offset;
+        if self.rebuilding(&object).filter(fits).is_some() && next.is_none_or(|next| next > offset) {
+            self.part_came(cx, from, &object, next, txn.ops);
+        }
+    }
+
+    fn part_came(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, next: Option<u64>, ops: Vec<Op>) {
+        let Some(work) = self.rebuilding(object) else { return };
+        let Some(shard) = work.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
+            return;
+        };
+        work.asked.remove(&shard);
+        work.parts.insert(shard, ops);
+        work.next = next;
+        self.collect_parts(cx, object);
+    }
+
+    /// A source has not got it after all.
+    pub(super) fn part_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject) {
+        let Some(work) = self.rebuilding(object) else { return };
+        work.asked.retain(|_, osd| *osd != from);
+        work.absent.insert(from);
+        self.collect_parts(cx, object);
+    }
+
+    /// All parts are there: computes those of the copies that lack the object.
+    fn make_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        let Some(coding) = self.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding)) else { return };
+        let Some(work) = self.rebuilding(object) else { return };
+        let parts = std::mem::take(&mut work.parts);
+        let (version, offset, next) = (work.version, work.offset, work.next);
+        let targets = work.targets.clone();
+        work.waiting.clone_from(&targets);
+        for osd in targets {
+            let made = self
+                .shard_of(osd)
+                .and_then(|shard| compute(&coding.codec, &parts, object, offset, next, shard));
+            let Some(ops) = made else { return self.cannot_rebuild(cx, object) };
+            let txn = Transaction { collection: self.spg, ops };
+            if osd == self.whoami {
+                self.apply_own_part(cx, object, offset, next, txn);
+            } else {
+                let (header, object, pulled) = (self.header(), object.clone(), false);
+                self.send(cx, osd, Push { header, object, version, offset, next, pulled, txn });
+            }
+        }
+    }
+
+    fn apply_own_part(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+        offset: u64,
+        next: Option<u64>,
+        mut txn: Transaction,
+    ) {
+        if next.is_none() {
+            self.forget_missing(&mut txn, object);
+        }
+        self.submit(cx, txn, OnDurable::Rebuilt(object.clone(), offset));
+    }
+
+    /// A copy that lacked the object has the part that begins at `offset` durably.
+    pub(crate) fn part_is_there(&mut self, cx: &mut Cx<'_>, osd: OsdId, object: &HObject, offset: u64) {
+        let Some(work) = self.rebuilding(object).filter(|work| work.offset == offset) else { return };
+        if !work.waiting.remove(&osd) || !work.waiting.is_empty() {
+            return;
+        }
+        if let Some(next) = work.next.take() {
+            work.offset = next;
+            return self.recovery.parts.push_back(object.clone());
+        }
+        let targets = std::mem::take(&mut work.targets);
+        self.recovery.active.remove(object);
+        for osd in &targets {
+            if let Some(peer) = self.peers.get_mut(osd) {
+                peer.missing.remove(object);
+            }
+        }
+        if targets.contains(&self.whoami) {
+            return self.recovered_here(cx, object);
+        }
+        self.stamps.recovered_objects += 1;
+        self.recovered_everywhere(cx, object);
+    }
+
+    /// A part that was sent is durable there, or a source has nothing to give.
+    pub(super) fn part_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
+        if !reply.absent {
+            return self.part_is_there(cx, from, &reply.object, reply.offset);
+        }
+        let fits = |work: &&mut Rebuild| work.version == reply.version && work.offset == reply.offset;
+        if self.rebuilding(&reply.object).filter(fits).is_some() {
+            self.part_is_absent(cx, from, &reply.object);
+        }
+    }
+
+    /// True when the chunks of others suffice for this copy's of `object`.
+    pub(super) fn can_rebuild_here(&self, object: &HObject, need: Eversion) -> bool {
+        let sources = self.chunk_sources(object, need, &[self.whoami].into(), true);
+        self.chunks_needed().is_some_and(|k| sources.len() >= k)
+    }
+
+    /// `osd`'s chunk of an object turned out to be damaged: it lacks it from now on.
+    pub(crate) fn mend_there(&mut self, osd: OsdId, object: HObject, version: Eversion) {
+        if let Some(peer) = self.peers.get_mut(&osd).filter(|peer| peer.activated) {
+            peer.missing.insert(object, version);
+            peer.told_complete = false;
+            self.search_again();
+        }
+    }
+}
+
+/// The part of `shard` from those of `k` others: their own ops, with other data.
+fn compute(
+    codec: &Codec,
+    parts: &BTreeMap<u8, Vec<Op>>,
+    object: &HObject,
+    offset: u64,
+    next: Option<u64>,
+    shard: u8,
+) -> Option<Vec<Op>> {
+    let any = parts.values().next()?;
+    let end = next.or_else(|| {
+        any.iter().find_map(|op| if let Op::Truncate { size, .. } = op { Some(*size) } else { None })
+    })?;
+    let length =
+        usize::try_from(end.checked_sub(offset)?).ok().filter(|length| *length as u64 <= PART_BYTES_MAX)?;
+    let data: BTreeMap<u8, Vec<u8>> =
+        parts.iter().map(|(shard, ops)| Some((*shard, flat(ops, offset, length)?))).collect::<Option<_>>()?;
+    let have: Shards<'_> = data.iter().map(|(shard, bytes)| (*shard, bytes.as_slice())).collect();
+    let made = codec.recover(&have, shard).ok()?;
+    let (mut before, mut behind) = (Vec::new(), Vec::new());
+    for op in any.iter().filter(|op| !matches!(op, Op::Write { .. })).cloned() {
+        // What ends a part comes behind its data.
+        if matches!(op, Op::Truncate { .. }) || !behind.is_empty() {
+            behind.push(op)
+        } else {
+            before.push(op)
+        }
+    }
+    if made.iter().any(|byte| *byte != 0) {
+        before.push(Op::Write { object: object.clone(), offset, data: BufList::from(Bytes::from(made)) });
+    }
+    before.append(&mut behind);
+    Some(before)
+}
+
+/// The data of a part in one piece, holes as zeros.
+fn flat(ops: &[Op], offset: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    for op in ops {
+        let Op::Write { offset: at, data, .. } = op else { continue };
+        let start = usize::try_from(at.checked_sub(offset)?).ok()?;
+        let place = bytes.get_mut(start..start.checked_add(data.len())?)?;
+        place.copy_from_slice(&data.to_bytes());
+    }
+    Some(bytes)
+}

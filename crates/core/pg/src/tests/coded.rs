@@ -1,0 +1,195 @@
+//! Groups of erasure-coded pools: what is lost is computed, and what only some have is taken back.
+
+use crate::harness::{World, head};
+use nacre_msg::SubOp;
+use nacre_msg::osd_op::code;
+use nacre_msg::stats::pg_state;
+use nacre_types::{Errno, OsdId, SnapId, UTime};
+
+fn noise(seed: u8, length: usize) -> Vec<u8> {
+    (0..length).map(|at| u8::try_from(at * 7 % 251).expect("small") ^ seed).collect()
+}
+
+fn write(data: &[u8]) -> Vec<SubOp> {
+    vec![SubOp::write_full(data.to_vec().into())]
+}
+
+fn read_all(world: &mut World, object: &str) -> Result<Vec<u8>, i32> {
+    let reply = world.call(0, object, vec![SubOp::read(0, 0)]);
+    if reply.result < 0 { Err(reply.result) } else { Ok(reply.ops[0].outdata.to_bytes().to_vec()) }
+}
+
+fn state(world: &mut World) -> String {
+    let primary = world.primary();
+    let stat = world.pg(primary).and_then(|group| group.stat(UTime::ZERO)).expect("a report");
+    pg_state::text(stat.state)
+}
+
+fn lose(world: &mut World, osd: OsdId) {
+    world.crash(osd);
+    world.mark_down(osd);
+    world.settle();
+}
+
+#[test]
+fn objects_are_written_read_and_removed() {
+    for (k, m) in [(2, 1), (2, 2), (3, 2)] {
+        let mut world = World::coded(1, 1, k, m);
+        world.settle();
+        assert_eq!(state(&mut world), "active+clean");
+        for length in [0, 1, 4096, 8192, 30_000, 300_000] {
+            let data = noise(k, length);
+            assert_eq!(world.call(0, "a", write(&data)).result, 0);
+            assert_eq!(read_all(&mut world, "a"), Ok(data));
+        }
+        let stat = world.call(0, "a", vec![SubOp::new(code::STAT)]);
+        assert_eq!(&stat.ops[0].outdata.to_bytes()[..8], &300_000_u64.to_le_bytes());
+        world.heal();
+        world.assert_equal_copies();
+        assert_eq!(world.call(0, "a", vec![SubOp::new(code::DELETE)]).result, 0);
+        assert_eq!(read_all(&mut world, "a"), Err(Errno::ENOENT.negated()));
+        world.heal();
+        (0..OsdId::from(k + m)).for_each(|osd| assert!(world.disk(osd).objects().is_empty()));
+    }
+}
+
+#[test]
+fn objects_grow_by_whole_stripes() {
+    let mut world = World::coded(2, 1, 2, 1);
+    world.settle();
+    let (first, second) = (noise(1, 8192), noise(2, 10_000));
+    let append = |data: &[u8]| vec![SubOp::append(data.to_vec().into())];
+    assert_eq!(world.call(0, "a", append(&first)).result, 0);
+    assert_eq!(world.call(0, "a", append(&second)).result, 0);
+    assert_eq!(world.call(0, "a", append(b"x")).result, Errno::EOPNOTSUPP.negated());
+    assert_eq!(read_all(&mut world, "a"), Ok([first.clone(), second.clone()].concat()));
+    let both = world.call(0, "a", vec![SubOp::read(5, 3), SubOp::read(4090, 10), SubOp::read(8190, 9000)]);
+    let all = [first, second].concat();
+    for (op, (from, length)) in both.ops.iter().zip([(5, 3), (4090, 10), (8190, 9000)]) {
+        assert_eq!(&op.outdata.to_bytes()[..], &all[from..from + length], "{from}~{length}");
+    }
+    world.heal();
+    world.assert_equal_copies();
+}
+
+#[test]
+fn what_is_lost_is_computed_and_rebuilt() {
+    let mut world = World::coded(3, 1, 2, 2);
+    world.settle();
+    let data = noise(3, 1_500_000);
+    assert_eq!(world.call(0, "big", write(&data)).result, 0);
+    lose(&mut world, 0);
+    lose(&mut world, 1);
+    let tid = world.request(0, "big", vec![SubOp::read(0, 0)]);
+    world.settle();
+    assert!(!world.clients[0].replies.contains_key(&tid), "below min_size nothing is served");
+    world.restart(1);
+    world.settle();
+    assert_eq!(world.clients[0].replies[&tid].ops[0].outdata.to_bytes(), data);
+    let newer = noise(4, 40_000);
+    assert_eq!(world.call(0, "new", write(&newer)).result, 0);
+    // The first one comes back with an empty disk.
+    world.disk(0).wipe();
+    world.heal();
+    assert_eq!(state(&mut world), "active+clean");
+    world.assert_equal_copies();
+    for osd in [2, 3] {
+        lose(&mut world, osd);
+    }
+    world.restart(3);
+    world.settle();
+    assert_eq!(read_all(&mut world, "big"), Ok(data));
+    assert_eq!(read_all(&mut world, "new"), Ok(newer));
+}
+
+#[test]
+fn with_one_parity_shard_one_may_be_lost() {
+    let mut world = World::coded(4, 1, 2, 1);
+    world.settle();
+    let data = noise(5, 300_000);
+    assert_eq!(world.call(0, "a", write(&data)).result, 0);
+    for osd in 0..3 {
+        lose(&mut world, osd);
+        assert_eq!(read_all(&mut world, "a"), Ok(data.clone()), "without osd.{osd}");
+        assert_eq!(world.call(0, "b", write(&data[..9000])).result, 0);
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean");
+        world.assert_equal_copies();
+    }
+}
+
+/// A write reaches one shard of three, and that one must not be believed.
+#[test]
+fn what_too_few_have_is_taken_back() {
+    for seed in 0..40 {
+        let mut world = World::coded(seed, 1, 2, 1);
+        world.settle();
+        let (old, new) = (noise(6, 20_000), noise(7, 9_000));
+        assert_eq!(world.call(0, "a", write(&old)).result, 0);
+        let tid = world.request(0, "a", write(&new));
+        for _ in 0..world.pick(12) {
+            world.step();
+        }
+        (0..3).for_each(|osd| world.crash(osd));
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+        assert_eq!(world.clients[0].replies[&tid].result, 0, "seed {seed}");
+        assert_eq!(read_all(&mut world, "a"), Ok(new), "sent again where it was taken back");
+        world.heal();
+        world.assert_equal_copies();
+    }
+}
+
+#[test]
+fn members_move_and_chunks_with_them() {
+    let mut world = World::coded(5, 1, 2, 1);
+    world.settle();
+    let data = noise(8, 100_000);
+    for n in 0..5 {
+        assert_eq!(world.call(0, &format!("o{n}"), write(&data[n * 1000..])).result, 0);
+    }
+    for members in [[1, 2, 3], [3, 1, 2], [4, 0, 3], [0, 1, 2]] {
+        world.publish(|map| drop(map.pg_upmap.insert(nacre_types::PgId::new(3, 0), members.to_vec())));
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean", "{members:?}");
+        world.assert_equal_copies();
+        for n in 0..5 {
+            assert_eq!(read_all(&mut world, &format!("o{n}")).as_deref(), Ok(&data[n * 1000..]));
+        }
+    }
+}
+
+#[test]
+fn snapshots_keep_chunks() {
+    let mut world = World::coded(6, 1, 2, 1);
+    world.settle();
+    let (old, new) = (noise(9, 20_000), noise(10, 5_000));
+    assert_eq!(world.call(0, "a", write(&old)).result, 0);
+    let tid = world.request_with_snaps(0, "a", write(&new), vec![SnapId(4)]);
+    world.settle();
+    assert_eq!(world.clients[0].replies[&tid].result, 0);
+    let back = vec![SubOp::rollback(SnapId(4))];
+    let tid = world.request_with_snaps(0, "a", back, vec![SnapId(4)]);
+    world.settle();
+    assert_eq!(world.clients[0].replies[&tid].result, 0);
+    assert_eq!(read_all(&mut world, "a"), Ok(old));
+    world.heal();
+    world.assert_equal_copies();
+}
+
+#[test]
+fn a_damaged_chunk_is_computed_and_mended() {
+    for spoiled in 0..3 {
+        let mut world = World::coded(7, 1, 2, 1);
+        world.settle();
+        let data = noise(11, 50_000);
+        assert_eq!(world.call(0, "a", write(&data)).result, 0);
+        world.disk(spoiled).spoil(head("a"));
+        assert_eq!(read_all(&mut world, "a"), Ok(data.clone()), "osd.{spoiled}");
+        world.event(world.primary(), crate::Event::Scrub { deep: true, repair: true });
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean");
+        lose(&mut world, (spoiled + 1) % 3);
+        assert_eq!(read_all(&mut world, "a"), Ok(data), "osd.{spoiled} mended");
+    }
+}

@@ -1,0 +1,88 @@
+//! Erasure-coded pools under stock programs, with daemons killed meanwhile.
+
+use nacre_interop::Cluster;
+
+/// What scripts begin with: a pool `ec` of two data and `m` parity shards, and hands for the daemons.
+fn with_pool(m: u8, script: &str) -> String {
+    format!(
+        r#"
+        ceph osd erasure-code-profile set prof k=2 m={m} crush-failure-domain=osd
+        ceph osd pool create ec 8 8 erasure prof; ceph osd pool application enable ec rados
+        wait() {{ for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }}
+        up() {{ [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ]; }}
+        clean() {{ ceph pg stat | grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' && nok grep -qE 'degraded|misplaced' <(ceph pg stat); }}
+        kill9() {{ kill -9 $(cat $DIR/run/osd.$1.pid); }}
+        line() {{ tr '\0' ' ' < /proc/$(cat $DIR/run/osd.$1.pid)/cmdline; }}
+        start() {{ setsid $1 >> $DIR/log/again.log 2>&1 < /dev/null & }}
+        wait clean
+        {script}"#
+    )
+}
+
+#[test]
+fn objects_outlive_as_many_osds_as_there_is_parity() {
+    let Some(cluster) = Cluster::start_processes(4) else { return };
+    let script = with_pool(
+        2,
+        r#"
+        ceph osd pool ls detail -f json | jq -e '.[] | select(.pool_name == "ec") | .type == 3 and .size == 4 and .min_size == 3'
+        for size in 0 1 4096 300000 5000000; do
+            head -c $size /dev/urandom > in.$size; rados -p ec put o$size in.$size
+        done
+        check() { for size in 0 1 4096 300000 5000000; do rados -p ec get o$size out; cmp in.$size out; done; }
+        check
+        [ "$(rados -p ec ls | sort | tr '\n' ' ')" = 'o0 o1 o300000 o4096 o5000000 ' ]
+        rados -p ec stat o300000 | grep -q 'size 300000'
+        rados -p ec setxattr o1 name value; [ $(rados -p ec getxattr o1 name) = value ]
+        nok rados -p ec setomapval o1 key value
+        head -c 8192 /dev/urandom > stripe; rados -p ec put grows stripe; rados -p ec append grows stripe
+        nok rados -p ec append o1 in.1
+        cat stripe stripe > grown; rados -p ec get grows out; cmp grown out
+
+        one=$(line 1) two=$(line 2)
+        kill9 1; wait up 3; check
+        rados -p ec put o300000 in.4096; rados -p ec rm o4096; rados -p ec put new in.5000000
+        cp in.4096 in.300000; rados -p ec put o4096 in.4096; check
+        kill9 2; wait up 2
+        nok timeout 5 rados -p ec get new out
+        start "$one"; wait up 3; check; rados -p ec get new out; cmp in.5000000 out
+        start "$two"; wait up 4; wait clean; check
+        for pg in $(ceph pg ls-by-pool ec -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
+        sleep 3; wait clean; nok grep -q inconsistent <(ceph health detail)
+        kill9 0; wait up 3; kill9 3; wait up 2
+        start "$(echo "$one" | sed 's/--id 1/--id 3/')"; wait up 3; check"#,
+    );
+    cluster.shell().within(300).sh(&script);
+}
+
+#[test]
+fn profiles_rules_and_what_a_pool_refuses() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let script = with_pool(
+        1,
+        r#"
+        (ceph osd erasure-code-profile rm prof 2>&1 || true) | grep -q "ec pool(s) are using the erasure code profile 'prof'"
+        nok ceph osd erasure-code-profile set bad k=2 m=1 plugin=lrc
+        nok ceph osd erasure-code-profile set bad k=2 m=1 technique=cauchy_good
+        nok ceph osd pool set ec allow_ec_overwrites true
+        nok ceph osd pool set ec fast_read true
+        nok ceph osd pool set ec min_size 1
+        nok ceph osd pool set ec pg_num 4
+        nok ceph osd pool create ec 8 8 replicated
+        ceph osd crush rule create-erasure rule prof
+        ceph osd crush rule dump rule -f json | jq -e '.type == 3 and .steps[3].op == "choose_indep"'
+        ceph osd crush rule dump ec -f json | jq -e '.max_size == 3'
+        ceph osd pool get ec erasure_code_profile | grep -q prof
+        head -c 300000 /dev/urandom > in; rados -p ec put o in
+        ceph osd pool set ec pg_num 16; ceph osd pool set ec pgp_num 16; wait clean; rados -p ec get o out; cmp in out
+        rados -p ec mksnap s; rados -p ec put o /etc/hostname
+        rados -p ec -s s get o out; cmp in out
+        rados -p ec rollback o s; rados -p ec get o out; cmp in out
+        rados -p ec cp o copy; rados -p ec get copy out; cmp in out
+        rados -p ec bench 2 write -b 65536 --no-cleanup > /dev/null; rados -p ec bench 2 seq > /dev/null
+        ceph osd pool rm ec ec --yes-i-really-really-mean-it; ceph osd erasure-code-profile rm prof"#,
+    );
+    let shell = cluster.shell();
+    shell.sh("ceph config set mon mon_allow_pool_delete true");
+    shell.within(240).sh(&script);
+}
