@@ -175,7 +175,7 @@ impl Pg {
             (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
         }
         let under_way = |recovery: &Recovery| recovery.active.len() + recovery.draining.len();
-        while self.claims.allow(kind) && under_way(&self.recovery) < cx.pace.objects_max() {
+        while self.claims.allow(kind) && under_way(&self.recovery) < cx.pace.objects_max(cx.now) {
             self.recovery.resume_at = cx.pace.closed_until(cx.now);
             if self.recovery.resume_at.is_some() {
                 return;

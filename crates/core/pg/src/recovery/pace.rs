@@ -31,7 +31,7 @@ const RATE_STEP: u64 = 4 << 20;
 pub struct Pace {
     /// What clients' operations may take; zero leaves recovery alone.
     target: Duration,
-    /// Objects that a group recovers at a time.
+    /// Objects that a group recovers at a time without clients.
     objects_max: usize,
     /// Bytes per second while clients work.
     rate: u64,
@@ -62,7 +62,7 @@ impl Pace {
         }
     }
 
-    /// Sets what clients' operations may take, and how many objects a group recovers at a time.
+    /// Sets what clients' operations may take, and how many objects a group recovers at a time without clients.
     pub fn configure(&mut self, target: Duration, objects_max: usize) {
         (self.target, self.objects_max) = (target, objects_max.max(1));
     }
@@ -106,8 +106,10 @@ impl Pace {
         (self.target > Duration::ZERO && self.has_clients(now)).then_some(self.rate)
     }
 
-    pub(crate) fn objects_max(&self) -> usize {
-        self.objects_max
+    /// Objects that a group recovers at a time. Writes to them wait for them: while clients work, for one, which is
+    /// enough for any rate that lets them work.
+    pub(crate) fn objects_max(&self, now: Stamp) -> usize {
+        if self.rate(now).is_some() { 1 } else { self.objects_max }
     }
 
     /// When the next object may begin, if not now.
@@ -191,6 +193,7 @@ mod tests {
         pace.client_op(now, TARGET * 2);
         pace.take(now, 1 << 30);
         assert!(pace.closed_until(now).is_some());
+        assert_eq!((pace.objects_max(now), pace.objects_max(now + CLIENTS_AWAY)), (1, 8));
         let later = now + CLIENTS_AWAY;
         assert_eq!((pace.closed_until(later), pace.rate(later)), (None, None));
         pace.client_op(later, TARGET);
