@@ -23,6 +23,7 @@
 use crate::BLOCK;
 use crate::alloc::Run;
 use crate::cache::Pin;
+use crate::fill::{Fill, WHOLE};
 use crate::freemap::{Portion, RefChanges};
 use crate::metadata::{self, State};
 use crate::onode::{DeviceBlock, Onode, Slot};
@@ -89,6 +90,8 @@ enum Stage {
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {
     cut: u64,
+    /// What was in use at the cut.
+    fill: Fill,
     number: TxnNumber,
     state: State,
     batch: KvBatch,
@@ -126,6 +129,26 @@ impl Checkpoint {
             Stage::LetGo => "let go",
             Stage::Free => "free",
             Stage::Done => "done",
+        }
+    }
+
+    pub(crate) fn fill(&self) -> &Fill {
+        &self.fill
+    }
+
+    /// About how much of what it takes is done, of [`WHOLE`]. Most of it is writing blocks home; while the KV store commits,
+    /// nobody sees how far it is.
+    pub(crate) fn progress(&self) -> u64 {
+        /// Shares of the first stages.
+        const WRITTEN: u64 = WHOLE * 7 / 10;
+        const ENCODED: u64 = WHOLE * 8 / 10;
+        let homes = |next: usize| next as u64 * WRITTEN / self.homes.len().max(1) as u64;
+        match self.stage {
+            Stage::Gather { .. } | Stage::Place { .. } => 0,
+            Stage::Write { next } => homes(next),
+            Stage::Settle | Stage::Flush { .. } => WRITTEN,
+            Stage::Objects { .. } | Stage::Pairs { .. } | Stage::Logs { .. } | Stage::Space { .. } => ENCODED,
+            Stage::Commit | Stage::Adopt | Stage::LetGo | Stage::Free | Stage::Done => WHOLE,
         }
     }
 
@@ -171,6 +194,7 @@ impl BlockStore {
         self.table.start_cut();
         self.checkpoint = Some(Checkpoint {
             cut,
+            fill: self.fill(),
             number,
             state,
             batch,

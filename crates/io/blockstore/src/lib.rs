@@ -36,6 +36,7 @@ mod cache;
 mod check;
 mod checkpoint;
 mod error;
+mod fill;
 mod freemap;
 mod freeruns;
 mod inspect;

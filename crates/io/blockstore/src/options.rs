@@ -30,14 +30,15 @@ pub struct Options {
     pub inline_bytes_max: usize,
     /// Bytes of transactions that make a log record full, unless a single one is larger.
     pub record_bytes_max: usize,
-    /// Bytes of dirty blocks in memory at which a checkpoint begins. At twice as many, acknowledgements wait for it.
+    /// Bytes of dirty blocks in memory at which a checkpoint begins. On the way to twice as many, acknowledgements wait for
+    /// it more and more.
     pub overlay_bytes_max: u64,
     /// Percentage of the log in use at which a checkpoint begins.
     pub wal_percent_max: u64,
     /// Changed objects, names, omap entries and chunks of logs at which a checkpoint begins.
     pub marks_max: usize,
-    /// Bytes of them in memory at which a checkpoint begins; bounds the batch for the KV store. At twice as many,
-    /// acknowledgements wait for it.
+    /// Bytes of them in memory at which a checkpoint begins; bounds the batch for the KV store. On the way to twice as many,
+    /// acknowledgements wait for it more and more.
     pub dirty_metadata_bytes_max: usize,
     /// Bytes of clean metadata kept in memory.
     pub metadata_bytes_max: usize,
@@ -58,6 +59,8 @@ const MEMORY_BYTES: usize = 1 << 30;
 /// Memory for what is not the store's, or such a part of a small target.
 const OTHERS_BYTES: usize = 64 << 20;
 const OTHERS_DIVISOR: usize = 4;
+/// Of a target above this, half of the rest is for clean blocks: what else there is needs no more with more memory.
+const LARGE_BYTES: usize = 512 << 20;
 /// Dirty blocks kept at most: more only makes checkpoints longer.
 const OVERLAY_BYTES_MAX: usize = 64 << 20;
 
@@ -77,7 +80,7 @@ impl Options {
     /// | 1/12 | dirty metadata, and as much again that is being written; twice as much while a checkpoint is late |
     /// | 1/12 | pages of the KV store |
     /// | 1/12 | clean metadata |
-    /// | 1/12 | clean blocks |
+    /// | 1/12 | clean blocks; and half of what a target has above 512 MiB |
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
     ///
     /// Seen with OSDs of 256 MiB that had written 4 KiB blocks all over an image, shares being parts of all of the target:
@@ -95,7 +98,7 @@ impl Options {
             dirty_metadata_bytes_max: share,
             metadata_bytes_max: share,
             kv_cache_bytes: share,
-            cache_bytes_max: share,
+            cache_bytes_max: share + target_bytes.saturating_sub(LARGE_BYTES) / 2,
             reserve_permille: 10,
             checkpoint_steps_max: 1,
             planted: Planted::Nothing,

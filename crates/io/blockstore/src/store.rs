@@ -2,6 +2,7 @@
 
 use crate::cache::{Cache, Pin};
 use crate::checkpoint::Checkpoint;
+use crate::fill::Fill;
 use crate::options::{Options, Planted};
 use crate::reads::{Fetch, ReadIo};
 use crate::superblock::Superblock;
@@ -203,10 +204,10 @@ impl BlockStore {
 
     /// Writes records as long as some may be written.
     fn write_records(&mut self) {
-        if self.failed.is_some() || self.is_overfull() {
-            return;
-        }
-        while let Some(write) = self.wal.next_write() {
+        while self.failed.is_none()
+            && !self.outruns_checkpoint()
+            && let Some(write) = self.wal.next_write()
+        {
             self.start_record(write);
         }
     }
@@ -218,13 +219,24 @@ impl BlockStore {
         }
     }
 
-    /// So much is dirty that acknowledgements wait for the running checkpoint.
-    fn is_overfull(&self) -> bool {
-        let dirty = self.table.space.dirty_slots * BLOCK as u64;
-        let metadata = self.table.live().1;
-        let is_over = dirty > 2 * self.options.overlay_bytes_max
-            || metadata > 2 * self.options.dirty_metadata_bytes_max;
-        self.checkpoint.is_some() && is_over
+    /// What of the room for changes is in use.
+    pub(crate) fn fill(&self) -> Fill {
+        Fill {
+            log_blocks: self.wal.usage().1,
+            dirty_bytes: self.table.space.dirty_slots * BLOCK as u64,
+            metadata_bytes: self.table.live().1 as u64,
+        }
+    }
+
+    /// So much changes that acknowledgements wait for the running checkpoint.
+    fn outruns_checkpoint(&self) -> bool {
+        let Some(checkpoint) = &self.checkpoint else { return false };
+        let limit = Fill {
+            log_blocks: self.wal.usage().0,
+            dirty_bytes: 2 * self.options.overlay_bytes_max,
+            metadata_bytes: 2 * self.options.dirty_metadata_bytes_max as u64,
+        };
+        self.fill().outruns(checkpoint.fill(), &limit, checkpoint.progress())
     }
 
     /// Takes what the device and the KV store have finished.

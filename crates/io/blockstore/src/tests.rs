@@ -4,6 +4,7 @@ mod crash;
 mod faults;
 mod memory;
 mod model;
+mod pace;
 mod random;
 mod rig;
 mod split;

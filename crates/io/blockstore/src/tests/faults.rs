@@ -12,7 +12,7 @@ use nacre_types::entropy::SeededEntropy;
 
 const SEEDS: u64 = 60;
 
-fn write(nth: u64, offset: u64, data: Vec<u8>) -> Transaction {
+pub(super) fn write(nth: u64, offset: u64, data: Vec<u8>) -> Transaction {
     Transaction {
         collection: pg(),
         ops: vec![Op::Write { object: object(nth), offset, data: BufList::from(data) }],
