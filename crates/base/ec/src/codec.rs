@@ -40,8 +40,7 @@ impl Codec {
     /// The code; `None` unless there are data and parity shards, and no more than [`SHARDS_MAX`] of both.
     #[must_use]
     pub fn new(k: u8, m: u8) -> Option<Self> {
-        let shards = usize::from(k) + usize::from(m);
-        if k == 0 || m == 0 || shards > SHARDS_MAX {
+        if !Self::exists(k, m) {
             return None;
         }
         let element = |row: u8, column: u8| inverse((k + row) ^ column);
@@ -49,6 +48,12 @@ impl Codec {
             (0..k).map(|column| multiply(element(row, column), inverse(element(0, column)))).collect()
         };
         Some(Self { k: usize::from(k), parity: (0..m).map(row).collect() })
+    }
+
+    /// Whether there is a code of so many shards.
+    #[must_use]
+    pub fn exists(k: u8, m: u8) -> bool {
+        k > 0 && m > 0 && usize::from(k) + usize::from(m) <= SHARDS_MAX
     }
 
     /// Number of data shards.

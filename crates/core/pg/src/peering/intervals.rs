@@ -1,6 +1,6 @@
 //! [`Interval`]: who serves a PG, and from which epoch on.
 
-use crate::backend::Coding;
+use crate::backend::ec::layout_of;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{IntervalId, PastInterval};
@@ -53,7 +53,7 @@ impl Interval {
             acting: members(placed.acting),
             primary: placed.acting_primary,
             size: pool.size,
-            min_size: Coding::of(pool).map_or(pool.min_size, |coding| pool.min_size.max(coding.layout.k)),
+            min_size: layout_of(pool).map_or(pool.min_size, |layout| pool.min_size.max(layout.k)),
             pg_num: pool.pg_num,
         }
     }

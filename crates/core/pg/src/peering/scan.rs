@@ -34,9 +34,7 @@ impl Pg {
             // Most rebuilt copies are new and empty: there is nothing to list.
             let empty = self.peers.get(&osd).is_none_or(|peer| peer.info.is_empty());
             // One that is to hold other chunks begins empty.
-            let changes = Some(osd) != authority
-                && self.peers.get(&osd).is_some_and(|peer| self.changes_shard(osd, &peer.info));
-            if !empty && !changes {
+            if !empty && (Some(osd) == authority || !self.changes_shard(osd)) {
                 scanning.cursors.insert(osd, HObject::MIN);
             }
         }
@@ -49,10 +47,10 @@ impl Pg {
 
     /// How `osd`'s copy comes to our log.
     pub(crate) fn sync_of(&self, osd: OsdId) -> Sync {
-        self.peers.get(&osd).map_or(Sync::Rebuild, |peer| match &peer.info {
-            info if self.changes_shard(osd, info) => Sync::Rebuild,
-            info => self.sync_of_info(info),
-        })
+        match self.peers.get(&osd) {
+            Some(peer) if !self.changes_shard(osd) => self.sync_of_info(&peer.info),
+            _ => Sync::Rebuild,
+        }
     }
 
     /// This copy holds the shard that it was dealt, from now on.
@@ -140,7 +138,7 @@ impl Pg {
 
     /// The copy whose list counted is to hold other chunks: it lacks all of them.
     fn note_changed_authority(&mut self, osd: OsdId, expected: &BTreeMap<HObject, Eversion>) {
-        let changes = self.peers.get(&osd).is_some_and(|peer| self.changes_shard(osd, &peer.info));
+        let changes = self.changes_shard(osd);
         if let Some(peer) = self.peers.get_mut(&osd).filter(|_| changes) {
             peer.missing = difference(&BTreeMap::new(), expected);
         }

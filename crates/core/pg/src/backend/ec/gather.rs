@@ -98,7 +98,7 @@ impl Gather {
         let chunks: Option<Vec<BufList>> = (0..coding.layout.k).map(chunk).collect();
         let (offset, length) = self.range;
         let start = usize::try_from(offset - self.offset).ok()?;
-        let data = coding.join(&chunks?).slice(start, usize::try_from(length).ok()?);
+        let data = coding.layout.join(&chunks?).slice(start, usize::try_from(length).ok()?);
         Some(Piece { object: self.object.clone(), offset, data })
     }
 }

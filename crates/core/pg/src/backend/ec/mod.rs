@@ -49,13 +49,20 @@ pub(crate) struct Coding {
 impl Coding {
     /// What `pool` is coded with; `None` if it is not, or its numbers make no code.
     pub(crate) fn of(pool: &Pool) -> Option<Self> {
-        if pool.is_replicated() {
-            return None;
-        }
-        let k = u8::try_from(pool.stripe_width / STRIPE_UNIT_BYTES).ok()?;
-        let codec = Codec::new(k, pool.size.checked_sub(k)?)?;
-        Some(Self { layout: Layout { k, unit_bytes: STRIPE_UNIT_BYTES }, codec })
+        let layout = layout_of(pool)?;
+        let codec = Codec::new(layout.k, pool.size - layout.k)?;
+        Some(Self { layout, codec })
     }
+}
+
+/// How `pool` cuts objects into chunks; `None` as for [`Coding::of`], which takes longer.
+pub(crate) fn layout_of(pool: &Pool) -> Option<Layout> {
+    if pool.is_replicated() {
+        return None;
+    }
+    let k = u8::try_from(pool.stripe_width / STRIPE_UNIT_BYTES).ok()?;
+    let parity = pool.size.checked_sub(k)?;
+    Codec::exists(k, parity).then_some(Layout { k, unit_bytes: STRIPE_UNIT_BYTES })
 }
 
 /// What a copy of an erasure-coded group has beside what every copy has.

@@ -109,9 +109,9 @@ impl Pg {
         self.ec.as_ref().and_then(|ec| ec.shards.get(&osd)).copied()
     }
 
-    /// `osd`'s copy holds chunks of another shard than it is to hold now: they are of no use.
-    pub(crate) fn changes_shard(&self, osd: OsdId, info: &PgInfo) -> bool {
-        let (held, wanted) = (info.shard, self.shard_of(osd));
+    /// A peer's copy holds chunks of another shard than it is to hold now: they are of no use.
+    pub(crate) fn changes_shard(&self, osd: OsdId) -> bool {
+        let (held, wanted) = (self.peers.get(&osd).and_then(|peer| peer.info.shard), self.shard_of(osd));
         wanted.is_some() && held.is_some() && held != wanted
     }
 

@@ -1,7 +1,7 @@
 //! [`EcView`]: the objects of a coded group as execution sees them: metadata from this copy, data as gathered.
 
+use super::Piece;
 use super::shards::size_of;
-use super::{Coding, Piece};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{ObjectView, OmapPage, ReadError};
 use nacre_types::{HObject, SpgId};
@@ -11,6 +11,13 @@ use std::collections::BTreeMap;
 pub(crate) struct EcView<'a> {
     pub(crate) inner: &'a dyn ObjectView,
     pub(crate) pieces: &'a [Piece],
+}
+
+impl EcView<'_> {
+    /// Bytes of a range that are before the object's end.
+    fn length_within(&self, collection: &SpgId, object: &HObject, offset: u64, length: u64) -> u64 {
+        length.min(size_of(self.inner, collection, object).saturating_sub(offset))
+    }
 }
 
 impl ObjectView for EcView<'_> {
@@ -25,8 +32,7 @@ impl ObjectView for EcView<'_> {
         offset: u64,
         length: u64,
     ) -> Result<BufList, ReadError> {
-        let size = size_of(self.inner, collection, object);
-        let length = length.min(size.saturating_sub(offset));
+        let length = self.length_within(collection, object, offset, length);
         if length == 0 {
             return Ok(BufList::new());
         }
@@ -36,8 +42,7 @@ impl ObjectView for EcView<'_> {
 
     /// Nobody knows where the holes are: all of the object counts as written.
     fn extents(&self, collection: &SpgId, object: &HObject, offset: u64, length: u64) -> Vec<(u64, u64)> {
-        let size = size_of(self.inner, collection, object);
-        let length = length.min(size.saturating_sub(offset));
+        let length = self.length_within(collection, object, offset, length);
         if length == 0 { Vec::new() } else { vec![(offset, length)] }
     }
 
@@ -78,12 +83,5 @@ impl ObjectView for EcView<'_> {
 
     fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
         self.inner.pg_meta(collection, prefix)
-    }
-}
-
-impl Coding {
-    /// The data of whole stripes from their data chunks.
-    pub(super) fn join(&self, chunks: &[BufList]) -> BufList {
-        self.layout.join(chunks)
     }
 }
