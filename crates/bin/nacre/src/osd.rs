@@ -120,11 +120,8 @@ pub(crate) fn start_all(
     locked: Vec<(OsdId, Lock)>,
     setting: &Setting,
 ) -> Result<Vec<Running>> {
-    std::thread::scope(|scope| {
-        let start = |(id, lock)| scope.spawn(move || start(folder, id, lock, setting));
-        let threads: Vec<_> = locked.into_iter().map(start).collect();
-        threads.into_iter().map(|thread| thread.join().expect("starting an OSD does not panic")).collect()
-    })
+    let started = process::side_by_side(locked, |(id, lock)| start(folder, id, lock, setting));
+    started.into_iter().collect()
 }
 
 fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
@@ -239,9 +236,5 @@ fn host(osds: &[Running], stop: &Stop) -> Result<()> {
 
 /// Stops OSDs side by side: each takes leave of the monitor first.
 pub(crate) fn stop_all(osds: Vec<Running>) {
-    std::thread::scope(|scope| {
-        for osd in osds {
-            scope.spawn(move || osd.handle.stop());
-        }
-    });
+    process::side_by_side(osds, |osd| osd.handle.stop());
 }

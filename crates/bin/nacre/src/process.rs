@@ -24,6 +24,21 @@ const RUN_POLL: Duration = Duration::from_millis(100);
 /// The same while somebody waits for them to start.
 pub(crate) const START_POLL: Duration = Duration::from_millis(2);
 
+/// Does `work` for all `items` at a time, each on a thread of its own, and waits for all of them.
+///
+/// # Panics
+/// When one of them does.
+pub(crate) fn side_by_side<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("daemons do not panic")).collect()
+    })
+}
+
 /// The wish of a signal that this process ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop(Arc<AtomicBool>);

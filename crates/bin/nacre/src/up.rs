@@ -341,10 +341,7 @@ fn make_stores(
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
     let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, apart);
-    let made: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..).zip(ids).map(|one| scope.spawn(move || make(one))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("making a store does not panic")).collect()
-    });
+    let made = process::side_by_side((0..).zip(ids), make);
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
 

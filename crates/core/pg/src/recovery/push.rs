@@ -10,11 +10,15 @@ use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeSet;
 
 impl Pg {
+    /// Members that miss `object`, this one apart.
+    pub(super) fn peers_without(&self, object: &HObject) -> BTreeSet<OsdId> {
+        let misses = |peer: &crate::peering::Peer| peer.activated && peer.missing.need(object).is_some();
+        self.peers.iter().filter(|(_, peer)| misses(peer)).map(|(osd, _)| *osd).collect()
+    }
+
     /// Sends `object` to all members that miss it.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let misses = |peer: &crate::peering::Peer| peer.activated && peer.missing.need(&object).is_some();
-        let targets: BTreeSet<OsdId> =
-            self.peers.iter().filter(|(_, peer)| misses(peer)).map(|(osd, _)| *osd).collect();
+        let targets = self.peers_without(&object);
         if targets.is_empty() {
             return self.recovered_everywhere(cx, &object);
         }

@@ -47,9 +47,7 @@ impl Rebuild {
 impl Pg {
     /// Begins to compute `object` for all who lack it.
     pub(super) fn rebuild(&mut self, cx: &mut Cx<'_>, object: HObject, version: Eversion) {
-        let lacks = |peer: &crate::peering::Peer| peer.activated && peer.missing.need(&object).is_some();
-        let mut targets: BTreeSet<OsdId> =
-            self.peers.iter().filter(|(_, peer)| lacks(peer)).map(|(osd, _)| *osd).collect();
+        let mut targets = self.peers_without(&object);
         if self.missing.need(&object).is_some() {
             targets.insert(self.whoami);
         }
