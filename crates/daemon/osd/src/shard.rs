@@ -627,7 +627,11 @@ impl Shard {
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
                 let (spg, session, id) = (SpgId::replicated(backoff.spg.pg), session.id, backoff.id);
-                self.post.send(self.post.home(&spg), Letter::BackoffAck { spg, session, id });
+                match self.post.home(&spg) {
+                    // At once: what the client sends behind it must not come first, or would be dropped as held.
+                    home if home == self.post.me => self.deliver(spg, Event::BackoffAck { session, id }),
+                    home => self.post.send(home, Letter::BackoffAck { spg, session, id }),
+                }
             }
             Ok(Message::Command(command)) => {
                 self.post.send(0, Letter::Command(session, tid, Box::new(command)));
