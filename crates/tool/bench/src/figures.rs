@@ -20,13 +20,14 @@ pub(crate) enum Metric {
     ServerCpuUs,
     ServerSystemShare,
     ServerSwitches,
+    ServerRssBytes,
     DeviceBytes,
     ClientCpuUs,
     ClientSwitches,
 }
 
 impl Metric {
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Iops,
         Self::BytesPerS,
         Self::MeanUs,
@@ -39,6 +40,7 @@ impl Metric {
         Self::ServerCpuUs,
         Self::ServerSystemShare,
         Self::ServerSwitches,
+        Self::ServerRssBytes,
         Self::DeviceBytes,
         Self::ClientCpuUs,
         Self::ClientSwitches,
@@ -59,6 +61,7 @@ impl Metric {
             Self::ServerCpuUs => "server_cpu_us_per_io",
             Self::ServerSystemShare => "server_system_share",
             Self::ServerSwitches => "server_context_switches_per_io",
+            Self::ServerRssBytes => "server_rss_bytes",
             Self::DeviceBytes => "device_write_bytes_per_io",
             Self::ClientCpuUs => "client_cpu_us_per_io",
             Self::ClientSwitches => "client_context_switches_per_io",

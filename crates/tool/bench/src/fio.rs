@@ -2,26 +2,32 @@
 
 use crate::cell::{Cell, Operation, Pace};
 use crate::latency::Latencies;
-use crate::load::{Image, Measured, Timing};
+use crate::load::{Measured, Target, Timing};
+use crate::shape::share;
 use crate::usage::Look;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+/// In flight while images are filled.
+const FILL_DEPTH: usize = 4;
 const MISSING: &str = "cannot run fio; is it installed?";
 
-/// Writes all of the image once, so that nothing that is measured meets blocks that were never written.
-pub(crate) fn prefill(image: Image<'_>) -> Result<()> {
-    run(image, &["--rw=write", "--bs=4M", "--iodepth=4"].map(str::to_owned)).map(drop)
+/// Writes all images once, so that nothing that is measured meets blocks that were never written.
+pub(crate) fn prefill(target: Target<'_>) -> Result<()> {
+    let arguments = ["--rw=write", "--bs=4M"].map(str::to_owned);
+    let depth = FILL_DEPTH.max(target.place.names.len());
+    report(&command(target, &arguments, depth).output().context(MISSING)?).map(drop)
 }
 
 /// One repetition of a cell; `pids` are the servers'.
 ///
 /// fio does not say when its warm-up ends, and counts only its own threads, not librbd's. So we look at the processes
 /// ourselves, at two moments in the midst of the load, and take the operations between them by the rate.
-pub(crate) fn measure(image: Image<'_>, cell: Cell, timing: Timing, pids: &[u32]) -> Result<Measured> {
-    let child = command(image, &arguments(cell, timing)).spawn().context(MISSING)?;
+pub(crate) fn measure(target: Target<'_>, cell: Cell, timing: Timing, pids: &[u32]) -> Result<Measured> {
+    let depth = if let Pace::Depth(depth) = cell.pace { depth } else { 1 };
+    let child = command(target, &arguments(cell, timing), depth).spawn().context(MISSING)?;
     let (fio, start) = (child.id(), Instant::now());
     let end = Duration::from_secs((timing.warmup_s + timing.seconds).into());
     let begin = end - Duration::from_secs(timing.seconds.into()).saturating_sub(connecting(timing));
@@ -86,32 +92,28 @@ fn arguments(cell: Cell, timing: Timing) -> Vec<String> {
         Operation::Mix => &["--rw=randrw", "--rwmixread=70"],
     });
     match cell.pace {
-        Pace::Depth(depth) => add(&[&format!("--iodepth={depth}")]),
-        Pace::Sync => add(&["--iodepth=1", "--fsync=1"]),
         // librbd's cache is off: a write is acknowledged when it is durable.
-        Pace::DataSync => add(&["--iodepth=1"]),
+        Pace::Depth(_) | Pace::DataSync => (),
+        Pace::Sync => add(&["--fsync=1"]),
         Pace::Clients(count) => {
-            add(&["--iodepth=1", "--rate_iops=1", "--rate_process=poisson", "--group_reporting"]);
-            add(&[&format!("--numjobs={count}")]);
+            add(&["--rate_iops=1", "--rate_process=poisson", &format!("--numjobs={count}")]);
         }
+        Pace::Rate(_) => unreachable!("Shape::check_driver refuses rates"),
     }
     all
 }
 
-fn run(image: Image<'_>, arguments: &[String]) -> Result<Value> {
-    report(&command(image, arguments).output().context(MISSING)?)
-}
-
-fn command(image: Image<'_>, arguments: &[String]) -> Command {
+/// Jobs of the same kind, one for each image, which share `depth`; they report as one.
+fn command(target: Target<'_>, arguments: &[String], depth: usize) -> Command {
     let mut command = Command::new("fio");
     command
-        .args(["--name=bench", "--ioengine=rbd", "--output-format=json+"])
-        .arg(format!("--clientname={}", image.user))
-        .arg(format!("--pool={}", image.pool))
-        .arg(format!("--rbdname={}", image.name))
-        .arg(format!("--size={}", image.bytes))
+        .args(["--output-format=json+", "--name=global", "--ioengine=rbd", "--group_reporting"])
+        .arg(format!("--clientname={}", target.user))
+        .arg(format!("--pool={}", target.pool))
+        .arg(format!("--size={}", target.place.bytes))
         .args(arguments)
-        .env("CEPH_CONF", image.conf)
+        .args(jobs(&target.place.names, depth))
+        .env("CEPH_CONF", target.conf)
         .env_remove("CEPH_ARGS")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -119,13 +121,21 @@ fn command(image: Image<'_>, arguments: &[String]) -> Command {
     command
 }
 
+fn jobs(images: &[String], depth: usize) -> Vec<String> {
+    let job = |(nth, image)| {
+        let depth = share(depth, images.len(), nth);
+        [format!("--name=bench{nth}"), format!("--rbdname={image}"), format!("--iodepth={depth}")]
+    };
+    images.iter().enumerate().flat_map(job).collect()
+}
+
 fn report(output: &Output) -> Result<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
+    // Warnings and errors may stand before the report.
+    let (words, report) = text.split_at(text.find('{').unwrap_or(text.len()));
     if !output.status.success() {
-        bail!("fio failed: {}{}", text.trim(), String::from_utf8_lossy(&output.stderr).trim());
+        bail!("fio failed: {} {}", words.trim(), String::from_utf8_lossy(&output.stderr).trim());
     }
-    // Warnings may stand before the report.
-    let report = text.find('{').and_then(|start| text.get(start..)).unwrap_or_default();
     serde_json::from_str(report).context("fio's report is no JSON")
 }
 
@@ -193,10 +203,19 @@ mod tests {
         assert_eq!(
             words("mix70-4k-qd32"),
             "--bs=4096 --runtime=4s --ramp_time=1s --randseed=7 --time_based --norandommap --rw=randrw \
-             --rwmixread=70 --iodepth=32"
+             --rwmixread=70"
         );
-        assert!(words("write-4k-sync").ends_with("--rw=write --iodepth=1 --fsync=1"));
-        assert!(words("randread-4k-clients9").ends_with("--group_reporting --numjobs=9"));
+        assert!(words("write-4k-sync").ends_with("--rw=write --fsync=1"));
+        assert!(words("randread-4k-clients9").ends_with("--rate_process=poisson --numjobs=9"));
+    }
+
+    #[test]
+    fn images_share_the_depth() {
+        let images = ["x", "y", "z"].map(str::to_owned);
+        assert_eq!(jobs(&images[..1], 32), ["--name=bench0", "--rbdname=x", "--iodepth=32"]);
+        let words = jobs(&images, 8).join(" ");
+        assert!(words.starts_with("--name=bench0 --rbdname=x --iodepth=3 --name=bench1 "), "{words}");
+        assert!(words.ends_with("--name=bench2 --rbdname=z --iodepth=2"), "{words}");
     }
 
     fn report() -> Value {

@@ -3,6 +3,7 @@
 //! | file | holds |
 //! |---|---|
 //! | `cell` | one kind of load, by name |
+//! | `shape` | how many images, objects and connections it has |
 //! | `load` | what is measured and how long |
 //! | `side` | a cluster that load is put on |
 //! | `fio` | stock fio with its rbd engine |
@@ -36,6 +37,7 @@ mod own;
 mod results;
 mod run;
 mod session;
+mod shape;
 mod side;
 mod stages;
 mod stats;

@@ -3,6 +3,7 @@
 use crate::cell::{Cell, parse_cells};
 use crate::figures::{Figures, Metric};
 use crate::latency::Latencies;
+use crate::shape::Place;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
@@ -13,12 +14,15 @@ const SIZE_MIB_MIN: u64 = 16;
 /// fio needs a part of the first to connect.
 const SECONDS_MIN: u32 = 2;
 const SECONDS_MAX: u32 = 24 * 3600;
+/// Groups of a pool, as Ceph's `mon_max_pool_pg_num`.
+pub(crate) const PGS_MAX: u32 = 65_536;
 
 /// The load.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Load {
-    /// Cells by name (randwrite-4k-qd32, write-4k-sync, mix70-128k-qd1, randread-4k-clients16) or sets of them: quick,
-    /// matrix, sync, clients, full.
+    /// Cells by name (randwrite-4k-qd32, write-4k-sync, mix70-128k-qd1, randread-4k-clients16, randread-4k-rate9000,
+    /// with suffixes such as -images16, -objects1000, -connections200) or sets of them: quick, matrix, sync, clients,
+    /// full.
     #[arg(long, value_delimiter = ',', default_value = "quick")]
     cells: Vec<String>,
     /// Seconds of one repetition, beside the warm-up.
@@ -27,9 +31,12 @@ pub(crate) struct Load {
     /// Seconds of load before each repetition that do not count.
     #[arg(long, default_value_t = 2)]
     warmup: u32,
-    /// Mebibytes of the image; all of it is written before.
+    /// Mebibytes of the image, or of all images of a cell together; all of it is written before.
     #[arg(long, default_value_t = 1024)]
     size_mib: u64,
+    /// Groups of the pool that is made.
+    #[arg(long, default_value_t = 32)]
+    pub(crate) pgs: u32,
     /// Let each OSD say what its operations spent in which stage (Nacre's OSDs only); takes seconds per repetition.
     #[arg(long)]
     pub(crate) stages: bool,
@@ -46,6 +53,9 @@ impl Load {
         }
         if self.size_mib < SIZE_MIB_MIN || !self.size_mib.is_multiple_of(4) {
             bail!("--size-mib is a multiple of 4, at least {SIZE_MIB_MIN}");
+        }
+        if !(1..=PGS_MAX).contains(&self.pgs) {
+            bail!("--pgs is from 1 to {PGS_MAX}");
         }
         parse_cells(&self.cells)
     }
@@ -66,22 +76,22 @@ impl Load {
             "seconds": self.seconds,
             "warmup": self.warmup,
             "size_mib": self.size_mib,
+            "pgs": self.pgs,
             "client": self.client.name(),
         })
     }
 }
 
-/// Where load goes: an image of a pool.
+/// Where load goes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Image<'a> {
+pub(crate) struct Target<'a> {
     /// Configuration with monitors and keyring.
     pub(crate) conf: &'a Path,
     pub(crate) keyring: &'a Path,
     /// Name without `client.`.
     pub(crate) user: &'a str,
     pub(crate) pool: &'a str,
-    pub(crate) name: &'a str,
-    pub(crate) bytes: u64,
+    pub(crate) place: &'a Place,
 }
 
 /// Who puts the load on.
@@ -142,6 +152,7 @@ impl Measured {
         set(Metric::ServerCpuUs, self.servers.map(|usage| per_io(usage.cpu_us)));
         set(Metric::ServerSystemShare, self.servers.map(|usage| usage.system_share));
         set(Metric::ServerSwitches, self.servers.map(|usage| per_io(usage.context_switches as f64)));
+        set(Metric::ServerRssBytes, self.servers.map(|usage| usage.rss_bytes_max as f64));
         set(Metric::DeviceBytes, self.servers.and_then(|usage| Some(per_io(usage.write_bytes? as f64))));
         figures
     }

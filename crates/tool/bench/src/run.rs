@@ -3,7 +3,7 @@
 use crate::load::Load;
 use crate::results::Results;
 use crate::session::Session;
-use crate::side::{Running, Spec};
+use crate::side::{Running, Setup, Spec};
 use crate::{html, table};
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 fn spec(options: &Options) -> Result<Spec> {
     let (Some(conf), Some(keyring)) = (&options.conf, &options.keyring) else {
         let binary = std::env::current_exe().context("where is this binary?")?;
-        return Ok(Spec::Nacre { binary, options: options.up.clone() });
+        return Ok(Spec::Nacre { binary, options: options.up.clone(), setup: Setup::default() });
     };
     Ok(Spec::Cluster(Running {
         conf: conf.clone(),

@@ -1,9 +1,10 @@
 //! [`Session`]: sides that are ready for load, and the results so far.
 
-use crate::cell::{Cell, Pace};
+use crate::cell::Cell;
 use crate::figures::Metric;
 use crate::load::{Driver, Load};
 use crate::results::{Row, Writer};
+use crate::shape::Shape;
 use crate::side::{Side, Spec};
 use crate::{fio, host, own};
 use anyhow::{Context, Result, bail};
@@ -34,7 +35,7 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Starts or finds the sides, makes their images and fills them.
+    /// Starts or finds the sides, makes their images or objects and fills them.
     pub(crate) fn open(
         load: &Load,
         sides: &[(&str, &Spec)],
@@ -42,6 +43,9 @@ impl Session {
         out: Option<&Path>,
     ) -> Result<Self> {
         let cells = load.check()?;
+        sides.iter().try_for_each(|(label, spec)| {
+            check_cells(&cells, spec.shape(), load.client).with_context(|| format!("side {label}"))
+        })?;
         // A bench that is interrupted removes what it made; one that is interrupted again does not.
         let stop = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -50,15 +54,14 @@ impl Session {
         }
         let folder = Scratch::new(folder)?;
         let mut writer = Writer::open(out)?;
-        let with_shared = cells.iter().any(|cell| is_shared(*cell));
         let mut opened = Vec::new();
         for (label, spec) in sides {
-            let mut side = Side::open(label, spec, &folder.0, (load.size_bytes(), load.client))
-                .with_context(|| format!("side {label}"))?;
+            let mut side =
+                Side::open(label, spec, &folder.0, load).with_context(|| format!("side {label}"))?;
             if side.pids.is_empty() {
                 eprintln!("{label}: no processes of OSDs found, so their work is not measured; see --pids");
             }
-            side.prepare(with_shared).with_context(|| format!("preparing side {label}"))?;
+            side.prepare(&cells).with_context(|| format!("preparing side {label}"))?;
             check_stop(&stop)?;
             opened.push(side);
         }
@@ -91,10 +94,12 @@ impl Session {
         let side = self.sides.get(side).context("no such side")?;
         let (timing, began_ms) = (self.load.timing(repetition, delay), now_ms());
         let stages = if self.load.stages { side.stages()? } else { None };
-        let image = side.image(is_shared(cell));
+        let shaped = side.shaped(cell)?;
+        let place = side.place(shaped)?;
+        let target = side.target(&place);
         let measured = match self.load.client {
-            Driver::Fio => fio::measure(image, cell, timing, &side.pids),
-            Driver::Own => own::measure(image, cell, timing, &side.pids),
+            Driver::Fio => fio::measure(target, shaped, timing, &side.pids),
+            Driver::Own => own::measure(target, shaped, timing, &side.pids),
         };
         check_stop(&self.stop)?;
         let measured = measured.with_context(|| format!("side {}, {}", side.label, cell.name()))?;
@@ -123,8 +128,13 @@ fn check_stop(stop: &AtomicBool) -> Result<()> {
     Ok(())
 }
 
-fn is_shared(cell: Cell) -> bool {
-    matches!(cell.pace, Pace::Clients(_))
+/// The cells, as this side has them, are nothing that the driver cannot do.
+fn check_cells(cells: &[Cell], shape: Shape, driver: Driver) -> Result<()> {
+    for cell in cells {
+        let cell = cell.shaped(shape)?;
+        cell.shape.check_driver(cell.pace, driver).with_context(|| cell.name())?;
+    }
+    Ok(())
 }
 
 /// A line as soon as it is known: runs take long.

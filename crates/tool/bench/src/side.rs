@@ -1,6 +1,8 @@
 //! [`Side`]: one cluster that load is put on. It runs already, or is a `nacre up --processes` of our own.
 
-use crate::load::{Driver, Image};
+use crate::cell::Cell;
+use crate::load::{Driver, Load, PGS_MAX, Target};
+use crate::shape::{Place, Shape};
 use crate::stages::Stages;
 use crate::{fio, own};
 use anyhow::{Context, Result, bail};
@@ -9,17 +11,46 @@ use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-/// Groups of a pool of ours.
-const PG_NUM: &str = "32";
+/// The groups of a new pool work after this time, or never.
+const PGS_TIMEOUT: Duration = Duration::from_secs(120);
+const PGS_INTERVAL: Duration = Duration::from_millis(500);
+/// In a cluster of ours an OSD may have so many copies of groups for each one that a pool has, and so many others.
+const PG_COPIES_MAX: u32 = 16;
+const PGS_BESIDE: u32 = 250;
 
 /// Where a side comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Spec {
     /// A cluster of our own: the binary, and options of `nacre up`.
-    Nacre { binary: PathBuf, options: Vec<String> },
+    Nacre { binary: PathBuf, options: Vec<String>, setup: Setup },
     /// One that runs.
     Cluster(Running),
+}
+
+/// What is apart from the other side in the load on one side.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Setup {
+    /// Groups of the pool; `None` for those of `--pgs`.
+    pub(crate) pgs: Option<u32>,
+    /// Of all its cells.
+    pub(crate) shape: Shape,
+}
+
+impl Setup {
+    /// Takes in `pgs=1024`, `images=16`, `objects=1000` or `connections=200`.
+    fn add(&mut self, name: &str, count: &str) -> Result<()> {
+        if name != "pgs" {
+            return self
+                .shape
+                .add(name, count)
+                .context("a side's own are pgs, images, objects and connections");
+        }
+        let pgs = count.parse().ok().filter(|pgs| (1..=PGS_MAX).contains(pgs));
+        self.pgs = Some(pgs.with_context(|| format!("pgs are from 1 to {PGS_MAX}"))?);
+        Ok(())
+    }
 }
 
 /// How to reach a cluster that runs.
@@ -36,16 +67,23 @@ pub(crate) struct Running {
 }
 
 impl Spec {
-    /// `nacre:BINARY[,OPTION..]` or `cluster:CONF:KEYRING[:PID,PID..]`; `None` when it begins with neither word.
+    /// `nacre:BINARY[,WORD=COUNT..][,OPTION..]` or `cluster:CONF:KEYRING[:PID,PID..]`; `None` when it begins with neither word.
     ///
     /// # Errors
     /// When it does and the rest is not well-formed.
     pub(crate) fn parse(text: &str) -> Result<Option<Self>> {
         if let Some(rest) = text.strip_prefix("nacre:") {
-            let mut words = rest.split(',').map(str::to_owned);
+            let mut words = rest.split(',');
             let binary = words.next().filter(|binary| !binary.is_empty());
             let binary = binary.context("nacre: wants a binary, as in nacre:target/release/nacre")?;
-            return Ok(Some(Self::Nacre { binary: binary.into(), options: words.collect() }));
+            let (mut options, mut setup) = (Vec::new(), Setup::default());
+            for word in words {
+                match word.split_once('=').filter(|_| !word.starts_with('-')) {
+                    Some((name, count)) => setup.add(name, count).with_context(|| format!("'{word}'"))?,
+                    None => options.push(word.to_owned()),
+                }
+            }
+            return Ok(Some(Self::Nacre { binary: binary.into(), options, setup }));
         }
         let Some(rest) = text.strip_prefix("cluster:") else { return Ok(None) };
         let parts: Vec<&str> = rest.split(':').collect();
@@ -64,6 +102,14 @@ impl Spec {
             pids: pids.collect::<Result<_>>()?,
         })))
     }
+
+    /// Of all its cells.
+    pub(crate) fn shape(&self) -> Shape {
+        match self {
+            Self::Nacre { setup, .. } => setup.shape,
+            Self::Cluster(_) => Shape::default(),
+        }
+    }
 }
 
 /// See the module's documentation.
@@ -78,12 +124,14 @@ pub(crate) struct Side {
     pub(crate) pids: Vec<u32>,
     is_own_pool: bool,
     made_pool: bool,
-    image: String,
-    shared_image: String,
+    /// In the names of all that is made.
+    id: String,
+    setup: Setup,
+    pgs: u32,
     bytes: u64,
     driver: Driver,
-    /// Images that were made.
-    made: Vec<String>,
+    /// Images and objects that were made.
+    made: Vec<Place>,
     build: Value,
     /// Declared last: ends when all else is done.
     nacre: Option<Nacre>,
@@ -91,17 +139,12 @@ pub(crate) struct Side {
 
 impl Side {
     /// Starts or finds the cluster; files go to `folder`. Nothing is changed in it before [`Side::prepare`].
-    pub(crate) fn open(
-        label: &str,
-        spec: &Spec,
-        folder: &Path,
-        (bytes, driver): (u64, Driver),
-    ) -> Result<Self> {
-        let (running, nacre) = match spec {
-            Spec::Cluster(running) => (running.clone(), None),
-            Spec::Nacre { binary, options } => {
+    pub(crate) fn open(label: &str, spec: &Spec, folder: &Path, load: &Load) -> Result<Self> {
+        let (running, nacre, setup) = match spec {
+            Spec::Cluster(running) => (running.clone(), None, Setup::default()),
+            Spec::Nacre { binary, options, setup } => {
                 let nacre = Nacre::start(binary, options, &folder.join(label))?;
-                (nacre.running(), Some(nacre))
+                (nacre.running(), Some(nacre), *setup)
             }
         };
         let conf = folder.join(format!("{label}.conf"));
@@ -112,14 +155,15 @@ impl Side {
             label: label.to_owned(),
             conf,
             keyring: running.keyring,
-            driver,
+            driver: load.client,
             user: running.user,
             is_own_pool: running.pool.is_none(),
             pool: running.pool.unwrap_or_else(|| format!("nacre-bench-{id}")),
             pids,
-            image: format!("bench-{id}"),
-            shared_image: format!("bench-{id}-shared"),
-            bytes,
+            id,
+            setup,
+            pgs: setup.pgs.unwrap_or(load.pgs),
+            bytes: load.size_bytes(),
             made: Vec::new(),
             made_pool: false,
             build: Value::Null,
@@ -136,8 +180,10 @@ impl Side {
             "versions": versions["overall"],
             "osds": osds.as_array().map(Vec::len),
             "osd_processes": self.pids.len(),
+            "pgs": self.is_own_pool.then_some(self.pgs),
+            "shape": self.setup.shape.suffixes(),
         });
-        if let Spec::Nacre { binary, options } = spec {
+        if let Spec::Nacre { binary, options, .. } = spec {
             let bytes = std::fs::read(binary).with_context(|| binary.display().to_string())?;
             build["binary"] = json!(binary.display().to_string());
             build["binary_crc32c"] = json!(format!("{:08x}", crc32c(0, &bytes)));
@@ -151,50 +197,92 @@ impl Side {
         &self.build
     }
 
-    /// Makes the pool and the images that are wanted, and fills them.
-    pub(crate) fn prepare(&mut self, with_shared: bool) -> Result<()> {
+    /// Makes the pool, and what the cells need, and fills it.
+    pub(crate) fn prepare(&mut self, cells: &[Cell]) -> Result<()> {
         if self.is_own_pool {
-            self.ceph(&["osd", "pool", "create", &self.pool, PG_NUM, PG_NUM])?;
-            self.made_pool = true;
-            self.rbd(&["pool", "init", &self.pool])?;
+            self.make_pool()?;
         }
-        let (image, shared) = (self.image.clone(), self.shared_image.clone());
-        if self.driver == Driver::Own {
-            // Plain objects know no locks, so many clients may share them.
-            self.made.push(image);
-            return own::prefill(self.image(false));
+        for cell in cells {
+            let place = self.place(self.shaped(*cell)?)?;
+            if self.made.contains(&place) {
+                continue;
+            }
+            let start = Instant::now();
+            self.make(&place)?;
+            eprintln!(
+                "{}: {} x {} objects of {} bytes written in {:.1} s",
+                self.label,
+                place.names.len(),
+                place.bytes / place.object_bytes,
+                place.object_bytes,
+                start.elapsed().as_secs_f64(),
+            );
         }
-        self.make_image(image, &[])?;
-        if with_shared {
-            // Many writers would pass an exclusive lock from hand to hand.
-            self.make_image(shared, &["--image-feature", "layering"])?;
-        }
-        self.made.iter().try_for_each(|name| fio::prefill(self.image_named(name)))
-    }
-
-    fn make_image(&mut self, name: String, features: &[&str]) -> Result<()> {
-        let size = format!("{}B", self.bytes);
-        let target = format!("{}/{name}", self.pool);
-        self.rbd(&[&["create", &target, "--size", &size], features].concat())?;
-        self.made.push(name);
         Ok(())
     }
 
-    /// The image for cells with one client, or with many.
-    pub(crate) fn image(&self, is_shared: bool) -> Image<'_> {
-        let is_apart = is_shared && self.driver == Driver::Fio;
-        self.image_named(if is_apart { &self.shared_image } else { &self.image })
+    fn make_pool(&mut self) -> Result<()> {
+        if self.nacre.is_some() {
+            let max = (self.pgs * PG_COPIES_MAX + PGS_BESIDE).to_string();
+            self.ceph(&["config", "set", "global", "mon_max_pg_per_osd", &max])?;
+        }
+        let pgs = self.pgs.to_string();
+        self.ceph(&["osd", "pool", "create", &self.pool, &pgs, &pgs])?;
+        self.made_pool = true;
+        self.rbd(&["pool", "init", &self.pool])?;
+        if self.nacre.is_some() {
+            self.wait_for_groups()?;
+        }
+        Ok(())
     }
 
-    fn image_named<'a>(&'a self, name: &'a str) -> Image<'a> {
-        Image {
-            conf: &self.conf,
-            keyring: &self.keyring,
-            user: &self.user,
-            pool: &self.pool,
-            name,
-            bytes: self.bytes,
+    /// In a cluster of our own nothing else hinders them.
+    fn wait_for_groups(&self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let status: Value = serde_json::from_str(&self.ceph(&["status", "--format", "json"])?)?;
+            let (all, states) = (&status["pgmap"]["num_pgs"], &status["pgmap"]["pgs_by_state"]);
+            let clean = states.as_array().into_iter().flatten();
+            let clean = clean.filter(|state| state["state_name"] == "active+clean");
+            let clean: u64 = clean.filter_map(|state| state["count"].as_u64()).sum();
+            if clean >= self.pgs.into() && all.as_u64() == Some(clean) {
+                return Ok(());
+            }
+            if start.elapsed() > PGS_TIMEOUT {
+                bail!("{clean} of {all} groups are active+clean after {PGS_TIMEOUT:?}");
+            }
+            std::thread::sleep(PGS_INTERVAL);
         }
+    }
+
+    fn make(&mut self, place: &Place) -> Result<()> {
+        if self.driver == Driver::Own {
+            self.made.push(place.clone());
+            return own::prefill(self.target(place));
+        }
+        let size = format!("{}B", place.bytes);
+        let features: &[&str] = if place.is_unlocked { &["--image-feature", "layering"] } else { &[] };
+        self.made.push(Place { names: Vec::new(), ..place.clone() });
+        for name in &place.names {
+            let image = format!("{}/{name}", self.pool);
+            self.rbd(&[&["create", &image, "--size", &size], features].concat())?;
+            self.made.last_mut().context("just pushed")?.names.push(name.clone());
+        }
+        fio::prefill(self.target(place))
+    }
+
+    /// A cell of this side's shape.
+    pub(crate) fn shaped(&self, cell: Cell) -> Result<Cell> {
+        cell.shaped(self.setup.shape)
+    }
+
+    /// Where such a cell works.
+    pub(crate) fn place(&self, cell: Cell) -> Result<Place> {
+        Place::of(cell, &self.id, self.bytes, self.driver)
+    }
+
+    pub(crate) fn target<'a>(&'a self, place: &'a Place) -> Target<'a> {
+        Target { conf: &self.conf, keyring: &self.keyring, user: &self.user, pool: &self.pool, place }
     }
 
     /// Stage clocks of all OSDs; `None` when they have none.
@@ -243,10 +331,10 @@ impl Side {
             let pool = &self.pool;
             self.ceph(&["osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it"]).map(drop)
         } else if self.driver == Driver::Own {
-            self.made.iter().try_for_each(|name| own::remove(self.image_named(name)))
+            self.made.iter().try_for_each(|place| own::remove(self.target(place)))
         } else {
             let remove = |name: &String| self.rbd(&["rm", &format!("{}/{name}", self.pool)]).map(drop);
-            self.made.iter().try_for_each(remove)
+            self.made.iter().flat_map(|place| &place.names).try_for_each(remove)
         };
         if let Err(error) = removed {
             eprintln!("left behind: {error:#}");
@@ -350,11 +438,24 @@ mod tests {
         let parse = |text: &str| Spec::parse(text);
         let spec = parse("nacre:a/nacre,--osds,1").expect("well-formed");
         let options = vec!["--osds".to_owned(), "1".to_owned()];
-        assert_eq!(spec, Some(Spec::Nacre { binary: "a/nacre".into(), options }));
+        let setup = Setup::default();
+        assert_eq!(spec, Some(Spec::Nacre { binary: "a/nacre".into(), options, setup }));
+        let spec = parse("nacre:b,pgs=1024,--osds=1,images=16,--shards,1").expect("well-formed");
+        let Some(Spec::Nacre { options, setup, .. }) = spec else { panic!("one of ours") };
+        assert_eq!(options, ["--osds=1", "--shards", "1"]);
+        assert_eq!((setup.pgs, setup.shape.suffixes().as_str()), (Some(1024), "-images16"));
         let Ok(Some(Spec::Cluster(running))) = parse("cluster:c:k:1,22") else { panic!("well-formed") };
         assert_eq!((running.conf.as_path(), running.pids.as_slice()), (Path::new("c"), &[1, 22][..]));
         assert_eq!(parse("results.jsonl").expect("a file"), None);
-        for wrong in ["nacre:", "cluster:c", "cluster:c:k:x", "cluster:c:k:1:2"] {
+        for wrong in [
+            "nacre:",
+            "nacre:b,pgs=0",
+            "nacre:b,pg=1",
+            "nacre:b,images=x",
+            "cluster:c",
+            "cluster:c:k:x",
+            "cluster:c:k:1:2",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
     }

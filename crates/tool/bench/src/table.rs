@@ -4,7 +4,7 @@ use crate::figures::{Metric, median};
 use crate::results::Results;
 
 /// Heading, figure, and what divides it.
-const COLUMNS: [(&str, Metric, f64); 14] = [
+const COLUMNS: [(&str, Metric, f64); 15] = [
     ("IOPS", Metric::Iops, 1.0),
     ("MB/s", Metric::BytesPerS, 1e6),
     ("mean", Metric::MeanUs, 1.0),
@@ -16,6 +16,7 @@ const COLUMNS: [(&str, Metric, f64); 14] = [
     ("flush", Metric::FlushMeanUs, 1.0),
     ("srv us", Metric::ServerCpuUs, 1.0),
     ("srv cs", Metric::ServerSwitches, 1.0),
+    ("srv MB", Metric::ServerRssBytes, 1e6),
     ("dev KB", Metric::DeviceBytes, 1e3),
     ("cli us", Metric::ClientCpuUs, 1.0),
     ("cli cs", Metric::ClientSwitches, 1.0),
@@ -48,7 +49,10 @@ pub(crate) fn of(results: &Results) -> String {
     out.push_str(
         "Medians over the repetitions. Latencies in us; srv, cli: of servers and client per I/O: processor\n",
     );
-    out.push_str("time with the kernel's, cs: context switches; dev: written to the device per I/O.\n");
+    out.push_str(
+        "time with the kernel's, cs: context switches; srv MB: memory of the largest OSD in the end;\n",
+    );
+    out.push_str("dev: written to the device per I/O.\n");
     out
 }
 

@@ -25,6 +25,7 @@ struct Process {
     threads: BTreeMap<u32, (u64, u64)>,
     /// `None` when we may not see it.
     write_bytes: Option<u64>,
+    rss_bytes: u64,
 }
 
 /// What was used.
@@ -37,6 +38,8 @@ pub(crate) struct Usage {
     pub(crate) context_switches: u64,
     /// Bytes that the processes had written to the device.
     pub(crate) write_bytes: Option<u64>,
+    /// Memory of the largest process at the later look.
+    pub(crate) rss_bytes_max: u64,
 }
 
 impl Look {
@@ -68,6 +71,7 @@ impl Look {
             // Either end of a count in ticks may be one off, in either mode.
             usage.cpu_us += exact_us.max(user + system - 4.0 * TICK_US);
             usage.context_switches += switches;
+            usage.rss_bytes_max = usage.rss_bytes_max.max(process.rss_bytes);
             (user_us, system_us) = (user_us + user, system_us + system);
             let bytes = process.write_bytes.zip(before.write_bytes);
             written = written.zip(bytes).map(|(sum, (after, before))| sum + after.saturating_sub(before));
@@ -98,11 +102,15 @@ fn look_at(pid: u32) -> Result<Process> {
     }
     let io = std::fs::read_to_string(folder.join("io")).ok();
     let write_bytes = io.and_then(|io| field(&io, "write_bytes:"));
-    Ok(Process { user_ticks, system_ticks, threads, write_bytes })
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let rss_bytes = field(&status, "VmRSS:").unwrap_or(0) * 1024;
+    Ok(Process { user_ticks, system_ticks, threads, write_bytes, rss_bytes })
 }
 
+/// The number behind a name; what is behind the number, such as `kB`, is left to the caller.
 fn field(text: &str, name: &str) -> Option<u64> {
-    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
+    let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+    rest.split_whitespace().next()?.parse().ok()
 }
 
 fn parse_switches(status: &str) -> u64 {
@@ -126,6 +134,7 @@ mod tests {
         let stat = "12 (a) b) S 1 2 3 4 5 6 7 8 9 10 111 222 0 0 20 0 1 0";
         assert_eq!(parse_stat(stat), Some((111, 222)));
         assert_eq!(parse_stat("12 a S"), None);
+        assert_eq!(field("VmPeak:\t 9 kB\nVmRSS:\t   5124 kB\n", "VmRSS:"), Some(5124));
         assert_eq!(parse_switches("voluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t3\n"), 10);
     }
 
@@ -140,6 +149,7 @@ mod tests {
         }
         let usage = Look::at(&me).expect("ourselves").since(&before);
         assert!(usage.cpu_us > 5_000.0, "{usage:?} {sum}");
+        assert!(usage.rss_bytes_max > 100_000, "{usage:?}");
         assert!(Look::at(&[u32::MAX]).is_err());
     }
 
@@ -150,6 +160,7 @@ mod tests {
             system_ticks: 0,
             threads: BTreeMap::from([(1, (ns, 5))]),
             write_bytes: Some(ns),
+            rss_bytes: 0,
         };
         let look = |process| Look { processes: BTreeMap::from([(1, process)]) };
         let usage = look(process(100, 2_000_000)).since(&look(process(0, 0)));
