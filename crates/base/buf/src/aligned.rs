@@ -108,6 +108,15 @@ impl AlignedBuf {
         if pages <= POOLED_BYTES_MAX { pages.next_power_of_two() } else { pages }
     }
 
+    /// Frees what the calling thread's pool holds back.
+    pub fn empty_pool() {
+        let free = POOL.with_borrow_mut(|pool| {
+            pool.bytes = 0;
+            std::mem::take(&mut pool.free)
+        });
+        drop(free);
+    }
+
     fn block(&self) -> &Block {
         self.block.as_ref().expect("present until drop")
     }
@@ -177,6 +186,9 @@ mod tests {
         assert_ne!(AlignedBuf::with_len(4096).as_ptr(), address);
         let many: Vec<AlignedBuf> = (0..20).map(|_| AlignedBuf::with_len(POOLED_BYTES_MAX)).collect();
         drop(many);
-        assert!(POOL.with_borrow(|pool| pool.bytes) <= POOL_BYTES_MAX);
+        let pooled = || POOL.with_borrow(|pool| pool.bytes);
+        assert!((POOLED_BYTES_MAX..=POOL_BYTES_MAX).contains(&pooled()));
+        AlignedBuf::empty_pool();
+        assert_eq!(pooled(), 0);
     }
 }

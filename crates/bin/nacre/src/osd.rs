@@ -1,5 +1,6 @@
 //! `nacre osd`: one or more OSDs of this machine.
 
+use crate::allocator;
 use crate::files::{Address, Folder, Lock};
 use crate::process::{self, Stop};
 use crate::up::{ApartOptions, StoreKind, capacity_bytes, parse_size, random_uuid};
@@ -141,6 +142,7 @@ fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Ru
         shards: setting.shards,
         store,
         host: host_name(),
+        give_back_memory: allocator::give_back,
     };
     let handle = nacre_osd::start(&config).with_context(|| format!("cannot start osd.{id}"))?;
     Ok(Running { id, handle, _lock: lock })

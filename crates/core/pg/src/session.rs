@@ -24,22 +24,35 @@ pub struct Session {
     pub backs_off: bool,
 }
 
-/// Bytes of clients' messages that somebody has taken in and not let go of. Clones count together.
+/// Clients' messages that somebody has taken in and not let go of. Clones count together.
 #[derive(Debug, Clone, Default)]
-pub struct Budget(Arc<AtomicUsize>);
+pub struct Budget(Arc<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+}
 
 impl Budget {
-    /// Bytes under way now.
+    /// Messages under way now.
+    #[must_use]
+    pub fn held_messages(&self) -> usize {
+        self.0.messages.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.0.load(Ordering::Relaxed)
+        self.0.bytes.load(Ordering::Relaxed)
     }
 
     /// Counts a message of this size until the permit is dropped. Whether there is room is for the owner to see to,
     /// before it reads more.
     #[must_use]
     pub fn take(&self, bytes: usize) -> Permit {
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.0.messages.fetch_add(1, Ordering::Relaxed);
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
         Permit { budget: Some(self.clone()), bytes }
     }
 }
@@ -54,7 +67,8 @@ pub struct Permit {
 impl Drop for Permit {
     fn drop(&mut self) {
         if let Some(Budget(held)) = &self.budget {
-            held.fetch_sub(self.bytes, Ordering::Relaxed);
+            held.messages.fetch_sub(1, Ordering::Relaxed);
+            held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 }
@@ -84,9 +98,9 @@ mod tests {
     fn a_permit_counts_until_it_is_dropped() {
         let budget = Budget::default();
         let (one, two) = (budget.clone().take(100), budget.take(11));
-        assert_eq!(budget.held_bytes(), 111);
+        assert_eq!((budget.held_messages(), budget.held_bytes()), (2, 111));
         drop(one);
-        assert_eq!(budget.held_bytes(), 11);
+        assert_eq!((budget.held_messages(), budget.held_bytes()), (1, 11));
         drop((two, Permit::default()));
         assert_eq!(budget.held_bytes(), 0);
     }

@@ -29,4 +29,6 @@ pub struct OsdConfig {
     pub store: StoreConfig,
     /// The machine, as CRUSH and people know it.
     pub host: String,
+    /// Gives memory that the calling thread has freed back to the system.
+    pub give_back_memory: fn(),
 }

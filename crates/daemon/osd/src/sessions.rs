@@ -48,20 +48,34 @@ pub(crate) struct Sessions {
     paused: BTreeSet<ConnId>,
     /// What the messages of all clients of this shard take up.
     budget: Budget,
-    /// With more than this, no client is read (`osd_client_message_size_cap`).
-    held_bytes_max: usize,
-    /// Times that all clients had to wait for that.
-    waits: u64,
+    limits: Limits,
+    /// Times that all clients had to wait for messages to be answered, and for memory.
+    waits: (u64, u64),
+}
+
+/// With more than this under way, no client is read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// `osd_client_message_cap`.
+    pub(crate) messages: usize,
+    /// `osd_client_message_size_cap`.
+    pub(crate) bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { messages: usize::MAX, bytes: usize::MAX }
+    }
 }
 
 impl Sessions {
     pub(crate) fn new(shard: usize, methods: Vec<AuthMethod>) -> Self {
-        Self { shard, methods, held_bytes_max: usize::MAX, ..Self::default() }
+        Self { shard, methods, ..Self::default() }
     }
 
-    /// Sets how many bytes the messages of all clients may take up.
-    pub(crate) fn set_held_bytes_max(&mut self, bytes: usize) {
-        self.held_bytes_max = bytes;
+    /// Sets how much of all clients may be under way.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
     }
 
     /// What a message of this size holds until it is answered.
@@ -185,8 +199,11 @@ impl Sessions {
         if Arc::strong_count(session) > CLIENT_OPS_MAX && self.paused.insert(conn) {
             messenger.set_paused(conn, true);
         }
-        if self.budget.held_bytes() > self.held_bytes_max {
-            self.waits += 1;
+        let many = self.budget.held_messages() >= self.limits.messages;
+        let large = self.budget.held_bytes() > self.limits.bytes;
+        if many || large {
+            self.waits.0 += u64::from(many);
+            self.waits.1 += u64::from(large);
             for conn in self.conns.values() {
                 if self.paused.insert(*conn) {
                     messenger.set_paused(*conn, true);
@@ -203,18 +220,23 @@ impl Sessions {
             .sum()
     }
 
-    /// How full the memory for messages is, in the shape of Ceph's `throttle-osd_client_bytes`.
-    pub(crate) fn dump_throttle(&self) -> serde_json::Value {
-        serde_json::json!({
-            "val": self.budget.held_bytes(),
-            "max": self.held_bytes_max,
-            "wait": { "avgcount": self.waits },
-        })
+    /// How much is under way, in the shape of Ceph's `throttle-osd_client_messages` and `throttle-osd_client_bytes`.
+    pub(crate) fn dump_throttles(&self) -> [serde_json::Value; 2] {
+        let dump = |held: usize, max: usize, waits: u64| serde_json::json!({ "val": held, "max": max, "wait": { "avgcount": waits } });
+        let (budget, limits) = (&self.budget, &self.limits);
+        [
+            dump(budget.held_messages(), limits.messages, self.waits.0),
+            dump(budget.held_bytes(), limits.bytes, self.waits.1),
+        ]
     }
 
     /// Reads clients again whose messages have been answered.
     pub(crate) fn unthrottle(&mut self, messenger: &mut Messenger) {
-        if self.budget.held_bytes() > self.held_bytes_max / 4 * 3 {
+        // With some room again, or the sockets would be taken out of the poll and put back for each message.
+        let room = |held: usize, max: usize| held <= max - max.div_ceil(4);
+        if !room(self.budget.held_messages(), self.limits.messages)
+            || !room(self.budget.held_bytes(), self.limits.bytes)
+        {
             return;
         }
         let incomers = &self.incomers;

@@ -13,9 +13,10 @@ use crate::lead::{Lead, LeadCx, News, Order};
 use crate::letter::{Letter, Post, Question, QuestionKind, client_op, session_id};
 use crate::maps::MapCache;
 use crate::restore::{stored_maps, stored_origins};
-use crate::sessions::{AuthFrame, Incomer, Sessions};
+use crate::sessions::{AuthFrame, Incomer, Limits, Sessions};
 use crate::space::{self, ShortPeers};
 use crate::tracker::Tracker;
+use crate::upkeep::Rest;
 use nacre_auth::{RotatingKeys, ServiceAuthContext};
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
@@ -87,6 +88,7 @@ pub struct Shard {
     reserver: Reserver,
     pace: Pace,
     short_peers: ShortPeers,
+    pub(crate) rest: Rest,
 }
 
 /// Sums since the start, for `perf dump`.
@@ -158,6 +160,7 @@ impl Shard {
             reserver: Reserver::new(1),
             pace: Pace::new(),
             short_peers: ShortPeers::default(),
+            rest: Rest::default(),
         }
         .configured()
     }
@@ -180,8 +183,9 @@ impl Shard {
         self.pace.configure(Duration::from_secs_f64(target / 1e3), objects.div_ceil(places));
         self.reserver.set_places(places);
         // 0 means no limit.
-        let held = Some(options.count("osd_client_message_size_cap")).filter(|bytes| *bytes > 0);
-        self.sessions.set_held_bytes_max(held.unwrap_or(usize::MAX));
+        let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let (messages, bytes) = (limit("osd_client_message_cap"), limit("osd_client_message_size_cap"));
+        self.sessions.set_limits(Limits { messages, bytes });
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
     }
@@ -322,6 +326,7 @@ impl Shard {
         }
         if all {
             self.start_scrub();
+            self.rest();
             self.tracker.expire(self.now);
             self.complain();
         }
@@ -885,6 +890,7 @@ impl Shard {
     /// Hands a transaction to the store; the group hears of it under `token` when it is durable.
     /// Yields the store's name for it.
     pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
+        self.rest.used(self.now);
         let ticket = self.groups.submitted(spg, token);
         if let Err(error) = self.store.submit(txn, ticket) {
             // Nothing of this shard may be acknowledged any more: what it holds is not what it said.
@@ -945,6 +951,7 @@ impl Shard {
                 self.submit(spg, txn, token);
             }
             Effect::Fetch { object, offset, length, token } => {
+                self.rest.used(self.now);
                 let ticket = self.groups.fetching(spg, token);
                 self.store.fetch(&spg, &object, offset, length, ticket);
             }

@@ -1,14 +1,44 @@
-//! What a shard does for its groups beside clients' work: scrubs in time, the manager's orders, merges.
+//! What a shard does beside clients' work: scrubs in time, the manager's orders, merges; and rest.
 
 use crate::letter::Letter;
 use crate::shard::Shard;
+use nacre_buf::AlignedBuf;
 use nacre_maps::OsdMap;
 use nacre_msg::{OsdForceRecovery, force_option};
 use nacre_pg::{Event, RecoveryKind, ScrubIntervals};
-use nacre_types::SpgId;
+use nacre_types::{SpgId, Stamp};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// A store that nobody used for so long brings its changes home, and free memory goes back to the system.
+const REST_AFTER: Duration = Duration::from_secs(5);
+
+/// Since when a shard's store rests.
+#[derive(Debug, Default)]
+pub(crate) struct Rest {
+    used_at: Stamp,
+    /// Nothing is left to do until it is used again.
+    is_done: bool,
+}
+
+impl Rest {
+    /// The store is used.
+    pub(crate) fn used(&mut self, now: Stamp) {
+        *self = Self { used_at: now, is_done: false };
+    }
+}
 
 impl Shard {
+    /// Does what is best done while nobody waits.
+    pub(crate) fn rest(&mut self) {
+        if self.rest.is_done || self.now < self.rest.used_at + REST_AFTER || self.store.rest() {
+            return;
+        }
+        self.rest.is_done = true;
+        AlignedBuf::empty_pool();
+        (self.config.give_back_memory)();
+    }
+
     /// Has the copies of the group compared for which it is high time, if there are not enough scrubs already.
     pub(crate) fn start_scrub(&mut self) {
         let intervals = ScrubIntervals {

@@ -1,4 +1,4 @@
-//! [`Cache`]: clean content of device blocks, by runs as they were read or written, within a byte limit.
+//! [`Cache`]: clean content of device blocks, by runs as they were read, within a byte limit; and what is being written.
 
 use crate::BLOCK;
 use crate::alloc::Run;
@@ -146,6 +146,24 @@ impl Cache {
         }
     }
 
+    /// The run at `first` is written. What is only written is not kept: most of it lies on copies that nobody reads from.
+    pub(crate) fn written(&mut self, first: u32) {
+        let Some(number) = self.entries.get(&first).map(|entry| entry.buffer) else { return };
+        let Some(buffer) = self.buffers.get(&number).filter(|buffer| buffer.pin == Pin::Write) else {
+            return;
+        };
+        if self.entries_of(number, buffer.run).any(|(_, entry)| entry.used.get()) {
+            self.unpin(first, Pin::Write);
+        } else {
+            self.drop_buffer(number);
+        }
+    }
+
+    /// The entries of a buffer.
+    fn entries_of(&self, number: u64, run: Run) -> impl Iterator<Item = (&u32, &Entry)> {
+        self.entries.range(run.blocks()).filter(move |(_, entry)| entry.buffer == number)
+    }
+
     /// Forgets what overlaps `run`.
     pub(crate) fn forget(&mut self, run: Run) {
         if let Some((first, entry)) = self.entries.range(..run.start).next_back()
@@ -214,7 +232,7 @@ impl Cache {
         if buffer.run.count == 1 {
             return self.entries.get(&buffer.first).is_some_and(|entry| entry.used.replace(false));
         }
-        let entries = self.entries.range(buffer.run.blocks()).filter(|(_, entry)| entry.buffer == number);
+        let entries = self.entries_of(number, buffer.run);
         let used = entries.fold(false, |used, (_, entry)| entry.used.replace(false) || used);
         used && !buffer.is_sparse()
     }
@@ -226,8 +244,7 @@ impl Cache {
             self.entries.remove(&buffer.first);
             return;
         }
-        let entries = self.entries.range(buffer.run.blocks()).filter(|(_, entry)| entry.buffer == number);
-        let firsts: Vec<u32> = entries.map(|(first, _)| *first).collect();
+        let firsts: Vec<u32> = self.entries_of(number, buffer.run).map(|(first, _)| *first).collect();
         firsts.iter().for_each(|first| drop(self.entries.remove(first)));
     }
 }
@@ -309,6 +326,19 @@ mod tests {
         };
         assert_eq!(evict_one(4), (vec![Some(1), Some(1), Some(3), None], 3, 9));
         assert_eq!(evict_one(5), (vec![None, None, Some(3), Some(2)], 2, 5));
+    }
+
+    #[test]
+    fn what_is_only_written_is_not_kept() {
+        let mut cache = Cache::new(100 * BLOCK);
+        cache.insert(0, run(1, 4), Pin::Write);
+        cache.insert(4, run(2, 4), Pin::Write);
+        assert!(cache.find(2).is_some());
+        [0, 4].into_iter().for_each(|first| cache.written(first));
+        assert!(cache.find(0).is_some() && cache.find(4).is_none());
+        assert_eq!((cache.entries.len(), cache.bytes), (1, 4 * BLOCK));
+        cache.written(0);
+        assert!(cache.find(0).is_some(), "it is not pinned any more");
     }
 
     #[test]

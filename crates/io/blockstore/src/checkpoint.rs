@@ -316,12 +316,8 @@ impl BlockStore {
             let (group, behind) = rest.split_at_mut(length);
             rest = behind;
             let Some(first) = group.first().map(|home| home.target.block) else { break };
-            let (bytes, sound) = fill_homes(group, &bases);
             checkpoint.writes += 1;
-            if sound {
-                self.cache.insert(first, bytes.clone(), Pin::Write);
-            }
-            self.start_write(first, bytes, Durability::Cached, Io::Home { first });
+            self.start_write(first, fill_homes(group, &bases), Durability::Cached, Io::Home);
         }
         checkpoint.stage =
             if end == checkpoint.homes.len() { Stage::Settle } else { Stage::Write { next: end } };
@@ -579,9 +575,8 @@ impl BlockStore {
 
 type Bases = BTreeMap<u32, Option<Bytes>>;
 
-/// Puts the blocks of a group together, and notes their checksums. False when one of them is damaged.
-fn fill_homes(group: &mut [Home], bases: &Bases) -> (Bytes, bool) {
-    let mut sound = true;
+/// Puts the blocks of a group together, and notes their checksums.
+fn fill_homes(group: &mut [Home], bases: &Bases) -> Bytes {
     let mut buffer = AlignedBuf::with_len(group.len() * BLOCK);
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
         let base = home.dirty.base().and_then(|device| bases.get(&device.block));
@@ -590,9 +585,8 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> (Bytes, bool) {
         // What lay below the pieces is lost: the block must stay damaged, not become good zeros.
         let lost = matches!(base, Some(None));
         home.target.crc = if lost { !crc } else { crc };
-        sound &= !lost;
     }
-    (buffer.freeze(), sound)
+    buffer.freeze()
 }
 
 fn put_or_delete(batch: &mut KvBatch, key: Bytes, value: Option<Bytes>) {

@@ -1,6 +1,6 @@
 //! [`BlockStore`] itself: submitting, completing, and turns. Reading is in `reads.rs`, finding room in `room.rs`.
 
-use crate::cache::{Cache, Pin};
+use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
 use crate::fill::Fill;
 use crate::options::{Options, Planted};
@@ -28,7 +28,7 @@ pub(crate) enum Io {
     Record { seq: u64 },
     Placed { number: TxnNumber, first: u32 },
     Read(ReadIo),
-    Home { first: u32 },
+    Home,
     Flush,
 }
 
@@ -239,6 +239,11 @@ impl BlockStore {
         self.fill().outruns(checkpoint.fill(), &limit, checkpoint.progress())
     }
 
+    /// Whether anything is not yet where a checkpoint brings it.
+    fn has_changes(&self) -> bool {
+        self.table.space.dirty_slots > 0 || self.table.live().0 > 0
+    }
+
     /// Takes what the device and the KV store have finished.
     fn poll_devices(&mut self) {
         let mut commits = std::mem::take(&mut self.commits);
@@ -265,13 +270,10 @@ impl BlockStore {
         match io {
             Io::Record { seq } => self.wal.written(seq),
             Io::Placed { number, first } => {
-                self.cache.unpin(first, Pin::Write);
+                self.cache.written(first);
                 self.wal.placed(number);
             }
-            Io::Home { first } => {
-                self.cache.unpin(first, Pin::Write);
-                self.home_written();
-            }
+            Io::Home => self.home_written(),
             Io::Flush => self.flushed(),
             Io::Read(_) => (),
         }
@@ -394,6 +396,13 @@ impl ObjectStore for BlockStore {
 
     fn has_work(&self) -> bool {
         self.has_work
+    }
+
+    fn rest(&mut self) -> bool {
+        if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
+            self.start_checkpoint();
+        }
+        self.failed.is_none() && self.checkpoint.is_some()
     }
 
     fn has_failed(&self) -> bool {

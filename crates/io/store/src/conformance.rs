@@ -5,7 +5,7 @@
 
 use crate::{Completion, ObjectStore};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, ReadError, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SnapId, SpgId};
 use std::collections::BTreeMap;
@@ -57,7 +57,7 @@ fn a_split_moves_objects_and_nothing_else<S: ObjectStore>(mut store: S) {
     assert!(kept.iter().all(|object| object.pg(PG_NUM) != child.pg));
     assert_eq!(moved.len() + kept.len(), names.len());
     for object in &moved {
-        assert_eq!(store.read(&child, object, 0, u64::MAX).map(|data| data.to_bytes()), Ok(bytes("content")));
+        assert_eq!(read(&mut store, &child, object), bytes("content"));
     }
     assert_eq!((store.log(&pg()), store.log(&child)), (vec![bytes("parent's")], vec![bytes("child's")]));
     assert_eq!(store.pg_meta(&child, b"info"), [(ByteStr::from_static("info"), bytes("child's"))]);
@@ -83,7 +83,7 @@ fn a_merge_undoes_a_split<S: ObjectStore>(mut store: S) {
     submit(&mut store, vec![Op::Merge { source: child }]);
     assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX), before.0);
     assert_eq!(store.usage().stored_bytes, before.1.stored_bytes);
-    assert!(names.iter().all(|name| content(&store, name) == bytes("content")));
+    assert!(names.iter().all(|name| content(&mut store, name) == bytes("content")));
     assert_eq!(store.omap_value(&pg(), &object("o7"), b"k"), Some(bytes("v")));
     assert!(store.log(&pg()).is_empty() && store.log(&child).is_empty());
     assert!(store.pg_meta(&child, b"").is_empty() && !store.collections().contains(&child));
@@ -112,8 +112,25 @@ fn write(name: &str, offset: u64, text: &'static str) -> Op {
     Op::Write { object: object(name), offset, data: bytes(text).into() }
 }
 
-fn content<S: ObjectStore>(store: &S, name: &str) -> Bytes {
-    store.read(&pg(), &object(name), 0, u64::MAX).expect("readable").to_bytes()
+/// All of an object; what is not in memory is fetched.
+fn read<S: ObjectStore>(store: &mut S, at: &SpgId, object: &HObject) -> Bytes {
+    const FETCH: Token = Token(u64::MAX);
+    for _ in 0..100 {
+        match store.read(at, object, 0, u64::MAX) {
+            Ok(data) => return data.to_bytes(),
+            Err(ReadError::Pending { .. }) => store.fetch(at, object, 0, u64::MAX, FETCH),
+            Err(error) => panic!("{object}: {error}"),
+        }
+        let mut done = Vec::new();
+        while !done.contains(&Completion::Fetched(FETCH)) {
+            store.drain(&mut done);
+        }
+    }
+    panic!("fetched data of {object} never showed");
+}
+
+fn content<S: ObjectStore>(store: &mut S, name: &str) -> Bytes {
+    read(store, &pg(), &object(name))
 }
 
 /// Waits for the tokens of everything submitted, in a store that may need time.
@@ -140,7 +157,7 @@ fn collections_come_and_go<S: ObjectStore>(mut store: S) {
     submit(&mut store, vec![Op::RemoveCollection]);
     assert!(store.collections().is_empty());
     assert_eq!(store.meta(&pg(), &object("a")), None);
-    assert!(content(&store, "a").is_empty());
+    assert!(content(&mut store, "a").is_empty());
     assert_eq!(store.usage().allocated_bytes, 0);
 }
 
@@ -160,8 +177,8 @@ fn clone_is_exact_and_independent<S: ObjectStore>(mut store: S) {
             Op::OmapClear(head.clone()),
         ],
     );
-    assert_eq!(&content(&store, "a")[..], b"changed");
-    let copy = store.read(&pg(), &clone, 0, 100).expect("readable").to_bytes();
+    assert_eq!(&content(&mut store, "a")[..], b"changed");
+    let copy = read(&mut store, &pg(), &clone);
     assert_eq!(&copy[..], b"\0\0data");
     assert_eq!(store.extents(&pg(), &clone, 0, 100).first().map(|(at, len)| at + len), Some(6));
     assert_eq!(store.meta(&pg(), &clone), Some(bytes("m")));
@@ -180,7 +197,7 @@ fn rename_replaces<S: ObjectStore>(mut store: S) {
             Op::Rename { source: object("a"), target: object("b") },
         ],
     );
-    assert_eq!(&content(&store, "b")[..], b"new");
+    assert_eq!(&content(&mut store, "b")[..], b"new");
     assert_eq!(store.meta(&pg(), &object("a")), None);
 }
 
@@ -252,7 +269,7 @@ fn agrees_with_the_model<S: ObjectStore>(mut store: S, seed: u64) {
         let ops: Vec<Op> = (0..=rng.u64() % 4).map(|_| random_op(&mut rng)).collect();
         ops.iter().for_each(|op| apply_to_model(&mut model, op));
         submit(&mut store, ops.clone());
-        let found = observe(&store);
+        let found = observe(&mut store);
         assert_eq!(found, model, "seed {seed}, transaction {step}: {ops:?}");
     }
 }
@@ -323,10 +340,10 @@ fn apply_to_model(model: &mut Model, op: &Op) {
 }
 
 /// Everything the store shows, as a model.
-fn observe<S: ObjectStore>(store: &S) -> Model {
+fn observe<S: ObjectStore>(store: &mut S) -> Model {
     let objects = store.list(&pg(), &HObject::MIN, usize::MAX);
     let observed = objects.into_iter().map(|object| {
-        let data = store.read(&pg(), &object, 0, u64::MAX).expect("readable").to_bytes().to_vec();
+        let data = read(store, &pg(), &object).to_vec();
         let omap = store.omap_page(&pg(), &object, b"", usize::MAX, usize::MAX).entries;
         let seen = ModelObject {
             data,

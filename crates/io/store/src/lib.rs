@@ -77,6 +77,12 @@ pub trait ObjectStore: ObjectView {
         false
     }
 
+    /// Nobody asks for anything just now: begins what would have to be done later anyway. True while some of it is left;
+    /// call again later then.
+    fn rest(&mut self) -> bool {
+        false
+    }
+
     /// True when the store could not read what it keeps: what it has answered since is not to be relied on, and must
     /// reach nobody. It takes no more transactions.
     fn has_failed(&self) -> bool {

@@ -309,6 +309,7 @@ impl World {
             shards: 1,
             store: StoreConfig::Memory { capacity_bytes: 0 },
             host: format!("host{id}"),
+            give_back_memory: || (),
         };
         let machine = nacre_osd::Machine {
             clock,

@@ -101,7 +101,12 @@ impl Shard {
         let latency = serde_json::json!({ "avgcount": counters.replies, "sum": sum, "avgtime": average });
         osd.insert("op_latency".to_owned(), latency);
         let stages = self.tracker.dump(&mut osd);
-        let throttle = self.sessions.dump_throttle();
-        serde_json::json!({ "osd": osd, "osd-stages": stages, "throttle-osd_client_bytes": throttle })
+        let [messages, bytes] = self.sessions.dump_throttles();
+        serde_json::json!({
+            "osd": osd,
+            "osd-stages": stages,
+            "throttle-osd_client_messages": messages,
+            "throttle-osd_client_bytes": bytes,
+        })
     }
 }

@@ -67,6 +67,20 @@ fn far_more_metadata_than_memory_stays_below_the_target() {
     assert!(store.memory_bytes() < TARGET_BYTES / 4, "{} bytes of clean metadata", store.memory_bytes());
 }
 
+/// What nobody uses brings its changes home, once.
+#[test]
+fn a_store_that_rests_keeps_nothing_that_is_not_home() {
+    let mut store = Rig::new(14, 64 << 20, Options::default()).open();
+    assert!(!store.rest(), "nothing to do");
+    let mut acknowledged = Vec::new();
+    (0..50).for_each(|nth| store.submit(create(nth), Token(nth)).expect("room"));
+    while store.rest() {
+        drain(&mut store, &mut acknowledged);
+    }
+    assert_eq!((store.checkpoints(), acknowledged.len(), store.fill().dirty_bytes), (1, 50, 0));
+    assert!(!store.rest());
+}
+
 /// A read of metadata that fails must not pass for an absent object for long: the store says so and takes nothing more.
 #[test]
 fn metadata_that_cannot_be_read_fails_the_store() {

@@ -32,6 +32,9 @@ fn run(seed: u64) {
             let report = store.check(false);
             assert!(report.inconsistencies.is_empty(), "seed {seed}, {number}: {:?}", report.inconsistencies);
         }
+        if chance == 6 {
+            store.rest();
+        }
         if chance == 7 {
             while store.waiting() > 0 {
                 drain(&mut store, &mut acknowledged);
