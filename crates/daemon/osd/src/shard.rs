@@ -4,6 +4,7 @@
 //! A turn: wait; take what sockets, other shards and the store have; hand each to its group; carry out what
 //! the groups want; write to the sockets; sleep until the nearest deadline.
 
+mod leases;
 mod show;
 
 use crate::admin;
@@ -434,28 +435,6 @@ impl Shard {
             }
         }
         self.retry_unleased();
-    }
-
-    fn set_leases(&mut self, leases: Arc<Leases>) {
-        self.leases = leases;
-        self.retry_unleased();
-    }
-
-    /// Whether we may serve a group: others may not have taken over from us without our knowledge.
-    fn is_leased(&self, spg: &SpgId) -> bool {
-        let Some(group) = self.groups.get(spg).filter(|group| group.is_primary()) else { return true };
-        let mut others = group.acting().iter().filter(|osd| **osd != self.config.id);
-        others.all(|osd| self.leases.is_granted(*osd, self.now))
-    }
-
-    /// Messages that waited for leases go on.
-    fn retry_unleased(&mut self) {
-        let ready: Vec<SpgId> = self.unleased.keys().filter(|spg| self.is_leased(spg)).copied().collect();
-        for spg in ready {
-            for op in self.unleased.remove(&spg).into_iter().flatten() {
-                self.client_op(spg, op);
-            }
-        }
     }
 
     /// Hands maps in which an OSD went down to all clients. One that waits for an OSD which is frozen or cut off

@@ -1,0 +1,30 @@
+//! Whether a group may be served: what the others promise, and who waits for that.
+
+use super::Shard;
+use nacre_heartbeat::Leases;
+use nacre_types::SpgId;
+use std::sync::Arc;
+
+impl Shard {
+    pub(super) fn set_leases(&mut self, leases: Arc<Leases>) {
+        self.leases = leases;
+        self.retry_unleased();
+    }
+
+    /// Whether we may serve a group: others may not have taken over from us without our knowledge.
+    pub(super) fn is_leased(&self, spg: &SpgId) -> bool {
+        let Some(group) = self.groups.get(spg).filter(|group| group.is_primary()) else { return true };
+        let mut others = group.acting().iter().filter(|osd| **osd != self.config.id);
+        others.all(|osd| self.leases.is_granted(*osd, self.now))
+    }
+
+    /// Messages that waited for leases go on.
+    pub(super) fn retry_unleased(&mut self) {
+        let ready: Vec<SpgId> = self.unleased.keys().filter(|spg| self.is_leased(spg)).copied().collect();
+        for spg in ready {
+            for op in self.unleased.remove(&spg).into_iter().flatten() {
+                self.client_op(spg, op);
+            }
+        }
+    }
+}
