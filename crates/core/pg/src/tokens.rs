@@ -165,6 +165,18 @@ impl Tokens {
         }
     }
 
+    /// The write that is all this copy has under way in the store.
+    pub(crate) fn only_write(&self) -> Option<u64> {
+        match self.durable.front() {
+            Some((_, OnDurable::Write(tid)))
+                if self.durable.len() == 1 && self.flushes.is_empty() && self.fetches.is_empty() =>
+            {
+                Some(*tid)
+            }
+            _ => None,
+        }
+    }
+
     /// What the read was for; `None` when its interval is over.
     pub(crate) fn take_fetch(&mut self, token: Token) -> Option<OnFetched> {
         self.fetches.remove(&token)

@@ -171,6 +171,17 @@ impl Groups {
         self.submitted.front().is_none_or(|(oldest, _, _)| *oldest > ticket)
     }
 
+    /// True when all that the store is at is one write for which its group waits for other OSDs as well: what they
+    /// answer comes in any case, and until then it makes no difference whether the store is done.
+    pub(crate) fn wait_for_peers(&mut self) -> bool {
+        let (1, true, Some((_, spg, _))) =
+            (self.submitted.len(), self.fetching.is_empty(), self.submitted.front())
+        else {
+            return false;
+        };
+        self.groups.get_mut(spg).is_some_and(Pg::waits_for_others)
+    }
+
     /// Numbers a read of a group for the store.
     pub(crate) fn fetching(&mut self, spg: SpgId, token: Token) -> Token {
         let ticket = self.ticket();

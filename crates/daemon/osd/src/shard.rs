@@ -260,6 +260,7 @@ impl Shard {
             self.messenger.flush();
         }
         self.settle();
+        self.store.hush(self.groups.wait_for_peers());
         self.post.retry();
         self.sessions.unthrottle(&mut self.messenger);
         self.messenger.flush();

@@ -201,6 +201,11 @@ impl Disk for SplitDisk {
         if self.in_flight.1 > 0 { self.log.wait() } else { self.data.wait() }
     }
 
+    fn hush(&mut self, hushed: bool) {
+        self.data.hush(hushed);
+        self.log.hush(hushed);
+    }
+
     fn info(&self) -> DiskInfo {
         let (data, log) = (self.data.info(), self.log.info());
         DiskInfo {

@@ -394,6 +394,10 @@ impl ObjectStore for BlockStore {
         out.extend(self.fetched.drain(..).map(Completion::Fetched));
     }
 
+    fn hush(&mut self, hushed: bool) {
+        self.disk.hush(hushed);
+    }
+
     fn has_work(&self) -> bool {
         self.has_work
     }

@@ -158,6 +158,12 @@ pub trait Disk: Send {
     /// replay and tools; a serving shard sleeps on its sockets and is woken from there.
     fn wait(&mut self);
 
+    /// Asks that nobody be woken for what finishes, until told otherwise: somebody drains before it matters. A driver may
+    /// wake nevertheless.
+    fn hush(&mut self, hushed: bool) {
+        let _wakes_always = hushed;
+    }
+
     /// Size, block size and driver. Constant while the disk is open.
     fn info(&self) -> DiskInfo;
 }

@@ -70,6 +70,8 @@ struct Device {
     /// With effect, not reported yet.
     effective: Vec<Done>,
     reported: Vec<Done>,
+    /// The holder does not want to be woken for reports.
+    hushed: bool,
 }
 
 /// A simulated device. Copies are the same device.
@@ -106,6 +108,7 @@ impl SimDevice {
             started: Vec::new(),
             effective: Vec::new(),
             reported: Vec::new(),
+            hushed: false,
         })))
     }
 
@@ -138,6 +141,13 @@ impl SimDevice {
     pub fn in_flight(&self) -> usize {
         let device = self.device();
         device.started.len() + device.effective.len()
+    }
+
+    /// Something was reported that the holder has not drained, and it wants to be woken for that.
+    #[must_use]
+    pub fn calls(&self) -> bool {
+        let device = self.device();
+        !device.hushed && !device.reported.is_empty()
     }
 
     /// Writes that took effect and would be at risk in a [`SimDevice::crash`].
@@ -222,6 +232,7 @@ impl Device {
         self.started.clear();
         self.effective.clear();
         self.reported.clear();
+        self.hushed = false;
     }
 
     fn crash(&mut self) {
@@ -413,6 +424,12 @@ impl Disk for SimDisk {
             out.push(done.completion);
         }
         device.events += 1;
+    }
+
+    fn hush(&mut self, hushed: bool) {
+        if let Some(mut device) = self.held() {
+            device.hushed = hushed;
+        }
     }
 
     fn wait(&mut self) {

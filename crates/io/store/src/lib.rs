@@ -71,6 +71,12 @@ pub trait ObjectStore: ObjectView {
     /// Moves what has completed to the end of `out`.
     fn drain(&mut self, out: &mut Vec<Completion>);
 
+    /// Asks that nobody be woken for what the store completes, until told otherwise: the next event makes somebody drain,
+    /// and nothing that is under way matters before. A store may wake nevertheless.
+    fn hush(&mut self, hushed: bool) {
+        let _wakes_always = hushed;
+    }
+
     /// True when the store has work of its own left that waits for nothing: call [`ObjectStore::drain`] again soon,
     /// after what else there is to do, without sleeping.
     fn has_work(&self) -> bool {

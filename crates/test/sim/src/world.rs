@@ -491,7 +491,8 @@ impl World {
                     self.stop_osd(id, false);
                     return None;
                 }
-                let next = shard.next_deadline();
+                // The store may want to hear now of what it did not want to be woken for before.
+                let next = if node.device.calls() { self.clock.now() } else { shard.next_deadline() };
                 self.plan_disk(id);
                 Some(next)
             }
@@ -519,16 +520,16 @@ impl World {
         let now = self.now();
         let Some(node) = self.osds.get_mut(&id).filter(|node| node.disk_at == Some(now)) else { return };
         node.disk_at = None;
-        let in_flight = node.device.in_flight();
-        let metadata = node.kv.is_busy() && (in_flight == 0 || self.rng.u64().is_multiple_of(4));
+        let metadata =
+            node.kv.is_busy() && (node.device.in_flight() == 0 || self.rng.u64().is_multiple_of(4));
         if metadata {
             node.kv.step();
         } else {
             node.device.step();
         }
-        let reported = metadata || node.device.in_flight() < in_flight;
+        let calls = metadata || node.device.calls();
         self.note(3, id.unsigned_abs().into());
-        if reported {
+        if calls {
             self.wake(Proc::Osd(id));
         }
         self.plan_disk(id);

@@ -310,6 +310,15 @@ impl Pg {
         }
     }
 
+    /// True when this copy has one write under way in the store, and other members have not said that they have it: that
+    /// it is durable here then changes nothing yet.
+    #[must_use]
+    pub fn waits_for_others(&mut self) -> bool {
+        let me = self.whoami;
+        let write = self.tokens.only_write().and_then(|tid| self.replication.by_tid(tid));
+        write.is_some_and(|write| write.waiting_on.iter().any(|osd| *osd != me))
+    }
+
     fn write_is_durable(&mut self, cx: &mut Cx<'_>, tid: u64) {
         let me = self.whoami;
         if let Some(write) = self.replication.by_tid(tid) {

@@ -192,6 +192,12 @@ impl Disk for RealDisk {
         }
     }
 
+    fn hush(&mut self, hushed: bool) {
+        if let Driver::Ring(ring) = &mut self.driver {
+            ring.hush(hushed);
+        }
+    }
+
     fn info(&self) -> DiskInfo {
         self.info
     }

@@ -17,6 +17,8 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{Ordering, fence};
+use std::thread::{self, ThreadId};
 
 /// Requests that the kernel has at once; more wait here. What a fast device can use.
 const IN_KERNEL_MAX: u32 = 256;
@@ -38,7 +40,15 @@ struct Slot {
 
 pub(super) struct Ring {
     ring: IoUring,
+    /// Where completions are kept back until that thread comes for them; `None` where any thread may.
+    home: Option<ThreadId>,
+    /// Who used the ring last.
+    user: ThreadId,
     wake: EventFd,
+    /// Nobody is to be woken when something finishes.
+    hushed: bool,
+    /// The kernel does not signal what finishes just now.
+    muted: bool,
     file: File,
     /// Leaked rather than freed if the kernel cannot be made to finish.
     slots: ManuallyDrop<Slab<Slot>>,
@@ -62,7 +72,11 @@ impl Ring {
         check(&mut ring)?;
         Ok(Self {
             ring,
+            home: None,
+            user: thread::current().id(),
             wake,
+            hushed: false,
+            muted: false,
             file: file.file.try_clone()?,
             slots: ManuallyDrop::new(Slab::new()),
             backlog: VecDeque::new(),
@@ -79,11 +93,65 @@ impl Ring {
         self.backlog.extend(queued.drain(..));
         let held = self.backlog.len() + self.slots.len();
         assert!(held <= REQUESTS_MAX, "{held} requests to one disk");
+        if self.slots.is_empty() && !self.backlog.is_empty() {
+            self.settle_down();
+        }
         self.advance();
+        self.listen();
+    }
+
+    /// Whether what finishes is to wake nobody, because somebody comes for it anyway.
+    pub(super) fn hush(&mut self, hushed: bool) {
+        if self.hushed != hushed {
+            self.hushed = hushed;
+            self.listen();
+        }
+    }
+
+    /// Takes a ring of this thread's own when another one used the disk before: whoever opened it. Completions of such
+    /// a ring wait for its thread without interrupting it, not even its sleep: that would end the wait for sockets
+    /// with nothing to show, and once more for the signal.
+    fn settle_down(&mut self) {
+        let here = thread::current().id();
+        if self.user == here {
+            return;
+        }
+        self.user = here;
+        // Before Linux 6.1, or out of memory: the old ring serves every thread, unless it is another one's own.
+        match build_own(&self.wake) {
+            Ok(ring) => (self.ring, self.home, self.muted) = (ring, Some(here), false),
+            Err(error) => assert!(self.home.is_none(), "no io_uring for a thread: {error}"),
+        }
+    }
+
+    /// Keeps the kernel from signalling, as far as the ring is one thread's own: the old kind signals always.
+    fn mute(&mut self) {
+        if self.home.is_some() && !self.muted {
+            self.ring.completion().disable_eventfd();
+            self.muted = true;
+        }
+    }
+
+    /// Lets the kernel signal again, unless nobody wants to know. What finished unnoticed is signalled here.
+    fn listen(&mut self) {
+        if self.hushed {
+            return self.mute();
+        }
+        if !self.muted {
+            return;
+        }
+        self.ring.completion().enable_eventfd();
+        self.muted = false;
+        // The kernel notes that there is something before it looks whether to signal.
+        fence(Ordering::SeqCst);
+        if self.has_work_in_kernel() || !self.ring.completion().is_empty() {
+            self.wake.signal();
+        }
     }
 
     pub(super) fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
         self.reap();
+        self.listen();
         out.append(&mut self.finished);
     }
 
@@ -149,6 +217,8 @@ impl Ring {
 
     /// Gives the kernel what is in the queue and waits for `wanted` completions.
     fn enter(&mut self, wanted: usize) {
+        // What this brings to light is taken up at once.
+        self.mute();
         match self.ring.submit_and_wait(wanted) {
             Ok(_) => (),
             // Short of memory or of room for completions: the queue keeps what was not taken, and the next
@@ -176,8 +246,19 @@ impl Drop for Ring {
     }
 }
 
-/// Completions do not interrupt the thread while it runs: it comes for them. A third less CPU per write at depth,
-/// measured; deferring them altogether saves no more, and would tie the disk to the thread that opened it.
+/// A ring of the calling thread's own, that keeps completions back until it comes for them.
+fn build_own(wake: &EventFd) -> io::Result<IoUring> {
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_taskrun_flag()
+        .build(IN_KERNEL_MAX)?;
+    ring.submitter().register_eventfd(wake.as_fd().as_raw_fd())?;
+    Ok(ring)
+}
+
+/// A ring for whichever thread. Completions do not interrupt it while it runs: it comes for them. A third less CPU per
+/// write at depth, measured.
 fn build() -> io::Result<IoUring> {
     match IoUring::builder().setup_coop_taskrun().setup_taskrun_flag().build(IN_KERNEL_MAX) {
         // Before Linux 5.19.

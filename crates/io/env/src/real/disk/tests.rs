@@ -2,7 +2,7 @@ use super::{DriverChoice, OpenError, RealDisk};
 use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskRequest, DiskTag, Durability, conformance, probe};
 use crate::net::Net;
 use crate::real::RealNet;
-use crate::{RealClock, disk::blocking};
+use crate::{Clock, RealClock, disk::blocking};
 use nacre_buf::{AlignedBuf, Bytes};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -69,6 +69,41 @@ fn completions_end_the_wait_of_the_net() {
             assert_eq!(out[0].tag, DiskTag(round));
         }
         assert!(events.is_empty());
+    }
+}
+
+/// On a thread that did not open the disk, as in an OSD: there the ring is the thread's own.
+#[test]
+fn a_hushed_disk_is_heard_again() {
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("hushed-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 1 << 20, choice).expect("create");
+        let rounds = move || {
+            let mut net = RealNet::new().expect("epoll");
+            net.watch(disk.wake_fd()).expect("watch");
+            let (mut out, mut events) = (Vec::new(), Vec::new());
+            for round in 0..300 {
+                // Heard while it is at work, when it is long done, and always.
+                let hushed = round % 3 < 2;
+                disk.hush(hushed);
+                disk.write(0, block(1).into(), Durability::Durable, DiskTag(round));
+                disk.submit();
+                if round % 3 == 1 {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                disk.hush(false);
+                out.clear();
+                while out.is_empty() {
+                    let clock = RealClock::start();
+                    let before = clock.now();
+                    net.poll(Some(Duration::from_secs(30)), &mut events).expect("poll");
+                    assert!(clock.now().since(before) < Duration::from_secs(20), "nobody woke us");
+                    disk.drain(&mut out);
+                }
+                assert_eq!(out[0].tag, DiskTag(round));
+            }
+        };
+        std::thread::spawn(rounds).join().expect("the thread");
     }
 }
 
