@@ -1,5 +1,5 @@
 //! [`AlignedBuf`]: page-aligned memory that direct I/O can take, recycled per thread.
-#![allow(unsafe_code, reason = "raw allocation with an alignment; the only unsafe of this crate")]
+#![allow(unsafe_code, reason = "raw allocation with an alignment")]
 
 use bytes::Bytes;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -39,11 +39,19 @@ impl Pool {
         Some(block)
     }
 
+    /// Keeps a block. When there is no room, blocks of the class with the most memory make it: sizes that nobody asks
+    /// for any more must not keep out those that are in use now.
     fn keep(&mut self, block: Block) {
-        if self.bytes + block.capacity <= POOL_BYTES_MAX {
-            self.bytes += block.capacity;
-            self.free[Self::class(block.capacity)].push(block);
+        let class = Self::class(block.capacity);
+        while self.bytes + block.capacity > POOL_BYTES_MAX {
+            let fattest = (0..POOLED_CLASSES).max_by_key(|class| self.free[*class].len() << class);
+            let freed =
+                fattest.filter(|fattest| *fattest != class).and_then(|fattest| self.free[fattest].pop());
+            let Some(freed) = freed else { return };
+            self.bytes -= freed.capacity;
         }
+        self.bytes += block.capacity;
+        self.free[class].push(block);
     }
 }
 
@@ -190,5 +198,18 @@ mod tests {
         assert!((POOLED_BYTES_MAX..=POOL_BYTES_MAX).contains(&pooled()));
         AlignedBuf::empty_pool();
         assert_eq!(pooled(), 0);
+    }
+
+    #[test]
+    fn what_is_not_asked_for_makes_room() {
+        let filling = POOL_BYTES_MAX / POOLED_BYTES_MAX;
+        drop((0..filling).map(|_| AlignedBuf::with_len(POOLED_BYTES_MAX)).collect::<Vec<_>>());
+        assert_eq!(POOL.with_borrow(|pool| pool.bytes), POOL_BYTES_MAX);
+        let small = AlignedBuf::with_len(4096);
+        let address = small.as_ptr();
+        drop(small);
+        assert_eq!(AlignedBuf::with_len(4096).as_ptr(), address, "kept, although the pool was full");
+        let pool = POOL.with_borrow(|pool| (pool.bytes, pool.free[POOLED_CLASSES - 1].len()));
+        assert_eq!(pool, (POOL_BYTES_MAX - POOLED_BYTES_MAX + 4096, filling - 1));
     }
 }
