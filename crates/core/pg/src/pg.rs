@@ -271,6 +271,9 @@ impl Pg {
 
     /// A peer's message came: it waits for its map, and for those that came before it.
     fn receive(&mut self, cx: &mut Cx<'_>, from: OsdId, message: PeerMessage) {
+        if self.begun && self.future.is_empty() && message.header().epoch <= self.map.epoch {
+            return self.peer_message(cx, from, message);
+        }
         if self.future.len() < FUTURE_MESSAGES_MAX {
             self.future.push_back((from, message));
         }

@@ -59,6 +59,8 @@ pub struct Shard {
     mailbox: Mailbox<Letter>,
     pub(crate) post: Post,
     lead: Option<Lead>,
+    /// When the lead is due: as it last said, since only [`Shard::lend_lead`] changes that.
+    lead_due: Option<Stamp>,
     /// Where clients come in.
     public: ListenerId,
     maps: MapCache,
@@ -137,6 +139,7 @@ impl Shard {
             mailbox: parts.mailbox,
             post,
             lead: parts.lead,
+            lead_due: None,
             public: parts.public,
             kept_maps: Vec::new(),
             kept_until: None,
@@ -222,8 +225,7 @@ impl Shard {
         if self.store.has_work() {
             return now;
         }
-        let lead_due = self.lead.as_ref().and_then(Lead::next_deadline);
-        self.messenger.next_deadline(now).into_iter().chain([self.deadline(lead_due)]).min().unwrap_or(now)
+        self.messenger.next_deadline(now).into_iter().chain([self.deadline()]).min().unwrap_or(now)
     }
 
     /// Takes what sockets, other shards and the store have, reacts to all of it, and sends.
@@ -232,8 +234,8 @@ impl Shard {
     /// When sockets cannot be waited for any more.
     pub fn turn(&mut self) -> io::Result<()> {
         let began = self.clock.now();
-        let lead_due = self.lead.as_ref().and_then(Lead::next_deadline);
-        let timeout = self.deadline(lead_due).since(began);
+        let lead_due = self.lead_due;
+        let timeout = self.deadline().since(began);
         let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
         let timeout = if self.store.has_work() { Duration::ZERO } else { timeout };
         let mut incoming = std::mem::take(&mut self.incoming);
@@ -274,7 +276,7 @@ impl Shard {
             self.read_local();
             let mut completions = std::mem::take(&mut self.completions);
             self.store.drain(&mut completions);
-            let idle = completions.is_empty();
+            let (idle, quiet) = (completions.is_empty(), completions.len() <= EARLY_SEND_MAX);
             if !idle {
                 self.now = self.clock.now();
             }
@@ -284,6 +286,9 @@ impl Shard {
                 }
             }
             self.completions = completions;
+            if quiet && !idle {
+                self.messenger.flush(); // draining may take a step of a checkpoint
+            }
             let decisions = self.reserver.take_decisions();
             let idle = idle && decisions.is_empty();
             for decision in decisions {
@@ -302,9 +307,9 @@ impl Shard {
         }
     }
 
-    fn deadline(&self, lead_due: Option<Stamp>) -> Stamp {
+    fn deadline(&self) -> Stamp {
         let groups = self.groups.next_deadline();
-        lead_due
+        self.lead_due
             .into_iter()
             .chain(groups)
             .chain(self.kept_until)
@@ -364,6 +369,7 @@ impl Shard {
         };
         let result = work(lead, &mut cx);
         self.booted.store(lead.is_booted(), Ordering::Release);
+        self.lead_due = lead.next_deadline();
         Some((result, std::mem::take(&mut self.news)))
     }
 

@@ -70,10 +70,12 @@ impl<T> std::fmt::Debug for Mailman<T> {
 
 impl<T> Mailbox<T> {
     /// Takes what lies there, oldest first. The flag falls before the first look, so that a letter that
-    /// comes in between wakes the owner again instead of lying unseen.
+    /// comes in between wakes the owner again instead of lying unseen; whoever sends one raises it afterwards, so
+    /// without the flag there is none that would not wake us.
     pub fn take(&self) -> impl Iterator<Item = T> + '_ {
-        self.signalled.store(false, Ordering::Release);
-        self.letters.try_iter()
+        let signalled =
+            self.signalled.load(Ordering::Acquire) && self.signalled.swap(false, Ordering::AcqRel);
+        signalled.then(|| self.letters.try_iter()).into_iter().flatten()
     }
 }
 

@@ -18,6 +18,8 @@ use std::time::Duration;
 const READ_BYTES_MAX: usize = 1 << 20;
 /// Slices of one gather write; Linux takes 1024.
 const WRITE_SLICES_MAX: usize = 256;
+/// Slices that most writes do with: a list for many more would take longer to clear than to fill.
+const WRITE_SLICES_USUAL: usize = 16;
 /// Lossless sessions kept for peers that are away; more are forgotten, oldest address first.
 const AWAY_SESSIONS_MAX: usize = 1024;
 /// Connections at a time. Clients beyond it are turned away by closing.
@@ -400,8 +402,11 @@ impl Messenger {
             let more = conn.readable && !conn.paused && conn.connection.wants_read();
             let due = conn.connection.next_deadline();
             self.deadline = self.deadline.into_iter().chain(due).min();
+            let answers = conn.connection.wants_write();
             self.hand_up(id, incoming);
-            self.mark_dirty(slot);
+            if answers {
+                self.mark_dirty(slot);
+            }
             match ended {
                 Err(reason) => self.drop_conn(id, reason),
                 Ok(()) if more => self.ready.push(slot),
@@ -527,12 +532,22 @@ fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Endin
     Ok(())
 }
 
+/// One write of as many slices as may be.
+#[inline(never)]
+fn write_many(conn: &Conn, net: &mut dyn Net) -> io::Result<usize> {
+    let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
+    let count = conn.connection.out_slices(&mut slices);
+    net.send(conn.socket, &slices[..count])
+}
+
 fn write_all(conn: &mut Conn, net: &mut dyn Net) -> io::Result<()> {
     while conn.writable && conn.connection.wants_write() {
         let sent = {
-            let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
-            let count = conn.connection.out_slices(&mut slices);
-            net.send(conn.socket, &slices[..count])
+            let mut few = [IoSlice::new(&[]); WRITE_SLICES_USUAL];
+            match conn.connection.out_slices(&mut few) {
+                WRITE_SLICES_USUAL => write_many(conn, net),
+                count => net.send(conn.socket, &few[..count]),
+            }
         };
         match sent {
             Ok(count) => conn.connection.sent(count),

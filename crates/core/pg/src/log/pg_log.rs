@@ -5,6 +5,7 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError};
 use nacre_msg::peer::LogEntry;
 use nacre_types::{Eversion, HObject, ReqId};
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 
 /// The log of one copy: entries above `tail` up to `head`, strictly ascending.
@@ -12,8 +13,8 @@ use std::collections::{BTreeMap, VecDeque};
 pub(crate) struct PgLog {
     entries: VecDeque<LogEntry>,
     tail: Eversion,
-    /// Newest entry of each request that is still in the log.
-    by_reqid: BTreeMap<ReqId, Eversion>,
+    /// Newest entry of each request that is still in the log. Made when it is first asked for: replicas never do.
+    by_reqid: OnceCell<BTreeMap<ReqId, Eversion>>,
 }
 
 impl PgLog {
@@ -78,8 +79,16 @@ impl PgLog {
 
     /// The entry that a request made, if it is still in the log.
     pub(crate) fn by_reqid(&self, reqid: &ReqId) -> Option<&LogEntry> {
-        let version = *self.by_reqid.get(reqid)?;
+        let version = *self.by_reqid.get_or_init(|| self.requests()).get(reqid)?;
         self.entries.get(self.index_above(version).checked_sub(1)?)
+    }
+
+    fn requests(&self) -> BTreeMap<ReqId, Eversion> {
+        let mut newest = BTreeMap::new();
+        for entry in self.entries.iter().filter(|entry| entry.has_reqid()) {
+            newest.insert(entry.reqid, entry.version);
+        }
+        newest
     }
 
     /// The newest entry up to `version` that says what became of `object`.
@@ -94,8 +103,8 @@ impl PgLog {
     /// When its version does not ascend: versions are given out by us alone.
     pub(crate) fn append(&mut self, entry: LogEntry) {
         assert!(entry.version > self.head(), "{} behind {}", entry.version, self.head());
-        if entry.has_reqid() {
-            self.by_reqid.insert(entry.reqid, entry.version);
+        if let Some(requests) = self.by_reqid.get_mut().filter(|_| entry.has_reqid()) {
+            requests.insert(entry.reqid, entry.version);
         }
         self.entries.push_back(entry);
     }
@@ -103,9 +112,7 @@ impl PgLog {
     /// Forgets entries up to and including `to`.
     pub(crate) fn trim(&mut self, to: Eversion) {
         while let Some(oldest) = self.entries.front().filter(|entry| entry.version <= to) {
-            if self.by_reqid.get(&oldest.reqid) == Some(&oldest.version) {
-                self.by_reqid.remove(&oldest.reqid);
-            }
+            forget(&mut self.by_reqid, oldest);
             self.entries.pop_front();
         }
         self.tail = self.tail.max(to);
@@ -115,9 +122,7 @@ impl PgLog {
     pub(crate) fn rewind(&mut self, to: Eversion) -> Vec<LogEntry> {
         let divergent: Vec<LogEntry> = self.entries.drain(self.index_above(to)..).collect();
         for entry in &divergent {
-            if self.by_reqid.get(&entry.reqid) == Some(&entry.version) {
-                self.by_reqid.remove(&entry.reqid);
-            }
+            forget(&mut self.by_reqid, entry);
         }
         divergent
     }
@@ -154,10 +159,17 @@ impl PgLog {
             assert!(before < entry.version, "log entries ascend: {before} then {}", entry.version);
             before = entry.version;
         }
-        for (reqid, version) in &self.by_reqid {
+        for (reqid, version) in self.by_reqid.get().into_iter().flatten() {
             let entry = self.by_reqid(reqid).expect("an indexed request is in the log");
             assert!(entry.version == *version && entry.reqid == *reqid, "index of {reqid:?}");
         }
+    }
+}
+
+/// An entry leaves the log: its request is not found any more, unless it made a newer one.
+fn forget(by_reqid: &mut OnceCell<BTreeMap<ReqId, Eversion>>, entry: &LogEntry) {
+    if let Some(requests) = by_reqid.get_mut().filter(|it| it.get(&entry.reqid) == Some(&entry.version)) {
+        requests.remove(&entry.reqid);
     }
 }
 
@@ -197,8 +209,14 @@ pub(crate) mod tests {
         assert_eq!(log.before(Eversion::new(2, 5)), Some(Eversion::new(2, 4)));
         assert_eq!(log.before(Eversion::new(2, 4)), None);
         assert!(log.by_reqid(&entry("a", (2, 1), (0, 0), 4).reqid).is_none());
-        assert_eq!(log.rewind(Eversion::new(2, 8)).len(), 2);
-        assert_eq!((log.tail().version, log.head().version, log.len()), (4, 8, 4));
+        log.append(entry("b", (2, 11), (0, 0), 5));
+        assert_eq!(log.by_reqid(&entry("a", (2, 1), (0, 0), 5).reqid).map(|e| e.version.version), Some(11));
+        log.trim(Eversion::new(2, 5));
+        assert!(log.by_reqid(&entry("a", (2, 1), (0, 0), 5).reqid).is_some(), "the newer of two");
+        log.check();
+        assert_eq!(log.rewind(Eversion::new(2, 8)).len(), 3);
+        assert!(log.by_reqid(&entry("a", (2, 1), (0, 0), 5).reqid).is_none());
+        assert_eq!((log.tail().version, log.head().version, log.len()), (5, 8, 3));
         log.check();
     }
 

@@ -17,6 +17,9 @@ pub enum Kind {
 impl Pg {
     /// What some copy lacks and somebody has; recovery comes before backfill.
     pub(crate) fn recovery_due(&self) -> Option<Kind> {
+        if self.missing.is_empty() && self.peers.values().all(|peer| peer.missing.is_empty()) {
+            return None; // asked after every event
+        }
         let is_due = |kind: &Kind| {
             self.missing_of(*kind)
                 .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
