@@ -50,7 +50,7 @@ const ENTRIES_PER_STEP: usize = 1024;
 const BLOCKS_PER_STEP: usize = 16;
 /// Writes of dirty blocks in flight above which no more are begun, so that log writes do not queue behind many: with
 /// 256 KiB of them a record waits for little more than for another record.
-const WRITES_MAX: usize = 4;
+const WRITES_MAX: usize = 8;
 /// Blocks given their new home in one step.
 const ADOPTIONS_PER_STEP: usize = 256;
 /// Runs of blocks freed in one step.
@@ -136,18 +136,23 @@ impl Checkpoint {
         &self.fill
     }
 
-    /// About how much of what it takes is done, of [`WHOLE`]. Most of it is writing blocks home; while the KV store commits,
-    /// nobody sees how far it is.
+    /// About how much of what it takes is done, of [`WHOLE`]: by the time that the stages take with a log full of small writes.
+    /// While the KV store commits, nobody sees how far it is. Each stage begins a little above the end of the one before, so
+    /// that a writer who keeps to the line need not wait for the whole of a stage whose progress cannot be told.
     pub(crate) fn progress(&self) -> u64 {
-        /// Shares of the first stages.
-        const WRITTEN: u64 = WHOLE * 7 / 10;
-        const ENCODED: u64 = WHOLE * 8 / 10;
-        let homes = |next: usize| next as u64 * WRITTEN / self.homes.len().max(1) as u64;
+        /// Ends of the first stages.
+        const WRITTEN: u64 = WHOLE * 75 / 100;
+        const FLUSHED: u64 = WHOLE * 77 / 100;
+        const ENCODED: u64 = WHOLE * 85 / 100;
+        let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
+        let between = |begin: u64, end: u64, home: usize| begin + (end - begin) * part(home) / WHOLE;
         match self.stage {
             Stage::Gather { .. } | Stage::Place { .. } => 0,
-            Stage::Write { next } => homes(next),
-            Stage::Settle | Stage::Flush { .. } => WRITTEN,
-            Stage::Objects { .. } | Stage::Pairs { .. } | Stage::Logs { .. } | Stage::Space { .. } => ENCODED,
+            Stage::Write { next } => between(0, WRITTEN, next),
+            Stage::Settle | Stage::Flush { .. } => FLUSHED,
+            Stage::Objects { home, .. } => between(FLUSHED, ENCODED, home),
+            Stage::Pairs { .. } | Stage::Logs { .. } => ENCODED,
+            Stage::Space { home } => between(ENCODED, WHOLE, home),
             Stage::Commit | Stage::Adopt | Stage::LetGo | Stage::Free | Stage::Done => WHOLE,
         }
     }

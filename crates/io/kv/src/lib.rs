@@ -12,6 +12,7 @@ pub mod conformance;
 mod memory;
 mod paced;
 mod redb_kv;
+mod turn;
 
 pub use memory::MemoryKv;
 pub use redb_kv::RedbKv;

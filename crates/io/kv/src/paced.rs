@@ -3,6 +3,7 @@
 //! A commit writes some megabytes of pages, and then syncs. Left to the page cache they would all go to the device in that
 //! sync: every durable write of the store beside it, whose flush takes what the device holds with it, would wait for them.
 
+use crate::turn::Turn;
 use nacre_env::real::write_back;
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
@@ -21,6 +22,7 @@ pub(crate) struct PacedFile {
     /// The same open file.
     descriptor: OwnedFd,
     waiting_bytes: AtomicUsize,
+    turn: Turn,
 }
 
 impl PacedFile {
@@ -29,7 +31,12 @@ impl PacedFile {
         let mut how = std::fs::OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
         let descriptor = file.try_clone()?.into();
-        Ok(Self { file: FileBackend::new(file)?, descriptor, waiting_bytes: AtomicUsize::new(0) })
+        Ok(Self {
+            file: FileBackend::new(file)?,
+            descriptor,
+            waiting_bytes: AtomicUsize::new(0),
+            turn: Turn::default(),
+        })
     }
 }
 
@@ -52,6 +59,7 @@ impl StorageBackend for PacedFile {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.turn.spend(data.len());
         self.file.write(offset, data)?;
         let waiting = self.waiting_bytes.fetch_add(data.len(), Ordering::Relaxed) + data.len();
         if waiting < WAITING_BYTES_MAX {

@@ -3,6 +3,7 @@
 use crate::background::Background;
 use crate::memory::is_empty;
 use crate::paced::PacedFile;
+use crate::turn::Turn;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
 use redb::{Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
@@ -13,6 +14,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
+
+/// What a change costs beside its value, as if it were so many bytes more.
+const OP_COST_BYTES: usize = 2 << 10;
 
 /// Memory for pages of the file, unless somebody asks for more or less.
 const CACHE_BYTES: usize = 16 << 20;
@@ -171,7 +175,9 @@ impl Core {
                 let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
                 table.retain_in::<&[u8], _>((Bound::Included(prefix.as_ref()), end), |_, _| false)?;
             }
+            let turn = Turn::default();
             for (key, value) in batch.ops() {
+                turn.spend(OP_COST_BYTES + value.as_ref().map_or(0, Bytes::len));
                 match value {
                     Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),
                     None => drop(table.remove(key.as_ref())?),
