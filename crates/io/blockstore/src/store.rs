@@ -349,15 +349,17 @@ impl ObjectStore for BlockStore {
             return Err(StoreError::Failed { reason: reason.clone() });
         }
         let placed = self.place(&txn);
-        let (placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
-        let encoded = Wal::encode(&txn, &placements);
+        let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
+        let mut encoded = Wal::encode(&txn, &placements);
         if !self.wal.takes(encoded.len()) {
             let blocks = placements.iter().flat_map(|placement| &placement.runs).flat_map(|run| run.blocks());
             blocks.for_each(|block| self.table.space.alloc.release(block));
             return Err(StoreError::Full { wanted_bytes: encoded.len() as u64, free_bytes: 0 });
         }
-        for (placement, body) in placements.iter().zip(&bodies) {
-            self.start_placed(placement, body);
+        if !placements.is_empty() {
+            self.send_placed(&mut placements, &bodies);
+            // As long as before, with the checksums.
+            encoded = Wal::encode(&txn, &placements);
         }
         self.table.apply(txn, &placements);
         self.note_table_failure();
