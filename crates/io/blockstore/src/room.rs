@@ -6,7 +6,7 @@ use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::store::{BlockStore, Io};
 use crate::table::within;
-use crate::wal::Placement;
+use crate::wal::{Placement, TxnNumber};
 use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
@@ -14,6 +14,8 @@ use nacre_txn::{Op, Transaction};
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
 const PLACED_BLOCKS_MAX: u32 = 1024;
+/// Pieces of a large write from which on they are written without durability each, and flushed together.
+const FLUSHED_TOGETHER_MIN: usize = 4;
 
 /// Placed bytes of a transaction from which on they are sent to the device at once: less is sent with what else the turn
 /// brings, in one call.
@@ -119,28 +121,65 @@ impl BlockStore {
         }
     }
 
-    /// Until it is on the device, the cache has it.
+    /// Until it is on the device, the cache has it. Many pieces are flushed together: a durable write is a flush of its own, and
+    /// with the free space in holes there would be hundreds.
     fn start_placed(&mut self, placement: &Placement, body: &BufList) {
+        let number = self.wal.next_number();
+        let pieces = pieces_of(&placement.runs);
+        let together = pieces.len() >= FLUSHED_TOGETHER_MIN;
+        if together {
+            self.pieces_sent(number, pieces.len());
+        }
         let mut at = 0;
-        for run in &placement.runs {
-            let mut left = *run;
-            while left.count > 0 {
-                let count = left.count.min(PLACED_BLOCKS_MAX);
-                let bytes = aligned(&body.slice(at, count as usize * BLOCK));
-                at += bytes.len();
-                let number = self.wal.next_number();
+        for piece in pieces {
+            let first = piece.start;
+            let bytes = aligned(&body.slice(at, piece.count as usize * BLOCK));
+            at += bytes.len();
+            self.cache.insert(first, bytes.clone(), Pin::Write);
+            if together {
+                self.start_write(first, bytes, Durability::Cached, Io::Piece { number, first });
+            } else {
                 self.wal.placing(number);
-                self.cache.insert(left.start, bytes.clone(), Pin::Write);
-                self.start_write(
-                    left.start,
-                    bytes,
-                    Durability::Durable,
-                    Io::Placed { number, first: left.start },
-                );
-                left = Run { start: left.start + count, count: left.count - count };
+                self.start_write(first, bytes, Durability::Durable, Io::Placed { number, first });
             }
         }
     }
+
+    fn pieces_sent(&mut self, number: TxnNumber, count: usize) {
+        let pieces = self.unflushed.entry(number).or_default();
+        if *pieces == 0 {
+            // For the flush that comes behind the last of them.
+            self.wal.placing(number);
+        }
+        *pieces += count;
+    }
+
+    /// A piece of the data of transaction `number` was written.
+    pub(crate) fn piece_written(&mut self, number: TxnNumber) {
+        let Some(pieces) = self.unflushed.get_mut(&number) else {
+            unreachable!("a piece of {number} completed twice");
+        };
+        *pieces -= 1;
+        if *pieces == 0 {
+            self.unflushed.remove(&number);
+            let tag = self.tag(Io::PiecesFlush { number });
+            self.disk.flush(tag);
+        }
+    }
+}
+
+/// Runs as they are written, none longer than a request may be.
+fn pieces_of(runs: &[Run]) -> Vec<Run> {
+    let mut pieces = Vec::with_capacity(runs.len());
+    for run in runs {
+        let mut left = *run;
+        while left.count > 0 {
+            let count = left.count.min(PLACED_BLOCKS_MAX);
+            pieces.push(Run { start: left.start, count });
+            left = Run { start: left.start + count, count: left.count - count };
+        }
+    }
+    pieces
 }
 
 /// Data of writes inside of a split, which always travels in the record.

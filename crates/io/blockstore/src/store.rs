@@ -27,6 +27,8 @@ const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
 pub(crate) enum Io {
     Record { seq: u64 },
     Placed { number: TxnNumber, first: u32 },
+    Piece { number: TxnNumber, first: u32 },
+    PiecesFlush { number: TxnNumber },
     Read(ReadIo),
     Home,
     Flush,
@@ -44,6 +46,8 @@ pub struct BlockStore {
     /// Requests on their way, by tag.
     io: BTreeMap<u64, Io>,
     next_tag: u64,
+    /// Pieces of large writes on their way that are to be flushed together, by transaction.
+    pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
     pub(crate) fetches: BTreeMap<u64, Box<Fetch>>,
     /// Blocks that could not be read, and why; until they are written again.
     pub(crate) damaged: BTreeMap<u32, String>,
@@ -86,6 +90,7 @@ impl BlockStore {
             checkpoint: None,
             io: BTreeMap::new(),
             next_tag: 1,
+            unflushed: BTreeMap::new(),
             fetches: BTreeMap::new(),
             damaged: BTreeMap::new(),
             durable: Vec::new(),
@@ -273,6 +278,11 @@ impl BlockStore {
                 self.cache.written(first);
                 self.wal.placed(number);
             }
+            Io::Piece { number, first } => {
+                self.cache.written(first);
+                self.piece_written(number);
+            }
+            Io::PiecesFlush { number } => self.wal.placed(number),
             Io::Home => self.home_written(),
             Io::Flush => self.flushed(),
             Io::Read(_) => (),
