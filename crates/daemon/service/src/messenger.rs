@@ -8,7 +8,7 @@ use nacre_env::{ListenerId, Net, NetEvent, SocketId};
 use nacre_msgr::{Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target};
 use nacre_types::{AddrVec, Entropy, Stamp, UTime};
 use slab::Slab;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Bytes read from one connection per turn before the others have theirs.
 const READ_BYTES_MAX: usize = 1 << 20;
+/// Events handed up in one turn, give or take what one socket gave at once: whoever takes them must be able to say that
+/// it is enough (see [`Messenger::set_paused`]) before all that a thousand clients have sent is in memory.
+const EVENTS_MAX: usize = 256;
 /// Slices of one gather write; Linux takes 1024.
 const WRITE_SLICES_MAX: usize = 256;
 /// Slices that most writes do with: a list for many more would take longer to clear than to fill.
@@ -72,6 +75,8 @@ struct Conn {
     paused: bool,
     /// Listed for the next flush.
     dirty: bool,
+    /// Listed for the next reading.
+    queued: bool,
     peer_addrs: AddrVec,
     /// Where the peer came in; `None` for one that we dialled.
     listener: Option<ListenerId>,
@@ -87,7 +92,7 @@ pub struct Messenger {
     away: BTreeMap<AddrVec, Session>,
     events: Vec<NetEvent>,
     /// Slots with bytes left to read.
-    ready: Vec<usize>,
+    ready: VecDeque<usize>,
     /// Slots with something to write.
     dirty: Vec<usize>,
     generation: u64,
@@ -110,7 +115,7 @@ impl Messenger {
             listeners: BTreeMap::new(),
             away: BTreeMap::new(),
             events: Vec::new(),
-            ready: Vec::new(),
+            ready: VecDeque::new(),
             dirty: Vec::new(),
             generation: 0,
             global_seq,
@@ -180,6 +185,7 @@ impl Messenger {
             writable: false,
             paused: false,
             dirty: false,
+            queued: false,
             peer_addrs,
             listener,
         });
@@ -236,7 +242,7 @@ impl Messenger {
             Ok(()) => {
                 // Answers may have let more of what was read be parsed.
                 self.mark_dirty(id.slot());
-                self.ready.push(id.slot());
+                self.queue(id.slot());
                 true
             }
             Err(fault) => {
@@ -266,7 +272,7 @@ impl Messenger {
         if let Some(conn) = self.conn(id) {
             conn.paused = paused;
             if !paused && conn.readable {
-                self.ready.push(id.slot());
+                self.queue(id.slot());
             }
         }
     }
@@ -378,7 +384,7 @@ impl Messenger {
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.readable = true;
                     conn.ended |= matches!(event, NetEvent::Ended(_));
-                    self.ready.push(slot);
+                    self.queue(slot);
                 }
             }
             NetEvent::Writable(socket) => {
@@ -391,12 +397,23 @@ impl Messenger {
         }
     }
 
+    /// Lets a connection be read in its turn.
+    fn queue(&mut self, slot: usize) {
+        if let Some(conn) = self.conns.get_mut(slot).filter(|conn| !conn.queued) {
+            conn.queued = true;
+            self.ready.push_back(slot);
+        }
+    }
+
     fn read_ready(&mut self, now: Stamp, incoming: &mut Vec<Incoming>) {
-        let mut ready = std::mem::take(&mut self.ready);
-        ready.sort_unstable();
-        ready.dedup();
-        for slot in ready {
+        // Whoever has more goes to the back; who had no turn stays in front.
+        for _ in 0..self.ready.len() {
+            if incoming.len() >= EVENTS_MAX {
+                return;
+            }
+            let Some(slot) = self.ready.pop_front() else { return };
             let Some(conn) = self.conns.get_mut(slot) else { continue };
+            conn.queued = false;
             let id = conn.id;
             let ended = read_some(conn, self.net.as_mut(), now);
             let more = conn.readable && !conn.paused && conn.connection.wants_read();
@@ -409,7 +426,7 @@ impl Messenger {
             }
             match ended {
                 Err(reason) => self.drop_conn(id, reason),
-                Ok(()) if more => self.ready.push(slot),
+                Ok(()) if more => self.queue(slot),
                 Ok(()) => (),
             }
         }
@@ -513,7 +530,8 @@ impl Ending {
 /// Reads until nothing is left, the budget is used up, or an answer of the owner is due.
 fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Ending> {
     let mut left = READ_BYTES_MAX;
-    while conn.readable && !conn.paused && left > 0 && conn.connection.wants_read() {
+    let may_go_on = |conn: &Conn| conn.readable && !conn.paused && conn.connection.wants_read();
+    while left > 0 && may_go_on(conn) && conn.connection.events_count() < EVENTS_MAX {
         let space = conn.connection.recv_space();
         let room = space.len();
         match net.receive(conn.socket, space) {

@@ -49,6 +49,7 @@ mod options;
 mod overlay;
 mod probe;
 mod reads;
+mod requests;
 mod room;
 mod split;
 mod store;

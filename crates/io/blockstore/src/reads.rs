@@ -4,7 +4,7 @@ use crate::BLOCK;
 use crate::alloc::Run;
 use crate::cache::Pin;
 use crate::onode::{DeviceBlock, Onode, Slot};
-use crate::store::{BlockStore, IO_BLOCKS_MAX, Io};
+use crate::store::{BlockStore, IO_BLOCKS_MAX};
 use crate::table::{index_of, within};
 use nacre_buf::{AlignedBuf, Bytes, crc};
 use nacre_env::disk::DiskCompletion;
@@ -22,6 +22,12 @@ pub(crate) struct ReadIo {
     fetch: Option<u64>,
     /// Frees so far: when there were more since, the blocks may hold something else by now.
     frees: u64,
+}
+
+impl ReadIo {
+    pub(crate) const fn run(&self) -> Run {
+        self.run
+    }
 }
 
 #[derive(Debug)]
@@ -49,8 +55,7 @@ impl BlockStore {
             let Some(first) = group.first() else { continue };
             let run = Run { start: first.block, count: u32::try_from(group.len()).expect("bounded") };
             let crcs = group.iter().map(|device| device.crc).collect();
-            let tag = self.tag(Io::Read(ReadIo { run, crcs, fetch, frees: self.frees }));
-            self.disk.read(Self::offset(run.start), AlignedBuf::with_len(group.len() * BLOCK), tag);
+            self.request_read(ReadIo { run, crcs, fetch, frees: self.frees });
             reads += 1;
         }
         reads

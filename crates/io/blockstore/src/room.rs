@@ -138,10 +138,10 @@ impl BlockStore {
             at += bytes.len();
             self.cache.insert(first, bytes.clone(), Pin::Write);
             if together {
-                self.start_write(first, bytes, Durability::Cached, Io::Piece { number, first });
+                self.request_write(first, bytes, Durability::Cached, Io::Piece { number, first });
             } else {
                 self.wal.placing(number);
-                self.start_write(first, bytes, Durability::Durable, Io::Placed { number, first });
+                self.request_write(first, bytes, Durability::Durable, Io::Placed { number, first });
             }
         }
     }

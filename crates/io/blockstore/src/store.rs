@@ -5,6 +5,7 @@ use crate::checkpoint::Checkpoint;
 use crate::fill::Fill;
 use crate::options::{Options, Planted};
 use crate::reads::{Fetch, ReadIo};
+use crate::requests::Requests;
 use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
@@ -45,6 +46,7 @@ pub struct BlockStore {
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Requests on their way, by tag.
     io: BTreeMap<u64, Io>,
+    pub(crate) requests: Requests,
     next_tag: u64,
     /// Pieces of large writes on their way that are to be flushed together, by transaction.
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
@@ -89,6 +91,7 @@ impl BlockStore {
             wal: parts.wal,
             checkpoint: None,
             io: BTreeMap::new(),
+            requests: Requests::default(),
             next_tag: 1,
             unflushed: BTreeMap::new(),
             fetches: BTreeMap::new(),
@@ -261,6 +264,12 @@ impl BlockStore {
             self.completed(completion);
         }
         self.completions = completions;
+        self.start_requests();
+    }
+
+    /// Requests that the device has.
+    pub(crate) fn at_device(&self) -> usize {
+        self.io.len()
     }
 
     fn completed(&mut self, completion: DiskCompletion) {

@@ -248,6 +248,12 @@ impl Connection {
         self.pump()
     }
 
+    /// How much happened that was not taken yet.
+    #[must_use]
+    pub fn events_count(&self) -> usize {
+        self.events.len()
+    }
+
     /// The next thing that happened.
     pub fn next_event(&mut self) -> Option<Event> {
         self.events.pop_front()

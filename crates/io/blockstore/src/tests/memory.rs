@@ -81,6 +81,38 @@ fn a_store_that_rests_keeps_nothing_that_is_not_home() {
     assert!(!store.rest());
 }
 
+/// Far more reads at a time than a disk takes.
+#[test]
+fn reads_wait_for_their_turn() {
+    const READS: u64 = 20_000;
+    let mut rig = Rig::new(15, 64 << 20, Options::default());
+    let mut store = rig.open();
+    let mut done = Vec::new();
+    let at = |nth: u64| (object(nth % 50), nth / 50 % 8 * 4096);
+    for nth in 0..400 {
+        let (object, offset) = at(nth);
+        let data = vec![u8::try_from(nth % 251).unwrap_or(0); 4096].into();
+        let txn = Transaction { collection: pg(), ops: vec![Op::Write { object, offset, data }] };
+        store.submit(txn, Token(nth)).expect("room");
+    }
+    store.finish_checkpoint();
+    drop(store);
+    let mut store = rig.open();
+    for nth in 0..READS {
+        let (object, offset) = at(nth);
+        store.fetch(&pg(), &object, offset, 4096, Token(nth));
+    }
+    assert!(store.at_device() <= 1024, "{} requests", store.at_device());
+    while (done.len() as u64) < READS {
+        store.drain(&mut done);
+    }
+    for nth in 0..400 {
+        let (object, offset) = at(nth);
+        let found = store.read(&pg(), &object, offset, 4096).expect("in memory").to_bytes();
+        assert!(found.iter().all(|byte| u64::from(*byte) == nth % 251), "{nth}");
+    }
+}
+
 /// A read of metadata that fails must not pass for an absent object for long: the store says so and takes nothing more.
 #[test]
 fn metadata_that_cannot_be_read_fails_the_store() {
