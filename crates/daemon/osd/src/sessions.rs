@@ -8,6 +8,7 @@ use nacre_pg::{Budget, Permit, Session, SessionId};
 use nacre_service::{ConnId, Messenger, answer_auth};
 use nacre_types::{AddrKind, EntityKind, EntityName, OsdId, features};
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 /// Messages of one client that may be under way in groups; with more its socket is not read.
@@ -46,6 +47,8 @@ pub(crate) struct Sessions {
     conns: BTreeMap<SessionId, ConnId>,
     /// Clients whose sockets are not read for now.
     paused: BTreeSet<ConnId>,
+    /// Whose message took the last room: those behind it are read first when there is some again.
+    last: ConnId,
     /// What the messages of all clients of this shard take up.
     budget: Budget,
     limits: Limits,
@@ -202,6 +205,7 @@ impl Sessions {
         let many = self.budget.held_messages() >= self.limits.messages;
         let large = self.budget.held_bytes() > self.limits.bytes;
         if many || large {
+            self.last = conn;
             self.waits.0 += u64::from(many);
             self.waits.1 += u64::from(large);
             for conn in self.conns.values() {
@@ -232,6 +236,9 @@ impl Sessions {
 
     /// Reads clients again whose messages have been answered.
     pub(crate) fn unthrottle(&mut self, messenger: &mut Messenger) {
+        if self.paused.is_empty() {
+            return;
+        }
         // With some room again, or the sockets would be taken out of the poll and put back for each message.
         let room = |held: usize, max: usize| held <= max - max.div_ceil(4);
         if !room(self.budget.held_messages(), self.limits.messages)
@@ -239,14 +246,14 @@ impl Sessions {
         {
             return;
         }
-        let incomers = &self.incomers;
-        self.paused.retain(|conn| {
-            let busy = |session: &Arc<Session>| Arc::strong_count(session) > CLIENT_OPS_MAX / 2;
-            let still = matches!(incomers.get(conn), Some(Incomer::Client(session)) if busy(session));
-            if !still {
-                messenger.set_paused(*conn, false);
+        let busy = |session: &Arc<Session>| Arc::strong_count(session) > CLIENT_OPS_MAX / 2;
+        let behind = self.paused.range((Bound::Excluded(self.last), Bound::Unbounded));
+        let in_turn: Vec<ConnId> = behind.chain(self.paused.range(..=self.last)).copied().collect();
+        for conn in in_turn {
+            if !matches!(self.incomers.get(&conn), Some(Incomer::Client(session)) if busy(session)) {
+                self.paused.remove(&conn);
+                messenger.set_paused(conn, false);
             }
-            still
-        });
+        }
     }
 }

@@ -29,7 +29,7 @@ const AWAY_SESSIONS_MAX: usize = 1024;
 const CONNECTIONS_MAX: usize = 60_000;
 
 /// Names a connection; never used again while the messenger lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ConnId(pub u64);
 
 impl ConnId {
