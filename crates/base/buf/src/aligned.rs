@@ -1,5 +1,5 @@
 //! [`AlignedBuf`]: page-aligned memory that direct I/O can take, recycled per thread.
-#![allow(unsafe_code, reason = "raw allocation with an alignment")]
+#![allow(unsafe_code, reason = "raw allocation with an alignment; the only unsafe of this crate")]
 
 use bytes::Bytes;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
