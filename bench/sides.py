@@ -10,6 +10,19 @@ TICK = os.sysconf("SC_CLK_TCK")
 RAMP_S = 1
 
 
+def bench_figures(command, out, keep):
+    """Runs `nacre bench` with results in the file `out`, appends them to the file `keep` if there is one, and yields the
+    figures of each repetition."""
+    command = [*command, "--out", str(out)]
+    if subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
+        sys.exit(f"{' '.join(command)} failed")
+    text = pathlib.Path(out).read_text()
+    if keep:
+        with open(keep, "a") as kept:
+            kept.write(text)
+    return [row for row in map(json.loads, text.splitlines()) if row["kind"] == "figures"]
+
+
 def cpu_seconds(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICK

@@ -271,7 +271,7 @@ impl Pg {
 
     /// A peer's message came: it waits for its map, and for those that came before it.
     fn receive(&mut self, cx: &mut Cx<'_>, from: OsdId, message: PeerMessage) {
-        if self.begun && self.future.is_empty() && message.header().epoch <= self.map.epoch {
+        if self.future.is_empty() && self.has_map_of(&message) {
             return self.peer_message(cx, from, message);
         }
         if self.future.len() < FUTURE_MESSAGES_MAX {
@@ -280,10 +280,13 @@ impl Pg {
         self.handle_early(cx);
     }
 
+    /// Whether a message can be handled now.
+    fn has_map_of(&self, message: &PeerMessage) -> bool {
+        self.begun && message.header().epoch <= self.map.epoch
+    }
+
     fn early_index(&self) -> Option<usize> {
-        let due =
-            |(_, message): &(OsdId, PeerMessage)| self.begun && message.header().epoch <= self.map.epoch;
-        self.future.iter().position(due)
+        self.future.iter().position(|(_, message)| self.has_map_of(message))
     }
 
     fn has_early_message(&self) -> bool {

@@ -232,7 +232,6 @@ impl Groups {
     pub(crate) fn note_deadline(&mut self, spg: SpgId) {
         match self.groups.get(&spg).and_then(Pg::next_deadline) {
             Some(at) => drop(self.deadlines.insert(spg, at)),
-            None if self.deadlines.is_empty() => (),
             None => drop(self.deadlines.remove(&spg)),
         }
     }

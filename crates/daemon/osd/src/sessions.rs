@@ -226,7 +226,9 @@ impl Sessions {
 
     /// How much is under way, in the shape of Ceph's `throttle-osd_client_messages` and `throttle-osd_client_bytes`.
     pub(crate) fn dump_throttles(&self) -> [serde_json::Value; 2] {
-        let dump = |held: usize, max: usize, waits: u64| serde_json::json!({ "val": held, "max": max, "wait": { "avgcount": waits } });
+        fn dump(held: usize, max: usize, waits: u64) -> serde_json::Value {
+            serde_json::json!({ "val": held, "max": max, "wait": { "avgcount": waits } })
+        }
         let (budget, limits) = (&self.budget, &self.limits);
         [
             dump(budget.held_messages(), limits.messages, self.waits.0),

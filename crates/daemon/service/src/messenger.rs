@@ -416,7 +416,7 @@ impl Messenger {
             conn.queued = false;
             let id = conn.id;
             let ended = read_some(conn, self.net.as_mut(), now);
-            let more = conn.readable && !conn.paused && conn.connection.wants_read();
+            let more = conn.may_read();
             let due = conn.connection.next_deadline();
             self.deadline = self.deadline.into_iter().chain(due).min();
             let answers = conn.connection.wants_write();
@@ -527,11 +527,17 @@ impl Ending {
     }
 }
 
+impl Conn {
+    /// Whether there may be bytes that the owner and the connection want.
+    fn may_read(&self) -> bool {
+        self.readable && !self.paused && self.connection.wants_read()
+    }
+}
+
 /// Reads until nothing is left, the budget is used up, or an answer of the owner is due.
 fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Ending> {
     let mut left = READ_BYTES_MAX;
-    let may_go_on = |conn: &Conn| conn.readable && !conn.paused && conn.connection.wants_read();
-    while left > 0 && may_go_on(conn) && conn.connection.events_count() < EVENTS_MAX {
+    while left > 0 && conn.connection.events_count() < EVENTS_MAX && conn.may_read() {
         let space = conn.connection.recv_space();
         let room = space.len();
         match net.receive(conn.socket, space) {
