@@ -131,7 +131,7 @@ impl Pg {
         if whole {
             self.info.last_complete = self.info.last_update;
         }
-        ops.extend(self.log.iter().map(log_append));
+        ops.extend(self.log.iter().map(|entry| log_append(&entry)));
         self.absorbed = ops;
         for mut source in sources {
             source.end(cx);
@@ -162,8 +162,8 @@ impl Pg {
         let (ours, theirs) = (self.log.head().version, source.log.head().version);
         let theirs = if source.log.head() == Eversion::ZERO { 0 } else { 2 * theirs + 1 };
         let head = Eversion::new(epoch, theirs.max(2 * ours));
-        let mut entries: Vec<LogEntry> = self.log.iter().map(|entry| kept(entry, epoch, false)).collect();
-        entries.extend(source.log.iter().map(|entry| kept(entry, epoch, true)));
+        let mut entries: Vec<LogEntry> = self.log.iter().map(|entry| kept(&entry, epoch, false)).collect();
+        entries.extend(source.log.iter().map(|entry| kept(&entry, epoch, true)));
         entries.sort_unstable_by_key(|entry| entry.version);
         // A log may hold nothing and have a head all the same: then all copies agree on that alone.
         if entries.last().is_some_and(|newest| newest.version == head) {

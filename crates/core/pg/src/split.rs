@@ -72,7 +72,7 @@ impl Pg {
             ec.kept.retain(|_, object| object.pg(new) == parent); // what was kept goes with its object
         }
         txn.push(Op::LogRewind { to: self.log.tail() });
-        txn.ops.extend(self.log.iter().map(log_append));
+        txn.ops.extend(self.log.iter().map(|entry| log_append(&entry)));
         self.save_state(&mut txn);
         self.submit(cx, txn, OnDurable::Nothing);
         for child in children {
@@ -125,8 +125,8 @@ impl Pg {
         let mut kept = Vec::with_capacity(self.log.len());
         for entry in self.log.iter() {
             match shares.get_mut(&entry.object.pg(new)) {
-                Some(share) => share.entries.push(entry.clone()),
-                None => kept.push(entry.clone()),
+                Some(share) => share.entries.push(entry),
+                None => kept.push(entry),
             }
         }
         let gone: Vec<HObject> = self

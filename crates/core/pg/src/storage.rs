@@ -62,8 +62,7 @@ pub(crate) fn load(view: &dyn ObjectView, spg: &SpgId) -> Option<Saved> {
     if log.head() < info.last_update {
         return None; // entries are lost that this copy once had: it must not be believed
     }
-    let newer: Vec<&LogEntry> = log.above(info.last_update).collect();
-    newer.into_iter().for_each(|entry| follow(&mut info, entry));
+    log.above(info.last_update).for_each(|entry| follow(&mut info, &entry));
     let (mut missing, mut recorded) = (Missing::default(), BTreeSet::new());
     if !info.is_incomplete() {
         missing = find_missing(view, spg, &log, info.last_complete);
@@ -123,13 +122,14 @@ pub(crate) fn follow(info: &mut PgInfo, entry: &LogEntry) {
 fn find_missing(view: &dyn ObjectView, spg: &SpgId, log: &PgLog, complete: Eversion) -> Missing {
     let (mut seen, mut missing) = (BTreeSet::new(), Missing::default());
     for entry in log.above(complete).rev().filter(|entry| entry.changes_object()) {
-        if !seen.insert(&entry.object) {
+        if seen.contains(&entry.object) {
             continue;
         }
         let need = if entry.is_delete() { None } else { Some(entry.version) };
         if copy_version(view, spg, &entry.object) != need {
             missing.insert(entry.object.clone(), need.unwrap_or(Eversion::ZERO));
         }
+        seen.insert(entry.object);
     }
     missing
 }

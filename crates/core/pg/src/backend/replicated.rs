@@ -199,7 +199,7 @@ impl Pg {
         if self.planted == Planted::EarlyReply {
             waiting_on.retain(|osd| *osd == self.whoami);
         }
-        entries.into_iter().for_each(|entry| self.append(entry));
+        entries.iter().for_each(|entry| self.append(entry));
         self.drop_kept(&mut txn, committed_to);
         self.trim_log(&mut txn, trim_to);
         self.replication.in_flight.push_back(InFlight { tid, version, waiting_on, flight });
@@ -224,8 +224,8 @@ impl Pg {
         }
     }
 
-    fn append(&mut self, entry: LogEntry) {
-        storage::follow(&mut self.info, &entry);
+    fn append(&mut self, entry: &LogEntry) {
+        storage::follow(&mut self.info, entry);
         self.log.append(entry);
         if self.missing.is_empty() && !self.info.is_incomplete() {
             self.info.last_complete = self.info.last_update;
@@ -268,10 +268,7 @@ impl Pg {
         let mut txn = op.txn;
         self.note_kept(&txn.ops);
         self.drop_kept(&mut txn, op.committed_to);
-        for entry in op.entries {
-            // The name must not keep the whole message in memory for as long as the log keeps the entry.
-            self.append(LogEntry { object: entry.object.detached(), ..entry });
-        }
+        op.entries.iter().for_each(|entry| self.append(entry));
         self.trim_log(&mut txn, op.trim_to);
         self.replication.committed_to = op.committed_to;
         let to = self.interval.primary;

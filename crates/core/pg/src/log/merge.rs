@@ -51,7 +51,7 @@ pub(crate) fn merge(log: &PgLog, since: Eversion, entries: &[LogEntry]) -> Resul
     let mut changes = BTreeMap::new();
     for entry in log.above(common).filter(|entry| entry.changes_object()) {
         // The oldest divergent entry of an object knows what was there before; later ones add nothing.
-        changes.entry(entry.object.clone()).or_insert_with(|| before_divergence(log, common, entry));
+        changes.entry(entry.object.clone()).or_insert_with(|| before_divergence(log, common, &entry));
     }
     for entry in append.iter().filter(|entry| entry.changes_object()) {
         let change = if entry.is_delete() { Change::Gone } else { Change::Need(entry.version) };
@@ -100,7 +100,7 @@ mod tests {
 
     fn merged(mine: &str, theirs: &str) -> String {
         let mut log = PgLog::default();
-        entries(mine).into_iter().for_each(|entry| log.append(entry));
+        entries(mine).iter().for_each(|entry| log.append(entry));
         let result = merge(&log, Eversion::ZERO, &entries(theirs)).expect("a common point");
         let changes: Vec<String> = result
             .changes
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn a_log_that_ends_before_theirs_begins_cannot_be_merged() {
         let mut log = PgLog::default();
-        log.append(entry("a", (1, 1), (0, 0), 1));
+        log.append(&entry("a", (1, 1), (0, 0), 1));
         assert!(merge(&log, Eversion::new(1, 5), &entries("a@1'6<1'5")).is_err());
     }
 }

@@ -1,5 +1,6 @@
 //! The PG log: what changed, in order; who asked for it; and how two copies of it become one.
 
+mod compact;
 mod merge;
 mod missing;
 mod pg_log;

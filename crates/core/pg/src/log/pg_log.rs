@@ -1,6 +1,7 @@
 //! [`PgLog`]: the entries in memory, indexed by version and by request.
 
 use super::LogLimits;
+use super::compact::{Compact, Names};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError};
 use nacre_msg::peer::LogEntry;
@@ -11,7 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// The log of one copy: entries above `tail` up to `head`, strictly ascending.
 #[derive(Debug, Default)]
 pub(crate) struct PgLog {
-    entries: VecDeque<LogEntry>,
+    entries: VecDeque<Compact>,
+    names: Names,
     tail: Eversion,
     /// Newest entry of each request that is still in the log. Made when it is first asked for: replicas never do.
     by_reqid: OnceCell<BTreeMap<ReqId, Eversion>>,
@@ -32,7 +34,7 @@ impl PgLog {
                     value: entry.version.version,
                 });
             }
-            log.append(entry);
+            log.append(&entry);
         }
         Ok(log)
     }
@@ -53,13 +55,13 @@ impl PgLog {
     }
 
     /// All entries, oldest first.
-    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = &LogEntry> + '_ {
-        self.entries.iter()
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = LogEntry> + '_ {
+        self.entries.iter().map(Compact::entry)
     }
 
     /// Entries above `version`, oldest first.
-    pub(crate) fn above(&self, version: Eversion) -> impl DoubleEndedIterator<Item = &LogEntry> + '_ {
-        self.entries.range(self.index_above(version)..)
+    pub(crate) fn above(&self, version: Eversion) -> impl DoubleEndedIterator<Item = LogEntry> + '_ {
+        self.entries.range(self.index_above(version)..).map(Compact::entry)
     }
 
     /// True when `version` is an entry, or where the log begins.
@@ -78,9 +80,9 @@ impl PgLog {
     }
 
     /// The entry that a request made, if it is still in the log.
-    pub(crate) fn by_reqid(&self, reqid: &ReqId) -> Option<&LogEntry> {
+    pub(crate) fn by_reqid(&self, reqid: &ReqId) -> Option<LogEntry> {
         let version = *self.by_reqid.get_or_init(|| self.requests()).get(reqid)?;
-        self.entries.get(self.index_above(version).checked_sub(1)?)
+        self.entries.get(self.index_above(version).checked_sub(1)?).map(Compact::entry)
     }
 
     fn requests(&self) -> BTreeMap<ReqId, Eversion> {
@@ -92,21 +94,21 @@ impl PgLog {
     }
 
     /// The newest entry up to `version` that says what became of `object`.
-    pub(crate) fn newest_of(&self, object: &HObject, version: Eversion) -> Option<&LogEntry> {
+    pub(crate) fn newest_of(&self, object: &HObject, version: Eversion) -> Option<LogEntry> {
         let upto = self.entries.range(..self.index_above(version));
-        upto.rev().find(|entry| entry.changes_object() && entry.object == *object)
+        upto.rev().find(|entry| entry.changes_object() && *entry.object == *object).map(Compact::entry)
     }
 
     /// Adds an entry at the head.
     ///
     /// # Panics
     /// When its version does not ascend: versions are given out by us alone.
-    pub(crate) fn append(&mut self, entry: LogEntry) {
+    pub(crate) fn append(&mut self, entry: &LogEntry) {
         assert!(entry.version > self.head(), "{} behind {}", entry.version, self.head());
         if let Some(requests) = self.by_reqid.get_mut().filter(|_| entry.has_reqid()) {
             requests.insert(entry.reqid, entry.version);
         }
-        self.entries.push_back(entry);
+        self.entries.push_back(Compact::new(entry, &mut self.names));
     }
 
     /// Forgets entries up to and including `to`.
@@ -120,17 +122,17 @@ impl PgLog {
 
     /// Takes the entries above `to` out, oldest first.
     pub(crate) fn rewind(&mut self, to: Eversion) -> Vec<LogEntry> {
-        let divergent: Vec<LogEntry> = self.entries.drain(self.index_above(to)..).collect();
+        let divergent: Vec<Compact> = self.entries.drain(self.index_above(to)..).collect();
         for entry in &divergent {
             forget(&mut self.by_reqid, entry);
         }
-        divergent
+        divergent.iter().map(Compact::entry).collect()
     }
 
     /// Replaces everything by `entries` above `tail`.
     pub(crate) fn replace(&mut self, tail: Eversion, entries: &[LogEntry]) {
         *self = Self { tail, ..Self::default() };
-        entries.iter().for_each(|entry| self.append(entry.clone()));
+        entries.iter().for_each(|entry| self.append(entry));
     }
 
     /// Up to where the log should be trimmed now. `needed` is the oldest version from which some copy still
@@ -167,7 +169,7 @@ impl PgLog {
 }
 
 /// An entry leaves the log: its request is not found any more, unless it made a newer one.
-fn forget(by_reqid: &mut OnceCell<BTreeMap<ReqId, Eversion>>, entry: &LogEntry) {
+fn forget(by_reqid: &mut OnceCell<BTreeMap<ReqId, Eversion>>, entry: &Compact) {
     if let Some(requests) = by_reqid.get_mut().filter(|it| it.get(&entry.reqid) == Some(&entry.version)) {
         requests.remove(&entry.reqid);
     }
@@ -199,7 +201,7 @@ pub(crate) mod tests {
     #[test]
     fn finds_by_version_and_by_request_and_forgets_both_ways() {
         let mut log = PgLog::default();
-        (1..=10).for_each(|n| log.append(entry("a", (2, n), (2, n - 1), n)));
+        (1..=10).for_each(|n| log.append(&entry("a", (2, n), (2, n - 1), n)));
         log.check();
         assert!(log.reaches(Eversion::new(2, 10)) && log.reaches(Eversion::ZERO));
         assert!(!log.reaches(Eversion::new(1, 10)));
@@ -209,7 +211,7 @@ pub(crate) mod tests {
         assert_eq!(log.before(Eversion::new(2, 5)), Some(Eversion::new(2, 4)));
         assert_eq!(log.before(Eversion::new(2, 4)), None);
         assert!(log.by_reqid(&entry("a", (2, 1), (0, 0), 4).reqid).is_none());
-        log.append(entry("b", (2, 11), (0, 0), 5));
+        log.append(&entry("b", (2, 11), (0, 0), 5));
         assert_eq!(log.by_reqid(&entry("a", (2, 1), (0, 0), 5).reqid).map(|e| e.version.version), Some(11));
         log.trim(Eversion::new(2, 5));
         assert!(log.by_reqid(&entry("a", (2, 1), (0, 0), 5).reqid).is_some(), "the newer of two");
@@ -226,7 +228,7 @@ pub(crate) mod tests {
         let mut log = PgLog::default();
         let needed = Eversion::new(2, 1);
         for n in 1..=12 {
-            log.append(entry("a", (2, n), (2, n - 1), n));
+            log.append(&entry("a", (2, n), (2, n - 1), n));
             let target = log.trim_target(needed, limits).map(|to| to.version);
             let want = match n {
                 0..6 => None,

@@ -49,7 +49,7 @@ impl Pg {
             Sync::From(version) if !rebuild => version,
             _ => self.log.tail(),
         };
-        let entries = self.log.above(since).cloned().collect();
+        let entries = self.log.above(since).collect();
         let (info, past) = (PgInfo { shard: self.shard_of(osd), ..self.info.clone() }, self.past.clone());
         let (header, interval) = (self.header(), self.interval.id());
         self.send(cx, osd, Activate { header, interval, info, since, entries, rebuild, past });

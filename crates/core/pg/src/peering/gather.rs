@@ -198,7 +198,7 @@ impl Pg {
             }
             QueryKind::Log => {
                 let (header, info) = (self.header(), self.info.clone());
-                let (entries, missing) = (self.log.iter().cloned().collect(), self.missing.to_items());
+                let (entries, missing) = (self.log.iter().collect(), self.missing.to_items());
                 self.send_flushed(cx, from, LogReply { header, info, entries, missing });
             }
         }
@@ -354,7 +354,7 @@ impl Pg {
         self.drop_kept_above(txn, plan.common);
         for entry in plan.append {
             txn.push(storage::log_append(&entry));
-            self.log.append(entry);
+            self.log.append(&entry);
         }
         self.follow_authority(authority);
         self.note_completeness(txn);

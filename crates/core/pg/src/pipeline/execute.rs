@@ -99,7 +99,7 @@ impl Pg {
             return None;
         }
         let entry = self.log.by_reqid(&running.reqid)?;
-        let mut reply = self.reply_to(&running.op, Answer::of_entry(entry));
+        let mut reply = self.reply_to(&running.op, Answer::of_entry(&entry));
         reply.trace.executed = cx.now;
         Some((entry.version, reply))
     }

@@ -122,7 +122,7 @@ impl Pg {
             return;
         }
         txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
-        txn.ops.extend(self.log.iter().map(storage::log_append));
+        txn.ops.extend(self.log.iter().map(|entry| storage::log_append(&entry)));
         (self.missing, self.recorded) = (Missing::default(), BTreeSet::new());
         self.info.last_backfill = HObject::MIN;
         if let Some(ec) = &mut self.ec {
