@@ -37,6 +37,10 @@ impl Page {
 
     fn set(&mut self, at: usize, slot: Option<Slot>) -> Option<Slot> {
         if self.slots.len() <= at {
+            if self.slots.is_empty() {
+                // A small object's page stays as long as it is.
+                self.slots.reserve_exact(at + 1);
+            }
             self.slots.resize_with(at + 1, || None);
         }
         let place = self.slots.get_mut(at)?;
@@ -110,6 +114,9 @@ impl Blocks {
     pub(crate) fn insert(&mut self, index: u32, slot: Slot) -> Option<Slot> {
         let number = page_of(index);
         let at = self.find(number).unwrap_or_else(|at| {
+            if self.pages.is_empty() {
+                self.pages.reserve_exact(1);
+            }
             self.pages.insert(at, (number, Arc::default()));
             at
         });

@@ -202,9 +202,10 @@ impl Cache {
         }
     }
 
-    /// A new turn: what came in earlier ones may be evicted.
-    pub(crate) fn next_turn(&mut self) {
+    /// A new turn, with so much memory from now on: what came in earlier ones may be evicted.
+    pub(crate) fn next_turn(&mut self, bytes_max: usize) {
         self.turn += 1;
+        self.bytes_max = bytes_max;
         self.evict();
     }
 
@@ -320,7 +321,7 @@ mod tests {
             cache.forget(Run { start: 1, count: cut });
             assert!([0, 7].iter().all(|block| cache.find(*block).is_some()));
             cache.insert(2, run(3, 1), Pin::Write);
-            cache.next_turn();
+            cache.next_turn(12 * BLOCK);
             let found: Vec<_> = [0, 7, 2, 10].map(|block| cache.block(block).map(|bytes| bytes[0])).into();
             (found, cache.entries.len(), cache.bytes / BLOCK)
         };
@@ -347,7 +348,7 @@ mod tests {
         cache.insert(0, run(0, 1), Pin::Write);
         (1..6).for_each(|block| cache.insert(block, run(1, 1), Pin::None));
         assert_eq!(cache.bytes, 6 * BLOCK);
-        cache.next_turn();
+        cache.next_turn(2 * BLOCK);
         assert_eq!(cache.bytes, 2 * BLOCK);
         assert!(cache.find(0).is_some());
     }

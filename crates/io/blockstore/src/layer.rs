@@ -1,4 +1,4 @@
-//! [`Layer`]: what was changed and is not in the KV store yet; [`Clock`]: clean values read from it, within a limit.
+//! [`Layer`]: what was changed and is not in the KV store yet.
 //!
 //! ```text
 //!  reads look at    live  ->  cut  ->  clean  ->  KV store
@@ -11,8 +11,7 @@
 //! is, and lets go of it when the KV store has it. So `cut` may be looked at a piece at a time while writers go on.
 
 use std::borrow::Borrow;
-use std::cell::Cell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// About how many bytes a key or value takes in memory.
 pub(crate) trait Weigh {
@@ -116,76 +115,6 @@ impl<K: Ord + Clone + Weigh, V: Weigh> Layer<K, V> {
     }
 }
 
-#[derive(Debug)]
-struct Kept<V> {
-    value: V,
-    bytes: usize,
-    /// Set by a read, cleared by the hand of the clock.
-    used: Cell<bool>,
-}
-
-/// Clean values within a byte limit; the least used go first, nearly.
-#[derive(Debug)]
-pub(crate) struct Clock<K, V> {
-    entries: BTreeMap<K, Kept<V>>,
-    /// Keys in the order in which the hand comes by; some may be gone.
-    hand: VecDeque<K>,
-    bytes: usize,
-    bytes_max: usize,
-}
-
-impl<K: Ord + Clone + Weigh, V: Clone + Weigh> Clock<K, V> {
-    pub(crate) const fn new(bytes_max: usize) -> Self {
-        Self { entries: BTreeMap::new(), hand: VecDeque::new(), bytes: 0, bytes_max }
-    }
-
-    pub(crate) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<V>
-    where
-        K: Borrow<Q>,
-    {
-        let kept = self.entries.get(key)?;
-        kept.used.set(true);
-        Some(kept.value.clone())
-    }
-
-    pub(crate) fn insert(&mut self, key: K, value: V) {
-        let bytes = key.weight() + value.weight() + 2 * ENTRY_BYTES;
-        self.remove(&key);
-        self.bytes += bytes;
-        self.hand.push_back(key.clone());
-        self.entries.insert(key, Kept { value, bytes, used: Cell::new(false) });
-        self.evict();
-    }
-
-    pub(crate) fn remove<Q: Ord + ?Sized>(&mut self, key: &Q)
-    where
-        K: Borrow<Q>,
-    {
-        if let Some(kept) = self.entries.remove(key) {
-            self.bytes -= kept.bytes;
-        }
-    }
-
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    fn evict(&mut self) {
-        while self.bytes > self.bytes_max {
-            let Some(key) = self.hand.pop_front() else { return };
-            match self.entries.get(&key) {
-                Some(kept) if kept.used.replace(false) => self.hand.push_back(key),
-                Some(_) => self.remove(&key),
-                None => (),
-            }
-        }
-        // Values that were removed leave their keys behind.
-        if self.hand.len() > 2 * self.entries.len() + 64 {
-            self.hand = self.entries.keys().cloned().collect();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -215,18 +144,5 @@ mod tests {
         assert_eq!(layer.bytes(), (2 * entry + 100, 0));
         layer.forget(&3);
         assert_eq!(layer.bytes(), (entry, 0));
-    }
-
-    #[test]
-    fn the_clock_keeps_its_limit_and_what_is_used() {
-        let mut clock: Clock<u32, u32> = Clock::new(5 * (200 + 2 * ENTRY_BYTES));
-        for key in 0..5 {
-            clock.insert(key, key);
-        }
-        assert_eq!(clock.get(&0), Some(0));
-        clock.insert(5, 5);
-        assert_eq!((clock.get(&0), clock.get(&1), clock.get(&5)), (Some(0), None, Some(5)));
-        clock.remove(&0);
-        assert_eq!(clock.bytes(), 4 * (200 + 2 * ENTRY_BYTES));
     }
 }

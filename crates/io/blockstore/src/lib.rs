@@ -35,6 +35,7 @@ mod blocks;
 mod cache;
 mod check;
 mod checkpoint;
+mod clock;
 mod error;
 mod fill;
 mod freemap;

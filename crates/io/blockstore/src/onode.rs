@@ -7,7 +7,7 @@ use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// Written by this code, and the newest it reads. Version 1 named the object, and had an omap under the object's own
 /// number or none.
@@ -41,6 +41,15 @@ impl Slot {
     }
 }
 
+type Attrs = BTreeMap<ByteStr, Bytes>;
+
+/// Most objects have no attributes: they share it.
+static NO_ATTRS: LazyLock<Arc<Attrs>> = LazyLock::new(Arc::default);
+
+fn shared(attrs: Attrs) -> Arc<Attrs> {
+    if attrs.is_empty() { Arc::clone(&NO_ATTRS) } else { Arc::new(attrs) }
+}
+
 /// One object. The large parts are shared with a running checkpoint and copied when changed meanwhile.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Onode {
@@ -50,7 +59,7 @@ pub(crate) struct Onode {
     /// Length in bytes. No slot lies behind it, and bytes behind it in the last slot are zeros.
     pub(crate) size: u64,
     pub(crate) blocks: Arc<Blocks>,
-    pub(crate) attrs: Arc<BTreeMap<ByteStr, Bytes>>,
+    pub(crate) attrs: Arc<Attrs>,
     /// Number of its omap, whose entries are in the KV store and above; zero while it never had one. Cleared, it
     /// gets a new one when it has entries again.
     pub(crate) omap: u64,
@@ -121,12 +130,12 @@ impl Onode {
             let (omap, omap_bytes) = if version < 2 { (0, 0) } else { (r.u64()?, r.u64()?) };
             let omap_header = r.blob()?;
             let attrs =
-                (0..r.count(8)?).map(|_| Ok((r.str()?, r.blob()?))).collect::<Result<_, DecodeError>>()?;
+                (0..r.count(8)?).map(|_| Ok((r.str()?, r.blob()?))).collect::<Result<Attrs, DecodeError>>()?;
             let mut blocks = Vec::new();
             for _ in 0..r.count(12)? {
                 decode_stretch(r, &mut blocks)?;
             }
-            let (attrs, blocks) = (Arc::new(attrs), Arc::new(blocks.into_iter().collect()));
+            let (attrs, blocks) = (shared(attrs), Arc::new(blocks.into_iter().collect()));
             let onode = Self { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
             Ok(Stored { onode, name })
         })

@@ -40,12 +40,12 @@ pub struct Options {
     /// Bytes of them in memory at which a checkpoint begins; bounds the batch for the KV store. On the way to twice as many,
     /// acknowledgements wait for it more and more.
     pub dirty_metadata_bytes_max: usize,
-    /// Bytes of clean metadata kept in memory.
+    /// Bytes of clean metadata kept in memory; less than [`Options::clean_bytes_max`].
     pub metadata_bytes_max: usize,
     /// Bytes of memory that the KV store is to have for pages of its file: for whoever opens it.
     pub kv_cache_bytes: usize,
-    /// Bytes of clean blocks kept in memory.
-    pub cache_bytes_max: usize,
+    /// Bytes of clean metadata and clean blocks kept in memory: blocks have what metadata does not need.
+    pub clean_bytes_max: usize,
     /// Per mille of the data area kept for deletes and checkpoints when the store is full.
     pub reserve_permille: u64,
     /// Steps of a checkpoint, of some 50 us each, that one call of `drain` may take.
@@ -61,6 +61,8 @@ const OTHERS_BYTES: usize = 64 << 20;
 const OTHERS_DIVISOR: usize = 4;
 /// Of a target above this, half of the rest is for clean blocks: what else there is needs no more with more memory.
 const LARGE_BYTES: usize = 512 << 20;
+/// Pages of the KV store kept at most: the upper levels of its trees, and what a commit changes.
+const KV_CACHE_BYTES_MAX: usize = 24 << 20;
 /// Dirty blocks kept at most: more only makes checkpoints longer.
 const OVERLAY_BYTES_MAX: usize = 64 << 20;
 
@@ -78,16 +80,21 @@ impl Options {
     /// | --- | --- |
     /// | 1/12 | dirty blocks, twice as many while a checkpoint is late; at most 64 MiB |
     /// | 1/12 | dirty metadata, and as much again that is being written; twice as much while a checkpoint is late |
-    /// | 1/12 | pages of the KV store |
-    /// | 1/12 | clean metadata |
-    /// | 1/12 | clean blocks; and half of what a target has above 512 MiB |
+    /// | 1/12 | pages of the KV store; at most 24 MiB |
+    /// | 1/6 | clean metadata and clean blocks; and half of what a target has above 512 MiB, and what the KV store leaves |
     /// | the rest | that second part, the batch, pages that the KV store writes, the free map, what is in flight, and what the allocator cannot give back |
+    ///
+    /// Of the clean, metadata has what it needs, up to three quarters: a block is of no use without the record of its object,
+    /// which says where it is, takes less memory, and serves all other blocks of the object. The KV store's pages hold what
+    /// was deleted and logs that nobody reads beside records, so records are better kept by themselves.
     ///
     /// Seen with OSDs of 256 MiB that had written 4 KiB blocks all over an image, shares being parts of all of the target:
     /// 324 MiB with eighths, 284 to 292 MiB with twelfths; as it is now, 195 to 208 MiB at most.
     #[must_use]
     pub fn for_memory(target_bytes: usize) -> Self {
         let share = (target_bytes - OTHERS_BYTES.min(target_bytes / OTHERS_DIVISOR)) / 12;
+        let kv_cache_bytes = share.min(KV_CACHE_BYTES_MAX);
+        let clean_bytes_max = 3 * share - kv_cache_bytes + target_bytes.saturating_sub(LARGE_BYTES) / 2;
         Self {
             wal_bytes: None,
             inline_bytes_max: 32 << 10,
@@ -96,9 +103,9 @@ impl Options {
             wal_percent_max: 50,
             marks_max: 65_536,
             dirty_metadata_bytes_max: share,
-            metadata_bytes_max: share,
-            kv_cache_bytes: share,
-            cache_bytes_max: share + target_bytes.saturating_sub(LARGE_BYTES) / 2,
+            metadata_bytes_max: clean_bytes_max / 4 * 3,
+            kv_cache_bytes,
+            clean_bytes_max,
             reserve_permille: 10,
             checkpoint_steps_max: 1,
             planted: Planted::Nothing,
@@ -115,7 +122,7 @@ impl Options {
             marks_max: 64,
             dirty_metadata_bytes_max: 64 << 10,
             metadata_bytes_max: 4 << 10,
-            cache_bytes_max: 64 << 10,
+            clean_bytes_max: 68 << 10,
             checkpoint_steps_max: 1,
             ..Self::default()
         }

@@ -83,7 +83,7 @@ pub(crate) struct Parts {
 impl BlockStore {
     pub(crate) fn assemble(parts: Parts) -> Self {
         Self {
-            cache: Cache::new(parts.options.cache_bytes_max),
+            cache: Cache::new(parts.options.clean_bytes_max),
             disk: parts.disk,
             superblock: parts.superblock,
             options: parts.options,
@@ -399,7 +399,7 @@ impl ObjectStore for BlockStore {
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
-        self.cache.next_turn();
+        self.cache.next_turn(self.options.clean_bytes_max.saturating_sub(self.table.clean_bytes()));
         self.poll_devices();
         self.has_work = false;
         self.note_table_failure();

@@ -13,8 +13,9 @@ mod scan;
 use crate::BLOCK;
 use crate::alloc::{Alloc, Run};
 use crate::blocks::Blocks;
+use crate::clock::Clock;
 use crate::error::OpenError;
-use crate::layer::{Clock, Layer, Weigh};
+use crate::layer::{Layer, Weigh};
 use crate::metadata::{self, LogChunk, State, Sums};
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Options;
@@ -42,6 +43,12 @@ pub(crate) struct Collection {
 impl Weigh for Bytes {
     fn weight(&self) -> usize {
         self.len() + 32
+    }
+}
+
+impl Weigh for Box<[u8]> {
+    fn weight(&self) -> usize {
+        self.len() + size_of::<Self>()
     }
 }
 
@@ -141,7 +148,7 @@ pub(crate) struct Table {
     pub(crate) dead_omaps: Vec<u64>,
     clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
     /// Numbers of objects by key of the name; `None` where there is no object.
-    clean_names: RefCell<Clock<Bytes, Option<u64>>>,
+    clean_names: RefCell<Clock<Box<[u8]>, Option<u64>>>,
     /// The object found last: the ops of a transaction, and the reads before it, mostly are about one.
     recent: RefCell<Option<(SpgId, HObject, u64)>>,
     pub(crate) space: Space,
@@ -260,8 +267,12 @@ impl Table {
     pub(crate) fn bytes(&self) -> usize {
         let both = |(live, cut): (usize, usize)| live + cut;
         let layers = both(self.pairs.bytes()) + both(self.onodes.bytes()) + both(self.log.bytes());
-        let clean = self.clean_onodes.borrow().bytes() + self.clean_names.borrow().bytes();
-        layers + clean + self.space.alloc.bytes()
+        layers + self.clean_bytes() + self.space.alloc.bytes()
+    }
+
+    /// About how many of them are of what could be read again.
+    pub(crate) fn clean_bytes(&self) -> usize {
+        self.clean_onodes.borrow().bytes() + self.clean_names.borrow().bytes()
     }
 
     /// What was changed so far is the checkpoint's.
@@ -288,7 +299,7 @@ impl Table {
             return id;
         }
         let id = self.note(self.kv.get(key))?.as_ref().and_then(decode);
-        self.clean_names.borrow_mut().insert(key.clone(), id);
+        self.clean_names.borrow_mut().insert(key.as_ref().into(), id);
         id
     }
 

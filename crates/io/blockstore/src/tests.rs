@@ -20,7 +20,7 @@ fn conforms() {
 
 #[test]
 fn conforms_while_checkpoints_run_all_the_time() {
-    let options = Options { cache_bytes_max: 64 << 20, ..Options::tiny() };
+    let options = Options { clean_bytes_max: 64 << 20, ..Options::tiny() };
     conformance::run(|| Rig::new(2, 16 << 20, options.clone()).open());
 }
 

@@ -6,7 +6,8 @@ use crate::paced::PacedFile;
 use crate::turn::Turn;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
-use redb::{Database, DatabaseError, ReadableDatabase, StorageError, TableDefinition};
+use redb::{Database, DatabaseError, ReadOnlyTable, ReadableDatabase, StorageError, TableDefinition};
+use std::cell::RefCell;
 use std::ops::Bound;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -14,6 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
+
+/// The table as of one commit.
+type Snapshot = ReadOnlyTable<&'static [u8], &'static [u8]>;
 
 /// What a change costs beside its value, as if it were so many bytes more.
 const OP_COST_BYTES: usize = 2 << 10;
@@ -24,6 +28,8 @@ const CACHE_BYTES: usize = 16 << 20;
 /// A store in one file. Submitted batches are committed by a thread of its own, in a way that makes the next opening
 /// quick even after a kill and however large the file is.
 pub struct RedbKv {
+    /// What reads look at, until something newer is there: to open the table takes longer than most reads of it.
+    snapshot: RefCell<Option<Snapshot>>,
     core: Arc<Core>,
     background: Background,
 }
@@ -97,7 +103,7 @@ impl RedbKv {
         let database = redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(file)?;
         sync_parent(path)?;
         let core = Arc::new(Core { database, fenced: AtomicBool::new(false) });
-        let mut store = Self { core, background: Background::new()? };
+        let mut store = Self { snapshot: RefCell::default(), core, background: Background::new()? };
         if !store.core.has_table()? {
             // So that reads need not care whether it exists.
             store.commit(&KvBatch::default(), Durability::Durable)?;
@@ -109,6 +115,15 @@ impl RedbKv {
     #[must_use]
     pub fn wake_fd(&self) -> BorrowedFd<'_> {
         self.background.wake_fd()
+    }
+
+    fn with_snapshot<R>(&self, work: impl FnOnce(&Snapshot) -> Result<R, redb::Error>) -> Result<R, KvError> {
+        let mut snapshot = self.snapshot.borrow_mut();
+        let table = match &mut *snapshot {
+            Some(table) => table,
+            none => none.insert(self.core.snapshot()?),
+        };
+        Ok(work(table)?)
     }
 
     /// Moves what the store at `path` holds to the front of its file and cuts the end off. Takes long; for tools.
@@ -188,26 +203,24 @@ impl Core {
         Ok(())
     }
 
-    fn read(&self, key: &[u8]) -> Result<Option<Bytes>, redb::Error> {
-        let table = self.database.begin_read()?.open_table(TABLE)?;
-        Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value())))
+    fn snapshot(&self) -> Result<Snapshot, redb::Error> {
+        Ok(self.database.begin_read()?.open_table(TABLE)?)
     }
+}
 
-    fn range(
-        &self,
-        start: Bound<&[u8]>,
-        end: Bound<&[u8]>,
-        count_max: usize,
-    ) -> Result<Vec<Pair>, redb::Error> {
-        let table = self.database.begin_read()?.open_table(TABLE)?;
-        let copy = Bytes::copy_from_slice;
-        let mut out = Vec::new();
-        for pair in table.range::<&[u8]>((start, end))?.take(count_max) {
-            let (key, value) = pair?;
-            out.push((copy(key.value()), copy(value.value())));
-        }
-        Ok(out)
+fn copy_of_range(
+    table: &Snapshot,
+    start: Bound<&[u8]>,
+    end: Bound<&[u8]>,
+    count_max: usize,
+) -> Result<Vec<Pair>, redb::Error> {
+    let copy = Bytes::copy_from_slice;
+    let mut out = Vec::new();
+    for pair in table.range::<&[u8]>((start, end))?.take(count_max) {
+        let (key, value) = pair?;
+        out.push((copy(key.value()), copy(value.value())));
     }
+    Ok(out)
 }
 
 /// A new file survives a power failure only with its folder's entry.
@@ -220,18 +233,19 @@ fn sync_parent(path: &Path) -> Result<(), std::io::Error> {
 
 impl KvStore for RedbKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        Ok(self.core.read(key)?)
+        self.with_snapshot(|table| Ok(table.get(key)?.map(|value| Bytes::copy_from_slice(value.value()))))
     }
 
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
         if is_empty(start, end) {
             return Ok(Vec::new());
         }
-        Ok(self.core.range(start, end, count_max)?)
+        self.with_snapshot(|table| copy_of_range(table, start, end, count_max))
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
         self.background.settle();
+        self.snapshot.take();
         self.core.commit(batch, durability, Reopening::Walks)
     }
 
@@ -245,7 +259,11 @@ impl KvStore for RedbKv {
     }
 
     fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        let before = out.len();
         self.background.drain(out);
+        if out.len() > before {
+            self.snapshot.take();
+        }
     }
 
     fn wait(&mut self) {

@@ -8,7 +8,7 @@ use nacre_store::conformance;
 #[test]
 fn conforms() {
     conformance::run(|| {
-        Rig::split(1, 16 << 20, Options { cache_bytes_max: 64 << 20, ..Options::tiny() }).open()
+        Rig::split(1, 16 << 20, Options { clean_bytes_max: 64 << 20, ..Options::tiny() }).open()
     });
 }
 

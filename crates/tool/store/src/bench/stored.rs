@@ -41,7 +41,7 @@ impl Stored {
         let report =
             nacre_blockstore::probe(disk.as_mut(), &clock)?.context("a new store has two superblocks")?;
         // Reads are to come from the device: what is in memory is no measure of it.
-        let options = Options { cache_bytes_max: 1 << 20, ..Options::default().on_device(&report) };
+        let options = Options { clean_bytes_max: 1 << 20, ..Options::default().on_device(&report) };
         let about = format!("{report}; {}", options.commit_text());
         let (store, _) = BlockStore::open(disk, Box::new(kv), options)?;
         let objects = (bytes / 2 / OBJECT_BYTES).max(1);
