@@ -67,6 +67,12 @@ fn when(is: bool, bit: u64) -> u64 {
 }
 
 impl Pg {
+    /// About the bytes of memory that the log takes.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.log.bytes() as u64
+    }
+
     /// The state bits, as `ceph pg ls` shows them.
     #[must_use]
     pub fn state(&self) -> u64 {

@@ -245,6 +245,11 @@ impl Groups {
         self.groups.values().flat_map(Pg::under_way)
     }
 
+    /// About the memory that their logs take.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.groups.values().map(Pg::log_bytes).sum()
+    }
+
     /// Groups to tick: all, or those whose own deadline has come.
     pub(crate) fn due(&self, now: Stamp, all: bool) -> Vec<SpgId> {
         if all {

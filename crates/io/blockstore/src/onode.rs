@@ -129,8 +129,9 @@ impl Onode {
             let (meta, size) = (r.blob()?, r.u64()?);
             let (omap, omap_bytes) = if version < 2 { (0, 0) } else { (r.u64()?, r.u64()?) };
             let omap_header = r.blob()?;
-            let attrs =
-                (0..r.count(8)?).map(|_| Ok((r.str()?, r.blob()?))).collect::<Result<Attrs, DecodeError>>()?;
+            let attrs = (0..r.count(8)?)
+                .map(|_| Ok((r.str()?, r.blob()?)))
+                .collect::<Result<Attrs, DecodeError>>()?;
             let mut blocks = Vec::new();
             for _ in 0..r.count(12)? {
                 decode_stretch(r, &mut blocks)?;

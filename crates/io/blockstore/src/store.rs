@@ -13,7 +13,7 @@ use crate::{BLOCK, MountReport};
 use nacre_buf::{BufList, Bytes};
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
-use nacre_store::{Completion, ObjectStore, StoreError, StoreUsage};
+use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage};
 use nacre_txn::{ObjectView, Op, Token, Transaction};
 use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
@@ -157,6 +157,16 @@ impl BlockStore {
     pub fn memory_bytes(&self) -> usize {
         let dirty = usize::try_from(self.table.space.dirty_slots).unwrap_or(usize::MAX).saturating_mul(BLOCK);
         self.table.bytes() + self.cache.bytes() + dirty
+    }
+
+    fn memory(&self) -> StoreMemory {
+        let (data, metadata) = (self.cache.bytes(), self.table.clean_bytes());
+        StoreMemory {
+            data_bytes: data as u64,
+            metadata_bytes: metadata as u64,
+            changes_bytes: (self.memory_bytes() - data - metadata) as u64,
+            kv_bytes: self.table.kv.cached_bytes() as u64,
+        }
     }
 
     /// Transactions submitted and not acknowledged.
@@ -451,6 +461,7 @@ impl ObjectStore for BlockStore {
             allocated_bytes: (on_device + self.table.space.dirty_slots) * block,
             omap_bytes: self.table.omap_bytes,
             metadata_bytes: u64::from(self.superblock.wal.count) * block,
+            memory: self.memory(),
         }
     }
 

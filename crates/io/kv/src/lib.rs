@@ -143,6 +143,11 @@ pub trait KvStore {
     /// Waits until [`KvStore::drain`] has something to give; returns at once when nothing is under way.
     fn wait(&mut self);
 
+    /// Bytes of memory that hold parts of the store's file.
+    fn cached_bytes(&self) -> usize {
+        0
+    }
+
     /// All pairs whose key begins with `prefix`.
     ///
     /// # Errors

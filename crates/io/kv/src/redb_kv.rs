@@ -269,6 +269,10 @@ impl KvStore for RedbKv {
     fn wait(&mut self) {
         self.background.wait();
     }
+
+    fn cached_bytes(&self) -> usize {
+        self.core.database.cache_stats().used_bytes()
+    }
 }
 
 #[cfg(test)]

@@ -55,6 +55,21 @@ pub struct StoreUsage {
     pub omap_bytes: u64,
     /// Bytes of everything else that the store keeps.
     pub metadata_bytes: u64,
+    /// What it has in memory.
+    pub memory: StoreMemory,
+}
+
+/// About how many bytes of memory a store takes, by what for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreMemory {
+    /// Blocks that were read, and may be read again.
+    pub data_bytes: u64,
+    /// Records and names of objects, likewise.
+    pub metadata_bytes: u64,
+    /// What was changed and is not at home yet, and the map of free space.
+    pub changes_bytes: u64,
+    /// Pages of the metadata's file.
+    pub kv_bytes: u64,
 }
 
 /// Keeps the objects, logs and metadata of one OSD's placement groups. Owned by one shard.

@@ -94,8 +94,10 @@ impl Compact {
         let delta = Delta::of(&entry.delta);
         let is_plain = delta.is_some() && entry.outputs.is_empty() && entry.snaps.is_empty();
         let rare = || {
-            let detached =
-                |output: &OpOutput| OpOutput { rval: output.rval, data: Bytes::copy_from_slice(&output.data) };
+            let detached = |output: &OpOutput| OpOutput {
+                rval: output.rval,
+                data: Bytes::copy_from_slice(&output.data),
+            };
             let outputs = entry.outputs.iter().map(detached).collect();
             Box::new(Rare { outputs, snaps: entry.snaps.clone(), delta: entry.delta })
         };
@@ -129,6 +131,18 @@ impl Compact {
             snaps: rare.map_or_else(Vec::new, |rare| rare.snaps.clone()),
             delta: rare.map_or_else(|| self.delta.counters(), |rare| rare.delta),
         }
+    }
+
+    /// About its share of the bytes of memory that are not in itself.
+    pub(super) fn bytes_elsewhere(&self) -> usize {
+        let object = &self.object;
+        let name = size_of::<HObject>() + object.name.len() + object.namespace.len() + object.key.len();
+        let outputs = |rare: &Rare| -> usize {
+            rare.outputs.iter().map(|output| output.data.len() + size_of::<OpOutput>()).sum()
+        };
+        let rare = self.rare.as_deref();
+        let rare = rare.map_or(0, |rare| size_of::<Rare>() + 8 * rare.snaps.len() + outputs(rare));
+        name / Arc::strong_count(object) + rare
     }
 
     /// As [`LogEntry::has_reqid`].
@@ -172,7 +186,8 @@ mod tests {
     #[test]
     fn entries_of_one_object_share_its_name() {
         let mut names = Names::default();
-        let objects: Vec<LogEntry> = (0..5000).map(|n| entry(&format!("{n}"), (1, n + 1), (0, 0), n)).collect();
+        let objects: Vec<LogEntry> =
+            (0..5000).map(|n| entry(&format!("{n}"), (1, n + 1), (0, 0), n)).collect();
         for object in &objects {
             let (first, second) = (Compact::new(object, &mut names), Compact::new(object, &mut names));
             assert_eq!(*first.object, object.object);

@@ -154,6 +154,12 @@ impl PgLog {
         self.entries.partition_point(|entry| entry.version <= version)
     }
 
+    /// About the bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        let slots = self.entries.capacity() * size_of::<Compact>();
+        slots + self.entries.iter().map(Compact::bytes_elsewhere).sum::<usize>()
+    }
+
     /// Asserts what always holds.
     pub(crate) fn check(&self) {
         let mut before = self.tail;

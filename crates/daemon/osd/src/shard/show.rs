@@ -102,8 +102,16 @@ impl Shard {
         osd.insert("op_latency".to_owned(), latency);
         let stages = self.tracker.dump(&mut osd);
         let [messages, bytes] = self.sessions.dump_throttles();
+        let memory = usage.memory;
         serde_json::json!({
             "osd": osd,
+            "osd-memory": {
+                "store_data_bytes": memory.data_bytes,
+                "store_metadata_bytes": memory.metadata_bytes,
+                "store_changes_bytes": memory.changes_bytes,
+                "store_kv_bytes": memory.kv_bytes,
+                "pg_log_bytes": self.groups.log_bytes(),
+            },
             "osd-stages": stages,
             "throttle-osd_client_messages": messages,
             "throttle-osd_client_bytes": bytes,
