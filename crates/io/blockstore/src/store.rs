@@ -437,7 +437,15 @@ impl ObjectStore for BlockStore {
         if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
             self.start_checkpoint();
         }
-        self.failed.is_none() && self.checkpoint.is_some()
+        if self.failed.is_none() && self.checkpoint.is_some() {
+            return true;
+        }
+        if self.failed.is_none()
+            && let Err(error) = self.table.kv.rest()
+        {
+            self.fail(format!("metadata cannot be opened again: {error}"));
+        }
+        false
     }
 
     fn has_failed(&self) -> bool {

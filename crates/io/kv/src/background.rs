@@ -100,15 +100,21 @@ impl Background {
     }
 }
 
-/// Lets what was submitted finish.
-impl Drop for Background {
-    fn drop(&mut self) {
+impl Background {
+    /// Lets what was submitted finish; the next batch begins the thread anew.
+    pub(crate) fn end_thread(&mut self) {
+        let Some(thread) = self.thread.take() else { return };
         self.shared.queues().stopping = true;
         self.shared.work.notify_all();
-        if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
-            let _panicked = thread.join();
-        }
+        // A thread that panicked has said so.
+        let _panicked = thread.join();
+        self.shared.queues().stopping = false;
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.end_thread();
     }
 }
 

@@ -148,6 +148,15 @@ pub trait KvStore {
         0
     }
 
+    /// Gives memory back that holds parts of the file. Waits for what is under way, and for the device: for times in which
+    /// nobody asks for anything.
+    ///
+    /// # Errors
+    /// [`KvError`]; the store cannot be read or changed any more then.
+    fn rest(&mut self) -> Result<(), KvError> {
+        Ok(())
+    }
+
     /// All pairs whose key begins with `prefix`.
     ///
     /// # Errors

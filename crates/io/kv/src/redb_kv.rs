@@ -10,9 +10,9 @@ use redb::{Database, DatabaseError, ReadOnlyTable, ReadableDatabase, StorageErro
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::os::fd::BorrowedFd;
-use std::path::Path;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
 
@@ -24,6 +24,9 @@ const OP_COST_BYTES: usize = 2 << 10;
 
 /// Memory for pages of the file, unless somebody asks for more or less.
 const CACHE_BYTES: usize = 16 << 20;
+
+/// Pages in memory that are worth opening the file anew.
+const REST_BYTES_MIN: usize = 8 << 20;
 
 /// A store in one file. Submitted batches are committed by a thread of its own, in a way that makes the next opening
 /// quick even after a kill and however large the file is.
@@ -42,7 +45,10 @@ impl std::fmt::Debug for RedbKv {
 
 /// What both threads use.
 struct Core {
-    database: Database,
+    path: PathBuf,
+    cache_bytes: usize,
+    /// `None` when it could not be opened anew.
+    database: RwLock<Option<Database>>,
     fenced: AtomicBool,
 }
 
@@ -99,10 +105,10 @@ impl RedbKv {
     /// # Errors
     /// [`KvError`].
     pub fn open_with_cache(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
-        let file = PacedFile::open(path)?;
-        let database = redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(file)?;
+        let database = RwLock::new(Some(open_database(path, cache_bytes)?));
         sync_parent(path)?;
-        let core = Arc::new(Core { database, fenced: AtomicBool::new(false) });
+        let path = path.to_owned();
+        let core = Arc::new(Core { path, cache_bytes, database, fenced: AtomicBool::new(false) });
         let mut store = Self { snapshot: RefCell::default(), core, background: Background::new()? };
         if !store.core.has_table()? {
             // So that reads need not care whether it exists.
@@ -149,9 +155,29 @@ enum Reopening {
     Quick,
 }
 
+fn open_database(path: &Path, cache_bytes: usize) -> Result<Database, DatabaseError> {
+    redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(PacedFile::open(path)?)
+}
+
 impl Core {
+    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
+        // Whoever panicked while holding it has left it whole.
+        self.database.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// With nothing under way.
+    fn reopen(&self) -> Result<(), KvError> {
+        let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
+        // The old one has to let go of the file first.
+        drop(database.take());
+        *database = Some(open_database(&self.path, self.cache_bytes)?);
+        Ok(())
+    }
+
     fn has_table(&self) -> Result<bool, KvError> {
-        let found = self.database.begin_read().map_err(redb::Error::from)?.open_table(TABLE);
+        let database = self.database();
+        let database = database.as_ref().ok_or(KvError::Fenced)?;
+        let found = database.begin_read().map_err(redb::Error::from)?.open_table(TABLE);
         match found {
             Ok(_) => Ok(true),
             Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
@@ -177,7 +203,8 @@ impl Core {
         durability: Durability,
         reopening: Reopening,
     ) -> Result<(), redb::Error> {
-        let mut transaction = self.database.begin_write()?;
+        let database = self.database();
+        let mut transaction = database.as_ref().ok_or(redb::Error::PreviousIo)?.begin_write()?;
         transaction.set_quick_repair(reopening == Reopening::Quick);
         transaction.set_durability(match durability {
             Durability::Buffered => redb::Durability::None,
@@ -204,7 +231,8 @@ impl Core {
     }
 
     fn snapshot(&self) -> Result<Snapshot, redb::Error> {
-        Ok(self.database.begin_read()?.open_table(TABLE)?)
+        let database = self.database();
+        Ok(database.as_ref().ok_or(redb::Error::PreviousIo)?.begin_read()?.open_table(TABLE)?)
     }
 }
 
@@ -271,14 +299,27 @@ impl KvStore for RedbKv {
     }
 
     fn cached_bytes(&self) -> usize {
-        self.core.database.cache_stats().used_bytes()
+        self.core.database().as_ref().map_or(0, |database| database.cache_stats().used_bytes())
+    }
+
+    /// Opens the file anew: redb gives no page back otherwise, and most of what it keeps are pages that later commits
+    /// replaced.
+    fn rest(&mut self) -> Result<(), KvError> {
+        if self.cached_bytes() < REST_BYTES_MIN {
+            return Ok(());
+        }
+        self.background.settle();
+        self.snapshot.take();
+        let outcome = self.core.reopen();
+        // Most pages came from that thread's heap, to which free memory returns only when it asks for some, or ends.
+        self.background.end_thread();
+        outcome
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::path::PathBuf;
     use std::sync::atomic::{AtomicU32, Ordering};
 
     /// A folder that is removed with its contents.
@@ -335,6 +376,36 @@ mod tests {
         drop(kv);
         let kv = RedbKv::open(&path).expect("the store");
         assert_eq!(kv.get(b"a").expect("a healthy device").map(|value| value.len()), Some(1 << 20));
+    }
+
+    #[test]
+    fn a_store_that_rested_has_no_pages_in_memory_and_all_of_its_content() {
+        let folder = Folder::new();
+        let path = folder.0.join("kv.redb");
+        let mut kv = RedbKv::open(&path).expect("a new store");
+        let mut finished = Vec::new();
+        for round in 0..3_u8 {
+            for nth in 0..10_u64 {
+                let mut batch = KvBatch::default();
+                batch.put(nth.to_string(), vec![round; 1 << 20]);
+                kv.submit(batch, KvTag(nth));
+            }
+            assert_eq!(kv.get(b"-").expect("a healthy device"), None);
+            kv.rest().expect("a healthy device");
+            while finished.len() < 10 * (usize::from(round) + 1) {
+                kv.wait();
+                kv.drain(&mut finished);
+            }
+            while kv.cached_bytes() < REST_BYTES_MIN {
+                assert_eq!(kv.scan_prefix(b"").expect("a healthy device").len(), 10);
+            }
+            kv.rest().expect("a healthy device");
+            assert!(kv.cached_bytes() < 1 << 20, "{} bytes", kv.cached_bytes());
+            let value = kv.get(b"7").expect("a healthy device").expect("as it was put");
+            assert!(value.len() == 1 << 20 && value.iter().all(|byte| *byte == round));
+        }
+        assert!(finished.iter().all(|completion| completion.result.is_ok()));
+        assert!(matches!(RedbKv::open(&path), Err(KvError::InUse)));
     }
 
     #[test]
