@@ -99,7 +99,7 @@ pub trait ObjectStore: ObjectView {
     }
 
     /// Nobody asks for anything just now: begins what would have to be done later anyway. True while some of it is left;
-    /// call again later then.
+    /// call again later then. May wait for the device, and give back memory that is cheap to fill again.
     fn rest(&mut self) -> bool {
         false
     }
