@@ -302,8 +302,7 @@ impl KvStore for RedbKv {
         self.core.database().as_ref().map_or(0, |database| database.cache_stats().used_bytes())
     }
 
-    /// Opens the file anew: redb gives no page back otherwise, and most of what it keeps are pages that later commits
-    /// replaced.
+    /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.
     fn rest(&mut self) -> Result<(), KvError> {
         if self.cached_bytes() < REST_BYTES_MIN {
             return Ok(());
