@@ -2,21 +2,35 @@
 
 use crate::crc::crc32c;
 use bytes::{Bytes, BytesMut};
+use smallvec::SmallVec;
+
+/// Where checksums of whole payloads start, on the wire: the register of [`BufList::with_crc`].
+pub const PAYLOAD_CRC_SEED: u32 = u32::MAX;
 
 /// A gather list: slices that together are one run of bytes, passed on without copying.
 ///
-/// Holds no empty slice, so `slices()` can be handed to a vectored write as it is.
+/// Holds no empty slice, so `slices()` can be handed to a vectored write as it is. Knows its checksum where somebody has
+/// computed it, as long as it stays as it is: what came with a message is sent on without computing it again.
 #[derive(Clone, Default)]
 pub struct BufList {
-    slices: Vec<Bytes>,
+    slices: SmallVec<[Bytes; 1]>,
     len: usize,
+    /// From [`PAYLOAD_CRC_SEED`].
+    crc: Option<u32>,
 }
 
 impl BufList {
     /// An empty list.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { slices: Vec::new(), len: 0 }
+    pub fn new() -> Self {
+        Self { slices: SmallVec::new(), len: 0, crc: None }
+    }
+
+    /// The same, with what its checksum is known to be: the register over all bytes, started at [`PAYLOAD_CRC_SEED`].
+    #[must_use]
+    pub fn with_crc(self, crc: u32) -> Self {
+        debug_assert_eq!(crc, self.crc32c(PAYLOAD_CRC_SEED), "a wrong checksum would be sent on");
+        Self { crc: Some(crc), ..self }
     }
 
     /// Appends `slice`; an empty one is dropped.
@@ -24,13 +38,19 @@ impl BufList {
         if !slice.is_empty() {
             self.len += slice.len();
             self.slices.push(slice);
+            self.crc = None;
         }
     }
 
     /// Appends all slices of `other`.
     pub fn append(&mut self, other: Self) {
-        self.len += other.len;
-        self.slices.extend(other.slices);
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            self.len += other.len;
+            self.slices.extend(other.slices);
+            self.crc = None;
+        }
     }
 
     /// Length in bytes.
@@ -58,6 +78,9 @@ impl BufList {
     #[must_use]
     pub fn slice(&self, start: usize, length: usize) -> Self {
         assert!(start + length <= self.len, "slice {start}~{length} of {} bytes", self.len);
+        if length == self.len {
+            return self.clone();
+        }
         let mut out = Self::new();
         let (mut skip, mut left) = (start, length);
         for slice in &self.slices {
@@ -93,7 +116,10 @@ impl BufList {
     /// CRC-32C register over all bytes, started at `seed`.
     #[must_use]
     pub fn crc32c(&self, seed: u32) -> u32 {
-        self.slices.iter().fold(seed, |crc, slice| crc32c(crc, slice))
+        match self.crc {
+            Some(crc) if seed == PAYLOAD_CRC_SEED => crc,
+            _ => self.slices.iter().fold(seed, |crc, slice| crc32c(crc, slice)),
+        }
     }
 }
 
@@ -157,5 +183,22 @@ mod tests {
         let (one, two) = (list(&[b"abcdef"]), list(&[b"ab", b"cdef"]));
         assert_eq!(one, two);
         assert_eq!(one.crc32c(9), two.crc32c(9));
+    }
+
+    #[test]
+    fn a_known_checksum_goes_with_the_bytes_and_with_no_others() {
+        let plain = list(&[b"ab", b"cdef"]);
+        let crc = plain.crc32c(PAYLOAD_CRC_SEED);
+        let known = plain.with_crc(crc);
+        assert_eq!((known.crc, known.clone().crc, known.slice(0, 6).crc), (Some(crc), Some(crc), Some(crc)));
+        assert_eq!((known.slice(0, 5).crc, known.slice(6, 0).crc), (None, None));
+        let mut joined = BufList::new();
+        joined.append(known.clone());
+        joined.append(BufList::new());
+        joined.push(Bytes::new());
+        assert_eq!(joined.crc, Some(crc));
+        joined.append(known.clone());
+        assert_eq!(joined.crc32c(PAYLOAD_CRC_SEED), list(&[b"abcdefabcdef"]).crc32c(PAYLOAD_CRC_SEED));
+        assert_eq!(known.crc32c(7), list(&[b"abcdef"]).crc32c(7));
     }
 }

@@ -24,7 +24,7 @@ impl ByteStr {
     /// A copy that owns exactly its own bytes.
     #[must_use]
     pub fn detached(&self) -> Self {
-        Self(Bytes::copy_from_slice(&self.0))
+        if self.is_empty() { Self::EMPTY } else { Self(Bytes::copy_from_slice(&self.0)) }
     }
 
     /// The bytes.

@@ -9,6 +9,6 @@ mod bytestr;
 pub mod crc;
 
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuf};
-pub use bufs::BufList;
+pub use bufs::{BufList, PAYLOAD_CRC_SEED};
 pub use bytes::Bytes;
 pub use bytestr::ByteStr;

@@ -33,7 +33,7 @@ pub const MIDDLE_BYTES_MAX: u32 = 16 << 20;
 /// Longest payload of a message that is kept: above `osd_max_write_size` (90 MiB). See [`crate::Config::blanks_long_data`].
 pub const DATA_BYTES_MAX: u32 = 96 << 20;
 /// Register at the start of a segment's checksum.
-const SEGMENT_CRC_SEED: u32 = u32::MAX;
+const SEGMENT_CRC_SEED: u32 = nacre_buf::PAYLOAD_CRC_SEED;
 /// `late_status` (low half) of a frame that its sender completed.
 const LATE_COMPLETE: u8 = 0x0e;
 /// `late_status` (low half) of a frame that its sender gave up.
@@ -161,6 +161,7 @@ pub(crate) fn check_lengths(message: &RawMessage) -> Result<(), Fault> {
 }
 
 /// Takes the first `N` bytes of `rest`; zeros when a caller misjudged the layout of a fixed-size struct.
+#[inline]
 fn pull<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
     debug_assert!(rest.len() >= N, "a field beyond the end of its struct");
     let Some((first, behind)) = rest.split_first_chunk::<N>() else { return [0; N] };
@@ -169,10 +170,13 @@ fn pull<const N: usize>(rest: &mut &[u8]) -> [u8; N] {
 }
 
 /// Writes `bytes` at the start of `rest` and moves on.
-fn put(rest: &mut &mut [u8], bytes: &[u8]) {
-    let (first, behind) = std::mem::take(rest).split_at_mut(bytes.len());
-    first.copy_from_slice(bytes);
-    *rest = behind;
+#[inline]
+fn put<const N: usize>(rest: &mut &mut [u8], bytes: &[u8; N]) {
+    debug_assert!(rest.len() >= N, "a field beyond the end of its struct");
+    if let Some((first, behind)) = std::mem::take(rest).split_first_chunk_mut::<N>() {
+        *first = *bytes;
+        *rest = behind;
+    }
 }
 
 #[cfg(test)]

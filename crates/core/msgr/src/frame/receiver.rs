@@ -11,6 +11,7 @@ use super::{
     Tag, pull,
 };
 use crate::Fault;
+use bytes::Buf;
 use nacre_buf::{ALIGNMENT_BYTES, AlignedBuf, BufList, Bytes, crc::crc32c};
 use std::ops::Range;
 
@@ -72,11 +73,14 @@ impl Staging {
     }
 }
 
+/// Secure mode: what the first part has beside the preamble.
+type Inline = [u8; INLINE_BYTES];
+
 /// A frame whose preamble has come. Its bytes arrive in this order: `head`, `pages`, epilogue.
 struct Partial {
     preamble: Preamble,
     /// Secure mode: the start of segment 0.
-    inline: [u8; INLINE_BYTES],
+    inline: Inline,
     /// CRC mode: segment 0, its checksum, front, middle. Secure mode without data: the second part.
     head: Vec<u8>,
     head_bytes: usize,
@@ -250,10 +254,8 @@ impl Receiver {
     pub(crate) fn next_frame(&mut self, messages: bool) -> Result<Option<Inbound>, Fault> {
         loop {
             if self.partial.is_none() {
-                match self.begin()? {
-                    Some(partial) => self.admit(partial, messages)?,
-                    None => return Ok(None),
-                }
+                let Some((preamble, inline)) = self.begin()? else { return Ok(None) };
+                self.admit(preamble, inline, messages)?;
             }
             if !self.fill()? {
                 return Ok(None);
@@ -266,26 +268,30 @@ impl Receiver {
         }
     }
 
-    fn admit(&mut self, partial: Partial, messages: bool) -> Result<(), Fault> {
-        let tag = partial.preamble.tag;
+    fn admit(&mut self, preamble: Preamble, inline: Inline, messages: bool) -> Result<(), Fault> {
+        let tag = preamble.tag;
         if tag == Tag::Message && !messages {
             return Err(Fault::Unexpected { tag, phase: "the session is not open" });
         }
-        let (length, max) = (partial.preamble.lengths[3], DATA_BYTES_MAX);
-        self.partial = Some(match (length > max, &self.cipher) {
-            (false, cipher) => partial.with_room(cipher.is_some()),
-            (true, None) if self.blanks_long_data => partial.blanked(),
-            // What is sealed can be checked only as a whole.
-            (true, _) => return Err(Fault::SegmentLength { tag, segment: 3, length, max }),
-        });
+        let (length, max) = (preamble.lengths[3], DATA_BYTES_MAX);
+        let is_long = length > max;
+        // What is sealed can be checked only as a whole.
+        if is_long && (self.cipher.is_some() || !self.blanks_long_data) {
+            return Err(Fault::SegmentLength { tag, segment: 3, length, max });
+        }
+        let partial = self.partial.insert(Partial::new(preamble, inline));
+        match is_long {
+            false => partial.make_room(self.cipher.is_some()),
+            true => partial.make_room_for_blanks(),
+        }
         Ok(())
     }
 
     /// Reads a preamble (in secure mode: the whole first part).
-    fn begin(&mut self) -> Result<Option<Partial>, Fault> {
+    fn begin(&mut self) -> Result<Option<(Preamble, Inline)>, Fault> {
         if self.cipher.is_none() {
             let Some(bytes) = self.array()? else { return Ok(None) };
-            return Ok(Some(Partial::new(Preamble::decode(&bytes)?, [0; INLINE_BYTES])));
+            return Ok(Some((Preamble::decode(&bytes)?, [0; INLINE_BYTES])));
         }
         let Some(mut part) = self.array::<FIRST_PART_BYTES>()? else { return Ok(None) };
         if let Some(cipher) = &mut self.cipher {
@@ -293,12 +299,12 @@ impl Receiver {
         }
         let mut rest = part.as_slice();
         let preamble = Preamble::decode(&pull(&mut rest))?;
-        Ok(Some(Partial::new(preamble, pull(&mut rest))))
+        Ok(Some((preamble, pull(&mut rest))))
     }
 
     /// Moves what is staged into the frame; true when only the epilogue can be missing.
     fn fill(&mut self) -> Result<bool, Fault> {
-        let Some(mut partial) = self.partial.take() else { return Ok(false) };
+        let Some(partial) = &mut self.partial else { return Ok(false) };
         let staged = self.staging.bytes();
         let (to_head, behind) = staged.split_at(staged.len().min(partial.head_bytes - partial.head.len()));
         partial.head.extend_from_slice(to_head);
@@ -312,7 +318,6 @@ impl Receiver {
             partial.pages_filled(to_pages.len(), self.cipher.is_some());
         }
         let complete = partial.head.len() == partial.head_bytes && partial.pages_left() == 0;
-        self.partial = Some(partial);
         self.consume(taken)?;
         Ok(complete)
     }
@@ -362,28 +367,31 @@ enum Finished {
 }
 
 impl Partial {
-    fn new(preamble: Preamble, inline: [u8; INLINE_BYTES]) -> Self {
+    fn new(preamble: Preamble, inline: Inline) -> Self {
         let crc = SEGMENT_CRC_SEED;
         Self { preamble, inline, head: Vec::new(), head_bytes: 0, pages: None, filled: 0, blank: None, crc }
     }
 
     /// Allocates for a plain frame whose data is not kept.
-    fn blanked(mut self) -> Self {
+    fn make_room_for_blanks(&mut self) {
         self.blank = Some(self.preamble.length(3));
         self.head_bytes = self.plain_head_bytes();
         self.head.reserve_exact(self.head_bytes);
         self.pages = Some(AlignedBuf::with_len(BLANK_BYTES));
-        self
     }
 
     fn plain_head_bytes(&self) -> usize {
-        let first = self.preamble.length(0);
-        let crc = if first > 0 { CRC_BYTES } else { 0 };
-        first + crc + self.preamble.length(1) + self.preamble.length(2)
+        let first = self.preamble.length(0) + self.first_crc_bytes();
+        first + self.preamble.length(1) + self.preamble.length(2)
+    }
+
+    /// CRC mode: the checksum of segment 0 stands right behind it, if there is any of it.
+    fn first_crc_bytes(&self) -> usize {
+        if self.preamble.length(0) > 0 { CRC_BYTES } else { 0 }
     }
 
     /// Allocates for the announced lengths, which are bounded by now.
-    fn with_room(mut self, sealed: bool) -> Self {
+    fn make_room(&mut self, sealed: bool) {
         let data = self.preamble.length(3);
         if !sealed {
             self.head_bytes = self.plain_head_bytes();
@@ -396,7 +404,6 @@ impl Partial {
             self.head_bytes = Layout::of(&self.preamble).sealed;
         }
         self.head.reserve_exact(self.head_bytes);
-        self
     }
 
     fn finish_plain(self, epilogue: Option<[u8; EPILOGUE_BYTES]>) -> Result<Finished, Fault> {
@@ -405,29 +412,29 @@ impl Partial {
         if !epilogue.is_empty() && !is_complete(tag, pull::<1>(&mut epilogue))? {
             return Ok(Finished::Aborted);
         }
-        let head = Bytes::from(self.head);
-        let mut rest = 0..0;
-        let mut next = |length: usize| {
-            rest = rest.end..rest.end + length;
-            head.slice(rest.clone())
-        };
-        let first = next(self.preamble.length(0));
-        if !first.is_empty() {
-            let mut crc = &next(CRC_BYTES)[..];
-            verify(0, u32::from_le_bytes(pull(&mut crc)), crc32c(SEGMENT_CRC_SEED, &first))?;
+        let (first, behind) = self.head.split_at_checked(self.preamble.length(0)).unwrap_or_default();
+        let (crc, behind) = behind.split_at_checked(self.first_crc_bytes()).unwrap_or_default();
+        if let Ok(crc) = crc.try_into() {
+            verify(0, u32::from_le_bytes(crc), crc32c(SEGMENT_CRC_SEED, first))?;
         }
-        let (front, middle) = (next(self.preamble.length(1)), next(self.preamble.length(2)));
-        let computed = [crc32c(SEGMENT_CRC_SEED, &front), crc32c(SEGMENT_CRC_SEED, &middle), self.crc];
+        if tag != Tag::Message {
+            let payload = Bytes::copy_from_slice(first);
+            return Ok(Finished::Frame(Inbound::Control { tag, payload }));
+        }
+        let (front, middle) = behind.split_at_checked(self.preamble.length(1)).unwrap_or_default();
+        let computed = [crc32c(SEGMENT_CRC_SEED, front), crc32c(SEGMENT_CRC_SEED, middle), self.crc];
         for (segment, computed) in (1..usize::from(self.preamble.count)).zip(computed) {
             verify(segment, u32::from_le_bytes(pull(&mut epilogue)), computed)?;
         }
-        if tag != Tag::Message {
-            return Ok(Finished::Frame(Inbound::Control { tag, payload: first }));
-        }
-        let header = MessageHeader::decode(&first)?;
-        let data = match self.blank {
-            Some(length) => zeros(length),
-            None => self.pages.map(AlignedBuf::freeze).unwrap_or_default().into(),
+        let header = MessageHeader::decode(first)?;
+        let (front_at, middle_at) = (self.head.len() - behind.len(), self.head.len() - middle.len());
+        let mut front = Bytes::from(self.head);
+        let middle = front.split_off(middle_at);
+        front.advance(front_at);
+        let data = match (self.blank, self.pages) {
+            (Some(length), _) => zeros(length),
+            (None, Some(pages)) => BufList::from(pages.freeze()).with_crc(self.crc),
+            (None, None) => BufList::new(),
         };
         Ok(Finished::Frame(Inbound::Message { header, front, middle, data }))
     }

@@ -20,6 +20,9 @@ const SPARE_COUNT_MAX: usize = 32;
 /// Slices up to this length are copied: cheaper than another entry in the vector and a shared count.
 const COPY_BYTES_MAX: usize = 1 << 10;
 
+/// What stands before the front of a message in CRC mode: preamble, header, the header's checksum.
+const PLAIN_HEAD_BYTES: usize = Preamble::BYTES + MESSAGE_HEADER_BYTES + 4;
+
 enum Chunk {
     Own(Vec<u8>),
     Shared(Bytes),
@@ -175,9 +178,12 @@ impl Sender {
     }
 
     fn plain(&mut self, preamble: &Preamble, header: &[u8; MESSAGE_HEADER_BYTES], message: &RawMessage) {
-        self.copy(&preamble.encode());
-        self.copy(header);
-        self.copy(&crc32c(SEGMENT_CRC_SEED, header).to_le_bytes());
+        let mut head = [0; PLAIN_HEAD_BYTES];
+        let mut rest = head.as_mut_slice();
+        super::put(&mut rest, &preamble.encode());
+        super::put(&mut rest, header);
+        super::put(&mut rest, &crc32c(SEGMENT_CRC_SEED, header).to_le_bytes());
+        self.copy(&head);
         self.share(&message.front);
         self.share(&message.middle);
         message.data.slices().iter().for_each(|slice| self.share(slice));
