@@ -7,12 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 macro_rules! integer {
     ($($t:ty),*) => {$(
         impl Encode for $t {
+            #[inline]
             fn encode(&self, w: &mut Writer) {
-                w.raw(&self.to_le_bytes());
+                w.array(self.to_le_bytes());
             }
         }
         impl Decode for $t {
             const MIN_BYTES: usize = size_of::<$t>();
+            #[inline]
             fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
                 Ok(<$t>::from_le_bytes(r.array()?))
             }
@@ -53,6 +55,7 @@ impl Decode for String {
 }
 
 impl Encode for ByteStr {
+    #[inline]
     fn encode(&self, w: &mut Writer) {
         w.blob(self);
     }
@@ -60,12 +63,14 @@ impl Encode for ByteStr {
 
 impl Decode for ByteStr {
     const MIN_BYTES: usize = 4;
+    #[inline]
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.str()
     }
 }
 
 impl Encode for Bytes {
+    #[inline]
     fn encode(&self, w: &mut Writer) {
         w.blob(self);
     }
@@ -73,6 +78,7 @@ impl Encode for Bytes {
 
 impl Decode for Bytes {
     const MIN_BYTES: usize = 4;
+    #[inline]
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.blob()
     }
@@ -148,10 +154,18 @@ fn collect<T: Decode, C: FromIterator<T>>(r: &mut Reader) -> Result<C, DecodeErr
     (0..count).map(|_| r.get()).collect()
 }
 
+/// Room made for elements before the first is found. Most lists are shorter.
+const FEW: usize = 4;
+
 impl<T: Decode> Decode for Vec<T> {
     const MIN_BYTES: usize = 4;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        collect(r)
+        let count = r.count(T::MIN_BYTES)?;
+        let mut list = Self::with_capacity(count.min(FEW));
+        for _ in 0..count {
+            list.push(r.get()?);
+        }
+        Ok(list)
     }
 }
 

@@ -3,10 +3,18 @@
 use crate::Encode;
 use nacre_buf::Bytes;
 
+/// Room that the first write makes.
+const ROOM_BYTES_MIN: usize = 64;
+
 /// An append-only encoder. Lengths above `u32::MAX` are our own mistake and panic.
+///
+/// Room is made, and filled with zeros, ahead of what is written, so that a number is one comparison and one store.
 #[derive(Debug, Default)]
 pub struct Writer {
+    /// What is written, and zeros.
     out: Vec<u8>,
+    /// Bytes written.
+    at: usize,
 }
 
 impl Writer {
@@ -19,32 +27,57 @@ impl Writer {
     /// An empty writer with room for `capacity` bytes.
     #[must_use]
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { out: Vec::with_capacity(capacity) }
+        Self { out: vec![0; capacity], at: 0 }
     }
 
     /// Bytes written so far.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
-        self.out.len()
+        self.at
     }
 
     /// True when nothing has been written.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.out.is_empty()
+        self.at == 0
     }
 
     /// What has been written so far.
     #[must_use]
     pub fn as_slice(&self) -> &[u8] {
-        &self.out
+        self.out.get(..self.at).unwrap_or_default()
     }
 
     /// The finished encoding.
     #[must_use]
-    pub fn finish(self) -> Bytes {
+    pub fn finish(mut self) -> Bytes {
+        self.out.truncate(self.at);
         Bytes::from(self.out)
+    }
+
+    /// Makes room for `count` more bytes.
+    #[cold]
+    fn grow(&mut self, count: usize) {
+        let least = self.at + count;
+        self.out.resize(least.max(2 * self.out.len()).max(ROOM_BYTES_MIN), 0);
+    }
+
+    #[inline]
+    fn reserve(&mut self, count: usize) {
+        if count > self.out.len() - self.at {
+            self.grow(count);
+        }
+    }
+
+    /// Bytes of a fixed number.
+    #[inline]
+    pub(crate) fn array<const N: usize>(&mut self, bytes: [u8; N]) {
+        self.reserve(N);
+        if let Some(room) = self.out.get_mut(self.at..).and_then(<[u8]>::first_chunk_mut) {
+            *room = bytes;
+        }
+        self.at += N;
     }
 
     /// Any encodable value.
@@ -56,54 +89,59 @@ impl Writer {
     /// Raw bytes, no length.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8]) {
-        self.out.extend_from_slice(bytes);
+        self.reserve(bytes.len());
+        if let Some(room) = self.out.get_mut(self.at..self.at + bytes.len()) {
+            room.copy_from_slice(bytes);
+        }
+        self.at += bytes.len();
     }
 
     /// `count` zero bytes.
     pub fn zeros(&mut self, count: usize) {
-        self.out.resize(self.out.len() + count, 0);
+        self.reserve(count);
+        self.at += count;
     }
 
     /// One byte.
     #[inline]
     pub fn u8(&mut self, value: u8) {
-        self.out.push(value);
+        self.array([value]);
     }
 
     /// A truth value as one byte.
     #[inline]
     pub fn bool(&mut self, value: bool) {
-        self.out.push(u8::from(value));
+        self.u8(u8::from(value));
     }
 
     /// Two bytes, little-endian.
     #[inline]
     pub fn u16(&mut self, value: u16) {
-        self.raw(&value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
 
     /// Four bytes, little-endian.
     #[inline]
     pub fn u32(&mut self, value: u32) {
-        self.raw(&value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
 
     /// Eight bytes, little-endian.
     #[inline]
     pub fn u64(&mut self, value: u64) {
-        self.raw(&value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
 
     /// Four bytes, little-endian, signed.
     #[inline]
     pub fn i32(&mut self, value: i32) {
-        self.raw(&value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
 
     /// Eight bytes, little-endian, signed.
     #[inline]
     pub fn i64(&mut self, value: i64) {
-        self.raw(&value.to_le_bytes());
+        self.array(value.to_le_bytes());
     }
 
     /// A container's element count.
@@ -133,10 +171,10 @@ impl Writer {
     /// When the body is longer than `u32::MAX` bytes.
     #[inline]
     pub fn nested(&mut self, body: impl FnOnce(&mut Self)) {
-        let at = self.out.len();
+        let at = self.at;
         self.u32(0);
         body(self);
-        let length = u32::try_from(self.out.len() - at - 4).expect("a body below 4 GiB");
+        let length = u32::try_from(self.at - at - 4).expect("a body below 4 GiB");
         self.patch_u32(at, length);
     }
 
@@ -154,6 +192,7 @@ impl Writer {
     /// When `at` does not name four written bytes.
     #[inline]
     pub fn patch_u32(&mut self, at: usize, value: u32) {
-        self.out.get_mut(at..at + 4).expect("a place written before").copy_from_slice(&value.to_le_bytes());
+        let written = self.out.get_mut(..self.at).and_then(|written| written.get_mut(at..at + 4));
+        written.expect("a place written before").copy_from_slice(&value.to_le_bytes());
     }
 }

@@ -8,6 +8,8 @@ use nacre_denc::{DecodeError, Encode, Reader, Writer};
 const VERSION: u8 = 1;
 /// Data of `Write` travels apart from the ops, so that it is never copied: see [`Transaction::encode_parts`].
 const OP_BYTES_MIN: usize = 1;
+/// Room made for operations before the first is found: a plain write has its data, the object's record and a log entry.
+const OPS_USUAL: usize = 4;
 
 mod code {
     pub(super) const CREATE_COLLECTION: u8 = 1;
@@ -58,7 +60,10 @@ impl Transaction {
         let txn = r.envelope("transaction", VERSION, |_, r| {
             let collection = r.get()?;
             let count = r.count(OP_BYTES_MIN)?;
-            let ops = (0..count).map(|_| decode_any(r, data, &mut used)).collect::<Result<_, _>>()?;
+            let mut ops = Vec::with_capacity(count.min(OPS_USUAL));
+            for _ in 0..count {
+                ops.push(decode_any(r, data, &mut used)?);
+            }
             Ok(Self { collection, ops })
         })?;
         if used != data.len() {
@@ -158,22 +163,19 @@ fn tagged(w: &mut Writer, code: u8, first: &impl Encode) {
 /// Any op; the ops inside of a split are read by [`decode_op`], which knows neither split nor merge: one level is
 /// all there is.
 fn decode_any(r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Op, DecodeError> {
-    match r.clone().u8()? {
-        code::SPLIT => r.u8()?,
-        code::MERGE => {
-            r.u8()?;
-            return Ok(Op::Merge { source: r.get()? });
-        }
-        _ => return decode_op(r, data, used),
-    };
+    match r.u8()? {
+        code::SPLIT => (),
+        code::MERGE => return Ok(Op::Merge { source: r.get()? }),
+        code => return decode_op(code, r, data, used),
+    }
     let (child, pg_num) = (r.get()?, r.u32()?);
     let count = r.count(OP_BYTES_MIN)?;
-    let ops = (0..count).map(|_| decode_op(r, data, used)).collect::<Result<_, _>>()?;
+    let ops = (0..count).map(|_| decode_op(r.u8()?, r, data, used)).collect::<Result<_, _>>()?;
     Ok(Op::Split { child, pg_num, ops })
 }
 
-fn decode_op(r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Op, DecodeError> {
-    Ok(match r.u8()? {
+fn decode_op(code: u8, r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Op, DecodeError> {
+    Ok(match code {
         code::CREATE_COLLECTION => Op::CreateCollection,
         code::REMOVE_COLLECTION => Op::RemoveCollection,
         code::TOUCH => Op::Touch(r.get()?),

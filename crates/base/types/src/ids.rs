@@ -41,6 +41,7 @@ impl fmt::Debug for SnapId {
 }
 
 impl Encode for SnapId {
+    #[inline]
     fn encode(&self, w: &mut Writer) {
         w.u64(self.0);
     }
@@ -48,6 +49,7 @@ impl Encode for SnapId {
 
 impl Decode for SnapId {
     const MIN_BYTES: usize = 8;
+    #[inline]
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.u64().map(Self)
     }
@@ -86,6 +88,7 @@ impl fmt::Debug for Eversion {
 }
 
 impl Encode for Eversion {
+    #[inline]
     fn encode(&self, w: &mut Writer) {
         w.u64(self.version);
         w.u32(self.epoch);
@@ -94,6 +97,7 @@ impl Encode for Eversion {
 
 impl Decode for Eversion {
     const MIN_BYTES: usize = 12;
+    #[inline]
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         Ok(Self { version: r.u64()?, epoch: r.u32()? })
     }

@@ -92,6 +92,7 @@ impl fmt::Debug for EntityName {
 }
 
 impl Encode for EntityName {
+    #[inline]
     fn encode(&self, w: &mut Writer) {
         w.u8(self.kind.0);
         w.i64(self.number);
@@ -100,6 +101,7 @@ impl Encode for EntityName {
 
 impl Decode for EntityName {
     const MIN_BYTES: usize = 9;
+    #[inline]
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         Ok(Self { kind: EntityKind(r.u8()?), number: r.i64()? })
     }
