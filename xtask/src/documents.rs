@@ -25,7 +25,7 @@ pub(crate) fn check(texts: &[(String, String)], wrong: &mut Vec<String>) -> Resu
     let kinds = messages.lines().filter_map(|line| {
         let (name, rest) = line.trim().split_once(" = ")?;
         let (kind, text) = rest.split_once(" \"")?;
-        text.ends_with("\",").then(|| (kind.to_owned(), name.to_owned()))
+        text.contains("\" in ").then(|| (kind.to_owned(), name.to_owned()))
     });
     check_table("docs/formats/peer-messages.md", kinds, wrong)
 }

@@ -58,7 +58,7 @@ macro_rules! messages {
             pub fn decode(raw: RawMessage) -> Result<Self, DecodeError> {
                 match raw.kind {
                     $($name::KIND => read::<$name>(raw).map(Self::$name),)*
-                    kind if peer::PeerMessage::is_kind(kind) => peer::PeerMessage::decode(&raw).map(Self::Peer),
+                    kind if peer::PeerMessage::is_kind(kind) => peer::PeerMessage::decode(raw).map(Self::Peer),
                     _ => Ok(Self::Unknown(raw)),
                 }
             }

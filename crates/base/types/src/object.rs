@@ -91,6 +91,11 @@ impl HObject {
         }
     }
 
+    /// By name, where the key does not say it already.
+    fn cmp_placed_names(&self, other: &Self) -> Ordering {
+        if self.key.is_empty() && other.key.is_empty() { Ordering::Equal } else { self.name.cmp(&other.name) }
+    }
+
     fn effective_key(&self) -> &ByteStr {
         if self.key.is_empty() { &self.name } else { &self.key }
     }
@@ -104,7 +109,7 @@ impl Ord for HObject {
             .then_with(|| self.bitwise_key().cmp(&other.bitwise_key()))
             .then_with(|| self.namespace.cmp(&other.namespace))
             .then_with(|| self.effective_key().cmp(other.effective_key()))
-            .then_with(|| self.name.cmp(&other.name))
+            .then_with(|| self.cmp_placed_names(other))
             .then_with(|| self.snap.cmp(&other.snap))
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::PoolId;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use std::cmp::Ordering;
 use std::fmt;
 
 /// Shard of a PG in a replicated pool: there are none, every member holds everything.
@@ -44,6 +45,7 @@ impl fmt::Debug for PgId {
 }
 
 impl Encode for PgId {
+    #[inline]
     fn encode(&self, w: &mut Writer) {
         w.u8(1);
         w.i64(self.pool);
@@ -54,6 +56,7 @@ impl Encode for PgId {
 
 impl Decode for PgId {
     const MIN_BYTES: usize = 17;
+    #[inline]
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         let version = r.u8()?;
         if version != 1 {
@@ -66,7 +69,7 @@ impl Decode for PgId {
 }
 
 /// A placement group and, in erasure-coded pools, which shard of it. Ceph `spg_t`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpgId {
     /// The placement group.
     pub pg: PgId,
@@ -79,6 +82,28 @@ impl SpgId {
     #[must_use]
     pub const fn replicated(pg: PgId) -> Self {
         Self { pg, shard: SHARD_NONE }
+    }
+
+    /// Pool, number and shard as one number in their order: every message is looked up by it, several times.
+    #[inline]
+    fn ordinal(&self) -> i128 {
+        i128::from(self.pg.pool) << 64
+            | i128::from(self.pg.seed) << 8
+            | i128::from(self.shard.cast_unsigned() ^ 0x80)
+    }
+}
+
+impl Ord for SpgId {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.ordinal().cmp(&other.ordinal())
+    }
+}
+
+impl PartialOrd for SpgId {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
     }
 }
 

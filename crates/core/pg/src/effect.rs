@@ -3,7 +3,7 @@
 use crate::{SessionId, Side, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{OsdBackoff, OsdOpReply, WatchNotify};
+use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, WatchNotify};
 use nacre_txn::{Token, Transaction};
 use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SpgId};
 use smallvec::SmallVec;
@@ -54,12 +54,12 @@ pub enum Effect {
         /// What.
         message: PeerMessage,
     },
-    /// Send the same to several peers, none of them this OSD, likewise: encoded once.
+    /// Send the same to several peers, none of them this OSD, likewise.
     Peers {
         /// To whom.
         osds: SmallVec<[OsdId; 4]>,
-        /// What.
-        message: PeerMessage,
+        /// What, as messages carry it: encoded once, before what it says goes to the store.
+        message: RawMessage,
     },
     /// Hand the transaction to the store; answer with [`crate::Event::Durable`] when it survives a crash.
     Submit {

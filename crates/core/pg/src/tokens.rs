@@ -35,9 +35,9 @@ pub(crate) enum OnDurable {
         reply: Box<PushReply>,
     },
     /// An object that was pulled, or dropped, is durable here.
-    Recovered(HObject),
+    Recovered(Box<HObject>),
     /// The part that begins here of an object that was computed from other chunks is durable here.
-    Rebuilt(HObject, u64),
+    Rebuilt(Box<HObject>, u64),
 }
 
 /// What must not happen before all that this copy has submitted is durable: a copy that tells others of

@@ -137,6 +137,7 @@ impl Groups {
     /// Forgets a group whose removal has been submitted; completions that are still due find nobody.
     pub(crate) fn remove(&mut self, spg: &SpgId) {
         self.groups.remove(spg);
+        self.deadlines.remove(spg);
         self.changed = true;
     }
 
@@ -229,9 +230,10 @@ impl Groups {
     }
 
     /// Notes what a group that has just handled something wants next.
-    pub(crate) fn note_deadline(&mut self, spg: SpgId) {
-        match self.groups.get(&spg).and_then(Pg::next_deadline) {
+    pub(crate) fn note_deadline(&mut self, spg: SpgId, due: Option<Stamp>) {
+        match due {
             Some(at) => drop(self.deadlines.insert(spg, at)),
+            None if self.deadlines.is_empty() => (),
             None => drop(self.deadlines.remove(&spg)),
         }
     }

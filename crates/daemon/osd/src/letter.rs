@@ -140,6 +140,9 @@ impl Post {
     /// Which shard a group lives on: that of the group which it was split off, whose objects are in that
     /// shard's store.
     pub(crate) fn home(&self, spg: &SpgId) -> usize {
+        if self.shard_count() == 1 {
+            return self.me;
+        }
         let origin = self.origins.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
         let seed = origin.map_or(spg.pg.seed, |pg_num| nacre_types::hash::stable_mod(spg.pg.seed, *pg_num));
         let spread = spg.pg.pool.unsigned_abs().wrapping_add(seed.into());

@@ -26,7 +26,7 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId, Trace};
+use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, Session, SessionId, Trace};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
@@ -573,7 +573,10 @@ impl Shard {
 
     fn message(&mut self, conn: ConnId, raw: RawMessage) {
         match self.sessions.incomer(conn) {
-            Some(Incomer::Client(_)) => self.client_message(conn, raw),
+            Some(Incomer::Client(session)) => {
+                let session = Arc::clone(session);
+                self.client_message(conn, session, raw);
+            }
             // Only zeros are left of it, and only a client's message is refused for its length.
             _ if raw.data.len() > DATA_BYTES_MAX as usize => {
                 tracing::error!(osd = self.config.id, ?conn, bytes = raw.data.len(), "message too long");
@@ -598,9 +601,7 @@ impl Shard {
         }
     }
 
-    fn client_message(&mut self, conn: ConnId, raw: RawMessage) {
-        let Some(Incomer::Client(session)) = self.sessions.incomer(conn) else { return };
-        let session = Arc::clone(session);
+    fn client_message(&mut self, conn: ConnId, session: Arc<Session>, raw: RawMessage) {
         let tid = raw.tid;
         let bytes = raw.front.len() + raw.data.len();
         match Message::decode(raw) {
@@ -641,7 +642,7 @@ impl Shard {
     }
 
     fn peer_message(&mut self, from: OsdId, raw: RawMessage) {
-        match PeerMessage::decode(&raw) {
+        match PeerMessage::decode(raw) {
             Ok(message) => {
                 let home = self.post.home(&message.header().spg);
                 if home == self.post.me {
@@ -659,6 +660,9 @@ impl Shard {
         if space::is_short(&self.store.usage()) {
             return true;
         }
+        if self.short_peers.are_none() {
+            return false;
+        }
         let acting = self.groups.get(spg).map_or(&[][..], |group| group.acting());
         self.short_peers.any_of(acting, self.now)
     }
@@ -669,13 +673,13 @@ impl Shard {
             let reply = space::refusal(&op.op, spg, self.groups.map().epoch);
             return self.tell_session(op.session.id, Message::from(reply).encode(op.tid));
         }
-        if self.groups.get(&spg).is_some_and(|group| group.is_held_by_client(&op)) {
-            return; // or it could wait for the lease until after the acknowledgement, and overtake others
-        }
-        if !self.is_leased(&spg) {
-            return self.unleased.entry(spg).or_default().push(op);
-        }
-        if self.groups.contains(&spg) {
+        if let Some(group) = self.groups.get(&spg) {
+            if group.is_held_by_client(&op) {
+                return; // or it could wait for the lease until after the acknowledgement, and overtake others
+            }
+            if !self.is_leased(group) {
+                return self.unleased.entry(spg).or_default().push(op);
+            }
             return self.deliver(spg, Event::ClientOp(op));
         }
         // Not ours by our map: silence. The client resends when it learns of a newer one, which it may lack.
@@ -836,9 +840,10 @@ impl Shard {
             let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
             let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
             group.handle(&mut cx, event);
+            let due = group.next_deadline();
+            self.groups.note_deadline(spg, due);
             next = self.carry_out(spg).then_some(Event::Resume);
         }
-        self.groups.note_deadline(spg);
     }
 
     /// Carries out what a group wants; true when it is to be resumed.
@@ -930,7 +935,6 @@ impl Shard {
                 self.send_peer(osd, message.encode(0));
             }
             Effect::Peers { osds, message } => {
-                let message = message.encode(0);
                 osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
             }
             Effect::Submit { txn, token } => {

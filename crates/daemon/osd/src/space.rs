@@ -55,11 +55,13 @@ impl ShortPeers {
         }
     }
 
+    /// True when nobody has said so of late.
+    pub(crate) fn are_none(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether one of a group's members is short. A while after it said so, one write is let through to ask again.
     pub(crate) fn any_of(&mut self, members: &[OsdId], now: Stamp) -> bool {
-        if self.0.is_empty() {
-            return false;
-        }
         if members.iter().any(|osd| self.0.get(osd).is_some_and(|until| *until > now)) {
             return true;
         }

@@ -42,6 +42,8 @@ const PRIORITY: u16 = 196;
 
 /// Room for the front of a replicated write; most others are shorter.
 const FRONT_BYTES_USUAL: usize = 768;
+/// Room for that of its acknowledgement.
+const REPLY_BYTES_USUAL: usize = 64;
 
 /// Begins every peer message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,11 +58,12 @@ pub struct PeerHeader {
 coded::coded!(PeerHeader, "peer header", { spg, epoch });
 
 macro_rules! peer_messages {
-    ($($name:ident = $kind:literal $text:literal,)*) => {
-        /// A message between two members of a placement group.
+    ($($name:ident = $kind:literal $text:literal in $held:ty,)*) => {
+        /// A message between two members of a placement group. Those of each write are held in place, all others in a
+        /// box: they are many times larger, and would make every message as large.
         #[derive(Debug, Clone, PartialEq)]
         pub enum PeerMessage {
-            $(#[doc = $text] $name($name),)*
+            $(#[doc = $text] $name($held),)*
         }
 
         impl PeerMessage {
@@ -73,7 +76,7 @@ macro_rules! peer_messages {
             /// The message's kind on the wire.
             #[must_use]
             pub fn kind(&self) -> u16 {
-                match self { $(Self::$name(_) => KIND_FIRST + $kind,)* }
+                match self { $(Self::$name(_) => $name::KIND,)* }
             }
 
             fn encode_parts(&self, w: &mut Writer) -> BufList {
@@ -82,7 +85,7 @@ macro_rules! peer_messages {
 
             fn decode_parts(kind: u16, r: &mut Reader, data: &BufList) -> Result<Self, DecodeError> {
                 match kind.wrapping_sub(KIND_FIRST) {
-                    $($kind => $name::decode_parts(r, data).map(Self::$name),)*
+                    $($kind => $name::decode_parts(r, data).map(Self::from),)*
                     _ => Err(DecodeError::Invalid { what: "peer message kind", value: kind.into() }),
                 }
             }
@@ -94,36 +97,41 @@ macro_rules! peer_messages {
             }
         }
 
+        $(impl $name {
+            /// The message's kind on the wire.
+            pub const KIND: u16 = KIND_FIRST + $kind;
+        })*
+
         $(impl From<$name> for PeerMessage {
             fn from(message: $name) -> Self {
-                Self::$name(message)
+                Self::$name(message.into())
             }
         })*
     };
 }
 
 peer_messages! {
-    RepOp = 0 "Apply this write.",
-    RepOpReply = 1 "The write is durable here.",
-    Query = 2 "What do you have of this PG?",
-    Notify = 3 "This is what I have of it.",
-    LogReply = 4 "My log, as asked for.",
-    Activate = 5 "This is the authoritative log; take part in the interval.",
-    Activated = 6 "I have it durably; these objects I miss.",
-    Scan = 7 "Which objects do you have, from here on?",
-    ScanReply = 8 "These, in these versions.",
-    Pull = 9 "Send me this object.",
-    Push = 10 "Here is (a part of) an object, or the order to drop it.",
-    PushReply = 11 "It is durable here, or I cannot give it.",
-    Progress = 12 "What the primary knows of you now.",
-    Release = 13 "The PG is clean without you: drop your copy.",
-    ScrubRequest = 14 "List these objects with their checksums.",
-    ScrubReply = 15 "Here they are.",
-    CopyGet = 16 "Give me a part of this object.",
-    CopyReply = 17 "Here it is.",
-    Reserve = 18 "About a place for the PG's recovery at a member.",
-    ChunkRead = 19 "Read this part of your chunk of an object.",
-    ChunkReply = 20 "This is it.",
+    RepOp = 0 "Apply this write." in RepOp,
+    RepOpReply = 1 "The write is durable here." in RepOpReply,
+    Query = 2 "What do you have of this PG?" in Box<Query>,
+    Notify = 3 "This is what I have of it." in Box<Notify>,
+    LogReply = 4 "My log, as asked for." in Box<LogReply>,
+    Activate = 5 "This is the authoritative log; take part in the interval." in Box<Activate>,
+    Activated = 6 "I have it durably; these objects I miss." in Box<Activated>,
+    Scan = 7 "Which objects do you have, from here on?" in Box<Scan>,
+    ScanReply = 8 "These, in these versions." in Box<ScanReply>,
+    Pull = 9 "Send me this object." in Box<Pull>,
+    Push = 10 "Here is (a part of) an object, or the order to drop it." in Box<Push>,
+    PushReply = 11 "It is durable here, or I cannot give it." in Box<PushReply>,
+    Progress = 12 "What the primary knows of you now." in Box<Progress>,
+    Release = 13 "The PG is clean without you: drop your copy." in Box<Release>,
+    ScrubRequest = 14 "List these objects with their checksums." in Box<ScrubRequest>,
+    ScrubReply = 15 "Here they are." in Box<ScrubReply>,
+    CopyGet = 16 "Give me a part of this object." in Box<CopyGet>,
+    CopyReply = 17 "Here it is." in Box<CopyReply>,
+    Reserve = 18 "About a place for the PG's recovery at a member." in Box<Reserve>,
+    ChunkRead = 19 "Read this part of your chunk of an object." in Box<ChunkRead>,
+    ChunkReply = 20 "This is it." in Box<ChunkReply>,
 }
 
 impl PeerMessage {
@@ -136,28 +144,35 @@ impl PeerMessage {
     /// The message as frames carry it; object data is shared, not copied.
     #[must_use]
     pub fn encode(&self, tid: u64) -> RawMessage {
-        let mut w = Writer::with_capacity(FRONT_BYTES_USUAL);
-        let data = self.encode_parts(&mut w);
-        RawMessage {
-            tid,
-            kind: self.kind(),
-            version: 1,
-            compat: 1,
-            priority: PRIORITY,
-            front: w.finish(),
-            middle: Bytes::new(),
-            data,
-        }
+        let room = if let Self::RepOpReply(_) = self { REPLY_BYTES_USUAL } else { FRONT_BYTES_USUAL };
+        raw(self.kind(), tid, room, |w| self.encode_parts(w))
     }
 
     /// Reads what [`PeerMessage::encode`] made.
     ///
     /// # Errors
     /// [`DecodeError`] for a kind that is not ours or a malformed body.
-    pub fn decode(raw: &RawMessage) -> Result<Self, DecodeError> {
-        Self::decode_parts(raw.kind, &mut Reader::new(raw.front.clone()), &raw.data)
+    pub fn decode(raw: RawMessage) -> Result<Self, DecodeError> {
+        Self::decode_parts(raw.kind, &mut Reader::new(raw.front), &raw.data)
     }
 }
+
+impl RepOp {
+    /// As [`PeerMessage::encode`], under transaction number 0, for who needs the parts afterwards.
+    #[must_use]
+    pub fn encode(&self) -> RawMessage {
+        raw(Self::KIND, 0, FRONT_BYTES_USUAL, |w| self.encode_parts(w))
+    }
+}
+
+fn raw(kind: u16, tid: u64, front_bytes: usize, encode: impl FnOnce(&mut Writer) -> BufList) -> RawMessage {
+    let mut w = Writer::with_capacity(front_bytes);
+    let data = encode(&mut w);
+    let (front, middle) = (w.finish(), Bytes::new());
+    RawMessage { tid, kind, version: 1, compat: 1, priority: PRIORITY, front, middle, data }
+}
+
+const _: () = assert!(size_of::<PeerMessage>() <= 192, "moved several times for each write");
 
 #[cfg(test)]
 mod tests;

@@ -169,7 +169,7 @@ fn a_cut_message_is_refused() {
         let raw = message.encode(5);
         for length in 0..raw.front.len() {
             let cut = RawMessage { front: raw.front.slice(..length), ..raw.clone() };
-            assert!(PeerMessage::decode(&cut).is_err(), "{} cut to {length}", message.name());
+            assert!(PeerMessage::decode(cut).is_err(), "{} cut to {length}", message.name());
         }
     }
 }
@@ -177,7 +177,7 @@ fn a_cut_message_is_refused() {
 #[test]
 fn unknown_kinds_of_ours_are_errors() {
     let raw = RawMessage { kind: KIND_LAST, ..all()[0].encode(1) };
-    assert!(PeerMessage::decode(&raw).is_err());
+    assert!(PeerMessage::decode(raw).is_err());
 }
 
 #[test]

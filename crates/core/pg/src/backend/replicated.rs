@@ -159,7 +159,7 @@ impl Pg {
         &mut self,
         cx: &mut Cx<'_>,
         mut txn: Transaction,
-        entries: Vec<LogEntry>,
+        mut entries: Vec<LogEntry>,
         flight: Flight,
     ) {
         let version = entries.last().expect("a write has a log entry").version;
@@ -175,26 +175,20 @@ impl Pg {
         let others = waiting_on.iter().copied().filter(|osd| *osd != self.whoami);
         let (later, osds): (Replicas, Replicas) = others.partition(|osd| self.gets_later(*osd, &flight.head));
         let (header, committed_to) = (self.header(), self.replication.committed_to);
-        let op = |txn: Transaction| RepOp {
-            header,
-            tid,
-            previous,
-            entries: entries.clone(),
-            trim_to,
-            committed_to,
-            txn,
-        };
+        let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
         if self.ec.is_some() {
             txn.ops.truncate(changes);
-            self.send_shards(cx, &mut txn, &entries, &osds, op);
+            self.send_shards(cx, &mut txn, &entries, &osds, |txn| op(entries.clone(), txn));
         } else if !osds.is_empty() {
-            cx.effects.push(Effect::Peers { osds, message: op(txn.clone()).into() });
+            let whole = op(entries, txn);
+            cx.effects.push(Effect::Peers { osds, message: whole.encode() });
+            RepOp { entries, txn, .. } = whole;
         }
         if !later.is_empty() {
             let log_only = entries.iter().map(storage::log_append).collect();
             let txn = Transaction { collection: txn.collection, ops: log_only };
             self.note_later(&later, &entries);
-            cx.effects.push(Effect::Peers { osds: later, message: op(txn).into() });
+            cx.effects.push(Effect::Peers { osds: later, message: op(entries.clone(), txn).encode() });
         }
         if self.planted == Planted::EarlyReply {
             waiting_on.retain(|osd| *osd == self.whoami);

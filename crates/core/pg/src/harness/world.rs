@@ -268,7 +268,7 @@ impl World {
             self.note(|| {
                 format!(
                     "  {from:?} -> {to:?} {:?}",
-                    PeerMessage::decode(raw).map(|m| (m.name(), m.header().epoch))
+                    PeerMessage::decode(raw.clone()).map(|m| (m.name(), m.header().epoch))
                 )
             });
         }
@@ -302,7 +302,7 @@ impl World {
             }
             Effect::Peers { osds, message } => {
                 for to in osds {
-                    self.put(End::Osd(osd), End::Osd(to), Packet::Peer(message.encode(0)));
+                    self.put(End::Osd(osd), End::Osd(to), Packet::Peer(message.clone()));
                 }
             }
             Effect::Submit { txn, token } => self.disk(osd).submit(txn, token),
@@ -419,7 +419,7 @@ impl World {
             (End::Osd(osd), _) if !self.osds[&osd].running => {}
             (End::Osd(osd), Packet::Peer(raw)) => {
                 let End::Osd(from) = wire.0 else { unreachable!("peers are OSDs") };
-                let message = PeerMessage::decode(&raw).expect("what a peer encoded");
+                let message = PeerMessage::decode(raw).expect("what a peer encoded");
                 self.peer_message(osd, from, message);
             }
             (End::Osd(osd), Packet::Op(op)) => self.client_op(osd, op),

@@ -108,7 +108,7 @@ impl Run<'_, '_> {
 
     /// Turns the pending changes into a transaction, log entries and the head's new record.
     fn settle(mut self, outcome: &mut Outcome, snapc: &SnapContext) {
-        let mut ops = Vec::with_capacity(self.pending.ops.len() + 1);
+        let mut ops = Vec::new();
         let mut entries = Vec::with_capacity(1);
         let mut version = self.env.at_version;
         let clone = NewClone::due(self.base, snapc);
@@ -121,7 +121,11 @@ impl Run<'_, '_> {
         let whiteout = !self.pending.exists && !snaps.clones.is_empty();
         let mut object =
             ObjectContext { exists: self.pending.exists || whiteout, info: ObjectInfo::default(), snaps };
-        ops.append(&mut self.pending.ops);
+        if ops.is_empty() {
+            ops = std::mem::take(&mut self.pending.ops);
+        } else {
+            ops.append(&mut self.pending.ops);
+        }
         if object.exists {
             object.info = self.final_info(version, outcome.user_version, whiteout);
             ops.push(Op::SetMeta { object: self.request.head.clone(), meta: object.to_record() });

@@ -223,8 +223,7 @@ impl Pg {
 
     /// The change is durable everywhere.
     pub(crate) fn landed(&mut self, head: &HObject) {
-        self.pipeline.lanes.land(head);
-        if !self.pipeline.lanes.has_flights(head) {
+        if self.pipeline.lanes.land(head) {
             self.left(head);
         }
     }

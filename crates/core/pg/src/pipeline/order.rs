@@ -59,12 +59,12 @@ impl Lanes {
         }
     }
 
-    /// Notes that one is durable everywhere.
-    pub(super) fn land(&mut self, head: &HObject) {
-        if let Some(lane) = self.lanes.get_mut(head) {
-            assert!(lane.in_flight > 0, "{head}: landed without a flight");
-            lane.in_flight -= 1;
-        }
+    /// Notes that one is durable everywhere; true when it was the last in flight.
+    pub(super) fn land(&mut self, head: &HObject) -> bool {
+        let Some(lane) = self.lanes.get_mut(head) else { return true };
+        assert!(lane.in_flight > 0, "{head}: landed without a flight");
+        lane.in_flight -= 1;
+        lane.in_flight == 0
     }
 
     /// True while something of the object is in flight.

@@ -55,6 +55,11 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
+    /// This copy, as primary, neither has places nor asks for any.
+    pub(crate) fn has_none(&self) -> bool {
+        self.own.is_none()
+    }
+
     /// All places are there for this kind of work.
     pub(crate) fn allow(&self, kind: Kind) -> bool {
         self.own.as_ref().is_some_and(|claim| claim.kind == kind && claim.local && claim.asked.is_none())

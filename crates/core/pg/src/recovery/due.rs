@@ -17,14 +17,19 @@ pub enum Kind {
 impl Pg {
     /// What some copy lacks and somebody has; recovery comes before backfill.
     pub(crate) fn recovery_due(&self) -> Option<Kind> {
-        if self.missing.is_empty() && self.peers.values().all(|peer| peer.missing.is_empty()) {
-            return None; // asked after every event
+        if self.is_whole_everywhere() {
+            return None;
         }
         let is_due = |kind: &Kind| {
             self.missing_of(*kind)
                 .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
         };
         [Kind::Recovery, Kind::Backfill].into_iter().find(is_due)
+    }
+
+    /// No copy that this one knows of lacks anything.
+    pub(super) fn is_whole_everywhere(&self) -> bool {
+        self.missing.is_empty() && self.peers.values().all(|peer| peer.missing.is_empty())
     }
 
     /// What copies lack that are brought up to date in this way.

@@ -131,6 +131,11 @@ impl Recovery {
         !self.active.is_empty()
     }
 
+    /// Nothing waits for its turn.
+    fn is_at_rest(&self) -> bool {
+        self.urgent.is_empty() && self.parts.is_empty() && self.draining.is_empty()
+    }
+
     /// When the next object may begin, if that is what recovery waits for.
     pub(crate) fn resume_at(&self) -> Option<Stamp> {
         self.resume_at
@@ -159,6 +164,9 @@ impl Pg {
     /// Starts recoveries as far as the limit allows.
     pub(crate) fn start_recoveries(&mut self, cx: &mut Cx<'_>) {
         self.recovery.resume_at = None;
+        if self.recovery.is_at_rest() && self.claims.has_none() && self.is_whole_everywhere() {
+            return; // as after almost every event
+        }
         self.update_claim(cx);
         if !matches!(self.phase, peering::Phase::Active { .. }) {
             return;

@@ -13,7 +13,7 @@ impl Pg {
     pub(super) fn drop_here(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let mut txn = part::removal(self.spg, &object);
         self.forget_missing(&mut txn, &object);
-        self.submit(cx, txn, OnDurable::Recovered(object.clone()));
+        self.submit(cx, txn, OnDurable::Recovered(Box::new(object.clone())));
         self.recovery.active.insert(object, Work::Dropping);
     }
 
@@ -104,7 +104,7 @@ impl Pg {
             None => {
                 self.recovery.active.insert(object.clone(), Work::Applying);
                 self.forget_missing(&mut txn, &object);
-                self.submit(cx, txn, OnDurable::Recovered(object));
+                self.submit(cx, txn, OnDurable::Recovered(Box::new(object)));
             }
         }
     }

@@ -198,7 +198,7 @@ impl Pg {
         if next.is_none() {
             self.forget_missing(&mut txn, object);
         }
-        self.submit(cx, txn, OnDurable::Rebuilt(object.clone(), offset));
+        self.submit(cx, txn, OnDurable::Rebuilt(Box::new(object.clone()), offset));
     }
 
     /// A copy that lacked the object has the part that begins at `offset` durably.

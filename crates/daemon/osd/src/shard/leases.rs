@@ -2,6 +2,7 @@
 
 use super::Shard;
 use nacre_heartbeat::Leases;
+use nacre_pg::Pg;
 use nacre_types::SpgId;
 use std::sync::Arc;
 
@@ -12,15 +13,15 @@ impl Shard {
     }
 
     /// Whether we may serve a group: others may not have taken over from us without our knowledge.
-    pub(super) fn is_leased(&self, spg: &SpgId) -> bool {
-        let Some(group) = self.groups.get(spg).filter(|group| group.is_primary()) else { return true };
+    pub(super) fn is_leased(&self, group: &Pg) -> bool {
         let mut others = group.acting().iter().filter(|osd| **osd != self.config.id);
-        others.all(|osd| self.leases.is_granted(*osd, self.now))
+        !group.is_primary() || others.all(|osd| self.leases.is_granted(*osd, self.now))
     }
 
     /// Messages that waited for leases go on.
     pub(super) fn retry_unleased(&mut self) {
-        let ready: Vec<SpgId> = self.unleased.keys().filter(|spg| self.is_leased(spg)).copied().collect();
+        let is_ready = |spg: &&SpgId| self.groups.get(spg).is_none_or(|group| self.is_leased(group));
+        let ready: Vec<SpgId> = self.unleased.keys().filter(is_ready).copied().collect();
         for spg in ready {
             for op in self.unleased.remove(&spg).into_iter().flatten() {
                 self.client_op(spg, op);

@@ -152,7 +152,7 @@ impl Pg {
         };
         for osd in osds {
             let message = message(Transaction { collection: self.spg, ops: part(*osd) });
-            cx.effects.push(Effect::Peers { osds: smallvec![*osd], message: message.into() });
+            cx.effects.push(Effect::Peers { osds: smallvec![*osd], message: message.encode() });
         }
         txn.ops = part(self.whoami);
         self.note_kept(&txn.ops);
