@@ -192,6 +192,7 @@ impl Shard {
         self.sessions.set_limits(Limits { messages, bytes });
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
+        self.tracker.enable(options.flag("osd_enable_op_tracker"));
     }
 
     /// Takes up what the store holds and looks for a monitor.

@@ -90,6 +90,7 @@ struct Finished {
 /// The stage clock of one shard.
 #[derive(Debug)]
 pub(crate) struct Tracker {
+    is_enabled: bool,
     reads: Kind,
     writes: Kind,
     /// The slowest of late, in no order.
@@ -103,6 +104,7 @@ pub(crate) struct Tracker {
 impl Tracker {
     pub(crate) fn new() -> Self {
         Self {
+            is_enabled: true,
             reads: Kind::NONE,
             writes: Kind::NONE,
             history: Vec::new(),
@@ -118,8 +120,16 @@ impl Tracker {
         self.settle();
     }
 
+    /// Whether messages count; what was counted stays.
+    pub(crate) fn enable(&mut self, is_enabled: bool) {
+        self.is_enabled = is_enabled;
+    }
+
     /// A message is answered. True when it is one of the slowest: [`Tracker::keep`] it then.
     pub(crate) fn answered(&mut self, trace: &Trace) -> bool {
+        if !self.is_enabled {
+            return false;
+        }
         let is_write = trace.replicated != Stamp::default();
         let kind = if is_write { &mut self.writes } else { &mut self.reads };
         let whole = trace.replied.since(trace.received);
@@ -392,6 +402,8 @@ mod tests {
         assert_eq!(shown.len(), 2);
         tracker.expire(at_us(9_000) + Duration::from_secs(600));
         assert!(tracker.history.is_empty() && tracker.answered(&write(0, 0, 1)));
+        tracker.enable(false);
+        assert!(!tracker.answered(&write(0, 0, 1)), "nothing counts");
         let mut osd = Map::new();
         let stages = tracker.dump(&mut osd);
         assert_eq!(osd["op_w"], 6);

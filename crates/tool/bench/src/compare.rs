@@ -21,7 +21,7 @@ const METRICS: [Metric; 3] = [Metric::MeanUs, Metric::P99Us, Metric::ServerCpuUs
 #[derive(Debug, Args)]
 pub struct Options {
     /// Side A: a file of results, `nacre:BINARY[,OPTION..]` (a cluster of that binary is started with these options of
-    /// `nacre up`; pgs=1024, images=16, objects=1000, connections=200 among them are of this side's load), or `cluster:CONF:KEYRING[:PID,PID..]` (a cluster that runs, such as a real Ceph).
+    /// `nacre up`; pgs=1024, images=16, objects=1000, connections=200 among them are of this side's load, osd_NAME=VALUE is set in its OSDs' configuration), or `cluster:CONF:KEYRING[:PID,PID..]` (a cluster that runs, such as a real Ceph).
     a: String,
     /// Side B, of the same kind; left out when one file holds both sides.
     b: Option<String>,

@@ -30,22 +30,28 @@ pub(crate) enum Spec {
 }
 
 /// What is apart from the other side in the load on one side.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
     /// Groups of the pool; `None` for those of `--pgs`.
     pub(crate) pgs: Option<u32>,
     /// Of all its cells.
     pub(crate) shape: Shape,
+    /// Options of its OSDs in the cluster's configuration, and their values.
+    pub(crate) config: Vec<(String, String)>,
 }
 
 impl Setup {
-    /// Takes in `pgs=1024`, `images=16`, `objects=1000` or `connections=200`.
+    /// Takes in `pgs=1024`, `images=16`, `objects=1000`, `connections=200` or `osd_NAME=VALUE`.
     fn add(&mut self, name: &str, count: &str) -> Result<()> {
+        if name.starts_with("osd_") {
+            self.config.push((name.to_owned(), count.to_owned()));
+            return Ok(());
+        }
         if name != "pgs" {
             return self
                 .shape
                 .add(name, count)
-                .context("a side's own are pgs, images, objects and connections");
+                .context("a side's own are pgs, images, objects, connections and options of OSDs (osd_...)");
         }
         let pgs = count.parse().ok().filter(|pgs| (1..=PGS_MAX).contains(pgs));
         self.pgs = Some(pgs.with_context(|| format!("pgs are from 1 to {PGS_MAX}"))?);
@@ -67,7 +73,7 @@ pub(crate) struct Running {
 }
 
 impl Spec {
-    /// `nacre:BINARY[,WORD=COUNT..][,OPTION..]` or `cluster:CONF:KEYRING[:PID,PID..]`; `None` when it begins with neither word.
+    /// `nacre:BINARY[,WORD=VALUE..][,OPTION..]` or `cluster:CONF:KEYRING[:PID,PID..]`; `None` when it begins with neither word.
     ///
     /// # Errors
     /// When it does and the rest is not well-formed.
@@ -144,7 +150,7 @@ impl Side {
             Spec::Cluster(running) => (running.clone(), None, Setup::default()),
             Spec::Nacre { binary, options, setup } => {
                 let nacre = Nacre::start(binary, options, &folder.join(label))?;
-                (nacre.running(), Some(nacre), *setup)
+                (nacre.running(), Some(nacre), setup.clone())
             }
         };
         let conf = folder.join(format!("{label}.conf"));
@@ -161,8 +167,8 @@ impl Side {
             pool: running.pool.unwrap_or_else(|| format!("nacre-bench-{id}")),
             pids,
             id,
-            setup,
             pgs: setup.pgs.unwrap_or(load.pgs),
+            setup,
             bytes: load.size_bytes(),
             made: Vec::new(),
             made_pool: false,
@@ -182,6 +188,7 @@ impl Side {
             "osd_processes": self.pids.len(),
             "pgs": self.is_own_pool.then_some(self.pgs),
             "shape": self.setup.shape.suffixes(),
+            "osd_options": self.setup.config,
         });
         if let Spec::Nacre { binary, options, .. } = spec {
             let bytes = std::fs::read(binary).with_context(|| binary.display().to_string())?;
@@ -199,6 +206,9 @@ impl Side {
 
     /// Makes the pool, and what the cells need, and fills it.
     pub(crate) fn prepare(&mut self, cells: &[Cell]) -> Result<()> {
+        for (name, value) in &self.setup.config {
+            self.ceph(&["config", "set", "osd", name, value])?;
+        }
         if self.is_own_pool {
             self.make_pool()?;
         }
@@ -447,6 +457,9 @@ mod tests {
         let Ok(Some(Spec::Cluster(running))) = parse("cluster:c:k:1,22") else { panic!("well-formed") };
         assert_eq!((running.conf.as_path(), running.pids.as_slice()), (Path::new("c"), &[1, 22][..]));
         assert_eq!(parse("results.jsonl").expect("a file"), None);
+        let spec = parse("nacre:b,osd_enable_op_tracker=false,pgs=8").expect("well-formed");
+        let Some(Spec::Nacre { setup, .. }) = spec else { panic!("one of ours") };
+        assert_eq!(setup.config, [("osd_enable_op_tracker".to_owned(), "false".to_owned())]);
         for wrong in [
             "nacre:",
             "nacre:b,pgs=0",

@@ -55,6 +55,7 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "Compare all data of a PG at least this often, in seconds",
     ),
     row("osd_default_notify_timeout", Kind::Uint, "30", "Seconds a notify waits for its watchers"),
+    row("osd_enable_op_tracker", Kind::Bool, "true", "Count how long requests spend in which stage, and keep the slowest"),
     row("osd_erasure_code_plugins", Kind::Text, "jerasure lrc isa", "Erasure-code plugins loaded at start")
         .services(&["mon", "osd"])
         .at_start(),
