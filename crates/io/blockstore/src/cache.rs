@@ -58,7 +58,7 @@ impl Buffer {
 ///
 /// Forgetting a block cuts the entry that has it in two, which share the buffer: to copy what is left of a write of 4 MiB
 /// for each block of it that is overwritten would cost far more than the overwriting itself. So a buffer counts with all
-/// of its memory until nothing of it shows, and is evicted as a whole.
+/// of its memory and is evicted as a whole, until less than half of it shows: then what does is copied, once.
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: BTreeMap<u32, Entry>,
@@ -101,6 +101,12 @@ impl Cache {
         })
     }
 
+    /// Whether content of the block is here; that does not count as a read.
+    pub(crate) fn holds(&self, block: u32) -> bool {
+        let before = self.entries.range(..=block).next_back();
+        before.is_some_and(|(first, entry)| ((block - first) as usize) < entry.bytes.len() / BLOCK)
+    }
+
     /// Content of one block by itself.
     pub(crate) fn block(&self, block: u32) -> Option<Bytes> {
         self.find(block).map(|(bytes, at)| bytes.slice(at..at + BLOCK))
@@ -130,10 +136,7 @@ impl Cache {
             self.entries.insert(part.start, Entry { bytes, buffer: number, used: Cell::new(false) });
         }
         let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
-        let buffer = Buffer { run, first, shown, pin, turn: self.turn };
-        self.bytes += buffer.bytes();
-        self.buffers.insert(number, buffer);
-        self.clock.push_back(number);
+        self.keep(number, Buffer { run, first, shown, pin, turn: self.turn });
         self.evict();
     }
 
@@ -166,16 +169,48 @@ impl Cache {
 
     /// Forgets what overlaps `run`.
     pub(crate) fn forget(&mut self, run: Run) {
+        let mut cut = Vec::new();
         if let Some((first, entry)) = self.entries.range(..run.start).next_back()
             && entry.bytes.len() > (run.start - first) as usize * BLOCK
         {
-            let first = *first;
+            let (first, buffer) = (*first, entry.buffer);
             self.cut(first, run);
+            cut.push(buffer);
         }
-        while let Some((first, _)) = self.entries.range(run.blocks()).next() {
-            let first = *first;
+        while let Some((first, entry)) = self.entries.range(run.blocks()).next() {
+            let (first, buffer) = (*first, entry.buffer);
             self.cut(first, run);
+            if cut.last() != Some(&buffer) {
+                cut.push(buffer);
+            }
         }
+        cut.into_iter().for_each(|number| self.shrink(number));
+    }
+
+    /// Gives the entries of a sparse buffer memory of their own.
+    fn shrink(&mut self, number: u64) {
+        let Some(buffer) = self.buffers.get(&number).filter(|buffer| buffer.is_sparse()) else { return };
+        let (turn, firsts) = (buffer.turn, self.entries_of(number, buffer.run).map(|(first, _)| *first));
+        let firsts: Vec<u32> = firsts.collect();
+        self.bytes -= buffer.bytes();
+        self.buffers.remove(&number);
+        for first in firsts {
+            let number = self.next_buffer;
+            let Some(entry) = self.entries.get_mut(&first) else { continue };
+            self.next_buffer += 1;
+            let mut copy = AlignedBuf::with_len(entry.bytes.len());
+            copy.copy_from_slice(&entry.bytes);
+            (entry.bytes, entry.buffer) = (copy.freeze(), number);
+            let run = Run { start: first, count: (entry.bytes.len() / BLOCK) as u32 };
+            let shown = entry.bytes.len();
+            self.keep(number, Buffer { run, first, shown, pin: Pin::None, turn });
+        }
+    }
+
+    fn keep(&mut self, number: u64, buffer: Buffer) {
+        self.bytes += buffer.bytes();
+        self.buffers.insert(number, buffer);
+        self.clock.push_back(number);
     }
 
     /// Takes the blocks of `run` out of the entry at `first`, which overlaps it.
@@ -291,13 +326,13 @@ mod tests {
         cache.unpin(4, Pin::Fetch(3));
         assert!(cache.buffers.values().all(|buffer| buffer.pin == Pin::None));
         cache.forget(part(7, 5));
-        assert_eq!(cache.bytes, 10 * BLOCK, "one block of it shows");
+        assert_eq!(cache.bytes, 3 * BLOCK, "one block of it shows, and has memory of its own now");
         cache.forget(part(4, 1));
         assert_eq!(cache.bytes, 2 * BLOCK);
     }
 
     #[test]
-    fn a_cut_buffer_is_shared_and_counts_whole_until_nothing_of_it_shows() {
+    fn a_cut_buffer_is_shared_and_counts_whole_until_less_than_half_of_it_shows() {
         let mut cache = Cache::new(100 * BLOCK);
         let whole = run(1, 4);
         cache.insert(4, whole.clone(), Pin::None);
@@ -306,14 +341,18 @@ mod tests {
         let in_whole = |nth: usize| Some(whole.slice(nth * BLOCK..).as_ptr());
         let found: Vec<_> = (4..8).map(|block| address(&cache, block)).collect();
         assert_eq!(found, [in_whole(0), None, in_whole(2), in_whole(3)]);
-        cache.forget(Run { start: 6, count: 9 });
-        assert_eq!((cache.entries.len(), cache.bytes), (1, 4 * BLOCK));
+        cache.forget(Run { start: 6, count: 1 });
+        assert_eq!((cache.entries.len(), cache.bytes), (2, 4 * BLOCK));
+        cache.forget(Run { start: 7, count: 9 });
+        assert_eq!((cache.entries.len(), cache.bytes), (1, BLOCK));
+        assert_ne!(address(&cache, 4), in_whole(0));
+        assert_eq!(cache.block(4).as_deref(), Some(&whole[..BLOCK]));
         cache.forget(Run { start: 0, count: 5 });
         assert_eq!((cache.entries.len(), cache.buffers.len(), cache.bytes), (0, 0, 0));
     }
 
     #[test]
-    fn what_was_read_stays_once_more_but_for_sparse_buffers() {
+    fn what_was_read_stays_once_more() {
         let evict_one = |cut: u32| {
             let mut cache = Cache::new(12 * BLOCK);
             cache.insert(0, run(1, 8), Pin::None);
@@ -326,7 +365,8 @@ mod tests {
             (found, cache.entries.len(), cache.bytes / BLOCK)
         };
         assert_eq!(evict_one(4), (vec![Some(1), Some(1), Some(3), None], 3, 9));
-        assert_eq!(evict_one(5), (vec![None, None, Some(3), Some(2)], 2, 5));
+        // Of eight blocks three are left, which is less than half: they have memory of their own.
+        assert_eq!(evict_one(5), (vec![Some(1), Some(1), Some(3), Some(2)], 4, 8));
     }
 
     #[test]

@@ -322,11 +322,24 @@ impl BlockStore {
             rest = behind;
             let Some(first) = group.first().map(|home| home.target.block) else { break };
             checkpoint.writes += 1;
-            self.start_write(first, fill_homes(group, &bases), Durability::Cached, Io::Home);
+            let content = fill_homes(group, &bases);
+            self.keep_cached(group, &content);
+            self.start_write(first, content, Durability::Cached, Io::Home);
         }
         checkpoint.stage =
             if end == checkpoint.homes.len() { Stage::Settle } else { Stage::Write { next: end } };
         true
+    }
+
+    /// What replaces cached content is cached: somebody reads these blocks, and nobody reads from replicas.
+    fn keep_cached(&mut self, group: &[Home], content: &Bytes) {
+        for (home, block) in group.iter().zip(content.chunks_exact(BLOCK)) {
+            if home.dirty.replaced().is_some_and(|replaced| self.cache.holds(replaced)) {
+                let mut copy = AlignedBuf::with_len(BLOCK);
+                copy.copy_from_slice(block);
+                self.cache.insert(home.target.block, copy.freeze(), Pin::None);
+            }
+        }
     }
 
     /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
@@ -529,10 +542,14 @@ impl BlockStore {
         let adopted = onodes.change(&id, |onode| {
             let is_same = |home: &Home| onode.blocks.get(home.index).is_some_and(|slot| same(slot, home));
             let adopted: Vec<bool> = homes.iter().map(is_same).collect();
-            if adopted.contains(&true) {
+            if !homes.is_empty() {
                 let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);
-                for (home, _) in homes.iter().zip(&adopted).filter(|(_, adopted)| **adopted) {
-                    blocks.insert(home.index, Slot::Device(home.target));
+                for (home, adopted) in homes.iter().zip(&adopted) {
+                    if *adopted {
+                        blocks.insert(home.index, Slot::Device(home.target));
+                    } else if let Some(dirty) = blocks.in_memory_mut(home.index) {
+                        Arc::make_mut(dirty).set_replaced(home.target.block);
+                    }
                 }
             }
             adopted

@@ -18,17 +18,30 @@ pub(crate) static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 pub(crate) struct Dirty {
     /// What shows between the pieces; zeros when `None`. Each object block that holds this has a reference to it.
     base: Option<DeviceBlock>,
+    /// The device block that holds what the object's block was before; not a reference, but it is not free before the
+    /// checkpoint that brings this home.
+    replaced: Option<u32>,
     /// Disjoint, ascending.
     pieces: Vec<(usize, Bytes)>,
 }
 
 impl Dirty {
     pub(crate) fn over(base: Option<DeviceBlock>) -> Self {
-        Self { base, pieces: Vec::new() }
+        Self { base, replaced: base.map(|base| base.block), pieces: Vec::new() }
     }
 
     pub(crate) fn base(&self) -> Option<DeviceBlock> {
         self.base
+    }
+
+    /// Where what was there before lies: who has that in memory will want this.
+    pub(crate) fn replaced(&self) -> Option<u32> {
+        self.replaced
+    }
+
+    /// A checkpoint has brought home what the block was when it began, to `block`.
+    pub(crate) fn set_replaced(&mut self, block: u32) {
+        self.replaced = Some(block);
     }
 
     /// Writes `data` at byte `at` of the block. Gives the base back when nothing of it shows any more.

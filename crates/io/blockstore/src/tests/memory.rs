@@ -4,8 +4,8 @@ use super::model::{drain, pg};
 use super::rig::Rig;
 use crate::{BlockStore, Options};
 use nacre_buf::Bytes;
-use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_store::{Completion, ObjectStore};
+use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::{Eversion, HObject};
 
 const OBJECTS: u64 = 6000;
@@ -79,6 +79,40 @@ fn a_store_that_rests_keeps_nothing_that_is_not_home() {
     }
     assert_eq!((store.checkpoints(), acknowledged.len(), store.fill().dirty_bytes), (1, 50, 0));
     assert!(!store.rest());
+}
+
+/// What was in memory stays there when it is overwritten, also when that happens again during a checkpoint; what nobody read
+/// does not come there by being written.
+#[test]
+fn what_is_read_and_overwritten_stays_in_memory() {
+    let mut store = Rig::new(16, 64 << 20, Options::default()).open();
+    let write = |store: &mut BlockStore, index: u64, fill: u8| {
+        let op = Op::Write { object: object(0), offset: index * 4096, data: vec![fill; 4096].into() };
+        store.submit(Transaction { collection: pg(), ops: vec![op] }, Token(0)).expect("room");
+    };
+    let found = |store: &BlockStore, index: u64| match store.read(&pg(), &object(0), index * 4096, 4096) {
+        Ok(bytes) => Some(bytes.to_bytes()[0]),
+        Err(ReadError::Pending { .. }) => None,
+        Err(error) => panic!("{error:?}"),
+    };
+    (0..8).for_each(|index| write(&mut store, index, 1));
+    store.finish_checkpoint();
+    assert!((0..8).all(|index| found(&store, index).is_none()), "written, not read");
+    let mut done = Vec::new();
+    for index in 0..4 {
+        store.fetch(&pg(), &object(0), index * 4096, 4096, Token(1));
+    }
+    while done.iter().filter(|done| matches!(done, Completion::Fetched(_))).count() < 4 {
+        store.drain(&mut done);
+    }
+    (0..8).for_each(|index| write(&mut store, index, 2));
+    store.start_checkpoint();
+    // Of those that are going home now, some are changed again.
+    (2..6).for_each(|index| write(&mut store, index, 3));
+    store.end_checkpoint();
+    store.finish_checkpoint();
+    let all: Vec<_> = (0..8).map(|index| found(&store, index)).collect();
+    assert_eq!(all, [Some(2), Some(2), Some(3), Some(3), None, None, None, None]);
 }
 
 /// Far more reads at a time than a disk takes.
