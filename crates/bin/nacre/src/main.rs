@@ -38,6 +38,7 @@ enum Command {
 
 fn main() -> ExitCode {
     allocator::keep_free_pages();
+    allocator::use_small_pages();
     nacre_service::log::start();
     let done = |()| ExitCode::SUCCESS;
     let outcome = match Cli::parse().command {

@@ -3,6 +3,7 @@
 use crate::BLOCK;
 use crate::alloc::Run;
 use nacre_buf::{AlignedBuf, Bytes};
+use slab::Slab;
 use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -14,7 +15,7 @@ pub(crate) enum Pin {
     /// Its write is in flight: the device does not have it yet.
     Write,
     /// This fetch is not complete yet.
-    Fetch(u64),
+    Fetch(usize),
     /// The checkpoint reads what shows between written pieces.
     Checkpoint,
 }
@@ -23,8 +24,8 @@ pub(crate) enum Pin {
 #[derive(Clone, Debug)]
 struct Entry {
     bytes: Bytes,
-    /// Which buffer it keeps alive.
-    buffer: u64,
+    /// Which buffer it keeps alive: its key.
+    buffer: usize,
     /// Set by a read, cleared by the hand of the clock.
     used: Cell<bool>,
 }
@@ -32,6 +33,8 @@ struct Entry {
 /// What came as one run: it takes its memory until the last of its blocks is forgotten.
 #[derive(Debug)]
 struct Buffer {
+    /// In the order of insertion, never used again.
+    number: u64,
     /// The blocks it came with.
     run: Run,
     /// The first that it showed, by which who pinned it knows it.
@@ -62,10 +65,9 @@ impl Buffer {
 #[derive(Debug)]
 pub(crate) struct Cache {
     entries: BTreeMap<u32, Entry>,
-    /// By number, which is the order of insertion.
-    buffers: BTreeMap<u64, Buffer>,
-    /// The clock: numbers of buffers; some may be gone.
-    clock: VecDeque<u64>,
+    buffers: Slab<Buffer>,
+    /// The clock: keys and numbers of buffers; some may be gone, and their keys others'.
+    clock: VecDeque<(usize, u64)>,
     next_buffer: u64,
     /// Of all buffers.
     bytes: usize,
@@ -82,7 +84,7 @@ impl Cache {
     pub(crate) const fn new(bytes_max: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
-            buffers: BTreeMap::new(),
+            buffers: Slab::new(),
             clock: VecDeque::new(),
             next_buffer: 0,
             bytes: 0,
@@ -130,20 +132,21 @@ impl Cache {
         let Some(Run { start: first, .. }) = parts.first().copied() else { return };
         let number = self.next_buffer;
         self.next_buffer += 1;
+        let key = self.buffers.vacant_key();
         for part in parts {
             let (from, to) = ((part.start - run.start) as usize, (part.end() - run.start) as usize);
             let bytes = bytes.slice(from * BLOCK..to * BLOCK);
-            self.entries.insert(part.start, Entry { bytes, buffer: number, used: Cell::new(false) });
+            self.entries.insert(part.start, Entry { bytes, buffer: key, used: Cell::new(false) });
         }
         let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
-        self.keep(number, Buffer { run, first, shown, pin, turn: self.turn });
+        self.keep(Buffer { number, run, first, shown, pin, turn: self.turn });
         self.evict();
     }
 
     /// The run at `first` need not stay any more for this reason; it does until the end of the turn.
     pub(crate) fn unpin(&mut self, first: u32, pin: Pin) {
         let turn = self.turn;
-        let buffer = self.entries.get(&first).and_then(|entry| self.buffers.get_mut(&entry.buffer));
+        let buffer = self.entries.get(&first).and_then(|entry| self.buffers.get_mut(entry.buffer));
         if let Some(buffer) = buffer.filter(|buffer| buffer.first == first && buffer.pin == pin) {
             (buffer.pin, buffer.turn) = (Pin::None, turn);
         }
@@ -151,20 +154,20 @@ impl Cache {
 
     /// The run at `first` is written. What is only written is not kept: most of it lies on copies that nobody reads from.
     pub(crate) fn written(&mut self, first: u32) {
-        let Some(number) = self.entries.get(&first).map(|entry| entry.buffer) else { return };
-        let Some(buffer) = self.buffers.get(&number).filter(|buffer| buffer.pin == Pin::Write) else {
+        let Some(key) = self.entries.get(&first).map(|entry| entry.buffer) else { return };
+        let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.pin == Pin::Write) else {
             return;
         };
-        if self.entries_of(number, buffer.run).any(|(_, entry)| entry.used.get()) {
+        if self.entries_of(key, buffer.run).any(|(_, entry)| entry.used.get()) {
             self.unpin(first, Pin::Write);
         } else {
-            self.drop_buffer(number);
+            self.drop_buffer(key);
         }
     }
 
     /// The entries of a buffer.
-    fn entries_of(&self, number: u64, run: Run) -> impl Iterator<Item = (&u32, &Entry)> {
-        self.entries.range(run.blocks()).filter(move |(_, entry)| entry.buffer == number)
+    fn entries_of(&self, key: usize, run: Run) -> impl Iterator<Item = (&u32, &Entry)> {
+        self.entries.range(run.blocks()).filter(move |(_, entry)| entry.buffer == key)
     }
 
     /// Forgets what overlaps `run`.
@@ -184,33 +187,34 @@ impl Cache {
                 cut.push(buffer);
             }
         }
-        cut.into_iter().for_each(|number| self.shrink(number));
+        cut.into_iter().for_each(|key| self.shrink(key));
     }
 
     /// Gives the entries of a sparse buffer memory of their own.
-    fn shrink(&mut self, number: u64) {
-        let Some(buffer) = self.buffers.get(&number).filter(|buffer| buffer.is_sparse()) else { return };
-        let (turn, firsts) = (buffer.turn, self.entries_of(number, buffer.run).map(|(first, _)| *first));
+    fn shrink(&mut self, key: usize) {
+        let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.is_sparse()) else { return };
+        let (turn, firsts) = (buffer.turn, self.entries_of(key, buffer.run).map(|(first, _)| *first));
         let firsts: Vec<u32> = firsts.collect();
         self.bytes -= buffer.bytes();
-        self.buffers.remove(&number);
+        self.buffers.remove(key);
         for first in firsts {
             let number = self.next_buffer;
             let Some(entry) = self.entries.get_mut(&first) else { continue };
             self.next_buffer += 1;
             let mut copy = AlignedBuf::with_len(entry.bytes.len());
             copy.copy_from_slice(&entry.bytes);
-            (entry.bytes, entry.buffer) = (copy.freeze(), number);
+            (entry.bytes, entry.buffer) = (copy.freeze(), self.buffers.vacant_key());
             let run = Run { start: first, count: (entry.bytes.len() / BLOCK) as u32 };
             let shown = entry.bytes.len();
-            self.keep(number, Buffer { run, first, shown, pin: Pin::None, turn });
+            self.keep(Buffer { number, run, first, shown, pin: Pin::None, turn });
         }
     }
 
-    fn keep(&mut self, number: u64, buffer: Buffer) {
+    /// Takes a buffer, under the vacant key.
+    fn keep(&mut self, buffer: Buffer) {
         self.bytes += buffer.bytes();
-        self.buffers.insert(number, buffer);
-        self.clock.push_back(number);
+        let number = buffer.number;
+        self.clock.push_back((self.buffers.insert(buffer), number));
     }
 
     /// Takes the blocks of `run` out of the entry at `first`, which overlaps it.
@@ -226,14 +230,14 @@ impl Cache {
         if to < length {
             self.entries.insert(run.end(), Entry { bytes: entry.bytes.slice(to..), ..entry });
         }
-        let Some(buffer) = self.buffers.get_mut(&entry.buffer) else { return };
+        let Some(buffer) = self.buffers.get_mut(entry.buffer) else { return };
         debug_assert!(buffer.pin != Pin::Write, "block {first} is written and given to somebody else");
         buffer.shown -= to - from;
         // Who pinned it knows the whole by its first block, which may be the one that is gone.
         (buffer.pin, buffer.turn) = (Pin::None, self.turn);
         if buffer.shown == 0 {
             self.bytes -= buffer.bytes();
-            self.buffers.remove(&entry.buffer);
+            self.buffers.remove(entry.buffer);
         }
     }
 
@@ -248,39 +252,42 @@ impl Cache {
         let mut steps = 2 * self.clock.len();
         while self.bytes > self.bytes_max && steps > 0 {
             steps -= 1;
-            let Some(number) = self.clock.pop_front() else { return };
-            let Some(buffer) = self.buffers.get(&number) else { continue };
-            if buffer.pin != Pin::None || buffer.turn == self.turn || self.is_kept_once_more(number, buffer) {
-                self.clock.push_back(number);
+            let Some((key, number)) = self.clock.pop_front() else { return };
+            let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.number == number) else {
+                continue;
+            };
+            if buffer.pin != Pin::None || buffer.turn == self.turn || self.is_kept_once_more(key, buffer) {
+                self.clock.push_back((key, number));
             } else {
-                self.drop_buffer(number);
+                self.drop_buffer(key);
             }
         }
         // Buffers that were forgotten leave their numbers behind.
         if self.clock.len() > 2 * self.buffers.len() + 64 {
-            self.clock.retain(|number| self.buffers.contains_key(number));
+            let is_there = |key, number| self.buffers.get(key).is_some_and(|buffer| buffer.number == number);
+            self.clock.retain(|(key, number)| is_there(*key, *number));
         }
     }
 
     /// Whether a buffer was read since the clock's hand last came by. A sparse one goes even then: its few blocks are better
     /// read again, into memory of their size.
-    fn is_kept_once_more(&self, number: u64, buffer: &Buffer) -> bool {
+    fn is_kept_once_more(&self, key: usize, buffer: &Buffer) -> bool {
         if buffer.run.count == 1 {
             return self.entries.get(&buffer.first).is_some_and(|entry| entry.used.replace(false));
         }
-        let entries = self.entries_of(number, buffer.run);
+        let entries = self.entries_of(key, buffer.run);
         let used = entries.fold(false, |used, (_, entry)| entry.used.replace(false) || used);
         used && !buffer.is_sparse()
     }
 
-    fn drop_buffer(&mut self, number: u64) {
-        let Some(buffer) = self.buffers.remove(&number) else { return };
+    fn drop_buffer(&mut self, key: usize) {
+        let Some(buffer) = self.buffers.try_remove(key) else { return };
         self.bytes -= buffer.bytes();
         if buffer.run.count == 1 {
             self.entries.remove(&buffer.first);
             return;
         }
-        let firsts: Vec<u32> = self.entries_of(number, buffer.run).map(|(first, _)| *first).collect();
+        let firsts: Vec<u32> = self.entries_of(key, buffer.run).map(|(first, _)| *first).collect();
         firsts.iter().for_each(|first| drop(self.entries.remove(first)));
     }
 }
@@ -324,7 +331,7 @@ mod tests {
         assert_eq!(content, [2, 1, 1, 2, 2, 2, 2, 2].map(Some));
         assert_eq!(cache.bytes, 10 * BLOCK);
         cache.unpin(4, Pin::Fetch(3));
-        assert!(cache.buffers.values().all(|buffer| buffer.pin == Pin::None));
+        assert!(cache.buffers.iter().all(|(_, buffer)| buffer.pin == Pin::None));
         cache.forget(part(7, 5));
         assert_eq!(cache.bytes, 3 * BLOCK, "one block of it shows, and has memory of its own now");
         cache.forget(part(4, 1));

@@ -32,7 +32,7 @@ use crate::overlay::Dirty;
 use crate::store::{BlockStore, Io};
 use crate::table::Table;
 use crate::wal::{TxnNumber, WalPosition};
-use nacre_buf::{AlignedBuf, Bytes, crc};
+use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
 use nacre_env::disk::Durability;
 use nacre_kv::{KvBatch, KvError, KvTag};
 use nacre_types::{Eversion, SpgId};
@@ -203,7 +203,8 @@ impl BlockStore {
             number,
             state,
             batch,
-            homes: Vec::new(),
+            // All of it at once: to grow it in steps is to touch twice as much memory.
+            homes: Vec::with_capacity(usize::try_from(self.table.space.dirty_slots).unwrap_or(0)),
             changes: self.table.space.alloc.take_changes(),
             held: self.table.space.dirty_slots,
             stage: Stage::Gather { from: 0 },
@@ -332,8 +333,9 @@ impl BlockStore {
     }
 
     /// What replaces cached content is cached: somebody reads these blocks, and nobody reads from replicas.
-    fn keep_cached(&mut self, group: &[Home], content: &Bytes) {
-        for (home, block) in group.iter().zip(content.chunks_exact(BLOCK)) {
+    fn keep_cached(&mut self, group: &[Home], content: &BufList) {
+        let blocks = content.slices().iter().flat_map(|slice| slice.chunks_exact(BLOCK));
+        for (home, block) in group.iter().zip(blocks) {
             if home.dirty.replaced().is_some_and(|replaced| self.cache.holds(replaced)) {
                 let mut copy = AlignedBuf::with_len(BLOCK);
                 copy.copy_from_slice(block);
@@ -597,8 +599,16 @@ impl BlockStore {
 
 type Bases = BTreeMap<u32, Option<Bytes>>;
 
-/// Puts the blocks of a group together, and notes their checksums.
-fn fill_homes(group: &mut [Home], bases: &Bases) -> Bytes {
+/// Puts the blocks of a group together, and notes their checksums. Blocks that came whole go as they came.
+fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
+    let as_written = |home: &mut Home| {
+        let whole = home.dirty.as_written()?.clone();
+        home.target.crc = crc::crc32c(u32::MAX, &whole);
+        Some(whole)
+    };
+    if group.iter().all(|home| home.dirty.as_written().is_some()) {
+        return group.iter_mut().filter_map(as_written).collect();
+    }
     let mut buffer = AlignedBuf::with_len(group.len() * BLOCK);
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
         let base = home.dirty.base().and_then(|device| bases.get(&device.block));
@@ -608,7 +618,7 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> Bytes {
         let lost = matches!(base, Some(None));
         home.target.crc = if lost { !crc } else { crc };
     }
-    buffer.freeze()
+    buffer.freeze().into()
 }
 
 fn put_or_delete(batch: &mut KvBatch, key: Bytes, value: Option<Bytes>) {

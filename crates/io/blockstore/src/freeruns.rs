@@ -7,7 +7,7 @@
 //! each then fills as many as it leaves behind, and what is long stays long.
 
 use crate::alloc::Run;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::blockset::BlockSet;
 
 /// Classes of lengths: 2^n to 2^(n+1) - 1 blocks.
 const CLASSES: usize = 32;
@@ -15,14 +15,14 @@ const CLASSES: usize = 32;
 const LONG_CLASS: usize = 8;
 /// Runs of the longest class that are looked at for the longest one.
 const PROBES_MAX: usize = 16;
-/// About how many bytes a run takes.
-const RUN_BYTES: usize = 48;
-
 /// Disjoint runs, neighbours merged.
 #[derive(Debug)]
 pub(crate) struct FreeRuns {
-    by_start: BTreeMap<u32, u32>,
-    classes: [BTreeSet<u32>; CLASSES],
+    /// First and last blocks of the runs.
+    starts: BlockSet,
+    lasts: BlockSet,
+    /// First blocks by class.
+    classes: [BlockSet; CLASSES],
     blocks: u64,
     long_blocks: u64,
 }
@@ -34,8 +34,9 @@ fn class_of(count: u32) -> usize {
 impl FreeRuns {
     pub(crate) fn new(all: Run) -> Self {
         let mut runs = Self {
-            by_start: BTreeMap::new(),
-            classes: std::array::from_fn(|_| BTreeSet::new()),
+            starts: BlockSet::default(),
+            lasts: BlockSet::default(),
+            classes: std::array::from_fn(|_| BlockSet::default()),
             blocks: 0,
             long_blocks: 0,
         };
@@ -55,17 +56,18 @@ impl FreeRuns {
 
     /// How many runs there are.
     pub(crate) fn pieces(&self) -> usize {
-        self.by_start.len()
+        self.starts.len()
     }
 
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {
-        RUN_BYTES * self.by_start.len()
+        let classes: usize = self.classes.iter().map(BlockSet::bytes).sum();
+        self.starts.bytes() + self.lasts.bytes() + classes
     }
 
     /// All runs, by start.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Run> {
-        self.by_start.iter().map(|(&start, &count)| Run { start, count })
+        self.starts.around(0).filter_map(|start| self.run_at(start))
     }
 
     fn put(&mut self, run: Run) {
@@ -73,7 +75,8 @@ impl FreeRuns {
             return;
         }
         let class = class_of(run.count);
-        self.by_start.insert(run.start, run.count);
+        self.starts.insert(run.start);
+        self.lasts.insert(run.end() - 1);
         self.classes.get_mut(class).expect("a class for each length").insert(run.start);
         self.blocks += u64::from(run.count);
         self.long_blocks += if class >= LONG_CLASS { u64::from(run.count) } else { 0 };
@@ -81,16 +84,19 @@ impl FreeRuns {
 
     fn drop_run(&mut self, run: Run) {
         let class = class_of(run.count);
-        self.by_start.remove(&run.start);
-        self.classes.get_mut(class).expect("a class for each length").remove(&run.start);
+        self.starts.remove(run.start);
+        self.lasts.remove(run.end() - 1);
+        self.classes.get_mut(class).expect("a class for each length").remove(run.start);
         self.blocks -= u64::from(run.count);
         self.long_blocks -= if class >= LONG_CLASS { u64::from(run.count) } else { 0 };
     }
 
     /// Takes exactly these blocks; false, and nothing taken, unless all are free.
     pub(crate) fn take(&mut self, run: Run) -> bool {
-        let Some((&start, &count)) = self.by_start.range(..=run.start).next_back() else { return false };
-        let found = Run { start, count };
+        let Some(found) = self.starts.previous(run.start).and_then(|start| self.run_at(start)) else {
+            return false;
+        };
+        let Run { start, count } = found;
         // In 64 bits: a run that a damaged log names may end beyond 2^32.
         let wanted_end = u64::from(run.start) + u64::from(run.count);
         if run.count == 0 || wanted_end > u64::from(start) + u64::from(count) {
@@ -108,19 +114,20 @@ impl FreeRuns {
     /// When one of them is free.
     pub(crate) fn give(&mut self, run: Run) {
         let (mut start, mut end) = (run.start, run.end());
-        if let Some((&before, &count)) = self.by_start.range(..start).next_back() {
-            assert!(before + count <= start, "block {start} was freed twice");
-            if before + count == start {
-                self.drop_run(Run { start: before, count });
-                start = before;
-            }
+        let last = end - 1;
+        // Whatever overlaps it begins or ends in it, or begins before it and ends behind it.
+        let begins = self.starts.previous(last);
+        let is_free = begins.is_some_and(|begins| self.lasts.next(begins).is_some_and(|last| last >= start));
+        assert!(!is_free, "blocks from {start} to {last} were freed twice");
+        if let Some(before) = begins.filter(|_| start > 0 && self.lasts.contains(start - 1)) {
+            self.drop_run(Run { start: before, count: start - before });
+            start = before;
         }
-        if let Some((&after, &count)) = self.by_start.range(run.start..).next() {
-            assert!(after >= end, "block {after} was freed twice");
-            if after == end {
-                self.drop_run(Run { start: after, count });
-                end += count;
-            }
+        if self.starts.contains(end)
+            && let Some(after) = self.run_at(end)
+        {
+            self.drop_run(after);
+            end = after.end();
         }
         self.put(Run { start, count: end - start });
     }
@@ -139,24 +146,24 @@ impl FreeRuns {
         self.longest(holes, cursor).or_else(|| self.find(count, cursor))
     }
 
+    /// The run that begins at `start`.
     fn run_at(&self, start: u32) -> Option<Run> {
-        self.by_start.get(&start).map(|&count| Run { start, count })
+        self.lasts.next(start).map(|last| Run { start, count: last - start + 1 })
     }
 
-    fn nearest(&self, class: &BTreeSet<u32>, cursor: u32) -> Option<Run> {
-        let start = class.range(cursor..).next().or_else(|| class.first());
-        start.and_then(|start| self.run_at(*start))
+    fn nearest(&self, class: &BlockSet, cursor: u32) -> Option<Run> {
+        class.around(cursor).next().and_then(|start| self.run_at(start))
     }
 
     /// The longest of a few in the highest class that has any.
-    fn longest(&self, classes: &[BTreeSet<u32>], cursor: u32) -> Option<Run> {
-        let class = classes.iter().rev().find(|class| !class.is_empty())?;
-        let around = class.range(cursor..).chain(class.range(..cursor)).take(PROBES_MAX);
-        around.filter_map(|start| self.run_at(*start)).reduce(
-            |best, run| {
-                if run.count > best.count { run } else { best }
-            },
-        )
+    fn longest(&self, classes: &[BlockSet], cursor: u32) -> Option<Run> {
+        let (nth, class) = classes.iter().enumerate().rev().find(|(_, class)| !class.is_empty())?;
+        if nth == 0 {
+            // None is longer than one block.
+            return self.nearest(class, cursor);
+        }
+        let around = class.around(cursor).take(PROBES_MAX).filter_map(|start| self.run_at(start));
+        around.reduce(|best, run| if run.count > best.count { run } else { best })
     }
 }
 

@@ -32,6 +32,7 @@
 
 mod alloc;
 mod blocks;
+mod blockset;
 mod cache;
 mod check;
 mod checkpoint;

@@ -50,6 +50,8 @@ pub struct Options {
     pub reserve_permille: u64,
     /// Steps of a checkpoint, of some 50 us each, that one call of `drain` may take.
     pub checkpoint_steps_max: usize,
+    /// Pieces of a large write from which on they are written without durability each, and flushed together.
+    pub flushed_together_min: usize,
     #[doc(hidden)]
     pub planted: Planted,
 }
@@ -106,6 +108,7 @@ impl Options {
             clean_bytes_max,
             reserve_permille: 10,
             checkpoint_steps_max: 1,
+            flushed_together_min: 4,
             planted: Planted::Nothing,
         }
     }
@@ -122,6 +125,8 @@ impl Options {
             metadata_bytes_max: 4 << 10,
             clean_bytes_max: 68 << 10,
             checkpoint_steps_max: 1,
+            // Space in many pieces is rare in small tests.
+            flushed_together_min: 2,
             ..Self::default()
         }
     }

@@ -81,6 +81,16 @@ impl Dirty {
         self.pieces = joined.into_iter().map(|(at, bytes)| (at, Bytes::from(bytes))).collect();
     }
 
+    /// The block as one write brought it, if it lies in memory as a device takes it.
+    pub(crate) fn as_written(&self) -> Option<&Bytes> {
+        match self.pieces.as_slice() {
+            [(0, whole)] if whole.len() == BLOCK && whole.as_ptr().addr().is_multiple_of(BLOCK) => {
+                Some(whole)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether the pieces hide the base in `from..to`.
     pub(crate) fn covers(&self, from: usize, to: usize) -> bool {
         let mut reached = from;

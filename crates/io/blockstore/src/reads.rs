@@ -19,7 +19,7 @@ pub(crate) struct ReadIo {
     run: Run,
     crcs: Vec<u32>,
     /// Which fetch waits for it; `None` for the checkpoint.
-    fetch: Option<u64>,
+    fetch: Option<usize>,
     /// Frees so far: when there were more since, the blocks may hold something else by now.
     frees: u64,
 }
@@ -46,7 +46,7 @@ pub(crate) struct Fetch {
 
 impl BlockStore {
     /// Reads device blocks into the cache: neighbours at once. Gives the number of reads.
-    pub(crate) fn start_reads(&mut self, mut blocks: Vec<DeviceBlock>, fetch: Option<u64>) -> usize {
+    pub(crate) fn start_reads(&mut self, mut blocks: Vec<DeviceBlock>, fetch: Option<usize>) -> usize {
         blocks.sort_unstable_by_key(|device| device.block);
         blocks.dedup_by_key(|device| device.block);
         let mut reads = 0;
@@ -69,26 +69,33 @@ impl BlockStore {
             is_whole = self.take_content(&read, content.map(AlignedBuf::freeze));
         }
         let Some(id) = read.fetch else { return self.base_read() };
-        let Some(fetch) = self.fetches.get_mut(&id) else { return };
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
         fetch.reads_left -= 1;
         if fetch.reads_left > 0 {
             return;
         }
-        let Some(fetch) = self.fetches.remove(&id) else { return };
         if fetch.is_single && is_whole {
-            return self.end_fetch(id, &fetch);
+            return self.end_fetch(id);
         }
         // What was in memory at the start may be gone, what was read may belong to somebody else by now.
-        self.continue_fetch(id, fetch);
+        self.continue_fetch(id);
     }
 
-    fn end_fetch(&mut self, id: u64, fetch: &Fetch) {
+    /// From here on the number may be another fetch's: no read of this one is under way, and it pins nothing.
+    fn end_fetch(&mut self, id: usize) {
+        let Some(fetch) = self.fetches.try_remove(id) else { return };
         fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
         self.fetched.push(fetch.token);
     }
 
     /// Checks what was read, block by block. True when all of it is good and in the cache now.
     fn take_content(&mut self, read: &ReadIo, content: Result<Bytes, String>) -> bool {
+        if let Ok(bytes) = &content
+            && self.is_all_good(read, bytes)
+        {
+            self.keep_read(read, bytes, &[read.run]);
+            return true;
+        }
         let mut good = Vec::with_capacity(read.crcs.len());
         for (nth, (block, crc)) in read.run.blocks().zip(&read.crcs).enumerate() {
             let verdict = match &content {
@@ -107,13 +114,26 @@ impl BlockStore {
             start = part.end();
             parts.extend(group.first().is_some_and(|is_good| *is_good).then_some(part));
         }
-        let Some(Run { start: first, .. }) = parts.first().copied() else { return false };
-        self.cache.insert_parts(read.run, &bytes, &parts, read.fetch.map_or(Pin::Checkpoint, Pin::Fetch));
+        self.keep_read(read, &bytes, &parts);
+        parts.as_slice() == [read.run]
+    }
+
+    /// Whether every block of it is what it should be, and none is in memory yet.
+    fn is_all_good(&self, read: &ReadIo, bytes: &Bytes) -> bool {
+        let mut blocks = read.run.blocks().zip(&read.crcs).zip(bytes.chunks_exact(BLOCK));
+        blocks.all(|((block, crc), bytes)| {
+            self.cache.find(block).is_none() && crc::crc32c(u32::MAX, bytes) == *crc
+        })
+    }
+
+    /// Gives the cache the parts of what was read that it does not have, pinned for who asked for it.
+    fn keep_read(&mut self, read: &ReadIo, bytes: &Bytes, parts: &[Run]) {
+        let Some(Run { start: first, .. }) = parts.first().copied() else { return };
+        self.cache.insert_parts(read.run, bytes, parts, read.fetch.map_or(Pin::Checkpoint, Pin::Fetch));
         match read.fetch {
-            Some(id) => self.fetches.get_mut(&id).into_iter().for_each(|fetch| fetch.pins.push(first)),
+            Some(id) => self.fetches.get_mut(id).into_iter().for_each(|fetch| fetch.pins.push(first)),
             None => self.base_pinned(first),
         }
-        parts.as_slice() == [read.run]
     }
 
     fn note_damage(&mut self, block: u32, reason: String) {
@@ -150,19 +170,20 @@ impl BlockStore {
     }
 
     /// Starts the reads that a fetch still needs; without any, it is complete.
-    pub(crate) fn continue_fetch(&mut self, id: u64, mut fetch: Box<Fetch>) {
+    pub(crate) fn continue_fetch(&mut self, id: usize) {
+        let Some(fetch) = self.fetches.get(id) else { return };
         let (missing, count) = self
             .table
             .object(&fetch.at, &fetch.object)
             .map(|onode| self.missing(&onode, fetch.offset, fetch.length))
             .unwrap_or_default();
         if missing.is_empty() {
-            return self.end_fetch(id, &fetch);
+            return self.end_fetch(id);
         }
         let is_all = missing.len() == count;
-        fetch.reads_left = self.start_reads(missing, Some(id));
-        fetch.is_single = is_all && fetch.reads_left == 1;
-        self.fetches.insert(id, fetch);
+        let reads = self.start_reads(missing, Some(id));
+        let Some(fetch) = self.fetches.get_mut(id) else { return };
+        (fetch.reads_left, fetch.is_single) = (reads, is_all && reads == 1);
     }
 }
 

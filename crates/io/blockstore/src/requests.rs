@@ -48,7 +48,7 @@ impl BlockStore {
         {
             match request {
                 Request::Write { first, data, durability, io } => {
-                    self.start_write(first, data, durability, io)
+                    self.start_write(first, data.into(), durability, io);
                 }
                 Request::Read(read) => {
                     let run = read.run();

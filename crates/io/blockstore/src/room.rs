@@ -14,9 +14,6 @@ use nacre_txn::{Op, Transaction};
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
 const PLACED_BLOCKS_MAX: u32 = 1024;
-/// Pieces of a large write from which on they are written without durability each, and flushed together.
-const FLUSHED_TOGETHER_MIN: usize = 4;
-
 /// Placed bytes of a transaction from which on they are sent to the device at once: less is sent with what else the turn
 /// brings, in one call.
 const SENT_AT_ONCE_BYTES: usize = 256 << 10;
@@ -126,8 +123,7 @@ impl BlockStore {
     fn start_placed(&mut self, placement: &Placement, body: &BufList) {
         let number = self.wal.next_number();
         let pieces = pieces_of(&placement.runs);
-        // Space in many pieces is rare in small tests: there every other transaction is written so.
-        let together = pieces.len() >= FLUSHED_TOGETHER_MIN || cfg!(test) && number.is_multiple_of(2);
+        let together = pieces.len() >= self.options.flushed_together_min;
         if together {
             self.pieces_sent(number, pieces.len());
         }

@@ -10,12 +10,13 @@ use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
 use crate::{BLOCK, MountReport};
-use nacre_buf::{BufList, Bytes};
+use nacre_buf::BufList;
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
 use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage};
 use nacre_txn::{ObjectView, Op, Token, Transaction};
 use nacre_types::{HObject, SpgId};
+use slab::Slab;
 use std::collections::BTreeMap;
 
 /// Blocks of one read or write at most.
@@ -45,12 +46,11 @@ pub struct BlockStore {
     pub(crate) cache: Cache,
     pub(crate) checkpoint: Option<Checkpoint>,
     /// Requests on their way, by tag.
-    io: BTreeMap<u64, Io>,
+    io: Slab<Io>,
     pub(crate) requests: Requests,
-    next_tag: u64,
     /// Pieces of large writes on their way that are to be flushed together, by transaction.
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
-    pub(crate) fetches: BTreeMap<u64, Box<Fetch>>,
+    pub(crate) fetches: Slab<Fetch>,
     /// Blocks that could not be read, and why; until they are written again.
     pub(crate) damaged: BTreeMap<u32, String>,
     pub(crate) durable: Vec<Token>,
@@ -90,11 +90,10 @@ impl BlockStore {
             table: parts.table,
             wal: parts.wal,
             checkpoint: None,
-            io: BTreeMap::new(),
+            io: Slab::new(),
             requests: Requests::default(),
-            next_tag: 1,
             unflushed: BTreeMap::new(),
-            fetches: BTreeMap::new(),
+            fetches: Slab::new(),
             damaged: BTreeMap::new(),
             durable: Vec::new(),
             fetched: Vec::new(),
@@ -192,19 +191,16 @@ impl BlockStore {
     }
 
     pub(crate) fn tag(&mut self, io: Io) -> DiskTag {
-        let tag = self.next_tag;
-        self.next_tag += 1;
-        self.io.insert(tag, io);
-        DiskTag(tag)
+        DiskTag(self.io.insert(io) as u64)
     }
 
     pub(crate) fn offset(block: u32) -> u64 {
         u64::from(block) * BLOCK as u64
     }
 
-    pub(crate) fn start_write(&mut self, first: u32, data: Bytes, durability: Durability, io: Io) {
+    pub(crate) fn start_write(&mut self, first: u32, data: BufList, durability: Durability, io: Io) {
         let tag = self.tag(io);
-        self.disk.write(Self::offset(first), data.into(), durability, tag);
+        self.disk.write(Self::offset(first), data, durability, tag);
     }
 
     pub(crate) fn start_flush(&mut self) {
@@ -220,14 +216,17 @@ impl BlockStore {
         }
     }
 
-    /// Writes records as long as some may be written.
-    fn write_records(&mut self) {
+    /// Writes records as long as some may be written; true when there were any.
+    fn write_records(&mut self) -> bool {
+        let mut wrote = false;
         while self.failed.is_none()
             && !self.outruns_checkpoint()
             && let Some(write) = self.wal.next_write()
         {
             self.start_record(write);
+            wrote = true;
         }
+        wrote
     }
 
     /// Writes all that was submitted, as far as the ring has room, before a cut.
@@ -283,7 +282,8 @@ impl BlockStore {
     }
 
     fn completed(&mut self, completion: DiskCompletion) {
-        let Some(io) = self.io.remove(&completion.tag.0) else { return };
+        let tag = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
+        let Some(io) = self.io.try_remove(tag) else { return };
         let io = match io {
             Io::Read(read) => return self.read_completed(read, completion),
             io => io,
@@ -347,11 +347,16 @@ impl BlockStore {
         }
     }
 
+    /// Lets the checkpoint go on and sends what comes of it. Dirty blocks wait for the next turn if that comes at once: they
+    /// go with its records then, in one call.
     fn advance(&mut self) {
-        if self.failed.is_none() {
-            self.consider_checkpoint();
-            self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
-            self.write_records();
+        if self.failed.is_some() {
+            return self.disk.submit();
+        }
+        self.consider_checkpoint();
+        self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
+        if self.write_records() || !self.has_work {
+            self.disk.submit();
         }
     }
 
@@ -401,11 +406,10 @@ impl ObjectStore for BlockStore {
 
     fn fetch(&mut self, collection: &SpgId, object: &HObject, offset: u64, length: u64, token: Token) {
         let (at, object) = (*collection, object.clone());
-        let id = self.next_tag;
-        self.next_tag += 1;
         let (reads_left, is_single, pins) = (0, false, Vec::new());
-        let fetch = Fetch { at, object, offset, length, token, reads_left, is_single, pins };
-        self.continue_fetch(id, Box::new(fetch));
+        let id =
+            self.fetches.insert(Fetch { at, object, offset, length, token, reads_left, is_single, pins });
+        self.continue_fetch(id);
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
@@ -417,7 +421,6 @@ impl ObjectStore for BlockStore {
         self.write_records();
         self.disk.submit();
         self.advance();
-        self.disk.submit();
         if self.failed.is_none() {
             self.wal.durable(&mut self.durable);
         }

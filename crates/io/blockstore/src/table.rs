@@ -8,6 +8,7 @@
 
 mod omap;
 mod pglog;
+mod recent;
 mod scan;
 
 use crate::BLOCK;
@@ -25,6 +26,7 @@ use nacre_buf::{BufList, Bytes};
 use nacre_kv::KvStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
+use recent::Recent;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -149,8 +151,7 @@ pub(crate) struct Table {
     clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
     /// Numbers of objects by key of the name; `None` where there is no object.
     clean_names: RefCell<Clock<Box<[u8]>, Option<u64>>>,
-    /// The object found last: the ops of a transaction, and the reads before it, mostly are about one.
-    recent: RefCell<Option<(SpgId, HObject, u64)>>,
+    recent: RefCell<Recent>,
     pub(crate) space: Space,
     pub(crate) next_id: u64,
     pub(crate) objects: u64,
@@ -267,7 +268,7 @@ impl Table {
     pub(crate) fn bytes(&self) -> usize {
         let both = |(live, cut): (usize, usize)| live + cut;
         let layers = both(self.pairs.bytes()) + both(self.onodes.bytes()) + both(self.log.bytes());
-        layers + self.clean_bytes() + self.space.alloc.bytes()
+        layers + self.clean_bytes() + self.space.alloc.bytes() + Recent::BYTES
     }
 
     /// About how many of them are of what could be read again.
@@ -304,26 +305,24 @@ impl Table {
     }
 
     fn id(&self, at: &SpgId, name: &HObject) -> Option<u64> {
-        if let Some((recent_at, recent, id)) = &*self.recent.borrow()
-            && (recent_at, recent) == (at, name)
-        {
-            return Some(*id);
+        if let Some(id) = self.recent.borrow().find(at, name) {
+            return Some(id);
         }
         let id = self.id_at(&metadata::name_key(at, name))?;
-        *self.recent.borrow_mut() = Some((*at, name.clone(), id));
+        self.recent.borrow_mut().keep(at, name, id);
         Some(id)
     }
 
     fn set_name(&mut self, at: SpgId, name: &HObject, id: u64) {
         let key = metadata::name_key(&at, name);
-        *self.recent.borrow_mut() = None;
+        self.recent.borrow_mut().forget(name);
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.put(key, metadata::encode_name(id, name));
     }
 
     fn delete_name(&mut self, at: SpgId, name: &HObject) {
         let key = metadata::name_key(&at, name);
-        *self.recent.borrow_mut() = None;
+        self.recent.borrow_mut().forget(name);
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.delete(key);
     }
@@ -379,9 +378,15 @@ impl Table {
 
     /// Number of the object, made if absent, ready to be changed.
     fn touch(&mut self, at: SpgId, name: &HObject) -> u64 {
+        let id = self.number(at, name);
+        self.make_live(id);
+        id
+    }
+
+    /// Number of the object, made if absent.
+    fn number(&mut self, at: SpgId, name: &HObject) -> u64 {
         self.collection(at);
         if let Some(id) = self.id(&at, name) {
-            self.make_live(id);
             return id;
         }
         let id = self.fresh_id();
@@ -410,9 +415,17 @@ impl Table {
         name: &HObject,
         change: impl FnOnce(&mut Onode, &mut Space) -> R,
     ) -> Option<R> {
-        let id = self.touch(at, name);
-        let space = &mut self.space;
-        self.onodes.change(&id, |onode| change(Arc::make_mut(onode), space))
+        let id = self.number(at, name);
+        let mut change = Some(change);
+        let mut run = |table: &mut Self| {
+            let Self { onodes, space, .. } = table;
+            onodes.change(&id, |onode| change.take().map(|change| change(Arc::make_mut(onode), space)))?
+        };
+        // Mostly it is: to look first would be to look twice.
+        run(self).or_else(|| {
+            self.make_live(id);
+            run(self)
+        })
     }
 
     fn remove(&mut self, at: SpgId, name: &HObject) {

@@ -1,7 +1,7 @@
 //! Power goes at any moment: all that was acknowledged is there, nothing by half, and the store opens.
 
 use super::model::{Model, Sizes, drain, newest, object, random_txn, read};
-use super::rig::Rig;
+use super::rig::{Rig, tiny};
 use crate::options::Planted;
 use crate::{BlockStore, Options};
 use nacre_store::ObjectStore;
@@ -127,7 +127,7 @@ fn seeds() -> std::ops::Range<u64> {
 #[test]
 fn every_crash_keeps_what_was_acknowledged() {
     for seed in seeds() {
-        run(seed, Options::tiny()).unwrap_or_else(|error| panic!("{error}"));
+        run(seed, tiny(seed)).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 
@@ -135,7 +135,7 @@ fn every_crash_keeps_what_was_acknowledged() {
 #[test]
 fn every_crash_keeps_what_was_acknowledged_with_the_log_on_a_device_of_its_own() {
     for seed in seeds() {
-        let rig = Rig::split(seed, 4 << 20, Options::tiny());
+        let rig = Rig::split(seed, 4 << 20, tiny(seed));
         run_on(seed, rig).unwrap_or_else(|error| panic!("{error}"));
     }
 }

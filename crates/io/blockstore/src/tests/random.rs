@@ -1,8 +1,7 @@
 //! Any mix of operations, reopened at any point, compared with the model.
 
 use super::model::{Model, Sizes, drain, random_txn};
-use super::rig::Rig;
-use crate::Options;
+use super::rig::{Rig, tiny};
 use nacre_store::ObjectStore;
 use nacre_txn::Token;
 use nacre_types::Entropy;
@@ -16,7 +15,7 @@ const PER_SEED: u64 = 500;
 fn run(seed: u64) {
     let mut rng = SeededEntropy(seed);
     let sizes = Sizes { object_bytes_max: 120_000, write_bytes_max: 60_000 };
-    let mut rig = Rig::new(seed, 8 << 20, Options::tiny());
+    let mut rig = Rig::new(seed, 8 << 20, tiny(seed));
     let mut store = rig.open();
     let (mut model, mut acknowledged) = (Model::default(), Vec::new());
     for number in 1..=PER_SEED {

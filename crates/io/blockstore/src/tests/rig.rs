@@ -10,6 +10,12 @@ use nacre_types::entropy::SeededEntropy;
 use std::ops::Bound;
 use std::sync::{Arc, Mutex};
 
+/// Every other run flushes all large writes as those in many pieces are, which are rare in a small store.
+pub(super) fn tiny(seed: u64) -> Options {
+    let tiny = Options::tiny();
+    if seed.is_multiple_of(2) { Options { flushed_together_min: 1, ..tiny } } else { tiny }
+}
+
 /// A log as large as that of [`Options::tiny`], with its superblocks.
 const SPLIT_LOG_BYTES: u64 = (256 << 10) + 8192;
 

@@ -3,6 +3,7 @@
 use super::Case;
 use nacre_types::Stamp;
 use serde_json::{Value, json};
+use slab::Slab;
 use std::collections::BTreeMap;
 
 pub(crate) const HEAD: &str =
@@ -25,6 +26,17 @@ pub(crate) struct Round {
     pub(crate) beside_ns: BTreeMap<&'static str, Vec<u64>>,
 }
 
+impl Round {
+    /// With room for latencies, and none of it untouched: where the system must first find a large page, which may take
+    /// milliseconds, all operations in flight would wait for the bench.
+    pub(crate) fn with_memory() -> Self {
+        const SAMPLES: usize = 1 << 18;
+        let mut latencies_ns = vec![1; SAMPLES];
+        latencies_ns.clear();
+        Self { latencies_ns, ..Self::default() }
+    }
+}
+
 /// Figures of somebody else's histogram.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Given {
@@ -38,8 +50,7 @@ pub(crate) struct Given {
 /// Operations on their way, by number.
 #[derive(Debug, Default)]
 pub(crate) struct InFlight {
-    started: BTreeMap<u64, Stamp>,
-    next: u64,
+    started: Slab<Stamp>,
 }
 
 impl InFlight {
@@ -48,13 +59,11 @@ impl InFlight {
     }
 
     pub(crate) fn start(&mut self, now: Stamp) -> u64 {
-        self.next += 1;
-        self.started.insert(self.next, now);
-        self.next
+        self.started.insert(now) as u64
     }
 
     pub(crate) fn finish(&mut self, number: u64, now: Stamp, round: &mut Round) {
-        if let Some(start) = self.started.remove(&number) {
+        if let Some(start) = usize::try_from(number).ok().and_then(|number| self.started.try_remove(number)) {
             let ns = u64::try_from(now.since(start).as_nanos()).unwrap_or(u64::MAX);
             round.latencies_ns.push(ns);
             if let Some(background) = round.background {

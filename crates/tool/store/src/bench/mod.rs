@@ -106,7 +106,7 @@ pub(crate) fn work_for(
     length: Duration,
 ) -> Result<Round> {
     let (data, mut in_flight) = (content(case.bytes), InFlight::default());
-    let (mut round, mut finished) = (Round::default(), Vec::new());
+    let (mut round, mut finished) = (Round::with_memory(), Vec::new());
     let (cpu, begin) = (cpu_us(), clock.now());
     let end = begin + length;
     loop {

@@ -27,7 +27,8 @@ pub(crate) struct Stored {
     store: BlockStore,
     clock: RealClock,
     places: Places,
-    objects: u64,
+    /// Their names, as a client has them.
+    objects: Vec<HObject>,
     version: u64,
     about: String,
 }
@@ -44,11 +45,12 @@ impl Stored {
         let options = Options { clean_bytes_max: 1 << 20, ..Options::default().on_device(&report) };
         let about = format!("{report}; {}", options.commit_text());
         let (store, _) = BlockStore::open(disk, Box::new(kv), options)?;
-        let objects = (bytes / 2 / OBJECT_BYTES).max(1);
+        let count = (bytes / 2 / OBJECT_BYTES).max(1);
+        let objects = (0..count).map(object).collect();
         let mut stored = Self { store, clock, places: Places::new(2), objects, version: 0, about };
         let data = content(OBJECT_BYTES);
-        for nth in 0..objects {
-            let txn = stored.write(nth, 0, &data);
+        for nth in 0..count {
+            let txn = stored.write(object(nth), 0, &data);
             stored.store.submit(txn, Token(0))?;
             stored.store.settle()?;
         }
@@ -61,16 +63,16 @@ impl Stored {
         format!(
             "{}; {} objects of 4 MiB; at the end {} MiB free in {} pieces, {} MiB of it in pieces of 1 MiB and more",
             self.about,
-            self.objects,
+            self.objects.len(),
             free.bytes >> 20,
             free.pieces,
             free.long_bytes >> 20
         )
     }
 
-    fn write(&mut self, nth: u64, offset: u64, data: &Bytes) -> Transaction {
+    fn write(&mut self, object: HObject, offset: u64, data: &Bytes) -> Transaction {
         self.version += 1;
-        let (object, mut txn) = (object(nth), Transaction::new(GROUP));
+        let mut txn = Transaction::new(GROUP);
         txn.push(Op::Write { object: object.clone(), offset, data: data.clone().into() });
         txn.push(Op::SetMeta { object, meta: vec![7; RECORD_BYTES].into() });
         txn.push(Op::LogAppend {
@@ -101,14 +103,16 @@ impl Engine for Stored {
 
 impl Work for Stored {
     fn start(&mut self, case: Case, data: &Bytes, number: u64) -> Result<bool> {
-        let nth = self.places.below(self.objects);
+        let nth = self.places.below(self.objects.len() as u64);
+        let nth = usize::try_from(nth).context("objects are in memory")?;
+        let object = self.objects.get(nth).context("below their count")?;
         let offset = self.places.below(OBJECT_BYTES / case.bytes) * case.bytes;
         if !case.is_read {
-            let txn = self.write(nth, offset, data);
+            let txn = self.write(object.clone(), offset, data);
             self.store.submit(txn, Token(number))?;
             return Ok(false);
         }
-        match self.store.read(&GROUP, &object(nth), offset, case.bytes) {
+        match self.store.read(&GROUP, object, offset, case.bytes) {
             Ok(_) => Ok(true),
             Err(ReadError::Pending { object, offset, length }) => {
                 self.store.fetch(&GROUP, &object, offset, length, Token(number));

@@ -38,8 +38,27 @@ struct Slot {
     _vectors: IoVecs,
 }
 
+/// How requests name the file.
+struct Target {
+    fd: Fd,
+    flags: squeue::Flags,
+}
+
+impl Target {
+    /// Registered with the ring, where the kernel does that: it then need not look the file up for each request.
+    fn of(ring: &IoUring, file: &File) -> Self {
+        let raw = file.as_raw_fd();
+        match ring.submitter().register_files(&[raw]) {
+            Ok(()) => Self { fd: Fd(0), flags: squeue::Flags::FIXED_FILE },
+            Err(_unknown) => Self { fd: Fd(raw), flags: squeue::Flags::empty() },
+        }
+    }
+}
+
 pub(super) struct Ring {
     ring: IoUring,
+    file: File,
+    target: Target,
     /// Where completions are kept back until that thread comes for them; `None` where any thread may.
     home: Option<ThreadId>,
     /// Who used the ring last.
@@ -49,7 +68,6 @@ pub(super) struct Ring {
     hushed: bool,
     /// The kernel does not signal what finishes just now.
     muted: bool,
-    file: File,
     /// Leaked rather than freed if the kernel cannot be made to finish.
     slots: ManuallyDrop<Slab<Slot>>,
     /// Submitted, waiting for a slot.
@@ -70,14 +88,16 @@ impl Ring {
         let wake = EventFd::new()?;
         ring.submitter().register_eventfd(wake.as_fd().as_raw_fd())?;
         check(&mut ring)?;
+        let file = file.file.try_clone()?;
         Ok(Self {
+            target: Target::of(&ring, &file),
+            file,
             ring,
             home: None,
             user: thread::current().id(),
             wake,
             hushed: false,
             muted: false,
-            file: file.file.try_clone()?,
             slots: ManuallyDrop::new(Slab::new()),
             backlog: VecDeque::new(),
             finished: Vec::new(),
@@ -119,7 +139,10 @@ impl Ring {
         self.user = here;
         // Before Linux 6.1, or out of memory: the old ring serves every thread, unless it is another one's own.
         match build_own(&self.wake) {
-            Ok(ring) => (self.ring, self.home, self.muted) = (ring, Some(here), false),
+            Ok(ring) => {
+                self.target = Target::of(&ring, &self.file);
+                (self.ring, self.home, self.muted) = (ring, Some(here), false);
+            }
             Err(error) => assert!(self.home.is_none(), "no io_uring for a thread: {error}"),
         }
     }
@@ -206,8 +229,8 @@ impl Ring {
 
     fn push(&mut self, mut op: Op) {
         let entry = self.slots.vacant_entry();
-        let (request, vectors) = describe(Fd(self.file.as_raw_fd()), &mut op);
-        let request = request.user_data(entry.key() as u64);
+        let (request, vectors) = describe(self.target.fd, &mut op);
+        let request = request.flags(self.target.flags).user_data(entry.key() as u64);
         entry.insert(Slot { op, _vectors: vectors });
         // SAFETY: the memory that the request points to is owned by the slot: heap blocks that do not move with
         // it. The slot goes only when the kernel has answered, and `drop` waits for that.
@@ -241,6 +264,9 @@ impl Drop for Ring {
                 self.slots.try_remove(entry.user_data() as usize);
             }
         }
+        // The kernel takes a ring down in the background, and would keep the file open, and so locked, until then. Where it
+        // was not registered, that was said, and it is let go with the last request.
+        let _not_registered = self.ring.submitter().unregister_files();
         // SAFETY: dropped once, here, and not used after.
         unsafe { ManuallyDrop::drop(&mut self.slots) }
     }
