@@ -26,8 +26,8 @@ pub(crate) fn keep_free_pages() {
 }
 
 /// Keeps the system from giving memory 2 MiB at a time. All that is in flight waits while it clears so much, for 6 to 13 ms on
-/// a virtual machine whose host has to find the memory first; and it saved nothing, but cost 5 % of the time of a write. To be called
-/// before there is much memory. Where the system does not know of it, it has no large pages.
+/// a virtual machine whose host has to find the memory first; and it saved nothing, but cost 5 % of the time of a write. It holds
+/// for what the process starts, too. To be called before there is much memory. Where the system does not know of it, it has no large pages.
 pub(crate) fn use_small_pages() {
     // SAFETY: takes numbers only.
     let _unknown = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };

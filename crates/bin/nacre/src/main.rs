@@ -38,10 +38,14 @@ enum Command {
 
 fn main() -> ExitCode {
     allocator::keep_free_pages();
-    allocator::use_small_pages();
     nacre_service::log::start();
+    let command = Cli::parse().command;
+    // The bench starts fio, which is to have its memory as it always has.
+    if !matches!(command, Command::Bench(_)) {
+        allocator::use_small_pages();
+    }
     let done = |()| ExitCode::SUCCESS;
-    let outcome = match Cli::parse().command {
+    let outcome = match command {
         Command::Up(options) => up::run(&options).map(done),
         Command::Mon(options) => mon::run(&options).map(done),
         Command::Osd(options) => osd::run(&options).map(done),
