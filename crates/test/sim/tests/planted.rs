@@ -29,10 +29,11 @@ fn a_repeated_request_executed_again() {
     found(Planted::NoDuplicateCheck);
 }
 
-/// Shows in an object that nobody writes to again: of many objects there are more of that kind.
+/// Shows in an object that nobody writes to again after its primary died with writes that no other copy has: of many objects, and
+/// in long stories, there are more of that kind. So it does in one of 30 stories, otherwise in one of 120.
 #[test]
 fn divergent_entries_kept() {
-    found_with(Planted::DivergentKept, Plan { objects: Some(50), ..Plan::default() });
+    found_with(Planted::DivergentKept, Plan { objects: Some(30), messages_max: 400, ..Plan::default() });
 }
 
 #[test]
