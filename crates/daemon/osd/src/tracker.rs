@@ -29,25 +29,26 @@ const CODES_MAX: usize = 8;
 #[derive(Debug, Clone, Copy)]
 struct Latencies {
     count: u64,
-    sum: Duration,
+    sum_ns: u64,
     buckets: [u64; BUCKETS],
 }
 
 impl Latencies {
-    const NONE: Self = Self { count: 0, sum: Duration::ZERO, buckets: [0; BUCKETS] };
+    const NONE: Self = Self { count: 0, sum_ns: 0, buckets: [0; BUCKETS] };
 
-    fn add(&mut self, spent: Duration) {
-        let bucket = match spent.as_micros().checked_ilog2() {
+    /// In nanoseconds: six of these for each message, and a `Duration` is made by a division.
+    fn add(&mut self, spent_ns: u64) {
+        let bucket = match (spent_ns / 1000).checked_ilog2() {
             None => 1,
             Some(power) => (power as usize + 2).min(BUCKETS - 1),
         };
         self.count += 1;
-        self.sum += spent;
+        self.sum_ns += spent_ns;
         self.buckets[bucket] += 1;
     }
 
     fn dump(&self) -> Value {
-        let sum = self.sum.as_secs_f64();
+        let sum = Duration::from_nanos(self.sum_ns).as_secs_f64();
         json!({ "avgcount": self.count, "sum": sum, "avgtime": sum / self.count.max(1) as f64 })
     }
 
@@ -96,7 +97,7 @@ pub(crate) struct Tracker {
     /// The slowest of late, in no order.
     history: Vec<Finished>,
     /// What the fastest of them took, once there are as many as are wanted.
-    shortest: Option<Duration>,
+    shortest_ns: Option<u64>,
     history_size: usize,
     history_duration: Duration,
 }
@@ -108,7 +109,7 @@ impl Tracker {
             reads: Kind::NONE,
             writes: Kind::NONE,
             history: Vec::new(),
-            shortest: None,
+            shortest_ns: None,
             history_size: 0,
             history_duration: Duration::ZERO,
         }
@@ -132,12 +133,12 @@ impl Tracker {
         }
         let is_write = trace.replicated != Stamp::default();
         let kind = if is_write { &mut self.writes } else { &mut self.reads };
-        let whole = trace.replied.since(trace.received);
+        let whole = trace.replied.0.saturating_sub(trace.received.0);
         kind.whole.add(whole);
         for (stage, spent) in kind.stages.iter_mut().zip(spent(trace)) {
             stage.add(spent);
         }
-        self.history_size > 0 && self.shortest.is_none_or(|shortest| whole > shortest)
+        self.history_size > 0 && self.shortest_ns.is_none_or(|shortest| whole > shortest)
     }
 
     /// Keeps a message for `dump_historic_ops`.
@@ -163,7 +164,8 @@ impl Tracker {
         self.history.sort_by_key(|op| std::cmp::Reverse(op.duration));
         self.history.truncate(self.history_size);
         let full = self.history.len() >= self.history_size;
-        self.shortest = self.history.last().filter(|_| full).map(|op| op.duration);
+        let shortest = self.history.last().filter(|_| full);
+        self.shortest_ns = shortest.map(|op| u64::try_from(op.duration.as_nanos()).unwrap_or(u64::MAX));
     }
 
     /// Adds to `perf dump`.
@@ -220,11 +222,11 @@ impl Tracker {
     }
 }
 
-/// What a message spent in each stage; nothing in those that it did not pass.
-fn spent(trace: &Trace) -> [Duration; STAGES.len()] {
+/// Nanoseconds that a message spent in each stage; none in those that it did not pass.
+fn spent(trace: &Trace) -> [u64; STAGES.len()] {
     let mut before = trace.received;
     stamps(trace).map(|stamp| {
-        let spent = stamp.since(before);
+        let spent = stamp.0.saturating_sub(before.0);
         before = before.max(stamp);
         spent
     })
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn stages_add_up_to_the_whole() {
-        let us = Duration::from_micros;
+        let us = |us: u64| us * 1000;
         assert_eq!(spent(&write(10, 110, 160)), [us(0), us(0), us(100), us(50), us(0)]);
         let read = Trace {
             logged: Stamp::default(),
@@ -353,7 +355,8 @@ mod tests {
         };
         assert_eq!(spent(&read), [us(0), us(30), us(0), us(0), us(10)]);
         for trace in [read, write(10, 110, 160)] {
-            assert_eq!(spent(&trace).iter().sum::<Duration>(), trace.replied.since(trace.received));
+            let whole = trace.replied.since(trace.received);
+            assert_eq!(Duration::from_nanos(spent(&trace).iter().sum()), whole);
         }
     }
 
@@ -363,7 +366,7 @@ mod tests {
         let ranges = latencies.dump_histogram()["axes"][0]["ranges"].clone();
         for us in [0, 1, 2, 3, 4, 1_000, 1_023, 1_024, u64::MAX >> 20] {
             latencies = Latencies::NONE;
-            latencies.add(Duration::from_micros(us));
+            latencies.add(us * 1000);
             let bucket = latencies.buckets.iter().position(|count| *count == 1).expect("one is counted");
             let range = &ranges[bucket];
             let (low, high) = (range["min"].as_u64().unwrap_or(0), range["max"].as_u64().unwrap_or(u64::MAX));
