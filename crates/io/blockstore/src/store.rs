@@ -158,16 +158,6 @@ impl BlockStore {
         self.table.bytes() + self.cache.bytes() + dirty
     }
 
-    fn memory(&self) -> StoreMemory {
-        let (data, metadata) = (self.cache.bytes(), self.table.clean_bytes());
-        StoreMemory {
-            data_bytes: data as u64,
-            metadata_bytes: metadata as u64,
-            changes_bytes: (self.memory_bytes() - data - metadata) as u64,
-            kv_bytes: self.table.kv.cached_bytes() as u64,
-        }
-    }
-
     /// Transactions submitted and not acknowledged.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -472,7 +462,16 @@ impl ObjectStore for BlockStore {
             allocated_bytes: (on_device + self.table.space.dirty_slots) * block,
             omap_bytes: self.table.omap_bytes,
             metadata_bytes: u64::from(self.superblock.wal.count) * block,
-            memory: self.memory(),
+        }
+    }
+
+    fn memory(&self) -> StoreMemory {
+        let (data, metadata) = (self.cache.bytes(), self.table.clean_bytes());
+        StoreMemory {
+            data_bytes: data as u64,
+            metadata_bytes: metadata as u64,
+            changes_bytes: (self.memory_bytes() - data - metadata) as u64,
+            kv_bytes: self.table.kv.cached_bytes() as u64,
         }
     }
 

@@ -55,8 +55,6 @@ pub struct StoreUsage {
     pub omap_bytes: u64,
     /// Bytes of everything else that the store keeps.
     pub metadata_bytes: u64,
-    /// What it has in memory.
-    pub memory: StoreMemory,
 }
 
 /// About how many bytes of memory a store takes, by what for.
@@ -113,8 +111,13 @@ pub trait ObjectStore: ObjectView {
     /// The collections that exist, ascending.
     fn collections(&self) -> Vec<SpgId>;
 
-    /// How full the store is.
+    /// How full the store is. Asked for each write.
     fn usage(&self) -> StoreUsage;
+
+    /// What the store has in memory; adds up many parts.
+    fn memory(&self) -> StoreMemory {
+        StoreMemory::default()
+    }
 
     /// This store as what a placement group reads through.
     fn as_view(&self) -> &dyn ObjectView;

@@ -1,6 +1,6 @@
 //! [`MemStore`]: everything in memory, durable at once, gone with the process.
 
-use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreMemory, StoreUsage};
+use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreUsage};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{ObjectView, OmapPage, Op, ReadError, Token, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
@@ -315,7 +315,6 @@ impl ObjectStore for MemStore {
             allocated_bytes: self.allocated_bytes,
             omap_bytes: self.omap_bytes,
             metadata_bytes: 0,
-            memory: StoreMemory::default(),
         }
     }
 

@@ -102,7 +102,7 @@ impl Shard {
         osd.insert("op_latency".to_owned(), latency);
         let stages = self.tracker.dump(&mut osd);
         let [messages, bytes] = self.sessions.dump_throttles();
-        let memory = usage.memory;
+        let memory = self.store.memory();
         serde_json::json!({
             "osd": osd,
             "osd-memory": {
