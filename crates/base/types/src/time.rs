@@ -99,7 +99,14 @@ impl Stamp {
     /// Time from `earlier` to `self`, zero when it is the other way round.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.nanos_since(earlier))
+    }
+
+    /// The same in nanoseconds; a [`Duration`] is made by a division.
+    #[inline]
+    #[must_use]
+    pub fn nanos_since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
     }
 }
 

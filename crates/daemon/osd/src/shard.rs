@@ -902,7 +902,7 @@ impl Shard {
     fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
         self.counters.replies += 1;
         let latency = self.now.since(trace.received);
-        self.counters.latency_ns += u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.counters.latency_ns += self.now.nanos_since(trace.received);
         self.pace.client_op(self.now, latency);
         if self.tracker.answered(&trace) {
             let client = self.sessions.client(session);

@@ -36,7 +36,7 @@ struct Latencies {
 impl Latencies {
     const NONE: Self = Self { count: 0, sum_ns: 0, buckets: [0; BUCKETS] };
 
-    /// In nanoseconds: six of these for each message, and a `Duration` is made by a division.
+    /// In nanoseconds: there are six of these for each message.
     fn add(&mut self, spent_ns: u64) {
         let bucket = match (spent_ns / 1000).checked_ilog2() {
             None => 1,
@@ -133,7 +133,7 @@ impl Tracker {
         }
         let is_write = trace.replicated != Stamp::default();
         let kind = if is_write { &mut self.writes } else { &mut self.reads };
-        let whole = trace.replied.0.saturating_sub(trace.received.0);
+        let whole = trace.replied.nanos_since(trace.received);
         kind.whole.add(whole);
         for (stage, spent) in kind.stages.iter_mut().zip(spent(trace)) {
             stage.add(spent);
@@ -165,7 +165,7 @@ impl Tracker {
         self.history.truncate(self.history_size);
         let full = self.history.len() >= self.history_size;
         let shortest = self.history.last().filter(|_| full);
-        self.shortest_ns = shortest.map(|op| u64::try_from(op.duration.as_nanos()).unwrap_or(u64::MAX));
+        self.shortest_ns = shortest.map(|op| op.trace.replied.nanos_since(op.trace.received));
     }
 
     /// Adds to `perf dump`.
@@ -226,7 +226,7 @@ impl Tracker {
 fn spent(trace: &Trace) -> [u64; STAGES.len()] {
     let mut before = trace.received;
     stamps(trace).map(|stamp| {
-        let spent = stamp.0.saturating_sub(before.0);
+        let spent = stamp.nanos_since(before);
         before = before.max(stamp);
         spent
     })

@@ -154,7 +154,7 @@ impl Load {
             while let Some((until, from)) = held.first().copied().filter(|(until, _)| *until <= now) {
                 held.pop_first();
                 if until >= window.begin && until < window.end {
-                    latencies.add(u64::try_from(until.since(from).as_nanos()).unwrap_or(u64::MAX));
+                    latencies.add(until.nanos_since(from));
                 }
             }
         }

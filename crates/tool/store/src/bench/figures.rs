@@ -64,7 +64,7 @@ impl InFlight {
 
     pub(crate) fn finish(&mut self, number: u64, now: Stamp, round: &mut Round) {
         if let Some(start) = usize::try_from(number).ok().and_then(|number| self.started.try_remove(number)) {
-            let ns = u64::try_from(now.since(start).as_nanos()).unwrap_or(u64::MAX);
+            let ns = now.nanos_since(start);
             round.latencies_ns.push(ns);
             if let Some(background) = round.background {
                 round.beside_ns.entry(background).or_default().push(ns);

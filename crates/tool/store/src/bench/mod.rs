@@ -130,7 +130,7 @@ pub(crate) fn work_for(
             in_flight.finish(number, now, &mut round);
         }
     }
-    round.elapsed_ns = u64::try_from(clock.now().since(begin).as_nanos()).unwrap_or(u64::MAX);
+    round.elapsed_ns = clock.now().nanos_since(begin);
     round.cpu_us = cpu_us().zip(cpu).map(|(after, before)| after - before);
     Ok(round)
 }
