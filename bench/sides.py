@@ -23,6 +23,11 @@ def bench_figures(command, out, keep):
     return [row for row in map(json.loads, text.splitlines()) if row["kind"] == "figures"]
 
 
+def fio_figures(text, direction):
+    """Of the first job in fio's JSON, which notices may stand before."""
+    return json.loads(text[text.index("{"):])["jobs"][0][direction]
+
+
 def cpu_seconds(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICK
@@ -68,7 +73,7 @@ class Side:
     def fio(self, args, direction, seconds):
         timed = ["--time_based", f"--runtime={seconds}", f"--ramp_time={RAMP_S}"] if seconds else []
         text = self.run(*self.fio_command(*timed, *args), timeout=600)
-        return json.loads(text[text.index("{"):])["jobs"][0][direction]
+        return fio_figures(text, direction)
 
     def pid(self, osd):
         return int((self.run_folder / f"osd.{osd}.pid").read_text())
@@ -103,6 +108,7 @@ class Side:
 class Nacre(Side):
     def __init__(self, binary, folder, size, osds=3, arguments=()):
         cluster = pathlib.Path(folder) / "cluster"
+        self.binary, self.folder, self.cluster = binary, pathlib.Path(folder), cluster
         self.process = subprocess.Popen(
             [binary, "up", "--processes", "--dir", str(cluster), "--osds", str(osds), *arguments],
             stdout=subprocess.PIPE, text=True)
@@ -112,6 +118,12 @@ class Nacre(Side):
         else:
             sys.exit("nacre did not become ready")
         super().__init__("nacre", cluster / "ceph.conf", cluster / "keyring", folder, size)
+
+    def own_client(self, cells, name, *options, keep=None):
+        """Figures of each repetition by our own client; `name` is the results' file in the folder."""
+        command = [self.binary, "bench", "run", "--client", "own", "--conf", str(self.cluster / "ceph.conf"), "--keyring",
+                   str(self.cluster / "keyring"), "--dir", str(self.folder), "--cells", ",".join(cells), *options]
+        return bench_figures(command, self.folder / f"{name}.jsonl", keep)
 
     def stop(self):
         self.process.terminate()
