@@ -95,18 +95,21 @@ impl Cache {
 
     /// Content of one block: the run that has it and the block's byte in the run.
     pub(crate) fn find(&self, block: u32) -> Option<(&Bytes, usize)> {
-        let (first, entry) = self.entries.range(..=block).next_back()?;
-        let at = (block - first) as usize * BLOCK;
-        (at < entry.bytes.len()).then(|| {
-            entry.used.set(true);
-            (&entry.bytes, at)
-        })
+        let (entry, at) = self.entry_of(block)?;
+        entry.used.set(true);
+        Some((&entry.bytes, at))
     }
 
     /// Whether content of the block is here; that does not count as a read.
     pub(crate) fn holds(&self, block: u32) -> bool {
-        let before = self.entries.range(..=block).next_back();
-        before.is_some_and(|(first, entry)| ((block - first) as usize) < entry.bytes.len() / BLOCK)
+        self.entry_of(block).is_some()
+    }
+
+    /// The entry that has a block, and the block's byte in it.
+    fn entry_of(&self, block: u32) -> Option<(&Entry, usize)> {
+        let (first, entry) = self.entries.range(..=block).next_back()?;
+        let at = (block - first) as usize * BLOCK;
+        (at < entry.bytes.len()).then_some((entry, at))
     }
 
     /// Content of one block by itself.
@@ -130,16 +133,13 @@ impl Cache {
     /// all of it stays as long as one of them does. Who pins it knows it by the first block of the first part.
     pub(crate) fn insert_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin) {
         let Some(Run { start: first, .. }) = parts.first().copied() else { return };
-        let number = self.next_buffer;
-        self.next_buffer += 1;
-        let key = self.buffers.vacant_key();
+        let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
+        let key = self.keep(run, first, shown, pin, self.turn);
         for part in parts {
             let (from, to) = ((part.start - run.start) as usize, (part.end() - run.start) as usize);
             let bytes = bytes.slice(from * BLOCK..to * BLOCK);
             self.entries.insert(part.start, Entry { bytes, buffer: key, used: Cell::new(false) });
         }
-        let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
-        self.keep(Buffer { number, run, first, shown, pin, turn: self.turn });
         self.evict();
     }
 
@@ -198,23 +198,25 @@ impl Cache {
         self.bytes -= buffer.bytes();
         self.buffers.remove(key);
         for first in firsts {
-            let number = self.next_buffer;
-            let Some(entry) = self.entries.get_mut(&first) else { continue };
-            self.next_buffer += 1;
+            let Some(entry) = self.entries.get(&first) else { continue };
             let mut copy = AlignedBuf::with_len(entry.bytes.len());
             copy.copy_from_slice(&entry.bytes);
-            (entry.bytes, entry.buffer) = (copy.freeze(), self.buffers.vacant_key());
-            let run = Run { start: first, count: (entry.bytes.len() / BLOCK) as u32 };
-            let shown = entry.bytes.len();
-            self.keep(Buffer { number, run, first, shown, pin: Pin::None, turn });
+            let run = Run { start: first, count: (copy.len() / BLOCK) as u32 };
+            let key = self.keep(run, first, copy.len(), Pin::None, turn);
+            let Some(entry) = self.entries.get_mut(&first) else { continue };
+            (entry.bytes, entry.buffer) = (copy.freeze(), key);
         }
     }
 
-    /// Takes a buffer, under the vacant key.
-    fn keep(&mut self, buffer: Buffer) {
+    /// Takes note of a buffer; gives its key.
+    fn keep(&mut self, run: Run, first: u32, shown: usize, pin: Pin, turn: u64) -> usize {
+        let number = self.next_buffer;
+        self.next_buffer += 1;
+        let buffer = Buffer { number, run, first, shown, pin, turn };
         self.bytes += buffer.bytes();
-        let number = buffer.number;
-        self.clock.push_back((self.buffers.insert(buffer), number));
+        let key = self.buffers.insert(buffer);
+        self.clock.push_back((key, number));
+        key
     }
 
     /// Takes the blocks of `run` out of the entry at `first`, which overlaps it.

@@ -4,6 +4,7 @@
 //! its key lie in one place, found by a table of hashes, and are not searched for from node to node of a tree.
 
 use crate::layer::Weigh;
+use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::cell::Cell;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,22 +18,13 @@ struct Kept<K, V> {
     used: Cell<bool>,
 }
 
-/// Where a value is: its number among the slots, and part of its key's hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
-    hash: u32,
-    slot: u32,
-}
-
-const NOWHERE: Place = Place { hash: 0, slot: u32::MAX };
-
 /// Clean values within a byte limit; the least used go first, nearly.
 #[derive(Debug)]
 pub(crate) struct Clock<K, V> {
     slots: Vec<Option<Kept<K, V>>>,
     free: Vec<u32>,
-    /// A power of two of places, never full. A value's is the first free one from that which its hash names on.
-    places: Vec<Place>,
+    /// Slots by their keys' hashes.
+    places: HashTable<u32>,
     /// The slot at which the hand comes by next.
     hand: usize,
     bytes: usize,
@@ -41,25 +33,33 @@ pub(crate) struct Clock<K, V> {
 
 /// Bytes that a value takes beside itself and its key: its place, with free ones, and what a slot adds.
 const ENTRY_BYTES: usize = 40;
-const PLACES_MIN: usize = 16;
 
 /// Without a secret, so that a run can be repeated: what clients choose for names costs lookups at worst.
-fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u32 {
+fn hash_of<Q: Hash + ?Sized>(key: &Q) -> u64 {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
-    (hasher.finish() >> 32) as u32
+    hasher.finish()
+}
+
+fn at<K, V>(slots: &[Option<Kept<K, V>>], slot: u32) -> Option<&Kept<K, V>> {
+    slots.get(slot as usize)?.as_ref()
+}
+
+/// Whether a slot has that key.
+fn has<K: Borrow<Q>, V, Q: Eq + ?Sized>(slots: &[Option<Kept<K, V>>], key: &Q) -> impl Fn(&u32) -> bool {
+    move |slot| at(slots, *slot).is_some_and(|kept| kept.key.borrow() == key)
 }
 
 impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
     pub(crate) const fn new(bytes_max: usize) -> Self {
-        Self { slots: Vec::new(), free: Vec::new(), places: Vec::new(), hand: 0, bytes: 0, bytes_max }
+        Self { slots: Vec::new(), free: Vec::new(), places: HashTable::new(), hand: 0, bytes: 0, bytes_max }
     }
 
     pub(crate) fn get<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<V>
     where
         K: Borrow<Q>,
     {
-        let kept = self.slot(self.find(key)?)?;
+        let kept = at(&self.slots, *self.places.find(hash_of(key), has(&self.slots, key))?)?;
         kept.used.set(true);
         Some(kept.value.clone())
     }
@@ -67,7 +67,6 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
     pub(crate) fn insert(&mut self, key: K, value: V) {
         let bytes = u32::try_from(key.weight() + value.weight() + ENTRY_BYTES).unwrap_or(u32::MAX);
         self.remove(&key);
-        self.grow();
         let hash = hash_of(&key);
         let kept = Some(Kept { key, value, bytes, used: Cell::new(false) });
         let slot = match self.free.pop().and_then(|slot| Some((slot, self.slots.get_mut(slot as usize)?))) {
@@ -80,7 +79,8 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
                 u32::try_from(self.slots.len() - 1).expect("4 billion values do not fit into memory")
             }
         };
-        self.put(Place { hash, slot });
+        let slots = &self.slots;
+        self.places.insert_unique(hash, slot, |slot| at(slots, *slot).map_or(0, |kept| hash_of(&kept.key)));
         self.bytes += bytes as usize;
         self.evict();
     }
@@ -89,8 +89,9 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
     where
         K: Borrow<Q>,
     {
-        if let Some(at) = self.find(key) {
-            self.remove_at(at);
+        if let Ok(place) = self.places.find_entry(hash_of(key), has(&self.slots, key)) {
+            let (slot, _) = place.remove();
+            self.vacate(slot);
         }
     }
 
@@ -98,87 +99,11 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
         self.bytes
     }
 
-    fn len(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
-    fn place(&self, at: usize) -> Place {
-        self.places.get(at).copied().unwrap_or(NOWHERE)
-    }
-
-    fn slot(&self, at: usize) -> Option<&Kept<K, V>> {
-        self.slots.get(self.place(at).slot as usize)?.as_ref()
-    }
-
-    /// The place at which the search for a hash begins, and the one after a place.
-    fn first(&self, hash: u32) -> usize {
-        hash as usize & (self.places.len() - 1)
-    }
-
-    fn next(&self, at: usize) -> usize {
-        (at + 1) & (self.places.len() - 1)
-    }
-
-    fn find<Q: Hash + Eq + ?Sized>(&self, key: &Q) -> Option<usize>
-    where
-        K: Borrow<Q>,
-    {
-        if self.places.is_empty() {
-            return None;
-        }
-        let hash = hash_of(key);
-        let mut at = self.first(hash);
-        loop {
-            let place = self.place(at);
-            if place == NOWHERE {
-                return None;
-            }
-            if place.hash == hash && self.slot(at).is_some_and(|kept| kept.key.borrow() == key) {
-                return Some(at);
-            }
-            at = self.next(at);
-        }
-    }
-
-    fn put(&mut self, place: Place) {
-        let mut at = self.first(place.hash);
-        while self.place(at) != NOWHERE {
-            at = self.next(at);
-        }
-        self.set(at, place);
-    }
-
-    fn set(&mut self, at: usize, place: Place) {
-        self.places.get_mut(at).into_iter().for_each(|old| *old = place);
-    }
-
-    /// Keeps a quarter of the places free.
-    fn grow(&mut self) {
-        if (self.len() + 1) * 4 <= self.places.len() * 3 {
-            return;
-        }
-        let count = (self.places.len() * 2).max(PLACES_MIN);
-        let old = std::mem::replace(&mut self.places, vec![NOWHERE; count]);
-        old.into_iter().filter(|place| *place != NOWHERE).for_each(|place| self.put(place));
-    }
-
-    fn remove_at(&mut self, mut at: usize) {
-        let slot = self.place(at).slot;
+    /// Frees a slot that nothing refers to any more.
+    fn vacate(&mut self, slot: u32) {
         let Some(kept) = self.slots.get_mut(slot as usize).and_then(Option::take) else { return };
         self.bytes -= kept.bytes as usize;
         self.free.push(slot);
-        // What was pushed on by this one moves up, so that no search ends before it.
-        let mut next = self.next(at);
-        while self.place(next) != NOWHERE {
-            let first = self.first(self.place(next).hash);
-            let mask = self.places.len() - 1;
-            if (next.wrapping_sub(first) & mask) >= (next.wrapping_sub(at) & mask) {
-                self.set(at, self.place(next));
-                at = next;
-            }
-            next = self.next(next);
-        }
-        self.set(at, NOWHERE);
     }
 
     fn evict(&mut self) {
@@ -191,12 +116,11 @@ impl<K: Hash + Eq + Weigh, V: Clone + Weigh> Clock<K, V> {
             if kept.used.replace(false) {
                 continue;
             }
-            let (hash, slot) = (hash_of(&kept.key), self.hand as u64);
-            let mut at = self.first(hash);
-            while u64::from(self.place(at).slot) != slot {
-                at = self.next(at);
+            let (hash, slot) = (hash_of(&kept.key), self.hand as u32);
+            if let Ok(place) = self.places.find_entry(hash, |other| *other == slot) {
+                place.remove();
             }
-            self.remove_at(at);
+            self.vacate(slot);
         }
     }
 }
@@ -218,9 +142,9 @@ mod tests {
         clock.insert(5, 5);
         assert_eq!((clock.get(&1), clock.get(&2), clock.get(&5)), (Some(1), None, Some(5)));
         clock.remove(&1);
-        assert_eq!((clock.bytes(), clock.len()), (4 * WEIGHT, 4));
+        assert_eq!((clock.bytes(), clock.places.len()), (4 * WEIGHT, 4));
         clock.insert(5, 6);
-        assert_eq!((clock.get(&5), clock.len()), (Some(6), 4));
+        assert_eq!((clock.get(&5), clock.places.len()), (Some(6), 4));
     }
 
     #[test]
@@ -231,8 +155,8 @@ mod tests {
             assert_eq!(clock.get(&0), Some(0));
             clock.get(&key.wrapping_sub(95));
         }
-        assert_eq!(clock.len(), 100);
-        assert!(clock.slots.len() <= 102 && clock.places.len() <= 256);
+        assert_eq!(clock.places.len(), 100);
+        assert!(clock.slots.len() <= 102 && clock.places.capacity() <= 256);
     }
 
     /// The same as a map, for keys whose places collide much.
@@ -251,7 +175,7 @@ mod tests {
             }
             let asked = key ^ 1;
             assert_eq!(clock.get(&asked), model.get(&asked).copied());
-            assert_eq!(clock.len(), model.len());
+            assert_eq!(clock.places.len(), model.len());
         }
         assert!((0..3000).all(|key| clock.get(&key) == model.get(&key).copied()));
         assert_eq!(clock.bytes(), model.len() * WEIGHT);

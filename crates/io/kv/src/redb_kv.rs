@@ -175,13 +175,10 @@ impl Core {
     }
 
     fn has_table(&self) -> Result<bool, KvError> {
-        let database = self.database();
-        let database = database.as_ref().ok_or(KvError::Fenced)?;
-        let found = database.begin_read().map_err(redb::Error::from)?.open_table(TABLE);
-        match found {
+        match self.snapshot() {
             Ok(_) => Ok(true),
-            Err(redb::TableError::TableDoesNotExist(_)) => Ok(false),
-            Err(error) => Err(redb::Error::from(error).into()),
+            Err(redb::Error::TableDoesNotExist(_)) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 
