@@ -5,7 +5,7 @@ use crate::figures::Metric;
 use crate::load::{Driver, Load};
 use crate::results::{Row, Writer};
 use crate::shape::Shape;
-use crate::side::{Side, Spec};
+use crate::side::{OsdOptions, Side, Spec};
 use crate::{fio, host, own};
 use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
@@ -19,13 +19,24 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Share by which the answers to both sides are held back when a delay is tried on one.
 const HELD_ANYWAY: f64 = 0.5;
 
+/// One of those that are compared.
+#[derive(Debug)]
+struct Entrant {
+    label: String,
+    /// Whose cluster and load it has, among the sides.
+    side: usize,
+    /// What its OSDs are told before it is measured: what they are told otherwise for another one.
+    options: OsdOptions,
+}
+
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Session {
     load: Load,
     pub(crate) cells: Vec<Cell>,
+    entrants: Vec<Entrant>,
     sides: Vec<Side>,
-    /// Side and share by which its answers are held back.
+    /// Entrant and share by which its answers are held back.
     pub(crate) planted_delay: Option<(usize, f64)>,
     pub(crate) writer: Writer,
     /// SIGINT or SIGTERM came.
@@ -54,19 +65,32 @@ impl Session {
         }
         let folder = Scratch::new(folder)?;
         let mut writer = Writer::open(out)?;
-        let mut opened = Vec::new();
+        let (mut opened, mut entrants) = (Vec::<Side>::new(), Vec::<Entrant>::new());
+        let mut described = Map::new();
         for (label, spec) in sides {
+            let label = (*label).to_owned();
+            if let (Spec::Same(options), [other], [entrant]) =
+                (spec, opened.as_slice(), entrants.as_mut_slice())
+            {
+                entrant.options = other.osd_options(options).with_context(|| format!("side {label}"))?;
+                other.set_osd_options(options).with_context(|| format!("side {label}"))?;
+                let mut build = other.build().clone();
+                build["osd_options"] = json!(options);
+                described.insert(label.clone(), build);
+                entrants.push(Entrant { label, side: 0, options: options.clone() });
+                continue;
+            }
             let mut side =
-                Side::open(label, spec, &folder.0, load).with_context(|| format!("side {label}"))?;
+                Side::open(&label, spec, &folder.0, load).with_context(|| format!("side {label}"))?;
             if side.pids.is_empty() {
                 eprintln!("{label}: no processes of OSDs found, so their work is not measured; see --pids");
             }
             side.prepare(&cells).with_context(|| format!("preparing side {label}"))?;
             check_stop(&stop)?;
+            described.insert(label.clone(), side.build().clone());
+            entrants.push(Entrant { label, side: opened.len(), options: OsdOptions::new() });
             opened.push(side);
         }
-        let described = opened.iter().map(|side| (side.label.clone(), side.build().clone()));
-        let described: Map<String, Value> = described.collect();
         writer.begin(json!({
             "began_ms": now_ms(),
             "host": host::describe(),
@@ -76,6 +100,7 @@ impl Session {
         Ok(Self {
             load: load.clone(),
             cells,
+            entrants,
             sides: opened,
             planted_delay: None,
             writer,
@@ -84,14 +109,16 @@ impl Session {
         })
     }
 
-    /// One repetition of a cell on one side.
-    pub(crate) fn measure(&mut self, side: usize, cell: Cell, repetition: usize) -> Result<()> {
+    /// One repetition of a cell on one of the sides that were given.
+    pub(crate) fn measure(&mut self, entrant: usize, cell: Cell, repetition: usize) -> Result<()> {
         let delay = self.planted_delay.map(|(of, share)| {
             // Both sides are held back, so that they differ in nothing but how long.
-            let planted = if of == side { share } else { 0.0 };
+            let planted = if of == entrant { share } else { 0.0 };
             (1.0 + HELD_ANYWAY) * (1.0 + planted) - 1.0
         });
-        let side = self.sides.get(side).context("no such side")?;
+        let entrant = self.entrants.get(entrant).context("no such side")?;
+        let side = self.sides.get(entrant.side).context("no such side")?;
+        side.set_osd_options(&entrant.options)?;
         let (timing, began_ms) = (self.load.timing(repetition, delay), now_ms());
         let stages = if self.load.stages { side.stages()? } else { None };
         let shaped = side.shaped(cell)?;
@@ -102,13 +129,13 @@ impl Session {
             Driver::Own => own::measure(target, shaped, timing, &side.pids),
         };
         check_stop(&self.stop)?;
-        let measured = measured.with_context(|| format!("side {}, {}", side.label, cell.name()))?;
+        let measured = measured.with_context(|| format!("side {}, {}", entrant.label, cell.name()))?;
         let stages = match stages {
             Some(before) => side.stages()?.map_or(Value::Null, |after| after.since(&before)),
             None => Value::Null,
         };
         let row = Row {
-            side: side.label.clone(),
+            side: entrant.label.clone(),
             cell: cell.name(),
             repetition,
             began_ms,

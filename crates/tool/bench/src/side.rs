@@ -27,7 +27,12 @@ pub(crate) enum Spec {
     Nacre { binary: PathBuf, options: Vec<String>, setup: Setup },
     /// One that runs.
     Cluster(Running),
+    /// The cluster and the load of the other side, with these options of its OSDs while this side is measured.
+    Same(OsdOptions),
 }
+
+/// Options of OSDs, and their values.
+pub(crate) type OsdOptions = Vec<(String, String)>;
 
 /// What is apart from the other side in the load on one side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -36,8 +41,8 @@ pub(crate) struct Setup {
     pub(crate) pgs: Option<u32>,
     /// Of all its cells.
     pub(crate) shape: Shape,
-    /// Options of its OSDs in the cluster's configuration, and their values.
-    pub(crate) config: Vec<(String, String)>,
+    /// In the cluster's configuration.
+    pub(crate) config: OsdOptions,
 }
 
 impl Setup {
@@ -73,7 +78,8 @@ pub(crate) struct Running {
 }
 
 impl Spec {
-    /// `nacre:BINARY[,WORD=VALUE..][,OPTION..]` or `cluster:CONF:KEYRING[:PID,PID..]`; `None` when it begins with neither word.
+    /// `nacre:BINARY[,WORD=VALUE..][,OPTION..]`, `cluster:CONF:KEYRING[:PID,PID..]` or `same:osd_NAME=VALUE[,..]`; `None` when it
+    /// begins with none of these words.
     ///
     /// # Errors
     /// When it does and the rest is not well-formed.
@@ -90,6 +96,14 @@ impl Spec {
                 }
             }
             return Ok(Some(Self::Nacre { binary: binary.into(), options, setup }));
+        }
+        if let Some(rest) = text.strip_prefix("same:") {
+            let options = rest.split(',').map(|word| {
+                let option = word.split_once('=').filter(|(name, _)| name.starts_with("osd_"));
+                let (name, value) = option.with_context(|| format!("'{word}': wanted is osd_NAME=VALUE"))?;
+                Ok((name.to_owned(), value.to_owned()))
+            });
+            return Ok(Some(Self::Same(options.collect::<Result<_>>()?)));
         }
         let Some(rest) = text.strip_prefix("cluster:") else { return Ok(None) };
         let parts: Vec<&str> = rest.split(':').collect();
@@ -113,7 +127,7 @@ impl Spec {
     pub(crate) fn shape(&self) -> Shape {
         match self {
             Self::Nacre { setup, .. } => setup.shape,
-            Self::Cluster(_) => Shape::default(),
+            Self::Cluster(_) | Self::Same(_) => Shape::default(),
         }
     }
 }
@@ -121,7 +135,7 @@ impl Spec {
 /// See the module's documentation.
 #[derive(Debug)]
 pub(crate) struct Side {
-    pub(crate) label: String,
+    label: String,
     /// The cluster's configuration with what stock clients need, in our folder.
     pub(crate) conf: PathBuf,
     keyring: PathBuf,
@@ -152,6 +166,7 @@ impl Side {
                 let nacre = Nacre::start(binary, options, &folder.join(label))?;
                 (nacre.running(), Some(nacre), setup.clone())
             }
+            Spec::Same(_) => bail!("same: is for side B"),
         };
         let conf = folder.join(format!("{label}.conf"));
         std::fs::write(&conf, client_conf(&running, folder)?).with_context(|| conf.display().to_string())?;
@@ -181,10 +196,9 @@ impl Side {
 
     fn describe_build(&self, spec: &Spec) -> Result<Value> {
         let versions: Value = serde_json::from_str(&self.ceph(&["versions", "--format", "json"])?)?;
-        let osds: Value = serde_json::from_str(&self.ceph(&["osd", "ls", "--format", "json"])?)?;
         let mut build = json!({
             "versions": versions["overall"],
-            "osds": osds.as_array().map(Vec::len),
+            "osds": self.osds()?.len(),
             "osd_processes": self.pids.len(),
             "pgs": self.is_own_pool.then_some(self.pgs),
             "shape": self.setup.shape.suffixes(),
@@ -229,6 +243,35 @@ impl Side {
             );
         }
         Ok(())
+    }
+
+    /// What the first OSD has for options of these names.
+    ///
+    /// # Errors
+    /// When the cluster is not of our own: nobody would set them back if the bench were killed.
+    pub(crate) fn osd_options(&self, names: &OsdOptions) -> Result<OsdOptions> {
+        if self.nacre.is_none() {
+            bail!("same: needs a cluster of the bench's own as side A (nacre:..)");
+        }
+        let osd = self.osds()?.first().map(|id| format!("osd.{id}")).context("a cluster without OSDs")?;
+        let values = names.iter().map(|(name, _)| {
+            let answer = self.ceph(&["tell", &osd, "config", "get", name, "--format", "json"])?;
+            let answer: Value = serde_json::from_str(&answer)?;
+            let value = answer[name].as_str().with_context(|| format!("{osd} does not say its {name}"))?;
+            Ok((name.clone(), value.to_owned()))
+        });
+        values.collect()
+    }
+
+    /// Sets options of all OSDs that run.
+    pub(crate) fn set_osd_options(&self, options: &OsdOptions) -> Result<()> {
+        options.iter().try_for_each(|(name, value)| {
+            self.ceph(&["tell", "osd.*", "config", "set", name, value]).map(drop)
+        })
+    }
+
+    fn osds(&self) -> Result<Vec<u64>> {
+        Ok(serde_json::from_str(&self.ceph(&["osd", "ls", "--format", "json"])?)?)
     }
 
     fn make_pool(&mut self) -> Result<()> {
@@ -297,9 +340,8 @@ impl Side {
 
     /// Stage clocks of all OSDs; `None` when they have none.
     pub(crate) fn stages(&self) -> Result<Option<Stages>> {
-        let ids: Vec<u64> = serde_json::from_str(&self.ceph(&["osd", "ls", "--format", "json"])?)?;
         let mut all = Stages::default();
-        for id in ids {
+        for id in self.osds()? {
             let dump = self.ceph(&["tell", &format!("osd.{id}"), "perf", "dump", "--format", "json"])?;
             if !all.add(&serde_json::from_str(&dump)?) {
                 return Ok(None);
@@ -460,7 +502,12 @@ mod tests {
         let spec = parse("nacre:b,osd_enable_op_tracker=false,pgs=8").expect("well-formed");
         let Some(Spec::Nacre { setup, .. }) = spec else { panic!("one of ours") };
         assert_eq!(setup.config, [("osd_enable_op_tracker".to_owned(), "false".to_owned())]);
+        let spec = parse("same:osd_enable_op_tracker=false").expect("well-formed");
+        assert_eq!(spec, Some(Spec::Same(setup.config)));
         for wrong in [
+            "same:",
+            "same:pgs=8",
+            "same:osd_max_backfills",
             "nacre:",
             "nacre:b,pgs=0",
             "nacre:b,pg=1",
