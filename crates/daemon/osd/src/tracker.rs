@@ -25,38 +25,45 @@ const BUCKETS: usize = 32;
 /// Operations that a description names; messages of clients have one to three.
 const CODES_MAX: usize = 8;
 
-/// Times of one stage, or of whole messages, counted in powers of two of a microsecond.
+/// The bucket of what takes less than a microsecond.
+const AT_ONCE: usize = 1;
+
+/// Times of one stage, or of whole messages, counted in powers of two of a microsecond. How many there are, their [`Kind`] knows.
 #[derive(Debug, Clone, Copy)]
 struct Latencies {
-    count: u64,
     sum_ns: u64,
+    /// Without those [`AT_ONCE`].
     buckets: [u64; BUCKETS],
 }
 
 impl Latencies {
-    const NONE: Self = Self { count: 0, sum_ns: 0, buckets: [0; BUCKETS] };
+    const NONE: Self = Self { sum_ns: 0, buckets: [0; BUCKETS] };
 
-    /// In nanoseconds: there are six of these for each message.
+    /// There are six of these for each message, but most stages end in the turn of the loop in which they began: those take
+    /// no time and cost a comparison.
     fn add(&mut self, spent_ns: u64) {
-        let bucket = match (spent_ns / 1000).checked_ilog2() {
-            None => 1,
-            Some(power) => (power as usize + 2).min(BUCKETS - 1),
-        };
-        self.count += 1;
+        if spent_ns == 0 {
+            return;
+        }
         self.sum_ns += spent_ns;
-        self.buckets[bucket] += 1;
+        if let Some(power) = (spent_ns / 1000).checked_ilog2() {
+            self.buckets[(power as usize + AT_ONCE + 1).min(BUCKETS - 1)] += 1;
+        }
     }
 
-    fn dump(&self) -> Value {
+    /// Of `count` messages.
+    fn dump(&self, count: u64) -> Value {
         let sum = Duration::from_nanos(self.sum_ns).as_secs_f64();
-        json!({ "avgcount": self.count, "sum": sum, "avgtime": sum / self.count.max(1) as f64 })
+        json!({ "avgcount": count, "sum": sum, "avgtime": sum / count.max(1) as f64 })
     }
 
     /// As `perf histogram dump` of Ceph shows one, with a single axis.
-    fn dump_histogram(&self) -> Value {
+    fn dump_histogram(&self, count: u64) -> Value {
+        let mut values = self.buckets;
+        values[AT_ONCE] = count - self.buckets.iter().sum::<u64>();
         let range = |bucket: usize| match bucket {
             0 => json!({ "max": -1 }),
-            1 => json!({ "min": 0, "max": 0 }),
+            AT_ONCE => json!({ "min": 0, "max": 0 }),
             bucket if bucket == BUCKETS - 1 => json!({ "min": 1_u64 << (bucket - 2) }),
             bucket => json!({ "min": 1_u64 << (bucket - 2), "max": (1_u64 << (bucket - 1)) - 1 }),
         };
@@ -64,19 +71,20 @@ impl Latencies {
             "name": "Latency (usec)", "min": 0, "quant_size": 1, "buckets": BUCKETS, "scale_type": "log2",
             "ranges": (0..BUCKETS).map(range).collect::<Vec<_>>(),
         });
-        json!({ "axes": [axis], "values": self.buckets })
+        json!({ "axes": [axis], "values": values })
     }
 }
 
 /// Reads, or writes.
 #[derive(Debug)]
 struct Kind {
+    count: u64,
     whole: Latencies,
     stages: [Latencies; STAGES.len()],
 }
 
 impl Kind {
-    const NONE: Self = Self { whole: Latencies::NONE, stages: [Latencies::NONE; STAGES.len()] };
+    const NONE: Self = Self { count: 0, whole: Latencies::NONE, stages: [Latencies::NONE; STAGES.len()] };
 }
 
 /// A message that was answered, one of the slowest.
@@ -134,6 +142,7 @@ impl Tracker {
         let is_write = trace.replicated != Stamp::default();
         let kind = if is_write { &mut self.writes } else { &mut self.reads };
         let whole = trace.replied.nanos_since(trace.received);
+        kind.count += 1;
         kind.whole.add(whole);
         for (stage, spent) in kind.stages.iter_mut().zip(spent(trace)) {
             stage.add(spent);
@@ -172,10 +181,10 @@ impl Tracker {
     pub(crate) fn dump(&self, osd: &mut Map<String, Value>) -> Value {
         let mut stages = Map::new();
         for (name, kind) in self.kinds() {
-            osd.insert(format!("op_{name}"), json!(kind.whole.count));
-            osd.insert(format!("op_{name}_latency"), kind.whole.dump());
+            osd.insert(format!("op_{name}"), json!(kind.count));
+            osd.insert(format!("op_{name}_latency"), kind.whole.dump(kind.count));
             for (stage, latencies) in STAGES.iter().zip(&kind.stages) {
-                stages.insert(format!("op_{name}_{stage}"), latencies.dump());
+                stages.insert(format!("op_{name}_{stage}"), latencies.dump(kind.count));
             }
         }
         Value::Object(stages)
@@ -185,9 +194,9 @@ impl Tracker {
     pub(crate) fn dump_histograms(&self) -> Value {
         let (mut osd, mut stages) = (Map::new(), Map::new());
         for (name, kind) in self.kinds() {
-            osd.insert(format!("op_{name}_latency_histogram"), kind.whole.dump_histogram());
+            osd.insert(format!("op_{name}_latency_histogram"), kind.whole.dump_histogram(kind.count));
             for (stage, latencies) in STAGES.iter().zip(&kind.stages) {
-                stages.insert(format!("op_{name}_{stage}_histogram"), latencies.dump_histogram());
+                stages.insert(format!("op_{name}_{stage}_histogram"), latencies.dump_histogram(kind.count));
             }
         }
         json!({ "osd": osd, "osd-stages": stages })
@@ -362,13 +371,13 @@ mod tests {
 
     #[test]
     fn buckets_are_those_that_the_ranges_say() {
-        let mut latencies = Latencies::NONE;
-        let ranges = latencies.dump_histogram()["axes"][0]["ranges"].clone();
         for us in [0, 1, 2, 3, 4, 1_000, 1_023, 1_024, u64::MAX >> 20] {
-            latencies = Latencies::NONE;
+            let mut latencies = Latencies::NONE;
             latencies.add(us * 1000);
-            let bucket = latencies.buckets.iter().position(|count| *count == 1).expect("one is counted");
-            let range = &ranges[bucket];
+            let shown = latencies.dump_histogram(1);
+            let values = shown["values"].as_array().expect("buckets");
+            let bucket = values.iter().position(|count| *count == 1).expect("one is counted");
+            let range = &shown["axes"][0]["ranges"][bucket];
             let (low, high) = (range["min"].as_u64().unwrap_or(0), range["max"].as_u64().unwrap_or(u64::MAX));
             assert!((low..=high).contains(&us), "{us} us in bucket {bucket}, {range}");
         }
