@@ -218,8 +218,9 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     let kv = RedbKv::open_with_cache(&meta, options.kv_cache_bytes)
         .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
     net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
-    let (store, report) = BlockStore::open(disk, Box::new(kv), options)
+    let (mut store, report) = BlockStore::open(disk, Box::new(kv), options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
+    store.set_clock(Box::new(RealClock::start()));
     tracing::info!(folder = %folder.display(), ?refused, ?report, "store opened");
     Ok(Box::new(store))
 }

@@ -29,6 +29,7 @@ use crate::metadata::{self, State};
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Planted;
 use crate::overlay::Dirty;
+use crate::pace::{Begins, Ends};
 use crate::store::{BlockStore, Io};
 use crate::table::Table;
 use crate::wal::{TxnNumber, WalPosition};
@@ -105,6 +106,7 @@ pub(crate) struct Checkpoint {
     reads: usize,
     /// Runs in the cache that must stay until the blocks being written are put together.
     pins: Vec<u32>,
+    begins: Begins,
 }
 
 impl Checkpoint {
@@ -136,24 +138,21 @@ impl Checkpoint {
         &self.fill
     }
 
-    /// About how much of what it takes is done, of [`WHOLE`]: by the time that the stages take with a log full of small writes.
-    /// While the KV store commits, nobody sees how far it is. Each stage begins a little above the end of the one before, so
-    /// that a writer who keeps to the line need not wait for the whole of a stage whose progress cannot be told.
-    pub(crate) fn progress(&self) -> u64 {
-        /// Ends of the first stages.
-        const WRITTEN: u64 = WHOLE * 75 / 100;
-        const FLUSHED: u64 = WHOLE * 77 / 100;
-        const ENCODED: u64 = WHOLE * 85 / 100;
+    /// About how much of the time that it takes is over, of [`WHOLE`], when the parts end where `ends` says and the KV store has
+    /// done so much of a commit.
+    pub(crate) fn progress(&self, ends: Ends, committed: u64) -> u64 {
         let part = |home: usize| home as u64 * WHOLE / self.homes.len().max(1) as u64;
-        let between = |begin: u64, end: u64, home: usize| begin + (end - begin) * part(home) / WHOLE;
+        let between = |begin: u64, end: u64, part: u64| begin + (end - begin) * part.min(WHOLE) / WHOLE;
         match self.stage {
             Stage::Gather { .. } | Stage::Place { .. } => 0,
-            Stage::Write { next } => between(0, WRITTEN, next),
-            Stage::Settle | Stage::Flush { .. } => FLUSHED,
-            Stage::Objects { home, .. } => between(FLUSHED, ENCODED, home),
-            Stage::Pairs { .. } | Stage::Logs { .. } => ENCODED,
-            Stage::Space { home } => between(ENCODED, WHOLE, home),
-            Stage::Commit | Stage::Adopt | Stage::LetGo | Stage::Free | Stage::Done => WHOLE,
+            Stage::Write { next } => between(0, ends.written, part(next)),
+            Stage::Settle | Stage::Flush { .. } => ends.settled,
+            // Two rounds over the homes.
+            Stage::Objects { home, .. } => between(ends.settled, ends.encoded, part(home) / 2),
+            Stage::Pairs { .. } | Stage::Logs { .. } => ends.settled.midpoint(ends.encoded),
+            Stage::Space { home } => between(ends.settled, ends.encoded, WHOLE / 2 + part(home) / 2),
+            Stage::Commit => between(ends.encoded, WHOLE, committed),
+            Stage::Adopt | Stage::LetGo | Stage::Free | Stage::Done => WHOLE,
         }
     }
 
@@ -211,6 +210,7 @@ impl BlockStore {
             writes: 0,
             reads: 0,
             pins: Vec::new(),
+            begins: Begins { homes: self.pace.now(), ..Begins::default() },
         });
     }
 
@@ -249,6 +249,7 @@ impl BlockStore {
             }
             Stage::Flush { done: false } => false,
             Stage::Flush { done: true } => {
+                checkpoint.begins.batch = self.pace.now();
                 checkpoint.stage = Stage::Objects { from: 0, home: 0 };
                 true
             }
@@ -479,6 +480,7 @@ impl BlockStore {
         checkpoint.batch.put(metadata::state_key(), checkpoint.state.encode());
         self.table.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
         checkpoint.stage = Stage::Commit;
+        checkpoint.begins.commit = self.pace.now();
         if self.options.planted == Planted::EarlyTrim {
             self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         }
@@ -491,6 +493,7 @@ impl BlockStore {
         }
         let Some(checkpoint) = &mut self.checkpoint else { return };
         assert!(checkpoint.is_committing(), "nothing else is submitted to the KV store");
+        self.pace.committed(checkpoint.begins);
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         checkpoint.stage = Stage::Adopt;
     }

@@ -3,12 +3,12 @@
 //!
 //! ```text
 //!  room used since the cut           what is above the line waits for the checkpoint's next steps
-//!  all  |                 ______
-//!       |           __---/          at the commit, whose steps nobody sees, the rest may be used
+//!  all  |                   __--
+//!       |            __----
 //!       |     __----
 //!  1/4  |----                       short bursts never wait
 //!       +------------------------
-//!        cut   progress    commit
+//!        cut   progress     end     by the time that its parts take: see [`crate::pace`]
 //! ```
 
 /// In what progress and room are counted.

@@ -49,6 +49,7 @@ mod offline;
 mod onode;
 mod options;
 mod overlay;
+mod pace;
 mod probe;
 mod reads;
 mod requests;

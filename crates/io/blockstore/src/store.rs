@@ -4,6 +4,7 @@ use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
 use crate::fill::Fill;
 use crate::options::{Options, Planted};
+use crate::pace::Pace;
 use crate::reads::{Fetch, ReadIo};
 use crate::requests::Requests;
 use crate::superblock::Superblock;
@@ -11,6 +12,7 @@ use crate::table::Table;
 use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
 use crate::{BLOCK, MountReport};
 use nacre_buf::BufList;
+use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
 use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage};
@@ -23,6 +25,9 @@ use std::collections::BTreeMap;
 pub(crate) const IO_BLOCKS_MAX: usize = 256;
 /// Objects are addressed by 32-bit block numbers.
 const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
+
+/// Of `nacre_kv::COMMITTED`, the part of a commit after which writers who wait for it are looked at: 3 ms of one of 1.5 s.
+const COMMIT_STEP: u64 = 2;
 
 /// What a request to the device was for.
 #[derive(Debug)]
@@ -45,6 +50,7 @@ pub struct BlockStore {
     pub(crate) wal: Wal,
     pub(crate) cache: Cache,
     pub(crate) checkpoint: Option<Checkpoint>,
+    pub(crate) pace: Pace,
     /// Requests on their way, by tag.
     io: Slab<Io>,
     pub(crate) requests: Requests,
@@ -90,6 +96,7 @@ impl BlockStore {
             table: parts.table,
             wal: parts.wal,
             checkpoint: None,
+            pace: Pace::default(),
             io: Slab::new(),
             requests: Requests::default(),
             unflushed: BTreeMap::new(),
@@ -130,6 +137,12 @@ impl BlockStore {
         options: Options,
     ) -> Result<(Self, MountReport), crate::OpenError> {
         crate::mount::open(disk, kv, options)
+    }
+
+    /// Lets the store learn from its checkpoints how their time divides into parts, by which writers that outrun one are
+    /// slowed down. Without a clock it keeps to what is usual.
+    pub fn set_clock(&mut self, clock: Box<dyn Clock>) {
+        self.pace.set_clock(clock);
     }
 
     /// Why the store stopped acknowledging, if it did.
@@ -243,7 +256,15 @@ impl BlockStore {
             dirty_bytes: 2 * self.options.overlay_bytes_max,
             metadata_bytes: 2 * self.options.dirty_metadata_bytes_max as u64,
         };
-        self.fill().outruns(checkpoint.fill(), &limit, checkpoint.progress())
+        let is_committing = checkpoint.is_committing();
+        let committed = if is_committing { self.table.kv.progress() } else { 0 };
+        let progress = checkpoint.progress(self.pace.ends(), committed);
+        let outruns = self.fill().outruns(checkpoint.fill(), &limit, progress);
+        if outruns && is_committing && self.wal.collecting_bytes() > 0 {
+            // Nothing else may happen until the commit ends: no request is under way, and clients wait.
+            self.table.kv.wake_at(committed + COMMIT_STEP);
+        }
+        outruns
     }
 
     /// Whether anything is not yet where a checkpoint brings it.

@@ -13,10 +13,13 @@ struct Queues {
     waiting: VecDeque<(KvTag, KvBatch)>,
     is_busy: bool,
     finished: Vec<KvCompletion>,
+    /// Whoever waits for a completion is to look at something else.
+    is_roused: bool,
     stopping: bool,
 }
 
-struct Shared {
+/// What both threads see.
+pub(crate) struct Shared {
     queues: Mutex<Queues>,
     work: Condvar,
     progress: Condvar,
@@ -24,6 +27,13 @@ struct Shared {
 }
 
 impl Shared {
+    /// Wakes who waits for a completion without one.
+    pub(crate) fn rouse(&self) {
+        self.queues().is_roused = true;
+        self.progress.notify_all();
+        self.wake.signal();
+    }
+
     fn queues(&self) -> MutexGuard<'_, Queues> {
         // Nothing panics while holding it; were it to, the queues are whole between any two statements.
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
@@ -50,6 +60,10 @@ impl Background {
 
     pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
         self.shared.wake.as_fd()
+    }
+
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Queues a batch for `commit`, which is that of the first call for all of them.
@@ -83,12 +97,18 @@ impl Background {
         }
     }
 
-    /// Waits for a completion.
+    /// Nothing was submitted that has not been drained.
+    pub(crate) const fn is_idle(&self) -> bool {
+        self.under_way == 0
+    }
+
+    /// Waits for a completion, or to be roused.
     pub(crate) fn wait(&self) {
         let mut queues = self.shared.queues();
-        while self.under_way > 0 && queues.finished.is_empty() {
+        while self.under_way > 0 && queues.finished.is_empty() && !queues.is_roused {
             queues = self.shared.progress.wait(queues).unwrap_or_else(PoisonError::into_inner);
         }
+        queues.is_roused = false;
     }
 
     /// Waits until no batch is left to be carried out.

@@ -11,6 +11,7 @@ mod background;
 pub mod conformance;
 mod memory;
 mod paced;
+mod progress;
 mod redb_kv;
 mod turn;
 
@@ -19,6 +20,9 @@ pub use redb_kv::RedbKv;
 
 use bytes::Bytes;
 use std::ops::Bound;
+
+/// All of the work on a batch: see [`KvStore::progress`].
+pub const COMMITTED: u64 = 1000;
 
 /// Longest key.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
@@ -142,6 +146,18 @@ pub trait KvStore {
 
     /// Waits until [`KvStore::drain`] has something to give; returns at once when nothing is under way.
     fn wait(&mut self);
+
+    /// About how much of the work on the batch that is being committed in the background is done, of [`COMMITTED`]; nothing
+    /// where that cannot be told.
+    fn progress(&self) -> u64 {
+        0
+    }
+
+    /// Asks to be woken once when [`KvStore::progress`] has come so far, as by a completion; [`KvStore::wait`] returns then,
+    /// too. It need not be seen by a batch that ends first.
+    fn wake_at(&self, progress: u64) {
+        let _cannot_be_told = progress;
+    }
 
     /// Bytes of memory that hold parts of the store's file.
     fn cached_bytes(&self) -> usize {

@@ -3,6 +3,7 @@
 //! A commit writes some megabytes of pages, and then syncs. Left to the page cache they would all go to the device in that
 //! sync: every durable write of the store beside it, whose flush takes what the device holds with it, would wait for them.
 
+use crate::progress::Progress;
 use crate::turn::Turn;
 use nacre_env::real::write_back;
 use redb::backends::FileBackend;
@@ -11,6 +12,7 @@ use std::io;
 use std::ops::Bound;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that may wait to be written back: about what a record of the store's log is.
@@ -23,11 +25,12 @@ pub(crate) struct PacedFile {
     descriptor: OwnedFd,
     waiting_bytes: AtomicUsize,
     turn: Turn,
+    progress: Arc<Progress>,
 }
 
 impl PacedFile {
-    /// Opens the file, which is made if absent.
-    pub(crate) fn open(path: &Path) -> Result<Self, DatabaseError> {
+    /// Opens the file, which is made if absent. What is written to it counts as `progress`.
+    pub(crate) fn open(path: &Path, progress: Arc<Progress>) -> Result<Self, DatabaseError> {
         let mut how = std::fs::OpenOptions::new();
         let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
         let descriptor = file.try_clone()?.into();
@@ -36,6 +39,7 @@ impl PacedFile {
             descriptor,
             waiting_bytes: AtomicUsize::new(0),
             turn: Turn::default(),
+            progress,
         })
     }
 }
@@ -60,6 +64,7 @@ impl StorageBackend for PacedFile {
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.turn.spend(data.len());
+        self.progress.wrote(data.len());
         self.file.write(offset, data)?;
         let waiting = self.waiting_bytes.fetch_add(data.len(), Ordering::Relaxed) + data.len();
         if waiting < WAITING_BYTES_MAX {

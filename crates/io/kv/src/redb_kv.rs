@@ -3,6 +3,7 @@
 use crate::background::Background;
 use crate::memory::is_empty;
 use crate::paced::PacedFile;
+use crate::progress::Progress;
 use crate::turn::Turn;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
@@ -50,6 +51,7 @@ struct Core {
     /// `None` when it could not be opened anew.
     database: RwLock<Option<Database>>,
     fenced: AtomicBool,
+    progress: Arc<Progress>,
 }
 
 /// redb reports a file without its magic number as an I/O error of this kind.
@@ -105,11 +107,13 @@ impl RedbKv {
     /// # Errors
     /// [`KvError`].
     pub fn open_with_cache(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
-        let database = RwLock::new(Some(open_database(path, cache_bytes)?));
+        let background = Background::new()?;
+        let progress = Arc::new(Progress::new(background.shared()));
+        let database = RwLock::new(Some(open_database(path, cache_bytes, Arc::clone(&progress))?));
         sync_parent(path)?;
         let path = path.to_owned();
-        let core = Arc::new(Core { path, cache_bytes, database, fenced: AtomicBool::new(false) });
-        let mut store = Self { snapshot: RefCell::default(), core, background: Background::new()? };
+        let core = Arc::new(Core { path, cache_bytes, database, fenced: AtomicBool::new(false), progress });
+        let mut store = Self { snapshot: RefCell::default(), core, background };
         if !store.core.has_table()? {
             // So that reads need not care whether it exists.
             store.commit(&KvBatch::default(), Durability::Durable)?;
@@ -155,8 +159,12 @@ enum Reopening {
     Quick,
 }
 
-fn open_database(path: &Path, cache_bytes: usize) -> Result<Database, DatabaseError> {
-    redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(PacedFile::open(path)?)
+fn open_database(
+    path: &Path,
+    cache_bytes: usize,
+    progress: Arc<Progress>,
+) -> Result<Database, DatabaseError> {
+    redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(PacedFile::open(path, progress)?)
 }
 
 impl Core {
@@ -170,7 +178,7 @@ impl Core {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of the file first.
         drop(database.take());
-        *database = Some(open_database(&self.path, self.cache_bytes)?);
+        *database = Some(open_database(&self.path, self.cache_bytes, Arc::clone(&self.progress))?);
         Ok(())
     }
 
@@ -200,6 +208,7 @@ impl Core {
         durability: Durability,
         reopening: Reopening,
     ) -> Result<(), redb::Error> {
+        let mut begun = self.progress.begin(batch.ops().len());
         let database = self.database();
         let mut transaction = database.as_ref().ok_or(redb::Error::PreviousIo)?.begin_write()?;
         transaction.set_quick_repair(reopening == Reopening::Quick);
@@ -221,9 +230,12 @@ impl Core {
                     Some(value) => drop(table.insert(key.as_ref(), value.as_ref())?),
                     None => drop(table.remove(key.as_ref())?),
                 }
+                self.progress.changed();
             }
         }
+        self.progress.in_tree(&mut begun);
         transaction.commit()?;
+        self.progress.end(&begun);
         Ok(())
     }
 
@@ -276,6 +288,9 @@ impl KvStore for RedbKv {
 
     fn submit(&mut self, batch: KvBatch, tag: KvTag) {
         let core = &self.core;
+        if self.background.is_idle() {
+            core.progress.reset();
+        }
         self.background.submit(batch, tag, || {
             let core = Arc::clone(core);
             // Nobody waits for it, so it may cost more.
@@ -293,6 +308,14 @@ impl KvStore for RedbKv {
 
     fn wait(&mut self) {
         self.background.wait();
+    }
+
+    fn progress(&self) -> u64 {
+        self.core.progress.so_far()
+    }
+
+    fn wake_at(&self, progress: u64) {
+        self.core.progress.rouse_at(progress);
     }
 
     fn cached_bytes(&self) -> usize {

@@ -3,7 +3,7 @@
 use crate::{BlockStore, MountReport, OpenError, Options, SplitDisk};
 use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability};
-use nacre_kv::{KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
+use nacre_kv::{COMMITTED, KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice, SimDisk};
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -72,6 +72,10 @@ struct SlowKv {
     kv: MemoryKv,
     rng: SeededEntropy,
     looks_to_come: u64,
+    /// Of the commit under way, in all.
+    looks: u64,
+    /// Of each commit; by chance when not given.
+    looks_given: Option<u64>,
     reads_fail: bool,
 }
 
@@ -83,6 +87,8 @@ impl SharedKv {
             kv,
             rng: SeededEntropy(seed),
             looks_to_come: 0,
+            looks: 0,
+            looks_given: None,
             reads_fail: false,
         })))
     }
@@ -112,7 +118,9 @@ impl KvStore for SharedKv {
         let mut shared = self.0.lock().expect("no test panics while it holds this");
         shared.kv.submit(batch, tag);
         let longest = if shared.rng.u64().is_multiple_of(3) { 150 } else { 6 };
-        shared.looks_to_come = shared.rng.u64() % longest;
+        let by_chance = shared.rng.u64() % longest;
+        shared.looks = shared.looks_given.unwrap_or(by_chance);
+        shared.looks_to_come = shared.looks;
     }
 
     fn drain(&mut self, out: &mut Vec<KvCompletion>) {
@@ -126,6 +134,11 @@ impl KvStore for SharedKv {
             1..=3 => shared.kv.step(),
             _ => (),
         }
+    }
+
+    fn progress(&self) -> u64 {
+        let shared = self.0.lock().expect("no test panics while it holds this");
+        (shared.looks - shared.looks_to_come) * COMMITTED / shared.looks.max(1)
     }
 
     fn wait(&mut self) {
@@ -197,6 +210,11 @@ impl Rig {
 
     fn lose_submitted(&self, all: bool) {
         self.kv.with(|kv| *kv = std::mem::take(kv).crash(if all { 0 } else { usize::MAX }));
+    }
+
+    /// From now on a commit of metadata takes so many turns.
+    pub(super) fn commits_take(&self, looks: u64) {
+        self.kv.0.lock().expect("no test panics while it holds this").looks_given = Some(looks);
     }
 
     /// From now on no value of the metadata can be read.

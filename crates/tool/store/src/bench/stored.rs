@@ -44,7 +44,8 @@ impl Stored {
         // Reads are to come from the device: what is in memory is no measure of it.
         let options = Options { clean_bytes_max: 1 << 20, ..Options::default().on_device(&report) };
         let about = format!("{report}; {}", options.commit_text());
-        let (store, _) = BlockStore::open(disk, Box::new(kv), options)?;
+        let (mut store, _) = BlockStore::open(disk, Box::new(kv), options)?;
+        store.set_clock(Box::new(clock));
         let count = (bytes / 2 / OBJECT_BYTES).max(1);
         let objects = (0..count).map(object).collect();
         let mut stored = Self { store, clock, places: Places::new(2), objects, version: 0, about };
