@@ -5,6 +5,7 @@
 //! the groups want; write to the sockets; sleep until the nearest deadline.
 
 mod leases;
+mod quiet;
 mod show;
 
 use crate::admin;
@@ -41,10 +42,6 @@ use std::time::Duration;
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
 /// Changes of the groups are reported to the lead at most this often.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
-
-/// A turn that brought no more events than this sends before it lets the store work, for the latency of those few;
-/// a busier one sends once, for the sake of the processor.
-const EARLY_SEND_MAX: usize = 2;
 
 /// Finished messages kept for `dump_historic_ops`, whatever `osd_op_history_size` says.
 const HISTORY_MAX: usize = 10_000;
@@ -87,6 +84,8 @@ pub struct Shard {
     pub(crate) options: Arc<Values>,
     counters: Counters,
     tracker: Tracker,
+    /// This turn has little to do: see [`Shard::has_few`].
+    few: bool,
     complain_at: Stamp,
     reserver: Reserver,
     pace: Pace,
@@ -160,6 +159,7 @@ impl Shard {
             options: Arc::default(),
             counters: Counters::default(),
             tracker: Tracker::new(),
+            few: false,
             complain_at: now,
             reserver: Reserver::new(1),
             pace: Pace::new(),
@@ -244,7 +244,7 @@ impl Shard {
         let entropy = self.entropy.as_mut();
         self.now = self.messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut incoming)?;
         self.wall = self.clock.wall();
-        let quiet = incoming.len() <= EARLY_SEND_MAX;
+        self.has_few(incoming.len());
         for item in incoming.drain(..) {
             match item {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
@@ -257,11 +257,8 @@ impl Shard {
         let letters: Vec<Letter> = self.mailbox.take().collect();
         letters.into_iter().for_each(|letter| self.letter(letter));
         self.run_deadlines(lead_due);
-        if quiet {
-            // The replicas begin before we hand our own part to the device.
-            self.read_local();
-            self.messenger.flush();
-        }
+        self.read_local();
+        self.send_early();
         self.settle();
         self.store.hush(self.groups.wait_for_peers());
         self.post.retry();
@@ -277,9 +274,10 @@ impl Shard {
             self.read_local();
             let mut completions = std::mem::take(&mut self.completions);
             self.store.drain(&mut completions);
-            let (idle, quiet) = (completions.is_empty(), completions.len() <= EARLY_SEND_MAX);
+            let idle = completions.is_empty();
             if !idle {
                 self.now = self.clock.now();
+                self.has_few(completions.len());
             }
             for completion in completions.drain(..) {
                 if let Some((spg, event)) = self.groups.completed(completion) {
@@ -287,8 +285,8 @@ impl Shard {
                 }
             }
             self.completions = completions;
-            if quiet && !idle {
-                self.messenger.flush(); // draining may take a step of a checkpoint
+            if !idle {
+                self.send_early(); // draining may take a step of a checkpoint
             }
             let decisions = self.reserver.take_decisions();
             let idle = idle && decisions.is_empty();
@@ -939,6 +937,7 @@ impl Shard {
                 osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
             }
             Effect::Submit { txn, token } => {
+                self.send_early(); // the replicas begin while we are at our own part
                 self.submit(spg, txn, token);
             }
             Effect::Fetch { object, offset, length, token } => {

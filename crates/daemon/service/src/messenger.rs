@@ -391,7 +391,10 @@ impl Messenger {
                 let Some(slot) = self.by_socket.get(&socket).copied() else { return };
                 if let Some(conn) = self.conns.get_mut(slot) {
                     conn.writable = true;
-                    self.mark_dirty(slot);
+                    // Each event says so, and most have nothing to write.
+                    if conn.connection.wants_write() {
+                        self.mark_dirty(slot);
+                    }
                 }
             }
         }
@@ -495,8 +498,8 @@ impl Messenger {
 
     /// Writes what is queued, as far as sockets take it.
     pub fn flush(&mut self) {
-        let dirty = std::mem::take(&mut self.dirty);
-        for slot in dirty {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for slot in dirty.drain(..) {
             let Some(conn) = self.conns.get_mut(slot) else { continue };
             conn.dirty = false;
             let (id, due) = (conn.id, conn.connection.next_deadline());
@@ -505,6 +508,8 @@ impl Messenger {
                 self.drop_conn(id, Ending::of("send", &error));
             }
         }
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
     }
 }
 

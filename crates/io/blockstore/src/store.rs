@@ -69,6 +69,8 @@ pub struct BlockStore {
     commits: Vec<KvCompletion>,
     /// The checkpoint has more to do that waits for nothing.
     has_work: bool,
+    /// See [`ObjectStore::hasten`].
+    hasty: bool,
 }
 
 impl std::fmt::Debug for BlockStore {
@@ -110,6 +112,7 @@ impl BlockStore {
             completions: Vec::new(),
             commits: Vec::new(),
             has_work: false,
+            hasty: false,
         }
     }
 
@@ -406,12 +409,16 @@ impl ObjectStore for BlockStore {
             // As long as before, with the checksums.
             encoded = Wal::encode(&txn, &placements);
         }
+        // From here on it is logged; if the table fails, nothing more leaves this store.
+        self.wal.push(encoded, token);
+        if self.hasty && self.write_records() {
+            self.disk.submit();
+        }
         self.table.apply(txn, &placements);
         self.note_table_failure();
         if let Some(reason) = &self.failed {
             return Err(StoreError::Failed { reason: reason.clone() });
         }
-        self.wal.push(encoded, token);
         Ok(())
     }
 
@@ -441,6 +448,10 @@ impl ObjectStore for BlockStore {
 
     fn hush(&mut self, hushed: bool) {
         self.disk.hush(hushed);
+    }
+
+    fn hasten(&mut self, hasty: bool) {
+        self.hasty = hasty;
     }
 
     fn has_work(&self) -> bool {

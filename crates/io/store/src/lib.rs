@@ -90,6 +90,12 @@ pub trait ObjectStore: ObjectView {
         let _wakes_always = hushed;
     }
 
+    /// Says whether what is submitted from now on comes one by one, so that there is no use in waiting for more before it
+    /// begins: a store may then begin with it at once.
+    fn hasten(&mut self, hasty: bool) {
+        let _begins_when_drained = hasty;
+    }
+
     /// True when the store has work of its own left that waits for nothing: call [`ObjectStore::drain`] again soon,
     /// after what else there is to do, without sleeping.
     fn has_work(&self) -> bool {

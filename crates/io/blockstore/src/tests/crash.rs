@@ -49,6 +49,7 @@ fn work(
         let txn = random_txn(rng, number, sizes);
         let mut state = history.states.last().cloned().unwrap_or_default();
         state.apply(&txn);
+        store.hasten(number.is_multiple_of(2));
         store.submit(txn, Token(number))?;
         history.push(state);
         for _ in 0..rng.u64() % 6 {
@@ -129,6 +130,23 @@ fn every_crash_keeps_what_was_acknowledged() {
     for seed in seeds() {
         run(seed, tiny(seed)).unwrap_or_else(|error| panic!("{error}"));
     }
+}
+
+#[test]
+fn a_hasty_store_begins_before_it_is_drained() {
+    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 4000 };
+    let survives = |hasty: bool, seed: u64| {
+        let mut rig = Rig::new(seed, 4 << 20, Options::tiny());
+        let mut store = rig.open();
+        store.hasten(hasty);
+        let txn = random_txn(&mut SeededEntropy(seed), 1, sizes);
+        store.submit(txn, Token(1)).expect("room");
+        rig.crash(1);
+        drop(store);
+        newest(&rig.open()) == 1
+    };
+    assert!((0..40).any(|seed| survives(true, seed)), "none of 40 was with the device when power went");
+    assert!(!(0..40).any(|seed| survives(false, seed)), "nothing begins before it is drained otherwise");
 }
 
 /// Each device keeps and loses what it likes.

@@ -21,6 +21,7 @@ fn run(seed: u64) {
     for number in 1..=PER_SEED {
         let txn = random_txn(&mut rng, number, sizes);
         model.apply(&txn);
+        store.hasten(number.is_multiple_of(2));
         store.submit(txn, Token(number)).expect("room");
         let chance = rng.u64() % 100;
         if chance < 70 {
