@@ -244,7 +244,8 @@ impl Shard {
         let entropy = self.entropy.as_mut();
         self.now = self.messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut incoming)?;
         self.wall = self.clock.wall();
-        self.has_few(incoming.len());
+        let events = incoming.len();
+        self.has_few(events);
         for item in incoming.drain(..) {
             match item {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
@@ -255,6 +256,7 @@ impl Shard {
         }
         self.incoming = incoming;
         let letters: Vec<Letter> = self.mailbox.take().collect();
+        self.has_few(events + letters.len());
         letters.into_iter().for_each(|letter| self.letter(letter));
         self.run_deadlines(lead_due);
         self.read_local();
