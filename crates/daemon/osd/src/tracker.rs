@@ -92,7 +92,6 @@ impl Kind {
 struct Finished {
     description: String,
     client: Value,
-    duration: Duration,
     trace: Trace,
 }
 
@@ -141,7 +140,7 @@ impl Tracker {
         }
         let is_write = trace.replicated != Stamp::default();
         let kind = if is_write { &mut self.writes } else { &mut self.reads };
-        let whole = trace.replied.nanos_since(trace.received);
+        let whole = whole_ns(trace);
         kind.count += 1;
         kind.whole.add(whole);
         for (stage, spent) in kind.stages.iter_mut().zip(spent(trace)) {
@@ -156,7 +155,6 @@ impl Tracker {
         self.history.push(Finished {
             description: describe(session, tid, reply.pg, &reply.name, codes, reply.epoch),
             client: client(session, tid),
-            duration: trace.replied.since(trace.received),
             trace,
         });
         self.settle();
@@ -170,11 +168,11 @@ impl Tracker {
     }
 
     fn settle(&mut self) {
-        self.history.sort_by_key(|op| std::cmp::Reverse(op.duration));
+        self.history.sort_by_key(|op| std::cmp::Reverse(whole_ns(&op.trace)));
         self.history.truncate(self.history_size);
         let full = self.history.len() >= self.history_size;
         let shortest = self.history.last().filter(|_| full);
-        self.shortest_ns = shortest.map(|op| op.trace.replied.nanos_since(op.trace.received));
+        self.shortest_ns = shortest.map(|op| whole_ns(&op.trace));
     }
 
     /// Adds to `perf dump`.
@@ -215,7 +213,7 @@ impl Tracker {
                 "description": op.description,
                 "initiated_at": at(op.trace.received, now, wall).to_string(),
                 "age": now.since(op.trace.received).as_secs_f64(),
-                "duration": op.duration.as_secs_f64(),
+                "duration": Duration::from_nanos(whole_ns(&op.trace)).as_secs_f64(),
                 "type_data": {
                     "flag_point": "commit sent; apply or cleanup",
                     "client_info": op.client,
@@ -229,6 +227,11 @@ impl Tracker {
             "ops": ops.iter().map(show).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Nanoseconds from a message's arrival to its answer.
+fn whole_ns(trace: &Trace) -> u64 {
+    trace.replied.nanos_since(trace.received)
 }
 
 /// Nanoseconds that a message spent in each stage; none in those that it did not pass.
