@@ -4,6 +4,7 @@
 //! A turn: wait; take what sockets, other shards and the store have; hand each to its group; carry out what
 //! the groups want; write to the sockets; sleep until the nearest deadline.
 
+mod effects;
 mod leases;
 mod quiet;
 mod show;
@@ -11,7 +12,7 @@ mod show;
 use crate::admin;
 use crate::config::OsdConfig;
 use crate::groups::Groups;
-use crate::lead::{Lead, LeadCx, News, Order};
+use crate::lead::{Lead, LeadCx, News};
 use crate::letter::{Letter, Post, Question, QuestionKind, client_op, session_id};
 use crate::maps::MapCache;
 use crate::restore::{stored_maps, stored_origins};
@@ -25,12 +26,11 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{Message, OsdOpReply, OsdPgCreate2, RawMessage, backoff_op};
+use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_pg::{Birth, Cx, Effect, Effects, Event, Pace, Pg, Reserver, Session, SessionId, Trace};
+use nacre_pg::{Birth, Cx, Effects, Event, Pace, Pg, Reserver, Session, SessionId};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{Token, Transaction};
 use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime};
 use std::collections::BTreeMap;
 use std::io;
@@ -244,8 +244,8 @@ impl Shard {
         let entropy = self.entropy.as_mut();
         self.now = self.messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut incoming)?;
         self.wall = self.clock.wall();
-        let events = incoming.len();
-        self.has_few(events);
+        let letters: Vec<Letter> = self.mailbox.take().collect();
+        self.has_few(incoming.len() + letters.len());
         for item in incoming.drain(..) {
             match item {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
@@ -255,8 +255,6 @@ impl Shard {
             }
         }
         self.incoming = incoming;
-        let letters: Vec<Letter> = self.mailbox.take().collect();
-        self.has_few(events + letters.len());
         letters.into_iter().for_each(|letter| self.letter(letter));
         self.run_deadlines(lead_due);
         self.read_local();
@@ -847,27 +845,6 @@ impl Shard {
         }
     }
 
-    /// Carries out what a group wants; true when it is to be resumed.
-    fn carry_out(&mut self, spg: SpgId) -> bool {
-        if self.store.has_failed() {
-            // What the group has just read may be wrong: nothing that follows from it leaves.
-            tracing::error!(osd = self.config.id, "the store cannot be read; this OSD stops");
-            self.effects = Effects::new();
-            self.stopping = true;
-            return false;
-        }
-        let mut resume = false;
-        let mut effects = std::mem::take(&mut self.effects);
-        for effect in effects.drain() {
-            match effect {
-                Effect::Resume => resume = true,
-                effect => self.effect(spg, effect),
-            }
-        }
-        self.effects = effects;
-        resume
-    }
-
     /// Hands a group an event under a map behind the present one: while it catches up.
     pub(crate) fn deliver_under(&mut self, map: &Arc<OsdMap>, spg: SpgId, event: Event) {
         self.merge_into(map, spg);
@@ -879,95 +856,10 @@ impl Shard {
         }
     }
 
-    /// Hands a transaction to the store; the group hears of it under `token` when it is durable.
-    /// Yields the store's name for it.
-    pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
-        self.rest.used(self.now);
-        let ticket = self.groups.submitted(spg, token);
-        if let Err(error) = self.store.submit(txn, ticket) {
-            // Nothing of this shard may be acknowledged any more: what it holds is not what it said.
-            tracing::error!(osd = self.config.id, %error, "the store fails; this OSD stops");
-            self.stopping = true;
-        }
-        ticket
-    }
-
     fn send_peer(&mut self, osd: OsdId, message: RawMessage) {
         match &mut self.lead {
             Some(lead) => lead.send_peer(osd, message, &mut self.messenger),
             None => self.post.send(0, Letter::ToPeer(osd, message)),
-        }
-    }
-
-    fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
-        self.counters.replies += 1;
-        let latency = self.now.since(trace.received);
-        self.counters.latency_ns += self.now.nanos_since(trace.received);
-        self.pace.client_op(self.now, latency);
-        if self.tracker.answered(&trace) {
-            let client = self.sessions.client(session);
-            self.tracker.keep(reply, tid, client, trace);
-        }
-    }
-
-    fn effect(&mut self, spg: SpgId, effect: Effect) {
-        match effect {
-            Effect::Reply { session, tid, message, trace } => {
-                self.count_reply(session, tid, &message, trace);
-                let message = Message::OsdOpReply(*message).encode(tid);
-                self.counters.op_out_bytes += message.data.len() as u64;
-                self.tell_session(session, message);
-            }
-            Effect::Watch { session, message } => {
-                self.tell_session(session, Message::WatchNotify(*message).encode(0));
-            }
-            Effect::Backoff { session, message } => {
-                self.tell_session(session, Message::OsdBackoff(*message).encode(0));
-            }
-            Effect::PushMaps { session, since } => self.push_maps(session, since),
-            Effect::Peer { osd, message } if osd == self.config.id => {
-                let home = self.post.home(&message.header().spg);
-                self.post.send(home, Letter::Peer(osd, Box::new(message)));
-            }
-            Effect::Peer { osd, mut message } => {
-                if let PeerMessage::RepOpReply(reply) = &mut message {
-                    reply.is_short = space::is_short(&self.store.usage());
-                }
-                self.send_peer(osd, message.encode(0));
-            }
-            Effect::Peers { osds, message } => {
-                osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
-            }
-            Effect::Submit { txn, token } => {
-                self.send_early(); // the replicas begin while we are at our own part
-                self.submit(spg, txn, token);
-            }
-            Effect::Fetch { object, offset, length, token } => {
-                self.rest.used(self.now);
-                let ticket = self.groups.fetching(spg, token);
-                self.store.fetch(&spg, &object, offset, length, ticket);
-            }
-            Effect::WantUpThru { epoch } => self.post.send(0, Letter::Order(Order::UpThru(epoch))),
-            Effect::WantPgTemp { pg, acting } => {
-                self.post.send(0, Letter::Order(Order::PgTemp(pg, acting)));
-            }
-            Effect::Created(pg) => self.post.send(0, Letter::Order(Order::Created(pg))),
-            Effect::Reserve { side, number, priority } => self.reserver.ask(spg, side, number, priority),
-            Effect::Unreserve { side } => self.reserver.give_back(&spg, side),
-            Effect::Removed => {
-                self.groups.remove(&spg);
-                self.reserver.forget(&spg);
-            }
-            Effect::Merge(state) => {
-                // Each shard has a store of its own, between which nothing moves.
-                let home = |pg| self.post.home(&SpgId::replicated(pg));
-                let clean = state.clean && home(state.source) == home(state.target);
-                let state = nacre_pg::MergeState { clean, ..state };
-                self.post.send(0, Letter::Order(Order::Merge(state)));
-            }
-            Effect::Split { child, before } => self.open_child(child, &before),
-            // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
-            Effect::Purged { .. } | Effect::Resume => (),
         }
     }
 }

@@ -1,0 +1,119 @@
+//! What groups want: a shard carries it out, in the order in which it was said.
+
+use super::Shard;
+use crate::lead::Order;
+use crate::letter::Letter;
+use crate::space;
+use nacre_msg::peer::PeerMessage;
+use nacre_msg::{Message, OsdOpReply};
+use nacre_pg::{Effect, Effects, SessionId, Trace};
+use nacre_txn::{Token, Transaction};
+use nacre_types::SpgId;
+
+impl Shard {
+    /// Carries out what a group wants; true when it is to be resumed.
+    pub(super) fn carry_out(&mut self, spg: SpgId) -> bool {
+        if self.store.has_failed() {
+            // What the group has just read may be wrong: nothing that follows from it leaves.
+            tracing::error!(osd = self.config.id, "the store cannot be read; this OSD stops");
+            self.effects = Effects::new();
+            self.stopping = true;
+            return false;
+        }
+        let mut resume = false;
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain() {
+            match effect {
+                Effect::Resume => resume = true,
+                effect => self.effect(spg, effect),
+            }
+        }
+        self.effects = effects;
+        resume
+    }
+
+    /// Hands a transaction to the store; the group hears of it under `token` when it is durable.
+    /// Yields the store's name for it.
+    pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
+        self.rest.used(self.now);
+        let ticket = self.groups.submitted(spg, token);
+        if let Err(error) = self.store.submit(txn, ticket) {
+            // Nothing of this shard may be acknowledged any more: what it holds is not what it said.
+            tracing::error!(osd = self.config.id, %error, "the store fails; this OSD stops");
+            self.stopping = true;
+        }
+        ticket
+    }
+
+    fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
+        self.counters.replies += 1;
+        let latency = self.now.since(trace.received);
+        self.counters.latency_ns += self.now.nanos_since(trace.received);
+        self.pace.client_op(self.now, latency);
+        if self.tracker.answered(&trace) {
+            let client = self.sessions.client(session);
+            self.tracker.keep(reply, tid, client, trace);
+        }
+    }
+
+    fn effect(&mut self, spg: SpgId, effect: Effect) {
+        match effect {
+            Effect::Reply { session, tid, message, trace } => {
+                self.count_reply(session, tid, &message, trace);
+                let message = Message::OsdOpReply(*message).encode(tid);
+                self.counters.op_out_bytes += message.data.len() as u64;
+                self.tell_session(session, message);
+            }
+            Effect::Watch { session, message } => {
+                self.tell_session(session, Message::WatchNotify(*message).encode(0));
+            }
+            Effect::Backoff { session, message } => {
+                self.tell_session(session, Message::OsdBackoff(*message).encode(0));
+            }
+            Effect::PushMaps { session, since } => self.push_maps(session, since),
+            Effect::Peer { osd, message } if osd == self.config.id => {
+                let home = self.post.home(&message.header().spg);
+                self.post.send(home, Letter::Peer(osd, Box::new(message)));
+            }
+            Effect::Peer { osd, mut message } => {
+                if let PeerMessage::RepOpReply(reply) = &mut message {
+                    reply.is_short = space::is_short(&self.store.usage());
+                }
+                self.send_peer(osd, message.encode(0));
+            }
+            Effect::Peers { osds, message } => {
+                osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
+            }
+            Effect::Submit { txn, token } => {
+                self.send_early(); // the replicas begin while we are at our own part
+                self.submit(spg, txn, token);
+            }
+            Effect::Fetch { object, offset, length, token } => {
+                self.rest.used(self.now);
+                let ticket = self.groups.fetching(spg, token);
+                self.store.fetch(&spg, &object, offset, length, ticket);
+            }
+            Effect::WantUpThru { epoch } => self.post.send(0, Letter::Order(Order::UpThru(epoch))),
+            Effect::WantPgTemp { pg, acting } => {
+                self.post.send(0, Letter::Order(Order::PgTemp(pg, acting)));
+            }
+            Effect::Created(pg) => self.post.send(0, Letter::Order(Order::Created(pg))),
+            Effect::Reserve { side, number, priority } => self.reserver.ask(spg, side, number, priority),
+            Effect::Unreserve { side } => self.reserver.give_back(&spg, side),
+            Effect::Removed => {
+                self.groups.remove(&spg);
+                self.reserver.forget(&spg);
+            }
+            Effect::Merge(state) => {
+                // Each shard has a store of its own, between which nothing moves.
+                let home = |pg| self.post.home(&SpgId::replicated(pg));
+                let clean = state.clean && home(state.source) == home(state.target);
+                let state = nacre_pg::MergeState { clean, ..state };
+                self.post.send(0, Letter::Order(Order::Merge(state)));
+            }
+            Effect::Split { child, before } => self.open_child(child, &before),
+            // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
+            Effect::Purged { .. } | Effect::Resume => (),
+        }
+    }
+}
