@@ -4,10 +4,13 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 
 POOL, IMAGE = "side-by-side", "image"
 TICK = os.sysconf("SC_CLK_TCK")
 RAMP_S = 1
+# Until a cluster is what it is waited to be.
+PATIENCE_S = 900
 
 
 def bench_figures(command, out, keep):
@@ -56,6 +59,19 @@ class Side:
 
     def ask(self, *command):
         return json.loads(self.run("ceph", *command, "--format", "json"))
+
+    def is_clean(self):
+        """And no longer says what it said before a loss: something was degraded first."""
+        groups = self.ask("status")["pgmap"]
+        states = {state["state_name"] for state in groups["pgs_by_state"]}
+        return states == {"active+clean"} and not groups.get("degraded_objects") and not groups.get("misplaced_objects")
+
+    def wait_until(self, what, is_so):
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_so():
+            if time.monotonic() > deadline:
+                sys.exit(f"{self.name} is not {what} after {PATIENCE_S} s")
+            time.sleep(0.25)
 
     def prepare(self):
         self.run("ceph", "osd", "pool", "create", POOL, "32", "32")
