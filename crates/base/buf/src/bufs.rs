@@ -113,6 +113,12 @@ impl BufList {
         }
     }
 
+    /// The register over all bytes, started at [`PAYLOAD_CRC_SEED`], if somebody has computed it.
+    #[must_use]
+    pub const fn known_crc(&self) -> Option<u32> {
+        self.crc
+    }
+
     /// CRC-32C register over all bytes, started at `seed`.
     #[must_use]
     pub fn crc32c(&self, seed: u32) -> u32 {

@@ -33,7 +33,7 @@ use crate::pace::{Begins, Ends};
 use crate::store::{BlockStore, Io};
 use crate::table::Table;
 use crate::wal::{TxnNumber, WalPosition};
-use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
+use nacre_buf::{AlignedBuf, BufList, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_env::disk::Durability;
 use nacre_kv::{KvBatch, KvError, KvTag};
 use nacre_types::{Eversion, SpgId};
@@ -602,11 +602,14 @@ impl BlockStore {
 
 type Bases = BTreeMap<u32, Option<Bytes>>;
 
-/// Puts the blocks of a group together, and notes their checksums. Blocks that came whole go as they came.
+/// Puts the blocks of a group together, and notes their checksums. Blocks that came whole go as they came, with the
+/// checksums that clients and primaries sent with them.
 fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     let as_written = |home: &mut Home| {
         let whole = home.dirty.as_written()?.clone();
-        home.target.crc = crc::crc32c(u32::MAX, &whole);
+        let compute = || crc::crc32c(PAYLOAD_CRC_SEED, &whole);
+        home.target.crc = home.dirty.known_crc().unwrap_or_else(compute);
+        debug_assert_eq!(home.target.crc, compute(), "what came with the block is not its checksum");
         Some(whole)
     };
     if group.iter().all(|home| home.dirty.as_written().is_some()) {
@@ -616,7 +619,7 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
         let base = home.dirty.base().and_then(|device| bases.get(&device.block));
         home.dirty.fill(block, base.and_then(Option::as_ref));
-        let crc = crc::crc32c(u32::MAX, block);
+        let crc = crc::crc32c(PAYLOAD_CRC_SEED, block);
         // What lay below the pieces is lost: the block must stay damaged, not become good zeros.
         let lost = matches!(base, Some(None));
         home.target.crc = if lost { !crc } else { crc };

@@ -2,7 +2,7 @@
 
 use crate::BLOCK;
 use crate::onode::DeviceBlock;
-use nacre_buf::Bytes;
+use nacre_buf::{BufList, Bytes};
 
 /// Pieces of one block above which they are joined by a copy.
 const PIECES_MAX: usize = 16;
@@ -23,11 +23,13 @@ pub(crate) struct Dirty {
     replaced: Option<u32>,
     /// Disjoint, ascending.
     pieces: Vec<(usize, Bytes)>,
+    /// Of the block, where one write brought all of it and its checksum.
+    crc: Option<u32>,
 }
 
 impl Dirty {
     pub(crate) fn over(base: Option<DeviceBlock>) -> Self {
-        Self { base, replaced: base.map(|base| base.block), pieces: Vec::new() }
+        Self { base, replaced: base.map(|base| base.block), pieces: Vec::new(), crc: None }
     }
 
     pub(crate) fn base(&self) -> Option<DeviceBlock> {
@@ -46,9 +48,11 @@ impl Dirty {
 
     /// Writes `data` at byte `at` of the block. Gives the base back when nothing of it shows any more.
     #[must_use]
-    pub(crate) fn write(&mut self, at: usize, data: Bytes) -> Option<DeviceBlock> {
+    pub(crate) fn write(&mut self, at: usize, data: &BufList) -> Option<DeviceBlock> {
         let end = at + data.len();
         debug_assert!(end <= BLOCK && !data.is_empty());
+        self.crc = data.known_crc().filter(|_| data.len() == BLOCK);
+        let data = data.to_bytes();
         let data = if data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&data) } else { data };
         let mut pieces = Vec::with_capacity(self.pieces.len() + 2);
         for (start, piece) in self.pieces.drain(..) {
@@ -89,6 +93,11 @@ impl Dirty {
             }
             _ => None,
         }
+    }
+
+    /// Its checksum, if that came with it: the register from [`nacre_buf::PAYLOAD_CRC_SEED`] over the block.
+    pub(crate) const fn known_crc(&self) -> Option<u32> {
+        self.crc
     }
 
     /// Whether the pieces hide the base in `from..to`.
@@ -136,6 +145,7 @@ impl Dirty {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_buf::PAYLOAD_CRC_SEED;
 
     fn content(dirty: &Dirty, base: Option<&Bytes>) -> Vec<u8> {
         let mut block = vec![9; BLOCK];
@@ -153,20 +163,36 @@ mod tests {
             [(10, 20), (5, 10), (12, 3), (0, 4), (4000, 96), (15, 3000)].into_iter().enumerate()
         {
             let fill = 10 + u8::try_from(step).expect("few steps");
-            assert_eq!(dirty.write(at, vec![fill; length].into()), None);
+            assert_eq!(dirty.write(at, &vec![fill; length].into()), None);
             expected[at..at + length].fill(fill);
             assert_eq!(content(&dirty, Some(&below)), expected);
         }
         assert!(dirty.covers(5, 3000) && !dirty.covers(0, 10));
-        assert_eq!(dirty.write(0, vec![3; BLOCK].into()), Some(base));
+        assert_eq!(dirty.write(0, &vec![3; BLOCK].into()), Some(base));
         assert_eq!(content(&dirty, None), vec![3; BLOCK]);
+    }
+
+    #[test]
+    fn a_checksum_is_known_while_the_block_is_as_it_came() {
+        let with_crc = |bytes: Vec<u8>| {
+            let list = BufList::from(bytes);
+            let crc = list.crc32c(PAYLOAD_CRC_SEED);
+            (list.with_crc(crc), crc)
+        };
+        let (block, crc) = with_crc(vec![3; BLOCK]);
+        let mut dirty = Dirty::over(None);
+        assert_eq!((dirty.write(0, &block), dirty.known_crc()), (None, Some(crc)));
+        let (part, _) = with_crc(vec![4; 2000]);
+        assert_eq!((dirty.write(0, &part), dirty.known_crc()), (None, None));
+        assert_eq!((dirty.write(0, &vec![5; BLOCK].into()), dirty.known_crc()), (None, None));
+        assert_eq!((dirty.write(0, &block), dirty.known_crc()), (None, Some(crc)));
     }
 
     #[test]
     fn many_small_pieces_are_joined() {
         let mut dirty = Dirty::over(None);
         for at in 0..100 {
-            assert_eq!(dirty.write(at, Bytes::from_static(b"x")), None);
+            assert_eq!(dirty.write(at, &Bytes::from_static(b"x").into()), None);
         }
         assert!(dirty.pieces.len() <= PIECES_MAX + 1);
         assert_eq!(content(&dirty, None)[..101], [vec![b'x'; 100], vec![0]].concat());

@@ -120,7 +120,7 @@ impl Space {
     }
 
     /// Writes within one block.
-    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: Bytes) {
+    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: &BufList) {
         let hidden = if let Some(dirty) = blocks.in_memory_mut(index) {
             Arc::make_mut(dirty).write(at, data)
         } else {
@@ -592,7 +592,7 @@ fn write(onode: &mut Onode, space: &mut Space, offset: u64, data: &BufList, plac
 fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList) {
     let mut at = 0;
     for (index, start, length) in pieces(offset, data.len()) {
-        space.write_block(blocks, index, start, data.slice(at, length).to_bytes());
+        space.write_block(blocks, index, start, &data.slice(at, length));
         at += length;
     }
 }
@@ -620,7 +620,8 @@ fn zero(onode: &mut Onode, space: &mut Space, offset: u64, length: u64) {
 fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
     if from < to && blocks.get(index_of(from)).is_some() {
         let length = usize::try_from(to - from).expect("within a block");
-        space.write_block(blocks, index_of(from), within(from), Bytes::from_static(&ZEROS).slice(..length));
+        let zeros = Bytes::from_static(&ZEROS).slice(..length);
+        space.write_block(blocks, index_of(from), within(from), &zeros.into());
     }
 }
 

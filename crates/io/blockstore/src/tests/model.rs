@@ -1,8 +1,8 @@
 //! What a store should hold, as plain vectors and maps, and random transactions for both. Every transaction carries its
 //! number to several places, so that half a transaction shows.
 
-use crate::BlockStore;
-use nacre_buf::{BufList, ByteStr, Bytes};
+use crate::{BLOCK, BlockStore};
+use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes, PAYLOAD_CRC_SEED};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -15,6 +15,7 @@ const FETCH: u64 = 1 << 60;
 /// Objects that come and go.
 const OBJECTS: u64 = 6;
 const KEYS: u64 = 8;
+const BLOCK_U64: u64 = BLOCK as u64;
 
 #[derive(Clone, Default, PartialEq, Eq)]
 pub(super) struct ModelObject {
@@ -66,6 +67,19 @@ pub(super) fn random_txn(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> 
     txn
 }
 
+fn content(seed: u64, length: u64) -> Vec<u8> {
+    (0..length).map(|at| (seed.wrapping_add(at * 7) % 251) as u8).collect()
+}
+
+/// As a client's message brings it: where a device takes it from, and with its checksum.
+fn whole_block(seed: u64) -> BufList {
+    let mut buffer = AlignedBuf::with_len(BLOCK);
+    buffer.copy_from_slice(&content(seed, BLOCK_U64));
+    let data = BufList::from(buffer.freeze());
+    let crc = data.crc32c(PAYLOAD_CRC_SEED);
+    data.with_crc(crc)
+}
+
 fn random_op(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> Op {
     let seed = rng.u64();
     let mut pick = |below: u64| rng.u64() % below.max(1);
@@ -80,10 +94,11 @@ fn random_op(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> Op {
     let value = Bytes::from(format!("v{number}-{seed}"));
     match pick(20) {
         0 => Op::Touch(object),
-        1..=8 => {
-            let data: Vec<u8> = (0..length).map(|at| (seed.wrapping_add(at * 7) % 251) as u8).collect();
-            Op::Write { object, offset, data: BufList::from(data) }
+        1..=2 => {
+            let index = pick(sizes.object_bytes_max / BLOCK_U64);
+            Op::Write { object, offset: index * BLOCK_U64, data: whole_block(seed) }
         }
+        3..=8 => Op::Write { object, offset, data: BufList::from(content(seed, length)) },
         9 => Op::Zero { object, offset, length },
         10 => Op::Truncate { object, size: offset },
         11 => Op::Remove(object),
