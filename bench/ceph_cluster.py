@@ -86,9 +86,7 @@ class Ceph(Side):
             raise
 
     def prepare_daemon(self, *command):
-        done = subprocess.run(command, env=self.daemon_env, capture_output=True, text=True)
-        if done.returncode:
-            sys.exit(f"{' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
+        self.run(*command, env=self.daemon_env)
 
     def start_monitor(self, fsid, addr, keyring):
         key, monmap = self.folder / "mon.keyring", self.folder / "monmap"

@@ -51,10 +51,11 @@ class Side:
         pathlib.Path(self.conf).write_text(pathlib.Path(conf).read_text() + "\n[client]\nrbd cache = false\n")
         self.env = dict(os.environ, CEPH_CONF=self.conf, CEPH_ARGS=f"--keyring {keyring}")
 
-    def run(self, *command, timeout=300):
-        done = subprocess.run(command, env=self.env, capture_output=True, text=True, timeout=timeout)
+    def run(self, *command, timeout=300, env=None):
+        """What the command prints; as a client of the cluster, unless `env` says otherwise."""
+        done = subprocess.run(command, env=env or self.env, capture_output=True, text=True, timeout=timeout)
         if done.returncode:
-            sys.exit(f"{self.name}: {' '.join(command)} failed:\n{done.stdout}{done.stderr}")
+            sys.exit(f"{self.name}: {' '.join(map(str, command))} failed:\n{done.stdout}{done.stderr}")
         return done.stdout
 
     def ask(self, *command):
