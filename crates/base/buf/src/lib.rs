@@ -7,8 +7,10 @@ mod aligned;
 mod bufs;
 mod bytestr;
 pub mod crc;
+mod known;
 
 pub use aligned::{ALIGNMENT_BYTES, AlignedBuf};
-pub use bufs::{BufList, PAYLOAD_CRC_SEED};
+pub use bufs::BufList;
 pub use bytes::Bytes;
 pub use bytestr::ByteStr;
+pub use crc::PAYLOAD_CRC_SEED;
