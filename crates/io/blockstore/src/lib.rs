@@ -79,6 +79,8 @@ pub use store::BlockStore;
 
 /// Unit of allocation and of checksums: the device's own.
 pub(crate) const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;
+// Otherwise the checksums that come with data would be of other pieces than those on the device.
+const _: () = assert!(BLOCK == nacre_buf::crc::BLOCK_BYTES);
 
 /// Copies slices to the front of `target`; gives what is left of it.
 pub(crate) fn gather<'a>(

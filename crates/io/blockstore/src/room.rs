@@ -7,7 +7,7 @@ use crate::checkpoint::Checkpoint;
 use crate::store::{BlockStore, Io};
 use crate::table::within;
 use crate::wal::{Placement, TxnNumber};
-use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
+use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
@@ -79,7 +79,7 @@ impl BlockStore {
         Err(StoreError::Full { wanted_bytes, free_bytes })
     }
 
-    /// Finds places for the large writes of a transaction; checksums are still to be computed, see
+    /// Finds places for the large writes of a transaction; checksums are still to be noted, see
     /// [`BlockStore::send_placed`]. A write for which there is no room goes into the record.
     pub(crate) fn place(&mut self, txn: &Transaction) -> Vec<(Placement, BufList)> {
         let mut placed = Vec::new();
@@ -104,8 +104,8 @@ impl BlockStore {
         placed
     }
 
-    /// Sends placed data to the device and computes its checksums. Of much data they take a seventh of the time of the write:
-    /// the device has it first.
+    /// Sends placed data to the device, then notes its checksums: mostly they came with the data. Where they must be computed, the
+    /// device has the data first.
     pub(crate) fn send_placed(&mut self, placements: &mut [Placement], bodies: &[BufList]) {
         for (placement, body) in placements.iter().zip(bodies) {
             self.start_placed(placement, body);
@@ -114,7 +114,7 @@ impl BlockStore {
             self.disk.submit();
         }
         for (placement, body) in placements.iter_mut().zip(bodies) {
-            placement.crcs = block_crcs(body);
+            placement.crcs = body.block_crcs();
         }
     }
 
@@ -183,13 +183,6 @@ fn pieces_of(runs: &[Run]) -> Vec<Run> {
 fn split_data_bytes(op: &Op) -> usize {
     let Op::Split { ops, .. } = op else { return 0 };
     ops.iter().map(|op| if let Op::Write { data, .. } = op { data.len() } else { 0 }).sum()
-}
-
-fn block_crcs(body: &BufList) -> Vec<u32> {
-    if let [one] = body.slices() {
-        return one.chunks_exact(BLOCK).map(|block| crc::crc32c(u32::MAX, block)).collect();
-    }
-    (0..body.len() / BLOCK).map(|nth| body.slice(nth * BLOCK, BLOCK).crc32c(u32::MAX)).collect()
 }
 
 /// One slice at an address that the device takes: shared when it is such already.

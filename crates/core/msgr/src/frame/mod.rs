@@ -11,6 +11,7 @@ mod preamble;
 mod receiver;
 mod secure;
 mod sender;
+mod sum;
 
 use preamble::Preamble;
 pub(crate) use receiver::{Inbound, Receiver};

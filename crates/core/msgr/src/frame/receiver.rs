@@ -6,6 +6,7 @@
 //! long to be kept is read, checked and thrown away piece by piece; zeros of its length take its place.
 
 use super::secure::{BLOCK_BYTES, Cipher, FIRST_PART_BYTES, INLINE_BYTES, Layout, SEAL_BYTES, padded};
+use super::sum::DataSum;
 use super::{
     DATA_BYTES_MAX, EPILOGUE_BYTES, LATE_ABORTED, LATE_COMPLETE, MessageHeader, Preamble, SEGMENT_CRC_SEED,
     Tag, pull,
@@ -90,8 +91,8 @@ struct Partial {
     filled: usize,
     /// Length of a payload that is not kept: each of its pieces is read into `pages`.
     blank: Option<usize>,
-    /// CRC mode: register over the filled part of `pages`.
-    crc: u32,
+    /// CRC mode: of the filled part of `pages`.
+    sum: DataSum,
 }
 
 impl Partial {
@@ -117,7 +118,7 @@ impl Partial {
         let fresh = self.next_pages(count);
         self.filled += count;
         if !sealed && let Some(fresh) = self.pages.as_ref().and_then(|pages| pages.get(fresh)) {
-            self.crc = crc32c(self.crc, fresh);
+            self.sum.add(fresh);
         }
     }
 }
@@ -368,8 +369,8 @@ enum Finished {
 
 impl Partial {
     fn new(preamble: Preamble, inline: Inline) -> Self {
-        let crc = SEGMENT_CRC_SEED;
-        Self { preamble, inline, head: Vec::new(), head_bytes: 0, pages: None, filled: 0, blank: None, crc }
+        let sum = DataSum::of(0);
+        Self { preamble, inline, head: Vec::new(), head_bytes: 0, pages: None, filled: 0, blank: None, sum }
     }
 
     /// Allocates for a plain frame whose data is not kept.
@@ -396,6 +397,7 @@ impl Partial {
         if !sealed {
             self.head_bytes = self.plain_head_bytes();
             self.pages = (data > 0).then(|| AlignedBuf::with_len(data));
+            self.sum = DataSum::of(data);
         } else if data > 0 {
             let layout = Layout::of(&self.preamble);
             self.filled = lead(layout.data_offset);
@@ -422,7 +424,7 @@ impl Partial {
             return Ok(Finished::Frame(Inbound::Control { tag, payload }));
         }
         let (front, middle) = behind.split_at_checked(self.preamble.length(1)).unwrap_or_default();
-        let computed = [crc32c(SEGMENT_CRC_SEED, front), crc32c(SEGMENT_CRC_SEED, middle), self.crc];
+        let computed = [crc32c(SEGMENT_CRC_SEED, front), crc32c(SEGMENT_CRC_SEED, middle), self.sum.crc()];
         for (segment, computed) in (1..usize::from(self.preamble.count)).zip(computed) {
             verify(segment, u32::from_le_bytes(pull(&mut epilogue)), computed)?;
         }
@@ -433,7 +435,7 @@ impl Partial {
         front.advance(front_at);
         let data = match (self.blank, self.pages) {
             (Some(length), _) => zeros(length),
-            (None, Some(pages)) => BufList::from(pages.freeze()).with_crc(self.crc),
+            (None, Some(pages)) => self.sum.tell(pages.freeze().into()),
             (None, None) => BufList::new(),
         };
         Ok(Finished::Frame(Inbound::Message { header, front, middle, data }))

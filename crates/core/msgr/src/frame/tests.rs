@@ -134,7 +134,7 @@ fn data_that_is_too_long_is_refused_where_nobody_answers_it() {
 
 #[test]
 fn all_shapes_in_both_modes_and_any_pieces() {
-    let shapes: [(usize, usize, &[usize]); 10] = [
+    let shapes: [(usize, usize, &[usize]); 12] = [
         (0, 0, &[]),
         (1, 0, &[]),
         (300, 0, &[4096]),
@@ -145,6 +145,8 @@ fn all_shapes_in_both_modes_and_any_pieces() {
         (48, 0, &[1 << 20]),
         (100_000, 0, &[]),
         (300, 0, &[40_000]),
+        (300, 0, &[8192]),
+        (20, 3, &[1 << 16]),
     ];
     for make in [opened, sealed] {
         for piece in [1, 13, 4096, usize::MAX] {
@@ -169,6 +171,43 @@ fn all_shapes_in_both_modes_and_any_pieces() {
                 assert!(data.slices().len() <= 1 && data.slices().iter().all(aligned), "one aligned slice");
             }
         }
+    }
+}
+
+#[test]
+fn data_comes_with_the_checksums_of_its_blocks() {
+    for length in [4096, 2 * 4096, 16 * 4096, 1 << 20] {
+        for piece in [13, 4095, 4096, 5000, usize::MAX] {
+            let (mut sender, mut receiver) = opened();
+            sender.message(&MessageHeader::default(), &message(100, 0, &[length]));
+            let frames = parsed(&mut receiver, &written(&mut sender), piece).expect("a good frame");
+            let [Inbound::Message { data, .. }] = &frames[..] else { panic!("{} frames", frames.len()) };
+            let plain = BufList::from(data.to_bytes());
+            assert_eq!(data.known_crc(), Some(plain.crc32c(SEGMENT_CRC_SEED)));
+            for at in (0..length).step_by(4096) {
+                let block = plain.slice(at, 4096).crc32c(SEGMENT_CRC_SEED);
+                assert_eq!(data.slice(at, 4096).known_crc(), Some(block), "{at} of {length} by {piece}");
+            }
+        }
+    }
+    // What is not whole blocks is known as a whole.
+    let (mut sender, mut receiver) = opened();
+    sender.message(&MessageHeader::default(), &message(100, 0, &[9000]));
+    let frames = parsed(&mut receiver, &written(&mut sender), usize::MAX).expect("a good frame");
+    let [Inbound::Message { data, .. }] = &frames[..] else { panic!("{} frames", frames.len()) };
+    assert!(data.known_crc().is_some() && data.slice(0, 4096).known_crc().is_none());
+}
+
+#[test]
+fn a_wrong_byte_in_any_block_is_found() {
+    for at in [0, 4095, 4096, 40_000, 65_535] {
+        let (mut sender, mut receiver) = opened();
+        sender.message(&MessageHeader::default(), &message(0, 0, &[1 << 16]));
+        let mut wire = written(&mut sender);
+        let data_end = wire.len() - EPILOGUE_BYTES;
+        wire[data_end - (1 << 16) + at] ^= 4;
+        let fault = parsed(&mut receiver, &wire, 10_000).map(|_| ());
+        assert!(matches!(fault, Err(Fault::SegmentCrc { segment: 3, .. })), "{at}: {fault:?}");
     }
 }
 

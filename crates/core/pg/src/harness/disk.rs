@@ -85,6 +85,12 @@ impl Disk {
         !self.pending.is_empty()
     }
 
+    /// What writes that are not durable yet bring.
+    pub(crate) fn pending_data(&self) -> impl Iterator<Item = &BufList> {
+        let ops = self.pending.iter().flat_map(|(_, txn)| &txn.ops);
+        ops.filter_map(|op| if let Op::Write { data, .. } = op { Some(data) } else { None })
+    }
+
     pub(crate) fn warm_up(&mut self, object: HObject) {
         if self.narrow {
             self.warm.clear();

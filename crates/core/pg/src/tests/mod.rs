@@ -7,6 +7,7 @@ mod coded;
 mod flags;
 mod mend;
 mod merge;
+mod payload;
 mod reservations;
 mod split;
 mod steady;

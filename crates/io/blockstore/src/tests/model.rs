@@ -2,7 +2,7 @@
 //! number to several places, so that half a transaction shows.
 
 use crate::{BLOCK, BlockStore};
-use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes, PAYLOAD_CRC_SEED};
+use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -71,13 +71,14 @@ fn content(seed: u64, length: u64) -> Vec<u8> {
     (0..length).map(|at| (seed.wrapping_add(at * 7) % 251) as u8).collect()
 }
 
-/// As a client's message brings it: where a device takes it from, and with its checksum.
-fn whole_block(seed: u64) -> BufList {
-    let mut buffer = AlignedBuf::with_len(BLOCK);
-    buffer.copy_from_slice(&content(seed, BLOCK_U64));
+/// As a client's message brings them: where a device takes them from, and with the checksums of the blocks.
+fn whole_blocks(seed: u64, count: u64) -> BufList {
+    let bytes = content(seed, count * BLOCK_U64);
+    let mut buffer = AlignedBuf::with_len(bytes.len());
+    buffer.copy_from_slice(&bytes);
     let data = BufList::from(buffer.freeze());
-    let crc = data.crc32c(PAYLOAD_CRC_SEED);
-    data.with_crc(crc)
+    let crcs = data.block_crcs();
+    data.with_block_crcs(crcs)
 }
 
 fn random_op(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> Op {
@@ -96,7 +97,9 @@ fn random_op(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> Op {
         0 => Op::Touch(object),
         1..=2 => {
             let index = pick(sizes.object_bytes_max / BLOCK_U64);
-            Op::Write { object, offset: index * BLOCK_U64, data: whole_block(seed) }
+            let room = sizes.object_bytes_max / BLOCK_U64 - index;
+            let count = (1 + pick(if small { 1 } else { sizes.write_bytes_max / BLOCK_U64 })).min(room);
+            Op::Write { object, offset: index * BLOCK_U64, data: whole_blocks(seed, count) }
         }
         3..=8 => Op::Write { object, offset, data: BufList::from(content(seed, length)) },
         9 => Op::Zero { object, offset, length },
