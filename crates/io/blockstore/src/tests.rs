@@ -8,6 +8,7 @@ mod pace;
 mod random;
 mod rig;
 mod split;
+mod sums;
 
 use crate::{BlockStore, Options};
 use nacre_store::conformance;

@@ -6,20 +6,39 @@ use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::overlay::ZEROS;
 use crate::store::BlockStore;
 use crate::table::{index_of, within};
+use nacre_buf::crc::ZERO_BLOCK_CRC;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{ObjectView, OmapPage, ReadError};
 use nacre_types::{HObject, SpgId};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// Collects slices, joining neighbours of one buffer so that a large read is a few slices.
+/// Collects slices, joining neighbours of one buffer so that a large read is a few slices. The checksums of its blocks go with it as
+/// far as they are known without a gap: the messenger needs them.
 #[derive(Default)]
 struct Joiner {
     out: BufList,
     /// A part of a cached run that may go on.
     open: Option<(Bytes, usize, usize)>,
+    /// Bytes so far, the open part included.
+    bytes: usize,
+    /// Of the first blocks of it.
+    crcs: SmallVec<[u32; 4]>,
 }
 
 impl Joiner {
+    fn for_blocks(count: usize) -> Self {
+        Self { crcs: SmallVec::with_capacity(count), ..Self::default() }
+    }
+
+    /// Notes that `bytes` come, which are a whole block where the checksum is known.
+    fn note(&mut self, bytes: usize, crc: Option<u32>) {
+        if self.crcs.len() * BLOCK == self.bytes {
+            self.crcs.extend(crc);
+        }
+        self.bytes += bytes;
+    }
+
     fn part(&mut self, run: &Bytes, from: usize, to: usize) {
         if let Some((open, _, end)) = &mut self.open
             && open.as_ptr() == run.as_ptr()
@@ -48,7 +67,19 @@ impl Joiner {
         while count > 0 {
             let take = usize::try_from(count).unwrap_or(usize::MAX).min(ZEROS.len());
             self.out.push(Bytes::from_static(&ZEROS).slice(..take));
+            (0..take / BLOCK).for_each(|_| self.note(BLOCK, Some(ZERO_BLOCK_CRC)));
+            self.note(take % BLOCK, None);
             count -= take as u64;
+        }
+    }
+
+    fn finish(mut self) -> BufList {
+        self.close();
+        debug_assert_eq!(self.bytes, self.out.len(), "bytes that were noted");
+        match self.crcs.as_slice() {
+            [] => self.out,
+            [one] if self.bytes == BLOCK => self.out.with_crc(*one),
+            _ => self.out.with_block_crcs(self.crcs.into_vec()),
         }
     }
 }
@@ -68,9 +99,11 @@ impl BlockStore {
     }
 
     fn read_slot(&self, slot: &Slot, from: usize, to: usize, out: &mut Joiner) -> Result<(), Missing> {
+        let is_whole = (from, to) == (0, BLOCK);
         match slot {
             Slot::Device(device) => {
                 let (run, at) = self.content(*device)?;
+                out.note(to - from, is_whole.then_some(device.crc));
                 out.part(run, at + from, at + to);
             }
             Slot::Memory(dirty) => {
@@ -78,6 +111,7 @@ impl BlockStore {
                     Some(device) => self.content(device).map(|(run, at)| Some(run.slice(at..at + BLOCK)))?,
                     None => None,
                 };
+                out.note(to - from, dirty.known_crc().filter(|_| is_whole));
                 dirty.read(from, to, base.as_ref(), &mut |slice| out.slice(slice));
             }
         }
@@ -86,9 +120,10 @@ impl BlockStore {
 
     /// `(at, missing)` on failure: which byte of the object.
     fn read_onode(&self, onode: &Onode, offset: u64, end: u64) -> Result<BufList, (u64, Missing)> {
-        let mut out = Joiner::default();
+        let (first, last) = (index_of(offset), index_of(end - 1));
+        let mut out = Joiner::for_blocks((last - first) as usize + 1);
         let mut at = offset;
-        for (index, slot) in onode.blocks.range(index_of(offset), index_of(end - 1)) {
+        for (index, slot) in onode.blocks.range(first, last) {
             let start = (u64::from(index) * BLOCK as u64).max(offset);
             let stop = ((u64::from(index) + 1) * BLOCK as u64).min(end);
             out.zeros(start - at);
@@ -97,8 +132,7 @@ impl BlockStore {
             at = stop;
         }
         out.zeros(end - at);
-        out.close();
-        Ok(out.out)
+        Ok(out.finish())
     }
 }
 

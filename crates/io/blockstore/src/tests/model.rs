@@ -2,7 +2,7 @@
 //! number to several places, so that half a transaction shows.
 
 use crate::{BLOCK, BlockStore};
-use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes};
+use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -72,7 +72,7 @@ fn content(seed: u64, length: u64) -> Vec<u8> {
 }
 
 /// As a client's message brings them: where a device takes them from, and with the checksums of the blocks.
-fn whole_blocks(seed: u64, count: u64) -> BufList {
+pub(super) fn whole_blocks(seed: u64, count: u64) -> BufList {
     let bytes = content(seed, count * BLOCK_U64);
     let mut buffer = AlignedBuf::with_len(bytes.len());
     buffer.copy_from_slice(&bytes);
@@ -235,7 +235,12 @@ pub(super) fn read(
 ) -> Result<Bytes, ReadError> {
     for attempt in 0..100 {
         match store.read(&pg(), name, offset, length) {
-            Ok(data) => return Ok(data.to_bytes()),
+            Ok(data) => {
+                let bytes = data.to_bytes();
+                let crc = crc::crc32c(PAYLOAD_CRC_SEED, &bytes);
+                assert_eq!(data.crc32c(PAYLOAD_CRC_SEED), crc, "what goes with {name}, {offset}~{length}");
+                return Ok(bytes);
+            }
             Err(ReadError::Pending { .. }) => {
                 let token = Token(FETCH + attempt);
                 store.fetch(&pg(), name, offset, length, token);
