@@ -23,6 +23,8 @@ const STAGING_BYTES: usize = 64 << 10;
 /// From this length on, the rest of a payload is read directly into its buffer. Below, one copy is cheaper
 /// than the system call that it saves.
 const DIRECT_READ_BYTES_MIN: usize = 32 << 10;
+/// What is read directly at a time: what was read is summed next, and should still be in the processor's own cache.
+const DIRECT_READ_BYTES_MAX: usize = 256 << 10;
 const CRC_BYTES: usize = 4;
 /// Pieces in which a payload that is not kept is read.
 const BLANK_BYTES: usize = 256 << 10;
@@ -198,7 +200,11 @@ impl Receiver {
                 partial.head.len() == partial.head_bytes && partial.pages_left() >= DIRECT_READ_BYTES_MIN
             });
         match &mut self.partial {
-            Some(partial) if self.direct => partial.open_pages(),
+            Some(partial) if self.direct => {
+                let open = partial.open_pages();
+                let room = open.len().min(DIRECT_READ_BYTES_MAX);
+                open.get_mut(..room).unwrap_or_default()
+            }
             _ => self.staging.space(self.staging_bytes),
         }
     }
