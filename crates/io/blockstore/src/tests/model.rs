@@ -99,7 +99,9 @@ fn random_op(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> Op {
             let index = pick(sizes.object_bytes_max / BLOCK_U64);
             let room = sizes.object_bytes_max / BLOCK_U64 - index;
             let count = (1 + pick(if small { 1 } else { sizes.write_bytes_max / BLOCK_U64 })).min(room);
-            Op::Write { object, offset: index * BLOCK_U64, data: whole_blocks(seed, count) }
+            // Where the object's blocks lie across the data's, what is known of those says nothing.
+            let beside = if count < room { pick(4) / 3 * pick(BLOCK_U64) } else { 0 };
+            Op::Write { object, offset: index * BLOCK_U64 + beside, data: whole_blocks(seed, count) }
         }
         3..=8 => Op::Write { object, offset, data: BufList::from(content(seed, length)) },
         9 => Op::Zero { object, offset, length },
