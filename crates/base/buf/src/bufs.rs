@@ -124,6 +124,12 @@ impl BufList {
         }
     }
 
+    /// As [`BufList::to_bytes`], of a list that is not needed any more.
+    #[must_use]
+    pub fn into_bytes(mut self) -> Bytes {
+        if self.slices.len() > 1 { self.to_bytes() } else { self.slices.pop().unwrap_or_default() }
+    }
+
     /// The register over all bytes, started at [`PAYLOAD_CRC_SEED`], if it is known without looking at them.
     #[must_use]
     pub fn known_crc(&self) -> Option<u32> {

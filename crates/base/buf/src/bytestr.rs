@@ -8,8 +8,24 @@ use std::fmt;
 ///
 /// May share the frame it was decoded from; a holder that outlives the request calls
 /// [`ByteStr::detached`] so that a 20-byte name does not keep a whole frame in memory.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Default, Eq, PartialOrd, Ord)]
 pub struct ByteStr(Bytes);
+
+/// As slices compare, by words: names are short, and a call of memcmp takes longer than the rest of what is done with most of them.
+impl PartialEq for ByteStr {
+    fn eq(&self, other: &Self) -> bool {
+        let ((words, rest), (other_words, other_rest)) = (self.0.as_chunks::<8>(), other.0.as_chunks::<8>());
+        self.len() == other.len()
+            && words.iter().zip(other_words).all(|(a, b)| a == b)
+            && rest.iter().zip(other_rest).all(|(a, b)| a == b)
+    }
+}
+
+impl std::hash::Hash for ByteStr {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
+    }
+}
 
 impl ByteStr {
     /// The empty string.
@@ -129,5 +145,24 @@ impl fmt::Display for ByteStr {
 impl fmt::Debug for ByteStr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_to_the_last_byte() {
+        for text in ["", "a", "1234567", "12345678", "123456789", "1234567812345678x"] {
+            let name = ByteStr::from(text);
+            assert_eq!(name, ByteStr::from(text));
+            for at in 0..text.len() {
+                let mut other = text.as_bytes().to_vec();
+                other[at] ^= 1;
+                assert_ne!(name, ByteStr::from(other), "{text} at {at}");
+            }
+            assert_ne!(name, ByteStr::from(format!("{text}x")));
+        }
     }
 }

@@ -137,19 +137,56 @@ pub(crate) fn decode_log_key(rest: Bytes) -> Result<Eversion, DecodeError> {
     Ok(Eversion::new(epoch, read_ascending(&mut r)?))
 }
 
-/// Entries of a chunk of a PG log, all of one epoch.
-pub(crate) type LogChunk = Vec<(u64, Bytes)>;
+/// Entries of a chunk of a PG log, all of one epoch, as the KV store has them: one buffer, for an entry comes with each write.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogChunk {
+    count: usize,
+    /// Version, length and bytes of each entry.
+    encoded: Vec<u8>,
+}
+
+impl LogChunk {
+    /// Entries.
+    pub(crate) const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Bytes of memory that the entries take.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.encoded.capacity()
+    }
+
+    /// Adds an entry behind the others.
+    pub(crate) fn push(&mut self, version: u64, entry: &[u8]) {
+        let length = u32::try_from(entry.len()).expect("an entry came in a message, which is bounded");
+        self.count += 1;
+        self.encoded.extend_from_slice(&version.to_le_bytes());
+        self.encoded.extend_from_slice(&length.to_le_bytes());
+        self.encoded.extend_from_slice(entry);
+    }
+
+    /// The entries with their versions, in order.
+    pub(crate) fn entries(&self) -> Vec<(u64, Bytes)> {
+        let mut r = Reader::new(Bytes::copy_from_slice(&self.encoded));
+        let mut entry = || Ok::<_, DecodeError>((r.u64()?, r.blob()?));
+        (0..self.count).map(|_| entry().expect("was encoded here or decoded before")).collect()
+    }
+}
+
+impl FromIterator<(u64, Bytes)> for LogChunk {
+    fn from_iter<I: IntoIterator<Item = (u64, Bytes)>>(entries: I) -> Self {
+        let mut chunk = Self::default();
+        entries.into_iter().for_each(|(version, entry)| chunk.push(version, &entry));
+        chunk
+    }
+}
 
 pub(crate) fn encode_log(chunk: &LogChunk) -> Bytes {
-    // Head and count; a version and a length with each entry.
-    let bytes: usize = chunk.iter().map(|(_, entry)| 12 + entry.len()).sum();
-    let mut w = Writer::with_capacity(10 + bytes);
+    // Head and count.
+    let mut w = Writer::with_capacity(10 + chunk.encoded.len());
     w.envelope(VERSION, 1, |w| {
-        w.count(chunk.len());
-        for (version, entry) in chunk {
-            w.u64(*version);
-            w.blob(entry);
-        }
+        w.count(chunk.count);
+        w.raw(&chunk.encoded);
     });
     w.finish()
 }

@@ -3,6 +3,8 @@
 use crate::BLOCK;
 use crate::onode::DeviceBlock;
 use nacre_buf::{BufList, Bytes};
+use smallvec::{SmallVec, smallvec};
+use std::sync::Arc;
 
 /// Pieces of one block above which they are joined by a copy.
 const PIECES_MAX: usize = 16;
@@ -21,15 +23,15 @@ pub(crate) struct Dirty {
     /// The device block that holds what the object's block was before; not a reference, but it is not free before the
     /// checkpoint that brings this home.
     replaced: Option<u32>,
-    /// Disjoint, ascending.
-    pieces: Vec<(usize, Bytes)>,
+    /// Disjoint, ascending. Mostly a single one, the whole block.
+    pieces: SmallVec<[(usize, Bytes); 1]>,
     /// Of the block, where one write brought all of it and its checksum.
     crc: Option<u32>,
 }
 
 impl Dirty {
     pub(crate) fn over(base: Option<DeviceBlock>) -> Self {
-        Self { base, replaced: base.map(|base| base.block), pieces: Vec::new(), crc: None }
+        Self { base, replaced: base.map(|base| base.block), pieces: SmallVec::new(), crc: None }
     }
 
     pub(crate) fn base(&self) -> Option<DeviceBlock> {
@@ -46,15 +48,29 @@ impl Dirty {
         self.replaced = Some(block);
     }
 
+    /// As [`Dirty::write`], to a block that a clone or a checkpoint may have too.
+    #[must_use]
+    pub(crate) fn write_shared(this: &mut Arc<Self>, at: usize, data: BufList) -> Option<DeviceBlock> {
+        if data.len() == BLOCK && Arc::get_mut(this).is_none() {
+            // A copy would keep nothing of the pieces.
+            *this = Arc::new(Self { base: this.base, replaced: this.replaced, ..Self::default() });
+        }
+        Arc::make_mut(this).write(at, data)
+    }
+
     /// Writes `data` at byte `at` of the block. Gives the base back when nothing of it shows any more.
     #[must_use]
-    pub(crate) fn write(&mut self, at: usize, data: &BufList) -> Option<DeviceBlock> {
+    pub(crate) fn write(&mut self, at: usize, data: BufList) -> Option<DeviceBlock> {
         let end = at + data.len();
         debug_assert!(end <= BLOCK && !data.is_empty());
         self.crc = data.known_crc().filter(|_| data.len() == BLOCK);
-        let data = data.to_bytes();
+        let data = data.into_bytes();
+        if data.len() == BLOCK {
+            self.pieces = smallvec![(0, data)];
+            return self.base.take();
+        }
         let data = if data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&data) } else { data };
-        let mut pieces = Vec::with_capacity(self.pieces.len() + 2);
+        let mut pieces = SmallVec::with_capacity(self.pieces.len() + 2);
         for (start, piece) in self.pieces.drain(..) {
             if start < at {
                 pieces.push((start, piece.slice(..piece.len().min(at - start))));
@@ -163,12 +179,12 @@ mod tests {
             [(10, 20), (5, 10), (12, 3), (0, 4), (4000, 96), (15, 3000)].into_iter().enumerate()
         {
             let fill = 10 + u8::try_from(step).expect("few steps");
-            assert_eq!(dirty.write(at, &vec![fill; length].into()), None);
+            assert_eq!(dirty.write(at, vec![fill; length].into()), None);
             expected[at..at + length].fill(fill);
             assert_eq!(content(&dirty, Some(&below)), expected);
         }
         assert!(dirty.covers(5, 3000) && !dirty.covers(0, 10));
-        assert_eq!(dirty.write(0, &vec![3; BLOCK].into()), Some(base));
+        assert_eq!(dirty.write(0, vec![3; BLOCK].into()), Some(base));
         assert_eq!(content(&dirty, None), vec![3; BLOCK]);
     }
 
@@ -181,18 +197,18 @@ mod tests {
         };
         let (block, crc) = with_crc(vec![3; BLOCK]);
         let mut dirty = Dirty::over(None);
-        assert_eq!((dirty.write(0, &block), dirty.known_crc()), (None, Some(crc)));
+        assert_eq!((dirty.write(0, block.clone()), dirty.known_crc()), (None, Some(crc)));
         let (part, _) = with_crc(vec![4; 2000]);
-        assert_eq!((dirty.write(0, &part), dirty.known_crc()), (None, None));
-        assert_eq!((dirty.write(0, &vec![5; BLOCK].into()), dirty.known_crc()), (None, None));
-        assert_eq!((dirty.write(0, &block), dirty.known_crc()), (None, Some(crc)));
+        assert_eq!((dirty.write(0, part), dirty.known_crc()), (None, None));
+        assert_eq!((dirty.write(0, vec![5; BLOCK].into()), dirty.known_crc()), (None, None));
+        assert_eq!((dirty.write(0, block), dirty.known_crc()), (None, Some(crc)));
     }
 
     #[test]
     fn many_small_pieces_are_joined() {
         let mut dirty = Dirty::over(None);
         for at in 0..100 {
-            assert_eq!(dirty.write(at, &Bytes::from_static(b"x").into()), None);
+            assert_eq!(dirty.write(at, Bytes::from_static(b"x").into()), None);
         }
         assert!(dirty.pieces.len() <= PIECES_MAX + 1);
         assert_eq!(content(&dirty, None)[..101], [vec![b'x'; 100], vec![0]].concat());

@@ -74,7 +74,7 @@ impl Weigh for (SpgId, Eversion) {
 
 impl Weigh for LogChunk {
     fn weight(&self) -> usize {
-        self.iter().map(|(_, entry)| entry.len() + 48).sum()
+        self.bytes() + size_of::<Self>()
     }
 }
 
@@ -120,9 +120,9 @@ impl Space {
     }
 
     /// Writes within one block.
-    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: &BufList) {
+    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: BufList) {
         let hidden = if let Some(dirty) = blocks.in_memory_mut(index) {
-            Arc::make_mut(dirty).write(at, data)
+            Dirty::write_shared(dirty, at, data)
         } else {
             // The slot's reference to the block, if there is one, goes on as that of the base.
             let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::device));
@@ -385,10 +385,10 @@ impl Table {
 
     /// Number of the object, made if absent.
     fn number(&mut self, at: SpgId, name: &HObject) -> u64 {
-        self.collection(at);
         if let Some(id) = self.id(&at, name) {
             return id;
         }
+        self.collection(at);
         let id = self.fresh_id();
         self.set_name(at, name, id);
         self.onodes.put(id, Arc::new(Onode { id, ..Onode::default() }));
@@ -592,7 +592,7 @@ fn write(onode: &mut Onode, space: &mut Space, offset: u64, data: &BufList, plac
 fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList) {
     let mut at = 0;
     for (index, start, length) in pieces(offset, data.len()) {
-        space.write_block(blocks, index, start, &data.slice(at, length));
+        space.write_block(blocks, index, start, data.slice(at, length));
         at += length;
     }
 }
@@ -621,7 +621,7 @@ fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
     if from < to && blocks.get(index_of(from)).is_some() {
         let length = usize::try_from(to - from).expect("within a block");
         let zeros = Bytes::from_static(&ZEROS).slice(..length);
-        space.write_block(blocks, index_of(from), within(from), &zeros.into());
+        space.write_block(blocks, index_of(from), within(from), zeros.into());
     }
 }
 

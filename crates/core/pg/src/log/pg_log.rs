@@ -15,6 +15,8 @@ pub(crate) struct PgLog {
     entries: VecDeque<Compact>,
     names: Names,
     tail: Eversion,
+    /// Version of the last entry, or the tail: kept here, for the entry has mostly left the processor's caches when it is asked for.
+    head: Eversion,
     /// Newest entry of each request that is still in the log. Made when it is first asked for: replicas never do.
     by_reqid: OnceCell<BTreeMap<ReqId, Eversion>>,
 }
@@ -25,7 +27,7 @@ impl PgLog {
     /// # Errors
     /// [`DecodeError`] when an entry is malformed or out of order: the store is damaged.
     pub(crate) fn load(tail: Eversion, encoded: Vec<Bytes>) -> Result<Self, DecodeError> {
-        let mut log = Self { tail, ..Self::default() };
+        let mut log = Self { tail, head: tail, ..Self::default() };
         for bytes in encoded {
             let entry = LogEntry::from_bytes(bytes)?;
             if entry.version <= log.head() {
@@ -41,6 +43,10 @@ impl PgLog {
 
     /// Newest version, or the tail of an empty log.
     pub(crate) fn head(&self) -> Eversion {
+        self.head
+    }
+
+    fn newest(&self) -> Eversion {
         self.entries.back().map_or(self.tail, |entry| entry.version)
     }
 
@@ -109,6 +115,7 @@ impl PgLog {
             requests.insert(entry.reqid, entry.version);
         }
         self.entries.push_back(Compact::new(entry, &mut self.names));
+        self.head = entry.version;
     }
 
     /// Forgets entries up to and including `to`.
@@ -118,11 +125,13 @@ impl PgLog {
             self.entries.pop_front();
         }
         self.tail = self.tail.max(to);
+        self.head = self.newest();
     }
 
     /// Takes the entries above `to` out, oldest first.
     pub(crate) fn rewind(&mut self, to: Eversion) -> Vec<LogEntry> {
         let divergent: Vec<Compact> = self.entries.drain(self.index_above(to)..).collect();
+        self.head = self.newest();
         for entry in &divergent {
             forget(&mut self.by_reqid, entry);
         }
@@ -131,7 +140,7 @@ impl PgLog {
 
     /// Replaces everything by `entries` above `tail`.
     pub(crate) fn replace(&mut self, tail: Eversion, entries: &[LogEntry]) {
-        *self = Self { tail, ..Self::default() };
+        *self = Self { tail, head: tail, ..Self::default() };
         entries.iter().for_each(|entry| self.append(entry));
     }
 
@@ -162,6 +171,7 @@ impl PgLog {
 
     /// Asserts what always holds.
     pub(crate) fn check(&self) {
+        assert_eq!(self.head, self.newest());
         let mut before = self.tail;
         for entry in &self.entries {
             assert!(before < entry.version, "log entries ascend: {before} then {}", entry.version);

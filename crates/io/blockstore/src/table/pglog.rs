@@ -1,7 +1,7 @@
 //! PG logs: chunks of entries in the KV store. Entries since the last checkpoint make new chunks; old ones are deleted as a
 //! whole when all of their entries are trimmed, and read only when a group is loaded or its log rewound.
 
-use super::{Table, detached};
+use super::Table;
 use crate::metadata::{self, LogChunk};
 use nacre_buf::Bytes;
 use nacre_denc::DecodeError;
@@ -29,7 +29,7 @@ fn above(version: Eversion) -> Eversion {
 impl Table {
     pub(super) fn apply_log(&mut self, at: SpgId, op: Op) {
         match op {
-            Op::LogAppend { version, entry } => self.append_entry(at, version, detached(&entry)),
+            Op::LogAppend { version, entry } => self.append_entry(at, version, &entry),
             Op::LogTrim { to } => self.trim_log(at, to),
             Op::LogRewind { to } => self.rewind_log(at, to),
             op => unreachable!("{op:?} was handled before"),
@@ -61,18 +61,19 @@ impl Table {
         value.and_then(|value| self.note(metadata::decode_log(value))).unwrap_or_default()
     }
 
-    fn append_entry(&mut self, at: SpgId, version: Eversion, entry: Bytes) {
+    fn append_entry(&mut self, at: SpgId, version: Eversion, entry: &[u8]) {
         let last = self.with_chunks(at, |chunks| chunks.last().copied()).flatten();
-        let open = last.filter(|key| key.epoch == version.epoch).map(|key| (at, key)).filter(|key| {
-            let chunk = self.log.live().get(key).and_then(Option::as_ref);
-            chunk.is_some_and(|chunk| chunk.len() < CHUNK_ENTRIES_MAX)
+        let added = last.filter(|key| key.epoch == version.epoch).and_then(|key| {
+            self.log.change(&(at, key), |chunk| {
+                let has_room = chunk.len() < CHUNK_ENTRIES_MAX;
+                has_room.then(|| chunk.push(version.version, entry))
+            })?
         });
-        match open {
-            Some(key) => drop(self.log.change(&key, |chunk| chunk.push((version.version, entry)))),
-            None => {
-                self.log.put((at, version), vec![(version.version, entry)]);
-                self.with_chunks(at, |chunks| chunks.insert(version));
-            }
+        if added.is_none() {
+            let mut chunk = LogChunk::default();
+            chunk.push(version.version, entry);
+            self.log.put((at, version), chunk);
+            self.with_chunks(at, |chunks| chunks.insert(version));
         }
     }
 
@@ -97,11 +98,12 @@ impl Table {
         let gone = self.with_chunks(at, |chunks| chunks.split_off(&above(to)));
         gone.into_iter().flatten().for_each(|key| self.log.delete((at, key)));
         let Some(key) = self.with_chunks(at, |chunks| chunks.last().copied()).flatten() else { return };
-        let mut chunk = self.chunk(at, key);
-        let before = chunk.len();
-        chunk.retain(|(version, _)| Eversion::new(key.epoch, *version) <= to);
-        if chunk.len() < before {
-            self.log.put((at, key), chunk);
+        let chunk = self.chunk(at, key);
+        let entries = chunk.entries().into_iter();
+        let kept: LogChunk =
+            entries.filter(|(version, _)| Eversion::new(key.epoch, *version) <= to).collect();
+        if kept.len() < chunk.len() {
+            self.log.put((at, key), kept);
         }
     }
 
@@ -119,7 +121,7 @@ impl Table {
             self.with_chunks(*at, |chunks| chunks.iter().copied().collect()).unwrap_or_default();
         let mut out = Vec::new();
         for key in keys {
-            let entries = self.chunk(*at, key).into_iter();
+            let entries = self.chunk(*at, key).entries().into_iter();
             let entries = entries.map(|(version, entry)| (Eversion::new(key.epoch, version), entry));
             out.extend(entries.filter(|(version, _)| *version > tail));
         }
