@@ -198,8 +198,9 @@ impl From<Vec<u8>> for BufList {
 
 impl FromIterator<Bytes> for BufList {
     fn from_iter<I: IntoIterator<Item = Bytes>>(slices: I) -> Self {
-        let mut list = Self::new();
-        slices.into_iter().for_each(|slice| list.push(slice));
+        let (mut list, slices) = (Self::new(), slices.into_iter());
+        list.slices.reserve(slices.size_hint().0);
+        slices.for_each(|slice| list.push(slice));
         list
     }
 }

@@ -83,11 +83,9 @@ pub(crate) const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;
 const _: () = assert!(BLOCK == nacre_buf::crc::BLOCK_BYTES);
 
 /// Copies slices to the front of `target`; gives what is left of it.
-pub(crate) fn gather<'a>(
-    mut target: &'a mut [u8],
-    slices: impl IntoIterator<Item = &'a nacre_buf::Bytes>,
-) -> &'a mut [u8] {
+pub(crate) fn gather(mut target: &mut [u8], slices: impl IntoIterator<Item = impl AsRef<[u8]>>) -> &mut [u8] {
     for slice in slices {
+        let slice = slice.as_ref();
         let (part, rest) = target.split_at_mut(slice.len());
         part.copy_from_slice(slice);
         target = rest;

@@ -7,12 +7,12 @@ mod record;
 mod replay;
 mod ring;
 
-pub(crate) use record::Placement;
+pub(crate) use record::{Encoded, Placement};
 pub(crate) use replay::{Found, Scan};
 
 use crate::BLOCK;
 use crate::alloc::Run;
-use nacre_buf::{BufList, Bytes};
+use nacre_buf::Bytes;
 use nacre_txn::{Token, Transaction};
 use record::{HEADER_BYTES, Header};
 use ring::Ring;
@@ -36,7 +36,7 @@ pub(crate) type TxnNumber = u64;
 
 struct Collected {
     number: TxnNumber,
-    bytes: BufList,
+    encoded: Encoded,
 }
 
 #[derive(Debug)]
@@ -115,12 +115,12 @@ impl Wal {
 
     /// The empty record that ends what an earlier mount left; `None` when the ring has no room for it.
     pub(crate) fn mount_record(&mut self) -> Option<RecordWrite> {
-        let write = self.build(&[], false)?;
+        let write = self.build(0, false)?;
         self.durable_seq = write.seq;
         Some(write)
     }
 
-    pub(crate) fn encode(txn: &Transaction, placements: &[Placement]) -> BufList {
+    pub(crate) fn encode(txn: &Transaction, placements: &[Placement]) -> Encoded {
         record::encode_entry(txn, placements)
     }
 
@@ -129,10 +129,10 @@ impl Wal {
         self.next_number
     }
 
-    pub(crate) fn push(&mut self, bytes: BufList, token: Token) {
+    pub(crate) fn push(&mut self, encoded: Encoded, token: Token) {
         let number = self.next_number;
         self.next_number += 1;
-        self.collecting.push_back(Collected { number, bytes });
+        self.collecting.push_back(Collected { number, encoded });
         self.tokens.push_back((number, token));
     }
 
@@ -162,17 +162,15 @@ impl Wal {
         }
         let (mut count, mut bytes) = (0, 0);
         for entry in &self.collecting {
-            if count > 0 && bytes + entry.bytes.len() > self.record_bytes_max {
+            if count > 0 && bytes + entry.encoded.len() > self.record_bytes_max {
                 break;
             }
             count += 1;
-            bytes += entry.bytes.len();
+            bytes += entry.encoded.len();
         }
         // What does not fit the ring as a group may fit in part.
         while count > 0 {
-            let entries: Vec<BufList> =
-                self.collecting.iter().take(count).map(|entry| entry.bytes.clone()).collect();
-            if let Some(write) = self.build(&entries, true) {
+            if let Some(write) = self.build(count, true) {
                 let last =
                     self.collecting.drain(..count).next_back().map_or(self.logged, |entry| entry.number);
                 self.in_flight.push_back(InFlight { seq: write.seq, last, written: false });
@@ -183,8 +181,10 @@ impl Wal {
         None
     }
 
-    fn build(&mut self, entries: &[BufList], spare: bool) -> Option<RecordWrite> {
-        let blocks = blocks_of(entries.iter().map(BufList::len).sum());
+    /// A record of the first `count` transactions that were collected.
+    fn build(&mut self, count: usize, spare: bool) -> Option<RecordWrite> {
+        let entries = self.collecting.iter().take(count).map(|entry| &entry.encoded);
+        let blocks = blocks_of(entries.clone().map(Encoded::len).sum());
         let position = self.ring.take(blocks, spare)?;
         let header = Header {
             length: 0,
@@ -192,7 +192,7 @@ impl Wal {
             seq: self.seq,
             mount: self.mount,
             durable_through: self.durable_seq,
-            count: u32::try_from(entries.len()).expect("records are bounded"),
+            count: u32::try_from(count).expect("records are bounded"),
         };
         let data = record::build(header, entries);
         self.seq += 1;
@@ -258,7 +258,7 @@ impl Wal {
 
     /// Bytes of transactions that wait for a record.
     pub(crate) fn collecting_bytes(&self) -> usize {
-        self.collecting.iter().map(|entry| entry.bytes.len()).sum()
+        self.collecting.iter().map(|entry| entry.encoded.len()).sum()
     }
 
     /// Panics when the log contradicts itself.

@@ -48,11 +48,26 @@ pub(crate) struct Entry {
     pub(crate) placements: Vec<Placement>,
 }
 
+/// A transaction as it goes into a record.
+pub(crate) struct Encoded {
+    /// All but the data, whose length it ends with.
+    head: Writer,
+    /// Data that was not placed.
+    inline: BufList,
+}
+
+impl Encoded {
+    /// Bytes of the record.
+    pub(crate) fn len(&self) -> usize {
+        self.head.len() + self.inline.len()
+    }
+}
+
 /// Room for what most transactions encode to, but for their data.
 const OPS_BYTES: usize = 1024;
 
 /// Encodes a transaction; placed data is left out.
-pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> BufList {
+pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> Encoded {
     let crcs: usize = placements.iter().map(|placement| placement.crcs.len()).sum();
     let mut w = Writer::with_capacity(OPS_BYTES + 4 * crcs);
     w.count(placements.len());
@@ -69,9 +84,7 @@ pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> BufLi
         _ => inline.append(data.slice(taken, data.len() - taken)),
     }
     w.u64(inline.len() as u64);
-    let mut out = BufList::from(w.finish());
-    out.append(inline);
-    out
+    Encoded { head: w, inline }
 }
 
 fn encode_placement(w: &mut Writer, placement: &Placement) {
@@ -129,12 +142,17 @@ fn decode_entry(r: &mut Reader) -> Result<Entry, DecodeError> {
 ///
 /// # Panics
 /// Above 4 GiB; callers bound records far below.
-pub(super) fn build(mut header: Header, entries: &[BufList]) -> Bytes {
-    let length = HEADER_BYTES + entries.iter().map(BufList::len).sum::<usize>();
+pub(super) fn build<'a>(mut header: Header, entries: impl Iterator<Item = &'a Encoded> + Clone) -> Bytes {
+    let length = HEADER_BYTES + entries.clone().map(Encoded::len).sum::<usize>();
     header.length = u32::try_from(length).expect("records are bounded");
     let mut record = AlignedBuf::with_len(length.next_multiple_of(BLOCK));
     let (head, body) = record.split_at_mut(HEADER_BYTES);
-    crate::gather(body, entries.iter().flat_map(BufList::slices)).fill(0);
+    let mut room = body;
+    for entry in entries.clone() {
+        room = crate::gather(room, [entry.head.as_slice()]);
+        room = crate::gather(room, entry.inline.slices());
+    }
+    room.fill(0);
     let mut w = Writer::with_capacity(HEADER_BYTES);
     w.u64(MAGIC);
     w.u32(0);
@@ -146,8 +164,10 @@ pub(super) fn build(mut header: Header, entries: &[BufList]) -> Bytes {
     w.u32(header.count);
     w.zeros(HEADER_BYTES - w.len());
     let (_, checked) = w.as_slice().split_at(CHECKED_FROM);
-    let (payload, _) = body.split_at(length - HEADER_BYTES);
-    let crc = crc::crc32c(crc::crc32c(u32::MAX, checked), payload);
+    // Data mostly came with its checksum, and is not read once more.
+    let crc = entries.fold(crc::crc32c(u32::MAX, checked), |crc, entry| {
+        entry.inline.crc32c(crc::crc32c(crc, entry.head.as_slice()))
+    });
     w.patch_u32(CRC_AT, crc);
     head.copy_from_slice(w.as_slice());
     record.freeze()
@@ -188,13 +208,15 @@ pub(super) fn entries(header: &Header, record: &Bytes) -> Result<Vec<Entry>, Dec
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_buf::PAYLOAD_CRC_SEED;
     use nacre_txn::Op;
     use nacre_types::{HObject, PgId, SpgId};
 
     #[test]
     fn a_record_gives_back_what_went_in_and_notices_damage() {
         let object = HObject::head(1, "".into(), "".into(), "a".into());
-        let write = |offset, bytes: Vec<u8>| Op::Write { object: object.clone(), offset, data: bytes.into() };
+        let named = object.clone();
+        let write = |offset, bytes: Vec<u8>| Op::Write { object: named.clone(), offset, data: bytes.into() };
         let at = SpgId::replicated(PgId::new(1, 2));
         let txn = Transaction {
             collection: at,
@@ -205,12 +227,20 @@ mod tests {
         let entry = Entry { txn, placements: vec![placement] };
         let encoded = encode_entry(&entry.txn, &entry.placements);
         assert!(encoded.len() < BLOCK, "placed data stays out of the record");
-        let header = Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 2 };
-        let record = build(header, &[encoded.clone(), encoded]);
+        let data = BufList::from(vec![7; BLOCK]);
+        let data = data.clone().with_crc(data.crc32c(PAYLOAD_CRC_SEED));
+        let known = Entry {
+            txn: Transaction { collection: at, ops: vec![Op::Write { object, offset: 3, data }] },
+            placements: Vec::new(),
+        };
+        let encoded_known = encode_entry(&known.txn, &[]);
+        assert!(encoded_known.inline.known_crc().is_some(), "its checksum becomes part of the record's");
+        let header = Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 3 };
+        let record = build(header, [&encoded, &encoded_known, &encoded].into_iter());
         let (claim, crc) = claimed(&record).expect("a header");
         assert!(is_whole(&claim, crc, &record));
         assert_eq!(Header { length: 0, ..claim }, header);
-        assert_eq!(entries(&claim, &record), Ok(vec![entry.clone(), entry]));
+        assert_eq!(entries(&claim, &record), Ok(vec![entry.clone(), known, entry]));
         let mut torn = record.to_vec();
         torn[200] ^= 1;
         assert!(!is_whole(&claim, crc, &torn));
