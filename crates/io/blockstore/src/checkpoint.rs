@@ -68,6 +68,8 @@ struct Home {
     object: u64,
     index: u32,
     dirty: Arc<Dirty>,
+    /// That of `dirty`, which does not change any more and may have left the processor's caches when the base is asked for.
+    base: Option<DeviceBlock>,
     target: DeviceBlock,
 }
 
@@ -275,8 +277,8 @@ impl BlockStore {
             looked_at += onode.blocks.pages_count();
             for (index, dirty) in onode.blocks.in_memory() {
                 looked_at += 1;
-                let (target, dirty) = (DeviceBlock { block: 0, crc: 0 }, Arc::clone(dirty));
-                checkpoint.homes.push(Home { object: *id, index, dirty, target });
+                let (target, base) = (DeviceBlock { block: 0, crc: 0 }, dirty.base());
+                checkpoint.homes.push(Home { object: *id, index, dirty: Arc::clone(dirty), base, target });
             }
         }
         checkpoint.stage = next.map_or(Stage::Place { next: 0 }, |from| Stage::Gather { from });
@@ -349,7 +351,7 @@ impl BlockStore {
     /// be read first.
     fn bases(&self, window: &[Home]) -> Result<Bases, Vec<DeviceBlock>> {
         let (mut bases, mut absent) = (Bases::new(), Vec::new());
-        for device in window.iter().filter_map(|home| home.dirty.base()) {
+        for device in window.iter().filter_map(|home| home.base) {
             match self.cache.block(device.block) {
                 Some(bytes) => drop(bases.insert(device.block, Some(bytes))),
                 None if self.damaged.contains_key(&device.block) => drop(bases.insert(device.block, None)),
@@ -446,7 +448,7 @@ impl BlockStore {
         let end = homes.len().min(home + ENTRIES_PER_STEP);
         for home in homes.get(home..end).unwrap_or_default() {
             changes.add(one(home.target.block), 1);
-            if let Some(base) = home.dirty.base() {
+            if let Some(base) = home.base {
                 changes.add(one(base.block), -1);
             }
         }
@@ -530,7 +532,7 @@ impl BlockStore {
             for home in homes {
                 blocks.insert(home.index, Slot::Device(home.target));
                 space.dirty_slots -= 1;
-                if let Some(base) = home.dirty.base() {
+                if let Some(base) = home.base {
                     space.alloc.release_base(base.block);
                 }
             }
@@ -561,7 +563,7 @@ impl BlockStore {
         });
         let adopted = adopted.unwrap_or_else(|| vec![false; homes.len()]);
         for (home, adopted) in homes.iter().zip(adopted) {
-            let base = home.dirty.base().map(|base| base.block);
+            let base = home.base.map(|base| base.block);
             if adopted {
                 space.dirty_slots -= 1;
                 base.into_iter().for_each(|base| space.alloc.release_base(base));
@@ -617,7 +619,7 @@ fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     }
     let mut buffer = AlignedBuf::with_len(group.len() * BLOCK);
     for (home, block) in group.iter_mut().zip(buffer.chunks_exact_mut(BLOCK)) {
-        let base = home.dirty.base().and_then(|device| bases.get(&device.block));
+        let base = home.base.and_then(|device| bases.get(&device.block));
         home.dirty.fill(block, base.and_then(Option::as_ref));
         let crc = crc::crc32c(PAYLOAD_CRC_SEED, block);
         // What lay below the pieces is lost: the block must stay damaged, not become good zeros.

@@ -28,7 +28,7 @@ use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
 use recent::Recent;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 const BLOCK_U64: u64 = BLOCK as u64;
@@ -38,8 +38,8 @@ const BLOCK_U64: u64 = BLOCK as u64;
 pub(crate) struct Collection {
     /// Entries up to here are trimmed.
     log_tail: Eversion,
-    /// Keys of the chunks of its log, once they were asked for.
-    chunks: RefCell<Option<BTreeSet<Eversion>>>,
+    /// Keys of the chunks of its log, ascending, once they were asked for.
+    chunks: RefCell<Option<VecDeque<Eversion>>>,
 }
 
 impl Weigh for Bytes {
@@ -367,7 +367,7 @@ impl Table {
         let pairs = &mut self.pairs;
         self.collections.entry(at).or_insert_with(|| {
             pairs.put(metadata::collection_key(&at), metadata::encode_collection(Eversion::ZERO));
-            Collection { log_tail: Eversion::ZERO, chunks: RefCell::new(Some(BTreeSet::new())) }
+            Collection { log_tail: Eversion::ZERO, chunks: RefCell::new(Some(VecDeque::new())) }
         })
     }
 

@@ -4,6 +4,7 @@ mod compact;
 mod merge;
 mod missing;
 mod pg_log;
+mod requests;
 
 pub(crate) use merge::{Change, merge};
 pub(crate) use missing::Missing;

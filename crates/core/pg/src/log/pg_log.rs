@@ -2,12 +2,13 @@
 
 use super::LogLimits;
 use super::compact::{Compact, Names};
+use super::requests::Requests;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError};
 use nacre_msg::peer::LogEntry;
 use nacre_types::{Eversion, HObject, ReqId};
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// The log of one copy: entries above `tail` up to `head`, strictly ascending.
 #[derive(Debug, Default)]
@@ -18,7 +19,7 @@ pub(crate) struct PgLog {
     /// Version of the last entry, or the tail: kept here, for the entry has mostly left the processor's caches when it is asked for.
     head: Eversion,
     /// Newest entry of each request that is still in the log. Made when it is first asked for: replicas never do.
-    by_reqid: OnceCell<BTreeMap<ReqId, Eversion>>,
+    by_reqid: OnceCell<Requests>,
 }
 
 impl PgLog {
@@ -87,16 +88,16 @@ impl PgLog {
 
     /// The entry that a request made, if it is still in the log.
     pub(crate) fn by_reqid(&self, reqid: &ReqId) -> Option<LogEntry> {
-        let version = *self.by_reqid.get_or_init(|| self.requests()).get(reqid)?;
+        let version = self.by_reqid.get_or_init(|| self.requests()).get(reqid)?;
         self.entries.get(self.index_above(version).checked_sub(1)?).map(Compact::entry)
     }
 
-    fn requests(&self) -> BTreeMap<ReqId, Eversion> {
-        let mut newest = BTreeMap::new();
+    fn requests(&self) -> Requests {
+        let mut requests = Requests::default();
         for entry in self.entries.iter().filter(|entry| entry.has_reqid()) {
-            newest.insert(entry.reqid, entry.version);
+            requests.insert(&entry.reqid, entry.version);
         }
-        newest
+        requests
     }
 
     /// The newest entry up to `version` that says what became of `object`.
@@ -112,7 +113,7 @@ impl PgLog {
     pub(crate) fn append(&mut self, entry: &LogEntry) {
         assert!(entry.version > self.head(), "{} behind {}", entry.version, self.head());
         if let Some(requests) = self.by_reqid.get_mut().filter(|_| entry.has_reqid()) {
-            requests.insert(entry.reqid, entry.version);
+            requests.insert(&entry.reqid, entry.version);
         }
         self.entries.push_back(Compact::new(entry, &mut self.names));
         self.head = entry.version;
@@ -120,9 +121,8 @@ impl PgLog {
 
     /// Forgets entries up to and including `to`.
     pub(crate) fn trim(&mut self, to: Eversion) {
-        while let Some(oldest) = self.entries.front().filter(|entry| entry.version <= to) {
-            forget(&mut self.by_reqid, oldest);
-            self.entries.pop_front();
+        while let Some(oldest) = self.entries.pop_front_if(|entry| entry.version <= to) {
+            self.forget_request(&oldest);
         }
         self.tail = self.tail.max(to);
         self.head = self.newest();
@@ -132,10 +132,14 @@ impl PgLog {
     pub(crate) fn rewind(&mut self, to: Eversion) -> Vec<LogEntry> {
         let divergent: Vec<Compact> = self.entries.drain(self.index_above(to)..).collect();
         self.head = self.newest();
-        for entry in &divergent {
-            forget(&mut self.by_reqid, entry);
-        }
+        divergent.iter().for_each(|entry| self.forget_request(entry));
         divergent.iter().map(Compact::entry).collect()
+    }
+
+    fn forget_request(&mut self, entry: &Compact) {
+        if let Some(requests) = self.by_reqid.get_mut() {
+            requests.forget(&entry.reqid, entry.version);
+        }
     }
 
     /// Replaces everything by `entries` above `tail`.
@@ -177,17 +181,10 @@ impl PgLog {
             assert!(before < entry.version, "log entries ascend: {before} then {}", entry.version);
             before = entry.version;
         }
-        for (reqid, version) in self.by_reqid.get().into_iter().flatten() {
-            let entry = self.by_reqid(reqid).expect("an indexed request is in the log");
-            assert!(entry.version == *version && entry.reqid == *reqid, "index of {reqid:?}");
+        for (reqid, version) in self.by_reqid.get().into_iter().flat_map(Requests::iter) {
+            let entry = self.by_reqid(&reqid).expect("an indexed request is in the log");
+            assert!(entry.version == version && entry.reqid == reqid, "index of {reqid:?}");
         }
-    }
-}
-
-/// An entry leaves the log: its request is not found any more, unless it made a newer one.
-fn forget(by_reqid: &mut OnceCell<BTreeMap<ReqId, Eversion>>, entry: &Compact) {
-    if let Some(requests) = by_reqid.get_mut().filter(|it| it.get(&entry.reqid) == Some(&entry.version)) {
-        requests.remove(&entry.reqid);
     }
 }
 

@@ -8,7 +8,7 @@ use nacre_denc::DecodeError;
 use nacre_kv::KvError;
 use nacre_txn::Op;
 use nacre_types::{Eversion, SpgId};
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 
 /// Entries of a chunk at most.
 const CHUNK_ENTRIES_MAX: usize = 64;
@@ -37,14 +37,14 @@ impl Table {
     }
 
     /// Runs `work` on the keys of the chunks. The first time, they are read.
-    fn with_chunks<R>(&self, at: SpgId, work: impl FnOnce(&mut BTreeSet<Eversion>) -> R) -> Option<R> {
+    fn with_chunks<R>(&self, at: SpgId, work: impl FnOnce(&mut VecDeque<Eversion>) -> R) -> Option<R> {
         let mut chunks = self.collections.get(&at)?.chunks.borrow_mut();
         if chunks.is_none() {
             // No entry was changed before: each change comes by here.
-            let mut found = BTreeSet::new();
+            let mut found = VecDeque::new();
             let prefix = metadata::log_prefix(&at);
             let outcome = metadata::scan::<ChunkError>(self.kv.as_ref(), &prefix, |key, _| {
-                found.insert(metadata::decode_log_key(key)?);
+                found.push_back(metadata::decode_log_key(key)?);
                 Ok(())
             });
             self.note(outcome)?;
@@ -62,7 +62,7 @@ impl Table {
     }
 
     fn append_entry(&mut self, at: SpgId, version: Eversion, entry: &[u8]) {
-        let last = self.with_chunks(at, |chunks| chunks.last().copied()).flatten();
+        let last = self.with_chunks(at, |chunks| chunks.back().copied()).flatten();
         let added = last.filter(|key| key.epoch == version.epoch).and_then(|key| {
             self.log.change(&(at, key), |chunk| {
                 let has_room = chunk.len() < CHUNK_ENTRIES_MAX;
@@ -73,7 +73,10 @@ impl Table {
             let mut chunk = LogChunk::default();
             chunk.push(version.version, entry);
             self.log.put((at, version), chunk);
-            self.with_chunks(at, |chunks| chunks.insert(version));
+            self.with_chunks(at, |chunks| {
+                debug_assert!(chunks.back().is_none_or(|last| *last < version), "logs ascend");
+                chunks.push_back(version);
+            });
         }
     }
 
@@ -81,8 +84,8 @@ impl Table {
     fn trim_log(&mut self, at: SpgId, to: Eversion) {
         let gone = self.with_chunks(at, |chunks| {
             let mut gone = Vec::new();
-            while chunks.iter().nth(1).is_some_and(|second| *second <= above(to)) {
-                gone.extend(chunks.pop_first());
+            while chunks.get(1).is_some_and(|second| *second <= above(to)) {
+                gone.extend(chunks.pop_front());
             }
             gone
         });
@@ -95,9 +98,9 @@ impl Table {
     }
 
     fn rewind_log(&mut self, at: SpgId, to: Eversion) {
-        let gone = self.with_chunks(at, |chunks| chunks.split_off(&above(to)));
+        let gone = self.with_chunks(at, |chunks| chunks.split_off(chunks.partition_point(|key| *key <= to)));
         gone.into_iter().flatten().for_each(|key| self.log.delete((at, key)));
-        let Some(key) = self.with_chunks(at, |chunks| chunks.last().copied()).flatten() else { return };
+        let Some(key) = self.with_chunks(at, |chunks| chunks.back().copied()).flatten() else { return };
         let chunk = self.chunk(at, key);
         let entries = chunk.entries().into_iter();
         let kept: LogChunk =
