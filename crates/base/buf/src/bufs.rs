@@ -1,7 +1,7 @@
 //! [`BufList`]: an ordered list of shared slices that reads as one run of bytes.
 
-use crate::crc::{BLOCK_BYTES, PAYLOAD_CRC_SEED, crc32c};
-use crate::known::{Known, combined};
+use crate::crc::{BLOCK_BYTES, PAYLOAD_CRC_SEED, append_blocks, crc32c};
+use crate::known::Known;
 use bytes::{Bytes, BytesMut};
 use smallvec::SmallVec;
 
@@ -136,7 +136,7 @@ impl BufList {
         match (&self.known, self.known.run(self.len)) {
             (Known::Whole(crc), _) => Some(*crc),
             (_, Some((0, crcs))) if crcs.len() * BLOCK_BYTES == self.len => {
-                Some(combined(PAYLOAD_CRC_SEED, crcs))
+                Some(append_blocks(PAYLOAD_CRC_SEED, crcs))
             }
             _ => None,
         }
@@ -149,7 +149,7 @@ impl BufList {
             (Known::Whole(crc), _) if seed == PAYLOAD_CRC_SEED => return *crc,
             (_, Some((at, crcs))) => {
                 let behind = at + crcs.len() * BLOCK_BYTES;
-                let crc = combined(self.slice(0, at).summed(seed), crcs);
+                let crc = append_blocks(self.slice(0, at).summed(seed), crcs);
                 self.slice(behind, self.len - behind).summed(crc)
             }
             _ => self.summed(seed),
@@ -198,9 +198,8 @@ impl From<Vec<u8>> for BufList {
 
 impl FromIterator<Bytes> for BufList {
     fn from_iter<I: IntoIterator<Item = Bytes>>(slices: I) -> Self {
-        let (mut list, slices) = (Self::new(), slices.into_iter());
-        list.slices.reserve(slices.size_hint().0);
-        slices.for_each(|slice| list.push(slice));
+        let mut list = Self::new();
+        slices.into_iter().for_each(|slice| list.push(slice));
         list
     }
 }

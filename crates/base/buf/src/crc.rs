@@ -20,7 +20,13 @@ pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
     digest.get_state() as u32
 }
 
-/// Updates the register `seed` with a block of which only the register is known, started at [`PAYLOAD_CRC_SEED`].
+/// Updates the register `seed` with blocks of which only the registers are known, each started at [`PAYLOAD_CRC_SEED`].
+#[must_use]
+pub fn append_blocks(seed: u32, blocks: &[u32]) -> u32 {
+    blocks.iter().fold(seed, |crc, block| append_block(crc, *block))
+}
+
+/// The same with one block.
 ///
 /// A register is linear in its start and its bytes together (over GF(2), where adding is xor), so
 ///
@@ -30,8 +36,7 @@ pub fn crc32c(seed: u32, data: &[u8]) -> u32 {
 ///
 /// and what 4096 zeros do to a register is one matrix. Mark Adler's `crc32_combine` in zlib (`crc32.c`) works so; here the length is
 /// the same always, so the matrix is a table.
-#[must_use]
-pub const fn append_block(seed: u32, block: u32) -> u32 {
+const fn append_block(seed: u32, block: u32) -> u32 {
     block ^ behind_block_of_zeros(seed ^ PAYLOAD_CRC_SEED)
 }
 
@@ -145,8 +150,8 @@ mod tests {
         let bytes: Vec<u8> = (0..4 * 4096_u32).map(|n| (n * 7 + n / 251).to_le_bytes()[0]).collect();
         for seed in [0, 7, u32::MAX] {
             let own = |block: &[u8]| crc32c(PAYLOAD_CRC_SEED, block);
-            let combined = bytes.chunks(BLOCK_BYTES).fold(seed, |crc, block| append_block(crc, own(block)));
-            assert_eq!(combined, crc32c(seed, &bytes));
+            let blocks: Vec<u32> = bytes.chunks(BLOCK_BYTES).map(own).collect();
+            assert_eq!(append_blocks(seed, &blocks), crc32c(seed, &bytes));
         }
         assert_eq!(ZERO_BLOCK_CRC, crc32c(PAYLOAD_CRC_SEED, &[0; BLOCK_BYTES]));
     }

@@ -1,6 +1,6 @@
 //! [`Known`]: what is known of a list's checksums without looking at its bytes.
 
-use crate::crc::{BLOCK_BYTES, append_block};
+use crate::crc::BLOCK_BYTES;
 use std::sync::Arc;
 
 /// Registers started at [`PAYLOAD_CRC_SEED`](crate::PAYLOAD_CRC_SEED). What a list knows is true of its bytes as they are.
@@ -78,9 +78,4 @@ impl Known {
             _ => false,
         }
     }
-}
-
-/// The register `seed` behind blocks of which these are the registers.
-pub(crate) fn combined(seed: u32, blocks: &[u32]) -> u32 {
-    blocks.iter().fold(seed, |crc, block| append_block(crc, *block))
 }

@@ -77,7 +77,6 @@ impl Joiner {
         self.close();
         debug_assert_eq!(self.bytes, self.out.len(), "bytes that were noted");
         match self.crcs.as_slice() {
-            [] => self.out,
             [one] if self.bytes == BLOCK => self.out.with_crc(*one),
             _ => self.out.with_block_crcs(self.crcs.into_vec()),
         }

@@ -2,7 +2,7 @@
 
 use super::SEGMENT_CRC_SEED;
 use nacre_buf::BufList;
-use nacre_buf::crc::{BLOCK_BYTES, append_block, crc32c};
+use nacre_buf::crc::{BLOCK_BYTES, append_blocks, crc32c};
 
 /// A segment of several whole blocks is summed block by block, and its own checksum is put together from theirs: the store wants
 /// those of the blocks, and would have to look at all bytes again.
@@ -45,7 +45,7 @@ impl DataSum {
     pub(super) fn crc(&self) -> u32 {
         match self.blocks.as_slice() {
             [] => self.open,
-            blocks => blocks.iter().fold(SEGMENT_CRC_SEED, |crc, block| append_block(crc, *block)),
+            blocks => append_blocks(SEGMENT_CRC_SEED, blocks),
         }
     }
 

@@ -37,8 +37,12 @@ impl Requests {
     /// The request made an entry, which is newer than those it may have made before.
     pub(super) fn insert(&mut self, reqid: &ReqId, version: Eversion) {
         let made = self.by_client.entry(client(reqid)).or_default();
-        match place(made, reqid.tid).map(|at| made.get_mut(at)) {
-            Ok(known) => known.into_iter().for_each(|(_, newest)| *newest = version),
+        match place(made, reqid.tid) {
+            Ok(at) => {
+                if let Some((_, newest)) = made.get_mut(at) {
+                    *newest = version;
+                }
+            }
             Err(at) => made.insert(at, (reqid.tid, version)),
         }
     }
