@@ -1,30 +1,57 @@
 # The two commands of the README, and what they are made of.
-#   make demo   build, start a cluster of three OSDs, use it with stock Ceph programs, print what it did
-#   make test   all tests: unit, simulation, interop with stock programs
+#   make demo   build, start a cluster of three OSDs, use it with stock Ceph programs, print what it did,
+#               and remove it: a minute and 6 GiB of disk beside the build
+#   make test   all tests: unit, simulation, interop with stock programs, the fuzz targets over their seeds, and the external
+#               suites in the folder NACRE_SUITES if that is set
+#   make check  what a change must pass before anything else: formatting, lints, tidy, unit tests; under 3 minutes once built
 #   make ci     what CI runs: formatting, lints, tidy, then `make test`
-#   make head-to-head   the release build beside a real Ceph on this machine (bench/head-to-head), some 10 minutes
+#   make head-to-head   the release build beside a real Ceph on this machine (bench/head-to-head), some 15 minutes
 #   make profile   makes bench/profile anew, which release builds are optimized by (bench/train)
 
 CARGO ?= cargo
-BIN = $(or $(CARGO_TARGET_DIR),target)/release/nacre
+TARGET = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
+BIN = $(TARGET)/release/nacre
+# The same without the profile, to stand beside it.
+UNPROFILED_BIN = $(TARGET)/unprofiled/release/nacre
+# The same program as the tests use it: built in less time, and slower (Cargo.toml, profile interop).
+TESTED_BIN = $(TARGET)/interop/nacre
+# Those that take less than two minutes each.
+SUITES ?= rados-cli ceph-cli rbd-cli fio-verify
 
 RUSTC ?= rustc
 
 # A profile fits one compiler only; the program is the same without it, and slower (docs/bench.md).
 PROFILE := $(CURDIR)/bench/profile
 ifeq ($(shell $(RUSTC) -vV | cmp -s - $(PROFILE)/rustc && echo fits),fits)
-PROFILED = RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)/nacre.profdata"
+# What has changed since the profile was made is built without it; LLVM would say so of each function.
+PROFILED = RUSTFLAGS="$(RUSTFLAGS) -Cprofile-use=$(PROFILE)/nacre.profdata -Cllvm-args=-no-pgo-warn-mismatch"
 else
 PROFILED = echo "bench/profile is not for this compiler: built without it ('make profile' makes one)";
 endif
 
-.PHONY: demo test ci lint bin packages head-to-head profile
+.PHONY: demo test check ci lint bin unprofiled-bin tested-bin unit fuzz suites packages head-to-head profile
 
 demo: packages bin
 	bench/demo $(BIN)
 
-test: packages bin
-	$(CARGO) test --workspace --quiet --no-fail-fast
+test: packages tested-bin
+	NACRE_BIN=$(TESTED_BIN) $(CARGO) test --workspace --quiet --no-fail-fast
+	$(MAKE) --no-print-directory fuzz suites
+
+check: lint unit
+
+unit:
+	$(CARGO) test --workspace --exclude nacre-interop --exclude nacre-sim --quiet
+
+fuzz:
+	CARGO_TARGET_DIR=$(TARGET)/fuzz test/fuzz
+
+suites:
+ifdef NACRE_SUITES
+	NACRE_BIN=$(TESTED_BIN) test/suites $(SUITES)
+else
+	@echo 'external suites skipped: NACRE_SUITES names no folder of them'
+endif
 
 ci: lint test
 
@@ -34,8 +61,14 @@ lint:
 bin:
 	@$(PROFILED) $(CARGO) build --release --quiet --package nacre
 
-head-to-head: packages bin
-	bench/head-to-head $(BIN)
+tested-bin:
+	$(CARGO) build --profile interop --quiet --package nacre
+
+unprofiled-bin:
+	CARGO_TARGET_DIR=$(TARGET)/unprofiled $(CARGO) build --release --quiet --package nacre
+
+head-to-head: packages bin unprofiled-bin
+	bench/head-to-head $(BIN) --unprofiled $(UNPROFILED_BIN)
 
 profile: packages
 	bench/train

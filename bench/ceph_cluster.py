@@ -35,6 +35,7 @@ osd pool default size = 3
 osd pool default pg autoscale mode = off
 mon allow pool delete = true
 bluestore block size = {osd_bytes}
+osd memory target = {memory_bytes}
 debug osd = 0/0
 debug bluestore = 0/0
 debug rocksdb = 0/0
@@ -44,9 +45,23 @@ debug ms = 0/0
 debug mon = 0/0
 debug paxos = 0/0
 """
+# The kernel calls virtual disks rotational, and Ceph then takes its settings for spindles: one queue shard, sleeps between recoveries.
+# These are its settings for flash, whatever it detects.
+FLASH = """bluestore debug enforce settings = ssd
+osd op num shards = 8
+osd op num threads per shard = 2
+osd recovery sleep hdd = 0
+osd recovery sleep hybrid = 0
+osd snap trim sleep hdd = 0
+osd snap trim sleep hybrid = 0
+osd delete sleep hdd = 1
+osd delete sleep hybrid = 1
+"""
 CAPS = {"osd": ["mon", "allow profile osd", "mgr", "allow profile osd", "osd", "allow *"],
         "mgr": ["mon", "allow profile mgr", "osd", "allow *"]}
 OSD_BYTES = 8 << 30
+# What Nacre's OSDs have, too.
+MEMORY_BYTES = 1 << 30
 
 
 def install():
@@ -61,17 +76,19 @@ def free_port():
 
 
 class Ceph(Side):
-    """One monitor, one manager and `osds` OSDs in a folder below `scratch`, all up once it is made; `stop` ends them."""
+    """One monitor, one manager and `osds` OSDs in a folder below `scratch`, all up once it is made; `stop` ends them. With its settings for
+    flash, or with those for what it detects."""
 
-    def __init__(self, scratch, size, osds=3):
+    def __init__(self, scratch, size, osds=3, name="ceph", flash=True, memory_bytes=MEMORY_BYTES):
         install()
-        self.folder, self.daemons = pathlib.Path(scratch) / "ceph", {}
-        for name in "run", "log", "mgr":
-            (self.folder / name).mkdir(parents=True)
+        self.folder, self.daemons = pathlib.Path(scratch) / f"{name}.daemons", {}
+        for part in "run", "log", "mgr":
+            (self.folder / part).mkdir(parents=True)
         fsid, addr = str(uuid.uuid4()), f"127.0.0.1:{free_port()}"
         self.daemon_conf, keyring = self.folder / "ceph.conf", self.folder / "client.admin.keyring"
-        self.daemon_conf.write_text(CONF.format(fsid=fsid, addr=addr, folder=self.folder, osd_bytes=OSD_BYTES))
-        super().__init__("ceph", self.daemon_conf, keyring, scratch, size)
+        conf = CONF.format(fsid=fsid, addr=addr, folder=self.folder, osd_bytes=OSD_BYTES, memory_bytes=memory_bytes)
+        self.daemon_conf.write_text(conf + (FLASH if flash else ""))
+        super().__init__(name, self.daemon_conf, keyring, scratch, size)
         # Without the client's arguments, which name the administrator's key.
         self.daemon_env = {name: value for name, value in os.environ.items() if not name.startswith("CEPH_")}
         try:

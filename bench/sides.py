@@ -77,10 +77,15 @@ class Side:
     def prepare(self):
         self.run("ceph", "osd", "pool", "create", POOL, "32", "32")
         self.run("rbd", "pool", "init", POOL)
-        self.run("rbd", "create", f"{POOL}/{IMAGE}", "--size", self.size)
-        self.fio(["--rw=write", "--bs=4M", "--iodepth=4"], "write", 0)
+        self.add_image(IMAGE, self.size)
+
+    def add_image(self, image, size):
+        """Makes an image and writes all of it."""
+        self.run("rbd", "create", f"{POOL}/{image}", "--size", size)
+        self.fio(["--rw=write", "--bs=4M", "--iodepth=4", f"--rbdname={image}", f"--size={size}"], "write", 0)
 
     def tear_down(self):
+        self.run("ceph", "config", "set", "mon", "mon_allow_pool_delete", "true")
         self.run("ceph", "osd", "pool", "rm", POOL, POOL, "--yes-i-really-really-mean-it")
 
     def fio_command(self, *args):
@@ -89,7 +94,7 @@ class Side:
 
     def fio(self, args, direction, seconds):
         timed = ["--time_based", f"--runtime={seconds}", f"--ramp_time={RAMP_S}"] if seconds else []
-        text = self.run(*self.fio_command(*timed, *args), timeout=600)
+        text = self.run(*self.fio_command(*timed, *args), timeout=PATIENCE_S)
         return fio_figures(text, direction)
 
     def pid(self, osd):
@@ -123,8 +128,8 @@ class Side:
 
 
 class Nacre(Side):
-    def __init__(self, binary, folder, size, osds=3, arguments=()):
-        cluster = pathlib.Path(folder) / "cluster"
+    def __init__(self, binary, folder, size, osds=3, arguments=(), name="nacre"):
+        cluster = pathlib.Path(folder) / f"{name}.daemons"
         self.binary, self.folder, self.cluster = binary, pathlib.Path(folder), cluster
         self.process = subprocess.Popen(
             [binary, "up", "--processes", "--dir", str(cluster), "--osds", str(osds), *arguments],
@@ -134,7 +139,7 @@ class Nacre(Side):
                 break
         else:
             sys.exit("nacre did not become ready")
-        super().__init__("nacre", cluster / "ceph.conf", cluster / "keyring", folder, size)
+        super().__init__(name, cluster / "ceph.conf", cluster / "keyring", folder, size)
 
     def own_client(self, cells, name, *options, keep=None):
         """Figures of each repetition by our own client; `name` is the results' file in the folder."""

@@ -4,11 +4,17 @@
 //! `cargo +nightly fuzz run message` and the like; the captured messages and maps of `testdata` make good
 //! beginnings. `tests/smoke.rs` runs every target over a few inputs with the stable compiler.
 
+mod auth;
+mod classes;
 mod frames;
 mod input;
+mod metadata;
 mod seeds;
 
+pub use auth::auth;
+pub use classes::class_calls;
 pub use frames::frames;
+pub use metadata::store_metadata;
 pub use seeds::{Seed, seeds};
 
 use input::Input;
@@ -17,7 +23,7 @@ use nacre_auth::caps::{MgrCaps, MonCaps, OsdCaps};
 use nacre_buf::{BufList, Bytes};
 use nacre_crush::CrushMap;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use nacre_maps::{Incremental, MonMap, OsdMap};
+use nacre_maps::{FsMap, Incremental, MgrMap, MonMap, OsdMap};
 use nacre_msg::{Message, RawMessage};
 use nacre_txn::Transaction;
 use nacre_types::{AuthName, EntityKind, PgId};
@@ -96,6 +102,16 @@ pub fn crush(input: &[u8]) {
 /// A map of the monitors.
 pub fn monmap(input: &[u8]) {
     stable::<MonMap>(input);
+}
+
+/// A map of the managers.
+pub fn mgrmap(input: &[u8]) {
+    stable::<MgrMap>(input);
+}
+
+/// A map of the file systems.
+pub fn fsmap(input: &[u8]) {
+    stable::<FsMap>(input);
 }
 
 /// A transaction from another OSD: the ops, then the data that travels beside them.

@@ -1,5 +1,6 @@
 //! Beginnings for the fuzzer: captured messages and maps in the form that each target reads.
 
+use crate::{auth, classes, metadata};
 use nacre_buf::Bytes;
 use nacre_denc::Reader;
 use std::fs;
@@ -17,12 +18,24 @@ pub fn seeds() -> Vec<Seed> {
     let hex = folders.iter().flat_map(|folder| files(folder, "hex"));
     let mut seeds: Vec<Seed> = hex.map(|path| message(&path)).collect();
     files("maps", "chain").iter().for_each(|path| chain(path, &mut seeds));
-    seeds.push(("monmap", read(&testdata("maps").join("monmap.bin"))));
-    seeds.push(("crush", read(&testdata("maps").join("crush-classes.bin"))));
+    seeds.extend(MAPS.map(|(target, name)| (target, read(&testdata("maps").join(name)))));
+    files("classes", "calls").iter().for_each(|path| calls(path, &mut seeds));
+    seeds.extend(auth::seeds().into_iter().map(|seed| ("auth", seed)));
+    seeds.extend(metadata::seeds().into_iter().map(|seed| ("store_metadata", seed)));
     seeds.extend(TEXTS.map(|text| ("keyring", text.as_bytes().to_vec())));
     seeds.extend([("transaction", vec![0; 64]), ("frames", handshake())]);
     seeds
 }
+
+const CALLS_PER_SEED: usize = 30;
+const MAPS: [(&str, &str); 6] = [
+    ("monmap", "monmap.bin"),
+    ("crush", "crush-classes.bin"),
+    ("mgrmap", "mgrmap-active.bin"),
+    ("mgrmap", "mgrmap-empty.bin"),
+    ("fsmap", "fsmap-empty.bin"),
+    ("fsmap", "fsmap-one.bin"),
+];
 
 /// A keyring and caps of every dialect.
 const TEXTS: [&str; 6] = [
@@ -50,7 +63,7 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     all
 }
 
-fn chunk(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn chunk(bytes: &[u8]) -> Vec<u8> {
     let length = u16::try_from(bytes.len()).expect("seeds are short").to_le_bytes();
     [&length[..], bytes].concat()
 }
@@ -69,6 +82,29 @@ fn message(path: &Path) -> Seed {
     let versions = ["version ", "compat "].map(|key| u8::try_from(field(key)).expect("small versions"));
     let kind = field("kind ").to_le_bytes();
     ("message", [&kind[..], &versions, &chunk(&segment("f ")), &segment("d ")].concat())
+}
+
+/// What was recorded of real classes, object by object: `testdata/classes/record.py` explains the lines.
+fn calls(path: &Path, seeds: &mut Vec<Seed>) {
+    let text = String::from_utf8(read(path)).expect("text");
+    for object in text.split("object ").skip(1) {
+        let mut lines = object.lines();
+        let exists = lines.next().is_some_and(|title| title.ends_with(" existing"));
+        let calls = lines.filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+            [class, method, "-", _, _] => Some((class, method, Vec::new())),
+            [class, method, input, _, _] => {
+                let pairs = (0..input.len()).step_by(2).map(|at| digits(&input[at..at + 2]));
+                Some((class, method, pairs.collect()))
+            }
+            _ => None,
+        });
+        // Long recordings make slow seeds, and what follows does not depend on all that was before.
+        let calls: Vec<_> = calls.collect();
+        for part in calls.chunks(CALLS_PER_SEED) {
+            let part = part.iter().map(|(class, method, input)| (*class, *method, input.clone()));
+            seeds.push(("class_calls", classes::script(exists, part)));
+        }
+    }
 }
 
 fn digits(hex: &str) -> u8 {

@@ -1,20 +1,26 @@
-//! Every target over its seeds and some mutations of them, without the fuzzer.
+//! Every target over its seeds and some mutations of them, without the fuzzer. `FUZZ_MUTATIONS=5000` tries more of each seed.
 
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 8] = [
+const TARGETS: [(&str, Target); 13] = [
     ("message", nacre_fuzz::message),
     ("osdmap", nacre_fuzz::osdmap),
     ("osdmap_incremental", nacre_fuzz::osdmap_incremental),
     ("crush", nacre_fuzz::crush),
     ("monmap", nacre_fuzz::monmap),
+    ("mgrmap", nacre_fuzz::mgrmap),
+    ("fsmap", nacre_fuzz::fsmap),
+    ("auth", nacre_fuzz::auth),
+    ("class_calls", nacre_fuzz::class_calls),
+    ("store_metadata", nacre_fuzz::store_metadata),
     ("transaction", nacre_fuzz::transaction),
     ("keyring", nacre_fuzz::keyring),
     ("frames", nacre_fuzz::frames),
 ];
+/// Of each seed, unless the environment says otherwise.
 const MUTATIONS: usize = 50;
 
 fn mutated(bytes: &[u8], entropy: &mut SeededEntropy) -> Vec<u8> {
@@ -32,6 +38,8 @@ fn mutated(bytes: &[u8], entropy: &mut SeededEntropy) -> Vec<u8> {
 
 #[test]
 fn no_target_fails_on_its_seeds_or_near_them() {
+    let asked = std::env::var("FUZZ_MUTATIONS").ok();
+    let mutations = asked.map_or(MUTATIONS, |count| count.parse().expect("FUZZ_MUTATIONS is a number"));
     let mut entropy = SeededEntropy(7);
     let seeds = nacre_fuzz::seeds();
     for (name, target) in TARGETS {
@@ -40,7 +48,7 @@ fn no_target_fails_on_its_seeds_or_near_them() {
         assert!(!own.is_empty(), "no seed for {name}");
         for seed in own {
             target(seed);
-            (0..MUTATIONS).for_each(|_| target(&mutated(seed, &mut entropy)));
+            (0..mutations).for_each(|_| target(&mutated(seed, &mut entropy)));
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! `ci` is the one gate; it never edits. `fix` edits what can be edited by machine.
 
+mod advisories;
 mod documents;
 mod outside;
 mod tidy;

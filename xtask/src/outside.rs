@@ -16,7 +16,9 @@ pub(crate) fn check() -> Result<()> {
     let (allowed, banned) = (strings(&policy, "[licenses]"), strings(&policy, "[bans]"));
     let registries = strings(&policy, "[sources]");
     let mut wrong = Vec::new();
-    for package in packages()? {
+    let packages = packages()?;
+    crate::advisories::check(&packages, &policy)?;
+    for package in &packages {
         let text = |field: &str| package[field].as_str().unwrap_or_default();
         let (name, source) = (text("name"), text("source"));
         if source.is_empty() {
@@ -49,7 +51,7 @@ fn packages() -> Result<Vec<Value>> {
 }
 
 /// What stands in `allow`, `deny` or `allow-registry` of a section: the first string of each item.
-fn strings(policy: &str, section: &str) -> Vec<String> {
+pub(crate) fn strings(policy: &str, section: &str) -> Vec<String> {
     let lines = policy.lines().skip_while(|line| *line != section).skip(1);
     let body = lines.take_while(|line| !line.starts_with('['));
     let items = body.filter(|line| line.starts_with(' ') || line.starts_with("allow-registry"));

@@ -77,9 +77,9 @@ impl Decode for CrushMap {
         for _ in 0..rules {
             map.rules.push(if r.u32()? == 0 { None } else { Some(decode_rule(r)?) });
         }
-        map.type_names = r.get()?;
-        map.item_names = r.get()?;
-        map.rule_names = r.get()?;
+        map.type_names = decode_names(r)?;
+        map.item_names = decode_names(r)?;
+        map.rule_names = decode_names(r)?;
         decode_tunables(&mut map.tunables, r)?;
         if !r.is_empty() {
             map.item_classes = r.get()?;
@@ -91,6 +91,16 @@ impl Decode for CrushMap {
         }
         map.max_devices = map.devices_end();
         Ok(map)
+    }
+}
+
+/// Names by id. Old releases wrote ids of 64 bits, and Ceph's decoder (`decode_32_or_64_string_map`) takes an empty name for the upper half of
+/// one: with such a map no client can start.
+fn decode_names(r: &mut Reader) -> Result<BTreeMap<i32, String>, DecodeError> {
+    let names: BTreeMap<i32, String> = r.get()?;
+    match names.iter().find(|(_, name)| name.is_empty()) {
+        Some((id, _)) => Err(invalid("empty name in a crush map", *id)),
+        None => Ok(names),
     }
 }
 

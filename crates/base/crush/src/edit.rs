@@ -57,7 +57,9 @@ const DEPTH_MAX: usize = 64;
 /// Level name to bucket name, such as `host` to `node-7`.
 pub type Location = BTreeMap<String, String>;
 
-fn is_valid_name(name: &str) -> bool {
+/// Letters, digits, `-`, `_` and `.`, and at least one of them.
+#[must_use]
+pub fn is_valid_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 

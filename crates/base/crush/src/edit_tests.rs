@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::{ChooseArg, RuleKind, RuleMode, SimpleRule};
+use nacre_denc::{Decode, Encode};
 
 fn at(levels: &[(&str, &str)]) -> Location {
     levels.iter().map(|(level, name)| ((*level).to_owned(), (*name).to_owned())).collect()
@@ -121,4 +122,21 @@ fn bad_names_and_taken_names_are_refused() {
     assert_eq!(map.add_bucket(0, "x"), Err(EditError::NoSuchType("0".into())));
     assert_eq!(map.rename_item("h0", "node0"), Ok(()));
     assert!(map.item_by_name("node0~ssd").is_some());
+}
+
+/// Stock clients abort on a map with an empty name: they read it as the upper half of a 64-bit id.
+#[test]
+fn no_map_has_an_empty_name() {
+    let mut map = small();
+    let id = map.rule_names.keys().next().copied();
+    if let Some(rule) = id.and_then(|id| map.rule_names.get(&id).cloned()) {
+        assert_eq!(map.rename_rule(&rule, ""), Err(EditError::BadName(String::new())));
+    }
+    assert!(CrushMap::from_bytes(map.to_bytes()).is_ok());
+    for place in 0..3 {
+        let mut broken = map.clone();
+        let names = [&mut broken.type_names, &mut broken.item_names, &mut broken.rule_names];
+        names.into_iter().nth(place).expect("three").insert(7, String::new());
+        assert!(CrushMap::from_bytes(broken.to_bytes()).is_err());
+    }
 }

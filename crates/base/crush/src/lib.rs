@@ -16,7 +16,7 @@ mod mapper;
 mod rules;
 
 pub use bucket::TREE_ITEMS_MAX;
-pub use edit::{EditError, Location};
+pub use edit::{EditError, Location, is_valid_name};
 pub use map::{
     Bucket, BucketAlg, BucketBody, ChooseArg, ChooseArgs, CrushMap, Rule, RuleKind, Step, Tunables,
 };

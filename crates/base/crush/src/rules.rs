@@ -1,6 +1,6 @@
 //! Making rules, and the map that a new cluster starts with.
 
-use crate::{CrushMap, EditError, Rule, RuleKind, Step};
+use crate::{CrushMap, EditError, Rule, RuleKind, Step, is_valid_name};
 
 /// Levels of a new map, from 0 on.
 const TYPE_NAMES: [&str; 12] =
@@ -146,11 +146,14 @@ impl CrushMap {
     /// Gives a rule another name.
     ///
     /// # Errors
-    /// [`EditError::NoSuchRule`], [`EditError::NameTaken`].
+    /// [`EditError::NoSuchRule`], [`EditError::NameTaken`], [`EditError::BadName`].
     pub fn rename_rule(&mut self, from: &str, to: &str) -> Result<(), EditError> {
         let id = self.rule_by_name(from).ok_or_else(|| EditError::NoSuchRule(from.to_owned()))?;
         if self.rule_by_name(to).is_some() {
             return Err(EditError::NameTaken(to.to_owned()));
+        }
+        if !is_valid_name(to) {
+            return Err(EditError::BadName(to.to_owned()));
         }
         self.rule_names.insert(id, to.to_owned());
         Ok(())

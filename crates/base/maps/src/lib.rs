@@ -44,3 +44,28 @@ pub const RELEASE_LUMINOUS: u8 = 12;
 pub const WEIGHT_ONE: u32 = 0x1_0000;
 /// No OSD: primary of an empty set.
 pub const OSD_NONE: nacre_types::OsdId = -1;
+
+/// Name of a Ceph release by its number.
+#[must_use]
+pub fn release_name(release: u8) -> &'static str {
+    const NAMES: [&str; 17] = [
+        "unknown",
+        "argonaut",
+        "bobtail",
+        "cuttlefish",
+        "dumpling",
+        "emperor",
+        "firefly",
+        "giant",
+        "hammer",
+        "infernalis",
+        "jewel",
+        "kraken",
+        "luminous",
+        "mimic",
+        "nautilus",
+        "octopus",
+        "pacific",
+    ];
+    NAMES.get(usize::from(release)).copied().unwrap_or("unknown")
+}

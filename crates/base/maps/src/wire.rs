@@ -23,6 +23,7 @@ fn memory_order(addr: &EntityAddr) -> ([u8; 8], Vec<u8>) {
         AddrKind::Legacy => 1,
         AddrKind::Msgr2 => 2,
         AddrKind::Any => 3,
+        AddrKind::Cidr => 4,
     };
     let mut head = [0; 8];
     head[0] = kind;
@@ -45,6 +46,9 @@ fn socket_head(family: u8, port: u16) -> [u8; 4] {
     let [low, high] = port.to_le_bytes();
     [family, 0, high, low]
 }
+
+/// Version from which OSD sections carry ranges of blocklisted addresses.
+pub(crate) const RANGES_VERSION: u8 = 11;
 
 /// A blocklist, in Ceph's order of addresses.
 pub(crate) fn put_blocklist(w: &mut Writer, blocklist: &BTreeMap<EntityAddr, UTime>) {

@@ -9,7 +9,7 @@ use nacre_buf::crc::crc32c;
 use nacre_crush::CrushMap;
 use nacre_denc::{Decode, Encode, Reader};
 use nacre_maps::{FsMap, Incremental, MgrMap, MonMap, OsdMap};
-use nacre_types::PgId;
+use nacre_types::{EntityAddr, PgId};
 use std::path::PathBuf;
 
 fn testdata(name: &str) -> Bytes {
@@ -55,6 +55,18 @@ fn a_young_cluster_replays() {
 fn every_kind_of_change_replays() {
     let map = replay("osdmap-many-changes.chain");
     assert_eq!(map.max_osd(), 12);
+}
+
+/// Ranges added, added again with another end (the first holds), removed and cleared.
+#[test]
+fn ranges_of_blocklisted_addresses_replay() {
+    let map = replay("osdmap-range-blocklist.chain");
+    let ranges: Vec<String> = map.range_blocklist.keys().map(ToString::to_string).collect();
+    assert_eq!(ranges, ["cidr:192.168.0.0:0/16", "cidr:10.77.3.1:0/17", "cidr:[2001:db8:1::]:0/48"]);
+    let shut = |addr: &str| map.is_blocklisted(&EntityAddr::parse(addr).expect("an address"));
+    assert!(shut("192.168.77.1:0/4711") && shut("v2:10.77.0.1:0/1") && shut("[2001:db8:1:2::3]:0/5"));
+    assert!(!shut("192.169.0.1:0/4711") && !shut("10.77.128.1:0/1") && !shut("[2001:db8:2::3]:0/5"));
+    assert!(shut("10.9.0.1:0/24") && !shut("10.9.0.2:0/24"), "a single address with a nonce is no range");
 }
 
 #[test]

@@ -32,9 +32,11 @@ mod pool_op;
 mod raw;
 mod scrub;
 mod service_map;
+pub mod size;
 pub mod stats;
 mod subscribe;
 mod usage;
+mod void_tickets;
 mod watch_notify;
 
 pub use auth::{Auth, AuthReply};
@@ -43,7 +45,7 @@ pub use config::{Config, Ping};
 pub use force::{OsdForceRecovery, force_option};
 pub use log::{Log, LogAck, LogEntry, LogPriority};
 pub use map_push::{
-    FsMap, FsMapUser, FsMapUserBody, FsMapUserEntry, MdsMap, MgrMap, MonGetMap, MonMap, OsdMap,
+    FsMap, FsMapUser, FsMapUserBody, FsMapUserEntry, MdsMap, MgrMap, MonGetMap, MonGetOsdMap, MonMap, OsdMap,
 };
 pub use mds::{Compat, FeatureSet, MdsBeacon, MdsHealthMetric, mds_state};
 pub use merge::OsdPgReadyToMerge;
@@ -66,4 +68,5 @@ pub use scrub::OsdScrub2;
 pub use service_map::{ServiceDaemon, ServiceEntry, ServiceMap};
 pub use subscribe::{MonGetVersion, MonGetVersionReply, MonSubscribe, MonSubscribeAck, Subscription};
 pub use usage::{GetPoolStats, GetPoolStatsReply, Statfs, StatfsReply};
+pub use void_tickets::VoidTickets;
 pub use watch_notify::{NotifyOutcome, OsdBackoff, WatchNotify, backoff_op, notify_op};

@@ -1,6 +1,6 @@
 //! Maps on their way: each message carries encoded maps, which nacre-maps decodes.
 //!
-//! Source: Ceph `MMonMap.h`, `MMonGetMap.h`, `MOSDMap.h`, `MMDSMap.h`, `MFSMap.h`, `MFSMapUser.h`,
+//! Source: Ceph `MMonMap.h`, `MMonGetMap.h`, `MMonGetOSDMap.h`, `MOSDMap.h`, `MMDSMap.h`, `MFSMap.h`, `MFSMapUser.h`,
 //! `MMgrMap.h`, v16.2.15.
 
 use crate::body::{Body, body, fields};
@@ -35,6 +35,22 @@ impl Body for MonGetMap {
         BufList::new()
     }
 }
+
+/// `MMonGetOSDMap`: asks for epochs by number; answered by [`OsdMap`] with those that are kept. 0 and 0 for none.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MonGetOsdMap {
+    /// Not looked at; 0.
+    pub version: u64,
+    /// First full map.
+    pub full_first: Epoch,
+    /// Last full map.
+    pub full_last: Epoch,
+    /// First incremental.
+    pub inc_first: Epoch,
+    /// Last incremental.
+    pub inc_last: Epoch,
+}
+body!(MonGetOsdMap = 6, 1 / 1; @version; full_first, full_last, inc_first, inc_last);
 
 /// `MOSDMap`: consecutive incrementals, or a full map and the incrementals behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

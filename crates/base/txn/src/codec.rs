@@ -37,6 +37,7 @@ mod code {
     pub(super) const META_REMOVE: u8 = 23;
     pub(super) const SPLIT: u8 = 24;
     pub(super) const MERGE: u8 = 25;
+    pub(super) const MOVE: u8 = 26;
 }
 
 impl Transaction {
@@ -151,6 +152,14 @@ fn encode_op(op: &Op, w: &mut Writer, data_out: &mut BufList) {
             w.count(ops.len());
             ops.iter().for_each(|op| encode_op(op, w, data_out));
         }
+        Op::Move { target, pg_num, from, until, ops } => {
+            tagged(w, code::MOVE, target);
+            w.u32(*pg_num);
+            w.put(from);
+            w.put(until);
+            w.count(ops.len());
+            ops.iter().for_each(|op| encode_op(op, w, data_out));
+        }
         Op::Merge { source } => tagged(w, code::MERGE, source),
     }
 }
@@ -160,18 +169,26 @@ fn tagged(w: &mut Writer, code: u8, first: &impl Encode) {
     w.put(first);
 }
 
-/// Any op; the ops inside of a split are read by [`decode_op`], which knows neither split nor merge: one level is
-/// all there is.
+/// Any op; the ops inside of a split or move are read by [`decode_op`], which knows neither these nor merge: one level
+/// is all there is.
 fn decode_any(r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Op, DecodeError> {
     match r.u8()? {
-        code::SPLIT => (),
-        code::MERGE => return Ok(Op::Merge { source: r.get()? }),
-        code => return decode_op(code, r, data, used),
+        code::SPLIT => {
+            let (child, pg_num) = (r.get()?, r.u32()?);
+            Ok(Op::Split { child, pg_num, ops: decode_inner(r, data, used)? })
+        }
+        code::MOVE => {
+            let (target, pg_num, from, until) = (r.get()?, r.u32()?, r.get()?, r.get()?);
+            Ok(Op::Move { target, pg_num, from, until, ops: decode_inner(r, data, used)? })
+        }
+        code::MERGE => Ok(Op::Merge { source: r.get()? }),
+        code => decode_op(code, r, data, used),
     }
-    let (child, pg_num) = (r.get()?, r.u32()?);
+}
+
+fn decode_inner(r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Vec<Op>, DecodeError> {
     let count = r.count(OP_BYTES_MIN)?;
-    let ops = (0..count).map(|_| decode_op(r.u8()?, r, data, used)).collect::<Result<_, _>>()?;
-    Ok(Op::Split { child, pg_num, ops })
+    (0..count).map(|_| decode_op(r.u8()?, r, data, used)).collect()
 }
 
 fn decode_op(code: u8, r: &mut Reader, data: &BufList, used: &mut usize) -> Result<Op, DecodeError> {
@@ -257,7 +274,14 @@ mod tests {
             Op::Split {
                 child: SpgId::replicated(PgId::new(1, 6)),
                 pg_num: 8,
-                ops: vec![Op::Touch(a), Op::LogTrim { to: Eversion::ZERO }],
+                ops: vec![Op::Touch(a.clone()), Op::LogTrim { to: Eversion::ZERO }],
+            },
+            Op::Move {
+                target: SpgId::replicated(PgId::new(1, 6)),
+                pg_num: 8,
+                from: HObject::MIN,
+                until: HObject::max_value(),
+                ops: vec![Op::RemoveCollection, Op::Touch(a)],
             },
             Op::Merge { source: SpgId::replicated(PgId::new(1, 7)) },
             Op::RemoveCollection,
@@ -267,6 +291,13 @@ mod tests {
         let parts = txn.encode_parts(&mut w);
         assert_eq!(parts.slices(), [data]);
         let bytes = w.finish();
+        for op in &txn.ops {
+            let mut w = Writer::new();
+            let mut data = BufList::new();
+            encode_op(op, &mut w, &mut data);
+            let encoded = w.len() + data.len();
+            assert!(op.size_bytes() >= encoded, "{op:?}: {encoded} bytes, {} said", op.size_bytes());
+        }
         assert_eq!(Transaction::decode_parts(&mut Reader::new(bytes.clone()), &parts), Ok(txn));
         assert!(Transaction::decode_parts(&mut Reader::new(bytes), &BufList::new()).is_err());
     }

@@ -9,4 +9,4 @@ mod op;
 mod view;
 
 pub use op::{Op, Token, Transaction};
-pub use view::{ObjectView, OmapPage, ReadError};
+pub use view::{FetchFrom, ObjectView, OmapPage, ReadError};

@@ -159,12 +159,79 @@ pub enum Op {
         /// Changes to the child; never another split or a merge.
         ops: Vec<Self>,
     },
+    /// Moves objects of a range to another collection, each in place of an object of its name there: those that belong to
+    /// `target` when the pool has `pg_num` placement groups. The target's collection is made if it is absent; `ops` are
+    /// applied to it then. So large collections are divided and joined bit by bit.
+    Move {
+        /// The collection that the objects move to.
+        target: SpgId,
+        /// The pool's number of placement groups.
+        pg_num: u32,
+        /// Where the range begins.
+        from: HObject,
+        /// The first object behind it.
+        until: HObject,
+        /// Changes to the target; never another move, split or merge.
+        ops: Vec<Self>,
+    },
     /// Moves all objects of another collection to this one, each in place of an object of its name, and removes what
     /// is left of that: its log and its key-value space. One that is not there has no objects.
     Merge {
         /// The collection that ends.
         source: SpgId,
     },
+}
+
+/// Room for what an op's encoding has beside names, keys, values and data.
+const OP_BYTES: usize = 64;
+/// Likewise for each key or value.
+const LENGTH_BYTES: usize = 4;
+
+impl Op {
+    /// About the bytes of the op's encoding, with its data; never less than that.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        fn name(object: &HObject) -> usize {
+            object.name.len() + object.key.len() + object.namespace.len()
+        }
+        let rest = match self {
+            Self::CreateCollection
+            | Self::RemoveCollection
+            | Self::LogTrim { .. }
+            | Self::LogRewind { .. } => 0,
+            Self::Touch(object)
+            | Self::Remove(object)
+            | Self::ClearAttrs(object)
+            | Self::OmapClear(object) => name(object),
+            Self::Write { object, data, .. } => name(object) + data.len(),
+            Self::Zero { object, .. } | Self::Truncate { object, .. } => name(object),
+            Self::Clone { source, target } | Self::Rename { source, target } => {
+                OP_BYTES + name(source) + name(target)
+            }
+            Self::SetMeta { object, meta } => name(object) + meta.len(),
+            Self::SetAttr { object, name: attr, value } => name(object) + attr.len() + value.len(),
+            Self::RemoveAttr { object, name: attr } => name(object) + attr.len(),
+            Self::OmapSet { object, entries } => {
+                let pair = |(key, value): &(ByteStr, Bytes)| key.len() + value.len() + 2 * LENGTH_BYTES;
+                name(object) + entries.iter().map(pair).sum::<usize>()
+            }
+            Self::OmapRemove { object, keys } => {
+                name(object) + keys.iter().map(|key| key.len() + LENGTH_BYTES).sum::<usize>()
+            }
+            Self::OmapRemoveRange { object, first, last } => name(object) + first.len() + last.len(),
+            Self::OmapSetHeader { object, header } => name(object) + header.len(),
+            Self::LogAppend { entry, .. } => entry.len(),
+            Self::MetaSet { key, value } => key.len() + value.len(),
+            Self::MetaRemove { key } => key.len(),
+            Self::Split { ops, .. } => ops.iter().map(Self::size_bytes).sum(),
+            Self::Move { from, until, ops, .. } => {
+                OP_BYTES + name(from) + name(until) + ops.iter().map(Self::size_bytes).sum::<usize>()
+            }
+            Self::Merge { .. } => 0,
+        };
+        // An object's name has three strings beside numbers.
+        2 * OP_BYTES + rest
+    }
 }
 
 impl Transaction {
@@ -188,7 +255,7 @@ impl Transaction {
         fn of_one(op: &Op) -> usize {
             match op {
                 Op::Write { data, .. } => data.len(),
-                Op::Split { ops, .. } => data(ops),
+                Op::Split { ops, .. } | Op::Move { ops, .. } => data(ops),
                 _ => 0,
             }
         }

@@ -29,6 +29,18 @@ pub enum ReadError {
     },
 }
 
+/// Where data that is fetched may come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FetchFrom {
+    /// What is in memory need not be read again.
+    #[default]
+    Anywhere,
+    /// The device is read and its checksums are compared even where memory has the data: a deep scrub asks what would be there
+    /// after a restart. Blocks that turn out to be damaged read as [`ReadError::Damaged`] from then on. What is not at the
+    /// device yet, or just on its way there, stays as it is.
+    Device,
+}
+
 /// A run of omap entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct OmapPage {
@@ -90,6 +102,18 @@ pub trait ObjectView {
     /// PG log entries in ascending order, as appended.
     fn log(&self, collection: &SpgId) -> Vec<Bytes>;
 
-    /// The collection's own key-value entries whose keys start with `prefix`.
-    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)>;
+    /// The collection's own key-value entries whose keys start with `prefix` and are not less than `from`, ascending, at most
+    /// `count_max`.
+    fn pg_meta_page(
+        &self,
+        collection: &SpgId,
+        prefix: &[u8],
+        from: &[u8],
+        count_max: usize,
+    ) -> Vec<(ByteStr, Bytes)>;
+
+    /// All of them: for entries that are known to be few.
+    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
+        self.pg_meta_page(collection, prefix, b"", usize::MAX)
+    }
 }

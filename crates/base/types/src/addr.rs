@@ -16,6 +16,8 @@ pub enum AddrKind {
     Msgr2,
     /// Any protocol: a client instance, a blocklist entry.
     Any,
+    /// A range of addresses: the port is 0 and the nonce the length of the prefix in bits.
+    Cidr,
 }
 
 impl AddrKind {
@@ -29,6 +31,7 @@ impl AddrKind {
             Self::Legacy => "v1:",
             Self::Msgr2 => "v2:",
             Self::Any => "any:",
+            Self::Cidr => "cidr:",
         }
     }
 }
@@ -70,10 +73,36 @@ impl EntityAddr {
         }
     }
 
-    /// Reads `[v1:|v2:|any:]ip[:port][/nonce]`; without a prefix the kind is [`AddrKind::Any`].
+    /// The length of a range's prefix: `None` for what is no range, or has more bits than its protocol.
+    #[must_use]
+    pub fn prefix_bits(&self) -> Option<u32> {
+        let (AddrKind::Cidr, Some(socket)) = (self.kind, self.socket) else { return None };
+        let bits_max = if socket.is_ipv4() { 32 } else { 128 };
+        (socket.port() == 0 && (1..=bits_max).contains(&self.nonce)).then_some(self.nonce)
+    }
+
+    /// True when this is a range and `ip` lies in it. An IPv4 address that came through an IPv6 socket counts as
+    /// what it is.
+    #[must_use]
+    pub fn range_contains(&self, ip: IpAddr) -> bool {
+        let (Some(bits), Some(socket)) = (self.prefix_bits(), self.socket) else { return false };
+        match (socket.ip(), ip.to_canonical()) {
+            (IpAddr::V4(range), IpAddr::V4(ip)) => (range.to_bits() ^ ip.to_bits()) >> (32 - bits) == 0,
+            (IpAddr::V6(range), _) => {
+                let ip = match ip {
+                    IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+                    IpAddr::V6(ip) => ip,
+                };
+                (range.to_bits() ^ ip.to_bits()) >> (128 - bits) == 0
+            }
+            (IpAddr::V4(_), IpAddr::V6(_)) => false,
+        }
+    }
+
+    /// Reads `[v1:|v2:|any:|cidr:]ip[:port][/nonce]`; without a prefix the kind is [`AddrKind::Any`].
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let kinds = [AddrKind::Legacy, AddrKind::Msgr2, AddrKind::Any];
+        let kinds = [AddrKind::Legacy, AddrKind::Msgr2, AddrKind::Any, AddrKind::Cidr];
         let (kind, rest) = kinds
             .into_iter()
             .find_map(|kind| Some((kind, text.strip_prefix(kind.prefix())?)))
@@ -180,6 +209,7 @@ impl EntityAddr {
                 1 => AddrKind::Legacy,
                 2 => AddrKind::Msgr2,
                 3 => AddrKind::Any,
+                4 => AddrKind::Cidr,
                 value => {
                     return Err(DecodeError::Invalid { what: "entity_addr_t.type", value: value.into() });
                 }
@@ -275,6 +305,31 @@ mod tests {
         }
         assert_eq!(EntityAddr::parse("10.0.0.1"), EntityAddr::parse("any:10.0.0.1:0/0"));
         assert_eq!(EntityAddr::parse("nonsense"), None);
+    }
+
+    #[test]
+    fn ranges_contain_what_shares_their_prefix() {
+        for (range, ip, contained) in [
+            ("cidr:192.168.7.9/24", "192.168.7.255", true),
+            ("cidr:192.168.7.9/24", "192.168.8.9", false),
+            ("cidr:192.168.7.9/24", "::ffff:192.168.7.1", true),
+            ("cidr:10.77.3.1:0/17", "10.77.127.255", true),
+            ("cidr:10.77.3.1:0/17", "10.77.128.0", false),
+            ("cidr:10.0.0.1/32", "10.0.0.1", true),
+            ("cidr:10.0.0.1/32", "10.0.0.0", false),
+            ("cidr:2001:db8:1::/48", "2001:db8:1:ffff::1", true),
+            ("cidr:2001:db8:1::/48", "2001:db8:2::1", false),
+            ("cidr:2001:db8:1::/128", "10.0.0.1", false),
+            ("cidr:::/1", "10.0.0.1", true),
+            // Not ranges: no prefix, one that is too long, a port, another kind.
+            ("cidr:10.0.0.1/0", "10.0.0.1", false),
+            ("cidr:10.0.0.1/33", "10.0.0.1", false),
+            ("cidr:10.0.0.1:5/32", "10.0.0.1", false),
+            ("any:10.0.0.1/32", "10.0.0.1", false),
+        ] {
+            let range = EntityAddr::parse(range).expect("an address");
+            assert_eq!(range.range_contains(ip.parse().expect("an IP")), contained, "{range} {ip}");
+        }
     }
 
     #[test]

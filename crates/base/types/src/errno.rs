@@ -25,6 +25,7 @@ errnos! {
     ENOENT 2 "No such file or directory";
     EIO 5 "Input/output error";
     ENXIO 6 "No such device or address";
+    E2BIG 7 "Argument list too long";
     ENOEXEC 8 "Exec format error";
     EBADF 9 "Bad file descriptor";
     EAGAIN 11 "Try again";

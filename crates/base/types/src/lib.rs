@@ -23,4 +23,4 @@ pub use interval_set::IntervalSet;
 pub use name::{AuthName, EntityKind, EntityName};
 pub use object::{HObject, ObjectLocator};
 pub use pg::{PgId, SHARD_NONE, SpgId};
-pub use time::{Stamp, UTime};
+pub use time::{Stamp, UTime, seconds};

@@ -50,6 +50,14 @@ impl UTime {
     }
 }
 
+/// A number of seconds as a duration, whatever the number: none for negative ones and for what is no number, the longest
+/// duration for what is longer. The standard library's own conversions panic there.
+#[must_use]
+pub fn seconds(number: f64) -> Duration {
+    let number = if number > 0.0 { number } else { 0.0 };
+    Duration::try_from_secs_f64(number).unwrap_or(Duration::MAX)
+}
+
 /// ISO 8601 with microseconds and a UTC offset, as Ceph prints stamps: `2026-11-21T09:17:03.000042+0000`.
 impl fmt::Display for UTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -127,6 +135,19 @@ impl Sub<Self> for Stamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn any_number_of_seconds_is_a_duration() {
+        assert_eq!(seconds(1.5), Duration::from_millis(1500));
+        for none in [f64::NAN, f64::NEG_INFINITY, -1.0, -0.0] {
+            assert_eq!(seconds(none), Duration::ZERO);
+        }
+        for longest in [f64::INFINITY, 1e300, 1e20] {
+            assert_eq!(seconds(longest), Duration::MAX);
+        }
+        assert_eq!(Stamp(1) + seconds(f64::INFINITY), Stamp(u64::MAX));
+        assert_eq!(UTime { sec: 1, nsec: 0 }.after(seconds(1e300)).sec, u32::MAX);
+    }
 
     #[test]
     fn prints_as_ceph_does() {

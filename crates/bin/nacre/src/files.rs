@@ -1,4 +1,5 @@
-//! The folder of an embedded cluster: who it is, its keys, and the files that clients are given.
+//! The folder of an embedded cluster: who it is, its keys, and the files that clients are given. Only its owner may read what is
+//! in it, `ceph.conf` apart; what was left more open is tightened when it is opened.
 //!
 //! ```text
 //! lock                 held by `nacre up`
@@ -18,6 +19,7 @@ use crate::up::{Auth, StoreKind};
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
 use nacre_client::conf;
+use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
 use nacre_types::{AuthName, EntityAddr, OsdId, Stamp, Uuid};
 use std::fs::{self, File, OpenOptions};
@@ -26,8 +28,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Keys are for their owner only.
-const SECRET_MODE: u32 = 0o600;
+/// Of `ceph.conf`, which is for whoever may reach the folder and holds no secret. All else is private.
+const PUBLIC_MODE: u32 = 0o644;
 /// Kinds of stores, as the file `cluster` names them.
 const FILE: &str = "file";
 const MEMORY: &str = "memory";
@@ -68,11 +70,30 @@ pub(crate) struct Identity {
 }
 
 impl Folder {
-    /// Makes the folder if needed.
+    /// Makes the folder if needed, and sees to it that nobody else can read what of it is secret.
     pub(crate) fn open(path: &Path) -> Result<Self> {
-        fs::create_dir_all(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
+        private::make_folder(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
-        Ok(Self { path })
+        let folder = Self { path };
+        folder.make_private()?;
+        Ok(folder)
+    }
+
+    /// Tightens what is ours alone. The folder itself may have been somebody's before (`--dir .`), and so may `run` and `log`.
+    fn make_private(&self) -> Result<()> {
+        private::check_parent(&self.path)?;
+        let osds = self.osds()?;
+        let logs = osds.iter().map(|id| format!("osd.{id}.log")).chain(["mon.log".to_owned()]);
+        let files = logs.map(|name| self.path.join("log").join(name)).chain([self.keyring()]);
+        let mut tightened = private::tighten_each(files)?;
+        let mon = Some(self.mon()).filter(|mon| mon.join("lock").exists());
+        for folder in osds.iter().map(|id| self.osd(*id)).chain(mon) {
+            tightened.extend(private::tighten(&folder)?);
+        }
+        for path in tightened {
+            tracing::warn!(path = %path.display(), "others could use it; that right is taken away");
+        }
+        Ok(())
     }
 
     /// The right to run the folder's cluster as a whole.
@@ -143,8 +164,9 @@ impl Folder {
     pub(crate) fn write_pid(&self, daemon: &str) -> Result<()> {
         let path = self.pid_file(daemon);
         let folder = self.path.join("run");
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        fs::write(&path, format!("{}\n", std::process::id())).with_context(|| path.display().to_string())
+        private::make_folder(&folder).with_context(|| folder.display().to_string())?;
+        private::write(&path, format!("{}\n", std::process::id()).as_bytes())
+            .with_context(|| path.display().to_string())
     }
 
     /// Removes a pid file; one that stays behind names a process that is gone.
@@ -165,7 +187,7 @@ impl Folder {
     /// Where a daemon's output goes when `nacre up --processes` starts it; the folder is made.
     pub(crate) fn log_file(&self, daemon: &str) -> Result<PathBuf> {
         let folder = self.path.join("log");
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        private::make_folder(&folder).with_context(|| folder.display().to_string())?;
         Ok(folder.join(format!("{daemon}.log")))
     }
 
@@ -200,7 +222,7 @@ impl Folder {
         let Identity { fsid, monitor, osd_count, auth, .. } = identity;
         let auth = auth.name();
         let text = format!("fsid {fsid}\nmonitor {monitor}\nosds {osd_count}\nstore {store}\nauth {auth}\n");
-        write_whole(&self.path.join("cluster"), text.as_bytes(), 0o644)
+        write_whole(&self.path.join("cluster"), text.as_bytes(), private::FILE_MODE)
     }
 
     /// Identity and key of an OSD.
@@ -221,16 +243,16 @@ impl Folder {
 
     pub(crate) fn write_osd(&self, id: OsdId, fsid: Uuid, key: &CryptoKey) -> Result<()> {
         let folder = self.osd(id);
-        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        write_whole(&folder.join("fsid"), format!("{fsid}\n").as_bytes(), 0o644)?;
+        private::make_folder(&folder).with_context(|| folder.display().to_string())?;
+        write_whole(&folder.join("fsid"), format!("{fsid}\n").as_bytes(), private::FILE_MODE)?;
         let text = format!("[osd.{id}]\n\tkey = {key}\n", key = key.to_text());
-        write_whole(&folder.join("keyring"), text.as_bytes(), SECRET_MODE)
+        write_whole(&folder.join("keyring"), text.as_bytes(), private::FILE_MODE)
     }
 
     /// The two files that any stock client works with.
     pub(crate) fn write_client_files(&self, identity: &Identity, admin_keyring: Option<&str>) -> Result<()> {
         if let Some(text) = admin_keyring {
-            write_whole(&self.keyring(), text.as_bytes(), SECRET_MODE)?;
+            write_whole(&self.keyring(), text.as_bytes(), private::FILE_MODE)?;
         }
         let auth = identity.auth.name();
         let conf = format!(
@@ -246,14 +268,14 @@ impl Folder {
             monitor_text(&identity.monitor),
             self.keyring().display()
         );
-        write_whole(&self.conf(), conf.as_bytes(), 0o644)
+        write_whole(&self.conf(), conf.as_bytes(), PUBLIC_MODE)
     }
 }
 
 /// Takes the lock file in `folder`, which exists.
 fn lock_within(folder: &Path, patience: Duration) -> Result<Lock> {
     let path = folder.join("lock");
-    let file = OpenOptions::new().create(true).truncate(false).write(true).open(&path);
+    let file = private::options().create(true).truncate(false).write(true).open(&path);
     let file = file.with_context(|| path.display().to_string())?;
     let start = RealClock::start();
     while file.try_lock().is_err() {
@@ -309,7 +331,9 @@ fn parse_auth(text: &str) -> Option<Auth> {
 fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
     let draft = path.with_extension("new");
     let write = || -> std::io::Result<()> {
-        let mut file = OpenOptions::new().create(true).truncate(true).write(true).mode(mode).open(&draft)?;
+        // A draft that a crash left may have another mode, and it is the draft's that the file gets.
+        let _none_is_left = fs::remove_file(&draft);
+        let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&draft)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         fs::rename(&draft, path)?;
@@ -356,6 +380,50 @@ mod tests {
         assert_eq!(address.auth, Auth::Cephx);
         let open = parse_conf(&[text, "auth service required = none\n"].concat());
         assert_eq!(open.map(|address| address.auth), Some(Auth::None));
+    }
+
+    #[test]
+    fn what_an_older_program_left_readable_is_tightened_and_what_is_not_ours_stays() {
+        use std::os::unix::fs::PermissionsExt;
+        let path = std::env::temp_dir().join(format!("nacre-modes-{}", std::process::id()));
+        let mode = |name: &str| {
+            let metadata = fs::metadata(path.join(name)).expect("it exists");
+            metadata.permissions().mode() & 0o777
+        };
+        let open_up = |name: &str, mode: u32| {
+            fs::set_permissions(path.join(name), fs::Permissions::from_mode(mode)).expect("ours");
+        };
+        let folder = Folder::open(&path).expect("a folder");
+        let key = CryptoKey::parse("AQAAAAAAAAAAABAAAAAAAAAAAAAAAAAAAAAAAA==").expect("a key");
+        folder.write_osd(1, Uuid::from_random([7; 16]), &key).expect("written");
+        let monitor = EntityAddr::parse("v2:127.0.0.1:7000/0").expect("an address");
+        let (fsid, auth, store) = (Uuid::from_random([7; 16]), Auth::Cephx, StoreKind::File);
+        let identity = Identity { fsid, monitor, osd_count: 1, store, auth };
+        folder.write_identity(&identity).expect("written");
+        folder.write_client_files(&identity, Some("[client.admin]\n")).expect("written");
+        private::make_folder(&folder.mon()).expect("made");
+        drop(folder.lock_mon().expect("free"));
+        private::write(&folder.log_file("osd.1").expect("a folder"), b"").expect("written");
+        private::write(&path.join("log/other"), b"").expect("written");
+        folder.write_pid("osd.1").expect("written");
+        let secret = ["mon/lock", "osd.1/fsid", "osd.1/keyring", "keyring", "log/osd.1.log"];
+        let folders = ["mon", "osd.1"];
+        for name in secret.iter().chain(&["run/osd.1.pid", "cluster", "log/other"]) {
+            assert_eq!(mode(name), 0o600, "{name}");
+        }
+        for name in folders.iter().chain(&["", "run", "log"]) {
+            assert_eq!(mode(name), 0o700, "{name}");
+        }
+        secret.iter().chain(&["log/other"]).for_each(|name| open_up(name, 0o644));
+        folders.iter().chain(&["", "log"]).for_each(|name| open_up(name, 0o755));
+        drop(Folder::open(&path).expect("the folder"));
+        assert_eq!(secret.map(mode), [0o600; 5]);
+        assert_eq!(folders.map(mode), [0o700; 2]);
+        assert_eq!((mode("log/other"), mode("log"), mode("")), (0o644, 0o755, 0o755), "may be others'");
+        open_up("", 0o777);
+        let error = format!("{:#}", Folder::open(&path).expect_err("anybody may replace what is in it"));
+        assert!(error.contains("chmod o-w"), "{error}");
+        fs::remove_dir_all(&path).expect("removed");
     }
 
     #[test]

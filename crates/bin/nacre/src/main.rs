@@ -8,6 +8,7 @@ mod osd;
 mod process;
 mod processes;
 mod up;
+mod user;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -36,10 +37,26 @@ enum Command {
     Bench(nacre_bench::Command),
 }
 
+impl Command {
+    fn become_user(&self) -> anyhow::Result<()> {
+        let (user, dir) = match self {
+            Self::Up(options) => options.user(),
+            Self::Mon(options) => options.user(),
+            Self::Osd(options) => options.user(),
+            Self::Store(_) | Self::Bench(_) => return Ok(()),
+        };
+        user::become_user(user, dir)
+    }
+}
+
 fn main() -> ExitCode {
     allocator::keep_free_pages();
     nacre_service::log::start();
     let command = Cli::parse().command;
+    if let Err(error) = command.become_user() {
+        eprintln!("nacre: {error:#}");
+        return ExitCode::FAILURE;
+    }
     // The bench starts fio, which is to have its memory as it always has.
     if !matches!(command, Command::Bench(_)) {
         allocator::use_small_pages();

@@ -5,7 +5,7 @@ use crate::process::{self, Stop};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_monitor::{Monitor, MonitorConfig};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Name of the one monitor that a folder has.
 pub(crate) const NAME: &str = "a";
@@ -18,6 +18,16 @@ pub(crate) struct Options {
     /// Folder of the cluster, made by `nacre up`.
     #[arg(long, default_value = "nacre-data")]
     dir: PathBuf,
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    #[arg(long)]
+    user: Option<String>,
+}
+
+impl Options {
+    /// As whom to run, and in which folder.
+    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
+        (self.user.as_deref(), &self.dir)
+    }
 }
 
 /// A monitor that runs in this process.
@@ -29,8 +39,12 @@ pub(crate) struct Running {
 
 /// Starts the monitor, whose lock we have, and writes the files for clients. It serves when this returns.
 pub(crate) fn start(folder: &Folder, identity: &Identity, lock: Lock) -> Result<Running> {
-    let config =
-        MonitorConfig { store: folder.mon(), name: NAME.to_owned(), methods: identity.auth.methods() };
+    let config = MonitorConfig {
+        store: folder.mon(),
+        name: NAME.to_owned(),
+        methods: identity.auth.methods(),
+        host: crate::osd::host_name(),
+    };
     let monitor = Monitor::start(config).with_context(|| {
         format!("cannot start the monitor at {} with {}", identity.monitor, folder.path().display())
     })?;

@@ -7,12 +7,13 @@ use crate::up::{ApartOptions, StoreKind, capacity_bytes, parse_size, random_uuid
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_auth::CryptoKey;
+use nacre_env::real::private;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
 use nacre_types::{OsdId, Uuid};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A store with less would do nothing but read its metadata.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -23,6 +24,9 @@ pub(crate) struct Options {
     /// Folder with ceph.conf and the folders of the OSDs (osd.N).
     #[arg(long, default_value = "nacre-data")]
     dir: PathBuf,
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    #[arg(long)]
+    user: Option<String>,
     /// OSD to run; may be given several times. Without it: all that have a folder.
     #[arg(long)]
     id: Vec<OsdId>,
@@ -47,6 +51,13 @@ pub(crate) struct Options {
     memory: MemoryOptions,
     #[command(flatten)]
     apart: ApartOptions,
+}
+
+impl Options {
+    /// As whom to run, and in which folder.
+    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
+        (self.user.as_deref(), &self.dir)
+    }
 }
 
 /// How much memory an OSD's store may use.
@@ -115,14 +126,103 @@ pub(crate) fn lock_all(folder: &Folder, ids: &[OsdId]) -> Result<Vec<(OsdId, Loc
     ids.iter().map(|id| Ok((*id, folder.lock_osd(*id)?))).collect()
 }
 
-/// Starts OSDs side by side: opening a store takes a while after a crash. They boot as soon as they reach a monitor.
-pub(crate) fn start_all(
-    folder: &Folder,
-    locked: Vec<(OsdId, Lock)>,
-    setting: &Setting,
-) -> Result<Vec<Running>> {
-    let started = process::side_by_side(locked, |(id, lock)| start(folder, id, lock, setting));
-    started.into_iter().collect()
+/// The OSDs of this process. One that fails ends alone.
+#[derive(Debug)]
+pub(crate) struct Hosted<'a> {
+    folder: &'a Folder,
+    running: Vec<Running>,
+    /// Those that could not start or ended by themselves, and why as far as we know.
+    ended: Vec<(OsdId, String)>,
+    panicked: bool,
+}
+
+/// What somebody who reads our last line is told of an OSD that ended.
+const SEE_LOG: &str = "its last log lines say why";
+
+impl<'a> Hosted<'a> {
+    /// Starts OSDs side by side: opening a store takes a while after a crash. They boot as soon as they reach a monitor. One that
+    /// cannot start, since its device is gone say, keeps no other from it.
+    ///
+    /// # Errors
+    /// When none starts.
+    pub(crate) fn start(folder: &'a Folder, locked: Vec<(OsdId, Lock)>, setting: &Setting) -> Result<Self> {
+        let started = process::side_by_side(locked, |(id, lock)| (id, start(folder, id, lock, setting)));
+        let mut hosted = Self { folder, running: Vec::new(), ended: Vec::new(), panicked: false };
+        let mut first = None;
+        for (id, outcome) in started {
+            match outcome {
+                Ok(running) => hosted.running.push(running),
+                Err(error) => {
+                    // What lies deeper each level has said already.
+                    let said: Vec<String> = error.chain().take(2).map(ToString::to_string).collect();
+                    hosted.note(id, &said.join(": "));
+                    first.get_or_insert(error);
+                }
+            }
+        }
+        match first {
+            Some(error) if hosted.running.is_empty() => Err(error),
+            _ => Ok(hosted),
+        }
+    }
+
+    fn note(&mut self, id: OsdId, why: &str) {
+        println!("osd.{id} is not running: {why}");
+        tracing::error!(osd = id, why, "not running; others of this process go on");
+        self.folder.remove_pid(&daemon(id));
+        self.ended.push((id, why.to_owned()));
+    }
+
+    /// Those that run.
+    pub(crate) fn running(&self) -> &[Running] {
+        &self.running
+    }
+
+    /// Finds out which have ended by themselves since the last look, and lets go of what they held.
+    ///
+    /// # Errors
+    /// When none is left, or one of them panicked: what threads of this process share may be left by half then.
+    pub(crate) fn look(&mut self) -> Result<()> {
+        let failed = |osd: &mut Running| osd.handle.has_failed();
+        let gone: Vec<Running> = self.running.extract_if(.., failed).collect();
+        for osd in gone {
+            let Running { id, handle, _lock } = osd;
+            // Its other threads end, too.
+            self.panicked |= handle.stop().is_err();
+            self.note(id, SEE_LOG);
+        }
+        if self.panicked {
+            bail!("a thread of this process panicked; all its daemons stop");
+        }
+        match &self.ended[..] {
+            [] => Ok(()),
+            _ if !self.running.is_empty() => Ok(()),
+            [(id, why)] => bail!("osd.{id} ended; {why}"),
+            _ => bail!("all OSDs of this process have ended; their last log lines say why"),
+        }
+    }
+
+    /// Stops what runs, side by side: each takes leave of the monitor first.
+    ///
+    /// # Errors
+    /// When some had ended before: whoever watches this process is to know that it did not do all of its work.
+    pub(crate) fn stop(self) -> Result<()> {
+        let panicked = process::side_by_side(self.running, |osd| {
+            self.folder.remove_pid(&daemon(osd.id));
+            osd.handle.stop().is_err()
+        });
+        if panicked.contains(&true) {
+            bail!("a thread panicked");
+        }
+        match self.ended.is_empty() {
+            true => Ok(()),
+            false => {
+                let names: Vec<String> =
+                    self.ended.iter().map(|(id, why)| format!("{}: {why}", daemon(*id))).collect();
+                bail!("had ended before: {}", names.join("; "))
+            }
+        }
+    }
 }
 
 fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
@@ -154,7 +254,7 @@ fn mkfs(folder: &Folder, options: &Options) -> Result<()> {
     if folder.osds()?.contains(&id) {
         bail!("{} holds an OSD; remove it if it is not needed any more", folder.osd(id).display());
     }
-    std::fs::create_dir_all(folder.osd(id)).with_context(|| folder.osd(id).display().to_string())?;
+    private::make_folder(&folder.osd(id)).with_context(|| folder.osd(id).display().to_string())?;
     let _lock = folder.lock_osd(id)?;
     let mut entropy = SystemEntropy::default();
     let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
@@ -208,35 +308,24 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let locked = lock_all(&folder, &ids)?;
     // Opening a store takes a while after a crash; who wants to end us meanwhile must find us.
     ids.iter().try_for_each(|id| folder.write_pid(&daemon(*id)))?;
-    let osds = start_all(&folder, locked, &setting)?;
-    let outcome = host(&osds, &stop);
-    ids.iter().for_each(|id| folder.remove_pid(&daemon(*id)));
-    stop_all(osds);
-    outcome
+    let outcome = Hosted::start(&folder, locked, &setting);
+    let mut hosted = outcome.inspect_err(|_| ids.iter().for_each(|id| folder.remove_pid(&daemon(*id))))?;
+    let outcome = host(&mut hosted, &stop);
+    // The first reason is the one that counts.
+    let stopped = hosted.stop();
+    outcome.and(stopped)
 }
 
 /// Says of each OSD when it is up, and waits for the end.
-fn host(osds: &[Running], stop: &Stop) -> Result<()> {
-    let mut booting: Vec<&Running> = osds.iter().collect();
+fn host(hosted: &mut Hosted<'_>, stop: &Stop) -> Result<()> {
+    let mut said = BTreeSet::new();
     stop.watch(|| {
-        let mut up = Vec::new();
-        booting.retain(|osd| {
-            let booted = osd.handle.is_booted();
-            up.extend(booted.then_some(osd.id));
-            !booted
-        });
-        for id in up {
-            process::say_ready(&daemon(id))?;
-            println!("osd.{id} is up");
+        for osd in hosted.running().iter().filter(|osd| osd.handle.is_booted()) {
+            if said.insert(osd.id) {
+                process::say_ready(&daemon(osd.id))?;
+                println!("osd.{} is up", osd.id);
+            }
         }
-        match osds.iter().find(|osd| osd.handle.has_failed()) {
-            Some(osd) => bail!("osd.{} ended; its last log lines say why", osd.id),
-            None => Ok(()),
-        }
+        hosted.look()
     })
-}
-
-/// Stops OSDs side by side: each takes leave of the monitor first.
-pub(crate) fn stop_all(osds: Vec<Running>) {
-    process::side_by_side(osds, |osd| osd.handle.stop());
 }

@@ -8,10 +8,10 @@ use crate::process::{ReadyEar, START_POLL, Stop};
 use crate::up::Options;
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
+use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeSet;
-use std::fs::OpenOptions;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -96,7 +96,7 @@ impl Processes {
     }
 
     fn spawn(&self, daemon: &Daemon) -> Result<Child> {
-        let log = OpenOptions::new().create(true).append(true).open(&daemon.log);
+        let log = private::options().create(true).append(true).open(&daemon.log);
         let log = log.with_context(|| daemon.log.display().to_string())?;
         let errors = log.try_clone().with_context(|| daemon.log.display().to_string())?;
         let (variable, value) = self.ear.variable();

@@ -1,7 +1,7 @@
 //! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
 
 use crate::files::{Address, Folder, Identity};
-use crate::osd::{MemoryOptions, Running, Setting};
+use crate::osd::{Hosted, MemoryOptions, Setting};
 use crate::process::{self, START_POLL, Stop};
 use crate::processes::Processes;
 use crate::{mon, osd};
@@ -12,7 +12,7 @@ use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
 use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -23,6 +23,8 @@ const OSDS_MAX: usize = 64;
 /// Bounds of a store whose size nobody gave.
 const OSD_BYTES_MIN: u64 = 1 << 30;
 const OSD_BYTES_MAX: u64 = 64 << 30;
+/// The same for stores in files of `nacre up`, whose OSDs share a machine with whatever else it is for.
+const UP_OSD_BYTES_MAX: u64 = 10 << 30;
 
 /// Options of `nacre up`.
 #[derive(Debug, Args)]
@@ -30,6 +32,9 @@ pub(crate) struct Options {
     /// Folder of the cluster; made if it does not exist.
     #[arg(long, default_value = "nacre-data")]
     dir: PathBuf,
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    #[arg(long)]
+    user: Option<String>,
     /// Number of OSDs of a new cluster; an existing one keeps its own.
     #[arg(long)]
     osds: Option<usize>,
@@ -42,8 +47,8 @@ pub(crate) struct Options {
     /// Threads per OSD; by default as many as the machine has processors for each OSD, at least one.
     #[arg(long)]
     shards: Option<usize>,
-    /// Size of an OSD's store, in bytes or with K, M, G, T; by default its part of a quarter of the free disk
-    /// space (store file), or of half the memory (store memory). Only for a new cluster, or in memory.
+    /// Size of an OSD's store, in bytes or with K, M, G, T, which a new store takes from the disk at once; by default 10G, or its
+    /// part of a quarter of the free disk space if that is less. In memory its part of half the memory. Only for a new cluster, or in memory.
     #[arg(long, value_parser = parse_size)]
     osd_size: Option<u64>,
     #[command(flatten)]
@@ -62,6 +67,13 @@ pub(crate) struct Options {
     pub(crate) restart: bool,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,
+}
+
+impl Options {
+    /// As whom to run, and in which folder.
+    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
+        (self.user.as_deref(), &self.dir)
+    }
 }
 
 /// What of a store is on devices of its own.
@@ -161,13 +173,14 @@ impl Cluster<'_> {
     fn run_here(&self, options: &Options, stop: &Stop) -> Result<()> {
         let mon = mon::start(self.folder, self.identity, self.folder.lock_mon()?)?;
         let setting = self.setting(options)?;
-        let osds = osd::start_all(self.folder, osd::lock_all(self.folder, &self.osds)?, &setting)?;
-        wait_until_up(&mon.monitor, &osds, stop, self.clock)?;
-        self.welcome(stop);
-        let outcome = stop.watch(|| look(&mon.monitor, &osds));
-        osd::stop_all(osds);
+        let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &setting)?;
+        wait_until_up(&mon.monitor, &mut osds, stop, self.clock)?;
+        self.welcome(osds.running().len(), stop);
+        let outcome = stop.watch(|| look(&mon.monitor, &mut osds));
+        let stopped = osds.stop();
         mon.monitor.stop();
-        outcome
+        // The first reason is the one that counts.
+        outcome.and(stopped)
     }
 
     /// Each daemon as a process.
@@ -179,7 +192,7 @@ impl Cluster<'_> {
             bail!("--shards above 1 needs --store memory, which --processes does not have");
         }
         let mut processes = Processes::start(self.folder, &self.osds, options, stop)?;
-        self.welcome(stop);
+        self.welcome(self.osds.len(), stop);
         let outcome = stop.watch(|| processes.look());
         processes.stop();
         outcome
@@ -207,9 +220,9 @@ impl Cluster<'_> {
         })
     }
 
-    fn welcome(&self, stop: &Stop) {
+    fn welcome(&self, osd_count: usize, stop: &Stop) {
         if !stop.is_wanted() {
-            print_welcome(self.folder, self.identity, self.osds.len(), self.clock);
+            print_welcome(self.folder, self.identity, osd_count, self.clock);
         }
     }
 }
@@ -256,7 +269,14 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
     let mut mkfs = MkfsOptions::new(fsid, "a", AddrVec::of(monitor), clock.wall(), &mut entropy);
     mkfs.osds_are_failure_domains = true;
     let store_kind = options.store.unwrap_or(StoreKind::File);
-    let capacity = capacity_bytes(folder, options.osd_size, store_kind, osd_count)?;
+    let most = if store_kind == StoreKind::File { UP_OSD_BYTES_MAX } else { u64::MAX };
+    let capacity = match options.osd_size {
+        Some(size) => size,
+        None => capacity_bytes(folder, None, store_kind, osd_count)?.min(most),
+    };
+    if store_kind == StoreKind::File {
+        println!("making {osd_count} stores of {:.1} GiB each", capacity as f64 / f64::from(1 << 30));
+    }
     make_stores(folder, store_kind, capacity, osd_count, &options.apart.apart(), &mut entropy)?;
     for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
@@ -345,12 +365,12 @@ fn make_stores(
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
 
-fn wait_until_up(monitor: &Monitor, osds: &[Running], stop: &Stop, clock: &RealClock) -> Result<()> {
+fn wait_until_up(monitor: &Monitor, osds: &mut Hosted<'_>, stop: &Stop, clock: &RealClock) -> Result<()> {
     let deadline = clock.now() + BOOT_TIMEOUT;
-    while !stop.is_wanted() && !osds.iter().all(|osd| osd.handle.is_booted()) {
+    while !stop.is_wanted() && !osds.running().iter().all(|osd| osd.handle.is_booted()) {
         look(monitor, osds).context("NACRE_LOG=debug shows more")?;
         if clock.now() > deadline {
-            let late = osds.iter().filter(|osd| !osd.handle.is_booted());
+            let late = osds.running().iter().filter(|osd| !osd.handle.is_booted());
             let names: Vec<String> = late.map(|osd| osd::daemon(osd.id)).collect();
             bail!("not up after {BOOT_TIMEOUT:?}: {}; NACRE_LOG=debug shows more", names.join(", "));
         }
@@ -359,15 +379,12 @@ fn wait_until_up(monitor: &Monitor, osds: &[Running], stop: &Stop, clock: &RealC
     Ok(())
 }
 
-/// Finds out whether a daemon has ended by itself.
-fn look(monitor: &Monitor, osds: &[Running]) -> Result<()> {
+/// Finds out whether a daemon has ended by itself. The monitor's end is everybody's, an OSD's is its own.
+fn look(monitor: &Monitor, osds: &mut Hosted<'_>) -> Result<()> {
     if monitor.has_failed() {
         bail!("the monitor ended; its last log lines say why");
     }
-    match osds.iter().find(|osd| osd.handle.has_failed()) {
-        Some(osd) => bail!("osd.{} ended; its last log lines say why", osd.id),
-        None => Ok(()),
-    }
+    osds.look()
 }
 
 fn print_welcome(folder: &Folder, identity: &Identity, osd_count: usize, clock: &RealClock) {

@@ -4,7 +4,6 @@
 //! envelope: a bare version byte stands in front where there is one. `sealed` means `u32` length and
 //! [`CryptoKey::seal`].
 
-use crate::key_server::AUID_DEFAULT;
 use crate::{CryptoError, CryptoKey};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
@@ -76,61 +75,6 @@ impl Decode for TicketBlob {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.u8()?;
         Ok(Self { secret_id: r.u64()?, blob: r.blob()? })
-    }
-}
-
-/// What a ticket says about its holder. Ceph `AuthTicket` and `CephXServiceTicketInfo` in one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Ticket {
-    pub(crate) name: AuthName,
-    pub(crate) global_id: u64,
-    pub(crate) created: UTime,
-    pub(crate) expires: UTime,
-    pub(crate) allow_all: bool,
-    /// Caps text for the service, empty for none.
-    pub(crate) caps: String,
-    pub(crate) session_key: CryptoKey,
-}
-
-impl Ticket {
-    pub(crate) fn seal(&self, secret_id: u64, secret: &CryptoKey) -> TicketBlob {
-        let sealed = secret.seal(|w| {
-            w.u8(1);
-            w.u8(2);
-            w.put(&self.name);
-            w.u64(self.global_id);
-            w.u64(AUID_DEFAULT);
-            w.put(&self.created);
-            w.put(&self.expires);
-            w.u8(1);
-            w.bool(self.allow_all);
-            if self.caps.is_empty() {
-                w.u32(0)
-            } else {
-                w.nested(|w| w.str(&self.caps))
-            }
-            w.u32(0);
-            w.put(&self.session_key);
-        });
-        TicketBlob { secret_id, blob: sealed.into() }
-    }
-
-    pub(crate) fn open(blob: &TicketBlob, secret: &CryptoKey) -> Result<Self, CryptoError> {
-        secret.open(&blob.blob, |r| {
-            r.u8()?;
-            let version = r.u8()?;
-            let (name, global_id) = (r.get()?, r.u64()?);
-            if version >= 2 {
-                r.u64()?;
-            }
-            let (created, expires) = (r.get()?, r.get()?);
-            r.u8()?;
-            let allow_all = r.bool()?;
-            let caps = r.blob()?;
-            let caps = if caps.is_empty() { String::new() } else { Reader::new(caps).text()? };
-            r.u32()?;
-            Ok(Self { name, global_id, created, expires, allow_all, caps, session_key: r.get()? })
-        })
     }
 }
 
@@ -358,22 +302,6 @@ mod tests {
     fn the_proof_has_the_value_of_another_implementation() {
         let key = CryptoKey::from_parts([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15], UTime::ZERO);
         assert_eq!(proof(&key, 0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210), 0xda40_f592_32ab_17c2);
-    }
-
-    #[test]
-    fn tickets_open_with_their_secret_only() {
-        let ticket = Ticket {
-            name: AuthName::new(EntityKind::CLIENT, "x"),
-            global_id: 4107,
-            created: UTime { sec: 100, nsec: 1 },
-            expires: UTime { sec: 3700, nsec: 1 },
-            allow_all: false,
-            caps: "allow rw pool=p".to_owned(),
-            session_key: key(9),
-        };
-        let blob = ticket.seal(7, &key(1));
-        assert_eq!(Ticket::open(&blob, &key(1)), Ok(ticket));
-        assert!(Ticket::open(&blob, &key(2)).is_err());
     }
 
     #[test]

@@ -108,6 +108,11 @@ pub struct ClientAuth {
 }
 
 impl ClientAuth {
+    /// Offers these modes from the next connection on, see [`Offer::with_modes`].
+    pub fn set_modes(&mut self, modes: &str) {
+        self.offer = self.offer.clone().with_modes(modes);
+    }
+
     /// The entity `name` with its key (not needed with method none), speaking what `offer` holds, wanting
     /// tickets for `services`.
     #[must_use]

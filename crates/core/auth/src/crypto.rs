@@ -2,8 +2,8 @@
 //!
 //! Source: Ceph `src/auth/Crypto.cc` (`CryptoAESKeyHandler`) and `encode_encrypt_enc_bl` in
 //! `src/auth/cephx/CephxProtocol.h`. AES-128-CBC with one fixed IV and PKCS#7 padding; there is no MAC, only
-//! a magic number inside. That is the protocol's weakness, not ours to mend: an attacker who can change
-//! bytes is kept out by signatures and by GCM, not by this envelope.
+//! a magic number inside. So an envelope proves nothing about who changed it: on a connection, signatures and GCM keep an
+//! attacker out who can change bytes; what a peer carries for others, its tickets, has a form of its own ([`crate::TicketForm`]).
 
 use aes::Aes128;
 use base64::Engine;
@@ -14,6 +14,7 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Entropy, UTime};
 use std::fmt;
+use zeroize::Zeroize;
 
 /// Length of a key.
 pub const KEY_BYTES: usize = 16;
@@ -42,7 +43,8 @@ pub enum CryptoError {
     Decode(#[from] DecodeError),
 }
 
-/// An AES-128 key with the moment it was made. Ceph `CryptoKey`.
+/// An AES-128 key with the moment it was made. Ceph `CryptoKey`. Its bytes are overwritten when it is dropped, and so are the plain
+/// texts that pass through [`CryptoKey::seal`]: they hold other keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CryptoKey {
     created: UTime,
@@ -114,7 +116,10 @@ impl CryptoKey {
         w.u8(1);
         w.u64(MAGIC);
         body(&mut w);
-        self.encrypt(w.as_slice())
+        let mut plain = Vec::from(w.finish());
+        let sealed = self.encrypt(&plain);
+        plain.zeroize();
+        sealed
     }
 
     /// [`CryptoKey::seal`] with the length in front, as most places have it.
@@ -137,6 +142,12 @@ impl CryptoKey {
             return Err(CryptoError::Magic);
         }
         Ok(body(&mut r)?)
+    }
+}
+
+impl Drop for CryptoKey {
+    fn drop(&mut self) {
+        self.secret.zeroize();
     }
 }
 
@@ -168,7 +179,10 @@ impl Decode for CryptoKey {
         if usize::from(length) != KEY_BYTES {
             return Err(DecodeError::Invalid { what: "CryptoKey.len", value: length.into() });
         }
-        Ok(Self { created, secret: r.array()? })
+        let mut secret = r.array()?;
+        let key = Self { created, secret };
+        secret.zeroize();
+        Ok(key)
     }
 }
 

@@ -25,8 +25,9 @@ mod mode;
 mod mon_server;
 mod rotating;
 mod service_server;
-
 mod step;
+mod ticket;
+mod void;
 
 #[cfg(test)]
 mod handshake_tests;
@@ -44,3 +45,5 @@ pub use mon_server::{MonAuthContext, MonAuthReply, MonServer, MonSessionAuth};
 pub use rotating::{ExpiringKey, ROTATING_KEYS_MAX, RotatingKeys};
 pub use service_server::{ServiceAuthContext, ServiceServer};
 pub use step::{AuthDone, Identity, Reason, Refusal, Step};
+pub use ticket::TicketForm;
+pub use void::{VOID_ENTITIES_MAX, VoidTickets};

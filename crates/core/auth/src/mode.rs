@@ -98,6 +98,18 @@ impl Offer {
         Self { methods: methods.to_vec(), ..self }
     }
 
+    /// The same methods in the modes of an option (`ms_*_mode`): `crc`, `secure` or both, most wanted first.
+    #[must_use]
+    pub fn with_modes(self, text: &str) -> Self {
+        let mode = |word| match word {
+            "crc" => Some(ConnectionMode::Crc),
+            "secure" => Some(ConnectionMode::Secure),
+            _ => None,
+        };
+        let modes: Vec<_> = text.split([' ', ',', ';']).filter_map(mode).collect();
+        if modes.is_empty() { self } else { Self { modes, ..self } }
+    }
+
     /// The method numbers for the wire.
     #[must_use]
     pub fn method_codes(&self) -> Vec<u32> {
@@ -118,5 +130,27 @@ impl Offer {
             .filter_map(|code| ConnectionMode::from_code(*code))
             .filter(|mode| method == AuthMethod::Cephx || *mode == ConnectionMode::Crc)
             .find(|mode| self.modes.contains(mode))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modes_are_those_of_the_option_in_its_order() {
+        use ConnectionMode::{Crc, Secure};
+        for (text, modes) in [
+            ("crc secure", vec![Crc, Secure]),
+            ("secure crc", vec![Secure, Crc]),
+            ("secure", vec![Secure]),
+            ("crc", vec![Crc]),
+        ] {
+            assert_eq!(Offer::crc_first().with_modes(text).modes, modes);
+        }
+        let secure = Offer::crc_first().with_modes("secure");
+        assert_eq!(secure.pick_mode(AuthMethod::Cephx, &[1]), None, "nobody talks us out of it");
+        assert_eq!(secure.pick_mode(AuthMethod::Cephx, &[1, 2]), Some(Secure));
+        assert_eq!(secure.pick_mode(AuthMethod::None, &[1, 2]), None, "without keys nothing is encrypted");
     }
 }

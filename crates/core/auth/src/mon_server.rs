@@ -13,10 +13,12 @@
 
 use crate::cephx::{
     Authenticate, Authorize, AuthorizerHead, GET_AUTH_SESSION_KEY, GET_ROTATING_KEYS, GET_SERVICE_TICKETS,
-    MonRequest, Ticket, TicketGrant, encode_challenge, encode_grants, proof, service_bit,
+    MonRequest, TicketBlob, TicketGrant, encode_challenge, encode_grants, proof, service_bit,
 };
+use crate::ticket::{Binding, Ticket};
 use crate::{
     AuthDone, AuthMethod, ConnectionMode, CryptoKey, Identity, KeyServer, Offer, Reason, Refusal, Step,
+    TicketForm,
 };
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Reader, Writer};
@@ -161,7 +163,7 @@ fn answer(
         // Such an old client has no place for the secret that this mode needs.
         return Err((Errno::EOPNOTSUPP, Reason::Mode));
     }
-    let old_key = check_old_ticket(cx.keys, claimed_id, &request)?;
+    let old_key = check_old_ticket(cx.keys, name, claimed_id, &request)?;
     let caps = cx.keys.caps_of(name, EntityKind::MON).filter(|caps| !caps.is_empty());
     let caps = caps.ok_or_else(|| denied(Reason::NoCaps))?.to_owned();
     let global_id = match claimed_id {
@@ -184,7 +186,14 @@ fn answer(
         payload,
         session_key: (&session_key).into(),
         connection_secret: secret.into(),
-        identity: Identity { name: name.clone(), global_id, caps, allow_all: false, expires: None },
+        identity: Identity {
+            name: name.clone(),
+            global_id,
+            caps,
+            allow_all: false,
+            created: None,
+            expires: None,
+        },
     })
 }
 
@@ -207,6 +216,7 @@ fn check_proof(
 /// Gives the old ticket's session key.
 fn check_old_ticket(
     keys: &KeyServer,
+    name: &AuthName,
     claimed_id: u64,
     request: &Authenticate,
 ) -> Result<Option<CryptoKey>, Denied> {
@@ -215,12 +225,24 @@ fn check_old_ticket(
         let superfluous = (Errno::EINVAL, Reason::SuperfluousTicket);
         return if shown.blob.is_empty() { Ok(None) } else { Err(superfluous) };
     }
-    let secret = keys.rotating(EntityKind::AUTH).and_then(|ring| ring.key(shown.secret_id));
-    let ticket = secret.and_then(|secret| Ticket::open(shown, secret).ok());
-    match ticket.filter(|ticket| ticket.global_id == claimed_id) {
-        Some(ticket) => Ok(Some(ticket.session_key)),
-        None => Err(denied(Reason::Reclaim)),
+    match open_auth_ticket(keys, name, claimed_id, shown) {
+        Ok(ticket) => Ok(Some(ticket.session_key)),
+        Err(_) => Err(denied(Reason::Reclaim)),
     }
+}
+
+/// The ticket that buys tickets, if it is the one of this entity and this instance.
+fn open_auth_ticket(
+    keys: &KeyServer,
+    name: &AuthName,
+    global_id: u64,
+    shown: &TicketBlob,
+) -> Result<Ticket, Reason> {
+    let secret = keys.rotating(EntityKind::AUTH).and_then(|ring| ring.key(shown.secret_id));
+    let secret = secret.ok_or(Reason::UnknownSecret)?;
+    let form = TicketForm::under_our_monitor(EntityKind::AUTH);
+    let binding = Binding { service: EntityKind::AUTH, global_id, name: Some(name) };
+    Ticket::open(shown, form, &binding, secret).map_err(|_| Reason::BadTicket)
 }
 
 /// What goes into a new set of tickets.
@@ -251,13 +273,14 @@ impl Issue<'_> {
             session_key: session_key.clone(),
         };
         let ring = cx.keys.rotating(EntityKind::AUTH);
-        let (id, auth_secret) =
+        let secret_of_tickets =
             ring.and_then(|ring| ring.current(cx.wall)).ok_or((Errno::EIO, Reason::NotReady))?;
+        let form = TicketForm::under_our_monitor(EntityKind::AUTH);
         let grant = TicketGrant {
             service: service_bit(EntityKind::AUTH),
             session_key: session_key.clone(),
             validity: lifetime,
-            ticket: ticket.seal(id, auth_secret),
+            ticket: ticket.seal(form, EntityKind::AUTH, secret_of_tickets, cx.entropy),
         };
         let mut w = Writer::new();
         encode_header(&mut w, GET_AUTH_SESSION_KEY, 0);
@@ -291,7 +314,7 @@ fn service_grant(
 ) -> Option<TicketGrant> {
     let lifetime = cx.keys.lifetimes().service;
     let caps = cx.keys.caps_of(&auth_ticket.name, service)?.to_owned();
-    let (id, secret) = cx.keys.rotating(service)?.current(cx.wall)?;
+    let secret = cx.keys.rotating(service)?.current(cx.wall)?;
     let session_key = CryptoKey::generate(cx.entropy, cx.wall);
     let ticket = Ticket {
         name: auth_ticket.name.clone(),
@@ -302,7 +325,8 @@ fn service_grant(
         caps,
         session_key: session_key.clone(),
     };
-    let ticket = ticket.seal(id, secret);
+    let form = TicketForm::under_our_monitor(service);
+    let ticket = ticket.seal(form, service, secret, cx.entropy);
     Some(TicketGrant { service: service_bit(service), session_key, validity: lifetime, ticket })
 }
 
@@ -366,7 +390,7 @@ impl MonSessionAuth {
         let request: Authenticate = r.get().map_err(|_| denied(Reason::Malformed))?;
         let challenge = self.challenge.ok_or_else(|| denied(Reason::OutOfTurn))?;
         let entity_key = check_proof(cx, &self.name, challenge, &request)?;
-        let old_key = check_old_ticket(cx.keys, self.global_id, &request)?;
+        let old_key = check_old_ticket(cx.keys, &self.name, self.global_id, &request)?;
         let issue = Issue {
             name: &self.name,
             global_id: self.global_id,
@@ -386,15 +410,12 @@ impl MonSessionAuth {
         if head.service != service_bit(EntityKind::AUTH) {
             return Err(denied(Reason::BadTicket));
         }
-        let ring = cx.keys.rotating(EntityKind::AUTH);
-        let secret = ring.and_then(|ring| ring.key(head.ticket.secret_id));
-        let secret = secret.ok_or_else(|| denied(Reason::UnknownSecret))?;
-        let ticket = Ticket::open(&head.ticket, secret).map_err(|_| denied(Reason::BadTicket))?;
-        if ticket.global_id != head.global_id
-            || ticket.global_id != self.global_id
-            || ticket.name != self.name
-        {
+        if head.global_id != self.global_id {
             return Err(denied(Reason::BadTicket));
+        }
+        let ticket = open_auth_ticket(cx.keys, &self.name, self.global_id, &head.ticket).map_err(denied)?;
+        if ticket.expires < cx.wall {
+            return Err(denied(Reason::Expired));
         }
         let authorize = ticket.session_key.open(&sealed, Authorize::decode);
         authorize.map_err(|_| denied(Reason::BadTicket))?;

@@ -1,6 +1,6 @@
 //! [`RotatingKeys`]: the previous, current and next secret of one service.
 
-use crate::CryptoKey;
+use crate::{CryptoKey, VoidTickets};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Entropy, UTime};
 use std::collections::BTreeMap;
@@ -50,13 +50,27 @@ impl Decode for ExpiringKey {
 pub struct RotatingKeys {
     keys: BTreeMap<u64, ExpiringKey>,
     max_id: u64,
+    /// Tickets that are void although these keys open them. Travels and is kept apart.
+    void: VoidTickets,
 }
 
 impl RotatingKeys {
     /// No keys yet.
     #[must_use]
-    pub const fn new() -> Self {
-        Self { keys: BTreeMap::new(), max_id: 0 }
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With these tickets void.
+    #[must_use]
+    pub fn with_void(self, void: VoidTickets) -> Self {
+        Self { void, ..self }
+    }
+
+    /// The tickets that are void.
+    #[must_use]
+    pub const fn void(&self) -> &VoidTickets {
+        &self.void
     }
 
     /// True when there are no keys.
@@ -146,7 +160,7 @@ impl Decode for RotatingKeys {
     const MIN_BYTES: usize = 13;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.u8()?;
-        Ok(Self { keys: r.get()?, max_id: r.u64()? })
+        Ok(Self { keys: r.get()?, max_id: r.u64()?, void: VoidTickets::default() })
     }
 }
 

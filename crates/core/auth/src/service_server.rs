@@ -12,9 +12,12 @@
 //! key. Source: Ceph `cephx_verify_authorizer` in `src/auth/cephx/CephxProtocol.cc` at v16.2.15.
 
 use crate::cephx::{
-    Authorize, AuthorizeReply, AuthorizerHead, MODE_AUTHORIZER, Ticket, encode_challenge, service_bit,
+    Authorize, AuthorizeReply, AuthorizerHead, MODE_AUTHORIZER, encode_challenge, service_bit,
 };
-use crate::{AuthDone, AuthMethod, ConnectionMode, Identity, Offer, Reason, Refusal, RotatingKeys, Step};
+use crate::ticket::{Binding, Ticket};
+use crate::{
+    AuthDone, AuthMethod, ConnectionMode, Identity, Offer, Reason, Refusal, RotatingKeys, Step, TicketForm,
+};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Reader, Writer};
 use nacre_types::{AuthName, EntityKind, Entropy, Errno, UTime};
@@ -33,6 +36,7 @@ pub struct ServiceAuthContext<'a> {
 #[derive(Debug)]
 pub struct ServiceServer {
     service: EntityKind,
+    form: TicketForm,
     offer: Offer,
     state: State,
 }
@@ -45,10 +49,11 @@ enum State {
 }
 
 impl ServiceServer {
-    /// Waits for AUTH_REQUEST on behalf of `service`, accepting what `offer` holds.
+    /// Waits for AUTH_REQUEST on behalf of `service`, accepting what `offer` holds and tickets of `form`, which the monitor of
+    /// the cluster makes.
     #[must_use]
-    pub fn new(service: EntityKind, offer: Offer) -> Self {
-        Self { service, offer, state: State::Idle }
+    pub fn new(service: EntityKind, form: TicketForm, offer: Offer) -> Self {
+        Self { service, form, offer, state: State::Idle }
     }
 
     /// AUTH_REQUEST. A peer may come again with another method after AUTH_BAD_METHOD.
@@ -85,7 +90,7 @@ impl ServiceServer {
 
     /// The first authorizer proves nothing, it may be a recording; so it is always answered by a challenge.
     fn challenge(&mut self, cx: &mut ServiceAuthContext<'_>, mode: ConnectionMode, payload: Bytes) -> Step {
-        match open_authorizer(cx, self.service, payload) {
+        match open_authorizer(cx, self.service, self.form, payload) {
             Ok((ticket, _)) => {
                 let challenge = cx.entropy.u64();
                 self.state = State::Challenged { mode, challenge };
@@ -101,7 +106,7 @@ impl ServiceServer {
         let State::Challenged { mode, challenge } = self.state else {
             return self.refuse(method, Errno::EACCES, Reason::OutOfTurn);
         };
-        let opened = open_authorizer(cx, self.service, payload);
+        let opened = open_authorizer(cx, self.service, self.form, payload);
         let answered = opened.and_then(|(ticket, authorize)| {
             let fits = authorize.answer == Some(challenge.wrapping_add(1));
             if fits { Ok((ticket, authorize)) } else { Err(Reason::Challenge) }
@@ -132,6 +137,7 @@ fn decode_anybody(r: &mut Reader) -> Result<(AuthName, u64), DecodeError> {
 fn open_authorizer(
     cx: &ServiceAuthContext<'_>,
     service: EntityKind,
+    form: TicketForm,
     payload: Bytes,
 ) -> Result<(Ticket, Authorize), Reason> {
     let mut r = Reader::new(payload);
@@ -141,12 +147,13 @@ fn open_authorizer(
         return Err(Reason::BadTicket);
     }
     let secret = cx.keys.key(head.ticket.secret_id).ok_or(Reason::UnknownSecret)?;
-    let ticket = Ticket::open(&head.ticket, secret).map_err(|_| Reason::BadTicket)?;
-    if ticket.global_id != head.global_id {
-        return Err(Reason::BadTicket);
-    }
+    let binding = Binding { service, global_id: head.global_id, name: None };
+    let ticket = Ticket::open(&head.ticket, form, &binding, secret).map_err(|_| Reason::BadTicket)?;
     if ticket.expires < cx.wall {
         return Err(Reason::Expired);
+    }
+    if cx.keys.void().has(&ticket.name, ticket.created) {
+        return Err(Reason::Void);
     }
     let authorize = ticket.session_key.open(&sealed, Authorize::decode).map_err(|_| Reason::BadTicket)?;
     Ok((ticket, authorize))
@@ -178,6 +185,7 @@ fn done(
             global_id: ticket.global_id,
             caps: ticket.caps,
             allow_all: ticket.allow_all,
+            created: Some(ticket.created),
             expires: Some(ticket.expires),
         },
     }

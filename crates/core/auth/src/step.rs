@@ -43,6 +43,8 @@ pub struct Identity {
     pub caps: String,
     /// Everything is allowed whatever `caps` says: method none, and the monitor's own tickets.
     pub allow_all: bool,
+    /// When the ticket was made; `None` when there is none.
+    pub created: Option<UTime>,
     /// When the ticket ends; `None` when nothing expires.
     pub expires: Option<UTime>,
 }
@@ -127,6 +129,9 @@ pub enum Reason {
     /// The ticket's time is over.
     #[error("expired ticket")]
     Expired,
+    /// The entity's key or caps have changed since the ticket was made.
+    #[error("the entity's key or caps have changed since the ticket was made")]
+    Void,
     /// The answer to our challenge is wrong.
     #[error("wrong answer to the challenge")]
     Challenge,
@@ -144,7 +149,14 @@ impl AuthDone {
             payload: Bytes::new(),
             session_key: Bytes::new(),
             connection_secret: Bytes::new(),
-            identity: Identity { name, global_id, caps: String::new(), allow_all: true, expires: None },
+            identity: Identity {
+                name,
+                global_id,
+                caps: String::new(),
+                allow_all: true,
+                created: None,
+                expires: None,
+            },
         }
     }
 }

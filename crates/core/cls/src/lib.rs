@@ -18,8 +18,8 @@ mod refcount;
 mod replay;
 mod sdk;
 mod table;
-#[cfg(test)]
-mod testing;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod timeindex;
 mod user;
 mod version;

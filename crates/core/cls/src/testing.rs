@@ -1,11 +1,14 @@
-//! An object in memory for the classes' tests: changes of a call show to the next one, as between messages.
+//! An object in memory for tests and fuzzing of the classes: changes of a call show to the next one, as between messages.
 
 use crate::{Caller, ClassCx, Fault, lookup};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_types::{EntityAddr, EntityName, Entropy, Errno, SnapId, UTime, entropy::SeededEntropy};
 use std::collections::BTreeMap;
 
-#[derive(Clone, Default)]
+/// Larger objects are refused with `EFBIG`, as an OSD refuses those above `osd_max_object_size`.
+const OBJECT_BYTES_MAX: u64 = 1 << 20;
+
+#[derive(Clone, Debug, Default)]
 struct State {
     exists: bool,
     data: Vec<u8>,
@@ -15,26 +18,40 @@ struct State {
 }
 
 /// The state before the message, and the one that the message makes.
-pub(crate) struct TestObject {
+#[derive(Debug)]
+pub struct TestObject {
     base: State,
     next: State,
     caller: Caller,
     entropy: SeededEntropy,
-    pub(crate) snap_seq: SnapId,
-    pub(crate) watchers: Vec<Caller>,
+    /// The message would make the object larger than [`OBJECT_BYTES_MAX`].
+    is_too_big: bool,
+    /// Newest snapshot that the object has seen.
+    pub snap_seq: SnapId,
+    /// Who watches the object.
+    pub watchers: Vec<Caller>,
 }
 
 impl Default for TestObject {
     fn default() -> Self {
         let caller = Caller { name: EntityName::client(4100), addr: EntityAddr::NONE };
         let (base, next) = (State::default(), State::default());
-        Self { base, next, caller, entropy: SeededEntropy(1), snap_seq: SnapId(0), watchers: Vec::new() }
+        Self {
+            base,
+            next,
+            caller,
+            entropy: SeededEntropy(1),
+            is_too_big: false,
+            snap_seq: SnapId(0),
+            watchers: Vec::new(),
+        }
     }
 }
 
 impl TestObject {
     /// An empty object that exists.
-    pub(crate) fn existing() -> Self {
+    #[must_use]
+    pub fn existing() -> Self {
         let mut object = Self::default();
         object.base.exists = true;
         object.next.exists = true;
@@ -42,13 +59,21 @@ impl TestObject {
     }
 
     /// One message with one call.
-    pub(crate) fn call(&mut self, class: &str, method: &str, input: Bytes) -> Result<Bytes, Errno> {
+    ///
+    /// # Errors
+    /// What the client would see.
+    ///
+    /// # Panics
+    /// When a method says that it waits for data.
+    pub fn call(&mut self, class: &str, method: &str, input: Bytes) -> Result<Bytes, Errno> {
         let method = lookup(class.as_bytes(), method.as_bytes())?;
         if !method.flags.writes() && !self.base.exists {
             return Err(Errno::ENOENT);
         }
         self.next = self.base.clone();
+        self.is_too_big = false;
         match (method.run)(self, input) {
+            Ok(_) if self.is_too_big => Err(Errno::EFBIG),
             Ok(output) => {
                 self.base = self.next.clone();
                 // What a write says reaches only clients that ask for it.
@@ -59,24 +84,27 @@ impl TestObject {
         }
     }
 
-    pub(crate) fn data(&self) -> &[u8] {
+    /// The data.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
         &self.base.data
     }
 
     /// Replaces the data, from outside of any class.
-    pub(crate) fn set_data(&mut self, data: &[u8]) {
+    pub fn set_data(&mut self, data: &[u8]) {
         self.base.exists = true;
         self.base.data = data.to_vec();
     }
 
     /// Sets an omap value, from outside of any class.
-    pub(crate) fn set_omap(&mut self, key: ByteStr, value: Bytes) {
+    pub fn set_omap(&mut self, key: ByteStr, value: Bytes) {
         self.base.exists = true;
         self.base.omap.insert(key, value);
     }
 
     /// An omap value, empty when there is none.
-    pub(crate) fn value(&self, key: &str) -> Bytes {
+    #[must_use]
+    pub fn value(&self, key: &str) -> Bytes {
         self.base.omap.get(key.as_bytes()).cloned().unwrap_or_default()
     }
 
@@ -84,10 +112,17 @@ impl TestObject {
         self.next.exists = true;
         &mut self.next
     }
+
+    /// True when the data may end at `offset + length`; otherwise the message fails.
+    fn fits(&mut self, offset: u64, length: u64) -> bool {
+        let fits = offset.checked_add(length).is_some_and(|end| end <= OBJECT_BYTES_MAX);
+        self.is_too_big |= !fits;
+        fits
+    }
 }
 
 fn index(value: u64) -> usize {
-    usize::try_from(value).expect("small in tests")
+    usize::try_from(value).expect("no more than an object has")
 }
 
 impl ClassCx for TestObject {
@@ -137,21 +172,29 @@ impl ClassCx for TestObject {
         self.touch();
     }
     fn write(&mut self, offset: u64, data: BufList) {
+        if !self.fits(offset, data.len() as u64) {
+            return;
+        }
         let state = self.touch();
         let end = index(offset) + data.len();
         state.data.resize(state.data.len().max(end), 0);
         state.data[index(offset)..end].copy_from_slice(&data.to_bytes());
     }
     fn write_full(&mut self, data: BufList) {
-        self.touch().data = data.to_bytes().to_vec();
+        if self.fits(0, data.len() as u64) {
+            self.touch().data = data.to_bytes().to_vec();
+        }
     }
     fn truncate(&mut self, size: u64) {
-        self.touch().data.resize(index(size), 0);
+        if self.fits(size, 0) {
+            self.touch().data.resize(index(size), 0);
+        }
     }
     fn zero(&mut self, offset: u64, length: u64) {
         let state = self.touch();
-        let end = index(offset + length).min(state.data.len());
-        state.data[index(offset).min(end)..end].fill(0);
+        let length_now = state.data.len() as u64;
+        let (start, end) = (offset.min(length_now), offset.saturating_add(length).min(length_now));
+        state.data[index(start)..index(end)].fill(0);
     }
     fn remove(&mut self) {
         self.next = State::default();

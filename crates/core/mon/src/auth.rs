@@ -1,14 +1,16 @@
 //! Keys, caps, rotating secrets and global ids: [`KeyServer`] kept durable.
 
 use crate::batch::{Batch, Snapshot};
-use nacre_auth::{AuthChange, EntityAuth, KeyServer, TicketLifetimes};
+use nacre_auth::{AuthChange, EntityAuth, KeyServer, TicketLifetimes, VoidTickets};
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_types::{AuthName, Entropy, UTime};
+use std::collections::BTreeMap;
 
 const PREFIX: &str = "auth";
 const ENTITY_PREFIX: &str = "auth-entity";
 const ROTATING_KEY: &str = "rotating";
 const GLOBAL_ID_KEY: &str = "global_id_end";
+const VOID_KEY: &str = "void_tickets";
 
 /// The key server and what of it is not durable yet.
 #[derive(Debug, Default)]
@@ -16,6 +18,11 @@ pub struct AuthDb {
     keys: KeyServer,
     /// End of the global ids reserved by the batch that is being collected or committed.
     reserving: Option<u64>,
+    /// Entities whose sessions must end: true when their key is not theirs any more, false when only their caps are others.
+    revoked: BTreeMap<AuthName, bool>,
+    void: VoidTickets,
+    /// Rises with each change of `void`.
+    void_version: u64,
     changes: Batch,
 }
 
@@ -32,7 +39,9 @@ impl AuthDb {
         }
         let end = snapshot.get(PREFIX, GLOBAL_ID_KEY).map(u64::from_bytes).transpose()?;
         keys.global_ids = nacre_auth::GlobalIds::starting_at(end.unwrap_or(0));
-        Ok(Self { keys, reserving: None, changes: Batch::default() })
+        let void = snapshot.get(PREFIX, VOID_KEY).map(VoidTickets::from_bytes).transpose()?;
+        let void = void.unwrap_or_default();
+        Ok(Self { keys, void, ..Self::default() })
     }
 
     /// Entities and secrets, for the decisions of `auth` commands.
@@ -48,11 +57,51 @@ impl AuthDb {
 
     /// Carries out what a command decided.
     pub fn apply(&mut self, change: AuthChange) {
+        let (AuthChange::Put(name, _) | AuthChange::Remove(name)) = &change;
+        if let Some(held) = self.keys.entity(name) {
+            let revoked = match &change {
+                AuthChange::Put(_, auth) if auth == held => None,
+                AuthChange::Put(_, auth) => Some(auth.key.secret() != held.key.secret()),
+                AuthChange::Remove(_) => Some(true),
+            };
+            if let Some(by_key) = revoked {
+                *self.revoked.entry(name.clone()).or_default() |= by_key;
+            }
+        }
         match &change {
             AuthChange::Put(name, auth) => self.changes.put(ENTITY_PREFIX, name.to_string(), auth.to_bytes()),
             AuthChange::Remove(name) => self.changes.delete(ENTITY_PREFIX, name.to_string()),
         }
         self.keys.apply(change);
+    }
+
+    /// Entities whose sessions must end, see [`AuthDb::apply`], and whether for their key.
+    pub(crate) fn take_revoked(&mut self) -> BTreeMap<AuthName, bool> {
+        std::mem::take(&mut self.revoked)
+    }
+
+    /// Tickets that hold no more although they have not expired.
+    pub(crate) fn void(&self) -> &VoidTickets {
+        &self.void
+    }
+
+    /// Rises with each change of [`AuthDb::void`].
+    pub(crate) fn void_version(&self) -> u64 {
+        self.void_version
+    }
+
+    /// Makes all tickets void that these entities have by now, and forgets what has expired.
+    pub(crate) fn make_void<'a>(&mut self, names: impl Iterator<Item = &'a AuthName>, wall: UTime) {
+        let mut changed = self.void.expire(wall);
+        let until = wall.after(self.keys.lifetimes().service);
+        for name in names {
+            self.void.add(name.clone(), wall, until);
+            changed = true;
+        }
+        if changed {
+            self.void_version += 1;
+            self.changes.put(PREFIX, VOID_KEY, self.void.to_bytes());
+        }
     }
 
     /// Renews rotating secrets and reserves global ids when their time has come.

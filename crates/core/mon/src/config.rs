@@ -2,15 +2,20 @@
 
 use crate::batch::{Batch, Snapshot};
 use nacre_buf::Bytes;
-use nacre_mgr::options::{self, OptionError};
-use nacre_types::{AuthName, EntityKind};
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_mgr::options::{self, OptionError, OptionInfo};
+use nacre_types::{AuthName, EntityKind, Errno, UTime};
 use std::collections::BTreeMap;
 use std::fmt;
 
 const PREFIX: &str = "config";
 
 /// Values kept.
-pub const VALUES_COUNT_MAX: usize = 100_000;
+pub const VALUES_COUNT_MAX: usize = 10_000;
+/// Longest value.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of all values, their names and sections: what concerns a daemon is sent to it in one message.
+pub const VALUES_BYTES_MAX: usize = 4 << 20;
 
 /// Options that a daemon needs before it knows a monitor.
 const LOCAL_ONLY: &[&str] = &["fsid", "host", "keyring", "mon_host", "osd_data", "mon_data"];
@@ -36,15 +41,41 @@ pub enum ConfigError {
     /// No such option.
     #[error("unrecognized config option '{0}'")]
     Unknown(String),
+    /// An option of a manager's module.
+    #[error("{0} has no effect: managers' modules are not built")]
+    Module(String),
     /// The option is read before a daemon knows a monitor.
-    #[error("{0} is special and cannot be stored by the mon")]
+    #[error(
+        "{0} is needed before a daemon reaches the monitors: it stands in ceph.conf or on the command line"
+    )]
     LocalOnly(String),
     /// The value does not fit.
     #[error("error parsing value: {0}")]
     Value(#[from] OptionError),
+    /// Nobody in that section would read it.
+    #[error("{name} has no effect for {who}: {instead}")]
+    NotRead {
+        /// The option.
+        name: &'static str,
+        /// The section.
+        who: String,
+        /// What holds, or where to set it.
+        instead: String,
+    },
     /// Too many values.
-    #[error("more than {VALUES_COUNT_MAX} values")]
+    #[error(
+        "there is no room: {VALUES_COUNT_MAX} values of {VALUES_BYTES_MAX} bytes together are kept, and one of {VALUE_BYTES_MAX} at most; remove some with 'ceph config rm'"
+    )]
     Full,
+}
+
+impl From<&ConfigError> for Errno {
+    fn from(error: &ConfigError) -> Self {
+        match error {
+            ConfigError::NotRead { .. } | ConfigError::Module(_) => Self::EOPNOTSUPP,
+            _ => Self::EINVAL,
+        }
+    }
 }
 
 impl Who {
@@ -111,6 +142,27 @@ impl Who {
         kind_fits && id_fits && mask_fits
     }
 
+    /// An option is kept only where somebody reads it.
+    fn check_readers(&self, option: &'static OptionInfo) -> Result<(), ConfigError> {
+        let readers = option.readers();
+        let fits = match self.kind {
+            None => !readers.is_empty(),
+            Some(EntityKind::OSD) => readers.contains(&"osd"),
+            Some(EntityKind::MON) => readers.contains(&"mon"),
+            Some(EntityKind::CLIENT) => readers.contains(&"client"),
+            Some(_) => false,
+        };
+        // Only OSDs have a place and a class.
+        if fits && (self.mask.0.is_empty() || readers.contains(&"osd")) {
+            return Ok(());
+        }
+        let instead = match option.missing() {
+            Some(reason) => reason.to_owned(),
+            None => format!("it is read by {}", readers.join(" and ")),
+        };
+        Err(ConfigError::NotRead { name: option.name, who: self.to_string(), instead })
+    }
+
     /// Orders by how specific the section is; values of greater rank win.
     fn rank(&self) -> (usize, usize) {
         let depth = usize::from(self.kind.is_some())
@@ -146,9 +198,83 @@ pub struct Target<'a> {
 #[derive(Debug, Default)]
 pub struct ConfigDb {
     values: BTreeMap<(Who, String), String>,
+    /// Which of them no option may have, and why.
+    unusable: BTreeMap<(Who, String), OptionError>,
+    /// Name of the monitor that we are, such as `a`.
+    monitor: String,
     /// Grows with every change; subscribers compare it.
     version: u64,
+    /// The newest changes, oldest first, by number.
+    history: BTreeMap<u64, Changeset>,
+    /// Changes that the next batch will hold.
+    unstamped: Vec<Change>,
     changes: Batch,
+}
+
+/// Where the history is kept, and how many of its entries.
+const HISTORY_PREFIX: &str = "config-history";
+const HISTORY_COUNT_MAX: usize = 1000;
+
+/// A value that was set or removed: section and option, before, after.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Change {
+    /// `section/option`.
+    pub name: String,
+    /// The value before; `None` when there was none.
+    pub old: Option<String>,
+    /// The value since; `None` when there is none.
+    pub new: Option<String>,
+}
+
+/// What changed at once. Stored as an envelope (1, 1).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changeset {
+    /// When.
+    pub stamp: UTime,
+    /// What.
+    pub changes: Vec<Change>,
+}
+
+fn put_option(w: &mut Writer, value: Option<&String>) {
+    w.u8(value.is_some().into());
+    w.str(value.map_or("", String::as_str));
+}
+
+fn get_option(r: &mut Reader) -> Result<Option<String>, DecodeError> {
+    let is_some = r.u8()? != 0;
+    let value: String = r.get()?;
+    Ok(is_some.then_some(value))
+}
+
+impl Encode for Change {
+    fn encode(&self, w: &mut Writer) {
+        w.str(&self.name);
+        put_option(w, self.old.as_ref());
+        put_option(w, self.new.as_ref());
+    }
+}
+
+impl Decode for Change {
+    const MIN_BYTES: usize = 14;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { name: r.get()?, old: get_option(r)?, new: get_option(r)? })
+    }
+}
+
+impl Encode for Changeset {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.put(&self.stamp);
+            w.put(&self.changes);
+        });
+    }
+}
+
+impl Decode for Changeset {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("configuration changeset", 1, |_, r| Ok(Self { stamp: r.get()?, changes: r.get()? }))
+    }
 }
 
 /// Key of a value in the store: a slash cannot stand in an option's name, so the last one separates.
@@ -161,13 +287,39 @@ fn parse_key(key: &str) -> Option<(Who, String)> {
     Some((Who::parse(who)?, name.to_owned()))
 }
 
+fn bytes_of((who, name): &(Who, String), value: &str) -> usize {
+    who.id.len() + who.mask.0.len() + who.mask.1.len() + name.len() + value.len()
+}
+
 impl ConfigDb {
-    pub(crate) fn open(snapshot: &dyn Snapshot) -> Self {
+    pub(crate) fn open(snapshot: &dyn Snapshot, monitor: &str) -> Self {
         let pairs = snapshot.scan(PREFIX).into_iter();
         let values = pairs.filter_map(|(key, value)| {
             Some((parse_key(&key)?, String::from_utf8_lossy(&value).into_owned()))
         });
-        Self { values: values.collect(), version: 1, changes: Batch::default() }
+        let values: BTreeMap<_, _> = values.collect();
+        let unusable = values.iter().filter_map(|(entry, value)| {
+            let error = options::find(&entry.1)?.check(value).err()?;
+            Some((entry.clone(), error))
+        });
+        let history = snapshot.scan(HISTORY_PREFIX).into_iter();
+        let history = history
+            .filter_map(|(number, value)| Some((number.parse().ok()?, Changeset::from_bytes(value).ok()?)));
+        Self {
+            unusable: unusable.collect(),
+            values,
+            monitor: monitor.to_owned(),
+            version: 1,
+            history: history.collect(),
+            unstamped: Vec::new(),
+            changes: Batch::default(),
+        }
+    }
+
+    /// Values that the store holds and no option may have: another version wrote them, or somebody by hand. They have no effect.
+    pub(crate) fn unusable(&self) -> impl Iterator<Item = (&Who, &str, &str, &OptionError)> {
+        let value = |entry| self.values.get(entry).map_or("", String::as_str);
+        self.unusable.iter().map(move |(entry, error)| (&entry.0, entry.1.as_str(), value(entry), error))
     }
 
     /// Grows with every change since the start.
@@ -190,27 +342,50 @@ impl ConfigDb {
             Some(option) if LOCAL_ONLY.contains(&option.name) => {
                 return Err(ConfigError::LocalOnly(option.name.to_owned()));
             }
-            Some(option) => (option.name.to_owned(), option.check(value)?),
-            None if force || name.starts_with("mgr/") => (name.to_owned(), value.to_owned()),
+            Some(option) => {
+                who.check_readers(option)?;
+                (option.name.to_owned(), option.check(value)?)
+            }
+            None if name.starts_with("mgr/") => return Err(ConfigError::Module(name.to_owned())),
+            None if force => (name.to_owned(), value.to_owned()),
             None => return Err(ConfigError::Unknown(name.to_owned())),
         };
         let entry = (who.clone(), name);
-        if self.values.len() >= VALUES_COUNT_MAX && !self.values.contains_key(&entry) {
+        let is_new = !self.values.contains_key(&entry);
+        if value.len() > VALUE_BYTES_MAX
+            || is_new && self.values.len() >= VALUES_COUNT_MAX
+            || self.bytes_without(&entry) + bytes_of(&entry, &value) > VALUES_BYTES_MAX
+        {
             return Err(ConfigError::Full);
         }
         if self.values.get(&entry) != Some(&value) {
             self.changes.put(PREFIX, key(who, &entry.1), Bytes::from(value.clone()));
-            self.values.insert(entry, value.clone());
+            self.unusable.remove(&entry);
+            let name = key(who, &entry.1);
+            let old = self.values.insert(entry, value.clone());
+            self.unstamped.push(Change { name, old, new: Some(value.clone()) });
             self.version += 1;
         }
         Ok(value)
     }
 
+    fn bytes_without(&self, entry: &(Who, String)) -> usize {
+        self.values
+            .iter()
+            .filter(|(other, _)| *other != entry)
+            .map(|(other, value)| bytes_of(other, value))
+            .sum()
+    }
+
     /// Removes a value; false when it was not there.
     pub fn remove(&mut self, who: &Who, name: &str) -> bool {
         let name = options::find(name).map_or(name, |option| option.name);
-        let was_there = self.values.remove(&(who.clone(), name.to_owned())).is_some();
+        let entry = (who.clone(), name.to_owned());
+        self.unusable.remove(&entry);
+        let old = self.values.remove(&entry);
+        let was_there = old.is_some();
         if was_there {
+            self.unstamped.push(Change { name: key(who, name), old, new: None });
             self.changes.delete(PREFIX, key(who, name));
             self.version += 1;
         }
@@ -220,7 +395,10 @@ impl ConfigDb {
     /// The values that concern `target`, with the section each comes from: of several, the most specific.
     #[must_use]
     pub fn effective(&self, target: &Target<'_>) -> BTreeMap<&str, (&Who, &str)> {
-        let mut found: Vec<_> = self.iter().filter(|(who, ..)| who.concerns(target)).collect();
+        let concerning = self.values.iter().filter(|(entry, _)| entry.0.concerns(target));
+        let usable = concerning.filter(|(entry, _)| !self.unusable.contains_key(entry));
+        let mut found: Vec<_> =
+            usable.map(|((who, name), value)| (who, name.as_str(), value.as_str())).collect();
         found.sort_by_key(|(who, ..)| who.rank());
         found.into_iter().map(|(who, name, value)| (name, (who, value))).collect()
     }
@@ -229,8 +407,12 @@ impl ConfigDb {
     #[must_use]
     pub fn of_monitor(&self, name: &str) -> Option<&str> {
         let default = options::find(name).map(|option| option.default);
-        let sections = [Who::parse("mon"), Some(Who::global())];
-        let stored = sections.into_iter().flatten().find_map(|who| self.values.get(&(who, name.to_owned())));
+        let own = Who::parse(&format!("mon.{}", self.monitor)).filter(|_| !self.monitor.is_empty());
+        let sections = [own, Who::parse("mon"), Some(Who::global())];
+        let stored = sections.into_iter().flatten().find_map(|who| {
+            let entry = (who, name.to_owned());
+            self.values.get(&entry).filter(|_| !self.unusable.contains_key(&entry))
+        });
         stored.map(String::as_str).or(default)
     }
 
@@ -250,7 +432,24 @@ impl ConfigDb {
         !self.changes.is_empty()
     }
 
-    pub(crate) fn flush(&mut self, batch: &mut Batch) {
+    /// The newest changes that are stored, oldest first, by number.
+    #[must_use]
+    pub fn history(&self) -> &BTreeMap<u64, Changeset> {
+        &self.history
+    }
+
+    pub(crate) fn flush(&mut self, wall: UTime, batch: &mut Batch) {
+        if !self.unstamped.is_empty() {
+            let number = self.history.last_key_value().map_or(1, |(number, _)| number + 1);
+            let changeset = Changeset { stamp: wall, changes: std::mem::take(&mut self.unstamped) };
+            self.changes.put(HISTORY_PREFIX, number.to_string(), changeset.to_bytes());
+            self.history.insert(number, changeset);
+            while self.history.len() > HISTORY_COUNT_MAX
+                && let Some((oldest, _)) = self.history.pop_first()
+            {
+                self.changes.delete(HISTORY_PREFIX, oldest.to_string());
+            }
+        }
         batch.append(&mut self.changes);
     }
 }
@@ -301,10 +500,10 @@ mod tests {
         let mut db = ConfigDb::default();
         db.set(&who("osd/class:ssd"), "osd_max_backfills", "7", false).expect("a valid value");
         let mut batch = Batch::default();
-        db.flush(&mut batch);
+        db.flush(UTime::ZERO, &mut batch);
         let mut kv = crate::batch::MemorySnapshot::default();
         kv.apply(&batch);
-        assert_eq!(ConfigDb::open(&kv).values, db.values);
+        assert_eq!(ConfigDb::open(&kv, "a").values, db.values);
     }
 
     #[test]

@@ -8,17 +8,27 @@ const PREFIX: &str = "config-key";
 
 /// Largest value, as `mon_config_key_max_entry_size`.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// Longest key.
+pub const KEY_BYTES_MAX: usize = 4096;
+/// Keys kept.
+pub const KEYS_COUNT_MAX: usize = 100_000;
+/// Bytes of all keys and values.
+pub const STORE_BYTES_MAX: usize = 256 << 20;
 
 /// All keys and values.
 #[derive(Debug, Default)]
 pub struct ConfigKeys {
     values: BTreeMap<String, Bytes>,
+    /// Bytes of them.
+    bytes: usize,
     changes: Batch,
 }
 
 impl ConfigKeys {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Self {
-        Self { values: snapshot.scan(PREFIX).into_iter().collect(), changes: Batch::default() }
+        let values: BTreeMap<String, Bytes> = snapshot.scan(PREFIX).into_iter().collect();
+        let bytes = values.iter().map(|(key, value)| key.len() + value.len()).sum();
+        Self { values, bytes, changes: Batch::default() }
     }
 
     /// The value of `key`.
@@ -32,9 +42,21 @@ impl ConfigKeys {
         self.values.range(start.to_owned()..).take_while(move |(key, _)| key.starts_with(start))
     }
 
-    /// Stores a value; callers check [`VALUE_BYTES_MAX`].
+    /// Whether there is room for a value of that many bytes under `key`.
+    #[must_use]
+    pub fn has_room(&self, key: &str, value_bytes: usize) -> bool {
+        let held = self.values.get(key).map(|value| key.len() + value.len());
+        key.len() <= KEY_BYTES_MAX
+            && value_bytes <= VALUE_BYTES_MAX
+            && (held.is_some() || self.values.len() < KEYS_COUNT_MAX)
+            && self.bytes - held.unwrap_or(0) + key.len() + value_bytes <= STORE_BYTES_MAX
+    }
+
+    /// Stores a value; callers check [`ConfigKeys::has_room`].
     pub fn set(&mut self, key: &str, value: Bytes) {
         if self.values.get(key) != Some(&value) {
+            self.bytes += key.len() + value.len();
+            self.bytes -= self.values.get(key).map_or(0, |held| key.len() + held.len());
             self.changes.put(PREFIX, key, value.clone());
             self.values.insert(key.to_owned(), value);
         }
@@ -42,8 +64,10 @@ impl ConfigKeys {
 
     /// Removes a key; false when it was not there.
     pub fn remove(&mut self, key: &str) -> bool {
-        let was_there = self.values.remove(key).is_some();
-        if was_there {
+        let held = self.values.remove(key);
+        let was_there = held.is_some();
+        if let Some(held) = held {
+            self.bytes -= key.len() + held.len();
             self.changes.delete(PREFIX, key);
         }
         was_there

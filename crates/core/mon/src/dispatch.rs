@@ -1,5 +1,6 @@
 //! Messages: what each asks for, and who may ask.
 
+use crate::budget::Change;
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
 use crate::mon::{Cx, Mon};
@@ -9,9 +10,34 @@ use nacre_buf::BufList;
 use nacre_mgr::PgOrderKind;
 use nacre_msg::{
     Auth, AuthReply, CommandReply, Log, LogAck, Message, MgrCommandReply, MonCommandAck, MonGetVersion,
-    MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, force_option,
+    MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply, force_option,
 };
-use nacre_types::{AuthName, EntityName, Errno, SpgId, Uuid};
+use nacre_types::{AuthName, EntityName, Epoch, Errno, SpgId, Uuid};
+
+/// A change that waits for its client's budget.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    session: SessionId,
+    tid: u64,
+    message: Message,
+}
+
+/// Changes of one session that may wait; what comes beyond is refused.
+const DELAYED_PER_SESSION_MAX: usize = 64;
+/// Changes of all sessions that may wait.
+const DELAYED_MAX: usize = 4096;
+
+/// What kind of change a message asks for; none when it only looks.
+fn change_of(message: &Message) -> Option<Change> {
+    let words = match message {
+        Message::PoolOp(_) => return Some(Change::PoolOp),
+        Message::MonCommand(command) => &command.cmd,
+        Message::MgrCommand(command) => &command.cmd,
+        Message::Command(command) => &command.cmd,
+        _ => return None,
+    };
+    crate::commands::changes(words).then_some(Change::Command)
+}
 
 /// Entries taken from one log message.
 const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
@@ -25,6 +51,70 @@ impl Mon {
         if let (Some(osd), Endpoint::Mon) = (entry.osd(), entry.endpoint) {
             self.state.osd.seen(osd, cx.now);
         }
+        if let Some(change) = change_of(&message) {
+            let name = entry.identity.auth_name.clone();
+            let waits = self.delayed.iter().any(|delayed| delayed.session == session);
+            if waits || !self.state.budgets.take(cx.now, &name, change) {
+                return self.delay(cx, &name, change, Delayed { session, tid, message });
+            }
+        }
+        self.handle_message(cx, session, tid, message);
+    }
+
+    /// Keeps a change until its client's budget allows it; refuses it when too many of its session wait already.
+    fn delay(&mut self, cx: &Cx<'_>, name: &AuthName, change: Change, delayed: Delayed) {
+        self.state.budgets.note_wait(cx.now, name);
+        let waiting = self.delayed.iter().filter(|other| other.session == delayed.session).count();
+        if waiting < DELAYED_PER_SESSION_MAX && self.delayed.len() < DELAYED_MAX {
+            return self.delayed.push_back(delayed);
+        }
+        let (result, status) = (Errno::EAGAIN.negated(), change.refusal(name));
+        let Delayed { session, tid, message } = delayed;
+        let version = self.state.osd.next_epoch();
+        match message {
+            Message::PoolOp(_) => {
+                let fsid = self.state.fsid;
+                let reply =
+                    PoolOpReply { version: version.into(), fsid, result, epoch: version, response: None };
+                self.send(session, tid, reply);
+            }
+            Message::MonCommand(command) => {
+                let data = BufList::new();
+                let ack = MonCommandAck { version: version.into(), result, status, cmd: command.cmd, data };
+                self.send(session, tid, ack);
+            }
+            Message::MgrCommand(_) => {
+                self.send(session, tid, MgrCommandReply { result, status, data: BufList::new() });
+            }
+            _ => self.send(session, tid, CommandReply { result, status, data: BufList::new() }),
+        }
+    }
+
+    /// Carries out changes that had to wait, as far as their clients' budgets go.
+    pub(crate) fn run_delayed(&mut self, cx: &mut Cx<'_>) {
+        let mut stuck = std::collections::BTreeSet::new();
+        for _ in 0..self.delayed.len() {
+            let Some(delayed) = self.delayed.pop_front() else { return };
+            let session = delayed.session;
+            // Its connection may be gone.
+            let Some(name) = self.identity_of(session).map(|identity| identity.auth_name.clone()) else {
+                continue;
+            };
+            let change = change_of(&delayed.message);
+            let may = change.is_none_or(|change| {
+                !stuck.contains(&session) && self.state.budgets.take(cx.now, &name, change)
+            });
+            if may {
+                self.handle_message(cx, session, delayed.tid, delayed.message);
+            } else {
+                stuck.insert(session);
+                self.delayed.push_back(delayed);
+            }
+        }
+    }
+
+    fn handle_message(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, message: Message) {
+        let Some(entry) = self.sessions.get(&session) else { return };
         match (entry.endpoint, message) {
             (_, Message::Command(command)) => {
                 let output = self.run(cx, session, &command.cmd, command.data);
@@ -47,8 +137,9 @@ impl Mon {
                 let map = self.state.mon.encoded();
                 self.send(session, 0, nacre_msg::MonMap { map });
             }
-            Message::MonSubscribe(wishes) => self.subscribe(session, wishes),
+            Message::MonSubscribe(wishes) => self.subscribe(cx, session, wishes),
             Message::MonGetVersion(ask) => self.get_version(session, tid, &ask),
+            Message::MonGetOsdMap(ask) => self.osd_map_epochs(session, &ask),
             Message::Auth(auth) => self.session_auth(cx, session, tid, auth),
             Message::MonCommand(command) => {
                 let output = self.run(cx, session, &command.cmd, command.data);
@@ -131,8 +222,13 @@ impl Mon {
         fsid == self.state.fsid || fsid == Uuid::NIL
     }
 
-    fn subscribe(&mut self, session: SessionId, wishes: MonSubscribe) {
+    fn subscribe(&mut self, cx: &Cx<'_>, session: SessionId, wishes: MonSubscribe) {
         for (what, wish) in wishes.what {
+            let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
+            if let Some(osd) = osd.filter(|_| what == "osdmap") {
+                // Who wants what follows an epoch has that one.
+                self.hear_epoch(cx, osd, Epoch::try_from(wish.start.saturating_sub(1)).unwrap_or(Epoch::MAX));
+            }
             let Some(entry) = self.sessions.get_mut(&session) else { return };
             let wish = Wish { start: wish.start, onetime: wish.is_onetime() };
             if what == "config" {
@@ -181,7 +277,14 @@ impl Mon {
             wall: cx.wall,
             entropy: cx.entropy,
         };
-        crate::commands::run(&mut command, &input)
+        let output = crate::commands::run(&mut command, &input);
+        if crate::commands::is_audited(&input.prefix) || output.code == Errno::EACCES.negated() {
+            let line = crate::audit::line(&mut self.state.refusals, cx.now, &identity, &input, &output);
+            if let Some(line) = line {
+                self.state.audit(cx.wall, line);
+            }
+        }
+        output
     }
 
     /// Daemons and operators write the cluster log; each speaks only for itself.

@@ -5,6 +5,7 @@ use nacre_auth::Step;
 use nacre_buf::Bytes;
 use nacre_msg::Message;
 use nacre_types::{AddrVec, EntityKind};
+use std::net::IpAddr;
 
 /// One connection, numbered by the driver; never used twice while the process lives.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -32,6 +33,8 @@ pub enum Event {
         session: SessionId,
         /// Where it came in.
         endpoint: Endpoint,
+        /// What the peer says it is; it says the same in [`Event::Established`].
+        kind: EntityKind,
         /// `CEPH_AUTH_*`: 1 none, 2 cephx.
         method: u32,
         /// Connection modes that the peer offers, in its order: 1 CRC, 2 secure.
@@ -52,8 +55,10 @@ pub enum Event {
         session: SessionId,
         /// What the peer says it is; must agree with the identity that it proved.
         kind: EntityKind,
-        /// The peer's addresses of record: those it listens on, for daemons; of a client, the instance.
+        /// The peer's addresses of record, by its own word: those it listens on, for daemons; of a client, the instance.
         addrs: AddrVec,
+        /// Where its socket is.
+        seen_at: Option<IpAddr>,
     },
     /// A message of an established connection.
     Message {

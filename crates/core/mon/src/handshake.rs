@@ -5,17 +5,18 @@ use crate::mon::{Cx, HANDSHAKES_COUNT_MAX, Mon, SESSIONS_COUNT_MAX};
 use crate::session::{Handshake, Identity, Session, instance};
 use nacre_auth::{
     AuthDone, MonAuthContext, MonCaps, MonServer, Offer, RotatingKeys, ServiceAuthContext, ServiceServer,
-    Step,
+    Step, TicketForm,
 };
 use nacre_buf::Bytes;
 use nacre_types::{AddrVec, EntityAddr, EntityKind};
+use std::net::IpAddr;
 
 impl Mon {
     pub(crate) fn auth_request(
         &mut self,
         cx: &mut Cx<'_>,
         session: SessionId,
-        endpoint: Endpoint,
+        (endpoint, kind): (Endpoint, EntityKind),
         method: u32,
         modes: &[u32],
         payload: Bytes,
@@ -24,13 +25,17 @@ impl Mon {
             self.close(session);
             return;
         }
+        let option = match kind {
+            EntityKind::CLIENT => "ms_mon_service_mode",
+            _ => "ms_mon_cluster_mode",
+        };
+        let modes_wanted = self.state.config.of_monitor(option).unwrap_or_default();
+        let offer = Offer::secure_first().with_methods(&self.methods).with_modes(modes_wanted);
         let fresh = || match endpoint {
-            Endpoint::Mon => {
-                Handshake::Mon(MonServer::new(Offer::secure_first().with_methods(&self.methods)))
-            }
+            Endpoint::Mon => Handshake::Mon(MonServer::new(offer)),
             Endpoint::Mgr => {
-                let offer = Offer::crc_first().with_methods(&self.methods);
-                Handshake::Mgr(ServiceServer::new(EntityKind::MGR, offer))
+                let form = TicketForm::under_our_monitor(EntityKind::MGR);
+                Handshake::Mgr(ServiceServer::new(EntityKind::MGR, form, offer))
             }
         };
         let (_, mut handshake) = self.handshakes.remove(&session).unwrap_or_else(|| (endpoint, fresh()));
@@ -66,13 +71,14 @@ impl Mon {
     }
 
     fn mgr_keys(&self) -> RotatingKeys {
-        self.state.auth.keys().rotating(EntityKind::MGR).cloned().unwrap_or_default()
+        let keys = self.state.auth.keys().rotating(EntityKind::MGR).cloned().unwrap_or_default();
+        keys.with_void(self.state.auth.void().clone())
     }
 
     fn step(&mut self, session: SessionId, endpoint: Endpoint, handshake: Handshake, step: Step) {
         match &step {
             Step::Done(done) => {
-                let identity = self.identity(done);
+                let identity = self.identity(done, endpoint);
                 let auth = match handshake {
                     Handshake::Mon(server) => server.into_session(),
                     Handshake::Mgr(_) => None,
@@ -87,9 +93,8 @@ impl Mon {
         self.hold(Effect::Auth { session, step });
     }
 
-    /// The peer with its caps at the monitor, whichever address it came in on: every command is checked
-    /// against those. Caps that do not parse allow nothing.
-    fn identity(&self, done: &AuthDone) -> Identity {
+    /// The peer with its caps at the monitor, and at the manager when it came in there. Caps that do not parse allow nothing.
+    fn identity(&self, done: &AuthDone, endpoint: Endpoint) -> Identity {
         let proved = &done.identity;
         let name = proved.name.clone();
         let text = self.state.auth.keys().caps_of(&name, EntityKind::MON).unwrap_or_default();
@@ -98,12 +103,18 @@ impl Mon {
         } else {
             MonCaps::parse(text, &name).unwrap_or_default()
         };
+        let mgr_caps = match endpoint {
+            Endpoint::Mon => None,
+            Endpoint::Mgr => Some(proved.mgr_caps().unwrap_or_default()),
+        };
         Identity {
             name: instance(&name, done.global_id),
             auth_name: name,
             global_id: done.global_id,
             caps,
+            mgr_caps,
             addr: EntityAddr::NONE,
+            seen_at: None,
         }
     }
 
@@ -113,6 +124,7 @@ impl Mon {
         session: SessionId,
         kind: EntityKind,
         addrs: AddrVec,
+        seen_at: Option<IpAddr>,
     ) {
         let Some(entry) = self.sessions.get_mut(&session) else {
             self.close(session);
@@ -127,8 +139,9 @@ impl Mon {
         entry.kind = kind;
         let addr = addrs.msgr2().unwrap_or_else(|| addrs.front());
         entry.identity.addr = addr;
-        entry.identity.caps =
-            std::mem::take(&mut entry.identity.caps).at(addr.socket.map(|socket| socket.ip()));
+        entry.identity.seen_at = seen_at;
+        entry.identity.caps = std::mem::take(&mut entry.identity.caps).at(seen_at);
+        entry.identity.mgr_caps = entry.identity.mgr_caps.take().map(|caps| caps.at(seen_at));
         entry.addrs = addrs;
         entry.established = true;
         if let (Some(osd), Endpoint::Mon) = (entry.osd(), entry.endpoint) {

@@ -222,11 +222,39 @@ pub fn checks(state: &State) -> Vec<Check> {
     let digest = state.stats.pgs.digest(map);
     let mut out = osd_checks::checks(state, map, &digest);
     out.extend(pg_checks::checks(state, map, &digest));
+    out.extend(unusable_values(state));
+    out.extend(throttled_clients(state));
     out.sort_by_key(|check| check.code);
     for check in &mut out {
         check.muted = state.health.is_muted(check);
     }
     out
+}
+
+/// Our own check: Ceph's daemons have no word for it.
+fn unusable_values(state: &State) -> Option<Check> {
+    let detail = |(who, name, value, error): (_, _, _, _)| {
+        format!(
+            "{who}: {name} = '{value}' has no effect: {error}. Set it anew, or remove it with 'ceph config rm {who} {name}'"
+        )
+    };
+    let detail: Vec<String> = state.config.unusable().map(detail).collect();
+    let summary =
+        format!("{} stored that cannot be used", plural(detail.len(), "option value", "option values"));
+    (!detail.is_empty()).then(|| Check::new("CONFIG_VALUE_UNUSABLE", Severity::Warn, summary, detail))
+}
+
+/// Our own check, too.
+fn throttled_clients(state: &State) -> Option<Check> {
+    let detail =
+        |(name, count)| format!("{name}: {count} changes had to wait or were refused in the last minute");
+    let waiting = state.throttled_senders.iter().cloned();
+    let detail: Vec<String> = state.budgets.throttled().map(detail).chain(waiting).collect();
+    let summary = format!(
+        "{} for more than the monitor takes",
+        if detail.len() == 1 { "1 client asks".to_owned() } else { format!("{} clients ask", detail.len()) }
+    );
+    (!detail.is_empty()).then(|| Check::new("MON_CLIENTS_THROTTLED", Severity::Warn, summary, detail))
 }
 
 /// The worst of the checks that are not muted.

@@ -7,8 +7,10 @@
 //! read back from the store after [`Mon::open`]. The batch is the unit that a replicated log will carry.
 //! Layer: core; uses base and the cores auth and mgr.
 
+mod audit;
 pub mod auth;
 pub mod batch;
+mod budget;
 pub mod cluster_log;
 pub mod command;
 pub mod commands;

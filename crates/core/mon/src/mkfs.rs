@@ -105,7 +105,7 @@ pub fn mkfs(options: &MkfsOptions, wall: UTime) -> Result<Batch, MkfsError> {
         let who = Who::parse(section).ok_or_else(|| MkfsError::Section(section.clone()))?;
         config.set(&who, name, value, false)?;
     }
-    config.flush(&mut batch);
+    config.flush(wall, &mut batch);
     Ok(batch)
 }
 

@@ -1,6 +1,7 @@
 //! [`Mon`]: events in, effects out, and what may leave when.
 
 use crate::batch::Snapshot;
+use crate::dispatch::Delayed;
 use crate::event::{Effect, Endpoint, Event, SessionId, Token};
 use crate::osd::{BootRequest, OsdMapsError};
 use crate::session::{Handshake, Session};
@@ -8,7 +9,7 @@ use crate::state::State;
 use nacre_auth::AuthMethod;
 use nacre_denc::DecodeError;
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Connections that may be in their handshake at a time; more are turned away.
@@ -79,6 +80,8 @@ pub struct Mon {
     wall: UTime,
     /// Methods of authentication that are accepted.
     pub(crate) methods: Vec<AuthMethod>,
+    /// Changes that clients asked for faster than they may, in their order.
+    pub(crate) delayed: VecDeque<Delayed>,
 }
 
 impl Mon {
@@ -101,6 +104,7 @@ impl Mon {
             next_token: 1,
             wall,
             methods: vec![AuthMethod::Cephx],
+            delayed: VecDeque::new(),
         })
     }
 
@@ -111,10 +115,22 @@ impl Mon {
         Self { methods, ..self }
     }
 
+    /// Says which machine we run on, for who asks.
+    #[must_use]
+    pub fn on_host(mut self, host: String) -> Self {
+        self.state.host = Some(host).filter(|host| !host.is_empty());
+        self
+    }
+
     /// Everything that the monitor knows.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Tells which clients have messages begun that take more memory than they may, a sentence each; for the health checks.
+    pub fn set_throttled_senders(&mut self, clients: Vec<String>) {
+        self.state.throttled_senders = clients;
     }
 
     /// The cluster.
@@ -159,11 +175,13 @@ impl Mon {
         self.wall = wall;
         let mut cx = Cx { now, wall, entropy };
         match event {
-            Event::AuthRequest { session, endpoint, method, modes, payload } => {
-                self.auth_request(&mut cx, session, endpoint, method, &modes, payload);
+            Event::AuthRequest { session, endpoint, kind, method, modes, payload } => {
+                self.auth_request(&mut cx, session, (endpoint, kind), method, &modes, payload);
             }
             Event::AuthMore { session, payload } => self.auth_more(&mut cx, session, payload),
-            Event::Established { session, kind, addrs } => self.established(&mut cx, session, kind, addrs),
+            Event::Established { session, kind, addrs, seen_at } => {
+                self.established(&mut cx, session, kind, addrs, seen_at);
+            }
             Event::Message { session, tid, message } => self.message(&mut cx, session, tid, *message),
             Event::Closed { session } => self.closed(session),
             Event::Committed(token) => self.committed(&mut cx, token),

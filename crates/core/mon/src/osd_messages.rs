@@ -2,7 +2,7 @@
 
 use crate::event::SessionId;
 use crate::mon::{Cx, Mon};
-use crate::osd::{BootOutcome, BootRequest, FailureReport};
+use crate::osd::{BootOutcome, BootRefusal, BootRequest, FailureReport};
 use nacre_auth::Rwx;
 use nacre_msg::stats::pg_state;
 use nacre_msg::{
@@ -15,10 +15,22 @@ fn epoch(version: u64) -> Epoch {
     Epoch::try_from(version).unwrap_or(Epoch::MAX)
 }
 
+/// The sender's epoch, where the message tells that of a map that it has; 0 where not.
+fn epoch_of(message: &Message) -> Epoch {
+    match message {
+        Message::OsdBeacon(beacon) => epoch(beacon.version),
+        Message::OsdAlive(alive) => epoch(alive.version),
+        Message::OsdFailure(failure) => epoch(failure.version),
+        Message::OsdPgTemp(temp) => epoch(temp.version),
+        _ => 0,
+    }
+}
+
 fn of_boot(osd: OsdId, client_addrs: AddrVec, boot: OsdBoot) -> BootRequest {
     let superblock = boot.superblock;
     BootRequest {
         osd,
+        epoch: epoch(boot.version).max(superblock.newest_map),
         store: superblock.osd_fsid,
         client_addrs,
         cluster_addrs: boot.cluster_addrs,
@@ -36,11 +48,12 @@ impl Mon {
         // Everything here speaks for one OSD, so its key must be that OSD's and its caps those of a daemon.
         let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
         let Some(osd) = osd.filter(|_| self.allows(session, "osd", Rwx::X)) else { return };
+        self.hear_epoch(cx, osd, epoch_of(&message));
         match message {
             Message::OsdBoot(boot) => self.osd_boot(cx, session, osd, boot),
             Message::OsdFailure(failure) => self.osd_failure(cx, osd, &failure),
             Message::OsdBeacon(beacon) => {
-                self.state.osd.beacon(osd, beacon.min_last_epoch_clean, cx.now);
+                self.state.osd.beacon(osd, &beacon.pgs, beacon.min_last_epoch_clean, cx.now);
             }
             Message::OsdAlive(alive) => self.osd_alive(session, osd, &alive),
             Message::OsdPgTemp(temp) => self.osd_pg_temp(session, osd, &temp),
@@ -49,6 +62,18 @@ impl Mon {
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
             // Known to nobody here, or an answer that we never asked for.
             _ => (),
+        }
+    }
+
+    /// An OSD says which map it has. Nobody has one that we have not published, unless our store is older than what we told.
+    pub(crate) fn hear_epoch(&mut self, cx: &Cx<'_>, osd: OsdId, epoch: Epoch) {
+        let newest = self.state.osd.published().epoch;
+        if epoch > newest && self.state.osd.is_ahead(osd, epoch) {
+            let text = format!(
+                "osd.{osd} has map epoch {epoch}, and the newest of this monitor is {newest}: the monitor's store is an older \
+                 copy. OSDs that know more than it stop rather than follow another history; start the monitor on its newest store"
+            );
+            self.state.clog(LogPriority::ERROR, cx.wall, text);
         }
     }
 
@@ -81,14 +106,23 @@ impl Mon {
         let osd = request.osd;
         match self.state.osd.boot(&request, cx.now, cx.wall, &self.state.config) {
             BootOutcome::Booted => {
+                self.state.osd.refused_boots.remove(&osd);
                 let text = format!("osd.{osd} {} boot", request.client_addrs);
                 self.state.clog(LogPriority::INFO, cx.wall, text);
             }
             BootOutcome::AlreadyUp => self.send_osdmaps(session),
             BootOutcome::Deferred => drop(self.deferred_boots.insert(session, request)),
             BootOutcome::Refused(reason) => {
-                let text = format!("osd.{osd} may not boot: {reason}");
-                self.state.clog(LogPriority::WARN, cx.wall, text);
+                if let BootRefusal::Ahead { own, .. } = reason {
+                    self.state.osd.is_ahead(osd, own);
+                }
+                // It tries again every few seconds.
+                let kind = |refusal: &BootRefusal| std::mem::discriminant(refusal);
+                let before = self.state.osd.refused_boots.insert(osd, reason);
+                if before.as_ref().map(kind) != Some(kind(&reason)) {
+                    let text = format!("osd.{osd} may not boot: {reason}");
+                    self.state.clog(LogPriority::WARN, cx.wall, text);
+                }
             }
         }
     }

@@ -3,7 +3,7 @@
 use crate::event::SessionId;
 use crate::mon::{Cx, Mon};
 use crate::osd::{PoolError, PoolSpec};
-use nacre_auth::{OsdCaps, OsdRequest, Rwx};
+use nacre_auth::{OsdCaps, Rwx};
 use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::{OsdMap, PoolKind};
@@ -49,22 +49,14 @@ impl Mon {
         let Some(identity) = self.identity_of(session) else { return false };
         let map = self.state.osd.map();
         let id = PoolId::from(op.pool);
-        let (Some(pool), Some(name)) = (map.pool(id), map.pool_name(id)) else { return false };
+        let Some(name) = map.pool_name(id) else { return false };
         let args = BTreeMap::from([("poolname".to_owned(), name.to_owned())]);
         if identity.caps.allows_command("osd", "osd pool op unmanaged-snap", &args, Rwx::W) {
             return true;
         }
         let text = self.state.auth.keys().caps_of(&identity.auth_name, EntityKind::OSD).unwrap_or_default();
         let Ok(caps) = OsdCaps::parse(text) else { return false };
-        caps.at(identity.addr.socket.map(|socket| socket.ip())).allows(&OsdRequest {
-            pool: name,
-            namespace: b"",
-            applications: &pool.application_metadata,
-            object: b"",
-            read: false,
-            write: true,
-            classes: &[],
-        })
+        caps.at(identity.seen_at).may_write_pool(name)
     }
 
     fn apply_pool_op(&mut self, cx: &mut Cx<'_>, op: &PoolOp) -> Result<Option<Bytes>, Errno> {

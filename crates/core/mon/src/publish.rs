@@ -5,11 +5,13 @@ use crate::mon::Mon;
 use crate::session::{Session, Wish};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
-use nacre_msg::{FsMapUser, Log, LogPriority, Message, OsdPgCreate2};
+use nacre_msg::{FsMapUser, Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2};
 use nacre_types::{Epoch, OsdId, SpgId};
 
 /// Maps per message; Ceph `osd_map_message_max`.
 const MAPS_PER_MESSAGE_MAX: u32 = 40;
+/// Full maps in one answer to somebody who asks for them: each may have to be built anew.
+const FULLS_PER_REQUEST_MAX: u32 = 4;
 /// Log entries per message.
 const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
 
@@ -25,6 +27,7 @@ enum Topic {
     MdsMap,
     ServiceMap,
     PgCreates,
+    VoidTickets,
     Log(LogPriority),
 }
 
@@ -40,6 +43,7 @@ impl Topic {
             "fsmap.user" => Self::FsMapUser,
             "servicemap" => Self::ServiceMap,
             "osd_pg_creates" => Self::PgCreates,
+            nacre_msg::VoidTickets::TOPIC => Self::VoidTickets,
             "log-debug" => Self::Log(LogPriority::DEBUG),
             "log-info" => Self::Log(LogPriority::INFO),
             "log-sec" => Self::Log(LogPriority::SEC),
@@ -54,7 +58,7 @@ impl Topic {
     fn service(self) -> Option<(&'static str, Rwx)> {
         match self {
             Self::OsdMap => Some(("osd", Rwx::R)),
-            Self::PgCreates => Some(("osd", Rwx::W)),
+            Self::PgCreates | Self::VoidTickets => Some(("osd", Rwx::W)),
             Self::FsMap | Self::FsMapUser | Self::MdsMap => Some(("mds", Rwx::R)),
             Self::Log(_) => Some(("log", Rwx::R)),
             Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap => None,
@@ -72,6 +76,7 @@ pub(crate) struct Served {
     config: u64,
     services: Epoch,
     log: u64,
+    void: u64,
 }
 
 impl Mon {
@@ -84,6 +89,7 @@ impl Mon {
             config: self.state.config.version(),
             services: self.state.services.map().epoch,
             log: self.state.log.version(),
+            void: self.state.auth.void_version(),
         }
     }
 
@@ -101,6 +107,7 @@ impl Mon {
             Topic::MgrMap => before.mgrmap != versions.mgrmap,
             Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => before.fsmap != versions.fsmap,
             Topic::ServiceMap => before.services != versions.services,
+            Topic::VoidTickets => before.void != versions.void,
             Topic::Log(_) => before.log != versions.log,
         };
         let topics = |session: &Session| -> Vec<String> {
@@ -153,6 +160,7 @@ impl Mon {
             Topic::Config => self.serve_config(session),
             Topic::OsdMap => self.serve_osdmap(session, what, wish),
             Topic::PgCreates => self.serve_pg_creates(session),
+            Topic::VoidTickets => self.serve_void_tickets(session),
             Topic::Log(level) => self.serve_log(session, what, level, wish),
         }
     }
@@ -265,6 +273,27 @@ impl Mon {
         }
     }
 
+    /// Sends epochs that somebody asks for by number, as far as they are kept. What the peer has is for it to say.
+    pub(crate) fn osd_map_epochs(&mut self, session: SessionId, ask: &MonGetOsdMap) {
+        if !self.allows(session, "osd", Rwx::R) {
+            return;
+        }
+        let mut message = self.osdmap_message();
+        let (oldest, newest) = (message.oldest, message.newest);
+        let kept = |first: Epoch, last: Epoch, count_max: Epoch| {
+            let (first, last) = (first.max(oldest), last.min(newest));
+            first..=last.min(first.saturating_add(count_max - 1))
+        };
+        let osd = &self.state.osd;
+        for epoch in kept(ask.full_first, ask.full_last, FULLS_PER_REQUEST_MAX) {
+            message.full.extend(osd.full_map(epoch).map(|full| (epoch, full)));
+        }
+        for epoch in kept(ask.inc_first, ask.inc_last, MAPS_PER_MESSAGE_MAX) {
+            message.incrementals.extend(osd.incremental(epoch).map(|inc| (epoch, inc.clone())));
+        }
+        self.send(session, 0, message);
+    }
+
     /// Asks a primary to make the PGs of new pools that it has not made yet.
     fn serve_pg_creates(&mut self, session: SessionId) {
         let Some(osd) = self.sessions.get(&session).and_then(Session::osd) else { return };
@@ -274,6 +303,14 @@ impl Mon {
             let pgs = pgs.into_iter().map(|(pg, epoch, stamp)| (SpgId::replicated(pg), (epoch, stamp)));
             let message = OsdPgCreate2 { epoch, pgs: pgs.collect(), ..OsdPgCreate2::default() };
             self.send(session, 0, message);
+        }
+    }
+
+    /// Whoever asks gets them whole, whatever version it had: the count begins anew with the monitor.
+    fn serve_void_tickets(&mut self, session: SessionId) {
+        if self.sessions.get(&session).and_then(Session::osd).is_some() {
+            let (of, all) = self.state.auth.void().to_tell();
+            self.send(session, 0, nacre_msg::VoidTickets { of, all });
         }
     }
 

@@ -1,9 +1,10 @@
 //! Sessions: who is connected, what they may do, what they subscribed to.
 
 use crate::event::Endpoint;
-use nacre_auth::{MonCaps, MonServer, MonSessionAuth, ServiceServer};
+use nacre_auth::{MgrCaps, MonCaps, MonServer, MonSessionAuth, ServiceServer};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, EntityName, Epoch};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// Subscriptions of one session.
 pub(crate) const SUBSCRIPTIONS_COUNT_MAX: usize = 64;
@@ -19,8 +20,12 @@ pub struct Identity {
     pub global_id: u64,
     /// What it may do at the monitor.
     pub caps: MonCaps,
-    /// Its address.
+    /// What it may ask of the manager; none at the monitor's address, where [`Identity::caps`] decide.
+    pub mgr_caps: Option<MgrCaps>,
+    /// Its address of record, by its own word.
     pub addr: EntityAddr,
+    /// Where its socket is.
+    pub seen_at: Option<IpAddr>,
 }
 
 /// A handshake that is not finished.

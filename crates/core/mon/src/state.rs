@@ -1,7 +1,9 @@
 //! [`State`]: all services of the monitor.
 
+use crate::audit::Refusals;
 use crate::auth::AuthDb;
 use crate::batch::{Batch, Snapshot};
+use crate::budget::Budgets;
 use crate::cluster_log::ClusterLog;
 use crate::config::{ConfigDb, Target};
 use crate::config_key::ConfigKeys;
@@ -23,6 +25,8 @@ pub struct State {
     pub fsid: Uuid,
     /// Our name, such as `a`.
     pub name: String,
+    /// The machine that we run on, if we were told.
+    pub host: Option<String>,
     /// When we started.
     pub started: UTime,
     /// Monitors.
@@ -47,6 +51,12 @@ pub struct State {
     pub health: Health,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
+    /// How many changes clients may ask for.
+    pub(crate) budgets: Budgets,
+    /// Clients whose messages wait for memory, a sentence each.
+    pub(crate) throttled_senders: Vec<String>,
+    /// How much of refused commands is written down.
+    pub(crate) refusals: Refusals,
 }
 
 impl State {
@@ -55,11 +65,12 @@ impl State {
         Ok(Self {
             fsid: mon.map().fsid,
             name: name.to_owned(),
+            host: None,
             started: wall,
             mon,
             osd: OsdMaps::open(snapshot)?,
             auth: AuthDb::open(snapshot)?,
-            config: ConfigDb::open(snapshot),
+            config: ConfigDb::open(snapshot, name),
             config_keys: ConfigKeys::open(snapshot),
             log: ClusterLog::open(snapshot)?,
             mgr: MgrMaps::open(snapshot)?,
@@ -67,6 +78,9 @@ impl State {
             services: ServiceMaps::open(),
             health: Health::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
+            budgets: Budgets::default(),
+            throttled_senders: Vec::new(),
+            refusals: Refusals::default(),
         })
     }
 
@@ -88,7 +102,7 @@ impl State {
         self.osd.flush(wall, &mut batch);
         self.mon.flush(&mut batch);
         self.auth.flush(&mut batch);
-        self.config.flush(&mut batch);
+        self.config.flush(wall, &mut batch);
         self.config_keys.flush(&mut batch);
         self.mgr.flush(&mut batch);
         self.health.flush(&mut batch);

@@ -4,9 +4,8 @@ use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;
 use nacre_auth::TicketLifetimes;
 use nacre_msg::LogPriority;
-use nacre_types::{IntervalSet, PoolId};
+use nacre_types::{EntityKind, IntervalSet, PoolId};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 impl Mon {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
@@ -21,6 +20,12 @@ impl Mon {
         self.state.osd.shrink_pools(&self.state.stats.pgs);
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
+        self.end_revoked(cx);
+        self.state.budgets.tick(cx.now);
+        for (name, count) in self.state.refusals.tick(cx.now) {
+            self.state.audit(cx.wall, format!("entity='{name}': {count} more commands: access denied"));
+        }
+        self.run_delayed(cx);
         self.log_health(cx);
         self.send_orders();
     }
@@ -28,7 +33,7 @@ impl Mon {
     fn refresh_keys(&mut self, cx: &mut Cx<'_>) {
         let seconds = |name: &str, fallback: u32| {
             let value = self.state.config.number_of_monitor(name, fallback.into());
-            Duration::from_secs_f64(value.clamp(1.0, 1e9))
+            nacre_types::seconds(value.max(1.0))
         };
         let lifetimes = TicketLifetimes {
             auth: seconds("auth_mon_ticket_ttl", 72 * 3600),
@@ -39,6 +44,32 @@ impl Mon {
             keys.set_lifetimes(lifetimes);
         }
         self.state.auth.refresh(cx.wall, cx.entropy);
+    }
+
+    /// Ends the sessions of entities whose key or caps were removed or changed, and makes tickets void whose key is another's now, of which
+    /// the OSDs hear. Such a client is shut out besides, by its address: an OSD that does not hear of it in time learns that
+    /// with its next map.
+    fn end_revoked(&mut self, cx: &Cx<'_>) {
+        let revoked = self.state.auth.take_revoked();
+        // Not for other caps: librados goes on with its ticket until that is to be renewed, and would be kept out for so long.
+        let by_key = revoked.iter().filter(|(_, by_key)| **by_key).map(|(name, _)| name);
+        self.state.auth.make_void(by_key, cx.wall);
+        let of_revoked = |entry: &crate::session::Session| revoked.get(&entry.identity.auth_name).copied();
+        let ended: Vec<_> = self
+            .sessions
+            .iter()
+            .filter_map(|(session, entry)| {
+                Some((*session, of_revoked(entry)?, entry.kind, entry.identity.addr))
+            })
+            .collect();
+        let until = cx.wall.after(self.state.auth.keys().lifetimes().service);
+        for (session, by_key, kind, addr) in ended {
+            // An address without a nonce would stand for all clients of a machine.
+            if by_key && kind == EntityKind::CLIENT && addr.nonce != 0 {
+                self.state.osd.blocklist_add(addr, until);
+            }
+            self.close(session);
+        }
     }
 
     fn tick_osds(&mut self, cx: &mut Cx<'_>) {

@@ -121,6 +121,11 @@ impl MonClient {
         self.subscriptions.got(what, epoch);
     }
 
+    /// Asks again for `what` from the epoch behind the one taken in last: what came did not follow it.
+    pub fn ask_again(&mut self, what: &str) {
+        self.subscriptions.renew(what);
+    }
+
     /// Sends a command, one JSON text as a rule, and repeats it until it is answered by
     /// [`Effect::CommandDone`] with the number returned here.
     ///
@@ -154,6 +159,11 @@ impl MonClient {
     /// [`TooMany`] wait for a session already.
     pub fn send(&mut self, tid: u64, message: Message) -> Result<(), TooMany> {
         self.requests.message(tid, message)
+    }
+
+    /// How connections to monitors that are opened from now on are protected, see [`Offer::with_modes`].
+    pub fn set_modes(&mut self, modes: &str) {
+        self.auth.set_modes(modes);
     }
 
     /// What opens a connection to a daemon of `service`; `None` without a valid ticket, which is then asked

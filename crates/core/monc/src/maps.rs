@@ -50,15 +50,19 @@ pub struct NextMap {
 /// `have` of epoch 0 is no map yet, but its cluster counts unless it is nil. None when nothing newer can be had.
 ///
 /// # Errors
-/// [`MapError`]; `have` is as true as before.
+/// [`MapError`]; `have` is as true as before. On [`MapError::Apply`] a whole map helps, and is taken from the same message
+/// if it is there.
 pub fn next_map(have: &Arc<OsdMap>, message: &nacre_msg::OsdMap) -> Result<Option<NextMap>, MapError> {
     if have.fsid != Uuid::default() && message.fsid != have.fsid {
         return Err(MapError::Foreign { found: message.fsid, own: have.fsid });
     }
     let next = have.epoch.saturating_add(1);
     if let Some(bytes) = message.incrementals.get(&next).filter(|_| have.epoch > 0) {
-        let map = applied(have, next, bytes)?;
-        return Ok(Some(NextMap { map, incremental: Some(bytes.clone()), skipped: false }));
+        match applied(have, next, bytes) {
+            Ok(map) => return Ok(Some(NextMap { map, incremental: Some(bytes.clone()), skipped: false })),
+            Err(error) if !message.full.contains_key(&next) => return Err(error),
+            Err(_) => (),
+        }
     }
     let Some((epoch, bytes)) = message.full.range(next..).next() else { return Ok(None) };
     let epoch = *epoch;
@@ -70,6 +74,38 @@ fn applied(have: &OsdMap, epoch: Epoch, bytes: &Bytes) -> Result<Arc<OsdMap>, Ma
     let inc =
         Incremental::from_bytes(bytes.clone()).map_err(|source| MapError::Malformed { epoch, source })?;
     let mut map = have.clone();
-    map.apply(&inc).map_err(|source| MapError::Apply { epoch, source })?;
+    // A map that is a little other than the monitor's would place groups elsewhere than everybody else does.
+    map.apply_verified(&inc).map_err(|source| MapError::Apply { epoch, source })?;
     Ok(Arc::new(map))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_denc::Encode;
+
+    /// A map of epoch 5, and the message that leads to the next; `sound` when the checksum in it is right.
+    fn step(sound: bool) -> (Arc<OsdMap>, nacre_msg::OsdMap) {
+        let map = OsdMap { epoch: 5, ..OsdMap::default() };
+        let mut inc = Incremental::new(map.fsid, 6);
+        inc.new_flags = 3;
+        let mut next = map.clone();
+        next.apply(&inc).expect("it follows");
+        inc.full_crc = next.to_bytes_and_crc().1 ^ u32::from(!sound);
+        let incrementals = [(6, inc.to_bytes())].into();
+        (Arc::new(map), nacre_msg::OsdMap { incrementals, newest: 6, ..Default::default() })
+    }
+
+    #[test]
+    fn an_increment_must_lead_to_the_map_that_its_sender_has() {
+        let (map, message) = step(true);
+        assert_eq!(next_map(&map, &message).expect("good").expect("newer").map.flags, 3);
+        let (map, mut message) = step(false);
+        let refused = next_map(&map, &message);
+        assert!(matches!(refused, Err(MapError::Apply { epoch: 6, source: ApplyError::Checksum { .. } })));
+        let whole = OsdMap { epoch: 6, flags: 9, ..OsdMap::default() };
+        message.full.insert(6, whole.to_bytes());
+        let next = next_map(&map, &message).expect("good").expect("newer");
+        assert_eq!((next.map.flags, next.skipped), (9, false), "the whole map counts");
+    }
 }

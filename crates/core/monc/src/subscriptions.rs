@@ -56,6 +56,13 @@ impl Subscriptions {
         }
     }
 
+    /// Tells the monitor again from where on `what` is wanted: what it sent since did not arrive, or was of no use.
+    pub(crate) fn renew(&mut self, what: &str) {
+        if self.wanted.contains_key(what) {
+            self.unsent.insert(what.to_owned());
+        }
+    }
+
     /// A new monitor knows nothing of us.
     pub(crate) fn forget_sent(&mut self) {
         self.unsent = self.wanted.keys().cloned().collect();

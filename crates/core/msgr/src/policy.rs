@@ -49,8 +49,8 @@ pub struct Config {
     pub handshake_timeout: Duration,
     /// See [`IDLE_TIMEOUT`]; `None` for never.
     pub idle_timeout: Option<Duration>,
-    /// Takes messages in CRC mode whose data is longer than [`crate::DATA_BYTES_MAX`], and puts zeros of the same length in
-    /// its place, so that the owner can say that it is too long. Otherwise they end the connection.
+    /// Takes messages of lossy peers in CRC mode whose data is longer than [`crate::DATA_BYTES_MAX`], and puts zeros of the
+    /// same length in its place, so that the owner can say that it is too long. Otherwise they end the connection.
     pub blanks_long_data: bool,
     /// Bytes of messages that may wait in one connection, unsent or unacknowledged, before `send` fails.
     pub queued_bytes_max: usize,

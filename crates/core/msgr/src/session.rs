@@ -125,7 +125,7 @@ impl Session {
         queued: usize,
         message: &RawMessage,
     ) -> Result<(), Fault> {
-        frame::check_lengths(message)?;
+        frame::check_lengths(message, self.lossy)?;
         let bytes = self.kept_bytes.max(queued) + message_bytes(message);
         let count = self.kept.len() + 1;
         if bytes > config.queued_bytes_max || count > config.queued_count_max {

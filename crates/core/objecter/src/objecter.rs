@@ -216,12 +216,22 @@ impl Objecter {
         }
     }
 
-    /// Maps came, from a monitor or from an OSD.
+    /// Maps came, from a monitor or from an OSD. When an increment does not lead to the map that its sender has, the
+    /// newest one is asked for whole.
     ///
     /// # Errors
     /// [`MapError`]; what came before the bad map is taken in.
     pub fn maps(&mut self, now: Stamp, message: &nacre_msg::OsdMap) -> Result<(), MapError> {
-        while let Some(NextMap { map, skipped, .. }) = next_map(&self.map, message)? {
+        loop {
+            let (map, skipped) = match next_map(&self.map, message) {
+                Ok(Some(NextMap { map, skipped, .. })) => (map, skipped),
+                Ok(None) => return Ok(()),
+                Err(MapError::Apply { .. }) => {
+                    self.effects.push(Effect::WantMap { from: 0 });
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            };
             self.map = map;
             self.follow_sessions();
             for tid in self.ops.keys().copied().collect::<Vec<_>>() {
@@ -232,7 +242,6 @@ impl Objecter {
                 self.aim(now, tid);
             }
         }
-        Ok(())
     }
 
     /// Connections with OSDs that are down or elsewhere now end.
@@ -265,7 +274,8 @@ impl Objecter {
     fn place(&self, request: &Request) -> Result<Option<Place>, Errno> {
         let pool = self.map.pool(request.locator.pool).ok_or(Errno::ENOENT)?;
         let paused = if request.is_write() { flags::osdmap::PAUSE_WRITE } else { flags::osdmap::PAUSE_READ };
-        let full = request.is_write() && pool.has_flag(flags::pool::FULL);
+        let full = pool.has_flag(flags::pool::FULL) || self.map.has_flag(flags::osdmap::FULL);
+        let full = request.is_write() && full;
         let pg = self.map.object_to_pg(&request.name, &request.locator).ok_or(Errno::ENOENT)?;
         let set = self.map.pg_to_up_acting(pg);
         if self.map.epoch < self.barrier

@@ -116,6 +116,19 @@ fn a_map_that_changes_nothing_sends_nothing_unless_maps_were_skipped() {
 }
 
 #[test]
+fn an_increment_that_leads_elsewhere_is_replaced_by_the_whole_map() {
+    let mut rig = sent();
+    let mut inc = nacre_maps::Incremental::new(map(5, 0).fsid, 6);
+    inc.new_flags = 0;
+    inc.full_crc = 7;
+    let incrementals = [(6, inc.to_bytes())].into();
+    rig.0.maps(NOW, &nacre_msg::OsdMap { incrementals, ..Default::default() }).expect("nobody's end");
+    assert_eq!(rig.effects(), ["map 0"]);
+    rig.learn(&map(7, 0));
+    assert_eq!(rig.effects(), ["send 0 1 try 1"]);
+}
+
+#[test]
 fn a_lost_connection_is_dialled_after_a_pause() {
     let mut rig = sent();
     rig.0.lost(NOW, 0);

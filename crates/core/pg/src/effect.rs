@@ -4,7 +4,7 @@ use crate::{SessionId, Side, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, WatchNotify};
-use nacre_txn::{Token, Transaction};
+use nacre_txn::{FetchFrom, Token, Transaction};
 use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SpgId};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -76,6 +76,8 @@ pub enum Effect {
         offset: u64,
         /// Bytes.
         length: u64,
+        /// Whether memory will do.
+        from: FetchFrom,
         /// Names the request.
         token: Token,
     },

@@ -21,6 +21,8 @@ pub struct ClientOp {
     pub trace: Trace,
     /// Its part of the memory that messages may take up.
     pub permit: Permit,
+    /// It brings data, and a member had no room for any when it came: only what was done already is answered.
+    pub is_beyond_room: bool,
 }
 
 /// Something happened.
@@ -67,6 +69,10 @@ pub enum Event {
         /// False: in turn again.
         forced: bool,
     },
+    /// An operator gives up the objects that nobody has, as far as [`crate::Pg::can_mark_lost`] says that it can be done.
+    MarkLost(crate::Lost),
+    /// An operator has the group made anew: this copy goes.
+    GiveUp,
     /// Somebody asks for a scrub.
     Scrub {
         /// Read and compare data, not only metadata.

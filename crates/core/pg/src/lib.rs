@@ -13,6 +13,7 @@
 //! | `peering` | intervals, and agreement of the members on one log |
 //! | `recovery` | objects brought up to date, pulled and pushed |
 //! | `watch` | watchers and notifies |
+//! | `split`, `merge`, `moving` | more groups, or fewer |
 //! | `scrub`, `snaptrim` | background work |
 
 mod backend;
@@ -23,6 +24,7 @@ mod harness;
 pub mod list;
 mod log;
 mod merge;
+mod moving;
 pub mod object;
 pub mod ops;
 mod peering;
@@ -40,16 +42,20 @@ mod storage;
 mod tests;
 mod tokens;
 mod tuning;
+mod turn;
 mod watch;
 
 pub use effect::{Effect, Effects};
 pub use event::{ClientOp, Cx, Event};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
 pub use merge::{MergeRole, MergeState};
-pub use peering::Birth;
+pub use peering::{Birth, Lineage};
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
 pub use pipeline::{Stage, UnderWay};
-pub use recovery::{Decision, Kind as RecoveryKind, Pace, Reserver, Side};
+pub use recovery::{
+    Decision, Kind as RecoveryKind, LOST_OBJECTS_MAX, Lost, LostError, MissingObject, Pace, Reserver, Side,
+};
 pub use scrub::ScrubIntervals;
 pub use session::{Budget, Permit, Session, SessionId, Trace};
-pub use tuning::{Planted, Tuning};
+pub use tuning::{Planted, QueueLimits, Tuning};
+pub use turn::{TURN_WORK_MAX, TurnWork};

@@ -16,7 +16,6 @@
 //! number, odd for the source. Each copy finds the same versions by itself, however far back its log reaches.
 
 use crate::log::{Missing, PgLog};
-use crate::snap::mapper;
 use crate::storage::{forget_missing, log_append};
 use crate::{Cx, Effect, Pg};
 use nacre_maps::OsdMap;
@@ -73,7 +72,7 @@ pub(crate) fn role(map: &OsdMap, pg: PgId) -> Option<MergeRole> {
 }
 
 /// The groups that `target` takes in when the pool goes from `old` to `new` groups.
-pub(crate) fn sources(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
+pub(crate) fn sources_of(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
     let of_target = move |seed: &u32| target.seed < new && hash::stable_mod(*seed, new) == target.seed;
     (new.max(1)..old).filter(of_target).map(move |seed| PgId::new(target.pool, seed))
 }
@@ -94,48 +93,58 @@ impl Pg {
     /// The groups that this one takes in when `map` comes; none if it has come already, or it has taken them in.
     #[must_use]
     pub fn sources_in(&self, map: &OsdMap) -> Vec<SpgId> {
-        let is_ahead = map.epoch > self.map.epoch && self.absorbed.is_empty();
+        let (seen, old) = self.newest_seen();
+        let is_ahead = map.epoch > seen && self.sources.is_none();
         let new = map.pools.get(&self.spg.pg.pool).filter(|_| is_ahead);
         let new = new.map_or(u32::MAX, |pool| pool.pg_num);
-        sources(self.spg.pg, self.interval.pg_num, new).map(SpgId::replicated).collect()
+        sources_of(self.spg.pg, old, new).map(SpgId::replicated).collect()
     }
 
     /// Takes in the copies of groups that end with `cx.map`, as far as this OSD has them; [`crate::Event::Map`] with
-    /// that map must come next, and makes it durable.
-    pub fn absorb(&mut self, cx: &mut Cx<'_>, sources: Vec<Self>) {
-        let Some(pool) = cx.map.pools.get(&self.spg.pg.pool) else { return };
-        let (due, record) = (self.sources_in(cx.map), pool.last_pg_merge);
-        let whole = match (&due[..], &sources[..]) {
+    /// that map must come next. Their objects come some at a time ([`crate::moving`]).
+    pub fn absorb(&mut self, cx: &mut Cx<'_>, mut sources: Vec<Self>) {
+        sources.iter_mut().for_each(|source| source.end(cx));
+        self.sources = Some(sources);
+    }
+
+    /// The objects of these copies are here: makes one of what else they have, to be submitted with the interval that begins.
+    pub(crate) fn take_in(&mut self, sources: &[Self]) {
+        let Some(pool) = self.map.pools.get(&self.spg.pg.pool) else { return };
+        let (record, epoch) = (pool.last_pg_merge, self.map.epoch);
+        let due: Vec<PgId> = sources_of(self.spg.pg, self.interval.pg_num, pool.pg_num).collect();
+        let whole = match (&due[..], sources) {
             ([due], [source]) => {
-                *due == source.spg
-                    && due.pg == record.source
+                *due == source.spg.pg
+                    && *due == record.source
                     && source.is_copy_of(record.source_version)
                     && self.is_copy_of(record.target_version)
             }
             _ => false,
         };
-        let mut ops = vec![Op::LogRewind { to: Eversion::ZERO }];
-        for source in &sources {
-            self.add_source(cx, source, &mut ops);
+        let mut ops = Vec::new();
+        if self.in_rubble {
+            ops.extend([Op::RemoveCollection, Op::CreateCollection]);
+        }
+        ops.push(Op::LogRewind { to: Eversion::ZERO });
+        for source in sources {
+            self.add_source(source, &mut ops);
         }
         ops.extend(std::mem::take(&mut self.recorded).iter().map(forget_missing));
         self.missing = Missing::default();
         match sources.first().filter(|_| whole) {
-            Some(source) => self.merge_logs(source, cx.map.epoch),
+            Some(source) => self.merge_logs(source, epoch),
             None => {
                 self.log = PgLog::default();
                 (self.info.last_complete, self.info.last_backfill) = (Eversion::ZERO, HObject::MIN);
             }
         }
         (self.info.last_update, self.info.log_tail) = (self.log.head(), self.log.tail());
+        self.info.safe_to = Eversion::ZERO; // its numbers were others
         if whole {
             self.info.last_complete = self.info.last_update;
         }
         ops.extend(self.log.iter().map(|entry| log_append(&entry)));
         self.absorbed = ops;
-        for mut source in sources {
-            source.end(cx);
-        }
     }
 
     /// This copy lacks nothing, and nothing was written since `version`.
@@ -143,10 +152,7 @@ impl Pg {
         !self.info.is_incomplete() && self.missing.is_empty() && self.info.last_update == version
     }
 
-    fn add_source(&mut self, cx: &Cx<'_>, source: &Self, ops: &mut Vec<Op>) {
-        for (snap, clone) in mapper::all(cx.view, &source.spg) {
-            mapper::insert(&clone, &[snap], ops);
-        }
+    fn add_source(&mut self, source: &Self, ops: &mut Vec<Op>) {
         ops.push(Op::Merge { source: source.spg });
         let (info, theirs) = (&mut self.info, &source.info);
         info.counters.add(&theirs.counters);
@@ -212,7 +218,7 @@ mod tests {
     fn every_group_that_ends_has_one_target() {
         for (old, new) in [(2, 1), (8, 7), (8, 4), (16, 5), (13, 12), (64, 6)] {
             let mut seen: Vec<u32> = (0..old)
-                .flat_map(|seed| sources(PgId::new(3, seed), old, new))
+                .flat_map(|seed| sources_of(PgId::new(3, seed), old, new))
                 .map(|source| source.seed)
                 .collect();
             seen.sort_unstable();
@@ -220,7 +226,9 @@ mod tests {
             for hash in (0..4096_u32).map(|n| n.wrapping_mul(0x9e37_79b9)) {
                 let (before, after) = (hash::stable_mod(hash, old), hash::stable_mod(hash, new));
                 let stays = before == after;
-                assert!(stays || sources(PgId::new(3, after), old, new).any(|source| source.seed == before));
+                assert!(
+                    stays || sources_of(PgId::new(3, after), old, new).any(|source| source.seed == before)
+                );
             }
         }
     }

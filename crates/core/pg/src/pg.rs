@@ -9,25 +9,26 @@
 
 use crate::backend::{Coding, Ec, Replication};
 use crate::log::{LogLimits, Missing, PgLog};
+use crate::moving::{Moving, Progress};
 use crate::ops::PoolFacts;
-use crate::peering::{Birth, Interval, Peer, Phase};
+use crate::peering::{Birth, Interval, Patience, Peer, Phase};
 use crate::pipeline::{Backoffs, Pipeline, Stage};
-use crate::recovery::{Claims, Recovery};
+use crate::recovery::{Claims, Recovery, SCAN_OBJECTS_MAX};
 use crate::scrub::{Digests, Scrub};
 use crate::snaptrim::SnapTrim;
 use crate::stats::Stamps;
 use crate::tokens::{OnDurable, Tokens};
 use crate::watch::Watches;
 use crate::{Cx, Effect, Event, MergeRole, Planted, Tuning, merge, storage};
-use nacre_maps::OsdMap;
+use nacre_maps::{OsdMap, flags};
 use nacre_msg::peer::{PastIntervals, PeerHeader, PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Epoch, Eversion, HObject, OsdId, SpgId, Stamp};
+use nacre_types::{Epoch, Eversion, HObject, OsdId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Peers' messages that may wait for a map; a peer that sends more than this in epochs ahead of us is
-/// served again when we have caught up and the interval has changed.
+/// Peers' messages that may wait for a map. More are dropped; with those who sent them the group begins anew when it has
+/// caught up.
 pub const FUTURE_MESSAGES_MAX: usize = 10_000;
 
 /// One placement group on one OSD.
@@ -43,6 +44,12 @@ pub struct Pg {
     pub(crate) info: PgInfo,
     pub(crate) log: PgLog,
     pub(crate) limits: LogLimits,
+    /// The newest epoch that marked the pool, or all of the cluster, full; 0 when none that this copy saw did. Writes
+    /// of older epochs are dropped. Nobody has to keep it: a new primary drops all that is older than itself.
+    pub(crate) marked_full: Epoch,
+    /// Objects that one comparison of a backfill looks at.
+    pub(crate) scan_objects: usize,
+    pub(crate) ignores_history_les: bool,
     checked: bool,
     pub(crate) planted: Planted,
     /// What this copy lacks.
@@ -66,25 +73,38 @@ pub struct Pg {
     pub(crate) tokens: Tokens,
     /// Peers' messages of epochs that we have no map of yet, or whose turn comes with the next event.
     future: VecDeque<(OsdId, PeerMessage)>,
+    /// Most of them.
+    future_max: usize,
+    pub(crate) patience: Patience,
     /// Something was submitted during this event, and does not show in the view before its end.
     pub(crate) view_is_stale: bool,
     /// Names this copy's questions.
     pub(crate) query_nonce: u64,
     /// This copy was ordered by the monitor, which does so only until the group has been active once.
     pub(crate) ordered: bool,
+    /// In the store lies a damaged copy. It stays, for people to look at, until the primary calls for a new one.
+    pub(crate) in_rubble: bool,
     /// The interval has begun; false after a load until the first map.
     pub(crate) begun: bool,
     /// What the group is in a merge that is prepared: then it serves nobody.
     pub(crate) merge_role: Option<MergeRole>,
     /// Changes that take in other groups' copies, to be submitted with the map that ends those.
     pub(crate) absorbed: Vec<Op>,
+    /// Copies to be taken in with the next map; `None` when it ends none for us.
+    pub(crate) sources: Option<Vec<Self>>,
+    /// Objects move to other groups, or from them.
+    pub(crate) moving: Option<Box<Moving>>,
+    /// How far that was when this copy was stored, until the map comes again.
+    pub(crate) progress: Option<Progress>,
     /// The copy is being removed; nothing is handled any more.
     removed: bool,
+    /// Messages wait for a turn that may do more.
+    put_off: bool,
 }
 
 impl Pg {
-    /// A new, empty copy, as of `cx.map`: best the map of [`Birth::epoch`], with those behind it fed as
-    /// [`Event::Map`]; a newer one does where the members have not changed since. Submits the transaction that makes its collection.
+    /// A new, empty copy, as of `cx.map`, the map of [`Birth::epoch`]; feed it those behind as [`Event::Map`]. Submits the
+    /// transaction that makes its collection; in the place of a damaged copy only when the primary calls for a new one.
     #[must_use]
     pub fn create(cx: &mut Cx<'_>, whoami: OsdId, spg: SpgId, birth: Birth) -> Self {
         let mut interval = Interval::of(cx.map, spg.pg);
@@ -94,7 +114,12 @@ impl Pg {
             None => interval.primary_since = interval.primary_since.min(birth.epoch),
         }
         let mut info = PgInfo::empty(birth.history);
-        let ordered = birth.interval.is_none();
+        let ordered = birth.is_ordered;
+        info.lost_through = birth.lost_through;
+        let in_rubble = birth.lost_through > 0;
+        if in_rubble {
+            info.last_backfill = HObject::MIN; // whatever lies there is no copy that the log could tell of
+        }
         if ordered {
             // There is nothing yet that could differ.
             let history = &mut info.history;
@@ -102,12 +127,15 @@ impl Pg {
             history.last_clean_scrub_stamp = cx.wall;
         }
         let mut pg = Self::assemble(spg, whoami, cx.map, interval, birth.past, info);
-        pg.ordered = ordered;
+        (pg.ordered, pg.in_rubble) = (ordered, in_rubble);
         pg.tokens.begin_anywhere(cx.entropy);
-        let mut txn = Transaction::new(spg);
-        txn.push(Op::CreateCollection);
-        pg.save_state(&mut txn);
-        pg.submit(cx, txn, OnDurable::Nothing);
+        pg.patience.wake(cx.now);
+        if !in_rubble {
+            let mut txn = Transaction::new(spg);
+            begin_anew(&mut txn);
+            pg.save_state(&mut txn);
+            pg.submit(cx, txn, OnDurable::Nothing);
+        }
         pg.stamps.became(cx.wall);
         pg.begin_interval(cx);
         pg.settle(cx);
@@ -121,6 +149,13 @@ impl Pg {
         storage::load_info(view, spg).map(|(_, epoch)| epoch)
     }
 
+    /// The copy in the store cannot be read, by an OSD whose newest map is `newest`. Yields the epoch for
+    /// [`crate::Lineage::into_lost`], the one of the first time that it could not; and what keeps that, if this is the first.
+    #[must_use]
+    pub fn note_damage(view: &dyn ObjectView, spg: SpgId, newest: Epoch) -> (Epoch, Option<Transaction>) {
+        storage::note_damage(view, spg, newest)
+    }
+
     /// The copy that the store holds; `None` when its records are damaged. `map` is that of
     /// [`Pg::stored_epoch`], or the oldest one behind it that the driver has; feed it those behind as
     /// [`Event::Map`], oldest first. It is silent until the first such event: send one even if there is no
@@ -130,7 +165,7 @@ impl Pg {
         let saved = storage::load(view, &spg)?;
         let mut pg = Self::assemble(spg, whoami, map, saved.interval, saved.past, saved.info);
         pg.log = saved.log;
-        (pg.missing, pg.recorded) = (saved.missing, saved.recorded);
+        (pg.missing, pg.recorded, pg.progress) = (saved.missing, saved.recorded, saved.progress);
         pg.find_kept(view);
         Some(pg)
     }
@@ -153,6 +188,10 @@ impl Pg {
             info,
             log: PgLog::default(),
             limits: LogLimits::default(),
+            // A client that knew of it already sends nothing; one that did not is dropped one time too often at worst.
+            marked_full: if is_full(map, spg.pg.pool) { map.epoch } else { 0 },
+            scan_objects: SCAN_OBJECTS_MAX,
+            ignores_history_les: false,
             checked: false,
             planted: Planted::Nothing,
             missing: Missing::default(),
@@ -171,13 +210,20 @@ impl Pg {
             stamps: Stamps::default(),
             tokens: Tokens::default(),
             future: VecDeque::new(),
+            future_max: FUTURE_MESSAGES_MAX,
+            patience: Patience::default(),
             view_is_stale: false,
             query_nonce: 0,
             ordered: false,
+            in_rubble: false,
             begun: false,
             merge_role: merge::role(map, spg.pg),
             absorbed: Vec::new(),
+            sources: None,
+            moving: None,
+            progress: None,
             removed: false,
+            put_off: false,
         }
     }
 
@@ -187,6 +233,21 @@ impl Pg {
             return;
         }
         self.view_is_stale = false;
+        self.patience.wake(cx.now);
+        if self.is_moving() {
+            self.handle_while_moving(cx, event);
+        } else {
+            self.react(cx, event);
+        }
+        if !self.is_moving() {
+            self.settle(cx);
+        }
+        if self.checked && !self.removed {
+            self.check();
+        }
+    }
+
+    pub(crate) fn react(&mut self, cx: &mut Cx<'_>, event: Event) {
         match event {
             Event::ClientOp(op) => self.client_op(cx, op),
             Event::BackoffAck { session, id } => self.heard_backoff_ack(session, id),
@@ -200,11 +261,9 @@ impl Pg {
             Event::Tick => self.tick(cx),
             Event::Resume => self.resume(cx),
             Event::Force { kind, forced } => self.force_recovery(cx, kind, forced),
+            Event::MarkLost(lost) => self.mark_lost(cx, lost),
+            Event::GiveUp => self.remove(cx),
             Event::Scrub { deep, repair } => self.start_scrub(cx, deep, repair),
-        }
-        self.settle(cx);
-        if self.checked && !self.removed {
-            self.check();
         }
     }
 
@@ -212,16 +271,24 @@ impl Pg {
     fn settle(&mut self, cx: &mut Cx<'_>) {
         self.run_ready(cx);
         self.start_recoveries(cx); // behind it: no other event may come for what a client waits for now
-        if self.has_more() {
+        let spent = cx.pace.turn.is_spent();
+        self.put_off = spent && self.pipeline.has_ready();
+        if self.has_more(spent) {
             cx.effects.push(Effect::Resume);
         }
     }
 
+    /// True when messages wait for a turn that may do more: then hand in [`Event::Resume`].
+    #[must_use]
+    pub fn is_put_off(&self) -> bool {
+        self.put_off && !self.removed
+    }
+
     /// True when something waits only for this event's transactions to show in the view.
-    fn has_more(&self) -> bool {
+    fn has_more(&self, spent: bool) -> bool {
         !self.removed
-            && (self.pipeline.has_ready()
-                || self.has_scanned_all()
+            && (self.pipeline.has_ready() && !spent
+                || self.has_lists()
                 || self.snaptrim.is_put_off()
                 || self.watches.is_put_off()
                 || self.has_early_message())
@@ -229,7 +296,7 @@ impl Pg {
 
     /// Goes on with what had to wait for the view.
     fn resume(&mut self, cx: &mut Cx<'_>) {
-        self.finish_scan(cx);
+        self.compare_lists(cx);
         self.handle_early(cx);
         if self.watches.is_put_off() {
             self.expire_watches(cx);
@@ -249,9 +316,10 @@ impl Pg {
         self.scrub_on(cx);
         self.report_merge(cx);
         self.let_go_of_kept(cx);
+        self.retry_peers(cx);
     }
 
-    fn advance_map(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn advance_map(&mut self, cx: &mut Cx<'_>) {
         let before = std::mem::replace(&mut self.map, Arc::clone(cx.map));
         let Some(pool) = PoolFacts::of(cx.map, self.spg.pg.pool) else {
             return self.remove(cx);
@@ -260,9 +328,18 @@ impl Pg {
             return self.remove(cx); // merged, and there was no copy here of what it was merged into
         }
         self.pool = pool;
+        if is_full(&self.map, self.spg.pg.pool) && !is_full(&before, self.spg.pg.pool) {
+            self.marked_full = self.map.epoch;
+        }
         self.merge_role = merge::role(&self.map, self.spg.pg);
-        self.split(cx, &before);
-        self.advance_interval(cx, &before);
+        if !self.begin_moving(cx, &before) {
+            self.take_interval(cx, &before);
+        }
+    }
+
+    /// What belongs to other groups is there, and what is ours is here: the map's interval may begin.
+    pub(crate) fn take_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
+        self.advance_interval(cx, before);
         self.drop_blocklisted(cx);
         self.queue_removed_snaps();
         self.pipeline.wake_for_epoch(self.map.epoch);
@@ -274,8 +351,10 @@ impl Pg {
         if self.future.is_empty() && self.has_map_of(&message) {
             return self.peer_message(cx, from, message);
         }
-        if self.future.len() < FUTURE_MESSAGES_MAX {
+        if self.future.len() < self.future_max {
             self.future.push_back((from, message));
+        } else {
+            self.note_lost(from);
         }
         self.handle_early(cx);
     }
@@ -315,6 +394,10 @@ impl Pg {
             return; // of an older interval: its sender has forgotten it as well
         }
         let from_primary = from == self.interval.primary;
+        self.patience.begin();
+        if matches!(message, PeerMessage::Push(_) | PeerMessage::PushReply(_)) {
+            self.recovery.moves(cx.now);
+        }
         match message {
             PeerMessage::RepOp(op) if from_primary => self.apply_rep_op(cx, op),
             PeerMessage::RepOpReply(reply) => self.rep_op_reply(cx, from, &reply),
@@ -349,13 +432,21 @@ impl Pg {
         let mut txn = Transaction::new(self.spg);
         txn.push(Op::RemoveCollection);
         self.submit(cx, txn, OnDurable::Nothing);
+        self.remove_unborn(cx);
         self.removed = true;
         cx.effects.push(Effect::Removed);
     }
 
     /// Hands a transaction to the store and notes what to do once it is durable.
-    pub(crate) fn submit(&mut self, cx: &mut Cx<'_>, txn: Transaction, then: OnDurable) {
+    pub(crate) fn submit(&mut self, cx: &mut Cx<'_>, mut txn: Transaction, then: OnDurable) {
         self.view_is_stale = true;
+        if self.in_rubble {
+            match txn.ops.first() {
+                Some(Op::RemoveCollection) => self.in_rubble = false,
+                // It has nothing to keep yet: found damaged again, it begins as it did now.
+                _ => txn.ops.clear(),
+            }
+        }
         let token = self.tokens.issue_durable(then);
         cx.effects.push(Effect::Submit { txn, token });
     }
@@ -427,6 +518,12 @@ impl Pg {
         self.phase.is_serving() && self.merge_role.is_none() && codes
     }
 
+    /// True when the members have agreed on a log, whether or not there are enough of them to serve.
+    #[must_use]
+    pub fn is_activated(&self) -> bool {
+        matches!(self.phase, Phase::Active { .. } | Phase::Activating { .. })
+    }
+
     /// True once the copy's removal has been submitted.
     #[must_use]
     pub fn is_removed(&self) -> bool {
@@ -460,7 +557,8 @@ impl Pg {
     /// When [`Event::Tick`] is due; `None` when a tick about once a second is enough.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Stamp> {
-        self.watches.next_deadline().into_iter().chain(self.recovery.resume_at()).min()
+        let own = [self.watches.next_deadline(), self.moving_due(), self.snaptrim.due()];
+        own.into_iter().flatten().chain(self.recovery.resume_at()).min()
     }
 
     /// How many clients' messages wait at which stage.
@@ -468,7 +566,17 @@ impl Pg {
         self.pipeline.waiting().chain([(Stage::Commit, self.replication.len())])
     }
 
-    /// Makes the log's limits other than the default, for tests and the simulation.
+    /// Whether the choice of the authoritative log may leave out what copies know of intervals that none of them took part
+    /// in (`osd_find_best_info_ignore_history_les`): an operator's last resort where those who did are gone for good.
+    /// With the next tick, an incomplete group looks again.
+    pub fn ignore_history_les(&mut self, ignore: bool) {
+        if ignore && !self.ignores_history_les {
+            self.patience.look_again();
+        }
+        self.ignores_history_les = ignore;
+    }
+
+    /// Makes the log's limits other than the default, for tests.
     pub fn set_log_limits(&mut self, limits: LogLimits) {
         self.limits = limits;
     }
@@ -476,6 +584,8 @@ impl Pg {
     /// Makes the group behave otherwise, for the simulation.
     pub fn tune(&mut self, tuning: &Tuning) {
         (self.limits, self.checked, self.planted) = (tuning.limits, tuning.checked, tuning.planted);
+        self.scan_objects = tuning.scan_objects.max(1);
+        self.future_max = tuning.queues.future_max;
     }
 
     /// The version of this copy of `object`: `None` when it does not exist, zero when it is only partly
@@ -497,6 +607,7 @@ impl Pg {
             self.phase.name()
         );
         self.phase = next;
+        self.patience.begin();
     }
 
     /// Asserts what always holds.
@@ -522,4 +633,17 @@ impl Pg {
         );
         assert!(serving || self.pipeline.is_idle(), "{}: operations run in {}", self.spg, self.phase.name());
     }
+}
+
+/// Empties the collection. A copy whose records were damaged may lie there: what it has would count as the new one's, and
+/// bring deleted objects back.
+pub(crate) fn begin_anew(txn: &mut Transaction) {
+    txn.push(Op::RemoveCollection);
+    txn.push(Op::CreateCollection);
+}
+
+/// Clients write nothing to the pool for lack of room.
+fn is_full(map: &OsdMap, pool: PoolId) -> bool {
+    map.has_flag(flags::osdmap::FULL)
+        || map.pools.get(&pool).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
 }

@@ -1,6 +1,7 @@
 //! Clients as a placement group knows them: [`Session`], and the trace that each of their messages carries.
 
 use nacre_auth::OsdCaps;
+use nacre_maps::OsdMap;
 use nacre_types::{EntityAddr, EntityName, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,12 +17,22 @@ pub struct Session {
     pub id: SessionId,
     /// The client instance, `client.<global id>`.
     pub name: EntityName,
-    /// Its address with nonce, of kind `Any`: what blocklists and watchers record.
+    /// Its address with nonce, of kind `Any`, by its own word: what blocklists and watchers record.
     pub addr: EntityAddr,
+    /// The same with the address that its socket has, which it cannot choose.
+    pub seen_at: EntityAddr,
     /// What it may do.
     pub caps: OsdCaps,
     /// It holds messages back when told to (`RADOS_BACKOFF`).
     pub backs_off: bool,
+}
+
+impl Session {
+    /// Whether the map shuts it out: where it says that it is, or where it is.
+    #[must_use]
+    pub fn is_blocklisted(&self, map: &OsdMap) -> bool {
+        map.is_blocklisted(&self.addr) || map.is_blocklisted(&self.seen_at)
+    }
 }
 
 /// Clients' messages that somebody has taken in and not let go of. Clones count together.

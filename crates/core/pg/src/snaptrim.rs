@@ -8,11 +8,14 @@ use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
 use nacre_maps::flags;
 use nacre_txn::Transaction;
-use nacre_types::{HObject, IntervalSet, SnapId};
+use nacre_types::{HObject, IntervalSet, SnapId, Stamp};
 use smallvec::SmallVec;
 
 /// Clones trimmed at a time in one group.
 pub(crate) const TRIMS_MAX: usize = 16;
+
+/// Snapshots that turn out to have no clones here, in one event: there may be millions of those as well.
+const PURGES_MAX: usize = 64;
 
 /// What is left to trim.
 #[derive(Debug, Default)]
@@ -22,9 +25,16 @@ pub(crate) struct SnapTrim {
     in_flight: usize,
     /// More could be trimmed as soon as the view shows the last trim.
     put_off: bool,
+    /// More can be, in a turn of its own.
+    due: Option<Stamp>,
 }
 
 impl SnapTrim {
+    /// When it goes on.
+    pub(crate) fn due(&self) -> Option<Stamp> {
+        self.due
+    }
+
     /// Snapshots whose clones may still be here.
     pub(crate) fn queued(&self) -> u64 {
         self.queue.total()
@@ -53,9 +63,10 @@ impl Pg {
         self.snaptrim.queue.subtract(&self.info.purged_snaps);
     }
 
-    /// Trims some clones. Called on each tick, and when an earlier trim is durable.
+    /// Trims some clones. Called on each tick.
     pub(crate) fn trim_snaps(&mut self, cx: &mut Cx<'_>) {
-        self.snaptrim.put_off = false;
+        (self.snaptrim.put_off, self.snaptrim.due) = (false, None);
+        let mut purges_left = PURGES_MAX;
         let paused = self.map.has_flag(flags::osdmap::NOSNAPTRIM);
         while !paused && self.snaptrim.in_flight < TRIMS_MAX && self.is_recovered() && self.is_active() {
             let Some((first, _)) = self.snaptrim.queue.iter().next() else { return };
@@ -69,6 +80,11 @@ impl Pg {
                 if self.snaptrim.in_flight > 0 {
                     return; // purged is what no member has any more
                 }
+                if purges_left == 0 {
+                    self.snaptrim.due = Some(cx.now);
+                    return;
+                }
+                purges_left -= 1;
                 self.snap_is_purged(cx, snap);
                 continue;
             }
@@ -90,7 +106,7 @@ impl Pg {
     /// Trims one clone; false when its object is in use just now.
     fn trim_clone(&mut self, cx: &mut Cx<'_>, clone: &HObject, snap: SnapId) -> bool {
         let head = clone.to_head();
-        if !self.is_undisturbed(&head) {
+        if self.must_recover(&head, true) || !self.is_undisturbed(&head) {
             return false;
         }
         let context = ObjectContext::load(cx.view, &self.spg, &head).unwrap_or_default();
@@ -104,6 +120,7 @@ impl Pg {
             last_user_version: self.info.last_user_version,
             notify_id: 0,
             entropy: &mut *cx.entropy,
+            work: 0,
         };
         let Ok(trim) = trim_object(&env, &head, &context, clone.snap, snap) else {
             // The entry is stale, or the clone damaged beyond what trimming can use: nothing to remove.
@@ -119,14 +136,14 @@ impl Pg {
         true
     }
 
-    /// A trim is durable everywhere.
-    pub(crate) fn trimmed(&mut self, cx: &mut Cx<'_>) {
+    /// A trim is durable everywhere. The next one is a matter of the next turn: a store may be done at once, again and again.
+    pub(crate) fn trimmed(&mut self, cx: &Cx<'_>) {
         self.snaptrim.in_flight = self.snaptrim.in_flight.saturating_sub(1);
-        self.trim_snaps(cx);
+        self.snaptrim.due = Some(cx.now);
     }
 
     /// The interval is over, and with it what was in flight.
     pub(crate) fn cancel_trims(&mut self) {
-        (self.snaptrim.in_flight, self.snaptrim.put_off) = (0, false);
+        (self.snaptrim.in_flight, self.snaptrim.put_off, self.snaptrim.due) = (0, false, None);
     }
 }

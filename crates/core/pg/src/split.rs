@@ -8,30 +8,30 @@
 //!   (pg_num 8)       history, intervals, purged snapshots: the same            (pg_num 16, made whole)
 //! ```
 //! A copy and its child were the same group in all intervals before, so the child's past is the parent's: it
-//! peers with whoever has split the same parent. The head of each log is the newest entry that is left in it:
+//! peers with whoever has split the same parent. Objects and snapshot entries move first, some at a time
+//! ([`crate::moving`]); then all else, in one transaction. The head of each log is the newest entry that is left in it:
 //! copies of one parent whose logs differ only in entries of the child do not differ at all afterwards.
 
 use crate::log::PgLog;
+use crate::moving::{self, Progress};
 use crate::object::ObjectContext;
-use crate::snap::mapper;
+use crate::peering::Interval;
+use crate::pg::begin_anew;
 use crate::storage::{self, log_append, save_info, save_interval};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{Counters, LogEntry};
-use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Eversion, HObject, PgId, SnapId, SpgId, hash};
+use nacre_txn::{Op, Transaction};
+use nacre_types::{Eversion, HObject, PgId, SpgId, hash};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// Objects looked at in one go.
-const OBJECTS_PER_PAGE_MAX: usize = 1024;
 
 /// What goes to one child.
 #[derive(Debug, Default)]
 struct Share {
     entries: Vec<LogEntry>,
-    /// Changes that record which snapshots see which clone, and what is missing from before the log.
+    /// Changes that record what is missing from before the log.
     records: Vec<Op>,
     counters: Counters,
     missing: bool,
@@ -45,34 +45,66 @@ fn children(parent: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
 }
 
 impl Pg {
-    /// Hands over what belongs to new groups in the map that came. `before` is the last map of this interval.
-    pub(crate) fn split(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) {
-        let (parent, new) = (self.spg.pg, self.pool.pg_num);
+    /// How far the objects are that belong to new groups in the map that came; `None` when none do.
+    pub(crate) fn split_progress(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) -> Option<Progress> {
+        let (old, new) = (self.interval.pg_num, self.pool.pg_num);
+        // Not of a merge whose map is yet to come.
+        if let Some(begun) = self.progress.take_if(|begun| begun.pg_num > old && begun.pg_num <= new) {
+            return Some(begun);
+        }
         // A peer may have called for the child already: then this copy was born just now, late and empty.
         let is_new = |child: &PgId| storage::load_info(cx.view, &SpgId::replicated(*child)).is_none();
-        let mut shares: BTreeMap<PgId, Share> = children(parent, self.interval.pg_num, new)
-            .filter(is_new)
-            .map(|child| (child, Share::default()))
-            .collect();
-        if shares.is_empty() {
-            return;
+        let children = children(self.spg.pg, old, new).filter(is_new);
+        let progress = Progress::begin(new, children);
+        if progress.shares.is_empty() {
+            return None;
         }
+        if self.in_rubble {
+            // Nothing of what lies there counts: the children are as empty as this one.
+            self.split_off(cx, before, progress);
+            return None;
+        }
+        let mut txn = Transaction::new(self.spg);
+        for child in progress.shares.keys() {
+            // Something unreadable may lie there.
+            txn.push(moving::change(*child, new, vec![Op::RemoveCollection, Op::CreateCollection]));
+        }
+        txn.push(storage::save_progress(&progress));
+        self.submit(cx, txn, OnDurable::Nothing);
+        Some(progress)
+    }
+
+    /// The objects have moved: divides all else. `before` is the last map of the interval that ended.
+    pub(crate) fn split_off(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>, progress: Progress) {
+        let new = progress.pg_num;
+        let share = |(child, counters)| (child, Share { counters, ..Share::default() });
+        let mut shares: BTreeMap<PgId, Share> = progress.shares.into_iter().map(share).collect();
         let mut txn = Transaction::new(self.spg);
         // Of the undivided copy: what the parent lacks may all be the child's, and the parent then be complete.
         let complete_to = self.info.last_complete;
-        self.count_shares(cx.view, new, &mut shares);
-        self.share_snaps(cx.view, new, &mut shares, &mut txn);
+        shares.values().for_each(|share| self.info.counters.subtract(&share.counters));
+        if self.in_rubble {
+            begin_anew(&mut txn);
+        }
         self.share_log(new, &mut shares, &mut txn);
         let children: Vec<SpgId> = shares.keys().map(|child| SpgId::replicated(*child)).collect();
         for (child, share) in shares {
-            let ops = self.birth_ops(share, complete_to, before);
-            txn.push(Op::Split { child: SpgId::replicated(child), pg_num: new, ops });
+            let mut ops =
+                if self.in_rubble { vec![Op::RemoveCollection, Op::CreateCollection] } else { Vec::new() };
+            ops.extend(self.birth_ops(share, complete_to, before, new));
+            txn.push(moving::change(child, new, ops));
         }
         if let Some(ec) = &mut self.ec {
+            let parent = self.spg.pg;
             ec.kept.retain(|_, object| object.pg(new) == parent); // what was kept goes with its object
         }
         txn.push(Op::LogRewind { to: self.log.tail() });
         txn.ops.extend(self.log.iter().map(|entry| log_append(&entry)));
+        if new != self.pool.pg_num {
+            // The map of this split is gone, and the one that came splits further.
+            self.interval.pg_num = new;
+        }
+        txn.push(storage::forget_progress());
         self.save_state(&mut txn);
         self.submit(cx, txn, OnDurable::Nothing);
         for child in children {
@@ -80,42 +112,13 @@ impl Pg {
         }
     }
 
-    /// Adds up what the children's heads stand for, and takes it from our own sums.
-    fn count_shares(&mut self, view: &dyn ObjectView, new: u32, shares: &mut BTreeMap<PgId, Share>) {
-        let mut from = HObject::MIN;
-        loop {
-            let page = view.list(&self.spg, &from, OBJECTS_PER_PAGE_MAX + 1);
-            for object in page.iter().take(OBJECTS_PER_PAGE_MAX) {
-                let Some(share) = shares.get_mut(&object.pg(new)).filter(|_| object.snap == SnapId::HEAD)
-                else {
-                    continue;
-                };
-                // A damaged record counts for nothing; recovery and scrub deal with it in the child.
-                if let Ok(context) = ObjectContext::load(view, &self.spg, object) {
-                    add_head(&mut share.counters, &context);
-                }
-            }
-            match page.into_iter().nth(OBJECTS_PER_PAGE_MAX) {
-                Some(next) => from = next,
-                None => break,
-            }
-        }
-        for share in shares.values() {
-            self.info.counters.subtract(&share.counters);
-        }
-    }
-
-    fn share_snaps(
-        &self,
-        view: &dyn ObjectView,
-        new: u32,
-        shares: &mut BTreeMap<PgId, Share>,
-        txn: &mut Transaction,
-    ) {
-        for (snap, clone) in mapper::all(view, &self.spg) {
-            if let Some(share) = shares.get_mut(&clone.pg(new)) {
-                mapper::insert(&clone, &[snap], &mut share.records);
-                mapper::remove(&clone, &[snap], &mut txn.ops);
+    /// Groups that were being split off when this copy was stored, and never came to be.
+    pub(crate) fn remove_unborn(&mut self, cx: &mut Cx<'_>) {
+        let targets = self.progress.take().into_iter().flat_map(|progress| progress.shares.into_keys());
+        for target in targets.map(SpgId::replicated) {
+            if target != self.spg && storage::load_info(cx.view, &target).is_none() {
+                let txn = Transaction { collection: target, ops: vec![Op::RemoveCollection] };
+                self.submit(cx, txn, OnDurable::Nothing);
             }
         }
     }
@@ -146,7 +149,7 @@ impl Pg {
             self.forget_missing(txn, &object);
         }
         self.log.replace(self.log.tail(), &kept);
-        self.info.last_update = self.log.head();
+        self.info.set_head(self.log.head());
         self.info.last_complete = last_complete(
             self.info.last_complete,
             &self.log,
@@ -156,16 +159,18 @@ impl Pg {
 
     /// What makes the child: as [`Pg::load`] reads it, at the end of the interval that it shares with us, from a copy that
     /// lacked nothing up to `complete_to`.
-    fn birth_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap) -> Vec<Op> {
+    fn birth_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap, new: u32) -> Vec<Op> {
         let mut log = PgLog::default();
         log.replace(self.log.tail(), &share.entries);
         let mut info = self.info.clone();
-        info.last_update = log.head();
+        info.set_head(log.head());
         info.last_complete = last_complete(complete_to, &log, !share.missing && !info.is_incomplete());
         info.counters = share.counters;
         let mut txn = Transaction { collection: self.spg, ops: share.records };
         txn.ops.extend(share.entries.iter().map(log_append));
-        save_interval(&mut txn, &self.interval, &self.past);
+        let skipped = new != self.pool.pg_num;
+        let pg_num = if skipped { new } else { self.interval.pg_num };
+        save_interval(&mut txn, &Interval { pg_num, ..self.interval.clone() }, &self.past);
         save_info(&mut txn, &info, before.epoch);
         txn.ops
     }
@@ -177,7 +182,7 @@ fn last_complete(was: Eversion, log: &PgLog, whole: bool) -> Eversion {
 }
 
 /// What one head and its clones add to a group's sums.
-fn add_head(sums: &mut Counters, head: &ObjectContext) {
+pub(crate) fn add_head(sums: &mut Counters, head: &ObjectContext) {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let clones = signed(head.snaps.clones.len() as u64);
     let own: u64 = head.snaps.clones.iter().map(crate::object::CloneInfo::own_bytes).sum();

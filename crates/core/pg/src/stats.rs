@@ -1,12 +1,11 @@
 //! What the group reports of itself: `pg_stat_t`, true at all times.
 
 use crate::Pg;
-use crate::log::Missing;
 use crate::peering::{Interval, Phase};
 use crate::recovery::Kind;
 use nacre_maps::UpActing;
 use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
-use nacre_types::{Epoch, OsdId, UTime};
+use nacre_types::{Epoch, HObject, OsdId, UTime};
 
 /// When the group last was what, by the calendar clock; and counts that only this copy's memory has.
 #[derive(Debug, Default)]
@@ -66,6 +65,19 @@ fn when(is: bool, bit: u64) -> u64 {
     if is { bit } else { 0 }
 }
 
+/// How far `cursor` is in the hashes of the group `seed`, in parts of 2^32. They all begin (in the order of objects, so with
+/// their last bits) with the bits that make the group.
+fn place(cursor: &HObject, seed: u32, pg_num: u32) -> u64 {
+    if cursor.max {
+        return 1 << 32;
+    }
+    let all = pg_num.max(1).next_power_of_two();
+    let half = all / 2;
+    let is_split = pg_num == all || seed >= half || seed + half < pg_num;
+    let bits = if is_split { all.trailing_zeros() } else { half.trailing_zeros() };
+    u64::from(cursor.bitwise_key().checked_shl(bits).unwrap_or(0))
+}
+
 impl Pg {
     /// About the bytes of memory that the log takes.
     #[must_use]
@@ -78,11 +90,13 @@ impl Pg {
     pub fn state(&self) -> u64 {
         let peering = when(self.info.history.last_epoch_started == 0, pg_state::CREATING) | pg_state::PEERING;
         match &self.phase {
+            Phase::Stray if self.is_moving() => peering,
             Phase::Stray => 0,
             Phase::Replica => pg_state::ACTIVE,
-            Phase::GetInfo { .. } | Phase::GetLog { .. } | Phase::Scanning(_) | Phase::WaitUpThru => {
-                peering | self.remapped()
-            }
+            Phase::GetInfo { .. }
+            | Phase::GetLog { .. }
+            | Phase::WaitActingChange { .. }
+            | Phase::WaitUpThru => peering | self.remapped(),
             Phase::Down { .. } => pg_state::DOWN | self.remapped(),
             Phase::Incomplete => pg_state::INCOMPLETE | self.remapped(),
             Phase::Activating { .. } => pg_state::ACTIVATING | self.strength() | self.remapped(),
@@ -145,8 +159,13 @@ impl Pg {
         let (up, acting) = (&self.interval.up, &self.interval.acting);
         let objects = self.info.counters.objects.max(0);
         let lacks = |osd: &OsdId| {
-            let missing = if *osd == self.whoami { Some(&self.missing) } else { self.missing_on(*osd) };
-            missing.map_or(0, |missing| i64::try_from(missing.len()).unwrap_or(i64::MAX).min(objects))
+            let peer = self.peers.get(osd).filter(|_| *osd != self.whoami);
+            let missing =
+                if *osd == self.whoami { Some(&self.missing) } else { peer.map(|peer| &peer.missing) };
+            let missing = missing.map_or(0, |missing| i64::try_from(missing.len()).unwrap_or(i64::MAX));
+            let unknown = peer.and_then(|peer| peer.backfill.as_ref());
+            let unknown = unknown.map_or(0, |backfill| self.objects_behind(&backfill.compared));
+            missing.saturating_add(unknown).min(objects)
         };
         let absent = usize::from(self.interval.size).saturating_sub(up.len());
         let absent = i64::try_from(absent).unwrap_or(i64::MAX).saturating_mul(objects);
@@ -156,8 +175,12 @@ impl Pg {
         (short - misplaced, misplaced)
     }
 
-    fn missing_on(&self, osd: OsdId) -> Option<&Missing> {
-        self.peers.get(&osd).map(|peer| &peer.missing)
+    /// About how many of the group's objects are not before `cursor`: they lie evenly in the group's part of the space of
+    /// hashes.
+    fn objects_behind(&self, cursor: &HObject) -> i64 {
+        let objects = self.info.counters.objects.max(0);
+        let behind = u128::from((1_u64 << 32) - place(cursor, self.spg.pg.seed, self.pool.pg_num));
+        i64::try_from((u128::from(objects.unsigned_abs()) * behind) >> 32).unwrap_or(objects)
     }
 
     fn sums(&self) -> ObjStatSum {
@@ -202,6 +225,17 @@ impl Pg {
         }
         let Interval { up, up_primary, acting, primary, .. } = self.interval.clone();
         UpActing { up, up_primary, acting, acting_primary: primary }
+    }
+
+    /// Who keeps the group down, and what was lost there through which epoch: 0 of one that is away.
+    #[must_use]
+    pub fn blockers(&self) -> Vec<(OsdId, Epoch)> {
+        match &self.phase {
+            Phase::Down { blocked_by } => {
+                blocked_by.iter().map(|osd| (*osd, self.lost_through(*osd))).collect()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// The report for the manager; `None` where another OSD is primary.
@@ -261,5 +295,27 @@ impl Pg {
             avail_no_missing: me.into_iter().chain(whole).map(|osd| self.whole_copy(osd)).collect(),
             ..PgStat::default()
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cursor_lies_in_its_group_as_objects_do() {
+        for (seed, pg_num) in [(0, 1), (3, 8), (2, 5), (4, 5), (0, 5), (11, 12), (6, 12)] {
+            let mut objects: Vec<HObject> = (0..20_000)
+                .map(|n| HObject::head(3, "".into(), "".into(), format!("o{n}").into()))
+                .filter(|object| object.pg(pg_num).seed == seed)
+                .collect();
+            objects.sort();
+            for (n, object) in objects.iter().enumerate() {
+                let real = n as f64 / objects.len() as f64;
+                let place = place(object, seed, pg_num) as f64 / (1_u64 << 32) as f64;
+                assert!((place - real).abs() < 0.05, "{place} for {real} in {seed} of {pg_num}");
+            }
+        }
+        assert_eq!((place(&HObject::MIN, 3, 8), place(&HObject::max_value(), 3, 8)), (0, 1 << 32));
     }
 }

@@ -4,13 +4,16 @@
 //! |---|---|---|
 //! | `info` | [`PgInfo`], map epoch | when peering ends, when the log is trimmed, when recovery ends |
 //! | `interval` | [`Interval`] and [`PastIntervals`] | when the interval changes |
+//! | `damaged` | the map epoch | when the others cannot be read at a start |
 //! | `missing/` and the object | the version needed | when the log does not reach back to it any more |
+//! | `moving` | [`Progress`] | with each step of a split or merge |
 //!
 //! A plain write touches none: `last_update`, user version and sums follow from the log entries above
 //! the `last_update` that the stored info has, and what is missing from the entries above `last_complete`
 //! and the records of what is older than the log.
 
 use crate::log::{Missing, PgLog};
+use crate::moving::Progress;
 use crate::object::ObjectContext;
 use crate::peering::Interval;
 use nacre_buf::{ByteStr, Bytes};
@@ -21,9 +24,11 @@ use nacre_types::{Epoch, Eversion, HObject, SpgId};
 use std::collections::BTreeSet;
 
 const KEY_INFO: ByteStr = ByteStr::from_static("info");
+const KEY_DAMAGED: ByteStr = ByteStr::from_static("damaged");
 const KEY_INTERVAL: ByteStr = ByteStr::from_static("interval");
 /// Room for the log entry of a plain write, so that encoding it allocates once.
 const LOG_ENTRY_BYTES_USUAL: usize = 256;
+const KEY_MOVING: ByteStr = ByteStr::from_static("moving");
 const PREFIX_MISSING: &[u8] = b"missing/";
 
 /// What a store holds of a copy.
@@ -35,6 +40,18 @@ pub(crate) struct Saved {
     pub(crate) missing: Missing,
     /// Those of them that have a record.
     pub(crate) recorded: BTreeSet<HObject>,
+    /// Some of its objects have moved to others.
+    pub(crate) progress: Option<Progress>,
+}
+
+/// The change that says how far objects of this copy are on their way to others.
+pub(crate) fn save_progress(progress: &Progress) -> Op {
+    Op::MetaSet { key: KEY_MOVING, value: progress.to_bytes() }
+}
+
+/// All of them are there.
+pub(crate) fn forget_progress() -> Op {
+    Op::MetaRemove { key: KEY_MOVING }
 }
 
 /// Adds the info, as of the map `epoch`, to a transaction.
@@ -63,12 +80,18 @@ pub(crate) fn load(view: &dyn ObjectView, spg: &SpgId) -> Option<Saved> {
         return None; // entries are lost that this copy once had: it must not be believed
     }
     log.above(info.last_update).for_each(|entry| follow(&mut info, &entry));
-    let (mut missing, mut recorded) = (Missing::default(), BTreeSet::new());
-    if !info.is_incomplete() {
-        missing = find_missing(view, spg, &log, info.last_complete);
-    }
+    let progress = match value(view, spg, &KEY_MOVING) {
+        Some(value) => Some(Progress::from_bytes(value).ok()?),
+        None => None,
+    };
+    let place =
+        |object: &HObject| progress.as_ref().and_then(|progress| progress.place(object)).unwrap_or(*spg);
+    let copy = |object: &HObject| copy_version(view, &place(object), object);
+    let mut missing = find_missing(&log, &info, copy);
+    let mut recorded = BTreeSet::new();
     for (object, need) in recorded_missing(view, spg) {
-        if !info.is_incomplete() && copy_version(view, spg, &object) != Some(need) {
+        let wanted = (need != Eversion::ZERO).then_some(need);
+        if info.covers(&object) && copy(&object) != wanted {
             missing.insert(object.clone(), need);
         }
         recorded.insert(object);
@@ -76,7 +99,7 @@ pub(crate) fn load(view: &dyn ObjectView, spg: &SpgId) -> Option<Saved> {
     if missing.is_empty() && !info.is_incomplete() {
         info.last_complete = info.last_update;
     }
-    Some(Saved { info, interval, past, log, missing, recorded })
+    Some(Saved { info, interval, past, log, missing, recorded, progress })
 }
 
 fn missing_key(object: &HObject) -> ByteStr {
@@ -111,6 +134,18 @@ pub(crate) fn load_info(view: &dyn ObjectView, spg: &SpgId) -> Option<(PgInfo, E
     Some((r.get().ok()?, r.u32().ok()?))
 }
 
+/// The newest map that a copy can have seen which was found damaged; `newest` is that of the OSD's present one. With the change
+/// that records it, if it is news.
+pub(crate) fn note_damage(view: &dyn ObjectView, spg: SpgId, newest: Epoch) -> (Epoch, Option<Transaction>) {
+    let known = value(view, &spg, &KEY_DAMAGED).and_then(|value| Epoch::from_bytes(value).ok());
+    if let Some(known) = known.filter(|known| *known > 0) {
+        return (known, None);
+    }
+    let mut txn = Transaction::new(spg);
+    txn.push(Op::MetaSet { key: KEY_DAMAGED, value: newest.to_bytes() });
+    (newest, Some(txn))
+}
+
 /// What an entry at the head of the log means for the info.
 pub(crate) fn follow(info: &mut PgInfo, entry: &LogEntry) {
     info.last_update = entry.version;
@@ -118,15 +153,17 @@ pub(crate) fn follow(info: &mut PgInfo, entry: &LogEntry) {
     info.counters.add(&entry.delta);
 }
 
-/// Objects whose newest entry above `complete` is not what this copy holds.
-fn find_missing(view: &dyn ObjectView, spg: &SpgId, log: &PgLog, complete: Eversion) -> Missing {
+/// Objects whose newest entry above `last_complete` is not what this copy holds, as `copy` says. What is behind
+/// `last_backfill` it need not hold: only a comparison tells.
+fn find_missing(log: &PgLog, info: &PgInfo, copy: impl Fn(&HObject) -> Option<Eversion>) -> Missing {
     let (mut seen, mut missing) = (BTreeSet::new(), Missing::default());
-    for entry in log.above(complete).rev().filter(|entry| entry.changes_object()) {
+    let counts = |entry: &LogEntry| entry.changes_object() && info.covers(&entry.object);
+    for entry in log.above(info.last_complete).rev().filter(counts) {
         if seen.contains(&entry.object) {
             continue;
         }
         let need = if entry.is_delete() { None } else { Some(entry.version) };
-        if copy_version(view, spg, &entry.object) != need {
+        if copy(&entry.object) != need {
             missing.insert(entry.object.clone(), need.unwrap_or(Eversion::ZERO));
         }
         seen.insert(entry.object);

@@ -4,7 +4,7 @@ use crate::ClientOp;
 use crate::backend::ec::Piece;
 use crate::pipeline::Running;
 use crate::scrub::Digests;
-use nacre_msg::peer::{ChunkRead, CopyGet, PeerMessage, Pull, PushReply, ScrubRequest};
+use nacre_msg::peer::{ChunkRead, CopyGet, PartCursor, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
 use nacre_types::{Entropy, HObject, OsdId};
 use std::collections::{BTreeMap, VecDeque};
@@ -37,7 +37,7 @@ pub(crate) enum OnDurable {
     /// An object that was pulled, or dropped, is durable here.
     Recovered(Box<HObject>),
     /// The part that begins here of an object that was computed from other chunks is durable here.
-    Rebuilt(Box<HObject>, u64),
+    Rebuilt(Box<(HObject, PartCursor)>),
 }
 
 /// What must not happen before all that this copy has submitted is durable: a copy that tells others of

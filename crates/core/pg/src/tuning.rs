@@ -17,15 +17,68 @@ pub enum Planted {
     DivergentKept,
     /// One copy is enough to serve, whatever the pool says.
     MinSizeIgnored,
+    /// A newest map is taken over although maps before it are missing.
+    MapGapAccepted,
+    /// Who has the log serves before the monitor knows that it lives in its interval.
+    UpThruNotAwaited,
+    /// An interval that ends is not remembered.
+    IntervalForgotten,
+    /// Clients are served whatever the other members have promised.
+    LeaseIgnored,
+    /// A shard that takes a write back leaves the object as the write made it.
+    RollbackSkipped,
+    /// Of requests only the last few are recognised when they come again.
+    DuplicatesTrimmed,
+    /// Of what was sent before the cluster was full only what needs room is dropped.
+    FullTransitionIgnored,
+    /// Some messages to other OSDs say what they cannot read.
+    MessagesGarbled,
+}
+
+/// How much of peers' messages may wait where; what is more is lost, and made up for.
+#[derive(Debug, Clone, Copy)]
+pub struct QueueLimits {
+    /// In a group, for a map.
+    pub future_max: usize,
+    /// In a shard, for the map of a group that it does not have.
+    pub held_max: usize,
+    /// In an OSD, for a connection with one peer.
+    pub link_max: usize,
+    /// In a connection, messages that the peer has not taken or, if it is an OSD, not acknowledged. As if their bytes were too
+    /// many.
+    pub conn_max: usize,
+}
+
+impl Default for QueueLimits {
+    fn default() -> Self {
+        Self { future_max: crate::FUTURE_MESSAGES_MAX, held_max: 4096, link_max: 65_536, conn_max: 65_536 }
+    }
 }
 
 /// How a group behaves beside what the maps say.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Tuning {
     /// Limits of the log.
     pub limits: LogLimits,
+    /// Objects that one comparison of a backfill looks at, or one step of a split or merge, if that is less than usual.
+    pub scan_objects: usize,
+    /// Bounds of queues.
+    pub queues: QueueLimits,
     /// [`crate::Pg::check`] runs after every event.
     pub checked: bool,
     #[doc(hidden)]
     pub planted: Planted,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        let (limits, scan_objects) = (LogLimits::default(), crate::recovery::SCAN_OBJECTS_MAX);
+        Self {
+            limits,
+            scan_objects,
+            queues: QueueLimits::default(),
+            checked: false,
+            planted: Planted::Nothing,
+        }
+    }
 }

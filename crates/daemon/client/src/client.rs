@@ -78,6 +78,8 @@ pub struct Client {
     messenger: Messenger,
     msgr: Arc<MsgrConfig>,
     monc: MonClient,
+    /// What is offered to OSDs.
+    offer: Offer,
     mon_link: Option<(LinkId, ConnId)>,
     objecter: Objecter,
     links: BTreeMap<OsdId, Link>,
@@ -101,7 +103,8 @@ impl Client {
         messenger: Messenger,
     ) -> Self {
         let services = [EntityKind::MON, EntityKind::OSD];
-        let auth = ClientAuth::new(access.name, Some(access.key), Offer::secure_first(), &services);
+        let (mon_offer, offer) = access.modes;
+        let auth = ClientAuth::new(access.name, Some(access.key), mon_offer, &services);
         let nonce = u32::try_from(entropy.u64() >> 32).unwrap_or(0).max(1);
         let mut monc = MonClient::new(MoncConfig::new(access.monitors), auth);
         monc.subscribe("osdmap", 0, Interest::Once);
@@ -111,6 +114,7 @@ impl Client {
             messenger,
             msgr: Arc::new(MsgrConfig::client(nonce)),
             monc,
+            offer,
             mon_link: None,
             objecter: Objecter::default(),
             links: BTreeMap::new(),
@@ -167,7 +171,15 @@ impl Client {
     /// # Errors
     /// When far too many are under way.
     pub fn command(&mut self, json: &str) -> Result<u64, TooManyQuestions> {
-        self.monc.command(vec![json.to_owned()], BufList::new())
+        self.command_with(json, BufList::new())
+    }
+
+    /// As [`Client::command`], with input.
+    ///
+    /// # Errors
+    /// When far too many are under way.
+    pub fn command_with(&mut self, json: &str, input: BufList) -> Result<u64, TooManyQuestions> {
+        self.monc.command(vec![json.to_owned()], input)
     }
 
     /// Asks for a self-managed snapshot.
@@ -317,7 +329,7 @@ impl Client {
     fn start_auth(&mut self, osd: OsdId) -> bool {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         let mut cx = Context { now, wall, entropy: self.entropy.as_mut() };
-        let authorizer = self.monc.authorizer(&mut cx, EntityKind::OSD, &Offer::crc_first());
+        let authorizer = self.monc.authorizer(&mut cx, EntityKind::OSD, &self.offer);
         let (Some(authorizer), Some(link)) = (authorizer, self.links.get_mut(&osd)) else { return false };
         let start = authorizer.start();
         link.authorizer = Some(authorizer);
@@ -409,7 +421,8 @@ impl Client {
                 }
             }
             ObjecterEffect::WantMap { from } => {
-                if !std::mem::replace(&mut self.wanted, true) {
+                // The wish for a whole map goes before one that waits for the next.
+                if !std::mem::replace(&mut self.wanted, true) || from == 0 {
                     self.monc.subscribe("osdmap", from.into(), Interest::Once);
                 }
             }

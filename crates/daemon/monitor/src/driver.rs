@@ -1,5 +1,6 @@
 //! [`Driver`]: the turn loop.
 
+use crate::audit_file::AuditFile;
 use crate::store;
 use nacre_auth::Step;
 use nacre_env::Clock;
@@ -33,6 +34,7 @@ pub struct Driver {
     pub(crate) entropy: Box<dyn Entropy + Send>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) next_tick: Stamp,
+    pub(crate) audit: AuditFile,
 }
 
 fn session_of(conn: ConnId) -> SessionId {
@@ -102,6 +104,7 @@ impl Driver {
         }
         if self.clock.now() >= self.next_tick {
             self.next_tick = self.clock.now() + TICK;
+            self.mon.set_throttled_senders(self.messenger.intake().warnings);
             self.handle(Event::Tick);
         }
         self.carry_out()?;
@@ -133,11 +136,13 @@ impl Driver {
         match event {
             nacre_msgr::Event::AuthRequest { method, modes, payload } => {
                 let endpoint = endpoint_of(&payload);
-                self.handle(Event::AuthRequest { session, endpoint, method, modes, payload });
+                let kind = self.messenger.peer_kind(conn);
+                self.handle(Event::AuthRequest { session, endpoint, kind, method, modes, payload });
             }
             nacre_msgr::Event::AuthMore { payload } => self.handle(Event::AuthMore { session, payload }),
             nacre_msgr::Event::Established(peer) => {
-                self.handle(Event::Established { session, kind: peer.kind, addrs: peer.addrs });
+                let seen_at = peer.seen_at.socket.map(|socket| socket.ip().to_canonical());
+                self.handle(Event::Established { session, kind: peer.kind, addrs: peer.addrs, seen_at });
             }
             nacre_msgr::Event::Message(raw) => {
                 let (tid, kind) = (raw.tid, raw.kind);
@@ -167,12 +172,16 @@ impl Driver {
                 match effect {
                     Effect::Commit { batch, token } => {
                         store::commit(self.store.as_mut(), &batch)?;
+                        self.audit.write(&self.mon);
                         self.handle(Event::Committed(token));
                     }
                     Effect::Send { session, tid, message } => {
                         self.messenger.send(conn_of(session), message.encode(tid));
                     }
                     Effect::Auth { session, step } => {
+                        if let Step::Done(done) = &step {
+                            self.messenger.set_proved(conn_of(session), done.identity.name.clone());
+                        }
                         self.messenger.drive(conn_of(session), |connection| answer(connection, &step));
                     }
                     Effect::Close { session } => {

@@ -3,6 +3,7 @@
 //! One thread does everything: it reads all that arrived, hands it to [`nacre_mon::Mon`], writes what changed
 //! as one durable batch, and only then sends what depends on it. Layer: daemon; uses base, core and io.
 
+mod audit_file;
 mod driver;
 mod monitor;
 mod store;

@@ -1,14 +1,16 @@
 //! [`Monitor`]: starting and stopping the thread.
 
+use crate::audit_file::AuditFile;
 use crate::driver::{Driver, DriverError};
 use crate::store::{self, StoreSnapshot};
 use nacre_auth::AuthMethod;
 use nacre_env::real::RealNet;
+use nacre_env::real::private::{self, PrivateError};
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
 use nacre_mon::{MkfsError, MkfsOptions, Mon, OpenError};
 use nacre_msgr::Config;
-use nacre_service::Messenger;
+use nacre_service::{IntakeLimits, Messenger};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
 use std::io;
 use std::net::SocketAddr;
@@ -31,6 +33,8 @@ pub struct MonitorConfig {
     pub name: String,
     /// Methods of authentication that it accepts.
     pub methods: Vec<AuthMethod>,
+    /// The machine that it runs on, as people know it.
+    pub host: String,
 }
 
 /// Why a monitor did not start, or could not be made.
@@ -44,6 +48,9 @@ pub enum StartError {
         /// What the system says.
         source: io::Error,
     },
+    /// Others may read the folder, which holds the keys of the cluster.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     /// The store cannot be read or written.
     #[error("{path}: {source}")]
     Store {
@@ -104,6 +111,9 @@ pub fn mkfs(store: &mut dyn KvStore, options: &MkfsOptions, wall: UTime) -> Resu
     store::commit(store, &batch).map_err(|source| StartError::Store { path: PathBuf::new(), source })
 }
 
+/// Memory that messages may take which have begun and are not complete: of clients, and of daemons.
+const INTAKE_BYTES_MAX: usize = 128 << 20;
+
 /// Puts a monitor together; yields where it listens, too. It serves as soon as it turns.
 ///
 /// # Errors
@@ -115,12 +125,14 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     if let Some(source) = snapshot.into_failure() {
         return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
     }
-    let mut mon = opened?.accepting(config.methods.clone());
+    let mut mon = opened?.accepting(config.methods.clone()).on_host(config.host.clone());
     let mut messenger = Messenger::new(net, clock.wall().sec.into());
+    messenger.limit_intake(IntakeLimits { client_bytes: INTAKE_BYTES_MAX, peer_bytes: INTAKE_BYTES_MAX });
     let addr = listen(&mut mon, &mut messenger, &config.name, clock.as_ref(), entropy.as_mut())?;
     let stop = Arc::new(AtomicBool::new(false));
     let next_tick = clock.now() + nacre_mon::TICK;
-    Ok((Driver { mon, store, messenger, clock, entropy, stop, next_tick }, addr))
+    let audit = AuditFile::default();
+    Ok((Driver { mon, store, messenger, clock, entropy, stop, next_tick, audit }, addr))
 }
 
 /// A running monitor.
@@ -151,7 +163,7 @@ impl Monitor {
     /// [`StartError`], among others when the folder holds a cluster already.
     pub fn mkfs(folder: &Path, options: &MkfsOptions, wall: UTime) -> Result<(), StartError> {
         let at = |source| StartError::Folder { path: folder.to_owned(), source };
-        std::fs::create_dir_all(folder).map_err(at)?;
+        private::make_folder(folder).map_err(at)?;
         let mut kv = open_store(folder)?;
         let store_error = |source| StartError::Store { path: folder.join(STORE_FILE), source };
         if !kv.scan_prefix(b"").map_err(store_error)?.is_empty() {
@@ -168,7 +180,14 @@ impl Monitor {
     /// # Errors
     /// [`StartError`].
     pub fn start(config: MonitorConfig) -> Result<Self, StartError> {
+        for path in private::tighten(&config.store)? {
+            tracing::warn!(path = %path.display(), "others could use it; that right is taken away");
+        }
         let kv = open_store(&config.store)?;
+        if !kv.has_checksums() {
+            let path = config.store.join(STORE_FILE);
+            tracing::warn!(path = %path.display(), "an older program's, without checksums of its pages: make room for a copy and restart");
+        }
         let net = RealNet::new()?;
         let waker = net.waker();
         let machine = Machine {
@@ -177,7 +196,8 @@ impl Monitor {
             net: Box::new(net),
             store: Box::new(kv),
         };
-        let (driver, addr) = assemble(&config, machine)?;
+        let (mut driver, addr) = assemble(&config, machine)?;
+        driver.audit = AuditFile::open(&config.store, &driver.mon)?;
         let (fsid, admin_keyring) = (driver.mon.fsid(), admin_keyring(&driver.mon));
         let stop = Arc::clone(&driver.stop);
         let thread =

@@ -1,28 +1,16 @@
 //! `ceph tell osd.N ...`: commands that an OSD answers itself. They run on the lead's shard.
 
 use crate::letter::{Question, QuestionKind};
+use crate::lost;
 use crate::shard::Shard;
 use crate::storage::StoreConfig;
-use nacre_buf::{BufList, ByteStr, Bytes};
+use nacre_buf::{BufList, Bytes};
 use nacre_mgr::options::{self, OptionInfo};
 use nacre_mgr::version;
 use nacre_msg::{Command, CommandReply};
 use nacre_pg::{Pg, Session};
-use nacre_txn::{Op, Token, Transaction};
-use nacre_types::{Errno, HObject, PgId, SpgId};
+use nacre_types::{Epoch, Errno, OsdId, PgId, SpgId};
 use serde_json::{Map, Value, json};
-use std::time::Duration;
-
-/// Most that one `bench` writes.
-const BENCH_BYTES_MAX: u64 = 1 << 30;
-/// Largest block of a `bench`.
-const BENCH_BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// A `bench` holds the shard up while it runs: for at most this time.
-const BENCH_DURATION_MAX: Duration = Duration::from_secs(20);
-/// Blocks of a `bench`.
-const BENCH_BLOCKS_MAX: u64 = 65_536;
-const BENCH_BYTES_DEFAULT: u64 = 64 << 20;
-const BENCH_BLOCK_BYTES_DEFAULT: u64 = 4 << 20;
 
 /// Words and arguments, and a line for people. An argument is `name:type`; behind the type of a choice `=` and
 /// the words, `?` behind what may be left out, `*` behind what may be given any number of times.
@@ -46,12 +34,30 @@ const COMMANDS: &[(&str, &str)] = &[
     ("pg pgid:CephPgid cmd:CephChoices=query", "show the state of a placement group"),
     ("pg pgid:CephPgid cmd:CephChoices=scrub", "compare the copies of a placement group"),
     ("pg pgid:CephPgid cmd:CephChoices=deep_scrub", "compare the copies of a placement group, data included"),
+    (
+        "pg pgid:CephPgid cmd:CephChoices=list_unfound offset:CephString?",
+        "list objects that no copy has which is up; OFFSET is the oid behind which to go on",
+    ),
+    ("list_unfound pgid:CephPgid? offset:CephString?", "list objects that no copy has which is up"),
+    (
+        "pg pgid:CephPgid cmd:CephChoices=list_missing offset:CephString?",
+        "list objects that the primary lacks; OFFSET is the oid behind which to go on",
+    ),
+    ("list_missing pgid:CephPgid? offset:CephString?", "list objects that the primary lacks"),
+    (
+        "pg pgid:CephPgid cmd:CephChoices=mark_unfound_lost mulcmd:CephChoices=revert|delete",
+        "give up objects that no copy has which is up: revert to the version before, or delete",
+    ),
+    (
+        "mark_unfound_lost pgid:CephPgid? mulcmd:CephChoices=revert|delete",
+        "give up objects that no copy has which is up: revert to the version before, or delete",
+    ),
 ];
 
 /// A failed command: error number and a line that says why.
-type Failure = (Errno, String);
+pub(crate) type Failure = (Errno, String);
 
-fn reply(answer: Result<Value, Failure>) -> CommandReply {
+pub(crate) fn reply(answer: Result<Value, Failure>) -> CommandReply {
     match answer {
         Ok(Value::Null) => CommandReply { result: 0, status: String::new(), data: BufList::new() },
         Ok(value) => {
@@ -106,12 +112,16 @@ fn run(
         prefix => prefix,
     };
     let kind = match prefix {
-        "query" => Some(QuestionKind::Query),
-        "scrub" => Some(QuestionKind::Scrub { deep: false }),
-        "deep_scrub" => Some(QuestionKind::Scrub { deep: true }),
-        _ => None,
+        "query" => Some(Ok(QuestionKind::Query)),
+        "scrub" => Some(Ok(QuestionKind::Scrub { deep: false })),
+        "deep_scrub" => Some(Ok(QuestionKind::Scrub { deep: true })),
+        prefix => lost::question(prefix, args),
     };
     if let Some(kind) = kind {
+        let kind = match kind {
+            Ok(kind) => kind,
+            Err(failure) => return Some(Err(failure)),
+        };
         let Some(pg) = PgId::parse(text(args, "pgid")) else {
             return Some(Err((Errno::EINVAL, format!("no placement group id in '{}'", text(args, "pgid")))));
         };
@@ -134,7 +144,10 @@ fn run(
         "perf histogram dump" => Ok(shard.dump_histograms()),
         "dump_ops_in_flight" => Ok(shard.dump_ops()),
         "dump_historic_ops" => Ok(shard.dump_historic_ops()),
-        "bench" => bench(shard, args),
+        "bench" => match shard.start_bench(session.id, tid, number(args, "count"), number(args, "size")) {
+            Ok(()) => return None,
+            Err(failure) => Err(failure),
+        },
         _ => Err((
             Errno::EINVAL,
             format!("no valid command found: '{prefix}' is not known to osd.{}", shard.config.id),
@@ -183,7 +196,8 @@ fn status(shard: &Shard) -> Value {
         "osd_fsid": shard.config.uuid.to_string(),
         "whoami": shard.config.id,
         "state": if shard.is_booted() { "active" } else { "booting" },
-        "oldest_map": 1,
+        // No older one is kept whole.
+        "oldest_map": map.epoch,
         "newest_map": map.epoch,
         "num_pgs": shard.groups.all().len(),
         "shards": shard.config.shards,
@@ -207,8 +221,20 @@ fn config_set(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Fai
         None => return Err((Errno::EINVAL, "no value given".to_owned())),
     };
     let value = info.check(&value).map_err(|error| (Errno::EINVAL, error.to_string()))?;
+    check_read(info)?;
     shard.set_option(info, value);
     Ok(json!({ "success": "" }))
+}
+
+/// What an OSD does not read, it does not take.
+fn check_read(info: &OptionInfo) -> Result<(), Failure> {
+    let readers = info.readers();
+    if readers.contains(&"osd") && info.name != "osd_crush_initial_weight" {
+        return Ok(());
+    }
+    let instead =
+        info.missing().map_or_else(|| format!("it is read by {}", readers.join(" and ")), str::to_owned);
+    Err((Errno::EOPNOTSUPP, format!("{} has no effect in a running OSD: {instead}", info.name)))
 }
 
 /// The options that words like `--osd-max-backfills 2 --osd_heartbeat_grace=9` set. Tools send them as one word or as many.
@@ -225,6 +251,7 @@ fn injected(words: &[&str]) -> Result<Vec<(&'static OptionInfo, String)>, Failur
         let info = option(name)?;
         let value = value.ok_or_else(|| invalid(format!("no value for '{name}'")))?;
         let value = info.check(value).map_err(|error| invalid(format!("{name}: {error}")))?;
+        check_read(info)?;
         found.push((info, value));
     }
     Ok(found)
@@ -257,50 +284,6 @@ fn config_diff(shard: &Shard) -> Value {
     json!({ "diff": Value::Object(shown.collect()) })
 }
 
-/// Writes blocks of one object of a collection that belongs to no pool, and removes it again.
-fn bench(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Failure> {
-    let count = number(args, "count").unwrap_or(BENCH_BYTES_DEFAULT);
-    let size = number(args, "size").unwrap_or(BENCH_BLOCK_BYTES_DEFAULT);
-    if size == 0 || size > BENCH_BLOCK_BYTES_MAX || count > BENCH_BYTES_MAX || count / size > BENCH_BLOCKS_MAX
-    {
-        let limits = format!(
-            "count up to {BENCH_BYTES_MAX} bytes, size from 1 to {BENCH_BLOCK_BYTES_MAX} bytes, \
-             and at most {BENCH_BLOCKS_MAX} blocks"
-        );
-        return Err((Errno::EINVAL, limits));
-    }
-    let scratch = SpgId::replicated(PgId::new(-1, 0));
-    let object = HObject::head(-1, ByteStr::EMPTY, ByteStr::EMPTY, ByteStr::from_static("bench"));
-    let block = Bytes::from(vec![0x5a; usize::try_from(size).unwrap_or_default()]);
-    let start = shard.clock_now();
-    let mut written = 0;
-    let mut last = Token::default();
-    while written < count {
-        let length = size.min(count - written);
-        let data = block.slice(..usize::try_from(length).unwrap_or_default()).into();
-        let op = Op::Write { object: object.clone(), offset: written, data };
-        last = shard.submit(scratch, Transaction { collection: scratch, ops: vec![op] }, Token::default());
-        written += length;
-    }
-    while !shard.groups.is_durable(last) && shard.clock_now() < start + BENCH_DURATION_MAX {
-        shard.settle();
-        std::thread::yield_now();
-    }
-    let elapsed = shard.clock_now().since(start).as_secs_f64().max(f64::EPSILON);
-    let remove = Transaction { collection: scratch, ops: vec![Op::RemoveCollection] };
-    shard.submit(scratch, remove, Token::default());
-    if !shard.groups.is_durable(last) {
-        return Err((Errno::ETIMEDOUT, format!("the store did not finish within {BENCH_DURATION_MAX:?}")));
-    }
-    Ok(json!({
-        "bytes_written": written,
-        "blocksize": size,
-        "elapsed_sec": elapsed,
-        "bytes_per_sec": written as f64 / elapsed,
-        "iops": (written as f64 / size as f64) / elapsed,
-    }))
-}
-
 /// The answer about a group, from its shard.
 pub(crate) fn query(shard: &mut Shard, spg: &SpgId) -> CommandReply {
     let wall = shard.wall;
@@ -308,7 +291,7 @@ pub(crate) fn query(shard: &mut Shard, spg: &SpgId) -> CommandReply {
     reply(described.ok_or_else(|| not_here(shard, spg)))
 }
 
-fn not_here(shard: &Shard, spg: &SpgId) -> Failure {
+pub(crate) fn not_here(shard: &Shard, spg: &SpgId) -> Failure {
     (Errno::ENOENT, format!("osd.{} does not lead pg {spg}", shard.config.id))
 }
 
@@ -356,8 +339,34 @@ fn describe(group: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
                 "acting": stat.acting,
             },
         },
-        "recovery_state": [{ "name": group.phase_name() }],
+        "recovery_state": [recovery_state(group)],
     }))
+}
+
+/// Where the group stands, and what it waits for, in the shape of Ceph's.
+fn recovery_state(group: &Pg) -> Value {
+    let mut state = json!({ "name": group.phase_name() });
+    let unprobed = group.unprobed();
+    if !unprobed.is_empty() {
+        let waited = |osd: &OsdId| json!({ "osd": osd.to_string(), "status": "not queried" });
+        state["might_have_unfound"] = unprobed.iter().map(waited).collect();
+    }
+    let blockers = group.blockers();
+    if !blockers.is_empty() {
+        let blocker = |(osd, lost_through): &(OsdId, Epoch)| {
+            let comment = match lost_through {
+                0 => "it may have the only copy of acknowledged writes; start it, or mark it lost".to_owned(),
+                epoch => format!(
+                    "the records of its copy were damaged: what it stored up to epoch {epoch} is lost, and nobody else is known to \
+                     have it; bring back another copy, or mark it lost"
+                ),
+            };
+            json!({ "osd": osd, "comment": comment })
+        };
+        state["blocked"] = json!("nobody who is here has all writes that may have been acknowledged");
+        state["peering_blocked_by"] = blockers.iter().map(blocker).collect();
+    }
+    state
 }
 
 #[cfg(test)]

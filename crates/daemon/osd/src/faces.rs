@@ -80,13 +80,18 @@ impl Ears {
 }
 
 impl Faces {
-    pub(crate) fn new(osd: OsdId, sockets: &Sockets, nonce: u32) -> Self {
+    /// At most `conn_max` messages wait in a connection with a client or another OSD.
+    pub(crate) fn new(osd: OsdId, sockets: &Sockets, nonce: u32, conn_max: usize) -> Self {
         let at = |socket| AddrVec::of(EntityAddr::msgr2(socket, nonce));
         let id = osd.into();
+        let bounded = |config: MsgrConfig| {
+            let queued_count_max = config.queued_count_max.min(conn_max);
+            Arc::new(MsgrConfig { queued_count_max, ..config })
+        };
         Self {
             osd,
-            public: Arc::new(MsgrConfig::osd(at(sockets.public), id)),
-            cluster: Arc::new(MsgrConfig::osd(at(sockets.cluster), id)),
+            public: bounded(MsgrConfig::osd(at(sockets.public), id)),
+            cluster: bounded(MsgrConfig::osd(at(sockets.cluster), id)),
             hb_back: Arc::new(MsgrConfig::osd_heartbeat(at(sockets.hb_back), id)),
             hb_front: Arc::new(MsgrConfig::osd_heartbeat(at(sockets.hb_front), id)),
         }

@@ -3,21 +3,19 @@
 use crate::letter::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, Tuning, UnderWay};
+use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, SessionId, Tuning, UnderWay};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::Token;
-use nacre_types::{Epoch, OsdId, PoolId, SpgId, Stamp, UTime};
-use std::collections::{BTreeMap, VecDeque};
+use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp, UTime};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Clients' messages held for groups that the map gives us and that do not exist yet; more are dropped, and
-/// the client sends them again after its next map.
-const HELD_OPS_MAX: usize = 4096;
-/// Peers' messages of epochs that we have no map of, for groups that do not exist here; more are dropped, and
-/// the interval that they belong to waits for the next one.
-const HELD_PEER_MESSAGES_MAX: usize = 4096;
 /// Maps kept so that a new copy can begin with the map in which it was called for.
 const MAPS_KEPT_MAX: usize = 100;
+
+/// Groups whose own deadline has come that one turn looks at, those first that wait longest: a step of each may take some
+/// milliseconds, and all groups of a pool divide at the same time.
+const DUE_MAX: usize = 16;
 
 /// The groups of one shard.
 pub(crate) struct Groups {
@@ -30,13 +28,15 @@ pub(crate) struct Groups {
     fetching: BTreeMap<Token, (SpgId, Token)>,
     last_ticket: u64,
     held: BTreeMap<SpgId, Vec<ClientOp>>,
-    held_count: usize,
     held_peer: Vec<(OsdId, PeerMessage)>,
     /// Groups that the monitor ordered ahead of the map in which they exist.
     held_births: BTreeMap<SpgId, Birth>,
+    /// Groups whose records are damaged, until it is known who served them.
+    unread: BTreeSet<SpgId>,
     /// The newest maps by epoch, the present one included.
     maps: BTreeMap<Epoch, Arc<OsdMap>>,
     tuning: Tuning,
+    ignores_history_les: bool,
     changed: bool,
 }
 
@@ -51,10 +51,11 @@ impl Groups {
             fetching: BTreeMap::new(),
             last_ticket: 0,
             held: BTreeMap::new(),
-            held_count: 0,
             held_peer: Vec::new(),
             held_births: BTreeMap::new(),
+            unread: BTreeSet::new(),
             maps: BTreeMap::new(),
+            ignores_history_les: false,
             changed: true,
         }
     }
@@ -86,6 +87,12 @@ impl Groups {
         self.groups.get_mut(spg).map(|group| (group, &self.map))
     }
 
+    /// Takes `osd_find_best_info_ignore_history_les` over.
+    pub(crate) fn ignore_history_les(&mut self, ignore: bool) {
+        self.ignores_history_les = ignore;
+        self.groups.values_mut().for_each(|group| group.ignore_history_les(ignore));
+    }
+
     /// The present map.
     pub(crate) fn map(&self) -> &Arc<OsdMap> {
         &self.map
@@ -98,8 +105,38 @@ impl Groups {
         if maps.is_empty() { vec![Arc::clone(&self.map)] } else { maps }
     }
 
+    /// The oldest map behind which none is missing.
+    pub(crate) fn all_since(&self) -> Epoch {
+        let newest = self.map.epoch;
+        let back = self.maps.keys().rev().zip((0..=newest).rev()).take_while(|(epoch, due)| **epoch == *due);
+        back.last().map_or(newest, |(epoch, _)| *epoch)
+    }
+
+    /// Whether the maps from `epoch` on are all here.
+    pub(crate) fn has_all_since(&self, epoch: Epoch) -> bool {
+        epoch >= self.all_since()
+    }
+
+    /// What the store has of a group cannot be read. Nobody is answered for it before that is known which he needs to know.
+    pub(crate) fn set_unread(&mut self, spg: SpgId) {
+        self.unread.insert(spg);
+    }
+
+    /// True while it is not known who served the group, or the one of which it will be split off.
+    pub(crate) fn is_unread(&self, spg: &SpgId) -> bool {
+        let of_it = |unread: &&SpgId| {
+            let mut seeds = std::iter::successors(Some(spg.pg.seed), |seed| {
+                seed.checked_ilog2().map(|highest| seed & !(1 << highest))
+            });
+            unread.pg.pool == spg.pg.pool && seeds.any(|seed| seed == unread.pg.seed)
+        };
+        self.unread.iter().any(|unread| of_it(&unread))
+    }
+
     pub(crate) fn insert(&mut self, mut group: Pg) {
+        self.unread.remove(&group.spg());
         group.tune(&self.tuning);
+        group.ignore_history_les(self.ignores_history_les);
         self.groups.insert(group.spg(), group);
         self.changed = true;
     }
@@ -122,11 +159,27 @@ impl Groups {
         std::mem::take(&mut self.held_births)
     }
 
-    /// Keeps a peer's message until the map of its epoch is here.
+    /// Keeps a peer's message for a group that does not exist here until the map of its epoch is here. What is too much
+    /// is dropped: whoever asks, or introduces itself, does so again when it hears nothing.
     pub(crate) fn hold_peer(&mut self, from: OsdId, message: PeerMessage) {
-        if self.held_peer.len() < HELD_PEER_MESSAGES_MAX {
+        if self.held_peer.len() < self.tuning.queues.held_max {
             self.held_peer.push((from, message));
         }
+    }
+
+    /// The group is about to be split off one of ours, and must not be made otherwise.
+    pub(crate) fn is_coming(&self, spg: &SpgId) -> bool {
+        self.groups.values().any(|group| group.is_splitting_off(spg))
+    }
+
+    /// What peers have sent to a group before it was there.
+    pub(crate) fn take_held_peer_for(&mut self, spg: &SpgId) -> Vec<(OsdId, PeerMessage)> {
+        self.held_births.remove(spg);
+        let (its, others) = std::mem::take(&mut self.held_peer)
+            .into_iter()
+            .partition(|(_, message)| message.header().spg == *spg);
+        self.held_peer = others;
+        its
     }
 
     /// What peers have sent ahead of our map, to be looked at again.
@@ -139,6 +192,11 @@ impl Groups {
         self.groups.remove(spg);
         self.deadlines.remove(spg);
         self.changed = true;
+    }
+
+    /// Copies that began anew because their records were damaged, and are not whole yet.
+    fn lost(&self) -> impl Iterator<Item = PgId> + '_ {
+        self.groups.values().filter(|group| group.info().lost_through > 0).map(|group| group.spg().pg)
     }
 
     /// Takes a group out that ends: its copy goes to another.
@@ -207,26 +265,28 @@ impl Groups {
         }
     }
 
-    /// Keeps a message for a group that is about to exist here, or in a map that we do not have yet.
+    /// Keeps a message for a group that is about to exist here, or in a map that we do not have yet. None may be dropped,
+    /// since its client would wait for an answer for ever; like everything else that clients have under way, they are
+    /// bounded by not reading the clients' sockets (`Sessions::throttle`).
     pub(crate) fn hold(&mut self, spg: SpgId, op: ClientOp) {
-        if self.held_count < HELD_OPS_MAX {
-            self.held_count += 1;
-            self.held.entry(spg).or_default().push(op);
-        }
+        self.held.entry(spg).or_default().push(op);
     }
 
     /// Everything held, to be looked at again.
     pub(crate) fn take_held(&mut self) -> Vec<(SpgId, ClientOp)> {
-        self.held_count = 0;
         let held = std::mem::take(&mut self.held);
         held.into_iter().flat_map(|(spg, ops)| ops.into_iter().map(move |op| (spg, op))).collect()
     }
 
+    /// Drops what is held of a closed session.
+    pub(crate) fn drop_held(&mut self, session: SessionId) {
+        self.held.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
+        self.held.retain(|_, ops| !ops.is_empty());
+    }
+
     /// What is held for one group.
     pub(crate) fn take_held_for(&mut self, spg: &SpgId) -> Vec<ClientOp> {
-        let held = self.held.remove(spg).unwrap_or_default();
-        self.held_count -= held.len();
-        held
+        self.held.remove(spg).unwrap_or_default()
     }
 
     /// Notes what a group that has just handled something wants next.
@@ -252,12 +312,15 @@ impl Groups {
         self.groups.values().map(Pg::log_bytes).sum()
     }
 
-    /// Groups to tick: all, or those whose own deadline has come.
+    /// Groups to tick: all, or some of those whose own deadline has come.
     pub(crate) fn due(&self, now: Stamp, all: bool) -> Vec<SpgId> {
         if all {
             return self.all();
         }
-        self.deadlines.iter().filter(|(_, at)| **at <= now).map(|(spg, _)| *spg).collect()
+        let due = self.deadlines.iter().filter(|(_, at)| **at <= now);
+        let mut due: Vec<(Stamp, SpgId)> = due.map(|(spg, at)| (*at, *spg)).collect();
+        due.sort_unstable();
+        due.into_iter().take(DUE_MAX).map(|(_, spg)| spg).collect()
     }
 
     /// The group that is to be scrubbed next without anybody's order, and whether deeply; `None` while `scrubs_max` are
@@ -295,6 +358,8 @@ impl Groups {
         }
         let group_count = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
         let sharers = self.groups.values().flat_map(Pg::members).collect();
-        ShardReport { shard, groups, pools, group_count, sharers, usage }
+        let lost = self.lost().collect();
+        let (commits, throttled) = ((0, 0), Vec::new());
+        ShardReport { shard, groups, pools, group_count, sharers, lost, usage, commits, throttled }
     }
 }

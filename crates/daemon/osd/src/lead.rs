@@ -4,8 +4,8 @@
 use crate::config::OsdConfig;
 use crate::faces::{Ears, Faces};
 use crate::letter::ShardReport;
-use crate::links::{Dialler, Link};
-use crate::maps::MapCache;
+use crate::links::{Dialler, Link, WAITING_MAX};
+use crate::maps::{LearnError, MapCache, Source};
 use crate::pings::{Pings, Signature, Verdict, pong};
 use crate::report;
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
@@ -14,12 +14,13 @@ use nacre_heartbeat::Leases;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
+use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{
-    MarkMeDown, Message, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgCreated, OsdPgReadyToMerge,
-    OsdPgTemp, RawMessage, Superblock, failure_flag, ping_op,
+    MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgCreated,
+    OsdPgReadyToMerge, OsdPgTemp, RawMessage, Superblock, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
-use nacre_pg::{MergeRole, MergeState};
+use nacre_pg::{MergeRole, MergeState, QueueLimits};
 use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -28,6 +29,10 @@ use std::time::Duration;
 
 /// A boot that the monitor does not answer is repeated.
 const BOOT_RETRY: Duration = Duration::from_secs(5);
+/// An alert of a peer's message that did not decode lasts for this time.
+const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
+/// Maps that we lack are asked for again after this time.
+const MAPS_RETRY: Duration = Duration::from_secs(5);
 /// Times that this OSD was marked down while it ran, kept for `osd_max_markdown_count`.
 const MARKDOWNS_KEPT_MAX: usize = 1000;
 /// A report to the manager is due after this time even if nothing changed.
@@ -50,9 +55,11 @@ pub(crate) enum Order {
 #[derive(Debug)]
 pub(crate) enum News {
     /// A message with maps.
-    Maps(Box<nacre_msg::OsdMap>),
+    Maps(Box<nacre_msg::OsdMap>, Source),
     /// Secrets of the service.
     Keys(RotatingKeys),
+    /// Tickets that hold no more.
+    Void(VoidTickets),
     /// Groups to create.
     Create(Box<nacre_msg::OsdPgCreate2>),
     /// Groups to scrub.
@@ -69,6 +76,15 @@ pub(crate) enum News {
     End,
 }
 
+/// What keeps us from newer maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// The epochs behind ours.
+    Epochs,
+    /// The next one, whole; with it ours, to see whether the monitor has the same.
+    Whole,
+}
+
 /// The first shard's part.
 pub(crate) struct Lead {
     config: OsdConfig,
@@ -80,6 +96,8 @@ pub(crate) struct Lead {
     mon_link: Option<(LinkId, ConnId)>,
     effects: Vec<Effect>,
     peers: BTreeMap<OsdId, Link>,
+    /// Messages that may wait for each.
+    link_max: usize,
     pings: Pings,
     mgr: Option<Link>,
     mgr_open_sent: bool,
@@ -95,6 +113,12 @@ pub(crate) struct Lead {
     /// We have asked to be marked down, and wait for that until then.
     leaving: Option<Stamp>,
     beacon_at: Stamp,
+    /// Peers whose messages we could not read: what they said last, and when.
+    misunderstood: BTreeMap<OsdId, (String, Stamp)>,
+    /// `ms_cluster_mode`, as connections to other OSDs were made.
+    cluster_mode: String,
+    /// What the monitor is asked for to go on from our map, and when it was.
+    lack: Option<(Lack, Stamp)>,
     /// `up_thru` asked for and not granted yet.
     up_thru_wanted: Epoch,
     pg_temp_wanted: BTreeMap<PgId, Vec<OsdId>>,
@@ -122,6 +146,7 @@ impl Lead {
         config: OsdConfig,
         capacity_bytes: u64,
         (ears, faces): (Ears, Faces),
+        queues: &QueueLimits,
         now: Stamp,
     ) -> Self {
         let name = AuthName::new(EntityKind::OSD, config.id.to_string());
@@ -133,7 +158,7 @@ impl Lead {
             ..MoncConfig::new(config.monitors.clone())
         };
         let mut monc = MonClient::new(monc_config, auth);
-        for what in ["config", "mgrmap", "osd_pg_creates"] {
+        for what in ["config", "mgrmap", "osd_pg_creates", VoidTickets::TOPIC] {
             monc.subscribe(what, 0, Interest::Lasting);
         }
         Self {
@@ -145,6 +170,7 @@ impl Lead {
             mon_link: None,
             effects: Vec::new(),
             peers: BTreeMap::new(),
+            link_max: queues.link_max,
             pings: Pings::new(&Values::default(), now),
             mgr: None,
             mgr_open_sent: false,
@@ -156,6 +182,9 @@ impl Lead {
             markdowns: VecDeque::new(),
             leaving: None,
             beacon_at: Stamp::default(),
+            misunderstood: BTreeMap::new(),
+            cluster_mode: Values::default().text("ms_cluster_mode").to_owned(),
+            lack: None,
             up_thru_wanted: 0,
             pg_temp_wanted: BTreeMap::new(),
             merges: BTreeMap::new(),
@@ -204,6 +233,7 @@ impl Lead {
             );
             self.end(cx);
         }
+        self.ask_for_maps(cx, false);
         self.consider_boot(cx);
         if self.monc.is_open() && !self.booted && self.boot_sent.is_some_and(|at| cx.now >= at + BOOT_RETRY) {
             self.boot(cx);
@@ -217,7 +247,7 @@ impl Lead {
         for link in peers.values_mut().chain(mgr.as_mut()).chain(pings.links()) {
             let monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
             let gid = i64::from(config.id);
-            link.dial(&mut Dialler { gid, messenger: cx.messenger, monc, cx: monc_cx });
+            link.dial(&mut Dialler { gid, messenger: cx.messenger, monc, options: cx.options, cx: monc_cx });
         }
     }
 
@@ -350,7 +380,8 @@ impl Lead {
             event => {
                 let monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
                 let gid = i64::from(config.id);
-                let mut dialler = Dialler { gid, messenger: cx.messenger, monc, cx: monc_cx };
+                let mut dialler =
+                    Dialler { gid, messenger: cx.messenger, monc, options: cx.options, cx: monc_cx };
                 link.authenticate(&mut dialler, event);
             }
         }
@@ -368,7 +399,7 @@ impl Lead {
             }
             // Who answers is ahead of us: our monitor may be slow, or cut off.
             Ok(Message::OsdMap(maps)) => {
-                cx.news.push(News::Maps(Box::new(maps)));
+                cx.news.push(News::Maps(Box::new(maps), Source::Peer));
                 true
             }
             Ok(other) => {
@@ -402,7 +433,10 @@ impl Lead {
         }
         cx.messenger.send(conn, Message::from(answer).encode(0));
         if theirs > 0 && theirs < map.epoch {
-            cx.messenger.send(conn, Message::from(cx.maps.message_since(theirs)).encode(0));
+            // What we do not have the monitor will give it.
+            if let Some(maps) = cx.maps.message_for_osd(theirs) {
+                cx.messenger.send(conn, Message::from(maps).encode(0));
+            }
         }
     }
 
@@ -469,9 +503,24 @@ impl Lead {
         true
     }
 
+    /// Peers to whom messages were lost, although neither side has ended, and who take some again.
+    pub(crate) fn take_lost(&mut self) -> Vec<OsdId> {
+        self.peers.iter_mut().filter_map(|(osd, link)| link.take_lost().then_some(*osd)).collect()
+    }
+
     /// Which peer a connection that we dialled leads to.
     pub(crate) fn peer_of(&self, conn: ConnId) -> Option<OsdId> {
         self.peers.iter().find(|(_, link)| link.conn() == Some(conn)).map(|(osd, _)| *osd)
+    }
+
+    /// A peer said what we cannot read. The operator hears of it; the session must not be taken up again where it was.
+    pub(crate) fn misunderstood(&mut self, cx: &LeadCx<'_>, conn: ConnId, from: OsdId, error: &str) {
+        if let Some(link) = self.peers.get_mut(&from).filter(|link| link.conn() == Some(conn)) {
+            link.pause(cx.now);
+        }
+        let text = format!("a message of osd.{from} does not decode: {error}");
+        self.misunderstood.insert(from, (text, cx.now));
+        self.report_due = true;
     }
 
     pub(crate) fn send_peer(&mut self, osd: OsdId, message: RawMessage, messenger: &mut Messenger) {
@@ -498,12 +547,13 @@ impl Lead {
 
     fn delivered(&mut self, cx: &mut LeadCx<'_>, message: Message) {
         match message {
-            Message::OsdMap(maps) => cx.news.push(News::Maps(Box::new(maps))),
+            Message::OsdMap(maps) => cx.news.push(News::Maps(Box::new(maps), Source::Monitor)),
             Message::OsdPgCreate2(create) => cx.news.push(News::Create(Box::new(create))),
             Message::MgrMap(message) => match MgrMap::from_bytes(message.map) {
                 Ok(map) => self.mgr_map(cx, &map),
                 Err(error) => tracing::error!(%error, "mgr map does not decode"),
             },
+            Message::VoidTickets(void) => cx.news.push(News::Void(void)),
             Message::Config(config) => cx.news.push(News::Options(config.config)),
             Message::MarkMeDown(_) if self.leaving.is_some() => self.end(cx),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
@@ -520,14 +570,61 @@ impl Lead {
         }
         self.mgr_open_sent = false;
         let face = Arc::clone(&self.faces.cluster);
-        self.mgr = wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), Some(face)));
+        self.mgr = wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), Some(face), WAITING_MAX));
         self.dial_all(cx);
+    }
+
+    /// Maps came that cannot be taken in; none of what came behind them was.
+    pub(crate) fn maps_refused(&mut self, cx: &mut LeadCx<'_>, error: &LearnError) {
+        let (osd, epoch) = (self.config.id, cx.maps.newest().epoch);
+        let lack = match error {
+            LearnError::Gap { .. } => Lack::Epochs,
+            LearnError::Increment(_) => Lack::Whole,
+            LearnError::Forked { .. } => {
+                tracing::error!(
+                    osd,
+                    %error,
+                    "the monitor's history of maps is another one than this OSD followed, as after its store was restored from \
+                     an older copy; this OSD stops, as it cannot tell who served meanwhile: start the monitor on its newest store"
+                );
+                return self.end(cx);
+            }
+            LearnError::Bad(_) => return tracing::error!(osd, %error, "cannot use these maps"),
+        };
+        let asked = self.lack.filter(|(of, _)| *of == lack);
+        if asked.is_none() {
+            tracing::info!(osd, epoch, %error, "asking the monitor for the maps that follow ours");
+        }
+        let first = asked.is_none();
+        self.lack = Some(asked.unwrap_or((lack, cx.now)));
+        self.ask_for_maps(cx, first);
+        self.settle(cx);
+    }
+
+    /// Asks the monitor for what we lack: `now`, or when it has not come for a while.
+    fn ask_for_maps(&mut self, cx: &LeadCx<'_>, now: bool) {
+        let Some((lack, asked_at)) = self.lack else { return };
+        if !self.monc.is_open() || !(now || cx.now >= asked_at + MAPS_RETRY) {
+            return;
+        }
+        self.lack = Some((lack, cx.now));
+        match lack {
+            Lack::Epochs => self.monc.ask_again("osdmap"),
+            Lack::Whole => {
+                let epoch = cx.maps.newest().epoch;
+                let ask = MonGetOsdMap { full_first: epoch, full_last: epoch + 1, ..MonGetOsdMap::default() };
+                self.tell_mon(ask.into());
+            }
+        }
     }
 
     /// New maps are in force: links follow them, and our own state in them.
     pub(crate) fn maps_learned(&mut self, cx: &mut LeadCx<'_>) {
         let map = Arc::clone(cx.maps.newest());
         self.monc.got("osdmap", map.epoch.into());
+        if let Some((Lack::Whole, _)) = self.lack.take() {
+            self.monc.ask_again("osdmap"); // what came meanwhile was of no use
+        }
         self.follow_peers(cx, &map);
         if map.info(self.config.id).up_thru >= self.up_thru_wanted {
             self.up_thru_wanted = 0;
@@ -639,6 +736,16 @@ impl Lead {
         true
     }
 
+    pub(crate) fn has_monitor(&self) -> bool {
+        self.monc.is_open()
+    }
+
+    /// Sends a question to the monitor.
+    pub(crate) fn ask_monitor(&mut self, cx: &mut LeadCx<'_>, question: Message) {
+        self.tell_mon(question);
+        self.settle(cx);
+    }
+
     fn end(&mut self, cx: &mut LeadCx<'_>) {
         // Maps that come before the last turn ends change nothing any more.
         self.leaving.get_or_insert(cx.now);
@@ -647,9 +754,24 @@ impl Lead {
 
     /// Options have changed.
     pub(crate) fn follow_options(&mut self, cx: &mut LeadCx<'_>) {
+        self.monc.set_modes(cx.options.text("ms_mon_cluster_mode"));
+        self.follow_cluster_mode(cx);
         self.pings.set(cx.options);
         self.follow_heartbeats(cx);
         self.settle(cx);
+    }
+
+    /// Connections with other OSDs last for weeks: those that we dialled are made anew when their protection is to be another.
+    /// Nothing is lost, their sessions go on.
+    fn follow_cluster_mode(&mut self, cx: &mut LeadCx<'_>) {
+        let mode = cx.options.text("ms_cluster_mode");
+        if self.cluster_mode == mode {
+            return;
+        }
+        mode.clone_into(&mut self.cluster_mode);
+        for link in self.peers.values_mut().chain(self.pings.links()) {
+            link.redial(cx.messenger, cx.now);
+        }
     }
 
     fn follow_heartbeats(&mut self, cx: &mut LeadCx<'_>) {
@@ -685,7 +807,7 @@ impl Lead {
     }
 
     fn follow_peers(&mut self, cx: &mut LeadCx<'_>, map: &OsdMap) {
-        let me = self.config.id;
+        let (me, link_max) = (self.config.id, self.link_max);
         let gone =
             |osd: &OsdId, link: &Link| !map.is_up(*osd) || map.cluster_addr(*osd) != Some(link.addrs());
         let ended: Vec<OsdId> =
@@ -698,7 +820,9 @@ impl Lead {
         for osd in map.up_osds().filter(|osd| *osd != me) {
             let Some(addrs) = map.cluster_addr(osd) else { continue };
             let dials = (me < osd).then(|| Arc::clone(&self.faces.cluster));
-            self.peers.entry(osd).or_insert_with(|| Link::new(EntityKind::OSD, addrs.clone(), dials));
+            self.peers
+                .entry(osd)
+                .or_insert_with(|| Link::new(EntityKind::OSD, addrs.clone(), dials, link_max));
         }
         self.dial_all(cx);
     }
@@ -724,7 +848,7 @@ impl Lead {
             cluster_fsid: self.config.fsid,
             whoami: self.config.id,
             current_epoch: epoch,
-            oldest_map: 1,
+            oldest_map: epoch, // no older one is kept whole
             newest_map: epoch,
             osd_fsid: self.config.uuid,
             ..Superblock::default()
@@ -818,9 +942,14 @@ impl Lead {
         let epoch = cx.maps.newest().epoch;
         let interval = cx.options.seconds("osd_beacon_report_interval");
         self.beacon_at = cx.now + interval;
-        // Maps since then are needed by whoever has to learn what happened to these groups.
+        // Maps since then are needed by whoever has to learn what happened to these groups. One that is clean was so in the
+        // map under which it said so.
         let groups = || self.reports.values().flat_map(|report| &report.groups);
-        let oldest = groups().map(|(_, stat)| stat.last_epoch_clean).min();
+        let clean = |stat: &PgStat| match stat.state & pg_state::CLEAN {
+            0 => stat.last_epoch_clean,
+            _ => stat.reported_epoch,
+        };
+        let oldest = groups().map(|(_, stat)| clean(stat)).min();
         let beacon = OsdBeacon {
             version: epoch.into(),
             pgs: groups().map(|(pg, _)| *pg).collect(),
@@ -856,7 +985,13 @@ impl Lead {
         }
         let map = cx.maps.newest();
         let hb_peers = self.pings.peers().into_iter();
-        let stats = report::pg_stats(&self.config, map, self.report_seq, self.reports.values(), hb_peers);
+        let mut stats = report::pg_stats(&self.config, map, self.report_seq, self.reports.values(), hb_peers);
+        self.misunderstood.retain(|_, (_, at)| cx.now.since(*at) < MISUNDERSTOOD_KEPT);
+        let misunderstood = self.misunderstood.values().map(|(text, _)| text.as_str());
+        let alerts = report::alerts(misunderstood, self.reports.values());
+        if !alerts.is_empty() {
+            stats.osd_stat.alerts.insert(self.config.id, alerts);
+        }
         link.send(cx.messenger, Message::from(stats).encode(0));
     }
 }

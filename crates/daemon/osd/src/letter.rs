@@ -1,6 +1,7 @@
 //! What shards of one OSD tell each other, and the post that carries it.
 
 use crate::lead::Order;
+use crate::walk::Past;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -38,6 +39,8 @@ pub(crate) enum Letter {
     Order(Order),
     /// The monitor wants this group to exist.
     Create(SpgId, Box<Birth>),
+    /// To the lead: who served this group?
+    Past(SpgId, Past),
     /// To the lead: what the groups of a shard say of themselves.
     Stats(ShardReport),
     /// The manager wants this group scrubbed, and perhaps what differs mended.
@@ -73,7 +76,14 @@ pub(crate) struct ShardReport {
     pub(crate) group_count: u32,
     /// OSDs that serve any of its copies with it.
     pub(crate) sharers: BTreeSet<OsdId>,
+    /// Copies that began anew because their records were damaged, and are not whole yet.
+    pub(crate) lost: Vec<PgId>,
     pub(crate) usage: nacre_store::StoreUsage,
+    /// Writes of clients that were answered since the report before, and the nanoseconds that the device took for
+    /// them all.
+    pub(crate) commits: (u64, u64),
+    /// Clients that exhaust what they may have.
+    pub(crate) throttled: Vec<String>,
 }
 
 /// A `tell` command about one group.
@@ -86,12 +96,16 @@ pub(crate) struct Question {
 }
 
 /// What is wanted of the group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum QuestionKind {
     /// `query`
     Query,
     /// `scrub`, `deep-scrub`
     Scrub { deep: bool },
+    /// `list_unfound`, `list_missing`: behind this object.
+    List { unfound: bool, from: nacre_types::HObject },
+    /// `mark_unfound_lost`
+    MarkLost(nacre_pg::Lost),
 }
 
 /// A shard's access to the others and to itself.
@@ -209,5 +223,6 @@ pub(crate) fn client_op(
     received: Stamp,
     permit: Permit,
 ) -> ClientOp {
-    ClientOp { session, tid, op, trace: Trace { received, ..Trace::default() }, permit }
+    let trace = Trace { received, ..Trace::default() };
+    ClientOp { session, tid, op, trace, permit, is_beyond_room: false }
 }

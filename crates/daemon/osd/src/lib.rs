@@ -27,6 +27,7 @@ mod groups;
 mod lead;
 mod letter;
 mod links;
+mod lost;
 mod maps;
 mod pings;
 mod report;
@@ -38,8 +39,9 @@ mod start;
 pub mod storage;
 mod tracker;
 mod upkeep;
+mod walk;
 
 pub use config::OsdConfig;
 pub use shard::Shard;
-pub use start::{Machine, Osd, OsdHandle, StartError, assemble, start};
+pub use start::{Machine, Osd, OsdHandle, Panicked, StartError, assemble, start};
 pub use storage::{Apart, StorageError, StoreConfig, mkfs};

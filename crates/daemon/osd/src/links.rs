@@ -6,6 +6,7 @@
 
 use nacre_auth::{Authorizer, Offer};
 use nacre_buf::Bytes;
+use nacre_mgr::options::Values;
 use nacre_monc::{Context, MonClient};
 use nacre_msgr::{Config, Event, Session, Target};
 use nacre_service::{ConnId, Messenger};
@@ -14,10 +15,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Pause before a lost connection is dialled again.
+/// Pause before a lost connection is dialled again, at first; twice as long each time that it did not last.
 const REDIAL_DELAY: Duration = Duration::from_millis(100);
-/// Messages that wait for a connection to a peer. A peer that stays away longer than this lasts is down soon.
-const WAITING_MAX: usize = 65_536;
+/// And at last.
+const REDIAL_DELAY_MAX: Duration = Duration::from_secs(1);
+/// A connection that was open for so long has lasted.
+const STEADY_AFTER: Duration = Duration::from_secs(10);
+/// The pause where the peer sent what we cannot read, at first; it grows likewise.
+const UNREADABLE_PAUSE: Duration = Duration::from_secs(5);
+/// And at last.
+const UNREADABLE_PAUSE_MAX: Duration = Duration::from_secs(300);
+/// Messages that wait for a connection other than between groups: pings, reports. They come again in any case.
+pub(crate) const WAITING_MAX: usize = 1024;
+/// Bytes that wait for a connection with a peer at most.
+const WAITING_BYTES_MAX: usize = 256 << 20;
 
 /// One link to a daemon.
 #[derive(Debug)]
@@ -31,7 +42,23 @@ pub(crate) struct Link {
     authorizer: Option<Authorizer>,
     session: Option<Session>,
     redial_at: Stamp,
+    /// When it was last dialled.
+    dialled_at: Stamp,
+    /// Times in a row that a connection did not last.
+    failures: u32,
+    /// When the peer last said what we cannot read, and how often in a row.
+    unreadable: (Stamp, u32),
     waiting: VecDeque<nacre_msg::RawMessage>,
+    waiting_bytes: usize,
+    /// How many may wait.
+    waiting_max: usize,
+    /// Some were dropped: what the peer knows of us must be found out anew.
+    lost: bool,
+}
+
+/// `first`, doubled so many times, at most `max`.
+fn doubled(first: Duration, times: u32, max: Duration) -> Duration {
+    first.saturating_mul(2_u32.saturating_pow(times)).min(max)
 }
 
 /// What links need to dial.
@@ -40,11 +67,17 @@ pub(crate) struct Dialler<'a> {
     pub(crate) gid: i64,
     pub(crate) messenger: &'a mut Messenger,
     pub(crate) monc: &'a mut MonClient,
+    pub(crate) options: &'a Values,
     pub(crate) cx: Context<'a>,
 }
 
 impl Link {
-    pub(crate) fn new(kind: EntityKind, addrs: AddrVec, dials: Option<Arc<Config>>) -> Self {
+    pub(crate) fn new(
+        kind: EntityKind,
+        addrs: AddrVec,
+        dials: Option<Arc<Config>>,
+        waiting_max: usize,
+    ) -> Self {
         Self {
             kind,
             addrs,
@@ -54,7 +87,13 @@ impl Link {
             authorizer: None,
             session: None,
             redial_at: Stamp::default(),
+            dialled_at: Stamp::default(),
+            failures: 0,
+            unreadable: (Stamp::default(), 0),
             waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            waiting_max,
+            lost: false,
         }
     }
 
@@ -79,6 +118,7 @@ impl Link {
         let Some(addr) = self.addrs.msgr2() else { return false };
         let target = Target { addr, kind: self.kind, gid: dialler.gid };
         let session = self.session.take();
+        self.dialled_at = dialler.cx.now;
         let dialled = dialler.messenger.connect(config, target, session, dialler.cx.now, dialler.cx.entropy);
         match dialled {
             Ok(conn) => self.conn = Some(conn),
@@ -102,16 +142,32 @@ impl Link {
         (self.waiting.is_empty() && (self.open || self.dials.is_some())).then_some(conn)
     }
 
-    /// Queues a message: on the connection, or until there is one.
+    /// Queues a message: on the connection, or until there is one. What finds no room is lost, and with it all that
+    /// waits: the peer could do nothing with the rest, and all of it is made anew when the groups hear of the loss.
     pub(crate) fn send(&mut self, messenger: &mut Messenger, message: nacre_msg::RawMessage) {
         match self.taker(messenger) {
-            Some(conn) => {
-                messenger.send(conn, message);
-            }
-            _ if self.waiting.len() < WAITING_MAX => self.waiting.push_back(message),
-            // The peer's interval ends when the monitor marks it down; nothing is acknowledged until then.
-            _ => tracing::warn!(peer = %self.addrs, "too much waits for a peer that does not connect"),
+            // The messenger ends a connection that takes no more; its session goes on without the message.
+            Some(conn) => self.lost |= !messenger.send(conn, message),
+            None => self.wait(message),
         }
+    }
+
+    fn wait(&mut self, message: nacre_msg::RawMessage) {
+        let bytes = message.front.len() + message.data.len();
+        if self.waiting.len() < self.waiting_max && self.waiting_bytes + bytes <= WAITING_BYTES_MAX {
+            self.waiting_bytes += bytes;
+            return self.waiting.push_back(message);
+        }
+        if !self.lost {
+            tracing::warn!(peer = %self.addrs, "too much waits for a peer that does not connect; it is dropped");
+        }
+        self.waiting.clear();
+        (self.waiting_bytes, self.lost) = (0, true);
+    }
+
+    /// Whether messages were lost on the way to the peer, which takes messages again now. Said once.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        self.open && std::mem::take(&mut self.lost)
     }
 
     /// A connection of ours to the peer is open, dialled by either.
@@ -119,6 +175,7 @@ impl Link {
         self.conn = Some(conn);
         self.open = true;
         self.authorizer = None;
+        self.waiting_bytes = 0;
         for message in std::mem::take(&mut self.waiting) {
             self.send(messenger, message);
         }
@@ -126,11 +183,33 @@ impl Link {
 
     /// The connection is gone.
     pub(crate) fn closed(&mut self, session: Option<Box<Session>>, now: Stamp) {
+        let lasted = self.open && now.since(self.dialled_at) >= STEADY_AFTER;
+        self.failures = if lasted { 0 } else { self.failures.saturating_add(1) };
         self.conn = None;
         self.open = false;
         self.authorizer = None;
         self.session = session.map(|session| *session);
-        self.redial_at = now + REDIAL_DELAY;
+        let delay = doubled(REDIAL_DELAY, self.failures.saturating_sub(1), REDIAL_DELAY_MAX);
+        self.redial_at = self.redial_at.max(now + delay);
+    }
+
+    /// Ends the connection, if it is one that we dialled, to dial again at once; the session goes on.
+    pub(crate) fn redial(&mut self, messenger: &mut Messenger, now: Stamp) {
+        if self.dials.is_some()
+            && let Some(conn) = self.conn
+        {
+            let session = messenger.hang_up(conn);
+            self.closed(session, now);
+        }
+    }
+
+    /// The peer says what we cannot read: it is not dialled again at once, or both would do nothing else.
+    pub(crate) fn pause(&mut self, now: Stamp) {
+        let (last, count) = self.unreadable;
+        let again = count > 0 && now.since(last) < UNREADABLE_PAUSE_MAX * 2;
+        let count = if again { count.saturating_add(1) } else { 1 };
+        self.unreadable = (now, count);
+        self.redial_at = now + doubled(UNREADABLE_PAUSE, count - 1, UNREADABLE_PAUSE_MAX);
     }
 
     /// One event of the authentication on the connection that we dialled.
@@ -155,7 +234,12 @@ impl Link {
     }
 
     fn start(&mut self, dialler: &mut Dialler<'_>, conn: ConnId) -> bool {
-        self.authorizer = dialler.monc.authorizer(&mut dialler.cx, self.kind, &Offer::crc_first());
+        let option = match self.kind {
+            EntityKind::OSD => "ms_cluster_mode",
+            _ => "ms_mon_cluster_mode",
+        };
+        let offer = Offer::crc_first().with_modes(dialler.options.text(option));
+        self.authorizer = dialler.monc.authorizer(&mut dialler.cx, self.kind, &offer);
         let Some(authorizer) = &self.authorizer else { return false };
         let start = authorizer.start();
         dialler.messenger.drive(conn, |c| c.auth_start(start.method, &start.modes, &start.payload))
@@ -182,5 +266,50 @@ impl Link {
             messenger.close(conn);
         }
         messenger.forget_session(&self.addrs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Link {
+        Link::new(EntityKind::OSD, AddrVec::default(), None, WAITING_MAX)
+    }
+
+    #[test]
+    fn a_connection_that_does_not_last_is_dialled_less_and_less_often() {
+        let (mut link, mut now) = (link(), Stamp(1));
+        let mut wait = |link: &mut Link, after: Duration, open: bool| {
+            link.dialled_at = now;
+            link.open = open;
+            now = now + after;
+            link.closed(None, now);
+            let wait = link.redial_at.since(now);
+            now = link.redial_at;
+            wait.as_millis()
+        };
+        let short = Duration::from_millis(50);
+        let waits: Vec<u128> = (0..6).map(|n| wait(&mut link, short, n % 2 == 0)).collect();
+        assert_eq!(waits, [100, 200, 400, 800, 1000, 1000]);
+        assert_eq!(wait(&mut link, STEADY_AFTER, true), 100, "it had lasted");
+        let waits: Vec<u128> = (0..3).map(|_| wait(&mut link, STEADY_AFTER, false)).collect();
+        assert_eq!(waits, [100, 200, 400], "it had never been open");
+    }
+
+    #[test]
+    fn a_peer_that_cannot_be_read_is_left_alone_for_longer_each_time() {
+        let (mut link, mut now) = (link(), Stamp(1));
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            link.pause(now);
+            link.closed(None, now);
+            waits.push(link.redial_at.since(now).as_secs());
+            now = link.redial_at;
+        }
+        assert_eq!(waits, [5, 10, 20, 40, 80, 160, 300, 300]);
+        now = now + UNREADABLE_PAUSE_MAX * 2;
+        link.pause(now);
+        assert_eq!(link.redial_at.since(now).as_secs(), 5, "long ago");
     }
 }

@@ -1,14 +1,14 @@
 //! [`Pings`]: heartbeats over sockets. What they mean is core/heartbeat's to decide.
 
 use crate::faces::Faces;
-use crate::links::Link;
+use crate::links::{Link, WAITING_MAX};
 use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side, choose_peers};
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::{Message, OsdPing, ping_op};
 use nacre_msgr::Session;
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{AddrVec, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
+use nacre_types::{AddrVec, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, seconds};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,7 +58,7 @@ fn settings(options: &Values) -> Settings {
 /// silence, and nobody has to wait.
 fn lease(options: &Values) -> Duration {
     let ratio = options.number("osd_pool_default_read_lease_ratio").clamp(0.0, 1.0);
-    options.seconds("osd_heartbeat_grace").mul_f64(ratio)
+    seconds(options.seconds("osd_heartbeat_grace").as_secs_f64() * ratio)
 }
 
 impl Pings {
@@ -113,7 +113,7 @@ impl Pings {
                 Side::Back => &me.1.hb_back,
                 Side::Front => &me.1.hb_front,
             };
-            let dial = || Link::new(EntityKind::OSD, addrs, Some(Arc::clone(face)));
+            let dial = || Link::new(EntityKind::OSD, addrs, Some(Arc::clone(face)), WAITING_MAX);
             self.links.entry(key).or_insert_with(dial);
         }
         let peers = peers.into_iter().map(|osd| (osd, map.info(osd).up_from)).collect();

@@ -7,11 +7,12 @@ use crate::storage::{StoreConfig, device_facts};
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
 use nacre_mgr::version;
-use nacre_msg::stats::{OsdStat, StoreStatfs};
+use nacre_msg::peer::PeerVersions;
+use nacre_msg::stats::{OsdPerfStat, OsdStat, StoreStatfs, osd_alert};
 use nacre_msg::{MgrOpen, PgStats};
 use nacre_store::StoreUsage;
 use nacre_types::OsdId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Facts about the OSD and its machine, for `ceph osd metadata`.
 pub(crate) fn metadata(
@@ -37,6 +38,7 @@ pub(crate) fn metadata(
         ("hb_front_addr", addrs.hb_front.to_string()),
         ("hostname", config.host.clone()),
         ("journal_rotational", "0".to_owned()),
+        (PeerVersions::METADATA_KEY, PeerVersions::OURS.to_string()),
         ("nacre_version", env!("CARGO_PKG_VERSION").to_owned()),
         ("os", "Linux".to_owned()),
         ("osd_data", data),
@@ -95,9 +97,12 @@ pub(crate) fn pg_stats<'a>(
     let mut report = PgStats { fsid: config.fsid, epoch: map.epoch, ..PgStats::default() };
     let mut usage = StoreUsage::default();
     let mut group_count = 0;
+    let (mut commits, mut commits_ns) = (0_u64, 0_u64);
     for shard in shards {
         add_usage(&mut usage, &shard.usage);
         group_count += shard.group_count;
+        commits += shard.commits.0;
+        commits_ns += shard.commits.1;
         report.pg_stat.extend(shard.groups.iter().cloned());
         for (pool, (data, omap)) in &shard.pools {
             let sum = report.pool_stat.entry(*pool).or_default();
@@ -115,10 +120,46 @@ pub(crate) fn pg_stats<'a>(
         kb_used_omap: kib(usage.omap_bytes),
         kb_used_meta: kib(usage.metadata_bytes),
         statfs: statfs(&usage),
+        // An overlay serves what is submitted at once: what takes time is the device, for both.
+        perf_stat: OsdPerfStat {
+            commit_latency_ns: commits_ns / commits.max(1),
+            apply_latency_ns: commits_ns / commits.max(1),
+        },
         num_osds: 1,
         num_per_pool_osds: 1,
         num_per_pool_omap_osds: 1,
         ..OsdStat::default()
     };
     report
+}
+
+/// Groups that an alert names; of more it gives the number.
+const ALERT_GROUPS_MAX: usize = 10;
+
+/// What an OSD has to say of itself, by the code of the health warning.
+pub(crate) fn alerts<'a>(
+    misunderstood: impl Iterator<Item = &'a str>,
+    shards: impl Iterator<Item = &'a ShardReport> + Clone,
+) -> BTreeMap<String, String> {
+    let mut alerts = BTreeMap::new();
+    let texts: Vec<&str> = misunderstood.collect();
+    if !texts.is_empty() {
+        alerts.insert(osd_alert::PEER_MESSAGES.to_owned(), texts.join("; "));
+    }
+    let throttled: BTreeSet<&str> =
+        shards.clone().flat_map(|shard| &shard.throttled).map(String::as_str).collect();
+    if !throttled.is_empty() {
+        alerts.insert(osd_alert::CLIENTS_THROTTLED.to_owned(), Vec::from_iter(throttled).join("; "));
+    }
+    let lost: Vec<String> = shards.flat_map(|shard| &shard.lost).map(ToString::to_string).collect();
+    if !lost.is_empty() {
+        let named = lost.iter().take(ALERT_GROUPS_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = lost.len().saturating_sub(ALERT_GROUPS_MAX);
+        let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = format!(
+            "the records of its copies of {named}{rest} were damaged: what it alone had of them is lost"
+        );
+        alerts.insert(osd_alert::COPIES_LOST.to_owned(), text);
+    }
+    alerts
 }

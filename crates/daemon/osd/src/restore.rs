@@ -27,7 +27,8 @@ fn map_key(epoch: Epoch) -> ByteStr {
     ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
 }
 
-/// The maps that the store holds, oldest first. One that does not decode is left out: the monitor has it.
+/// The newest maps that the store holds, oldest first and without a gap: those before one that does not decode are left out.
+/// No group needs them, since whatever they changed for a group was stored by it before the maps behind them.
 #[must_use]
 pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
     let stored = store.as_view().pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
@@ -38,7 +39,10 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
             None
         }
     };
-    stored.into_iter().filter_map(decode).collect()
+    let mut maps: Vec<Arc<OsdMap>> = stored.into_iter().filter_map(decode).collect();
+    let gap = maps.iter().zip(maps.iter().skip(1)).rposition(|(map, next)| map.epoch + 1 < next.epoch);
+    maps.drain(..gap.map_or(0, |at| at + 1));
+    maps
 }
 
 /// How many groups each pool had at first, as the store has it.
@@ -49,6 +53,21 @@ pub(crate) fn stored_origins(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
 }
 
 impl Shard {
+    /// The records of a copy, or its log, are damaged.
+    fn note_damage(&mut self, spg: SpgId) {
+        let (through, note) = Pg::note_damage(self.store.as_view(), spg, self.groups.map().epoch);
+        tracing::error!(
+            osd = self.config.id,
+            %spg,
+            epoch = through,
+            "a placement group's records are damaged: what this OSD stored of it is lost, if no other has it"
+        );
+        if let Some(txn) = note {
+            self.submit(spg, txn, Token::default());
+        }
+        self.begin_in_rubble(spg, through);
+    }
+
     /// Stores a map, and forgets one that is old enough.
     pub(crate) fn save_map(&mut self, map: &OsdMap, has_new_pools: bool) {
         let mut txn = Transaction::new(OWN_COLLECTION);
@@ -64,31 +83,50 @@ impl Shard {
 
     /// Loads the groups that the store holds, and leads them together through the maps that it has: where one is
     /// merged into another, both have come to the map before. They stay silent until the monitor's next map, the one
-    /// in which this OSD is up again.
+    /// in which this OSD is up again. Of what cannot be read the others must hear that it is lost
+    /// ([`Shard::begin_in_rubble`]).
     pub(crate) fn restore_groups(&mut self) {
-        let mut oldest = None;
+        let (mut oldest, mut behind) = (None, Vec::new());
         for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
-            let Some(epoch) = Pg::stored_epoch(self.store.as_view(), &spg) else {
-                tracing::error!(osd = self.config.id, %spg, "a placement group's records are damaged; left alone");
+            let epoch = Pg::stored_epoch(self.store.as_view(), &spg);
+            let maps = self.groups.maps_from(epoch.unwrap_or(0));
+            let Some(first) = maps.first() else { continue };
+            if first.epoch == 0 {
+                tracing::error!(
+                    osd = self.config.id,
+                    %spg,
+                    "the store has placement groups and no map: without the maps since theirs nobody knows who served them; \
+                     this OSD stops: repair or replace its store"
+                );
+                self.stopping = true;
+                return;
+            }
+            let group = epoch.and_then(|_| Pg::load(self.store.as_view(), self.config.id, spg, first));
+            let Some(group) = group else {
+                // Its parent, which comes before it, goes on to split it off.
+                if !self.groups.is_coming(&spg) {
+                    self.note_damage(spg);
+                }
                 continue;
             };
-            let maps = self.groups.maps_from(epoch);
-            let Some(first) = maps.first() else { continue };
-            match Pg::load(self.store.as_view(), self.config.id, spg, first) {
-                Some(group) => self.groups.insert(group),
-                None => {
-                    tracing::error!(osd = self.config.id, %spg, "a placement group's log is damaged; left alone");
-                    continue;
-                }
+            if epoch.is_some_and(|epoch| first.epoch > epoch) {
+                behind.push((Arc::clone(first), spg));
             }
+            self.groups.insert(group);
             oldest = Some(oldest.map_or(first.epoch, |oldest: Epoch| oldest.min(first.epoch)));
         }
         let Some(oldest) = oldest else { return };
+        // The first map left is the group's first to see, too: it may be the one whose change it had no time to store.
+        for (map, spg) in behind {
+            self.deliver_under(&map, spg, Event::Map);
+            self.finish_moving(spg);
+        }
         for map in self.groups.maps_from(oldest) {
             self.merge_groups(&map);
             for spg in self.groups.all() {
                 if self.groups.get(&spg).is_some_and(|group| group.epoch() < map.epoch) {
                     self.deliver_under(&map, spg, Event::Map);
+                    self.finish_moving(spg);
                 }
             }
         }

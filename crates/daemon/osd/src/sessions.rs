@@ -1,12 +1,14 @@
 //! Who is connected to a shard: handshakes under way, clients, peers.
 
 use crate::letter::session_id;
-use nacre_auth::{AuthMethod, Identity, Offer, ServiceAuthContext, ServiceServer, Step};
+use nacre_auth::{
+    AuthMethod, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step, TicketForm, VoidTickets,
+};
 use nacre_buf::Bytes;
 use nacre_msgr::Peer;
 use nacre_pg::{Budget, Permit, Session, SessionId};
 use nacre_service::{ConnId, Messenger, answer_auth};
-use nacre_types::{AddrKind, EntityKind, EntityName, OsdId, features};
+use nacre_types::{AddrKind, AuthName, EntityAddr, EntityKind, EntityName, OsdId, UTime, features};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub(crate) struct Sessions {
     count: u64,
     incomers: BTreeMap<ConnId, Incomer>,
     conns: BTreeMap<SessionId, ConnId>,
+    /// Whose ticket a connection was opened with, and when that was made.
+    tickets: BTreeMap<ConnId, (AuthName, UTime)>,
     /// Clients whose sockets are not read for now.
     paused: BTreeSet<ConnId>,
     /// Whose message took the last room: those behind it are read first when there is some again.
@@ -94,17 +98,25 @@ impl Sessions {
         self.incomers.get(&conn)
     }
 
-    /// One authentication frame of a connection that came in; the answer goes out at once.
+    /// One authentication frame of a connection that came in; the answer goes out at once. A new one gets `offer`'s modes.
     pub(crate) fn authenticate(
         &mut self,
         conn: ConnId,
         frame: AuthFrame,
+        offer: Offer,
         cx: &mut ServiceAuthContext<'_>,
         messenger: &mut Messenger,
     ) {
         let fresh = || {
-            let offer = Offer::crc_first().with_methods(&self.methods);
-            Incomer::Handshake(Box::new(ServiceServer::new(EntityKind::OSD, offer)), None)
+            let offer = offer.with_methods(&self.methods);
+            Incomer::Handshake(
+                Box::new(ServiceServer::new(
+                    EntityKind::OSD,
+                    TicketForm::under_our_monitor(EntityKind::OSD),
+                    offer,
+                )),
+                None,
+            )
         };
         let Incomer::Handshake(server, identity) = self.incomers.entry(conn).or_insert_with(fresh) else {
             return messenger.close(conn);
@@ -115,6 +127,7 @@ impl Sessions {
         };
         if let Step::Done(done) = &step {
             *identity = Some(done.identity.clone());
+            messenger.set_proved(conn, done.identity.name.clone());
         }
         if let Step::Bad(refusal) = &step {
             tracing::info!(?conn, reason = %refusal.reason, "authorizer refused");
@@ -140,6 +153,9 @@ impl Sessions {
         if identity.name.kind != peer.kind {
             return Err("is of another kind than its ticket says");
         }
+        if let Some(created) = identity.created {
+            self.tickets.insert(conn, (identity.name.clone(), created));
+        }
         let incomer = match peer.kind {
             EntityKind::OSD => {
                 let claimed = OsdId::try_from(peer.gid).map_err(|_| "OSD number out of range")?;
@@ -159,12 +175,19 @@ impl Sessions {
         self.count += 1;
         let id = session_id::make(self.shard, self.count);
         let addr = peer.addrs.front().with_kind(AddrKind::Any);
-        let caps = identity.osd_caps().map_err(|_| "has caps that are not in the OSD caps grammar")?;
+        // An entity without rights here is let in and told so: turned away, it would dial for ever.
+        let caps = identity.osd_caps().unwrap_or_else(|error| {
+            if !identity.caps.is_empty() {
+                tracing::warn!(name = %identity.name, %error, "caps that allow nothing");
+            }
+            OsdCaps::none()
+        });
         let name = EntityName { kind: peer.kind, number: identity.global_id.cast_signed() };
-        let caps = caps.at(addr.socket.map(|socket| socket.ip()));
+        let seen_at = EntityAddr { socket: peer.seen_at.socket, ..addr };
+        let caps = caps.at(peer.seen_at.socket.map(|socket| socket.ip().to_canonical()));
         self.conns.insert(id, conn);
         let backs_off = peer.features & features::RADOS_BACKOFF == features::RADOS_BACKOFF;
-        Ok(Arc::new(Session { id, name, addr, caps, backs_off }))
+        Ok(Arc::new(Session { id, name, addr, seen_at, caps, backs_off }))
     }
 
     /// Whose session it is, while it lasts.
@@ -186,9 +209,16 @@ impl Sessions {
         self.incomers.iter().filter(|(_, incomer)| of_osd(incomer)).map(|(conn, _)| *conn).collect()
     }
 
+    /// Connections that were opened with tickets that hold no more.
+    pub(crate) fn with_void_tickets(&self, void: &VoidTickets) -> Vec<ConnId> {
+        let is_void = |(_, (name, created)): &(&ConnId, &(AuthName, UTime))| void.has(name, *created);
+        self.tickets.iter().filter(is_void).map(|(conn, _)| *conn).collect()
+    }
+
     /// Forgets a connection and yields what it was.
     pub(crate) fn close(&mut self, conn: ConnId) -> Option<Incomer> {
         let incomer = self.incomers.remove(&conn);
+        self.tickets.remove(&conn);
         if let Some(Incomer::Client(session)) = &incomer {
             self.conns.remove(&session.id);
         }

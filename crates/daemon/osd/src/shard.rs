@@ -4,23 +4,31 @@
 //! A turn: wait; take what sockets, other shards and the store have; hand each to its group; carry out what
 //! the groups want; write to the sockets; sleep until the nearest deadline.
 
+mod bench;
+mod broken;
 mod effects;
+mod keys;
 mod leases;
 mod quiet;
 mod show;
+mod unseen;
+mod work;
 
 use crate::admin;
 use crate::config::OsdConfig;
 use crate::groups::Groups;
 use crate::lead::{Lead, LeadCx, News};
 use crate::letter::{Letter, Post, Question, QuestionKind, client_op, session_id};
-use crate::maps::MapCache;
+use crate::lost;
+use crate::maps::{MapCache, Source};
 use crate::restore::{stored_maps, stored_origins};
 use crate::sessions::{AuthFrame, Incomer, Limits, Sessions};
 use crate::space::{self, ShortPeers};
+use crate::storage::StoreConfig;
 use crate::tracker::Tracker;
 use crate::upkeep::Rest;
-use nacre_auth::{RotatingKeys, ServiceAuthContext};
+use crate::walk::Walk;
+use nacre_auth::RotatingKeys;
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -28,11 +36,11 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_pg::{Birth, Cx, Effects, Event, Pace, Pg, Reserver, Session, SessionId};
+use nacre_pg::{Birth, Cx, Effects, Event, Pace, Pg, Planted, Reserver, Session, SessionId};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
-use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime};
-use std::collections::BTreeMap;
+use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime, seconds};
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,12 +69,17 @@ pub struct Shard {
     /// Where clients come in.
     public: ListenerId,
     maps: MapCache,
+    walk: Walk,
     /// Maps that the groups must not see yet, with the messages that brought them.
     kept_maps: Vec<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
     kept_until: Option<Stamp>,
     leases: Arc<Leases>,
+    planted: Planted,
+    sent_to_peers: u64,
     /// Clients' messages for groups that we may not serve just now.
     unleased: BTreeMap<SpgId, Vec<nacre_pg::ClientOp>>,
+    /// Groups with messages that wait for a turn that may do more, each once.
+    put_off: VecDeque<SpgId>,
     keys: Arc<RotatingKeys>,
     sessions: Sessions,
     pub(crate) groups: Groups,
@@ -80,7 +93,10 @@ pub struct Shard {
     tick_at: Stamp,
     report_at: Stamp,
     booted: Arc<AtomicBool>,
-    stopping: bool,
+    pub(crate) stopping: bool,
+    bench: Option<bench::Bench>,
+    /// The store cannot be trusted: see [`Shard::break_down`].
+    broken: bool,
     pub(crate) options: Arc<Values>,
     counters: Counters,
     tracker: Tracker,
@@ -90,6 +106,8 @@ pub struct Shard {
     reserver: Reserver,
     pace: Pace,
     short_peers: ShortPeers,
+    /// What [`Tracker::commits`] was at the last report.
+    commits_told: (u64, u64),
     pub(crate) rest: Rest,
 }
 
@@ -121,6 +139,7 @@ pub(crate) struct Parts {
 impl Shard {
     pub(crate) fn new(parts: Parts) -> Self {
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
+        let planted = parts.tuning.planted;
         let mut groups = Groups::new(parts.tuning);
         let stored = stored_maps(parts.store.as_ref());
         let newest = stored.last().cloned();
@@ -129,6 +148,7 @@ impl Shard {
         stored.into_iter().for_each(|map| groups.set_map(map));
         Self {
             maps: MapCache::new(parts.config.fsid, newest),
+            walk: Walk::default(),
             sessions: Sessions::new(post.me, parts.config.methods.clone()),
             groups,
             config: parts.config,
@@ -143,7 +163,10 @@ impl Shard {
             kept_maps: Vec::new(),
             kept_until: None,
             leases: Arc::new(Leases::new(Duration::ZERO, now)),
+            planted,
+            sent_to_peers: 0,
             unleased: BTreeMap::new(),
+            put_off: VecDeque::new(),
             keys: Arc::default(),
             store: parts.store,
             effects: Effects::new(),
@@ -156,6 +179,8 @@ impl Shard {
             report_at: now,
             booted: parts.booted,
             stopping: false,
+            bench: None,
+            broken: false,
             options: Arc::default(),
             counters: Counters::default(),
             tracker: Tracker::new(),
@@ -165,12 +190,21 @@ impl Shard {
             pace: Pace::new(),
             short_peers: ShortPeers::default(),
             rest: Rest::default(),
+            commits_told: (0, 0),
         }
         .configured()
     }
 
     fn configured(mut self) -> Self {
+        if let (Some(option), StoreConfig::File { memory_bytes, .. }) =
+            (nacre_mgr::options::find("osd_memory_target"), &self.config.store)
+        {
+            Arc::make_mut(&mut self.options).tell(option, memory_bytes.to_string()); // as it was started, for who asks
+        }
         self.follow_options();
+        if self.planted == Planted::MapGapAccepted {
+            self.maps.take_gaps();
+        }
         self
     }
 
@@ -184,7 +218,7 @@ impl Shard {
         };
         let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
         // All groups that hold a place together keep to the number of objects.
-        self.pace.configure(Duration::from_secs_f64(target / 1e3), objects.div_ceil(places));
+        self.pace.configure(seconds(target / 1e3), objects.div_ceil(places));
         self.reserver.set_places(places);
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
@@ -193,6 +227,7 @@ impl Shard {
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
         self.tracker.enable(options.flag("osd_enable_op_tracker"));
+        self.groups.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
     }
 
     /// Takes up what the store holds and looks for a monitor.
@@ -223,7 +258,7 @@ impl Shard {
     #[must_use]
     pub fn next_deadline(&self) -> Stamp {
         let now = self.clock.now();
-        if self.store.has_work() {
+        if self.has_work() {
             return now;
         }
         self.messenger.next_deadline(now).into_iter().chain([self.deadline()]).min().unwrap_or(now)
@@ -238,7 +273,7 @@ impl Shard {
         let lead_due = self.lead_due;
         let timeout = self.deadline().since(began);
         let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
-        let timeout = if self.store.has_work() { Duration::ZERO } else { timeout };
+        let timeout = if self.has_work() { Duration::ZERO } else { timeout };
         let mut incoming = std::mem::take(&mut self.incoming);
         let clock = &self.clock;
         let entropy = self.entropy.as_mut();
@@ -246,6 +281,7 @@ impl Shard {
         self.wall = self.clock.wall();
         let letters: Vec<Letter> = self.mailbox.take().collect();
         self.has_few(incoming.len() + letters.len());
+        self.begin_work();
         for item in incoming.drain(..) {
             match item {
                 Incoming::Event { conn, event } => self.conn_event(conn, event),
@@ -257,10 +293,13 @@ impl Shard {
         self.incoming = incoming;
         letters.into_iter().for_each(|letter| self.letter(letter));
         self.run_deadlines(lead_due);
+        self.continue_bench();
         self.read_local();
         self.send_early();
         self.settle();
-        self.store.hush(self.groups.wait_for_peers());
+        // Also one that nobody has used since.
+        self.is_broken();
+        self.store.hush(!self.broken && self.groups.wait_for_peers());
         self.post.retry();
         self.sessions.unthrottle(&mut self.messenger);
         self.messenger.flush();
@@ -312,6 +351,7 @@ impl Shard {
             .into_iter()
             .chain(groups)
             .chain(self.kept_until)
+            .chain(self.bench_deadline())
             .chain([self.tick_at])
             .min()
             .unwrap_or(self.tick_at)
@@ -338,11 +378,17 @@ impl Shard {
         }
         if all || lead_due.is_some_and(|at| at <= self.now) {
             self.with_lead(Lead::tick);
+            self.tell_losses();
+            self.ask_for_past();
         }
-        if self.now >= self.report_at && (all || self.groups.have_changed()) {
+        if !self.broken && self.now >= self.report_at && (all || self.groups.have_changed()) {
             self.report_at = self.now + REPORT_INTERVAL;
             let usage = space::for_clients(&self.store.usage());
-            let report = self.groups.report(self.post.me, usage, self.wall);
+            let mut report = self.groups.report(self.post.me, usage, self.wall);
+            let (count, spent_ns) = self.tracker.commits();
+            report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
+            self.commits_told = (count, spent_ns);
+            report.throttled = self.messenger.intake().warnings;
             self.post.send(0, Letter::Stats(report));
         }
     }
@@ -358,7 +404,9 @@ impl Shard {
     fn lend_lead<T>(&mut self, work: impl FnOnce(&mut Lead, &mut LeadCx<'_>) -> T) -> Option<(T, Vec<News>)> {
         let lead = self.lead.as_mut()?;
         let mut cx = LeadCx {
-            now: self.now,
+            // Not the turn's: a promise given by a clock that was read before a pause would end before the lease does
+            // that rests on it.
+            now: self.clock.now(),
             wall: self.wall,
             entropy: self.entropy.as_mut(),
             messenger: &mut self.messenger,
@@ -374,14 +422,14 @@ impl Shard {
 
     fn learn(&mut self, news: News) {
         match news {
-            News::Maps(message) => {
-                self.learn_maps(&Arc::new(*message));
+            News::Maps(message, source) => {
+                if source == Source::Monitor {
+                    self.learn_past(&message);
+                }
+                self.learn_maps(&Arc::new(*message), source);
             }
-            News::Keys(keys) => {
-                self.keys = Arc::new(keys);
-                let keys = Arc::clone(&self.keys);
-                self.post.send_others(|| Letter::Keys(Arc::clone(&keys)));
-            }
+            News::Keys(keys) => self.learn_keys(keys),
+            News::Void(void) => self.learn_void(void),
             News::Create(create) => self.create_groups(&create),
             News::Options(config) => {
                 let mut options = Values::clone(&self.options);
@@ -410,15 +458,21 @@ impl Shard {
         }
     }
 
-    fn learn_maps(&mut self, message: &Arc<nacre_msg::OsdMap>) {
+    fn learn_maps(&mut self, message: &Arc<nacre_msg::OsdMap>, source: Source) {
         let before = Arc::clone(self.maps.newest());
         let mut learned = Vec::new();
-        if let Err(error) = self.maps.learn(message, &mut learned) {
-            tracing::error!(osd = self.config.id, %error, "cannot use the monitor's maps");
-        }
+        let refused = self.maps.learn(message, source, &mut learned).err();
         // Links follow the newest map before groups speak to whom it has up; what else the lead hears comes
         // after, or groups would see maps out of order.
-        let heard = self.lend_lead(Lead::maps_learned).map_or_else(Vec::new, |((), news)| news);
+        let follow = |lead: &mut Lead, cx: &mut LeadCx<'_>| {
+            if before.epoch < cx.maps.newest().epoch {
+                lead.maps_learned(cx);
+            }
+            if let Some(error) = &refused {
+                lead.maps_refused(cx, error);
+            }
+        };
+        let heard = self.lend_lead(follow).map_or_else(Vec::new, |((), news)| news);
         if !learned.is_empty() {
             self.kept_maps.push((learned, Arc::clone(message)));
             self.release_maps();
@@ -476,10 +530,15 @@ impl Shard {
     }
 
     pub(crate) fn merge_into(&mut self, map: &Arc<OsdMap>, spg: SpgId) {
-        let due = self.groups.get(&spg).map(|group| group.sources_in(map)).unwrap_or_default();
-        if due.is_empty() {
+        if self.broken {
             return;
         }
+        if self.groups.get(&spg).is_none_or(|group| group.sources_in(map).is_empty()) {
+            return;
+        }
+        self.finish_moving(spg);
+        let due = self.groups.get(&spg).map(|group| group.sources_in(map)).unwrap_or_default();
+        due.iter().for_each(|source| self.finish_moving(*source));
         // One that has seen the map was made since, by a split.
         let is_behind = |source: &&SpgId| self.groups.get(source).is_some_and(|it| it.epoch() < map.epoch);
         let due: Vec<SpgId> = due.iter().filter(is_behind).copied().collect();
@@ -523,11 +582,6 @@ impl Shard {
         }
     }
 
-    fn authenticate(&mut self, conn: ConnId, frame: AuthFrame) {
-        let mut cx = ServiceAuthContext { keys: &self.keys, wall: self.wall, entropy: self.entropy.as_mut() };
-        self.sessions.authenticate(conn, frame, &mut cx, &mut self.messenger);
-    }
-
     fn conn_closed(
         &mut self,
         conn: ConnId,
@@ -557,6 +611,19 @@ impl Shard {
         self.post.send_others(|| Letter::PeerReset(osd));
     }
 
+    /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
+    fn tell_losses(&mut self) {
+        for osd in self.lead.as_mut().map(Lead::take_lost).unwrap_or_default() {
+            tracing::warn!(
+                osd = self.config.id,
+                peer = osd,
+                "messages to a peer were lost; groups that it serves peer anew"
+            );
+            self.peer_reset(osd);
+            self.post.send_others(|| Letter::PeerReset(osd));
+        }
+    }
+
     fn peer_reset(&mut self, osd: OsdId) {
         for spg in self.groups.all() {
             self.deliver(spg, Event::PeerReset(osd));
@@ -565,6 +632,7 @@ impl Shard {
 
     fn session_closed(&mut self, session: SessionId) {
         self.unleased.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
+        self.groups.drop_held(session);
         for spg in self.groups.all() {
             self.deliver(spg, Event::SessionClosed(session));
         }
@@ -576,27 +644,27 @@ impl Shard {
                 let session = Arc::clone(session);
                 self.client_message(conn, session, raw);
             }
+            Some(Incomer::Peer(osd)) => {
+                let osd = *osd;
+                self.peer_message(conn, osd, raw);
+            }
+            None if let Some(osd) = self.lead.as_ref().and_then(|lead| lead.peer_of(conn)) => {
+                self.peer_message(conn, osd, raw);
+            }
             // Only zeros are left of it, and only a client's message is refused for its length.
             _ if raw.data.len() > DATA_BYTES_MAX as usize => {
                 tracing::error!(osd = self.config.id, ?conn, bytes = raw.data.len(), "message too long");
                 self.messenger.close(conn);
                 self.conn_closed(conn, "message too long", false, None);
             }
-            Some(Incomer::Peer(osd)) => {
-                let osd = *osd;
-                self.peer_message(osd, raw);
-            }
             Some(Incomer::Pinger(osd)) => {
                 let osd = *osd;
                 self.with_lead(|lead, cx| lead.pinged(cx, conn, osd, raw));
             }
             Some(Incomer::Handshake(..)) => self.messenger.close(conn),
-            None => match self.lead.as_ref().and_then(|lead| lead.peer_of(conn)) {
-                Some(osd) => self.peer_message(osd, raw),
-                None => {
-                    self.with_lead(|lead, cx| lead.conn_event(cx, conn, ConnEvent::Message(raw)));
-                }
-            },
+            None => {
+                self.with_lead(|lead, cx| lead.conn_event(cx, conn, ConnEvent::Message(raw)));
+            }
         }
     }
 
@@ -640,7 +708,7 @@ impl Shard {
         }
     }
 
-    fn peer_message(&mut self, from: OsdId, raw: RawMessage) {
+    fn peer_message(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
         match PeerMessage::decode(raw) {
             Ok(message) => {
                 let home = self.post.home(&message.header().spg);
@@ -650,7 +718,15 @@ impl Shard {
                     self.post.send(home, Letter::Peer(from, Box::new(message)));
                 }
             }
-            Err(error) => tracing::error!(from, %error, "a peer's message does not decode"),
+            Err(error) => {
+                tracing::error!(osd = self.config.id, from, %error, "a peer's message does not decode; the session is reset");
+                self.with_lead(|lead, cx| lead.misunderstood(cx, conn, from, &error.to_string()));
+                // Whoever waits for what it said begins anew, as behind any other reset.
+                self.messenger.close(conn);
+                self.conn_closed(conn, "malformed message", false, None);
+                self.peer_reset(from);
+                self.post.send_others(|| Letter::PeerReset(from));
+            }
         }
     }
 
@@ -667,11 +743,12 @@ impl Shard {
     }
 
     /// A client's message for a group that lives here, if it exists.
-    fn client_op(&mut self, spg: SpgId, op: nacre_pg::ClientOp) {
-        if space::brings_data(&op.op) && self.is_short_for(&spg) {
-            let reply = space::refusal(&op.op, spg, self.groups.map().epoch);
-            return self.tell_session(op.session.id, Message::from(reply).encode(op.tid));
+    pub(crate) fn client_op(&mut self, spg: SpgId, mut op: nacre_pg::ClientOp) {
+        if self.broken {
+            return;
         }
+        // The group says so: a message that is sent again may be done already.
+        op.is_beyond_room = space::brings_data(&op.op) && self.is_short_for(&spg);
         if let Some(group) = self.groups.get(&spg) {
             if group.is_held_by_client(&op) {
                 return; // or it could wait for the lease until after the acknowledgement, and overtake others
@@ -715,8 +792,8 @@ impl Shard {
 
     fn letter(&mut self, letter: Letter) {
         match letter {
-            Letter::Maps(message) => self.learn_maps(&message),
-            Letter::Keys(keys) => self.keys = keys,
+            Letter::Maps(message) => self.learn_maps(&message, Source::Lead),
+            Letter::Keys(keys) => self.set_keys(keys),
             Letter::Op(spg, op) => self.client_op(spg, op),
             Letter::ToSession(session, message) => self.tell_session(session, message),
             Letter::SessionClosed(session) => self.session_closed(session),
@@ -731,6 +808,7 @@ impl Shard {
                 self.with_lead(|lead, cx| lead.order(cx, order));
             }
             Letter::Create(spg, birth) => self.create_group(spg, *birth),
+            Letter::Past(spg, past) => self.walk.add(spg, past),
             Letter::Stats(report) => {
                 self.with_lead(|lead, cx| lead.heard_report(cx, report));
             }
@@ -759,28 +837,40 @@ impl Shard {
     }
 
     fn answer(&mut self, question: &Question) {
-        let reply = match question.kind {
+        let reply = match &question.kind {
             QuestionKind::Query => admin::query(self, &question.spg),
             QuestionKind::Scrub { deep } => {
                 if self.groups.contains(&question.spg) {
-                    self.deliver(question.spg, Event::Scrub { deep, repair: false });
+                    self.deliver(question.spg, Event::Scrub { deep: *deep, repair: false });
                 }
-                admin::scrub_ordered(self, &question.spg, deep)
+                admin::scrub_ordered(self, &question.spg, *deep)
             }
+            QuestionKind::List { unfound, from } => lost::list(self, &question.spg, *unfound, from),
+            QuestionKind::MarkLost(lost) => lost::mark(self, &question.spg, *lost),
         };
         self.tell_session(question.session, Message::from(reply).encode(question.tid));
     }
 
     /// Makes a copy, beginning with the map in which it was called for, and leads it to the present one.
     fn create_group(&mut self, spg: SpgId, birth: Birth) {
-        if birth.epoch > self.groups.map().epoch {
+        if self.is_broken() {
+            return;
+        }
+        if birth.epoch > self.groups.map().epoch || self.groups.is_coming(&spg) {
             return self.groups.hold_birth(spg, birth);
         }
-        if self.groups.contains(&spg) || !self.exists(&spg) {
+        if !self.exists(&spg) || self.keeps(&spg, &birth) {
+            return;
+        }
+        if (self.groups.is_unread(&spg) && birth.lost_through == 0) || self.looks_up(spg, &birth) {
             return;
         }
         let maps = self.groups.maps_from(birth.epoch);
         let Some(first) = maps.first() else { return };
+        if first.epoch > birth.epoch {
+            // So many epochs ago that the interval is over. What came between we could not tell the group.
+            return tracing::info!(osd = self.config.id, pg = %spg, epoch = birth.epoch, "a peer's old call is ignored");
+        }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         let group = Pg::create(&mut cx, self.config.id, spg, birth);
@@ -791,6 +881,9 @@ impl Shard {
         for map in maps.iter().skip(1) {
             self.deliver_under(map, spg, Event::Map);
         }
+        for (from, message) in self.groups.take_held_peer() {
+            self.peer_event(from, message);
+        }
         for op in self.groups.take_held_for(&spg) {
             self.client_op(spg, op);
         }
@@ -799,26 +892,32 @@ impl Shard {
     /// Takes up what was split off a group of ours.
     fn open_child(&mut self, child: SpgId, before: &Arc<OsdMap>) {
         let Some(group) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
-            tracing::error!(osd = self.config.id, pg = %child, "what was split off cannot be read; this OSD stops");
-            self.stopping = true;
-            return;
+            return self.break_down(&format!("what was split off as {child} cannot be read"));
         };
         self.groups.insert(group);
         for map in &self.groups.maps_from(before.epoch + 1) {
             self.deliver_under(map, child, Event::Map);
         }
+        self.deliver_held(child);
     }
 
     fn peer_event(&mut self, from: OsdId, message: PeerMessage) {
+        if self.broken {
+            return;
+        }
         let header = *message.header();
         if let PeerMessage::RepOpReply(reply) = &message {
             self.short_peers.heard(from, reply.is_short, self.now);
+        }
+        if self.is_unleased_read(&message) {
+            return;
         }
         if self.groups.contains(&header.spg) {
             return self.deliver(header.spg, Event::Peer { from, message });
         }
         let map = Arc::clone(self.groups.map());
-        if header.epoch > map.epoch {
+        let is_to_come = self.groups.is_unread(&header.spg) || self.groups.is_coming(&header.spg);
+        if header.epoch > map.epoch || is_to_come {
             return self.groups.hold_peer(from, message);
         }
         if let Some(birth) = Birth::called_for(&message) {
@@ -833,20 +932,29 @@ impl Shard {
 
     /// Hands one event to a group and carries out what it wants, until it wants nothing more at once.
     pub(crate) fn deliver(&mut self, spg: SpgId, event: Event) {
+        if self.broken {
+            return;
+        }
         let mut next = Some(event);
         while let Some(event) = next {
             let Some((group, map)) = self.groups.get_mut(&spg) else { return };
             let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
             let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
             group.handle(&mut cx, event);
-            let due = group.next_deadline();
+            let (due, put_off) = (group.next_deadline(), group.is_put_off());
             self.groups.note_deadline(spg, due);
+            if put_off {
+                self.put_off(spg);
+            }
             next = self.carry_out(spg).then_some(Event::Resume);
         }
     }
 
     /// Hands a group an event under a map behind the present one: while it catches up.
     pub(crate) fn deliver_under(&mut self, map: &Arc<OsdMap>, spg: SpgId, event: Event) {
+        if self.broken {
+            return;
+        }
         self.merge_into(map, spg);
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));

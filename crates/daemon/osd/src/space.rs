@@ -5,11 +5,10 @@
 //! its primary's has to stop. So a replica that is short of room says so with each write that it has done, and its
 //! primaries then refuse as if they were short themselves: what the replica keeps is enough for what is under way.
 
-use nacre_buf::BufList;
+use nacre_msg::OsdOp;
 use nacre_msg::osd_op::{code, flag};
-use nacre_msg::{OsdOp, OsdOpReply, SubOpReply};
 use nacre_store::StoreUsage;
-use nacre_types::{Epoch, Errno, Eversion, OsdId, SpgId, Stamp};
+use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -79,22 +78,6 @@ impl ShortPeers {
 pub(crate) fn brings_data(op: &OsdOp) -> bool {
     let writes = |code: u16| code::is_write(code) && code != code::CALL;
     !op.has_flag(flag::FULL_FORCE) && op.ops.iter().any(|sub| writes(sub.code) && !sub.indata.is_empty())
-}
-
-/// The answer to a message that there is no room for.
-pub(crate) fn refusal(op: &OsdOp, spg: SpgId, epoch: Epoch) -> OsdOpReply {
-    OsdOpReply {
-        name: op.name.clone(),
-        pg: spg.pg,
-        flags: u64::from(flag::ACK | flag::ONDISK),
-        result: Errno::ENOSPC.negated(),
-        bad_replay_version: Eversion::ZERO,
-        epoch,
-        ops: op.ops.iter().map(|sub| SubOpReply::to(sub, 0, BufList::new())).collect(),
-        retry_attempt: op.retry_attempt,
-        replay_version: Eversion::ZERO,
-        user_version: 0,
-    }
 }
 
 #[cfg(test)]

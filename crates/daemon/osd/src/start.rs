@@ -9,7 +9,7 @@ use crate::storage::{self, StorageError, StoreConfig};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_pg::Tuning;
-use nacre_service::{Mailman, Messenger, mailbox};
+use nacre_service::{IntakeLimits, Mailman, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::Entropy;
 use std::io;
@@ -57,6 +57,12 @@ pub enum StartError {
     },
 }
 
+/// A thread of an OSD panicked: what it shared with others of its process may be left by half. Release builds do not get so far,
+/// they end at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a thread panicked")]
+pub struct Panicked;
+
 /// A running OSD.
 #[derive(Debug)]
 pub struct OsdHandle {
@@ -78,8 +84,12 @@ impl OsdHandle {
         self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops it and waits until it has: it takes leave of the monitor first, so that clients hardly notice.
-    pub fn stop(self) {
+    /// Stops it and waits until it has: it takes leave of the monitor first, so that clients hardly notice. One that has ended by
+    /// itself is only waited for.
+    ///
+    /// # Errors
+    /// [`Panicked`].
+    pub fn stop(self) -> Result<(), Panicked> {
         // The lead tells the others when it is their turn; unless it has ended before.
         for (shard, mailman) in self.mailmen.iter().enumerate() {
             let lead_has_ended = self.threads.first().is_none_or(JoinHandle::is_finished);
@@ -90,15 +100,22 @@ impl OsdHandle {
                 std::thread::yield_now();
             }
         }
+        let mut outcome = Ok(());
         for thread in self.threads {
             match thread.join() {
                 Ok(Ok(())) => (),
                 Ok(Err(error)) => tracing::error!(%error, "a shard ended"),
-                Err(_) => tracing::error!("a shard panicked"),
+                Err(_) => outcome = Err(Panicked),
             }
         }
+        outcome
     }
 }
+
+/// Memory that messages of clients may take which have begun and are not complete: of one OSD, in equal parts for its shards.
+const CLIENT_INTAKE_BYTES_MAX: usize = 256 << 20;
+/// The same for messages of other daemons, which come to the first shard.
+const PEER_INTAKE_BYTES_MAX: usize = 512 << 20;
 
 /// The part of the store that one of `shards` has.
 fn part_of(store: &StoreConfig, shards: usize) -> StoreConfig {
@@ -153,10 +170,15 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
     let mut public_addr = any_port;
     let mut lead: Option<(Ears, Sockets, u32)> = None;
     let shared = machines.len() > 1;
+    let shards_count = machines.len().max(1);
     for (shard, mut machine) in machines.into_iter().enumerate() {
         let (mailman, mailbox) = mailbox(machine.waker);
         mailmen.push(mailman);
         let mut messenger = Messenger::new(machine.net, machine.clock.wall().sec.into());
+        messenger.limit_intake(IntakeLimits {
+            client_bytes: CLIENT_INTAKE_BYTES_MAX / shards_count,
+            peer_bytes: PEER_INTAKE_BYTES_MAX,
+        });
         let (public, addr) = messenger.listen(public_addr, shared).map_err(listen_error)?;
         public_addr = addr;
         if shard == 0 {
@@ -179,14 +201,21 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
         });
     }
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
-    let lead = lead.map(|(ears, sockets, nonce)| (ears, Faces::new(config.id, &sockets, nonce)));
+    let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
+    let lead = lead.map(|(ears, sockets, nonce)| (ears, Faces::new(config.id, &sockets, nonce, conn_max)));
     let mut shards = Vec::new();
     for (shard, mut part) in parts.into_iter().enumerate() {
         if let Some((ears, faces)) = &lead {
             if shard == 0 {
                 ears.serve(faces, &mut part.messenger);
                 let now = part.clock.now();
-                part.lead = Some(Lead::new(config.clone(), capacity_bytes, (*ears, faces.clone()), now));
+                part.lead = Some(Lead::new(
+                    config.clone(),
+                    capacity_bytes,
+                    (*ears, faces.clone()),
+                    &part.tuning.queues,
+                    now,
+                ));
             } else {
                 part.messenger.serve(part.public, Arc::clone(&faces.public));
             }

@@ -4,8 +4,9 @@
 use nacre_blockstore::{BlockStore, OpenError as BlockError, Options, SplitDisk};
 use nacre_env::RealClock;
 use nacre_env::disk::{DeviceReport, Disk};
+use nacre_env::real::private::{self, PrivateError};
 use nacre_env::real::{DriverChoice, OpenError as DiskError, RealDisk, RealNet};
-use nacre_kv::{KvError, RedbKv};
+use nacre_kv::{KvError, KvOptions, RedbKv};
 use nacre_store::{MemStore, ObjectStore};
 use nacre_types::Uuid;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ const LOG_FILE: &str = "log";
 const META_FILE: &str = "meta.redb";
 /// What was found about the device when the store was last opened: a name and a value in each line.
 const DEVICE_FILE: &str = "device";
+/// Of the metadata's file system, kept for a store that has no other room left: a few checkpoints of deletions.
+const META_RESERVE_BYTES: u64 = 64 << 20;
 
 /// Which store an OSD has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,6 +54,9 @@ pub enum StorageError {
         /// What the system says.
         source: io::Error,
     },
+    /// Others may read the store.
+    #[error(transparent)]
+    Private(#[from] PrivateError),
     /// The data file cannot be made or opened.
     #[error("{path}: {source}")]
     Disk {
@@ -138,7 +144,7 @@ pub struct Apart {
 /// # Errors
 /// [`StorageError`].
 pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, apart: &Apart) -> Result<(), StorageError> {
-    std::fs::create_dir_all(folder).map_err(file_error(folder))?;
+    private::make_folder(folder).map_err(file_error(folder))?;
     let block = folder.join(BLOCK_FILE);
     remove(&block)?;
     let log = place(folder, LOG_FILE, apart.log.as_deref())?;
@@ -183,7 +189,7 @@ fn place(folder: &Path, name: &str, elsewhere: Option<&Path>) -> Result<Option<P
     }
     remove(&link)?;
     let Some(elsewhere) = elsewhere else { return Ok(None) };
-    std::fs::create_dir_all(elsewhere).map_err(file_error(elsewhere))?;
+    private::make_folder(elsewhere).map_err(file_error(elsewhere))?;
     let elsewhere = elsewhere.canonicalize().map_err(file_error(elsewhere))?;
     let owner = folder.file_name().unwrap_or_default().to_string_lossy();
     let path = elsewhere.join(format!("{owner}.{name}"));
@@ -207,6 +213,9 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         StoreConfig::Memory { capacity_bytes } => return Ok(Box::new(MemStore::new(*capacity_bytes))),
         StoreConfig::File { folder, memory_bytes } => (folder, *memory_bytes),
     };
+    for path in private::tighten(folder)? {
+        tracing::warn!(path = %path.display(), "others could use it; that right is taken away");
+    }
     let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
     let (mut data, mut log) = open_disks(folder)?;
     for disk in [Some(&data), log.as_ref()].into_iter().flatten() {
@@ -215,8 +224,12 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     let refused = data.ring_refused().map(str::to_owned);
     let options = examine(&mut data, log.as_mut(), folder, Options::for_memory(memory_bytes))?;
     let disk = join(data, log, folder)?;
-    let kv = RedbKv::open_with_cache(&meta, options.kv_cache_bytes)
+    let kv_options = KvOptions { cache_bytes: options.kv_cache_bytes, reserve_bytes: META_RESERVE_BYTES };
+    let kv = RedbKv::open_with(&meta, kv_options)
         .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
+    if !kv.has_checksums() {
+        tracing::warn!(path = %meta.display(), "an older program's, without checksums of its pages: make room for a copy and restart");
+    }
     net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
     let (mut store, report) = BlockStore::open(disk, Box::new(kv), options)
         .map_err(|source| StorageError::Block { path: folder.clone(), source })?;
@@ -259,7 +272,7 @@ fn examine(
     let rotational = u8::from(log_rotational.unwrap_or(false));
     let text = format!("{text}journal_rotational {rotational}\nnacre_log_apart {}\n", u8::from(is_apart));
     let path = folder.join(DEVICE_FILE);
-    std::fs::write(&path, text).map_err(|source| StorageError::File { path, source })?;
+    private::write(&path, text.as_bytes()).map_err(|source| StorageError::File { path, source })?;
     Ok(options)
 }
 

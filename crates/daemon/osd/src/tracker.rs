@@ -20,6 +20,7 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 const STAGES: [&str; 5] = ["dispatched", "executed", "logged", "replicated", "replied"];
+const LOGGED: usize = 2;
 /// Buckets of a histogram; the last holds all above some twelve minutes.
 const BUCKETS: usize = 32;
 /// Operations that a description names; messages of clients have one to three.
@@ -131,6 +132,11 @@ impl Tracker {
     /// Whether messages count; what was counted stays.
     pub(crate) fn enable(&mut self, is_enabled: bool) {
         self.is_enabled = is_enabled;
+    }
+
+    /// How many writes were answered, and the nanoseconds that the device took for them all.
+    pub(crate) fn commits(&self) -> (u64, u64) {
+        (self.writes.count, self.writes.stages[LOGGED].sum_ns)
     }
 
     /// A message is answered. True when it is one of the slowest: [`Tracker::keep`] it then.

@@ -5,8 +5,9 @@ use crate::shard::Shard;
 use nacre_buf::AlignedBuf;
 use nacre_maps::OsdMap;
 use nacre_msg::{OsdForceRecovery, force_option};
-use nacre_pg::{Event, RecoveryKind, ScrubIntervals};
+use nacre_pg::{Event, Pg, RecoveryKind, ScrubIntervals};
 use nacre_types::{SpgId, Stamp};
+use std::cmp::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,15 @@ impl Rest {
     }
 }
 
+/// May scrubs begin by themselves at `hour`? Until `end`, which is left out, and over midnight when that comes first.
+fn is_scrub_hour(hour: u32, begin: u32, end: u32) -> bool {
+    match begin.cmp(&end) {
+        Ordering::Equal => true,
+        Ordering::Less => (begin..end).contains(&hour),
+        Ordering::Greater => hour >= begin || hour < end,
+    }
+}
+
 impl Shard {
     /// Does what is best done while nobody waits.
     pub(crate) fn rest(&mut self) {
@@ -45,6 +55,12 @@ impl Shard {
             shallow: self.options.seconds("osd_scrub_min_interval"),
             deep: self.options.seconds("osd_deep_scrub_interval"),
         };
+        let hour = |count| u32::try_from(count).unwrap_or(0);
+        let begin = hour(self.options.count("osd_scrub_begin_hour"));
+        let end = hour(self.options.count("osd_scrub_end_hour"));
+        if !is_scrub_hour(self.wall.sec / 3600 % 24, begin, end) {
+            return;
+        }
         let scrubs_max = self.options.count("osd_max_scrubs");
         if let Some((spg, deep)) = self.groups.next_scrub(self.wall, &intervals, scrubs_max) {
             self.deliver(spg, Event::Scrub { deep, repair: false });
@@ -72,8 +88,47 @@ impl Shard {
         }
     }
 
+    /// Lets all objects of a group move at once, that are on their way to others. Only where nobody waits for us yet, or where
+    /// maps follow each other faster than the monitor lets them.
+    pub(crate) fn finish_moving(&mut self, spg: SpgId) {
+        while !self.is_broken() && self.groups.get(&spg).is_some_and(Pg::is_moving) {
+            self.deliver(spg, Event::Tick);
+        }
+    }
+
+    /// A group is there that was split off: what came for it meanwhile.
+    pub(crate) fn deliver_held(&mut self, spg: SpgId) {
+        for (from, message) in self.groups.take_held_peer_for(&spg) {
+            self.deliver(spg, Event::Peer { from, message });
+        }
+        for op in self.groups.take_held_for(&spg) {
+            self.client_op(spg, op);
+        }
+    }
+
     /// Whether the map has this group: it may have been merged into another.
     pub(crate) fn exists(&self, spg: &SpgId) -> bool {
         self.groups.map().pool(spg.pg.pool).is_some_and(|pool| spg.pg.seed < pool.pg_num)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_scrub_hour;
+
+    #[test]
+    fn scrubs_begin_in_their_hours_only() {
+        for (hour, begin, end, may) in [
+            (5, 0, 0, true),
+            (23, 22, 6, true),
+            (3, 22, 6, true),
+            (6, 22, 6, false),
+            (12, 22, 6, false),
+            (9, 9, 17, true),
+            (17, 9, 17, false),
+            (8, 9, 17, false),
+        ] {
+            assert_eq!(is_scrub_hour(hour, begin, end), may, "{hour} of {begin} to {end}");
+        }
     }
 }

@@ -8,4 +8,4 @@ mod messenger;
 
 pub use handshake::{answer_auth, mon_link_event};
 pub use mailbox::{MAILBOX_MAX, Mailbox, MailboxFull, Mailman, mailbox};
-pub use messenger::{ConnId, Incoming, Messenger};
+pub use messenger::{ConnId, Incoming, IntakeLimits, IntakeReport, Messenger};

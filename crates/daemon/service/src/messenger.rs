@@ -4,13 +4,19 @@
 //! connection's frames with as few system calls as possible. Lossless sessions of peers that dialled us are
 //! kept here while they have no socket; those that we dialled go back to the owner, who dials again.
 
+mod half_open;
+mod intake;
+
+use half_open::HalfOpen;
+use intake::{FREE_FRAME_BYTES, Intake, Owner};
+pub use intake::{IntakeLimits, IntakeReport};
 use nacre_env::{ListenerId, Net, NetEvent, SocketId};
 use nacre_msgr::{Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target};
-use nacre_types::{AddrVec, Entropy, Stamp, UTime};
+use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
 use slab::Slab;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::{self, ErrorKind, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +29,10 @@ const EVENTS_MAX: usize = 256;
 const WRITE_SLICES_MAX: usize = 256;
 /// Slices that most writes do with: a list for many more would take longer to clear than to fill.
 const WRITE_SLICES_USUAL: usize = 16;
-/// Lossless sessions kept for peers that are away; more are forgotten, oldest address first.
+/// Lossless sessions kept for peers that are away; more are forgotten, lowest name first.
 const AWAY_SESSIONS_MAX: usize = 1024;
+/// How many of them one peer may have, under several addresses: none crowds out the others'.
+const AWAY_SESSIONS_PER_PEER_MAX: usize = 4;
 /// Connections at a time. Clients beyond it are turned away by closing.
 const CONNECTIONS_MAX: usize = 60_000;
 
@@ -78,8 +86,14 @@ struct Conn {
     /// Listed for the next reading.
     queued: bool,
     peer_addrs: AddrVec,
+    /// Whom a peer that dialled us has proved to be.
+    proved: Option<AuthName>,
     /// Where the peer came in; `None` for one that we dialled.
     listener: Option<ListenerId>,
+    /// Where it comes from, while it is half-open.
+    half_open: Option<IpAddr>,
+    /// When it is listed to be looked at.
+    due: Option<Stamp>,
 }
 
 /// All connections of one thread.
@@ -88,8 +102,8 @@ pub struct Messenger {
     conns: Slab<Conn>,
     by_socket: BTreeMap<SocketId, usize>,
     listeners: BTreeMap<ListenerId, Arc<Config>>,
-    /// Sessions of lossless peers that dialled us and are away.
-    away: BTreeMap<AddrVec, Session>,
+    /// Sessions of lossless peers that dialled us and are away, by whom they proved to be and the addresses that they say.
+    away: BTreeMap<(AuthName, AddrVec), Session>,
     events: Vec<NetEvent>,
     /// Slots with bytes left to read.
     ready: VecDeque<usize>,
@@ -97,8 +111,11 @@ pub struct Messenger {
     dirty: Vec<usize>,
     generation: u64,
     global_seq: u64,
-    /// When a connection's own deadline comes next.
-    deadline: Option<Stamp>,
+    /// When connections are to be looked at: each is here once at most, at its deadline or earlier.
+    deadlines: BTreeSet<(Stamp, ConnId)>,
+    intake: Intake,
+    half_open: HalfOpen,
+    now: Stamp,
     /// Closings found outside of a turn.
     closed: Vec<Incoming>,
 }
@@ -119,7 +136,10 @@ impl Messenger {
             dirty: Vec::new(),
             generation: 0,
             global_seq,
-            deadline: None,
+            deadlines: BTreeSet::new(),
+            intake: Intake::default(),
+            half_open: HalfOpen::default(),
+            now: Stamp::default(),
             closed: Vec::new(),
         }
     }
@@ -135,6 +155,18 @@ impl Messenger {
     /// Sets who we are towards peers that come in by `listener`.
     pub fn serve(&mut self, listener: ListenerId, config: Arc<Config>) {
         self.listeners.insert(listener, config);
+    }
+
+    /// Bounds what messages may hold that have begun and are not complete. Connections made before are not counted.
+    pub fn limit_intake(&mut self, limits: IntakeLimits) {
+        self.intake.limit(limits);
+    }
+
+    /// How it stands with messages that are not complete, and with peers that have not proved themselves.
+    #[must_use]
+    pub fn intake(&self) -> IntakeReport {
+        let (half_open, half_open_bytes, half_open_refused) = self.half_open.sums();
+        IntakeReport { half_open, half_open_bytes, half_open_refused, ..self.intake.report(self.now) }
     }
 
     /// Dials `target`, going on with `session` if there is one.
@@ -157,7 +189,7 @@ impl Messenger {
             Some(session) => Connection::resume(config, target, session, opening),
             None => Connection::connect(config, target, opening),
         };
-        Ok(self.add(socket, connection, None, peer_addrs))
+        Ok(self.add(socket, connection, None, (peer_addrs, None)))
     }
 
     fn opening(&mut self, now: Stamp, entropy: &mut dyn Entropy) -> Opening {
@@ -168,11 +200,14 @@ impl Messenger {
     fn add(
         &mut self,
         socket: SocketId,
-        connection: Connection,
+        mut connection: Connection,
         listener: Option<ListenerId>,
-        peer_addrs: AddrVec,
+        (peer_addrs, half_open): (AddrVec, Option<IpAddr>),
     ) -> ConnId {
         self.generation += 1;
+        if self.intake.is_limited() {
+            connection.ask_for_room_above(FREE_FRAME_BYTES);
+        }
         let entry = self.conns.vacant_entry();
         let slot = entry.key();
         let id = ConnId(self.generation << 32 | slot as u64);
@@ -187,9 +222,13 @@ impl Messenger {
             dirty: false,
             queued: false,
             peer_addrs,
+            proved: None,
             listener,
+            half_open,
+            due: None,
         });
         self.by_socket.insert(socket, slot);
+        self.account(slot);
         self.mark_dirty(slot);
         id
     }
@@ -243,7 +282,7 @@ impl Messenger {
                 // Answers may have let more of what was read be parsed.
                 self.mark_dirty(id.slot());
                 self.queue(id.slot());
-                true
+                self.account(id.slot())
             }
             Err(fault) => {
                 self.drop_conn(id, fault.to_string());
@@ -256,6 +295,20 @@ impl Messenger {
     #[must_use]
     pub fn listener(&self, id: ConnId) -> Option<ListenerId> {
         self.conns.get(id.slot()).filter(|conn| conn.id == id)?.listener
+    }
+
+    /// Tells whom the peer that dialled us has proved to be. Only such a one goes on with a lossless session, and only with its own.
+    pub fn set_proved(&mut self, id: ConnId, name: AuthName) {
+        if let Some(conn) = self.conn(id) {
+            conn.proved = Some(name);
+        }
+    }
+
+    /// What the peer says it is, see [`Connection::peer_kind`].
+    #[must_use]
+    pub fn peer_kind(&self, id: ConnId) -> EntityKind {
+        let conn = self.conns.get(id.slot()).filter(|conn| conn.id == id);
+        conn.map_or_else(EntityKind::default, |conn| conn.connection.peer_kind())
     }
 
     /// Bytes that wait to be sent on a connection.
@@ -282,6 +335,11 @@ impl Messenger {
         self.take_conn(id);
     }
 
+    /// Ends a connection as if the peer had: [`Incoming::Closed`] tells of it, and a lossless session is kept for when it comes again.
+    pub fn end(&mut self, id: ConnId, reason: String) {
+        self.drop_conn(id, reason);
+    }
+
     /// Forgets the lossless sessions of all peers that are away: we go on under another name.
     pub fn forget_sessions(&mut self) {
         self.away.clear();
@@ -294,7 +352,7 @@ impl Messenger {
 
     /// Forgets the lossless session of a peer that will not come back under these addresses.
     pub fn forget_session(&mut self, peer: &AddrVec) {
-        self.away.remove(peer);
+        self.away.retain(|(_, addrs), _| addrs != peer);
     }
 
     fn take_conn(&mut self, id: ConnId) -> Option<Conn> {
@@ -302,6 +360,13 @@ impl Messenger {
         let conn = self.conns.remove(id.slot());
         self.by_socket.remove(&conn.socket);
         self.net.close(conn.socket);
+        self.intake.forget(id);
+        if let Some(from) = conn.half_open {
+            self.half_open.forget(from, id);
+        }
+        if let Some(due) = conn.due {
+            self.deadlines.remove(&(due, id));
+        }
         Some(conn)
     }
 
@@ -312,7 +377,9 @@ impl Messenger {
         let session = conn.connection.into_session();
         let session = match session {
             Some(session) if !dialled => {
-                self.keep_away(peer_addrs, session);
+                if let Some(name) = conn.proved {
+                    self.keep_away(name, peer_addrs, session);
+                }
                 None
             }
             session => session.map(Box::new),
@@ -320,8 +387,18 @@ impl Messenger {
         self.closed.push(Incoming::Closed { conn: id, reason, refused, session });
     }
 
-    fn keep_away(&mut self, peer: AddrVec, session: Session) {
-        self.away.insert(peer, session);
+    fn keep_away(&mut self, name: AuthName, peer: AddrVec, session: Session) {
+        let its = |away: &BTreeMap<(AuthName, AddrVec), Session>| -> Vec<(AuthName, AddrVec)> {
+            let from = away.range((name.clone(), AddrVec::default())..);
+            from.map(|(key, _)| key).take_while(|(owner, _)| *owner == name).cloned().collect()
+        };
+        self.away.insert((name.clone(), peer.clone()), session);
+        let held = its(&self.away);
+        if held.len() > AWAY_SESSIONS_PER_PEER_MAX
+            && let Some(other) = held.into_iter().find(|(_, addrs)| *addrs != peer)
+        {
+            self.away.remove(&other);
+        }
         if self.away.len() > AWAY_SESSIONS_MAX {
             self.away.pop_first();
         }
@@ -345,12 +422,14 @@ impl Messenger {
         let mut events = std::mem::take(&mut self.events);
         self.net.poll(timeout, &mut events)?;
         let now = now();
+        self.now = now;
         for event in events.drain(..) {
             self.net_event(event, now, entropy);
         }
         self.events = events;
         self.read_ready(now, incoming);
         self.run_deadlines(now);
+        self.give_room(now, incoming);
         incoming.append(&mut self.closed);
         Ok(now)
     }
@@ -363,7 +442,11 @@ impl Messenger {
     /// When a turn is due even if nothing arrives: at once while bytes are left to read.
     #[must_use]
     pub fn next_deadline(&self, now: Stamp) -> Option<Stamp> {
-        if self.ready.is_empty() && self.closed.is_empty() { self.deadline } else { Some(now) }
+        if !self.ready.is_empty() || !self.closed.is_empty() {
+            return Some(now);
+        }
+        let first = self.deadlines.first().map(|(at, _)| *at);
+        first.into_iter().chain(self.intake.next_deadline()).min()
     }
 
     fn net_event(&mut self, event: NetEvent, now: Stamp, entropy: &mut dyn Entropy) {
@@ -375,9 +458,23 @@ impl Messenger {
                     return self.net.close(socket);
                 };
                 let config = Arc::clone(config);
+                let from = peer.ip().to_canonical();
+                match self.half_open.admit(from) {
+                    Ok(None) => (),
+                    Ok(Some(oldest)) => {
+                        self.drop_conn(oldest, "too many have not proved themselves".to_owned())
+                    }
+                    Err(half_open::TooMany) => return self.net.close(socket),
+                }
                 let opening = self.opening(now, entropy);
                 let connection = Connection::accept(config, peer, opening);
-                self.add(socket, connection, Some(listener), AddrVec::default());
+                self.add(socket, connection, Some(listener), (AddrVec::default(), Some(from)));
+            }
+            NetEvent::Starved { .. } => {
+                tracing::warn!(
+                    connections = self.conns.len(),
+                    "no file descriptors left: peers wait to be let in (raise the limit on open files)"
+                );
             }
             NetEvent::Readable(socket) | NetEvent::Ended(socket) => {
                 let Some(slot) = self.by_socket.get(&socket).copied() else { return };
@@ -418,10 +515,8 @@ impl Messenger {
             let Some(conn) = self.conns.get_mut(slot) else { continue };
             conn.queued = false;
             let id = conn.id;
-            let ended = read_some(conn, self.net.as_mut(), now);
+            let ended = read_some(conn, self.net.as_mut(), &mut self.intake, now);
             let more = conn.may_read();
-            let due = conn.connection.next_deadline();
-            self.deadline = self.deadline.into_iter().chain(due).min();
             let answers = conn.connection.wants_write();
             self.hand_up(id, incoming);
             if answers {
@@ -431,6 +526,45 @@ impl Messenger {
                 Err(reason) => self.drop_conn(id, reason),
                 Ok(()) if more => self.queue(slot),
                 Ok(()) => (),
+            }
+            self.account(slot);
+        }
+    }
+
+    /// Keeps the books of a connection after something was done with it; false when it had to go.
+    fn account(&mut self, slot: usize) -> bool {
+        let Some(conn) = self.conns.get_mut(slot) else { return false };
+        let id = conn.id;
+        let due = conn.connection.next_deadline();
+        if let Some(due) = due.filter(|due| conn.due.is_none_or(|listed| *due < listed)) {
+            if let Some(listed) = conn.due.replace(due) {
+                self.deadlines.remove(&(listed, id));
+            }
+            self.deadlines.insert((due, id));
+        }
+        let Some(from) = conn.half_open else { return true };
+        if conn.connection.is_open() {
+            conn.half_open = None;
+            self.half_open.forget(from, id);
+            return true;
+        }
+        let beyond = self.half_open.note(from, id, conn.connection.handshake_bytes());
+        if beyond {
+            self.drop_conn(id, "those that have not proved themselves hold too much".to_owned());
+        }
+        !beyond
+    }
+
+    /// Lets frames begin that have waited for room, now that there is some.
+    fn give_room(&mut self, now: Stamp, incoming: &mut Vec<Incoming>) {
+        for id in self.intake.check(now) {
+            self.drop_conn(id, "a message is not completed while others wait for room".to_owned());
+        }
+        while let Some(id) = self.intake.next_admitted(now) {
+            if self.drive(id, Connection::give_room) {
+                self.hand_up(id, incoming);
+            } else {
+                self.intake.forget(id);
             }
         }
     }
@@ -443,7 +577,7 @@ impl Messenger {
             match event {
                 Event::SessionRequest(request) => {
                     conn.peer_addrs = request.addrs.clone();
-                    let answer = match self.take_session(id, &request.addrs) {
+                    let answer = match self.take_session(id, request.kind, &request.addrs) {
                         Some(session) => SessionAnswer::Existing(Box::new(session)),
                         None => SessionAnswer::New,
                     };
@@ -457,16 +591,25 @@ impl Messenger {
     }
 
     /// The session that a peer dialling anew goes on with: kept while it was away, or of a connection that
-    /// has not noticed its end yet.
-    fn take_session(&mut self, newer: ConnId, peer: &AddrVec) -> Option<Session> {
-        if let Some(session) = self.away.remove(peer) {
+    /// has not noticed its end yet. The addresses are the peer's own words, and whoever takes a session away from another resets it:
+    /// so it must be of the same entity, and of the kind that this is.
+    fn take_session(&mut self, newer: ConnId, kind: EntityKind, peer: &AddrVec) -> Option<Session> {
+        let name = self.conn(newer)?.proved.clone().filter(|name| name.kind == kind)?;
+        let key = (name, peer.clone());
+        if let Some(session) = self.away.remove(&key) {
             return Some(session);
         }
+        let (name, _) = key;
         let older = self
             .conns
             .iter()
             .map(|(_, conn)| conn)
-            .find(|conn| conn.id != newer && conn.listener.is_some() && conn.peer_addrs == *peer)?
+            .find(|conn| {
+                conn.id != newer
+                    && conn.listener.is_some()
+                    && conn.peer_addrs == *peer
+                    && conn.proved.as_ref() == Some(&name)
+            })?
             .id;
         let conn = self.take_conn(older)?;
         let reason = "replaced by a newer connection of the same peer".to_owned();
@@ -474,26 +617,24 @@ impl Messenger {
         conn.connection.into_session()
     }
 
-    fn run_deadlines(&mut self, now: Stamp) {
-        if self.deadline.is_none_or(|at| at > now) {
-            return;
-        }
-        let mut faults = Vec::new();
-        let mut next: Option<Stamp> = None;
-        let mut touched = Vec::new();
-        for (slot, conn) in &mut self.conns {
+    /// Looks at the connections that are due, and yields how many those were.
+    fn run_deadlines(&mut self, now: Stamp) -> usize {
+        let mut looked = 0;
+        while let Some((at, id)) = self.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            self.deadlines.remove(&(at, id));
+            looked += 1;
+            let Some(conn) = self.conn(id) else { continue };
+            conn.due = None;
             if let Err(fault) = conn.connection.tick(now) {
-                faults.push((conn.id, fault.to_string()));
+                self.drop_conn(id, fault.to_string());
                 continue;
             }
             if conn.connection.wants_write() {
-                touched.push(slot);
+                self.mark_dirty(id.slot());
             }
-            next = next.into_iter().chain(conn.connection.next_deadline()).min();
+            self.account(id.slot());
         }
-        self.deadline = next;
-        touched.into_iter().for_each(|slot| self.mark_dirty(slot));
-        faults.into_iter().for_each(|(id, reason)| self.drop_conn(id, reason));
+        looked
     }
 
     /// Writes what is queued, as far as sockets take it.
@@ -502,8 +643,7 @@ impl Messenger {
         for slot in dirty.drain(..) {
             let Some(conn) = self.conns.get_mut(slot) else { continue };
             conn.dirty = false;
-            let (id, due) = (conn.id, conn.connection.next_deadline());
-            self.deadline = self.deadline.into_iter().chain(due).min();
+            let id = conn.id;
             if let Err(error) = write_all(conn, self.net.as_mut()) {
                 self.drop_conn(id, Ending::of("send", &error));
             }
@@ -540,7 +680,7 @@ impl Conn {
 }
 
 /// Reads until nothing is left, the budget is used up, or an answer of the owner is due.
-fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Ending> {
+fn read_some(conn: &mut Conn, net: &mut dyn Net, intake: &mut Intake, now: Stamp) -> Result<(), Ending> {
     let mut left = READ_BYTES_MAX;
     while left > 0 && conn.connection.events_count() < EVENTS_MAX && conn.may_read() {
         let space = conn.connection.recv_space();
@@ -549,6 +689,7 @@ fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Endin
             Ok(0) => return Err("closed by the peer".to_owned().into()),
             Ok(count) => {
                 conn.connection.received(now, count).map_err(|fault| fault.to_string())?;
+                take_room(conn, intake, now).map_err(|fault| fault.to_string())?;
                 left = left.saturating_sub(count);
                 // A short read has emptied the socket: the next bytes raise a new event, but the end does not.
                 conn.readable = count == room || conn.ended;
@@ -559,6 +700,21 @@ fn read_some(conn: &mut Conn, net: &mut dyn Net, now: Stamp) -> Result<(), Endin
         }
     }
     Ok(())
+}
+
+/// Gives back the room of a frame that is complete, and takes some for the next one if it asks; else it waits.
+fn take_room(conn: &mut Conn, intake: &mut Intake, now: Stamp) -> Result<(), Fault> {
+    loop {
+        if conn.connection.incoming_bytes() <= FREE_FRAME_BYTES {
+            intake.give_back(conn.id);
+        }
+        let Some(bytes) = conn.connection.room_wanted() else { return Ok(()) };
+        let owner = Owner::of(conn.proved.clone(), conn.listener.is_none());
+        if !intake.admit(conn.id, &owner, bytes, now) {
+            return Ok(());
+        }
+        conn.connection.give_room()?;
+    }
 }
 
 /// One write of as many slices as may be.
@@ -593,3 +749,6 @@ impl std::fmt::Debug for Messenger {
         write!(f, "Messenger({} connections, {} sessions away)", self.conns.len(), self.away.len())
     }
 }
+
+#[cfg(test)]
+mod tests;

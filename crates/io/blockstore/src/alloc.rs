@@ -16,6 +16,10 @@ const RECLAIM_DIVISOR: u64 = 64;
 /// other, or as one.
 const SORTED_MAX: usize = 4096;
 
+/// Bytes of a run that waits for a checkpoint, and of a change of references.
+const PENDING_BYTES: usize = 16;
+const CHANGE_BYTES: usize = 12;
+
 /// A run of device blocks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Run {
@@ -194,7 +198,20 @@ impl Alloc {
 
     /// About how many bytes this takes.
     pub(crate) fn bytes(&self) -> usize {
-        self.free.bytes() + 16 * (self.shared.len() + self.pending.len()) + 8 * self.sorted.len()
+        self.free.bytes()
+            + PENDING_BYTES * (self.shared.len() + self.pending.len())
+            + 8 * self.sorted.len()
+            + self.changes.len() * CHANGE_BYTES
+    }
+
+    /// Runs of blocks that were taken or released since the last cut.
+    pub(crate) fn changes_count(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// About how many bytes they take, until a checkpoint has noted them: they are changed metadata like any other.
+    pub(crate) fn changes_bytes(&self) -> usize {
+        self.changes.len() * (CHANGE_BYTES + PENDING_BYTES)
     }
 
     /// A checkpoint has taken its cut; gives its number.

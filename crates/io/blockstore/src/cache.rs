@@ -1,4 +1,16 @@
 //! [`Cache`]: clean content of device blocks, by runs as they were read, within a byte limit; and what is being written.
+//!
+//! What a read brings is young, and the first to go when room is wanted: a scan of everything leaves what is read again and again
+//! where it is, and takes the same few buffers over and over. Who is read once more while it is here, or comes back soon after it
+//! went, stays with the others until the hand of a clock finds it unused twice (Yang et al., FIFO queues are all you need for cache
+//! eviction, SOSP 2023).
+//!
+//! ```text
+//!   read --> young ----- read again -------> clock, evicted when unused for a round
+//!              | \                             ^
+//!              |  '-- evicted --> ghost -- read again
+//!           room wanted
+//! ```
 
 use crate::BLOCK;
 use crate::alloc::Run;
@@ -20,6 +32,12 @@ pub(crate) enum Pin {
     Checkpoint,
 }
 
+/// Young buffers take at least so much when room is wanted: memory that a processor's cache holds.
+const YOUNG_BYTES_MAX: usize = 8 << 20;
+/// The least number of blocks of which it is known that they went, and the most: 4 MiB of memory.
+const GHOSTS_MIN: usize = 64;
+const GHOSTS_MAX: usize = 1 << 20;
+
 /// A part of a buffer.
 #[derive(Clone, Debug)]
 struct Entry {
@@ -28,6 +46,8 @@ struct Entry {
     buffer: usize,
     /// Set by a read, cleared by the hand of the clock.
     used: Cell<bool>,
+    /// The turn in which it was read for somebody, whose use of it does not count.
+    fresh_in: Option<u64>,
 }
 
 /// What came as one run: it takes its memory until the last of its blocks is forgotten.
@@ -42,6 +62,8 @@ struct Buffer {
     /// Bytes of it that entries still show.
     shown: usize,
     pin: Pin,
+    /// Among those that go first.
+    is_young: bool,
     /// The turn in which it came; not evicted in that one, so that who asked for it finds it.
     turn: u64,
 }
@@ -57,6 +79,35 @@ impl Buffer {
     }
 }
 
+/// Blocks at which runs began that went while they were young: each at a place that its number says, until another one takes it.
+#[derive(Debug, Default)]
+struct Ghosts(Vec<u32>);
+
+impl Ghosts {
+    const NONE: u32 = u32::MAX;
+
+    fn place(&mut self, block: u32) -> Option<&mut u32> {
+        // Fibonacci hashing: neighbours go far apart.
+        let bits = self.0.len().checked_ilog2()?;
+        self.0.get_mut((block.wrapping_mul(0x9e37_79b1) >> (u32::BITS - bits)) as usize)
+    }
+
+    /// One went from a cache of so many bytes.
+    fn add(&mut self, block: u32, bytes_max: usize) {
+        if self.0.is_empty() {
+            let count = (bytes_max / BLOCK).clamp(GHOSTS_MIN, GHOSTS_MAX).next_power_of_two();
+            self.0.resize(count, Self::NONE);
+        }
+        self.place(block).into_iter().for_each(|place| *place = block);
+    }
+
+    /// It comes back: true when it is known.
+    fn take(&mut self, block: u32) -> bool {
+        let place = self.place(block).filter(|place| **place == block);
+        place.map(|place| *place = Self::NONE).is_some()
+    }
+}
+
 /// Content by first block, never overlapping.
 ///
 /// Forgetting a block cuts the entry that has it in two, which share the buffer: to copy what is left of a write of 4 MiB
@@ -68,10 +119,15 @@ pub(crate) struct Cache {
     buffers: Slab<Buffer>,
     /// The clock: keys and numbers of buffers; some may be gone, and their keys others'.
     clock: VecDeque<(usize, u64)>,
+    /// The young ones, in the order in which they came, likewise.
+    young: VecDeque<(usize, u64)>,
+    ghosts: Ghosts,
     next_buffer: u64,
     /// Of all buffers.
     bytes: usize,
     bytes_max: usize,
+    /// Of those that are young.
+    young_bytes: usize,
     turn: u64,
 }
 
@@ -86,9 +142,12 @@ impl Cache {
             entries: BTreeMap::new(),
             buffers: Slab::new(),
             clock: VecDeque::new(),
+            young: VecDeque::new(),
+            ghosts: Ghosts(Vec::new()),
             next_buffer: 0,
             bytes: 0,
             bytes_max,
+            young_bytes: 0,
             turn: 0,
         }
     }
@@ -96,13 +155,34 @@ impl Cache {
     /// Content of one block: the run that has it and the block's byte in the run.
     pub(crate) fn find(&self, block: u32) -> Option<(&Bytes, usize)> {
         let (entry, at) = self.entry_of(block)?;
-        entry.used.set(true);
+        if entry.fresh_in != Some(self.turn) {
+            entry.used.set(true);
+        }
         Some((&entry.bytes, at))
     }
 
     /// Whether content of the block is here; that does not count as a read.
     pub(crate) fn holds(&self, block: u32) -> bool {
         self.entry_of(block).is_some()
+    }
+
+    /// Whether the block's write is in flight.
+    pub(crate) fn is_being_written(&self, block: u32) -> bool {
+        self.pin_of(block) == Some(Pin::Write)
+    }
+
+    fn pin_of(&self, block: u32) -> Option<Pin> {
+        let (entry, _) = self.entry_of(block)?;
+        self.buffers.get(entry.buffer).map(|buffer| buffer.pin)
+    }
+
+    /// Forgets a block, unless it must stay for a write or the checkpoint: false then.
+    pub(crate) fn forget_clean(&mut self, block: u32) -> bool {
+        if matches!(self.pin_of(block), Some(Pin::Write | Pin::Checkpoint)) {
+            return false;
+        }
+        self.forget(Run { start: block, count: 1 });
+        true
     }
 
     /// The entry that has a block, and the block's byte in it.
@@ -134,11 +214,15 @@ impl Cache {
     pub(crate) fn insert_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin) {
         let Some(Run { start: first, .. }) = parts.first().copied() else { return };
         let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
-        let key = self.keep(run, first, shown, pin, self.turn);
+        let is_read = matches!(pin, Pin::Fetch(_) | Pin::Checkpoint);
+        let is_young = is_read && !self.ghosts.take(run.start);
+        let fresh_in = is_read.then_some(self.turn);
+        let key = self.keep((run, first, shown), pin, self.turn, is_young);
         for part in parts {
             let (from, to) = ((part.start - run.start) as usize, (part.end() - run.start) as usize);
             let bytes = bytes.slice(from * BLOCK..to * BLOCK);
-            self.entries.insert(part.start, Entry { bytes, buffer: key, used: Cell::new(false) });
+            let used = Cell::new(false);
+            self.entries.insert(part.start, Entry { bytes, buffer: key, used, fresh_in });
         }
         self.evict();
     }
@@ -160,6 +244,8 @@ impl Cache {
         };
         if self.entries_of(key, buffer.run).any(|(_, entry)| entry.used.get()) {
             self.unpin(first, Pin::Write);
+            // Its memory is a message's, with what else was in that.
+            self.copy_out(key);
         } else {
             self.drop_buffer(key);
         }
@@ -192,31 +278,50 @@ impl Cache {
 
     /// Gives the entries of a sparse buffer memory of their own.
     fn shrink(&mut self, key: usize) {
-        let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.is_sparse()) else { return };
-        let (turn, firsts) = (buffer.turn, self.entries_of(key, buffer.run).map(|(first, _)| *first));
-        let firsts: Vec<u32> = firsts.collect();
-        self.bytes -= buffer.bytes();
-        self.buffers.remove(key);
+        if self.buffers.get(key).is_some_and(Buffer::is_sparse) {
+            self.copy_out(key);
+        }
+    }
+
+    /// Gives the entries of a buffer memory of their own.
+    fn copy_out(&mut self, key: usize) {
+        let Some(buffer) = self.buffers.get(key) else { return };
+        let (turn, is_young) = (buffer.turn, buffer.is_young);
+        let firsts: Vec<u32> = self.entries_of(key, buffer.run).map(|(first, _)| *first).collect();
+        self.remove_buffer(key);
         for first in firsts {
             let Some(entry) = self.entries.get(&first) else { continue };
             let mut copy = AlignedBuf::with_len(entry.bytes.len());
             copy.copy_from_slice(&entry.bytes);
             let run = Run { start: first, count: (copy.len() / BLOCK) as u32 };
-            let key = self.keep(run, first, copy.len(), Pin::None, turn);
+            let key = self.keep((run, first, copy.len()), Pin::None, turn, is_young);
             let Some(entry) = self.entries.get_mut(&first) else { continue };
             (entry.bytes, entry.buffer) = (copy.freeze(), key);
         }
     }
 
-    /// Takes note of a buffer; gives its key.
-    fn keep(&mut self, run: Run, first: u32, shown: usize, pin: Pin, turn: u64) -> usize {
+    /// Takes note of a buffer, of whose run so many bytes show from the block `first` on; gives its key.
+    fn keep(&mut self, (run, first, shown): (Run, u32, usize), pin: Pin, turn: u64, is_young: bool) -> usize {
         let number = self.next_buffer;
         self.next_buffer += 1;
-        let buffer = Buffer { number, run, first, shown, pin, turn };
+        let buffer = Buffer { number, run, first, shown, pin, is_young, turn };
         self.bytes += buffer.bytes();
+        self.young_bytes += if is_young { buffer.bytes() } else { 0 };
         let key = self.buffers.insert(buffer);
-        self.clock.push_back((key, number));
+        if is_young {
+            self.young.push_back((key, number))
+        } else {
+            self.clock.push_back((key, number))
+        }
         key
+    }
+
+    /// Takes no more note of it.
+    fn remove_buffer(&mut self, key: usize) -> Option<Buffer> {
+        let buffer = self.buffers.try_remove(key)?;
+        self.bytes -= buffer.bytes();
+        self.young_bytes -= if buffer.is_young { buffer.bytes() } else { 0 };
+        Some(buffer)
     }
 
     /// Takes the blocks of `run` out of the entry at `first`, which overlaps it.
@@ -238,8 +343,7 @@ impl Cache {
         // Who pinned it knows the whole by its first block, which may be the one that is gone.
         (buffer.pin, buffer.turn) = (Pin::None, self.turn);
         if buffer.shown == 0 {
-            self.bytes -= buffer.bytes();
-            self.buffers.remove(entry.buffer);
+            self.remove_buffer(entry.buffer);
         }
     }
 
@@ -251,24 +355,60 @@ impl Cache {
     }
 
     fn evict(&mut self) {
+        self.evict_young(YOUNG_BYTES_MAX.min(self.bytes_max / 8));
         let mut steps = 2 * self.clock.len();
         while self.bytes > self.bytes_max && steps > 0 {
             steps -= 1;
-            let Some((key, number)) = self.clock.pop_front() else { return };
+            let Some((key, number)) = self.clock.pop_front() else { break };
             let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.number == number) else {
                 continue;
             };
-            if buffer.pin != Pin::None || buffer.turn == self.turn || self.is_kept_once_more(key, buffer) {
+            if self.must_stay(buffer) || self.is_kept_once_more(key, buffer) {
                 self.clock.push_back((key, number));
             } else {
                 self.drop_buffer(key);
             }
         }
+        self.evict_young(0);
         // Buffers that were forgotten leave their numbers behind.
-        if self.clock.len() > 2 * self.buffers.len() + 64 {
+        if self.clock.len() + self.young.len() > 2 * self.buffers.len() + 64 {
             let is_there = |key, number| self.buffers.get(key).is_some_and(|buffer| buffer.number == number);
             self.clock.retain(|(key, number)| is_there(*key, *number));
+            self.young.retain(|(key, number)| is_there(*key, *number));
         }
+    }
+
+    /// Makes room of young buffers, until `left` bytes of them are left.
+    fn evict_young(&mut self, left: usize) {
+        let mut steps = self.young.len();
+        while self.bytes > self.bytes_max && self.young_bytes > left && steps > 0 {
+            steps -= 1;
+            let Some((key, number)) = self.young.pop_front() else { return };
+            let Some(buffer) = self.buffers.get(key).filter(|buffer| buffer.number == number) else {
+                continue;
+            };
+            let start = buffer.run.start;
+            if self.must_stay(buffer) {
+                self.young.push_back((key, number));
+            } else if self.is_kept_once_more(key, buffer) {
+                self.grow_old(key, number);
+            } else {
+                self.drop_buffer(key);
+                self.ghosts.add(start, self.bytes_max);
+            }
+        }
+    }
+
+    fn grow_old(&mut self, key: usize, number: u64) {
+        let Some(buffer) = self.buffers.get_mut(key) else { return };
+        buffer.is_young = false;
+        self.young_bytes -= buffer.bytes();
+        self.clock.push_back((key, number));
+    }
+
+    /// Somebody needs it, or has just come by it.
+    fn must_stay(&self, buffer: &Buffer) -> bool {
+        buffer.pin != Pin::None || buffer.turn == self.turn
     }
 
     /// Whether a buffer was read since the clock's hand last came by. A sparse one goes even then: its few blocks are better
@@ -283,8 +423,7 @@ impl Cache {
     }
 
     fn drop_buffer(&mut self, key: usize) {
-        let Some(buffer) = self.buffers.try_remove(key) else { return };
-        self.bytes -= buffer.bytes();
+        let Some(buffer) = self.remove_buffer(key) else { return };
         if buffer.run.count == 1 {
             self.entries.remove(&buffer.first);
             return;
@@ -376,6 +515,56 @@ mod tests {
         assert_eq!(evict_one(4), (vec![Some(1), Some(1), Some(3), None], 3, 9));
         // Of eight blocks three are left, which is less than half: they have memory of their own.
         assert_eq!(evict_one(5), (vec![Some(1), Some(1), Some(3), Some(2)], 4, 8));
+    }
+
+    /// A read of one block, as the store makes it. Yields whether the block was here.
+    fn read(cache: &mut Cache, block: u32) -> bool {
+        cache.next_turn(cache.bytes_max);
+        let was_here = cache.find(block).is_some();
+        if !was_here {
+            cache.insert_parts(
+                Run { start: block, count: 1 },
+                &run(1, 1),
+                &[Run { start: block, count: 1 }],
+                Pin::Fetch(0),
+            );
+            cache.unpin(block, Pin::Fetch(0));
+            assert!(cache.find(block).is_some(), "who asked for it finds it");
+        }
+        was_here
+    }
+
+    fn touch(cache: &mut Cache, block: u32) {
+        let _was_here = read(cache, block);
+    }
+
+    #[test]
+    fn a_scan_leaves_what_is_read_again_where_it_is() {
+        let mut cache = Cache::new(100 * BLOCK);
+        let hot = 0..50;
+        (0..2).for_each(|_| hot.clone().for_each(|block| touch(&mut cache, block)));
+        (1000..2000).for_each(|block| assert!(!read(&mut cache, block)));
+        assert!((0..50).all(|block| cache.holds(block)));
+        assert!((1900..2000).filter(|block| cache.holds(*block)).count() > 40, "there is room for them");
+        // What is hot changes: the new ones come for good, the old ones go.
+        let hotter = 5000..5090;
+        for _ in 0..20 {
+            hotter.clone().for_each(|block| touch(&mut cache, block));
+        }
+        assert!((5000..5090).filter(|block| cache.holds(*block)).count() > 80);
+    }
+
+    #[test]
+    fn what_comes_back_soon_is_not_young_again() {
+        let mut cache = Cache::new(16 * BLOCK);
+        (0..32).for_each(|block| touch(&mut cache, block));
+        assert!(!cache.holds(3));
+        assert!(!read(&mut cache, 3), "it went");
+        (100..200).for_each(|block| touch(&mut cache, block));
+        assert!(cache.holds(3));
+        assert_eq!(cache.young_bytes + BLOCK, cache.bytes);
+        cache.forget(Run { start: 0, count: 1000 });
+        assert_eq!((cache.young_bytes, cache.bytes), (0, 0));
     }
 
     #[test]

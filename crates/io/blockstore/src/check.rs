@@ -59,8 +59,8 @@ impl BlockStore {
 }
 
 fn read_block(disk: &mut dyn nacre_env::Disk, device: DeviceBlock) -> Result<(), String> {
-    let block =
-        blocking::read(disk, BlockStore::offset(device.block), BLOCK).map_err(|error| error.to_string())?;
+    let block = blocking::read_patiently(disk, BlockStore::offset(device.block), BLOCK)
+        .map_err(|error| error.to_string())?;
     let found = crc::crc32c(u32::MAX, &block);
     if found == device.crc {
         Ok(())
@@ -74,7 +74,8 @@ fn check_table(table: &Table, report: &mut CheckReport) {
     let mut references: BTreeMap<u32, u32> = BTreeMap::new();
     let (mut slots, mut dirty) = (0, 0);
     let mut omap_bytes = 0;
-    for (id, name) in table.collections.keys().flat_map(|at| table.names(at)) {
+    let dead = table.dead_keyspaces().flat_map(|keyspace| table.names_in(keyspace));
+    for (id, name) in table.collections.keys().flat_map(|at| table.names(at)).chain(dead) {
         report.objects += 1;
         let Some(onode) = table.load_onode(id) else { continue };
         let entries = table.omap_entries(onode.omap, b"", usize::MAX);

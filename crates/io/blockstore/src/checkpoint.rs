@@ -30,6 +30,7 @@ use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Planted;
 use crate::overlay::Dirty;
 use crate::pace::{Begins, Ends};
+use crate::reads::DamageKind;
 use crate::store::{BlockStore, Io};
 use crate::table::Table;
 use crate::wal::{TxnNumber, WalPosition};
@@ -37,7 +38,7 @@ use nacre_buf::{AlignedBuf, BufList, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_env::disk::Durability;
 use nacre_kv::{KvBatch, KvError, KvTag};
 use nacre_types::{Eversion, SpgId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -106,6 +107,8 @@ pub(crate) struct Checkpoint {
     stage: Stage,
     writes: usize,
     reads: usize,
+    /// Blocks that it asked the device for in vain, a few times each.
+    unreadable: BTreeSet<u32>,
     /// Runs in the cache that must stay until the blocks being written are put together.
     pins: Vec<u32>,
     begins: Begins,
@@ -171,13 +174,14 @@ impl BlockStore {
             return;
         }
         let (size, used) = self.wal.usage();
-        let dirty = self.table.space.dirty_slots * BLOCK as u64;
+        let dirty = self.table.space.dirty_bytes();
         let (entries, bytes) = self.table.live();
         if used * 100 > size * self.options.wal_percent_max
             || dirty > self.options.overlay_bytes_max
-            || entries > self.options.marks_max
-            || bytes > self.options.dirty_metadata_bytes_max
+            || entries + self.table.space.alloc.changes_count() > self.options.marks_max
+            || bytes + self.table.space.alloc.changes_bytes() > self.options.dirty_metadata_bytes_max
             || self.wal.collecting_bytes() > 0 && self.wal.is_durable_to(TxnNumber::MAX)
+            || self.wal.is_stuck()
             || self.table.space.alloc.wants_checkpoint()
         {
             self.start_checkpoint();
@@ -211,6 +215,7 @@ impl BlockStore {
             stage: Stage::Gather { from: 0 },
             writes: 0,
             reads: 0,
+            unreadable: BTreeSet::new(),
             pins: Vec::new(),
             begins: Begins { homes: self.pace.now(), ..Begins::default() },
         });
@@ -310,7 +315,7 @@ impl BlockStore {
         }
         let end = checkpoint.homes.len().min(next + BLOCKS_PER_STEP);
         let window = checkpoint.homes.get_mut(next..end).unwrap_or_default();
-        let bases = match self.bases(window) {
+        let bases = match self.bases(window, &checkpoint.unreadable) {
             Ok(bases) => bases,
             Err(absent) => {
                 checkpoint.reads = self.start_reads(absent, None);
@@ -349,12 +354,17 @@ impl BlockStore {
 
     /// Contents of the blocks that show between the written pieces: `None` for a damaged one. Or which of them must
     /// be read first.
-    fn bases(&self, window: &[Home]) -> Result<Bases, Vec<DeviceBlock>> {
+    fn bases(&self, window: &[Home], unreadable: &BTreeSet<u32>) -> Result<Bases, Vec<DeviceBlock>> {
+        // That somebody could not read a block some time ago is no reason to lose it.
+        let is_lost = |block: &u32| match self.damaged.get(block) {
+            Some(damage) => damage.kind == DamageKind::Lost || unreadable.contains(block),
+            None => false,
+        };
         let (mut bases, mut absent) = (Bases::new(), Vec::new());
         for device in window.iter().filter_map(|home| home.base) {
             match self.cache.block(device.block) {
                 Some(bytes) => drop(bases.insert(device.block, Some(bytes))),
-                None if self.damaged.contains_key(&device.block) => drop(bases.insert(device.block, None)),
+                None if is_lost(&device.block) => drop(bases.insert(device.block, None)),
                 None => absent.push(device),
             }
         }
@@ -370,6 +380,19 @@ impl BlockStore {
     pub(crate) fn base_pinned(&mut self, first: u32) {
         if let Some(checkpoint) = &mut self.checkpoint {
             checkpoint.pins.push(first);
+        }
+    }
+
+    pub(crate) fn base_unreadable(&mut self, block: u32) {
+        if let Some(checkpoint) = &mut self.checkpoint {
+            checkpoint.unreadable.insert(block);
+        }
+    }
+
+    /// In place of one read there are `count` now.
+    pub(crate) fn bases_split(&mut self, count: usize) {
+        if let Some(checkpoint) = &mut self.checkpoint {
+            checkpoint.reads += count - 1;
         }
     }
 

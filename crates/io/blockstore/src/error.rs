@@ -45,6 +45,33 @@ pub enum OpenError {
         /// Its size.
         size_bytes: u64,
     },
+    /// An acknowledged record of the log is damaged.
+    #[error("{0}")]
+    LogGap(LogGap),
+    /// A record says that a checkpoint was durable which is newer than that of the metadata: a copy of before was put back.
+    #[error(
+        "the metadata is older than the device: it stands at record {state}, and the log says that a checkpoint at record \
+         {needed} was durable; a copy of the metadata of before was put back. Put the newest one back, or make the OSD anew \
+         and let it recover from the others"
+    )]
+    StaleMetadata {
+        /// First record that the metadata's state wants.
+        state: u64,
+        /// First record that the newest durable checkpoint wanted.
+        needed: u64,
+    },
+    /// The metadata knows of records that the device never saw: the device, or its log, is an older copy.
+    #[error(
+        "the device is older than its metadata: the metadata stands at record {state}, and the newest on the device is \
+         {newest}; a copy of the device of before was put back. Put the right one back, or make the OSD anew and let it \
+         recover from the others"
+    )]
+    StaleDevice {
+        /// First record that the metadata's state wants.
+        state: u64,
+        /// The newest record on the device.
+        newest: u64,
+    },
     /// A whole record of the log cannot be understood.
     #[error("record {seq} of the log is malformed: {source}")]
     Record {
@@ -70,4 +97,41 @@ pub enum OpenError {
         /// Where.
         value: u64,
     },
+}
+
+/// A record of the log that was durable, or may have been, and is not there any more. What it said was acknowledged, and
+/// what later ones say cannot be applied without it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogGap {
+    /// Its sequence number.
+    pub seq: u64,
+    /// Block of the device at which it begins; or at the log's first one, where it did not fit before the end.
+    pub block: u64,
+    /// What the device answers for it; `None` when it gives something else than was written.
+    pub unreadable: Option<DiskError>,
+    /// Whole records behind it.
+    pub later: u64,
+    /// Sequence number of the last of them, or of the gap when there are none.
+    pub last: u64,
+}
+
+impl std::fmt::Display for LogGap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seq, block, unreadable, later, last } = self;
+        write!(f, "record {seq} of the log, at block {block}, ")?;
+        match unreadable {
+            Some(error) => write!(f, "cannot be read ({error})")?,
+            None => write!(f, "is damaged")?,
+        }
+        match later {
+            0 => write!(f, ", and nothing says that the log ends before it")?,
+            1 => write!(f, ", and one behind it is whole, {last}")?,
+            _ => write!(f, ", and {later} behind it are whole, up to {last}")?,
+        }
+        write!(
+            f,
+            ": opening without it would lose acknowledged writes. `nacre store repair` says what can be done; else make the \
+             OSD anew and let it recover from the others"
+        )
+    }
 }

@@ -18,7 +18,11 @@ pub(crate) const fn portion_of(block: u32) -> u32 {
 
 /// Changes of references, by portion; a run has one entry in each portion that it touches.
 #[derive(Debug, Default)]
-pub(crate) struct RefChanges(BTreeMap<u32, Vec<(Run, i32)>>);
+pub(crate) struct RefChanges {
+    portions: BTreeMap<u32, Vec<(Run, i32)>>,
+    /// Runs in all of them.
+    count: usize,
+}
 
 impl RefChanges {
     pub(crate) fn add(&mut self, run: Run, by: i32) {
@@ -27,18 +31,28 @@ impl RefChanges {
             let portion = portion_of(left.start);
             // Counted from the end of the portion: no overflow in the last one.
             let count = left.count.min(PORTION_BLOCKS - left.start % PORTION_BLOCKS);
-            let changes = self.0.entry(portion).or_default();
+            let changes = self.portions.entry(portion).or_default();
             match changes.last_mut() {
                 // A large write takes and releases its blocks one after the other.
                 Some((run, same)) if *same == by && run.end() == left.start => run.count += count,
-                _ => changes.push((Run { start: left.start, count }, by)),
+                _ => {
+                    changes.push((Run { start: left.start, count }, by));
+                    self.count += 1;
+                }
             }
             left = Run { start: left.start.wrapping_add(count), count: left.count - count };
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<(u32, Vec<(Run, i32)>)> {
-        self.0.pop_first()
+        let popped = self.portions.pop_first();
+        self.count -= popped.as_ref().map_or(0, |(_, changes)| changes.len());
+        popped
+    }
+
+    /// Runs.
+    pub(crate) const fn len(&self) -> usize {
+        self.count
     }
 }
 

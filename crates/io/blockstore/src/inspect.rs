@@ -6,7 +6,7 @@
 
 use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::metadata::{self, State, StoredState, prefix};
+use crate::metadata::{self, Keyspace, State, StoredState, prefix};
 use crate::offline::Layout;
 use crate::onode::Onode;
 use crate::store::BlockStore;
@@ -30,7 +30,7 @@ pub fn superblock_copies(disk: &mut dyn Disk) -> Vec<Result<Layout, OpenError>> 
         if size_bytes < u64::from(COPIES) * BLOCK as u64 {
             return Err(OpenError::Size { size_bytes });
         }
-        let block = blocking::read(disk, BlockStore::offset(copy), BLOCK)?;
+        let block = blocking::read_patiently(disk, BlockStore::offset(copy), BLOCK)?;
         Superblock::decode(&block.freeze(), size_bytes).map(Layout::from)
     };
     (0..COPIES).map(read).collect()
@@ -82,8 +82,13 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     scan(kv, prefix::LOG, |key, value| {
         audit.note(prefix::LOG, &key, "log", metadata::check_log_pair(key.clone(), value));
     })?;
-    scan(kv, prefix::META, |key, _| {
-        audit.note(prefix::META, &key, "group metadata", metadata::decode_spg(key.clone()));
+    for prefix in [prefix::META, prefix::SPACE_META] {
+        scan(kv, prefix, |key, _| {
+            audit.note(prefix, &key, "group metadata", Keyspace::decode(prefix, key.clone()));
+        })?;
+    }
+    scan(kv, prefix::DEAD, |key, _| {
+        audit.note(prefix::DEAD, &key, "removed group", Keyspace::decode(prefix::DEAD, key.clone()));
     })?;
     scan(kv, prefix::FREE, |key, value| {
         let read = metadata::decode_free(key.clone(), value);
@@ -91,7 +96,9 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
         // It can be made anew from the objects.
         audit.bad.last_mut().into_iter().for_each(|record| record.removable |= record.kind == "free map");
     })?;
-    scan(kv, prefix::NAME, |key, value| audit.name(&key, value))?;
+    for prefix in [prefix::NAME, prefix::SPACE_NAME] {
+        scan(kv, prefix, |key, value| audit.name(prefix, &key, value))?;
+    }
     scan(kv, prefix::OBJECT, |key, value| audit.object(&key, value))?;
     audit.names_without_object();
     scan(kv, prefix::OMAP, |key, _| audit.omap(&key))?;
@@ -126,7 +133,10 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
         if record.key.first() != Some(&prefix::OBJECT) {
             continue;
         }
-        let name = record.object.as_ref().map(|(at, name)| metadata::name_key(at, name));
+        let name = match &record.object {
+            Some((at, name)) => Some(metadata::name_key(&keyspace_of(kv, at)?, name)),
+            None => None,
+        };
         keys.extend(name.filter(|key| matches!(kv.get(key), Ok(Some(_)))));
         if let (Ok(id), Some(value)) = (metadata::decode_number(record.key.slice(1..)), kv.get(&record.key)?)
             && let Ok((_, omap)) = Onode::claimed(id, value)
@@ -143,12 +153,20 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
     Ok(count)
 }
 
+/// Where a collection has its names, as far as it can be read.
+fn keyspace_of(kv: &dyn KvStore, at: &SpgId) -> Result<Keyspace, OpenError> {
+    let value = kv.get(&metadata::collection_key(at))?;
+    let number =
+        value.and_then(|value| metadata::decode_collection(value).ok()).map_or(0, |(_, number)| number);
+    Ok(Keyspace { at: *at, number })
+}
+
 struct Audit {
     area: Run,
     next_id: u64,
     is_version_1: bool,
-    /// By number; each is taken out when its object is seen.
-    named: BTreeMap<u64, (SpgId, HObject)>,
+    /// By number, with the key of the name; each is taken out when its object is seen.
+    named: BTreeMap<u64, (Bytes, (SpgId, HObject))>,
     names: BTreeSet<(SpgId, HObject)>,
     /// Of objects, bad ones among them: those are reported once, not for each omap value.
     omaps: BTreeSet<u64>,
@@ -174,19 +192,20 @@ impl Audit {
         }
     }
 
-    fn name(&mut self, key: &Bytes, value: Bytes) {
-        let whole = whole(prefix::NAME, key);
-        let read = metadata::decode_spg(key.clone())
-            .and_then(|at| metadata::decode_name(value).map(|(id, name)| (id, (at, name))));
+    fn name(&mut self, prefix: u8, key: &Bytes, value: Bytes) {
+        let whole = whole(prefix, key);
+        let read = Keyspace::decode(prefix, key.clone())
+            .and_then(|keyspace| metadata::decode_name(value).map(|(id, name)| (id, keyspace, name)));
         let (object, reason) = match read {
             Err(error) => (None, error.to_string()),
-            Ok((id, object)) => {
-                let misplaced = metadata::name_key(&object.0, &object.1) != whole;
+            Ok((id, keyspace, name)) => {
+                let misplaced = metadata::name_key(&keyspace, &name) != whole;
+                let object = (keyspace.at, name);
                 match self.named.entry(id) {
                     _ if misplaced => (Some(object), "it is under another name's key".to_owned()),
                     Entry::Occupied(_) => (Some(object), "another name has its object".to_owned()),
                     Entry::Vacant(entry) => {
-                        entry.insert(object);
+                        entry.insert((whole, object));
                         return;
                     }
                 }
@@ -196,8 +215,7 @@ impl Audit {
     }
 
     fn names_without_object(&mut self) {
-        for (id, object) in std::mem::take(&mut self.named) {
-            let key = metadata::name_key(&object.0, &object.1);
+        for (id, (key, object)) in std::mem::take(&mut self.named) {
             let reason = format!("there is no object {id}");
             self.push(BadRecord { key, kind: "name", object: Some(object), reason, removable: true });
         }
@@ -206,7 +224,7 @@ impl Audit {
     fn object(&mut self, key: &Bytes, value: Bytes) {
         let number = metadata::decode_number(key.clone());
         let claimed = number.clone().and_then(|id| Onode::claimed(id, value.clone())).ok();
-        let mut named = number.as_ref().ok().and_then(|id| self.named.remove(id));
+        let mut named = number.as_ref().ok().and_then(|id| self.named.remove(id)).map(|(_, object)| object);
         if let Some((name, omap)) = claimed {
             named = named.or(name);
             self.omaps.insert(omap);
@@ -230,9 +248,8 @@ impl Audit {
         if id >= self.next_id {
             return Err(format!("its number {id} was never given out"));
         }
-        let mut devices = onode.blocks.values().filter_map(|slot| slot.device());
-        if let Some(outside) = devices.find(|device| !self.area.blocks().contains(&device.block)) {
-            return Err(format!("its block {} is outside the data area", outside.block));
+        if let Some(block) = onode.block_outside(self.area) {
+            return Err(format!("its block {block} is outside the data area"));
         }
         match named {
             None => Err("it has no name".to_owned()),

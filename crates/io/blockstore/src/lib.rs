@@ -41,6 +41,8 @@ mod error;
 mod fill;
 mod freemap;
 mod freeruns;
+mod gap;
+mod held;
 mod inspect;
 mod layer;
 mod metadata;
@@ -66,7 +68,8 @@ mod wal;
 mod tests;
 
 pub use check::CheckReport;
-pub use error::OpenError;
+pub use error::{LogGap, OpenError};
+pub use gap::{give_up_groups, log_gap};
 pub use inspect::{
     BadRecord, bad_metadata, recount_free_space, remove_metadata, restore_superblocks, superblock_copies,
 };

@@ -13,6 +13,8 @@ use std::ops::Bound;
 /// Of the state; the newest that is read.
 const STATE_VERSION: u8 = 2;
 const VERSION: u8 = 1;
+/// Of a collection in a numbered space.
+const COLLECTION_VERSION: u8 = 2;
 /// Pairs read at once when a store is opened.
 const PAGE_PAIRS: usize = 1024;
 
@@ -25,6 +27,55 @@ pub(crate) mod prefix {
     pub(crate) const FREE: u8 = b'f';
     pub(crate) const OBJECT: u8 = b'o';
     pub(crate) const OMAP: u8 = b'v';
+    /// Names and values in numbered spaces.
+    pub(crate) const SPACE_NAME: u8 = b'N';
+    pub(crate) const SPACE_META: u8 = b'M';
+    /// Spaces of removed collections.
+    pub(crate) const DEAD: u8 = b'd';
+}
+
+/// Where the names and values of a collection are. One that is made again while the former one of its name is still being
+/// removed gets a number of its own.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Keyspace {
+    pub(crate) at: SpgId,
+    /// 0 but for such a one.
+    pub(crate) number: u64,
+}
+
+impl From<SpgId> for Keyspace {
+    fn from(at: SpgId) -> Self {
+        Self { at, number: 0 }
+    }
+}
+
+impl Keyspace {
+    /// Begins a key: under one prefix without a number, under another with one.
+    fn begin(&self, capacity: usize, (plain, numbered): (u8, u8), body: impl FnOnce(&mut Writer)) -> Bytes {
+        key_of(capacity, if self.number == 0 { plain } else { numbered }, |w| {
+            w.put(&self.at);
+            if self.number > 0 {
+                ascending(w, self.number);
+            }
+            body(w);
+        })
+    }
+
+    /// The space that a key is in, by the rest behind its prefix.
+    pub(crate) fn decode(prefix: u8, rest: Bytes) -> Result<Self, DecodeError> {
+        let mut r = Reader::new(rest);
+        let at = r.get()?;
+        let number = if matches!(prefix, prefix::NAME | prefix::META) { 0 } else { read_ascending(&mut r)? };
+        Ok(Self { at, number })
+    }
+}
+
+/// Says that what is in a space is to be removed.
+pub(crate) fn dead_key(space: &Keyspace) -> Bytes {
+    key(prefix::DEAD, |w| {
+        w.put(&space.at);
+        ascending(w, space.number);
+    })
 }
 
 /// What a checkpoint says of itself.
@@ -196,18 +247,28 @@ pub(crate) fn decode_log(value: Bytes) -> Result<LogChunk, DecodeError> {
         .envelope("log chunk", VERSION, |_, r| (0..r.count(12)?).map(|_| Ok((r.u64()?, r.blob()?))).collect())
 }
 
-/// What a collection says of itself: the last entry of its log that was trimmed. Version 1 said nothing.
-pub(crate) fn encode_collection(log_tail: Eversion) -> Bytes {
+/// What a collection says of itself: the last entry of its log that was trimmed, and the number of its space, if it has one; a
+/// program that does not know of those cannot open the store. Version 1 of the state said nothing.
+pub(crate) fn encode_collection(log_tail: Eversion, space: u64) -> Bytes {
     let mut w = Writer::new();
-    w.envelope(VERSION, 1, |w| w.put(&log_tail));
+    if space == 0 {
+        w.envelope(VERSION, 1, |w| w.put(&log_tail));
+    } else {
+        w.envelope(COLLECTION_VERSION, COLLECTION_VERSION, |w| {
+            w.put(&log_tail);
+            w.u64(space);
+        });
+    }
     w.finish()
 }
 
-pub(crate) fn decode_collection(value: Bytes) -> Result<Eversion, DecodeError> {
+pub(crate) fn decode_collection(value: Bytes) -> Result<(Eversion, u64), DecodeError> {
     if value.is_empty() {
-        return Ok(Eversion::ZERO);
+        return Ok((Eversion::ZERO, 0));
     }
-    Reader::new(value).envelope("collection", VERSION, |_, r| r.get())
+    Reader::new(value).envelope("collection", COLLECTION_VERSION, |version, r| {
+        Ok((r.get()?, if version >= COLLECTION_VERSION { r.u64()? } else { 0 }))
+    })
 }
 
 /// Whether a chunk of a log can be understood; the key is without its prefix.
@@ -218,11 +279,8 @@ pub(crate) fn check_log_pair(key: Bytes, value: Bytes) -> Result<(), DecodeError
     decode_log(value).map(drop)
 }
 
-pub(crate) fn meta_key(at: &SpgId, name: &ByteStr) -> Bytes {
-    key(prefix::META, |w| {
-        w.put(at);
-        w.raw(name);
-    })
+pub(crate) fn meta_key(space: &Keyspace, name: &[u8]) -> Bytes {
+    space.begin(64, (prefix::META, prefix::SPACE_META), |w| w.raw(name))
 }
 
 pub(crate) fn object_key(id: u64) -> Bytes {
@@ -241,16 +299,12 @@ pub(crate) fn omap_prefix(omap: u64) -> Bytes {
     key(prefix::OMAP, |w| ascending(w, omap))
 }
 
-pub(crate) fn meta_prefix(at: &SpgId) -> Bytes {
-    key(prefix::META, |w| w.put(at))
-}
-
 pub(crate) fn free_key(portion: u32) -> Bytes {
     key(prefix::FREE, |w| ascending(w, portion.into()))
 }
 
-pub(crate) fn name_prefix(at: &SpgId) -> Bytes {
-    key(prefix::NAME, |w| w.put(at))
+pub(crate) fn name_prefix(space: &Keyspace) -> Bytes {
+    space.begin(64, (prefix::NAME, prefix::SPACE_NAME), |_| ())
 }
 
 /// A string followed by an end, so that strings sort as themselves and none is the beginning of another.
@@ -266,10 +320,9 @@ fn ordered(w: &mut Writer, text: &[u8]) {
 }
 
 /// Key of an object's name: names of a collection sort as [`HObject`]s do.
-pub(crate) fn name_key(at: &SpgId, name: &HObject) -> Bytes {
+pub(crate) fn name_key(space: &Keyspace, name: &HObject) -> Bytes {
     let text = name.namespace.len() + name.name.len().max(name.key.len()) + name.name.len();
-    key_of(64 + text, prefix::NAME, |w| {
-        w.put(at);
+    space.begin(64 + text, (prefix::NAME, prefix::SPACE_NAME), |w| {
         w.u8(u8::from(name.max));
         // The sign inverted: negative pools first.
         ascending(w, name.pool.cast_unsigned() ^ (1 << 63));
@@ -360,8 +413,13 @@ mod tests {
         }
         objects.sort();
         let at = SpgId::replicated(PgId::new(3, 1));
-        let keys: Vec<Bytes> = objects.iter().map(|object| name_key(&at, object)).collect();
+        let keys: Vec<Bytes> = objects.iter().map(|object| name_key(&at.into(), object)).collect();
         assert!(keys.is_sorted());
+        let numbered: Vec<Bytes> =
+            objects.iter().map(|object| name_key(&Keyspace { at, number: 7 }, object)).collect();
+        assert!(numbered.is_sorted() && numbered.iter().all(|key| !keys.contains(key)));
+        let rest = numbered[0].slice(1..);
+        assert_eq!(Keyspace::decode(prefix::SPACE_NAME, rest), Ok(Keyspace { at, number: 7 }));
         let pairs = objects.windows(2).zip(keys.windows(2));
         assert!(pairs.into_iter().all(|(objects, keys)| (objects[0] == objects[1]) == (keys[0] == keys[1])));
         let (id, back) = decode_name(encode_name(9, &objects[5])).expect("our own bytes");

@@ -2,13 +2,14 @@
 
 use crate::BLOCK;
 use crate::alloc::Run;
-use crate::error::OpenError;
+use crate::error::{LogGap, OpenError};
+use crate::held::Source;
 use crate::metadata::{self, State, StoredState, Sums};
 use crate::options::Options;
 use crate::store::{BlockStore, Parts};
 use crate::superblock::{COPIES, Superblock};
 use crate::table::Table;
-use crate::wal::{Found, Placement, Scan, Wal, WalPosition};
+use crate::wal::{Behind, Found, Placement, Scan, Step, Wal, WalPosition};
 use nacre_buf::crc;
 use nacre_env::DiskError;
 use nacre_env::disk::{Disk, Durability, blocking};
@@ -30,6 +31,20 @@ pub struct MountReport {
     /// Whole records that were not applied because data placed beside one of them had not reached the device: none
     /// of their transactions had been acknowledged.
     pub records_discarded: u64,
+    /// Blocks of the unused part of the log that the device does not give. Harmless: the next write there mends them, or
+    /// fails.
+    pub log_blocks_unreadable: u64,
+    /// Where the log was cut, when it was opened for looking in spite of that.
+    pub gap: Option<LogGap>,
+}
+
+/// What becomes of a store whose log has a gap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OnGap {
+    /// It does not open.
+    Refuse,
+    /// It opens as it was before the gap: to be looked at, or emptied.
+    Cut,
 }
 
 pub(crate) fn mkfs(
@@ -70,7 +85,7 @@ pub(crate) fn read_copies(disk: &mut dyn Disk, store_bytes: u64) -> Result<Super
     }
     let mut first = None;
     for copy in 0..COPIES {
-        let found = blocking::read(disk, BlockStore::offset(copy), BLOCK).map_err(OpenError::from);
+        let found = blocking::read_patiently(disk, BlockStore::offset(copy), BLOCK).map_err(OpenError::from);
         match found.and_then(|block| Superblock::decode(&block.freeze(), store_bytes)) {
             Ok(superblock) => return Ok(superblock),
             Err(error) => first = first.or(Some(error)),
@@ -80,10 +95,24 @@ pub(crate) fn read_copies(disk: &mut dyn Disk, store_bytes: u64) -> Result<Super
 }
 
 pub(crate) fn open(
+    disk: Box<dyn Disk>,
+    kv: Box<dyn KvStore + Send>,
+    options: Options,
+    on_gap: OnGap,
+) -> Result<(BlockStore, MountReport), OpenError> {
+    let (mut store, highest, report) = load(disk, kv, options, on_gap)?;
+    store.begin(highest)?;
+    tracing::info!(?report, "store opened");
+    Ok((store, report))
+}
+
+/// All of [`open`] but its only write; also gives the highest mount that any record on the device has.
+pub(crate) fn load(
     mut disk: Box<dyn Disk>,
     mut kv: Box<dyn KvStore + Send>,
     options: Options,
-) -> Result<(BlockStore, MountReport), OpenError> {
+    on_gap: OnGap,
+) -> Result<(BlockStore, u64, MountReport), OpenError> {
     let superblock = read_superblock(disk.as_mut())?;
     let StoredState { mut state, is_version_1 } = State::load(kv.as_ref(), &superblock)?;
     if is_version_1 {
@@ -92,16 +121,13 @@ pub(crate) fn open(
     let mut table = Table::load(kv, superblock.data, &state, &options)?;
     let mut wal = Wal::new(superblock.wal, superblock.salt(), state.wal, options.record_bytes_max);
     let mut report = MountReport::default();
-    replay(disk.as_mut(), &mut wal, &mut table, &mut report)?;
+    let behind = replay(disk.as_mut(), &mut wal, &mut table, &mut report, on_gap)?;
     report.collections = table.collections.len();
     report.objects = usize::try_from(table.objects).unwrap_or(usize::MAX);
     if let Some(reason) = table.failure() {
         return Err(OpenError::Unreadable { reason });
     }
-    let mut store = BlockStore::assemble(Parts { disk, superblock, options, table, wal });
-    store.begin()?;
-    tracing::info!(?report, "store opened");
-    Ok((store, report))
+    Ok((BlockStore::assemble(Parts { disk, superblock, options, table, wal }), behind.mount, report))
 }
 
 /// Applies the log. A record is applied once a later one says that its placed data was durable; the last few have to
@@ -111,12 +137,23 @@ fn replay(
     wal: &mut Wal,
     table: &mut Table,
     report: &mut MountReport,
-) -> Result<(), OpenError> {
+    on_gap: OnGap,
+) -> Result<Behind, OpenError> {
+    let state = wal.next_position().seq;
     let mut held: VecDeque<Found> = VecDeque::new();
     let mut scan = Scan::new(disk, wal);
-    let mut found_last = Vec::new();
-    while let Some(found) = scan.next()? {
+    let (mut needed, mut found_last) = (state, Vec::new());
+    let unreadable = loop {
+        let found = match scan.next()? {
+            Step::Record(found) => found,
+            Step::End => break None,
+            Step::Unreadable(error) => break Some(error),
+        };
         let durable_through = found.durable_through;
+        needed = needed.max(found.needed_from);
+        if needed > state {
+            return Err(OpenError::StaleMetadata { state, needed });
+        }
         held.push_back(found);
         while held.front().is_some_and(|found| found.seq <= durable_through) {
             found_last.extend(held.pop_front());
@@ -124,15 +161,34 @@ fn replay(
         for found in found_last.drain(..) {
             apply(wal, table, found, report)?;
         }
+    };
+    let expected = scan.expected();
+    let behind = Behind::look(disk, wal, expected)?;
+    report.log_blocks_unreadable = behind.unreadable;
+    if behind.needed_from > state {
+        return Err(OpenError::StaleMetadata { state, needed: behind.needed_from });
+    }
+    // What the checkpoint has was on the device before it was committed, and is overwritten by later records only.
+    if expected.seq == state && behind.claimed + 1 < state && unreadable.is_none() {
+        return Err(OpenError::StaleDevice { state, newest: behind.claimed });
+    }
+    if unreadable.is_some() || behind.durable_through >= expected.seq {
+        let block = wal.block(expected.position);
+        let (seq, later, last) = (expected.seq, behind.later, behind.last.max(expected.seq));
+        let gap = LogGap { seq, block, unreadable, later, last };
+        if on_gap == OnGap::Refuse {
+            return Err(OpenError::LogGap(gap));
+        }
+        report.gap = Some(gap);
     }
     while let Some(found) = held.pop_front() {
-        if !is_placed(disk, &found)? {
+        if found.seq > behind.durable_through && !is_placed(disk, &found)? {
             report.records_discarded = 1 + held.len() as u64;
             break;
         }
         apply(wal, table, found, report)?;
     }
-    Ok(())
+    Ok(behind)
 }
 
 fn apply(wal: &mut Wal, table: &mut Table, found: Found, report: &mut MountReport) -> Result<(), OpenError> {
@@ -148,7 +204,8 @@ fn apply(wal: &mut Wal, table: &mut Table, found: Found, report: &mut MountRepor
                 value: run.start.into(),
             });
         }
-        table.apply(entry.txn, &entry.placements);
+        // Not to keep pieces of the log alive.
+        table.apply(entry.txn, &entry.placements, &Source::Copy);
     }
     Ok(())
 }
@@ -174,7 +231,7 @@ fn matches(disk: &mut dyn Disk, placement: &Placement) -> Result<bool, OpenError
                 value: (*start).into(),
             });
         }
-        let read = blocking::read(disk, BlockStore::offset(*start), *count as usize * BLOCK);
+        let read = blocking::read_patiently(disk, BlockStore::offset(*start), *count as usize * BLOCK);
         let content = match read {
             Ok(content) => content,
             Err(DiskError::Failed { .. }) => {
@@ -195,25 +252,23 @@ fn matches(disk: &mut dyn Disk, placement: &Placement) -> Result<bool, OpenError
 }
 
 impl BlockStore {
-    /// Makes sure that records of earlier openings, which may lie behind the end of the log, never count again.
-    fn begin(&mut self) -> Result<(), OpenError> {
-        self.wal.begin_mount();
+    /// Makes sure that records of earlier openings, which may lie behind the end of the log, never count again, and that the
+    /// device says which checkpoint is the newest.
+    pub(crate) fn begin(&mut self, highest: u64) -> Result<(), OpenError> {
+        // A process that was killed may have left records that can be read and are not durable: from here on all that is
+        // acknowledged builds on them.
+        blocking::flush(self.disk.as_mut())?;
+        self.wal.begin_mount(highest);
         let (size, used) = self.wal.usage();
-        let record = if used * 2 > size { None } else { self.wal.mount_record() };
-        match record {
-            Some(write) => {
-                blocking::write(self.disk.as_mut(), write.offset, write.data.into(), Durability::Durable)?;
-            }
-            None => {
-                self.finish_checkpoint();
-                if self.failed.is_some() {
-                    return Err(OpenError::Inconsistent {
-                        what: "checkpoint at opening, log blocks",
-                        value: used,
-                    });
-                }
-            }
+        if used * 2 > size {
+            self.finish_checkpoint();
         }
-        Ok(())
+        match self.wal.mount_record() {
+            Some(write) if self.failed.is_none() => {
+                blocking::write(self.disk.as_mut(), write.offset, write.data.into(), Durability::Durable)?;
+                Ok(())
+            }
+            _ => Err(OpenError::Inconsistent { what: "checkpoint at opening, log blocks", value: used }),
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
+use crate::alloc::Run;
 use crate::blocks::Blocks;
 use crate::layer::Weigh;
 use crate::overlay::Dirty;
@@ -168,6 +169,12 @@ impl Onode {
             let onode = Self { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
             Ok(Stored { onode, name })
         })
+    }
+
+    /// A block that it refers to and that is not in the data area: nothing may be read or written there.
+    pub(crate) fn block_outside(&self, area: Run) -> Option<u32> {
+        let mut devices = self.blocks.values().filter_map(|slot| slot.device());
+        devices.find(|device| !area.blocks().contains(&device.block)).map(|device| device.block)
     }
 
     /// Of an onode that may be damaged further behind: its name, if it is of version 1, and the number of its omap.

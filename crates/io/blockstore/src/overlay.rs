@@ -1,15 +1,14 @@
 //! [`Dirty`]: a 4 KiB block of an object with writes that are in the log but not yet at home.
 
 use crate::BLOCK;
+use crate::held::{Share, Source};
 use crate::onode::DeviceBlock;
-use nacre_buf::{BufList, Bytes};
+use nacre_buf::{AlignedBuf, BufList, Bytes};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;
 
 /// Pieces of one block above which they are joined by a copy.
 const PIECES_MAX: usize = 16;
-/// Shorter pieces are copied, so that a few bytes do not keep the message alive in which they came.
-const COPY_BELOW_BYTES: usize = 1024;
 
 /// What holes read as.
 pub(crate) static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -24,14 +23,63 @@ pub(crate) struct Dirty {
     /// checkpoint that brings this home.
     replaced: Option<u32>,
     /// Disjoint, ascending. Mostly a single one, the whole block.
-    pieces: SmallVec<[(usize, Bytes); 1]>,
+    pieces: SmallVec<[Piece; 1]>,
+    /// Of a whole block in the memory of a message with more in it.
+    share: Option<Share>,
     /// Of the block, where one write brought all of it and its checksum.
     crc: Option<u32>,
 }
 
+/// What one write brought, or what others have left of it. Less than a block of it has memory of its own, of which most shows:
+/// a head of 2 KiB in the message's memory would keep all of the 4 MiB alive that came with it.
+#[derive(Clone, Debug)]
+struct Piece {
+    /// Byte of the block.
+    start: u32,
+    /// Bytes of its memory; zero when that is a message's.
+    memory: u32,
+    bytes: Bytes,
+}
+
+const fn small(bytes: usize) -> u32 {
+    assert!(bytes <= BLOCK);
+    bytes as u32
+}
+
+impl Piece {
+    fn own(start: usize, bytes: Bytes) -> Self {
+        Self { start: small(start), memory: small(bytes.len()), bytes }
+    }
+
+    fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    fn end(&self) -> usize {
+        self.start() + self.bytes.len()
+    }
+
+    /// What lies in `from..to` of it.
+    fn part(&self, from: usize, to: usize) -> Self {
+        let bytes = self.bytes.slice(from..to);
+        if bytes.len() * 2 >= self.memory as usize && self.memory > 0 {
+            Self { start: self.start + small(from), memory: self.memory, bytes }
+        } else {
+            Self::own(self.start() + from, Bytes::copy_from_slice(&bytes))
+        }
+    }
+}
+
+/// As a device takes it.
+fn aligned(data: &BufList) -> Bytes {
+    let mut copy = AlignedBuf::with_len(data.len());
+    crate::gather(&mut copy, data.slices());
+    copy.freeze()
+}
+
 impl Dirty {
     pub(crate) fn over(base: Option<DeviceBlock>) -> Self {
-        Self { base, replaced: base.map(|base| base.block), pieces: SmallVec::new(), crc: None }
+        Self { base, replaced: base.map(|base| base.block), ..Self::default() }
     }
 
     pub(crate) fn base(&self) -> Option<DeviceBlock> {
@@ -50,38 +98,50 @@ impl Dirty {
 
     /// As [`Dirty::write`], to a block that a clone or a checkpoint may have too.
     #[must_use]
-    pub(crate) fn write_shared(this: &mut Arc<Self>, at: usize, data: BufList) -> Option<DeviceBlock> {
+    pub(crate) fn write_shared(
+        this: &mut Arc<Self>,
+        at: usize,
+        data: BufList,
+        source: &Source,
+    ) -> Option<DeviceBlock> {
         if data.len() == BLOCK && Arc::get_mut(this).is_none() {
             // A copy would keep nothing of the pieces.
             *this = Arc::new(Self { base: this.base, replaced: this.replaced, ..Self::default() });
         }
-        Arc::make_mut(this).write(at, data)
+        Arc::make_mut(this).write(at, data, source)
     }
 
     /// Writes `data` at byte `at` of the block. Gives the base back when nothing of it shows any more.
     #[must_use]
-    pub(crate) fn write(&mut self, at: usize, data: BufList) -> Option<DeviceBlock> {
+    pub(crate) fn write(&mut self, at: usize, data: BufList, source: &Source) -> Option<DeviceBlock> {
         let end = at + data.len();
         debug_assert!(end <= BLOCK && !data.is_empty());
         self.crc = data.known_crc().filter(|_| data.len() == BLOCK);
-        let data = data.into_bytes();
         if data.len() == BLOCK {
-            self.pieces = smallvec![(0, data)];
+            let piece = match source {
+                Source::Copy => Piece::own(0, aligned(&data)),
+                Source::Share(_) => Piece { start: 0, memory: 0, bytes: data.into_bytes() },
+            };
+            (self.pieces, self.share) = (smallvec![piece], source.share());
             return self.base.take();
         }
-        let data = if data.len() < COPY_BELOW_BYTES { Bytes::copy_from_slice(&data) } else { data };
         let mut pieces = SmallVec::with_capacity(self.pieces.len() + 2);
-        for (start, piece) in self.pieces.drain(..) {
+        for piece in self.pieces.drain(..) {
+            let (start, length) = (piece.start(), piece.bytes.len());
             if start < at {
-                pieces.push((start, piece.slice(..piece.len().min(at - start))));
+                pieces.push(piece.part(0, length.min(at - start)));
             }
-            if start + piece.len() > end {
-                let cut = end.saturating_sub(start);
-                pieces.push((start + cut, piece.slice(cut..)));
+            if piece.end() > end {
+                pieces.push(piece.part(end.saturating_sub(start), length));
             }
         }
-        let index = pieces.partition_point(|(start, _)| *start < at);
-        pieces.insert(index, (at, data));
+        self.share = None;
+        let bytes = match data.slices() {
+            [one] => Bytes::copy_from_slice(one),
+            _ => data.into_bytes(),
+        };
+        let index = pieces.partition_point(|piece: &Piece| piece.start() < at);
+        pieces.insert(index, Piece::own(at, bytes));
         self.pieces = pieces;
         if self.pieces.len() > PIECES_MAX {
             self.join();
@@ -92,20 +152,24 @@ impl Dirty {
     /// Joins pieces that touch.
     fn join(&mut self) {
         let mut joined: Vec<(usize, Vec<u8>)> = Vec::new();
-        for (start, piece) in self.pieces.drain(..) {
+        for piece in self.pieces.drain(..) {
             match joined.last_mut() {
-                Some((at, bytes)) if *at + bytes.len() == start => bytes.extend_from_slice(&piece),
-                _ => joined.push((start, piece.to_vec())),
+                Some((at, bytes)) if *at + bytes.len() == piece.start() => {
+                    bytes.extend_from_slice(&piece.bytes)
+                }
+                _ => joined.push((piece.start(), piece.bytes.to_vec())),
             }
         }
-        self.pieces = joined.into_iter().map(|(at, bytes)| (at, Bytes::from(bytes))).collect();
+        // Of the length that it has, not of what it has grown through.
+        let exact = |bytes: Vec<u8>| Bytes::from(bytes.into_boxed_slice());
+        self.pieces = joined.into_iter().map(|(at, bytes)| Piece::own(at, exact(bytes))).collect();
     }
 
     /// The block as one write brought it, if it lies in memory as a device takes it.
     pub(crate) fn as_written(&self) -> Option<&Bytes> {
         match self.pieces.as_slice() {
-            [(0, whole)] if whole.len() == BLOCK && whole.as_ptr().addr().is_multiple_of(BLOCK) => {
-                Some(whole)
+            [Piece { bytes, .. }] if bytes.len() == BLOCK && bytes.as_ptr().addr().is_multiple_of(BLOCK) => {
+                Some(bytes)
             }
             _ => None,
         }
@@ -119,9 +183,9 @@ impl Dirty {
     /// Whether the pieces hide the base in `from..to`.
     pub(crate) fn covers(&self, from: usize, to: usize) -> bool {
         let mut reached = from;
-        for (start, piece) in &self.pieces {
-            if *start <= reached {
-                reached = reached.max(start + piece.len());
+        for piece in &self.pieces {
+            if piece.start() <= reached {
+                reached = reached.max(piece.end());
             }
         }
         reached >= to
@@ -135,11 +199,11 @@ impl Dirty {
             }
         };
         let mut at = from;
-        for (start, piece) in &self.pieces {
-            let (begin, end) = ((*start).max(at), (start + piece.len()).min(to));
+        for piece in &self.pieces {
+            let (start, begin, end) = (piece.start(), piece.start().max(at), piece.end().min(to));
             if begin < end {
                 gap(at, begin, out);
-                out(piece.slice(begin - start..end - start));
+                out(piece.bytes.slice(begin - start..end - start));
                 at = end;
             }
         }
@@ -179,12 +243,12 @@ mod tests {
             [(10, 20), (5, 10), (12, 3), (0, 4), (4000, 96), (15, 3000)].into_iter().enumerate()
         {
             let fill = 10 + u8::try_from(step).expect("few steps");
-            assert_eq!(dirty.write(at, vec![fill; length].into()), None);
+            assert_eq!(dirty.write(at, vec![fill; length].into(), &Source::Copy), None);
             expected[at..at + length].fill(fill);
             assert_eq!(content(&dirty, Some(&below)), expected);
         }
         assert!(dirty.covers(5, 3000) && !dirty.covers(0, 10));
-        assert_eq!(dirty.write(0, vec![3; BLOCK].into()), Some(base));
+        assert_eq!(dirty.write(0, vec![3; BLOCK].into(), &Source::Copy), Some(base));
         assert_eq!(content(&dirty, None), vec![3; BLOCK]);
     }
 
@@ -197,20 +261,35 @@ mod tests {
         };
         let (block, crc) = with_crc(vec![3; BLOCK]);
         let mut dirty = Dirty::over(None);
-        assert_eq!((dirty.write(0, block.clone()), dirty.known_crc()), (None, Some(crc)));
+        assert_eq!((dirty.write(0, block.clone(), &Source::Copy), dirty.known_crc()), (None, Some(crc)));
         let (part, _) = with_crc(vec![4; 2000]);
-        assert_eq!((dirty.write(0, part), dirty.known_crc()), (None, None));
-        assert_eq!((dirty.write(0, vec![5; BLOCK].into()), dirty.known_crc()), (None, None));
-        assert_eq!((dirty.write(0, block), dirty.known_crc()), (None, Some(crc)));
+        assert_eq!((dirty.write(0, part, &Source::Copy), dirty.known_crc()), (None, None));
+        assert_eq!((dirty.write(0, vec![5; BLOCK].into(), &Source::Copy), dirty.known_crc()), (None, None));
+        assert_eq!((dirty.write(0, block, &Source::Share(None)), dirty.known_crc()), (None, Some(crc)));
     }
 
     #[test]
     fn many_small_pieces_are_joined() {
         let mut dirty = Dirty::over(None);
         for at in 0..100 {
-            assert_eq!(dirty.write(at, Bytes::from_static(b"x").into()), None);
+            assert_eq!(dirty.write(at, Bytes::from_static(b"x").into(), &Source::Copy), None);
         }
         assert!(dirty.pieces.len() <= PIECES_MAX + 1);
         assert_eq!(content(&dirty, None)[..101], [vec![b'x'; 100], vec![0]].concat());
+    }
+
+    /// Each write leaves a byte of the one before.
+    #[test]
+    fn what_is_left_of_a_piece_does_not_keep_all_of_it() {
+        let mut dirty = Dirty::over(None);
+        for at in 0..10 {
+            assert_eq!(dirty.write(at, vec![7; 4000].into(), &Source::Copy), None);
+        }
+        let memory: u32 = dirty.pieces.iter().map(|piece| piece.memory).sum();
+        assert!(
+            dirty.pieces.len() == 10 && memory == 4009,
+            "{memory} bytes in {} pieces",
+            dirty.pieces.len()
+        );
     }
 }

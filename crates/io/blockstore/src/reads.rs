@@ -6,13 +6,37 @@ use crate::cache::Pin;
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::store::{BlockStore, IO_BLOCKS_MAX};
 use crate::table::{index_of, within};
-use nacre_buf::{AlignedBuf, Bytes, crc};
+use nacre_buf::{Bytes, crc};
 use nacre_env::disk::DiskCompletion;
-use nacre_txn::Token;
-use nacre_types::{HObject, SpgId};
+use nacre_env::disk::blocking::READ_ATTEMPTS;
+use nacre_txn::{FetchFrom, Token};
+use nacre_types::{HObject, SpgId, Stamp};
+use std::time::Duration;
 
 /// Damaged blocks remembered; of more, the oldest by number are tried again.
 const DAMAGED_MAX: usize = 10_000;
+/// How long a block that the device did not give is not asked for again.
+const UNREADABLE_FOR: Duration = Duration::from_secs(10);
+
+/// Why a block has no content.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub(crate) reason: String,
+    pub(crate) kind: DamageKind,
+}
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DamageKind {
+    /// It holds something else than was written: until it is written again.
+    Lost,
+    /// The device answered with an error, each time. It may hold what was written, and is asked again later.
+    Unreadable {
+        /// When that was, where there is a clock.
+        since: Option<Stamp>,
+    },
+}
+
 /// A read of a run of blocks with known checksums.
 #[derive(Debug)]
 pub(crate) struct ReadIo {
@@ -22,11 +46,19 @@ pub(crate) struct ReadIo {
     fetch: Option<usize>,
     /// Frees so far: when there were more since, the blocks may hold something else by now.
     frees: u64,
+    /// Times that it was tried before.
+    attempt: u32,
 }
 
 impl ReadIo {
     pub(crate) const fn run(&self) -> Run {
         self.run
+    }
+
+    /// One block of it by itself.
+    fn single(&self, block: u32, crc: u32, attempt: u32) -> Self {
+        let run = Run { start: block, count: 1 };
+        Self { run, crcs: vec![crc], fetch: self.fetch, frees: self.frees, attempt }
     }
 }
 
@@ -36,12 +68,37 @@ pub(crate) struct Fetch {
     pub(crate) object: HObject,
     pub(crate) offset: u64,
     pub(crate) length: u64,
+    /// Where what it asks for now may come from; once the device has given everything, memory will do.
+    pub(crate) from: FetchFrom,
     pub(crate) token: Token,
     pub(crate) reads_left: usize,
     /// One read brings all that it asks for: when that is good there is nothing left to look at.
     pub(crate) is_single: bool,
+    /// Blocks were freed during a read: what it brought was not looked at.
+    pub(crate) is_stale: bool,
     /// Runs in the cache that it brought.
     pub(crate) pins: Vec<u32>,
+}
+
+impl Fetch {
+    pub(crate) fn new(
+        at: SpgId,
+        object: HObject,
+        offset: u64,
+        length: u64,
+        from: FetchFrom,
+        token: Token,
+    ) -> Self {
+        let (reads_left, is_single, is_stale, pins) = (0, false, false, Vec::new());
+        Self { at, object, offset, length, from, token, reads_left, is_single, is_stale, pins }
+    }
+
+    /// All reads are back: the device was asked for everything, unless they have to be made again.
+    fn all_back(&mut self) {
+        if !std::mem::take(&mut self.is_stale) {
+            self.from = FetchFrom::Anywhere;
+        }
+    }
 }
 
 impl BlockStore {
@@ -55,30 +112,84 @@ impl BlockStore {
             let Some(first) = group.first() else { continue };
             let run = Run { start: first.block, count: u32::try_from(group.len()).expect("bounded") };
             let crcs = group.iter().map(|device| device.crc).collect();
-            self.request_read(ReadIo { run, crcs, fetch, frees: self.frees });
+            self.request_read(ReadIo { run, crcs, fetch, frees: self.frees, attempt: 0 });
             reads += 1;
         }
         reads
     }
 
     pub(crate) fn read_completed(&mut self, read: ReadIo, completion: DiskCompletion) {
-        let mut is_whole = false;
-        if read.frees == self.frees {
+        let is_current = read.frees == self.frees;
+        if is_current {
             let content = completion.result.map_err(|error| error.to_string());
             let content = content.and_then(|()| completion.buffer.ok_or_else(|| "no data".to_owned()));
-            is_whole = self.take_content(&read, content.map(AlignedBuf::freeze));
+            let again = match content {
+                Ok(bytes) => self.take_content(&read, &bytes.freeze()),
+                Err(reason) => self.read_failed(&read, &reason),
+            };
+            let more = again.len();
+            again.into_iter().for_each(|read| self.request_read(read));
+            if more > 0 {
+                return self.reads_split(read.fetch, more);
+            }
         }
         let Some(id) = read.fetch else { return self.base_read() };
         let Some(fetch) = self.fetches.get_mut(id) else { return };
         fetch.reads_left -= 1;
+        fetch.is_stale |= !is_current;
         if fetch.reads_left > 0 {
             return;
         }
-        if fetch.is_single && is_whole {
+        fetch.all_back();
+        if fetch.is_single && is_current && read.run.blocks().all(|block| self.cache.holds(block)) {
             return self.end_fetch(id);
         }
         // What was in memory at the start may be gone, what was read may belong to somebody else by now.
         self.continue_fetch(id);
+    }
+
+    /// In place of one read there are `count` now.
+    fn reads_split(&mut self, fetch: Option<usize>, count: usize) {
+        match fetch {
+            None => self.bases_split(count),
+            Some(id) => {
+                if let Some(fetch) = self.fetches.get_mut(id) {
+                    fetch.reads_left += count - 1;
+                    fetch.is_single &= count == 1;
+                }
+            }
+        }
+    }
+
+    /// What is to be read again when the device answered with an error: all of it a few times, then each block by itself.
+    fn read_failed(&mut self, read: &ReadIo, reason: &str) -> Vec<ReadIo> {
+        if read.attempt + 1 < READ_ATTEMPTS {
+            tracing::warn!(reason, attempt = read.attempt + 1, "a read failed and is tried again");
+            let (run, crcs, attempt) = (read.run, read.crcs.clone(), read.attempt + 1);
+            return vec![ReadIo { run, crcs, fetch: read.fetch, frees: read.frees, attempt }];
+        }
+        if read.run.count > 1 {
+            let single = |(block, crc)| read.single(block, crc, READ_ATTEMPTS - 1);
+            return read.run.blocks().zip(read.crcs.iter().copied()).map(single).collect();
+        }
+        if read.fetch.is_none() {
+            self.base_unreadable(read.run.start);
+        }
+        let kind = DamageKind::Unreadable { since: self.pace.now() };
+        self.note_damage(read, read.run.start, Damage { reason: reason.to_owned(), kind });
+        Vec::new()
+    }
+
+    /// Blocks that the device would not give are asked for again after a while.
+    pub(crate) fn forgive(&mut self) {
+        if self.damaged.is_empty() {
+            return;
+        }
+        let Some(now) = self.pace.now() else { return };
+        self.damaged.retain(|_, damage| match damage.kind {
+            DamageKind::Unreadable { since: Some(since) } => now.since(since) < UNREADABLE_FOR,
+            _ => true,
+        });
     }
 
     /// From here on the number may be another fetch's: no read of this one is under way, and it pins nothing.
@@ -88,34 +199,33 @@ impl BlockStore {
         self.fetched.push(fetch.token);
     }
 
-    /// Checks what was read, block by block. True when all of it is good and in the cache now.
-    fn take_content(&mut self, read: &ReadIo, content: Result<Bytes, String>) -> bool {
-        if let Ok(bytes) = &content
-            && self.is_all_good(read, bytes)
-        {
+    /// Checks what was read, block by block, and gives the cache what is good. What is to be read again: a wrong checksum may
+    /// come of the way from the device.
+    fn take_content(&mut self, read: &ReadIo, bytes: &Bytes) -> Vec<ReadIo> {
+        if self.is_all_good(read, bytes) {
             self.keep_read(read, bytes, &[read.run]);
-            return true;
+            return Vec::new();
         }
-        let mut good = Vec::with_capacity(read.crcs.len());
+        let (mut good, mut again) = (Vec::with_capacity(read.crcs.len()), Vec::new());
         for (nth, (block, crc)) in read.run.blocks().zip(&read.crcs).enumerate() {
-            let verdict = match &content {
-                Err(reason) => Err(reason.clone()),
-                Ok(bytes) => verify(bytes.get(nth * BLOCK..(nth + 1) * BLOCK).unwrap_or_default(), *crc),
-            };
+            let verdict = verify(bytes.get(nth * BLOCK..(nth + 1) * BLOCK).unwrap_or_default(), *crc);
             good.push(verdict.is_ok() && self.cache.find(block).is_none());
-            if let Err(reason) = verdict {
-                self.note_damage(block, reason);
+            match verdict {
+                Ok(()) => (),
+                Err(_) if read.attempt + 1 < READ_ATTEMPTS => {
+                    again.push(read.single(block, *crc, read.attempt + 1));
+                }
+                Err(reason) => self.note_damage(read, block, Damage { reason, kind: DamageKind::Lost }),
             }
         }
-        let Ok(bytes) = content else { return false };
         let (mut parts, mut start) = (Vec::new(), read.run.start);
         for group in good.chunk_by(|a, b| a == b) {
             let part = Run { start, count: u32::try_from(group.len()).expect("within the run") };
             start = part.end();
             parts.extend(group.first().is_some_and(|is_good| *is_good).then_some(part));
         }
-        self.keep_read(read, &bytes, &parts);
-        parts.as_slice() == [read.run]
+        self.keep_read(read, bytes, &parts);
+        again
     }
 
     /// Whether every block of it is what it should be, and none is in memory yet.
@@ -136,17 +246,23 @@ impl BlockStore {
         }
     }
 
-    fn note_damage(&mut self, block: u32, reason: String) {
-        tracing::error!(block, reason, "a block of the device is damaged");
+    /// What memory still has of the block counts no more when the device itself was asked.
+    fn note_damage(&mut self, read: &ReadIo, block: u32, damage: Damage) {
+        let fetch = read.fetch.and_then(|id| self.fetches.get(id));
+        if fetch.is_some_and(|fetch| fetch.from == FetchFrom::Device) && !self.cache.forget_clean(block) {
+            // A checkpoint is about to write what memory has to another place.
+            return;
+        }
+        tracing::error!(block, reason = damage.reason, "a block of the device is damaged");
         if self.damaged.len() >= DAMAGED_MAX {
             self.damaged.pop_first();
         }
-        self.damaged.insert(block, reason);
+        self.damaged.insert(block, damage);
     }
 
-    /// Device blocks needed to read a range of an object that are neither in memory nor known to be damaged, and how many
-    /// blocks of any kind the range has.
-    fn missing(&self, onode: &Onode, offset: u64, length: u64) -> (Vec<DeviceBlock>, usize) {
+    /// Device blocks needed to read a range of an object that are neither known to be damaged nor in memory (or, when the device
+    /// is asked, only there yet), and how many blocks of any kind the range has.
+    fn missing(&self, onode: &Onode, offset: u64, length: u64, from: FetchFrom) -> (Vec<DeviceBlock>, usize) {
         let end = offset.saturating_add(length).min(onode.size);
         if offset >= end {
             return (Vec::new(), 0);
@@ -161,10 +277,12 @@ impl BlockStore {
                 dirty.base().filter(|_| !dirty.covers(from, to))
             }
         });
+        let is_here = |block| match from {
+            FetchFrom::Anywhere => self.cache.find(block).is_some(),
+            FetchFrom::Device => self.cache.is_being_written(block),
+        };
         let missing = needed
-            .filter(|device| {
-                self.cache.find(device.block).is_none() && !self.damaged.contains_key(&device.block)
-            })
+            .filter(|device| !is_here(device.block) && !self.damaged.contains_key(&device.block))
             .collect();
         (missing, count)
     }
@@ -175,7 +293,7 @@ impl BlockStore {
         let (missing, count) = self
             .table
             .object(&fetch.at, &fetch.object)
-            .map(|onode| self.missing(&onode, fetch.offset, fetch.length))
+            .map(|onode| self.missing(&onode, fetch.offset, fetch.length, fetch.from))
             .unwrap_or_default();
         if missing.is_empty() {
             return self.end_fetch(id);

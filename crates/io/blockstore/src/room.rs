@@ -37,7 +37,9 @@ impl BlockStore {
             needed += match op {
                 Op::Write { data, .. } => (data.len() / BLOCK) as u64 + 2,
                 Op::Zero { .. } | Op::Truncate { .. } => 2,
-                Op::Split { ops, .. } => 2 * ops.len() as u64 + (split_data_bytes(op) / BLOCK) as u64,
+                Op::Split { ops, .. } | Op::Move { ops, .. } => {
+                    2 * ops.len() as u64 + (split_data_bytes(op) / BLOCK) as u64
+                }
                 Op::Clone { source, .. } => {
                     let source = self.table.object(&txn.collection, source);
                     needed + source.map_or(0, |onode| onode.blocks.in_memory().count() as u64)
@@ -179,9 +181,9 @@ fn pieces_of(runs: &[Run]) -> Vec<Run> {
     pieces
 }
 
-/// Data of writes inside of a split, which always travels in the record.
+/// Data of writes inside of a split or move, which always travels in the record.
 fn split_data_bytes(op: &Op) -> usize {
-    let Op::Split { ops, .. } = op else { return 0 };
+    let (Op::Split { ops, .. } | Op::Move { ops, .. }) = op else { return 0 };
     ops.iter().map(|op| if let Op::Write { data, .. } = op { data.len() } else { 0 }).sum()
 }
 

@@ -3,9 +3,11 @@
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
 use crate::fill::Fill;
+use crate::held::Source;
+use crate::mount::OnGap;
 use crate::options::{Options, Planted};
 use crate::pace::Pace;
-use crate::reads::{Fetch, ReadIo};
+use crate::reads::{Damage, Fetch, ReadIo};
 use crate::requests::Requests;
 use crate::superblock::Superblock;
 use crate::table::Table;
@@ -16,7 +18,7 @@ use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
 use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage};
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, Token, Transaction};
 use nacre_types::{HObject, SpgId};
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -57,8 +59,8 @@ pub struct BlockStore {
     /// Pieces of large writes on their way that are to be flushed together, by transaction.
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
     pub(crate) fetches: Slab<Fetch>,
-    /// Blocks that could not be read, and why; until they are written again.
-    pub(crate) damaged: BTreeMap<u32, String>,
+    /// Blocks that could not be read, and why; until they are written again or asked for again.
+    pub(crate) damaged: BTreeMap<u32, Damage>,
     pub(crate) durable: Vec<Token>,
     pub(crate) fetched: Vec<Token>,
     pub(crate) frees: u64,
@@ -130,7 +132,7 @@ impl BlockStore {
         crate::mount::mkfs(disk, kv, id, options)
     }
 
-    /// Opens a store and replays its log.
+    /// Opens a store and replays its log. Reads all of the log's area: what is behind its end says whether it ends there.
     ///
     /// # Errors
     /// [`crate::OpenError`]; the store is as it was.
@@ -139,7 +141,7 @@ impl BlockStore {
         kv: Box<dyn KvStore + Send>,
         options: Options,
     ) -> Result<(Self, MountReport), crate::OpenError> {
-        crate::mount::open(disk, kv, options)
+        crate::mount::open(disk, kv, options, OnGap::Refuse)
     }
 
     /// Lets the store learn from its checkpoints how their time divides into parts, by which writers that outrun one are
@@ -170,7 +172,7 @@ impl BlockStore {
     /// the KV store's cache, and what is in flight.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let dirty = usize::try_from(self.table.space.dirty_slots).unwrap_or(usize::MAX).saturating_mul(BLOCK);
+        let dirty = usize::try_from(self.table.space.dirty_bytes()).unwrap_or(usize::MAX);
         self.table.bytes() + self.cache.bytes() + dirty
     }
 
@@ -246,8 +248,8 @@ impl BlockStore {
     pub(crate) fn fill(&self) -> Fill {
         Fill {
             log_blocks: self.wal.usage().1,
-            dirty_bytes: self.table.space.dirty_slots * BLOCK as u64,
-            metadata_bytes: self.table.live().1 as u64,
+            dirty_bytes: self.table.space.dirty_bytes(),
+            metadata_bytes: (self.table.live().1 + self.table.space.alloc.changes_bytes()) as u64,
         }
     }
 
@@ -268,6 +270,13 @@ impl BlockStore {
             self.table.kv.wake_at(committed + COMMIT_STEP);
         }
         outruns
+    }
+
+    /// A step of what removed collections have left, unless the checkpoint has enough to do; true when another may follow at once.
+    fn remove_some(&mut self) -> bool {
+        let limit = self.options.dirty_metadata_bytes_max;
+        let is_behind = self.table.live().0 >= self.options.marks_max || self.table.live().1 >= limit;
+        !is_behind && self.table.remove_some()
     }
 
     /// Whether anything is not yet where a checkpoint brings it.
@@ -369,9 +378,19 @@ impl BlockStore {
         }
         self.consider_checkpoint();
         self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
+        self.has_work |= self.remove_some();
         if self.write_records() || !self.has_work {
             self.disk.submit();
         }
+    }
+
+    /// What is available when the metadata's file system lets no more data in: of it the same share is free then. That is the
+    /// free part of what the metadata have and could have; what others keep there is no part of the store.
+    fn bounded_by_metadata(&self, available: u64, total: u64) -> u64 {
+        let Some(room) = self.table.kv.room() else { return available };
+        let [total, free, used] = [total, room.available_bytes, room.used_bytes].map(u128::from);
+        let share = total * free / (free + used).max(1);
+        available.min(u64::try_from(share).unwrap_or(u64::MAX))
     }
 
     fn refuse_impossible(&self, txn: &Transaction) -> Result<(), StoreError> {
@@ -399,22 +418,18 @@ impl ObjectStore for BlockStore {
         let placed = self.place(&txn);
         let (mut placements, bodies): (Vec<Placement>, Vec<BufList>) = placed.into_iter().unzip();
         let mut encoded = Wal::encode(&txn, &placements);
-        if !self.wal.takes(encoded.len()) {
-            let blocks = placements.iter().flat_map(|placement| &placement.runs).flat_map(|run| run.blocks());
-            blocks.for_each(|block| self.table.space.alloc.release(block));
-            return Err(StoreError::Full { wanted_bytes: encoded.len() as u64, free_bytes: 0 });
-        }
         if !placements.is_empty() {
             self.send_placed(&mut placements, &bodies);
             // As long as before, with the checksums.
             encoded = Wal::encode(&txn, &placements);
         }
+        let source = Source::of(&txn, &self.table.space.held);
         // From here on it is logged; if the table fails, nothing more leaves this store.
         self.wal.push(encoded, token);
         if self.hasty && self.write_records() {
             self.disk.submit();
         }
-        self.table.apply(txn, &placements);
+        self.table.apply(txn, &placements, &source);
         self.note_table_failure();
         if let Some(reason) = &self.failed {
             return Err(StoreError::Failed { reason: reason.clone() });
@@ -422,16 +437,23 @@ impl ObjectStore for BlockStore {
         Ok(())
     }
 
-    fn fetch(&mut self, collection: &SpgId, object: &HObject, offset: u64, length: u64, token: Token) {
-        let (at, object) = (*collection, object.clone());
-        let (reads_left, is_single, pins) = (0, false, Vec::new());
-        let id =
-            self.fetches.insert(Fetch { at, object, offset, length, token, reads_left, is_single, pins });
+    fn fetch(
+        &mut self,
+        collection: &SpgId,
+        object: &HObject,
+        offset: u64,
+        length: u64,
+        from: FetchFrom,
+        token: Token,
+    ) {
+        let fetch = Fetch::new(*collection, object.clone(), offset, length, from, token);
+        let id = self.fetches.insert(fetch);
         self.continue_fetch(id);
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
         self.cache.next_turn(self.options.clean_bytes_max.saturating_sub(self.table.clean_bytes()));
+        self.forgive();
         self.poll_devices();
         self.has_work = false;
         self.note_table_failure();
@@ -462,7 +484,9 @@ impl ObjectStore for BlockStore {
         if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
             self.start_checkpoint();
         }
-        if self.failed.is_none() && self.checkpoint.is_some() {
+        if self.failed.is_none()
+            && (self.checkpoint.is_some() || self.table.dead_keyspaces().next().is_some())
+        {
             return true;
         }
         if self.failed.is_none()
@@ -489,7 +513,7 @@ impl ObjectStore for BlockStore {
         let block = BLOCK as u64;
         StoreUsage {
             total_bytes: area * block,
-            available_bytes: available * block,
+            available_bytes: self.bounded_by_metadata(available * block, area * block),
             stored_bytes: self.table.space.slots * block,
             allocated_bytes: (on_device + self.table.space.dirty_slots) * block,
             omap_bytes: self.table.omap_bytes,

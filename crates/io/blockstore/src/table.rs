@@ -9,6 +9,7 @@
 mod omap;
 mod pglog;
 mod recent;
+mod removal;
 mod scan;
 
 use crate::BLOCK;
@@ -16,8 +17,9 @@ use crate::alloc::{Alloc, Run};
 use crate::blocks::Blocks;
 use crate::clock::Clock;
 use crate::error::OpenError;
+use crate::held::{Held, Source};
 use crate::layer::{Layer, Weigh};
-use crate::metadata::{self, LogChunk, State, Sums};
+use crate::metadata::{self, Keyspace, LogChunk, State, Sums};
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Options;
 use crate::overlay::{Dirty, ZEROS};
@@ -27,6 +29,7 @@ use nacre_kv::KvStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
 use recent::Recent;
+use removal::Removals;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -38,6 +41,8 @@ const BLOCK_U64: u64 = BLOCK as u64;
 pub(crate) struct Collection {
     /// Entries up to here are trimmed.
     log_tail: Eversion,
+    /// Number of the space that its names and values are in.
+    space: u64,
     /// Keys of the chunks of its log, ascending, once they were asked for.
     chunks: RefCell<Option<VecDeque<Eversion>>>,
 }
@@ -86,9 +91,16 @@ pub(crate) struct Space {
     pub(crate) slots: u64,
     /// Slots in memory: each needs a block at the next checkpoint.
     pub(crate) dirty_slots: u64,
+    /// What they keep alive beyond themselves.
+    pub(crate) held: Arc<Held>,
 }
 
 impl Space {
+    /// Bytes of memory that dirty blocks take.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.dirty_slots * BLOCK_U64 + self.held.excess() as u64
+    }
+
     fn drop_slot(&mut self, slot: &Slot) {
         self.slots -= 1;
         self.dirty_slots -= u64::from(matches!(slot, Slot::Memory(_)));
@@ -120,13 +132,13 @@ impl Space {
     }
 
     /// Writes within one block.
-    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: BufList) {
+    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: BufList, source: &Source) {
         let hidden = if let Some(dirty) = blocks.in_memory_mut(index) {
-            Dirty::write_shared(dirty, at, data)
+            Dirty::write_shared(dirty, at, data, source)
         } else {
             // The slot's reference to the block, if there is one, goes on as that of the base.
             let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::device));
-            let hidden = dirty.write(at, data);
+            let hidden = dirty.write(at, data, source);
             let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty))).is_some();
             self.slots += u64::from(!was_there);
             self.dirty_slots += 1;
@@ -146,6 +158,8 @@ pub(crate) struct Table {
     pub(crate) pairs: Layer<Bytes, Bytes>,
     pub(crate) onodes: Layer<u64, Arc<Onode>>,
     pub(crate) log: Layer<(SpgId, Eversion), LogChunk>,
+    /// Spaces of removed collections that may still hold something.
+    removals: Removals,
     /// Omaps whose entries the next checkpoint deletes; nothing refers to them any more.
     pub(crate) dead_omaps: Vec<u64>,
     clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
@@ -201,11 +215,12 @@ impl Table {
         let mut alloc = Alloc::new(area);
         let mut collections = BTreeMap::new();
         metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::COLLECTION], |key, value| {
-            let log_tail = metadata::decode_collection(value)?;
+            let (log_tail, space) = metadata::decode_collection(value)?;
             let at = metadata::decode_spg(key)?;
-            collections.insert(at, Collection { log_tail, chunks: RefCell::default() });
+            collections.insert(at, Collection { log_tail, space, chunks: RefCell::default() });
             Ok(())
         })?;
+        let removals = Removals::load(kv.as_ref())?;
         metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::FREE], |key, value| {
             let (nth, portion) = metadata::decode_free(key, value)?;
             alloc.load(nth, &portion).map_err(|run| OpenError::Inconsistent {
@@ -220,11 +235,12 @@ impl Table {
             pairs: Layer::default(),
             onodes: Layer::default(),
             log: Layer::default(),
+            removals,
             dead_omaps: Vec::new(),
             clean_onodes: RefCell::new(Clock::new(clean_bytes_max / 4 * 3)),
             clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
             recent: RefCell::default(),
-            space: Space { alloc, slots: state.sums.slots, dirty_slots: 0 },
+            space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default() },
             next_id: state.next_id,
             objects: state.sums.objects,
             omap_bytes: state.sums.omap_bytes,
@@ -308,20 +324,27 @@ impl Table {
         if let Some(id) = self.recent.borrow().find(at, name) {
             return Some(id);
         }
-        let id = self.id_at(&metadata::name_key(at, name))?;
+        let id = self.id_at(&metadata::name_key(&self.keyspace_of(at)?, name))?;
         self.recent.borrow_mut().keep(at, name, id);
         Some(id)
     }
 
+    /// Where the names and values of a collection are; `None` when it does not exist.
+    pub(crate) fn keyspace_of(&self, at: &SpgId) -> Option<Keyspace> {
+        self.collections.get(at).map(|collection| Keyspace { at: *at, number: collection.space })
+    }
+
+    /// The collection must exist.
     fn set_name(&mut self, at: SpgId, name: &HObject, id: u64) {
-        let key = metadata::name_key(&at, name);
+        let key = metadata::name_key(&self.keyspace(at), name);
         self.recent.borrow_mut().forget(name);
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.put(key, metadata::encode_name(id, name));
     }
 
     fn delete_name(&mut self, at: SpgId, name: &HObject) {
-        let key = metadata::name_key(&at, name);
+        let Some(space) = self.keyspace_of(&at) else { return };
+        let key = metadata::name_key(&space, name);
         self.recent.borrow_mut().forget(name);
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.delete(key);
@@ -345,13 +368,16 @@ impl Table {
         if let Some(onode) = self.onodes.get(&id) {
             return onode.cloned();
         }
-        match self.note(self.kv.get(&metadata::object_key(id)))? {
-            Some(value) => self.note(Onode::decode(id, value)).map(|stored| Arc::new(stored.onode)),
-            None => {
-                self.note_failure(&format_args!("object {id} has a name and is not there"));
-                None
-            }
+        let Some(value) = self.note(self.kv.get(&metadata::object_key(id)))? else {
+            self.note_failure(&format_args!("object {id} has a name and is not there"));
+            return None;
+        };
+        let onode = self.note(Onode::decode(id, value))?.onode;
+        if let Some(block) = onode.block_outside(self.space.alloc.area()) {
+            self.note_failure(&format_args!("block {block} of object {id} is outside the data area"));
+            return None;
         }
+        Some(Arc::new(onode))
     }
 
     pub(crate) fn object(&self, at: &SpgId, name: &HObject) -> Option<Arc<Onode>> {
@@ -363,12 +389,16 @@ impl Table {
         self.clean_onodes.borrow_mut().insert(id, onode);
     }
 
-    fn collection(&mut self, at: SpgId) -> &mut Collection {
-        let pairs = &mut self.pairs;
-        self.collections.entry(at).or_insert_with(|| {
-            pairs.put(metadata::collection_key(&at), metadata::encode_collection(Eversion::ZERO));
-            Collection { log_tail: Eversion::ZERO, chunks: RefCell::new(Some(VecDeque::new())) }
-        })
+    /// Makes the collection if it is absent; where its names and values are.
+    fn keyspace(&mut self, at: SpgId) -> Keyspace {
+        if let Some(space) = self.keyspace_of(&at) {
+            return space;
+        }
+        let number = if self.removals.has(&at) { self.fresh_id() } else { 0 };
+        let (log_tail, chunks) = (Eversion::ZERO, RefCell::new(Some(VecDeque::new())));
+        self.pairs.put(metadata::collection_key(&at), metadata::encode_collection(log_tail, number));
+        self.collections.insert(at, Collection { log_tail, space: number, chunks });
+        Keyspace { at, number }
     }
 
     fn fresh_id(&mut self) -> u64 {
@@ -388,7 +418,6 @@ impl Table {
         if let Some(id) = self.id(&at, name) {
             return id;
         }
-        self.collection(at);
         let id = self.fresh_id();
         self.set_name(at, name, id);
         self.onodes.put(id, Arc::new(Onode { id, ..Onode::default() }));
@@ -428,20 +457,26 @@ impl Table {
         })
     }
 
-    fn remove(&mut self, at: SpgId, name: &HObject) {
+    pub(crate) fn remove(&mut self, at: SpgId, name: &HObject) {
         let Some(id) = self.id(&at, name) else { return };
         self.delete_name(at, name);
-        let Some(onode) = self.onode(id) else { return };
+        self.drop_object(id);
+    }
+
+    /// The object has no name any more. Gives the number of its blocks.
+    fn drop_object(&mut self, id: u64) -> usize {
+        let Some(onode) = self.onode(id) else { return 0 };
         onode.blocks.values().for_each(|slot| self.space.drop_slot(slot));
         self.omap_bytes -= omap_size(&onode);
         self.objects -= 1;
         self.bury_omap(onode.omap);
         self.clean_onodes.borrow_mut().remove(&id);
         self.onodes.delete(id);
+        onode.blocks.len()
     }
 
     fn clone_object(&mut self, at: SpgId, source: &HObject, target: &HObject) {
-        self.collection(at);
+        self.keyspace(at);
         let source = self.object(&at, source).unwrap_or_default();
         let id = self.fresh_id();
         let omap = if source.omap == 0 { 0 } else { self.copy_omap(source.omap) };
@@ -461,7 +496,7 @@ impl Table {
     }
 
     fn rename_object(&mut self, at: SpgId, source: &HObject, target: &HObject) {
-        self.collection(at);
+        self.keyspace(at);
         let id = match self.id(&at, source) {
             Some(id) => id,
             None => self.touch(at, source),
@@ -471,51 +506,59 @@ impl Table {
         self.set_name(at, target, id);
     }
 
-    /// Looks at all of the collection: for groups that go or move, a few thousand objects at a time in practice.
-    fn remove_collection(&mut self, at: SpgId) {
-        if !self.collections.contains_key(&at) {
-            return;
-        }
-        self.names(&at).iter().for_each(|(_, name)| self.remove(at, name));
-        self.remove_log(at);
-        let prefix = metadata::meta_prefix(&at);
-        self.scan_prefix(&prefix).into_iter().for_each(|(key, _)| self.pairs.delete(key));
-        self.pairs.delete(metadata::collection_key(&at));
-        self.collections.remove(&at);
-    }
-
     /// Applies a transaction. `placements` say which data of which writes is on the device already.
-    pub(crate) fn apply(&mut self, txn: Transaction, placements: &[Placement]) {
+    pub(crate) fn apply(&mut self, txn: Transaction, placements: &[Placement], source: &Source) {
         let at = txn.collection;
         let mut placements = placements.iter().peekable();
         for (index, op) in txn.ops.into_iter().enumerate() {
             let placement = placements.next_if(|placement| placement.op == index);
-            self.apply_op(at, op, placement);
+            self.apply_op(at, op, placement, source);
         }
     }
 
-    fn apply_op(&mut self, at: SpgId, op: Op, placement: Option<&Placement>) {
+    fn apply_op(&mut self, at: SpgId, op: Op, placement: Option<&Placement>, source: &Source) {
         match op {
             Op::Write { object, offset, data } => {
-                self.change(at, &object, |onode, space| write(onode, space, offset, &data, placement));
+                self.change(at, &object, |onode, space| {
+                    write(onode, space, offset, &data, placement, source)
+                });
             }
-            Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops),
+            Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops, source),
+            Op::Move { target, pg_num, from, until, ops } => {
+                self.keyspace(target);
+                self.move_range(at, target, pg_num, (&from, &until));
+                ops.into_iter().for_each(|op| self.apply_op(target, op, None, source));
+            }
             Op::Merge { source } => self.merge(at, source),
             op => self.apply_data(at, op),
         }
     }
 
     /// Nothing is copied and nothing allocated: only names move.
-    fn split(&mut self, at: SpgId, child: SpgId, pg_num: u32, ops: Vec<Op>) {
+    fn split(&mut self, at: SpgId, child: SpgId, pg_num: u32, ops: Vec<Op>, source: &Source) {
         self.remove_collection(child);
-        self.collection(child);
+        self.keyspace(child);
         for (id, name) in self.names(&at) {
             if name.pg(pg_num) == child.pg {
                 self.delete_name(at, &name);
                 self.set_name(child, &name, id);
             }
         }
-        ops.into_iter().for_each(|op| self.apply_op(child, op, None));
+        ops.into_iter().for_each(|op| self.apply_op(child, op, None, source));
+    }
+
+    /// A part of that.
+    fn move_range(&mut self, at: SpgId, target: SpgId, pg_num: u32, (from, until): (&HObject, &HObject)) {
+        if at == target {
+            return;
+        }
+        for (id, name) in self.names_between(&at, from, until) {
+            if name.pg(pg_num) == target.pg {
+                self.delete_name(at, &name);
+                self.remove(target, &name);
+                self.set_name(target, &name, id);
+            }
+        }
     }
 
     /// The same the other way.
@@ -523,7 +566,7 @@ impl Table {
         if at == source {
             return;
         }
-        self.collection(at);
+        self.keyspace(at);
         for (id, name) in self.names(&source) {
             self.delete_name(source, &name);
             self.remove(at, &name);
@@ -534,7 +577,7 @@ impl Table {
 
     fn apply_data(&mut self, at: SpgId, op: Op) {
         match op {
-            Op::CreateCollection => drop(self.collection(at)),
+            Op::CreateCollection => drop(self.keyspace(at)),
             Op::RemoveCollection => self.remove_collection(at),
             Op::Touch(object) => drop(self.touch(at, &object)),
             Op::Zero { object, offset, length } => {
@@ -564,35 +607,42 @@ impl Table {
     }
 
     fn apply_meta(&mut self, at: SpgId, op: Op) {
-        self.collection(at);
+        let space = self.keyspace(at);
         match op {
-            Op::MetaSet { key, value } => self.pairs.put(metadata::meta_key(&at, &key), detached(&value)),
-            Op::MetaRemove { key } => self.pairs.delete(metadata::meta_key(&at, &key)),
+            Op::MetaSet { key, value } => self.pairs.put(metadata::meta_key(&space, &key), detached(&value)),
+            Op::MetaRemove { key } => self.pairs.delete(metadata::meta_key(&space, &key)),
             op => self.apply_log(at, op),
         }
     }
 }
 
-fn write(onode: &mut Onode, space: &mut Space, offset: u64, data: &BufList, placement: Option<&Placement>) {
+fn write(
+    onode: &mut Onode,
+    space: &mut Space,
+    offset: u64,
+    data: &BufList,
+    placement: Option<&Placement>,
+    source: &Source,
+) {
     onode.size = onode.size.max(offset + data.len() as u64);
     let blocks = Arc::make_mut(&mut onode.blocks);
-    let Some(placement) = placement else { return write_inline(blocks, space, offset, data) };
+    let Some(placement) = placement else { return write_inline(blocks, space, offset, data, source) };
     let head = (BLOCK - within(offset)) % BLOCK;
     let placed = placement.crcs.len() * BLOCK;
-    write_inline(blocks, space, offset, &data.slice(0, head));
+    write_inline(blocks, space, offset, &data.slice(0, head), source);
     let first = index_of(offset + head as u64);
     let devices = placement.runs.iter().flat_map(|run| run.blocks()).zip(&placement.crcs);
     for (index, (block, crc)) in (first..).zip(devices) {
         space.put(blocks, index, Slot::Device(DeviceBlock { block, crc: *crc }));
     }
     let tail = head + placed;
-    write_inline(blocks, space, offset + tail as u64, &data.slice(tail, data.len() - tail));
+    write_inline(blocks, space, offset + tail as u64, &data.slice(tail, data.len() - tail), source);
 }
 
-fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList) {
+fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList, source: &Source) {
     let mut at = 0;
     for (index, start, length) in pieces(offset, data.len()) {
-        space.write_block(blocks, index, start, data.slice(at, length));
+        space.write_block(blocks, index, start, data.slice(at, length), source);
         at += length;
     }
 }
@@ -621,7 +671,7 @@ fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
     if from < to && blocks.get(index_of(from)).is_some() {
         let length = usize::try_from(to - from).expect("within a block");
         let zeros = Bytes::from_static(&ZEROS).slice(..length);
-        space.write_block(blocks, index_of(from), within(from), zeros.into());
+        space.write_block(blocks, index_of(from), within(from), zeros.into(), &Source::Copy);
     }
 }
 

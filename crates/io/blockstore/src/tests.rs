@@ -2,10 +2,15 @@
 
 mod crash;
 mod faults;
+mod gap;
+mod held;
+mod long;
 mod memory;
+mod metadata;
 mod model;
 mod pace;
 mod random;
+mod removal;
 mod rig;
 mod split;
 mod sums;

@@ -27,7 +27,7 @@ pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State
             // Done, by an upgrade that was interrupted.
             return Ok(());
         };
-        batch.put(metadata::name_key(&at, &name), metadata::encode_name(id, &name));
+        batch.put(metadata::name_key(&at.into(), &name), metadata::encode_name(id, &name));
         if let Some(bytes) = omaps.get(&id) {
             (onode.omap, onode.omap_bytes) = (id, *bytes);
         }

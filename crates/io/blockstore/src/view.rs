@@ -92,7 +92,7 @@ enum Missing {
 impl BlockStore {
     fn content(&self, device: DeviceBlock) -> Result<(&Bytes, usize), Missing> {
         self.cache.find(device.block).ok_or_else(|| match self.damaged.get(&device.block) {
-            Some(reason) => Missing::Damaged(reason.clone()),
+            Some(damage) => Missing::Damaged(damage.reason.clone()),
             None => Missing::Pending,
         })
     }
@@ -224,9 +224,14 @@ impl ObjectView for BlockStore {
         self.table.log_entries(collection).into_iter().map(|(_, entry)| entry).collect()
     }
 
-    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
-        let skip = metadata::meta_prefix(collection).len();
-        let found = self.table.scan_prefix(&metadata::meta_key(collection, &ByteStr::from(prefix)));
-        found.into_iter().map(|(key, value)| (key.slice(skip..).into(), value)).collect()
+    fn pg_meta_page(
+        &self,
+        collection: &SpgId,
+        prefix: &[u8],
+        from: &[u8],
+        count_max: usize,
+    ) -> Vec<(ByteStr, Bytes)> {
+        let found = self.table.values(collection, prefix, from, count_max);
+        found.into_iter().map(|(key, value)| (key.into(), value)).collect()
     }
 }

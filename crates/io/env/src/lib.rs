@@ -1,4 +1,4 @@
-//! The seams to the machine: time, randomness, network and disk as traits, and their real implementations.
+//! The seams to the machine: time, randomness, network, disk and file as traits, and their real implementations.
 //!
 //! Everything above takes these as arguments, so that the simulation can put its own in their place
 //! (STYLE.md, determinism). Layer: io; uses base.
@@ -6,10 +6,12 @@
 mod clock;
 pub mod disk;
 mod entropy;
+mod file;
 pub mod net;
 pub mod real;
 
 pub use clock::{Clock, RealClock};
 pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
 pub use entropy::SystemEntropy;
+pub use file::{File, FileRoom};
 pub use net::{ListenerId, Net, NetEvent, SocketId, Wake};

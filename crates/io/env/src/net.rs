@@ -24,6 +24,11 @@ pub enum NetEvent {
         /// The peer's end.
         peer: SocketAddr,
     },
+    /// Peers wait to be accepted, and there is no descriptor for them. Said once until it goes on by itself.
+    Starved {
+        /// Where.
+        listener: ListenerId,
+    },
     /// There may be bytes (or the end of the stream) to receive, until [`Net::receive`] would block.
     Readable(SocketId),
     /// The peer sends no more, or the stream broke: what is there can be received, and then the end. No other

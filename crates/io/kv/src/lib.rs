@@ -2,23 +2,33 @@
 //!
 //! Holds what is small and never on the path of a write: the monitor's state, a store's metadata. Two
 //! implementations: [`RedbKv`] on a file, [`MemoryKv`] for tests and the simulation, which forgets unsynced
-//! batches at a crash. Both pass [`conformance`]. Layer: io; uses the wake-up of nacre-env.
+//! batches at a crash. Both pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
 //!
 //! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
 //! [`KvStore::drain`]), as requests to a disk are: for whoever must not wait for the device.
 
 mod background;
 pub mod conformance;
+#[cfg(test)]
+mod crash;
 mod memory;
 mod paced;
 mod progress;
+mod real_file;
 mod redb_kv;
+#[cfg(test)]
+mod rot;
+mod space;
+mod sums;
+#[cfg(test)]
+mod testing;
 mod turn;
 
 pub use memory::MemoryKv;
-pub use redb_kv::RedbKv;
+pub use redb_kv::{KvOptions, RedbKv};
 
 use bytes::Bytes;
+use nacre_env::FileRoom;
 use std::ops::Bound;
 
 /// All of the work on a batch: see [`KvStore::progress`].
@@ -37,15 +47,24 @@ pub enum KvError {
     /// The file is not a store, or damaged.
     #[error("the store is damaged: {0}")]
     Damaged(String),
+    /// The file system has no room left, not even what was reserved.
+    #[error("the file system of the store is full: make room and start again")]
+    Full,
     /// The file system or the device refused.
     #[error("the store's device failed: {0}")]
-    Device(#[from] std::io::Error),
+    Device(std::io::Error),
     /// An earlier commit failed.
     #[error("an earlier commit failed; the store must be opened anew")]
     Fenced,
     /// The caller broke a rule of the store.
     #[error("misuse of the store: {0}")]
     Misuse(String),
+}
+
+impl From<std::io::Error> for KvError {
+    fn from(error: std::io::Error) -> Self {
+        if space::is_full(&error) { Self::Full } else { Self::Device(error) }
+    }
 }
 
 /// Changes that take effect together or not at all; later ones win.
@@ -157,6 +176,12 @@ pub trait KvStore {
     /// too. It need not be seen by a batch that ends first.
     fn wake_at(&self, progress: u64) {
         let _cannot_be_told = progress;
+    }
+
+    /// What the store has of its file system, and by how much it may grow before somebody should stop it; `None` where there
+    /// is no such bound. Asked often.
+    fn room(&self) -> Option<FileRoom> {
+        None
     }
 
     /// Bytes of memory that hold parts of the store's file.

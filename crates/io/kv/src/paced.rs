@@ -4,101 +4,174 @@
 //! sync: every durable write of the store beside it, whose flush takes what the device holds with it, would wait for them.
 
 use crate::progress::Progress;
+use crate::real_file::RealFile;
+use crate::redb_kv::Place;
+use crate::space::Space;
+use crate::sums::{Kind, Summed, kind_of};
 use crate::turn::Turn;
-use nacre_env::real::write_back;
+use nacre_env::File;
 use redb::backends::FileBackend;
 use redb::{BackendError, DatabaseError, StorageBackend};
 use std::io;
 use std::ops::Bound;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes that may wait to be written back: about what a record of the store's log is.
 const WAITING_BYTES_MAX: usize = 256 << 10;
 
+/// A file's pages, with checksums or, in a file of an older program, without.
+#[derive(Debug)]
+enum Pages {
+    Plain(Arc<dyn File>),
+    Summed(Arc<Summed>),
+}
+
 #[derive(Debug)]
 pub(crate) struct PacedFile {
-    file: FileBackend,
-    /// The same open file.
-    descriptor: OwnedFd,
+    pages: Pages,
+    file: Arc<dyn File>,
+    /// Locks the file, if it is a real one.
+    real: Option<Arc<RealFile>>,
+    space: Arc<Space>,
     waiting_bytes: AtomicUsize,
     turn: Turn,
     progress: Arc<Progress>,
 }
 
 impl PacedFile {
-    /// Opens the file, which is made if absent. What is written to it counts as `progress`.
-    pub(crate) fn open(path: &Path, progress: Arc<Progress>) -> Result<Self, DatabaseError> {
-        let mut how = std::fs::OpenOptions::new();
-        let file = how.read(true).write(true).create(true).truncate(false).open(path)?;
-        let descriptor = file.try_clone()?.into();
-        Ok(Self {
-            file: FileBackend::new(file)?,
-            descriptor,
-            waiting_bytes: AtomicUsize::new(0),
-            turn: Turn::default(),
-            progress,
-        })
+    /// Over an open file, with a reserve of so many bytes. What is written to it counts as `progress`.
+    pub(crate) fn new(
+        place: &Place,
+        reserve_bytes: u64,
+        progress: Arc<Progress>,
+    ) -> Result<Self, DatabaseError> {
+        let (file, real) = place.open()?;
+        let pages = match kind_of(file.as_ref())? {
+            Kind::Plain => Pages::Plain(Arc::clone(&file)),
+            Kind::Empty => Pages::Summed(Arc::new(Summed::create(Arc::clone(&file))?)),
+            Kind::Summed => Pages::Summed(Arc::new(Summed::open(Arc::clone(&file))?)),
+        };
+        let space = Arc::new(Space::new(Arc::clone(&file), reserve_bytes));
+        let (waiting_bytes, turn) = (AtomicUsize::new(0), Turn::default());
+        Ok(Self { pages, file, real, space, waiting_bytes, turn, progress })
+    }
+
+    /// The pages' checksums, if the file has any.
+    pub(crate) fn summed(&self) -> Option<Arc<Summed>> {
+        match &self.pages {
+            Pages::Plain(_) => None,
+            Pages::Summed(summed) => Some(Arc::clone(summed)),
+        }
+    }
+
+    /// Its room in the file system.
+    pub(crate) fn space(&self) -> Arc<Space> {
+        Arc::clone(&self.space)
+    }
+
+    /// A lock of the real file; nobody else knows of another one.
+    fn lock<T>(
+        &self,
+        of_real: impl FnOnce(&FileBackend) -> Result<T, BackendError>,
+        otherwise: T,
+    ) -> Result<T, BackendError> {
+        self.real.as_ref().map_or(Ok(otherwise), |real| of_real(real.backend()))
+    }
+}
+
+impl Pages {
+    fn len(&self) -> io::Result<u64> {
+        match self {
+            Self::Plain(file) => file.length(),
+            Self::Summed(summed) => summed.len(),
+        }
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.read(offset, out),
+            Self::Summed(summed) => summed.read(offset, out),
+        }
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.write(offset, data),
+            Self::Summed(summed) => summed.write(offset, data),
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.set_length(len),
+            Self::Summed(summed) => summed.set_len(len),
+        }
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(file) => file.sync(),
+            Self::Summed(summed) => summed.sync_data(),
+        }
     }
 }
 
 impl StorageBackend for PacedFile {
     fn len(&self) -> io::Result<u64> {
-        self.file.len()
+        self.pages.len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.file.read(offset, out)
+        self.pages.read(offset, out)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        self.space.with_room(|| self.pages.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
         self.waiting_bytes.store(0, Ordering::Relaxed);
-        self.file.sync_data()
+        self.pages.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
         self.turn.spend(data.len());
         self.progress.wrote(data.len());
-        self.file.write(offset, data)?;
+        self.space.with_room(|| self.pages.write(offset, data))?;
         let waiting = self.waiting_bytes.fetch_add(data.len(), Ordering::Relaxed) + data.len();
         if waiting < WAITING_BYTES_MAX {
             return Ok(());
         }
         self.waiting_bytes.store(0, Ordering::Relaxed);
-        write_back(self.descriptor.as_fd())
+        self.file.write_back()
     }
 
     fn close(&self) -> io::Result<()> {
-        self.file.close()
+        self.real.as_ref().map_or(Ok(()), |real| real.backend().close())
     }
 
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.file.try_lock_range(start, end)
+        self.lock(|real| real.try_lock_range(start, end), true)
     }
 
     fn try_lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.file.try_lock_shared_range(start, end)
+        self.lock(|real| real.try_lock_shared_range(start, end), true)
     }
 
     fn lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.file.lock_range(start, end)
+        self.lock(|real| real.lock_range(start, end), ())
     }
 
     fn lock_shared_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.file.lock_shared_range(start, end)
+        self.lock(|real| real.lock_shared_range(start, end), ())
     }
 
     fn unlock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<(), BackendError> {
-        self.file.unlock_range(start, end)
+        self.lock(|real| real.unlock_range(start, end), ())
     }
 
     fn query_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
-        self.file.query_lock_range(start, end)
+        self.lock(|real| real.query_lock_range(start, end), false)
     }
 }

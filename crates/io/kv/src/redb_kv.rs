@@ -4,9 +4,14 @@ use crate::background::Background;
 use crate::memory::is_empty;
 use crate::paced::PacedFile;
 use crate::progress::Progress;
+use crate::real_file::RealFile;
+use crate::space::Space;
+use crate::sums::{Kind, Summed, kind_of};
 use crate::turn::Turn;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
+use nacre_env::real::private;
+use nacre_env::{File, FileRoom};
 use redb::{Database, DatabaseError, ReadOnlyTable, ReadableDatabase, StorageError, TableDefinition};
 use std::cell::RefCell;
 use std::ops::Bound;
@@ -26,6 +31,12 @@ const OP_COST_BYTES: usize = 2 << 10;
 /// Memory for pages of the file, unless somebody asks for more or less.
 const CACHE_BYTES: usize = 16 << 20;
 
+/// What redb keeps at the beginning of a file, and the page that it is in.
+const HEADER_BYTES: usize = 320;
+const HEADER_PAGE_BYTES: u64 = 4096;
+/// Bytes of an older file that are copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
 /// Pages in memory that are worth opening the file anew.
 const REST_BYTES_MIN: usize = 8 << 20;
 
@@ -44,13 +55,55 @@ impl std::fmt::Debug for RedbKv {
     }
 }
 
+/// How a store uses memory and its file system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KvOptions {
+    /// Bytes of memory for pages of the file.
+    pub cache_bytes: usize,
+    /// Bytes of the file system that are kept for the store beside what it has: they are used when everything else is full, so
+    /// that it can still delete, and be opened.
+    pub reserve_bytes: u64,
+}
+
+impl Default for KvOptions {
+    fn default() -> Self {
+        Self { cache_bytes: CACHE_BYTES, reserve_bytes: 0 }
+    }
+}
+
+type OpenFile = dyn Fn() -> std::io::Result<Arc<dyn File>> + Send + Sync;
+
+/// An open file, and the same if it is a real one.
+type OpenedFile = (Arc<dyn File>, Option<Arc<RealFile>>);
+
+/// Where a store's file is.
+pub(crate) enum Place {
+    Path(PathBuf),
+    /// Somebody opens it for us, at the beginning and anew at every rest.
+    Given(Box<OpenFile>),
+}
+
+impl Place {
+    pub(crate) fn open(&self) -> Result<OpenedFile, DatabaseError> {
+        match self {
+            Self::Path(path) => {
+                let file = Arc::new(RealFile::open(path)?);
+                Ok((Arc::clone(&file) as Arc<dyn File>, Some(file)))
+            }
+            Self::Given(open) => Ok((open()?, None)),
+        }
+    }
+}
+
 /// What both threads use.
 struct Core {
-    path: PathBuf,
-    cache_bytes: usize,
+    place: Place,
+    options: KvOptions,
     /// `None` when it could not be opened anew.
-    database: RwLock<Option<Database>>,
+    database: RwLock<Option<Opened>>,
     fenced: AtomicBool,
+    /// Because the file system was full.
+    was_full: AtomicBool,
     progress: Arc<Progress>,
 }
 
@@ -58,7 +111,7 @@ struct Core {
 fn of_io(error: std::io::Error) -> KvError {
     match error.kind() {
         std::io::ErrorKind::InvalidData => KvError::Damaged(error.to_string()),
-        _ => KvError::Device(error),
+        _ => error.into(),
     }
 }
 
@@ -99,26 +152,47 @@ impl RedbKv {
     /// # Errors
     /// [`KvError`].
     pub fn open(path: &Path) -> Result<Self, KvError> {
-        Self::open_with_cache(path, CACHE_BYTES)
+        Self::open_with(path, KvOptions::default())
     }
 
-    /// As [`RedbKv::open`], with so many bytes of memory for pages of the file.
+    /// As [`RedbKv::open`], with other options.
     ///
     /// # Errors
     /// [`KvError`].
-    pub fn open_with_cache(path: &Path, cache_bytes: usize) -> Result<Self, KvError> {
+    pub fn open_with(path: &Path, options: KvOptions) -> Result<Self, KvError> {
+        add_sums(path)?;
+        let store = Self::begin(Place::Path(path.to_owned()), options)?;
+        sync_parent(path)?;
+        store.with_table()
+    }
+
+    /// Opens the store in the file that `open` gives, an empty one becomes an empty store: for tests and the simulation.
+    ///
+    /// # Errors
+    /// [`KvError`].
+    pub fn open_on(
+        open: impl Fn() -> std::io::Result<Arc<dyn File>> + Send + Sync + 'static,
+        options: KvOptions,
+    ) -> Result<Self, KvError> {
+        Self::begin(Place::Given(Box::new(open)), options)?.with_table()
+    }
+
+    fn begin(place: Place, options: KvOptions) -> Result<Self, KvError> {
         let background = Background::new()?;
         let progress = Arc::new(Progress::new(background.shared()));
-        let database = RwLock::new(Some(open_database(path, cache_bytes, Arc::clone(&progress))?));
-        sync_parent(path)?;
-        let path = path.to_owned();
-        let core = Arc::new(Core { path, cache_bytes, database, fenced: AtomicBool::new(false), progress });
-        let mut store = Self { snapshot: RefCell::default(), core, background };
-        if !store.core.has_table()? {
-            // So that reads need not care whether it exists.
-            store.commit(&KvBatch::default(), Durability::Durable)?;
+        let opened = Opened::open(&place, options, Arc::clone(&progress))?;
+        let database = RwLock::new(Some(opened));
+        let (fenced, was_full) = (AtomicBool::new(false), AtomicBool::new(false));
+        let core = Arc::new(Core { place, options, database, fenced, was_full, progress });
+        Ok(Self { snapshot: RefCell::default(), core, background })
+    }
+
+    /// With its table, so that reads need not care whether it exists.
+    fn with_table(mut self) -> Result<Self, KvError> {
+        if !self.core.has_table()? {
+            self.commit(&KvBatch::default(), Durability::Durable)?;
         }
-        Ok(store)
+        Ok(self)
     }
 
     /// What becomes readable when a submitted batch has finished: for `RealNet::watch`.
@@ -131,9 +205,16 @@ impl RedbKv {
         let mut snapshot = self.snapshot.borrow_mut();
         let table = match &mut *snapshot {
             Some(table) => table,
-            none => none.insert(self.core.snapshot()?),
+            none => none.insert(self.core.snapshot().map_err(|error| self.core.explain(error))?),
         };
-        Ok(work(table)?)
+        work(table).map_err(|error| self.core.explain(error))
+    }
+
+    /// Whether what is read is compared with checksums of what was written. Only a file of an older program has none, while
+    /// there is no room for the copy that has.
+    #[must_use]
+    pub fn has_checksums(&self) -> bool {
+        self.core.database().as_ref().is_some_and(|opened| opened.summed.is_some())
     }
 
     /// Moves what the store at `path` holds to the front of its file and cuts the end off. Takes long; for tools.
@@ -141,9 +222,13 @@ impl RedbKv {
     /// # Errors
     /// [`KvError`].
     pub fn compact(path: &Path) -> Result<(), KvError> {
-        let mut database = redb::Builder::new().set_cache_size(CACHE_BYTES).open(path)?;
-        database.compact().map_err(|error| match error {
-            redb::CompactionError::Storage(error) => error.into(),
+        // redb would take an absent file for an empty store to be made.
+        std::fs::metadata(path)?;
+        add_sums(path)?;
+        let progress = Arc::new(Progress::new(Background::new()?.shared()));
+        let mut opened = Opened::open(&Place::Path(path.to_owned()), KvOptions::default(), progress)?;
+        opened.database.compact().map_err(|error| match error {
+            redb::CompactionError::Storage(error) => opened.explain(error.into()),
             other => KvError::Damaged(other.to_string()),
         })?;
         Ok(())
@@ -159,16 +244,109 @@ enum Reopening {
     Quick,
 }
 
-fn open_database(
-    path: &Path,
-    cache_bytes: usize,
-    progress: Arc<Progress>,
-) -> Result<Database, DatabaseError> {
-    redb::Builder::new().set_cache_size(cache_bytes).create_with_backend(PacedFile::open(path, progress)?)
+/// An open file.
+struct Opened {
+    database: Database,
+    /// `None` for a file of an older program.
+    summed: Option<Arc<Summed>>,
+    space: Arc<Space>,
+}
+
+impl Opened {
+    fn open(place: &Place, options: KvOptions, progress: Arc<Progress>) -> Result<Self, KvError> {
+        let file = PacedFile::new(place, options.reserve_bytes, progress)?;
+        let (summed, space) = (file.summed(), file.space());
+        let mut builder = redb::Builder::new();
+        builder.set_cache_size(options.cache_bytes);
+        if let Some(summed) = summed.clone() {
+            builder.set_repair_callback(move |_| summed.set_walking(true));
+        }
+        let opened = builder.create_with_backend(file);
+        let damage = summed.as_ref().and_then(|summed| summed.damage());
+        match (opened, damage) {
+            (Ok(database), _) => {
+                summed.iter().for_each(|summed| summed.set_walking(false));
+                space.keep();
+                Ok(Self { database, summed, space })
+            }
+            (Err(_), Some(damage)) => Err(KvError::Damaged(damage)),
+            (Err(error), None) => Err(error.into()),
+        }
+    }
+
+    /// After the first damaged page redb says of everything only that something had failed before.
+    fn explain(&self, error: redb::Error) -> KvError {
+        match self.summed.as_ref().and_then(|summed| summed.damage()) {
+            Some(damage) => KvError::Damaged(damage),
+            None => error.into(),
+        }
+    }
+}
+
+/// Gives the store at `path` checksums, if an older program made it: its pages are copied to a new file, which takes its place.
+/// redb's own checksums prove first that what is copied is what was written. Without room for two it stays as it is.
+fn add_sums(path: &Path) -> Result<(), KvError> {
+    let file = match RealFile::open_as(path, private::options().read(true).write(true)) {
+        Ok(file) => file,
+        Err(DatabaseError::Storage(StorageError::Io(error)))
+            if error.kind() == std::io::ErrorKind::NotFound =>
+        {
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if kind_of(&file).map_err(of_io)? != Kind::Plain {
+        return Ok(());
+    }
+    drop(file);
+    // What the link points to is replaced, not the link.
+    let path = path.canonicalize()?;
+    let mut old = redb::Builder::new().set_cache_size(CACHE_BYTES).open(&path)?;
+    old.check_integrity()?;
+    drop(old);
+    let mut name = path.as_os_str().to_owned();
+    name.push(".new");
+    let draft = PathBuf::from(name);
+    match copy_with_sums(&path, &draft) {
+        Ok(()) => {
+            std::fs::rename(&draft, &path)?;
+            Ok(sync_parent(&path)?)
+        }
+        Err(error) => {
+            let _best_effort = std::fs::remove_file(&draft);
+            if error.kind() == std::io::ErrorKind::StorageFull { Ok(()) } else { Err(of_io(error)) }
+        }
+    }
+}
+
+fn copy_with_sums(path: &Path, draft: &Path) -> std::io::Result<()> {
+    let as_io = |error: DatabaseError| match error {
+        DatabaseError::Storage(StorageError::Io(error)) => error,
+        other => std::io::Error::other(other.to_string()),
+    };
+    let old = RealFile::open_as(path, private::options().read(true).write(true)).map_err(as_io)?;
+    let how = &mut private::options();
+    let how = how.read(true).write(true).create(true).truncate(true);
+    let new = Summed::create(Arc::new(RealFile::open_as(draft, how).map_err(as_io)?))?;
+    let len = old.length()?;
+    new.set_len(len)?;
+    let mut piece = vec![0; COPY_BYTES];
+    let mut at = HEADER_PAGE_BYTES;
+    while at < len {
+        let count = piece.len().min(usize::try_from(len - at).unwrap_or(usize::MAX));
+        let piece = piece.get_mut(..count).unwrap_or_default();
+        old.read(at, piece)?;
+        new.write(at, piece)?;
+        at += count as u64;
+    }
+    let mut header = [0; HEADER_BYTES];
+    old.read(0, &mut header)?;
+    new.write(0, &header)?;
+    new.sync_data()
 }
 
 impl Core {
-    fn database(&self) -> RwLockReadGuard<'_, Option<Database>> {
+    fn database(&self) -> RwLockReadGuard<'_, Option<Opened>> {
         // Whoever panicked while holding it has left it whole.
         self.database.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,28 +356,48 @@ impl Core {
         let mut database = self.database.write().unwrap_or_else(PoisonError::into_inner);
         // The old one has to let go of the file first.
         drop(database.take());
-        *database = Some(open_database(&self.path, self.cache_bytes, Arc::clone(&self.progress))?);
+        *database = Some(Opened::open(&self.place, self.options, Arc::clone(&self.progress))?);
         Ok(())
+    }
+
+    fn explain(&self, error: redb::Error) -> KvError {
+        let error = match self.database().as_ref() {
+            Some(opened) => opened.explain(error),
+            None => error.into(),
+        };
+        match error {
+            KvError::Fenced => self.fenced(),
+            other => other,
+        }
+    }
+
+    /// Why nothing is done any more.
+    fn fenced(&self) -> KvError {
+        if self.was_full.load(Ordering::Acquire) { KvError::Full } else { KvError::Fenced }
     }
 
     fn has_table(&self) -> Result<bool, KvError> {
         match self.snapshot() {
             Ok(_) => Ok(true),
             Err(redb::Error::TableDoesNotExist(_)) => Ok(false),
-            Err(error) => Err(error.into()),
+            Err(error) => Err(self.explain(error)),
         }
     }
 
     fn commit(&self, batch: &KvBatch, durability: Durability, reopening: Reopening) -> Result<(), KvError> {
         check(batch)?;
         if self.fenced.load(Ordering::Acquire) {
-            return Err(KvError::Fenced);
+            return Err(self.fenced());
         }
-        let outcome = self.write(batch, durability, reopening);
-        if outcome.is_err() {
-            self.fenced.store(true, Ordering::Release);
+        let outcome = self.write(batch, durability, reopening).map_err(|error| self.explain(error));
+        match (&outcome, self.database().as_ref()) {
+            (Ok(()), Some(opened)) => opened.space.keep(),
+            _ => {
+                self.was_full.store(matches!(outcome, Err(KvError::Full)), Ordering::Release);
+                self.fenced.store(true, Ordering::Release);
+            }
         }
-        Ok(outcome?)
+        outcome
     }
 
     fn write(
@@ -210,7 +408,7 @@ impl Core {
     ) -> Result<(), redb::Error> {
         let mut begun = self.progress.begin(batch.ops().len());
         let database = self.database();
-        let mut transaction = database.as_ref().ok_or(redb::Error::PreviousIo)?.begin_write()?;
+        let mut transaction = database.as_ref().ok_or(redb::Error::PreviousIo)?.database.begin_write()?;
         transaction.set_quick_repair(reopening == Reopening::Quick);
         transaction.set_durability(match durability {
             Durability::Buffered => redb::Durability::None,
@@ -241,7 +439,7 @@ impl Core {
 
     fn snapshot(&self) -> Result<Snapshot, redb::Error> {
         let database = self.database();
-        Ok(database.as_ref().ok_or(redb::Error::PreviousIo)?.begin_read()?.open_table(TABLE)?)
+        Ok(database.as_ref().ok_or(redb::Error::PreviousIo)?.database.begin_read()?.open_table(TABLE)?)
     }
 }
 
@@ -318,8 +516,12 @@ impl KvStore for RedbKv {
         self.core.progress.rouse_at(progress);
     }
 
+    fn room(&self) -> Option<FileRoom> {
+        self.core.database().as_ref()?.space.room()
+    }
+
     fn cached_bytes(&self) -> usize {
-        self.core.database().as_ref().map_or(0, |database| database.cache_stats().used_bytes())
+        self.core.database().as_ref().map_or(0, |opened| opened.database.cache_stats().used_bytes())
     }
 
     /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.
@@ -339,26 +541,8 @@ impl KvStore for RedbKv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    /// A folder that is removed with its contents.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new() -> Self {
-            static NEXT: AtomicU32 = AtomicU32::new(0);
-            let name = format!("nacre-kv-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-            let path = std::env::temp_dir().join(name);
-            std::fs::create_dir_all(&path).expect("a writable temporary folder");
-            Self(path)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _best_effort = std::fs::remove_dir_all(&self.0);
-        }
-    }
+    use crate::testing::Folder;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn conforms() {
@@ -366,15 +550,17 @@ mod tests {
         let mut count = 0;
         crate::conformance::check(&mut || {
             count += 1;
-            RedbKv::open(&folder.0.join(format!("{count}.redb"))).expect("a new store")
+            RedbKv::open(&folder.path().join(format!("{count}.redb"))).expect("a new store")
         });
     }
 
     #[test]
     fn durable_batches_are_there_after_a_restart() {
         let folder = Folder::new();
-        let path = folder.0.join("kv.redb");
+        let path = folder.path().join("kv.redb");
         let mut kv = RedbKv::open(&path).expect("a new store");
+        let mode = std::fs::metadata(&path).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "it may hold keys");
         let mut batch = KvBatch::default();
         batch.put("a", "1");
         kv.commit(&batch, Durability::Durable).expect("a healthy device");
@@ -387,7 +573,7 @@ mod tests {
     #[test]
     fn what_was_submitted_is_there_when_the_store_was_dropped() {
         let folder = Folder::new();
-        let path = folder.0.join("kv.redb");
+        let path = folder.path().join("kv.redb");
         let mut kv = RedbKv::open(&path).expect("a new store");
         let mut batch = KvBatch::default();
         batch.put("a", vec![7; 1 << 20]);
@@ -400,7 +586,7 @@ mod tests {
     #[test]
     fn a_store_that_rested_has_no_pages_in_memory_and_all_of_its_content() {
         let folder = Folder::new();
-        let path = folder.0.join("kv.redb");
+        let path = folder.path().join("kv.redb");
         let mut kv = RedbKv::open(&path).expect("a new store");
         let mut finished = Vec::new();
         for round in 0..3_u8 {
@@ -430,7 +616,7 @@ mod tests {
     #[test]
     fn a_file_that_is_no_store_is_an_error() {
         let folder = Folder::new();
-        let path = folder.0.join("kv.redb");
+        let path = folder.path().join("kv.redb");
         std::fs::write(&path, [0x5a; 8192]).expect("a writable folder");
         assert!(matches!(RedbKv::open(&path), Err(KvError::Damaged(_))));
     }

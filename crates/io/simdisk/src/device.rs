@@ -123,6 +123,7 @@ impl SimDevice {
         let mut device = self.device();
         device.settle();
         device.reset();
+        device.end_of_holder();
         SimDisk { device: self.clone(), holder: device.holder, size_bytes: device.size_bytes }
     }
 
@@ -160,6 +161,12 @@ impl SimDevice {
     /// is cut off; open the device again.
     pub fn crash(&self) {
         self.device().crash();
+    }
+
+    /// The holder's process is killed: what it submitted takes effect or not, and of durable writes that are not complete
+    /// nobody waits for the durability any more. The holder is cut off; open the device again.
+    pub fn kill(&self) {
+        self.device().kill();
     }
 
     /// Sets what goes wrong by itself from now on.
@@ -248,6 +255,27 @@ impl Device {
         }
         self.platter.crash(&mut self.rng);
         self.reset();
+    }
+
+    fn kill(&mut self) {
+        let mut started = std::mem::take(&mut self.started);
+        while let Some(bound) = u64::try_from(started.len()).ok().filter(|bound| *bound > 0) {
+            let pick = usize::try_from(below(&mut self.rng, bound)).unwrap_or_default();
+            let request = started.swap_remove(pick);
+            if let Work::Write { offset, data, .. } = request.work
+                && below(&mut self.rng, 4) > 0
+            {
+                self.platter.write(offset, Content::Data(data));
+            }
+        }
+        self.reset();
+        self.end_of_holder();
+    }
+
+    /// A process is gone when all that it had under way has ended, so a flush of the next one covers it.
+    fn end_of_holder(&mut self) {
+        self.platter.set_all_known(self.events);
+        self.events += 1;
     }
 
     /// Counts down to the ordered failure.

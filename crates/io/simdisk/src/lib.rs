@@ -9,19 +9,24 @@
 //! | fault | the store must |
 //! | --- | --- |
 //! | crash: each write that was not made durable is kept, torn at 512 bytes, or lost, whatever others are | survive: all that was acknowledged is there, no transaction by half |
+//! | the process is killed ([`SimDevice::kill`]): what it had submitted is done or not, and what was to be durable is only visible | survive: flush before building on what it finds |
 //! | failed write or flush ([`Faults::write_errors_ppm`], [`SimDevice::fail_after`]); a failed write leaves any of its sectors, a failed flush may drop what it should have kept | acknowledge nothing more and say why; after reopening, all that was acknowledged before is there |
 //! | failed read, latent sector error until the block is rewritten | survive as an error of that object; never a panic, never lost acknowledgements by a mount that went on without the unreadable part of its log |
 //! | bit rot of durable data ([`SimDevice::rot`]) | notice by checksum: an error of that object, never wrong bytes |
 //! | lost write (acknowledged, never done), misdirected write (done elsewhere) | notice when the data is read: old or foreign bytes must not pass for new ones. No single device can give the data back; the log's newest record lost this way cannot be noticed at all |
 //!
+//! [`SimFile`] is a file that behaves as badly, for what keeps its data in a file of its own: the metadata's database.
+//!
 //! Layer: io; uses base and the disk seam of nacre-env.
 
 mod config;
 mod device;
+mod file;
 mod platter;
 
 pub use config::{Counters, Failing, Faults, SimConfig};
 pub use device::{SimDevice, SimDisk};
+pub use file::{SimFile, SimFileHandle, Syncs};
 
 #[cfg(test)]
 mod tests;

@@ -112,6 +112,11 @@ impl Platter {
         }
     }
 
+    /// Whoever owned what was written so far is gone, and all of it is done.
+    pub(crate) fn set_all_known(&mut self, at: u64) {
+        self.unsynced.iter_mut().for_each(|write| write.known_at = write.known_at.or(Some(at)));
+    }
+
     /// A flush takes effect: writes known to be done before it was queued survive, others may.
     pub(crate) fn flush(&mut self, queued_at: u64, rng: &mut SeededEntropy) {
         for write in std::mem::take(&mut self.unsynced) {

@@ -5,7 +5,7 @@
 
 use crate::{Completion, ObjectStore};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, Op, ReadError, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SnapId, SpgId};
 use std::collections::BTreeMap;
@@ -32,6 +32,8 @@ pub fn run<S: ObjectStore>(mut make: impl FnMut() -> S) {
     pg_meta_is_found_by_prefix(make());
     a_split_moves_objects_and_nothing_else(make());
     a_merge_undoes_a_split(make());
+    large_collections_go_bit_by_bit(make());
+    ranges_move_between_collections(make());
     for seed in 0..SEEDS {
         agrees_with_the_model(make(), seed);
     }
@@ -62,6 +64,80 @@ fn a_split_moves_objects_and_nothing_else<S: ObjectStore>(mut store: S) {
     assert_eq!((store.log(&pg()), store.log(&child)), (vec![bytes("parent's")], vec![bytes("child's")]));
     assert_eq!(store.pg_meta(&child, b"info"), [(ByteStr::from_static("info"), bytes("child's"))]);
     assert_eq!(store.usage().stored_bytes, before.stored_bytes);
+}
+
+fn ranges_move_between_collections<S: ObjectStore>(mut store: S) {
+    const PG_NUM: u32 = 8;
+    let other = SpgId::replicated(PgId::new(3, 5));
+    let names: Vec<String> = (0..64).map(|n| format!("o{n}")).collect();
+    submit(&mut store, names.iter().map(|name| write(name, 0, "content")).collect());
+    let found = |store: &S, at: &SpgId| store.list(at, &HObject::MIN, usize::MAX);
+    let all = found(&store, &pg());
+    let belongs = |object: &&HObject| object.pg(PG_NUM) == other.pg;
+    let due: Vec<HObject> = all.iter().filter(belongs).cloned().collect();
+    let (stored, middle) = (store.usage().stored_bytes, due[due.len() / 2].clone());
+    let step = |from: &HObject, until: &HObject, ops: Vec<Op>| Op::Move {
+        target: other,
+        pg_num: PG_NUM,
+        from: from.clone(),
+        until: until.clone(),
+        ops,
+    };
+    let info = vec![Op::MetaSet { key: "info".into(), value: bytes("moving") }];
+    submit(&mut store, vec![step(&HObject::MIN, &middle, info)]);
+    let half = &due[..due.len() / 2];
+    assert!(!half.is_empty() && found(&store, &other) == half);
+    assert_eq!(found(&store, &pg()).len(), all.len() - half.len());
+    assert_eq!(store.pg_meta(&other, b""), [("info".into(), bytes("moving"))]);
+    // Again, and with an empty range: nothing moves; one of those that come is here already, in another state.
+    submit(&mut store, vec![step(&HObject::MIN, &middle, Vec::new())]);
+    submit(&mut store, vec![step(&HObject::max_value(), &HObject::max_value(), Vec::new())]);
+    let twin = middle.clone();
+    let old = vec![Op::Write { object: twin.clone(), offset: 0, data: bytes("old").into() }];
+    submit(&mut store, vec![step(&HObject::max_value(), &HObject::max_value(), old)]);
+    assert_eq!(read(&mut store, &other, &twin), bytes("old"));
+    submit(&mut store, vec![step(&middle, &HObject::max_value(), Vec::new())]);
+    assert_eq!(found(&store, &other), due);
+    for object in &due {
+        assert_eq!(read(&mut store, &other, object), bytes("content"));
+        assert_eq!(store.meta(&pg(), object), None);
+    }
+    assert_eq!(store.usage().stored_bytes, stored);
+}
+
+/// Nobody finds what was in them, also not in a collection that is made in their place, and no call takes it all away.
+fn large_collections_go_bit_by_bit<S: ObjectStore>(mut store: S) {
+    const OBJECTS: usize = 1500;
+    const AT_ONCE_MAX: u64 = 512;
+    let mut ops: Vec<Op> = Vec::new();
+    for n in 0..OBJECTS {
+        let object = object(&format!("o{n}"));
+        let entries = vec![("k".into(), bytes("v"))];
+        ops.push(Op::OmapSet { object, entries });
+        ops.push(Op::MetaSet { key: format!("v{n}").into(), value: bytes("old") });
+    }
+    submit(&mut store, ops);
+    let mut before = store.usage().omap_bytes;
+    assert_eq!(before, 2 * OBJECTS as u64);
+    let again = vec![Op::RemoveCollection, Op::CreateCollection, write("o7", 0, "new")];
+    store.submit(Transaction { collection: pg(), ops: again }, Token(0)).expect("room");
+    assert!(before - store.usage().omap_bytes <= 2 * AT_ONCE_MAX, "by the transaction itself");
+    before = store.usage().omap_bytes;
+    let mut steps = 0;
+    while store.usage().omap_bytes > 0 || store.has_work() {
+        assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX), [object("o7")]);
+        assert!(store.pg_meta(&pg(), b"").is_empty());
+        store.drain(&mut Vec::new());
+        let left = store.usage().omap_bytes;
+        assert!(before - left <= 2 * AT_ONCE_MAX, "{before} bytes, then {left}");
+        before = left;
+        steps += 1;
+        assert!(steps < 100_000, "no end");
+    }
+    assert_eq!(store.omap_value(&pg(), &object("o7"), b"k"), None);
+    assert_eq!(content(&mut store, "o7"), bytes("new"));
+    submit(&mut store, vec![Op::RemoveCollection]);
+    assert!(store.collections().is_empty());
 }
 
 fn a_merge_undoes_a_split<S: ObjectStore>(mut store: S) {
@@ -118,7 +194,9 @@ fn read<S: ObjectStore>(store: &mut S, at: &SpgId, object: &HObject) -> Bytes {
     for _ in 0..100 {
         match store.read(at, object, 0, u64::MAX) {
             Ok(data) => return data.to_bytes(),
-            Err(ReadError::Pending { .. }) => store.fetch(at, object, 0, u64::MAX, FETCH),
+            Err(ReadError::Pending { .. }) => {
+                store.fetch(at, object, 0, u64::MAX, FetchFrom::Anywhere, FETCH)
+            }
             Err(error) => panic!("{object}: {error}"),
         }
         let mut done = Vec::new();

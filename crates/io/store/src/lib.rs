@@ -9,7 +9,7 @@ mod mem;
 pub use extents::ExtentMap;
 pub use mem::MemStore;
 
-use nacre_txn::{ObjectView, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Token, Transaction};
 use nacre_types::{HObject, SpgId};
 
 /// Something asked of the store is done.
@@ -78,8 +78,16 @@ pub trait ObjectStore: ObjectView {
     /// [`StoreError`]; then nothing of the transaction is visible.
     fn submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError>;
 
-    /// Brings data from the device to where [`ObjectView::read`] finds it.
-    fn fetch(&mut self, collection: &SpgId, object: &HObject, offset: u64, length: u64, token: Token);
+    /// Brings data from the device to where [`ObjectView::read`] finds it; with [`FetchFrom::Device`] also what is there already.
+    fn fetch(
+        &mut self,
+        collection: &SpgId,
+        object: &HObject,
+        offset: u64,
+        length: u64,
+        from: FetchFrom,
+        token: Token,
+    );
 
     /// Moves what has completed to the end of `out`.
     fn drain(&mut self, out: &mut Vec<Completion>);

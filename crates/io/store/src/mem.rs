@@ -2,10 +2,13 @@
 
 use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreUsage};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{ObjectView, OmapPage, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, Token, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+
+/// Objects and values of removed collections that one call of `drain` lets go of.
+const REMOVED_AT_ONCE_MAX: usize = 512;
 
 #[derive(Clone, Debug, Default)]
 struct Object {
@@ -34,6 +37,8 @@ struct Collection {
 #[derive(Debug)]
 pub struct MemStore {
     collections: BTreeMap<SpgId, Collection>,
+    /// Nobody finds them any more.
+    removed: VecDeque<Collection>,
     completed: Vec<Completion>,
     capacity_bytes: u64,
     allocated_bytes: u64,
@@ -46,6 +51,7 @@ impl MemStore {
     pub fn new(capacity_bytes: u64) -> Self {
         Self {
             collections: BTreeMap::new(),
+            removed: VecDeque::new(),
             completed: Vec::new(),
             capacity_bytes,
             allocated_bytes: 0,
@@ -95,10 +101,20 @@ impl MemStore {
     }
 
     fn remove_collection(&mut self, collection: SpgId) {
-        let Some(removed) = self.collections.remove(&collection) else { return };
-        for object in removed.objects.values() {
-            self.allocated_bytes -= object.data.allocated_bytes();
-            self.omap_bytes -= object.omap_bytes();
+        self.removed.extend(self.collections.remove(&collection));
+    }
+
+    /// Lets go of some of what removed collections held: there may be millions of objects.
+    fn remove_some(&mut self) {
+        let mut left = REMOVED_AT_ONCE_MAX;
+        while let Some(removed) = self.removed.front_mut().filter(|_| left > 0) {
+            left -= 1;
+            if let Some((_, object)) = removed.objects.pop_first() {
+                self.allocated_bytes -= object.data.allocated_bytes();
+                self.omap_bytes -= object.omap_bytes();
+            } else if removed.log.pop_first().is_none() && removed.meta.pop_first().is_none() {
+                self.removed.pop_front();
+            }
         }
     }
 
@@ -132,6 +148,10 @@ impl MemStore {
             }),
             Op::ClearAttrs(object) => self.change(at, &object, |o| o.attrs.clear()),
             Op::Split { child, pg_num, ops } => self.split(at, child, pg_num, ops),
+            Op::Move { target, pg_num, from, until, ops } => {
+                self.move_range(at, target, pg_num, from..until);
+                ops.into_iter().for_each(|op| self.apply(target, op));
+            }
             Op::Merge { source } => self.merge(at, source),
             op => self.apply_omap_or_log(at, op),
         }
@@ -148,6 +168,20 @@ impl MemStore {
         };
         self.collections.insert(child, Collection { objects, ..Collection::default() });
         ops.into_iter().for_each(|op| self.apply(child, op));
+    }
+
+    fn move_range(&mut self, at: SpgId, target: SpgId, pg_num: u32, range: std::ops::Range<HObject>) {
+        self.collections.entry(target).or_default();
+        let Some(source) = self.collections.get_mut(&at).filter(|_| at != target && range.start < range.end)
+        else {
+            return;
+        };
+        let moved: Vec<(HObject, Object)> =
+            source.objects.extract_if(range, |object, _| object.pg(pg_num) == target.pg).collect();
+        for (object, state) in moved {
+            self.take(target, &object);
+            self.collections.entry(target).or_default().objects.insert(object, state);
+        }
     }
 
     fn merge(&mut self, at: SpgId, source: SpgId) {
@@ -270,12 +304,19 @@ impl ObjectView for MemStore {
         self.collections.get(collection).map(|c| c.log.values().cloned().collect()).unwrap_or_default()
     }
 
-    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
+    fn pg_meta_page(
+        &self,
+        collection: &SpgId,
+        prefix: &[u8],
+        from: &[u8],
+        count_max: usize,
+    ) -> Vec<(ByteStr, Bytes)> {
         let Some(collection) = self.collections.get(collection) else { return Vec::new() };
         collection
             .meta
-            .range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded))
+            .range::<[u8], _>((Bound::Included(prefix.max(from)), Bound::Unbounded))
             .take_while(|(key, _)| key.starts_with(prefix))
+            .take(count_max)
             .map(|(key, value)| (key.clone(), value.clone()))
             .collect()
     }
@@ -295,12 +336,17 @@ impl ObjectStore for MemStore {
         Ok(())
     }
 
-    fn fetch(&mut self, _: &SpgId, _: &HObject, _: u64, _: u64, token: Token) {
+    fn fetch(&mut self, _: &SpgId, _: &HObject, _: u64, _: u64, _: FetchFrom, token: Token) {
         self.completed.push(Completion::Fetched(token));
     }
 
     fn drain(&mut self, out: &mut Vec<Completion>) {
+        self.remove_some();
         out.append(&mut self.completed);
+    }
+
+    fn has_work(&self) -> bool {
+        !self.removed.is_empty()
     }
 
     fn collections(&self) -> Vec<SpgId> {

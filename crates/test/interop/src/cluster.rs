@@ -224,7 +224,7 @@ impl Drop for Cluster {
         for name in self.guests.borrow().iter() {
             let shell = self.shell().with("NAME", name);
             shell
-                .run("ceph osd pool rm $NAME $NAME --yes-i-really-really-mean-it; ceph auth rm client.$NAME");
+                .run("ceph config set mon mon_allow_pool_delete true; ceph osd pool rm $NAME $NAME --yes-i-really-really-mean-it; ceph auth rm client.$NAME");
         }
     }
 }

@@ -68,6 +68,7 @@ fn pools_are_made_changed_and_removed() {
 
     // Removal wants to be meant.
     shell.fails("ceph osd pool rm $OTHER").expect_code(EPERM);
+    shell.sh("ceph config set mon mon_allow_pool_delete true");
     shell.sh("ceph osd pool rm $OTHER $OTHER --yes-i-really-really-mean-it");
     assert!(!shell.sh("ceph osd pool ls").lines().any(|line| line == shell.sh("echo $OTHER")));
 }
@@ -94,6 +95,16 @@ fn keys_and_caps_decide_who_may_what() {
     mine.sh("eval rados $AS -p $POOL -N mine put object in; eval rados $AS -p $POOL -N mine get object out; cmp in out");
     mine.fails("eval rados $AS -p $POOL put object in").expect_code(EPERM);
     mine.fails("eval rados $AS -p $POOL get object out").expect_code(EPERM);
+
+    // A key without any caps for the OSDs is told so, at once; one without caps for the manager likewise.
+    shell.sh("ceph auth get-or-create client.$OTHER-none mon 'allow r' > none");
+    let none = shell.with("AS", "--id $OTHER-none --keyring none");
+    none.fails("eval timeout 20 rados $AS -p $POOL get object out").expect_code(EPERM);
+    none.sh("eval timeout 20 ceph $AS osd dump > dump");
+    none.fails("eval timeout 20 ceph $AS pg dump").expect_code(EACCES);
+    shell.sh("ceph auth caps client.$OTHER-none mon 'allow r' mgr 'allow command \"pg dump\"'");
+    none.sh("eval timeout 20 ceph $AS pg dump > dump");
+    none.fails("eval timeout 20 ceph $AS osd df").expect_code(EACCES);
 
     // New caps count for the next session.
     shell.sh("ceph auth caps client.$WHO mon 'allow r' osd \"allow rw pool=$POOL object_prefix own-\"");
@@ -151,6 +162,14 @@ fn profiles_of_rbd_let_images_be_used() {
     looker.sh("eval rbd $AS ls $POOL | grep -qx image; eval rbd $AS info $POOL/image");
     looker.fails("eval rbd $AS create $POOL/second --size 8M").expect_text("Operation not permitted");
     looker.sh("eval rbd $AS --no-progress export $POOL/image image.out");
+
+    // A snapshot is the whole pool's, but who may write in a namespace of it may make them.
+    shell.sh("rbd namespace create $POOL/n");
+    shell.sh("ceph auth get-or-create client.$RW-n mon 'profile rbd' osd \"profile rbd pool=$POOL namespace=n\" > part");
+    let part = shell.with("AS", "--id $RW-n --keyring part");
+    part.sh("eval rbd $AS create $POOL/n/image --size 8M; eval rbd $AS snap create $POOL/n/image@s");
+    part.sh("eval rbd $AS snap ls $POOL/n/image | grep -qw s; eval rbd $AS snap rm $POOL/n/image@s");
+    part.fails("eval rbd $AS create $POOL/other --size 8M").expect_text("Operation not permitted");
 }
 
 #[test]

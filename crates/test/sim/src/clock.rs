@@ -9,24 +9,56 @@ use std::time::Duration;
 /// The calendar at the beginning of every world.
 const BEGINNING_S: u64 = 1_800_000_000;
 
-/// The world's time. Copies are the same; each process sees the calendar a little off.
+/// The world's time. Copies are the same; each process sees the calendar a little off, and its own time go a little faster or
+/// slower.
 #[derive(Debug, Clone)]
 pub struct SimClock {
     ns: Arc<AtomicU64>,
     skew: Duration,
+    /// By how many millionths it is fast; negative when it is slow.
+    drift_ppm: i64,
+    stall: Arc<Stall>,
+}
+
+/// What a process reads that stopped just behind its clock.
+#[derive(Debug, Default)]
+struct Stall {
+    reads: AtomicU64,
+    at_ns: AtomicU64,
 }
 
 impl SimClock {
     /// A clock at the beginning of time.
     #[must_use]
     pub fn new() -> Self {
-        Self { ns: Arc::new(AtomicU64::new(1)), skew: Duration::ZERO }
+        Self { ns: Arc::new(AtomicU64::new(1)), skew: Duration::ZERO, drift_ppm: 0, stall: Arc::default() }
     }
 
-    /// The same clock for a process whose calendar is ahead by `skew`.
+    /// The same clock for a process whose calendar is ahead by `skew`, and that is fast by so many millionths.
     #[must_use]
-    pub fn skewed(&self, skew: Duration) -> Self {
-        Self { ns: Arc::clone(&self.ns), skew }
+    pub fn skewed(&self, skew: Duration, drift_ppm: i64) -> Self {
+        Self { ns: Arc::clone(&self.ns), skew, drift_ppm, stall: Arc::default() }
+    }
+
+    /// What this clock shows at a moment of the world.
+    #[must_use]
+    pub fn shown_at(&self, world: Stamp) -> Stamp {
+        Stamp(stretch(world.0, self.drift_ppm))
+    }
+
+    /// The first moment of the world at which this clock shows `shown`, or a little later.
+    #[must_use]
+    pub fn moment_of(&self, shown: Stamp) -> Stamp {
+        match i128::from(shown.0) * MILLION / (MILLION + i128::from(self.drift_ppm)) {
+            at if self.drift_ppm == 0 => Stamp(u64::try_from(at).unwrap_or(u64::MAX)),
+            at => Stamp(u64::try_from(at + 2).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// The next so many reads yield `at`, as for a process that was stopped behind them.
+    pub fn stall(&self, reads: u64, at: Stamp) {
+        self.stall.at_ns.store(at.0, Ordering::Relaxed);
+        self.stall.reads.store(reads, Ordering::Relaxed);
     }
 
     /// Moves time on.
@@ -39,6 +71,13 @@ impl SimClock {
     }
 }
 
+const MILLION: i128 = 1_000_000;
+
+fn stretch(ns: u64, drift_ppm: i64) -> u64 {
+    let own = i128::from(ns) * (MILLION + i128::from(drift_ppm)) / MILLION;
+    u64::try_from(own).unwrap_or(u64::MAX)
+}
+
 impl Default for SimClock {
     fn default() -> Self {
         Self::new()
@@ -47,11 +86,16 @@ impl Default for SimClock {
 
 impl Clock for SimClock {
     fn now(&self) -> Stamp {
-        Stamp(self.ns.load(Ordering::Relaxed))
+        let stall = &self.stall;
+        let take = |reads: u64| reads.checked_sub(1);
+        match stall.reads.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take) {
+            Ok(_) => Stamp(stall.at_ns.load(Ordering::Relaxed)),
+            Err(_) => self.shown_at(Stamp(self.ns.load(Ordering::Relaxed))),
+        }
     }
 
     fn wall(&self) -> UTime {
-        let passed = Duration::from_nanos(self.ns.load(Ordering::Relaxed));
+        let passed = Duration::from_nanos(stretch(self.ns.load(Ordering::Relaxed), self.drift_ppm));
         UTime::from_unix(Duration::from_secs(BEGINNING_S) + passed + self.skew)
     }
 }

@@ -1,4 +1,4 @@
-//! Is there an order in which all answers make sense? The search of Wing and Gong with the memory of Lowe: one
+//! Is there an order in which all answers make sense, and each client's writes stay in theirs? The search of Wing and Gong with the memory of Lowe: one
 //! message after the other takes effect between its sending and its answer, and a state that was seen with the
 //! same messages done is not tried twice.
 
@@ -91,7 +91,8 @@ impl Search<'_> {
         self.done[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Messages that may take effect next: none that was sent after the answer of another that is not done.
+    /// Messages that may take effect next: none that was sent after the answer of another that is not done, and no write before an
+    /// earlier one of its client.
     fn next(&self) -> Vec<usize> {
         let mut earliest_answer = u64::MAX;
         let mut out = Vec::new();
@@ -105,6 +106,11 @@ impl Search<'_> {
             }
         }
         out.retain(|at| self.calls[*at].sent < earliest_answer);
+        let is_write = |at: &usize| !self.calls[*at].action.is_read() && self.calls[*at].answered.is_some();
+        let writes: Vec<usize> = out.iter().copied().filter(is_write).collect();
+        let client = |at: usize| self.calls[at].client;
+        let waits = |at: usize| writes.iter().any(|other| *other < at && client(*other) == client(at));
+        out.retain(|at| self.calls[*at].action.is_read() || !waits(*at));
         out
     }
 
@@ -146,7 +152,7 @@ mod tests {
     use crate::model::Content;
 
     fn call(sent: u64, answered: u64, action: Action, seen: Seen) -> Call {
-        Call { client: 0, sent, answered: Some(answered), action, snaps: Vec::new(), seen: Some(seen) }
+        Call { client: 0, sent, answered: Some(answered), action, snaps: Snaps::default(), seen: Some(seen) }
     }
 
     fn append(sent: u64, answered: u64, text: &str) -> Call {
@@ -160,9 +166,20 @@ mod tests {
 
     #[test]
     fn overlapping_messages_may_take_either_order() {
-        assert!(check(&[append(1, 4, "a"), append(2, 3, "b"), read(5, 6, "ba")]).is_ok());
-        assert!(check(&[append(1, 4, "a"), append(2, 3, "b"), read(5, 6, "ab")]).is_ok());
+        let other = |call: Call| Call { client: 1, ..call };
+        assert!(check(&[append(1, 4, "a"), other(append(2, 3, "b")), read(5, 6, "ba")]).is_ok());
+        assert!(check(&[append(1, 4, "a"), other(append(2, 3, "b")), read(5, 6, "ab")]).is_ok());
         assert!(check(&[append(1, 2, "a"), append(3, 4, "b"), read(5, 6, "ba")]).is_err());
+    }
+
+    #[test]
+    fn a_clients_writes_keep_their_order() {
+        let other = |call: Call| Call { client: 1, ..call };
+        let history = |second: Call| [append(1, 6, "a"), second, read(7, 8, "ba")];
+        assert!(check(&history(append(2, 3, "b"))).is_err());
+        assert!(check(&history(other(append(2, 3, "b")))).is_ok(), "of two clients");
+        let never = Call { answered: None, seen: None, ..append(1, 0, "a") };
+        assert!(check(&[never, append(2, 3, "b"), read(4, 5, "b")]).is_ok());
     }
 
     #[test]
@@ -182,7 +199,8 @@ mod tests {
 
     #[test]
     fn snapshots_keep_what_was() {
-        let under = |call: Call, snaps: &[u64]| Call { snaps: snaps.to_vec(), ..call };
+        let under =
+            |call: Call, ids: &[u64]| Call { snaps: Snaps { seq: ids[0], ids: ids.to_vec() }, ..call };
         let at = |call: Call, snap| Call { action: Action::Read(Some(snap)), ..call };
         let good =
             [append(1, 2, "a"), under(append(3, 4, "b"), &[7]), at(read(5, 6, "a"), 7), read(7, 8, "ab")];

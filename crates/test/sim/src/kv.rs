@@ -25,6 +25,21 @@ impl SimKv {
         self.inner().kv.hold();
     }
 
+    /// Another store with the same content.
+    ///
+    /// # Panics
+    /// When the store cannot be read, which memory can.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        let pairs =
+            self.inner().kv.scan(Bound::Unbounded, Bound::Unbounded, usize::MAX).expect("memory can be read");
+        let mut batch = KvBatch::default();
+        pairs.into_iter().for_each(|(key, value)| batch.put(key, value));
+        let mut copy = Self::default();
+        copy.commit(&batch, Durability::Durable).expect("memory can be written");
+        copy
+    }
+
     /// True while batches wait for [`SimKv::step`].
     #[must_use]
     pub fn is_busy(&self) -> bool {

@@ -9,8 +9,10 @@
 //! | `world` | machines, processes, the one loop |
 //! | `net`, `clock`, `kv` | what the machines are made of, beside io/simdisk |
 //! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
-//! | `story` | what goes wrong |
+//! | `story` | what goes wrong (`story/troubles`), and how it must end |
+//! | `ask` | questions of tests that tell a story of their own |
 
+mod ask;
 mod clock;
 mod history;
 mod kv;
@@ -23,7 +25,7 @@ mod world;
 pub use clock::SimClock;
 pub use kv::SimKv;
 pub use net::{Fabric, Host, SimNet, Wires};
-pub use story::{Outcome, Plan, Story, tell};
+pub use story::{Kind, Outcome, Plan, Story, tell};
 
 pub use nacre_client::{Client, Finished};
 pub use world::{Config, Proc, World};

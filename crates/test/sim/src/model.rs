@@ -44,6 +44,8 @@ pub(crate) struct Object {
 pub(crate) enum Action {
     /// Appends.
     Append(String),
+    /// Appends to an erasure-coded object, whose last stripe of so many bytes must be full.
+    Extend(String, usize),
     /// Replaces the bytes.
     WriteFull(String),
     /// Writes at an offset.
@@ -75,8 +77,14 @@ pub(crate) enum Seen {
     Content(Content),
 }
 
-/// The snapshots that a message knows of, newest first.
-pub(crate) type Snaps = Vec<u64>;
+/// The snapshots that a message knows of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub(crate) struct Snaps {
+    /// Newest that ever was.
+    pub(crate) seq: u64,
+    /// Those that exist, newest first.
+    pub(crate) ids: Vec<u64>,
+}
 
 fn omap_entry(key: &str, value: &str) -> SubOp {
     let mut w = Writer::new();
@@ -111,7 +119,7 @@ impl Action {
     #[must_use]
     pub(crate) fn ops(&self) -> Vec<SubOp> {
         match self {
-            Self::Append(text) => vec![SubOp::append(bytes(text))],
+            Self::Append(text) | Self::Extend(text, _) => vec![SubOp::append(bytes(text))],
             Self::WriteFull(text) => vec![SubOp::write_full(bytes(text))],
             Self::Write(at, text) => vec![SubOp::write(*at as u64, bytes(text))],
             Self::Create => vec![SubOp::new(code::CREATE).with_flags(EXCLUSIVE)],
@@ -177,6 +185,11 @@ impl Object {
                 }
                 Some(content) => Some(content.clone()),
             },
+            Action::Extend(_, stripe)
+                if head.as_ref().is_some_and(|head| !head.data.len().is_multiple_of(*stripe)) =>
+            {
+                return failed(Errno::EOPNOTSUPP);
+            }
             Action::Delete => None,
             Action::Rollback(snap) => match self.at(*snap) {
                 Some(content) => Some(content.clone()),
@@ -205,18 +218,17 @@ impl Object {
 
     /// Keeps the head for the snapshots that were made since the last write.
     fn preserve(&mut self, snaps: &Snaps) {
-        let Some(newest) = snaps.first().copied().filter(|newest| *newest > self.seq) else { return };
-        if let Some(content) = &self.head {
-            let since: Vec<u64> = snaps.iter().copied().filter(|snap| *snap > self.seq).collect();
-            self.clones.push(Clone_ { id: newest, snaps: since, content: content.clone() });
+        let since: Vec<u64> = snaps.ids.iter().copied().filter(|snap| *snap > self.seq).collect();
+        if let (Some(content), false) = (&self.head, since.is_empty()) {
+            self.clones.push(Clone_ { id: snaps.seq, snaps: since, content: content.clone() });
         }
-        self.seq = newest;
+        self.seq = self.seq.max(snaps.seq);
     }
 }
 
 fn changed(mut content: Content, action: &Action) -> Content {
     match action {
-        Action::Append(text) => content.data.extend_from_slice(text.as_bytes()),
+        Action::Append(text) | Action::Extend(text, _) => content.data.extend_from_slice(text.as_bytes()),
         Action::WriteFull(text) => content.data = text.as_bytes().to_vec(),
         Action::Write(at, text) => {
             let end = at + text.len();

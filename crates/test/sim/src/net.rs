@@ -596,6 +596,7 @@ impl Net for SimNet {
             | NetEvent::Readable(socket)
             | NetEvent::Ended(socket)
             | NetEvent::Writable(socket) => open.contains_key(socket),
+            NetEvent::Starved { .. } => true,
         };
         events.extend(std::mem::take(&mut machine.events).into_iter().filter(wanted));
         Ok(())

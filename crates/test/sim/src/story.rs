@@ -1,5 +1,9 @@
 //! [`Story`]: a cluster, its clients and its misfortunes, from one seed.
 
+mod replace;
+mod troubles;
+
+use self::replace::Leaving;
 use crate::net::Wires;
 use crate::workload::Workload;
 use crate::world::{Config, Proc, World};
@@ -17,9 +21,34 @@ const BIRTH: Duration = Duration::from_secs(60);
 /// Once nothing goes wrong any more, everything must be answered, active and clean within this time.
 const HEALING: Duration = Duration::from_secs(300);
 
+/// What the pool is like that everything happens in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Copies, two of which serve at least.
+    Replicated,
+    /// Copies, any one of which serves alone at times.
+    OneServes,
+    /// Erasure-coded, with a code that the seed chooses.
+    Coded,
+}
+
+/// How a pool is coded: data and parity shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Code {
+    k: u64,
+    m: u64,
+}
+
+/// Codes that stories of erasure-coded pools use.
+const CODES: [Code; 4] = [Code { k: 2, m: 1 }, Code { k: 2, m: 2 }, Code { k: 3, m: 1 }, Code { k: 3, m: 2 }];
+
 /// How long a story is, and how dense.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
+    /// What the pool is like.
+    pub kind: Kind,
+    /// One of the devices is bad: it rots, fails at times, and is replaced.
+    pub bad_device: bool,
     /// How long things go wrong.
     pub troubles: Duration,
     /// Most messages of one client.
@@ -33,7 +62,14 @@ pub struct Plan {
 impl Default for Plan {
     fn default() -> Self {
         let tuning = Tuning { checked: true, ..Tuning::default() };
-        Self { troubles: Duration::from_secs(60), messages_max: 150, objects: None, tuning }
+        Self {
+            kind: Kind::Replicated,
+            bad_device: false,
+            troubles: Duration::from_secs(60),
+            messages_max: 150,
+            objects: None,
+            tuning,
+        }
     }
 }
 
@@ -45,6 +81,16 @@ enum Later {
     Heal,
     Fast(Proc),
     Whole,
+    /// A flag is set, or unset.
+    Flag(&'static str),
+    /// The pool has no quota any more.
+    NoQuota,
+    /// OSDs are full when they usually are.
+    NotFull,
+    /// The bad device fails no more requests.
+    Mended,
+    /// An OSD that is being replaced is asked whether it can be spared.
+    Leave,
 }
 
 /// See the module's documentation.
@@ -58,6 +104,13 @@ pub struct Story {
     later: BTreeMap<(Stamp, u64), Later>,
     count: u64,
     pg_num: u64,
+    kind: Kind,
+    /// Of an erasure-coded pool.
+    code: Option<Code>,
+    /// Whose device is bad.
+    bad: Option<OsdId>,
+    /// Who is being replaced, as far as that is.
+    leaving: Option<Leaving>,
     troubles: BTreeMap<&'static str, u64>,
     /// Mean time between two troubles.
     calm: Duration,
@@ -73,7 +126,15 @@ impl Story {
     /// When it does not come up.
     #[must_use]
     pub fn new(seed: u64, plan: &Plan) -> Self {
-        let mut world = World::new(seed, &Config { osds: 4, clients: 4, tuning: plan.tuning });
+        let coded = plan.kind == Kind::Coded;
+        let osds = if coded { 6 } else { 4 };
+        let mut world = World::new(seed, &Config { osds, clients: 4, tuning: plan.tuning });
+        let one_of = |world: &mut World| {
+            let at = usize::try_from(world.below(CODES.len() as u64)).unwrap_or(0);
+            CODES[at]
+        };
+        let bad = plan.bad_device.then(|| OsdId::try_from(world.below(4)).unwrap_or(0));
+        let code = coded.then(|| one_of(&mut world));
         let calm = Duration::from_millis(500 << world.below(5));
         let pause = plan.troubles / u32::try_from(plan.messages_max).unwrap_or(u32::MAX).max(1);
         let pg_num = 1 + world.below(4);
@@ -86,21 +147,59 @@ impl Story {
         }
         let mut story = Self {
             seed,
-            work: Workload::new(POOL, objects, clients, pause),
+            work: Workload::new(POOL, objects, clients, pause, code.map(|code| stripe_bytes(code.k))),
             world,
             admin: 3,
             later: BTreeMap::new(),
             count: 0,
             pg_num,
+            kind: plan.kind,
+            code,
+            bad,
+            leaving: None,
             troubles: BTreeMap::new(),
             calm,
             verbose,
             noted: 0,
         };
-        let pool = format!(r#"{{"prefix": "osd pool create", "pool": "p", "pg_num": {pg_num}}}"#);
+        let mut pool = format!(r#"{{"prefix": "osd pool create", "pool": "p", "pg_num": {pg_num}}}"#);
+        if let Some(Code { k, m }) = code {
+            let profile = format!(
+                r#"{{"prefix": "osd erasure-code-profile set", "name": "e", "profile": ["k={k}", "m={m}", "crush-failure-domain=osd"]}}"#
+            );
+            assert!(story.command(&profile, BIRTH), "seed {seed}: no profile: {:?}", story.world);
+            pool = format!(
+                r#"{{"prefix": "osd pool create", "pool": "p", "pg_num": {pg_num}, "pool_type": "erasure", "erasure_code_profile": "e"}}"#
+            );
+        }
+        if bad.is_some() {
+            story.work.allow_failures();
+        }
         let ready = story.command(&pool, BIRTH);
         assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
+        story.set_usual_sizes();
         story
+    }
+
+    /// Shards beyond those that give the data back which every acknowledged write must be on: one when that of a bad device does
+    /// not count.
+    fn spare(&self) -> u64 {
+        self.bad.is_some().into()
+    }
+
+    /// As many copies as usual, and as many that serve.
+    fn set_usual_sizes(&mut self) {
+        match (self.kind, self.code) {
+            (_, Some(code)) => self.set_pool("min_size", code.k + 1.min(code.m - 1).max(self.spare())),
+            (Kind::OneServes, _) => {
+                self.set_pool("size", 3);
+                self.set_pool("min_size", 1);
+            }
+            _ => {
+                self.set_pool("size", 3);
+                self.set_pool("min_size", 2);
+            }
+        }
     }
 
     /// Gives a command and waits for the answer.
@@ -109,7 +208,7 @@ impl Story {
         let tid = self.world.order(admin, |client| client.command(json));
         self.world.run_until(patience, |world| {
             let done = world.take_finished(admin);
-            done.iter().any(|one| matches!(one, Finished::Command { tid: of, .. } if *of == tid))
+            done.iter().any(|one| matches!(one, Finished::Command { tid: of, result: 0, .. } if *of == tid))
         })
     }
 
@@ -147,210 +246,23 @@ impl Story {
         ids[usize::try_from(at).unwrap_or(0)]
     }
 
-    /// Something goes wrong.
-    fn trouble(&mut self) {
-        let osd = self.any_osd();
-        let what = match self.below(16) {
-            0 => self.crash(osd, false),
-            1 => self.crash(osd, true),
-            2 | 3 => self.crash_in_the_act(osd),
-            4 => self.crash_mon(),
-            5 if self.below(2) == 0 => self.crash_all(),
-            5 => self.take_turns(),
-            6 | 7 => self.partition(osd),
-            8 => self.reset(),
-            9 => self.freeze(osd),
-            10 => self.slow(osd),
-            11 => self.lossy(),
-            12 | 13 => self.churn(osd),
-            14 => self.snapshot(),
-            _ => self.defame(osd),
-        };
-        *self.troubles.entry(what).or_default() += 1;
-    }
-
-    fn crash(&mut self, osd: OsdId, power: bool) -> &'static str {
-        if self.world.runs(Proc::Osd(osd)) {
-            self.note(|| format!("osd.{osd} ends, power {power}"));
-            self.world.stop_osd(osd, power);
-            let back = self.while_(Duration::from_secs(20));
-            self.at(back, Later::Start(Proc::Osd(osd)));
-        }
-        if power { "power loss" } else { "kill" }
-    }
-
-    /// An OSD ends while writes are on their way.
-    fn crash_in_the_act(&mut self, osd: OsdId) -> &'static str {
-        self.work.hurry();
-        let power = self.below(2) == 0;
-        let soon = Duration::from_micros(self.below(2000));
-        self.at(soon, Later::Crash(osd, power));
-        "end in the act"
-    }
-
-    fn crash_mon(&mut self) -> &'static str {
-        if self.world.runs(Proc::Mon) {
-            let power = self.below(2) == 0;
-            self.note(|| format!("the monitor ends, power {power}"));
-            self.world.stop_mon(power);
-            let back = self.while_(Duration::from_secs(10));
-            self.at(back, Later::Start(Proc::Mon));
-        }
-        "monitor ends"
-    }
-
-    fn crash_all(&mut self) -> &'static str {
-        for osd in self.world.osd_ids() {
-            self.crash(osd, true);
-        }
-        "power loss of all"
-    }
-
-    /// Half of the OSDs end; when they come back, the other half does: whoever served alone takes along what it
-    /// alone has.
-    fn take_turns(&mut self) -> &'static str {
-        let mut ids = self.world.osd_ids();
-        for last in (1..ids.len()).rev() {
-            let other = usize::try_from(self.below(last as u64 + 1)).unwrap_or(0);
-            ids.swap(last, other);
-        }
-        let away = Duration::from_millis(3000 + self.below(9000));
-        let (first, second) = ids.split_at(ids.len() / 2);
-        self.note(|| format!("{first:?} end, and after {away:?} {second:?}"));
-        for osd in first {
-            self.world.stop_osd(*osd, false);
-            let back = away + Duration::from_millis(self.below(1000));
-            self.at(back, Later::Start(Proc::Osd(*osd)));
-        }
-        for osd in second {
-            let gone = away + Duration::from_millis(self.below(1000));
-            self.at(gone, Later::Crash(*osd, false));
-        }
-        "taking turns"
-    }
-
-    fn partition(&mut self, osd: OsdId) -> &'static str {
-        let one = Proc::Osd(osd).host();
-        let (both, all) = (self.below(2) == 0, self.below(2) == 0);
-        let others: Vec<Proc> = match self.below(4) {
-            0 if all => {
-                // An island: clients still reach it, and nobody else.
-                let ids = self.world.osd_ids().into_iter().filter(|other| *other != osd);
-                ids.map(Proc::Osd).chain([Proc::Mon]).collect()
-            }
-            0 => vec![Proc::Mon],
-            1 => (0..self.world.client_count()).map(Proc::Client).collect(),
-            _ => {
-                let ids = self.world.osd_ids().into_iter().filter(|other| *other != osd);
-                let peers: Vec<Proc> = ids.map(Proc::Osd).collect();
-                if all { peers } else { peers.into_iter().take(1).collect() }
-            }
-        };
-        self.note(|| format!("osd.{osd} is cut off from {others:?}, both ways {both}"));
-        for other in others {
-            self.world.fabric().block(one, other.host());
-            if both {
-                self.world.fabric().block(other.host(), one);
-            }
-        }
-        let healed = self.while_(Duration::from_secs(20));
-        self.at(healed, Later::Heal);
-        "partition"
-    }
-
-    fn reset(&mut self) -> &'static str {
-        let found = self.world.fabric().reset_one(|_, _| true);
-        self.note(|| format!("a connection is reset: {found}"));
-        "reset"
-    }
-
-    fn freeze(&mut self, osd: OsdId) -> &'static str {
-        let proc = if self.below(4) == 0 { Proc::Mon } else { Proc::Osd(osd) };
-        let long = self.while_(Duration::from_secs(30));
-        self.note(|| format!("{proc:?} is frozen for {long:?}"));
-        let until = self.world.now() + long;
-        self.world.freeze(proc, until);
-        "freeze"
-    }
-
-    fn slow(&mut self, osd: OsdId) -> &'static str {
-        let factor = 1 << (2 + self.below(7));
-        let factor = u32::try_from(factor).unwrap_or(4);
-        self.note(|| format!("osd.{osd} is slower by {factor}"));
-        self.world.set_slow(Proc::Osd(osd), factor);
-        let long = self.while_(Duration::from_secs(20));
-        self.at(long, Later::Fast(Proc::Osd(osd)));
-        "slow"
-    }
-
-    fn lossy(&mut self) -> &'static str {
-        let loss_permille = 1 + self.below(50);
-        self.note(|| format!("wires lose {loss_permille} of a thousand"));
-        let spread = Duration::from_micros(100 << self.below(8));
-        self.world.fabric().set_wires(Wires { loss_permille, delay_spread: spread, ..Wires::default() });
-        let long = self.while_(Duration::from_secs(20));
-        self.at(long, Later::Whole);
-        "loss"
-    }
-
-    fn churn(&mut self, osd: OsdId) -> &'static str {
-        match self.below(6) {
-            0 => self.order(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#)),
-            1 => self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#)),
-            2 if self.pg_num > 1 && self.below(2) == 0 => {
-                self.pg_num -= 1 + self.below(self.pg_num - 1);
-                self.set_pool("pg_num", self.pg_num);
-            }
-            2 if self.pg_num < 16 => {
-                self.pg_num += 1 + self.below(self.pg_num);
-                let pg_num = self.pg_num;
-                for var in ["pg_num", "pgp_num"] {
-                    self.set_pool(var, pg_num);
-                }
-            }
-            3 => {
-                let size = 2 + self.below(3);
-                self.set_pool("size", size);
-                let min_size = 1 + self.below(size.min(2));
-                self.set_pool("min_size", min_size.max(2).min(size));
-            }
-            _ => {
-                let group = self.below(self.pg_num);
-                let to = self.any_osd();
-                self.order(&format!(
-                    r#"{{"prefix": "osd pg-upmap-items", "pgid": "{POOL}.{group:x}", "id": [{osd}, {to}]}}"#
-                ));
-            }
-        }
-        "map change"
-    }
-
-    fn set_pool(&mut self, var: &str, value: u64) {
-        self.order(&format!(
-            r#"{{"prefix": "osd pool set", "pool": "p", "var": "{var}", "val": "{value}"}}"#
-        ));
-    }
-
-    fn snapshot(&mut self) -> &'static str {
-        self.work.snapshot(&mut self.world, 0);
-        "snapshot"
-    }
-
-    fn defame(&mut self, osd: OsdId) -> &'static str {
-        self.order(&format!(r#"{{"prefix": "osd down", "ids": ["{osd}"]}}"#));
-        "false report"
-    }
-
     fn do_later(&mut self, what: Later) {
         self.note(|| format!("{what:?}"));
         match what {
             Later::Start(proc) if self.world.runs(proc) => {}
             Later::Start(Proc::Mon) => self.world.start_mon(),
-            Later::Start(Proc::Osd(osd)) => self.world.start_osd(osd),
+            Later::Start(Proc::Osd(osd)) => self.start(osd),
             Later::Start(Proc::Client(_)) => {}
             Later::Crash(osd, power) => drop(self.crash(osd, power)),
+            Later::NoQuota => self.set_quota(0),
+            Later::NotFull => self.set_full_ratio("0.95"),
+            Later::Mended => self.bad.into_iter().for_each(|osd| self.world.mend_device(osd)),
+            Later::Leave => self.leave(),
             Later::Heal => self.world.fabric().heal(),
             Later::Fast(proc) => self.world.set_slow(proc, 1),
+            Later::Flag(verb) => {
+                self.order(&format!(r#"{{"prefix": "osd {verb}", "key": "nosnaptrim"}}"#));
+            }
             Later::Whole => self.world.fabric().set_wires(Wires::default()),
         }
     }
@@ -368,6 +280,7 @@ impl Story {
                 self.note_map();
             }
             self.work.turn(&mut self.world);
+            self.hear_of_leaving();
             for osd in self.world.take_gave_up() {
                 self.note(|| format!("osd.{osd} gave up"));
                 self.at(Duration::from_secs(5), Later::Start(Proc::Osd(osd)));
@@ -403,18 +316,20 @@ impl Story {
     /// Nothing goes wrong any more.
     fn end_troubles(&mut self) {
         while let Some((_, what)) = self.later.pop_first() {
-            if !matches!(what, Later::Crash(..)) {
+            if !matches!(what, Later::Crash(..) | Later::Leave) {
                 self.do_later(what);
             }
         }
+        self.leave();
         self.world.fabric().heal();
         self.world.fabric().set_wires(Wires::default());
         for osd in self.world.osd_ids() {
             self.world.set_slow(Proc::Osd(osd), 1);
-            self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#));
+            if !self.is_leaving(osd) {
+                self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#));
+            }
         }
-        self.set_pool("size", 3);
-        self.set_pool("min_size", 2);
+        self.set_usual_sizes();
     }
 
     fn is_clean(&self) -> bool {
@@ -430,8 +345,50 @@ impl Story {
         all_up && groups.len() == wanted && groups.iter().all(|state| *state == clean)
     }
 
+    /// Waits until everything is answered and clean. False when it never will be, because the bad device alone had a write that
+    /// was not acknowledged, and does not give it back: clients wait until an operator gives it up.
+    fn be_clean(&mut self) -> bool {
+        let patience = self.world.now() + HEALING;
+        while !(self.work.open() == 0 && self.is_clean()) {
+            if self.world.now() >= patience {
+                let open = self.work.open();
+                if self.bad.is_some() && open > 0 && self.has_unfound() {
+                    return false;
+                }
+                self.fail(&format!("not clean after {HEALING:?}, {open} messages without an answer"));
+            }
+            let next = self.world.now() + Duration::from_secs(1);
+            self.go_on(next, None);
+        }
+        true
+    }
+
+    fn has_unfound(&self) -> bool {
+        self.world.mon().is_some_and(|mon| {
+            let mut groups = mon.state().stats.pgs.pgs(mon.state().osd.map());
+            groups.any(|(_, stat)| stat.state & pg_state::RECOVERY_UNFOUND != 0)
+        })
+    }
+
+    fn check_histories(&self) {
+        if let Err(why) = self.work.check() {
+            self.fail(&why);
+        }
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let (trace, steps) = self.world.trace();
+        let answered = self.work.answered();
+        Outcome { trace, steps, now: self.world.now(), random: self.below(u64::MAX), answered }
+    }
+
     /// All copies of everything are the same: a deep scrub of every group finds nothing.
     fn compare_copies(&mut self) {
+        self.scrub_all("deep-scrub", |state| state & pg_state::INCONSISTENT != 0);
+    }
+
+    /// Scrubs every group, with all data; fails when the state of one is `bad`.
+    fn scrub_all(&mut self, how: &str, bad: impl Fn(u64) -> bool) {
         let patience = self.world.now() + HEALING;
         let since = self.world.client(self.admin).wall();
         loop {
@@ -446,7 +403,7 @@ impl Story {
                     .collect()
             });
             for (pg, state, scrubbed) in &states {
-                if state & pg_state::INCONSISTENT != 0 {
+                if bad(*state) {
                     self.fail(&format!("the copies of {pg} differ"));
                 }
                 // Calendars differ a little.
@@ -463,7 +420,7 @@ impl Story {
             let next = self.world.now() + Duration::from_secs(2);
             self.go_on(next, None);
             for pg in left {
-                self.order(&format!(r#"{{"prefix": "pg deep-scrub", "pgid": "{pg}"}}"#));
+                self.order(&format!(r#"{{"prefix": "pg {how}", "pgid": "{pg}"}}"#));
             }
             let next = self.world.now() + Duration::from_secs(3);
             self.go_on(next, None);
@@ -496,14 +453,9 @@ impl Story {
         self.note(|| "the troubles end".to_owned());
         self.work.stop();
         self.end_troubles();
-        let patience = self.world.now() + HEALING;
-        while !(self.work.open() == 0 && self.is_clean()) {
-            if self.world.now() >= patience {
-                let open = self.work.open();
-                self.fail(&format!("not clean after {HEALING:?}, {open} messages without an answer"));
-            }
-            let next = self.world.now() + Duration::from_secs(1);
-            self.go_on(next, None);
+        if !self.be_clean() {
+            self.check_histories();
+            return self.outcome();
         }
         self.work.read_all(&mut self.world);
         let patience = self.world.now() + HEALING;
@@ -514,14 +466,19 @@ impl Story {
             let next = self.world.now() + Duration::from_millis(100);
             self.go_on(next, None);
         }
-        if let Err(why) = self.work.check() {
-            self.fail(&why);
+        self.check_histories();
+        if self.bad.is_some() {
+            self.scrub_all("repair", |_| false);
+            self.be_clean();
         }
         self.compare_copies();
-        let (trace, steps) = self.world.trace();
-        let answered = self.work.answered();
-        Outcome { trace, steps, now: self.world.now(), random: self.below(u64::MAX), answered }
+        self.outcome()
     }
+}
+
+/// Bytes of a stripe of `k` data shards.
+fn stripe_bytes(k: u64) -> usize {
+    usize::try_from(k * u64::from(nacre_maps::STRIPE_UNIT_BYTES)).unwrap_or(0)
 }
 
 /// What a story comes to; the same for the same seed.

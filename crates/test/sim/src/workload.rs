@@ -5,7 +5,7 @@ use crate::model::{Action, Snaps};
 use crate::world::World;
 use nacre_client::Finished;
 use nacre_objecter::Request;
-use nacre_types::{ObjectLocator, PoolId, SnapId, Stamp};
+use nacre_types::{Errno, ObjectLocator, PoolId, SnapId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -30,15 +30,32 @@ pub(crate) struct Workload {
     next_at: Vec<Stamp>,
     /// Snapshots that exist, oldest first.
     snaps: Vec<u64>,
+    /// Newest snapshot that ever was.
+    snap_seq: u64,
+    /// Snapshots that were made and are not used yet: see [`Workload::use_snapshots`].
+    new_snaps: Vec<u64>,
+    /// Some were removed.
+    has_removed: bool,
+    /// Bytes of a stripe, when the pool is erasure-coded.
+    stripe: Option<usize>,
     /// Values that the attribute `k` of an object may have.
     guesses: BTreeMap<String, Vec<String>>,
     stopped: bool,
+    /// `EIO` may be an answer: of what the bad device alone has. It says nothing of whether the message took effect.
+    may_fail: bool,
 }
 
 impl Workload {
-    /// Work on `objects` objects of `pool` by `clients` clients, each with about `pause` between two messages.
+    /// Work on `objects` objects of `pool` by `clients` clients, each with about `pause` between two messages; with `stripe`,
+    /// the bytes of one, if the pool is erasure-coded.
     #[must_use]
-    pub(crate) fn new(pool: PoolId, objects: u64, clients: usize, pause: Duration) -> Self {
+    pub(crate) fn new(
+        pool: PoolId,
+        objects: u64,
+        clients: usize,
+        pause: Duration,
+        stripe: Option<usize>,
+    ) -> Self {
         Self {
             pool,
             objects,
@@ -49,9 +66,20 @@ impl Workload {
             open: BTreeMap::new(),
             next_at: vec![Stamp::default(); clients],
             snaps: Vec::new(),
+            snap_seq: 0,
+            new_snaps: Vec::new(),
+            has_removed: false,
+            stripe,
             guesses: BTreeMap::new(),
             stopped: false,
+            may_fail: false,
         }
+    }
+
+    /// How many clients work.
+    #[must_use]
+    pub(crate) fn clients(&self) -> usize {
+        self.next_at.len()
     }
 
     /// Messages that were answered.
@@ -66,6 +94,11 @@ impl Workload {
         self.open.len()
     }
 
+    /// From now on `EIO` is no verdict.
+    pub(crate) fn allow_failures(&mut self) {
+        self.may_fail = true;
+    }
+
     /// Sends nothing new from now on.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
@@ -77,6 +110,46 @@ impl Workload {
             let pool = u32::try_from(self.pool).unwrap_or(0);
             world.order(client, |client| client.create_snapshot(pool));
         }
+    }
+
+    /// Removes a snapshot, unless a message is under way that knows of others than those that exist: where it takes effect late,
+    /// what it leaves would depend on whether clones have been trimmed. False when nothing was removed.
+    pub(crate) fn forget_snapshot(&mut self, world: &mut World, client: usize) -> bool {
+        let now = self.context();
+        let under_way =
+            |(object, at): &(String, usize)| self.histories.get(object).and_then(|all| all.get(*at));
+        let mut open = self.open.values().filter_map(under_way);
+        let (Some(count), true) = (
+            u64::try_from(self.snaps.len()).ok().filter(|count| *count > 0),
+            open.all(|call| call.snaps == now),
+        ) else {
+            return false;
+        };
+        let snap = self.snaps[usize::try_from(world.below(count)).unwrap_or(0)];
+        let uses =
+            |call: &Call| matches!(call.action, Action::Read(Some(of)) | Action::Rollback(of) if of == snap);
+        if self.open.values().filter_map(under_way).any(uses) {
+            return false;
+        }
+        self.snaps.retain(|other| *other != snap);
+        self.has_removed = true;
+        let pool = u32::try_from(self.pool).unwrap_or(0);
+        world.order(client, |client| client.remove_snapshot(pool, SnapId(snap)));
+        true
+    }
+
+    /// What messages say of snapshots from now on. Once some were removed, new ones are used when nothing is under way that does
+    /// not know of them, for the same reason as in [`Workload::forget_snapshot`].
+    fn use_snapshots(&mut self) {
+        if !self.has_removed || self.open.is_empty() {
+            self.snaps.append(&mut self.new_snaps);
+            self.snaps.sort_unstable();
+            self.snap_seq = self.snaps.last().map_or(self.snap_seq, |newest| self.snap_seq.max(*newest));
+        }
+    }
+
+    fn context(&self) -> Snaps {
+        Snaps { seq: self.snap_seq, ids: self.snaps.iter().rev().copied().collect() }
     }
 
     /// Lets every client send with the next turn.
@@ -93,6 +166,7 @@ impl Workload {
             for finished in world.take_finished(client) {
                 self.finished(client, finished);
             }
+            self.use_snapshots();
             if !self.stopped && world.now() >= self.next_at[client] {
                 let pause = u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX);
                 self.next_at[client] = world.now() + Duration::from_nanos(world.below(2 * pause));
@@ -116,13 +190,15 @@ impl Workload {
                 let reply = outcome.unwrap_or_else(|errno| panic!("{object}: {errno}"));
                 self.moment += 1;
                 let call = &mut self.histories.get_mut(&object).expect("a history")[at];
+                if self.may_fail && reply.result == Errno::EIO.negated() {
+                    return;
+                }
                 call.answered = Some(self.moment);
                 call.seen = Some(call.action.seen(&reply));
             }
-            Finished::Snapshot(SnapId(snap)) => {
-                self.snaps.push(snap);
-                self.snaps.sort_unstable();
-            }
+            // An answer to a removal names none.
+            Finished::Snapshot(SnapId(snap)) if snap > self.snap_seq => self.new_snaps.push(snap),
+            Finished::Snapshot(_) => {}
             Finished::Command { .. } => {}
         }
     }
@@ -140,7 +216,34 @@ impl Workload {
         };
         let guesses = self.guesses.entry(object.to_owned()).or_default();
         let old = guesses.last().cloned().unwrap_or_default();
-        let action = match world.below(24) {
+        let kind = world.below(24);
+        let padded = |text: &str, stripe: usize| format!("{text:-<stripe$}");
+        let action = match (kind, self.stripe) {
+            (0..5, Some(stripe)) if world.below(4) > 0 => Action::Extend(padded(&text, stripe), stripe),
+            (0..5, Some(stripe)) => Action::Extend(text, stripe),
+            (5..8, Some(stripe)) => {
+                Action::WriteFull(padded(&text, stripe * usize::try_from(1 + world.below(3)).unwrap_or(1)))
+            }
+            (11, Some(_)) => Action::WriteFull(text),
+            (12 | 13, Some(_)) => Action::Swap(old, text),
+            _ => self.plain_action(world, kind, text, old, snap),
+        };
+        if let Action::SetAll(_, value) | Action::Swap(_, value) = &action {
+            self.guesses.entry(object.to_owned()).or_default().push(value.clone());
+        }
+        action
+    }
+
+    /// What any pool can do, and operations on omap and on parts of objects.
+    fn plain_action(
+        &self,
+        world: &mut World,
+        kind: u64,
+        text: String,
+        old: String,
+        snap: Option<u64>,
+    ) -> Action {
+        match kind {
             0..4 => Action::Append(text),
             4 | 5 => Action::WriteFull(if world.below(4) == 0 { text.repeat(2000) } else { text }),
             6 | 7 => Action::Write(usize::try_from(world.below(20)).unwrap_or(0), text),
@@ -153,11 +256,7 @@ impl Workload {
             16 if snap.is_some() => Action::Rollback(snap.unwrap_or(0)),
             17 | 18 => Action::Read(snap),
             _ => Action::Read(None),
-        };
-        if let Action::SetAll(_, value) | Action::Swap(_, value) = &action {
-            guesses.push(value.clone());
         }
-        action
     }
 
     fn send(&mut self, world: &mut World, client: usize) {
@@ -167,11 +266,10 @@ impl Workload {
     }
 
     fn issue(&mut self, world: &mut World, client: usize, object: String, action: Action) {
-        let snaps: Snaps = self.snaps.iter().rev().copied().collect();
-        let ids: Vec<SnapId> = snaps.iter().map(|snap| SnapId(*snap)).collect();
+        let snaps = self.context();
         let mut request = Request::new(ObjectLocator::in_pool(self.pool), object.clone(), action.ops());
-        request.snap_seq = ids.first().copied().unwrap_or_default();
-        request.snaps = ids;
+        request.snap_seq = SnapId(snaps.seq);
+        request.snaps = snaps.ids.iter().map(|snap| SnapId(*snap)).collect();
         if let Action::Read(Some(snap)) = action {
             request.snap = SnapId(snap);
         }

@@ -3,15 +3,18 @@
 use crate::clock::SimClock;
 use crate::kv::SimKv;
 use crate::net::{Fabric, Host, Wires};
-use nacre_auth::{AuthMethod, CryptoKey};
-use nacre_blockstore::{BlockStore, Options};
+use nacre_auth::{AuthMethod, CryptoKey, Offer};
+use nacre_blockstore::{BlockStore, OpenError, Options};
 use nacre_client::{Access, Client, Finished};
-use nacre_env::Clock;
+use nacre_env::{Clock, Disk};
+use nacre_kv::KvStore;
 use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
 use nacre_osd::{OsdConfig, Shard, StoreConfig};
 use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
-use nacre_simdisk::{SimConfig, SimDevice};
+use nacre_simdisk::{Failing, Faults, SimConfig, SimDevice};
+use nacre_store::{Completion, ObjectStore};
+use nacre_txn::{Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, OsdId, Stamp, Uuid};
 use std::collections::BTreeMap;
@@ -31,6 +34,12 @@ const DISK_DELAY: Duration = Duration::from_micros(200);
 
 /// Turns that a process may want at once, one after the other: more is a loop that burns a processor.
 const HURRIED_TURNS_MAX: u32 = 2000;
+
+/// How often a turn reads the clock before it has looked at the sockets.
+const READS_BEFORE_SOCKETS: u64 = 2;
+
+/// By how many millionths a process's clock is fast or slow, at most: ten times what is usual.
+const DRIFT_PPM_MAX: u64 = 1000;
 
 /// What a world begins with.
 #[derive(Debug, Clone)]
@@ -84,6 +93,8 @@ enum Due {
 struct Pace {
     turn_at: Option<Stamp>,
     frozen_until: Option<Stamp>,
+    /// It froze in a turn, behind its clock.
+    frozen_at: Option<Stamp>,
     slow: u32,
     /// Turns in a row after which the next was due at once.
     hurried: u32,
@@ -105,10 +116,18 @@ struct OsdNode {
     disk_slow: u32,
 }
 
+impl OsdNode {
+    fn hardware(&self) -> (Box<dyn Disk>, Box<dyn KvStore + Send>) {
+        (Box::new(self.device.open()), Box::new(self.kv.clone()))
+    }
+}
+
 /// A cluster and all that it runs on.
 pub struct World {
     rng: SeededEntropy,
     clock: SimClock,
+    /// Each process's own.
+    clocks: BTreeMap<Proc, SimClock>,
     fabric: Fabric,
     fsid: Uuid,
     tuning: Tuning,
@@ -159,6 +178,7 @@ impl World {
         let mut world = Self {
             rng,
             clock,
+            clocks: BTreeMap::new(),
             fabric,
             fsid,
             tuning: config.tuning,
@@ -263,9 +283,12 @@ impl World {
         Box::new(SeededEntropy(self.rng.u64()))
     }
 
-    fn own_clock(&mut self) -> Box<SimClock> {
+    fn own_clock(&mut self, proc: Proc) -> Box<SimClock> {
         let skew = Duration::from_millis(self.below(50));
-        Box::new(self.clock.skewed(skew))
+        let drift = self.below(2 * DRIFT_PPM_MAX + 1).cast_signed() - DRIFT_PPM_MAX.cast_signed();
+        let clock = self.clock.skewed(skew, drift);
+        self.clocks.insert(proc, clock.clone());
+        Box::new(clock)
     }
 
     /// Starts the monitor.
@@ -273,10 +296,14 @@ impl World {
     /// # Panics
     /// When it cannot start.
     pub fn start_mon(&mut self) {
-        let config =
-            MonitorConfig { store: PathBuf::new(), name: "a".to_owned(), methods: vec![AuthMethod::Cephx] };
+        let config = MonitorConfig {
+            store: PathBuf::new(),
+            name: "a".to_owned(),
+            methods: vec![AuthMethod::Cephx],
+            host: String::new(),
+        };
         let machine = nacre_monitor::Machine {
-            clock: self.own_clock(),
+            clock: self.own_clock(Proc::Mon),
             entropy: self.entropy(),
             net: Box::new(self.fabric.start(Proc::Mon.host())),
             store: Box::new(self.mon.kv.clone()),
@@ -291,13 +318,24 @@ impl World {
     /// # Panics
     /// When it cannot start.
     pub fn start_osd(&mut self, id: OsdId) {
-        let (clock, entropy, tuning) = (self.own_clock(), self.entropy(), self.tuning);
+        let started = self.try_start_osd(id);
+        started.unwrap_or_else(|error| panic!("the store of osd.{id} does not open: {error}"));
+    }
+
+    /// As [`World::start_osd`], of an OSD whose device may be damaged.
+    ///
+    /// # Errors
+    /// Why its store does not open.
+    ///
+    /// # Panics
+    /// When it cannot start for another reason.
+    pub fn try_start_osd(&mut self, id: OsdId) -> Result<(), OpenError> {
+        let Some(node) = self.osds.get_mut(&id) else { return Ok(()) };
+        let (disk, kv) = node.hardware();
+        let (store, _) = BlockStore::open(disk, kv, store_options())?;
+        let (clock, entropy, tuning) = (self.own_clock(Proc::Osd(id)), self.entropy(), self.tuning);
         let net = Box::new(self.fabric.start(Proc::Osd(id).host()));
-        let Some(node) = self.osds.get_mut(&id) else { return };
-        let disk = Box::new(node.device.open());
-        let opened = BlockStore::open(disk, Box::new(node.kv.clone()), store_options());
-        let (store, _) =
-            opened.unwrap_or_else(|error| panic!("the store of osd.{id} does not open: {error}"));
+        let Some(node) = self.osds.get_mut(&id) else { return Ok(()) };
         let config = OsdConfig {
             id,
             uuid: node.uuid,
@@ -325,15 +363,17 @@ impl World {
             shard.begin();
         }
         self.wake(Proc::Osd(id));
+        Ok(())
     }
 
     fn add_client(&mut self) {
         let proc = Proc::Client(self.clients.len());
         let net = Box::new(self.fabric.start(proc.host()));
-        let (clock, entropy) = (self.own_clock(), self.entropy());
+        let (clock, entropy) = (self.own_clock(proc), self.entropy());
         let messenger = Messenger::new(net, clock.wall().sec.into());
         let name = AuthName::new(EntityKind::CLIENT, "admin");
-        let access = Access { monitors: vec![mon_addr()], name, key: self.admin_key.clone() };
+        let modes = (Offer::secure_first(), Offer::crc_first());
+        let access = Access { monitors: vec![mon_addr()], name, key: self.admin_key.clone(), modes };
         let mut client = Client::new(access, clock, entropy, messenger);
         client.begin();
         self.clients.push(client);
@@ -354,6 +394,104 @@ impl World {
         node.disk_at = None;
         self.note(0x51, u64::from(power));
         self.forget(Proc::Osd(id));
+    }
+
+    /// Changes what the store of an OSD holds that does not run, behind its back.
+    ///
+    /// # Panics
+    /// When it runs, or the store does not take the change.
+    pub fn edit_store(&mut self, id: OsdId, txn: Transaction) {
+        let node = self.osds.get_mut(&id).expect("an OSD");
+        assert!(node.shard.is_none(), "it has its store open");
+        let disk = Box::new(node.device.open());
+        let opened = BlockStore::open(disk, Box::new(node.kv.clone()), store_options());
+        let (mut store, _) = opened.expect("a sound store");
+        store.submit(txn, Token(1)).expect("a change that it takes");
+        let mut done = Vec::new();
+        while !done.contains(&Completion::Durable(Token(1))) {
+            store.drain(&mut done);
+            node.device.step();
+            node.kv.step();
+        }
+        drop(store);
+        node.kv.stop(false, 0);
+    }
+
+    /// Every request to an OSD's device fails from now on.
+    pub fn break_device(&mut self, id: OsdId) {
+        if let Some(node) = self.osds.get(&id) {
+            node.device.fail_after(0, Failing::FromThenOn);
+        }
+    }
+
+    /// Spoils those blocks of an OSD's device of which `is_wanted`, by their content. Gives their number.
+    pub fn spoil(&mut self, id: OsdId, is_wanted: impl Fn(&[u8]) -> bool) -> usize {
+        const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;
+        let Some(node) = self.osds.get(&id) else { return 0 };
+        let places = (0..DEVICE_BYTES).step_by(BLOCK);
+        let wanted = places.filter(|place| is_wanted(&node.device.peek(*place, BLOCK)));
+        wanted.filter(|place| node.device.rot(*place, BLOCK as u64)).count()
+    }
+
+    /// What goes wrong by itself on an OSD's device from now on.
+    pub fn set_faults(&mut self, id: OsdId, faults: Faults) {
+        if let Some(node) = self.osds.get(&id) {
+            node.device.set_faults(faults);
+        }
+    }
+
+    /// The request after the next `requests` to an OSD's device fails.
+    pub fn fail_once(&mut self, id: OsdId, requests: u64) {
+        if let Some(node) = self.osds.get(&id) {
+            node.device.fail_after(requests, Failing::Once);
+        }
+    }
+
+    /// Nothing goes wrong on an OSD's device any more; what is damaged remains so.
+    pub fn mend_device(&mut self, id: OsdId) {
+        if let Some(node) = self.osds.get(&id) {
+            node.device.set_faults(Faults::default());
+            node.device.heal();
+        }
+    }
+
+    /// Flips a bit of what an OSD's device holds. False when it holds nothing.
+    pub fn rot(&mut self, id: OsdId) -> bool {
+        self.osds.get(&id).is_some_and(|node| node.device.rot(0, DEVICE_BYTES))
+    }
+
+    /// Puts a new store in the place of that of an OSD which does not run. Yields its id and the key it will use, both of which
+    /// the monitor must hear of.
+    ///
+    /// # Panics
+    /// When there is no such OSD, or it runs.
+    pub fn replace_device(&mut self, id: OsdId) -> (Uuid, CryptoKey) {
+        let node = new_osd(&mut self.rng, &self.clock);
+        let new = (node.uuid, node.key.clone());
+        let old = self.osds.insert(id, node).expect("one of the world's OSDs");
+        assert!(old.shard.is_none(), "osd.{id} runs");
+        self.note(0x53, 0);
+        new
+    }
+
+    /// Whether the log of a stopped OSD has a gap, so that it does not start.
+    ///
+    /// # Panics
+    /// When its store cannot be looked at.
+    #[must_use]
+    pub fn has_log_gap(&self, id: OsdId) -> bool {
+        let Some((disk, kv)) = self.osds.get(&id).map(OsdNode::hardware) else { return false };
+        nacre_blockstore::log_gap(disk, kv, store_options()).expect("a store").is_some()
+    }
+
+    /// What `nacre store repair --give-up-groups` does to a stopped OSD whose log has a gap. Gives the number of groups.
+    ///
+    /// # Panics
+    /// When it cannot be done.
+    pub fn give_up_groups(&mut self, id: OsdId) -> usize {
+        let Some((disk, kv)) = self.osds.get(&id).map(OsdNode::hardware) else { return 0 };
+        let keep = nacre_osd::storage::OWN_COLLECTION;
+        nacre_blockstore::give_up_groups(disk, kv, store_options(), &keep).expect("a store with a gap").len()
     }
 
     /// Ends the monitor's process, or its machine.
@@ -380,6 +518,29 @@ impl World {
     /// A process gets no turn before `until`; its sockets and its device go on.
     pub fn freeze(&mut self, proc: Proc, until: Stamp) {
         self.paces.entry(proc).or_default().frozen_until = Some(until);
+    }
+
+    /// As [`World::freeze`], but the process is in a turn: it has read its clock and not yet its sockets.
+    pub fn freeze_in_turn(&mut self, proc: Proc, until: Stamp) {
+        let now = self.now();
+        self.freeze(proc, until);
+        self.paces.entry(proc).or_default().frozen_at = Some(now);
+        self.turn_by(proc, until);
+    }
+
+    /// A copy of what the monitor's store holds.
+    #[must_use]
+    pub fn back_up_mon(&self) -> SimKv {
+        self.mon.kv.copy()
+    }
+
+    /// Puts a copy in the place of the store of the monitor, which does not run.
+    ///
+    /// # Panics
+    /// When it runs.
+    pub fn restore_mon(&mut self, copy: SimKv) {
+        assert!(self.mon.driver.is_none(), "it has its store open");
+        self.mon.kv = copy;
     }
 
     /// Makes all that a process does, sends and gets take so many times as long.
@@ -446,7 +607,9 @@ impl World {
         true
     }
 
-    fn procs(&self) -> Vec<Proc> {
+    /// All processes, whether or not they run.
+    #[must_use]
+    pub fn procs(&self) -> Vec<Proc> {
         let clients = (0..self.clients.len()).map(Proc::Client);
         [Proc::Mon].into_iter().chain(self.osds.keys().map(|id| Proc::Osd(*id))).chain(clients).collect()
     }
@@ -463,8 +626,12 @@ impl World {
                 return self.turn_by(proc, until);
             }
             pace.frozen_until = None;
+            if let Some((at, clock)) = pace.frozen_at.take().zip(self.clocks.get(&proc)) {
+                clock.stall(READS_BEFORE_SOCKETS, clock.shown_at(at));
+            }
         }
         let Some(next) = self.run(proc) else { return };
+        let next = self.clocks.get(&proc).map_or(next, |clock| clock.moment_of(next));
         self.note(2, proc.host().0.into());
         *self.turns.entry(proc).or_default() += 1;
         let pace = self.paces.entry(proc).or_default();
@@ -492,7 +659,7 @@ impl World {
                     return None;
                 }
                 // The store may want to hear now of what it did not want to be woken for before.
-                let next = if node.device.calls() { self.clock.now() } else { shard.next_deadline() };
+                let next = if node.device.calls() { Stamp::default() } else { shard.next_deadline() };
                 self.plan_disk(id);
                 Some(next)
             }

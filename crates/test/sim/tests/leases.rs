@@ -1,13 +1,17 @@
 //! A primary that is cut off from all but one client, which is cut off with it: nobody tells either of them that
 //! others have taken over. What the client asks then must not be answered with what was before.
 //!
-//! The first test fails when `Shard::is_leased` always says yes, the second one when `Lead::keeps_maps_until` keeps
+//! The first test fails when `Shard::is_leased` always says yes, as the last one shows, the second one when `Lead::keeps_maps_until` keeps
 //! nothing back.
 
+use nacre_buf::ByteStr;
+use nacre_denc::Writer;
 use nacre_msg::SubOp;
+use nacre_msg::osd_op::{CopyFrom, code};
 use nacre_objecter::Request;
+use nacre_pg::{Planted, Tuning};
 use nacre_sim::{Config, Finished, Proc, World};
-use nacre_types::{ObjectLocator, OsdId, PgId};
+use nacre_types::{HObject, ObjectLocator, OsdId, PgId, SnapId};
 use std::time::Duration;
 
 /// The client that shares the primary's fate, and the other.
@@ -48,7 +52,12 @@ fn write(text: &'static str) -> SubOp {
 }
 
 fn cluster(seed: u64) -> (World, OsdId) {
-    let mut world = World::new(seed, &Config { osds: 3, clients: 2, ..Config::default() });
+    cluster_with(seed, Planted::Nothing)
+}
+
+fn cluster_with(seed: u64, planted: Planted) -> (World, OsdId) {
+    let tuning = Tuning { checked: true, planted, ..Tuning::default() };
+    let mut world = World::new(seed, &Config { osds: 3, clients: 2, tuning });
     let create = r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#;
     let tid = world.order(OUTSIDE, |client| client.command(create));
     let created = world.run_until(PATIENCE, |world| {
@@ -107,5 +116,103 @@ fn who_takes_over_waits_until_the_lease_has_run_out() {
         let tid = submit(&mut world, INSIDE, SubOp::read(0, 0));
         let meanwhile = answer(&mut world, INSIDE, tid, Duration::from_secs(20));
         assert_eq!(meanwhile, None, "seed {seed}: osd.{primary} no longer leads");
+    }
+}
+
+#[test]
+fn a_primary_that_stopped_behind_its_clock_serves_nothing_old() {
+    for seed in 0..3 {
+        let (mut world, primary) = cluster(seed);
+        // What has just been renewed lets it serve for some seconds.
+        world.run_for(Duration::from_secs(3));
+        cut_off(&world, &[Proc::Osd(primary), Proc::Client(INSIDE)]);
+        let until = world.now() + Duration::from_secs(40);
+        world.freeze_in_turn(Proc::Osd(primary), until);
+        done(&mut world, OUTSIDE, write("new"));
+        assert!(world.now() < until, "seed {seed}: others have taken over meanwhile");
+        let tid = submit(&mut world, INSIDE, SubOp::read(0, 0));
+        let meanwhile = answer(&mut world, INSIDE, tid, Duration::from_secs(45));
+        assert_eq!(meanwhile, None, "seed {seed}: its clock says that it still leads, by what it last read");
+    }
+}
+
+/// The mistake shows: what was acknowledged elsewhere is not there.
+#[test]
+fn a_lease_ignored_is_found() {
+    let (mut world, primary) = cluster_with(0, Planted::LeaseIgnored);
+    cut_off(&world, &[Proc::Osd(primary), Proc::Client(INSIDE)]);
+    done(&mut world, OUTSIDE, write("new"));
+    let tid = submit(&mut world, INSIDE, SubOp::read(0, 0));
+    let meanwhile = answer(&mut world, INSIDE, tid, Duration::from_secs(20));
+    assert_eq!(meanwhile.as_deref(), Some(&b"old"[..]));
+}
+
+fn command(world: &mut World, json: &str) {
+    let tid = world.order(OUTSIDE, |client| client.command(json));
+    let done = world.run_until(PATIENCE, |world| {
+        let finished = world.take_finished(OUTSIDE);
+        finished.iter().any(|done| matches!(done, Finished::Command { tid: of, result: 0, .. } if *of == tid))
+    });
+    assert!(done, "{json}: {world:?}");
+}
+
+fn request(world: &mut World, client: usize, name: &str, op: SubOp) -> u64 {
+    let request = Request::new(ObjectLocator::in_pool(1), name.to_owned(), vec![op]);
+    world.order(client, |client| client.submit(request))
+}
+
+/// The OSDs that serve an object of the pool.
+fn acting(world: &World, name: &str) -> Vec<OsdId> {
+    let map = world.mon().expect("it runs").state().osd.map().clone();
+    let object = HObject::head(1, "".into(), "".into(), name.into());
+    map.pg_to_up_acting(object.pg(map.pools[&1].pg_num)).acting
+}
+
+fn copy_from(name: &str) -> SubOp {
+    let mut w = Writer::new();
+    w.put(&ByteStr::from(name));
+    w.put(&ObjectLocator::in_pool(1));
+    let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
+    SubOp::with_copy_from(code::COPY_FROM, from, w.finish())
+}
+
+/// Whether a copy succeeds from an object whose group may not be served to one whose group may: all members of the latter are
+/// cut off together, and the one that leads the former is asked by another OSD, not by a client.
+fn copies_from_one_that_is_cut_off(seed: u64, planted: Planted) -> bool {
+    let tuning = Tuning { checked: true, planted, ..Tuning::default() };
+    let mut world = World::new(seed, &Config { osds: 4, clients: 2, tuning });
+    command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 32}"#);
+    command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "size", "val": "2"}"#);
+    command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+    let names: Vec<String> = (0..200).map(|n| format!("o{n}")).collect();
+    let source = &names[0];
+    let (leader, outside) = (acting(&world, source)[0], acting(&world, source)[1]);
+    let is_inside = |osds: &[OsdId]| osds.contains(&leader) && !osds.contains(&outside);
+    let target = names.iter().find(|name| is_inside(&acting(&world, name))).expect("one of so many");
+    let inside = acting(&world, target);
+    let put = |world: &mut World, client: usize, name: &str, text: &'static str| {
+        let tid = request(world, client, name, write(text));
+        assert!(answer(world, client, tid, PATIENCE).is_some(), "{name}: {world:?}");
+    };
+    put(&mut world, INSIDE, source, "old");
+    put(&mut world, INSIDE, target, "nothing");
+    let mut cut: Vec<Proc> = inside.iter().map(|osd| Proc::Osd(*osd)).collect();
+    cut.push(Proc::Client(INSIDE));
+    cut_off(&world, &cut);
+    put(&mut world, OUTSIDE, source, "new");
+    // The target is served, as far as these three know.
+    put(&mut world, INSIDE, target, "still");
+    let tid = request(&mut world, INSIDE, target, copy_from(source));
+    answer(&mut world, INSIDE, tid, Duration::from_secs(20)).is_some()
+}
+
+#[test]
+fn nothing_old_is_copied_from_a_primary_that_is_cut_off() {
+    for seed in 0..3 {
+        assert!(!copies_from_one_that_is_cut_off(seed, Planted::Nothing), "seed {seed}");
+        assert!(
+            copies_from_one_that_is_cut_off(seed, Planted::LeaseIgnored),
+            "seed {seed}: the test sees nothing"
+        );
     }
 }

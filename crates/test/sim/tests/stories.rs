@@ -5,7 +5,8 @@
 //! `SIM_SEEDS=count` tells many, from `SIM_FIRST` on.
 
 use nacre_env::SystemEntropy;
-use nacre_sim::{Plan, tell};
+use nacre_pg::{LogLimits, QueueLimits, Tuning};
+use nacre_sim::{Kind, Plan, tell};
 use nacre_types::Entropy;
 use std::panic::catch_unwind;
 use std::time::Instant;
@@ -14,6 +15,16 @@ use std::time::Instant;
 const SEEDS: u64 = 15;
 /// Stories of a normal run that nobody has heard before.
 const NEW_SEEDS: u64 = 5;
+/// Stories of a normal run with short logs.
+const SHORT_LOG_SEEDS: u64 = 15;
+/// Stories of a normal run with tiny queues.
+const TINY_QUEUES_SEEDS: u64 = 4;
+/// Stories of a normal run of pools where one copy serves.
+const ONE_SERVES_SEEDS: u64 = 5;
+/// Stories of a normal run of erasure-coded pools, with long and with short logs.
+const CODED_SEEDS: u64 = 5;
+/// Stories of a normal run with a bad device, of each kind of pools.
+const BAD_DEVICE_SEEDS: u64 = 5;
 /// Stories that did not end well once, and why:
 ///
 /// | seed | what was wrong |
@@ -35,9 +46,9 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-#[test]
-fn stories_end_well() {
-    let seeds: Vec<u64> = match (number("SIM_SEED"), number("SIM_SEEDS")) {
+/// Seeds that the environment asks for, otherwise `usual` and some that nobody has heard before.
+fn seeds(usual: impl Iterator<Item = u64>, new_count: u64) -> Vec<u64> {
+    match (number("SIM_SEED"), number("SIM_SEEDS")) {
         (Some(seed), _) => vec![seed],
         (None, Some(count)) => {
             let first = number("SIM_FIRST").unwrap_or(0);
@@ -45,19 +56,90 @@ fn stories_end_well() {
         }
         (None, None) => {
             let new = SystemEntropy::default().u64() >> 16;
-            (0..SEEDS).chain(ONCE_BAD).chain(new..new + NEW_SEEDS).collect()
+            usual.chain(new..new + new_count).collect()
         }
-    };
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "a story that does not end well is told again by its seed")]
+fn end_well(seeds: Vec<u64>, plan: &Plan) {
     let mut failed = Vec::new();
     for seed in seeds {
         println!("seed {seed}");
         let start = Instant::now();
-        match catch_unwind(|| tell(seed, &Plan::default())) {
+        match catch_unwind(|| tell(seed, plan)) {
             Ok(outcome) => println!("seed {seed}: {outcome:?} in {:?}", start.elapsed()),
             Err(_) => failed.push(seed),
         }
     }
     assert!(failed.is_empty(), "{} stories do not end well: {failed:?}", failed.len());
+}
+
+/// What finds no room in a queue is lost, and made up for.
+#[test]
+fn with_tiny_queues_stories_end_well() {
+    let queues = QueueLimits { future_max: 1, held_max: 1, link_max: 2, ..QueueLimits::default() };
+    let tuning = Tuning { checked: true, queues, ..Tuning::default() };
+    end_well(seeds(0..TINY_QUEUES_SEEDS, 1), &Plan { tuning, ..Plan::default() });
+}
+
+/// A connection that has too much to send ends, with a client or with another OSD, and nothing that was acknowledged is lost.
+#[test]
+fn with_tiny_connections_stories_end_well() {
+    let tuning = Tuning {
+        checked: true,
+        queues: QueueLimits { conn_max: 16, ..QueueLimits::default() },
+        ..Tuning::default()
+    };
+    end_well(seeds(0..TINY_QUEUES_SEEDS, 1), &Plan { tuning, ..Plan::default() });
+}
+
+#[test]
+fn stories_end_well() {
+    end_well(seeds((0..SEEDS).chain(ONCE_BAD), NEW_SEEDS), &Plan::default());
+}
+
+/// Logs are short, so that copies that were away are compared object by object, a few at a time: `last_backfill` moves, and
+/// stays behind, in all ways.
+#[test]
+fn stories_of_short_logs_end_well() {
+    let limits = LogLimits { target: 100, trim_min: 4, max: 120, ..LogLimits::default() };
+    let tuning = Tuning { limits, scan_objects: 3, checked: true, ..Tuning::default() };
+    let plan = Plan { objects: Some(40), messages_max: 300, tuning, ..Plan::default() };
+    end_well(seeds(0..SHORT_LOG_SEEDS, 1), &plan);
+}
+
+/// Any copy may serve alone, and is where an acknowledged write lives until others are back.
+#[test]
+fn where_one_copy_serves_stories_end_well() {
+    let plan = Plan { kind: Kind::OneServes, ..Plan::default() };
+    end_well(seeds(0..ONE_SERVES_SEEDS, 1), &plan);
+}
+
+#[test]
+fn stories_of_coded_pools_end_well() {
+    let plan = Plan { kind: Kind::Coded, ..Plan::default() };
+    end_well(seeds(0..CODED_SEEDS, 1), &plan);
+}
+
+/// A device that rots, and fails what it is asked: what it had is had from others, and another one takes its place.
+#[test]
+fn with_a_bad_device_stories_end_well() {
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { bad_device: true, ..Plan::default() });
+}
+
+#[test]
+fn with_a_bad_device_stories_of_coded_pools_end_well() {
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { kind: Kind::Coded, bad_device: true, ..Plan::default() });
+}
+
+/// As with short logs of replicated pools.
+#[test]
+fn stories_of_coded_pools_with_short_logs_end_well() {
+    let limits = LogLimits { target: 100, trim_min: 4, max: 120, ..LogLimits::default() };
+    let tuning = Tuning { limits, scan_objects: 3, checked: true, ..Tuning::default() };
+    let plan = Plan { kind: Kind::Coded, objects: Some(40), messages_max: 300, tuning, ..Plan::default() };
+    end_well(seeds(0..CODED_SEEDS, 1), &plan);
 }
 
 #[test]

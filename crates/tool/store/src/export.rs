@@ -8,10 +8,10 @@ use crate::target::{self, Target, each_object, each_omap_page, newest_map, parse
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
+use nacre_env::real::private;
 use nacre_store::ObjectStore;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{HObject, SpgId};
-use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -35,15 +35,20 @@ pub struct Options {
     /// Where to; `-` is standard output. An existing file is not overwritten.
     #[arg(long)]
     file: PathBuf,
+    /// Of a store that does not open because its log has a gap: what it held before the gap. Writes that were acknowledged
+    /// later are missing.
+    #[arg(long)]
+    before_gap: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let (mut store, _) = options.target.look()?;
+    let (mut store, _) =
+        if options.before_gap { options.target.look_before_gap()? } else { options.target.look()? };
     let totals = if options.file == Path::new("-") {
         write(&mut store, &options.pgid, BufWriter::new(std::io::stdout().lock()))?.0
     } else {
         let path = options.file.display();
-        let file = OpenOptions::new().write(true).create_new(true).open(&options.file);
+        let file = private::options().write(true).create_new(true).open(&options.file);
         let out = BufWriter::new(file.with_context(|| path.to_string())?);
         let (totals, out) = write(&mut store, &options.pgid, out)?;
         out.into_inner().map_err(std::io::IntoInnerError::into_error)?.sync_all()?;

@@ -4,6 +4,10 @@
 //! - Free space is counted anew from the objects; the count is stored when another one was.
 //! - Metadata of objects that cannot be understood is listed, and removed with `--remove-unreadable`: those objects
 //!   are lost on this OSD and must come back from the group's other copies, by scrub and repair.
+//! - A log with a gap, behind which there are records, is named. What the lost ones said is unknown, so each placement group may
+//!   lack writes that were acknowledged: with `--give-up-groups` all of them are removed and the log ends before the gap. The OSD
+//!   starts without groups then, and recovers from the others. What no other OSD has is exported first, with
+//!   `nacre store export --before-gap`.
 //!
 //! Everything else needs the group's other copies, not a tool.
 
@@ -11,9 +15,10 @@ use crate::check::examine;
 use crate::target::Target;
 use anyhow::{Context, Result};
 use clap::Args;
-use nacre_blockstore::BadRecord;
+use nacre_blockstore::{BadRecord, Options as StoreOptions};
 use nacre_store::ObjectStore;
 use nacre_txn::{Op, Token, Transaction};
+use nacre_types::SpgId;
 use serde_json::json;
 use std::process::ExitCode;
 
@@ -25,6 +30,10 @@ pub struct Options {
     /// Remove objects whose metadata cannot be understood. What they held is lost on this OSD.
     #[arg(long)]
     pub(crate) remove_unreadable: bool,
+    /// When the log has a gap: remove all placement groups, so that the OSD starts and recovers them from the others. What
+    /// only this OSD has is lost: export it first.
+    #[arg(long)]
+    pub(crate) give_up_groups: bool,
     /// Print one JSON document.
     #[arg(long)]
     pub(crate) json: bool,
@@ -80,6 +89,9 @@ pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
         done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
     }
     drop((disk, kv));
+    if mendable && !mend_gap(options, &mut done)? {
+        return Ok(done);
+    }
     if mendable && !done.is_empty() {
         done.extend(reopen(&options.target, &bad)?);
     }
@@ -87,6 +99,30 @@ pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
         done.push("nothing to repair".to_owned());
     }
     Ok(done)
+}
+
+/// True when the log has no gap, or has none any more.
+fn mend_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
+    let (disk, kv) = options.target.scratch()?;
+    let gap = nacre_blockstore::log_gap(Box::new(disk), Box::new(kv), StoreOptions::default());
+    let Some(gap) = gap.with_context(|| options.target.shown())? else { return Ok(true) };
+    if !options.give_up_groups {
+        done.push(format!(
+            "{gap}. Left alone; export what no other OSD has (`nacre store export --before-gap`), then --give-up-groups \
+             removes all placement groups of this OSD, and it recovers them from the others"
+        ));
+        return Ok(false);
+    }
+    let (disk, kv) = (options.target.device()?, Box::new(options.target.metadata()?));
+    let keep = nacre_osd::storage::OWN_COLLECTION;
+    let groups = nacre_blockstore::give_up_groups(disk, kv, StoreOptions::default(), &keep)?;
+    done.push(format!("removed {} placement groups: {}", groups.len(), listed(&groups)));
+    done.push(format!("ended the log before record {}", gap.seq));
+    Ok(true)
+}
+
+fn listed(groups: &[SpgId]) -> String {
+    groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn said_of(record: &BadRecord) -> String {

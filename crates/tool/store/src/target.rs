@@ -10,7 +10,7 @@ use nacre_env::Disk;
 use nacre_kv::{KvError, RedbKv};
 use nacre_osd::storage;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{ObjectView, ReadError, Token};
+use nacre_txn::{FetchFrom, ObjectView, ReadError, Token};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
 use std::path::PathBuf;
 
@@ -82,10 +82,22 @@ impl Target {
 
     /// The store as it would open, without a byte of it being changed.
     pub(crate) fn look(&self) -> Result<(BlockStore, MountReport)> {
-        let (disk, kv) = (self.device()?, self.metadata()?);
-        let (disk, kv) = (ScratchDisk::over(disk), ScratchKv::over(Box::new(kv)));
+        let (disk, kv) = self.scratch()?;
         BlockStore::open(Box::new(disk), Box::new(kv), Options::default())
             .with_context(|| format!("{}: `nacre store check` says more", self.shown()))
+    }
+
+    /// As [`Target::look`], of a store whose log may have a gap: as it was before.
+    pub(crate) fn look_before_gap(&self) -> Result<(BlockStore, MountReport)> {
+        let (disk, kv) = self.scratch()?;
+        BlockStore::open_before_gap(Box::new(disk), Box::new(kv), Options::default())
+            .with_context(|| format!("{}: `nacre store check` says more", self.shown()))
+    }
+
+    /// Device and metadata, whose changes stay in memory.
+    pub(crate) fn scratch(&self) -> Result<(ScratchDisk, ScratchKv)> {
+        let (disk, kv) = (self.device()?, self.metadata()?);
+        Ok((ScratchDisk::over(disk), ScratchKv::over(Box::new(kv))))
     }
 }
 
@@ -127,7 +139,7 @@ pub(crate) fn read(
         match store.read(at, name, offset, length) {
             Ok(data) => return Ok(data),
             Err(ReadError::Pending { offset, length, .. }) => {
-                store.fetch(at, name, offset, length, FETCH);
+                store.fetch(at, name, offset, length, FetchFrom::Anywhere, FETCH);
                 completions.clear();
                 while !completions.contains(&Completion::Fetched(FETCH)) {
                     store.drain(&mut completions);

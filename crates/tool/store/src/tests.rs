@@ -36,7 +36,7 @@ fn kinds(findings: &check::Findings) -> Vec<String> {
 }
 
 fn repair_options(target: Target, remove_unreadable: bool) -> repair::Options {
-    repair::Options { target, remove_unreadable, json: false }
+    repair::Options { target, remove_unreadable, give_up_groups: false, json: false }
 }
 
 #[test]
@@ -120,6 +120,46 @@ fn a_free_map_that_contradicts_the_objects_is_made_anew() {
     assert!(check::examine(&folder.target(), true).expect("can be checked").is_sound());
     let again = mend(&repair_options(folder.target(), false)).expect("can be mended");
     assert_eq!(again, ["nothing to repair"]);
+}
+
+/// Offsets of the records of the log that replay needs, oldest first: one after the other.
+fn log_records(folder: &Folder) -> Vec<u64> {
+    let (file, mut block) = (block_file(folder), vec![0; 4096]);
+    let blocks = (2..).map(|block| block * 4096).take_while(|offset| {
+        file.read_exact_at(&mut block, *offset).is_ok() && block.starts_with(b"NacreWAL")
+    });
+    blocks.collect()
+}
+
+#[test]
+fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
+    let folder = Folder::new("gap");
+    content::fill_one_by_one(&folder);
+    let offsets = log_records(&folder);
+    assert!(offsets.len() > 5, "{offsets:?}");
+    spoil(&folder, offsets[offsets.len() - 4] + 100);
+    let findings = check::examine(&folder.target(), false).expect("can be checked");
+    assert_eq!(kinds(&findings), ["open"]);
+    let gap = "is damaged, and 3 behind it are whole";
+    assert!(findings.problems[0]["what"].as_str().expect("a text").contains(gap), "{:?}", findings.problems);
+    let done = mend(&repair_options(folder.target(), false)).expect("can be looked at");
+    assert!(
+        matches!(&done[..], [line] if line.contains(gap) && line.contains("--give-up-groups")),
+        "{done:?}"
+    );
+    assert!(folder.target().look().is_err());
+    let (mut store, mount) = folder.target().look_before_gap().expect("can be looked at");
+    assert!(mount.gap.is_some() && store.collections().contains(&GROUP));
+    export::write(&mut store, &GROUP, Vec::new()).expect("can be exported");
+    drop(store);
+    let options = repair::Options { give_up_groups: true, ..repair_options(folder.target(), false) };
+    let done = mend(&options).expect("can be mended");
+    assert!(done[0].contains(&format!("removed 1 placement groups: {GROUP}")), "{done:?}");
+    let findings = check::examine(&folder.target(), true).expect("can be checked");
+    assert!(findings.is_sound(), "{:?}", findings.problems);
+    let (store, _) = folder.target().look().expect("the store opens");
+    assert_eq!(store.collections(), [storage::OWN_COLLECTION]);
+    assert!(crate::target::newest_map(&store).is_some(), "the OSD keeps what it knows of the cluster");
 }
 
 #[test]

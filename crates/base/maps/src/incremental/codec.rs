@@ -1,7 +1,7 @@
 //! Bytes of an incremental.
 //!
 //! Ceph `OSDMap::Incremental::encode` at v16.2.15: an envelope (8, 7) around a client section (8), an OSD section
-//! (9), its own CRC-32C (over all other bytes, so also over what follows) and the CRC of the map it makes.
+//! (9, or 11 when ranges of blocklisted addresses change; 10 brought stretch clusters, which we do not have), its own CRC-32C (over all other bytes, so also over what follows) and the CRC of the map it makes.
 
 use super::Incremental;
 use crate::wire;
@@ -11,13 +11,24 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 const VERSION: u8 = 8;
 const CLIENT_VERSION: u8 = 8;
 const OSD_VERSION: u8 = 9;
+/// `change_stretch_mode`, four words of its settings, `stretch_mode_enabled`.
+const STRETCH_BYTES: usize = 1 + 4 * 4 + 1;
 
 impl Encode for Incremental {
     fn encode(&self, w: &mut Writer) {
         let start = w.len();
         w.envelope(VERSION, 7, |w| {
             w.envelope(CLIENT_VERSION, 1, |w| self.encode_client(w));
-            w.envelope(OSD_VERSION, 1, |w| self.encode_osd(w));
+            let ranges = !self.new_range_blocklist.is_empty() || !self.old_range_blocklist.is_empty();
+            let version = if ranges { wire::RANGES_VERSION } else { OSD_VERSION };
+            w.envelope(version, 1, |w| {
+                self.encode_osd(w);
+                if ranges {
+                    w.zeros(STRETCH_BYTES);
+                    wire::put_blocklist(w, &self.new_range_blocklist);
+                    w.put(&self.old_range_blocklist);
+                }
+            });
             w.u32(0);
             w.u32(self.full_crc);
         });
@@ -109,7 +120,7 @@ impl Incremental {
         Ok(())
     }
 
-    fn decode_osd(&mut self, r: &mut Reader) -> Result<(), DecodeError> {
+    fn decode_osd(&mut self, version: u8, r: &mut Reader) -> Result<(), DecodeError> {
         self.new_hb_back_up = r.get()?;
         self.new_up_thru = r.get()?;
         self.new_last_clean_interval = r.get()?;
@@ -129,6 +140,13 @@ impl Incremental {
         self.new_require_osd_release = r.u8()?;
         self.new_crush_node_flags = r.get()?;
         self.new_device_class_flags = r.get()?;
+        if version > OSD_VERSION {
+            r.skip(STRETCH_BYTES)?;
+        }
+        if version >= wire::RANGES_VERSION {
+            self.new_range_blocklist = r.get()?;
+            self.old_range_blocklist = r.get()?;
+        }
         Ok(())
     }
 }
@@ -136,14 +154,14 @@ impl Incremental {
 fn section(
     r: &mut Reader,
     what: &'static str,
-    supported: u8,
-    body: impl FnOnce(&mut Reader) -> Result<(), DecodeError>,
+    version_min: u8,
+    body: impl FnOnce(u8, &mut Reader) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
-    r.envelope(what, supported, |version, r| {
-        if version < supported {
+    r.envelope(what, wire::RANGES_VERSION, |version, r| {
+        if version < version_min {
             return Err(DecodeError::Invalid { what, value: version.into() });
         }
-        body(r)
+        body(version, r)
     })
 }
 
@@ -153,8 +171,10 @@ impl Decode for Incremental {
         let whole = r.rest();
         let mut inc = Self::new(nacre_types::Uuid::NIL, 0);
         let (at, crc) = r.envelope("OSDMap::Incremental", VERSION, |_, r| {
-            section(r, "OSDMap::Incremental client section", CLIENT_VERSION, |r| inc.decode_client(r))?;
-            section(r, "OSDMap::Incremental OSD section", OSD_VERSION, |r| inc.decode_osd(r))?;
+            section(r, "OSDMap::Incremental client section", CLIENT_VERSION, |_, r| inc.decode_client(r))?;
+            section(r, "OSDMap::Incremental OSD section", OSD_VERSION, |version, r| {
+                inc.decode_osd(version, r)
+            })?;
             // Behind the envelope's header of six bytes.
             let at = r.offset() + 6;
             let crc = r.u32()?;

@@ -7,7 +7,8 @@ use nacre_buf::Bytes;
 use nacre_types::{AddrVec, EntityAddr, Epoch, IntervalSet, OsdId, PgId, PoolId, UTime, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A change of the OSD map. Ceph `OSDMap::Incremental`; written as envelope 8, client section 8, OSD section 9.
+/// A change of the OSD map. Ceph `OSDMap::Incremental`; written as envelope 8, client section 8, OSD section 9,
+/// or 11 with ranges of blocklisted addresses.
 ///
 /// [`Incremental::new`] is the empty change: fields that keep the old value by a marker hold that marker.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +79,10 @@ pub struct Incremental {
     pub new_blocklist: BTreeMap<EntityAddr, UTime>,
     /// Clients let in again.
     pub old_blocklist: Vec<EntityAddr>,
+    /// Ranges of addresses shut out.
+    pub new_range_blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Ranges of addresses let in again.
+    pub old_range_blocklist: Vec<EntityAddr>,
     /// Cluster addresses of OSDs that came up.
     pub new_up_cluster: BTreeMap<OsdId, AddrVec>,
     /// New store identities.
@@ -144,6 +149,8 @@ impl Incremental {
             new_lost: BTreeMap::new(),
             new_blocklist: BTreeMap::new(),
             old_blocklist: Vec::new(),
+            new_range_blocklist: BTreeMap::new(),
+            old_range_blocklist: Vec::new(),
             new_up_cluster: BTreeMap::new(),
             new_uuid: BTreeMap::new(),
             new_xinfo: BTreeMap::new(),

@@ -1,7 +1,7 @@
 //! Bytes of the full map.
 //!
-//! Ceph `OSDMap::encode` at v16.2.15: an envelope (8, 7) around a client section (9), an OSD section (9) and the
-//! CRC-32C of all other bytes of the envelope, its header included.
+//! Ceph `OSDMap::encode` at v16.2.15: an envelope (8, 7) around a client section (9), an OSD section (9, or 11
+//! when there are ranges of blocklisted addresses; 10 brought stretch clusters, which we do not have) and the CRC-32C of all other bytes of the envelope, its header included.
 
 use super::OsdMap;
 use crate::{OSDS_MAX, wire};
@@ -12,13 +12,24 @@ use std::sync::Arc;
 
 const VERSION: u8 = 8;
 const SECTION_VERSION: u8 = 9;
+/// `stretch_bucket_count`, `degraded_stretch_mode`, `recovering_stretch_mode`, `stretch_mode_bucket`.
+const STRETCH_WORDS: usize = 4;
 
 impl Encode for OsdMap {
     fn encode(&self, w: &mut Writer) {
         let start = w.len();
         w.envelope(VERSION, 7, |w| {
             w.envelope(SECTION_VERSION, 1, |w| self.encode_client(w));
-            w.envelope(SECTION_VERSION, 1, |w| self.encode_osd(w));
+            let ranges = !self.range_blocklist.is_empty();
+            let version = if ranges { wire::RANGES_VERSION } else { SECTION_VERSION };
+            w.envelope(version, 1, |w| {
+                self.encode_osd(w);
+                if ranges {
+                    w.u8(0); // stretch_mode_enabled
+                    w.zeros(STRETCH_WORDS * 4);
+                    wire::put_blocklist(w, &self.range_blocklist);
+                }
+            });
             w.u32(0);
         });
         wire::seal(w, start, 4);
@@ -115,7 +126,7 @@ impl OsdMap {
         Ok(())
     }
 
-    fn decode_osd(&mut self, r: &mut Reader) -> Result<(), DecodeError> {
+    fn decode_osd(&mut self, version: u8, r: &mut Reader) -> Result<(), DecodeError> {
         self.hb_back_addrs = r.get()?;
         self.osd_info = r.get()?;
         self.blocklist = r.get()?;
@@ -133,6 +144,12 @@ impl OsdMap {
         self.removed_snaps_queue = r.get()?;
         self.crush_node_flags = r.get()?;
         self.device_class_flags = r.get()?;
+        if version > SECTION_VERSION {
+            r.skip(1 + STRETCH_WORDS * 4)?;
+        }
+        if version >= wire::RANGES_VERSION {
+            self.range_blocklist = r.get()?;
+        }
         Ok(())
     }
 
@@ -161,13 +178,13 @@ impl OsdMap {
 fn section(
     r: &mut Reader,
     what: &'static str,
-    body: impl FnOnce(&mut Reader) -> Result<(), DecodeError>,
+    body: impl FnOnce(u8, &mut Reader) -> Result<(), DecodeError>,
 ) -> Result<(), DecodeError> {
-    r.envelope(what, SECTION_VERSION, |version, r| {
+    r.envelope(what, wire::RANGES_VERSION, |version, r| {
         if version < SECTION_VERSION {
             return Err(DecodeError::Invalid { what, value: version.into() });
         }
-        body(r)
+        body(version, r)
     })
 }
 
@@ -177,8 +194,8 @@ impl Decode for OsdMap {
         let whole = r.rest();
         let mut map = Self::default();
         let (covered, crc) = r.envelope("OSDMap", VERSION, |_, r| {
-            section(r, "OSDMap client section", |r| map.decode_client(r))?;
-            section(r, "OSDMap OSD section", |r| map.decode_osd(r))?;
+            section(r, "OSDMap client section", |_, r| map.decode_client(r))?;
+            section(r, "OSDMap OSD section", |version, r| map.decode_osd(version, r))?;
             // Behind the envelope's header of six bytes.
             Ok((r.offset() + 6, r.u32()?))
         })?;

@@ -12,7 +12,8 @@ use nacre_types::{AddrVec, EntityAddr, Epoch, IntervalSet, OsdId, PgId, PoolId, 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The OSD map. Ceph `OSDMap`; written as envelope 8 with client section 9 and OSD section 9.
+/// The OSD map. Ceph `OSDMap`; written as envelope 8 with client section 9 and OSD section 9, or 11 with ranges of
+/// blocklisted addresses.
 ///
 /// All vectors over OSDs have [`OsdMap::max_osd`] elements, except `osd_primary_affinity`, which may be empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,6 +70,8 @@ pub struct OsdMap {
     pub osd_info: Vec<OsdInfo>,
     /// Clients shut out, and until when.
     pub blocklist: BTreeMap<EntityAddr, UTime>,
+    /// Ranges of addresses shut out ([`nacre_types::AddrKind::Cidr`]), and until when.
+    pub range_blocklist: BTreeMap<EntityAddr, UTime>,
     /// Addresses for other OSDs.
     pub cluster_addrs: Vec<AddrVec>,
     /// Identity of each OSD's store.
@@ -125,6 +128,7 @@ impl Default for OsdMap {
             hb_back_addrs: Vec::new(),
             osd_info: Vec::new(),
             blocklist: BTreeMap::new(),
+            range_blocklist: BTreeMap::new(),
             cluster_addrs: Vec::new(),
             osd_uuid: Vec::new(),
             osd_xinfo: Vec::new(),

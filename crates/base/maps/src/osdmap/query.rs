@@ -164,11 +164,21 @@ impl OsdMap {
         flags::join(self.state(osd), osd::NAMES)
     }
 
-    /// True when this client instance is shut out, by itself or with its whole IP address.
+    /// True when somebody is shut out.
+    #[must_use]
+    pub fn has_blocklist(&self) -> bool {
+        !self.blocklist.is_empty() || !self.range_blocklist.is_empty()
+    }
+
+    /// True when this client instance is shut out, by itself, with its whole IP address or with a range of them.
     #[must_use]
     pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
-        if self.blocklist.is_empty() {
+        if !self.has_blocklist() {
             return false;
+        }
+        let ip = addr.socket.map(|socket| socket.ip());
+        if ip.is_some_and(|ip| self.range_blocklist.keys().any(|range| range.range_contains(ip))) {
+            return true;
         }
         let instance = addr.with_kind(AddrKind::Any);
         // A client does not listen, so its instance has port 0; a whole address has nonce 0 as well.

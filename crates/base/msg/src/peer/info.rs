@@ -177,8 +177,9 @@ pub struct PgInfo {
     pub last_epoch_started: Epoch,
     /// First epoch of that interval.
     pub last_interval_started: Epoch,
-    /// [`HObject::max_value`] when the log tells which objects are missing; [`HObject::MIN`] when only a
-    /// scan of the whole copy can (a backfill is under way).
+    /// Of objects before this the log tells whether the copy lacks them; of those from here on only a comparison
+    /// with another copy can (a backfill is under way). [`HObject::max_value`] in a copy that the log tells all of,
+    /// [`HObject::MIN`] when it tells nothing. Ceph's counts the object itself among the former.
     pub last_backfill: HObject,
     /// What the members agree on.
     pub history: PgHistory,
@@ -188,14 +189,25 @@ pub struct PgInfo {
     pub counters: Counters,
     /// Which chunk of each object it holds, in an erasure-coded pool. Since version 2, which only such copies write.
     pub shard: Option<u8>,
+    /// What this OSD stored of the group under maps up to this one is gone, for the records of its copy were damaged; 0 when
+    /// they never were. Since version 3, which only such copies write.
+    pub lost_through: Epoch,
+    /// All members of the pool's chunks had this durably: a copy that took part and does not reach it has lost something, and its
+    /// log counts for nothing. Since version 4, which only copies that know of it write; who knows version 3 passes over it.
+    pub safe_to: Eversion,
 }
 
-const PG_INFO_VERSION: u8 = 2;
+const PG_INFO_VERSION: u8 = 4;
 
 impl Encode for PgInfo {
     fn encode(&self, w: &mut Writer) {
-        let version = if self.shard.is_some() { PG_INFO_VERSION } else { 1 };
-        w.envelope(version, version, |w| {
+        let (version, compat) = match self.shard {
+            _ if self.safe_to > Eversion::ZERO => (PG_INFO_VERSION, 3),
+            _ if self.lost_through > 0 => (3, 3),
+            Some(_) => (2, 2),
+            None => (1, 1),
+        };
+        w.envelope(version, compat, |w| {
             w.put(&self.last_update);
             w.put(&self.last_complete);
             w.put(&self.log_tail);
@@ -206,8 +218,16 @@ impl Encode for PgInfo {
             w.put(&self.history);
             w.put(&self.purged_snaps);
             w.put(&self.counters);
-            if let Some(shard) = self.shard {
-                w.u8(shard);
+            match self.shard {
+                _ if version >= 3 => w.put(&self.shard),
+                Some(shard) => w.u8(shard),
+                None => (),
+            }
+            if version >= 3 {
+                w.u32(self.lost_through);
+            }
+            if version >= 4 {
+                w.put(&self.safe_to);
             }
         });
     }
@@ -228,7 +248,13 @@ impl Decode for PgInfo {
                 history: r.get()?,
                 purged_snaps: r.get()?,
                 counters: r.get()?,
-                shard: if version >= 2 { Some(r.u8()?) } else { None },
+                shard: match version {
+                    1 => None,
+                    2 => Some(r.u8()?),
+                    _ => r.get()?,
+                },
+                lost_through: if version >= 3 { r.u32()? } else { 0 },
+                safe_to: if version >= 4 { r.get()? } else { Eversion::ZERO },
             })
         })
     }
@@ -250,10 +276,24 @@ impl PgInfo {
             purged_snaps: IntervalSet::new(),
             counters: Counters::default(),
             shard: None,
+            lost_through: 0,
+            safe_to: Eversion::ZERO,
         }
     }
 
-    /// True when only a scan can tell what this copy misses.
+    /// The log ends at `head` from now on, whatever it held before.
+    pub fn set_head(&mut self, head: Eversion) {
+        self.last_update = head;
+        self.safe_to = self.safe_to.min(head);
+    }
+
+    /// The log tells whether this copy lacks `object`.
+    #[must_use]
+    pub fn covers(&self, object: &HObject) -> bool {
+        *object < self.last_backfill
+    }
+
+    /// True when only a comparison can tell all that this copy misses.
     #[must_use]
     pub fn is_incomplete(&self) -> bool {
         !self.last_backfill.max

@@ -1,6 +1,7 @@
 //! [`PastIntervals`]: who served a PG in earlier intervals and may hold writes that nobody else has.
 
 use super::coded::coded;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Epoch, OsdId};
 use std::collections::BTreeSet;
 
@@ -32,9 +33,31 @@ coded!(PastInterval, "peer past interval", { first, last, up, acting, primary, m
 pub struct PastIntervals {
     /// Oldest first, disjoint.
     pub intervals: Vec<PastInterval>,
+    /// Who served in those that are forgotten, since all members had all objects: of these somebody may have an object that
+    /// nobody else has. Ascending. Since version 2, which is written where there are any. Ceph keeps all intervals until then.
+    pub former: Vec<OsdId>,
 }
 
-coded!(PastIntervals, "peer past intervals", { intervals });
+impl Encode for PastIntervals {
+    fn encode(&self, w: &mut Writer) {
+        let version = if self.former.is_empty() { 1 } else { 2 };
+        w.envelope(version, version, |w| {
+            w.put(&self.intervals);
+            if version >= 2 {
+                w.put(&self.former);
+            }
+        });
+    }
+}
+
+impl Decode for PastIntervals {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("peer past intervals", 2, |version, r| {
+            Ok(Self { intervals: r.get()?, former: if version >= 2 { r.get()? } else { Vec::new() } })
+        })
+    }
+}
 
 impl PastIntervals {
     /// Adds the newest interval.
@@ -60,7 +83,23 @@ impl PastIntervals {
 
     /// Forgets intervals that ended before `epoch`, the newest known start of an active interval.
     pub fn trim_before(&mut self, epoch: Epoch) {
-        self.intervals.retain(|interval| interval.last >= epoch);
+        let gone = self.intervals.extract_if(.., |interval| interval.last < epoch);
+        let former: BTreeSet<OsdId> =
+            gone.flat_map(|interval| interval.acting).chain(self.former.drain(..)).collect();
+        self.former.extend(former);
+    }
+
+    /// Everybody who served since all members had all objects.
+    #[must_use]
+    pub fn holders(&self) -> BTreeSet<OsdId> {
+        let acting = self.intervals.iter().flat_map(|interval| &interval.acting);
+        acting.chain(&self.former).copied().collect()
+    }
+
+    /// All members have all objects.
+    pub fn clear(&mut self) {
+        self.intervals.clear();
+        self.former.clear();
     }
 
     /// Everybody who served in an interval that may have accepted writes.

@@ -3,7 +3,7 @@
 //! The messages are our own (kinds from 0x7000, far from Ceph's); they keep RADOS's vocabulary. Every one
 //! begins with a [`PeerHeader`], so that a receiver can tell at once whether it belongs to the interval it
 //! is in. Formats: `docs/formats/peer-messages.md`. Front = one envelope; data = object data of a
-//! transaction, by reference.
+//! transaction, by reference. An envelope that is too long for a front travels at the head of the data.
 
 mod chunk;
 mod coded;
@@ -16,6 +16,7 @@ mod recovery;
 mod replication;
 mod reserve;
 mod scrub;
+mod sound;
 
 pub use chunk::{ChunkRead, ChunkReply};
 pub use copy::{CopyGet, CopyReply};
@@ -23,12 +24,13 @@ pub use info::{Counters, PgHistory, PgInfo};
 pub use intervals::{INTERVALS_MAX, PastInterval, PastIntervals};
 pub use log::{LogEntry, LogKind, OpOutput};
 pub use peering::{Activate, Activated, IntervalId, LogReply, MissingItem, Notify, Query, QueryKind};
-pub use recovery::{Progress, Pull, Push, PushReply, Release, Scan, ScanReply, ScannedObject};
+pub use recovery::{PartCursor, Progress, Pull, Push, PushReply, Release, Scan, ScanReply, ScannedObject};
 pub use replication::{RepOp, RepOpReply};
 pub use reserve::{Reserve, ReserveStep};
 pub use scrub::{ScrubObject, ScrubReply, ScrubRequest};
 
 use crate::RawMessage;
+use crate::size::{FRONT_BYTES_MAX, PEER_BYTES_MAX};
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{Epoch, SpgId};
@@ -40,10 +42,54 @@ pub const KIND_LAST: u16 = 0x70ff;
 /// Ceph's `CEPH_MSG_PRIO_HIGH`: peers' messages are never behind a client's bulk data.
 const PRIORITY: u16 = 196;
 
+/// The envelope is the front.
+const VERSION: u16 = 1;
+/// The front is the envelope's length as a `u64`, and the envelope stands at the head of the data.
+const VERSION_LONG: u16 = 2;
+
 /// Room for the front of a replicated write; most others are shorter.
 const FRONT_BYTES_USUAL: usize = 768;
 /// Room for that of its acknowledgement.
 const REPLY_BYTES_USUAL: usize = 64;
+
+/// Versions of our own messages that an OSD can speak with others, both included. Raised when a message changes so that those
+/// who know the old one only cannot read it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerVersions {
+    /// The oldest.
+    pub oldest: u32,
+    /// The newest.
+    pub newest: u32,
+}
+
+impl PeerVersions {
+    /// What this code speaks.
+    pub const OURS: Self = Self { oldest: 3, newest: 3 };
+    /// The key of an OSD's metadata, as it boots, that holds its [`PeerVersions`]. Ceph's OSDs do not have it: they speak other
+    /// messages.
+    pub const METADATA_KEY: &'static str = "nacre_peer_versions";
+
+    /// True when there is one that both speak.
+    #[must_use]
+    pub fn overlap(&self, other: &Self) -> bool {
+        self.oldest <= other.newest && other.oldest <= self.newest
+    }
+
+    /// Reads what `Display` writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let (oldest, newest) = text.split_once('-')?;
+        let (oldest, newest) = (oldest.parse().ok()?, newest.parse().ok()?);
+        (oldest <= newest).then_some(Self { oldest, newest })
+    }
+}
+
+/// `oldest-newest`.
+impl std::fmt::Display for PeerVersions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}-{}", self.oldest, self.newest)
+    }
+}
 
 /// Begins every peer message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -151,9 +197,34 @@ impl PeerMessage {
     /// Reads what [`PeerMessage::encode`] made.
     ///
     /// # Errors
-    /// [`DecodeError`] for a kind that is not ours or a malformed body.
+    /// [`DecodeError`] for a kind that is not ours, a form that we do not know, a malformed body, one longer than
+    /// [`PEER_BYTES_MAX`], or a log that cannot be.
     pub fn decode(raw: RawMessage) -> Result<Self, DecodeError> {
-        Self::decode_parts(raw.kind, &mut Reader::new(raw.front), &raw.data)
+        if raw.data.len() > PEER_BYTES_MAX as usize {
+            return Err(DecodeError::Invalid {
+                what: "length of a peer's message",
+                value: raw.data.len() as u64,
+            });
+        }
+        let message = Self::decode_form(raw)?;
+        message.check()?;
+        Ok(message)
+    }
+
+    fn decode_form(raw: RawMessage) -> Result<Self, DecodeError> {
+        match raw.version {
+            VERSION => Self::decode_parts(raw.kind, &mut Reader::new(raw.front), &raw.data),
+            VERSION_LONG => {
+                let length = Reader::new(raw.front).u64()?;
+                let here = usize::try_from(length).ok().filter(|length| *length <= raw.data.len());
+                let here =
+                    here.ok_or(DecodeError::Invalid { what: "length of a long front", value: length })?;
+                let front = raw.data.slice(0, here).to_bytes();
+                let data = raw.data.slice(here, raw.data.len() - here);
+                Self::decode_parts(raw.kind, &mut Reader::new(front), &data)
+            }
+            version => Err(DecodeError::Invalid { what: "form of a peer's message", value: version.into() }),
+        }
     }
 }
 
@@ -169,7 +240,18 @@ fn raw(kind: u16, tid: u64, front_bytes: usize, encode: impl FnOnce(&mut Writer)
     let mut w = Writer::with_capacity(front_bytes);
     let data = encode(&mut w);
     let (front, middle) = (w.finish(), Bytes::new());
-    RawMessage { tid, kind, version: 1, compat: 1, priority: PRIORITY, front, middle, data }
+    let whole =
+        RawMessage { tid, kind, version: VERSION, compat: 1, priority: PRIORITY, front, middle, data };
+    if whole.front.len() <= FRONT_BYTES_MAX as usize { whole } else { lengthened(whole) }
+}
+
+/// With the front at the head of the data: what a write or a log says may be longer than any front.
+#[cold]
+fn lengthened(message: RawMessage) -> RawMessage {
+    let front = Bytes::copy_from_slice(&(message.front.len() as u64).to_le_bytes());
+    let mut data = BufList::from(message.front);
+    data.append(message.data);
+    RawMessage { version: VERSION_LONG, compat: VERSION_LONG, front, data, ..message }
 }
 
 const _: () = assert!(size_of::<PeerMessage>() <= 192, "moved several times for each write");

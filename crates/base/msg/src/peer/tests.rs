@@ -1,5 +1,6 @@
 use super::*;
 use crate::Message;
+use nacre_denc::Encode;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, PgId, ReqId, SnapId, UTime};
 
@@ -39,6 +40,7 @@ fn past() -> PastIntervals {
     let (up, acting) = (vec![0, 1], vec![1]);
     PastIntervals {
         intervals: vec![PastInterval { first: 2, last: 9, up, acting, primary: 1, maybe_went_rw: true }],
+        former: vec![4, 7],
     }
 }
 
@@ -50,6 +52,10 @@ fn txn() -> Transaction {
     let mut txn = Transaction::new(header().spg);
     txn.push(Op::Write { object: object("a"), offset: 9, data: Bytes::from_static(b"payload").into() });
     txn
+}
+
+fn notify(info: PgInfo) -> PeerMessage {
+    Notify { header: header(), nonce: 1, interval: interval(), info, past: past() }.into()
 }
 
 fn all() -> Vec<PeerMessage> {
@@ -93,19 +99,32 @@ fn all() -> Vec<PeerMessage> {
         Activated { header, info: info(), missing }.into(),
         Scan { header, from: HObject::MIN }.into(),
         ScanReply { header, from: HObject::MIN, objects: vec![scanned], next: HObject::max_value() }.into(),
-        Pull { header, object: object("a"), need: zero, offset: 7 }.into(),
+        Pull { header, object: object("a"), need: zero, at: PartCursor::Data(7) }.into(),
+        Pull { header, object: object("a"), need: zero, at: PartCursor::Omap("k".into()) }.into(),
         Push {
             header,
             object: object("a"),
             version: zero,
-            offset: 0,
-            next: Some(4),
+            at: PartCursor::Start,
+            next: Some(PartCursor::Data(4)),
             pulled: true,
             txn: txn(),
         }
         .into(),
-        PushReply { header, object: object("a"), version: zero, offset: 0, absent: true }.into(),
-        Progress { header, info: info(), complete: true }.into(),
+        Push {
+            header,
+            object: object("a"),
+            version: zero,
+            at: PartCursor::Attrs("n".into()),
+            next: Some(PartCursor::Data(0)),
+            pulled: false,
+            txn: txn(),
+        }
+        .into(),
+        PushReply { header, object: object("a"), version: zero, at: PartCursor::Start, absent: true }.into(),
+        PushReply { header, object: object("a"), version: zero, at: PartCursor::Data(0), absent: false }
+            .into(),
+        Progress { header, info: info(), complete: true, last_backfill: HObject::MIN }.into(),
         Release { header }.into(),
         ScrubRequest { header, tid: 1, from: HObject::MIN, to: object("z"), deep: true }.into(),
         ScrubReply { header, tid: 1, objects: vec![scrubbed] }.into(),
@@ -126,14 +145,9 @@ fn all() -> Vec<PeerMessage> {
         }
         .into(),
         Reserve { header, number: 3, step: ReserveStep::Request, priority: 180 }.into(),
-        Notify {
-            header,
-            nonce: 1,
-            interval: interval(),
-            info: PgInfo { shard: Some(2), ..info() },
-            past: past(),
-        }
-        .into(),
+        notify(PgInfo { shard: Some(2), ..info() }),
+        notify(PgInfo { lost_through: 16, ..info() }),
+        notify(PgInfo { shard: Some(2), safe_to: Eversion::new(17, 4), ..info() }),
         ChunkRead {
             header,
             tid: 6,
@@ -172,6 +186,49 @@ fn a_cut_message_is_refused() {
             assert!(PeerMessage::decode(cut).is_err(), "{} cut to {length}", message.name());
         }
     }
+}
+
+/// A write of 300 omap values of 64 KiB: 19 MiB, which no front takes.
+#[test]
+fn what_no_front_takes_travels_with_the_data() {
+    let entries =
+        (0..300).map(|n| (format!("{n}").as_str().into(), Bytes::from(vec![7; 64 << 10]))).collect();
+    let mut txn = txn();
+    txn.push(Op::OmapSet { object: object("a"), entries });
+    let zero = Eversion::ZERO;
+    let message: PeerMessage = RepOp {
+        header: header(),
+        tid: 1,
+        previous: zero,
+        entries: vec![],
+        trim_to: zero,
+        committed_to: zero,
+        txn,
+    }
+    .into();
+    let raw = message.encode(5);
+    assert!(raw.front.len() <= FRONT_BYTES_MAX as usize, "a front of {} bytes", raw.front.len());
+    assert!(raw.data.len() > 300 * (64 << 10));
+    let cut = RawMessage { data: raw.data.slice(0, raw.data.len() - 1), ..raw.clone() };
+    assert!(PeerMessage::decode(cut).is_err());
+    let short = RawMessage { data: raw.data.slice(0, 9), ..raw.clone() };
+    assert!(PeerMessage::decode(short).is_err());
+    let unknown = RawMessage { version: 3, ..raw.clone() };
+    assert!(PeerMessage::decode(unknown).is_err());
+    assert_eq!(PeerMessage::decode(raw), Ok(message));
+}
+
+/// What a version 1 can say is said in it, so that OSDs of either version recover from each other.
+#[test]
+fn parts_of_data_are_told_as_ever() {
+    let version = |at| Pull { header: header(), object: object("a"), need: Eversion::ZERO, at }.to_bytes()[0];
+    assert_eq!((version(PartCursor::Start), version(PartCursor::Data(4096))), (1, 1));
+    assert_eq!((version(PartCursor::Attrs("a".into())), version(PartCursor::Omap("".into()))), (2, 2));
+    assert_eq!(version(PartCursor::Data(0)), 2, "behind keys, not the beginning");
+    assert!(
+        PartCursor::Start < PartCursor::Attrs("".into())
+            && PartCursor::Omap("z".into()) < PartCursor::Data(0)
+    );
 }
 
 #[test]

@@ -40,6 +40,16 @@ pub struct PingTimes {
     pub front: PingWindow,
 }
 
+/// Codes of [`OsdStat::alerts`] that are ours; Ceph's managers pass over those that they do not know.
+pub mod osd_alert {
+    /// Other OSDs said what it could not read.
+    pub const PEER_MESSAGES: &str = "OSD_PEER_MESSAGES";
+    /// Records of its copies were damaged, and what it alone had is lost.
+    pub const COPIES_LOST: &str = "OSD_COPIES_LOST";
+    /// Clients exhaust what they may have, and wait.
+    pub const CLIENTS_THROTTLED: &str = "OSD_CLIENTS_THROTTLED";
+}
+
 /// What an OSD says about itself. Ceph `osd_stat_t`, version 14, compat 2.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct OsdStat {
@@ -67,7 +77,7 @@ pub struct OsdStat {
     pub kb_used_meta: i64,
     /// Capacity.
     pub statfs: StoreStatfs,
-    /// The store's alerts: OSD, code, text.
+    /// Alerts: OSD, code (Ceph's are its store's, ours see [`osd_alert`]), text.
     pub alerts: BTreeMap<OsdId, BTreeMap<String, String>>,
     /// Shards repaired by reads.
     pub num_shards_repaired: u64,

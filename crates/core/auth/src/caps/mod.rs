@@ -15,11 +15,11 @@ pub use mgr::MgrCaps;
 pub use mon::MonCaps;
 pub use osd::{CLASS_CALLS_MAX, ClassCall, OsdCaps, OsdRequest};
 
-/// Why caps text was refused. Prints as Ceph does, up to the place where reading stopped.
+/// Why caps text was refused, and from where on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CapsError {
     /// Text that the grammar does not know.
-    #[error("{service} capability parse failed, stopped at '{rest}' of '{text}'")]
+    #[error("cannot read {service} caps '{text}' from '{rest}' on")]
     Syntax {
         /// Whose grammar: `osd`, `mon` or `mgr`.
         service: &'static str,
@@ -29,7 +29,7 @@ pub enum CapsError {
         text: String,
     },
     /// Text that ends where more is needed.
-    #[error("{service} capability parse failed, stopped at end of '{text}'")]
+    #[error("{service} caps '{text}' end where more is needed")]
     Truncated {
         /// Whose grammar.
         service: &'static str,
@@ -37,7 +37,7 @@ pub enum CapsError {
         text: String,
     },
     /// A profile that the service does not have.
-    #[error("{service} capability parse failed during profile evaluation: unrecognized profile '{profile}'")]
+    #[error("{service} caps name the profile '{profile}', which does not exist")]
     Profile {
         /// Whose grammar.
         service: &'static str,
@@ -45,10 +45,7 @@ pub enum CapsError {
         profile: String,
     },
     /// A profile that does not take this argument.
-    #[error(
-        "{service} capability parse failed during profile evaluation: \
-         profile '{profile}' does not recognize key '{key}'"
-    )]
+    #[error("{service} caps: the profile '{profile}' takes no '{key}'")]
     ProfileKey {
         /// Whose grammar.
         service: &'static str,

@@ -111,11 +111,12 @@ fn reader() -> Vec<What> {
     vec![service("mon", "r"), service("osd", "r"), service("pg", "r")]
 }
 
-/// A lock's next owner fences the dead one, by exact address only; `blacklist` is the command's old spelling.
+/// A lock's next owner fences the dead one, by exact address only (Ceph lets it fence whole ranges, too); `blacklist` is the command's old spelling.
 fn fencing(spelling: &str) -> What {
     let wanted = vec![
         (format!("{spelling}op"), TextMatch::equal("add")),
         ("addr".to_owned(), TextMatch::regex("^[^/]+/[0-9]+$")),
+        ("range".to_owned(), TextMatch::Absent),
     ];
     What::Command(format!("osd {spelling}"), wanted)
 }
@@ -173,7 +174,10 @@ fn expand_profile(profile: &str, name: &AuthName) -> Vec<What> {
         "simple-rados-client-with-blocklist" => reader().into_iter().chain([fencing("blocklist")]).collect(),
         "rbd" | "rbd-read-only" => rbd(None),
         "rbd-mirror" => rbd(Some(TextMatch::prefix("rbd/mirror/"))),
-        "rbd-mirror-peer" => rbd(Some(TextMatch::regex("rbd/mirror/[^/]+"))),
+        "rbd-mirror-peer" => {
+            let own = command("config-key set", vec![("key", TextMatch::prefix("rbd/mirror/peer/"))]);
+            rbd(Some(TextMatch::regex("rbd/mirror/[^/]+"))).into_iter().chain([own]).collect()
+        }
         "cephfs-mirror" => {
             let keys = command("config-key get", vec![("key", TextMatch::prefix("cephfs/mirror/peer"))]);
             reader().into_iter().chain([service("mds", "r"), keys]).collect()

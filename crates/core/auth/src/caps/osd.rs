@@ -152,6 +152,19 @@ impl OsdCaps {
         })
     }
 
+    /// True when some grant lets write in all of `pool`, or in a part of it that a namespace or a prefix sets apart: who has one may make
+    /// self-managed snapshots, which are the whole pool's. A grant by tag does not count, as in Ceph (`is_osd_writable` in
+    /// `src/mon/OSDMonitor.cc`).
+    #[must_use]
+    pub fn may_write_pool(&self, pool: &str) -> bool {
+        self.grants.iter().any(|grant| {
+            let place = &grant.matches;
+            let everywhere = *place == Match::default();
+            let here = place.pool.as_deref() == Some(pool);
+            grant.network.is_none() && grant.spec.rights() & W != 0 && (everywhere || here)
+        })
+    }
+
     /// True when some grant allows all of `request`. Class calls may be allowed by different grants, reads
     /// and writes must be allowed by one.
     #[must_use]

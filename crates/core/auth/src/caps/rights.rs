@@ -104,7 +104,10 @@ pub(super) fn at(mut grants: Vec<Grant>, addr: Option<IpAddr>) -> Vec<Grant> {
 
 /// True when every constraint has its argument and accepts it.
 pub(super) fn accepts(constraints: &Constraints, args: &Args) -> bool {
-    constraints.iter().all(|(key, wanted)| args.get(key).is_some_and(|value| wanted.accepts(value)))
+    constraints.iter().all(|(key, wanted)| match args.get(key) {
+        Some(value) => wanted.accepts(value),
+        None => matches!(wanted, TextMatch::Absent),
+    })
 }
 
 /// Adds up what `grants` give by `rights_of` until it covers `needed`.

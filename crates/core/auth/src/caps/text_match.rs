@@ -9,6 +9,8 @@ pub(super) enum TextMatch {
     Prefix(String),
     /// `None` for an expression that we cannot read: matches nothing.
     Regex(Option<Regex>),
+    /// The argument must not be given at all.
+    Absent,
 }
 
 impl TextMatch {
@@ -28,6 +30,7 @@ impl TextMatch {
         match self {
             Self::Equal(want) => value == want,
             Self::Prefix(want) => value.starts_with(want.as_str()),
+            Self::Absent => false,
             Self::Regex(regex) => regex.as_ref().is_some_and(|regex| regex.matches(value)),
         }
     }

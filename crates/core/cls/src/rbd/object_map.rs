@@ -1,6 +1,6 @@
 //! Object maps: which objects of an image exist, so that librbd need not ask for those that do not.
 
-use super::bit_vector::{BitVector, COUNT_MAX, EXISTS, EXISTS_CLEAN};
+use super::bit_vector::{BitVector, Blocks, COUNT_MAX, EXISTS, EXISTS_CLEAN};
 use crate::keys::input;
 use crate::table::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
@@ -38,7 +38,7 @@ pub(super) fn resize(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
         Err(Fault::Errno(Errno::ENOENT)) => BitVector::new(),
         found => found?,
     };
-    if (count..map.len()).any(|index| map.state(index) != fill) {
+    if count < map.len() && !map.all_from(count, fill) {
         return fail(Errno::ESTALE);
     }
     map.resize(count, fill);
@@ -52,34 +52,26 @@ pub(super) fn update(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     if cx.exists() && cx.size() == 0 {
         return fail(Errno::EINVAL);
     }
-    let mut map = read_map(cx)?;
-    if start >= end || end > map.len() {
-        return fail(Errno::ERANGE);
+    if cx.size() == 0 {
+        return fail(Errno::ENOENT);
     }
+    let mut blocks = Blocks::read(cx, start, end)?;
     let matches = |found: u8| match expected {
         None => true,
         Some(EXISTS) => found == EXISTS || found == EXISTS_CLEAN,
         Some(expected) => found == expected,
     };
-    let mut changed = false;
-    for index in start..end {
-        let found = map.state(index);
-        if found != state && matches(found) {
-            map.set_state(index, state);
-            changed = true;
-        }
+    if blocks.change(start, end, |found| if matches(found) { state & 3 } else { found }) {
+        blocks.write(cx);
     }
-    if changed { write_map(cx, &map) } else { done() }
+    done()
 }
 
 /// A snapshot was taken: what exists is clean from now on.
 pub(super) fn snap_add(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
     let mut map = read_map(cx)?;
-    for index in 0..map.len() {
-        if map.state(index) == EXISTS {
-            map.set_state(index, EXISTS_CLEAN);
-        }
-    }
+    let count = map.len();
+    map.change(0, count, |found| if found == EXISTS { EXISTS_CLEAN } else { found });
     write_map(cx, &map)
 }
 
@@ -87,12 +79,7 @@ pub(super) fn snap_add(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
 pub(super) fn snap_remove(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let removed: BitVector = input(bytes)?;
     let mut map = read_map(cx)?;
-    for index in 0..map.len() {
-        let changed_before = index >= removed.len() || removed.state(index) == EXISTS;
-        if map.state(index) == EXISTS_CLEAN && changed_before {
-            map.set_state(index, EXISTS);
-        }
-    }
+    map.unclean(&removed);
     write_map(cx, &map)
 }
 
@@ -126,6 +113,23 @@ mod tests {
         assert_eq!(updated(&mut object, 0, 11, 1, None), Err(Errno::ERANGE));
         let map = BitVector::from_disk(Bytes::copy_from_slice(object.data())).expect("a map");
         assert_eq!((map.state(0), map.state(9)), (0, 2));
+    }
+
+    /// What is written of a map is what would be, had all of it been written.
+    #[test]
+    fn an_update_of_few_entries_leaves_a_sound_map() {
+        let count = 50_000; // four blocks, the last one not whole
+        let mut object = resized(count);
+        let mut expected = BitVector::new();
+        expected.resize(count, 0);
+        let block = 16_384;
+        for (start, end) in [(0, 1), (block - 1, block + 1), (3 * block - 5, count), (7, 3 * block)] {
+            updated(&mut object, start, end, EXISTS, Some(0)).expect("updated");
+            expected.change(start, end, |state| if state == 0 { EXISTS } else { state });
+            assert_eq!(object.data(), &expected.to_disk()[..], "after {start} to {end}");
+        }
+        assert_eq!(updated(&mut object, count - 1, count + 1, 1, None), Err(Errno::ERANGE));
+        assert_eq!(updated(&mut object, 5, 5, 1, None), Err(Errno::ERANGE));
     }
 
     #[test]

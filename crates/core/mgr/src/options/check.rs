@@ -17,7 +17,7 @@ pub enum OptionError {
     #[error("strict_strtod: expected double, got: '{0}'")]
     Float(String),
     /// Neither true nor false.
-    #[error("Expected option value to be integer, got '{0}'")]
+    #[error("'{0}' is not a whole number")]
     Bool(String),
     /// Negative where only positive numbers make sense.
     #[error("strict_sistrtoll: value should not be negative")]
@@ -29,10 +29,10 @@ pub enum OptionError {
     #[error("invalid uuid")]
     Uuid,
     /// Not a debug level.
-    #[error("value must take the form N or N/M, where N and M are integers")]
+    #[error("a level is wanted, N or N/M in whole numbers")]
     DebugLevel,
     /// Not among the choices.
-    #[error("'{value}' is not one of the permitted values: {choices}")]
+    #[error("'{value}' is none of {choices}")]
     Choice {
         /// What was given.
         value: String,
@@ -80,6 +80,20 @@ impl OptionInfo {
         Ok(normal)
     }
 
+    /// Smallest and largest value of a number, which each has: a time that does not fit a clock, or a number that is none, would end
+    /// whoever reads it, and end it again at each start.
+    fn bounds(&self) -> (Option<&'static str>, Option<&'static str>) {
+        let (min, max) = match self.kind {
+            Kind::Uint => ("0", "4294967295"),
+            Kind::Int | Kind::Float => ("-1000000000", "1000000000"),
+            Kind::Seconds => ("0", "1000000000"),
+            Kind::Millis => ("0", "1000000000000"),
+            Kind::Size => ("0", "1152921504606846976"),
+            Kind::Text | Kind::Addr | Kind::Uuid | Kind::Bool | Kind::DebugLevel => return (None, None),
+        };
+        (self.min.or(Some(min)), self.max.or(Some(max)))
+    }
+
     fn check_choices(&self, value: &str) -> Result<(), OptionError> {
         if self.choices.is_empty() || self.choices.contains(&value) {
             return Ok(());
@@ -88,9 +102,13 @@ impl OptionInfo {
     }
 
     fn check_bounds(&self, value: &str) -> Result<(), OptionError> {
-        let Ok(number) = value.parse::<f64>() else { return Ok(()) };
+        if matches!(self.kind, Kind::Text | Kind::Addr | Kind::Uuid | Kind::Bool | Kind::DebugLevel) {
+            return Ok(());
+        }
+        let Ok(number) = value.parse::<f64>() else { return Err(OptionError::Float(value.to_owned())) };
         let bound = |text: Option<&'static str>| Some((text?, text?.parse::<f64>().ok()?));
-        match (bound(self.min), bound(self.max)) {
+        let (min, max) = self.bounds();
+        match (bound(min), bound(max)) {
             (Some((min, least)), _) if number < least => {
                 Err(OptionError::Below { value: value.to_owned(), min })
             }
@@ -142,8 +160,8 @@ fn truth(value: &str) -> Result<bool, OptionError> {
 }
 
 fn float(value: &str) -> Result<String, OptionError> {
-    let number: f64 = value.parse().map_err(|_| OptionError::Float(value.to_owned()))?;
-    Ok(general(number, 6))
+    let number = value.parse().ok().filter(|number: &f64| number.is_finite());
+    Ok(general(number.ok_or_else(|| OptionError::Float(value.to_owned()))?, 6))
 }
 
 /// Seconds of `90`, `90s`, `2h30m`, `1d`.
@@ -183,6 +201,7 @@ fn debug_level(value: &str) -> Result<String, OptionError> {
 #[cfg(test)]
 mod tests {
     use super::super::find;
+    use super::Kind;
 
     fn check(name: &str, value: &str) -> Result<String, String> {
         find(name).expect("a known option").check(value).map_err(|error| error.to_string())
@@ -199,12 +218,36 @@ mod tests {
     }
 
     #[test]
+    fn every_number_is_finite_and_bounded() {
+        let wild = [
+            "nan",
+            "-nan",
+            "inf",
+            "-inf",
+            "infinity",
+            "1e300",
+            "-1e300",
+            "1e19",
+            "99999999999999999999",
+            "9E",
+        ];
+        for option in super::super::all() {
+            for value in wild {
+                let Ok(normal) = option.check(value) else { continue };
+                let Ok(number) = normal.parse::<f64>() else { continue };
+                assert!(matches!(option.kind, Kind::Text | Kind::Addr), "{} may be {number}", option.name);
+            }
+            assert!(matches!(option.bounds(), (Some(_), Some(_)) | (None, None)), "{}", option.name);
+        }
+    }
+
+    #[test]
     fn wrong_values_are_refused_in_ceph_words() {
         for (name, value, text) in [
             ("osd_max_backfills", "abc", "strict_si_cast: unit prefix not recognized"),
             ("osd_pool_default_size", "11", "Value '11' exceeds maximum 10"),
-            ("debug_osd", "abc", "value must take the form N or N/M, where N and M are integers"),
-            ("mon_allow_pool_delete", "abc", "Expected option value to be integer, got 'abc'"),
+            ("debug_osd", "abc", "a level is wanted, N or N/M in whole numbers"),
+            ("mon_allow_pool_delete", "abc", "'abc' is not a whole number"),
         ] {
             assert_eq!(check(name, value), Err(text.to_owned()));
         }

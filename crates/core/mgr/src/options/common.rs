@@ -2,14 +2,17 @@
 
 use super::{Kind, Level, OptionInfo, row};
 
+/// What the options of messenger modes may be.
+const MODES: &[&str] = &["crc", "secure", "crc secure", "secure crc"];
+
 pub(super) static TABLE: &[OptionInfo] = &[
     row("admin_socket", Kind::Text, "", "Path of the admin socket").services(&["common"]).at_start(),
     row("auth_allow_insecure_global_id_reclaim", Kind::Bool, "true", "Clients may take their global id back without proof"),
     row("auth_client_required", Kind::Text, "cephx, none", "How services prove who they are to clients").at_start(),
     row("auth_cluster_required", Kind::Text, "cephx", "How daemons prove who they are to each other").at_start(),
-    row("auth_mon_ticket_ttl", Kind::Float, "259200", "Seconds for which a ticket to ask the monitor for more is good"),
+    row("auth_mon_ticket_ttl", Kind::Float, "259200", "Seconds for which a ticket to ask the monitor for more is good").at_least("1"),
     row("auth_service_required", Kind::Text, "cephx", "How clients prove who they are").at_start(),
-    row("auth_service_ticket_ttl", Kind::Float, "3600", "Seconds for which a service's ticket is good"),
+    row("auth_service_ticket_ttl", Kind::Float, "3600", "Seconds for which a service's ticket is good").at_least("1"),
     row("bluestore_block_size", Kind::Size, "107374182400", "Bytes of a file made as a store's device").level(Level::Dev).at_start(),
     row("bluestore_cache_size", Kind::Size, "0", "Bytes of a store's cache; 0 chooses by the kind of device").level(Level::Dev),
     row("bluestore_compression_algorithm", Kind::Text, "snappy", "How stored data is compressed").one_of(&["", "lz4", "snappy", "zlib", "zstd"]),
@@ -35,7 +38,7 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row("ms_bind_port_max", Kind::Int, "7300", "Last port a daemon may listen on"),
     row("ms_bind_port_min", Kind::Int, "6800", "First port a daemon may listen on"),
     row("ms_client_mode", Kind::Text, "crc secure", "Protection that clients ask for").level(Level::Basic).at_start(),
-    row("ms_cluster_mode", Kind::Text, "crc secure", "Protection of traffic between OSDs: crc, secure, or both in order").level(Level::Basic).at_start(),
+    row("ms_cluster_mode", Kind::Text, "crc secure", "Protection of new connections between OSDs: crc, secure, or both, most wanted first").one_of(MODES).level(Level::Basic),
     row("ms_connection_idle_timeout", Kind::Uint, "900", "Seconds after which an idle connection is closed"),
     row("ms_connection_ready_timeout", Kind::Uint, "10", "Seconds a connection may take to become ready"),
     row("ms_crc_data", Kind::Bool, "true", "Check the checksum of message data").level(Level::Dev),
@@ -43,9 +46,9 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row("ms_die_on_bad_msg", Kind::Bool, "false", "Stop on a message that cannot be decoded; for debugging").level(Level::Dev),
     row("ms_dispatch_throttle_bytes", Kind::Size, "104857600", "Bytes of messages waiting to be handled"),
     row("ms_mon_client_mode", Kind::Text, "secure crc", "Protection that clients of the monitor ask for").level(Level::Basic).at_start(),
-    row("ms_mon_cluster_mode", Kind::Text, "secure crc", "Protection of traffic between monitors").level(Level::Basic).at_start(),
-    row("ms_mon_service_mode", Kind::Text, "secure crc", "Protection that monitors offer").level(Level::Basic).at_start(),
-    row("ms_service_mode", Kind::Text, "crc secure", "Protection that daemons offer to clients").level(Level::Basic).at_start(),
+    row("ms_mon_cluster_mode", Kind::Text, "secure crc", "Protection of new connections between daemons and monitors or managers").one_of(MODES).level(Level::Basic),
+    row("ms_mon_service_mode", Kind::Text, "secure crc", "Protection that monitors and managers accept on new connections of clients").one_of(MODES).level(Level::Basic),
+    row("ms_service_mode", Kind::Text, "crc secure", "Protection that OSDs accept on new connections of clients").one_of(MODES).level(Level::Basic),
     row("ms_tcp_nodelay", Kind::Bool, "true", "Send small messages at once"),
     row("perf", Kind::Bool, "true", "Count and time operations"),
     row("public_addr", Kind::Addr, "-", "Address for clients").level(Level::Basic).services(&["mon", "mds", "osd", "mgr"]).at_start(),

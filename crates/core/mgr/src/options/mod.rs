@@ -9,6 +9,7 @@ mod common;
 mod debug;
 mod mon;
 mod osd;
+mod readers;
 mod values;
 
 pub use check::OptionError;
@@ -188,6 +189,6 @@ mod tests {
     fn names_are_found_with_spaces_too() {
         assert_eq!(find("osd max-backfills").map(|option| option.name), Some("osd_max_backfills"));
         assert_eq!(find("no_such_option"), None);
-        assert_eq!(find("mon_allow_pool_delete").map(|option| option.default), Some("true"));
+        assert_eq!(find("mon_allow_pool_delete").map(|option| option.default), Some("false"));
     }
 }

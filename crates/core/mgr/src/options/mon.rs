@@ -3,39 +3,167 @@
 use super::{Kind, Level, OptionInfo, row};
 
 pub(super) static TABLE: &[OptionInfo] = &[
-    row("mon_allow_pool_delete", Kind::Bool, "true", "Pools may be deleted, still only by their name given twice and the flag that says you mean it; Ceph itself starts with false").services(&["mon"]),
+    row(
+        "mon_allow_pool_delete",
+        Kind::Bool,
+        "false",
+        "Pools may be deleted, still only by their name given twice and the flag that says you mean it",
+    )
+    .services(&["mon"]),
     row("mon_allow_pool_size_one", Kind::Bool, "false", "Pools may keep a single copy").services(&["mon"]),
-    row("mon_clock_drift_allowed", Kind::Float, "0.05", "Seconds that the clocks of monitors may differ").services(&["mon"]),
+    row("mon_clock_drift_allowed", Kind::Float, "0.05", "Seconds that the clocks of monitors may differ")
+        .services(&["mon"]),
     row("mon_cluster_log_to_file", Kind::Bool, "true", "Write the cluster log to a file").services(&["mon"]),
-    row("mon_data", Kind::Text, "/var/lib/ceph/mon/$cluster-$id", "Folder of a monitor's store").services(&["mon"]).at_start(),
-    row("mon_data_avail_crit", Kind::Int, "5", "Percent of free space of the monitor's store below which to fail").services(&["mon"]),
-    row("mon_data_avail_warn", Kind::Int, "30", "Percent of free space of the monitor's store below which to warn").services(&["mon"]),
-    row("mon_host", Kind::Text, "", "Addresses of the monitors").level(Level::Basic).services(&["common"]).at_start(),
-    row("mon_max_pg_per_osd", Kind::Uint, "250", "Most PG copies per OSD that a pool may lead to").at_least("1").services(&["mgr"]),
+    row("mon_data", Kind::Text, "/var/lib/ceph/mon/$cluster-$id", "Folder of a monitor's store")
+        .services(&["mon"])
+        .at_start(),
+    row(
+        "mon_data_avail_crit",
+        Kind::Int,
+        "5",
+        "Percent of free space of the monitor's store below which to fail",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_data_avail_warn",
+        Kind::Int,
+        "30",
+        "Percent of free space of the monitor's store below which to warn",
+    )
+    .services(&["mon"]),
+    row("mon_host", Kind::Text, "", "Addresses of the monitors")
+        .level(Level::Basic)
+        .services(&["common"])
+        .at_start(),
+    row("mon_max_pg_per_osd", Kind::Uint, "250", "Most PG copies per OSD that a pool may lead to")
+        .at_least("1")
+        .services(&["mgr"]),
     row("mon_max_pool_pg_num", Kind::Uint, "65536", "Most placement groups of one pool"),
     row("mon_min_osdmap_epochs", Kind::Int, "500", "OSD maps kept at least").services(&["mon"]),
-    row("mon_osd_adjust_heartbeat_grace", Kind::Bool, "true", "Grace grows for OSDs that were laggy before").services(&["mon"]),
-    row("mon_osd_auto_mark_auto_out_in", Kind::Bool, "true", "OSDs marked out by the monitor are marked in when they boot").services(&["mon"]),
+    row("mon_osd_adjust_heartbeat_grace", Kind::Bool, "true", "Grace grows for OSDs that were laggy before")
+        .services(&["mon"]),
+    row(
+        "mon_osd_auto_mark_auto_out_in",
+        Kind::Bool,
+        "true",
+        "OSDs marked out by the monitor are marked in when they boot",
+    )
+    .services(&["mon"]),
     row("mon_osd_auto_mark_in", Kind::Bool, "false", "OSDs that boot are marked in").services(&["mon"]),
-    row("mon_osd_auto_mark_new_in", Kind::Bool, "true", "New OSDs are marked in when they boot").services(&["mon"]),
-    row("mon_osd_backfillfull_ratio", Kind::Float, "0.9", "Fraction of use at which a new cluster's OSDs take no backfill").at_start(),
-    row("mon_osd_blocklist_default_expire", Kind::Float, "3600", "Seconds for which a client stays shut out when no time is given").services(&["mon"]),
-    row("mon_osd_down_out_interval", Kind::Int, "600", "Seconds after which a down OSD is marked out").services(&["mon"]),
-    row("mon_osd_down_out_subtree_limit", Kind::Text, "rack", "When all of a CRUSH bucket of this type or a larger one is down, its OSDs are not marked out").services(&["mon"]),
-    row("mon_osd_full_ratio", Kind::Float, "0.95", "Fraction of use at which a new cluster's OSDs count as full").at_start(),
-    row("mon_osd_laggy_halflife", Kind::Int, "3600", "Seconds after which half of what is known of an OSD's lagging is forgotten").services(&["mon"]),
-    row("mon_osd_laggy_max_interval", Kind::Int, "300", "Longest time down, in seconds, that counts as lagging").services(&["mon"]),
-    row("mon_osd_laggy_weight", Kind::Float, "0.3", "Weight of the last time that an OSD lagged").at_least("0").at_most("1").services(&["mon"]),
-    row("mon_osd_min_down_reporters", Kind::Uint, "2", "Reporters it takes to mark an OSD down").services(&["mon"]),
-    row("mon_osd_min_in_ratio", Kind::Float, "0.75", "Fraction of OSDs that must be in before more are marked out").services(&["mon"]),
-    row("mon_osd_min_up_ratio", Kind::Float, "0.3", "Fraction of OSDs that must be up before more are marked down").services(&["mon"]),
-    row("mon_osd_nearfull_ratio", Kind::Float, "0.85", "Fraction of use at which a new cluster's OSDs count as nearly full").at_start(),
-    row("mon_osd_report_timeout", Kind::Int, "900", "Seconds without a beacon after which an OSD is marked down").services(&["mon"]),
-    row("mon_osd_reporter_subtree_level", Kind::Text, "host", "CRUSH type within which all reporters count as one").services(&["mon"]),
+    row("mon_osd_auto_mark_new_in", Kind::Bool, "true", "New OSDs are marked in when they boot")
+        .services(&["mon"]),
+    row(
+        "mon_osd_backfillfull_ratio",
+        Kind::Float,
+        "0.9",
+        "Fraction of use at which a new cluster's OSDs take no backfill",
+    )
+    .at_start(),
+    row(
+        "mon_osd_blocklist_default_expire",
+        Kind::Float,
+        "3600",
+        "Seconds for which a client stays shut out when no time is given",
+    )
+    .services(&["mon"]),
+    row("mon_osd_down_out_interval", Kind::Int, "600", "Seconds after which a down OSD is marked out")
+        .services(&["mon"]),
+    row(
+        "mon_osd_down_out_subtree_limit",
+        Kind::Text,
+        "rack",
+        "When all of a CRUSH bucket of this type or a larger one is down, its OSDs are not marked out",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_osd_full_ratio",
+        Kind::Float,
+        "0.95",
+        "Fraction of use at which a new cluster's OSDs count as full",
+    )
+    .at_start(),
+    row(
+        "mon_osd_laggy_halflife",
+        Kind::Int,
+        "3600",
+        "Seconds after which half of what is known of an OSD's lagging is forgotten",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_osd_laggy_max_interval",
+        Kind::Int,
+        "300",
+        "Longest time down, in seconds, that counts as lagging",
+    )
+    .services(&["mon"]),
+    row("mon_osd_laggy_weight", Kind::Float, "0.3", "Weight of the last time that an OSD lagged")
+        .at_least("0")
+        .at_most("1")
+        .services(&["mon"]),
+    row("mon_osd_min_down_reporters", Kind::Uint, "2", "Reporters it takes to mark an OSD down")
+        .services(&["mon"]),
+    row(
+        "mon_osd_min_in_ratio",
+        Kind::Float,
+        "0.75",
+        "Fraction of OSDs that must be in before more are marked out",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_osd_min_up_ratio",
+        Kind::Float,
+        "0.3",
+        "Fraction of OSDs that must be up before more are marked down",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_osd_nearfull_ratio",
+        Kind::Float,
+        "0.85",
+        "Fraction of use at which a new cluster's OSDs count as nearly full",
+    )
+    .at_start(),
+    row(
+        "mon_osd_report_timeout",
+        Kind::Int,
+        "900",
+        "Seconds without a beacon after which an OSD is marked down",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_osd_reporter_subtree_level",
+        Kind::Text,
+        "host",
+        "CRUSH type within which all reporters count as one",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_pg_stuck_threshold",
+        Kind::Int,
+        "60",
+        "Seconds after which a PG that is not active, clean or heard of counts as stuck",
+    )
+    .at_least("0")
+    .services(&["mon"]),
     row("mon_pg_warn_min_per_osd", Kind::Uint, "0", "Warn below this many PGs per OSD").services(&["mgr"]),
     row("mon_target_pg_per_osd", Kind::Uint, "100", "PGs per OSD that the autoscaler aims for").at_least("1"),
-    row("mon_warn_on_insecure_global_id_reclaim", Kind::Bool, "true", "Warn of clients that reclaim their global id without proof").services(&["mon"]),
-    row("mon_warn_on_insecure_global_id_reclaim_allowed", Kind::Bool, "true", "Warn while clients may reclaim their global id without proof").services(&["mon"]),
-    row("mon_warn_on_pool_no_app", Kind::Bool, "true", "Warn of pools whose application nobody named").level(Level::Dev).services(&["mgr"]),
-    row("mon_warn_on_pool_no_redundancy", Kind::Bool, "true", "Warn of pools with one copy").services(&["mon"]),
+    row(
+        "mon_warn_on_insecure_global_id_reclaim",
+        Kind::Bool,
+        "true",
+        "Warn of clients that reclaim their global id without proof",
+    )
+    .services(&["mon"]),
+    row(
+        "mon_warn_on_insecure_global_id_reclaim_allowed",
+        Kind::Bool,
+        "true",
+        "Warn while clients may reclaim their global id without proof",
+    )
+    .services(&["mon"]),
+    row("mon_warn_on_pool_no_app", Kind::Bool, "true", "Warn of pools whose application nobody named")
+        .level(Level::Dev)
+        .services(&["mgr"]),
+    row("mon_warn_on_pool_no_redundancy", Kind::Bool, "true", "Warn of pools with one copy")
+        .services(&["mon"]),
 ];

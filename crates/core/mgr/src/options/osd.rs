@@ -7,8 +7,9 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "nacre_recovery_client_latency_target_ms",
         Kind::Float,
         "10",
-        "Milliseconds within which 99 of 100 client operations of an OSD shall be answered while it recovers: \
-         recovery slows down to keep to it, and takes all there is when no client works. 0 never slows down",
+        "Milliseconds within which 99 of 100 client writes of an OSD shall be durable on all copies, once they are executed, \
+         while it recovers: recovery slows down to keep to it, and takes all there is when no client works. 0 never \
+         slows down",
     ),
     row("osd_beacon_report_interval", Kind::Int, "300", "Seconds between an OSD's beacons to the monitor"),
     row(
@@ -73,13 +74,22 @@ pub(super) static TABLE: &[OptionInfo] = &[
     ),
     row("osd_fast_shutdown", Kind::Bool, "true", "An OSD that is told to stop skips the tidy-up"),
     row(
+        "osd_find_best_info_ignore_history_les",
+        Kind::Bool,
+        "false",
+        "Peering leaves out what copies know of intervals that none of them took part in. Gives up what was written \
+         then: a last resort when an incomplete PG's other copies are gone for good",
+    )
+    .level(Level::Dev),
+    row(
         "osd_heartbeat_grace",
         Kind::Int,
         "7",
         "Seconds of silence after which an OSD is reported down and marked down; set it globally, monitors read \
          it too. Ceph has 20: ours keeps the pause of clients below 10 s when a machine freezes",
     )
-    .at_least("1"),
+    .at_least("1")
+    .at_most("3600"),
     row(
         "osd_heartbeat_interval",
         Kind::Int,
@@ -135,9 +145,9 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_least("1"),
     row("osd_max_scrubs", Kind::Int, "1", "Scrubs that an OSD takes part in at a time"),
     row("osd_max_write_size", Kind::Size, "90", "Largest single write in MiB").at_least("4"),
-    row("osd_memory_target", Kind::Size, "4294967296", "Memory in bytes that an OSD tries to stay within")
+    row("osd_memory_target", Kind::Size, "1073741824", "Memory in bytes that an OSD tries to stay within. Ceph has 4 GiB")
         .level(Level::Basic)
-        .at_least("939524096"),
+        .at_least("67108864").at_start(),
     row("osd_min_pg_log_entries", Kind::Uint, "250", "PG log entries kept while nothing needs more")
         .level(Level::Dev)
         .services(&["osd"]),
@@ -185,7 +195,7 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_least("0")
     .at_most("255")
     .services(&["mon"]),
-    row("osd_pool_default_pg_autoscale_mode", Kind::Text, "on", "What the autoscaler may do with a new pool")
+    row("osd_pool_default_pg_autoscale_mode", Kind::Text, "off", "What the autoscaler may do with a new pool")
         .one_of(&["off", "on", "warn"]),
     row("osd_pool_default_pg_num", Kind::Uint, "32", "Placement groups of a new pool").services(&["mon"]),
     row(
@@ -202,6 +212,8 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "Length of read leases as a fraction of osd_heartbeat_grace: for so long after they last heard of a primary do \
          the other members wait before somebody takes over from it",
     )
+    .at_least("0")
+    .at_most("1")
     .level(Level::Dev),
     row("osd_pool_default_size", Kind::Uint, "3", "Copies that a new replicated pool keeps")
         .at_least("0")
@@ -243,12 +255,12 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "Seconds of rest after each recovery step on solid-state disks",
     ),
     row("osd_scrub_auto_repair", Kind::Bool, "false", "Scrub repairs what it finds when the errors are few"),
-    row("osd_scrub_begin_hour", Kind::Int, "0", "Hour of the day from which scrubs may start")
+    row("osd_scrub_begin_hour", Kind::Int, "0", "Hour of the day, in UTC, from which scrubs may start by themselves; the same as osd_scrub_end_hour means all day")
         .at_least("0")
         .at_most("23"),
     row("osd_scrub_chunk_max", Kind::Int, "25", "Objects that one step of a scrub looks at"),
     row("osd_scrub_during_recovery", Kind::Bool, "false", "Scrubs may start while the OSD recovers"),
-    row("osd_scrub_end_hour", Kind::Int, "0", "Hour of the day from which scrubs may not start any more")
+    row("osd_scrub_end_hour", Kind::Int, "0", "Hour of the day, in UTC, from which scrubs may not start by themselves any more")
         .at_least("0")
         .at_most("23"),
     row(

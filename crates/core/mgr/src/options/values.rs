@@ -1,6 +1,7 @@
 //! [`Values`]: what the options of one daemon are set to.
 
 use super::{OptionInfo, all, find};
+use nacre_types::seconds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -70,7 +71,7 @@ impl Values {
     /// When the table has no such option, or it is no number: our own mistake.
     #[must_use]
     pub fn seconds(&self, name: &str) -> Duration {
-        Duration::try_from_secs_f64(self.number(name).max(0.0)).unwrap_or(Duration::MAX)
+        seconds(self.number(name))
     }
 
     /// The value of an option that is true or false.

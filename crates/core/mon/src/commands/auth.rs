@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
-use nacre_auth::{AuthChange, AuthCommandError, Caps, EntityAuth, Keyring};
+use nacre_auth::{AuthChange, AuthCommandError, Caps, CryptoKey, EntityAuth, Keyring};
 use nacre_mgr::format::{Node, Section};
 use nacre_types::{AuthName, Errno};
 
@@ -49,6 +49,13 @@ pub(super) const COMMANDS: &[Command] = &[
         "rwx",
         "Replace an entity's caps",
         caps,
+    ),
+    command(
+        "auth rotate name=entity,type=CephString",
+        "auth",
+        "rwx",
+        "Give an entity a new key and show it",
+        rotate,
     ),
     command("auth rm name=entity,type=CephString", "auth", "rwx", "Remove an entity", rm),
     command("auth del name=entity,type=CephString", "auth", "rwx", "Remove an entity", rm),
@@ -218,6 +225,16 @@ fn caps(call: &mut Call<'_>) -> Answer {
     let change = call.state.auth.keys().decide_caps(&name, &caps).map_err(|error| failure(&error))?;
     call.state.auth.apply(change);
     done(format!("updated caps for {name}"))
+}
+
+/// A new key, the same caps. Sessions that were opened with the old one end.
+fn rotate(call: &mut Call<'_>) -> Answer {
+    let name = entity(call)?;
+    let held = known(call, &name, format!("there is no entity {name} whose key could be replaced"))?;
+    let auth = EntityAuth { key: CryptoKey::generate(call.entropy, call.wall), caps: held.caps };
+    call.state.auth.apply(AuthChange::Put(name.clone(), auth.clone()));
+    let output = one(call, &name, &auth)?;
+    Ok(Output { text: format!("the key of {name} is another now"), ..output })
 }
 
 fn rm(call: &mut Call<'_>) -> Answer {

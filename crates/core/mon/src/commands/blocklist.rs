@@ -4,15 +4,14 @@ use super::call::{Answer, Call, done, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
 use nacre_mgr::format::{Format, Node, Section, stamp};
-use nacre_types::{EntityAddr, Errno};
-use std::time::Duration;
+use nacre_types::{AddrKind, EntityAddr, Errno, UTime, seconds};
 
 pub(super) const COMMANDS: &[Command] = &[
     command(
-        "osd blocklist name=range,type=CephString,goodchars=[range],req=false name=blocklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
+        "osd blocklist name=range,type=CephChoices,strings=range,req=false name=blocklistop,type=CephChoices,strings=add|rm name=addr,type=CephEntityAddr name=expire,type=CephFloat,range=0.0,req=false",
         "osd",
         "rw",
-        "Shut a client out for some seconds, or let it in again",
+        "Shut a client or a range of addresses out for some seconds, or let it in again",
         change,
     ),
     command("osd blocklist ls", "osd", "r", "Clients that are shut out", ls),
@@ -45,13 +44,14 @@ fn apply(call: &mut Call<'_>, op: &str) -> Answer {
     let text = call.args.text("addr").to_owned();
     let addr = EntityAddr::parse(&text)
         .ok_or_else(|| refuse(Errno::EINVAL, format!("unable to parse address {text}")))?;
+    if call.args.text("range") == "range" {
+        return apply_range(call, op, addr.with_kind(AddrKind::Cidr));
+    }
     let shown = addr.without_kind();
     if call.args.text(op) == "add" {
-        let default = call.state.config.number_of_monitor("mon_osd_blocklist_default_expire", EXPIRE_S);
-        let seconds = call.args.float("expire").filter(|seconds| *seconds > 0.0).unwrap_or(default);
-        let until = call.wall.after(Duration::from_secs_f64(seconds.clamp(0.0, EXPIRE_S_MAX)));
-        call.state.osd.blocklist_add(addr, until);
-        return done(format!("blocklisting {shown} until {} ({seconds} sec)", stamp(until)));
+        let (time, until) = expiry(call);
+        let held = call.state.osd.blocklist_add(addr, until);
+        return added(&shown, time, until, held);
     }
     if call.state.osd.blocklist_remove(addr) {
         return done(format!("un-blocklisting {shown}"));
@@ -59,19 +59,52 @@ fn apply(call: &mut Call<'_>, op: &str) -> Answer {
     done(format!("{shown} isn't blocklisted"))
 }
 
+/// For how many seconds, and until when.
+fn expiry(call: &Call<'_>) -> (f64, UTime) {
+    let default = call.state.config.number_of_monitor("mon_osd_blocklist_default_expire", EXPIRE_S);
+    let time = call.args.float("expire").filter(|time| *time > 0.0).unwrap_or(default);
+    (time, call.wall.after(seconds(time.min(EXPIRE_S_MAX))))
+}
+
+fn added(shown: &str, time: f64, wanted: UTime, held: UTime) -> Answer {
+    if held == wanted {
+        return done(format!("blocklisting {shown} until {} ({time} sec)", stamp(wanted)));
+    }
+    done(format!("{shown} stays blocklisted until {}: to change that, remove it first", stamp(held)))
+}
+
+fn apply_range(call: &mut Call<'_>, op: &str, range: EntityAddr) -> Answer {
+    if call.args.text(op) == "add" {
+        let (time, until) = expiry(call);
+        let held = call.state.osd.blocklist_add_range(range, until);
+        let held = held.map_err(|error| refuse(Errno::EINVAL, error.to_string()))?;
+        return added(&range.to_string(), time, until, held);
+    }
+    if call.state.osd.blocklist_remove(range) {
+        return done(format!("un-blocklisting {range}"));
+    }
+    done(format!("{range} isn't blocklisted"))
+}
+
 fn ls(call: &mut Call<'_>) -> Answer {
-    let list = &call.state.osd.map().blocklist;
-    let text = format!("listed {} entries", list.len());
+    let map = call.state.osd.map();
+    let (list, ranges) = (&map.blocklist, &map.range_blocklist);
+    let text = format!("listed {} entries", list.len() + ranges.len());
     if call.is_plain() {
-        let lines: String =
-            list.iter().map(|(addr, until)| format!("{} {}\n", addr.without_kind(), stamp(*until))).collect();
+        let single = list.iter().map(|(addr, until)| format!("{} {}\n", addr.without_kind(), stamp(*until)));
+        let ranges = ranges.iter().map(|(range, until)| format!("{range} {}\n", stamp(*until)));
+        let lines: String = single.chain(ranges).collect();
         return Ok(Output { text, ..Output::data(lines) });
     }
     let entries = list
         .iter()
         .map(|(addr, until)| Section::new().with("addr", addr.without_kind()).with("until", stamp(*until)));
-    let node = Node::array("entry", entries);
-    // Ceph prints a second, empty list for ranges of addresses, which no JSON reader could take.
+    let ranges = ranges.iter().map(|(range, until)| {
+        Section::new().with("range", range.without_kind()).with("until", stamp(*until))
+    });
+    // Ceph prints a second list for ranges behind the first, which no JSON reader could take: here it is one,
+    // whose entries have Ceph's keys.
+    let node = Node::array("entry", entries.chain(ranges));
     Ok(Output { text, ..Output::data(node.render(call.format.or(Format::Json), "blocklist")) })
 }
 

@@ -111,8 +111,16 @@ pub(super) fn check_caps(cx: &CommandCx<'_>, row: &Row, args: &Args) -> Result<(
             texts.insert(format!("caps_{service}"), text.clone());
         }
     }
-    if cx.identity.caps.allows_command(row.command.module, &row.signature.prefix, &texts, needed) {
-        return Ok(());
+    let (service, prefix) = (row.command.module, row.signature.prefix.as_str());
+    let allowed = match (&cx.identity.mgr_caps, row.manager) {
+        (None, _) => cx.identity.caps.allows_command(service, prefix, &texts, needed),
+        (Some(caps), Some("")) => caps.allows_command(service, "", prefix, &texts, needed),
+        (Some(caps), Some(module)) => caps.allows_command("", module, prefix, &texts, needed),
+        (Some(_), None) => false,
+    };
+    match (allowed, &cx.identity.mgr_caps) {
+        (true, _) => Ok(()),
+        (false, None) => fail(Errno::EACCES, "access denied"),
+        (false, Some(_)) => fail(Errno::EACCES, "access denied: the key's caps for mgr do not allow this"),
     }
-    fail(Errno::EACCES, "access denied")
 }

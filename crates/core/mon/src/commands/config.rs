@@ -5,7 +5,7 @@ use super::table::{Command, command};
 use crate::command::Output;
 use crate::config::{Target, Who};
 use crate::osd::view;
-use nacre_mgr::format::{Align, Node, Section, Table};
+use nacre_mgr::format::{Align, Node, Section, Table, stamp};
 use nacre_mgr::options::{self, OptionInfo};
 use nacre_types::{AuthName, EntityKind, Errno};
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ fn set(call: &mut Call<'_>) -> Answer {
     let who = section_of(call.args.text("who"))?;
     let (name, value) = (call.args.text("name").to_owned(), call.args.text("value").to_owned());
     let stored = call.state.config.set(&who, &name, &value, call.args.flag("force"));
-    stored.map_err(|error| refuse(Errno::EINVAL, error.to_string()))?;
+    stored.map_err(|error| refuse(Errno::from(&error), error.to_string()))?;
     done("")
 }
 
@@ -190,7 +190,7 @@ fn special(call: &Call<'_>, name: &str) -> Option<String> {
 fn value_node(option: &OptionInfo, text: &str) -> Node {
     use options::Kind::{Bool, Float, Int, Uint};
     match option.kind {
-        Uint | Int | Float if text.parse::<f64>().is_ok() => Node::Raw(text.to_owned()),
+        Uint | Int | Float if text.parse().is_ok_and(f64::is_finite) => Node::Raw(text.to_owned()),
         Bool => Node::Bool(text == "true"),
         _ => text.into(),
     }
@@ -217,6 +217,8 @@ fn help_tree(option: &OptionInfo) -> Section {
         .with("max", bound(option.max))
         .with("can_update_at_runtime", option.runtime)
         .with("flags", Node::array("flag", option.runtime.then_some("runtime")))
+        .with("read_by", Node::array("reader", option.readers()))
+        .with("not_read_because", option.missing().unwrap_or_default())
 }
 
 fn help_text(option: &OptionInfo) -> String {
@@ -239,6 +241,10 @@ fn help_text(option: &OptionInfo) -> String {
     if !option.services.is_empty() {
         out.push_str(&format!("  Services: [{}]\n", option.services.join(",")));
     }
+    match option.missing() {
+        Some(reason) => out.push_str(&format!("  Not read here: {reason}\n")),
+        None => out.push_str(&format!("  Read by: {}\n", option.readers().join(", "))),
+    }
     out
 }
 
@@ -257,25 +263,37 @@ fn ls(call: &mut Call<'_>) -> Answer {
     call.either("options", plain, Node::array("option", names))
 }
 
-/// Changes are not kept apart; the log holds what the options are now.
+/// The newest changes, newest first.
 fn log(call: &mut Call<'_>) -> Answer {
-    let version = call.state.config.version();
-    let changes: Vec<(String, &str)> =
-        call.state.config.iter().map(|(who, name, value)| (format!("{who}/{name}"), value)).collect();
-    let plain: String = changes.iter().map(|(name, value)| format!("+ {name} = {value}\n")).collect();
-    let tree =
-        changes.iter().map(|(name, value)| Section::new().with("name", name).with("new_value", *value));
-    let entry = Section::new()
-        .with("version", version)
-        .with("timestamp", "0.000000")
-        .with("name", "")
-        .with("changes", Node::array("change", tree));
-    call.either(
-        "changesets",
-        format!("--- {version} --- 0.000000 ---\n{plain}"),
-        Node::array("changeset", [entry]),
-    )
+    let wanted = call.args.int("num").map_or(LOG_COUNT, |num| usize::try_from(num).unwrap_or(0));
+    let (mut plain, mut tree) = (String::new(), Vec::new());
+    for (number, set) in call.state.config.history().iter().rev().take(wanted) {
+        plain.push_str(&format!("--- {number} --- {} ---\n", stamp(set.stamp)));
+        let mut changes = Vec::new();
+        for change in &set.changes {
+            let mut entry = Section::new().with("name", change.name.as_str());
+            for (sign, key, value) in [("-", "previous_value", &change.old), ("+", "new_value", &change.new)]
+            {
+                if let Some(value) = value {
+                    plain.push_str(&format!("{sign} {} = {value}\n", change.name));
+                    entry.put(key, value.as_str());
+                }
+            }
+            changes.push(entry);
+        }
+        tree.push(
+            Section::new()
+                .with("version", *number)
+                .with("timestamp", stamp(set.stamp))
+                .with("name", "")
+                .with("changes", Node::array("change", changes)),
+        );
+    }
+    call.either("changesets", plain, Node::array("changeset", tree))
 }
+
+/// Changes that `config log` shows when nobody says how many.
+const LOG_COUNT: usize = 10;
 
 fn daemon(call: &Call<'_>) -> Result<AuthName, Failure> {
     let text = call.args.text("who");

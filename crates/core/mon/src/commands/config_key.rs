@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, done, fail};
 use super::table::{Command, command};
 use crate::command::Output;
-use crate::config_key::VALUE_BYTES_MAX;
+use crate::config_key::{KEY_BYTES_MAX, KEYS_COUNT_MAX, STORE_BYTES_MAX, VALUE_BYTES_MAX};
 use nacre_buf::Bytes;
 use nacre_mgr::format::{Node, Section};
 use nacre_types::Errno;
@@ -54,8 +54,14 @@ fn set(call: &mut Call<'_>) -> Answer {
     if value.len() > VALUE_BYTES_MAX {
         return fail(
             Errno::EFBIG,
+            format!("a value has {VALUE_BYTES_MAX} bytes at most (mon_config_key_max_entry_size)"),
+        );
+    }
+    if !call.state.config_keys.has_room(&key, value.len()) {
+        return fail(
+            Errno::ENOSPC,
             format!(
-                "error: entry size limited to {VALUE_BYTES_MAX} bytes. Use 'mon config key max entry size' to manually adjust"
+                "there is no room: {KEYS_COUNT_MAX} keys of {KEY_BYTES_MAX} bytes at most, and {STORE_BYTES_MAX} bytes with their values together, are kept; remove some with 'ceph config-key rm'"
             ),
         );
     }

@@ -6,7 +6,7 @@ use super::osd_state::named_osds;
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::osd::hierarchy::{self, CrushPlace, LocationError};
-use nacre_crush::{CrushMap, Tunables};
+use nacre_crush::{CrushMap, EditError, Tunables, is_valid_name};
 use nacre_denc::Decode;
 use nacre_maps::WEIGHT_ONE;
 use nacre_mgr::format::{Node, Section, general};
@@ -225,6 +225,9 @@ fn rename_bucket(call: &mut Call<'_>) -> Answer {
         }
         (None, None) => fail(Errno::ENOENT, format!("srcname '{source}' does not exist")),
         (Some(_), Some(_)) => fail(Errno::EEXIST, format!("dstname '{target}' already exists")),
+        (Some(_), None) if !is_valid_name(&target) => {
+            fail(Errno::EINVAL, EditError::BadName(target).to_string())
+        }
         (Some(id), None) if id >= 0 => fail(Errno::ENOTEMPTY, format!("'{source}' is not a bucket")),
         (Some(id), None) => {
             edit(call, |crush| {
@@ -254,11 +257,31 @@ fn move_bucket(call: &mut Call<'_>) -> Answer {
     done(format!("moved {what}"))
 }
 
+/// An item is removed from below the bucket that is named, and nowhere else.
+fn check_ancestor(call: &mut Call<'_>, name: &str, id: i32) -> Result<(), Failure> {
+    let Some(ancestor) = call.args.text_opt("ancestor").map(str::to_owned) else { return Ok(()) };
+    let crush = &call.state.osd.upcoming().crush;
+    let Some(bucket) = crush.item_by_name(&ancestor) else {
+        return fail(Errno::ENOENT, format!("there is no bucket '{ancestor}'"));
+    };
+    let parents: Vec<i32> = crush.parents(id).collect();
+    let below = parents.iter().filter(|parent| crush.subtree_contains(bucket, **parent)).count();
+    match below {
+        0 => fail(Errno::ENOENT, format!("'{name}' is not below '{ancestor}'")),
+        below if below < parents.len() => fail(
+            Errno::EOPNOTSUPP,
+            format!("'{name}' stands elsewhere, too; taking it from below one bucket only is not supported"),
+        ),
+        _ => Ok(()),
+    }
+}
+
 fn rm(call: &mut Call<'_>) -> Answer {
     let name = call.args.text("name").to_owned();
     let Some(id) = call.state.osd.upcoming().crush.item_by_name(&name) else {
-        return done(format!("device '{name}' does not appear in the crush map"));
+        return done(format!("the crush map has no device '{name}'"));
     };
+    check_ancestor(call, &name, id)?;
     let rules = call.state.osd.upcoming().crush.rules.iter().flatten();
     let taken = rules.flat_map(|rule| &rule.steps).any(|step| *step == nacre_crush::Step::Take(id));
     let has_items = call.state.osd.upcoming().crush.bucket(id).is_some_and(|bucket| !bucket.items.is_empty());
@@ -274,7 +297,7 @@ fn rm(call: &mut Call<'_>) -> Answer {
 
 fn osd_of(call: &mut Call<'_>) -> Result<OsdId, Failure> {
     let id = call.args.int("id").unwrap_or(-1);
-    let text = format!("osd.{id} does not exist. Create it before updating the crush map");
+    let text = format!("there is no osd.{id}; create it first, then place it");
     existing(call.state.osd.upcoming(), Some(id)).map_err(|failure| Failure { text, ..failure })
 }
 
@@ -304,9 +327,9 @@ fn create_or_move(call: &mut Call<'_>) -> Answer {
 
 fn reweight(call: &mut Call<'_>) -> Answer {
     let (name, weight) = (call.args.text("name").to_owned(), fixed_weight(call));
-    let id = item(call, &name, format!("device '{name}' does not appear in the crush map"))?;
+    let id = item(call, &name, format!("the crush map has no device '{name}'"))?;
     if id < 0 {
-        return fail(Errno::EINVAL, format!("device '{name}' is not a leaf in the crush map"));
+        return fail(Errno::EINVAL, format!("'{name}' is a bucket of the crush map, no device"));
     }
     edit(call, |crush| hierarchy::reweight(crush, id, weight))?;
     let shown = general(call.args.float("weight").unwrap_or(0.0), 6);
@@ -315,7 +338,7 @@ fn reweight(call: &mut Call<'_>) -> Answer {
 
 fn reweight_subtree(call: &mut Call<'_>) -> Answer {
     let (name, weight) = (call.args.text("name").to_owned(), fixed_weight(call));
-    let id = item(call, &name, format!("device '{name}' does not appear in the crush map"))?;
+    let id = item(call, &name, format!("the crush map has no device '{name}'"))?;
     let items = super::show::tree_items(&call.state.osd.upcoming().crush, Some(id), false);
     edit(call, |crush| {
         items
@@ -353,6 +376,9 @@ fn class_create(call: &mut Call<'_>) -> Answer {
     let class = call.args.text("class").to_owned();
     if call.state.osd.upcoming().crush.class_by_name(&class).is_some() {
         return done(format!("class '{class}' already exists"));
+    }
+    if !is_valid_name(&class) {
+        return fail(Errno::EINVAL, EditError::BadName(class).to_string());
     }
     let id = edit(call, |crush| {
         let id = crush.class_names.keys().next_back().map_or(0, |id| id + 1);
@@ -394,7 +420,7 @@ fn set_device_class(call: &mut Call<'_>) -> Answer {
                 text.push_str(&format!("osd.{osd} already set to class {class}. "))
             }
             Some(held) => {
-                let advice = "use 'ceph osd crush rm-device-class <id>' to remove old class first";
+                let advice = "take the old class away by 'ceph osd crush rm-device-class ID'";
                 let text = format!(
                     "osd.{osd} has already bound to class '{held}', can not reset class to '{class}'; {advice}"
                 );

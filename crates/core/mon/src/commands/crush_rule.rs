@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::show;
 use super::table::{Command, command};
-use nacre_crush::{CrushMap, RULES_MAX, Rule, RuleKind, Step};
+use nacre_crush::{CrushMap, EditError, RULES_MAX, Rule, RuleKind, Step};
 use nacre_mgr::format::{Node, Section};
 use nacre_types::Errno;
 use std::collections::BTreeMap;
@@ -195,6 +195,10 @@ fn create_rule(call: &mut Call<'_>, indep: bool) -> Answer {
 /// Adds the rule, and says its id.
 fn make_rule(call: &mut Call<'_>, name: String, placement: &Placement<'_>) -> Result<u8, Failure> {
     let Placement { root, kind, class, indep, sizes } = *placement;
+    // Rules of erasure-coded pools have the pool's name, which may have other characters.
+    if name.is_empty() {
+        return fail(Errno::EINVAL, EditError::BadName(name).to_string());
+    }
     let crush = call.state.osd.upcoming().crush.clone();
     let take = root_of(&crush, root, class)?;
     let Some(kind) = crush.type_by_name(kind) else {
@@ -288,10 +292,10 @@ fn rule_rename(call: &mut Call<'_>) -> Answer {
         (None, Some(_)) => done(format!("already renamed to '{target}'")),
         (None, None) => fail(Errno::ENOENT, format!("srcname '{source}' does not exist")),
         (Some(_), Some(_)) => fail(Errno::EEXIST, format!("dstname '{target}' already exists")),
-        (Some(id), None) => {
-            call.state.osd.change_crush().rule_names.insert(id, target);
-            done("")
-        }
+        (Some(_), None) => match call.state.osd.edit_crush(|crush| crush.rename_rule(&source, &target)) {
+            Ok(()) => done(""),
+            Err(error) => fail(Errno::EINVAL, error.to_string()),
+        },
     }
 }
 
@@ -428,7 +432,7 @@ fn profile_rm(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.upcoming();
     if let Some((id, _)) = map.pools.iter().find(|(_, pool)| pool.erasure_code_profile == name) {
         let pool = map.pool_name(*id).unwrap_or_default();
-        return fail(Errno::EBUSY, format!("{pool} pool(s) are using the erasure code profile '{name}'"));
+        return fail(Errno::EBUSY, format!("pool '{pool}' uses the erasure code profile '{name}'"));
     }
     if !map.erasure_code_profiles.contains_key(&name) {
         return done(format!("erasure-code-profile {name} does not exist"));

@@ -5,6 +5,7 @@ use super::osd_read::{existing, existing_pg};
 use super::show::text_set;
 use super::signature::osd_id;
 use super::table::{Command, command};
+use nacre_msg::stats::pg_state;
 use nacre_types::{Errno, OsdId, PgId};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -50,11 +51,46 @@ pub(super) const COMMANDS: &[Command] = &[
         "Serve a PG from this primary for now; for developers",
         primary_temp,
     ),
+    command(
+        "osd force-create-pg name=pgid,type=CephPgid name=yes_i_really_mean_it,type=CephBool,req=false",
+        "osd",
+        "rw",
+        "Make a PG anew and empty, and give up all that it held",
+        force_create,
+    ),
     command("pg repeer name=pgid,type=CephPgid", "osd", "rw", "Let a PG peer anew", repeer),
 ];
 
 /// Exchanges that one PG may have.
 const PAIRS_COUNT_MAX: usize = 16;
+
+/// A group that serves has a copy of everything; only one that does not can be given up.
+fn force_create(call: &mut Call<'_>) -> Answer {
+    let pg = pg_of(call)?;
+    let map = call.state.osd.map();
+    let primary = map.pg_to_up_acting(pg).acting_primary;
+    let serves = call.state.stats.pgs.pg(pg).is_some_and(|stat| {
+        stat.state & pg_state::ACTIVE != 0 && stat.acting_primary == primary && map.is_up(primary)
+    });
+    if serves {
+        return fail(
+            Errno::EPERM,
+            format!("pg {pg} is active on osd.{primary}; only one that nobody serves can be made anew"),
+        );
+    }
+    if !call.args.flag("yes_i_really_mean_it") {
+        return fail(
+            Errno::EPERM,
+            format!(
+                "all objects of pg {pg} are lost for good by this, also those on OSDs that come back. Pass --yes-i-really-mean-it to do it"
+            ),
+        );
+    }
+    match call.state.osd.recreate(pg, call.wall) {
+        Some(epoch) => done(format!("pg {pg} is to be made anew, as of epoch {epoch}")),
+        None => fail(Errno::ENOENT, format!("pg {pg} has no pool")),
+    }
+}
 
 fn pg_of(call: &mut Call<'_>) -> Result<PgId, Failure> {
     let text = call.args.text("pgid").to_owned();

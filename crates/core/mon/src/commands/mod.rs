@@ -2,8 +2,9 @@
 //!
 //! Signatures are written in Ceph's own descriptor syntax (`src/mon/MonCommands.h`, `src/mgr/MgrCommands.h` at
 //! v16.2.15), because [`descriptions`] hands them to stock clients, which parse the user's words with them.
-//! Commands that Ceph's manager serves are answered here too: their descriptors carry no manager flag, so the
-//! tool sends them to the monitor. Shapes of answers were taken from a running cluster of that release.
+//! Commands that Ceph's manager serves ([`table::manager_module`]) are answered at the manager's address, by the caps for the manager;
+//! at the monitor's by those for the monitor, as Ceph's monitor passes them on. Shapes of answers were taken from a running cluster
+//! of that release.
 
 mod args;
 mod auth;
@@ -104,6 +105,17 @@ pub fn parse(words: &[String], data: Bytes) -> Result<CommandInput, Output> {
     Ok(CommandInput { prefix, args, format, data })
 }
 
+/// Whether a command changes something. One that cannot be read does not: it is refused.
+pub(crate) fn changes(words: &[String]) -> bool {
+    let Ok(input) = parse(words, Bytes::new()) else { return false };
+    table::find(&input.prefix).is_some_and(|row| row.command.perm.contains('w'))
+}
+
+/// Whether a command is written down in the audit log whatever comes of it.
+pub(crate) fn is_audited(prefix: &str) -> bool {
+    table::find(prefix).is_some_and(|row| crate::audit::concerns(row.command.module, row.command.perm))
+}
+
 /// Runs a command: looks it up, checks caps and arguments, calls its handler.
 pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
     if input.prefix == "get_command_descriptions" {
@@ -112,6 +124,12 @@ pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
     let Some(row) = table::find(&input.prefix) else {
         return Output::error(Errno::EINVAL, format!("command not known: {}", input.prefix));
     };
+    if cx.identity.mgr_caps.is_some() && row.manager.is_none() {
+        return Output::error(
+            Errno::EINVAL,
+            format!("no command of the manager: {}; ask the monitor", input.prefix),
+        );
+    }
     let answer = row.signature.check(input).and_then(|args| {
         call::check_caps(cx, row, &args)?;
         (row.command.handler)(&mut Call::new(cx, input, args))

@@ -100,11 +100,9 @@ fn stat(call: &mut Call<'_>) -> Answer {
     call.either("mon_stat", plain, tree)
 }
 
-/// The host of this monitor, by its address: the core does not know the machine's name.
+/// The machine that this monitor runs on, as it was told; "unknown" when nobody told it.
 pub(super) fn host_name(call: &Call<'_>) -> String {
-    let of_osd =
-        call.state.osd.map().osds().find_map(|osd| call.state.osd.metadata(osd)?.get("hostname").cloned());
-    of_osd.unwrap_or_else(|| "localhost".to_owned())
+    call.state.host.clone().unwrap_or_else(|| "unknown".to_owned())
 }
 
 fn metadata_of(call: &Call<'_>, name: &str) -> Section {
@@ -152,14 +150,25 @@ fn versions(call: &mut Call<'_>) -> Answer {
 
 fn feature_ls(call: &mut Call<'_>) -> Answer {
     let map = call.state.mon.map();
-    let all = || Node::array("feature", show::FEATURE_NAMES);
-    let of = |bits: u64| show::feature_names(bits);
+    let with_value = call.args.text_opt("with_value").is_some();
+    let of = |bits: u64| -> Vec<String> {
+        let value = |name: &str| {
+            show::FEATURE_NAMES.iter().position(|known| *known == name).map_or(0, |bit| 1_u64 << bit)
+        };
+        let show = |name: &'static str| {
+            if with_value { format!("{name}({})", value(name)) } else { name.to_owned() }
+        };
+        show::feature_names(bits).into_iter().map(show).collect()
+    };
+    let known = of(u64::MAX);
+    let all = || Node::array("feature", known.clone());
     let required = of(map.persistent_features | map.optional_features);
-    let list =
-        |names: &[&str]| format!("[{}]", if names.is_empty() { "none".to_owned() } else { names.join(",") });
+    let list = |names: &[String]| {
+        format!("[{}]", if names.is_empty() { "none".to_owned() } else { names.join(",") })
+    };
     let plain = format!(
         "all features\n\tsupported: {0}\n\tpersistent: {0}\non current monmap (epoch {1})\n\tpersistent: {2}\n\trequired: {3}\n",
-        list(&show::FEATURE_NAMES),
+        list(&known),
         map.epoch,
         list(&of(map.persistent_features)),
         list(&required),
@@ -221,9 +230,8 @@ fn mon_status(call: &mut Call<'_>) -> Answer {
 }
 
 fn time_sync_status(call: &mut Call<'_>) -> Answer {
-    let checks =
-        Section::new().with("epoch", ELECTION_EPOCH).with("round", 0).with("round_status", "finished");
-    call.tree("time_sync", Section::new().with("timechecks", checks))
+    // One monitor has nobody to compare its clock with.
+    call.tree("time_sync", Section::new().with("timechecks", Section::new()))
 }
 
 fn ok_to_stop(call: &mut Call<'_>) -> Answer {

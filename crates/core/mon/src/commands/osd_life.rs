@@ -88,13 +88,16 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Most slots that `osd setmaxosd` gives.
-const SLOTS_MAX: i64 = 1 << 16;
+/// Most slots that `osd setmaxosd` gives, as `mon_max_osd`: each is in every map, used or not.
+const SLOTS_MAX: i64 = 10_000;
 
 fn wanted_uuid(call: &Call<'_>) -> Result<Option<Uuid>, Failure> {
     let Some(text) = call.args.text_opt("uuid") else { return Ok(None) };
     let uuid =
         Uuid::parse(text).ok_or_else(|| refuse(Errno::EINVAL, format!("invalid UUID value '{text}'.")))?;
+    if uuid == Uuid::NIL {
+        return fail(Errno::EINVAL, "the UUID of zeros stands for none: give the store's own");
+    }
     Ok(Some(uuid))
 }
 
@@ -168,8 +171,20 @@ fn new(call: &mut Call<'_>) -> Answer {
     if let Some(key) = key {
         let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
         let caps = caps.map(|(service, text)| (service.to_owned(), text.to_owned())).into_iter().collect();
-        let change = AuthChange::Put(osd_auth(osd), EntityAuth { key, caps });
-        call.state.auth.apply(change);
+        let auth = EntityAuth { key, caps };
+        match call.state.auth.keys().entity(&osd_auth(osd)) {
+            None => call.state.auth.apply(AuthChange::Put(osd_auth(osd), auth)),
+            // Asked again by who asked before. Anybody else would shut the OSD out that has the key, and take its place.
+            Some(held) if held.key.secret() == auth.key.secret() && held.caps == auth.caps => (),
+            Some(_) => {
+                return fail(
+                    Errno::EEXIST,
+                    format!(
+                        "osd.{osd} has a key already, with another secret or other caps: remove it first with 'ceph auth rm osd.{osd}'"
+                    ),
+                );
+            }
+        }
     }
     if !known {
         take_id(call, osd, uuid);
@@ -190,9 +205,7 @@ fn must_be_down(map: &OsdMap, osd: OsdId) -> Result<(), Failure> {
     if map.is_up(osd) { fail(Errno::EBUSY, format!("osd.{osd} is not `down`.")) } else { Ok(()) }
 }
 
-const SURE: &str = "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy'?  This will mean real, permanent \
-                    data loss, as well as deletion of cephx and lockbox keys. Pass --yes-i-really-mean-it if you \
-                    really do.";
+const SURE: &str = "What this OSD holds and its keys will be gone for good; 'ceph osd safe-to-destroy' tells whether anybody needs it. Pass --yes-i-really-mean-it to do it.";
 
 fn must_be_sure(call: &Call<'_>) -> Result<(), Failure> {
     if call.args.flag("yes_i_really_mean_it") { Ok(()) } else { fail(Errno::EPERM, SURE) }
@@ -205,12 +218,9 @@ fn must_be_spare(call: &mut Call<'_>, osd: OsdId) -> Result<(), Failure> {
     }
     let verdict = judge_destroy(call, &[osd]);
     match verdict.refusal() {
-        Some((errno, text)) => fail(
-            errno,
-            format!(
-                "{text}You can proceed by passing --force, but be warned that this will likely mean real, permanent data loss."
-            ),
-        ),
+        Some((errno, text)) => {
+            fail(errno, format!("{text}With --force it is done all the same, and data may be lost for good."))
+        }
         None => Ok(()),
     }
 }
@@ -224,6 +234,7 @@ fn forget_keys(call: &mut Call<'_>, osd: OsdId) {
 
 fn forget(call: &mut Call<'_>, osd: OsdId) {
     let all = u32::MAX;
+    call.state.osd.change().new_weight.remove(&osd); // a weight would bring it back
     set_state(call, osd, all, false);
     let known = usize::try_from(osd).ok().and_then(|at| call.state.osd.upcoming().osd_uuid.get(at)).copied();
     let change = call.state.osd.change();
@@ -312,7 +323,7 @@ fn rm(call: &mut Call<'_>) -> Answer {
         if !map.exists(osd) {
             text.push_str(&format!("osd.{osd} does not exist. "));
         } else if map.is_up(osd) {
-            text.push_str(&format!("osd.{osd} is still up; must be down before removal. "));
+            text.push_str(&format!("osd.{osd} is up: stop it before it is removed. "));
             busy = true;
         } else {
             forget(call, osd);
@@ -329,7 +340,7 @@ fn lost(call: &mut Call<'_>) -> Answer {
     if !call.args.flag("yes_i_really_mean_it") {
         return fail(
             Errno::EPERM,
-            "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you really do.",
+            "acknowledged writes that only this OSD has are given up; pass --yes-i-really-mean-it to do it.",
         );
     }
     let id = call.args.int("id");
@@ -362,40 +373,91 @@ fn setmaxosd(call: &mut Call<'_>) -> Answer {
 }
 
 /// What stopping OSDs would do to PGs.
+#[derive(Default)]
+struct Stop {
+    degraded: Vec<PgId>,
+    bad: Vec<PgId>,
+    unknown: usize,
+}
+
+impl Stop {
+    fn of(call: &Call<'_>, map: &OsdMap, osds: &BTreeSet<OsdId>) -> Self {
+        let mut found = Self { unknown: call.state.stats.pgs.digest(map).unknown_count, ..Self::default() };
+        for (pg, stat) in call.state.stats.pgs.pgs(map) {
+            let there = stat.acting.iter().filter(|osd| **osd != nacre_crush::ITEM_NONE).count();
+            let left = stat.acting.iter().filter(|osd| map.is_up(**osd) && !osds.contains(osd)).count();
+            if left == there {
+                continue;
+            }
+            let min_size = map.pool(pg.pool).map_or(1, |pool| usize::from(pool.min_size));
+            let active = stat.state & pg_state::ACTIVE != 0;
+            if active && left >= min_size { found.degraded.push(pg) } else { found.bad.push(pg) }
+        }
+        found
+    }
+
+    fn is_ok(&self) -> bool {
+        self.bad.is_empty() && self.unknown == 0
+    }
+}
+
+/// OSDs that may be stopped with `osds`, the nearest in the hierarchy first: those of one host go best together.
+fn neighbours(map: &OsdMap, osds: &BTreeSet<OsdId>) -> Vec<OsdId> {
+    let Some(first) = osds.first() else { return Vec::new() };
+    let mut found = Vec::new();
+    for bucket in crate::osd::view::ancestors(&map.crush, *first) {
+        for osd in map.crush.devices_below(bucket) {
+            if map.is_up(osd) && !osds.contains(&osd) && !found.contains(&osd) {
+                found.push(osd);
+            }
+        }
+    }
+    found
+}
+
+/// With `max`, also which others may stop with them, up to that many in all.
 fn ok_to_stop(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map().clone();
-    let osds: BTreeSet<OsdId> = named_osds(&map, call.args.list("ids"))?.into_iter().collect();
-    let (mut bad, mut degraded) = (Vec::<PgId>::new(), Vec::new());
-    for (pg, stat) in call.state.stats.pgs.pgs(&map) {
-        let there = stat.acting.iter().filter(|osd| **osd != nacre_crush::ITEM_NONE).count();
-        let left = stat.acting.iter().filter(|osd| map.is_up(**osd) && !osds.contains(osd)).count();
-        if left == there {
-            continue;
+    let mut osds: BTreeSet<OsdId> = named_osds(&map, call.args.list("ids"))?.into_iter().collect();
+    let max = call.args.int("max").map_or(0, |max| usize::try_from(max).unwrap_or(0));
+    if max > 0 && max < osds.len() {
+        return fail(Errno::EINVAL, format!("max is {max}, but {} OSDs are named", osds.len()));
+    }
+    let mut stop = Stop::of(call, &map, &osds);
+    if stop.is_ok() {
+        let candidates = neighbours(&map, &osds).into_iter().take(STOP_CANDIDATES_MAX);
+        for osd in candidates {
+            if osds.len() >= max {
+                break;
+            }
+            osds.insert(osd);
+            let wider = Stop::of(call, &map, &osds);
+            if wider.is_ok() {
+                stop = wider;
+            } else {
+                osds.remove(&osd);
+            }
         }
-        let min_size = map.pool(pg.pool).map_or(1, |pool| usize::from(pool.min_size));
-        let active = stat.state & pg_state::ACTIVE != 0;
-        if active && left >= min_size { degraded.push(pg.to_string()) } else { bad.push(pg) }
     }
-    let unknown = call.state.stats.pgs.digest(&map).unknown_count;
-    let ok = bad.is_empty() && unknown == 0;
-    let mut tree = Section::new()
-        .with("ok_to_stop", ok)
-        .with("osds", Node::array("osd", osds.iter().copied()))
-        .with("num_ok_pgs", degraded.len())
-        .with("num_not_ok_pgs", bad.len());
-    if !bad.is_empty() {
-        tree.put("bad_become_inactive", Node::array("pgid", bad.iter().map(ToString::to_string)));
-    }
-    tree.put("ok_become_degraded", Node::array("pgid", degraded));
-    if ok {
+    let texts = |pgs: &[PgId]| pgs.iter().map(ToString::to_string).collect::<Vec<_>>();
+    if stop.is_ok() {
+        let tree = Section::new()
+            .with("ok_to_stop", true)
+            .with("osds", Node::array("osd", osds.iter().copied()))
+            .with("num_ok_pgs", stop.degraded.len())
+            .with("num_not_ok_pgs", 0)
+            .with("ok_become_degraded", Node::array("pgid", texts(&stop.degraded)));
         return Ok(Output::data(Node::from(tree).render(call.format.or(Format::Json), "ok_to_stop")));
     }
     let text = format!(
-        "unsafe to stop osd(s) at this time ({} PGs are or would become offline)",
-        bad.len() + unknown
+        "{} PGs are or would become inactive without these OSDs: not now",
+        stop.bad.len() + stop.unknown
     );
     Ok(Output { code: Errno::EBUSY.negated(), text, ..Output::default() })
 }
+
+/// OSDs that `osd ok-to-stop --max` tries at most: each costs a look at all PGs.
+const STOP_CANDIDATES_MAX: usize = 64;
 
 /// Verdicts of `osd safe-to-destroy`.
 #[derive(Default)]
@@ -421,11 +483,11 @@ impl Destroyable {
             errno = Some(Errno::EBUSY);
         }
         if !self.missing.is_empty() {
-            text.push_str(&format!("OSD(s) {} have no reported stats, and not all PGs are active+clean; we cannot draw any conclusions. ", list(&self.missing)));
+            text.push_str(&format!("OSD(s) {} have reported nothing, and some PGs are not active+clean: nobody knows what they hold. ", list(&self.missing)));
             errno = errno.or(Some(Errno::EAGAIN));
         }
         if !self.stored.is_empty() {
-            text.push_str(&format!("OSD(s) {} last reported they still store some PG data, and not all PGs are active+clean; we cannot be sure they aren't still needed. ", list(&self.stored)));
+            text.push_str(&format!("OSD(s) {} held PG data when they last reported, and some PGs are not active+clean: they may still be needed. ", list(&self.stored)));
             errno = errno.or(Some(Errno::EBUSY));
         }
         errno.map(|errno| (errno, text))
@@ -473,7 +535,7 @@ fn safe_to_destroy(call: &mut Call<'_>) -> Answer {
         Some((errno, text)) => fail(errno, text),
         None => {
             let safe: Vec<String> = verdict.safe.iter().map(ToString::to_string).collect();
-            done(format!("OSD(s) {} are safe to destroy without reducing data durability.", safe.join(",")))
+            done(format!("OSD(s) {} may be destroyed: all data has its copies elsewhere.", safe.join(",")))
         }
     }
 }

@@ -7,7 +7,7 @@ use super::signature::osd_id;
 use super::table::{Command, command};
 use nacre_maps::{OsdMap, WEIGHT_ONE, flags};
 use nacre_mgr::format::general;
-use nacre_types::{Errno, OsdId};
+use nacre_types::{Errno, OsdId, features};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("osd out name=ids,type=CephString,n=N", "osd", "rw", "Take OSDs out: their data moves away", out),
@@ -106,7 +106,7 @@ pub(super) fn named_osds(map: &OsdMap, words: &[String]) -> Result<Vec<OsdId>, F
         return Ok(map.osds().collect());
     }
     let parse = |word: &String| {
-        let wrong = || format!("Expected option value to be integer, got '{word}'invalid osd id-1");
+        let wrong = || format!("'{word}' names no OSD: a number or osd.N is wanted");
         osd_id(word).ok_or_else(|| refuse(Errno::EINVAL, wrong()))
     };
     words.iter().map(parse).collect()
@@ -178,14 +178,19 @@ fn put_in(call: &mut Call<'_>) -> Answer {
     })
 }
 
+/// With the flag the word of who asks is taken for it that the processes are gone: nobody waits for their leases.
 fn down(call: &mut Call<'_>) -> Answer {
-    each(call, "down", |call, osd| {
+    let dead = call.args.flag("definitely_dead");
+    each(call, "down", move |call, osd| {
         let wall = call.wall;
         if !call.state.osd.upcoming().is_up(osd) {
             return None;
         }
         call.state.osd.mark_down(osd, wall);
-        Some("marked down".to_owned())
+        if dead {
+            call.state.osd.mark_dead(osd);
+        }
+        Some(if dead { "marked down, and dead" } else { "marked down" }.to_owned())
     })
 }
 
@@ -339,13 +344,24 @@ fn require_osd_release(call: &mut Call<'_>) -> Answer {
     let name = call.args.text("release").to_owned();
     let held = call.state.osd.upcoming().require_osd_release;
     match release(&name) {
-        Some(release) if release < held => {
-            fail(Errno::EPERM, "require_osd_release cannot be lowered once it has been set")
-        }
+        Some(release) if release < held => fail(Errno::EPERM, "require_osd_release only goes up"),
+        Some(release) if release == held => done(""),
         Some(release) => {
-            if release > held {
-                call.state.osd.change().new_require_osd_release = release;
+            let sure = call.args.flag("yes_i_really_mean_it");
+            let map = call.state.osd.upcoming();
+            if !sure && map.up_count() == 0 {
+                let text = "no OSD is up, so none shows that it is of that release; --yes-i-really-mean-it sets it nevertheless";
+                return fail(Errno::EPERM, text);
             }
+            let wanted = features::of_release(release).unwrap_or(0);
+            let older = map.up_osds().find(|osd| map.xinfo(*osd).features & wanted != wanted);
+            if let Some(osd) = older.filter(|_| !sure) {
+                let text = format!(
+                    "osd.{osd} is up and lacks the features of {name}; --yes-i-really-mean-it sets it nevertheless"
+                );
+                return fail(Errno::EPERM, text);
+            }
+            call.state.osd.change().new_require_osd_release = release;
             done("")
         }
         None => fail(Errno::EINVAL, format!("not supported for this release {name}")),

@@ -11,9 +11,8 @@ use nacre_mgr::PgMap;
 use nacre_mgr::format::{Align, Format, Node, Section, Table, bytes, stamp};
 use nacre_mgr::pgmap::{self, Digest};
 use nacre_msg::stats::{PgStat, pg_state};
-use nacre_types::{Errno, OsdId, PgId, PoolId};
+use nacre_types::{Errno, OsdId, PgId, PoolId, seconds};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("pg stat", "pg", "r", "Summary of the PGs", stat),
@@ -373,8 +372,7 @@ fn dump_stuck(call: &mut Call<'_>) -> Answer {
     };
     let default = call.state.config.number_of_monitor("mon_pg_stuck_threshold", 60.0);
     #[expect(clippy::cast_precision_loss, reason = "seconds")]
-    let threshold =
-        Duration::from_secs_f64(call.args.int("threshold").map_or(default, |value| value as f64).max(0.0));
+    let threshold = seconds(call.args.int("threshold").map_or(default, |value| value as f64));
     let wanted = || {
         call.state.stats.pgs.pgs(map).filter(|(_, stat)| {
             let state = PgMap::state_of(stat, map);
@@ -410,6 +408,9 @@ fn perf(call: &mut Call<'_>) -> Answer {
     for (osd, stat) in call.state.stats.pgs.osds().rev() {
         let latency = &stat.perf_stat;
         let (commit, apply) = (latency.commit_latency_ns, latency.apply_latency_ns);
+        if (commit, apply) == (0, 0) {
+            continue; // no write of clients was committed in the time of its last report
+        }
         table.row([osd.to_string(), (commit / 1_000_000).to_string(), (apply / 1_000_000).to_string()]);
         let stats = Section::new()
             .with("commit_latency_ms", commit / 1_000_000)

@@ -10,8 +10,7 @@ use nacre_msg::stats::{ObjStatSum, PgStat, StoreStatfs, pg_state};
 use nacre_types::{Eversion, PgId};
 
 /// Below the tables that show sizes of omap.
-pub(super) const OMAP_NOTE: &str = "\n* NOTE: Omap statistics are gathered during deep scrub and may be inaccurate \
-                                    soon afterwards depending on utilization.\n";
+pub(super) const OMAP_NOTE: &str = "\n* Omap figures are of the last deep scrub.\n";
 
 const SUM_NAMES: [&str; 10] = [
     "OBJECTS",

@@ -2,12 +2,13 @@
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::crush_rule::{check_profile, erasure_rule};
+use super::pool_var::NO_AUTOSCALER;
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
 use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
 use nacre_crush::RuleKind;
-use nacre_maps::{AutoscaleMode, PoolKind, PoolOption};
+use nacre_maps::PoolKind;
 use nacre_mgr::format::{Align, Node, Section, Table, fixed, general};
 use nacre_mgr::pgmap::pool_usage;
 use nacre_types::{Errno, PoolId};
@@ -89,12 +90,25 @@ fn small<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Fail
     call.args.int(name).map(convert).transpose()
 }
 
-fn autoscale(call: &Call<'_>) -> Option<AutoscaleMode> {
-    match call.args.text_opt("autoscale_mode")? {
-        "off" => Some(AutoscaleMode::Off),
-        "warn" => Some(AutoscaleMode::Warn),
-        _ => Some(AutoscaleMode::On),
+/// Arguments that only the autoscaler would read: who gives them is told so before there is a pool.
+fn refuse_autoscaling(call: &Call<'_>) -> Result<(), Failure> {
+    let numbers = ["pg_num_min", "pg_num_max", "target_size_bytes"];
+    let wanted = call.args.text_opt("autoscale_mode").is_some_and(|mode| mode != "off")
+        || call.args.flag("bulk")
+        || numbers.iter().any(|name| call.args.int(name).is_some_and(|value| value > 0))
+        || call.args.float("target_size_ratio").is_some_and(|value| value > 0.0);
+    if wanted { fail(Errno::EOPNOTSUPP, NO_AUTOSCALER) } else { Ok(()) }
+}
+
+/// How many objects are to come would matter to stores that make a folder for some of them.
+fn refuse_expectations(call: &Call<'_>) -> Result<(), Failure> {
+    if call.args.int("expected_num_objects").is_some_and(|value| value > 0) {
+        return fail(
+            Errno::EOPNOTSUPP,
+            "expected_num_objects: stores here prepare nothing for objects to come",
+        );
     }
+    Ok(())
 }
 
 /// The rule named as such or, as older tools do, in the place of the profile.
@@ -120,12 +134,6 @@ fn spec_of(call: &mut Call<'_>, kind: PoolKind) -> Result<PoolSpec, Failure> {
         pgp_num: small(call, "pgp_num")?,
         size: small(call, "size")?,
         crush_rule: rule_of(call, kind)?,
-        expected_num_objects: call
-            .args
-            .int("expected_num_objects")
-            .and_then(|value| u64::try_from(value).ok())
-            .unwrap_or(0),
-        autoscale: autoscale(call),
         ..PoolSpec::default()
     })
 }
@@ -173,38 +181,16 @@ fn create(call: &mut Call<'_>) -> Answer {
         return fail(Errno::EPERM, "pool names beginning with . are not allowed");
     }
     let kind = if erasure { PoolKind::Erasure } else { PoolKind::Replicated };
+    refuse_autoscaling(call)?;
+    refuse_expectations(call)?;
     let mut spec = spec_of(call, kind)?;
     if erasure {
         spec.erasure_code_profile = profile_of(call)?;
         spec.crush_rule = Some(erasure_rule_of(call, &name, &spec.erasure_code_profile)?);
     }
     let made = call.state.osd.create_pool(&spec, call.wall, &call.state.config);
-    let id = made.map_err(|error| pool_failure(&error))?;
-    set_options(call, id);
+    made.map_err(|error| pool_failure(&error))?;
     done(format!("pool '{name}' created"))
-}
-
-/// Optional settings that `osd pool create` takes.
-fn set_options(call: &mut Call<'_>, id: PoolId) {
-    let wanted: Vec<(&str, PoolOption)> = ["pg_num_min", "pg_num_max", "target_size_bytes"]
-        .into_iter()
-        .filter_map(|name| Some((name, PoolOption::Int(call.args.int(name).filter(|value| *value > 0)?))))
-        .chain(
-            call.args
-                .float("target_size_ratio")
-                .filter(|value| *value > 0.0)
-                .map(|value| ("target_size_ratio", PoolOption::Float(value))),
-        )
-        .collect();
-    if wanted.is_empty() {
-        return;
-    }
-    let Some(pool) = call.state.osd.change_pool(id) else { return };
-    for (name, value) in wanted {
-        if let Some((_, key, _)) = show::POOL_OPTIONS.iter().find(|(at, ..)| *at == name) {
-            pool.options.insert(*key, value);
-        }
-    }
 }
 
 fn rm(call: &mut Call<'_>) -> Answer {
@@ -218,8 +204,7 @@ fn rm(call: &mut Call<'_>) -> Answer {
         return fail(
             Errno::EPERM,
             format!(
-                "WARNING: this will *PERMANENTLY DESTROY* all data stored in pool {name}.  If you are *ABSOLUTELY \
-                 CERTAIN* that is what you want, pass the pool name *twice*, followed by --yes-i-really-really-mean-it."
+                "This destroys all data of the pool {name} for good. To do it, give the pool's name twice, and then --yes-i-really-really-mean-it."
             ),
         );
     }

@@ -153,7 +153,7 @@ fn enable(call: &mut Call<'_>) -> Answer {
     if !all.contains_key(&app) {
         if !all.is_empty() && !call.args.flag("yes_i_really_mean_it") {
             let text = format!(
-                "Are you SURE? Pool '{pool}' already has an enabled application; pass --yes-i-really-mean-it to proceed anyway"
+                "Pool '{pool}' has an application already; pass --yes-i-really-mean-it to enable one more"
             );
             return fail(Errno::EPERM, text);
         }
@@ -175,8 +175,7 @@ fn disable(call: &mut Call<'_>) -> Answer {
     if !call.args.flag("yes_i_really_mean_it") {
         return fail(
             Errno::EPERM,
-            "Are you SURE? Disabling an application within a pool might result in loss of application functionality; \
-             pass --yes-i-really-mean-it to proceed anyway",
+            "The application may no longer find its data in this pool; pass --yes-i-really-mean-it to disable it",
         );
     }
     let mut all = applications(call, id);

@@ -37,7 +37,8 @@ const FLAG_VARS: [(&str, u64); 7] = [
 ];
 
 /// Settings of cache tiers, which our pools are not.
-const TIER_VARS: [&str; 19] = [
+const TIER_VARS: [&str; 20] = [
+    "use_gmt_hitset",
     "hit_set_type",
     "hit_set_period",
     "hit_set_count",
@@ -157,12 +158,12 @@ fn get(call: &mut Call<'_>) -> Answer {
 
 fn missing(pool: &str, var: &str) -> Failure {
     if TIER_VARS.contains(&var) {
-        return refuse(Errno::EACCES, format!("pool '{pool}' is not a tier pool: variable not applicable"));
+        return refuse(Errno::EACCES, format!("'{pool}' is no cache tier, which alone has this variable"));
     }
     if ["erasure_code_profile", "allow_ec_overwrites"].contains(&var) {
         return refuse(
             Errno::EACCES,
-            format!("pool '{pool}' is not a erasure pool: variable not applicable"),
+            format!("'{pool}' is no erasure-coded pool, which alone has this variable"),
         );
     }
     refuse(Errno::ENOENT, format!("option '{var}' is not set on pool '{pool}'"))
@@ -181,12 +182,7 @@ impl Change<'_> {
     fn int(&self) -> Result<i64, Failure> {
         let wrong = || {
             let text = self.text;
-            refuse(
-                Errno::EINVAL,
-                format!(
-                    "error parsing integer value '{text}': Expected option value to be integer, got '{text}'"
-                ),
-            )
+            refuse(Errno::EINVAL, format!("'{text}' is not a whole number"))
         };
         self.text.parse().map_err(|_| wrong())
     }
@@ -224,17 +220,39 @@ fn set(call: &mut Call<'_>) -> Answer {
         "pg_autoscale_mode" => set_autoscale(call, &change),
         "fast_read" => set_fast_read(call, &change),
         "allow_ec_overwrites" => allow_overwrites(call, &change),
-        "use_gmt_hitset" | "bulk" => {
-            change.truth()?;
-            change.done()
-        }
+        "bulk" if change.truth()? => fail(Errno::EOPNOTSUPP, NO_AUTOSCALER),
+        "bulk" => change.done(),
         at if TIER_VARS.contains(&at) => {
-            fail(Errno::EACCES, format!("pool '{pool}' is not a tier pool: variable not applicable"))
+            fail(Errno::EACCES, format!("'{pool}' is no cache tier, which alone has this variable"))
         }
         at => match FLAG_VARS.iter().find(|(name, _)| *name == at) {
             Some((_, bit)) => set_flag(call, &change, *bit),
             None => set_option(call, &change),
         },
+    }
+}
+
+/// Why a setting is refused that only the autoscaler would read.
+pub(super) const NO_AUTOSCALER: &str = "nothing would follow this setting: the autoscaler is not built";
+
+/// What an optional setting lacks to have an effect; `None` for those that have one.
+fn lacks(change: &Change<'_>) -> Option<&'static str> {
+    match change.var {
+        "scrub_min_interval" | "deep_scrub_interval" => None,
+        // What holds anyway may be asked for.
+        "compression_mode" if change.text == "none" => None,
+        "csum_type" if change.text == "crc32c" => None,
+        "csum_type" | "csum_min_block" | "csum_max_block" => {
+            Some("stores sum every block of 4 KiB with CRC-32C and can do nothing else")
+        }
+        var if var.starts_with("compression_") => Some("compression is not built"),
+        "recovery_priority" | "recovery_op_priority" => {
+            Some("groups recover in turn: ceph pg force-recovery and force-backfill put some first")
+        }
+        "scrub_priority" | "scrub_max_interval" => {
+            Some("scrubs start by scrub_min_interval and deep_scrub_interval, the most overdue first")
+        }
+        _ => Some(NO_AUTOSCALER),
     }
 }
 
@@ -247,7 +265,7 @@ fn set_fast_read(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
 
 fn allow_overwrites(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if held(call, change)?.is_replicated() {
-        return fail(Errno::EINVAL, "ec overwrites can only be enabled for an erasure coded pool");
+        return fail(Errno::EINVAL, "only erasure-coded pools have allow_ec_overwrites");
     }
     if change.truth()? {
         return fail(Errno::EOPNOTSUPP, "overwrites in erasure-coded pools are not supported yet");
@@ -273,27 +291,26 @@ fn held(call: &mut Call<'_>, change: &Change<'_>) -> Result<Pool, Failure> {
 fn set_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let pool = held(call, change)?;
     if pool.has_flag(flags::pool::NOSIZECHANGE) {
-        return fail(
-            Errno::EPERM,
-            "pool size change is disabled; you must unset nosizechange flag for the pool first",
-        );
+        return fail(Errno::EPERM, "the pool's flag nosizechange forbids another size");
     }
     if !pool.is_replicated() {
-        return fail(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool");
+        return fail(Errno::EOPNOTSUPP, "the size of an erasure-coded pool is that of its profile");
     }
     let wanted = change.int()?;
     let Some(size) = u8::try_from(wanted).ok().filter(|size| (1..=10).contains(size)) else {
-        return fail(Errno::EINVAL, "pool size must be between 1 and 10");
+        return fail(Errno::EINVAL, "a pool has 1 to 10 copies");
     };
     if size == 1 {
         if !call.state.config.flag_of_monitor("mon_allow_pool_size_one") {
-            return fail(Errno::EPERM, "configuring pool size as 1 is disabled by default.");
+            return fail(
+                Errno::EPERM,
+                "one copy is none when its disk fails: set mon_allow_pool_size_one first",
+            );
         }
         if !change.sure {
             return fail(
                 Errno::EPERM,
-                "WARNING: setting pool size 1 could lead to data loss without recovery. If you are *ABSOLUTELY \
-                 CERTAIN* that is what you want, pass the flag --yes-i-really-mean-it.",
+                "With one copy, a disk that fails takes its data along for good; pass --yes-i-really-mean-it to do it.",
             );
         }
     }
@@ -318,10 +335,7 @@ fn default_min_size(size: u8, configured: f64) -> u8 {
 fn set_min_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let pool = held(call, change)?;
     if pool.has_flag(flags::pool::NOSIZECHANGE) {
-        return fail(
-            Errno::EPERM,
-            "pool min size change is disabled; you must unset nosizechange flag for the pool first",
-        );
+        return fail(Errno::EPERM, "the pool's flag nosizechange forbids another min_size");
     }
     // With fewer shards than hold data nothing can be read.
     let data_shards = u8::try_from(pool.stripe_width / nacre_maps::STRIPE_UNIT_BYTES).unwrap_or(u8::MAX);
@@ -330,7 +344,7 @@ fn set_min_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     else {
         return fail(
             Errno::EINVAL,
-            format!("pool min_size must be between {least} and size, which is set to {}", pool.size),
+            format!("min_size is {least} to the pool's size, which is {}", pool.size),
         );
     };
     edited(call, change)?.min_size = min_size;
@@ -341,20 +355,14 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let pool = held(call, change)?;
     let wanted = change.int()?;
     if pool.has_flag(flags::pool::NOPGCHANGE) {
-        return fail(
-            Errno::EPERM,
-            "pool pg_num change is disabled; you must unset nopgchange flag for the pool first",
-        );
+        return fail(Errno::EPERM, "the pool's flag nopgchange forbids another pg_num");
     }
     if !pool.is_replicated() && u32::try_from(wanted).is_ok_and(|wanted| wanted < pool.pg_num_target) {
         return fail(Errno::EOPNOTSUPP, "the pgs of an erasure-coded pool cannot be merged");
     }
     let most = nacre_maps::POOL_PGS_MAX;
     let Some(pg_num) = u32::try_from(wanted).ok().filter(|number| (1..=most).contains(number)) else {
-        return fail(
-            Errno::ERANGE,
-            format!("'pg_num' must be greater than 0 and less than or equal to {most}"),
-        );
+        return fail(Errno::ERANGE, format!("pg_num is 1 to {most}"));
     };
     if pg_num == pool.pg_num_target {
         return done("");
@@ -380,13 +388,10 @@ fn set_pgp_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let pool = held(call, change)?;
     let wanted = change.int()?;
     if pool.has_flag(flags::pool::NOPGCHANGE) {
-        return fail(
-            Errno::EPERM,
-            "pool pgp_num change is disabled; you must unset nopgchange flag for the pool first",
-        );
+        return fail(Errno::EPERM, "the pool's flag nopgchange forbids another pgp_num");
     }
     let Some(pgp_num) = u32::try_from(wanted).ok().filter(|number| *number > 0) else {
-        return fail(Errno::EINVAL, format!("specified pgp_num must > 0, but you set to {wanted}"));
+        return fail(Errno::EINVAL, format!("pgp_num is at least 1, not {wanted}"));
     };
     if pgp_num > pool.pg_num_target {
         return fail(Errno::EINVAL, format!("specified pgp_num {pgp_num} > pg_num {}", pool.pg_num_target));
@@ -421,6 +426,9 @@ fn set_autoscale(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         "on" => AutoscaleMode::On,
         other => return fail(Errno::EINVAL, format!("specified invalid mode {other}")),
     };
+    if mode != AutoscaleMode::Off {
+        return fail(Errno::EOPNOTSUPP, NO_AUTOSCALER);
+    }
     edited(call, change)?.pg_autoscale_mode = mode;
     change.done()
 }
@@ -430,8 +438,7 @@ fn set_flag(call: &mut Call<'_>, change: &Change<'_>, bit: u64) -> Answer {
     if bit == flags::pool::HASHPSPOOL && !change.sure {
         return fail(
             Errno::EPERM,
-            "are you SURE?  this will remap all placement groups in this pool, this triggers large data movement, \
-             pass --yes-i-really-mean-it if you really do.",
+            "All PGs of this pool will move to other OSDs, with all their data; pass --yes-i-really-mean-it to do it.",
         );
     }
     let pool = edited(call, change)?;
@@ -446,35 +453,46 @@ fn words_of(var: &str) -> Option<(&'static str, &'static [&'static str])> {
         "compression_algorithm" => {
             Some(("compression_algorithm", &["none", "snappy", "zlib", "zstd", "lz4", "brotli", "random"]))
         }
+        "csum_type" => {
+            let types = &["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
+            Some(("csum_type", types))
+        }
         _ => None,
     }
 }
 
 fn option_value(change: &Change<'_>, kind: PoolOptionKind) -> Result<PoolOption, Failure> {
     if change.var == "csum_type" {
-        let types = ["", "none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
-        let found = types.iter().position(|name| *name == change.text && !name.is_empty());
-        let wrong = || refuse(Errno::EINVAL, format!("unrecognized csum_type '{}'", change.text));
-        return found.and_then(|at| i64::try_from(at).ok()).map(PoolOption::Int).ok_or_else(wrong);
+        return Ok(PoolOption::Int(CSUM_CRC32C));
     }
     match kind {
         PoolOptionKind::Int => change.int().map(PoolOption::Int),
-        PoolOptionKind::Float => change.float().map(PoolOption::Float),
-        PoolOptionKind::Text => {
-            let (what, words) = words_of(change.var).unwrap_or((change.var, &[]));
-            if !words.is_empty() && !words.contains(&change.text) {
-                return fail(Errno::EINVAL, format!("unrecognized {what} '{}'", change.text));
-            }
-            Ok(PoolOption::Text(change.text.to_owned()))
-        }
+        PoolOptionKind::Float => match change.float()? {
+            value if value < 0.0 => fail(Errno::EINVAL, format!("{} cannot be negative", change.var)),
+            value => Ok(PoolOption::Float(value)),
+        },
+        PoolOptionKind::Text => Ok(PoolOption::Text(change.text.to_owned())),
     }
 }
+
+/// Ceph's number for CRC-32C. `Checksummer::CSUM_CRC32C` at v16.2.15.
+const CSUM_CRC32C: i64 = 4;
 
 /// A zero, or `unset`, takes a setting back.
 fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let Some((_, key, kind)) = POOL_OPTIONS.iter().find(|(name, ..)| *name == change.var) else {
         return fail(Errno::EINVAL, format!("unrecognized variable '{}'", change.var));
     };
+    if let Some((what, words)) = words_of(change.var)
+        && change.text != "unset"
+        && !words.contains(&change.text)
+    {
+        return fail(Errno::EINVAL, format!("unrecognized {what} '{}'", change.text));
+    }
+    let takes_back = matches!(change.text, "unset" | "0" | "0.0");
+    if let Some(reason) = lacks(change).filter(|_| !takes_back) {
+        return fail(Errno::EOPNOTSUPP, format!("{} is not supported: {reason}", change.var));
+    }
     let value = if change.text == "unset" { None } else { Some(option_value(change, *kind)?) };
     let unset = match &value {
         None => true,

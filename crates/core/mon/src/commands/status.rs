@@ -317,7 +317,6 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
                 .with("services", show::services(mgr)),
         )
         .with("servicemap", service_map(call))
-        .with("progress_events", Section::new())
 }
 
 fn status(call: &mut Call<'_>) -> Answer {
@@ -373,6 +372,7 @@ fn versions(call: &mut Call<'_>) -> Answer {
 }
 
 fn features_command(call: &mut Call<'_>) -> Answer {
+    // Only what is counted: what clients can do is not kept with their sessions.
     let group = |bits: u64, number: usize| {
         let entry = Section::new()
             .with("features", format!("0x{bits:x}"))
@@ -391,8 +391,8 @@ fn features_command(call: &mut Call<'_>) -> Answer {
     let section = Section::new()
         .with("mon", group(features::SUPPORTED, call.state.mon.map().mons.len()))
         .with("osd", Node::array("group", osds))
-        .with("client", group(features::SUPPORTED, 1))
-        .with("mgr", group(features::SUPPORTED, 1));
+        .with("client", Node::array("group", Vec::<Node>::new()))
+        .with("mgr", group(features::SUPPORTED, usize::from(call.state.mgr.map().active_gid != 0)));
     call.tree("features", section)
 }
 
@@ -430,7 +430,12 @@ fn service_dump(call: &mut Call<'_>) -> Answer {
 }
 
 fn service_status(call: &mut Call<'_>) -> Answer {
-    call.tree("service_status", Section::new())
+    let mut services: BTreeMap<String, Section> = BTreeMap::new();
+    for ((service, name), daemon) in call.state.stats.daemons().filter(|(_, daemon)| daemon.is_service) {
+        let said: Section = daemon.status.iter().map(|(key, value)| (key.clone(), value.as_str())).collect();
+        services.entry(service.clone()).or_default().put(name.clone(), Section::new().with("status", said));
+    }
+    call.tree("service_status", services.into_iter().collect::<Section>())
 }
 
 fn report(call: &mut Call<'_>) -> Answer {
@@ -439,16 +444,8 @@ fn report(call: &mut Call<'_>) -> Answer {
     let mut section = report_head(call);
     section.extend(report_maps(call, &map));
     section.extend(report_stats(call, &digest));
-    let newest = u64::from(map.epoch);
     section.put("servicemap", service_map(call));
-    section.put(
-        "paxos",
-        Section::new()
-            .with("first_committed", u64::from(call.state.osd.oldest()))
-            .with("last_committed", newest)
-            .with("last_pn", 100_u64)
-            .with("accepted_pn", 100_u64),
-    );
+    section.put("paxos", Section::new()); // one monitor proposes nothing to anybody
     let text = Node::from(section).render(call.format.or(Format::JsonPretty), "report");
     let sum = nacre_buf::crc::crc32c(u32::MAX, text.as_bytes());
     Ok(crate::command::Output { text: format!("report {sum}"), ..crate::command::Output::data(text) })

@@ -39,13 +39,93 @@ pub(super) const fn command(
 pub(super) struct Row {
     pub(super) command: &'static Command,
     pub(super) signature: Signature,
+    /// See [`manager_module`].
+    pub(super) manager: Option<&'static str>,
+}
+
+/// Bit of a descriptor's flags that sends the tool to the manager. Ceph `MonCommand::FLAG_MGR`.
+const FLAG_MANAGER: u64 = 8;
+
+/// Which module of Ceph's manager serves a command, by the words that it begins with: the empty one for what it serves itself
+/// (`src/mgr/MgrCommands.h` at v16.2.15); none for the monitor's own.
+fn manager_module(prefix: &str) -> Option<&'static str> {
+    const OWN: &[&str] = &[
+        "pg stat",
+        "pg getmap",
+        "pg dump",
+        "pg dump_json",
+        "pg dump_pools_json",
+        "pg ls-by-pool",
+        "pg ls-by-primary",
+        "pg ls-by-osd",
+        "pg ls",
+        "pg dump_stuck",
+        "pg debug",
+        "pg scrub",
+        "pg deep-scrub",
+        "pg repair",
+        "pg force-recovery",
+        "pg force-backfill",
+        "pg cancel-force-recovery",
+        "pg cancel-force-backfill",
+        "osd perf",
+        "osd df",
+        "osd blocked-by",
+        "osd pool stats",
+        "osd pool scrub",
+        "osd pool deep-scrub",
+        "osd pool repair",
+        "osd pool force-recovery",
+        "osd pool force-backfill",
+        "osd pool cancel-force-recovery",
+        "osd pool cancel-force-backfill",
+        "osd reweight-by-utilization",
+        "osd test-reweight-by-utilization",
+        "osd reweight-by-pg",
+        "osd test-reweight-by-pg",
+        "osd destroy",
+        "osd purge",
+        "osd safe-to-destroy",
+        "osd ok-to-stop",
+        "osd scrub",
+        "osd deep-scrub",
+        "osd deep_scrub",
+        "osd repair",
+        "service dump",
+        "service status",
+        "config show",
+        "config show-with-defaults",
+        "device ls",
+        "device info",
+        "device ls-by-daemon",
+        "device ls-by-host",
+        "device set-life-expectancy",
+        "device rm-life-expectancy",
+    ];
+    const MODULES: &[(&str, &str)] = &[
+        ("balancer", "balancer"),
+        ("crash", "crash"),
+        ("iostat", "iostat"),
+        ("osd pool autoscale-status", "pg_autoscaler"),
+        ("progress", "progress"),
+    ];
+    if OWN.contains(&prefix) {
+        return Some("");
+    }
+    let begins =
+        |words: &str| prefix.strip_prefix(words).is_some_and(|rest| rest.is_empty() || rest.starts_with(' '));
+    MODULES.iter().find(|(words, _)| begins(words)).map(|(_, module)| *module)
 }
 
 fn rows() -> &'static [Row] {
     static ROWS: OnceLock<Vec<Row>> = OnceLock::new();
     ROWS.get_or_init(|| {
         let commands = super::TOPICS.iter().copied().flatten();
-        commands.map(|command| Row { command, signature: Signature::parse(command.signature) }).collect()
+        let row = |command: &'static Command| {
+            let signature = Signature::parse(command.signature);
+            Row { command, manager: manager_module(&signature.prefix), signature }
+        };
+        commands.map(row).collect()
     })
 }
 
@@ -68,7 +148,7 @@ pub fn descriptions() -> String {
             .with("help", row.command.help)
             .with("module", row.command.module)
             .with("perm", row.command.perm)
-            .with("flags", 0_u64);
+            .with("flags", if row.manager.is_some() { FLAG_MANAGER } else { 0 });
         (format!("cmd{index:03}"), section)
     };
     Node::from(rows().iter().enumerate().map(describe).collect::<Section>())
@@ -94,6 +174,8 @@ mod tests {
         let all: serde_json::Value = serde_json::from_str(&descriptions()).expect("valid JSON");
         let all = all.as_object().expect("an object");
         assert!(all.len() > 150);
-        assert!(all.values().all(|row| row["sig"][0].is_string() && row["flags"] == 0));
+        assert!(
+            all.values().all(|row| row["sig"][0].is_string() && (row["flags"] == 0 || row["flags"] == 8))
+        );
     }
 }

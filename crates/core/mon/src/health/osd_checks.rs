@@ -5,6 +5,7 @@ use crate::osd::view;
 use crate::state::State;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_mgr::pgmap::Digest;
+use nacre_msg::stats::{OsdStat, osd_alert};
 use nacre_types::{OsdId, PoolId};
 use std::collections::BTreeMap;
 
@@ -28,6 +29,8 @@ pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check>
     let mut out = down_checks(map);
     out.extend(fullness_checks(map));
     out.extend(flags_check(map));
+    out.extend(ahead_check(state));
+    out.extend(alert_checks(state, map));
     out.extend(too_few(state, map));
     out.extend(pool_checks(state, map, digest));
     out
@@ -107,6 +110,36 @@ fn flags_check(map: &OsdMap) -> Option<Check> {
         .then(|| Check::new("OSDMAP_FLAGS", Severity::Warn, summary, Vec::new()).counting(set.count_ones()))
 }
 
+/// What OSDs say of themselves: code and text.
+const ALERTS: [(&str, &str); 3] = [
+    (osd_alert::PEER_MESSAGES, "osds cannot read what others say to them"),
+    (osd_alert::CLIENTS_THROTTLED, "osds let clients wait that ask for too much"),
+    (osd_alert::COPIES_LOST, "osds have lost copies of pgs, whose records were damaged"),
+];
+
+fn alert_checks(state: &State, map: &OsdMap) -> Vec<Check> {
+    let check = |(code, what): (&'static str, &str)| {
+        let stats = state.stats.pgs.osds().filter(|(osd, _)| map.is_up(*osd));
+        let alert = |stat: &OsdStat, osd| stat.alerts.get(&osd)?.get(code).cloned();
+        let lines: Vec<String> =
+            stats.filter_map(|(osd, stat)| Some(format!("osd.{osd}: {}", alert(stat, osd)?))).collect();
+        let summary = format!("{} {what}", lines.len());
+        (!lines.is_empty()).then(|| Check::new(code, Severity::Warn, summary, lines))
+    };
+    ALERTS.into_iter().filter_map(check).collect()
+}
+
+/// OSDs have seen epochs that this monitor has not made.
+fn ahead_check(state: &State) -> Option<Check> {
+    let newest = state.osd.published().epoch;
+    let line =
+        |(osd, epoch): (&OsdId, &u32)| format!("osd.{osd} had epoch {epoch}, this monitor has {newest}");
+    let lines: Vec<String> = state.osd.ahead().iter().map(line).collect();
+    let summary =
+        format!("{} osds have newer maps than the monitor, whose store is an older copy", lines.len());
+    (!lines.is_empty()).then(|| Check::new("OSD_MAPS_AHEAD", Severity::Error, summary, lines))
+}
+
 fn too_few(state: &State, map: &OsdMap) -> Option<Check> {
     let wanted = state.config.number_of_monitor("osd_pool_default_size", 3.0);
     let count = map.osd_count();
@@ -145,11 +178,7 @@ fn pool_checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
                 .collect(),
         ),
         ("POOL_NO_REDUNDANCY", "pool(s) have no replicas configured", without_redundancy(state, map)),
-        (
-            "POOL_APP_NOT_ENABLED",
-            "pool(s) do not have an application enabled",
-            without_application(map, digest),
-        ),
+        ("POOL_APP_NOT_ENABLED", "pool(s) without an application", without_application(map, digest)),
     ];
     let check = |(code, what, mut lines): (&'static str, &str, Vec<String>)| {
         let summary = format!("{} {what}", lines.len());
@@ -161,8 +190,8 @@ fn pool_checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
     lists.into_iter().filter(|(.., lines)| !lines.is_empty()).map(check).collect()
 }
 
-const APPLICATION_HINT: &str = "use 'ceph osd pool application enable <pool-name> <app-name>', where <app-name> is \
-                                'cephfs', 'rbd', 'rgw', or freeform for custom applications.";
+const APPLICATION_HINT: &str =
+    "'ceph osd pool application enable POOL APP' names it: cephfs, rbd, rgw, or a word of your own.";
 
 fn without_redundancy(state: &State, map: &OsdMap) -> Vec<String> {
     if !state.config.flag_of_monitor("mon_warn_on_pool_no_redundancy") {

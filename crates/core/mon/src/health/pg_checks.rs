@@ -36,7 +36,7 @@ const GROUPS: [Group; 3] = [
     Group {
         code: "PG_BACKFILL_FULL",
         severity: Severity::Warn,
-        title: "Low space hindering backfill (add storage if this doesn't resolve itself)",
+        title: "Backfill waits for room on its targets; more storage helps",
         states: &[(pg_state::BACKFILL_TOOFULL, "backfill_toofull")],
     },
 ];

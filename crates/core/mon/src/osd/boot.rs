@@ -3,7 +3,8 @@
 use super::{CrushPlace, OsdMaps, hierarchy, view};
 use crate::config::{ConfigDb, Target};
 use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
-use nacre_types::{AddrVec, AuthName, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
+use nacre_msg::peer::PeerVersions;
+use nacre_types::{AddrVec, AuthName, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, features};
 use std::collections::BTreeMap;
 
 /// What an OSD says when it boots, as `MOSDBoot` and its session carry it.
@@ -11,6 +12,8 @@ use std::collections::BTreeMap;
 pub struct BootRequest {
     /// Its number.
     pub osd: OsdId,
+    /// Epoch of its newest map.
+    pub epoch: Epoch,
     /// Identity of its store.
     pub store: Uuid,
     /// Addresses for clients.
@@ -59,6 +62,86 @@ pub enum BootRefusal {
     /// `noup` is set.
     #[error("noup is set")]
     NoUp,
+    /// It has maps that we do not have.
+    #[error(
+        "it has map epoch {own}, and the newest of this monitor is {newest}: the monitor's store is an older copy; start the \
+         monitor on its newest one"
+    )]
+    Ahead {
+        /// The OSD's epoch.
+        own: Epoch,
+        /// Ours.
+        newest: Epoch,
+    },
+    /// It is Ceph's.
+    #[error("it is a ceph-osd, and what OSDs here say to each other it does not understand; use nacre osd")]
+    Foreign,
+    /// An OSD that is up could not talk to it.
+    #[error(
+        "it speaks versions {own} of the messages between OSDs, and osd.{osd}, which is up, {theirs}; upgrade the older one"
+    )]
+    Versions {
+        /// The OSD's.
+        own: PeerVersions,
+        /// One that is up.
+        osd: OsdId,
+        /// That one's.
+        theirs: PeerVersions,
+    },
+    /// Older than `require_osd_release`.
+    #[error("require_osd_release is {0}, and it lacks features of that release")]
+    TooOld(Release),
+    /// So new that OSDs of `require_osd_release` cannot be expected to understand it.
+    #[error("it is of {release}, and require_osd_release is {required}; set that to {wanted} at least")]
+    TooNew {
+        /// The OSD's release.
+        release: Release,
+        /// What the map requires.
+        required: Release,
+        /// What it would have to.
+        wanted: Release,
+    },
+}
+
+/// A release of Ceph by its number, shown by its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Release(pub u8);
+
+impl std::fmt::Display for Release {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(nacre_maps::release_name(self.0))
+    }
+}
+
+/// Metadata that only OSDs of ours have.
+const NACRE_KEY: &str = "nacre_version";
+/// An OSD may be two releases ahead of what the map requires of all.
+const RELEASES_AHEAD_MAX: u8 = 2;
+/// The first release that looks at `require_osd_release` of older ones.
+const RELEASE_OCTOPUS: u8 = 15;
+
+/// Whether the release that the OSD is of, by its features, is one that the map allows.
+fn may_boot_release(map: &OsdMap, found: u64) -> Result<(), BootRefusal> {
+    let required = map.require_osd_release;
+    let lacks = |release: &u8| features::of_release(*release).is_some_and(|bits| found & bits != bits);
+    if (1..=required).any(|release| lacks(&release)) {
+        return Err(BootRefusal::TooOld(Release(required)));
+    }
+    let release = features::newest_release(found).unwrap_or(0);
+    let wanted = release.saturating_sub(RELEASES_AHEAD_MAX);
+    if release >= RELEASE_OCTOPUS && required < wanted {
+        let [release, required, wanted] = [release, required, wanted].map(Release);
+        return Err(BootRefusal::TooNew { release, required, wanted });
+    }
+    Ok(())
+}
+
+/// The versions that an OSD of ours speaks; `None` for one of Ceph's. The first programs did not say, and spoke the first version.
+fn peer_versions(metadata: &BTreeMap<String, String>) -> Option<PeerVersions> {
+    match metadata.get(PeerVersions::METADATA_KEY) {
+        Some(text) => PeerVersions::parse(text),
+        None => metadata.contains_key(NACRE_KEY).then_some(PeerVersions { oldest: 1, newest: 1 }),
+    }
 }
 
 /// Metadata keys that may tell the size of the device in bytes.
@@ -98,12 +181,15 @@ fn may_boot(map: &OsdMap, request: &BootRequest) -> Result<(), BootRefusal> {
     }
     let noup = map.flags & flags::osdmap::NOUP != 0
         || super::status::has_osd_flag(map, request.osd, flags::osd::NOUP);
-    if noup { Err(BootRefusal::NoUp) } else { Ok(()) }
+    if noup { Err(BootRefusal::NoUp) } else { may_boot_release(map, request.features) }
 }
 
 impl OsdMaps {
     /// Brings an OSD up, creating its slot and its place in the hierarchy when it has none.
     pub fn boot(&mut self, request: &BootRequest, now: Stamp, wall: UTime, config: &ConfigDb) -> BootOutcome {
+        if let Err(refusal) = self.may_talk(request) {
+            return BootOutcome::Refused(refusal);
+        }
         let map = self.upcoming();
         if let Err(refusal) = may_boot(map, request) {
             return BootOutcome::Refused(refusal);
@@ -130,6 +216,21 @@ impl OsdMaps {
         self.set_metadata(request.osd, request.metadata.clone());
         self.seen(request.osd, now);
         BootOutcome::Booted
+    }
+
+    /// Whether the OSD is one of ours, on our history of maps, and understands those that are up.
+    fn may_talk(&self, request: &BootRequest) -> Result<(), BootRefusal> {
+        let newest = self.published.epoch;
+        if request.epoch > newest {
+            return Err(BootRefusal::Ahead { own: request.epoch, newest });
+        }
+        let own = peer_versions(&request.metadata).ok_or(BootRefusal::Foreign)?;
+        let others = self.latest.up_osds().filter(|osd| *osd != request.osd);
+        let versions = others.filter_map(|osd| Some((osd, peer_versions(self.metadata(osd)?)?)));
+        match { versions }.find(|(_, theirs)| !own.overlap(theirs)) {
+            Some((osd, theirs)) => Err(BootRefusal::Versions { own, osd, theirs }),
+            None => Ok(()),
+        }
     }
 
     fn bring_up(&mut self, request: &BootRequest, wall: UTime, config: &ConfigDb) {

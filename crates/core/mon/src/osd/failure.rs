@@ -3,7 +3,7 @@
 use super::{OsdMaps, view};
 use crate::config::ConfigDb;
 use nacre_maps::OsdMap;
-use nacre_types::{AddrVec, Epoch, OsdId, Stamp, UTime};
+use nacre_types::{AddrVec, Epoch, OsdId, Stamp, UTime, seconds};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn adjusted_grace<'a>(
 ) -> Duration {
     let grace = config.number_of_monitor("osd_heartbeat_grace", 7.0).max(0.0);
     if !config.flag_of_monitor("mon_osd_adjust_heartbeat_grace") {
-        return Duration::from_secs_f64(grace);
+        return seconds(grace);
     }
     let halflife = config.number_of_monitor("mon_osd_laggy_halflife", 3600.0).max(1.0);
     let decay = 0.5_f64.powf(silent_for.as_secs_f64() / halflife);
@@ -95,7 +95,7 @@ fn adjusted_grace<'a>(
     };
     let count = reporters.len().max(1) as f64;
     let of_reporters = reporters.map(|osd| lag(*osd)).sum::<f64>() / count;
-    Duration::from_secs_f64((grace + lag(target) + of_reporters).min(grace * 2.0))
+    seconds((grace + lag(target) + of_reporters).min(grace * 2.0))
 }
 
 impl OsdMaps {

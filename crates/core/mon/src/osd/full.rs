@@ -1,7 +1,7 @@
 //! How full OSDs and pools are, as the map says it.
 
 use super::OsdMaps;
-use nacre_maps::{OsdMap, flags};
+use nacre_maps::{OsdMap, Pool, flags};
 use nacre_mgr::pgmap::{Digest, PgMap};
 use nacre_types::{OsdId, PoolId};
 use std::collections::BTreeMap;
@@ -41,36 +41,77 @@ fn osd_changes(map: &OsdMap, pgs: &PgMap) -> BTreeMap<OsdId, u32> {
     map.up_osds().filter_map(change).collect()
 }
 
-fn is_over_quota(map: &OsdMap, id: PoolId, digest: &Digest) -> bool {
-    let (Some(pool), Some(sum)) = (map.pool(id), digest.pools.get(&id)) else { return false };
+/// Is the pool over its quota? `None` while that cannot be known: a sum that lacks groups shows that a quota is
+/// exceeded, never that it is not.
+fn is_over_quota(map: &OsdMap, id: PoolId, digest: &Digest) -> Option<bool> {
+    let pool = map.pool(id)?;
+    if pool.quota_max_bytes == 0 && pool.quota_max_objects == 0 {
+        return Some(false);
+    }
+    let sum = digest.pools.get(&id)?;
     let over = |used: i64, quota: u64| quota > 0 && u64::try_from(used).unwrap_or(0) >= quota;
-    over(sum.stats.num_bytes, pool.quota_max_bytes) || over(sum.stats.num_objects, pool.quota_max_objects)
+    let is_over = over(sum.stats.num_bytes, pool.quota_max_bytes)
+        || over(sum.stats.num_objects, pool.quota_max_objects);
+    (is_over || has_all(pool, digest, id)).then_some(is_over)
 }
 
-/// Fullness of a pool: its own quota, and that of the fullest OSD it may use (`fullest`).
-fn pool_bits(map: &OsdMap, id: PoolId, digest: &Digest, fullest: u32) -> u64 {
-    if is_over_quota(map, id, digest) {
-        return flags::pool::FULL | flags::pool::FULL_QUOTA;
-    }
-    if fullest & flags::osd::FULL != 0 {
-        flags::pool::FULL
-    } else if fullest & flags::osd::BACKFILLFULL != 0 {
-        flags::pool::BACKFILLFULL
-    } else if fullest & flags::osd::NEARFULL != 0 {
-        flags::pool::NEARFULL
-    } else {
-        0
-    }
+/// True when every group of the pool has reported since we started.
+fn has_all(pool: &Pool, digest: &Digest, id: PoolId) -> bool {
+    digest.pools.get(&id).is_some_and(|sum| u32::try_from(sum.pg_count) == Ok(pool.pg_num))
 }
 
-/// State bits of all OSDs that hold PGs of each pool, taken together.
-fn bits_by_pool(map: &OsdMap, pgs: &PgMap, osds: &BTreeMap<OsdId, u32>) -> BTreeMap<PoolId, u32> {
+/// The one bit of a pool that stands for how full the fullest of some OSDs is.
+fn pool_level(osd_bits: u32) -> u64 {
+    let levels = [
+        (flags::osd::FULL, flags::pool::FULL),
+        (flags::osd::BACKFILLFULL, flags::pool::BACKFILLFULL),
+        (flags::osd::NEARFULL, flags::pool::NEARFULL),
+    ];
+    levels.iter().find(|(osd, _)| osd_bits & osd != 0).map_or(0, |(_, pool)| *pool)
+}
+
+/// The higher and the lower of two levels.
+fn order_levels(one: u64, other: u64) -> (u64, u64) {
+    let rank = |level| {
+        [flags::pool::NEARFULL, flags::pool::BACKFILLFULL, flags::pool::FULL]
+            .iter()
+            .position(|known| *known == level)
+            .map_or(0, |at| at + 1)
+    };
+    if rank(one) >= rank(other) { (one, other) } else { (other, one) }
+}
+
+/// What the map knows of how full its OSDs are.
+struct Fullest {
+    /// State bits of all OSDs together: no pool is fuller.
+    any: u32,
+    /// State bits of the OSDs that hold groups of each pool, as far as these reported.
+    by_pool: BTreeMap<PoolId, u32>,
+}
+
+/// Fullness of a pool: its own quota, and that of the fullest OSD that it uses. What nobody has reported yet, as
+/// after a start of the monitor, is what the map says: a pool that was full stays full until it is known not to be.
+fn pool_bits(map: &OsdMap, id: PoolId, pool: &Pool, digest: &Digest, fullest: &Fullest) -> u64 {
+    let both = flags::pool::FULL | flags::pool::FULL_QUOTA;
+    if is_over_quota(map, id, digest).unwrap_or(pool.flags & flags::pool::FULL_QUOTA != 0) {
+        return both;
+    }
+    let known = pool_level(fullest.by_pool.get(&id).copied().unwrap_or(0));
+    if has_all(pool, digest, id) {
+        return known;
+    }
+    let held = order_levels(pool.flags & POOL_BITS, pool_level(fullest.any)).1;
+    order_levels(known, held).0
+}
+
+/// How full OSDs are, with `flips` of their bits.
+fn fullest(map: &OsdMap, pgs: &PgMap, flips: &BTreeMap<OsdId, u32>) -> Fullest {
     let mut out = BTreeMap::new();
-    let bits = |osd: &OsdId| (map.state(*osd) ^ osds.get(osd).copied().unwrap_or(0)) & OSD_BITS;
+    let bits = |osd: &OsdId| (map.state(*osd) ^ flips.get(osd).copied().unwrap_or(0)) & OSD_BITS;
     for (pg, stat) in pgs.pgs(map) {
         *out.entry(pg.pool).or_default() |= stat.acting.iter().map(bits).fold(0, |all, bits| all | bits);
     }
-    out
+    Fullest { any: map.osds().fold(0, |all, osd| all | bits(&osd)), by_pool: out }
 }
 
 impl OsdMaps {
@@ -78,22 +119,18 @@ impl OsdMaps {
     pub(crate) fn update_fullness(&mut self, pgs: &PgMap, digest: &Digest) {
         let map = self.upcoming().clone();
         let osds = osd_changes(&map, pgs);
-        let fullest = bits_by_pool(&map, pgs, &osds);
+        let fullest = fullest(&map, pgs, &osds);
         for (osd, flip) in osds {
             // Bits that this very epoch flips already are flipped back, not twice.
             *self.change().new_state.entry(osd).or_default() ^= flip;
         }
         for (id, pool) in &map.pools {
-            let wanted = pool_bits(&map, *id, digest, fullest.get(id).copied().unwrap_or(0));
+            let wanted = pool_bits(&map, *id, pool, digest, &fullest);
             if pool.flags & POOL_BITS != wanted
                 && let Some(pool) = self.change_pool(*id)
             {
                 pool.flags = (pool.flags & !POOL_BITS) | wanted;
             }
-        }
-        // An entry of 0 would mean "flip up".
-        if let Some(pending) = &mut self.pending {
-            pending.incremental.new_state.retain(|_, bits| *bits != 0);
         }
     }
 }

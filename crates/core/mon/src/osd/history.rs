@@ -53,6 +53,7 @@ impl History {
         let bound = |name| snapshot.get(BOUNDS_PREFIX, name).ok_or(OsdMapsError::Missing);
         let oldest = Epoch::from_bytes(bound(OLDEST_KEY)?)?;
         let newest = Epoch::from_bytes(bound(NEWEST_KEY)?)?;
+        let newest_full = snapshot.get(FULL_PREFIX, &key(newest)).ok_or(OsdMapsError::Gap(newest))?;
         let full = |epoch| snapshot.get(FULL_PREFIX, &key(epoch)).ok_or(OsdMapsError::Gap(epoch));
         let stored = snapshot.scan(INCREMENTAL_PREFIX).into_iter();
         let incrementals: BTreeMap<Epoch, Bytes> =
@@ -64,7 +65,14 @@ impl History {
             (oldest..=newest).filter(|epoch| *epoch == oldest || epoch.is_multiple_of(CHECKPOINT_EPOCHS));
         let fulls =
             checkpoints.map(|epoch| Ok((epoch, full(epoch)?))).collect::<Result<_, OsdMapsError>>()?;
-        Ok((Self { oldest, newest, incrementals, fulls }, full(newest)?))
+        if let Some(last) = incrementals.get(&newest).filter(|_| newest > oldest) {
+            let wanted = Incremental::from_bytes(last.clone())?.full_crc;
+            let found = newest_full.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail));
+            if found != wanted {
+                return Err(OsdMapsError::Torn(newest));
+            }
+        }
+        Ok((Self { oldest, newest, incrementals, fulls }, newest_full))
     }
 
     /// Oldest epoch that is kept.
@@ -90,10 +98,11 @@ impl History {
             return Some(bytes.clone());
         }
         let mut map = OsdMap::from_bytes(bytes.clone()).ok()?;
-        for step in base + 1..=epoch {
+        for step in base + 1..epoch {
             map.apply(&Incremental::from_bytes(self.incrementals.get(&step)?.clone()).ok()?).ok()?;
         }
-        Some(map.to_bytes())
+        // Whatever went wrong on the way shows in the last one.
+        map.apply_verified(&Incremental::from_bytes(self.incrementals.get(&epoch)?.clone()).ok()?).ok()
     }
 
     /// Adds the newest epoch.
@@ -107,6 +116,11 @@ impl History {
             self.fulls.insert(epoch, full);
         }
         self.newest = epoch;
+    }
+
+    /// True when there is more than has to be kept in any case.
+    pub(crate) fn is_long(&self) -> bool {
+        self.newest.saturating_sub(EPOCHS_COUNT_MIN) > self.oldest
     }
 
     /// Drops epochs below `floor`, the oldest that somebody may still need, but keeps

@@ -12,6 +12,7 @@ pub mod hierarchy;
 mod history;
 mod merge;
 mod pools;
+mod recreate;
 mod snaps;
 mod status;
 mod temp;
@@ -31,7 +32,7 @@ use nacre_buf::Bytes;
 use nacre_crush::CrushMap;
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_maps::{ApplyError, Incremental, OsdMap};
-use nacre_types::{Epoch, IntervalSet, OsdId, PoolId, UTime};
+use nacre_types::{Epoch, IntervalSet, OsdId, PgId, PoolId, UTime};
 use pools::Creating;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,9 +57,17 @@ pub struct OsdMaps {
     metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
     /// What we know of OSDs beyond the map; not durable.
     status: BTreeMap<OsdId, OsdStatus>,
+    /// The newest epoch in which a group is known to have been clean, by its primary's beacons since our start.
+    clean: BTreeMap<PgId, Epoch>,
+    /// OSDs that had newer maps than we, and the newest epoch that each spoke of.
+    ahead: BTreeMap<OsdId, Epoch>,
+    /// Why an OSD that tries to boot was refused last.
+    pub(crate) refused_boots: BTreeMap<OsdId, BootRefusal>,
     failures: Failures,
     /// Pools whose PGs are not all created yet.
     creating: BTreeMap<PoolId, Creating>,
+    /// Groups that are to be made anew.
+    recreating: recreate::Recreating,
     /// Every snapshot ever removed, by pool.
     removed_snaps: BTreeMap<PoolId, IntervalSet>,
     changes: Batch,
@@ -85,11 +94,25 @@ impl Pending {
         incremental
     }
 
+    /// Makes what several changes to one OSD's state bits add up to mean what they say, as maps apply them: bits that flip twice
+    /// do not flip (an entry of 0 would flip `up`), and an OSD that comes into being with a weight has that from its weight,
+    /// which is applied first; flipping it as well would take it away.
+    fn settle_states(&mut self, latest: &OsdMap) {
+        for (osd, bits) in &mut self.incremental.new_state {
+            let weight = self.incremental.new_weight.get(osd).copied().unwrap_or(0);
+            if weight > 0 && !latest.exists(*osd) {
+                *bits &= !nacre_maps::flags::osd::EXISTS;
+            }
+        }
+        self.incremental.new_state.retain(|_, bits| *bits != 0);
+    }
+
     /// Brings `upcoming` up to date. Changes that cannot follow `latest` are taken back to what last could.
     fn refresh(&mut self, latest: &OsdMap) -> Result<(), ApplyError> {
         if self.upcoming.is_some() {
             return Ok(());
         }
+        self.settle_states(latest);
         let mut map = OsdMap::clone(latest);
         let outcome = map.apply(&self.incremental);
         match outcome {
@@ -122,6 +145,9 @@ pub enum OsdMapsError {
     /// An epoch between the oldest and the newest is not there.
     #[error("OSD map epoch {0} is missing")]
     Gap(Epoch),
+    /// The newest map is not the one that its change leads to.
+    #[error("the stored OSD map of epoch {0} is not the one that its incremental says")]
+    Torn(Epoch),
     /// A stored map does not decode.
     #[error("stored OSD map: {0}")]
     Decode(#[from] DecodeError),
@@ -150,8 +176,12 @@ impl OsdMaps {
             history,
             metadata: metadata.collect::<Result<_, DecodeError>>()?,
             status: BTreeMap::new(),
+            clean: BTreeMap::new(),
+            ahead: BTreeMap::new(),
+            refused_boots: BTreeMap::new(),
             failures: Failures::default(),
             creating: pools::read_creating(snapshot)?,
+            recreating: recreate::read(snapshot)?,
             removed_snaps: snaps::read_removed(snapshot)?,
             changes: Batch::default(),
         })

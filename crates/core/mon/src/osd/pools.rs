@@ -31,10 +31,6 @@ pub struct PoolSpec {
     pub crush_rule: Option<u8>,
     /// Erasure-code profile.
     pub erasure_code_profile: String,
-    /// Objects expected, 0 = unknown.
-    pub expected_num_objects: u64,
-    /// What the autoscaler may do.
-    pub autoscale: Option<AutoscaleMode>,
 }
 
 /// Why a pool cannot be made or changed so. The texts are what clients show.
@@ -50,17 +46,13 @@ pub enum PoolError {
     #[error("unrecognized pool '{0}'")]
     NoPool(String),
     /// `pg_num` is out of bounds.
-    #[error(
-        "'pg_num' must be greater than 0 and less than or equal to {max} (you may adjust 'mon max pool pg num' for higher values)"
-    )]
+    #[error("pg_num is 1 to {max} (mon_max_pool_pg_num)")]
     PgNum {
         /// The bound.
         max: u32,
     },
     /// `pgp_num` is out of bounds.
-    #[error(
-        "'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}"
-    )]
+    #[error("pgp_num is 1 to pg_num, which is {pg_num}")]
     PgpNum {
         /// The pool's `pg_num`.
         pg_num: u32,
@@ -93,21 +85,19 @@ pub enum PoolError {
     #[error("erasure code profile '{0}' is unknown or incomplete")]
     Profile(String),
     /// The size is out of bounds.
-    #[error("pool size must be between 1 and 10")]
+    #[error("a pool has 1 to 10 copies")]
     Size,
     /// Copies that must be up: out of bounds.
-    #[error("pool min_size must be between 1 and size, which is set to {size}")]
+    #[error("min_size is 1 to the pool's size, which is {size}")]
     MinSize {
         /// The pool's size.
         size: u8,
     },
     /// The pool carries the `nodelete` flag.
-    #[error("pool deletion is disabled; you must unset nodelete flag for the pool first")]
+    #[error("the pool's flag nodelete forbids that")]
     NoDelete,
     /// The monitor does not allow deletion.
-    #[error(
-        "pool deletion is disabled; you must first set the mon_allow_pool_delete config option to true before you can destroy a pool"
-    )]
+    #[error("pools are not deleted here: ceph config set mon mon_allow_pool_delete true allows it")]
     DeletionDisabled,
     /// Pool snapshots and self-managed ones exclude each other.
     #[error("pool {0} is in the other snapshot mode")]
@@ -240,7 +230,9 @@ impl OsdMaps {
         if pg_num == 0 || pg_num > pg_num_max {
             return Err(PoolError::PgNum { max: pg_num_max });
         }
-        let pgp_num = spec.pgp_num.filter(|given| *given != 0).unwrap_or(pg_num);
+        let pgp_default =
+            Some(whole(config, "osd_pool_default_pgp_num", 0)).filter(|_| spec.pg_num.is_none());
+        let pgp_num = spec.pgp_num.or(pgp_default).filter(|given| *given != 0).unwrap_or(pg_num);
         if pgp_num > pg_num {
             return Err(PoolError::PgpNum { pg_num });
         }
@@ -255,7 +247,8 @@ impl OsdMaps {
             kind: spec.kind,
             size,
             min_size,
-            crush_rule: self.pool_rule(spec)?,
+            crush_rule: self.pool_rule(spec, config)?,
+            flags: Pool::default().flags | default_flags(config),
             pg_num,
             pgp_num,
             pg_num_target: pg_num,
@@ -263,8 +256,7 @@ impl OsdMaps {
             pg_num_pending: pg_num,
             stripe_width,
             erasure_code_profile: spec.erasure_code_profile.clone(),
-            expected_num_objects: spec.expected_num_objects,
-            pg_autoscale_mode: spec.autoscale.unwrap_or_else(|| default_autoscale(config)),
+            pg_autoscale_mode: AutoscaleMode::Off,
             ..Pool::default()
         })
     }
@@ -281,11 +273,15 @@ impl OsdMaps {
     }
 
     /// The rule asked for, or the first one made for this kind of pool.
-    fn pool_rule(&mut self, spec: &PoolSpec) -> Result<u8, PoolError> {
+    fn pool_rule(&mut self, spec: &PoolSpec, config: &ConfigDb) -> Result<u8, PoolError> {
         let kind = spec.kind as u8;
         let crush = &self.upcoming().crush;
         let rule = |id: u8| crush.rules.get(usize::from(id)).and_then(Option::as_ref);
         if let Some(wanted) = spec.crush_rule {
+            return rule(wanted).map(|_| wanted).ok_or(PoolError::Rule);
+        }
+        let default = config.of_monitor("osd_pool_default_crush_rule").and_then(|text| text.parse().ok());
+        if let Some(wanted) = default.filter(|_| spec.kind == PoolKind::Replicated) {
             return rule(wanted).map(|_| wanted).ok_or(PoolError::Rule);
         }
         (0..=u8::MAX).find(|id| rule(*id).is_some_and(|rule| rule.kind.0 == kind)).ok_or(PoolError::NoRule)
@@ -351,6 +347,7 @@ impl OsdMaps {
             creating.seeds = IntervalSet::new();
             write_creating(id, &creating, &mut self.changes);
         }
+        self.forget_recreating(|pg| pg.pool == id);
         self.forget_snaps(id);
         Ok(())
     }
@@ -373,6 +370,7 @@ impl OsdMaps {
 
     /// A primary has made this PG. The last one takes the pool's `creating` flag away.
     pub(crate) fn pg_created(&mut self, pg: PgId) {
+        self.forget_recreating(|known| known == pg);
         let Some(creating) = self.creating.get_mut(&pg.pool) else { return };
         if !creating.seeds.contains(pg.seed.into()) {
             return;
@@ -406,13 +404,15 @@ impl OsdMaps {
         pool.last_force_op_resend_preluminous = epoch;
     }
 
-    /// PGs that no OSD has made yet, with the epoch and time of their pool's creation.
-    pub(crate) fn creating(&self) -> impl Iterator<Item = (PgId, Epoch, UTime)> + '_ {
-        self.creating.iter().flat_map(|(pool, creating)| {
+    /// PGs that no OSD has made yet, with the epoch and time of their creation: their pool's, or of the order to make them anew.
+    pub fn creating(&self) -> impl Iterator<Item = (PgId, Epoch, UTime)> + '_ {
+        let of_pools = self.creating.iter().flat_map(|(pool, creating)| {
             let seeds = creating.seeds.iter().flat_map(|(start, length)| start..start + length);
             let seeds = seeds.filter_map(|seed| u32::try_from(seed).ok());
             seeds.map(|seed| (PgId::new(*pool, seed), creating.epoch, creating.stamp))
-        })
+        });
+        let anew = self.recreating.iter().map(|(pg, (epoch, stamp))| (*pg, *epoch, *stamp));
+        of_pools.filter(|(pg, ..)| !self.recreating.contains_key(pg)).chain(anew)
     }
 }
 
@@ -431,10 +431,10 @@ fn replicated_shape(spec: &PoolSpec, config: &ConfigDb) -> Result<(u8, u8, u32),
     Ok((size, min_size, 0))
 }
 
-fn default_autoscale(config: &ConfigDb) -> AutoscaleMode {
-    match config.of_monitor("osd_pool_default_pg_autoscale_mode") {
-        Some("off") => AutoscaleMode::Off,
-        Some("warn") => AutoscaleMode::Warn,
-        _ => AutoscaleMode::On,
-    }
+/// Flags that options give to new pools.
+fn default_flags(config: &ConfigDb) -> u64 {
+    let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
+    flag(config.flag_of_monitor("osd_pool_default_flag_nodelete"), flags::pool::NODELETE)
+        | flag(config.flag_of_monitor("osd_pool_default_flag_nopgchange"), flags::pool::NOPGCHANGE)
+        | flag(config.flag_of_monitor("osd_pool_default_flag_nosizechange"), flags::pool::NOSIZECHANGE)
 }

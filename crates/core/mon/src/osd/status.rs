@@ -3,7 +3,7 @@
 use super::{OsdMaps, view};
 use crate::config::ConfigDb;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE, flags};
-use nacre_types::{Epoch, OsdId, Stamp, UTime};
+use nacre_types::{Epoch, OsdId, PgId, Stamp, UTime, seconds};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -62,10 +62,26 @@ impl OsdMaps {
         self.status.entry(osd).or_default().last_seen = now;
     }
 
-    /// An OSD's beacon: it lives, and its PGs need no epoch before `last_epoch_clean_min`.
-    pub(crate) fn beacon(&mut self, osd: OsdId, last_epoch_clean_min: Epoch, now: Stamp) {
+    /// An OSD's beacon: it lives, and `pgs`, which it leads, need no epoch before `last_epoch_clean_min`.
+    pub(crate) fn beacon(&mut self, osd: OsdId, pgs: &[PgId], last_epoch_clean_min: Epoch, now: Stamp) {
         self.seen(osd, now);
         self.status.entry(osd).or_default().last_epoch_clean_min = Some(last_epoch_clean_min);
+        for pg in pgs.iter().filter(|pg| self.latest.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num))
+        {
+            let clean = self.clean.entry(*pg).or_default();
+            *clean = last_epoch_clean_min.max(*clean); // what was clean once stays so
+        }
+    }
+
+    /// An OSD has seen `epoch`, which we have not; true when that is news.
+    pub(crate) fn is_ahead(&mut self, osd: OsdId, epoch: Epoch) -> bool {
+        self.ahead.insert(osd, epoch).is_none()
+    }
+
+    /// OSDs that had newer maps than we, and the newest epoch that each spoke of.
+    #[must_use]
+    pub fn ahead(&self) -> &BTreeMap<OsdId, Epoch> {
+        &self.ahead
     }
 
     /// True when rules and ratios let `osd` be marked down.
@@ -120,8 +136,7 @@ impl OsdMaps {
     }
 
     fn mark_silent_down(&mut self, now: Stamp, wall: UTime, config: &ConfigDb, out: &mut Vec<TimedOut>) {
-        let seconds = config.number_of_monitor("mon_osd_report_timeout", 900.0).max(1.0);
-        let timeout = Duration::from_secs_f64(seconds);
+        let timeout = seconds(config.number_of_monitor("mon_osd_report_timeout", 900.0).max(1.0));
         let up: Vec<OsdId> = self.latest.up_osds().collect();
         for osd in up {
             // An OSD that we never heard of since our start gets the whole time from now.
@@ -150,12 +165,11 @@ impl OsdMaps {
     }
 
     fn mark_down_out(&mut self, now: Stamp, config: &ConfigDb, out: &mut Vec<TimedOut>) {
-        let seconds = config.number_of_monitor("mon_osd_down_out_interval", 600.0);
+        let interval = seconds(config.number_of_monitor("mon_osd_down_out_interval", 600.0));
         let noout = self.latest.flags & flags::osdmap::NOOUT != 0;
-        if seconds <= 0.0 || noout {
+        if interval.is_zero() || noout {
             return;
         }
-        let interval = Duration::from_secs_f64(seconds);
         let overdue: Vec<(OsdId, Duration)> = self
             .status
             .iter()
@@ -214,14 +228,23 @@ impl OsdMaps {
         change.new_xinfo.insert(osd, xinfo);
     }
 
-    /// Oldest epoch that any OSD's PGs may need: nothing below it has to be kept.
+    /// Oldest epoch that somebody may need: whoever peers a group must learn who served it since it was clean last. So every
+    /// group of every pool holds the maps since then, the more if nobody leads it and tells.
     pub(crate) fn trim_floor(&self) -> Epoch {
         let needs = self.latest.up_osds().map(|osd| self.status.get(&osd)?.last_epoch_clean_min);
-        // An OSD that never reported may need everything.
-        needs.map(|need| need.unwrap_or(0)).min().unwrap_or(0)
+        let pools = self.latest.pools.iter();
+        let groups = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
+        let clean = groups.map(|pg| self.clean.get(&pg).copied());
+        // Who has not reported since our start may need everything.
+        needs.chain(clean).map(|need| need.unwrap_or(0)).min().unwrap_or(0)
     }
 
     pub(crate) fn trim(&mut self) {
+        if !self.history.is_long() {
+            return;
+        }
+        let latest = &self.latest;
+        self.clean.retain(|pg, _| latest.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num));
         let floor = self.trim_floor();
         self.history.trim(floor, &mut self.changes);
     }

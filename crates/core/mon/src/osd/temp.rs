@@ -18,7 +18,9 @@ impl OsdMaps {
         true
     }
 
-    /// Sets or, where the set is empty, removes acting sets. True when the next epoch changes.
+    /// Sets or, where the set is empty, removes acting sets, and with them the primaries that an operator gave their groups:
+    /// an OSD that asks cannot lead, or need not any more. True when the next epoch changes. As Ceph's
+    /// `OSDMonitor::preprocess_pgtemp`.
     pub(crate) fn pg_temp(&mut self, from: OsdId, wanted: &BTreeMap<PgId, Vec<OsdId>>) -> bool {
         if !self.upcoming().is_up(from) {
             return false;
@@ -28,15 +30,15 @@ impl OsdMaps {
             let map = self.upcoming();
             let has_pg = map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num);
             let known = osds.iter().all(|osd| *osd == nacre_crush::ITEM_NONE || map.exists(*osd));
-            let current = map.pg_temp.get(pg);
-            if !has_pg
-                || !known
-                || osds.len() > SET_COUNT_MAX
-                || current.map_or(&[][..], Vec::as_slice) == osds
-            {
+            let current = map.pg_temp.get(pg).map_or(&[][..], Vec::as_slice);
+            let has_primary = map.primary_temp.contains_key(pg);
+            if !has_pg || !known || osds.len() > SET_COUNT_MAX || (current == osds && !has_primary) {
                 continue;
             }
             self.change().new_pg_temp.insert(*pg, osds.clone());
+            if has_primary {
+                self.change().new_primary_temp.insert(*pg, nacre_maps::OSD_NONE);
+            }
             changed = true;
         }
         changed

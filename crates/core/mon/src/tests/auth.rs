@@ -22,7 +22,7 @@ fn a_wrong_key_and_an_unknown_name_are_refused_alike() {
 fn a_peer_that_lies_about_its_kind_or_speaks_too_early_is_dropped() {
     let mut world = World::new(1);
     let session = world.connect(ADMIN);
-    world.event(Event::Established { session, kind: EntityKind::OSD, addrs: addr(1) });
+    world.event(Event::Established { session, kind: EntityKind::OSD, addrs: addr(1), seen_at: None });
     assert_eq!(world.closed, [session]);
     let stranger = world.new_session();
     world.message(stranger, 1, MonGetMap);
@@ -35,7 +35,12 @@ fn a_daemon_may_fetch_maps_and_options_as_a_client() {
     let mut world = World::new(1);
     let daemon = world.connect("osd.0");
     let early = world.connect("osd.0");
-    world.event(Event::Established { session: early, kind: EntityKind::CLIENT, addrs: addr(0) });
+    world.event(Event::Established {
+        session: early,
+        kind: EntityKind::CLIENT,
+        addrs: addr(0),
+        seen_at: None,
+    });
     assert!(world.closed.is_empty());
     world.subscribe(early, "config", 0, false);
     world.subscribe(early, "monmap", 0, false);
@@ -116,6 +121,7 @@ fn the_manager_endpoint_takes_tickets_and_answers_commands() {
     let request = Event::AuthRequest {
         session,
         endpoint: Endpoint::Mgr,
+        kind: EntityKind::CLIENT,
         method: start.method,
         modes: start.modes,
         payload: start.payload,
@@ -124,7 +130,7 @@ fn the_manager_endpoint_takes_tickets_and_answers_commands() {
     let payload = authorizer.more(&challenge).expect("a valid challenge");
     let Step::Done(done) = world.auth_event(Event::AuthMore { session, payload }) else { panic!("accepted") };
     assert!(authorizer.done(done.mode.code(), done.payload).is_ok());
-    world.event(Event::Established { session, kind: EntityKind::CLIENT, addrs: addr(0) });
+    world.event(Event::Established { session, kind: EntityKind::CLIENT, addrs: addr(0), seen_at: None });
     world.message(session, 0, MgrOpen::default());
     world.message(
         session,

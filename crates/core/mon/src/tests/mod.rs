@@ -1,10 +1,15 @@
 //! The monitor from outside: events in, effects out, over a store in memory that can be lost at will.
 
 mod auth;
+mod caps_table;
 mod durability;
 mod fullness;
+mod limits;
+mod options;
+mod osd_options;
 mod osds;
 mod pools;
+mod security;
 mod subscriptions;
 
 use crate::batch::MemorySnapshot;
@@ -14,6 +19,7 @@ use crate::mon::Mon;
 use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
 use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
+use nacre_msg::peer::PeerVersions;
 use nacre_msg::{Message, MonCommand, MonCommandAck, MonSubscribe, OsdBoot, Subscription, Superblock};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
@@ -168,6 +174,7 @@ impl World {
         let step = self.auth_event(Event::AuthRequest {
             session,
             endpoint: Endpoint::Mon,
+            kind: client.name().kind,
             method: start.method,
             modes: start.modes,
             payload: start.payload,
@@ -179,7 +186,7 @@ impl World {
         let kind = client.name().kind;
         let osd: Option<u16> = client.name().id.parse().ok().filter(|_| kind == EntityKind::OSD);
         let addrs = addr(osd.map_or(0, |osd| 7000 + osd));
-        self.event(Event::Established { session, kind, addrs });
+        self.event(Event::Established { session, kind, addrs, seen_at: None });
         Some(session)
     }
 
@@ -218,6 +225,17 @@ impl World {
 
     /// A boot of an OSD that was up before, since `boot_epoch`, in the same process.
     pub(super) fn boot_again(&mut self, session: SessionId, osd: OsdId, generation: u16, boot_epoch: Epoch) {
+        self.boot_as(session, osd, generation, |boot| OsdBoot { boot_epoch, ..boot });
+    }
+
+    /// A boot that says something else than usual.
+    pub(super) fn boot_as(
+        &mut self,
+        session: SessionId,
+        osd: OsdId,
+        generation: u16,
+        edit: impl FnOnce(OsdBoot) -> OsdBoot,
+    ) {
         let port = u16::try_from(osd).expect("a small number") * 10 + 8000 + generation;
         let boot = OsdBoot {
             superblock: Superblock {
@@ -226,14 +244,17 @@ impl World {
                 osd_fsid: store(osd),
                 ..Superblock::default()
             },
-            boot_epoch,
             hb_back_addrs: addr(port + 1),
             hb_front_addrs: addr(port + 2),
             cluster_addrs: addr(port + 3),
-            metadata: BTreeMap::from([("hostname".to_owned(), format!("host{osd}"))]),
+            metadata: BTreeMap::from([
+                ("hostname".to_owned(), format!("host{osd}")),
+                (PeerVersions::METADATA_KEY.to_owned(), PeerVersions::OURS.to_string()),
+            ]),
+            features: nacre_types::features::SUPPORTED,
             ..OsdBoot::default()
         };
-        self.message(session, 0, boot);
+        self.message(session, 0, edit(boot));
     }
 
     /// Boots OSDs 0 to `count`, each on a session of its own.
@@ -248,6 +269,11 @@ impl World {
 
     pub(super) fn map(&self) -> &OsdMap {
         self.mon.state().osd.published()
+    }
+
+    /// Whether the cluster log says so.
+    pub(super) fn logged(&self, text: &str) -> bool {
+        self.mon.state().log.entries().any(|entry| entry.message.contains(text))
     }
 
     pub(super) fn add_client(&mut self, who: &str, mon_caps: &str, osd_caps: &str) {

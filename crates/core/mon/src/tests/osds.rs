@@ -3,12 +3,14 @@
 use super::{ADMIN, World, addr, store};
 use nacre_denc::{Decode, Encode};
 use nacre_maps::{OsdMap, flags};
-use nacre_msg::{MarkMeDown, Message, OsdAlive, OsdBeacon, OsdFailure, OsdPgTemp};
+use nacre_msg::peer::PeerVersions;
+use nacre_msg::{MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgTemp};
+use nacre_types::features::SUPPORTED;
 use nacre_types::{OsdId, PgId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-fn report(world: &World, target: OsdId, flags: u8) -> OsdFailure {
+pub(super) fn report(world: &World, target: OsdId, flags: u8) -> OsdFailure {
     let target_addrs = world.map().client_addr(target).cloned().unwrap_or_default();
     OsdFailure {
         target,
@@ -256,6 +258,13 @@ fn peering_gets_its_up_thru_and_acting_sets_and_the_maps_behind_them() {
     // An acting set equal to the up set is no exception.
     world.message(sessions[0], 0, ask(up, epoch));
     assert!(world.map().pg_temp.is_empty());
+    // A primary that asks for others cannot lead: an operator's choice of it must not keep it.
+    world.message(sessions[0], 0, ask(turned.clone(), epoch));
+    world.mon.state.osd.change().new_primary_temp.insert(pg, turned[1]);
+    world.settle();
+    assert_eq!(world.map().pg_to_up_acting(pg).acting_primary, turned[1]);
+    world.message(sessions[0], 0, ask(turned.clone(), epoch));
+    assert_eq!(world.map().pg_to_up_acting(pg).acting_primary, turned[0]);
     world.check();
 }
 
@@ -294,4 +303,157 @@ fn who_boots_while_its_predecessor_is_being_marked_down_was_down_for_an_epoch() 
     let was_down = |epoch| !OsdMap::from_bytes(full(epoch)).expect("a good map").is_up(2);
     assert!((first..=world.map().epoch).any(was_down), "others must see that it was away");
     world.check();
+}
+
+/// Found by commands from their signatures: every stock client aborted on the map that followed.
+#[test]
+fn nothing_in_the_crush_map_gets_an_empty_name() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let before = world.map().epoch;
+    let commands = [
+        r#"{"prefix":"osd crush rule rename","srcname":"replicated_rule","dstname":""}"#,
+        r#"{"prefix":"osd crush rule create-replicated","name":"","root":"default","type":"host"}"#,
+        r#"{"prefix":"osd crush rule create-erasure","name":""}"#,
+        r#"{"prefix":"osd crush class create","class":""}"#,
+        r#"{"prefix":"osd crush add-bucket","name":"","type":"host"}"#,
+        r#"{"prefix":"osd crush rename-bucket","srcname":"default","dstname":""}"#,
+    ];
+    for command in commands {
+        let answer = world.ask(admin, command).expect("an answer");
+        assert_eq!(answer.result, nacre_types::Errno::EINVAL.negated(), "{command}: {}", answer.status);
+    }
+    assert_eq!(world.map().epoch, before);
+}
+
+#[test]
+fn maps_are_kept_for_groups_that_nobody_leads() {
+    let mut world = World::new(1);
+    let session = world.boot_all(1)[0];
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":2,"size":1,"yes_i_really_mean_it":true}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    for round in 0..700_u32 {
+        world.mon.state.osd.change().new_weight.insert(0, 0x1_0000 - round);
+        world.settle();
+    }
+    let beacon = |pgs: &[u32], clean| OsdBeacon {
+        pgs: pgs.iter().map(|seed| PgId::new(1, *seed)).collect(),
+        min_last_epoch_clean: clean,
+        ..OsdBeacon::default()
+    };
+    world.message(session, 0, beacon(&[0], 150));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.mon.state().osd.oldest(), 1, "nobody has said when 1.1 was clean");
+    world.message(session, 0, beacon(&[1], 120));
+    world.message(session, 0, beacon(&[0], 180));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.mon.state().osd.oldest(), 120, "1.1 has no primary any more, and needs what came since");
+    world.restart();
+    let session = world.connect("osd.0");
+    world.message(session, 0, beacon(&[0], 190));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(world.mon.state().osd.oldest(), 120, "a monitor that has just started knows nothing of 1.1");
+    world.check();
+}
+
+#[test]
+fn osds_with_newer_maps_than_the_monitor_are_refused() {
+    let mut world = World::new(2);
+    let sessions = world.boot_all(2);
+    let epoch = world.map().epoch;
+    let ahead = |world: &World| {
+        let checks = crate::health::checks(world.mon.state());
+        checks.into_iter().find(|check| check.code == "OSD_MAPS_AHEAD").map(|check| check.detail.len())
+    };
+    world.message(sessions[0], 0, OsdBeacon { version: epoch.into(), ..OsdBeacon::default() });
+    world.subscribe(sessions[0], "osdmap", u64::from(epoch) + 1, false);
+    assert_eq!(ahead(&world), None);
+    world.subscribe(sessions[0], "osdmap", u64::from(epoch) + 5, false);
+    assert_eq!(ahead(&world), Some(1));
+    let wall = world.wall;
+    world.mon.state.osd.mark_down(1, wall);
+    world.settle();
+    let newer = u64::from(world.map().epoch) + 7;
+    world.boot_as(sessions[1], 1, 1, |boot| OsdBoot { version: newer, ..boot });
+    assert!(!world.map().is_up(1));
+    assert_eq!(ahead(&world), Some(2));
+    assert!(world.logged("the monitor's store is an older copy"));
+    let client = world.connect(ADMIN);
+    world.subscribe(client, "osdmap", 9999, false);
+    assert_eq!(ahead(&world), Some(2), "clients may ask for what they want");
+}
+
+#[test]
+fn only_osds_that_the_others_understand_boot() {
+    let mut world = World::new(3);
+    let sessions = world.boot_all(2);
+    let session = world.connect("osd.2");
+    let mut refused = |edit: &dyn Fn(OsdBoot) -> OsdBoot, reason: &str| {
+        world.boot_as(session, 2, 0, edit);
+        assert!(!world.map().is_up(2), "{reason}");
+        assert!(world.logged(reason), "{reason}");
+    };
+    let with_versions = |boot: OsdBoot, text: Option<&str>| {
+        let mut metadata = boot.metadata;
+        metadata.remove(PeerVersions::METADATA_KEY);
+        metadata.extend(text.map(|text| (PeerVersions::METADATA_KEY.to_owned(), text.to_owned())));
+        OsdBoot { metadata, ..boot }
+    };
+    refused(&|boot| with_versions(boot, None), "it is a ceph-osd");
+    refused(&|boot| with_versions(boot, Some("7-8")), "it speaks versions 7-8");
+    let octopus = SUPPORTED & !(1 << 20);
+    refused(&|boot| OsdBoot { features: octopus, ..boot }, "require_osd_release is pacific");
+    world.mon.state.osd.change().new_require_osd_release = 13;
+    world.settle();
+    let mut refused = |edit: &dyn Fn(OsdBoot) -> OsdBoot, reason: &str| {
+        world.boot_as(session, 2, 0, edit);
+        assert!(!world.map().is_up(2) && world.logged(reason), "{reason}");
+    };
+    refused(&|boot| boot, "set that to nautilus at least");
+    world.boot_as(session, 2, 0, |boot| OsdBoot { features: octopus, ..boot });
+    assert!(world.map().is_up(2));
+    let admin = world.connect(ADMIN);
+    let release = |name: &str, sure: bool| {
+        format!(r#"{{"prefix":"osd require-osd-release","release":"{name}","yes_i_really_mean_it":{sure}}}"#)
+    };
+    assert_eq!(world.ask(admin, &release("octopus", false)).map(|ack| ack.result), Some(0));
+    let ack = world.ask(admin, &release("pacific", false)).expect("an answer");
+    assert!(ack.result == -1 && ack.status.contains("osd.2"), "{ack:?}");
+    assert_eq!(world.map().require_osd_release, 15);
+    assert_eq!(world.ask(admin, &release("pacific", true)).map(|ack| ack.result), Some(0));
+    assert_eq!(world.map().require_osd_release, 16);
+    let ack = world.ask(admin, &release("octopus", true)).expect("an answer");
+    assert_eq!(ack.result, -1);
+    assert!(sessions.len() == 2);
+}
+
+#[test]
+fn epochs_are_given_by_number() {
+    let mut world = World::new(1);
+    let session = world.boot_all(1)[0];
+    for round in 0..60_u32 {
+        world.mon.state.osd.change().new_weight.insert(0, 0x1_0000 - round);
+        world.settle();
+    }
+    let newest = world.map().epoch;
+    world.take(session);
+    let ask = MonGetOsdMap {
+        full_first: newest - 1,
+        full_last: newest + 9,
+        inc_first: 2,
+        inc_last: newest,
+        version: 0,
+    };
+    world.message(session, 0, ask);
+    let answer = world.take(session).into_iter().find_map(|message| match message {
+        Message::OsdMap(maps) => Some(maps),
+        _ => None,
+    });
+    let answer = answer.expect("maps");
+    assert_eq!(answer.full.keys().copied().collect::<Vec<_>>(), [newest - 1, newest]);
+    assert!(answer.incrementals.len() == 40 && answer.incrementals.contains_key(&2));
+    let full = OsdMap::from_bytes(answer.full[&(newest - 1)].clone()).expect("a good map");
+    assert_eq!(full.epoch, newest - 1);
 }

@@ -42,9 +42,48 @@ fn world_with_pool() -> (World, SessionId) {
 }
 
 #[test]
+fn a_group_that_nobody_serves_is_ordered_anew_until_it_serves() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    let pg = PgId::new(1, 0);
+    for seed in 0..world.map().pools[&1].pg_num {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    assert_eq!(world.mon.state().osd.creating().count(), 0);
+    let order = r#"{"prefix":"osd force-create-pg","pgid":"1.0"}"#;
+    assert_eq!(world.ask(admin, order).map(|ack| ack.result), Some(Errno::EPERM.negated()));
+    let order = r#"{"prefix":"osd force-create-pg","pgid":"1.0","yes_i_really_mean_it":true}"#;
+    let primary = world.map().pg_to_up_acting(pg).acting_primary;
+    let leader = world.connect(&format!("osd.{primary}"));
+    report(&mut world, leader, |stat| stat.acting_primary = primary);
+    assert_eq!(world.ask(admin, order).map(|ack| ack.result), Some(Errno::EPERM.negated()), "it serves");
+    report(&mut world, leader, |stat| (stat.acting_primary, stat.state) = (primary, pg_state::DOWN));
+    let before = world.map().epoch;
+    assert_eq!(world.ask(admin, order).map(|ack| ack.result), Some(0));
+    let ordered = |world: &World| {
+        world.mon.state().osd.creating().map(|(pg, epoch, _)| (pg, epoch)).collect::<Vec<_>>()
+    };
+    assert_eq!(ordered(&world), [(pg, before + 1)]);
+    assert!(!world.map().pools[&1].has_flag(flags::pool::CREATING));
+    world.restart();
+    assert_eq!(ordered(&world), [(pg, before + 1)], "over a restart");
+    let leader = world.connect(&format!("osd.{primary}"));
+    report(&mut world, leader, |stat| stat.acting_primary = primary);
+    assert_eq!(ordered(&world), []);
+    world.check();
+}
+
+#[test]
 fn pools_come_and_go_once() {
     let (mut world, admin) = world_with_pool();
     assert_eq!(op(&mut world, admin, 0, code::CREATE, "p", 0).result, Errno::EEXIST.negated());
+    assert_eq!(
+        op(&mut world, admin, 1, code::DELETE, "", 0).result,
+        Errno::EPERM.negated(),
+        "not allowed yet"
+    );
+    let allow = r#"{"prefix":"config set","who":"mon","name":"mon_allow_pool_delete","value":"true"}"#;
+    assert_eq!(world.ask(admin, allow).map(|ack| ack.result), Some(0));
     assert_eq!(op(&mut world, admin, 1, code::DELETE, "", 0).result, 0);
     let epoch = world.map().epoch;
     assert!(world.map().pools.is_empty());

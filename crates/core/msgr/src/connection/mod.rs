@@ -49,8 +49,10 @@ pub struct Target {
 pub struct Peer {
     /// What it is, by its own word; compare with the authenticated identity.
     pub kind: EntityKind,
-    /// Its addresses; of a client the first, `any:ip:0/nonce`, identifies the instance.
+    /// Its addresses by its own word; of a client the first, `any:ip:0/nonce`, identifies the instance.
     pub addrs: AddrVec,
+    /// Where its socket is, which it cannot choose.
+    pub seen_at: EntityAddr,
     /// Its number by its own word, -1 when it does not know it yet.
     pub gid: i64,
     /// The authenticated global id (on the client side: ours).
@@ -187,6 +189,12 @@ impl Connection {
     pub fn resume(config: Arc<Config>, target: Target, session: Session, opening: Opening) -> Self {
         let addr = target.addr;
         Self::new(config, Role::Client(target), Some(session), addr, opening)
+    }
+
+    /// What the peer says it is, once it has introduced itself; compare with the authenticated identity.
+    #[must_use]
+    pub fn peer_kind(&self) -> EntityKind {
+        self.peer_kind
     }
 
     fn new(
@@ -331,6 +339,34 @@ impl Connection {
     #[must_use]
     pub fn incoming_bytes(&self) -> usize {
         self.receiver.held_bytes()
+    }
+
+    /// Lets frames that take more memory than `bytes` wait for [`Connection::give_room`], nothing being read meanwhile. Without
+    /// it none waits.
+    pub fn ask_for_room_above(&mut self, bytes: usize) {
+        self.receiver.ask_above(bytes);
+    }
+
+    /// Bytes of memory that the next frame takes, if it waits for them: [`Connection::incoming_bytes`] once it has begun.
+    #[must_use]
+    pub fn room_wanted(&self) -> Option<usize> {
+        self.receiver.room_wanted()
+    }
+
+    /// Lets the frame begin that waits for room, and parses what of it is there.
+    ///
+    /// # Errors
+    /// As [`Connection::received`].
+    pub fn give_room(&mut self) -> Result<(), Fault> {
+        self.alive()?;
+        self.receiver.give_room();
+        self.pump()
+    }
+
+    /// Bytes of memory that a connection holds which is not open yet.
+    #[must_use]
+    pub fn handshake_bytes(&self) -> usize {
+        self.receiver.handshake_bytes() + self.sender.queued()
     }
 
     /// When to call [`Connection::tick`] at the latest.

@@ -32,8 +32,8 @@ impl Connection {
     /// The handshake is complete: tells the driver and sends what has waited.
     pub(super) fn open(&mut self, resumed: bool) {
         self.set_state(State::Open);
-        self.receiver.widen();
         let session = self.session.as_mut().expect("identified peers have a session");
+        self.receiver.widen(session.lossy);
         session.kept().for_each(|(seq, message)| emit(&mut self.sender, session, seq, message));
         if session.lossy {
             session.forget();
@@ -41,6 +41,7 @@ impl Connection {
         self.events.push_back(Event::Established(Peer {
             kind: self.peer_kind,
             addrs: session.peer_addrs.clone(),
+            seen_at: self.peer_addr,
             gid: session.peer_gid,
             global_id: self.global_id,
             features: session.peer_features & self.config.features,

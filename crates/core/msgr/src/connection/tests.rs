@@ -271,6 +271,37 @@ fn large_payloads_arrive_aligned() {
 }
 
 #[test]
+fn a_large_frame_waits_for_room() {
+    for mode in [mode::CRC, mode::SECURE] {
+        let mut pair = Pair::lossy(mode, 3);
+        pair.settle().expect("no fault");
+        pair.server.connection.ask_for_room_above(64 << 10);
+        pair.client.connection.send(message(1, 300, 4096)).expect("room");
+        pair.client.connection.send(message(2, 300, 9 << 20)).expect("room");
+        // As a driver that reads only where it is wanted: what is on the wire stays there.
+        let mut wire = take(&mut pair.client.connection);
+        while pair.server.connection.wants_read() && !wire.is_empty() {
+            let space = pair.server.connection.recv_space();
+            let count = space.len().min(wire.len());
+            space[..count].copy_from_slice(&wire[..count]);
+            wire.drain(..count);
+            pair.server.connection.received(Stamp(1), count).expect("no fault");
+        }
+        assert!(wire.len() > 8 << 20, "the rest was not read");
+        let wanted = pair.server.connection.room_wanted().expect("it waits");
+        assert!((9 << 20..10 << 20).contains(&wanted));
+        assert_eq!(pair.server.connection.incoming_bytes(), 0);
+        pair.server.connection.give_room().expect("no fault");
+        assert_eq!(
+            (pair.server.connection.incoming_bytes(), pair.server.connection.room_wanted()),
+            (wanted, None)
+        );
+        pair.server.receive(&wire).expect("no fault");
+        assert_eq!(pair.server.received, [message(1, 300, 4096), message(2, 300, 9 << 20)]);
+    }
+}
+
+#[test]
 fn keepalives_are_answered_and_limited() {
     let mut pair = Pair::lossy(mode::CRC, 1);
     pair.settle().expect("no fault");

@@ -19,6 +19,7 @@ pub(crate) use secure::Keys;
 pub(crate) use sender::Sender;
 
 use crate::{Fault, RawMessage};
+pub use nacre_msg::size::{DATA_BYTES_MAX, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, PEER_BYTES_MAX};
 
 /// Segments of a frame: header, front, middle, data.
 pub(crate) const SEGMENT_COUNT_MAX: usize = 4;
@@ -27,12 +28,6 @@ pub(crate) const SEGMENT_COUNT_MAX: usize = 4;
 pub const CONTROL_BYTES_MAX: u32 = 64 << 10;
 /// Length of a MESSAGE frame's segment 0. Ceph `ceph_msg_header2`.
 pub(crate) const MESSAGE_HEADER_BYTES: usize = 41;
-/// Longest front of a message; the largest real ones are full cluster maps.
-pub const FRONT_BYTES_MAX: u32 = 16 << 20;
-/// Longest middle of a message.
-pub const MIDDLE_BYTES_MAX: u32 = 16 << 20;
-/// Longest payload of a message that is kept: above `osd_max_write_size` (90 MiB). See [`crate::Config::blanks_long_data`].
-pub const DATA_BYTES_MAX: u32 = 96 << 20;
 /// Register at the start of a segment's checksum.
 const SEGMENT_CRC_SEED: u32 = nacre_buf::PAYLOAD_CRC_SEED;
 /// `late_status` (low half) of a frame that its sender completed.
@@ -148,10 +143,10 @@ impl MessageHeader {
 }
 
 /// Verifies that no segment of `message` is longer than a receiver accepts. Clients take answers of any length: a read may
-/// be as long as an object.
-pub(crate) fn check_lengths(message: &RawMessage) -> Result<(), Fault> {
+/// be as long as an object. A peer with whom nothing is to be lost takes no more than [`PEER_BYTES_MAX`].
+pub(crate) fn check_lengths(message: &RawMessage, lossy: bool) -> Result<(), Fault> {
     let lengths = [message.front.len(), message.middle.len(), message.data.len()];
-    let limits = [FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, u32::MAX];
+    let limits = [FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, if lossy { u32::MAX } else { PEER_BYTES_MAX }];
     for (index, (length, max)) in lengths.into_iter().zip(limits).enumerate() {
         let length = u32::try_from(length).unwrap_or(u32::MAX);
         if length > max {

@@ -8,8 +8,8 @@
 use super::secure::{BLOCK_BYTES, Cipher, FIRST_PART_BYTES, INLINE_BYTES, Layout, SEAL_BYTES, padded};
 use super::sum::DataSum;
 use super::{
-    DATA_BYTES_MAX, EPILOGUE_BYTES, LATE_ABORTED, LATE_COMPLETE, MessageHeader, Preamble, SEGMENT_CRC_SEED,
-    Tag, pull,
+    DATA_BYTES_MAX, EPILOGUE_BYTES, LATE_ABORTED, LATE_COMPLETE, MessageHeader, PEER_BYTES_MAX, Preamble,
+    SEGMENT_CRC_SEED, Tag, pull,
 };
 use crate::Fault;
 use bytes::Buf;
@@ -87,6 +87,8 @@ struct Partial {
     /// CRC mode: segment 0, its checksum, front, middle. Secure mode without data: the second part.
     head: Vec<u8>,
     head_bytes: usize,
+    /// Length of `pages`, if there are any.
+    pages_bytes: usize,
     /// CRC mode: the data. Secure mode with data: the second part, placed so that the data is aligned.
     pages: Option<AlignedBuf>,
     /// Bytes of `pages` in use; of a payload that is not kept, those that have come.
@@ -130,11 +132,17 @@ pub(crate) struct Receiver {
     staging: Staging,
     staging_bytes: usize,
     partial: Option<Partial>,
+    /// A frame that waits for room.
+    waiting: Option<(Preamble, Inline)>,
+    /// Memory of a frame from which on it waits for room.
+    unasked_bytes: usize,
     /// `space` handed out the tail of the payload's buffer.
     direct: bool,
     cipher: Option<Cipher>,
     /// See [`crate::Config::blanks_long_data`].
     blanks_long_data: bool,
+    /// Longest data that is kept.
+    data_bytes_max: u32,
     /// Everything parsed so far, while the handshake is to be signed.
     transcript: Option<Vec<u8>>,
 }
@@ -146,9 +154,12 @@ impl Receiver {
             staging: Staging::default(),
             staging_bytes: STAGING_HANDSHAKE_BYTES,
             partial: None,
+            waiting: None,
+            unasked_bytes: usize::MAX,
             direct: false,
             cipher: None,
             blanks_long_data,
+            data_bytes_max: DATA_BYTES_MAX,
             transcript: Some(Vec::new()),
         }
     }
@@ -169,9 +180,13 @@ impl Receiver {
         self.cipher = Some(cipher);
     }
 
-    /// The session is open: read in larger pieces.
-    pub(crate) fn widen(&mut self) {
+    /// The session is open: read in larger pieces. With a peer with whom nothing is to be lost, data is longer, and zeros in its
+    /// place would be taken for what it sent.
+    pub(crate) fn widen(&mut self, lossy: bool) {
         self.staging_bytes = STAGING_BYTES;
+        if !lossy {
+            (self.data_bytes_max, self.blanks_long_data) = (PEER_BYTES_MAX, false);
+        }
     }
 
     /// Gives the staging buffer back while nothing is in it.
@@ -183,14 +198,36 @@ impl Receiver {
 
     /// True while there is room to read into.
     pub(crate) fn has_space(&self) -> bool {
-        self.staging.end - self.staging.start < self.staging_bytes
+        self.waiting.is_none() && self.staging.end - self.staging.start < self.staging_bytes
+    }
+
+    /// Frames that take more memory than this wait for [`Receiver::give_room`].
+    pub(crate) fn ask_above(&mut self, bytes: usize) {
+        self.unasked_bytes = bytes;
+    }
+
+    /// Memory that the frame takes which waits for room.
+    pub(crate) fn room_wanted(&self) -> Option<usize> {
+        self.waiting.map(|(preamble, inline)| self.partial_of(preamble, inline).memory_bytes())
+    }
+
+    /// Begins the frame that waits for room.
+    pub(crate) fn give_room(&mut self) {
+        if let Some((preamble, inline)) = self.waiting.take() {
+            let partial = self.partial_of(preamble, inline);
+            self.partial = Some(partial.with_room(self.cipher.is_some()));
+        }
+    }
+
+    /// Bytes of memory held by a peer that has not proved itself yet.
+    pub(crate) fn handshake_bytes(&self) -> usize {
+        let transcript = self.transcript.as_ref().map_or(0, Vec::capacity);
+        self.staging.buf.capacity() + transcript + self.held_bytes()
     }
 
     /// Bytes of memory bound by the frame that is being received.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.partial
-            .as_ref()
-            .map_or(0, |partial| partial.head_bytes + partial.pages.as_ref().map_or(0, |pages| pages.len()))
+        self.partial.as_ref().map_or(0, Partial::memory_bytes)
     }
 
     /// Where to read next. Empty only when parsing waits for the owner.
@@ -260,6 +297,9 @@ impl Receiver {
     /// The next complete frame. With `messages` false a MESSAGE is refused at its preamble.
     pub(crate) fn next_frame(&mut self, messages: bool) -> Result<Option<Inbound>, Fault> {
         loop {
+            if self.waiting.is_some() {
+                return Ok(None);
+            }
             if self.partial.is_none() {
                 let Some((preamble, inline)) = self.begin()? else { return Ok(None) };
                 self.admit(preamble, inline, messages)?;
@@ -280,18 +320,28 @@ impl Receiver {
         if tag == Tag::Message && !messages {
             return Err(Fault::Unexpected { tag, phase: "the session is not open" });
         }
-        let (length, max) = (preamble.lengths[3], DATA_BYTES_MAX);
+        let (length, max) = (preamble.lengths[3], self.data_bytes_max);
         let is_long = length > max;
         // What is sealed can be checked only as a whole.
         if is_long && (self.cipher.is_some() || !self.blanks_long_data) {
             return Err(Fault::SegmentLength { tag, segment: 3, length, max });
         }
-        let partial = self.partial.insert(Partial::new(preamble, inline));
-        match is_long {
-            false => partial.make_room(self.cipher.is_some()),
-            true => partial.make_room_for_blanks(),
+        let partial = self.partial_of(preamble, inline);
+        match partial.memory_bytes() > self.unasked_bytes {
+            true => self.waiting = Some((preamble, inline)),
+            false => self.partial = Some(partial.with_room(self.cipher.is_some())),
         }
         Ok(())
+    }
+
+    /// The frame, nothing allocated yet. Its lengths are bounded by now.
+    fn partial_of(&self, preamble: Preamble, inline: Inline) -> Partial {
+        let mut partial = Partial::new(preamble, inline);
+        match preamble.lengths[3] > self.data_bytes_max {
+            false => partial.measure(self.cipher.is_some()),
+            true => partial.measure_blanks(),
+        }
+        partial
     }
 
     /// Reads a preamble (in secure mode: the whole first part).
@@ -376,15 +426,29 @@ enum Finished {
 impl Partial {
     fn new(preamble: Preamble, inline: Inline) -> Self {
         let sum = DataSum::of(0);
-        Self { preamble, inline, head: Vec::new(), head_bytes: 0, pages: None, filled: 0, blank: None, sum }
+        let (head_bytes, pages_bytes) = (0, 0);
+        Self {
+            preamble,
+            inline,
+            head: Vec::new(),
+            head_bytes,
+            pages_bytes,
+            pages: None,
+            filled: 0,
+            blank: None,
+            sum,
+        }
     }
 
-    /// Allocates for a plain frame whose data is not kept.
-    fn make_room_for_blanks(&mut self) {
+    /// What a plain frame takes whose data is not kept.
+    fn measure_blanks(&mut self) {
         self.blank = Some(self.preamble.length(3));
         self.head_bytes = self.plain_head_bytes();
-        self.head.reserve_exact(self.head_bytes);
-        self.pages = Some(AlignedBuf::with_len(BLANK_BYTES));
+        self.pages_bytes = BLANK_BYTES;
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.head_bytes + self.pages_bytes
     }
 
     fn plain_head_bytes(&self) -> usize {
@@ -397,21 +461,29 @@ impl Partial {
         if self.preamble.length(0) > 0 { CRC_BYTES } else { 0 }
     }
 
-    /// Allocates for the announced lengths, which are bounded by now.
-    fn make_room(&mut self, sealed: bool) {
+    /// What the announced lengths take.
+    fn measure(&mut self, sealed: bool) {
         let data = self.preamble.length(3);
         if !sealed {
             self.head_bytes = self.plain_head_bytes();
-            self.pages = (data > 0).then(|| AlignedBuf::with_len(data));
-            self.sum = DataSum::of(data);
+            self.pages_bytes = data;
         } else if data > 0 {
             let layout = Layout::of(&self.preamble);
             self.filled = lead(layout.data_offset);
-            self.pages = Some(AlignedBuf::with_len(self.filled + layout.sealed));
+            self.pages_bytes = self.filled + layout.sealed;
         } else {
             self.head_bytes = Layout::of(&self.preamble).sealed;
         }
+    }
+
+    /// Allocates what was measured.
+    fn with_room(mut self, sealed: bool) -> Self {
         self.head.reserve_exact(self.head_bytes);
+        self.pages = (self.pages_bytes > 0).then(|| AlignedBuf::with_len(self.pages_bytes));
+        if !sealed && self.blank.is_none() {
+            self.sum = DataSum::of(self.pages_bytes);
+        }
+        self
     }
 
     fn finish_plain(self, epilogue: Option<[u8; EPILOGUE_BYTES]>) -> Result<Finished, Fault> {

@@ -39,7 +39,7 @@ fn parsed(receiver: &mut Receiver, mut bytes: &[u8], piece: usize) -> Result<Vec
 fn opened() -> (Sender, Receiver) {
     let (sender, mut receiver) = (Sender::default(), Receiver::recording(false));
     receiver.take_transcript();
-    receiver.widen();
+    receiver.widen(true);
     (sender, receiver)
 }
 

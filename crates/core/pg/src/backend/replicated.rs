@@ -13,7 +13,7 @@ use crate::tokens::{OnDurable, OnFetched};
 use crate::{ClientOp, Cx, Effect, Pg, Planted, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
 use nacre_txn::{Op, Transaction};
-use nacre_types::{Eversion, HObject, OsdId};
+use nacre_types::{Eversion, HObject, OsdId, Stamp};
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
@@ -57,6 +57,8 @@ struct InFlight {
     tid: u64,
     /// Its last log entry.
     version: Eversion,
+    /// When it was sent to them.
+    since: Stamp,
     /// Members that have not got it durably.
     waiting_on: SmallVec<[OsdId; 4]>,
     flight: Flight,
@@ -121,6 +123,12 @@ impl Replication {
     /// True when nothing is in flight.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
+    }
+
+    /// Since when the oldest change in flight waits for other members.
+    pub(crate) fn waits_for_others_since(&self, me: OsdId) -> Option<Stamp> {
+        let oldest = self.in_flight.front()?;
+        oldest.waiting_on.iter().any(|osd| *osd != me).then_some(oldest.since)
     }
 
     /// Number of changes in flight.
@@ -196,25 +204,34 @@ impl Pg {
         entries.iter().for_each(|entry| self.append(entry));
         self.drop_kept(&mut txn, committed_to);
         self.trim_log(&mut txn, trim_to);
-        self.replication.in_flight.push_back(InFlight { tid, version, waiting_on, flight });
+        self.replication.in_flight.push_back(InFlight { tid, version, since: cx.now, waiting_on, flight });
         self.submit(cx, txn, OnDurable::Write(tid));
     }
 
-    /// True for a copy that is rebuilt and has not got the object yet, or not all of it: it cannot apply a write to it.
+    /// True for a copy that cannot apply a write to the object: the comparison has still to bring it there, or it lacks what
+    /// is given up now (clients' writes wait for such copies).
     fn gets_later(&self, osd: OsdId, head: &HObject) -> bool {
-        self.peers.get(&osd).is_some_and(|peer| peer.rebuilding && peer.missing.has_family(head))
+        self.peers.get(&osd).is_some_and(|peer| peer.gets_later(head) || peer.needs_first(head))
     }
 
-    /// Copies that are rebuilt miss what `entries` made of their objects.
+    /// These copies miss what `entries` made of objects that were compared.
     fn note_later(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
         for entry in entries.iter().filter(|entry| entry.changes_object()) {
             let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
-            self.recovery.look_again_at(&entry.object);
             for osd in osds {
-                if let Some(peer) = self.peers.get_mut(osd) {
+                if let Some(peer) = self.peers.get_mut(osd).filter(|peer| peer.knows(&entry.object)) {
                     peer.missing.insert(entry.object.clone(), need);
+                    self.recovery.look_again_at(&entry.object);
                 }
             }
+        }
+    }
+
+    /// Chunks cannot do without what all members have: peering hears of it. Written down when nothing else is written.
+    pub(crate) fn note_safe(&mut self) {
+        if self.ec.is_some() {
+            self.info.safe_to =
+                self.info.safe_to.max(self.replication.committed_to).min(self.info.last_update);
         }
     }
 
@@ -229,8 +246,7 @@ impl Pg {
     /// Up to where all members trim their logs with the next write.
     fn trim_target(&self) -> Eversion {
         let own = (!self.missing.is_empty() && !self.info.is_incomplete()).then_some(self.info.last_complete);
-        let behind =
-            |peer: &&crate::peering::Peer| peer.activated && !peer.rebuilding && !peer.missing.is_empty();
+        let behind = |peer: &&crate::peering::Peer| peer.counts() && !peer.missing.is_empty();
         let peers = self.peers.values().filter(behind).map(|peer| peer.info.last_complete);
         let needed = peers.chain(own).min().unwrap_or(self.log.head());
         let target = self.log.trim_target(needed, self.limits).unwrap_or_default();
@@ -256,17 +272,35 @@ impl Pg {
         }
         let ascending = op.entries.windows(2).all(|pair| pair[0].version < pair[1].version)
             && op.entries.first().is_none_or(|entry| entry.version > op.previous);
-        if op.previous != self.log.head() || !ascending || op.txn.collection != self.spg {
+        let known = op.entries.last().is_none_or(|entry| !self.is_of_the_future(entry.version));
+        if op.previous != self.log.head() || !ascending || !known || op.txn.collection != self.spg {
             return self.notify_primary(cx); // something was lost between us: peering finds out what
         }
         let mut txn = op.txn;
+        let lets_go = op.entries.is_empty() && self.ec.is_some();
         self.note_kept(&txn.ops);
         self.drop_kept(&mut txn, op.committed_to);
+        self.miss_instead(&mut txn, &op.entries);
         op.entries.iter().for_each(|entry| self.append(entry));
         self.trim_log(&mut txn, op.trim_to);
         self.replication.committed_to = op.committed_to;
+        self.note_safe();
+        if lets_go {
+            self.save_info(&mut txn);
+        }
         let to = self.interval.primary;
         self.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });
+    }
+
+    /// What this copy misses of an object is what the newest entry says: one that nobody has was given up.
+    fn miss_instead(&mut self, txn: &mut Transaction, entries: &[LogEntry]) {
+        for entry in entries.iter().filter(|entry| entry.changes_object()) {
+            if self.missing.need(&entry.object).is_some() {
+                self.forget_missing(txn, &entry.object);
+                let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
+                self.missing.insert(entry.object.clone(), need);
+            }
+        }
     }
 
     /// A replica has a write durably.
@@ -294,7 +328,7 @@ impl Pg {
             OnDurable::Activated => self.activation_is_durable(cx),
             OnDurable::Pushed { to, reply } => self.send(cx, to, *reply),
             OnDurable::Recovered(object) => self.recovered_here(cx, &object),
-            OnDurable::Rebuilt(object, offset) => self.part_is_there(cx, self.whoami, &object, offset),
+            OnDurable::Rebuilt(part) => self.part_is_there(cx, self.whoami, &part.0, &part.1),
         }
         while let Some(then) = self.tokens.take_flushed(token) {
             self.flushed(cx, then);
@@ -323,6 +357,7 @@ impl Pg {
     fn complete_writes(&mut self, cx: &mut Cx<'_>) {
         while let Some(mut flight) = self.replication.take_complete() {
             stamp(&mut flight, |trace| trace.replicated = cx.now);
+            self.note_safe();
             self.landed(&flight.head);
             for after in flight.after {
                 self.after_commit(cx, &flight.head, after);
@@ -338,7 +373,7 @@ impl Pg {
         match self.tokens.take_fetch(token) {
             None => {} // of an older interval
             Some(OnFetched::Operation(running)) => self.unpark(cx, *running),
-            Some(OnFetched::Push(object)) => self.push_on(cx, &object),
+            Some(OnFetched::Push(object)) => self.push_was_read(cx, &object),
             Some(OnFetched::Pull { from, pull }) => self.answer_pull(cx, from, *pull),
             Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
             Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),

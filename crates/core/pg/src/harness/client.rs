@@ -29,6 +29,16 @@ pub(crate) struct Client {
     pub(crate) sent: BTreeMap<u64, Sent>,
     /// It holds messages back when told to.
     pub(crate) backs_off: bool,
+    /// What it says is its messages' request id; mostly nothing.
+    pub(crate) claims: ReqId,
+    /// Its incarnation; only metadata servers have one.
+    pub(crate) incarnation: u32,
+    /// There is no room for what it brings from now on, as its OSDs find.
+    pub(crate) is_beyond_room: bool,
+    /// Its capabilities, of sessions that begin from now on.
+    pub(crate) caps: OsdCaps,
+    /// Where its socket is, if not where it says.
+    pub(crate) seen_at: Option<EntityAddr>,
     /// What it was told to hold, by OSD and name.
     pub(crate) held: BTreeMap<(OsdId, u64), (HObject, HObject)>,
     /// Answers by transaction number.
@@ -44,6 +54,11 @@ impl Client {
             last_tid: 0,
             sent: BTreeMap::new(),
             backs_off: false,
+            claims: ReqId::default(),
+            incarnation: 0,
+            is_beyond_room: false,
+            caps: OsdCaps::allow_all(),
+            seen_at: None,
             held: BTreeMap::new(),
             replies: BTreeMap::new(),
         }
@@ -59,10 +74,11 @@ impl Client {
 
     /// The session with `osd`; a new one after a reset.
     pub(crate) fn session(&mut self, osd: OsdId, next: &mut u64) -> Arc<Session> {
-        let (name, addr, backs_off) = (self.name(), self.addr(), self.backs_off);
+        let (name, addr, backs_off, caps) = (self.name(), self.addr(), self.backs_off, self.caps.clone());
+        let seen_at = self.seen_at.unwrap_or(addr);
         let session = self.sessions.entry(osd).or_insert_with(|| {
             *next += 1;
-            Arc::new(Session { id: SessionId(*next), name, addr, caps: OsdCaps::allow_all(), backs_off })
+            Arc::new(Session { id: SessionId(*next), name, addr, seen_at, caps, backs_off })
         });
         Arc::clone(session)
     }
@@ -90,8 +106,8 @@ impl Client {
             hash: object(&sent.object).hash,
             epoch: self.epoch,
             flags: sent.flags,
-            reqid: ReqId::default(),
-            client_inc: 0,
+            reqid: self.claims,
+            client_inc: self.incarnation,
             mtime: UTime::ZERO,
             locator: ObjectLocator::in_pool(POOL),
             name: sent.object.as_str().into(),
@@ -102,7 +118,8 @@ impl Client {
             retry_attempt: sent.retries,
             features: 0,
         };
-        ClientOp { session, tid, op: Box::new(op), trace: Trace::default(), permit: Permit::default() }
+        let (trace, permit) = (Trace::default(), Permit::default());
+        ClientOp { session, tid, op: Box::new(op), trace, permit, is_beyond_room: self.is_beyond_room }
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::ops::testing::TestStore;
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{ObjectView, OmapPage, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, Token, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 #[derive(Clone, Default)]
@@ -16,33 +17,82 @@ struct State {
 }
 
 impl State {
-    fn apply(&mut self, txn: &Transaction) {
+    /// The collection `at`, made if absent: this one, `own`, or what was split off it.
+    fn at(&mut self, own: SpgId, at: SpgId) -> &mut Self {
+        if at == own { self } else { self.children.entry(at).or_default() }
+    }
+
+    fn apply(&mut self, own: SpgId, txn: &Transaction) {
         for op in &txn.ops {
-            match op {
-                Op::CreateCollection => self.exists = true,
-                Op::RemoveCollection => *self = Self::default(),
-                Op::LogAppend { version, entry } => {
-                    let newest = self.log.last_key_value().map_or(Eversion::ZERO, |(newest, _)| *newest);
-                    assert!(*version > newest, "{version} is appended behind {newest}");
-                    self.log.insert(*version, entry.clone());
-                }
-                Op::LogTrim { to } => self.log.retain(|version, _| version > to),
-                Op::LogRewind { to } => self.log.retain(|version, _| version <= to),
-                Op::Split { child, pg_num, ops } => {
-                    let mut state = Self { exists: true, ..Self::default() };
-                    let theirs =
-                        self.store.objects.extract_if(.., |object, _| object.pg(*pg_num) == child.pg);
-                    state.store.objects = theirs.collect();
-                    state.apply(&Transaction { collection: *child, ops: ops.clone() });
-                    self.children.insert(*child, state);
-                }
-                Op::Merge { source } => {
-                    let ended = self.children.remove(source).unwrap_or_default();
-                    self.store.objects.extend(ended.store.objects);
-                }
-                other => self.store.apply(std::slice::from_ref(other)),
-            }
+            self.apply_op(own, txn.collection, op);
         }
+    }
+
+    fn apply_op(&mut self, own: SpgId, at: SpgId, op: &Op) {
+        let this = self.at(own, at);
+        match op {
+            Op::CreateCollection => this.exists = true,
+            Op::RemoveCollection if at == own => {
+                *self = Self { children: std::mem::take(&mut self.children), ..Self::default() }
+            }
+            Op::RemoveCollection => drop(self.children.remove(&at)),
+            Op::LogAppend { version, entry } => {
+                let newest = this.log.last_key_value().map_or(Eversion::ZERO, |(newest, _)| *newest);
+                assert!(*version > newest, "{version} is appended behind {newest}");
+                this.log.insert(*version, entry.clone());
+            }
+            Op::LogTrim { to } => this.log.retain(|version, _| version > to),
+            Op::LogRewind { to } => this.log.retain(|version, _| version <= to),
+            Op::Move { target, pg_num, from, until, ops } => {
+                let moved: BTreeMap<_, _> = if from < until {
+                    let range = from.clone()..until.clone();
+                    this.store
+                        .objects
+                        .extract_if(range, |object, _| object.pg(*pg_num) == target.pg)
+                        .collect()
+                } else {
+                    BTreeMap::new()
+                };
+                let there = self.at(own, *target);
+                there.exists = true;
+                there.store.objects.extend(moved);
+                ops.iter().for_each(|op| self.apply_op(own, *target, op));
+            }
+            Op::Merge { source } => {
+                let ended = self.children.remove(source).unwrap_or_default();
+                self.store.objects.extend(ended.store.objects);
+            }
+            other => this.store.apply(std::slice::from_ref(other)),
+        }
+    }
+}
+
+/// What is asked of a disk.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Touched {
+    /// Objects listed, and records of objects.
+    pub(crate) objects: usize,
+    /// Entries of the collection, of omaps and of the log.
+    pub(crate) keys: usize,
+    /// Changes submitted.
+    pub(crate) changes: usize,
+    /// Bytes of data, omaps and records.
+    pub(crate) bytes: usize,
+}
+
+impl Touched {
+    fn map(self, other: Self, f: impl Fn(usize, usize) -> usize) -> Self {
+        Self {
+            objects: f(self.objects, other.objects),
+            keys: f(self.keys, other.keys),
+            changes: f(self.changes, other.changes),
+            bytes: f(self.bytes, other.bytes),
+        }
+    }
+
+    /// The larger one of each.
+    pub(crate) fn max(self, other: Self) -> Self {
+        self.map(other, usize::max)
     }
 }
 
@@ -59,25 +109,67 @@ pub(crate) struct Disk {
     pub(crate) narrow: bool,
     /// Objects whose data cannot be read until something is written to them.
     rotten: BTreeSet<HObject>,
+    /// Objects that are rotten on the device, while memory has them as they were.
+    rotten_below: BTreeSet<HObject>,
+    /// What was durable before the newest transaction with a log entry; kept once somebody wants to lose that one.
+    before_last: Option<Box<State>>,
+    pub(crate) remembers: bool,
     /// The collection, where it is not the one that all of this is about.
     own: Option<SpgId>,
+    /// Since it was taken last.
+    touched: Cell<Touched>,
 }
 
 impl Disk {
     pub(crate) fn submit(&mut self, txn: Transaction, token: Token) {
+        let inner = |op: &Op| if let Op::Move { ops, .. } = op { ops.len() } else { 0 };
+        let changes = txn.ops.len() + txn.ops.iter().map(inner).sum::<usize>();
+        self.touch(Touched { changes, ..Touched::default() });
         for op in &txn.ops {
             if let Op::Remove(object) = op {
                 self.rotten.remove(object);
+                self.rotten_below.remove(object);
             }
         }
-        self.visible.apply(&txn);
+        self.visible.apply(self.own(), &txn);
         self.pending.push_back((token, txn));
+    }
+
+    fn own(&self) -> SpgId {
+        self.own.unwrap_or(super::spg())
+    }
+
+    /// What is there of a collection.
+    fn store(&self, spg: &SpgId) -> Option<&TestStore> {
+        match self.visible.children.get(spg) {
+            Some(child) => Some(&child.store),
+            // One collection and what was split off it is all there is.
+            None => (*spg == self.own()).then_some(&self.visible.store),
+        }
+    }
+
+    fn touch(&self, more: Touched) {
+        self.touched.set(self.touched.get().map(more, usize::saturating_add));
+    }
+
+    /// What was asked of the disk since the last call.
+    pub(crate) fn take_touched(&self) -> Touched {
+        self.touched.take()
+    }
+
+    fn touch_entries(&self, entries: &[(ByteStr, Bytes)]) {
+        let bytes = entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+        self.touch(Touched { keys: entries.len(), bytes, ..Touched::default() });
     }
 
     /// Makes the oldest transaction durable.
     pub(crate) fn sync_one(&mut self) -> Option<Token> {
         let (token, txn) = self.pending.pop_front()?;
-        self.durable.apply(&txn);
+        if self.remembers && txn.ops.iter().any(|op| matches!(op, Op::LogAppend { .. })) {
+            self.before_last = Some(Box::new(self.durable.clone()));
+        }
+        let own = self.own();
+        self.durable.apply(own, &txn);
         Some(token)
     }
 
@@ -91,9 +183,12 @@ impl Disk {
         ops.filter_map(|op| if let Op::Write { data, .. } = op { Some(data) } else { None })
     }
 
-    pub(crate) fn warm_up(&mut self, object: HObject) {
+    pub(crate) fn warm_up(&mut self, object: HObject, from: FetchFrom) {
         if self.narrow {
             self.warm.clear();
+        }
+        if from == FetchFrom::Device && self.rotten_below.remove(&object) {
+            self.rotten.insert(object.clone());
         }
         self.warm.insert(object);
     }
@@ -103,9 +198,43 @@ impl Disk {
         self.rotten.insert(object);
     }
 
+    /// The device spoils an object's data, which are in memory.
+    pub(crate) fn spoil_below(&mut self, object: HObject) {
+        self.rotten_below.insert(object);
+    }
+
+    /// The device spoils the records of the group: what it was, its log.
+    pub(crate) fn spoil_records(&mut self) {
+        for state in [&mut self.durable, &mut self.visible] {
+            state.store.forget_pg_meta();
+        }
+    }
+
     /// Data of all objects must be fetched again.
     pub(crate) fn cool_down(&mut self) {
         self.warm.clear();
+    }
+
+    /// The newest log entry that was durable rots, with all behind it, and nobody can tell: the log ends before it. False when
+    /// there is none. For a disk that has crashed.
+    pub(crate) fn lose_last_record(&mut self) -> bool {
+        let Some(before) = self.before_last.take() else { return false };
+        self.durable = *before;
+        self.crash();
+        true
+    }
+
+    /// Puts an object there, as if it had always been.
+    pub(crate) fn plant(&mut self, object: HObject, stored: crate::ops::testing::Stored) {
+        self.durable.store.objects.insert(object.clone(), stored.clone());
+        self.visible.store.objects.insert(object, stored);
+    }
+
+    /// The same for a value of the collection.
+    pub(crate) fn plant_value(&mut self, op: &Op) {
+        for state in [&mut self.durable, &mut self.visible] {
+            state.store.apply(std::slice::from_ref(op));
+        }
     }
 
     /// Forgets what is not durable.
@@ -115,13 +244,14 @@ impl Disk {
         self.warm.clear();
     }
 
+    /// The store has something of the group.
+    pub(crate) fn has_collection(&self) -> bool {
+        self.visible.exists
+    }
+
     /// Forgets everything: a new disk.
     pub(crate) fn wipe(&mut self) {
         *self = Self { slow: self.slow, narrow: self.narrow, ..Self::default() };
-    }
-
-    pub(crate) fn exists(&self) -> bool {
-        self.visible.exists
     }
 
     /// A disk with nothing but what was split off for `child`.
@@ -144,7 +274,10 @@ impl Disk {
 
 impl ObjectView for Disk {
     fn meta(&self, spg: &SpgId, object: &HObject) -> Option<Bytes> {
-        self.visible.store.meta(spg, object)
+        let meta = self.store(spg)?.meta(spg, object);
+        let bytes = meta.as_ref().map_or(0, Bytes::len);
+        self.touch(Touched { objects: 1, bytes, ..Touched::default() });
+        meta
     }
 
     fn read(&self, spg: &SpgId, object: &HObject, offset: u64, length: u64) -> Result<BufList, ReadError> {
@@ -155,7 +288,9 @@ impl ObjectView for Disk {
             let reason = "rotten".to_owned();
             return Err(ReadError::Damaged { object: object.clone(), offset, reason });
         }
-        self.visible.store.read(spg, object, offset, length)
+        let data = self.visible.store.read(spg, object, offset, length)?;
+        self.touch(Touched { bytes: data.len(), ..Touched::default() });
+        Ok(data)
     }
 
     fn extents(&self, spg: &SpgId, object: &HObject, offset: u64, length: u64) -> Vec<(u64, u64)> {
@@ -186,23 +321,32 @@ impl ObjectView for Disk {
         entries: usize,
         bytes: usize,
     ) -> OmapPage {
-        self.visible.store.omap_page(spg, object, from, entries, bytes)
+        let page = self.visible.store.omap_page(spg, object, from, entries, bytes);
+        self.touch_entries(&page.entries);
+        page
     }
 
     fn list(&self, spg: &SpgId, from: &HObject, count_max: usize) -> Vec<HObject> {
-        self.visible.store.list(spg, from, count_max)
+        let objects = self.store(spg).map_or_else(Vec::new, |store| store.list(spg, from, count_max));
+        self.touch(Touched { objects: objects.len(), ..Touched::default() });
+        objects
     }
 
-    fn log(&self, _: &SpgId) -> Vec<Bytes> {
-        self.visible.log.values().cloned().collect()
+    fn log(&self, spg: &SpgId) -> Vec<Bytes> {
+        let state = self.visible.children.get(spg).unwrap_or(&self.visible);
+        state.log.values().cloned().collect()
     }
 
-    fn pg_meta(&self, spg: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
-        match self.visible.children.get(spg) {
-            Some(child) => child.store.pg_meta(spg, prefix),
-            // One collection and what was split off it is all there is.
-            None if *spg == self.own.unwrap_or(super::spg()) => self.visible.store.pg_meta(spg, prefix),
-            None => Vec::new(),
-        }
+    fn pg_meta_page(
+        &self,
+        spg: &SpgId,
+        prefix: &[u8],
+        from: &[u8],
+        count_max: usize,
+    ) -> Vec<(ByteStr, Bytes)> {
+        let Some(store) = self.store(spg) else { return Vec::new() };
+        let entries = store.pg_meta_page(spg, prefix, from, count_max);
+        self.touch_entries(&entries);
+        entries
     }
 }

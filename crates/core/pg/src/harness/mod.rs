@@ -8,4 +8,5 @@ mod world;
 
 use client::Sent;
 pub(crate) use client::object as head;
-pub(crate) use world::{MEMBERS, World, spg};
+pub(crate) use disk::Touched;
+pub(crate) use world::{MEMBERS, POOL, World, pg, spg};

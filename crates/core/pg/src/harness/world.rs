@@ -1,14 +1,20 @@
 //! The cluster: OSDs with one copy each, the wires between them, the monitor, the clients.
 
 use super::client::{Client, object};
-use super::disk::Disk;
+use super::disk::{Disk, Touched};
 use crate::log::LogLimits;
-use crate::{Birth, ClientOp, Cx, Effect, Effects, Event, Pace, Pg, Reserver, SessionId, Side};
+use crate::recovery::SCAN_OBJECTS_MAX;
+use crate::{
+    Birth, ClientOp, Cx, Effect, Effects, Event, Lineage, Pace, Pg, QueueLimits, Reserver, SessionId, Side,
+    Tuning,
+};
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_msg::peer::PeerMessage;
+use nacre_msg::size::{FRONT_BYTES_MAX, PEER_BYTES_MAX};
 use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, SubOp, WatchNotify, backoff_op};
+use nacre_txn::{Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{Entropy, Epoch, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
+use nacre_types::{Entropy, Epoch, HObject, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +54,7 @@ struct Osd {
     pg: Option<Pg>,
     disk: Disk,
     epoch: Epoch,
-    fetches: VecDeque<(nacre_types::HObject, nacre_txn::Token)>,
+    fetches: VecDeque<(HObject, nacre_txn::FetchFrom, Token)>,
     /// Messages of epochs that it has no map of, for a group that it does not have.
     early: Vec<(OsdId, PeerMessage)>,
     /// Clients' messages for a group that it does not have.
@@ -90,6 +96,18 @@ pub(crate) struct World {
     last_session: u64,
     wishes: Vec<Wish>,
     pub(crate) limits: LogLimits,
+    /// Objects that one comparison of a backfill looks at.
+    pub(crate) scan_objects: usize,
+    /// Most that one event asked of a disk.
+    pub(crate) most_touched: Touched,
+    /// Messages sent to an OSD, by kind.
+    pub(crate) sent: BTreeMap<(OsdId, u16), usize>,
+    /// Bounds of queues in groups that begin from now on.
+    pub(crate) queues: QueueLimits,
+    /// One in so many of the messages between OSDs is lost, and nobody hears of it; 0 for none.
+    pub(crate) losses: u64,
+    /// Has the key of an OSD and lies: one in so many of its messages says something else.
+    pub(crate) liar: Option<(OsdId, u64)>,
     pub(crate) created: bool,
     pub(crate) purged: IntervalSet,
     pub(crate) watch_messages: Vec<(usize, WatchNotify)>,
@@ -97,6 +115,8 @@ pub(crate) struct World {
     pub(crate) children: Vec<(OsdId, SpgId)>,
     /// Who has said what of a merge.
     pub(crate) merges: Vec<(OsdId, crate::MergeState)>,
+    /// Bytes of the longest message from one OSD to another.
+    pub(crate) longest_message: usize,
     effects: Effects,
     verbose: bool,
 }
@@ -132,11 +152,18 @@ impl World {
             last_session: 0,
             wishes: Vec::new(),
             limits: LogLimits::default(),
+            scan_objects: SCAN_OBJECTS_MAX,
+            most_touched: Touched::default(),
+            sent: BTreeMap::new(),
+            queues: QueueLimits::default(),
+            losses: 0,
+            liar: None,
             created: false,
             purged: IntervalSet::new(),
             watch_messages: Vec::new(),
             children: Vec::new(),
             merges: Vec::new(),
+            longest_message: 0,
             effects: Effects::new(),
             verbose: std::env::var_os("CHAOS_LOG").is_some(),
         };
@@ -201,6 +228,7 @@ impl World {
         let wall = UTime::from_unix(Duration::from_nanos(now.0));
         let mut effects = std::mem::take(&mut self.effects);
         let this = self.osds.get_mut(&osd).expect("an OSD");
+        this.disk.take_touched();
         let mut group = this.pg.take();
         let entropy = &mut self.rng;
         let pace = &mut this.pace;
@@ -210,9 +238,15 @@ impl World {
         let orders: Vec<Effect> = effects.drain().collect();
         self.effects = effects;
         for order in orders {
+            let resumes = matches!(order, Effect::Resume);
+            if resumes {
+                self.most_touched = self.most_touched.max(self.disk(osd).take_touched());
+            }
             self.carry_out(osd, order);
         }
-        if let Some(group) = self.pg(osd).filter(|group| group.absorbed.is_empty()) {
+        self.most_touched = self.most_touched.max(self.disk(osd).take_touched());
+        let honest = self.liar.is_none();
+        if let Some(group) = self.pg(osd).filter(|_| honest) {
             group.check();
         }
         self.hand_out_places(osd);
@@ -263,8 +297,23 @@ impl World {
         });
     }
 
-    fn put(&mut self, from: End, to: End, packet: Packet) {
+    fn put(&mut self, from: End, to: End, mut packet: Packet) {
+        if let Packet::Peer(raw) = &mut packet
+            && !self.may_lie(from, raw)
+        {
+            return;
+        }
         if let Packet::Peer(raw) = &packet {
+            if self.loses(raw) {
+                return;
+            }
+            // No messenger would take it.
+            assert!(raw.front.len() <= FRONT_BYTES_MAX as usize, "a front of {} bytes", raw.front.len());
+            assert!(raw.data.len() <= PEER_BYTES_MAX as usize, "{} bytes of data", raw.data.len());
+            self.longest_message = self.longest_message.max(raw.front.len() + raw.data.len());
+            if let End::Osd(osd) = to {
+                *self.sent.entry((osd, raw.kind)).or_default() += 1;
+            }
             self.note(|| {
                 format!(
                     "  {from:?} -> {to:?} {:?}",
@@ -273,6 +322,65 @@ impl World {
             });
         }
         self.wires.entry((from, to)).or_default().push_back(packet);
+    }
+
+    /// False when what the liar says cannot be read: its session is reset.
+    fn may_lie(&mut self, from: End, raw: &mut RawMessage) -> bool {
+        let Some((_, of)) = self.liar.filter(|(liar, _)| from == End::Osd(*liar)) else { return true };
+        // What it writes in its own copies it may write in ours: that is no lie.
+        let is_write = raw.kind == nacre_msg::peer::RepOp::KIND || raw.kind == nacre_msg::peer::Push::KIND;
+        if is_write || !self.chance(of) {
+            return true;
+        }
+        let mut front = raw.front.to_vec();
+        for _ in 0..=self.pick(3) {
+            let at = self.pick(front.len());
+            front[at] = match self.pick(3) {
+                0 => front[at] ^ 1 << self.pick(8),
+                1 => front[at].wrapping_add(1),
+                _ => u8::try_from(self.pick(256)).unwrap_or(0),
+            };
+        }
+        raw.front = front.into();
+        PeerMessage::decode(raw.clone()).is_ok()
+    }
+
+    fn loses(&mut self, raw: &RawMessage) -> bool {
+        const LOST: [&str; 15] = [
+            "Query",
+            "Notify",
+            "LogReply",
+            "Activate",
+            "Activated",
+            "Scan",
+            "ScanReply",
+            "RepOp",
+            "RepOpReply",
+            "Pull",
+            "Push",
+            "PushReply",
+            "Release",
+            "ScrubRequest",
+            "ScrubReply",
+        ];
+        let named = |name: &str| PeerMessage::decode(raw.clone()).is_ok_and(|message| message.name() == name);
+        self.losses > 0 && self.chance(self.losses) && LOST.into_iter().any(named)
+    }
+
+    fn tuning(&self) -> Tuning {
+        Tuning {
+            limits: self.limits,
+            queues: self.queues,
+            scan_objects: self.scan_objects,
+            ..Tuning::default()
+        }
+    }
+
+    /// Takes these bounds over where groups are already.
+    pub(crate) fn bound_queues(&mut self, queues: QueueLimits) {
+        self.queues = queues;
+        let tuning = self.tuning();
+        self.osds.values_mut().filter_map(|osd| osd.pg.as_mut()).for_each(|group| group.tune(&tuning));
     }
 
     fn client_of(&self, session: SessionId) -> Option<usize> {
@@ -306,8 +414,8 @@ impl World {
                 }
             }
             Effect::Submit { txn, token } => self.disk(osd).submit(txn, token),
-            Effect::Fetch { object, token, .. } => {
-                self.osds.get_mut(&osd).expect("an OSD").fetches.push_back((object, token));
+            Effect::Fetch { object, from, token, .. } => {
+                self.osds.get_mut(&osd).expect("an OSD").fetches.push_back((object, from, token));
             }
             Effect::WantUpThru { epoch } => self.wishes.push(Wish::UpThru(osd, epoch)),
             Effect::WantPgTemp { acting, .. } => self.wishes.push(Wish::PgTemp(acting)),
@@ -337,12 +445,12 @@ impl World {
     }
 
     fn birth(&mut self, osd: OsdId, birth: Birth) {
-        let (epoch, limits) = (self.osds[&osd].epoch, self.limits);
+        let (epoch, tuning) = (self.osds[&osd].epoch, self.tuning());
         let from = birth.epoch.min(epoch);
         self.osds.get_mut(&osd).expect("an OSD").epoch = from;
         self.with(osd, |cx, group| {
             let mut born = Pg::create(cx, osd, spg(), birth);
-            born.set_log_limits(limits);
+            born.tune(&tuning);
             *group = Some(born);
         });
         for next in from + 1..=epoch {
@@ -354,6 +462,39 @@ impl World {
         }
     }
 
+    /// An OSD's process dies, and everybody learns of it.
+    pub(crate) fn lose(&mut self, osd: OsdId) {
+        self.crash(osd);
+        self.mark_down(osd);
+        self.settle();
+    }
+
+    /// osd.`alone` of the first three serves what `writes` brings all by itself, and is gone then. The one below it has the log of
+    /// that, and not the objects; the third is away.
+    pub(crate) fn leave_alone(&mut self, alone: OsdId, writes: impl FnOnce(&mut Self)) {
+        let (next, third) = ((alone + 2) % 3, (alone + 1) % 3);
+        self.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
+        self.settle();
+        self.lose(next);
+        self.lose(third);
+        writes(self);
+        self.restart(next);
+        (0..3).for_each(|osd| self.take_places(osd, true));
+        self.settle();
+        self.take_places(next, true);
+        self.settle();
+        self.lose(alone);
+    }
+
+    /// An operator gives up all that the group held; its primary makes it anew.
+    pub(crate) fn recreate(&mut self) {
+        self.publish(|_| ());
+        self.settle();
+        let (primary, epoch) = (self.primary(), self.map().epoch);
+        self.event(primary, Event::GiveUp);
+        self.birth(primary, Birth::ordered(epoch));
+    }
+
     /// A group that ends is taken in by this one. Nobody serves it here, so its copy is as it was split off.
     fn absorb(&mut self, osd: OsdId, map: &OsdMap) {
         let Some(sources) = self.pg(osd).map(|group| group.sources_in(map)).filter(|due| !due.is_empty())
@@ -361,7 +502,7 @@ impl World {
             return;
         };
         let before = self.map_at(self.osds[&osd].epoch);
-        let load = |source: SpgId| Pg::load(&self.osds[&osd].disk.child(&source)?, osd, source, &before);
+        let load = |source: SpgId| Pg::load(&self.osds[&osd].disk, osd, source, &before);
         let copies: Vec<Pg> = sources.into_iter().filter_map(load).collect();
         self.osds.get_mut(&osd).expect("an OSD").epoch += 1;
         self.with(osd, |cx, group| {
@@ -389,6 +530,13 @@ impl World {
             && self.map_at(epoch).pg_to_up_acting(pg()).acting_primary == osd
         {
             self.order_creation(osd);
+        }
+    }
+
+    /// An OSD learns of all maps.
+    pub(crate) fn advance_to_newest(&mut self, osd: OsdId) {
+        while self.osds[&osd].epoch < self.map().epoch {
+            self.advance(osd);
         }
     }
 
@@ -600,16 +748,30 @@ impl World {
         }
         this.running = true;
         self.wishes.push(Wish::Boot(osd));
-        if !self.osds[&osd].disk.exists() {
-            self.osds.get_mut(&osd).expect("an OSD").epoch = self.map().epoch;
+        if Pg::stored_epoch(&self.osds[&osd].disk, &spg()).is_none() {
+            let this = self.osds.get_mut(&osd).expect("an OSD");
+            let (through, note) = Pg::note_damage(&this.disk, spg(), this.epoch);
+            this.epoch = self.maps.last().expect("a first map").epoch;
+            if this.disk.has_collection() {
+                this.disk.submit(note.unwrap_or_else(|| Transaction::new(spg())), Token(u64::MAX));
+                self.begin_in_rubble(osd, through);
+            }
             return;
         }
         let disk = &self.osds[&osd].disk;
         let epoch = Pg::stored_epoch(disk, &spg()).expect("readable records");
         let mut group = Pg::load(disk, osd, spg(), &self.map_at(epoch)).expect("readable records");
-        group.set_log_limits(self.limits);
+        group.tune(&self.tuning());
         let this = self.osds.get_mut(&osd).expect("an OSD");
         (this.pg, this.epoch) = (Some(group), epoch);
+    }
+
+    /// What lies there cannot be read: the copy begins with what the maps tell, as the shard does it.
+    fn begin_in_rubble(&mut self, osd: OsdId, through: Epoch) {
+        let (first, rest) = self.maps.split_first().expect("a first map");
+        let mut lineage = Lineage::begin(spg(), first, false);
+        rest.iter().for_each(|map| lineage.advance(map));
+        self.birth(osd, lineage.into_lost(through));
     }
 
     /// The monitor marks a dead OSD down.
@@ -661,6 +823,8 @@ impl World {
             choices.extend(osd.disk.has_pending().then_some(Choice::Sync(*id)));
             choices.extend((!osd.fetches.is_empty()).then_some(Choice::Fetch(*id)));
             choices.extend((osd.epoch < newest).then_some(Choice::Advance(*id)));
+            let due = osd.pg.as_ref().and_then(Pg::next_deadline).filter(|due| *due <= self.now);
+            choices.extend(due.map(|_| Choice::Due(*id)));
         }
         let behind = self.clients.iter().enumerate().filter(|(_, client)| client.epoch < newest);
         choices.extend(behind.map(|(at, _)| Choice::Inform(at)));
@@ -678,12 +842,13 @@ impl World {
             }
             Choice::Fetch(osd) => {
                 let this = self.osds.get_mut(&osd).expect("an OSD");
-                if let Some((object, token)) = this.fetches.pop_front() {
-                    this.disk.warm_up(object);
+                if let Some((object, from, token)) = this.fetches.pop_front() {
+                    this.disk.warm_up(object, from);
                     self.event(osd, Event::Fetched(token));
                 }
             }
             Choice::Advance(osd) => self.advance(osd),
+            Choice::Due(osd) => self.event(osd, Event::Tick),
             Choice::Inform(at) => self.inform(at),
             Choice::Grant => {
                 let wish = self.wishes.remove(0);
@@ -774,6 +939,11 @@ impl World {
         }
     }
 
+    /// An object, or a clone, on the primary's disk.
+    pub(crate) fn stored_as(&self, object: &HObject) -> Option<&crate::ops::testing::Stored> {
+        self.osds[&self.primary()].disk.objects().get(object)
+    }
+
     /// The object on the primary's disk.
     pub(crate) fn stored(&self, name: &str) -> Option<&crate::ops::testing::Stored> {
         self.osds[&self.primary()].disk.objects().get(&object(name))
@@ -785,6 +955,7 @@ enum Choice {
     Sync(OsdId),
     Fetch(OsdId),
     Advance(OsdId),
+    Due(OsdId),
     Inform(usize),
     Grant,
 }

@@ -9,6 +9,11 @@ use nacre_msg::peer::{Counters, LogEntry, LogKind, OpOutput};
 use nacre_types::{Eversion, HObject, ReqId, SnapId, UTime};
 use std::sync::Arc;
 
+/// What the encoding of any entry has beside names, outputs and snapshots: some 180 bytes, and 12 sums.
+const ENTRY_BYTES: usize = 320;
+/// Likewise of an output, beside its data.
+const OUTPUT_BYTES: usize = 16;
+
 /// Names that a log remembers in order to share them.
 const NAMES: u32 = 64;
 
@@ -145,6 +150,17 @@ impl Compact {
         name / Arc::strong_count(object) + rare
     }
 
+    /// Not less than the bytes of its encoding.
+    pub(super) fn encoded_bytes(&self) -> usize {
+        let object = &self.object;
+        let name = object.name.len() + object.namespace.len() + object.key.len();
+        let rare = self.rare.as_deref().map_or(0, |rare| {
+            let outputs = rare.outputs.iter().map(|output| output.data.len() + OUTPUT_BYTES).sum::<usize>();
+            outputs + 8 * rare.snaps.len()
+        });
+        ENTRY_BYTES + name + rare
+    }
+
     /// As [`LogEntry::has_reqid`].
     pub(super) fn has_reqid(&self) -> bool {
         self.reqid != ReqId::default()
@@ -160,6 +176,7 @@ impl Compact {
 mod tests {
     use super::super::pg_log::tests::entry;
     use super::*;
+    use nacre_denc::Encode;
 
     #[test]
     fn an_entry_comes_back_as_it_was() {
@@ -179,6 +196,9 @@ mod tests {
         let mut names = Names::default();
         let compact = entries.clone().map(|entry| Compact::new(&entry, &mut names));
         assert_eq!(compact.each_ref().map(Compact::entry), entries);
+        for (entry, compact) in entries.iter().zip(&compact) {
+            assert!(compact.encoded_bytes() >= entry.to_bytes().len());
+        }
         let is_rare = compact.each_ref().map(|compact| compact.rare.is_some());
         assert_eq!(is_rare, [false, true, true, false, true, true, true]);
     }

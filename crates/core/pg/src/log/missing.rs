@@ -59,6 +59,16 @@ impl Missing {
         self.items.iter().map(|(object, need)| (object, *need))
     }
 
+    /// Those from `from` on, before `until`.
+    pub(crate) fn between(
+        &self,
+        from: &HObject,
+        until: &HObject,
+    ) -> impl Iterator<Item = (&HObject, Eversion)> + '_ {
+        let range = (from < until).then(|| self.items.range(from..until));
+        range.into_iter().flatten().map(|(object, need)| (object, *need))
+    }
+
     /// The first missing object at or behind `from`.
     pub(crate) fn next_from(&self, from: &HObject) -> Option<&HObject> {
         self.items.range(from..).next().map(|(object, _)| object)

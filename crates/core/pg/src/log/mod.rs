@@ -6,6 +6,10 @@ mod missing;
 mod pg_log;
 mod requests;
 
+use nacre_msg::peer::{Counters, LogEntry, LogKind};
+use nacre_msg::size::LOG_BYTES_MAX;
+use nacre_types::{Eversion, HObject, ReqId, UTime};
+
 pub(crate) use merge::{Change, merge};
 pub(crate) use missing::Missing;
 pub(crate) use pg_log::PgLog;
@@ -19,7 +23,33 @@ pub const LOG_TRIM_ENTRIES_MIN: usize = 100;
 /// (`osd_max_pg_log_entries`): beyond, that copy is compared object by object.
 pub const LOG_ENTRIES_MAX: usize = 10_000;
 
-/// What the three numbers are in one group: tests make them tiny, so that rare branches are common.
+/// As [`LOG_BYTES_MAX`], with room for what is in flight when it is reached.
+const LOG_BYTES_TRIMMED: usize = LOG_BYTES_MAX / 2;
+
+/// An entry that no client asked for: of what the group does by itself.
+pub(crate) fn own_entry(
+    kind: LogKind,
+    object: HObject,
+    (version, prior_version): (Eversion, Eversion),
+    user_version: u64,
+    mtime: UTime,
+) -> LogEntry {
+    LogEntry {
+        kind,
+        object,
+        version,
+        prior_version,
+        user_version,
+        reqid: ReqId::default(),
+        mtime,
+        result: 0,
+        outputs: Vec::new(),
+        snaps: Vec::new(),
+        delta: Counters::default(),
+    }
+}
+
+/// What the four numbers are in one group: tests make them tiny, so that rare branches are common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
     /// See [`LOG_ENTRIES_TARGET`].
@@ -28,11 +58,18 @@ pub struct LogLimits {
     pub trim_min: usize,
     /// See [`LOG_ENTRIES_MAX`].
     pub max: usize,
+    /// Bytes of encoded entries that a log does not exceed likewise; it is trimmed from half of them on.
+    pub bytes_max: usize,
 }
 
 impl Default for LogLimits {
     fn default() -> Self {
-        Self { target: LOG_ENTRIES_TARGET, trim_min: LOG_TRIM_ENTRIES_MIN, max: LOG_ENTRIES_MAX }
+        Self {
+            target: LOG_ENTRIES_TARGET,
+            trim_min: LOG_TRIM_ENTRIES_MIN,
+            max: LOG_ENTRIES_MAX,
+            bytes_max: LOG_BYTES_TRIMMED,
+        }
     }
 }
 

@@ -15,6 +15,8 @@ use std::collections::VecDeque;
 pub(crate) struct PgLog {
     entries: VecDeque<Compact>,
     names: Names,
+    /// Not less than the entries' encodings are long together.
+    encoded_bytes: usize,
     tail: Eversion,
     /// Version of the last entry, or the tail: kept here, for the entry has mostly left the processor's caches when it is asked for.
     head: Eversion,
@@ -115,8 +117,10 @@ impl PgLog {
         if let Some(requests) = self.by_reqid.get_mut().filter(|_| entry.has_reqid()) {
             requests.insert(&entry.reqid, entry.version);
         }
-        self.entries.push_back(Compact::new(entry, &mut self.names));
+        let entry = Compact::new(entry, &mut self.names);
+        self.encoded_bytes += entry.encoded_bytes();
         self.head = entry.version;
+        self.entries.push_back(entry);
     }
 
     /// Forgets entries up to and including `to`.
@@ -137,6 +141,7 @@ impl PgLog {
     }
 
     fn forget_request(&mut self, entry: &Compact) {
+        self.encoded_bytes -= entry.encoded_bytes();
         if let Some(requests) = self.by_reqid.get_mut() {
             requests.forget(&entry.reqid, entry.version);
         }
@@ -151,12 +156,26 @@ impl PgLog {
     /// Up to where the log should be trimmed now. `needed` is the oldest version from which some copy still
     /// has to learn what it misses.
     pub(crate) fn trim_target(&self, needed: Eversion, limits: LogLimits) -> Option<Eversion> {
-        if self.len() < limits.target + limits.trim_min {
-            return None;
-        }
-        let want = self.entries.get(self.len() - limits.target - 1)?.version;
-        let to = if self.len() >= limits.max { want } else { want.min(needed) };
+        let surplus =
+            if self.len() < limits.target + limits.trim_min { 0 } else { self.len() - limits.target };
+        let want = self.entries.get(surplus.max(self.surplus_by_bytes(limits)).checked_sub(1)?)?.version;
+        let is_capped = self.len() >= limits.max || self.encoded_bytes >= limits.bytes_max;
+        let to = if is_capped { want } else { want.min(needed) };
         (to > self.tail).then_some(to)
+    }
+
+    /// Number of entries, oldest first, without which the log is well within its length in bytes; 0 while it is.
+    fn surplus_by_bytes(&self, limits: LogLimits) -> usize {
+        if self.encoded_bytes <= limits.bytes_max / 2 {
+            return 0;
+        }
+        let mut left = self.encoded_bytes;
+        let is_surplus = |entry: &&Compact| {
+            let surplus = left > limits.bytes_max / 8 * 3;
+            left -= entry.encoded_bytes();
+            surplus
+        };
+        self.entries.iter().take_while(is_surplus).count()
     }
 
     /// Index of the first entry above `version`. The newest entries are asked for by far the most.
@@ -176,6 +195,8 @@ impl PgLog {
     /// Asserts what always holds.
     pub(crate) fn check(&self) {
         assert_eq!(self.head, self.newest());
+        let bytes: usize = self.entries.iter().map(Compact::encoded_bytes).sum();
+        assert_eq!(self.encoded_bytes, bytes);
         let mut before = self.tail;
         for entry in &self.entries {
             assert!(before < entry.version, "log entries ascend: {before} then {}", entry.version);
@@ -237,7 +258,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_trim_spares_what_a_copy_needs_until_the_cap() {
-        let limits = LogLimits { target: 4, trim_min: 2, max: 10 };
+        let limits = LogLimits { target: 4, trim_min: 2, max: 10, ..LogLimits::default() };
         let mut log = PgLog::default();
         let needed = Eversion::new(2, 1);
         for n in 1..=12 {
@@ -249,6 +270,23 @@ pub(crate) mod tests {
                 n => Some(n - 4),
             };
             assert_eq!(target, want, "at {n}");
+        }
+    }
+    #[test]
+    fn long_entries_are_trimmed_by_their_bytes() {
+        let name = "n".repeat(4000);
+        let limits = LogLimits { bytes_max: 64 << 10, ..LogLimits::default() };
+        let mut log = PgLog::default();
+        for n in 1..=200 {
+            log.append(&entry(&name, (2, n), (2, n - 1), n));
+            // While a copy needs the first, only up to the limit.
+            let needed = if n < 100 { log.head() } else { Eversion::new(2, 1) };
+            if let Some(to) = log.trim_target(needed, limits) {
+                log.trim(to);
+            }
+            assert!(log.encoded_bytes <= limits.bytes_max, "{} bytes at {n}", log.encoded_bytes);
+            assert!(log.len() >= 5.min(n as usize), "{} entries at {n}", log.len());
+            log.check();
         }
     }
 }

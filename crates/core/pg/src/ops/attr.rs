@@ -8,6 +8,7 @@ use nacre_msg::SubOp;
 use nacre_msg::osd_op::{CompareMode, code, compare_op};
 use nacre_types::Errno;
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 /// Result of a comparison that holds; it becomes the message's when it comes last.
 const MATCHED: i32 = 1;
@@ -29,11 +30,20 @@ impl Run<'_, '_> {
         self.env.view.attr(&self.env.collection, self.target, name)
     }
 
+    /// All attributes, likewise.
+    pub(super) fn base_attrs(&self) -> Result<BTreeMap<ByteStr, Bytes>, Errno> {
+        let attrs = self.env.view.attrs(&self.env.collection, self.target);
+        let bytes = attrs.iter().map(|(name, value)| name.len() + value.len()).sum();
+        self.budget.spend_on_keys(attrs.len(), bytes)?;
+        Ok(attrs)
+    }
+
     fn attr(&mut self, op: &SubOp) -> OpReturn {
         self.counters.reads += 1;
         let (name, _) = op.xattr_parts()?;
         self.require_base()?;
         let value = self.base_attr(&name).ok_or(Errno::ENODATA)?;
+        self.budget.spend_on_keys(1, value.len())?;
         self.counters.read_bytes += i64::try_from(value.len()).unwrap_or(i64::MAX);
         Ok(value.into())
     }
@@ -41,7 +51,7 @@ impl Run<'_, '_> {
     fn attrs(&mut self) -> OpReturn {
         self.counters.reads += 1;
         self.require_base()?;
-        Ok(self.env.view.attrs(&self.env.collection, self.target).to_bytes().into())
+        Ok(self.base_attrs()?.to_bytes().into())
     }
 
     fn compare_attr(&mut self, op: &SubOp) -> OpReturn {

@@ -1,5 +1,6 @@
 //! Class calls: the object under execution as a method sees it.
 
+use super::budget::CLASS_BYTE_COST;
 use super::run::{Done, OpReturn, Run, Stop};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_cls::{Caller, ClassCx, Fault};
@@ -19,6 +20,7 @@ impl Run<'_, '_> {
         } else {
             self.counters.reads += 1
         }
+        self.budget.spend(CALL_COST + call.input.len() as u64)?;
         let mut object = MethodObject { run: self, writes, refused: None, stopped: RefCell::new(None) };
         let output = (call.method.run)(&mut object, call.input.clone());
         if let Some(stop) = object.stopped.into_inner() {
@@ -34,6 +36,9 @@ impl Run<'_, '_> {
         }
     }
 }
+
+/// What any class call costs.
+const CALL_COST: u64 = 64 << 10;
 
 /// The object under a method.
 struct MethodObject<'r, 'a, 'e> {
@@ -55,6 +60,22 @@ impl MethodObject<'_, '_, '_> {
         let result = if self.writes { change(self.run) } else { Err(Errno::EPERM) };
         self.refused = result.err();
     }
+
+    /// Writes data; what a method reads and writes, it has looked at several times.
+    fn write_data(&mut self, length: usize, change: impl FnOnce(&mut Run<'_, '_>) -> Result<(), Errno>) {
+        self.change(|run| {
+            run.budget.spend(CLASS_BYTE_COST * length as u64)?;
+            change(run)
+        });
+    }
+
+    /// What was read, or nothing when the message may not ask for more: then the call fails at its end.
+    fn known<T: Default>(&self, found: Result<T, Errno>) -> T {
+        found.unwrap_or_else(|errno| {
+            self.stopped.borrow_mut().get_or_insert(errno.into());
+            T::default()
+        })
+    }
 }
 
 impl ClassCx for MethodObject<'_, '_, '_> {
@@ -75,7 +96,9 @@ impl ClassCx for MethodObject<'_, '_, '_> {
         if length == 0 {
             return Ok(Bytes::new());
         }
-        match self.run.peek(Extent { offset, length, ..Extent::default() }) {
+        let extent = Extent { offset, length, ..Extent::default() };
+        self.run.budget.spend(CLASS_BYTE_COST * self.run.clip(extent).1)?;
+        match self.run.peek(extent) {
             Ok(data) => Ok(data.to_bytes()),
             Err(Stop::Fail(rval)) => Err(Fault::Errno(Errno(-rval))),
             Err(stop) => {
@@ -90,19 +113,19 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     }
 
     fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
-        self.run.env.view.attrs(&self.run.env.collection, self.run.target)
+        self.known(self.run.base_attrs())
     }
 
     fn omap_header(&self) -> Bytes {
-        self.run.omap_header()
+        self.known(self.run.omap_header())
     }
 
     fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
-        self.run.omap_value(key)
+        self.known(self.run.omap_value(key))
     }
 
     fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
-        let page = self.run.omap_after(after, prefix, count_max);
+        let page = self.known(self.run.omap_after(after, prefix, count_max));
         (page.entries, page.more)
     }
 
@@ -123,12 +146,12 @@ impl ClassCx for MethodObject<'_, '_, '_> {
 
     fn write(&mut self, offset: u64, data: BufList) {
         let extent = Extent { offset, length: data.len() as u64, ..Extent::default() };
-        self.change(|run| run.write(extent, &data));
+        self.write_data(data.len(), |run| run.write(extent, &data));
     }
 
     fn write_full(&mut self, data: BufList) {
         let extent = Extent { length: data.len() as u64, ..Extent::default() };
-        self.change(|run| run.write_full(extent, &data));
+        self.write_data(data.len(), |run| run.write_full(extent, &data));
     }
 
     fn truncate(&mut self, size: u64) {
@@ -161,6 +184,7 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     fn omap_set(&mut self, entries: Vec<(ByteStr, Bytes)>) {
         self.change(|run| {
             run.require_omap()?;
+            run.budget.spend_on_keys(entries.len(), 0)?;
             run.pending.omap_set(entries);
             Ok(())
         });
@@ -170,6 +194,7 @@ impl ClassCx for MethodObject<'_, '_, '_> {
         self.change(|run| {
             run.require_omap()?;
             run.require_object()?;
+            run.budget.spend_on_keys(keys.len(), 0)?;
             run.pending.omap_remove(keys);
             Ok(())
         });

@@ -1,6 +1,6 @@
 //! [`check_limits`]: what no message may exceed, checked before it is queued or touches an object.
 
-use super::{Intent, MESSAGE_BYTES_MAX, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX};
+use super::{CLIENT_INPUT_BYTES_MAX, Intent, NAME_BYTES_MAX, NAMESPACE_BYTES_MAX, OPS_MAX, SNAPS_MAX};
 use crate::snap::SnapContext;
 use nacre_msg::OsdOp;
 use nacre_types::{Errno, SnapId};
@@ -8,7 +8,7 @@ use nacre_types::{Errno, SnapId};
 /// Checks names, sizes and the snapshot context of a message.
 ///
 /// # Errors
-/// `ENAMETOOLONG`, `EMSGSIZE`, or `EINVAL` for an empty name, a write to a snapshot and a snapshot context out
+/// `ENAMETOOLONG`, `EMSGSIZE`, `E2BIG` for too many operations or snapshots, or `EINVAL` for an empty name, a write to a snapshot and a snapshot context out
 /// of order.
 pub fn check_limits(op: &OsdOp, intent: &Intent) -> Result<(), Errno> {
     if op.name.len() > NAME_BYTES_MAX
@@ -20,10 +20,13 @@ pub fn check_limits(op: &OsdOp, intent: &Intent) -> Result<(), Errno> {
     if op.name.is_empty() && !intent.on_pg {
         return Err(Errno::EINVAL);
     }
+    if op.ops.len() > OPS_MAX || op.snaps.len() > SNAPS_MAX {
+        return Err(Errno::E2BIG);
+    }
     if intent.may_write() && (op.snap != SnapId::HEAD || !SnapContext::is_valid(op.snap_seq, &op.snaps)) {
         return Err(Errno::EINVAL);
     }
-    if op.ops.iter().map(|sub_op| sub_op.indata.len()).sum::<usize>() > MESSAGE_BYTES_MAX {
+    if op.ops.iter().map(|sub_op| sub_op.indata.len()).sum::<usize>() > CLIENT_INPUT_BYTES_MAX {
         return Err(Errno::EMSGSIZE);
     }
     Ok(())

@@ -3,11 +3,12 @@
 //! The client's own READ and WRITE flags say nothing: librados sends mutating class methods in messages that
 //! are flagged as reads.
 
+use super::copy::copy_source;
 use nacre_buf::Bytes;
 use nacre_cls::{CLASSES, Method, lookup};
 use nacre_msg::osd_op::{code, flag, watch_op};
 use nacre_msg::{OsdOp, SubOp};
-use nacre_types::Errno;
+use nacre_types::{Errno, HObject};
 use smallvec::SmallVec;
 
 /// One class call of a message.
@@ -34,6 +35,8 @@ pub struct Intent {
     pub on_pg: bool,
     /// To be ordered like a write although it is none (`RWORDERED`, watch pings).
     pub ordered: bool,
+    /// Objects that it copies from; each needs `r`.
+    pub sources: Vec<HObject>,
     /// Class calls in order; each needs `x` or a grant of its own.
     pub calls: SmallVec<[ClassUse; 1]>,
 }
@@ -54,9 +57,18 @@ impl Intent {
     fn add(&mut self, index: usize, op: &SubOp) -> Result<(), Errno> {
         match op.code {
             code::CALL => self.add_call(index, op)?,
+            code::COPY_FROM | code::COPY_FROM2 => {
+                self.write = true;
+                self.sources.push(copy_source(op)?);
+            }
             // A ping changes nothing that is stored, but must not overtake the watch that it is for.
-            code::WATCH if op.watch().op == watch_op::PING => self.ordered = true,
+            code::WATCH if op.watch().op == watch_op::PING => {
+                self.ordered = true;
+                self.read = true;
+            }
             code => {
+                // A watch looks at who watches already.
+                self.read |= code == code::WATCH;
                 self.read |= code::is_read(code);
                 self.write |= code::is_write(code);
                 self.on_pg |= code::is_pg(code);
@@ -78,7 +90,7 @@ impl Intent {
 /// Looks a message over before it is admitted.
 ///
 /// # Errors
-/// `EPERM` for a class and `EOPNOTSUPP` for a method that is not there, `EINVAL` for a malformed call.
+/// `EPERM` for a class and `EOPNOTSUPP` for a method that is not there, `EINVAL` for a malformed call or copy.
 pub fn classify(op: &OsdOp) -> Result<Intent, Errno> {
     let mut intent = Intent { ordered: op.has_flag(flag::RWORDERED), ..Intent::default() };
     for (index, sub_op) in op.ops.iter().enumerate() {

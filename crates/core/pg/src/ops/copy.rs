@@ -24,6 +24,9 @@ const FLAGS: u8 = copy_from_flag::FLUSH
     | copy_from_flag::RWORDERED
     | copy_from_flag::TRUNCATE_SEQ;
 
+/// Room for the encoding of an attribute, entry or extent, beside its bytes.
+const ENTRY_BYTES: usize = 16;
+
 /// What a `copy-from` copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopySource {
@@ -77,6 +80,16 @@ impl CopiedObject {
         self.data.extend(part.data);
         self.omap.extend(part.omap);
         Ok(())
+    }
+
+    /// About the bytes of a transaction that makes the object.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        let pair = |key: &ByteStr, value: &Bytes| key.len() + value.len() + ENTRY_BYTES;
+        let attrs: usize = self.attrs.iter().map(|(name, value)| pair(name, value)).sum();
+        let omap: usize = self.omap.iter().map(|(key, value)| pair(key, value)).sum();
+        let data: usize = self.data.iter().map(|(_, data)| data.len() + ENTRY_BYTES).sum();
+        attrs + omap + self.omap_header.len() + data
     }
 
     /// All data in one piece, holes as zeros.
@@ -286,6 +299,14 @@ fn read_args(op: &SubOp) -> Result<CopyArgs, Stop> {
     let object =
         HObject::head(locator.pool, locator.namespace, locator.key, name).with_snap(args.source_snap);
     Ok(CopyArgs { source: CopySource { object, version: args.source_version }, truncation })
+}
+
+/// What a `copy-from` reads, before it is executed.
+///
+/// # Errors
+/// `EINVAL` when it is malformed.
+pub(super) fn copy_source(op: &SubOp) -> Result<HObject, Errno> {
+    read_args(op).map(|args| args.source.object).map_err(|_| Errno::EINVAL)
 }
 
 impl Run<'_, '_> {

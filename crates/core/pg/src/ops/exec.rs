@@ -1,8 +1,9 @@
 //! [`execute`]: one message from its operations to an [`Outcome`].
 
+use super::budget::Budget;
 use super::mutation::Mutation;
 use super::run::{Run, Stop};
-use super::{Change, Env, OpResult, Outcome, Request, Suspend};
+use super::{Change, Env, OpResult, Outcome, Request, Suspend, TRANSACTION_BYTES_MAX};
 use crate::object::ObjectContext;
 use crate::snap::{Place, SnapContext, locate};
 use nacre_msg::osd_op::{code, flag, op_flag};
@@ -86,12 +87,15 @@ fn run<'a>(
         base,
         head,
         pending,
+        budget: Budget::default(),
         watches: Vec::new(),
         notifies: Vec::new(),
         acks: Vec::new(),
         counters: Counters::default(),
     };
-    let (result, ops) = run.all()?;
+    let done = run.all();
+    run.env.work += run.budget.spent();
+    let (result, ops) = done?;
     Ok(run.finish(result, ops, &snapc))
 }
 
@@ -103,7 +107,13 @@ impl Run<'_, '_> {
         let mut result = 0;
         for ((index, op), out) in message.ops.iter().enumerate().zip(&mut results) {
             self.pending.user_modify |= is_user_change(op.code);
-            match self.step(index, op) {
+            let step = self.step(index, op);
+            if self.pending.bytes > TRANSACTION_BYTES_MAX {
+                // Replicas and stores could not carry it: no operation may ignore that.
+                (out.rval, result) = (Errno::EMSGSIZE.negated(), Errno::EMSGSIZE.negated());
+                break;
+            }
+            match step {
                 Ok(done) => {
                     (out.rval, out.out) = (done.rval, done.out);
                     result = done.rval;

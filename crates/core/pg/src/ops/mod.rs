@@ -8,6 +8,7 @@
 //! Source: behaviour of ceph-osd v16.2.15 (`PrimaryLogPG::do_osd_ops`), measured on the wire.
 
 mod attr;
+mod budget;
 mod call;
 mod check;
 mod checksum;
@@ -29,11 +30,14 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use budget::{OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX, WORK_BYTES_MAX};
 pub use check::check_limits;
 pub use classify::{ClassUse, Intent, classify};
 pub use copy::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, extract};
 pub use exec::execute;
+pub use nacre_msg::size::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 pub use outcome::{Change, Notify, NotifyAck, OpResult, Outcome, Suspend, WatchChange, Write};
+pub use read::PlainRead;
 
 use crate::snap::SnapContext;
 use nacre_cls::Caller;
@@ -42,14 +46,10 @@ use nacre_msg::OsdOp;
 use nacre_txn::ObjectView;
 use nacre_types::{Entropy, Epoch, Errno, Eversion, HObject, IntervalSet, PoolId, ReqId, SpgId, UTime};
 
-/// Longest range end that an object may reach, in bytes (`osd_max_object_size`).
-pub const OBJECT_BYTES_MAX: u64 = 128 << 20;
 /// Longest object name and locator key in bytes (`osd_max_object_name_len`).
 pub const NAME_BYTES_MAX: usize = 2048;
 /// Longest namespace in bytes (`osd_max_object_namespace_len`).
 pub const NAMESPACE_BYTES_MAX: usize = 256;
-/// Largest input of one message in bytes (`osd_max_write_size`).
-pub const MESSAGE_BYTES_MAX: usize = 90 << 20;
 /// Longest attribute name in bytes (`osd_max_attr_name_len`).
 pub const ATTR_NAME_BYTES_MAX: u32 = 100;
 /// Longest attribute value in bytes. A real OSD has no limit but the message's (`osd_max_attr_size` 0).
@@ -60,6 +60,14 @@ pub const OMAP_ENTRIES_MAX: usize = 1024;
 pub const OMAP_BYTES_MAX: usize = 8 << 20;
 /// Longest output of one operation of a write (`osd_max_write_op_reply_len`).
 pub const WRITE_OUTPUT_BYTES_MAX: usize = 64;
+
+// What the log keeps of one message, twice in a write on its way to the replicas.
+const _: () = assert!(
+    2 * (OPS_MAX * (WRITE_OUTPUT_BYTES_MAX + 16)
+        + 8 * SNAPS_MAX
+        + 4 * (2 * NAME_BYTES_MAX + NAMESPACE_BYTES_MAX))
+        < nacre_msg::size::PEER_REST_BYTES_MAX / 2
+);
 
 /// Why a pool takes no more data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -146,6 +154,8 @@ pub struct Env<'a> {
     pub notify_id: u64,
     /// Randomness for object classes.
     pub entropy: &'a mut dyn Entropy,
+    /// Work done, as [`WORK_BYTES_MAX`] counts it: of messages that have to wait for something, too.
+    pub work: u64,
 }
 
 /// A message to execute.

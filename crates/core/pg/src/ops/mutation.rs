@@ -22,6 +22,8 @@ pub(super) struct Mutation {
     pub(super) omap_seen: bool,
     /// Changes so far.
     pub(super) ops: Vec<Op>,
+    /// About their length in bytes, see [`Op::size_bytes`].
+    pub(super) bytes: usize,
     /// `(offset, length)` of data that may differ from before.
     pub(super) modified: SmallVec<[(u64, u64); 2]>,
     /// The record must be written even without [`Mutation::ops`].
@@ -40,6 +42,7 @@ impl Mutation {
             exists: base.is_visible(),
             omap_seen: base.info.has_omap,
             ops: Vec::new(),
+            bytes: 0,
             modified: SmallVec::new(),
             changed: false,
             user_modify: false,
@@ -56,6 +59,7 @@ impl Mutation {
 
     fn push(&mut self, op: Op) {
         self.touch();
+        self.bytes += op.size_bytes();
         self.ops.push(op);
     }
 

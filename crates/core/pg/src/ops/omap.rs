@@ -1,7 +1,7 @@
 //! Operations on the omap: a sorted map beside the data.
 
 use super::run::{Done, OpReturn, Run, Stop};
-use super::{OMAP_BYTES_MAX, OMAP_ENTRIES_MAX};
+use super::{OMAP_BYTES_MAX, OMAP_ENTRIES_MAX, OMAP_KEYS_MAX};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Reader, Writer};
 use nacre_msg::SubOp;
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 impl Run<'_, '_> {
     pub(super) fn omap_op(&mut self, op: &SubOp) -> OpReturn {
         let mut r = Reader::new(op.indata.to_bytes());
+        self.spend_on_input(op, &r)?;
         if code::is_write(op.code) {
             self.counters.writes += 1;
             return self.omap_write(op, &mut r).map(Done::from);
@@ -21,13 +22,29 @@ impl Run<'_, '_> {
         let out = match op.code {
             code::OMAPGETKEYS => self.omap_keys(&mut r)?,
             code::OMAPGETVALS => self.omap_values(&mut r)?,
-            code::OMAPGETHEADER => self.omap_header(),
+            code::OMAPGETHEADER => self.omap_header()?,
             code::OMAPGETVALSBYKEYS => self.omap_values_of(&mut r)?,
             code::OMAP_CMP => return self.omap_compare(&mut r),
             _ => return Err(Errno::EOPNOTSUPP.into()),
         };
         self.counters.read_bytes += i64::try_from(out.len()).unwrap_or(i64::MAX);
         Ok(out.into())
+    }
+
+    /// Keys that an operation brings are counted before they are read: there may be millions.
+    fn spend_on_input(&self, op: &SubOp, r: &Reader) -> Result<(), Errno> {
+        let counts = matches!(
+            op.code,
+            code::OMAPSETVALS | code::OMAPRMKEYS | code::OMAPGETVALSBYKEYS | code::OMAP_CMP
+        );
+        let count = if counts { r.clone().u32().unwrap_or(0) as usize } else { 0 };
+        // More than can be there are malformed, which reading tells.
+        if count > OMAP_KEYS_MAX && count <= r.left() / 4 {
+            return Err(Errno::E2BIG);
+        }
+        let count = count.min(OMAP_KEYS_MAX);
+        // What is found for keys is counted as it is.
+        if code::is_write(op.code) { self.budget.spend_on_keys(count, 0) } else { Ok(()) }
     }
 
     fn omap_write(&mut self, op: &SubOp, r: &mut Reader) -> Result<(), Stop> {
@@ -61,25 +78,34 @@ impl Run<'_, '_> {
     }
 
     /// The header as it was before the message.
-    pub(super) fn omap_header(&self) -> Bytes {
+    pub(super) fn omap_header(&self) -> Result<Bytes, Errno> {
         if !self.pending.omap_seen {
-            return Bytes::new();
+            return Ok(Bytes::new());
         }
-        self.env.view.omap_header(&self.env.collection, self.target)
+        let header = self.env.view.omap_header(&self.env.collection, self.target);
+        self.budget.spend_on_keys(1, header.len())?;
+        Ok(header)
     }
 
     /// A value as it was before the message.
-    pub(super) fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
+    pub(super) fn omap_value(&self, key: &[u8]) -> Result<Option<Bytes>, Errno> {
         if !self.pending.omap_seen {
-            return None;
+            return Ok(None);
         }
-        self.env.view.omap_value(&self.env.collection, self.target, key)
+        let value = self.env.view.omap_value(&self.env.collection, self.target, key);
+        self.budget.spend_on_keys(1, value.as_ref().map_or(0, Bytes::len))?;
+        Ok(value)
     }
 
     /// Entries as they were before the message: keys above `after` that begin with `prefix`.
-    pub(super) fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> OmapPage {
+    pub(super) fn omap_after(
+        &self,
+        after: &[u8],
+        prefix: &[u8],
+        count_max: usize,
+    ) -> Result<OmapPage, Errno> {
         if !self.pending.omap_seen {
-            return OmapPage::default();
+            return Ok(OmapPage::default());
         }
         // The least key above `after` is `after` with a zero byte behind it.
         let mut from = [after, &[0]].concat();
@@ -90,7 +116,10 @@ impl Run<'_, '_> {
     }
 
     /// As [`Self::omap_after`], from the key `from` on.
-    pub(super) fn omap_from(&self, from: &[u8], prefix: &[u8], count_max: usize) -> OmapPage {
+    pub(super) fn omap_from(&self, from: &[u8], prefix: &[u8], count_max: usize) -> Result<OmapPage, Errno> {
+        if self.budget.is_spent() {
+            return Err(Errno::E2BIG);
+        }
         let view = self.env.view;
         // One more than asked for tells whether more follow with the same prefix.
         let mut page = view.omap_page(
@@ -100,16 +129,18 @@ impl Run<'_, '_> {
             count_max.saturating_add(1),
             OMAP_BYTES_MAX,
         );
+        let bytes = page.entries.iter().map(|(key, value)| key.len() + value.len()).sum();
+        self.budget.spend_on_keys(page.entries.len(), bytes)?;
         let matching = page.entries.iter().take_while(|(key, _)| key.starts_with(prefix)).count();
         let whole = matching == page.entries.len();
         page.more = matching > count_max || (whole && page.more);
         page.entries.truncate(matching.min(count_max));
-        page
+        Ok(page)
     }
 
     fn omap_keys(&self, r: &mut Reader) -> Result<Bytes, Stop> {
         let (after, max): (ByteStr, u64) = (r.get()?, r.get()?);
-        let page = self.omap_after(&after, b"", bounded(max));
+        let page = self.omap_after(&after, b"", bounded(max))?;
         let mut w = Writer::new();
         w.count(page.entries.len());
         page.entries.iter().for_each(|(key, _)| w.put(key));
@@ -119,7 +150,7 @@ impl Run<'_, '_> {
 
     fn omap_values(&self, r: &mut Reader) -> Result<Bytes, Stop> {
         let (after, max, prefix): (ByteStr, u64, ByteStr) = (r.get()?, r.get()?, r.get()?);
-        let page = self.omap_after(&after, &prefix, bounded(max));
+        let page = self.omap_after(&after, &prefix, bounded(max))?;
         let mut w = Writer::new();
         w.put(&page.entries);
         w.bool(page.more);
@@ -128,8 +159,13 @@ impl Run<'_, '_> {
 
     fn omap_values_of(&self, r: &mut Reader) -> Result<Bytes, Stop> {
         let keys: BTreeSet<ByteStr> = r.get()?;
-        let found = keys.into_iter().filter_map(|key| self.omap_value(&key).map(|value| (key, value)));
-        Ok(found.collect::<Vec<_>>().to_bytes())
+        let mut found = Vec::new();
+        for key in keys {
+            if let Some(value) = self.omap_value(&key)? {
+                found.push((key, value));
+            }
+        }
+        Ok(found.to_bytes())
     }
 
     fn omap_compare(&mut self, r: &mut Reader) -> OpReturn {
@@ -138,6 +174,7 @@ impl Run<'_, '_> {
         let wanted: BTreeMap<ByteStr, (Bytes, i32)> = r.get()?;
         for (key, (want, operator)) in wanted {
             let found = self.env.view.omap_value(&self.env.collection, self.target, &key).unwrap_or_default();
+            self.budget.spend_on_keys(0, found.len())?;
             let holds = match u8::try_from(operator) {
                 Ok(compare_op::EQ) => found == want,
                 Ok(compare_op::LT) => found < want,

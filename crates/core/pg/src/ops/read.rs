@@ -2,14 +2,76 @@
 
 use super::checksum::{Kind, checksums};
 use super::run::{Done, OpReturn, Run, Stop};
+use super::{Change, OpResult, Outcome, Request};
+use crate::object::{ObjectContext, ObjectInfo};
 use nacre_buf::BufList;
 use nacre_denc::{Reader, Writer};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::{Extent, checksum_kind, code};
-use nacre_types::Errno;
+use nacre_msg::peer::Counters;
+use nacre_txn::{ObjectView, ReadError};
+use nacre_types::{Errno, HObject, SnapId, SpgId};
 
 /// `cmpext` reports the first difference as a negative number below every errno (Linux `MAX_ERRNO`).
 const ERRNO_MAX: i32 = 4095;
+
+/// What is left of a message that reads a range of a head, and does nothing else, once its data has come: nothing of it is to be found
+/// out again while no change of the object has begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlainRead {
+    offset: u64,
+    length: u64,
+    user_version: u64,
+}
+
+impl PlainRead {
+    /// `None` for any other message.
+    #[must_use]
+    pub fn of(request: &Request<'_>, context: &ObjectContext) -> Option<Self> {
+        let [op] = request.op.ops.as_slice() else { return None };
+        let is_plain = matches!(op.code, code::READ | code::SYNC_READ)
+            && request.op.snap == SnapId::HEAD
+            && !request.intent.may_write()
+            && context.is_visible();
+        let (offset, length) = clip(&context.info, op.extent());
+        is_plain.then_some(Self { offset, length, user_version: context.info.user_version })
+    }
+
+    /// What the message comes to.
+    ///
+    /// # Errors
+    /// [`ReadError`] when the data is not there any more, or damaged: the message is to be executed then.
+    pub fn finish(
+        self,
+        view: &dyn ObjectView,
+        collection: &SpgId,
+        head: &HObject,
+    ) -> Result<Outcome, ReadError> {
+        let out = view.read(collection, head, self.offset, self.length)?;
+        let read_bytes = i64::try_from(out.len()).unwrap_or(i64::MAX);
+        Ok(Outcome {
+            result: 0,
+            ops: vec![OpResult { rval: 0, out }],
+            user_version: self.user_version,
+            change: Change::None,
+            watches: Vec::new(),
+            notifies: Vec::new(),
+            acks: Vec::new(),
+            counters: Counters { reads: 1, read_bytes, ..Counters::default() },
+        })
+    }
+}
+
+/// The range that a read gets: cut at the object's end, or where the file system cut it before the object heard of it.
+fn clip(info: &ObjectInfo, extent: Extent) -> (u64, u64) {
+    let mut size = info.size;
+    let end = extent.offset.saturating_add(extent.length);
+    if info.truncate_seq < extent.truncate_seq && end > extent.truncate_size {
+        size = size.min(extent.truncate_size);
+    }
+    let length = if extent.length == 0 { size } else { extent.length };
+    (extent.offset, length.min(size.saturating_sub(extent.offset)))
+}
 
 impl Run<'_, '_> {
     pub(super) fn read_op(&mut self, op: &SubOp) -> OpReturn {
@@ -25,17 +87,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// The range that a read gets: cut at the object's end, or where the file system cut it before the
-    /// object heard of it.
-    fn clip(&self, extent: Extent) -> (u64, u64) {
-        let info = &self.pending.info;
-        let mut size = info.size;
-        let end = extent.offset.saturating_add(extent.length);
-        if info.truncate_seq < extent.truncate_seq && end > extent.truncate_size {
-            size = size.min(extent.truncate_size);
-        }
-        let length = if extent.length == 0 { size } else { extent.length };
-        (extent.offset, length.min(size.saturating_sub(extent.offset)))
+    pub(super) fn clip(&self, extent: Extent) -> (u64, u64) {
+        clip(&self.pending.info, extent)
     }
 
     /// Data as it was before the message, in a range cut by the size that the object has now.
@@ -48,7 +101,17 @@ impl Run<'_, '_> {
         Ok(self.env.view.read(&self.env.collection, self.target, offset, length)?)
     }
 
+    /// As [`Run::peek`], for the answer.
     fn read(&mut self, extent: Extent) -> Result<BufList, Stop> {
+        self.budget.reply(self.clip(extent).1)?;
+        let data = self.peek(extent)?;
+        self.count_read(data.len());
+        Ok(data)
+    }
+
+    /// As [`Run::peek`], to be looked at byte by byte.
+    fn read_through(&mut self, extent: Extent) -> Result<BufList, Stop> {
+        self.budget.spend(self.clip(extent).1)?;
         let data = self.peek(extent)?;
         self.count_read(data.len());
         Ok(data)
@@ -74,6 +137,7 @@ impl Run<'_, '_> {
     fn sparse_read(&mut self, extent: Extent) -> OpReturn {
         let (mut found, mut data) = (Vec::new(), BufList::new());
         for (offset, length) in self.extents(extent)? {
+            self.budget.reply(length)?;
             let part = self.env.view.read(&self.env.collection, self.target, offset, length)?;
             if !part.is_empty() {
                 found.push((offset, part.len() as u64));
@@ -111,7 +175,7 @@ impl Run<'_, '_> {
             return Err(Errno::EINVAL.into());
         }
         let extent = Extent { offset: args.offset, length: args.length, ..Extent::default() };
-        let data = self.read(extent)?;
+        let data = self.read_through(extent)?;
         // What is left behind the object's end must be whole chunks too.
         if args.chunk_size > 0 && data.len() % args.chunk_size as usize != 0 {
             return Err(Errno::EINVAL.into());
@@ -121,7 +185,7 @@ impl Run<'_, '_> {
 
     /// Compares data with the input; what is missing counts as zeros.
     fn compare_extent(&mut self, op: &SubOp) -> OpReturn {
-        let data = if self.base.is_visible() { self.read(op.extent())? } else { BufList::new() };
+        let data = if self.base.is_visible() { self.read_through(op.extent())? } else { BufList::new() };
         let found = bytes(&data).chain(std::iter::repeat(0));
         let Some(at) = bytes(&op.indata).zip(found).position(|(want, found)| want != found) else {
             return Ok(Done::default());

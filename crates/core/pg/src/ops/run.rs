@@ -1,5 +1,6 @@
 //! [`Run`]: one message under execution.
 
+use super::budget::{Budget, OP_COST};
 use super::mutation::Mutation;
 use super::{Env, Notify, NotifyAck, OBJECT_BYTES_MAX, Request, Suspend, WatchChange};
 use crate::object::ObjectContext;
@@ -78,6 +79,8 @@ pub(super) struct Run<'a, 'e> {
     /// The head's state before the message, with the clones.
     pub(super) head: &'a ObjectContext,
     pub(super) pending: Mutation,
+    /// What the message may still ask for.
+    pub(super) budget: Budget,
     pub(super) watches: Vec<WatchChange>,
     pub(super) notifies: Vec<Notify>,
     pub(super) acks: Vec<NotifyAck>,
@@ -87,6 +90,7 @@ pub(super) struct Run<'a, 'e> {
 impl Run<'_, '_> {
     /// Executes the operation with this index.
     pub(super) fn step(&mut self, index: usize, op: &SubOp) -> OpReturn {
+        self.budget.spend(OP_COST)?;
         match op.code {
             code::CALL => self.call(index),
             code if code & code::TYPE_MASK == ATTR_TYPE => self.attr_op(op),

@@ -42,6 +42,10 @@ pub(crate) struct TestStore {
 }
 
 impl TestStore {
+    pub(crate) fn forget_pg_meta(&mut self) {
+        self.meta.clear();
+    }
+
     fn touch(&mut self, object: &HObject) -> &mut Stored {
         self.objects.entry(object.clone()).or_default()
     }
@@ -128,14 +132,24 @@ impl ObjectView for TestStore {
         self.objects.get(object)?.omap.get(key).cloned()
     }
 
-    fn omap_page(&self, _: &SpgId, object: &HObject, from: &[u8], entries_max: usize, _: usize) -> OmapPage {
+    fn omap_page(
+        &self,
+        _: &SpgId,
+        object: &HObject,
+        from: &[u8],
+        entries_max: usize,
+        bytes_max: usize,
+    ) -> OmapPage {
         let Some(stored) = self.objects.get(object) else { return OmapPage::default() };
-        let from = stored.omap.range(ByteStr::from(from)..);
-        let mut entries: Vec<(ByteStr, Bytes)> =
-            from.take(entries_max + 1).map(|(key, value)| (key.clone(), value.clone())).collect();
-        let more = entries.len() > entries_max;
-        entries.truncate(entries_max);
-        OmapPage { entries, more }
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        for (key, value) in stored.omap.range(ByteStr::from(from)..) {
+            if entries.len() == entries_max || bytes >= bytes_max {
+                return OmapPage { entries, more: true };
+            }
+            bytes += key.len() + value.len();
+            entries.push((key.clone(), value.clone()));
+        }
+        OmapPage { entries, more: false }
     }
 
     fn list(&self, _: &SpgId, from: &HObject, count_max: usize) -> Vec<HObject> {
@@ -146,8 +160,9 @@ impl ObjectView for TestStore {
         Vec::new()
     }
 
-    fn pg_meta(&self, _: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
-        let found = self.meta.iter().filter(|(key, _)| key.starts_with(prefix));
+    fn pg_meta_page(&self, _: &SpgId, prefix: &[u8], from: &[u8], count_max: usize) -> Vec<(ByteStr, Bytes)> {
+        let found = self.meta.range(ByteStr::from(prefix.max(from))..);
+        let found = found.take_while(|(key, _)| key.starts_with(prefix)).take(count_max);
         found.map(|(key, value)| (key.clone(), value.clone())).collect()
     }
 }
@@ -259,6 +274,7 @@ impl Client {
             last_user_version: self.last_user_version,
             notify_id: 1 << 32,
             entropy: &mut self.entropy,
+            work: 0,
         };
         let request = Request {
             op: message,
@@ -310,6 +326,7 @@ impl Client {
                 last_user_version: self.last_user_version,
                 notify_id: 0,
                 entropy: &mut self.entropy,
+                work: 0,
             };
             let trim = trim_object(&env, &self.head, &context, clone.snap, snap).expect("a known clone");
             self.store.apply(&trim.ops);

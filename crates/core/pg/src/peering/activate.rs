@@ -2,6 +2,7 @@
 
 use super::intervals::{Interval, up_thru};
 use super::phase::{Phase, Sync};
+use crate::recovery::Backfill;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg, Planted};
 use nacre_maps::flags;
@@ -21,13 +22,14 @@ impl Pg {
     /// served need not wait: its first interval counts as served whatever the map says.
     pub(crate) fn try_activate(&mut self, cx: &mut Cx<'_>) {
         let first = self.interval.since <= self.info.history.epoch_created;
+        let first = first || self.planted == Planted::UpThruNotAwaited;
         if !first && up_thru(&self.map, self.whoami) < self.interval.since {
             cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
             return;
         }
         let epoch = self.map.epoch;
         self.wish_pg_temp(cx);
-        if self.complete_count(|pg, osd| pg.sync_of(osd) != Sync::Rebuild) >= self.min_size() {
+        if self.complete_count(Self::is_whole) >= self.min_size() {
             self.info.last_epoch_started = epoch;
             self.info.last_interval_started = self.interval.since;
         }
@@ -44,11 +46,9 @@ impl Pg {
     }
 
     fn send_activate(&self, cx: &mut Cx<'_>, osd: OsdId) {
-        let rebuild = self.peers.get(&osd).is_none_or(|peer| peer.rebuilding);
-        let since = match self.sync_of(osd) {
-            Sync::From(version) if !rebuild => version,
-            _ => self.log.tail(),
-        };
+        let sync = self.sync_of(osd);
+        let rebuild = sync == Sync::Rebuild;
+        let since = if let Sync::From(version) = sync { version } else { self.log.tail() };
         let entries = self.log.above(since).collect();
         let (info, past) = (PgInfo { shard: self.shard_of(osd), ..self.info.clone() }, self.past.clone());
         let (header, interval) = (self.header(), self.interval.id());
@@ -65,10 +65,9 @@ impl Pg {
             peer.info = activated.info;
             return self.restart_peering(cx); // its log turned out to have nothing in common with ours
         }
-        if !peer.rebuilding {
-            peer.missing = activated.missing.into_iter().collect();
-            peer.rebuilding = activated.info.is_incomplete();
-        }
+        peer.missing = activated.missing.into_iter().collect();
+        let incomplete = activated.info.is_incomplete();
+        peer.backfill = incomplete.then(|| Backfill::from(activated.info.last_backfill.clone()));
         peer.info = activated.info;
         peer.activated = true;
         self.confirmed(cx, from);
@@ -93,6 +92,7 @@ impl Pg {
             self.past.trim_before(epoch);
             if self.ec.is_some() {
                 self.replication.note_committed(self.log.head()); // nobody goes behind this activation any more
+                self.note_safe();
             }
             if self.map.pools.get(&self.spg.pg.pool).is_some_and(|pool| pool.has_flag(flags::pool::CREATING))
             {
@@ -102,7 +102,7 @@ impl Pg {
         self.stamps.activated(cx.wall, serving);
         self.begin_recovery();
         for peer in self.peers.values_mut().filter(|peer| peer.is_complete()) {
-            (peer.rebuilding, peer.told_complete) = (false, true); // by the progress that everybody gets now
+            (peer.backfill, peer.told_complete) = (None, true); // by the progress that everybody gets now
         }
         if !self.finish_if_clean(cx) {
             self.share_progress(cx);
@@ -127,8 +127,13 @@ impl Pg {
 
     /// Tells one member.
     pub(crate) fn send_progress(&self, cx: &mut Cx<'_>, osd: OsdId) {
-        let complete = self.peers.get(&osd).is_some_and(|peer| peer.is_complete());
-        self.send(cx, osd, Progress { header: self.header(), info: self.info.clone(), complete });
+        let Some(peer) = self.peers.get(&osd) else { return };
+        let (complete, last_backfill) = (peer.is_complete(), peer.info.last_backfill.clone());
+        self.send(
+            cx,
+            osd,
+            Progress { header: self.header(), info: self.info.clone(), complete, last_backfill },
+        );
     }
 
     /// When nobody misses anything any more: says so to everybody, frees copies that are not needed, gives a
@@ -147,7 +152,8 @@ impl Pg {
         if self.is_full_strength() && self.phase.is_serving() {
             self.info.history.last_epoch_clean = self.map.epoch;
             self.info.history.last_interval_clean = self.interval.since;
-            self.past.intervals.clear();
+            self.past.clear();
+            self.info.lost_through = 0;
             self.forget_forced();
             self.release_strays(cx);
         }
@@ -159,8 +165,12 @@ impl Pg {
 
     /// Asks the monitor for what this copy waits for. Asked on each tick: a request may get lost.
     pub(crate) fn ask_monitor_again(&self, cx: &mut Cx<'_>) {
-        if matches!(self.phase, Phase::WaitUpThru) {
-            cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
+        match &self.phase {
+            Phase::WaitUpThru => cx.effects.push(Effect::WantUpThru { epoch: self.interval.since }),
+            Phase::WaitActingChange { wanted } => {
+                cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting: wanted.clone() });
+            }
+            _ => (),
         }
         if self.is_recovered() && self.interval.acting != self.interval.up {
             self.give_up_pg_temp(cx);
@@ -212,7 +222,7 @@ impl Pg {
     /// Copies of the acting set whose missing objects, if any, the log can tell.
     pub(crate) fn complete_count(&self, counts: impl Fn(&Self, OsdId) -> bool) -> usize {
         let whole = |osd: &&OsdId| {
-            if **osd == self.whoami { !self.info.is_incomplete() } else { counts(self, **osd) }
+            if **osd == self.whoami { self.is_whole(**osd) } else { counts(self, **osd) }
         };
         let whole = self.interval.acting.iter().filter(whole);
         if self.ec.is_some() {
@@ -229,16 +239,14 @@ impl Pg {
         }
     }
 
-    /// When others have more whole copies than the acting set, or this copy is none, asks the monitor to let
-    /// those serve, until the others have caught up.
+    /// When others have more whole copies than the acting set, asks the monitor to let those serve, until the
+    /// others have caught up.
     fn wish_pg_temp(&self, cx: &mut Cx<'_>) {
-        let whole = |osd| {
-            if osd == self.whoami { !self.info.is_incomplete() } else { self.sync_of(osd) != Sync::Rebuild }
-        };
-        let wanted = self.wanted_acting(self.peers.keys().copied(), whole);
+        let whole = |osd| self.is_whole(osd);
+        let strays = self.peers.iter().filter(|(_, peer)| !peer.info.is_empty()).map(|(osd, _)| *osd);
+        let wanted = self.wanted_acting(strays, whole);
         let serving = self.interval.acting.iter().filter(|osd| whole(**osd)).count();
-        let better = wanted.len() > serving || self.info.is_incomplete();
-        if better && !wanted.is_empty() && wanted != self.interval.acting {
+        if wanted.len() > serving && wanted != self.interval.acting {
             cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting: wanted });
         }
     }

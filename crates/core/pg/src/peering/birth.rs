@@ -16,19 +16,22 @@ pub struct Birth {
     pub past: PastIntervals,
     /// The epoch whose map [`Pg::create`] should see.
     pub epoch: Epoch,
-    /// The interval at `epoch`, where a peer told.
+    /// The interval at `epoch`, where it is known for longer.
     pub interval: Option<IntervalId>,
+    /// By the monitor, which does so only until the group has been active once.
+    pub is_ordered: bool,
+    /// What this OSD stored of the group under maps up to this one is damaged, and cannot be read; 0: there is nothing.
+    pub lost_through: Epoch,
 }
 
 impl Birth {
-    /// The monitor says that the group exists since `created` (`MOSDPGCreate2`). A driver that does not have
-    /// the map of that epoch any more may create it with the oldest one it has: the monitor splits no group of a
-    /// pool before all of them are made.
+    /// The monitor says that the group exists since `created` (`MOSDPGCreate2`). A driver that does not have all maps since
+    /// that epoch must get them first, and follow them by a [`crate::Lineage`]: others may have served the group meanwhile.
     #[must_use]
     pub fn ordered(created: Epoch) -> Self {
         let history = PgHistory { epoch_created: created, ..PgHistory::default() };
         let past = PastIntervals::default();
-        Self { history, past, epoch: created, interval: None }
+        Self { history, past, epoch: created, interval: None, is_ordered: true, lost_through: 0 }
     }
 
     /// A peer's message for a group of which `whoami` has no copy calls for one: an order to take part, or
@@ -41,7 +44,7 @@ impl Birth {
             _ => return None,
         };
         let (history, past, interval) = (info.history, past.clone(), Some(interval.clone()));
-        Some(Self { history, past, epoch: header.epoch, interval })
+        Some(Self { history, past, epoch: header.epoch, interval, is_ordered: false, lost_through: 0 })
     }
 }
 
@@ -70,8 +73,8 @@ impl Pg {
                 ScanReply { header, from, objects: Vec::new(), next }.into()
             }
             PeerMessage::Pull(pull) => {
-                let (object, version, offset) = (pull.object.clone(), pull.need, pull.offset);
-                PushReply { header, object, version, offset, absent: true }.into()
+                let (object, version, at) = (pull.object.clone(), pull.need, pull.at.clone());
+                PushReply { header, object, version, at, absent: true }.into()
             }
             _ => return,
         };

@@ -10,9 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Copies that did not take part in the newest active interval known to anybody are out. Then the newest
 /// `last_update` wins (every acknowledged write is on all copies, so newer is never less), then the longer
 /// log, then `me`, because that saves fetching it.
-pub(crate) fn choose(infos: &BTreeMap<OsdId, &PgInfo>, me: OsdId) -> Option<OsdId> {
+///
+/// `ignore_history`: what copies know of intervals that they took no part in does not count. Writes of those are given up.
+pub(crate) fn choose(infos: &BTreeMap<OsdId, &PgInfo>, me: OsdId, ignore_history: bool) -> Option<OsdId> {
     let complete = || infos.iter().filter(|(_, info)| !info.is_incomplete());
-    let started = infos.values().map(|info| info.history.last_epoch_started);
+    let known = infos.values().filter(|_| !ignore_history);
+    let started = known.map(|info| info.history.last_epoch_started);
     let newest_start = started.chain(complete().map(|(_, info)| info.last_epoch_started)).max()?;
     // Any copy of that interval holds all that was acknowledged before it began.
     let acknowledged = infos
@@ -54,9 +57,12 @@ impl Known<'_> {
 
     /// The shortest log among those that took part in the activation of `start`, and how many shards bear it out.
     fn shortest(&self, start: Epoch) -> Option<(OsdId, usize)> {
-        let took_part = self.complete().filter(|(_, info)| info.last_epoch_started >= start);
-        let best =
-            took_part.min_by_key(|(osd, info)| (info.last_update, info.log_tail, *osd != self.me, *osd));
+        let of_start = || self.complete().filter(|(_, info)| info.last_epoch_started >= start);
+        // All of them had this: one that has less lost what was acknowledged, and would have the others take it back.
+        let safe_to = of_start().map(|(_, info)| info.safe_to).max().unwrap_or_default();
+        let took_part = |info: &PgInfo| info.last_epoch_started >= start && info.last_update >= safe_to;
+        let best = of_start().filter(|(_, info)| took_part(info));
+        let best = best.min_by_key(|(osd, info)| (info.last_update, info.log_tail, *osd != self.me, *osd));
         let (best, update) = best.map(|(osd, info)| (osd, info.last_update))?;
         if update == Eversion::ZERO {
             return Some((best, usize::MAX)); // there is nothing to be read
@@ -65,7 +71,7 @@ impl Known<'_> {
         // same epoch, since it keeps what its newer writes replaced.
         let has = |info: &&PgInfo| {
             let reaches = info.last_update.epoch == update.epoch && info.last_update >= update;
-            info.last_epoch_started >= start || reaches
+            took_part(info) || reaches
         };
         let shards: BTreeSet<u8> =
             self.complete().map(|(_, info)| info).filter(has).filter_map(|info| info.shard).collect();
@@ -99,10 +105,12 @@ mod tests {
     use nacre_msg::peer::PgHistory;
     use nacre_types::HObject;
 
-    /// `osd:last_update~tail/les` words; `?` behind marks an incomplete copy, `^n` what its history knows.
+    /// `osd:last_update~tail/les` words; `?` behind marks an incomplete copy, `^n` what its history knows, `=v` what it knows that
+    /// all had.
     fn parse(text: &str) -> Vec<(OsdId, PgInfo)> {
         text.split_whitespace()
             .map(|word| {
+                let (word, safe) = word.split_once('=').unwrap_or((word, "0'0"));
                 let (word, known) = word.split_once('^').unwrap_or((word, "0"));
                 let (osd, rest) = word.split_once(':').expect("osd:");
                 let (update, rest) = rest.split_once('~').expect("~tail");
@@ -118,6 +126,7 @@ mod tests {
                 info.last_epoch_started = started.trim_end_matches('?').parse().expect("an epoch");
                 info.history.last_epoch_started = known.parse().expect("an epoch");
                 (info.last_update, info.log_tail) = (version(update), version(tail));
+                info.safe_to = version(safe);
                 (osd.parse().expect("a number"), info)
             })
             .collect()
@@ -125,7 +134,7 @@ mod tests {
 
     fn chosen(text: &str, me: OsdId) -> Option<OsdId> {
         let infos = parse(text);
-        choose(&infos.iter().map(|(osd, info)| (*osd, info)).collect(), me)
+        choose(&infos.iter().map(|(osd, info)| (*osd, info)).collect(), me, false)
     }
 
     #[test]
@@ -143,6 +152,13 @@ mod tests {
         for (what, infos, me, want) in cases {
             assert_eq!(chosen(infos, me), want, "{what}");
         }
+    }
+
+    #[test]
+    fn an_operator_may_give_up_an_interval_that_nobody_took_part_in() {
+        let infos = parse("0:5'9~0'0/5^7 1:5'10~0'0/5^7 2:4'20~0'0/4");
+        let infos = infos.iter().map(|(osd, info)| (*osd, info)).collect();
+        assert_eq!((choose(&infos, 0, false), choose(&infos, 0, true)), (None, Some(1)));
     }
 
     /// As `chosen`, for chunks of which two are needed; each OSD holds the shard of its number. `past` is an interval.
@@ -181,6 +197,15 @@ mod tests {
                 "0:5'9~0'0/5 1:0'0~0'0/0 2:5'8~0'0/4 3:5'8~0'0/4",
                 (5, 6, &[0, 1]),
                 None,
+            ),
+            ("has lost what all had", "0:5'8~0'0/5 1:5'9~0'0/5=5'9 2:5'10~0'0/5", nothing, Some(1)),
+            ("itself knows that it had more", "0:5'8~0'0/5=5'9 1:5'9~0'0/5 2:5'9~0'0/5", nothing, Some(1)),
+            ("too few are left that have not", "0:5'8~0'0/5 1:5'9~0'0/5=5'9 2:5'8~0'0/5", nothing, None),
+            (
+                "what was safe before counts no more",
+                "0:5'8~0'0/5 1:5'8~0'0/5 2:4'9~0'0/4=4'9",
+                nothing,
+                Some(0),
             ),
             ("of another interval", "0:5'9~0'0/5 1:5'8~0'0/4 2:5'8~0'0/4", (2, 4, &[0, 1]), None),
         ];

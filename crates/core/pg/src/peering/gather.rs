@@ -1,30 +1,41 @@
 //! From a new interval to the authoritative log: whom to ask, what the answers mean.
 
 use super::choose::{Known, choose, choose_coded};
-use super::intervals::{is_lost, is_up, up_thru};
+use super::intervals::{Interval, is_lost, is_up, up_thru};
 use super::phase::{Peer, Phase};
 use crate::log::PgLog;
 use crate::tokens::{AfterFlush, OnDurable};
 use crate::{Cx, Effect, Pg, Planted, merge, storage};
 use nacre_maps::OsdMap;
-use nacre_msg::peer::{LogReply, Notify, PeerMessage, PgInfo, Query, QueryKind};
+use nacre_msg::peer::{LogReply, Notify, PastInterval, PastIntervals, PeerMessage, PgInfo, Query, QueryKind};
 use nacre_txn::Transaction;
-use nacre_types::{Eversion, HObject, OsdId};
+use nacre_types::{Epoch, Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Pg {
     /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
     pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
-        let anew = merge::role(before, self.spg.pg) != self.merge_role || !self.absorbed.is_empty();
+        let skipped = self.map.epoch > before.epoch.saturating_add(1);
+        let anew =
+            skipped || merge::role(before, self.spg.pg) != self.merge_role || !self.absorbed.is_empty();
         let (next, changed) = self.interval.advance(&self.map, self.spg.pg, anew);
         if !changed && self.begun {
             return self.reconsider(cx);
         }
         if changed {
-            let past = self.interval.to_past(before.epoch, before, self.info.history.epoch_created);
-            self.past.push(past);
+            if skipped {
+                self.forget_intervals(before.epoch, &next);
+            } else {
+                let past = self.interval.to_past(before.epoch, before, self.info.history.epoch_created);
+                if self.planted != Planted::IntervalForgotten {
+                    self.past.push(past);
+                }
+            }
             self.past.trim_before(self.info.history.last_epoch_started);
             self.interval = next;
+            if skipped {
+                self.interval.primary_since = self.map.epoch;
+            }
             let mut txn = Transaction { collection: self.spg, ops: std::mem::take(&mut self.absorbed) };
             self.save_state(&mut txn);
             self.submit(cx, txn, OnDurable::Nothing);
@@ -33,9 +44,26 @@ impl Pg {
         self.notify_primary(cx);
     }
 
+    /// The monitor has trimmed the maps between `last` and ours, which it does only once the group was clean in one of those
+    /// that are left: all that was written before is on the members of then, and they are those of our map, or serve in an
+    /// interval that we are yet to see. Since when the first of these serves nobody knows any more, and so not either
+    /// whether it took writes: we must suppose so.
+    fn forget_intervals(&mut self, last: Epoch, next: &Interval) {
+        let unseen = PastInterval {
+            first: last + 1,
+            last: self.map.epoch - 1,
+            up: next.up.clone(),
+            acting: next.acting.clone(),
+            primary: next.primary,
+            maybe_went_rw: true,
+        };
+        self.past = PastIntervals { intervals: vec![unseen], ..PastIntervals::default() };
+    }
+
     /// Forgets all that belonged to the interval before and begins this one.
     pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
         self.begun = true;
+        self.patience.renew();
         if let Some(ec) = &mut self.ec {
             ec.may_change = false; // somebody may have come who lacks something
         }
@@ -116,7 +144,7 @@ impl Pg {
             let empty = PgInfo::empty(self.info.history);
             let others: Vec<OsdId> = self.others().collect();
             self.peers.extend(others.into_iter().map(|osd| (osd, Peer::new(empty.clone()))));
-            return self.agree(cx, None);
+            return self.agree(cx);
         }
         if up_thru(&self.map, self.whoami) < self.interval.since {
             cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
@@ -125,6 +153,7 @@ impl Pg {
         // A stray spoke once, when the interval began: what it said stays good while it is down.
         self.peers.retain(|osd, _| !asked.contains(osd));
         self.query_nonce += 1;
+        self.patience.begin();
         for osd in &asked {
             let (kind, nonce) = (QueryKind::Info, self.query_nonce);
             self.send(cx, *osd, Query { header: self.header(), kind, nonce });
@@ -142,9 +171,11 @@ impl Pg {
         self.interval.members().into_iter().filter(move |osd| *osd != me)
     }
 
-    /// Everybody up who is a member, or served in an interval that may have accepted writes.
+    /// Everybody up who is a member, or served in an interval that may have accepted writes, or may have an object that
+    /// others lack.
     fn whom_to_ask(&self) -> BTreeSet<OsdId> {
         let mut all = self.past.writers();
+        all.extend(self.past.holders());
         all.extend(self.others());
         all.retain(|osd| *osd != self.whoami && is_up(&self.map, *osd));
         all
@@ -166,12 +197,38 @@ impl Pg {
                 self.restart_peering(cx);
             }
             Phase::GetLog { from } if gone(from) => self.restart_peering(cx),
-            Phase::Scanning(scanning) if scanning.cursors.keys().any(gone) => self.restart_peering(cx),
             Phase::Down { .. } | Phase::Incomplete => self.restart_peering(cx),
+            Phase::WaitActingChange { wanted } if wanted.iter().any(gone) => self.restart_peering(cx),
             Phase::WaitUpThru => self.try_activate(cx),
-            Phase::Active { .. } => self.forget_dead_sources(),
+            Phase::Active { .. } => {
+                self.forget_dead_sources();
+                self.ask_late_comers(cx);
+            }
             _ => {}
         }
+    }
+
+    /// Asks those who have come up since the group is active, and may have what others lack: one without a copy would not speak
+    /// by itself, and could not be told from one that is away.
+    fn ask_late_comers(&mut self, cx: &mut Cx<'_>) {
+        if self.is_recovered() {
+            return;
+        }
+        let (kind, nonce) = (QueryKind::Info, self.query_nonce);
+        for osd in self.whom_to_ask().into_iter().filter(|osd| !self.peers.contains_key(osd)) {
+            self.send(cx, osd, Query { header: self.header(), kind, nonce });
+        }
+    }
+
+    /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
+    /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
+    #[must_use]
+    pub fn unprobed(&self) -> Vec<OsdId> {
+        let lost =
+            |osd: OsdId| !self.map.exists(osd) || self.map.info(osd).lost_at > self.map.info(osd).up_from;
+        let told = |osd: OsdId| self.peers.contains_key(&osd) && is_up(&self.map, osd);
+        let holders = self.past.holders().into_iter().filter(|osd| *osd >= 0 && *osd != self.whoami);
+        holders.filter(|osd| !told(*osd) && (is_up(&self.map, *osd) || !lost(*osd))).collect()
     }
 
     /// The connection to `osd` was lost with messages in it, although both sides live on.
@@ -191,6 +248,7 @@ impl Pg {
 
     /// Answers the primary's question.
     pub(crate) fn answer_query(&mut self, cx: &mut Cx<'_>, from: OsdId, query: Query) {
+        self.patience.is_called();
         match query.kind {
             QueryKind::Info => {
                 let message = self.notify(query.nonce);
@@ -225,7 +283,8 @@ impl Pg {
             // A member that we had heard of speaks unasked: it has started anew and knows nothing of us.
             _ if member => self.restart_peering(cx),
             phase => {
-                let stuck = matches!(phase, Phase::Down { .. } | Phase::Incomplete);
+                let stuck =
+                    matches!(phase, Phase::Down { .. } | Phase::Incomplete | Phase::WaitActingChange { .. });
                 self.learn(from, notify);
                 if stuck { self.restart_peering(cx) } else { self.heard_stray(cx, from) }
             }
@@ -238,11 +297,24 @@ impl Pg {
         self.peers.insert(from, Peer::new(notify.info));
     }
 
+    /// Whether what `osd` stored in an interval that began with `first` is lost, by its own word.
+    fn has_lost(&self, osd: OsdId, first: Epoch) -> bool {
+        self.lost_through(osd) >= first
+    }
+
+    /// The newest map under which `osd` stored anything that is damaged since; 0 for none, for all that is known.
+    pub(crate) fn lost_through(&self, osd: OsdId) -> Epoch {
+        let info =
+            if osd == self.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|peer| &peer.info) };
+        info.map_or(0, |info| info.lost_through)
+    }
+
     /// Members of past intervals without whom acknowledged writes may be unknown.
     fn blocked_by(&self) -> Vec<OsdId> {
         let mut blocked = BTreeSet::new();
         for interval in self.past.intervals.iter().filter(|interval| interval.maybe_went_rw) {
-            let reachable = |osd: &&OsdId| **osd == self.whoami || is_up(&self.map, **osd);
+            let here = |osd: OsdId| osd == self.whoami || is_up(&self.map, osd);
+            let reachable = |osd: &&OsdId| here(**osd) && !self.has_lost(**osd, interval.first);
             if interval.acting.iter().filter(reachable).count() < self.chunks_needed().unwrap_or(1) {
                 let gone = interval.acting.iter().filter(|osd| !reachable(osd));
                 blocked.extend(gone.filter(|osd| !is_lost(&self.map, **osd, interval.last)));
@@ -264,7 +336,7 @@ impl Pg {
         let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.whoami, &self.info)]);
         let infos = infos.collect();
         let best = match self.chunks_needed() {
-            None => choose(&infos, self.whoami),
+            None => choose(&infos, self.whoami, self.ignores_history_les),
             Some(needed) => choose_coded(&self.known(&infos), needed),
         };
         match best {
@@ -272,8 +344,12 @@ impl Pg {
                 self.pipeline.wake_inactive();
                 self.set_phase(Phase::Incomplete);
             }
-            Some(best) if best == self.whoami => self.agree(cx, None),
+            Some(best) if best == self.whoami => self.agree(cx),
             Some(best) => {
+                let tail = self.peers.get(&best).map_or(Eversion::ZERO, |peer| peer.info.log_tail);
+                if !self.can_lead(tail) {
+                    return self.leave_to_others(cx, tail);
+                }
                 self.set_phase(Phase::GetLog { from: best });
                 let nonce = self.query_nonce;
                 self.send(cx, best, Query { header: self.header(), kind: QueryKind::Log, nonce });
@@ -293,6 +369,9 @@ impl Pg {
         if !matches!(self.phase, Phase::GetLog { from: awaited } if awaited == from) {
             return;
         }
+        if self.is_of_the_future(reply.info.last_update) {
+            return;
+        }
         let LogReply { info, entries, missing, .. } = reply;
         let chosen = self.peers.get(&from).map(|peer| (peer.info.last_update, peer.info.last_epoch_started));
         if chosen != Some((info.last_update, info.last_epoch_started)) {
@@ -301,19 +380,28 @@ impl Pg {
             return self.restart_peering(cx);
         }
         let mut txn = Transaction::new(self.spg);
-        let reaches = !self.info.is_incomplete() && self.info.last_update >= info.log_tail;
-        let merged = reaches && self.take_over(cx, &mut txn, &info, info.log_tail, &entries);
+        let merged =
+            self.can_lead(info.log_tail) && self.take_over(cx, &mut txn, &info, info.log_tail, &entries);
         if !merged {
-            self.rebuild_log(&mut txn, &info, info.log_tail, &entries);
+            self.info.last_backfill = HObject::MIN; // others must serve, and compare this copy with theirs
         }
         self.save_state(&mut txn);
         self.submit(cx, txn, OnDurable::Nothing);
+        if !merged {
+            return self.restart_peering(cx);
+        }
         let peer = self.peers.entry(from).or_insert_with(|| Peer::new(info.clone()));
         (peer.info, peer.missing) = (info, missing.into_iter().collect());
-        self.agree(cx, (!merged).then_some(from));
+        self.agree(cx);
     }
 
-    /// Merges the authoritative log into this copy's; false when they have nothing in common.
+    /// Nobody can have written that yet: behind it, no write of ours would ascend.
+    pub(crate) fn is_of_the_future(&self, version: Eversion) -> bool {
+        version.epoch > self.map.epoch
+    }
+
+    /// Merges the authoritative log into this copy's; false when they have nothing in common. Objects behind
+    /// `last_backfill` do not count: they are compared in any case.
     pub(crate) fn take_over(
         &mut self,
         cx: &Cx<'_>,
@@ -333,6 +421,9 @@ impl Pg {
         for (object, change) in plan.changes {
             let told = || plan.append.iter().any(|entry| entry.object == object);
             if self.planted == Planted::DivergentKept && !told() {
+                continue;
+            }
+            if !self.info.covers(&object) {
                 continue;
             }
             let copy = self.copy_version(cx.view, &object);
@@ -396,7 +487,7 @@ impl Pg {
     }
 
     fn follow_authority(&mut self, authority: &PgInfo) {
-        self.info.last_update = self.log.head();
+        self.info.set_head(self.log.head());
         self.info.last_user_version = authority.last_user_version.max(self.info.last_user_version);
         self.info.counters = authority.counters;
         self.info.purged_snaps = authority.purged_snaps.clone();

@@ -1,25 +1,29 @@
 //! Intervals, and how the members of one agree on a log.
 //!
 //! ```text
-//!  new interval --> GetInfo --> GetLog --> Scan --> WaitUpThru --> Activating --> Active (serving or not)
-//!                      |           |                                    ^
-//!                      v           v                          a fresh PG begins here
-//!                 Down, Incomplete: until a map changes something
+//!  new interval --> GetInfo --> GetLog --> WaitUpThru --> Activating --> Active (serving or not)
+//!                      |                                      ^
+//!                      v                            a fresh PG begins here
+//!       Down, Incomplete, WaitActingChange: until a map changes something
 //! ```
 //! A copy that is not primary is a stray until the primary activates it. What differs from Ceph: the
 //! replica computes what it misses itself while it merges the primary's log and reports it in `Activated`
-//! (there is no GetMissing); a copy whose log does not reach the authoritative one is compared object by
-//! object before activation, so that from then on every copy's missing objects are known exactly.
+//! (there is no GetMissing). A copy whose log does not reach the authoritative one is compared object by
+//! object once the group is active (`recovery/backfill.rs`); a primary of which that is true does not lead.
 
 mod activate;
+mod agree;
 mod birth;
 mod choose;
 mod gather;
 mod intervals;
+mod lineage;
+mod patience;
 mod phase;
 mod replica;
-mod scan;
 
 pub use birth::Birth;
 pub(crate) use intervals::{Interval, is_up};
+pub use lineage::Lineage;
+pub(crate) use patience::Patience;
 pub(crate) use phase::{Peer, Phase};

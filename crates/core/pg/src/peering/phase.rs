@@ -1,9 +1,10 @@
 //! [`Phase`]: how far this copy is in its interval, and what a primary knows of the other copies.
 
 use crate::log::Missing;
+use crate::recovery::Backfill;
 use nacre_msg::peer::PgInfo;
 use nacre_types::{Epoch, Eversion, HObject, OsdId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// How far this copy is in its interval.
 #[derive(Debug)]
@@ -22,8 +23,11 @@ pub(crate) enum Phase {
         /// From whom.
         from: OsdId,
     },
-    /// Primary: lists copies whose log does not reach the authoritative one.
-    Scanning(Scanning),
+    /// Primary that cannot lead, for the log does not tell what it lacks: the monitor is to let others serve.
+    WaitActingChange {
+        /// Who can.
+        wanted: Vec<OsdId>,
+    },
     /// Primary: ready but for the monitor's word that it lives in this interval.
     WaitUpThru,
     /// Primary: everybody takes over the log.
@@ -47,17 +51,6 @@ pub(crate) enum Phase {
     Incomplete,
 }
 
-/// Lists of whole copies, collected chunk by chunk.
-#[derive(Debug, Default)]
-pub(crate) struct Scanning {
-    /// The copy whose objects count, when this one's do not.
-    pub(crate) authority: Option<OsdId>,
-    /// Who is being listed, and from where on.
-    pub(crate) cursors: BTreeMap<OsdId, HObject>,
-    /// What was listed so far.
-    pub(crate) lists: BTreeMap<OsdId, BTreeMap<HObject, Eversion>>,
-}
-
 /// How a copy is brought to the authoritative log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sync {
@@ -65,7 +58,7 @@ pub(crate) enum Sync {
     From(Eversion),
     /// Its log overlaps but is divergent: it needs all entries to find the common point.
     Whole,
-    /// Its log does not reach ours: compared object by object.
+    /// Its log does not reach ours: compared object by object, from the first one on.
     Rebuild,
 }
 
@@ -74,10 +67,10 @@ pub(crate) enum Sync {
 pub(crate) struct Peer {
     /// As it said itself.
     pub(crate) info: PgInfo,
-    /// What it lacks; true once it is activated.
+    /// What it lacks, as far as it was compared; true once it is activated.
     pub(crate) missing: Missing,
-    /// Its missing objects are known to this primary alone.
-    pub(crate) rebuilding: bool,
+    /// It is compared object by object. What it lacks behind `info.last_backfill` is known to this primary alone.
+    pub(crate) backfill: Option<Backfill>,
     /// It has confirmed the authoritative log.
     pub(crate) activated: bool,
     /// It was told that it misses nothing any more.
@@ -87,17 +80,43 @@ pub(crate) struct Peer {
 impl Peer {
     /// A copy that said `info`.
     pub(crate) fn new(info: PgInfo) -> Self {
-        Self { info, missing: Missing::default(), rebuilding: false, activated: false, told_complete: false }
+        Self { info, missing: Missing::default(), backfill: None, activated: false, told_complete: false }
     }
 
     /// Active, and nothing is missing.
     pub(crate) fn is_complete(&self) -> bool {
-        self.activated && self.missing.is_empty()
+        self.activated && self.missing.is_empty() && self.is_compared()
+    }
+
+    /// It has `object` as the log demands, for all that is known.
+    pub(crate) fn has(&self, object: &HObject) -> bool {
+        self.missing.need(object).is_none() && self.knows(object)
+    }
+
+    /// It has `head` and its clones as the log demands, for all that is known.
+    pub(crate) fn has_family(&self, head: &HObject) -> bool {
+        !self.missing.has_family(head) && self.knows(head)
+    }
+
+    /// What it lacks of `object` is known.
+    pub(crate) fn knows(&self, object: &HObject) -> bool {
+        self.backfill.as_ref().is_none_or(|backfill| *object < backfill.compared)
+    }
+
+    /// It lacks `head` or a clone of it, and counts as having it: writes to the object wait until it does.
+    pub(crate) fn needs_first(&self, head: &HObject) -> bool {
+        self.activated && self.info.covers(head) && self.missing.has_family(head)
+    }
+
+    /// Of a write to `head` it gets the log entry alone, for the comparison has not come to the object, or what it found
+    /// missing is not there yet. Ceph's `should_send_op`, turned round.
+    pub(crate) fn gets_later(&self, head: &HObject) -> bool {
+        self.backfill.is_some() && !self.has_family(head)
     }
 
     /// Counts for `min_size`: it has the log, and what it misses the log can tell.
     pub(crate) fn counts(&self) -> bool {
-        self.activated && !self.rebuilding
+        self.activated && self.backfill.is_none()
     }
 }
 
@@ -109,7 +128,7 @@ impl Phase {
             Self::Replica => "Started/ReplicaActive",
             Self::GetInfo { .. } => "Started/Primary/Peering/GetInfo",
             Self::GetLog { .. } => "Started/Primary/Peering/GetLog",
-            Self::Scanning(_) => "Started/Primary/Peering/GetMissing",
+            Self::WaitActingChange { .. } => "Started/Primary/WaitActingChange",
             Self::WaitUpThru => "Started/Primary/Peering/WaitUpThru",
             Self::Activating { .. } => "Started/Primary/Active/Activating",
             Self::Active { .. } => "Started/Primary/Active",
@@ -131,8 +150,8 @@ impl Phase {
             (Self::Stray | Self::Replica, _) => false,
             (_, Self::GetInfo { .. }) => true,
             (Self::GetInfo { .. }, Self::Down { .. } | Self::Incomplete | Self::GetLog { .. }) => true,
-            (Self::GetInfo { .. } | Self::GetLog { .. }, Self::Scanning(_)) => true,
-            (Self::GetInfo { .. } | Self::GetLog { .. } | Self::Scanning(_), Self::WaitUpThru) => true,
+            (Self::GetInfo { .. }, Self::WaitActingChange { .. }) => true,
+            (Self::GetInfo { .. } | Self::GetLog { .. }, Self::WaitUpThru) => true,
             (Self::WaitUpThru, Self::Activating { .. }) => true,
             (Self::Activating { .. }, Self::Active { .. }) => true,
             _ => false,

@@ -1,6 +1,7 @@
 //! A copy that is not primary: what the primary's orders do to it.
 
 use super::phase::Phase;
+use crate::pg::begin_anew;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg};
 use nacre_msg::peer::{Activate, Activated, Progress};
@@ -10,16 +11,20 @@ use nacre_types::HObject;
 impl Pg {
     /// The primary hands out the authoritative log.
     pub(crate) fn activate_replica(&mut self, cx: &mut Cx<'_>, activate: Activate) {
-        if self.is_primary() {
+        if self.is_primary() || self.is_of_the_future(activate.info.last_update) {
             return;
         }
+        self.patience.is_called();
         let Activate { info, since, entries, rebuild, past, .. } = activate;
         let mut txn = Transaction::new(self.spg);
+        if self.in_rubble {
+            begin_anew(&mut txn);
+        }
         self.become_shard(&mut txn, info.shard);
-        if rebuild {
+        if rebuild || self.in_rubble {
             self.rebuild_log(&mut txn, &info, since, &entries);
         } else if !self.take_over(cx, &mut txn, &info, since, &entries) {
-            self.info.last_backfill = HObject::MIN; // the primary asks again and compares objects
+            self.info.last_backfill = HObject::MIN; // the primary asks again, and compares all objects
         }
         self.past = past;
         self.info.history.merge(&info.history);
@@ -49,9 +54,12 @@ impl Pg {
             self.missing = Default::default();
             self.info.last_backfill = HObject::max_value();
             self.info.last_complete = self.info.last_update;
+        } else if progress.last_backfill > self.info.last_backfill {
+            self.info.last_backfill = progress.last_backfill.detached();
         }
         if self.info.history.last_interval_clean >= self.interval.since {
-            self.past.intervals.clear();
+            self.past.clear();
+            self.info.lost_through = 0; // others have all of it
         }
         let mut txn = Transaction::new(self.spg);
         if progress.complete {

@@ -2,15 +2,15 @@
 
 use super::Running;
 use crate::ops::{Intent, check_limits, classify};
-use crate::peering::Peer;
-use crate::{ClientOp, Cx, Effect, Pg, SessionId};
+use crate::{ClientOp, Cx, Effect, Pg, Planted, SessionId};
 use nacre_auth::{ClassCall, OsdRequest};
 use nacre_cls::Caller;
 use nacre_msg::osd_op::flag;
-use nacre_types::{Errno, HObject, ReqId};
+use nacre_types::{EntityKind, EntityName, Errno, HObject, ReqId};
 use smallvec::SmallVec;
 
 /// What the checks say of a message.
+#[allow(clippy::large_enum_variant, reason = "moved once; a box would be an allocation per message")]
 enum Verdict {
     /// Execute it.
     Pass(Intent, HObject),
@@ -35,11 +35,11 @@ impl Pg {
     }
 
     /// Admits all that is ready, and runs what gets its turn by that; up to the first message that changes
-    /// something, since the next one must see the change.
+    /// something, since the next one must see the change, and as far as the turn goes.
     pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
-        while !self.view_is_stale {
+        while !self.view_is_stale && !cx.pace.turn.is_spent() {
             if let Some(running) = self.pipeline.started.pop_front() {
-                self.execute(cx, running);
+                self.go_on(cx, running);
             } else if let Some(op) = self.pipeline.ready.pop_front() {
                 self.admit(cx, op);
             } else {
@@ -51,22 +51,58 @@ impl Pg {
     /// The session is gone.
     pub(crate) fn session_closed(&mut self, cx: &mut Cx<'_>, session: SessionId) {
         self.pipeline.drop_session(session);
+        self.drop_copies(session);
         self.backoffs.drop_session(session);
         self.disconnect_session(cx, session);
     }
 
     fn admit(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
         match self.judge(&op) {
-            Verdict::Drop => self.push_maps(cx, &op), // it may not know yet to whom it belongs
-            Verdict::Refuse(errno) => self.refuse(cx, &op, errno),
-            Verdict::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
-            Verdict::Inactive if op.session.backs_off && self.is_stuck() => self.back_off_group(cx, &op),
-            Verdict::Inactive => self.pipeline.inactive.push_back(op),
             Verdict::Pass(intent, head) => {
                 self.push_maps(cx, &op);
                 self.enter(cx, op, intent, head);
             }
+            verdict => self.turn_away(cx, op, &verdict),
         }
+    }
+
+    /// Does what is to be done with a message that did not pass.
+    fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, verdict: &Verdict) {
+        match verdict {
+            Verdict::Drop => self.push_maps(cx, &op), // it may not know yet to whom it belongs
+            Verdict::Refuse(errno) => self.refuse(cx, &op, *errno),
+            Verdict::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
+            Verdict::Inactive if op.session.backs_off && self.is_stuck() => self.back_off_group(cx, &op),
+            Verdict::Inactive | Verdict::Pass(..) => self.pipeline.inactive.push_back(op),
+        }
+    }
+
+    /// Runs a message that has waited for its turn, or for data: what it passed when it came may not hold any more. A
+    /// map may have blocklisted its client or marked the pool full, or its object's copy have turned out damaged.
+    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, mut running: Running) {
+        if running.admitted < self.map.epoch {
+            match self.judge(&running.op) {
+                Verdict::Pass(..) => running.admitted = self.map.epoch,
+                verdict => {
+                    self.turn_away(cx, running.op, &verdict);
+                    return self.left(&running.head);
+                }
+            }
+        }
+        if !running.intent.on_pg && self.must_recover(&running.head, running.intent.may_write()) {
+            self.wait_for_recovery(cx, running.op, running.head.clone());
+            return self.left(&running.head);
+        }
+        self.execute(cx, running);
+    }
+
+    /// A message waits until its object is recovered, and is admitted anew then.
+    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, op: ClientOp, head: HObject) {
+        self.recovery.want(&head);
+        if op.session.backs_off && self.recovery.is_unfound(&head) {
+            return self.back_off_object(cx, &op, head);
+        }
+        self.pipeline.missing.entry(head).or_default().push(op);
     }
 
     /// Sends the client the maps that it lacks.
@@ -89,7 +125,7 @@ impl Pg {
         if self.is_resent_elsewhere(op, &head) {
             return Verdict::Drop;
         }
-        if self.map.is_blocklisted(&op.session.addr) {
+        if op.session.is_blocklisted(&self.map) {
             return Verdict::Refuse(Errno::ESHUTDOWN);
         }
         let intent = match classify(&op.op) {
@@ -105,7 +141,23 @@ impl Pg {
         if !self.is_active() {
             return Verdict::Inactive;
         }
+        if self.is_older_than_full(op, &intent) {
+            return Verdict::Drop;
+        }
         Verdict::Pass(intent, head)
+    }
+
+    /// A write whose client did not know yet that the pool is full: it is dropped, whether or not it would need room,
+    /// and its client sends it again, in order with the others, when there is room. If only those that need room were,
+    /// one that does not could be acknowledged, and overtaken later by an older one. What is in the log already is
+    /// answered from there. Ceph `PrimaryLogPG::do_op`, `last_epoch_marked_full`; it excepts metadata servers, too.
+    fn is_older_than_full(&self, op: &ClientOp, intent: &Intent) -> bool {
+        self.planted != Planted::FullTransitionIgnored
+            && op.op.epoch < self.marked_full
+            && intent.is_ordered_as_write()
+            && op.op.flags & (flag::FULL_TRY | flag::FULL_FORCE) == 0
+            && op.session.name.kind != EntityKind::MDS
+            && self.log.by_reqid(&reqid_of(op)).is_none()
     }
 
     /// The client computed with a map in which something else served the object; it sends the message
@@ -135,7 +187,7 @@ impl Pg {
             })
             .collect();
         let locator = &op.op.locator;
-        op.session.caps.allows(&OsdRequest {
+        let allowed = op.session.caps.allows(&OsdRequest {
             pool: self.map.pool_name(id).unwrap_or_default(),
             namespace: &locator.namespace,
             applications: &pool.application_metadata,
@@ -143,19 +195,26 @@ impl Pg {
             read: intent.read,
             write: intent.write,
             classes: &calls,
+        });
+        allowed && intent.sources.iter().all(|source| self.may_read(op, source))
+    }
+
+    /// Whether the client may read what it wants copied. Ceph's OSDs do not ask: they read any pool for it.
+    fn may_read(&self, op: &ClientOp, source: &HObject) -> bool {
+        let Some(pool) = self.map.pools.get(&source.pool) else { return false };
+        op.session.caps.allows(&OsdRequest {
+            pool: self.map.pool_name(source.pool).unwrap_or_default(),
+            namespace: &source.namespace,
+            applications: &pool.application_metadata,
+            object: if source.key.is_empty() { &source.name } else { &source.key },
+            read: true,
+            write: false,
+            classes: &[],
         })
     }
 
     /// Takes its place among the messages on its object.
     fn enter(&mut self, cx: &mut Cx<'_>, op: ClientOp, intent: Intent, head: HObject) {
-        if !intent.on_pg && self.must_recover(&head, intent.may_write()) {
-            self.recovery.want(&head);
-            if op.session.backs_off && self.recovery.is_unfound(&head) {
-                return self.back_off_object(cx, &op, head);
-            }
-            self.pipeline.missing.entry(head).or_default().push(op);
-            return;
-        }
         let caller = Caller { name: op.session.name, addr: op.session.addr };
         let running = Running {
             reqid: reqid_of(&op),
@@ -163,28 +222,29 @@ impl Pg {
             intent,
             head,
             caller,
+            admitted: self.map.epoch,
             copied: Vec::new(),
+            copied_bytes: 0,
             copying: None,
             gathered: Vec::new(),
+            plain: None,
         };
         if running.intent.on_pg {
             return self.execute(cx, running);
         }
+        // First the order, then the object: while it is missing, messages that came before may still wait for their turn.
         if let Some(running) = self.pipeline.lanes.enter(running) {
-            self.execute(cx, running);
+            self.go_on(cx, running);
         }
     }
 
     /// A read needs the object here. A write needs it also at everybody who knows what it misses: such a copy could not
-    /// apply the write otherwise. A copy that is rebuilt gets the object later, and until then of its writes the log
+    /// apply the write otherwise. A copy that is compared gets the object later, and until then of its writes the log
     /// entries only (`submit_write`); but a write would spoil what is on its way there just now.
     pub(crate) fn must_recover(&self, head: &HObject, write: bool) -> bool {
-        let applies = |peer: &Peer| peer.activated && !peer.rebuilding;
         self.missing.has_family(head)
             || self.has_too_few_chunks(head)
-            || write
-                && (self.recovery.holds(head)
-                    || self.peers.values().any(|peer| applies(peer) && peer.missing.has_family(head)))
+            || write && (self.recovery.holds(head) || self.peers.values().any(|peer| peer.needs_first(head)))
     }
 }
 
@@ -196,10 +256,15 @@ pub(super) fn head_of(op: &ClientOp) -> HObject {
     HObject::head(locator.pool, namespace, key, name)
 }
 
-/// Which request a message is: clients leave the field empty and mean their session and number.
+/// Which request a message is: its session and number, which nobody else can name. Ceph takes what stands in the message
+/// (`MOSDOp::get_reqid`), where an OSD names the client that it acts for. From anybody else it is not believed: who could
+/// name another's next request would have that one's write acknowledged from the log, and never made. Metadata servers
+/// fill in their incarnation alone: without name and number nothing is named.
 fn reqid_of(op: &ClientOp) -> ReqId {
-    if op.op.reqid != ReqId::default() {
-        return op.op.reqid;
+    let claimed = op.op.reqid;
+    let acts_for_another = claimed.name != EntityName::default() || claimed.tid != 0;
+    if acts_for_another && op.session.name.kind == EntityKind::OSD {
+        return claimed;
     }
     ReqId { name: op.session.name, tid: op.tid, incarnation: op.op.client_inc.cast_signed() }
 }

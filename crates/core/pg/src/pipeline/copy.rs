@@ -4,13 +4,13 @@
 
 use super::Running;
 use crate::backend::ec::{EcView, Piece};
-use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, extract};
+use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
 use crate::snap::{Place, locate};
 use crate::tokens::OnFetched;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect, Pg, SessionId};
 use nacre_denc::{Decode, Encode, Reader, Writer};
 use nacre_msg::peer::{CopyGet, CopyReply, PeerHeader};
-use nacre_txn::{ReadError, Token};
+use nacre_txn::{FetchFrom, ReadError, Token};
 use nacre_types::{Errno, HObject, OsdId, SpgId, Stamp};
 use std::time::Duration;
 
@@ -18,6 +18,10 @@ use std::time::Duration;
 const PART_BYTES_MAX: usize = 4 << 20;
 /// Silence after which a part is asked for again: its group's primary may have changed, or not serve yet.
 const RETRY: Duration = Duration::from_secs(2);
+
+/// Silence after which the copy fails with `EAGAIN`: its source's group serves nobody, and all who want the target wait behind
+/// this message. Longer than it takes to notice that an OSD is gone and to peer without it.
+const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// A copy under way.
 #[derive(Debug)]
@@ -27,6 +31,12 @@ pub(crate) struct Copying {
     cursor: CopyCursor,
     so_far: Option<Box<CopiedObject>>,
     asked: Stamp,
+    /// When the last part came, or the copy began.
+    heard: Stamp,
+    /// Bytes that may come: all copies of a message are made by one write.
+    bytes_max: usize,
+    /// Bytes that have come.
+    bytes: usize,
 }
 
 impl Pg {
@@ -39,7 +49,9 @@ impl Pg {
         source: CopySource,
     ) {
         let cursor = CopyCursor::default();
-        running.copying = Some(Copying { op_index, source, cursor, so_far: None, asked: cx.now });
+        let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(running.copied_bytes);
+        let (so_far, asked, heard, bytes) = (None, cx.now, cx.now, 0);
+        running.copying = Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes });
         let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
         self.ask_part(cx, token);
     }
@@ -71,10 +83,25 @@ impl Pg {
         }
     }
 
-    /// Asks again for parts that did not come.
+    /// Drops the copies of a session that is gone: nobody waits for them, but others for their targets.
+    pub(crate) fn drop_copies(&mut self, session: SessionId) {
+        for token in self.tokens.fetches() {
+            let is_its = |then: &mut OnFetched| matches!(then, OnFetched::Operation(running) if running.copying.is_some() && running.op.session.id == session);
+            if self.tokens.fetch_mut(token).is_some_and(is_its)
+                && let Some(OnFetched::Operation(running)) = self.tokens.take_fetch(token)
+            {
+                self.pipeline.lanes.unpark(&running.head, running.is_write());
+                self.left(&running.head);
+            }
+        }
+    }
+
+    /// Asks again for parts that did not come, and gives up when none have for long.
     pub(crate) fn retry_copies(&mut self, cx: &mut Cx<'_>) {
         for token in self.tokens.fetches() {
-            if self.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
+            if self.copying(token).is_some_and(|copying| cx.now.since(copying.heard) >= GIVE_UP) {
+                self.finish_copy(cx, token, Err(Errno::EAGAIN));
+            } else if self.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
                 self.ask_part(cx, token);
             }
         }
@@ -98,6 +125,10 @@ impl Pg {
         let mut reply =
             CopyReply { header, tid: get.tid, result: 0, part: Default::default(), data: Default::default() };
         match part {
+            // Its attributes alone are more than any copy may have.
+            Ok(Some(part)) if part.object.size_bytes() > TRANSACTION_BYTES_MAX => {
+                reply.result = Errno::EFBIG.negated();
+            }
             Ok(Some(part)) => {
                 let mut w = Writer::new();
                 reply.data = part.encode_parts(&mut w);
@@ -111,7 +142,7 @@ impl Pg {
                     return self.gather(cx, object, offset, length, then);
                 }
                 let token = self.tokens.issue_fetch(then);
-                cx.effects.push(Effect::Fetch { object, offset, length, token });
+                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
                 return;
             }
         }
@@ -148,12 +179,17 @@ impl Pg {
             return self.finish_copy(cx, token, Err(Errno::EIO));
         };
         let CopyPart { object, next } = part;
+        copying.heard = cx.now;
+        copying.bytes += object.size_bytes();
+        if copying.bytes > copying.bytes_max {
+            return self.finish_copy(cx, token, Err(Errno::EFBIG));
+        }
         match &mut copying.so_far {
             None => copying.so_far = Some(Box::new(object)),
             Some(so_far) => {
                 if so_far.append(object).is_err() {
                     // The source changed between two parts: begin again.
-                    (copying.so_far, copying.cursor) = (None, CopyCursor::default());
+                    (copying.so_far, copying.cursor, copying.bytes) = (None, CopyCursor::default(), 0);
                     return self.ask_part(cx, token);
                 }
             }
@@ -173,6 +209,7 @@ impl Pg {
     fn finish_copy(&mut self, cx: &mut Cx<'_>, token: Token, result: Result<Box<CopiedObject>, Errno>) {
         let Some(OnFetched::Operation(mut running)) = self.tokens.take_fetch(token) else { return };
         let Some(copying) = running.copying.take() else { return };
+        running.copied_bytes += copying.bytes;
         running.copied.push(Copied { op_index: copying.op_index, result });
         self.unpark(cx, *running);
     }

@@ -6,23 +6,33 @@ use crate::backend::ec::EcView;
 use crate::backend::{AfterCommit, Flight};
 use crate::list::{self, Listing};
 use crate::object::ObjectContext;
-use crate::ops::{self, Change, Env, Outcome, Request, Suspend};
+use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg, Planted};
 use nacre_msg::peer::LogEntry;
-use nacre_txn::{Op, ReadError, Transaction};
+use nacre_txn::{FetchFrom, Op, ReadError, Transaction};
 use nacre_types::{Errno, Eversion, HObject};
 use smallvec::smallvec;
 
 impl Pg {
     /// Runs a message whose turn has come.
-    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, running: Running) {
+    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, mut running: Running) {
+        if let Some(plain) = running.plain.take()
+            && let Ok(outcome) = plain.finish(cx.view, &self.spg, &running.head)
+        {
+            // Changes of the object wait while it is parked: it is what the message saw.
+            return self.carry_out(cx, running, outcome);
+        }
         if running.intent.may_write()
             && let Some((version, reply)) = self.answer_again(cx, &running)
         {
             return self.finish_dup(cx, running, version, reply);
         }
-        match self.run(cx, &running) {
+        if running.op.is_beyond_room {
+            self.refuse(cx, &running.op, Errno::ENOSPC);
+            return self.left(&running.head);
+        }
+        match self.run(cx, &mut running) {
             Ok(outcome) => self.carry_out(cx, running, outcome),
             Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
                 self.park(&running);
@@ -31,15 +41,15 @@ impl Pg {
                     return self.gather(cx, object, offset, length, then);
                 }
                 let token = self.tokens.issue_fetch(then);
-                cx.effects.push(Effect::Fetch { object, offset, length, token });
+                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
             }
             Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
                 if !running.intent.on_pg && self.mend_here(cx, &object) {
-                    self.wait_for_recovery(running);
+                    self.wait_for_recovery(cx, running.op, running.head.clone());
                 } else {
                     self.refuse(cx, &running.op, Errno::EIO);
-                    self.left(&running.head);
                 }
+                self.left(&running.head);
             }
             Err(Suspend::Copy { op_index, source }) => {
                 self.park(&running);
@@ -48,7 +58,7 @@ impl Pg {
         }
     }
 
-    fn run(&mut self, cx: &mut Cx<'_>, running: &Running) -> Result<Outcome, Suspend> {
+    fn run(&mut self, cx: &mut Cx<'_>, running: &mut Running) -> Result<Outcome, Suspend> {
         if running.intent.on_pg {
             return Ok(self.list_objects(cx, running));
         }
@@ -68,6 +78,7 @@ impl Pg {
             last_user_version: self.info.last_user_version,
             notify_id: u64::from(self.map.epoch) << 32 | u64::from(self.pipeline.notifies),
             entropy: &mut *cx.entropy,
+            work: 0,
         };
         let request = Request {
             op: &running.op.op,
@@ -77,7 +88,13 @@ impl Pg {
             caller: &running.caller,
             copied: &running.copied,
         };
-        ops::execute(&mut env, &request, &context)
+        let result = ops::execute(&mut env, &request, &context);
+        cx.pace.turn.spend(env.work);
+        let is_pending = matches!(&result, Err(Suspend::Read(ReadError::Pending { .. })));
+        // What a coded object's data is put together from comes with it, and is looked at once.
+        running.plain =
+            if is_pending && self.ec.is_none() { PlainRead::of(&request, &context) } else { None };
+        result
     }
 
     fn list_objects(&self, cx: &Cx<'_>, running: &Running) -> Outcome {
@@ -99,6 +116,10 @@ impl Pg {
             return None;
         }
         let entry = self.log.by_reqid(&running.reqid)?;
+        let is_old = entry.version.version + 4 < self.log.head().version;
+        if self.planted == Planted::DuplicatesTrimmed && is_old {
+            return None;
+        }
         let mut reply = self.reply_to(&running.op, Answer::of_entry(&entry));
         reply.trace.executed = cx.now;
         Some((entry.version, reply))
@@ -118,18 +139,11 @@ impl Pg {
     pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, running: Running) {
         self.pipeline.lanes.unpark(&running.head, running.is_write());
         if self.must_recover(&running.head, running.is_write()) && !self.recovery.is_unfound(&running.head) {
-            return self.wait_for_recovery(running);
+            self.wait_for_recovery(cx, running.op, running.head.clone());
+        } else {
+            self.refuse(cx, &running.op, Errno::EIO);
         }
-        self.refuse(cx, &running.op, Errno::EIO);
         self.left(&running.head);
-    }
-
-    /// Its object is being mended: the message is admitted anew when that is done.
-    fn wait_for_recovery(&mut self, running: Running) {
-        let head = running.head;
-        self.recovery.want(&head);
-        self.pipeline.missing.entry(head.clone()).or_default().push(running.op);
-        self.left(&head);
     }
 
     /// True when changes of the object are under way.
@@ -148,12 +162,15 @@ impl Pg {
         if !running.intent.on_pg {
             self.pipeline.lanes.unpark(&running.head, running.is_write());
         }
-        self.execute(cx, running);
+        match cx.pace.turn.is_spent() {
+            true => self.pipeline.started.push_back(running),
+            false => self.go_on(cx, running),
+        }
     }
 
     /// A message ended: the next one on its object has its turn. One at a time: what starts now decides
     /// whether the one behind it may start as well.
-    fn left(&mut self, head: &HObject) {
+    pub(super) fn left(&mut self, head: &HObject) {
         if let Some(next) = self.pipeline.lanes.next(head) {
             self.pipeline.started.push_back(next);
         }
@@ -166,6 +183,9 @@ impl Pg {
         let head = running.head;
         if result >= 0 && !self.has_pinged(cx.now, &running.op.session, &head, &watches) {
             result = Errno::ETIMEDOUT.negated();
+        }
+        if result >= 0 && !self.takes_notifies(&running.op.session, &notifies) {
+            result = Errno::EBUSY.negated();
         }
         let version = match &change {
             Change::None | Change::Dropped => Eversion::ZERO,

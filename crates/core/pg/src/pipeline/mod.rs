@@ -30,7 +30,7 @@ pub(crate) use reply::PendingReply;
 pub use under_way::UnderWay;
 
 use crate::backend::ec::Piece;
-use crate::ops::{Copied, Intent};
+use crate::ops::{Copied, Intent, PlainRead};
 use crate::{ClientOp, SessionId};
 use nacre_cls::Caller;
 use nacre_types::{Epoch, HObject, ReqId};
@@ -63,12 +63,18 @@ pub(crate) struct Running {
     pub(crate) head: HObject,
     pub(crate) reqid: ReqId,
     pub(crate) caller: Caller,
+    /// The map under which it passed them.
+    pub(crate) admitted: Epoch,
     /// Sources of its copies, as far as they are fetched.
     pub(crate) copied: Vec<Copied>,
+    /// Bytes of those.
+    pub(crate) copied_bytes: usize,
     /// The copy whose source is being fetched.
     pub(crate) copying: Option<copy::Copying>,
     /// Data that it reads, as far as it is collected: of an erasure-coded pool.
     pub(crate) gathered: Vec<Piece>,
+    /// All that is left of it when the data comes that it waits for.
+    pub(crate) plain: Option<PlainRead>,
 }
 
 impl Running {

@@ -100,7 +100,9 @@ impl Pg {
     /// An operator wants this kind of work on this group done before others' (or in turn again). As in Ceph a group
     /// with nothing to do is left as it is, and the order holds until the group is clean.
     pub(crate) fn force_recovery(&mut self, cx: &mut Cx<'_>, kind: Kind, forced: bool) {
-        let due = self.is_degraded() || self.missing_of(kind).any(|missing| !missing.is_empty());
+        let due = self.is_degraded()
+            || self.missing_of(kind).any(|missing| !missing.is_empty())
+            || (kind == Kind::Backfill && self.has_more_to_compare());
         let held = match kind {
             Kind::Recovery => &mut self.claims.forced_recovery,
             Kind::Backfill => &mut self.claims.forced_backfill,
@@ -180,11 +182,8 @@ impl Pg {
     fn claim_next(&mut self, cx: &mut Cx<'_>) {
         let header = self.header();
         let Some(claim) = &mut self.claims.own else { return };
-        let backfill = claim.kind == Kind::Backfill;
-        let lacks = |peer: &crate::peering::Peer| {
-            peer.activated && peer.rebuilding == backfill && !peer.missing.is_empty()
-        };
-        let targets = self.peers.iter().filter(|(_, peer)| lacks(peer)).map(|(osd, _)| *osd);
+        let kind = claim.kind;
+        let targets = self.peers.iter().filter(|(_, peer)| kind.is_due_at(peer)).map(|(osd, _)| *osd);
         claim.asked = { targets }.find(|osd| !claim.granted.contains(osd));
         let (number, priority) = (claim.number, claim.priority);
         if let Some(osd) = claim.asked {

@@ -2,6 +2,7 @@
 
 use crate::Pg;
 use crate::log::Missing;
+use crate::peering::Peer;
 use nacre_maps::flags;
 use nacre_types::OsdId;
 
@@ -14,6 +15,13 @@ pub enum Kind {
     Backfill,
 }
 
+impl Kind {
+    /// `peer` lacks something that comes there in this way.
+    pub(super) fn is_due_at(self, peer: &Peer) -> bool {
+        peer.activated && !peer.is_complete() && peer.backfill.is_some() == (self == Self::Backfill)
+    }
+}
+
 impl Pg {
     /// What some copy lacks and somebody has; recovery comes before backfill.
     pub(crate) fn recovery_due(&self) -> Option<Kind> {
@@ -24,19 +32,23 @@ impl Pg {
             self.missing_of(*kind)
                 .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
         };
-        [Kind::Recovery, Kind::Backfill].into_iter().find(is_due)
+        match is_due(&Kind::Recovery) {
+            true => Some(Kind::Recovery),
+            false => (self.has_more_to_compare() || is_due(&Kind::Backfill)).then_some(Kind::Backfill),
+        }
     }
 
     /// No copy that this one knows of lacks anything.
     pub(super) fn is_whole_everywhere(&self) -> bool {
-        self.missing.is_empty() && self.peers.values().all(|peer| peer.missing.is_empty())
+        self.missing.is_empty()
+            && self.peers.values().all(|peer| peer.missing.is_empty() && peer.is_compared())
     }
 
     /// What copies lack that are brought up to date in this way.
     pub(super) fn missing_of(&self, kind: Kind) -> impl Iterator<Item = &Missing> + '_ {
         let backfill = kind == Kind::Backfill;
-        let own = (self.info.is_incomplete() == backfill).then_some(&self.missing);
-        let fits = move |peer: &&crate::peering::Peer| peer.activated && peer.rebuilding == backfill;
+        let own = (!backfill).then_some(&self.missing);
+        let fits = move |peer: &&Peer| peer.activated && peer.backfill.is_some() == backfill;
         own.into_iter().chain(self.peers.values().filter(fits).map(|peer| &peer.missing))
     }
 
@@ -65,11 +77,8 @@ impl Pg {
 
     /// Whose copies lack something that is brought there in this way.
     fn lacking(&self, kind: Kind) -> impl Iterator<Item = OsdId> + '_ {
-        let backfill = kind == Kind::Backfill;
-        let own = (self.info.is_incomplete() == backfill && !self.missing.is_empty()).then_some(self.whoami);
-        let lacks = move |peer: &crate::peering::Peer| {
-            peer.activated && peer.rebuilding == backfill && !peer.missing.is_empty()
-        };
-        own.into_iter().chain(self.peers.iter().filter(move |(_, peer)| lacks(peer)).map(|(osd, _)| *osd))
+        let own = (kind == Kind::Recovery && !self.missing.is_empty()).then_some(self.whoami);
+        own.into_iter()
+            .chain(self.peers.iter().filter(move |(_, peer)| kind.is_due_at(peer)).map(|(osd, _)| *osd))
     }
 }

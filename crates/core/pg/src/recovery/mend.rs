@@ -40,7 +40,7 @@ impl Pg {
         }
     }
 
-    /// A scrub found that the copies on `bad` are not as the good ones of `version`. False when the object has
+    /// A scrub found that the copies on `bad` are not as the good ones of `version`, zero where there should be none. False when the object has
     /// changed since, or is changing: the next scrub will tell.
     pub(crate) fn mend_copies(
         &mut self,
@@ -51,7 +51,8 @@ impl Pg {
     ) -> bool {
         let own = self.copy_version(cx.view, object);
         let own_is_bad = bad.contains(&self.whoami);
-        if self.is_changing(&object.to_head()) || (!own_is_bad && own != Some(version)) {
+        let good = Some(version).filter(|version| *version != Eversion::ZERO);
+        if self.is_changing(&object.to_head()) || (!own_is_bad && own != good) {
             return false;
         }
         for osd in bad {

@@ -1,15 +1,17 @@
 //! Bringing copies up to date object by object: first this copy (pulled), then the others (pushed).
 //!
 //! Objects that a client waits for come first, whatever flags say; then what the log tells (recovery), then
-//! what only a comparison of the copies tells (backfill), each in order, a bounded number at a time.
+//! what only a comparison of the copies tells (`backfill`), each in order, a bounded number at a time.
 //!
 //! No copy is ever asked to apply a write to an object that it does not have. An object that the log tells to be missing
-//! somewhere is recovered before writes to it go on. One that only a rebuilt copy lacks is not waited for: that copy gets
+//! somewhere is recovered before writes to it go on. One that only a compared copy lacks is not waited for: that copy gets
 //! the write's log entry alone and the object later, as Ceph does behind `last_backfill`. When the turn of such an object
 //! comes, new writes to it wait until those before are durable and it is everywhere.
 
+mod backfill;
 mod claim;
 mod due;
+mod lost;
 mod mend;
 mod pace;
 mod part;
@@ -18,21 +20,24 @@ mod push;
 mod rebuild;
 mod reserver;
 
+pub(crate) use backfill::{Backfill, SCAN_OBJECTS_MAX};
 pub(crate) use claim::Claims;
 pub use due::Kind;
+pub use lost::{LOST_OBJECTS_MAX, Lost, LostError, MissingObject};
 pub use pace::Pace;
 pub use reserver::{Decision, Reserver, Side};
 
 use crate::object::ObjectContext;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg, peering};
+use nacre_msg::peer::PartCursor;
 use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Bytes of object data in one part: what a recovery holds in memory per object, and how long a client's small
+/// Bytes in one part, as the pace counts them: what a recovery holds in memory per object, and how long a client's small
 /// write may find the device busy with it.
-pub(crate) const PART_BYTES_MAX: u64 = 512 << 10;
+const PART_BYTES_MAX: u64 = nacre_msg::size::PART_BYTES_MAX as u64;
 
 /// What an object costs beside its data, in bytes of data.
 const OBJECT_COST_BYTES: u64 = 4 << 10;
@@ -49,7 +54,7 @@ enum Work {
         /// The version.
         need: Eversion,
         /// The part.
-        offset: u64,
+        at: PartCursor,
         /// Who has not got it after all.
         absent: BTreeSet<OsdId>,
     },
@@ -57,24 +62,15 @@ enum Work {
     Applying,
     /// It is computed from chunks of others.
     Rebuilding(Box<rebuild::Rebuild>),
-    /// A part of it is on its way to those who miss it.
-    Pushing {
-        /// To whom.
-        targets: BTreeSet<OsdId>,
-        /// Who has not got the part durably.
-        waiting: BTreeSet<OsdId>,
-        /// The part.
-        offset: u64,
-        /// The part behind it.
-        next: Option<u64>,
-    },
+    /// Parts of it are on their way to those who miss it.
+    Pushing(push::Pushing),
 }
 
 /// Recovery of one group, at its primary.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     active: BTreeMap<HObject, Work>,
-    /// A part of these has arrived where it should, and the next one is due.
+    /// The next part of these is due, as soon as the pace lets it.
     parts: VecDeque<HObject>,
     /// Next in turn, once the writes to them that have begun are durable.
     draining: BTreeSet<HObject>,
@@ -92,6 +88,10 @@ pub(crate) struct Recovery {
     beyond_repair: BTreeSet<HObject>,
     /// The pace lets the next object, or the next part of one, begin then.
     resume_at: Option<Stamp>,
+    /// When something of it last came or went.
+    moved_at: Stamp,
+    /// The part that the primary is to send next of objects that come here: one behind a part that was lost makes no object.
+    receiving: BTreeMap<HObject, PartCursor>,
 }
 
 impl Recovery {
@@ -141,6 +141,34 @@ impl Recovery {
         self.resume_at
     }
 
+    /// When something of it last came or went.
+    pub(crate) fn moved_at(&self) -> Stamp {
+        self.moved_at
+    }
+
+    /// Something of it came or went.
+    pub(crate) fn moves(&mut self, now: Stamp) {
+        self.moved_at = now;
+    }
+
+    /// The next part of an object may be sent, if the pace lets it.
+    fn part_is_due(&mut self, object: &HObject) {
+        if !self.parts.contains(object) {
+            self.parts.push_back(object.clone());
+        }
+    }
+
+    /// Since when it waits for other copies, and for nothing else.
+    pub(crate) fn waits_since(&self) -> Option<Stamp> {
+        let on_others = |work: &Work| match work {
+            Work::Pulling { .. } | Work::Rebuilding(_) => true,
+            Work::Pushing(pushing) => pushing.is_under_way(),
+            Work::Dropping | Work::Applying => false,
+        };
+        let waits = self.parts.is_empty() && self.resume_at.is_none() && self.active.values().any(on_others);
+        waits.then_some(self.moved_at)
+    }
+
     fn is_taken(&self, object: &HObject) -> bool {
         self.active.contains_key(object) || self.draining.contains(object) || self.unfound.contains(object)
     }
@@ -173,43 +201,78 @@ impl Pg {
         }
         self.recover_drained(cx);
         while let Some(head) = self.recovery.urgent.pop_front() {
+            self.hurry(&head);
             for object in self.missing_family(&head) {
                 self.recover_in_turn(cx, object); // beyond the limit: a client waits
             }
         }
         self.send_due_parts(cx);
         let Some(kind) = self.recovery_due().filter(|_| self.recovery.resume_at.is_none()) else { return };
+        if kind == Kind::Backfill {
+            self.compare_on(cx);
+        }
         if self.recovery.kind != Some(kind) {
             (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
         }
         let under_way = |recovery: &Recovery| recovery.active.len() + recovery.draining.len();
         while self.claims.allow(kind) && under_way(&self.recovery) < cx.pace.objects_max(cx.now) {
-            self.recovery.resume_at = cx.pace.closed_until(cx.now);
+            self.recovery.resume_at = cx.pace.begins_at(cx.now);
             if self.recovery.resume_at.is_some() {
                 return;
             }
-            let Some(object) = self.next_missing(kind) else { return };
+            let Some(object) = self.next_missing(kind) else { break };
             self.recover_in_turn(cx, object);
         }
+        self.send_due_parts(cx);
     }
 
     /// Goes on with objects under way, part by part: a whole object at once would keep devices busy for longer than
     /// a client should wait.
     fn send_due_parts(&mut self, cx: &mut Cx<'_>) {
-        for object in std::mem::take(&mut self.recovery.parts) {
-            let closed =
-                cx.pace.closed_until(cx.now).filter(|_| !self.pipeline.is_waited_for(&object.to_head()));
-            if closed.is_some() {
-                self.recovery.resume_at = closed;
-                self.recovery.parts.push_back(object);
+        let mut later = VecDeque::new();
+        while let Some(object) = self.recovery.parts.pop_front() {
+            let is_urgent = self.is_urgent(&object);
+            let parts_max = if is_urgent { pace::PARTS_MAX } else { cx.pace.parts_max(cx.now) };
+            if !self.takes_another_part(&object, parts_max) {
                 continue;
             }
-            cx.pace.take(cx.now, PART_BYTES_MAX);
+            let closed = if is_urgent { None } else { cx.pace.goes_on_at(cx.now) };
+            if closed.is_some() {
+                self.recovery.resume_at = closed;
+                later.push_back(object);
+                continue;
+            }
+            self.take_pace(cx, &object, PART_BYTES_MAX);
+            self.recovery.moves(cx.now);
             match self.recovery.active.get(&object) {
                 Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
-                Some(Work::Pushing { .. }) => self.push_on(cx, &object),
+                Some(Work::Pushing(_)) => self.push_on(cx, &object),
                 Some(Work::Rebuilding(_)) => self.collect_parts(cx, &object),
                 _ => (), // it turned out damaged, or gone, meanwhile
+            }
+        }
+        self.recovery.parts = later;
+    }
+
+    /// A client waits for `object`.
+    fn is_urgent(&self, object: &HObject) -> bool {
+        self.pipeline.is_waited_for(&object.to_head())
+    }
+
+    /// Counts what recovery moves of an object, unless a client waits for it: that goes at once, and nothing else pays for it.
+    fn take_pace(&self, cx: &mut Cx<'_>, object: &HObject, bytes: u64) {
+        if !self.is_urgent(object) {
+            cx.pace.take(cx.now, bytes);
+        }
+    }
+
+    /// Clients that wait for an object under way go before the pace.
+    fn hurry(&mut self, head: &HObject) {
+        let family = head.with_snap(SnapId(0))..=head.with_snap(SnapId::SNAPDIR);
+        let under_way = self.recovery.active.range(family).map(|(object, _)| object.clone());
+        for object in under_way.collect::<Vec<_>>() {
+            if matches!(self.recovery.active.get(&object), Some(Work::Pushing(_))) {
+                self.recovery.part_is_due(&object);
             }
         }
     }
@@ -271,7 +334,8 @@ impl Pg {
     /// Does the next thing that `object` needs.
     fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let first_part = self.cost_of(cx, &object).min(PART_BYTES_MAX);
-        cx.pace.take(cx.now, first_part + OBJECT_COST_BYTES);
+        self.take_pace(cx, &object, first_part + OBJECT_COST_BYTES);
+        self.recovery.moves(cx.now);
         match self.missing.need(&object) {
             Some(Eversion::ZERO) => self.drop_here(cx, object),
             Some(need) if self.ec.is_some() => self.rebuild(cx, object, need),
@@ -315,16 +379,28 @@ impl Pg {
         self.submit(cx, txn, OnDurable::Nothing);
     }
 
+    /// Those who missed `object` when it was sent have it durably. Others may have turned out since to miss it, too.
+    fn recovered_there(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        self.stamps.recovered_objects += 1;
+        if self.peers_without(object).is_empty() {
+            self.recovered_everywhere(cx, object);
+        } else {
+            self.recover(cx, object.clone());
+        }
+    }
+
     /// No copy misses `object` any more.
     fn recovered_everywhere(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         self.recovery.active.remove(object);
         self.go_on_with(cx, &object.to_head());
-        let whole: Vec<OsdId> = self
-            .peers
-            .iter()
-            .filter(|(_, peer)| peer.activated && peer.missing.is_empty() && !peer.told_complete)
-            .map(|(osd, _)| *osd)
-            .collect();
+        self.note_whole_peers(cx);
+    }
+
+    /// Tells copies once that they miss nothing any more, and goes on if that was what the group waited for.
+    fn note_whole_peers(&mut self, cx: &mut Cx<'_>) {
+        let whole = |peer: &peering::Peer| peer.is_complete() && !peer.told_complete;
+        let whole: Vec<OsdId> =
+            self.peers.iter().filter(|(_, peer)| whole(peer)).map(|(osd, _)| *osd).collect();
         for osd in whole {
             self.peer_is_whole(cx, osd);
         }
@@ -335,7 +411,7 @@ impl Pg {
     fn peer_is_whole(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         let head = self.info.last_update;
         if let Some(peer) = self.peers.get_mut(&osd) {
-            peer.rebuilding = false;
+            peer.backfill = None;
             peer.told_complete = true;
             peer.info.last_complete = head;
             peer.info.last_backfill = HObject::max_value();

@@ -1,48 +1,93 @@
 //! [`Pace`]: how fast recovery may go beside clients.
 //!
-//! While clients work, recovery has a rate in bytes per second. It is judged every [`WINDOW`]: when more than
-//! one in a hundred of the clients' operations took longer than the target, the rate is halved; otherwise it
-//! grows by a fixed step (additive increase, multiplicative decrease). Without clients there is no limit.
+//! While clients work, recovery takes bytes from a bucket that fills at a rate. What a client waits for takes none: it goes at
+//! once. The rate follows what clients' writes take from their execution until all copies have them durably: that is where
+//! recovery is felt, and neither a queue before the group nor a wait for an object that is being recovered says anything about
+//! the device.
 //!
-//! A rate and not bytes in flight: one part of an object at a time, sent back to back, would already keep a
-//! device busy.
+//! ```text
+//!            client comes: 64 MiB/s
+//!                  |
+//!                  v    good window, the bucket ran dry: twice the rate
+//!              starting ----------.
+//!                  |   ^          |
+//!                  |   '----------'
+//!     slow: x 0.7  |
+//!                  v    good window, the bucket ran dry: a tenth more
+//!              probing  ----------.      slow: x 0.7, and no judgement for 500 ms: what began before tells of the old rate
+//!                  |   ^          |
+//!                  |   '----------'
+//!                  v
+//!            clients away: no limit; when they come back, the rate is what it was, at least the first one
+//! ```
+//! A window ends after 200 writes or 2 s. Slow is one with more than one in a hundred writes above the target; a single one
+//! never is. Beside the rate, the parts of one object that are on their way at a time are bounded: one more while they come
+//! back within the target, half when they take twice that.
 
+use crate::TurnWork;
 use nacre_types::Stamp;
 use std::time::Duration;
 
-/// How long latencies are collected before they count.
-pub(crate) const WINDOW: Duration = Duration::from_millis(200);
-/// Recovery may be ahead of its rate by so much: groups are not woken for every small object.
-const AHEAD: Duration = Duration::from_millis(20);
+/// Writes that are judged together.
+const WINDOW_OPERATIONS: u64 = 200;
+/// Fewer, if no more come for so long.
+const WINDOW: Duration = Duration::from_secs(2);
+/// The rate is cut at most so often.
+const CUT_PAUSE: Duration = Duration::from_millis(500);
+/// What a full bucket holds, in time at the rate; a part at least.
+const BURST: Duration = Duration::from_millis(20);
 /// Clients that have sent nothing for so long are away.
 const CLIENTS_AWAY: Duration = Duration::from_secs(1);
 /// Where the rate begins when clients come.
-const RATE_FIRST: u64 = 32 << 20;
+const RATE_FIRST: u64 = 64 << 20;
 /// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
 /// that is degraded for hours is a risk of its own. Sixteen parts per second.
 const RATE_MIN: u64 = 8 << 20;
 /// No device of ours is faster.
 const RATE_MAX: u64 = 8 << 30;
-/// Added to the rate after a good window.
-const RATE_STEP: u64 = 4 << 20;
+/// Parts of one object on their way at a time: 4 MiB.
+pub(super) const PARTS_MAX: usize = 8;
 
 /// The speed of recovery on one shard, shared by its groups.
 #[derive(Debug)]
 pub struct Pace {
-    /// What clients' operations may take; zero leaves recovery alone.
+    /// What clients' writes may take; zero leaves recovery alone.
     target: Duration,
     /// Objects that a group recovers at a time without clients.
     objects_max: usize,
     /// Bytes per second while clients work.
     rate: u64,
-    /// Recovery may begin its next object then.
-    open_at: Stamp,
+    /// The rate has not been too high yet.
+    starting: bool,
+    bucket: Bucket,
     client_at: Option<Stamp>,
-    window_ends: Stamp,
+    window: Window,
+    /// No judgement before.
+    judges_from: Stamp,
+    /// Parts of one object on their way at a time, in eighths: one that comes back in time adds one of them.
+    parts_eighths: usize,
+    /// Late parts do not count before.
+    parts_judged_from: Stamp,
+    /// What the shard's turn has left for clients' messages.
+    pub turn: TurnWork,
+}
+
+/// What recovery may take at once.
+#[derive(Debug, Default)]
+struct Bucket {
+    /// Below zero after something that was larger than what there was: by a part at most.
+    bytes: i64,
+    filled_at: Stamp,
+}
+
+/// Clients' writes that are judged together.
+#[derive(Debug, Default)]
+struct Window {
+    began: Stamp,
     operations: u64,
     slow: u64,
-    /// Recovery took something in this window: who did nothing learns nothing about what it may do.
-    used: bool,
+    /// Recovery wanted more than it was given: who did without learns nothing about what it may do.
+    ran_dry: bool,
 }
 
 impl Pace {
@@ -53,51 +98,79 @@ impl Pace {
             target: Duration::ZERO,
             objects_max: 8,
             rate: RATE_FIRST,
-            open_at: Stamp::default(),
+            starting: true,
+            bucket: Bucket::default(),
             client_at: None,
-            window_ends: Stamp::default(),
-            operations: 0,
-            slow: 0,
-            used: false,
+            window: Window::default(),
+            judges_from: Stamp::default(),
+            parts_eighths: PARTS_MAX,
+            parts_judged_from: Stamp::default(),
+            turn: TurnWork::default(),
         }
     }
 
-    /// Sets what clients' operations may take, and how many objects a group recovers at a time without clients.
+    /// Sets what clients' writes may take, and how many objects a group recovers at a time without clients.
     pub fn configure(&mut self, target: Duration, objects_max: usize) {
         (self.target, self.objects_max) = (target, objects_max.max(1));
     }
 
-    /// A client's operation was answered after `latency`.
-    pub fn client_op(&mut self, now: Stamp, latency: Duration) {
-        if self.has_clients(now) {
-            self.judge(now);
-        } else {
-            (self.rate, self.window_ends) = (RATE_FIRST, now + WINDOW);
-            (self.operations, self.slow, self.used) = (0, 0, false);
+    /// A client's operation was answered; a write took `spent` from its execution until all copies had it durably.
+    pub fn client_op(&mut self, now: Stamp, spent: Option<Duration>) {
+        if !self.has_clients(now) {
+            self.begin(now);
         }
         self.client_at = Some(now);
-        self.operations += 1;
-        self.slow += u64::from(latency > self.target);
+        if let Some(spent) = spent.filter(|_| now >= self.judges_from) {
+            self.window.operations += 1;
+            self.window.slow += u64::from(spent > self.target);
+        }
+        self.judge(now);
     }
 
     fn has_clients(&self, now: Stamp) -> bool {
         self.client_at.is_some_and(|at| now.since(at) < CLIENTS_AWAY)
     }
 
-    fn judge(&mut self, now: Stamp) {
-        if now < self.window_ends {
-            return;
+    /// Clients come, or come back.
+    fn begin(&mut self, now: Stamp) {
+        if self.rate <= RATE_FIRST {
+            (self.rate, self.starting) = (RATE_FIRST, true);
         }
-        self.rate = if self.slow * 100 > self.operations {
-            self.rate / 2
-        } else if self.used {
-            self.rate + RATE_STEP
-        } else {
-            self.rate
-        };
-        self.rate = self.rate.clamp(RATE_MIN, RATE_MAX);
-        self.window_ends = now + WINDOW;
-        (self.operations, self.slow, self.used) = (0, 0, false);
+        self.bucket = Bucket { bytes: self.burst(), filled_at: now };
+        self.window = Window { began: now, ..Window::default() };
+    }
+
+    fn judge(&mut self, now: Stamp) {
+        let Window { began, operations, slow, ran_dry } = self.window;
+        let ended = operations >= WINDOW_OPERATIONS || now.since(began) >= WINDOW;
+        // Early, when those to come cannot make up for it.
+        let is_slow = slow > 1 && slow * 100 > if ended { operations } else { WINDOW_OPERATIONS };
+        if is_slow {
+            self.starting = false;
+            self.set_rate(now, self.rate / 10 * 7);
+            self.judges_from = now + CUT_PAUSE;
+        } else if !ended {
+            return;
+        } else if ran_dry && slow * 100 <= operations && operations > 0 {
+            self.set_rate(now, if self.starting { self.rate * 2 } else { self.rate + self.rate / 10 });
+        }
+        self.window = Window { began: now, ..Window::default() };
+    }
+
+    fn set_rate(&mut self, now: Stamp, rate: u64) {
+        self.bucket = Bucket { bytes: self.bytes_at(now), filled_at: now };
+        self.rate = rate.clamp(RATE_MIN, RATE_MAX);
+    }
+
+    /// What a full bucket holds.
+    fn burst(&self) -> i64 {
+        bytes_in(self.rate, BURST).max(super::PART_BYTES_MAX.cast_signed())
+    }
+
+    /// What is in the bucket.
+    fn bytes_at(&self, now: Stamp) -> i64 {
+        let came = bytes_in(self.rate, now.since(self.bucket.filled_at));
+        self.bucket.bytes.saturating_add(came).min(self.burst())
     }
 
     /// Bytes per second that recovery may move; `None` for no limit.
@@ -106,24 +179,60 @@ impl Pace {
         (self.target > Duration::ZERO && self.has_clients(now)).then_some(self.rate)
     }
 
-    /// Objects that a group recovers at a time. Writes to them wait for them: while clients work, for one, which is
-    /// enough for any rate that lets them work.
+    /// Objects that a group recovers at a time. Writes to them wait for them: while clients work, for one, whose parts follow
+    /// each other ([`Pace::parts_max`]).
     pub(crate) fn objects_max(&self, now: Stamp) -> usize {
         if self.rate(now).is_some() { 1 } else { self.objects_max }
     }
 
-    /// When the next object may begin, if not now.
-    pub(crate) fn closed_until(&self, now: Stamp) -> Option<Stamp> {
-        (self.rate(now).is_some() && now + AHEAD < self.open_at).then_some(self.open_at)
+    /// Parts of one object that may be on their way at a time.
+    pub(crate) fn parts_max(&self, now: Stamp) -> usize {
+        if self.rate(now).is_some() { (self.parts_eighths / PARTS_MAX).max(1) } else { 2 }
     }
 
-    /// Recovery moves `bytes` of an object that was begun.
+    /// A part of an object was durable where it is missing after `took`.
+    pub(crate) fn part_came(&mut self, now: Stamp, took: Duration) {
+        if self.rate(now).is_none() {
+            return;
+        }
+        if took <= self.target {
+            self.parts_eighths = (self.parts_eighths + 1).min(PARTS_MAX * PARTS_MAX);
+        } else if took > self.target * 2 && now >= self.parts_judged_from {
+            self.parts_eighths = (self.parts_eighths / 2).max(PARTS_MAX);
+            self.parts_judged_from = now + CUT_PAUSE;
+        }
+    }
+
+    /// When the next object may begin, if not now. What is under way comes first, since writes to it wait: for another object
+    /// the bucket must be half full. It is more when a group is woken, which is not for every small object.
+    pub(crate) fn begins_at(&mut self, now: Stamp) -> Option<Stamp> {
+        let burst = self.burst();
+        self.closed_until(now, burst / 2, burst / 4 * 3)
+    }
+
+    /// When the next part of an object under way may be sent, if not now.
+    pub(crate) fn goes_on_at(&mut self, now: Stamp) -> Option<Stamp> {
+        self.closed_until(now, 0, 1)
+    }
+
+    /// `None` when there is more than `floor` in the bucket; else when there is `wanted`.
+    fn closed_until(&mut self, now: Stamp, floor: i64, wanted: i64) -> Option<Stamp> {
+        let rate = self.rate(now)?;
+        let bytes = self.bytes_at(now);
+        if bytes > floor {
+            return None;
+        }
+        self.window.ran_dry = true;
+        let wanted = wanted.saturating_sub(bytes).unsigned_abs();
+        let nanos = u128::from(wanted) * 1_000_000_000 / u128::from(rate);
+        Some(now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+    }
+
+    /// Recovery moves `bytes` that no client waits for.
     pub(crate) fn take(&mut self, now: Stamp, bytes: u64) {
-        self.used = true;
-        if let Some(rate) = self.rate(now) {
-            let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(rate);
-            let took = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
-            self.open_at = self.open_at.max(now) + took;
+        if self.rate(now).is_some() {
+            let left = self.bytes_at(now).saturating_sub_unsigned(bytes);
+            self.bucket = Bucket { bytes: left, filled_at: now };
         }
     }
 }
@@ -134,83 +243,209 @@ impl Default for Pace {
     }
 }
 
+/// What comes at `rate` bytes per second in `time`.
+fn bytes_in(rate: u64, time: Duration) -> i64 {
+    i64::try_from(u128::from(rate) * time.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const TARGET: Duration = Duration::from_millis(5);
-    const OBJECT: u64 = 1 << 20;
+    const PART: u64 = 512 << 10;
+    const START: Stamp = Stamp(1_000_000_000);
 
-    /// Bytes that recovery moves in `seconds` while a client's operation ends every millisecond after what
-    /// `latency` makes of the bytes per second that recovery moved just before.
-    fn run(pace: &mut Pace, start: Stamp, seconds: u64, latency: impl Fn(u64) -> Duration) -> u64 {
-        let (mut moved, mut now) = (0, start);
-        let mut recent = std::collections::VecDeque::from([0; 100]);
-        for _ in 0..seconds * 1000 {
+    fn pace() -> Pace {
+        let mut pace = Pace::new();
+        pace.configure(TARGET, 8);
+        pace
+    }
+
+    /// `count` writes, one each millisecond, the `slow` last of them too slow; recovery takes what it may beside them. Yields
+    /// when they end, and what recovery took.
+    fn writes(pace: &mut Pace, mut now: Stamp, count: u64, slow: u64) -> (Stamp, u64) {
+        let mut moved = 0;
+        for n in 0..count {
             now = now + Duration::from_millis(1);
-            let mut bytes = 0;
-            while pace.closed_until(now).is_none() && bytes < 64 * OBJECT {
-                pace.take(now, OBJECT);
-                bytes += OBJECT;
+            while pace.goes_on_at(now).is_none() && pace.rate(now).is_some() {
+                pace.take(now, PART);
+                moved += PART;
             }
-            moved += bytes;
-            recent.pop_front();
-            recent.push_back(bytes);
-            pace.client_op(now, latency(recent.iter().sum::<u64>() * 10));
+            pace.client_op(now, Some(if n + slow < count { TARGET } else { TARGET * 2 }));
         }
-        moved
+        (now, moved)
     }
 
     #[test]
-    fn recovery_takes_what_clients_leave() {
-        // A device of 100 MB/s, above which operations queue.
-        let device = |rate: u64| Duration::from_millis(if rate > 100 << 20 { 20 } else { 1 });
-        let mut pace = Pace::new();
-        pace.configure(TARGET, 8);
-        let warm = Stamp(1_000_000_000);
-        run(&mut pace, warm, 5, device);
-        let moved = run(&mut pace, warm + Duration::from_secs(5), 20, device) / 20;
-        assert!((40 << 20..110 << 20).contains(&moved), "{moved} bytes per second");
+    fn the_rate_doubles_until_it_is_too_high_and_then_creeps() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        let (now, _) = writes(&mut pace, START, WINDOW_OPERATIONS, 0);
+        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST));
+        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
+        assert_eq!(pace.rate(now), Some(4 * RATE_FIRST));
+        let (now, _) = writes(&mut pace, now, 100, 3);
+        let cut = 4 * RATE_FIRST / 10 * 7;
+        assert_eq!(pace.rate(now), Some(cut), "three in a window are too many, however many come");
+        let (now, _) = writes(&mut pace, now, 499, 499);
+        assert_eq!(pace.rate(now), Some(cut), "they began at the old rate");
+        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
+        assert_eq!(pace.rate(now), Some(cut + cut / 10));
+    }
+
+    #[test]
+    fn a_single_slow_write_is_no_reason() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        // 20 writes in 2 s.
+        let mut now = START;
+        for n in 1..=20 {
+            now = now + Duration::from_millis(100);
+            pace.client_op(now, Some(if n == 7 { TARGET * 9 } else { TARGET }));
+        }
+        assert_eq!(pace.rate(now), Some(RATE_FIRST));
+        for n in 1..=20 {
+            now = now + Duration::from_millis(100);
+            pace.client_op(now, Some(if n % 7 == 0 { TARGET * 9 } else { TARGET }));
+        }
+        assert_eq!(pace.rate(now), Some(RATE_FIRST / 10 * 7), "two of twenty are");
+    }
+
+    #[test]
+    fn reads_keep_recovery_to_its_rate_and_are_not_judged() {
+        let mut pace = pace();
+        let mut now = START;
+        for _ in 0..5000 {
+            now = now + Duration::from_millis(1);
+            pace.client_op(now, None);
+            while pace.goes_on_at(now).is_none() {
+                pace.take(now, PART);
+            }
+        }
+        assert_eq!(pace.rate(now), Some(RATE_FIRST));
+    }
+
+    #[test]
+    fn who_does_without_learns_nothing() {
+        let mut pace = pace();
+        let mut now = START;
+        for _ in 0..5000 {
+            now = now + Duration::from_millis(1);
+            pace.client_op(now, Some(TARGET));
+        }
+        assert_eq!(pace.rate(now), Some(RATE_FIRST));
+    }
+
+    #[test]
+    fn recovery_keeps_to_the_rate_and_saves_no_more_than_a_burst() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        let mut now = START;
+        for _ in 0..90 {
+            now = now + Duration::from_millis(10);
+            pace.client_op(now, None);
+        }
+        let mut moved = 0;
+        for _ in 0..1000 {
+            now = now + Duration::from_millis(1);
+            pace.client_op(now, None);
+            while pace.goes_on_at(now).is_none() {
+                pace.take(now, PART);
+                moved += PART;
+            }
+        }
+        let burst = pace.burst().unsigned_abs();
+        assert!((RATE_FIRST..=RATE_FIRST + burst + PART).contains(&moved), "{moved} bytes in a second");
+    }
+
+    #[test]
+    fn an_object_under_way_goes_on_before_another_one_begins() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        assert_eq!((pace.begins_at(START), pace.goes_on_at(START)), (None, None));
+        pace.take(START, pace.burst().unsigned_abs() * 2 / 3);
+        assert_eq!(pace.goes_on_at(START), None);
+        let later = pace.begins_at(START).expect("not at once");
+        assert_eq!(pace.begins_at(later), None);
+        // Small ones then begin one after the other.
+        pace.take(later, pace.burst().unsigned_abs() / 5);
+        assert_eq!(pace.begins_at(later), None);
+        // What goes on may take all there is: nothing begins meanwhile.
+        let mut now = later;
+        for _ in 0..500 {
+            now = now + Duration::from_millis(1);
+            pace.client_op(now, None);
+            while pace.goes_on_at(now).is_none() {
+                pace.take(now, PART);
+            }
+            assert!(pace.begins_at(now).is_some());
+        }
     }
 
     #[test]
     fn hopeless_clients_do_not_stop_recovery() {
-        let mut pace = Pace::new();
-        pace.configure(TARGET, 8);
-        let slow = |_| Duration::from_secs(1);
-        run(&mut pace, Stamp(1), 5, slow);
-        let moved = run(&mut pace, Stamp(5_000_000_000), 10, slow) / 10;
-        assert!((RATE_MIN / 2..=RATE_MIN * 2).contains(&moved), "{moved} bytes per second");
+        let mut pace = pace();
+        pace.client_op(START, None);
+        let (now, _) = writes(&mut pace, START, 20_000, 20_000);
+        assert_eq!(pace.rate(now), Some(RATE_MIN));
+        let (_, moved) = writes(&mut pace, now, 1000, 1000);
+        assert!((RATE_MIN - PART..=RATE_MIN + PART).contains(&moved), "{moved} bytes in a second");
+    }
+
+    #[test]
+    fn clients_that_come_back_find_the_rate_as_it_was_but_not_below_the_first() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        let (now, _) = writes(&mut pace, START, 2 * WINDOW_OPERATIONS, 0);
+        let back = now + CLIENTS_AWAY;
+        assert_eq!(pace.rate(back), None);
+        pace.client_op(back, Some(TARGET));
+        assert_eq!(pace.rate(back), Some(4 * RATE_FIRST));
+        let (now, _) = writes(&mut pace, back, 20_000, 20_000);
+        assert_eq!(pace.rate(now), Some(RATE_MIN));
+        pace.client_op(now + CLIENTS_AWAY, Some(TARGET));
+        assert_eq!(pace.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
+        let (now, _) = writes(&mut pace, now + CLIENTS_AWAY, WINDOW_OPERATIONS, 0);
+        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST), "it starts anew");
     }
 
     #[test]
     fn without_clients_or_target_there_is_no_limit() {
-        let mut pace = Pace::new();
-        pace.configure(TARGET, 8);
-        let now = Stamp(1_000_000_000);
+        let mut pace = pace();
+        let now = START;
         pace.take(now, 1 << 40);
-        assert_eq!((pace.closed_until(now), pace.rate(now)), (None, None));
-        pace.client_op(now, TARGET * 2);
+        assert_eq!((pace.goes_on_at(now), pace.rate(now)), (None, None));
+        pace.client_op(now, Some(TARGET * 2));
         pace.take(now, 1 << 30);
-        assert!(pace.closed_until(now).is_some());
+        assert!(pace.goes_on_at(now).is_some());
         assert_eq!((pace.objects_max(now), pace.objects_max(now + CLIENTS_AWAY)), (1, 8));
         let later = now + CLIENTS_AWAY;
-        assert_eq!((pace.closed_until(later), pace.rate(later)), (None, None));
-        pace.client_op(later, TARGET);
+        assert_eq!((pace.goes_on_at(later), pace.rate(later)), (None, None));
+        pace.client_op(later, Some(TARGET));
         pace.configure(Duration::ZERO, 8);
-        assert_eq!(pace.closed_until(later), None);
+        assert_eq!(pace.goes_on_at(later), None);
     }
 
     #[test]
-    fn one_slow_operation_in_a_thousand_is_no_reason() {
-        let mut pace = Pace::new();
-        pace.configure(TARGET, 8);
-        let mut now = Stamp(1_000_000_000);
-        for n in 0..5000 {
-            now = now + Duration::from_micros(200);
-            pace.take(now, 1);
-            pace.client_op(now, if n % 1000 == 7 { TARGET * 3 } else { TARGET });
+    fn parts_follow_each_other_while_they_come_back_in_time() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        assert_eq!(pace.parts_max(START), 1);
+        (0..8).for_each(|_| pace.part_came(START, TARGET));
+        assert_eq!(pace.parts_max(START), 2);
+        (0..1000).for_each(|_| pace.part_came(START, TARGET));
+        assert_eq!(pace.parts_max(START), PARTS_MAX);
+        (0..9).for_each(|_| pace.part_came(START, TARGET * 2));
+        assert_eq!(pace.parts_max(START), PARTS_MAX, "late, but no reason");
+        (0..9).for_each(|_| pace.part_came(START, TARGET * 3));
+        assert_eq!(pace.parts_max(START), PARTS_MAX / 2, "once for all that were on their way");
+        let mut now = START;
+        for left in [2, 1, 1] {
+            now = now + CUT_PAUSE;
+            pace.client_op(now, None);
+            pace.part_came(now, TARGET * 3);
+            assert_eq!(pace.parts_max(now), left);
         }
-        assert!(pace.rate(now) > Some(RATE_FIRST));
     }
 }

@@ -1,23 +1,23 @@
 //! One part of an object as a transaction that makes a copy of it.
 
-use super::PART_BYTES_MAX;
 use crate::object::ObjectContext;
 use crate::snap::mapper;
 use crate::storage;
+use nacre_buf::ByteStr;
+use nacre_msg::peer::PartCursor;
+use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::{ObjectView, Op, ReadError, Transaction};
 use nacre_types::{HObject, SnapId, SpgId};
 
-/// Omap entries read at a time.
+/// Omap entries in one part: what a small value costs is its entry, not its bytes.
 const OMAP_ENTRIES_MAX: usize = 4096;
-/// Bytes of omap read at a time.
-const OMAP_BYTES_MAX: usize = 1 << 20;
 
 /// A part of an object.
 pub(super) struct Part {
     /// What a copy must apply.
     pub(super) txn: Transaction,
     /// Where the next part begins.
-    pub(super) next: Option<u64>,
+    pub(super) next: Option<PartCursor>,
 }
 
 /// The order to drop an object.
@@ -25,7 +25,7 @@ pub(super) fn removal(spg: SpgId, object: &HObject) -> Transaction {
     Transaction { collection: spg, ops: vec![Op::Remove(object.clone())] }
 }
 
-/// The part of `object` that begins at `offset`, read from where it is stored under the name `place`; `stored` says how
+/// The part of `object` that begins at `at`, read from where it is stored under the name `place`; `stored` says how
 /// much data a copy keeps of an object of some size. The first part replaces whatever the copy holds; the last one gives
 /// the object its record: until then the copy's version is none, so a crash half-way leaves it missing.
 ///
@@ -35,7 +35,7 @@ pub(super) fn read(
     view: &dyn ObjectView,
     spg: SpgId,
     (place, object): (&HObject, &HObject),
-    offset: u64,
+    at: &PartCursor,
     stored: impl Fn(u64) -> u64,
 ) -> Result<Part, ReadError> {
     let damaged =
@@ -43,18 +43,20 @@ pub(super) fn read(
     let record = view.meta(&spg, place).ok_or_else(damaged)?;
     let context = ObjectContext::from_record(record.clone()).map_err(|_| damaged())?;
     let size = stored(context.info.size);
-    let mut ops = Vec::new();
-    if offset == 0 {
-        begin(view, spg, (place, object), &mut ops);
-    }
-    let end = offset.saturating_add(PART_BYTES_MAX).min(size);
+    let mut keys = Keys { view, spg, place, object, room: PART_BYTES_MAX, ops: Vec::new() };
+    let offset = match keys.read(at) {
+        PartCursor::Data(offset) => offset,
+        next => return Ok(Part { txn: Transaction { collection: spg, ops: keys.ops }, next: Some(next) }),
+    };
+    let mut ops = keys.ops;
+    let end = offset.saturating_add(PART_BYTES_MAX as u64).min(size);
     let span = end.saturating_sub(offset);
     for (start, length) in view.extents(&spg, place, offset, span) {
         let data =
             view.read(&spg, place, start, length).map_err(|error| storage::together(error, offset, span))?;
         ops.push(Op::Write { object: object.clone(), offset: start, data });
     }
-    let next = (end < size).then_some(end);
+    let next = (end < size).then_some(PartCursor::Data(end));
     if next.is_none() {
         ops.push(Op::Truncate { object: object.clone(), size });
         ops.push(Op::SetMeta { object: object.clone(), meta: record });
@@ -63,27 +65,78 @@ pub(super) fn read(
     Ok(Part { txn: Transaction { collection: spg, ops }, next })
 }
 
-fn begin(view: &dyn ObjectView, spg: SpgId, (place, object): (&HObject, &HObject), ops: &mut Vec<Op>) {
-    ops.push(Op::Remove(object.clone()));
-    ops.push(Op::Touch(object.clone()));
-    for (name, value) in view.attrs(&spg, place) {
-        ops.push(Op::SetAttr { object: object.clone(), name, value });
+/// Attributes and omap of one part.
+struct Keys<'a> {
+    view: &'a dyn ObjectView,
+    spg: SpgId,
+    place: &'a HObject,
+    object: &'a HObject,
+    /// Bytes that the part may still take. One entry more than that is taken, or a long value would never be.
+    room: usize,
+    ops: Vec<Op>,
+}
+
+impl Keys<'_> {
+    /// Takes what there is from `at` on; yields where the part ends, or where data begins in it.
+    fn read(&mut self, at: &PartCursor) -> PartCursor {
+        let mut at = at.clone();
+        loop {
+            at = match at {
+                PartCursor::Start => self.begin(),
+                PartCursor::Attrs(from) => match self.attrs(&from) {
+                    Some(rest) => return rest,
+                    None => PartCursor::Omap(ByteStr::EMPTY),
+                },
+                PartCursor::Omap(from) => match self.omap(&from) {
+                    Some(rest) => return rest,
+                    None => PartCursor::Data(0),
+                },
+                data @ PartCursor::Data(_) => return data,
+            }
+        }
     }
-    let header = view.omap_header(&spg, place);
-    if !header.is_empty() {
-        ops.push(Op::OmapSetHeader { object: object.clone(), header });
+
+    fn take(&mut self, bytes: usize) {
+        self.room = self.room.saturating_sub(bytes);
     }
-    let mut from = Vec::new();
-    loop {
-        let page = view.omap_page(&spg, place, &from, OMAP_ENTRIES_MAX, OMAP_BYTES_MAX);
+
+    fn begin(&mut self) -> PartCursor {
+        self.ops.push(Op::Remove(self.object.clone()));
+        self.ops.push(Op::Touch(self.object.clone()));
+        let header = self.view.omap_header(&self.spg, self.place);
+        if !header.is_empty() {
+            self.take(header.len());
+            self.ops.push(Op::OmapSetHeader { object: self.object.clone(), header });
+        }
+        PartCursor::Attrs(ByteStr::EMPTY)
+    }
+
+    fn attrs(&mut self, from: &ByteStr) -> Option<PartCursor> {
+        for (name, value) in self.view.attrs(&self.spg, self.place) {
+            if name < *from {
+                continue;
+            }
+            if self.room == 0 {
+                return Some(PartCursor::Attrs(name));
+            }
+            self.take(name.len() + value.len());
+            self.ops.push(Op::SetAttr { object: self.object.clone(), name, value });
+        }
+        None
+    }
+
+    fn omap(&mut self, from: &ByteStr) -> Option<PartCursor> {
+        if self.room == 0 {
+            return Some(PartCursor::Omap(from.clone()));
+        }
+        let page = self.view.omap_page(&self.spg, self.place, from, OMAP_ENTRIES_MAX, self.room);
         let last = page.entries.last().map(|(key, _)| key.clone());
+        self.take(page.entries.iter().map(|(key, value)| key.len() + value.len()).sum());
         if !page.entries.is_empty() {
-            ops.push(Op::OmapSet { object: object.clone(), entries: page.entries });
+            self.ops.push(Op::OmapSet { object: self.object.clone(), entries: page.entries });
         }
-        match last {
-            Some(last) if page.more => from = [&last[..], &[0]].concat(),
-            _ => return,
-        }
+        // The least key behind the last one.
+        last.filter(|_| page.more).map(|last| PartCursor::Omap([&last[..], &[0]].concat().into()))
     }
 }
 

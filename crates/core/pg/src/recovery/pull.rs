@@ -4,8 +4,8 @@ use super::{Work, part};
 use crate::peering::is_up;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
-use nacre_msg::peer::{Pull, Push, PushReply};
-use nacre_txn::ReadError;
+use nacre_msg::peer::{PartCursor, Pull, Push, PushReply};
+use nacre_txn::{FetchFrom, ReadError};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeSet;
 
@@ -26,12 +26,12 @@ impl Pg {
             }
             return;
         };
-        let (header, offset) = (self.header(), 0);
-        self.send(cx, from, Pull { header, object: object.clone(), need, offset });
-        self.recovery.active.insert(object, Work::Pulling { from, need, offset, absent });
+        let (header, at) = (self.header(), PartCursor::Start);
+        self.send(cx, from, Pull { header, object: object.clone(), need, at: at.clone() });
+        self.recovery.active.insert(object, Work::Pulling { from, need, at, absent });
     }
 
-    /// Members that confirmed the log are the surest; a stray only says no if it has another version.
+    /// Members that are known to have it are the surest; any other one only says no if it has another version.
     fn source_of(&self, object: &HObject, need: Eversion, absent: &BTreeSet<OsdId>) -> Option<OsdId> {
         let may_have = |osd: &OsdId, peer: &crate::peering::Peer| {
             is_up(&self.map, *osd)
@@ -40,7 +40,7 @@ impl Pg {
                 && (peer.activated || peer.info.last_update >= need)
         };
         let candidates = self.peers.iter().filter(|(osd, peer)| may_have(osd, peer));
-        candidates.min_by_key(|(_, peer)| !peer.activated).map(|(osd, _)| *osd)
+        candidates.min_by_key(|(_, peer)| !(peer.activated && peer.has(object))).map(|(osd, _)| *osd)
     }
 
     /// True when somebody may have that version.
@@ -53,51 +53,51 @@ impl Pg {
 
     /// Sends what the primary (or whoever peers with this copy) needs, if it is here in that version.
     pub(crate) fn answer_pull(&mut self, cx: &mut Cx<'_>, from: OsdId, pull: Pull) {
-        let Pull { ref object, need, offset, .. } = pull;
+        let Pull { ref object, need, ref at, .. } = pull;
         let has = self.copy_version(cx.view, object) == Some(need) && self.missing.need(object).is_none();
         // A copy whose newest writes are to be taken back still has what they replaced.
         let place = if has { Some(object.clone()) } else { self.kept_version(cx.view, object, need) };
         let stored = |size| self.stored_bytes(size);
-        let read = |place: HObject| part::read(cx.view, self.spg, (&place, object), offset, stored);
+        let read = |place: HObject| part::read(cx.view, self.spg, (&place, object), at, stored);
         let part = place.map(read).transpose();
         match part {
             Ok(Some(part)) => {
-                let (header, object) = (self.header(), object.clone());
+                let (header, object, at) = (self.header(), object.clone(), at.clone());
                 let (next, txn) = (part.next, part.txn);
-                self.send(cx, from, Push { header, object, version: need, offset, next, pulled: true, txn });
+                self.send(cx, from, Push { header, object, version: need, at, next, pulled: true, txn });
             }
             Err(ReadError::Pending { object, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Pull { from, pull: Box::new(pull) });
-                cx.effects.push(Effect::Fetch { object, offset, length, token });
+                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
             }
             Ok(None) | Err(ReadError::Damaged { .. }) => {
-                let (header, object) = (self.header(), object.clone());
-                self.send(cx, from, PushReply { header, object, version: need, offset, absent: true });
+                let (header, object, at) = (self.header(), object.clone(), at.clone());
+                self.send(cx, from, PushReply { header, object, version: need, at, absent: true });
             }
         }
     }
 
     /// Asks for the part that is due.
     pub(super) fn pull_on(&self, cx: &mut Cx<'_>, object: &HObject) {
-        if let Some(Work::Pulling { from, need, offset, .. }) = self.recovery.active.get(object) {
-            let (header, object) = (self.header(), object.clone());
-            self.send(cx, *from, Pull { header, object, need: *need, offset: *offset });
+        if let Some(Work::Pulling { from, need, at, .. }) = self.recovery.active.get(object) {
+            let (header, object, at) = (self.header(), object.clone(), at.clone());
+            self.send(cx, *from, Pull { header, object, need: *need, at });
         }
     }
 
     /// A part that this primary asked for.
     pub(super) fn receive_pulled(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
-        let Push { object, version, offset: at, next, mut txn, .. } = push;
-        let Some(Work::Pulling { from: source, need, offset, .. }) = self.recovery.active.get_mut(&object)
-        else {
+        let Push { object, version, at: here, next, mut txn, .. } = push;
+        let Some(Work::Pulling { from: source, need, at, .. }) = self.recovery.active.get_mut(&object) else {
             return;
         };
-        if *source != from || *need != version || *offset != at || next.is_some_and(|next| next <= at) {
+        let goes_on = next.as_ref().is_none_or(|next| *next > here);
+        if *source != from || *need != version || *at != here || !goes_on {
             return;
         }
         match next {
             Some(next) => {
-                *offset = next;
+                *at = next;
                 self.submit(cx, txn, OnDurable::Nothing);
                 self.recovery.parts.push_back(object);
             }

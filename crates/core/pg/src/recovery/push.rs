@@ -4,10 +4,53 @@ use super::{Work, part};
 use crate::peering::Phase;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
-use nacre_msg::peer::{Push, PushReply};
-use nacre_txn::ReadError;
-use nacre_types::{Eversion, HObject, OsdId};
-use std::collections::BTreeSet;
+use nacre_msg::peer::{PartCursor, Push, PushReply};
+use nacre_txn::{FetchFrom, ReadError};
+use nacre_types::{Eversion, HObject, OsdId, Stamp};
+use std::collections::{BTreeSet, VecDeque};
+
+/// An object on its way to those who miss it.
+#[derive(Debug)]
+pub(super) struct Pushing {
+    /// To whom.
+    targets: BTreeSet<OsdId>,
+    /// The part to be sent next; `None` behind the last one.
+    next: Option<PartCursor>,
+    /// That part is being read.
+    reading: bool,
+    /// Parts that were sent, in order, and are not durable everywhere.
+    sent: VecDeque<SentPart>,
+}
+
+#[derive(Debug)]
+struct SentPart {
+    at: PartCursor,
+    since: Stamp,
+    /// Who has not got it durably.
+    waiting: BTreeSet<OsdId>,
+}
+
+impl Pushing {
+    /// Others have parts of it to answer for.
+    pub(super) fn is_under_way(&self) -> bool {
+        !self.sent.is_empty()
+    }
+
+    /// There is another part, and no more than `parts_max` would be under way with it.
+    fn takes_another(&self, parts_max: usize) -> bool {
+        self.next.is_some() && !self.reading && self.sent.len() < parts_max
+    }
+
+    /// `from` has the part at `at` durably. Yields since when that was under way, if nobody else has it to answer for.
+    fn answered(&mut self, from: OsdId, at: &PartCursor) -> Option<Stamp> {
+        let nth = self.sent.iter().position(|part| part.at == *at)?;
+        let part = self.sent.get_mut(nth)?;
+        if !part.waiting.remove(&from) || !part.waiting.is_empty() {
+            return None;
+        }
+        self.sent.remove(nth).map(|part| part.since)
+    }
+}
 
 impl Pg {
     /// Members that miss `object`, this one apart.
@@ -25,29 +68,56 @@ impl Pg {
         if let Some(version) = self.copy_version(cx.view, &object).filter(|_| self.ec.is_some()) {
             return self.rebuild(cx, object, version);
         }
-        let waiting = BTreeSet::new();
-        self.recovery
-            .active
-            .insert(object.clone(), Work::Pushing { targets, waiting, offset: 0, next: None });
+        let (next, sent) = (Some(PartCursor::Start), VecDeque::new());
+        let pushing = Pushing { targets, next, reading: false, sent };
+        self.recovery.active.insert(object.clone(), Work::Pushing(pushing));
         self.push_on(cx, &object);
     }
 
-    /// Sends the part that is due.
-    pub(crate) fn push_on(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+    fn pushing(&mut self, object: &HObject) -> Option<&mut Pushing> {
+        match self.recovery.active.get_mut(object) {
+            Some(Work::Pushing(pushing)) => Some(pushing),
+            _ => None,
+        }
+    }
+
+    /// Whether the next part of an object under way is to be sent now; only pushes have more than one on their way.
+    pub(super) fn takes_another_part(&mut self, object: &HObject, parts_max: usize) -> bool {
+        self.pushing(object).is_none_or(|pushing| pushing.takes_another(parts_max))
+    }
+
+    /// What was to be read for a part is there.
+    pub(crate) fn push_was_read(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         if self.is_rebuilding(object) {
             return self.read_own_part(cx, object);
         }
-        let Some(Work::Pushing { offset, .. }) = self.recovery.active.get(object) else { return };
-        let offset = *offset;
+        if let Some(pushing) = self.pushing(object).filter(|pushing| pushing.reading) {
+            pushing.reading = false;
+            self.push_on(cx, object);
+        }
+    }
+
+    /// Sends the part that is due.
+    pub(super) fn push_on(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        let Some(Work::Pushing(Pushing { next: Some(at), .. })) = self.recovery.active.get(object) else {
+            return;
+        };
         let Some(version) = self.copy_version(cx.view, object) else {
             let txn = part::removal(self.spg, object);
             return self.send_part(cx, object, Eversion::ZERO, part::Part { txn, next: None });
         };
-        match part::read(cx.view, self.spg, (object, object), offset, |size| size) {
+        match part::read(cx.view, self.spg, (object, object), at, |size| size) {
             Ok(part) => self.send_part(cx, object, version, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
-                cx.effects.push(Effect::Fetch { object: wanted, offset, length, token });
+                self.pushing(object).into_iter().for_each(|pushing| pushing.reading = true);
+                cx.effects.push(Effect::Fetch {
+                    object: wanted,
+                    offset,
+                    length,
+                    from: FetchFrom::Anywhere,
+                    token,
+                });
             }
             Err(ReadError::Damaged { .. }) => {
                 self.recovery.active.remove(object);
@@ -61,16 +131,16 @@ impl Pg {
 
     fn send_part(&mut self, cx: &mut Cx<'_>, object: &HObject, version: Eversion, part: part::Part) {
         let header = self.header();
-        let Some(Work::Pushing { targets, waiting, offset, next }) = self.recovery.active.get_mut(object)
-        else {
-            return;
-        };
-        waiting.clone_from(targets);
-        *next = part.next;
-        let (offset, targets) = (*offset, targets.clone());
+        let Some(pushing) = self.pushing(object) else { return };
+        let Some(at) = std::mem::replace(&mut pushing.next, part.next.clone()) else { return };
+        let targets = pushing.targets.clone();
+        pushing.sent.push_back(SentPart { at: at.clone(), since: cx.now, waiting: targets.clone() });
+        if part.next.is_some() {
+            self.recovery.part_is_due(object);
+        }
         for osd in targets {
-            let (object, next, txn) = (object.clone(), part.next, part.txn.clone());
-            self.send(cx, osd, Push { header, object, version, offset, next, pulled: false, txn });
+            let (object, at, next, txn) = (object.clone(), at.clone(), part.next.clone(), part.txn.clone());
+            self.send(cx, osd, Push { header, object, version, at, next, pulled: false, txn });
         }
     }
 
@@ -88,9 +158,16 @@ impl Pg {
         if from != self.interval.primary || !matches!(self.phase, Phase::Replica) {
             return;
         }
-        let Push { object, version, offset, next, mut txn, .. } = push;
-        if next.is_some() && offset == 0 && !self.info.is_incomplete() && self.missing.need(&object).is_none()
-        {
+        let Push { object, version, at, next, mut txn, .. } = push;
+        let expected = self.recovery.receiving.remove(&object);
+        if at != PartCursor::Start && expected.as_ref() != Some(&at) {
+            return; // the primary begins anew when nobody answers
+        }
+        if let Some(next) = &next {
+            self.recovery.receiving.insert(object.clone(), next.clone());
+        }
+        let begins = next.is_some() && at == PartCursor::Start;
+        if begins && self.info.covers(&object) && self.missing.need(&object).is_none() {
             // A copy that was there and is replaced: it must not be taken for whole after a crash.
             self.missing.insert(object.clone(), version);
             self.note_missing(&mut txn, &object, version);
@@ -102,7 +179,7 @@ impl Pg {
                 self.info.last_complete = self.info.last_update;
             }
         }
-        let reply = PushReply { header: self.header(), object, version, offset, absent: false };
+        let reply = PushReply { header: self.header(), object, version, at, absent: false };
         self.submit(cx, txn, OnDurable::Pushed { to: from, reply: Box::new(reply) });
     }
 
@@ -115,23 +192,20 @@ impl Pg {
             return self.pull_is_absent(cx, from, reply);
         }
         let object = &reply.object;
-        let Some(Work::Pushing { targets, waiting, offset, next }) = self.recovery.active.get_mut(object)
-        else {
-            return;
-        };
-        if *offset != reply.offset || !waiting.remove(&from) || !waiting.is_empty() {
+        let Some(pushing) = self.pushing(object) else { return };
+        let Some(since) = pushing.answered(from, &reply.at) else { return };
+        cx.pace.part_came(cx.now, cx.now.since(since));
+        if pushing.next.is_some() {
+            return self.recovery.part_is_due(object);
+        }
+        if pushing.is_under_way() {
             return;
         }
-        if let Some(next) = next.take() {
-            *offset = next;
-            return self.recovery.parts.push_back(object.clone());
-        }
-        for osd in std::mem::take(targets) {
+        for osd in std::mem::take(&mut pushing.targets) {
             if let Some(peer) = self.peers.get_mut(&osd) {
                 peer.missing.remove(object);
             }
         }
-        self.stamps.recovered_objects += 1;
-        self.recovered_everywhere(cx, object);
+        self.recovered_there(cx, object);
     }
 }

@@ -7,13 +7,14 @@
 //! ```
 //! A part holds the chunk's data and, at its ends, what all chunks of an object share: attributes and record.
 
-use super::{PART_BYTES_MAX, Work, part};
+use super::{Work, part};
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
 use nacre_buf::{BufList, Bytes};
 use nacre_ec::{Codec, Shards};
-use nacre_msg::peer::{Pull, Push, PushReply};
-use nacre_txn::{Op, ReadError, Transaction};
+use nacre_msg::peer::{PartCursor, Pull, Push, PushReply};
+use nacre_msg::size::PART_BYTES_MAX;
+use nacre_txn::{FetchFrom, Op, ReadError, Transaction};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,9 +25,9 @@ pub(super) struct Rebuild {
     /// Who lacks it.
     targets: BTreeSet<OsdId>,
     /// The part: where in the chunk it begins.
-    offset: u64,
+    at: PartCursor,
     /// The part behind it, as far as is known.
-    next: Option<u64>,
+    next: Option<PartCursor>,
     /// Who was asked for its part.
     asked: BTreeMap<u8, OsdId>,
     /// What came, by shard.
@@ -54,7 +55,7 @@ impl Pg {
         let work = Rebuild {
             version,
             targets,
-            offset: 0,
+            at: PartCursor::Start,
             next: None,
             asked: BTreeMap::new(),
             parts: BTreeMap::new(),
@@ -93,13 +94,13 @@ impl Pg {
             return self.cannot_rebuild(cx, object);
         }
         let fresh: Vec<(u8, OsdId)> = sources.into_iter().take(k.saturating_sub(under_way)).collect();
-        let (header, need, offset) = (self.header(), work.version, work.offset);
+        let (header, need, at) = (self.header(), work.version, work.at.clone());
         let me = self.whoami;
         if let Some(work) = self.rebuilding(object) {
             work.asked.extend(fresh.iter().copied());
         }
         for osd in fresh.iter().map(|(_, osd)| *osd).filter(|osd| *osd != me) {
-            self.send(cx, osd, Pull { header, object: object.clone(), need, offset });
+            self.send(cx, osd, Pull { header, object: object.clone(), need, at: at.clone() });
         }
         if fresh.iter().any(|(_, osd)| *osd == me) {
             self.read_own_part(cx, object);
@@ -116,15 +117,21 @@ impl Pg {
     /// This copy's own part.
     pub(super) fn read_own_part(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         let Some(Work::Rebuilding(work)) = self.recovery.active.get(object) else { return };
-        let (offset, version) = (work.offset, work.version);
-        let read = part::read(cx.view, self.spg, (object, object), offset, |size| self.stored_bytes(size));
+        let version = work.version;
+        let read = part::read(cx.view, self.spg, (object, object), &work.at, |size| self.stored_bytes(size));
         match read {
             Ok(part) if self.copy_version(cx.view, object) == Some(version) => {
                 self.part_came(cx, self.whoami, object, part.next, part.txn.ops);
             }
             Err(ReadError::Pending { object: wanted, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
-                cx.effects.push(Effect::Fetch { object: wanted, offset, length, token });
+                cx.effects.push(Effect::Fetch {
+                    object: wanted,
+                    offset,
+                    length,
+                    from: FetchFrom::Anywhere,
+                    token,
+                });
             }
             Ok(_) => self.part_is_absent(cx, self.whoami, object),
             Err(ReadError::Damaged { .. }) => {
@@ -138,14 +145,21 @@ impl Pg {
 
     /// A source's part came.
     pub(super) fn receive_part(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
-        let Push { object, version, offset, next, txn, .. } = push;
-        let fits = |work: &&mut Rebuild| work.version == version && work.offset == offset;
-        if self.rebuilding(&object).filter(fits).is_some() && next.is_none_or(|next| next > offset) {
+        let Push { object, version, at, next, txn, .. } = push;
+        let fits = |work: &&mut Rebuild| work.version == version && work.at == at;
+        if self.rebuilding(&object).filter(fits).is_some() && next.as_ref().is_none_or(|next| *next > at) {
             self.part_came(cx, from, &object, next, txn.ops);
         }
     }
 
-    fn part_came(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, next: Option<u64>, ops: Vec<Op>) {
+    fn part_came(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        object: &HObject,
+        next: Option<PartCursor>,
+        ops: Vec<Op>,
+    ) {
         let Some(work) = self.rebuilding(object) else { return };
         let Some(shard) = work.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
             return;
@@ -169,20 +183,21 @@ impl Pg {
         let Some(coding) = self.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding)) else { return };
         let Some(work) = self.rebuilding(object) else { return };
         let parts = std::mem::take(&mut work.parts);
-        let (version, offset, next) = (work.version, work.offset, work.next);
+        let (version, at, next) = (work.version, work.at.clone(), work.next.clone());
         let targets = work.targets.clone();
         work.waiting.clone_from(&targets);
         for osd in targets {
             let made = self
                 .shard_of(osd)
-                .and_then(|shard| compute(&coding.codec, &parts, object, offset, next, shard));
+                .and_then(|shard| compute(&coding.codec, &parts, object, &at, next.as_ref(), shard));
             let Some(ops) = made else { return self.cannot_rebuild(cx, object) };
             let txn = Transaction { collection: self.spg, ops };
             if osd == self.whoami {
-                self.apply_own_part(cx, object, offset, next, txn);
+                self.apply_own_part(cx, object, at.clone(), next.is_none(), txn);
             } else {
                 let (header, object, pulled) = (self.header(), object.clone(), false);
-                self.send(cx, osd, Push { header, object, version, offset, next, pulled, txn });
+                let (at, next) = (at.clone(), next.clone());
+                self.send(cx, osd, Push { header, object, version, at, next, pulled, txn });
             }
         }
     }
@@ -191,24 +206,24 @@ impl Pg {
         &mut self,
         cx: &mut Cx<'_>,
         object: &HObject,
-        offset: u64,
-        next: Option<u64>,
+        at: PartCursor,
+        is_last: bool,
         mut txn: Transaction,
     ) {
-        if next.is_none() {
+        if is_last {
             self.forget_missing(&mut txn, object);
         }
-        self.submit(cx, txn, OnDurable::Rebuilt(Box::new(object.clone()), offset));
+        self.submit(cx, txn, OnDurable::Rebuilt(Box::new((object.clone(), at))));
     }
 
-    /// A copy that lacked the object has the part that begins at `offset` durably.
-    pub(crate) fn part_is_there(&mut self, cx: &mut Cx<'_>, osd: OsdId, object: &HObject, offset: u64) {
-        let Some(work) = self.rebuilding(object).filter(|work| work.offset == offset) else { return };
+    /// A copy that lacked the object has the part that begins at `at` durably.
+    pub(crate) fn part_is_there(&mut self, cx: &mut Cx<'_>, osd: OsdId, object: &HObject, at: &PartCursor) {
+        let Some(work) = self.rebuilding(object).filter(|work| work.at == *at) else { return };
         if !work.waiting.remove(&osd) || !work.waiting.is_empty() {
             return;
         }
         if let Some(next) = work.next.take() {
-            work.offset = next;
+            work.at = next;
             return self.recovery.parts.push_back(object.clone());
         }
         let targets = std::mem::take(&mut work.targets);
@@ -221,16 +236,15 @@ impl Pg {
         if targets.contains(&self.whoami) {
             return self.recovered_here(cx, object);
         }
-        self.stamps.recovered_objects += 1;
-        self.recovered_everywhere(cx, object);
+        self.recovered_there(cx, object);
     }
 
     /// A part that was sent is durable there, or a source has nothing to give.
     pub(super) fn part_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
         if !reply.absent {
-            return self.part_is_there(cx, from, &reply.object, reply.offset);
+            return self.part_is_there(cx, from, &reply.object, &reply.at);
         }
-        let fits = |work: &&mut Rebuild| work.version == reply.version && work.offset == reply.offset;
+        let fits = |work: &&mut Rebuild| work.version == reply.version && work.at == reply.at;
         if self.rebuilding(&reply.object).filter(fits).is_some() {
             self.part_is_absent(cx, from, &reply.object);
         }
@@ -257,16 +271,21 @@ fn compute(
     codec: &Codec,
     parts: &BTreeMap<u8, Vec<Op>>,
     object: &HObject,
-    offset: u64,
-    next: Option<u64>,
+    at: &PartCursor,
+    next: Option<&PartCursor>,
     shard: u8,
 ) -> Option<Vec<Op>> {
     let any = parts.values().next()?;
-    let end = next.or_else(|| {
-        any.iter().find_map(|op| if let Op::Truncate { size, .. } = op { Some(*size) } else { None })
-    })?;
-    let length =
-        usize::try_from(end.checked_sub(offset)?).ok().filter(|length| *length as u64 <= PART_BYTES_MAX)?;
+    let end = match next {
+        Some(PartCursor::Data(end)) => *end,
+        // Names, keys and values alone: alike in all chunks.
+        Some(_) => return Some(any.clone()),
+        None => {
+            any.iter().find_map(|op| if let Op::Truncate { size, .. } = op { Some(*size) } else { None })?
+        }
+    };
+    let offset = if let PartCursor::Data(offset) = at { *offset } else { 0 };
+    let length = usize::try_from(end.checked_sub(offset)?).ok().filter(|length| *length <= PART_BYTES_MAX)?;
     let data: BTreeMap<u8, Vec<u8>> =
         parts.iter().map(|(shard, ops)| Some((*shard, flat(ops, offset, length)?))).collect::<Option<_>>()?;
     let have: Shards<'_> = data.iter().map(|(shard, bytes)| (*shard, bytes.as_slice())).collect();

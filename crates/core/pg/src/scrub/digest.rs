@@ -7,7 +7,7 @@ use crate::{Cx, Effect, Pg};
 use nacre_buf::crc::crc32c;
 use nacre_ec::{Layout, linear_sum};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
-use nacre_txn::{ObjectView, ReadError};
+use nacre_txn::{FetchFrom, ObjectView, ReadError};
 use nacre_types::{HObject, OsdId, SpgId};
 use std::collections::BTreeMap;
 
@@ -26,6 +26,8 @@ struct Progress {
     /// Of the data before `offset`.
     crc: u32,
     offset: u64,
+    /// The device was asked for the data before this: what memory shows of it is what the device has.
+    asked: u64,
     /// Nothing is left to be read.
     done: bool,
     damaged: bool,
@@ -75,7 +77,7 @@ impl Pg {
             Err(ReadError::Pending { object, offset, length }) => {
                 let request = Box::new(request.clone());
                 let token = self.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
-                cx.effects.push(Effect::Fetch { object, offset, length, token });
+                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Device, token });
             }
             Err(ReadError::Damaged { .. }) => unreachable!("damage is part of a digest"),
         }
@@ -95,6 +97,7 @@ impl Digests {
             object: shallow,
             crc: if reading.layout.is_some() { 0 } else { SEED },
             offset: 0,
+            asked: 0,
             done: false,
             damaged: false,
         });
@@ -129,7 +132,12 @@ impl Progress {
         let ScrubObject { object, size, .. } = &self.object;
         let size = layout.map_or(*size, |layout| layout.chunk_bytes(*size));
         while self.offset < size {
-            let data = view.read(&spg, object, self.offset, STEP_BYTES.min(size - self.offset))?;
+            let (offset, length) = (self.offset, STEP_BYTES.min(size - self.offset));
+            if self.asked < offset + length {
+                self.asked = offset + length;
+                return Err(ReadError::Pending { object: object.clone(), offset, length });
+            }
+            let data = view.read(&spg, object, offset, length)?;
             if data.is_empty() {
                 return Err(ReadError::Damaged {
                     object: object.clone(),

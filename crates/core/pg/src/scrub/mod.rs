@@ -12,9 +12,9 @@ mod digest;
 pub(crate) use digest::Digests;
 
 use crate::{Cx, Pg};
-use nacre_maps::flags;
+use nacre_maps::{PoolOption, flags};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
-use nacre_types::{Eversion, HObject, OsdId, UTime};
+use nacre_types::{Eversion, HObject, OsdId, Stamp, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -26,6 +26,9 @@ pub(crate) const DEEP_CHUNK_OBJECTS: usize = 8;
 pub(crate) const ANSWER_OBJECTS_MAX: usize = 1024;
 /// How often a chunk that differs is compared before it counts.
 pub(crate) const TRIES: u32 = 3;
+
+/// How long a member's answer may stay out, at first.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How often copies are compared without anybody's order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +54,10 @@ struct Running {
     /// How often this chunk was compared.
     tries: u32,
     waiting: BTreeSet<OsdId>,
+    /// When somebody last answered, or all were asked.
+    heard_at: Stamp,
+    /// How long an answer may stay out.
+    patience: Duration,
     lists: BTreeMap<OsdId, Vec<ScrubObject>>,
     errors: u64,
 }
@@ -83,6 +90,10 @@ impl Scrub {
     }
 }
 
+/// Keys of a pool's own intervals. Ceph `pool_opts_t::key_t` at v16.2.15.
+const POOL_SCRUB_MIN_INTERVAL: i32 = 0;
+const POOL_DEEP_SCRUB_INTERVAL: i32 = 2;
+
 impl Pg {
     /// True while copies are compared, or are to be once the group is clean.
     #[must_use]
@@ -100,13 +111,18 @@ impl Pg {
         let pool = self.map.pools.get(&self.spg.pg.pool)?;
         let held = |everywhere, of_pool| self.map.has_flag(everywhere) || pool.has_flag(of_pool);
         let history = &self.info.history;
-        let deep_at = history.last_deep_scrub_stamp.after(intervals.deep);
+        let of_pool = |key: i32, usual: Duration| match pool.options.get(&key) {
+            Some(PoolOption::Float(interval)) if *interval > 0.0 => nacre_types::seconds(*interval),
+            _ => usual,
+        };
+        let deep_at = history.last_deep_scrub_stamp.after(of_pool(POOL_DEEP_SCRUB_INTERVAL, intervals.deep));
+        let shallow = of_pool(POOL_SCRUB_MIN_INTERVAL, intervals.shallow);
         if deep_at <= wall && !held(flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB) {
             return Some((deep_at, true));
         }
         // Groups that were made together need not be compared together: each waits longer, by up to a half.
         let spread = nacre_types::hash::rjenkins(&self.spg.pg.seed.to_le_bytes()) % 1024;
-        let at = history.last_scrub_stamp.after(intervals.shallow + intervals.shallow * spread / 2048);
+        let at = history.last_scrub_stamp.after(shallow + shallow * spread / 2048);
         let due = at <= wall && !held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB);
         due.then_some((at, false))
     }
@@ -133,6 +149,8 @@ impl Pg {
             to: HObject::MIN,
             tries: 0,
             waiting: BTreeSet::new(),
+            heard_at: cx.now,
+            patience: PATIENCE,
             lists: BTreeMap::new(),
             errors: 0,
         });
@@ -165,6 +183,7 @@ impl Pg {
         let Some(running) = &mut self.scrub.running else { return };
         running.tid = tid;
         running.tries += 1;
+        running.heard_at = cx.now;
         running.waiting.clone_from(&members);
         running.lists.clear();
         let (from, to, deep) = (running.from.clone(), running.to.clone(), running.deep);
@@ -175,6 +194,18 @@ impl Pg {
         self.answer_scrub(cx, self.whoami, &request, Digests::default());
     }
 
+    /// An answer stays out for too long, lost on its way or its question: all are asked for the chunk anew. Each time that takes
+    /// twice as long, so that a slow device is not kept from ever answering.
+    pub(crate) fn retry_scrub(&mut self, cx: &mut Cx<'_>) {
+        let Some(running) = &mut self.scrub.running else { return };
+        if running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience {
+            return;
+        }
+        running.patience *= 2;
+        running.tries -= 1;
+        self.ask_chunk(cx);
+    }
+
     /// A member's list.
     pub(crate) fn heard_scrub(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScrubReply) {
         let Some(running) = &mut self.scrub.running else { return };
@@ -182,6 +213,7 @@ impl Pg {
             return;
         }
         running.lists.insert(from, reply.objects);
+        running.heard_at = cx.now;
         if running.waiting.is_empty() {
             self.compare_chunk(cx);
         }
@@ -200,8 +232,16 @@ impl Pg {
         running.errors += bad.len() as u64;
         let next = running.to.clone();
         if running.repair {
-            let orders: Vec<_> =
-                bad.into_iter().filter_map(|object| verdict(&running.lists, object)).collect();
+            let log = &self.log;
+            let coded = self.ec.is_some();
+            let exists = |object: &HObject| match log.newest_of(object, log.head()) {
+                Some(entry) => Some(!entry.is_delete()),
+                None => coded.then_some(true), // too few chunks are no word against the object
+            };
+            let orders: Vec<_> = bad
+                .into_iter()
+                .filter_map(|object| verdict(&running.lists, exists(&object), object))
+                .collect();
             let mended =
                 orders.iter().filter(|order| self.mend_copies(cx, &order.object, order.version, &order.bad));
             let mended = mended.count() as u64;
@@ -247,16 +287,28 @@ fn differing(lists: &BTreeMap<OsdId, Vec<ScrubObject>>) -> BTreeSet<HObject> {
 #[derive(Debug, PartialEq, Eq)]
 struct Order {
     object: HObject,
-    /// Of the good copies.
+    /// Of the good copies; zero where there should be none.
     version: Eversion,
-    /// Who has another copy, or none.
+    /// Who has another copy, or none, or one too many.
     bad: Vec<OsdId>,
 }
 
 /// Which copies are good: of those that can be read, the newest version; among these, what most members have.
-/// `None` when that is not clear, or nobody has a readable one. That some member has no copy never counts
-/// against those who have one.
-fn verdict(lists: &BTreeMap<OsdId, Vec<ScrubObject>>, object: HObject) -> Option<Order> {
+/// `None` when that is not clear, or nobody has a readable one.
+///
+/// Absence counts as well: what the log says was deleted, or what it does not reach and more than half of the members do
+/// not have, is a leftover, and goes (the order's version is zero). It would come back to life otherwise. `exists` is
+/// what the log says of the object, where it reaches it.
+fn verdict(
+    lists: &BTreeMap<OsdId, Vec<ScrubObject>>,
+    exists: Option<bool>,
+    object: HObject,
+) -> Option<Order> {
+    let has_any = |list: &[ScrubObject]| list.iter().any(|copy| copy.object == object);
+    let holders: Vec<OsdId> = lists.iter().filter(|(_, list)| has_any(list)).map(|(osd, _)| *osd).collect();
+    if !exists.unwrap_or(holders.len() * 2 >= lists.len()) {
+        return Some(Order { object, version: Eversion::ZERO, bad: holders });
+    }
     let copy_of = |list: &'_ Vec<ScrubObject>| list.iter().find(|copy| copy.object == object).cloned();
     let copies: Vec<(OsdId, Option<ScrubObject>)> =
         lists.iter().map(|(osd, list)| (*osd, copy_of(list).filter(|copy| !copy.damaged))).collect();
@@ -282,10 +334,14 @@ mod tests {
     }
 
     fn judged(copies: &[Option<ScrubObject>]) -> Option<(u64, Vec<OsdId>)> {
+        judged_by_log(copies, None)
+    }
+
+    fn judged_by_log(copies: &[Option<ScrubObject>], exists: Option<bool>) -> Option<(u64, Vec<OsdId>)> {
         let lists = copies.iter().enumerate();
         let lists =
             lists.map(|(osd, copy)| (OsdId::try_from(osd).expect("small"), copy.iter().cloned().collect()));
-        verdict(&lists.collect(), HObject::MIN).map(|order| (order.version.version, order.bad))
+        verdict(&lists.collect(), exists, HObject::MIN).map(|order| (order.version.version, order.bad))
     }
 
     #[test]
@@ -293,12 +349,23 @@ mod tests {
         let good = || Some(copy(5, 7, false));
         assert_eq!(judged(&[good(), Some(copy(5, 8, false)), good()]), Some((5, vec![1])));
         assert_eq!(judged(&[Some(copy(5, 7, true)), good(), good()]), Some((5, vec![0])));
-        assert_eq!(judged(&[None, None, good()]), Some((5, vec![0, 1])));
+        assert_eq!(judged(&[None, good(), good()]), Some((5, vec![0])));
         assert_eq!(
             judged(&[good(), Some(copy(4, 7, false)), Some(copy(4, 7, false))]),
             Some((5, vec![1, 2]))
         );
         assert_eq!(judged(&[good(), Some(copy(5, 8, false))]), None, "one word against another");
         assert_eq!(judged(&[None, Some(copy(5, 7, true))]), None, "nobody can read it");
+    }
+
+    #[test]
+    fn absence_counts() {
+        let (good, damaged) = (|| Some(copy(5, 7, false)), || Some(copy(5, 7, true)));
+        assert_eq!(judged(&[None, None, good()]), Some((0, vec![2])), "a leftover");
+        assert_eq!(judged(&[None, None, damaged()]), Some((0, vec![2])));
+        assert_eq!(judged(&[None, good()]), Some((5, vec![0])), "rather too much than too little");
+        let by_log = |exists| judged_by_log(&[None, None, good()], Some(exists));
+        assert_eq!((by_log(true), by_log(false)), (Some((5, vec![0, 1])), Some((0, vec![2]))));
+        assert_eq!(judged_by_log(&[good(), good(), None], Some(false)), Some((0, vec![0, 1])));
     }
 }

@@ -49,13 +49,19 @@ pub fn remove(clone: &HObject, snaps: &[SnapId], ops: &mut Vec<Op>) {
 pub fn clones(view: &dyn ObjectView, collection: &SpgId, snap: SnapId, count_max: usize) -> Vec<HObject> {
     let mut w = Writer::new();
     prefix(snap, &mut w);
-    let entries = view.pg_meta(collection, w.as_slice());
-    entries.iter().filter_map(|(key, _)| parse(key)).map(|(_, clone)| clone).take(count_max).collect()
+    let entries = view.pg_meta_page(collection, w.as_slice(), b"", count_max);
+    entries.iter().filter_map(|(key, _)| parse(key)).map(|(_, clone)| clone).collect()
 }
 
-/// Every entry, for a collection that is split.
+/// The clone that an entry is about; `None` for one that cannot be understood.
 #[must_use]
-pub fn all(view: &dyn ObjectView, collection: &SpgId) -> Vec<(SnapId, HObject)> {
+pub fn clone_of(key: &ByteStr) -> Option<HObject> {
+    parse(key).map(|(_, clone)| clone)
+}
+
+/// Every entry.
+#[cfg(test)]
+pub(crate) fn all(view: &dyn ObjectView, collection: &SpgId) -> Vec<(SnapId, HObject)> {
     view.pg_meta(collection, KEY_PREFIX).iter().filter_map(|(key, _)| parse(key)).collect()
 }
 

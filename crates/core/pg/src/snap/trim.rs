@@ -1,11 +1,12 @@
 //! Removing a snapshot from one of the clones that it keeps.
 
 use super::mapper;
+use crate::log::own_entry;
 use crate::object::{CloneInfo, ObjectContext, ObjectInfo, SnapSet, clone_record};
 use crate::ops::Env;
 use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_txn::Op;
-use nacre_types::{Eversion, HObject, ReqId, SnapId};
+use nacre_types::{Eversion, HObject, SnapId};
 
 /// Why a clone could not be trimmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,19 +97,8 @@ impl Trimmer<'_, '_> {
         user_version: u64,
         snaps: Vec<SnapId>,
     ) {
-        self.trim.entries.push(LogEntry {
-            kind,
-            object,
-            version: self.version,
-            prior_version: prior,
-            user_version,
-            reqid: ReqId::default(),
-            mtime: self.env.now,
-            result: 0,
-            outputs: Vec::new(),
-            snaps,
-            delta: Counters::default(),
-        });
+        let entry = own_entry(kind, object, (self.version, prior), user_version, self.env.now);
+        self.trim.entries.push(LogEntry { snaps, ..entry });
         self.version.version += 1;
     }
 

@@ -137,7 +137,7 @@ fn an_object_is_copied_within_the_cluster() {
 #[test]
 fn new_members_get_everything_and_old_ones_drop_it() {
     let mut world = World::new(4, 1);
-    world.limits = LogLimits { target: 10, trim_min: 1, max: 20 };
+    world.limits = LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() };
     (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(world_limits())));
     world.settle();
     for n in 0..200 {
@@ -154,7 +154,7 @@ fn new_members_get_everything_and_old_ones_drop_it() {
 }
 
 fn world_limits() -> LogLimits {
-    LogLimits { target: 10, trim_min: 1, max: 20 }
+    LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() }
 }
 
 /// While too few members have the objects, those who do serve in their place.

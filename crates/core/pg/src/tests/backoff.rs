@@ -3,7 +3,6 @@
 use crate::harness::{World, spg};
 use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
-use nacre_types::OsdId;
 
 fn append(text: &str) -> Vec<SubOp> {
     vec![SubOp::append(text.as_bytes().to_vec().into())]
@@ -22,12 +21,6 @@ fn waiting(world: &mut World) -> usize {
     world.pg(primary).map_or(0, |group| group.waiting().map(|(_, count)| count).sum())
 }
 
-fn lose(world: &mut World, osd: OsdId) {
-    world.crash(osd);
-    world.mark_down(osd);
-    world.settle();
-}
-
 fn content(world: &World, name: &str) -> String {
     String::from_utf8(world.stored(name).expect("an object").data.clone()).expect("text")
 }
@@ -36,8 +29,8 @@ fn content(world: &World, name: &str) -> String {
 fn below_min_size_clients_hold_what_they_want_in_order() {
     for seed in 0..50 {
         let mut world = world(seed);
-        lose(&mut world, 1);
-        lose(&mut world, 2);
+        world.lose(1);
+        world.lose(2);
         for text in ["b", "c", "d", "e"] {
             world.request(0, "log", append(text));
             for _ in 0..world.pick(6) {
@@ -72,10 +65,10 @@ fn a_group_that_is_down_keeps_nothing() {
     // osd.0 writes alone, as far as anybody knows.
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
     world.settle();
-    lose(&mut world, 1);
-    lose(&mut world, 2);
+    world.lose(1);
+    world.lose(2);
     world.call(0, "log", append("b"));
-    lose(&mut world, 0);
+    world.lose(0);
     world.restart(1);
     world.settle();
     let primary = world.primary();
@@ -92,22 +85,8 @@ fn a_group_that_is_down_keeps_nothing() {
 #[test]
 fn an_object_that_nobody_has_is_held_alone() {
     let mut world = world(5);
-    // osd.2 alone has the newest "log": the others come back when it is gone.
-    world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
-    world.settle();
-    lose(&mut world, 1);
-    lose(&mut world, 0);
-    world.call(0, "log", append("b"));
-    world.restart(1);
-    // osd.1 has the log, but not the object yet.
-    for osd in [0, 1, 2] {
-        world.take_places(osd, true);
-    }
-    world.settle();
-    world.take_places(1, true);
-    world.settle();
-    lose(&mut world, 2);
-    world.settle();
+    // osd.2 alone has the newest "log"; osd.1 has the log, but not the object.
+    world.leave_alone(2, |world| drop(world.call(0, "log", append("b"))));
     let primary = world.primary();
     let state = world.pg(primary).map_or(0, |group| group.state());
     assert!(state & pg_state::ACTIVE != 0, "{}", pg_state::text(state));
@@ -125,8 +104,8 @@ fn an_object_that_nobody_has_is_held_alone() {
 #[test]
 fn a_group_that_moves_away_releases_its_clients() {
     let mut world = world(9);
-    lose(&mut world, 1);
-    lose(&mut world, 2);
+    world.lose(1);
+    world.lose(2);
     world.request(0, "log", append("b"));
     world.settle();
     assert_eq!(world.clients[0].held.len(), 1);

@@ -71,12 +71,18 @@ impl Chaos {
         let target = 50 + world.pick(30);
         let trim_min = 1 + world.pick(3);
         let max = target + trim_min + 1 + world.pick(20);
-        world.limits = LogLimits { target, trim_min, max };
+        world.limits = LogLimits { target, trim_min, max, ..LogLimits::default() };
+        // One comparison for all, or one for each object, or something between.
+        world.scan_objects = [512, 1, 2, 5][usize::try_from(seed % 4).expect("small")];
+        let scan_objects = world.scan_objects;
         for osd in 0..MEMBERS {
             let slow = world.chance(3);
             world.disk(osd).slow = slow;
             let limits = world.limits;
-            world.pg(osd).into_iter().for_each(|group| group.set_log_limits(limits));
+            world.pg(osd).into_iter().for_each(|group| {
+                group.set_log_limits(limits);
+                group.scan_objects = scan_objects;
+            });
         }
         let (logs, waiting) = (BTreeMap::new(), BTreeMap::new());
         Self {

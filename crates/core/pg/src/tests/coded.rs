@@ -5,6 +5,7 @@ use nacre_msg::SubOp;
 use nacre_msg::osd_op::code;
 use nacre_msg::stats::pg_state;
 use nacre_types::{Errno, OsdId, SnapId, UTime};
+use std::time::Duration;
 
 fn noise(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at * 7 % 251).expect("small") ^ seed).collect()
@@ -137,6 +138,36 @@ fn what_too_few_have_is_taken_back() {
         assert_eq!(read_all(&mut world, "a"), Ok(new), "sent again where it was taken back");
         world.heal();
         world.assert_equal_copies();
+    }
+}
+
+/// The newest record of one shard's log rots, which its store cannot tell from one that was never acknowledged. All had it: the
+/// others must not take the write back, but give it to that one again.
+#[test]
+fn a_log_that_lost_what_all_had_is_not_followed() {
+    for (seed, victim) in (0..20).flat_map(|seed| (0..3).map(move |victim| (seed, victim))) {
+        for all_crash in [false, true] {
+            let mut world = World::coded(seed, 1, 2, 1);
+            world.settle();
+            let (old, new) = (noise(6, 20_000), noise(7, 9_000));
+            assert_eq!(world.call(0, "a", write(&old)).result, 0);
+            world.disk(victim).remembers = true;
+            assert_eq!(world.call(0, "a", write(&new)).result, 0);
+            // Whoever does not lose its memory knows at once that all have it, the others when nothing else is to be done.
+            let is_primary = world.primary() == victim;
+            if all_crash || is_primary {
+                world.tick(Duration::from_secs(1));
+                world.settle();
+            }
+            let gone: Vec<OsdId> = if all_crash { vec![0, 1, 2] } else { vec![victim] };
+            gone.iter().for_each(|osd| world.crash(*osd));
+            assert!(world.disk(victim).lose_last_record());
+            world.heal();
+            assert_eq!(read_all(&mut world, "a"), Ok(new), "seed {seed}, osd.{victim}, {all_crash}");
+            assert_eq!(state(&mut world), "active+clean", "seed {seed}, osd.{victim}");
+            world.heal();
+            world.assert_equal_copies();
+        }
     }
 }
 

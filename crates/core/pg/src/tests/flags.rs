@@ -48,7 +48,7 @@ fn filled(seed: u64, count: usize, limits: LogLimits) -> World {
 
 /// So short that whoever is away misses entries.
 fn short_log() -> LogLimits {
-    LogLimits { target: 10, trim_min: 1, max: 20 }
+    LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() }
 }
 
 /// osd.2 was away, and comes back under `flags` without 30 objects that the log tells.
@@ -227,4 +227,21 @@ fn scrubs_come_in_time_unless_they_are_held_and_orders_in_any_case() {
     world.publish(|map| map.flags &= !(osdmap::NOSCRUB | osdmap::NODEEP_SCRUB));
     world.settle();
     assert_eq!(due(&mut world), None, "it is done");
+    // The pool's own intervals (0: scrub_min_interval, 2: deep_scrub_interval) come before the OSD's.
+    let hour = nacre_maps::PoolOption::Float(3600.0);
+    world.publish(|map| {
+        for pool in map.pools.values_mut() {
+            pool.options.insert(0, hour.clone());
+        }
+    });
+    world.tick(Duration::from_secs(2 * 3600));
+    world.settle();
+    assert_eq!(due(&mut world), Some(false));
+    world.publish(|map| {
+        for pool in map.pools.values_mut() {
+            pool.options.insert(2, hour.clone());
+        }
+    });
+    world.settle();
+    assert_eq!(due(&mut world), Some(true));
 }

@@ -110,6 +110,27 @@ fn repair_mends_what_differs_or_cannot_be_read() {
 }
 
 #[test]
+fn a_deep_scrub_looks_at_the_device_below_what_is_in_memory() {
+    for victim in 0..3 {
+        for bytes in [1000, 3 << 20] {
+            let mut world = filled(5, bytes);
+            world.disk(victim).spoil_below(head("o3"));
+            let primary = world.primary();
+            world.event(primary, Event::Scrub { deep: false, repair: false });
+            pass(&mut world);
+            assert_eq!(state(&mut world), "active+clean", "only a deep one reads data");
+            world.event(primary, Event::Scrub { deep: true, repair: false });
+            pass(&mut world);
+            assert_eq!(state(&mut world), "active+clean+inconsistent", "osd.{victim}");
+            repair(&mut world);
+            assert_eq!(state(&mut world), "active+clean", "osd.{victim}");
+            assert!(world.disk(victim).read(&spg(), &head("o3"), 0, 10).is_ok());
+            world.assert_equal_copies();
+        }
+    }
+}
+
+#[test]
 fn repair_brings_back_a_copy_that_is_gone() {
     for victim in 0..3 {
         let mut world = filled(4, 1000);
@@ -119,5 +140,65 @@ fn repair_brings_back_a_copy_that_is_gone() {
         repair(&mut world);
         assert_eq!(state(&mut world), "active+clean", "osd.{victim}");
         world.assert_equal_copies();
+    }
+}
+
+#[test]
+fn a_write_behind_a_read_that_finds_damage_waits_until_it_is_mended() {
+    for (seed, bytes) in (0..40).zip([1000, 2 << 20].into_iter().cycle()) {
+        let mut world = filled(seed, bytes);
+        world.disk(0).slow = true;
+        world.disk(0).cool_down();
+        world.disk(0).spoil(head("o3"));
+        let reads: Vec<u64> =
+            (0..3).map(|n| world.request(0, "o3", vec![SubOp::read(n * 100, 100)])).collect();
+        let write = world.request(0, "o3", vec![SubOp::write(0, vec![9; 10].into())]);
+        let behind = world.request(0, "o3", vec![SubOp::read(0, 0)]);
+        pass(&mut world);
+        for tid in reads {
+            let reply = &world.clients[0].replies[&tid];
+            assert_eq!((reply.result, reply.ops[0].outdata.len()), (0, 100), "seed {seed}");
+        }
+        assert_eq!(world.clients[0].replies[&write].result, 0);
+        let reply = &world.clients[0].replies[&behind];
+        assert_eq!((reply.result, reply.ops[0].outdata.len()), (0, bytes), "seed {seed}");
+        assert_eq!(&reply.ops[0].outdata.to_bytes()[..11], [&[9; 10][..], &[7]].concat());
+        assert_eq!(state(&mut world), "active+clean");
+        world.assert_equal_copies();
+    }
+}
+
+/// Its place is taken by a new, empty one; what lay there must not count as the new one's.
+#[test]
+fn what_a_copy_with_damaged_records_held_does_not_come_back() {
+    for victim in 0..3 {
+        let mut world = filled(6, 1000);
+        world.crash(victim);
+        world.mark_down(victim);
+        world.settle();
+        assert_eq!(world.call(0, "o3", vec![SubOp::new(nacre_msg::osd_op::code::DELETE)]).result, 0);
+        world.disk(victim).spoil_records();
+        world.restart(victim);
+        pass(&mut world);
+        assert_eq!(state(&mut world), "active+clean", "osd.{victim}");
+        world.assert_equal_copies();
+        assert!(!world.disk(victim).objects().contains_key(&head("o3")), "osd.{victim}");
+    }
+}
+
+#[test]
+fn repair_removes_what_only_one_member_still_has() {
+    for victim in 0..3 {
+        let mut world = filled(7, 1000);
+        let old = world.stored("o3").expect("the object").clone();
+        assert_eq!(world.call(0, "o3", vec![SubOp::new(nacre_msg::osd_op::code::DELETE)]).result, 0);
+        let mut leftover = Transaction::new(spg());
+        leftover.push(Op::Write { object: head("o3"), offset: 0, data: old.data.into() });
+        leftover.push(Op::SetMeta { object: head("o3"), meta: old.meta });
+        world.disk(victim).submit(leftover, Token(u64::MAX));
+        repair(&mut world);
+        assert_eq!(state(&mut world), "active+clean", "osd.{victim}");
+        world.assert_equal_copies();
+        assert!(world.stored("o3").is_none());
     }
 }

@@ -1,14 +1,22 @@
 //! Events in, effects out: a small cluster of copies under one seed.
 
+mod backfill;
 mod background;
 mod backoff;
 mod chaos;
 mod coded;
+mod damaged;
 mod flags;
+mod liar;
+mod losses;
+mod lost;
 mod mend;
 mod merge;
 mod payload;
+mod requests;
 mod reservations;
+mod sizes;
 mod split;
 mod steady;
+mod turns;
 mod watch;

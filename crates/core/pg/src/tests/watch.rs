@@ -5,7 +5,7 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, Writer};
 use nacre_msg::osd_op::{WatchArgs, code, watch_op};
 use nacre_msg::{NotifyOutcome, SubOp, WatchNotify, notify_op};
-use nacre_types::Errno;
+use nacre_types::{AddrKind, EntityAddr, Errno};
 use std::time::Duration;
 
 fn watch(op: u8, cookie: u64) -> Vec<SubOp> {
@@ -130,6 +130,43 @@ fn deleting_unwatching_and_blocklisting_end_watches() {
     world.assert_equal_copies();
 }
 
+/// A client says where it is; its socket cannot lie.
+#[test]
+fn a_client_is_fenced_by_where_its_socket_is() {
+    let mut world = World::new(2, 2);
+    let seen_at = EntityAddr::parse("any:198.51.100.9:0/4242").expect("an address");
+    world.clients[1].seen_at = Some(seen_at);
+    world.settle();
+    world.call(0, "a", vec![SubOp::write_full(b"x".to_vec().into())]);
+    assert_eq!(world.call(1, "a", watch(watch_op::WATCH, 11)).result, 0);
+    let machine = EntityAddr { nonce: 0, ..seen_at };
+    let until = nacre_types::UTime { sec: 9999, nsec: 0 };
+    world.publish(|map| assert_eq!(map.blocklist.insert(machine, until), None));
+    world.settle();
+    assert_eq!(messages(&mut world, notify_op::DISCONNECT).len(), 1, "its watch ends");
+    assert_eq!(world.call(1, "a", vec![SubOp::read(0, 0)]).result, Errno::ESHUTDOWN.negated());
+    assert_ne!(world.call(0, "a", vec![SubOp::read(0, 0)]).result, Errno::ESHUTDOWN.negated());
+}
+
+#[test]
+fn a_range_of_addresses_is_fenced_by_its_prefix() {
+    let mut world = watched();
+    let read = || vec![SubOp::read(0, 0)];
+    let until = nacre_types::UTime { sec: 9999, nsec: 0 };
+    let socket = world.clients[1].addr().socket.expect("an address");
+    let range =
+        |bits| EntityAddr { kind: AddrKind::Cidr, nonce: bits, socket: Some((socket.ip(), 0).into()) };
+    let elsewhere = EntityAddr::parse("cidr:203.0.113.0/24").expect("a range");
+    world.publish(|map| assert_eq!(map.range_blocklist.insert(elsewhere, until), None));
+    assert_ne!(world.call(1, "a", read()).result, Errno::ESHUTDOWN.negated());
+    world.publish(|map| assert_eq!(map.range_blocklist.insert(range(8), until), None));
+    world.settle();
+    assert!(!messages(&mut world, notify_op::DISCONNECT).is_empty(), "watches of the range end");
+    assert_eq!(world.call(1, "a", read()).result, Errno::ESHUTDOWN.negated());
+    world.publish(|map| map.range_blocklist.clear());
+    assert_ne!(world.call(1, "a", read()).result, Errno::ESHUTDOWN.negated());
+}
+
 #[test]
 fn a_new_primary_knows_the_watchers_of_the_old_one() {
     let mut world = watched();
@@ -147,4 +184,27 @@ fn a_new_primary_knows_the_watchers_of_the_old_one() {
     world.tick(Duration::from_secs(31));
     world.settle();
     assert_eq!(outcome(&messages(&mut world, notify_op::COMPLETE)[0].1).timeouts, vec![]);
+}
+
+#[test]
+fn what_a_client_notified_goes_with_its_session() {
+    let mut world = watched();
+    let primary = world.primary();
+    assert_eq!(world.call(2, "a", notify(77, 3000)).result, 0);
+    let told = messages(&mut world, notify_op::NOTIFY).len();
+    assert_eq!(told, 2);
+    let held = |world: &mut World| world.pg(primary).expect("a copy").notifies_count();
+    assert_eq!(held(&mut world), 1);
+    world.reset_session(2, primary);
+    world.settle();
+    assert_eq!(held(&mut world), 0, "nobody is left to tell");
+}
+
+#[test]
+fn a_session_has_so_many_notifies_under_way_and_no_more() {
+    let mut world = watched();
+    let many = |count: usize| -> Vec<SubOp> { (0..count).flat_map(|_| notify(1, 3000)).collect() };
+    assert_eq!(world.call(2, "a", many(1000)).result, 0);
+    assert_eq!(world.call(2, "a", many(30)).result, Errno::EBUSY.negated());
+    assert_eq!(world.call(0, "a", many(30)).result, 0, "others notify");
 }

@@ -2,11 +2,12 @@
 
 use super::Watch;
 use crate::backend::Flight;
+use crate::log::own_entry;
 use crate::object::{ObjectContext, WatchKey};
 use crate::{Cx, Pg};
-use nacre_msg::peer::{Counters, LogEntry, LogKind};
+use nacre_msg::peer::LogKind;
 use nacre_txn::{Op, Transaction};
-use nacre_types::{HObject, ReqId};
+use nacre_types::HObject;
 use smallvec::SmallVec;
 use std::time::Duration;
 
@@ -22,11 +23,14 @@ impl Pg {
 
     /// Ends watches of clients that the map shuts out.
     pub(crate) fn drop_blocklisted(&mut self, cx: &mut Cx<'_>) {
-        if self.map.blocklist.is_empty() {
+        if !self.map.has_blocklist() {
             return;
         }
         let map = std::sync::Arc::clone(&self.map);
-        self.end_watches(cx, |watch| map.is_blocklisted(&watch.addr));
+        let is_shut_out = |watch: &Watch| {
+            map.is_blocklisted(&watch.addr) || watch.seen_at.is_some_and(|addr| map.is_blocklisted(&addr))
+        };
+        self.end_watches(cx, is_shut_out);
     }
 
     fn end_watches(&mut self, cx: &mut Cx<'_>, ended: impl Fn(&Watch) -> bool) {
@@ -66,19 +70,8 @@ impl Pg {
         }
         let (prior_version, version) = (context.info.version, self.next_version());
         (context.info.prior_version, context.info.version) = (prior_version, version);
-        let entry = LogEntry {
-            kind: LogKind::Modify,
-            object: head.clone(),
-            version,
-            prior_version,
-            user_version: context.info.user_version,
-            reqid: ReqId::default(),
-            mtime: cx.wall,
-            result: 0,
-            outputs: Vec::new(),
-            snaps: Vec::new(),
-            delta: Counters::default(),
-        };
+        let user_version = context.info.user_version;
+        let entry = own_entry(LogKind::Modify, head.clone(), (version, prior_version), user_version, cx.wall);
         let mut txn = Transaction::new(self.spg);
         txn.push(Op::SetMeta { object: head.clone(), meta: context.to_record() });
         self.take_off(head);

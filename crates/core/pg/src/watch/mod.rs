@@ -27,6 +27,8 @@ struct Watch {
     session: Option<SessionId>,
     /// Where the client spoke from, for blocklists.
     addr: EntityAddr,
+    /// Where its socket was, if it has spoken to us.
+    seen_at: Option<EntityAddr>,
     /// How long it may be silent.
     timeout: Duration,
     /// When it ends; `None` for old clients that never ping, as long as they are connected.
@@ -103,7 +105,8 @@ impl Pg {
             let timeout = Duration::from_secs(watcher.timeout_s.into());
             let deadline = now + timeout;
             self.watches.arm(deadline);
-            let watch = Watch { session: None, addr: watcher.addr, timeout, deadline: Some(deadline) };
+            let watch =
+                Watch { session: None, addr: watcher.addr, seen_at: None, timeout, deadline: Some(deadline) };
             self.watches.watches.insert(at, watch);
         }
     }
@@ -145,7 +148,13 @@ impl Pg {
                     let timeout = Duration::from_secs(watcher.timeout_s.into());
                     let deadline = will_ping.then_some(cx.now + timeout);
                     deadline.into_iter().for_each(|at| self.watches.arm(at));
-                    let watch = Watch { session: Some(session.id), addr: watcher.addr, timeout, deadline };
+                    let watch = Watch {
+                        session: Some(session.id),
+                        addr: watcher.addr,
+                        seen_at: Some(session.seen_at),
+                        timeout,
+                        deadline,
+                    };
                     let key = (cookie, session.name);
                     self.watches.watches.insert((head.clone(), key), watch);
                     self.notify_again(cx, session.id, head, key);
@@ -165,6 +174,12 @@ impl Pg {
         self.notifies_lose(cx, head, key);
     }
 
+    /// Notifies that wait for watchers.
+    #[cfg(test)]
+    pub(crate) fn notifies_count(&self) -> usize {
+        self.watches.notifies.len()
+    }
+
     /// A session is gone: its watches have their timeout to come back in.
     pub(crate) fn disconnect_session(&mut self, cx: &mut Cx<'_>, session: SessionId) {
         let mut earliest = None;
@@ -174,5 +189,7 @@ impl Pg {
             earliest = earliest.into_iter().chain([deadline]).min();
         }
         earliest.into_iter().for_each(|at| self.watches.arm(at));
+        // Nobody is left to tell: a client that comes back notifies anew.
+        self.watches.notifies.retain(|_, notify| !notify.is_of(session));
     }
 }

@@ -12,6 +12,13 @@ use nacre_types::{Errno, HObject, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+/// Notifies of one session under way in one group.
+const NOTIFIES_MAX: usize = 1024;
+/// Bytes of what all notifies under way in one group say.
+const NOTIFY_BYTES_MAX: usize = 128 << 20;
+// A single one is never refused for its length.
+const _: () = assert!(nacre_msg::size::CLIENT_INPUT_BYTES_MAX < NOTIFY_BYTES_MAX);
+
 /// A notify under way.
 #[derive(Debug)]
 pub(super) struct Notifying {
@@ -34,6 +41,11 @@ fn wire(key: &WatchKey) -> (u64, u64) {
 }
 
 impl Notifying {
+    /// True when it is told to this session how it ends.
+    pub(super) fn is_of(&self, session: SessionId) -> bool {
+        self.session == session
+    }
+
     fn to_watcher(&self, id: u64, cookie: u64) -> WatchNotify {
         WatchNotify {
             version: self.user_version,
@@ -59,6 +71,18 @@ impl Notifying {
 }
 
 impl Pg {
+    /// True when the group may keep `more` of a session until their watchers have answered.
+    pub(crate) fn takes_notifies(&self, session: &Session, more: &[Notify]) -> bool {
+        if more.is_empty() {
+            return true;
+        }
+        let held = self.watches.notifies.values();
+        let bytes = held.clone().map(|notify| notify.payload.len()).sum::<usize>();
+        let bytes = bytes + more.iter().map(|notify| notify.payload.len()).sum::<usize>();
+        let count = held.filter(|notify| notify.is_of(session.id)).count() + more.len();
+        count <= NOTIFIES_MAX && bytes <= NOTIFY_BYTES_MAX
+    }
+
     /// Begins notifies whose message has just been answered.
     pub(crate) fn start_notifies(
         &mut self,

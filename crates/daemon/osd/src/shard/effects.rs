@@ -5,24 +5,29 @@ use crate::lead::Order;
 use crate::letter::Letter;
 use crate::space;
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::{Message, OsdOpReply};
-use nacre_pg::{Effect, Effects, SessionId, Trace};
+use nacre_msg::{Message, OsdOpReply, RawMessage};
+use nacre_pg::{Effect, Effects, Planted, SessionId, Trace};
 use nacre_txn::{Token, Transaction};
-use nacre_types::SpgId;
+use nacre_types::{SpgId, Stamp};
+
+/// Which of a shard's messages are garbled, where that is planted.
+const GARBLED: [u64; 2] = [40, 200];
 
 impl Shard {
     /// Carries out what a group wants; true when it is to be resumed.
     pub(super) fn carry_out(&mut self, spg: SpgId) -> bool {
-        if self.store.has_failed() {
+        if self.is_broken() {
             // What the group has just read may be wrong: nothing that follows from it leaves.
-            tracing::error!(osd = self.config.id, "the store cannot be read; this OSD stops");
             self.effects = Effects::new();
-            self.stopping = true;
             return false;
         }
         let mut resume = false;
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain() {
+            if self.broken {
+                // By an effect before: a transaction that the store did not take, and this may be what rests on it.
+                return false;
+            }
             match effect {
                 Effect::Resume => resume = true,
                 effect => self.effect(spg, effect),
@@ -37,19 +42,32 @@ impl Shard {
     pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
         self.rest.used(self.now);
         let ticket = self.groups.submitted(spg, token);
+        if self.broken {
+            // It would be taken for the next of those that the store has refused.
+            return ticket;
+        }
         if let Err(error) = self.store.submit(txn, ticket) {
-            // Nothing of this shard may be acknowledged any more: what it holds is not what it said.
-            tracing::error!(osd = self.config.id, %error, "the store fails; this OSD stops");
-            self.stopping = true;
+            self.break_down(&format!("the store does not take a transaction: {error}"));
         }
         ticket
     }
 
+    /// A fault built in on purpose, now and then: see [`Planted::MessagesGarbled`].
+    fn garbled(&mut self, mut message: RawMessage) -> RawMessage {
+        if self.planted == Planted::MessagesGarbled {
+            self.sent_to_peers += 1;
+            if GARBLED.contains(&self.sent_to_peers) {
+                message.front = nacre_buf::Bytes::from_static(b"?");
+            }
+        }
+        message
+    }
+
     fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
         self.counters.replies += 1;
-        let latency = self.now.since(trace.received);
         self.counters.latency_ns += self.now.nanos_since(trace.received);
-        self.pace.client_op(self.now, latency);
+        let is_write = trace.replicated != Stamp::default();
+        self.pace.client_op(self.now, is_write.then(|| trace.replicated.since(trace.executed)));
         if self.tracker.answered(&trace) {
             let client = self.sessions.client(session);
             self.tracker.keep(reply, tid, client, trace);
@@ -79,7 +97,8 @@ impl Shard {
                 if let PeerMessage::RepOpReply(reply) = &mut message {
                     reply.is_short = space::is_short(&self.store.usage());
                 }
-                self.send_peer(osd, message.encode(0));
+                let message = self.garbled(message.encode(0));
+                self.send_peer(osd, message);
             }
             Effect::Peers { osds, message } => {
                 osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
@@ -88,10 +107,10 @@ impl Shard {
                 self.send_early(); // the replicas begin while we are at our own part
                 self.submit(spg, txn, token);
             }
-            Effect::Fetch { object, offset, length, token } => {
+            Effect::Fetch { object, offset, length, from, token } => {
                 self.rest.used(self.now);
                 let ticket = self.groups.fetching(spg, token);
-                self.store.fetch(&spg, &object, offset, length, ticket);
+                self.store.fetch(&spg, &object, offset, length, from, ticket);
             }
             Effect::WantUpThru { epoch } => self.post.send(0, Letter::Order(Order::UpThru(epoch))),
             Effect::WantPgTemp { pg, acting } => {

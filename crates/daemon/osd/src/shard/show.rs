@@ -6,12 +6,26 @@ use crate::letter::Letter;
 use crate::tracker;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::{OptionInfo, Values};
-use nacre_types::Stamp;
+use nacre_service::IntakeReport;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Slow messages are named in the log at most this often.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Messages that are not complete yet, and peers that have not proved themselves.
+fn intake(report: &IntakeReport) -> serde_json::Value {
+    serde_json::json!({
+        "client_bytes": report.client_bytes,
+        "peer_bytes": report.peer_bytes,
+        "waiting": report.waiting,
+        "waits": report.waits,
+        "stalled": report.stalled,
+        "half_open": report.half_open,
+        "half_open_bytes": report.half_open_bytes,
+        "half_open_refused": report.half_open_refused,
+    })
+}
 
 /// What `tell` shows of a shard.
 impl Shard {
@@ -40,10 +54,6 @@ impl Shard {
     #[must_use]
     pub fn is_booted(&self) -> bool {
         self.lead.as_ref().is_some_and(Lead::is_booted)
-    }
-
-    pub(crate) fn clock_now(&self) -> Stamp {
-        self.clock.now()
     }
 
     /// Sets a checked value until the daemon restarts.
@@ -115,6 +125,7 @@ impl Shard {
             "osd-stages": stages,
             "throttle-osd_client_messages": messages,
             "throttle-osd_client_bytes": bytes,
+            "osd-intake": intake(&self.messenger.intake()),
         })
     }
 }

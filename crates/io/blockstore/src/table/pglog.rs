@@ -93,7 +93,7 @@ impl Table {
         if let Some(collection) = self.collections.get_mut(&at).filter(|collection| collection.log_tail < to)
         {
             collection.log_tail = to;
-            self.pairs.put(metadata::collection_key(&at), metadata::encode_collection(to));
+            self.pairs.put(metadata::collection_key(&at), metadata::encode_collection(to, collection.space));
         }
     }
 

@@ -44,6 +44,13 @@ impl Recent {
         }
     }
 
+    /// The collection is no more.
+    pub(super) fn forget_all(&mut self, at: &SpgId) {
+        for known in self.0.iter_mut().filter(|known| known.as_ref().is_some_and(|known| known.at == *at)) {
+            *known = None;
+        }
+    }
+
     /// The name is another object's from now on, or nobody's.
     pub(super) fn forget(&mut self, name: &HObject) {
         if let Some(place) = self.0.get_mut(Self::place(name)) {

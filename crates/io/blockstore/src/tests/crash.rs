@@ -12,19 +12,19 @@ use nacre_types::entropy::SeededEntropy;
 /// Crashes in a normal run; `NACRE_STORE_CRASHES` asks for more.
 const CRASHES: u64 = 400;
 /// Crashes per store.
-const PER_SEED: u64 = 20;
+pub(super) const PER_SEED: u64 = 20;
 /// Transactions between two crashes at most.
 const TRANSACTIONS_MAX: u64 = 40;
 
 /// States of the model after each transaction since the last one that is known to be there.
-struct History {
+pub(super) struct History {
     /// The number of the first.
-    first: u64,
-    states: Vec<Model>,
+    pub(super) first: u64,
+    pub(super) states: Vec<Model>,
 }
 
 impl History {
-    fn newest(&self) -> u64 {
+    pub(super) fn newest(&self) -> u64 {
         self.first + self.states.len() as u64 - 1
     }
 
@@ -37,7 +37,7 @@ impl History {
     }
 }
 
-fn work(
+pub(super) fn work(
     store: &mut BlockStore,
     rng: &mut SeededEntropy,
     history: &mut History,
@@ -50,8 +50,10 @@ fn work(
         let mut state = history.states.last().cloned().unwrap_or_default();
         state.apply(&txn);
         store.hasten(number.is_multiple_of(2));
-        store.submit(txn, Token(number))?;
+        let outcome = store.submit(txn, Token(number));
+        // A store that fails in it may have logged it.
         history.push(state);
+        outcome?;
         for _ in 0..rng.u64() % 6 {
             drain(store, acknowledged);
         }
@@ -63,7 +65,7 @@ fn work(
 }
 
 /// What the store must show after a restart: one of the states since the last acknowledgement.
-fn verify(
+pub(super) fn verify(
     store: &mut BlockStore,
     history: &mut History,
     acknowledged: u64,
@@ -119,7 +121,7 @@ fn run_on(seed: u64, mut rig: Rig) -> Result<(), String> {
     Ok(())
 }
 
-fn seeds() -> std::ops::Range<u64> {
+pub(super) fn seeds() -> std::ops::Range<u64> {
     let asked: Option<u64> = std::env::var("NACRE_STORE_CRASHES").ok().and_then(|text| text.parse().ok());
     let first: u64 = std::env::var("NACRE_STORE_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
     first..first + asked.unwrap_or(CRASHES).div_ceil(PER_SEED)
@@ -180,4 +182,43 @@ fn using_freed_blocks_before_the_checkpoint_is_found() {
 #[test]
 fn letting_the_log_go_before_the_checkpoint_is_committed_is_found() {
     assert!(finds(Planted::EarlyTrim));
+}
+
+/// A process that is killed leaves what can be read and is not durable. Who opens the store acknowledges more on top of it.
+#[test]
+fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {
+    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
+    for seed in 0..40 {
+        let mut rng = SeededEntropy(seed);
+        let mut rig = Rig::new(seed, 4 << 20, tiny(seed));
+        let mut history = History { first: 0, states: vec![Model::default()] };
+        for round in 0..10 {
+            let context = format!("seed {seed}, round {round}");
+            let (mut store, _) = rig.try_open().unwrap_or_else(|error| panic!("{context}: {error}"));
+            let first = history.first;
+            verify(&mut store, &mut history, first, &context).unwrap_or_else(|error| panic!("{error}"));
+            let mut acknowledged = Vec::new();
+            work(&mut store, &mut rng, &mut history, &mut acknowledged).expect("room");
+            // Submitted, and mostly not complete.
+            let number = history.newest() + 1;
+            let txn = random_txn(&mut rng, number, sizes);
+            let mut state = history.states.last().cloned().unwrap_or_default();
+            state.apply(&txn);
+            history.push(state);
+            store.hasten(true);
+            store.submit(txn, Token(number)).expect("room");
+            rig.kill();
+            drop(store);
+            let mut last = acknowledged.last().map_or(history.first, |token| token.0);
+            if round % 2 == 0 {
+                // What is shown now is read by clients, and by who decides what this copy has.
+                let (store, _) = rig.try_open().unwrap_or_else(|error| panic!("{context}: {error}"));
+                last = last.max(newest(&store));
+                drop(store);
+            }
+            rig.crash(0);
+            let (mut store, _) = rig.try_open().unwrap_or_else(|error| panic!("{context}: {error}"));
+            verify(&mut store, &mut history, last, &context).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
 }

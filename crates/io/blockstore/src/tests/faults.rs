@@ -5,8 +5,8 @@ use super::rig::Rig;
 use crate::{BlockStore, Options};
 use nacre_buf::BufList;
 use nacre_simdisk::{Failing, Faults};
-use nacre_store::{ObjectStore, StoreError};
-use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
+use nacre_store::{Completion, ObjectStore, StoreError};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 
@@ -19,7 +19,7 @@ pub(super) fn write(nth: u64, offset: u64, data: Vec<u8>) -> Transaction {
     }
 }
 
-fn wait(store: &mut BlockStore) -> Vec<Token> {
+pub(super) fn wait(store: &mut BlockStore) -> Vec<Token> {
     let mut acknowledged = Vec::new();
     while store.waiting() > 0 {
         drain(store, &mut acknowledged);
@@ -238,4 +238,191 @@ fn cold_if_it_opens(rig: &mut Rig, mut store: BlockStore) -> Result<BlockStore, 
     store.finish_checkpoint();
     drop(store);
     rig.try_open().map(|(store, _)| store)
+}
+
+/// Errors that pass.
+fn failing_reads(rig: &Rig, ppm: u32) {
+    rig.device.set_faults(Faults { read_errors_ppm: ppm, ..Faults::default() });
+}
+
+#[test]
+fn a_read_that_fails_once_costs_nothing() {
+    for blocks in [1, 10] {
+        let mut rig = Rig::new(31, 8 << 20, Options::tiny());
+        let mut store = rig.open();
+        store.submit(write(1, 0, vec![1; blocks * 4096]), Token(1)).expect("room");
+        let mut store = cold(&mut rig, store);
+        let before = rig.device.counters();
+        // The first of the fetch.
+        rig.device.fail_after(0, Failing::Once);
+        let outcome = read(&mut store, &object(1), 0, u64::MAX, &mut Vec::new());
+        assert_eq!(outcome.map(|bytes| bytes.len()), Ok(blocks * 4096));
+        let after = rig.device.counters();
+        assert_eq!((after.errors - before.errors, after.reads - before.reads), (1, 2));
+        assert!(store.damaged.is_empty());
+    }
+}
+
+/// Of a read of many blocks only those are damaged that the device does not give.
+#[test]
+fn one_unreadable_block_does_not_take_its_neighbours_along() {
+    let mut rig = Rig::new(32, 8 << 20, Options::tiny());
+    let mut store = rig.open();
+    store.submit(write(1, 0, vec![1; 10 * 4096]), Token(1)).expect("room");
+    let mut store = cold(&mut rig, store);
+    let extents = store.shape(&pg(), &object(1)).expect("there").extents;
+    rig.device.fail_reads_at(extents[0].device_offset + 4096);
+    let outcome = read(&mut store, &object(1), 0, u64::MAX, &mut Vec::new());
+    assert!(matches!(outcome, Err(ReadError::Damaged { offset: 4096, .. })), "{outcome:?}");
+    assert_eq!(store.damaged.len(), 1);
+    assert!(read(&mut store, &object(1), 8192, u64::MAX, &mut Vec::new()).is_ok());
+}
+
+struct TestClock(std::sync::Arc<std::sync::atomic::AtomicU64>);
+
+impl nacre_env::Clock for TestClock {
+    fn now(&self) -> nacre_types::Stamp {
+        nacre_types::Stamp(self.0.load(std::sync::atomic::Ordering::Relaxed))
+    }
+
+    fn wall(&self) -> nacre_types::UTime {
+        nacre_types::UTime::default()
+    }
+}
+
+/// An error of the device is not yet lost data, unlike a wrong checksum.
+#[test]
+fn what_could_not_be_read_is_asked_for_again_later() {
+    let mut rig = Rig::new(33, 8 << 20, Options::tiny());
+    let mut store = rig.open();
+    for nth in [1, 2] {
+        store.submit(write(nth, 0, vec![1; 4096]), Token(nth)).expect("room");
+    }
+    let mut store = cold(&mut rig, store);
+    let now = std::sync::Arc::<std::sync::atomic::AtomicU64>::default();
+    store.set_clock(Box::new(TestClock(now.clone())));
+    let place =
+        |store: &BlockStore, nth| store.shape(&pg(), &object(nth)).expect("there").extents[0].device_offset;
+    rig.device.fail_reads_at(place(&store, 1));
+    assert!(rig.device.rot(place(&store, 2), 4096));
+    let outcomes = |store: &mut BlockStore| {
+        [1, 2].map(|nth| read(store, &object(nth), 0, 4096, &mut Vec::new()).is_ok())
+    };
+    assert_eq!(outcomes(&mut store), [false, false]);
+    rig.device.heal();
+    now.store(5_000_000_000, std::sync::atomic::Ordering::Relaxed);
+    drain(&mut store, &mut Vec::new());
+    assert_eq!(outcomes(&mut store), [false, false], "not all the time");
+    now.store(20_000_000_000, std::sync::atomic::Ordering::Relaxed);
+    drain(&mut store, &mut Vec::new());
+    assert_eq!(outcomes(&mut store), [true, false]);
+}
+
+/// What a checkpoint must read to put a block together is not lost because somebody could not read it once.
+#[test]
+fn a_checkpoint_reads_again_what_could_not_be_read() {
+    let mut rig = Rig::new(34, 8 << 20, Options::tiny());
+    let mut store = rig.open();
+    store.submit(write(1, 0, vec![1; 4096]), Token(1)).expect("room");
+    let mut store = cold(&mut rig, store);
+    let place = store.shape(&pg(), &object(1)).expect("there").extents[0].device_offset;
+    rig.device.fail_reads_at(place);
+    assert!(read(&mut store, &object(1), 0, 4096, &mut Vec::new()).is_err());
+    rig.device.heal();
+    store.submit(write(1, 10, vec![9; 100]), Token(2)).expect("room");
+    let mut store = cold(&mut rig, store);
+    let bytes = read(&mut store, &object(1), 0, 4096, &mut Vec::new()).expect("nothing was lost");
+    assert_eq!((bytes[0], bytes[10], bytes[109], bytes[110]), (1, 9, 9, 1));
+}
+
+/// One read of ten fails, of those of checkpoints and of replay as well: nothing is lost by that.
+#[test]
+fn reads_that_fail_now_and_then_lose_nothing() {
+    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
+    for seed in 0..SEEDS / 3 {
+        let mut rng = SeededEntropy(seed);
+        let mut rig = Rig::new(seed, 8 << 20, Options::tiny());
+        let (mut store, mut model) = (rig.open(), Model::default());
+        for number in 1..300 {
+            failing_reads(&rig, 2000);
+            let txn = random_txn(&mut rng, number, sizes);
+            model.apply(&txn);
+            store.submit(txn, Token(number)).expect("room");
+            drain(&mut store, &mut Vec::new());
+            if number % 100 == 0 {
+                wait(&mut store);
+                drop(store);
+                store = rig.open();
+                model.compare(&mut store, &mut Vec::new(), &format!("seed {seed}, {number}"));
+            }
+        }
+    }
+}
+
+/// Asks the device for a range, whatever is in memory.
+fn ask_device(store: &mut BlockStore, name: &nacre_types::HObject, offset: u64, length: u64) {
+    let token = Token(u64::MAX - 9);
+    store.fetch(&pg(), name, offset, length, FetchFrom::Device, token);
+    let mut done = Vec::new();
+    for _ in 0..1000 {
+        if done.contains(&Completion::Fetched(token)) {
+            return;
+        }
+        store.drain(&mut done);
+    }
+    panic!("{name} never came");
+}
+
+/// What memory has of a block says nothing of the device: who asks that finds rot and unreadable blocks below it.
+#[test]
+fn the_device_is_asked_past_the_memory() {
+    let rot: fn(&Rig, u64) = |rig, place| assert!(rig.device.rot(place, 4096));
+    let fail: fn(&Rig, u64) = |rig, place| rig.device.fail_reads_at(place);
+    for spoil in [rot, fail] {
+        let mut rig = Rig::new(41, 8 << 20, Options::tiny());
+        let mut store = rig.open();
+        store.submit(write(1, 0, vec![1; 10 * 4096]), Token(1)).expect("room");
+        let mut store = cold(&mut rig, store);
+        read(&mut store, &object(1), 0, u64::MAX, &mut Vec::new()).expect("healthy");
+        let before = rig.device.counters().reads;
+        ask_device(&mut store, &object(1), 0, u64::MAX);
+        assert_eq!(rig.device.counters().reads, before + 1);
+        assert!(store.read(&pg(), &object(1), 0, u64::MAX).is_ok(), "and keeps what is good");
+
+        let extents = store.shape(&pg(), &object(1)).expect("there").extents;
+        spoil(&rig, extents[0].device_offset + 3 * 4096);
+        assert!(store.read(&pg(), &object(1), 0, u64::MAX).is_ok(), "memory has it");
+        ask_device(&mut store, &object(1), 0, u64::MAX);
+        let outcome = store.read(&pg(), &object(1), 0, u64::MAX);
+        assert!(matches!(outcome, Err(ReadError::Damaged { offset: 12_288, .. })), "{outcome:?}");
+        assert!(store.read(&pg(), &object(1), 4 * 4096, u64::MAX).is_ok());
+        // As any other, it is mended by a write over it.
+        store.submit(write(1, 3 * 4096, vec![2; 4096]), Token(2)).expect("room");
+        ask_device(&mut store, &object(1), 0, u64::MAX);
+        assert!(store.read(&pg(), &object(1), 0, u64::MAX).is_ok());
+    }
+}
+
+/// The device is asked all the time while blocks are written, moved and freed: nothing of a healthy device is damaged by that.
+#[test]
+fn asking_the_device_finds_nothing_on_a_healthy_one() {
+    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
+    for seed in 0..SEEDS / 3 {
+        let mut rng = SeededEntropy(seed);
+        let mut rig = Rig::new(seed, 8 << 20, Options::tiny());
+        let (mut store, mut model) = (rig.open(), Model::default());
+        for number in 1..300 {
+            let txn = random_txn(&mut rng, number, sizes);
+            model.apply(&txn);
+            store.submit(txn, Token(number)).expect("room");
+            let token = Token(u64::MAX - 9 - number);
+            store.fetch(&pg(), &object(rng.u64() % 6), rng.u64() % 50_000, 50_000, FetchFrom::Device, token);
+            drain(&mut store, &mut Vec::new());
+            assert!(store.damaged.is_empty(), "seed {seed}, {number}: {:?}", store.damaged);
+        }
+        wait(&mut store);
+        (0..6).for_each(|nth| ask_device(&mut store, &object(nth), 0, u64::MAX));
+        assert!(store.damaged.is_empty() && store.fetches.is_empty(), "seed {seed}: {:?}", store.damaged);
+        model.compare(&mut store, &mut Vec::new(), &format!("seed {seed}"));
+    }
 }

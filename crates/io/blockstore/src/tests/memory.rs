@@ -5,7 +5,7 @@ use super::rig::Rig;
 use crate::{BlockStore, Options};
 use nacre_buf::Bytes;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::{Eversion, HObject};
 
 const OBJECTS: u64 = 6000;
@@ -100,7 +100,7 @@ fn what_is_read_and_overwritten_stays_in_memory() {
     assert!((0..8).all(|index| found(&store, index).is_none()), "written, not read");
     let mut done = Vec::new();
     for index in 0..4 {
-        store.fetch(&pg(), &object(0), index * 4096, 4096, Token(1));
+        store.fetch(&pg(), &object(0), index * 4096, 4096, FetchFrom::Anywhere, Token(1));
     }
     while done.iter().filter(|done| matches!(done, Completion::Fetched(_))).count() < 4 {
         store.drain(&mut done);
@@ -134,7 +134,7 @@ fn reads_wait_for_their_turn() {
     let mut store = rig.open();
     for nth in 0..READS {
         let (object, offset) = at(nth);
-        store.fetch(&pg(), &object, offset, 4096, Token(nth));
+        store.fetch(&pg(), &object, offset, 4096, FetchFrom::Anywhere, Token(nth));
     }
     assert!(store.at_device() <= 1024, "{} requests", store.at_device());
     while (done.len() as u64) < READS {

@@ -4,7 +4,7 @@
 use crate::{BLOCK, BlockStore};
 use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId};
 use std::collections::BTreeMap;
@@ -245,7 +245,7 @@ pub(super) fn read(
             }
             Err(ReadError::Pending { .. }) => {
                 let token = Token(FETCH + attempt);
-                store.fetch(&pg(), name, offset, length, token);
+                store.fetch(&pg(), name, offset, length, FetchFrom::Anywhere, token);
                 while !drain(store, acknowledged).contains(&token) {}
             }
             Err(error) => return Err(error),

@@ -20,10 +20,10 @@ pub(super) fn tiny(seed: u64) -> Options {
 const SPLIT_LOG_BYTES: u64 = (256 << 10) + 8192;
 
 /// A simulated disk that makes a few random steps whenever it is asked.
-struct Stepping {
-    disk: SimDisk,
-    device: SimDevice,
-    rng: SeededEntropy,
+pub(super) struct Stepping {
+    pub(super) disk: SimDisk,
+    pub(super) device: SimDevice,
+    pub(super) rng: SeededEntropy,
 }
 
 impl Disk for Stepping {
@@ -206,6 +206,30 @@ impl Rig {
         self.device.crash();
         self.log_device.iter().for_each(SimDevice::crash);
         self.kv.with(|kv| *kv = std::mem::take(kv).crash(survivors));
+    }
+
+    /// The process is killed; the machine runs on.
+    pub(super) fn kill(&mut self) {
+        self.device.kill();
+        self.log_device.iter().for_each(SimDevice::kill);
+    }
+
+    /// A copy of the metadata as they are, without what is under way.
+    pub(super) fn copy_metadata(&self) -> Vec<Pair> {
+        self.with_kv(|kv| kv.scan(Bound::Unbounded, Bound::Unbounded, usize::MAX)).expect("memory")
+    }
+
+    /// Puts a copy back in place of what there is.
+    pub(super) fn restore_metadata(&self, pairs: &[Pair]) {
+        let mut batch = KvBatch::default();
+        batch.delete_prefix(nacre_buf::Bytes::new());
+        pairs.iter().for_each(|(key, value)| batch.put(key.clone(), value.clone()));
+        self.with_kv(|kv| kv.commit(&batch, nacre_kv::Durability::Durable)).expect("memory");
+    }
+
+    fn with_kv<T>(&self, work: impl FnOnce(&mut MemoryKv) -> T) -> T {
+        self.lose_submitted(true);
+        self.kv.with(work)
     }
 
     fn lose_submitted(&self, all: bool) {

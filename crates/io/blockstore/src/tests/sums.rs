@@ -5,7 +5,7 @@ use super::rig::Rig;
 use crate::{BLOCK, BlockStore, Options};
 use nacre_buf::BufList;
 use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
@@ -22,7 +22,9 @@ fn read(store: &mut BlockStore, offset: u64, length: u64) -> BufList {
     loop {
         match store.read(&pg(), &object(0), offset, length) {
             Ok(data) => return data,
-            Err(ReadError::Pending { .. }) => store.fetch(&pg(), &object(0), offset, length, Token(1)),
+            Err(ReadError::Pending { .. }) => {
+                store.fetch(&pg(), &object(0), offset, length, FetchFrom::Anywhere, Token(1))
+            }
             Err(error) => panic!("{error:?}"),
         }
         while drain(store, &mut Vec::new()).is_empty() {}
@@ -105,7 +107,7 @@ fn a_wrong_checksum_that_came_along_is_stored() {
     let mut store = rig.open();
     assert_eq!(known(&mut store, 0, 9), [true; 9]);
     assert_eq!(known(&mut store, 10, 6), [true; 6]);
-    store.fetch(&pg(), &object(0), 9 * BLOCK_U64, BLOCK_U64, Token(1));
+    store.fetch(&pg(), &object(0), 9 * BLOCK_U64, BLOCK_U64, FetchFrom::Anywhere, Token(1));
     while drain(&mut store, &mut Vec::new()).is_empty() {}
     let found = store.read(&pg(), &object(0), 9 * BLOCK_U64, BLOCK_U64);
     assert!(matches!(found, Err(ReadError::Damaged { .. })), "{found:?}");

@@ -3,12 +3,14 @@
 //! At most [`WRITES_MAX`] records are in flight; transactions that come meanwhile make the next one. A
 //! transaction is durable when its record, all records before it, and all data placed for them are.
 
+mod behind;
 mod record;
 mod replay;
 mod ring;
 
+pub(crate) use behind::Behind;
 pub(crate) use record::{Encoded, Placement};
-pub(crate) use replay::{Found, Scan};
+pub(crate) use replay::{Found, Scan, Step};
 
 use crate::BLOCK;
 use crate::alloc::Run;
@@ -68,6 +70,11 @@ pub(crate) struct Wal {
     /// All transactions up to here have their records written, or are in a durable checkpoint.
     logged: TxnNumber,
     durable_seq: u64,
+    /// Sequence number at which the newest durable checkpoint stands.
+    needed_from: u64,
+    /// The newest checkpoint has transactions that have no record, and no record says yet that it is durable: without one,
+    /// metadata of before it would replay what there is and miss them.
+    note_due: bool,
     /// A checkpoint carries transactions that have no record: no record may be written before it is durable.
     held: bool,
     /// Bytes of transactions that make a record full, unless a single one is larger.
@@ -88,6 +95,8 @@ impl Wal {
             next_number: 1,
             logged: 0,
             durable_seq: at.seq.saturating_sub(1),
+            needed_from: at.seq,
+            note_due: false,
             held: false,
             record_bytes_max,
         }
@@ -102,14 +111,10 @@ impl Wal {
         (self.ring.size(), self.ring.used())
     }
 
-    /// Whether a transaction of so many encoded bytes can be logged at all.
-    pub(crate) fn takes(&self, bytes: usize) -> bool {
-        blocks_of(bytes) <= self.ring.record_blocks_max()
-    }
-
-    /// Begins a new mount: all that is written from now on is told apart from what may lie behind the tail.
-    pub(crate) fn begin_mount(&mut self) {
-        self.mount += 1;
+    /// Begins a new mount, after the highest that any record on the device has: all that is written from now on is told
+    /// apart from what may lie behind the tail.
+    pub(crate) fn begin_mount(&mut self, highest: u64) {
+        self.mount = self.mount.max(highest) + 1;
         self.durable_seq = self.seq - 1;
     }
 
@@ -150,6 +155,13 @@ impl Wal {
         }
     }
 
+    /// The oldest transaction without a record is longer than any record of this log may be: only a checkpoint makes it
+    /// durable.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let too_long = |entry: &Collected| blocks_of(entry.encoded.len()) > self.ring.record_blocks_max();
+        !self.held && self.collecting.front().is_some_and(too_long)
+    }
+
     /// The next record to write, if there is one and it may be written now.
     pub(crate) fn next_write(&mut self) -> Option<RecordWrite> {
         if self.in_flight.len() >= WRITES_MAX { None } else { self.seal() }
@@ -157,8 +169,11 @@ impl Wal {
 
     /// As [`Wal::next_write`] however many are in flight.
     pub(crate) fn seal(&mut self) -> Option<RecordWrite> {
-        if self.collecting.is_empty() || self.held {
+        if self.held || self.is_stuck() {
             return None;
+        }
+        if self.collecting.is_empty() {
+            return self.seal_note();
         }
         let (mut count, mut bytes) = (0, 0);
         for entry in &self.collecting {
@@ -174,11 +189,24 @@ impl Wal {
                 let last =
                     self.collecting.drain(..count).next_back().map_or(self.logged, |entry| entry.number);
                 self.in_flight.push_back(InFlight { seq: write.seq, last, written: false });
+                self.note_due = false;
                 return Some(write);
             }
             count /= 2;
         }
         None
+    }
+
+    /// A record without transactions, when there is something to say.
+    fn seal_note(&mut self) -> Option<RecordWrite> {
+        if !self.note_due {
+            return None;
+        }
+        let write = self.build(0, true)?;
+        self.note_due = false;
+        let last = self.in_flight.back().map_or(self.logged, |record| record.last);
+        self.in_flight.push_back(InFlight { seq: write.seq, last, written: false });
+        Some(write)
     }
 
     /// A record of the first `count` transactions that were collected.
@@ -193,6 +221,7 @@ impl Wal {
             mount: self.mount,
             durable_through: self.durable_seq,
             count: u32::try_from(count).expect("records are bounded"),
+            needed_from: self.needed_from,
         };
         let data = record::build(header, entries);
         self.seq += 1;
@@ -244,8 +273,9 @@ impl Wal {
     /// The checkpoint of this cut is durable: the log before it is not needed any more.
     pub(crate) fn checkpoint_durable(&mut self, cut: TxnNumber, at: WalPosition, out: &mut Vec<Token>) {
         self.ring.trim(at.position);
+        self.needed_from = at.seq;
         if self.held {
-            self.held = false;
+            (self.held, self.note_due) = (false, true);
             self.logged = self.logged.max(cut);
         }
         self.acknowledge(cut, out);

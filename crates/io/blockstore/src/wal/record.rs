@@ -39,6 +39,9 @@ pub(super) struct Header {
     /// All records up to this one, with what they placed, were durable when this one was made.
     pub(super) durable_through: u64,
     pub(super) count: u32,
+    /// The first record that a replay needs, by the newest checkpoint that was durable when this one was made. Metadata
+    /// whose state stands before it are older than the device. Zero in records of programs that did not say.
+    pub(super) needed_from: u64,
 }
 
 /// A transaction as a record carries it.
@@ -162,7 +165,9 @@ pub(super) fn build<'a>(mut header: Header, entries: impl Iterator<Item = &'a En
     w.u64(header.mount);
     w.u64(header.durable_through);
     w.u32(header.count);
-    w.zeros(HEADER_BYTES - w.len());
+    w.u32(0);
+    w.u64(header.needed_from);
+    debug_assert_eq!(w.len(), HEADER_BYTES);
     let (_, checked) = w.as_slice().split_at(CHECKED_FROM);
     // Data mostly came with its checksum, and is not read once more.
     let crc = entries.fold(crc::crc32c(u32::MAX, checked), |crc, entry| {
@@ -178,14 +183,17 @@ pub(super) fn claimed(block: &[u8]) -> Option<(Header, u32)> {
     let mut r = Reader::new(Bytes::copy_from_slice(block.get(..HEADER_BYTES)?));
     let mut parse = || {
         let (magic, crc) = (r.u64()?, r.u32()?);
-        let header = Header {
+        let mut header = Header {
             length: r.u32()?,
             salt: r.u64()?,
             seq: r.u64()?,
             mount: r.u64()?,
             durable_through: r.u64()?,
             count: r.u32()?,
+            needed_from: 0,
         };
+        r.skip(4)?;
+        header.needed_from = r.u64()?;
         Ok::<_, DecodeError>((magic, crc, header))
     };
     let (magic, crc, header) = parse().ok()?;
@@ -194,9 +202,13 @@ pub(super) fn claimed(block: &[u8]) -> Option<(Header, u32)> {
 
 /// Whether the record's bytes (at least `header.length` of them) are what was written.
 pub(super) fn is_whole(header: &Header, crc: u32, record: &[u8]) -> bool {
-    record
-        .get(CHECKED_FROM..header.length as usize)
-        .is_some_and(|checked| crc::crc32c(u32::MAX, checked) == crc)
+    record.get(..header.length as usize).is_some_and(|record| checked_by(u32::MAX, 0, record) == crc)
+}
+
+/// The register over a part of a record that begins at byte `at` of it.
+pub(super) fn checked_by(register: u32, at: usize, part: &[u8]) -> u32 {
+    let skip = CHECKED_FROM.saturating_sub(at).min(part.len());
+    crc::crc32c(register, part.get(skip..).unwrap_or_default())
 }
 
 /// The transactions of a whole record.
@@ -235,7 +247,8 @@ mod tests {
         };
         let encoded_known = encode_entry(&known.txn, &[]);
         assert!(encoded_known.inline.known_crc().is_some(), "its checksum becomes part of the record's");
-        let header = Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 3 };
+        let header =
+            Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 3, needed_from: 9 };
         let record = build(header, [&encoded, &encoded_known, &encoded].into_iter());
         let (claim, crc) = claimed(&record).expect("a header");
         assert!(is_whole(&claim, crc, &record));

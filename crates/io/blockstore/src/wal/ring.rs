@@ -30,6 +30,10 @@ impl Ring {
         self.tail - self.head
     }
 
+    pub(super) fn head(&self) -> u64 {
+        self.head
+    }
+
     pub(super) fn tail(&self) -> u64 {
         self.tail
     }
@@ -68,9 +72,14 @@ impl Ring {
         self.head = position;
     }
 
+    /// Block of the device.
+    pub(super) fn block(&self, position: u64) -> u64 {
+        u64::from(self.area.start) + position % self.size()
+    }
+
     /// Byte on the device.
     pub(super) fn offset(&self, position: u64) -> u64 {
-        (u64::from(self.area.start) + position % self.size()) * BLOCK as u64
+        self.block(position) * BLOCK as u64
     }
 
     /// Bytes from `position` to the end of the area.

@@ -3,6 +3,8 @@
 use super::{BLOCK_BYTES, Disk, DiskCompletion, DiskError, DiskTag, Durability};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 
+/// Times that a read is tried before it is believed to fail: a link that was reset, a command that timed out.
+pub const READ_ATTEMPTS: u32 = 3;
 /// Bytes of one write of [`zero_fill`].
 const ZERO_BYTES: usize = 1 << 20;
 /// Writes of [`zero_fill`] in flight.
@@ -19,6 +21,24 @@ pub fn read(disk: &mut dyn Disk, offset: u64, length: usize) -> Result<AlignedBu
     disk.read(offset, AlignedBuf::with_len(length), DiskTag(0));
     let done = finish(disk);
     done.result.map(|()| done.buffer.expect("a read gives its buffer back"))
+}
+
+/// As [`read`], tried [`READ_ATTEMPTS`] times: one error of a device is not yet lost data.
+///
+/// # Errors
+/// What the device said last.
+///
+/// # Panics
+/// As [`read`].
+pub fn read_patiently(disk: &mut dyn Disk, offset: u64, length: usize) -> Result<AlignedBuf, DiskError> {
+    let mut outcome = read(disk, offset, length);
+    for _ in 1..READ_ATTEMPTS {
+        if outcome.is_ok() {
+            break;
+        }
+        outcome = read(disk, offset, length);
+    }
+    outcome
 }
 
 /// Writes `data` at `offset`.

@@ -1,7 +1,10 @@
 //! The seams as this machine has them.
 
 mod disk;
+mod line_log;
 mod net;
+pub mod private;
 
-pub use disk::{DriverChoice, EventFd, OpenError, RealDisk, write_back};
+pub use disk::{DriverChoice, EventFd, OpenError, RealDisk, reserve, room, write_back};
+pub use line_log::LineLog;
 pub use net::RealNet;

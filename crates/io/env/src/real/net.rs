@@ -4,11 +4,12 @@ use crate::net::{ListenerId, Net, NetEvent, SocketId, Wake};
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use slab::Slab;
+use std::collections::BTreeMap;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Events taken from the kernel per wait.
 const EVENTS_MAX: usize = 256;
@@ -16,6 +17,8 @@ const EVENTS_MAX: usize = 256;
 const BACKLOG_MAX: i32 = 512;
 /// Ready sockets of one listener that are accepted per event, so that a flood does not stall the others.
 const ACCEPTS_MAX: usize = 128;
+/// Pause before accepting is tried again for which there were no descriptors: those that other threads give back nobody tells of.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
 /// The waker's token; listeners and sockets count from 0.
 const WAKER: Token = Token(usize::MAX);
 /// The token of all that is only watched.
@@ -35,6 +38,8 @@ pub struct RealNet {
     closed: Vec<usize>,
     /// Listeners that had more to accept than one turn takes.
     unfinished: Vec<usize>,
+    /// Listeners with more to accept than there are descriptors, and when to try again.
+    starved: BTreeMap<usize, Instant>,
     waker: Arc<Waker>,
 }
 
@@ -56,7 +61,8 @@ impl RealNet {
         let poll = Poll::new()?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let events = Events::with_capacity(EVENTS_MAX);
-        Ok(Self { poll, events, entries: Slab::new(), closed: Vec::new(), unfinished: Vec::new(), waker })
+        let (closed, unfinished, starved) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Ok(Self { poll, events, entries: Slab::new(), closed, unfinished, starved, waker })
     }
 
     /// What other threads end this thread's wait with.
@@ -96,13 +102,25 @@ impl RealNet {
             let Some(Entry::Listener(socket)) = self.entries.get(listener) else { return };
             match socket.accept() {
                 Ok((stream, peer)) => {
+                    self.starved.remove(&listener);
                     if let Ok(socket) = self.add_stream(stream) {
                         events.push(NetEvent::Accepted { listener: ListenerId(listener), socket, peer });
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                // Out of descriptors, or the peer has gone again: the backlog keeps the others.
-                Err(_) => return,
+                // The backlog keeps them, and no event will tell of them again.
+                Err(error) if is_starved(&error) => {
+                    if self.starved.insert(listener, Instant::now() + STARVED_PAUSE).is_none() {
+                        events.push(NetEvent::Starved { listener: ListenerId(listener) });
+                    }
+                    return;
+                }
+                // One that has gone again leaves those behind it.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => (),
+                Err(_) => {
+                    self.starved.remove(&listener);
+                    return;
+                }
             }
         }
         self.unfinished.push(listener);
@@ -147,11 +165,22 @@ impl Net for RealNet {
         }
         let unfinished = std::mem::take(&mut self.unfinished);
         let timeout = if unfinished.is_empty() { timeout } else { Some(Duration::ZERO) };
+        let timeout = match self.starved.values().min() {
+            Some(at) => {
+                Some(at.saturating_duration_since(Instant::now()).min(timeout.unwrap_or(STARVED_PAUSE)))
+            }
+            None => timeout,
+        };
         match self.poll.poll(&mut self.events, timeout) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             _ => (),
         }
         let mut accepting = unfinished;
+        if !self.starved.is_empty() {
+            let now = Instant::now();
+            accepting
+                .extend(self.starved.iter().filter(|(_, at)| **at <= now).map(|(listener, _)| *listener));
+        }
         for event in &self.events {
             let key = event.token().0;
             match self.entries.get(key) {
@@ -175,6 +204,11 @@ impl Net for RealNet {
         }
         Ok(())
     }
+}
+
+/// Whether it is for want of descriptors or memory that nobody can be accepted.
+fn is_starved(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
 }
 
 /// The calls that neither std nor mio makes for us.

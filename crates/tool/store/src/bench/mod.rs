@@ -16,7 +16,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_buf::Bytes;
 use nacre_env::disk::zero_fill;
-use nacre_env::real::{DriverChoice, RealDisk};
+use nacre_env::real::{DriverChoice, RealDisk, private};
 use nacre_env::{Clock, Disk, RealClock};
 use serde_json::{Value, json};
 use slow::SlowFlush;
@@ -252,7 +252,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new(dir: &Path) -> Result<Self> {
         let path = dir.join(format!("nacre-bench-{}", std::process::id()));
-        std::fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        private::make_folder(&path).with_context(|| path.display().to_string())?;
         Ok(Self(path))
     }
 }

@@ -8,7 +8,7 @@ use nacre_buf::{ByteStr, Bytes};
 use nacre_env::{Disk, RealClock};
 use nacre_kv::RedbKv;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SpgId};
 use std::path::Path;
 use std::time::Duration;
@@ -116,7 +116,7 @@ impl Work for Stored {
         match self.store.read(&GROUP, object, offset, case.bytes) {
             Ok(_) => Ok(true),
             Err(ReadError::Pending { object, offset, length }) => {
-                self.store.fetch(&GROUP, &object, offset, length, Token(number));
+                self.store.fetch(&GROUP, &object, offset, length, FetchFrom::Anywhere, Token(number));
                 Ok(false)
             }
             Err(error) => Err(error.into()),

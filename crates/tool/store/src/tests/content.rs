@@ -113,6 +113,17 @@ fn put_map(store: &mut BlockStore, fsid: [u8; 16], epoch: u32) {
     submit(store, Transaction { collection: storage::OWN_COLLECTION, ops });
 }
 
+/// Fills an empty store with a record of the log for each of a few changes, each one block long.
+pub(super) fn fill_one_by_one(folder: &Folder) {
+    let (mut store, _) = folder.target().open().expect("the store opens");
+    put_map(&mut store, FSID, EPOCH);
+    for nth in 0..8_u8 {
+        let ops =
+            vec![Op::CreateCollection, Op::MetaSet { key: "info".into(), value: vec![nth; 200].into() }];
+        submit(&mut store, Transaction { collection: GROUP, ops });
+    }
+}
+
 /// Fills an empty store: the first half is written home, the second only in the log.
 pub(super) fn fill(folder: &Folder) {
     let (mut store, _) = folder.target().open().expect("the store opens");

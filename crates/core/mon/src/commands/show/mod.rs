@@ -12,7 +12,8 @@ pub(super) use crush::{crush_map, crush_rule, tunables};
 pub(super) use fsmap::{fs_map, fs_map_text};
 pub(super) use mgrmap::{mgr_map, mgr_modules, services};
 pub(super) use monmap::{FEATURE_NAMES, by_rank, feature_names, mon_map, mon_map_text};
-pub(super) use osdmap::{fraction, osd_entry, osd_line, osd_map, osd_map_text, release_name, text_set};
+pub(super) use nacre_maps::release_name;
+pub(super) use osdmap::{fraction, osd_entry, osd_line, osd_map, osd_map_text, text_set};
 pub(super) use pool::{
     POOL_OPTIONS, PoolOptionKind, option_node, option_text, pool_line, pool_snap_lines, pool_tree,
 };
@@ -28,6 +29,7 @@ fn kind_name(kind: AddrKind) -> &'static str {
         AddrKind::Legacy => "v1",
         AddrKind::Msgr2 => "v2",
         AddrKind::Any => "any",
+        AddrKind::Cidr => "cidr",
     }
 }
 

@@ -1,34 +1,10 @@
 //! The OSD map.
 
 use super::{addr_vec, legacy_addr, pool_line, pool_snap_lines, pool_tree};
-use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
+use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags, release_name};
 use nacre_mgr::format::{Node, Section, general, stamp};
 use nacre_types::{AddrVec, IntervalSet, OsdId, PoolId};
 use std::collections::BTreeMap;
-
-/// Name of a Ceph release by its number.
-pub(in crate::commands) fn release_name(release: u8) -> &'static str {
-    const NAMES: [&str; 17] = [
-        "unknown",
-        "argonaut",
-        "bobtail",
-        "cuttlefish",
-        "dumpling",
-        "emperor",
-        "firefly",
-        "giant",
-        "hammer",
-        "infernalis",
-        "jewel",
-        "kraken",
-        "luminous",
-        "mimic",
-        "nautilus",
-        "octopus",
-        "pacific",
-    ];
-    NAMES.get(usize::from(release)).copied().unwrap_or("unknown")
-}
 
 /// `[0,1,2]`; holes print as Ceph prints them.
 pub(in crate::commands) fn text_set(osds: &[OsdId]) -> String {
@@ -195,13 +171,14 @@ fn exceptions(map: &OsdMap) -> Section {
         .iter()
         .map(|(pg, osd)| Section::new().with("pgid", pg.to_string()).with("osd", *osd));
     let blocklist = map.blocklist.iter().map(|(addr, until)| (addr.without_kind(), stamp(*until)));
+    let ranges = map.range_blocklist.iter().map(|(range, until)| (range.to_string(), stamp(*until)));
     Section::new()
         .with("pg_upmap", Node::array("mapping", upmaps))
         .with("pg_upmap_items", Node::array("mapping", items))
         .with("pg_temp", Node::array("mapping", temps))
         .with("primary_temp", Node::array("mapping", primaries))
         .with("blocklist", Section::from_iter(blocklist))
-        .with("range_blocklist", Section::new())
+        .with("range_blocklist", Section::from_iter(ranges))
 }
 
 fn tail(map: &OsdMap) -> Section {
@@ -292,6 +269,8 @@ pub(in crate::commands) fn osd_map_text(map: &OsdMap) -> String {
             .iter()
             .map(|(addr, until)| format!("blocklist {} expires {until}", addr.without_kind())),
     );
+    let ranges = map.range_blocklist.iter();
+    lines.extend(ranges.map(|(range, until)| format!("range blocklist {range} expires {until}")));
     lines.push(String::new());
     lines.join("\n")
 }

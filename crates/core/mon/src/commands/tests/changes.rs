@@ -1,7 +1,7 @@
 //! Commands that change things, and their words, which are those of the running cluster.
 
 use super::Bench;
-use nacre_types::Errno;
+use nacre_types::{EntityAddr, Errno};
 
 /// `(command, code, what it says)`, in order on one state.
 fn play(bench: &mut Bench, steps: &[(&str, i32, &str)]) {
@@ -30,13 +30,13 @@ fn pools_live_and_die() {
             (
                 r#""prefix":"osd pool set","pool":"p","var":"size","val":"99""#,
                 INVALID,
-                "pool size must be between 1 and 10",
+                "a pool has 1 to 10 copies",
             ),
             (r#""prefix":"osd pool set","pool":"p","var":"size","val":"2""#, 0, "set pool 43 size to 2"),
             (
                 r#""prefix":"osd pool set","pool":"p","var":"min_size","val":"9""#,
                 INVALID,
-                "pool min_size must be between 1 and size, which is set to 2",
+                "min_size is 1 to the pool's size, which is 2",
             ),
             (
                 r#""prefix":"osd pool set","pool":"p","var":"pgp_num","val":"16""#,
@@ -89,6 +89,12 @@ fn pools_live_and_die() {
             ),
             (
                 r#""prefix":"osd pool rm","pool":"r","pool2":"r","yes_i_really_really_mean_it":true"#,
+                DENIED,
+                "pools are not deleted here: ceph config set mon mon_allow_pool_delete true allows it",
+            ),
+            (r#""prefix":"config set","who":"mon.a","name":"mon_allow_pool_delete","value":"true""#, 0, ""),
+            (
+                r#""prefix":"osd pool rm","pool":"r","pool2":"r","yes_i_really_really_mean_it":true"#,
                 0,
                 "pool 'r' removed",
             ),
@@ -111,11 +117,7 @@ fn osds_are_moved_in_and_out_and_flagged() {
             (r#""prefix":"osd out","ids":["0"]"#, 0, "marked out osd.0. "),
             (r#""prefix":"osd out","ids":["0","77"]"#, 0, "osd.0 is already out. osd.77 does not exist. "),
             (r#""prefix":"osd in","ids":["osd.0"]"#, 0, "marked in osd.0. "),
-            (
-                r#""prefix":"osd out","ids":["xx"]"#,
-                INVALID,
-                "Expected option value to be integer, got 'xx'invalid osd id-1",
-            ),
+            (r#""prefix":"osd out","ids":["xx"]"#, INVALID, "'xx' names no OSD: a number or osd.N is wanted"),
             (r#""prefix":"osd reweight","id":0,"weight":0.75"#, 0, "reweighted osd.0 to 0.75 (c000)"),
             (r#""prefix":"osd reweight","id":77,"weight":0.5"#, MISSING, "osd.77 does not exist"),
             (r#""prefix":"osd set","key":"noout""#, 0, "noout is set"),
@@ -124,7 +126,7 @@ fn osds_are_moved_in_and_out_and_flagged() {
             (
                 r#""prefix":"osd rm","ids":["0"]"#,
                 Errno::EBUSY.negated(),
-                "osd.0 is still up; must be down before removal. ",
+                "osd.0 is up: stop it before it is removed. ",
             ),
             (r#""prefix":"osd down","ids":["0"]"#, 0, "marked down osd.0. "),
             (r#""prefix":"osd find","id":77"#, MISSING, "osd.77 does not exist"),
@@ -181,15 +183,11 @@ fn the_hierarchy_and_its_rules_change() {
                 Errno::ENOTEMPTY.negated(),
                 "(39) Directory not empty",
             ),
-            (
-                r#""prefix":"osd crush rm","name":"nothing""#,
-                0,
-                "device 'nothing' does not appear in the crush map",
-            ),
+            (r#""prefix":"osd crush rm","name":"nothing""#, 0, "the crush map has no device 'nothing'"),
             (
                 r#""prefix":"osd crush reweight","name":"default","weight":1.0"#,
                 INVALID,
-                "device 'default' is not a leaf in the crush map",
+                "'default' is a bucket of the crush map, no device",
             ),
             (
                 r#""prefix":"osd crush reweight","name":"osd.0","weight":1.5"#,
@@ -333,6 +331,49 @@ fn clients_are_shut_out_and_let_in() {
 }
 
 #[test]
+fn ranges_are_shut_out_and_let_in() {
+    let mut bench = Bench::new();
+    let add = |addr: &str| {
+        format!(r#"{{"prefix":"osd blocklist","range":"range","blocklistop":"add","addr":"{addr}"}}"#)
+    };
+    assert_eq!(bench.run(&add("192.0.2.0/24"), &[]).code, 0);
+    assert_eq!(bench.run(&add("192.0.2.0/24"), &[]).code, 0);
+    assert_eq!(bench.run(&add("2001:db8::/32"), &[]).code, 0);
+    let map = bench.state.osd.upcoming().clone();
+    let shut = |addr: &str| map.is_blocklisted(&EntityAddr::parse(addr).expect("an address"));
+    assert!(shut("v2:192.0.2.77:0/4711") && shut("any:[2001:db8::5]:0/1") && !shut("any:192.0.3.1:0/1"));
+    for addr in ["192.0.2.1", "192.0.2.1/0", "192.0.2.1/33", "192.0.2.1:6789/8", "2001:db8::/129"] {
+        let (code, text) = bench.say(&add(addr));
+        assert_eq!(code, INVALID, "{addr}");
+        assert!(text.contains("is no range of addresses"), "{text}");
+    }
+    let single = r#""prefix":"osd blocklist","blocklistop":"rm","addr":"192.0.2.0:0/24""#;
+    let range = r#""prefix":"osd blocklist","range":"range","blocklistop":"rm","addr":"192.0.2.0/24""#;
+    play(
+        &mut bench,
+        &[
+            (single, 0, "192.0.2.0:0/24 isn't blocklisted"),
+            (range, 0, "un-blocklisting cidr:192.0.2.0:0/24"),
+            (range, 0, "cidr:192.0.2.0:0/24 isn't blocklisted"),
+        ],
+    );
+    assert_eq!(bench.state.osd.upcoming().range_blocklist.len(), 1);
+    bench.ask(r#"{"prefix":"osd blocklist clear"}"#);
+    assert!(!bench.state.osd.upcoming().has_blocklist());
+}
+
+/// The map keeps the first end of an entry, so nobody is told of another.
+#[test]
+fn an_entry_added_again_is_said_to_keep_its_end() {
+    let mut bench = Bench::new();
+    let add = r#"{"prefix":"osd blocklist","blocklistop":"add","addr":"192.0.2.7:0/9","expire":60.0}"#;
+    let first = bench.say(add);
+    assert!(first.1.starts_with("blocklisting 192.0.2.7:0/9 until "), "{first:?}");
+    let later = bench.say(&add.replace("60.0", "6000.0"));
+    assert!(later.1.starts_with("192.0.2.7:0/9 stays blocklisted until "), "{later:?}");
+}
+
+#[test]
 fn unknown_and_forbidden_commands_are_named() {
     let mut bench = Bench::new();
     play(
@@ -395,4 +436,28 @@ fn a_change_that_cannot_be_is_taken_back_and_others_stay() {
     assert_eq!(osds.check_changes(), Ok(()), "said once");
     assert_eq!(osds.upcoming().weight(0), 0);
     assert_eq!(osds.change().new_weight.len(), 1);
+}
+
+/// Bits of maps are flipped, weights come first and bring an OSD into being, and an entry that flips nothing flips `up`: whatever
+/// order commands come in before the next epoch, each has its effect.
+#[test]
+fn changes_to_one_osd_add_up_within_an_epoch() {
+    let mut bench = Bench::new();
+    let up = |bench: &mut Bench| bench.state.osd.upcoming().is_up(0);
+    assert!(up(&mut bench));
+    bench.ask(r#"{"prefix":"osd set-group","flags":"noout","who":["osd.0"]}"#);
+    bench.ask(r#"{"prefix":"osd unset-group","flags":"noout","who":["osd.0"]}"#);
+    assert!(up(&mut bench), "a flag that was set and taken back is no change");
+
+    let new = bench.ask(r#"{"prefix":"osd new","uuid":"0e1c2d3f-4a5b-4c6d-8e7f-9a0b1c2d3e4f"}"#);
+    let osd: i32 = new.trim().parse().expect("a number");
+    let place = format!(
+        r#"{{"prefix":"osd crush create-or-move","id":{osd},"weight":1.0,"args":["host=new","root=default"]}}"#
+    );
+    assert_eq!(bench.say(&place).0, 0);
+    bench.ask(&format!(r#"{{"prefix":"osd in","ids":["{osd}"]}}"#));
+    let map = bench.state.osd.upcoming();
+    assert!(map.exists(osd) && map.is_in(osd), "state {}", map.state(osd));
+    bench.ask(&format!(r#"{{"prefix":"osd purge-actual","id":{osd},"yes_i_really_mean_it":true}}"#));
+    assert!(!bench.state.osd.upcoming().exists(osd));
 }

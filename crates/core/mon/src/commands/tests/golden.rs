@@ -3,7 +3,7 @@
 use super::{Bench, file};
 use nacre_msg::PgStats;
 use nacre_msg::stats::{OsdStat, PgStat, StoreStatfs, pg_state};
-use nacre_types::{OsdId, PgId, Stamp};
+use nacre_types::{Errno, OsdId, PgId, Stamp};
 
 /// Compares with `<name>.txt` and `<name>.json`; JSON by its values and the order of its keys.
 fn compare(bench: &mut Bench, name: &str, command: &str) {
@@ -111,6 +111,29 @@ fn statistics_print_as_the_running_cluster_prints_them() {
     compare(&mut bench, "df-detail", r#""prefix":"df","detail":"detail""#);
     compare(&mut bench, "osd-df-tree", r#""prefix":"osd df","output_method":"tree""#);
     compare(&mut bench, "pg-stat", r#""prefix":"pg stat""#);
+    stopping_several(&mut bench);
+}
+
+/// `--max` finds others that may stop with the one that is named; the groups of GOLDEN have two copies.
+fn stopping_several(bench: &mut Bench) {
+    let osds = |text: String| {
+        let tree: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        tree["osds"].as_array().map_or(0, Vec::len)
+    };
+    let map = bench.state.osd.map().clone();
+    for id in map.pools.keys() {
+        bench.state.osd.change_pool(*id).expect("the pool").min_size = 1;
+    }
+    let (wall, mut batch) = (bench.wall, crate::batch::Batch::default());
+    bench.state.osd.flush(wall, &mut batch);
+    assert_eq!(osds(bench.ask(r#"{"prefix":"osd ok-to-stop","ids":["0"]}"#)), 1);
+    assert_eq!(osds(bench.ask(r#"{"prefix":"osd ok-to-stop","ids":["0"],"max":1}"#)), 1);
+    let most = osds(bench.ask(r#"{"prefix":"osd ok-to-stop","ids":["0"],"max":3}"#));
+    assert!(most < 3, "not all three can stop: {most}");
+    assert_eq!(
+        bench.say(r#"{"prefix":"osd ok-to-stop","ids":["0","1"],"max":1}"#).0,
+        Errno::EINVAL.negated()
+    );
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! that cluster's, and so are the files of expected output.
 
 mod changes;
+mod effects;
 mod golden;
 
 use super::{parse, run};
@@ -47,7 +48,9 @@ impl Bench {
             name: EntityName::client(4100),
             global_id: 4100,
             caps: MonCaps::allow_all(),
+            mgr_caps: None,
             addr: EntityAddr::NONE,
+            seen_at: None,
         };
         Self { state, identity, wall }
     }

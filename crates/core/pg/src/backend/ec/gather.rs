@@ -9,7 +9,7 @@ use crate::{Cx, Effect, Pg};
 use nacre_buf::{BufList, Bytes};
 use nacre_ec::Shards;
 use nacre_msg::peer::{ChunkRead, ChunkReply};
-use nacre_txn::{ReadError, Token};
+use nacre_txn::{FetchFrom, ReadError, Token};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -177,7 +177,13 @@ impl Pg {
             Ok(data) => self.chunk_came(cx, self.whoami, token, data),
             Err(ReadError::Pending { object, offset, length }) => {
                 let own = self.tokens.issue_fetch(OnFetched::OwnChunk(token));
-                cx.effects.push(Effect::Fetch { object, offset, length, token: own });
+                cx.effects.push(Effect::Fetch {
+                    object,
+                    offset,
+                    length,
+                    from: FetchFrom::Anywhere,
+                    token: own,
+                });
             }
             Err(ReadError::Damaged { .. }) => {
                 self.mend_here(cx, &object);
@@ -247,7 +253,7 @@ impl Pg {
             Err(ReadError::Damaged { .. }) => self.send(cx, from, reply(true, true, BufList::new())),
             Err(ReadError::Pending { object, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Chunk { from, read: Box::new(read) });
-                cx.effects.push(Effect::Fetch { object, offset, length, token });
+                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
             }
         }
     }

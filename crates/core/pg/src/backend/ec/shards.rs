@@ -158,8 +158,8 @@ impl Pg {
         self.note_kept(&txn.ops);
     }
 
-    /// Who can give a chunk of `object` in the version `need`, by shard: members that confirmed the log are the surest;
-    /// a stray only says no if it has another version.
+    /// Who can give a chunk of `object` in the version `need`, by shard: members that are known to have it are the surest;
+    /// any other one (`strays`) only says no if it has another version.
     pub(crate) fn chunk_sources(
         &self,
         object: &HObject,
@@ -168,14 +168,15 @@ impl Pg {
         strays: bool,
     ) -> BTreeMap<u8, OsdId> {
         let mut sources = BTreeMap::new();
+        let sure = |peer: &crate::peering::Peer| peer.activated && peer.has(object);
         let usable = |osd: &OsdId, peer: &crate::peering::Peer| {
             crate::peering::is_up(&self.map, *osd)
                 && !absent.contains(osd)
                 && peer.missing.need(object).is_none()
-                && (peer.activated || strays && peer.info.last_update >= need)
+                && (sure(peer) || strays && (peer.activated || peer.info.last_update >= need))
         };
         let (members, others): (Vec<_>, Vec<_>) =
-            self.peers.iter().filter(|(osd, peer)| usable(osd, peer)).partition(|(_, peer)| peer.activated);
+            self.peers.iter().filter(|(osd, peer)| usable(osd, peer)).partition(|(_, peer)| sure(peer));
         if self.missing.need(object).is_none() && !absent.contains(&self.whoami) {
             sources.extend(self.info.shard.map(|shard| (shard, self.whoami)));
         }
@@ -190,7 +191,7 @@ impl Pg {
     /// True when members lack so many chunks of `head` or a clone of it that it cannot be read.
     pub(crate) fn has_too_few_chunks(&self, head: &HObject) -> bool {
         let Some(k) = self.chunks_needed() else { return false };
-        let holds = |peer: &&crate::peering::Peer| peer.activated && !peer.missing.has_family(head);
+        let holds = |peer: &&crate::peering::Peer| peer.activated && peer.has_family(head);
         let peers = self.peers.values().filter(holds).filter_map(|peer| peer.info.shard);
         let shards: BTreeSet<u8> = peers.chain(self.info.shard).collect();
         shards.len() < k
@@ -210,6 +211,8 @@ impl Pg {
         }
         let mut txn = Transaction::new(self.spg);
         self.drop_kept(&mut txn, committed_to);
+        self.note_safe();
+        self.save_info(&mut txn);
         self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
     }
 }

@@ -81,7 +81,13 @@ impl ObjectView for EcView<'_> {
         self.inner.log(collection)
     }
 
-    fn pg_meta(&self, collection: &SpgId, prefix: &[u8]) -> Vec<(ByteStr, Bytes)> {
-        self.inner.pg_meta(collection, prefix)
+    fn pg_meta_page(
+        &self,
+        collection: &SpgId,
+        prefix: &[u8],
+        from: &[u8],
+        count_max: usize,
+    ) -> Vec<(ByteStr, Bytes)> {
+        self.inner.pg_meta_page(collection, prefix, from, count_max)
     }
 }

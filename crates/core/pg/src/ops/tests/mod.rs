@@ -1,5 +1,6 @@
 //! Execution against a store in a map. Expected values marked "measured" come from a real 16.2.15 OSD.
 
+mod budget;
 mod data;
 mod effects;
 mod map_and_attrs;

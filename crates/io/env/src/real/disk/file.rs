@@ -2,6 +2,7 @@
 
 use super::sys;
 use crate::disk::{BLOCK_BYTES, DiskInfo, SECTOR_BYTES};
+use crate::real::private;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -57,7 +58,7 @@ impl DeviceFile {
     pub(super) fn create(path: &Path, size_bytes: u64) -> Result<Self, OpenError> {
         let system = |source| OpenError::System { path: path.to_owned(), source };
         let size_bytes = size_bytes - size_bytes % BLOCK_BYTES as u64;
-        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(system)?;
+        let file = private::options().read(true).write(true).create_new(true).open(path).map_err(system)?;
         let made = allocate(&file, size_bytes).and_then(|()| sync_with_folder(&file, path));
         if let Err(source) = made {
             // Half a disk would be taken for one at the next start. If it cannot go either, that was said.

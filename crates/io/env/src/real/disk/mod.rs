@@ -8,7 +8,7 @@ mod sys;
 mod threads;
 
 pub use file::OpenError;
-pub use sys::{EventFd, write_back};
+pub use sys::{EventFd, reserve, room, write_back};
 
 use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};
 use file::DeviceFile;

@@ -32,6 +32,18 @@ pub(super) struct Op {
     /// Bytes transferred so far, a multiple of a block.
     pub(super) done: usize,
     retries: u32,
+    sync: Sync,
+}
+
+/// How a durable write becomes durable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sync {
+    /// By a flag of the write.
+    WithWrite,
+    /// By a flush behind it: the system below does not know the flag.
+    Behind,
+    /// That flush is what is to be done now.
+    Now,
 }
 
 /// What the answer of the system means for an op.
@@ -43,7 +55,31 @@ pub(super) enum Verdict {
 
 impl Op {
     pub(super) const fn new(tag: DiskTag, offset: u64, length: u64, work: Work) -> Self {
-        Self { tag, offset, length, work, done: 0, retries: 0 }
+        Self { tag, offset, length, work, done: 0, retries: 0, sync: Sync::WithWrite }
+    }
+
+    /// Has a write made durable by a flush of its own.
+    pub(super) fn sync_behind(&mut self) {
+        self.sync = Sync::Behind;
+    }
+
+    /// Whether it is, because the system refused the flag.
+    pub(super) fn syncs_behind(&self) -> bool {
+        self.sync != Sync::WithWrite
+    }
+
+    /// Whether the write takes the flag that makes it durable.
+    pub(super) fn takes_flag(&self) -> bool {
+        self.is_durable() && self.sync == Sync::WithWrite
+    }
+
+    /// Whether what is left to do is the flush behind the write.
+    pub(super) fn is_to_sync(&self) -> bool {
+        self.sync == Sync::Now
+    }
+
+    fn is_durable(&self) -> bool {
+        matches!(self.work, Work::Write { durability: Durability::Durable, .. })
     }
 
     fn request(&self) -> DiskRequest {
@@ -58,10 +94,16 @@ impl Op {
     /// Takes in what the system answered to what is left of the op: bytes transferred, or an error.
     pub(super) fn answered(mut self, answer: io::Result<usize>) -> Verdict {
         match (answer, &self.work) {
+            (Ok(_), _) if self.is_to_sync() => self.finish(Ok(())),
             (Ok(bytes), Work::Write { .. } | Work::Read { .. }) => self.transferred(bytes),
             (Ok(_), Work::Flush | Work::Discard { .. }) => self.finish(Ok(())),
             (Err(error), _) if is_passing(&error) && self.retries < RETRIES_MAX => {
                 self.retries += 1;
+                Verdict::Again(self)
+            }
+            // Some sandboxes and file systems do not know the flag.
+            (Err(error), _) if self.takes_flag() && is_unknown_flag(&error) => {
+                self.sync_behind();
                 Verdict::Again(self)
             }
             // Advice that the device cannot take.
@@ -77,6 +119,10 @@ impl Op {
     fn transferred(mut self, bytes: usize) -> Verdict {
         let reached = self.done + bytes;
         if reached as u64 >= self.length {
+            if self.is_durable() && self.sync == Sync::Behind {
+                (self.sync, self.retries) = (Sync::Now, 0);
+                return Verdict::Again(self);
+            }
             return self.finish(Ok(()));
         }
         // The device may stop between blocks; what is left must begin at one.
@@ -104,7 +150,67 @@ fn is_passing(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
+fn is_unknown_flag(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+}
+
 fn is_unsupported(error: &io::Error) -> bool {
     let known = [libc::EOPNOTSUPP, libc::ENOSYS, libc::EINVAL, libc::ENOTTY, libc::EPERM, libc::ENODEV];
     error.raw_os_error().is_some_and(|errno| known.contains(&errno))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write(durability: Durability) -> Op {
+        let mut data = AlignedBuf::with_len(2 * BLOCK_BYTES);
+        data.fill(1);
+        let data = BufList::from(data.freeze());
+        Op::new(DiskTag(1), 0, data.len() as u64, Work::Write { data, durability })
+    }
+
+    fn again(verdict: Verdict) -> Op {
+        match verdict {
+            Verdict::Again(op) => op,
+            Verdict::Finished(completion) => panic!("{completion:?}"),
+        }
+    }
+
+    fn result(verdict: Verdict) -> Result<(), DiskError> {
+        match verdict {
+            Verdict::Finished(completion) => completion.result,
+            Verdict::Again(_) => panic!("not finished"),
+        }
+    }
+
+    fn refused(errno: i32) -> io::Result<usize> {
+        Err(io::Error::from_raw_os_error(errno))
+    }
+
+    /// Whatever makes the calls: io_uring or threads.
+    #[test]
+    fn a_durable_write_whose_flag_is_refused_is_flushed_behind() {
+        let op = write(Durability::Durable);
+        assert!(op.takes_flag());
+        let op = again(op.answered(refused(libc::EOPNOTSUPP)));
+        assert!(!op.takes_flag() && !op.is_to_sync() && op.syncs_behind());
+        let op = again(op.answered(Ok(BLOCK_BYTES)));
+        assert!(!op.is_to_sync() && op.done == BLOCK_BYTES);
+        let op = again(op.answered(Ok(BLOCK_BYTES)));
+        assert!(op.is_to_sync(), "written, and not durable");
+        let op = again(op.answered(refused(libc::EINTR)));
+        assert!(op.is_to_sync());
+        assert_eq!(result(op.answered(Ok(0))), Ok(()));
+    }
+
+    #[test]
+    fn other_refusals_are_errors() {
+        assert!(result(write(Durability::Durable).answered(refused(libc::EIO))).is_err());
+        assert!(result(write(Durability::Cached).answered(refused(libc::EOPNOTSUPP))).is_err());
+        let op = again(write(Durability::Durable).answered(refused(libc::ENOSYS)));
+        let op = again(op.answered(Ok(2 * BLOCK_BYTES)));
+        assert!(result(op.answered(refused(libc::EIO))).is_err(), "a flush that fails");
+        assert_eq!(result(write(Durability::Durable).answered(Ok(2 * BLOCK_BYTES))), Ok(()));
+    }
 }

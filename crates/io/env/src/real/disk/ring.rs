@@ -7,7 +7,7 @@
 use super::file::DeviceFile;
 use super::op::{Op, Verdict, Work};
 use super::sys::{self, EventFd};
-use crate::disk::{DiskCompletion, Durability, REQUESTS_MAX};
+use crate::disk::{DiskCompletion, REQUESTS_MAX};
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 use nacre_buf::BufList;
@@ -68,6 +68,8 @@ pub(super) struct Ring {
     hushed: bool,
     /// The kernel does not signal what finishes just now.
     muted: bool,
+    /// The flag that makes a write durable was refused once: it is not tried again.
+    syncs_behind: bool,
     /// Leaked rather than freed if the kernel cannot be made to finish.
     slots: ManuallyDrop<Slab<Slot>>,
     /// Submitted, waiting for a slot.
@@ -98,6 +100,7 @@ impl Ring {
             wake,
             hushed: false,
             muted: false,
+            syncs_behind: false,
             slots: ManuallyDrop::new(Slab::new()),
             backlog: VecDeque::new(),
             finished: Vec::new(),
@@ -203,7 +206,10 @@ impl Ring {
             let op = self.slots.remove(key).op;
             match op.answered(answer(result)) {
                 Verdict::Finished(completion) => self.finished.push(completion),
-                Verdict::Again(rest) => self.backlog.push_front(rest),
+                Verdict::Again(rest) => {
+                    self.syncs_behind |= rest.syncs_behind();
+                    self.backlog.push_front(rest);
+                }
             }
         }
         self.answers = answers;
@@ -228,6 +234,9 @@ impl Ring {
     }
 
     fn push(&mut self, mut op: Op) {
+        if self.syncs_behind && op.takes_flag() {
+            op.sync_behind();
+        }
         let entry = self.slots.vacant_entry();
         let (request, vectors) = describe(self.target.fd, &mut op);
         let request = request.flags(self.target.flags).user_data(entry.key() as u64);
@@ -314,9 +323,10 @@ fn is_passing(error: &io::Error) -> bool {
 fn describe(fd: Fd, op: &mut Op) -> (squeue::Entry, IoVecs) {
     let offset = op.offset + op.done as u64;
     let mut vectors = IoVecs::default();
+    let (flags, is_to_sync) = (if op.takes_flag() { libc::RWF_DSYNC } else { 0 }, op.is_to_sync());
     let entry = match &mut op.work {
-        Work::Write { data, durability } => {
-            let flags = if *durability == Durability::Durable { libc::RWF_DSYNC } else { 0 };
+        Work::Write { .. } if is_to_sync => opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build(),
+        Work::Write { data, .. } => {
             if let [one] = data.slices() {
                 let rest = &one[op.done..];
                 let length = u32::try_from(rest.len()).expect("at most REQUEST_BYTES_MAX");

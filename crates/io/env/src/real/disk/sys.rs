@@ -1,9 +1,11 @@
 //! The system calls that std does not make for us, each behind a safe function.
 #![allow(unsafe_code, reason = "system calls on descriptors and slices that outlive them")]
 
+use crate::FileRoom;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 
 fn transferred(result: isize) -> io::Result<usize> {
     usize::try_from(result).map_err(|_negative| io::Error::last_os_error())
@@ -60,6 +62,34 @@ pub fn write_back(file: BorrowedFd<'_>) -> io::Result<()> {
         Err(error) if is_unknown(&error) => Ok(()),
         other => other,
     }
+}
+
+/// Has the file system keep `bytes` behind the end of a file of `length` bytes for it. Cutting the file at its end gives them back.
+///
+/// # Errors
+/// What fallocate(2) says: without room or support.
+pub fn reserve(file: BorrowedFd<'_>, length: u64, bytes: u64) -> io::Result<()> {
+    let (length, bytes) = (position(length)?, position(bytes)?);
+    // SAFETY: fallocate(2) takes no pointers.
+    done(unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, length, bytes) })
+}
+
+/// Unit of `st_blocks`.
+const STAT_BLOCK_BYTES: u64 = 512;
+
+/// What a file takes of its file system, and what a process without privileges could still write there.
+///
+/// # Errors
+/// What fstat(2) and fstatvfs(3) say.
+pub fn room(file: BorrowedFd<'_>) -> io::Result<FileRoom> {
+    let blocks = File::from(file.try_clone_to_owned()?).metadata()?.blocks();
+    let mut found = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: fstatvfs(3) writes one such structure, for which there is room.
+    done(unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) })?;
+    // SAFETY: all zeros is a value of it, and the call has filled it.
+    let found = unsafe { found.assume_init() };
+    let available_bytes = found.f_bavail.saturating_mul(found.f_frsize);
+    Ok(FileRoom { used_bytes: blocks * STAT_BLOCK_BYTES, available_bytes })
 }
 
 fn is_unknown(error: &io::Error) -> bool {

@@ -3,7 +3,7 @@
 use super::file::DeviceFile;
 use super::op::{Op, Verdict, Work};
 use super::sys::{self, EventFd};
-use crate::disk::{DiskCompletion, Durability, REQUESTS_MAX};
+use crate::disk::{DiskCompletion, REQUESTS_MAX};
 use nacre_buf::BufList;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -153,8 +153,13 @@ fn perform(file: &File, mut op: Op) -> Finished {
 /// One system call for what is left of an op.
 fn call(file: &File, op: &mut Op) -> io::Result<usize> {
     let offset = op.offset + op.done as u64;
+    let (flags, is_to_sync) = (if op.takes_flag() { libc::RWF_DSYNC } else { 0 }, op.is_to_sync());
+    let is_plain = op.syncs_behind();
     match &mut op.work {
-        Work::Write { data, durability } => write(file, offset, data, op.done, *durability),
+        Work::Write { .. } if is_to_sync => file.sync_data().map(|()| 0),
+        // Where io_uring is forbidden, the sandbox may not know the call either that takes the flag.
+        Work::Write { data, .. } if is_plain => write_plain(file, offset, data, op.done),
+        Work::Write { data, .. } => write(file, offset, data, op.done, flags),
         Work::Read { into } => file.read_at(&mut into[op.done..], offset),
         Work::Flush => file.sync_data().map(|()| 0),
         Work::Discard { for_real: true } => sys::discard(file, op.offset, op.length).map(|()| 0),
@@ -162,19 +167,15 @@ fn call(file: &File, op: &mut Op) -> io::Result<usize> {
     }
 }
 
-fn write(file: &File, offset: u64, data: &BufList, done: usize, durability: Durability) -> io::Result<usize> {
+fn write(file: &File, offset: u64, data: &BufList, done: usize, flags: libc::c_int) -> io::Result<usize> {
     let left = data.slice(done, data.len() - done);
     let slices: Vec<IoSlice<'_>> =
         left.slices().iter().take(SLICES_MAX).map(|slice| IoSlice::new(slice)).collect();
-    if durability == Durability::Cached {
-        return sys::write_at(file, offset, &slices, 0);
-    }
-    match sys::write_at(file, offset, &slices, libc::RWF_DSYNC) {
-        // Where io_uring is forbidden, the sandbox may not know the flag either.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS)) => {
-            let count = file.write_at(slices.first().map_or(&[][..], |slice| slice), offset)?;
-            file.sync_data().map(|()| count)
-        }
-        other => other,
-    }
+    sys::write_at(file, offset, &slices, flags)
+}
+
+/// The first slice that is left, by the oldest call there is.
+fn write_plain(file: &File, offset: u64, data: &BufList, done: usize) -> io::Result<usize> {
+    let left = data.slice(done, data.len() - done);
+    file.write_at(left.slices().first().map_or(&[][..], |slice| slice), offset)
 }

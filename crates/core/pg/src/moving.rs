@@ -1,0 +1,317 @@
+//! Objects that change their group, because the pool gets more groups or fewer: some at a time, for there may be millions.
+//!
+//! ```text
+//!   split   3.1 -> 3.9, 3.17      every copy by itself, in the map that raised pg_num
+//!   merge   3.7 -> 3.3            the copy of 3.3, in the map that lowered it
+//!
+//!   the old interval ends: nothing is served, what comes is kept
+//!   steps, one per tick:   objects in order; then entries of the snapshot mapper
+//!   the last one:          logs, what is missing, infos; the new interval begins, and what was kept has its turn
+//! ```
+//! Each step is one transaction, which says in the collection that the objects leave how far it is (`moving`). So after a
+//! crash the copy is loaded as it was before the map, knows where the objects are that have left it already
+//! ([`Progress::place`]), and goes on when the map comes to it again.
+
+use crate::object::ObjectContext;
+use crate::peering::Phase;
+use crate::pg::begin_anew;
+use crate::snap::mapper;
+use crate::tokens::OnDurable;
+use crate::{Cx, Event, Pg, split, storage};
+use nacre_buf::ByteStr;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::Counters;
+use nacre_txn::{ObjectView, Op, Transaction};
+use nacre_types::{Epoch, HObject, PgId, SnapId, SpgId, Stamp};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+/// Objects, or entries of the snapshot mapper, that one step looks at.
+const STEP_MAX: usize = 128;
+
+/// How far the objects of one collection are that move to others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// The pool's number of groups by which they move.
+    pub(crate) pg_num: u32,
+    /// Objects before this have moved.
+    pub(crate) next: HObject,
+    /// Entries of the snapshot mapper before this have.
+    clones_next: ByteStr,
+    /// All of them have.
+    done: bool,
+    /// Where to, and the sums of what has moved there.
+    pub(crate) shares: BTreeMap<PgId, Counters>,
+}
+
+impl Progress {
+    /// Of a collection that nothing has left yet.
+    pub(crate) fn begin(pg_num: u32, targets: impl Iterator<Item = PgId>) -> Self {
+        Self {
+            pg_num,
+            next: HObject::MIN,
+            clones_next: ByteStr::EMPTY,
+            done: false,
+            shares: targets.map(|target| (target, Counters::default())).collect(),
+        }
+    }
+
+    /// The collection that an object has moved to; `None` while it is where it was.
+    pub(crate) fn place(&self, object: &HObject) -> Option<SpgId> {
+        let home = object.pg(self.pg_num);
+        (*object < self.next && self.shares.contains_key(&home)).then(|| SpgId::replicated(home))
+    }
+
+    /// Moves the next objects, at most `max`; with `count`, adds up what their heads stand for.
+    fn move_objects(
+        &mut self,
+        view: &dyn ObjectView,
+        (max, count): (usize, bool),
+        from: &SpgId,
+        txn: &mut Transaction,
+    ) {
+        let mut page = view.list(from, &self.next, max + 1);
+        let until = if page.len() > max { page.pop() } else { None };
+        let until = until.unwrap_or_else(HObject::max_value).detached();
+        let mut targets: BTreeSet<PgId> = BTreeSet::new();
+        for object in &page {
+            let home = object.pg(self.pg_num);
+            let Some(share) = self.shares.get_mut(&home) else { continue };
+            targets.insert(home);
+            // A damaged record counts for nothing; recovery and scrub deal with it in the child.
+            if count
+                && object.snap == SnapId::HEAD
+                && let Ok(context) = ObjectContext::load(view, from, object)
+            {
+                split::add_head(share, &context);
+            }
+        }
+        for target in targets {
+            txn.push(Op::Move {
+                target: SpgId::replicated(target),
+                pg_num: self.pg_num,
+                from: self.next.clone(),
+                until: until.clone(),
+                ops: Vec::new(),
+            });
+        }
+        self.next = until;
+    }
+
+    /// Moves the next entries of the snapshot mapper, at most `max`.
+    fn move_clones(&mut self, view: &dyn ObjectView, max: usize, from: &SpgId, txn: &mut Transaction) {
+        let page = view.pg_meta_page(from, mapper::KEY_PREFIX, &self.clones_next, max);
+        self.done = page.len() < max;
+        if let Some((last, _)) = page.last() {
+            // The least key behind it.
+            self.clones_next = [&last[..], &[0]].concat().into();
+        }
+        let mut moved: BTreeMap<PgId, Vec<Op>> = BTreeMap::new();
+        for (key, value) in page {
+            let Some(home) = mapper::clone_of(&key).map(|clone| clone.pg(self.pg_num)) else { continue };
+            if self.shares.contains_key(&home) {
+                moved.entry(home).or_default().push(Op::MetaSet { key: key.clone(), value });
+                txn.push(Op::MetaRemove { key });
+            }
+        }
+        txn.ops.extend(moved.into_iter().map(|(target, ops)| change(target, self.pg_num, ops)));
+    }
+}
+
+/// Changes of a collection beside the one that the transaction is about.
+pub(crate) fn change(target: PgId, pg_num: u32, ops: Vec<Op>) -> Op {
+    let (from, until) = (HObject::max_value(), HObject::max_value());
+    Op::Move { target: SpgId::replicated(target), pg_num, from, until, ops }
+}
+
+impl Encode for Progress {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.u32(self.pg_num);
+            w.put(&self.next);
+            w.put(&self.clones_next);
+            w.bool(self.done);
+            w.put(&self.shares);
+        });
+    }
+}
+
+impl Decode for Progress {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("moving objects", 1, |_, r| {
+            Ok(Self {
+                pg_num: r.u32()?,
+                next: r.get()?,
+                clones_next: r.get()?,
+                done: r.bool()?,
+                shares: r.get()?,
+            })
+        })
+    }
+}
+
+/// A group between two intervals, while its objects move.
+pub(crate) struct Moving {
+    /// The last map of the interval that ended.
+    before: Arc<OsdMap>,
+    /// Of a split: this copy's. Of a merge: that of the first of `sources` that is not done.
+    progress: Progress,
+    /// Copies that are taken in, and how many of them have moved.
+    sources: Vec<Pg>,
+    sources_done: usize,
+    /// The next step is due.
+    due: Stamp,
+    /// Maps that came since, and what has to wait for the new interval.
+    maps: VecDeque<Arc<OsdMap>>,
+    kept: Vec<Event>,
+}
+
+impl Pg {
+    /// Objects move, and nothing is served.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        self.moving.is_some()
+    }
+
+    /// This copy is, or was when it was stored, about to hand objects over to `spg`, which has no records of its own before
+    /// that is done.
+    #[must_use]
+    pub fn is_splitting_off(&self, spg: &SpgId) -> bool {
+        let at_work = self.moving.as_ref().filter(|moving| moving.sources.is_empty());
+        let progress = at_work.map(|moving| &moving.progress).or(self.progress.as_ref());
+        *spg != self.spg && progress.is_some_and(|progress| progress.shares.contains_key(&spg.pg))
+    }
+
+    /// Epoch of the newest map that came, and the number of groups by which the objects are divided then.
+    pub(crate) fn newest_seen(&self) -> (Epoch, u32) {
+        let Some(moving) = &self.moving else { return (self.map.epoch, self.interval.pg_num) };
+        let map = moving.maps.back().unwrap_or(&self.map);
+        (map.epoch, map.pools.get(&self.spg.pg.pool).map_or(0, |pool| pool.pg_num))
+    }
+
+    /// When the next step is due.
+    pub(crate) fn moving_due(&self) -> Option<Stamp> {
+        self.moving.as_ref().map(|moving| moving.due)
+    }
+
+    /// Ends the interval if objects are to move in the map that came; true while they do. `before` is the last map of the
+    /// interval.
+    pub(crate) fn begin_moving(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) -> bool {
+        let mut sources = self.sources.take();
+        let progress = match sources.as_mut().map(|sources| sources.first_mut()) {
+            Some(Some(source)) => {
+                if self.in_rubble {
+                    let mut txn = Transaction::new(self.spg);
+                    begin_anew(&mut txn);
+                    self.submit(cx, txn, OnDurable::Nothing);
+                }
+                self.progress_of(source)
+            }
+            Some(None) => {
+                self.take_in(&[]);
+                return false;
+            }
+            None => match self.split_progress(cx, before) {
+                Some(progress) => progress,
+                None => return false,
+            },
+        };
+        self.cancel(cx);
+        self.release_all(cx);
+        self.forget_watches();
+        self.peers.clear();
+        (self.phase, self.begun) = (Phase::Stray, false);
+        self.moving = Some(Box::new(Moving {
+            before: Arc::clone(before),
+            progress,
+            sources: sources.unwrap_or_default(),
+            sources_done: 0,
+            due: cx.now,
+            maps: VecDeque::new(),
+            kept: Vec::new(),
+        }));
+        true
+    }
+
+    /// How far a copy is that this one takes in.
+    fn progress_of(&self, source: &mut Self) -> Progress {
+        let begun = source.progress.take().filter(|progress| progress.shares.contains_key(&self.spg.pg));
+        begun.unwrap_or_else(|| Progress::begin(self.pool.pg_num, std::iter::once(self.spg.pg)))
+    }
+
+    /// What happens while objects move: a step, or it has to wait.
+    pub(crate) fn handle_while_moving(&mut self, cx: &mut Cx<'_>, event: Event) {
+        let Some(moving) = &mut self.moving else { return };
+        match event {
+            Event::Tick => self.move_on(cx),
+            Event::Map => moving.maps.push_back(Arc::clone(cx.map)),
+            Event::ClientOp(_) | Event::Force { .. } | Event::MarkLost(_) | Event::Scrub { .. } => {
+                moving.kept.push(event);
+            }
+            Event::SessionClosed(session) => {
+                let is_its = |event: &Event| matches!(event, Event::ClientOp(op) if op.session.id == session);
+                moving.kept.retain(|event| !is_its(event));
+                self.session_closed(cx, session);
+            }
+            Event::Resume => {}
+            event => self.react(cx, event),
+        }
+    }
+
+    /// One step.
+    fn move_on(&mut self, cx: &mut Cx<'_>) {
+        let Some(mut moving) = self.moving.take() else { return };
+        let from = moving.sources.get(moving.sources_done).map_or(self.spg, |source| source.spg);
+        let (mut txn, max) = (Transaction::new(from), STEP_MAX.min(self.scan_objects));
+        if !moving.progress.next.max {
+            moving.progress.move_objects(cx.view, (max, moving.sources.is_empty()), &from, &mut txn);
+        } else if !moving.progress.done {
+            moving.progress.move_clones(cx.view, max, &from, &mut txn);
+        } else {
+            moving.sources_done += 1;
+            let Some(next) = moving.sources.get_mut(moving.sources_done) else {
+                return self.end_moving(cx, *moving);
+            };
+            moving.progress = self.progress_of(next);
+        }
+        moving.due = cx.now;
+        txn.push(storage::save_progress(&moving.progress));
+        self.moving = Some(moving);
+        self.submit(cx, txn, OnDurable::Nothing);
+    }
+
+    /// All objects are where they belong.
+    fn end_moving(&mut self, cx: &mut Cx<'_>, moving: Moving) {
+        let Moving { before, progress, sources, mut maps, kept, .. } = moving;
+        // The map of this split is gone, and the one that came splits further.
+        let more = sources.is_empty() && progress.pg_num != self.pool.pg_num;
+        if sources.is_empty() {
+            self.split_off(cx, &before, progress);
+        } else {
+            self.take_in(&sources);
+        }
+        if !(more && self.begin_moving(cx, &before)) {
+            self.take_interval(cx, &before);
+        }
+        while let Some(map) = maps.pop_front() {
+            if let Some(moving) = &mut self.moving {
+                moving.maps.push_back(map);
+                continue;
+            }
+            let (now, wall, view) = (cx.now, cx.wall, cx.view);
+            let (entropy, pace, effects) = (&mut *cx.entropy, &mut *cx.pace, &mut *cx.effects);
+            self.advance_map(&mut Cx { now, wall, map: &map, view, entropy, pace, effects });
+        }
+        for event in kept {
+            if self.is_removed() {
+                return;
+            }
+            match &mut self.moving {
+                Some(moving) => moving.kept.push(event),
+                None => self.react(cx, event),
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! [`Lineage`]: who served a group, followed map by map by an OSD that has no record of it.
+
+use super::{Birth, Interval};
+use crate::merge;
+use nacre_maps::OsdMap;
+use nacre_msg::peer::{PastIntervals, PgHistory};
+use nacre_types::{Epoch, PgId, SpgId, hash};
+use std::sync::Arc;
+
+/// The intervals of a group from one map on. Its copy can then begin as if it had seen all of these maps, and asks those
+/// who may have taken writes.
+#[derive(Debug, Clone)]
+pub struct Lineage {
+    pg: PgId,
+    /// Epoch in which the group was created; 0 where the first map has it already.
+    created: Epoch,
+    /// When the present interval began is not known, and so not either whether its primary was known to live in it.
+    begins_before: bool,
+    interval: Interval,
+    past: PastIntervals,
+    map: Arc<OsdMap>,
+}
+
+impl Lineage {
+    /// Begins with `map`: the one that created the group, or one in which it was there already.
+    #[must_use]
+    pub fn begin(spg: SpgId, map: &Arc<OsdMap>, is_creation: bool) -> Self {
+        let pg = spg.pg;
+        let begins_before = !is_creation && map.pools.contains_key(&pg.pool);
+        Self {
+            pg,
+            created: if is_creation { map.epoch } else { 0 },
+            begins_before,
+            interval: Interval::of(map, ancestor(map, pg)),
+            past: PastIntervals::default(),
+            map: Arc::clone(map),
+        }
+    }
+
+    /// The map behind the last one came.
+    ///
+    /// # Panics
+    /// When it is another one: whoever served in between would be forgotten.
+    pub fn advance(&mut self, map: &Arc<OsdMap>) {
+        let before = std::mem::replace(&mut self.map, Arc::clone(map));
+        assert_eq!(map.epoch, before.epoch + 1, "{}: no map may be left out", self.pg);
+        let anew = merge::role(&before, self.pg) != merge::role(map, self.pg);
+        let (next, changed) = self.interval.advance(map, ancestor(map, self.pg), anew);
+        if !changed {
+            return;
+        }
+        if !before.pools.contains_key(&self.pg.pool) && map.pools.contains_key(&self.pg.pool) {
+            self.created = map.epoch;
+        } else {
+            // What was served in the first interval needs no proof that its primary lived in it.
+            let first = if std::mem::take(&mut self.begins_before) { before.epoch } else { self.created };
+            self.past.push(self.interval.to_past(before.epoch, &before, first));
+        }
+        self.interval = next;
+    }
+
+    /// The epoch that it has come to.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.map.epoch
+    }
+
+    /// How a copy begins that was ordered by the monitor and never was here.
+    #[must_use]
+    pub fn into_ordered(self) -> Birth {
+        Birth { is_ordered: true, ..self.into_birth(0) }
+    }
+
+    /// How a copy begins in the place of one whose records are damaged, and which the maps up to `through` may have brought
+    /// something.
+    #[must_use]
+    pub fn into_lost(self, through: Epoch) -> Birth {
+        self.into_birth(through)
+    }
+
+    fn into_birth(mut self, lost_through: Epoch) -> Birth {
+        if self.begins_before {
+            // Only the beginning of it is unknown. Whoever serves in it may have done so since long ago.
+            self.past.push(self.interval.to_past(self.map.epoch, &self.map, self.map.epoch));
+        }
+        Birth {
+            history: PgHistory { epoch_created: self.created, ..PgHistory::default() },
+            past: self.past,
+            epoch: self.map.epoch,
+            interval: Some(self.interval.id()),
+            is_ordered: false,
+            lost_through,
+        }
+    }
+}
+
+/// The group that held the objects of `pg` while the pool had fewer groups.
+fn ancestor(map: &OsdMap, pg: PgId) -> PgId {
+    match map.pools.get(&pg.pool) {
+        Some(pool) if pool.pg_num > 0 && pg.seed >= pool.pg_num => {
+            PgId::new(pg.pool, hash::stable_mod(pg.seed, pool.pg_num))
+        }
+        _ => pg,
+    }
+}

@@ -1,0 +1,129 @@
+//! [`Patience`]: what a copy does when an answer stays out.
+//!
+//! Sessions between OSDs lose nothing while they last, and both sides hear when one is reset. But queues have bounds, and
+//! what does not fit is dropped. Whoever drops something takes it as a reset of that session ([`Pg::note_lost`]): both
+//! sides then find out anew what the other has. What nobody noticed is found by the clock: a primary that waits for a
+//! peer too long peers anew, a copy that its primary never spoke to introduces itself again. Each time it waits twice as
+//! long, so that a slow peer is not kept from ever answering. A scrub asks again by itself (`scrub/mod.rs`).
+
+use super::phase::Phase;
+use crate::{Cx, Pg};
+use nacre_types::{OsdId, Stamp};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How long peers may be silent during peering, at first.
+const WAIT_FIRST: Duration = Duration::from_secs(10);
+/// And at last.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+/// Writes and recovery wait for other members' devices: so many times as long.
+const ACTIVE_FACTOR: u32 = 3;
+
+/// How long this copy has waited for others in this interval, and how long it will.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// When the event that is being handled came.
+    now: Stamp,
+    /// When a peer last spoke, or a phase began.
+    heard_at: Stamp,
+    wait: Duration,
+    /// The primary has spoken to this copy in this interval.
+    called: bool,
+    /// Of whom something was dropped.
+    lost: BTreeSet<OsdId>,
+    /// An incomplete group is to peer again: the operator has changed what counts.
+    again: bool,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let (now, heard_at) = (Stamp::default(), Stamp::default());
+        Self { now, heard_at, wait: WAIT_FIRST, called: false, lost: BTreeSet::new(), again: false }
+    }
+}
+
+impl Patience {
+    /// An event is handled.
+    pub(crate) fn wake(&mut self, now: Stamp) {
+        self.now = now;
+    }
+
+    /// A peer has spoken, or there is something new to wait for.
+    pub(crate) fn begin(&mut self) {
+        self.heard_at = self.now;
+    }
+
+    /// Another interval.
+    pub(super) fn renew(&mut self) {
+        (self.wait, self.called) = (WAIT_FIRST, false);
+        self.begin();
+    }
+
+    /// What a choice rests on has changed.
+    pub(crate) fn look_again(&mut self) {
+        self.again = true;
+    }
+
+    /// The primary knows of this copy.
+    pub(super) fn is_called(&mut self) {
+        self.called = true;
+    }
+}
+
+impl Pg {
+    /// A message of `from` had to be dropped.
+    pub(crate) fn note_lost(&mut self, from: OsdId) {
+        self.patience.lost.insert(from);
+    }
+
+    /// Makes up for messages that were lost.
+    pub(crate) fn retry_peers(&mut self, cx: &mut Cx<'_>) {
+        if !self.begun {
+            return;
+        }
+        if !self.expects_map() {
+            for osd in std::mem::take(&mut self.patience.lost) {
+                self.peer_reset(cx, osd);
+            }
+        }
+        self.retry_scrub(cx);
+        if std::mem::take(&mut self.patience.again) && matches!(self.phase, Phase::Incomplete) {
+            self.restart_peering(cx);
+        }
+        let Some((since, wait)) = self.waits_for_peers() else { return };
+        if cx.now.since(since) < wait {
+            return;
+        }
+        self.patience.wait = (self.patience.wait * 2).min(WAIT_MAX);
+        self.patience.begin();
+        if self.is_primary() {
+            self.restart_peering(cx);
+        } else {
+            self.notify_primary(cx);
+        }
+    }
+
+    /// Since when this copy waits for others, and how long it does.
+    fn waits_for_peers(&self) -> Option<(Stamp, Duration)> {
+        let (since, wait) = (self.patience.heard_at, self.patience.wait);
+        let on_others = |waiting: &BTreeSet<OsdId>| waiting.iter().any(|osd| *osd != self.whoami);
+        match &self.phase {
+            Phase::GetInfo { waiting } | Phase::Activating { waiting, .. } => {
+                on_others(waiting).then_some((since, wait))
+            }
+            Phase::GetLog { .. } => Some((since, wait)),
+            Phase::Stray => (!self.is_primary() && !self.patience.called).then_some((since, wait)),
+            Phase::Active { .. } => {
+                let write = self.replication.waits_for_others_since(self.whoami);
+                let recovery = self.recovery.waits_since().or_else(|| self.waits_for_list_since());
+                let oldest = write.into_iter().chain(recovery).min()?;
+                Some((oldest, wait * ACTIVE_FACTOR))
+            }
+            Phase::Replica
+            | Phase::WaitActingChange { .. }
+            | Phase::WaitUpThru
+            | Phase::Down { .. }
+            | Phase::Incomplete => None,
+        }
+    }
+}

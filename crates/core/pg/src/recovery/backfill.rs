@@ -1,0 +1,238 @@
+//! Backfill: bringing a copy up to date whose log does not reach ours, by comparing it with this one, some objects at a time.
+//!
+//! ```text
+//!   objects in order   . . . . . . . . . . . . . . . . . . . . . . . . . . . .
+//!                      |  as on any other copy  |  compared  |  unknown
+//!                      MIN                      last_backfill  compared     MAX
+//!
+//!   primary                                            target
+//!     --- Scan(compared) ---------------------------->
+//!     <-- ScanReply(objects, next) -------------------
+//!   own list of the same range; what differs is missing there, and is pushed
+//!     --- Push ... ---------------------------------->
+//!     --- Progress(last_backfill) ------------------->  keeps it: a later interval goes on from there
+//! ```
+//! What is done with a write depends on where its object is: before `last_backfill` and in the compared range it goes to the
+//! target as to all others, unless the target lacks the object (`Peer::gets_later`). Behind that the target gets the log
+//! entry alone: the comparison comes to the object later, and finds what all writes until then made of it. Ceph's
+//! `PrimaryLogPG::recover_backfill` and `should_send_op`.
+//!
+//! A comparison is right because both lists are of one moment in the order of writes: those that the target had not seen when
+//! it made its list changed nothing there in the range that is compared.
+
+use super::Kind;
+use crate::log::Missing;
+use crate::peering::Peer;
+use crate::{Cx, Pg};
+use nacre_msg::peer::{Scan, ScanReply, ScannedObject};
+use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
+use std::collections::BTreeMap;
+
+/// Objects that one comparison looks at on either side. Ceph's `osd_backfill_scan_max`.
+pub(crate) const SCAN_OBJECTS_MAX: usize = 512;
+/// What a comparison costs, in bytes of data.
+const SCAN_COST_BYTES: u64 = 128 << 10;
+
+/// How far a copy is that is compared with this one.
+#[derive(Debug)]
+pub(crate) struct Backfill {
+    /// Objects before this were compared: what the copy lacks of them is among its missing objects.
+    pub(crate) compared: HObject,
+    /// Its list from there on was asked for.
+    asked: bool,
+    /// The list, until what this event submitted shows in our own.
+    list: Option<ScanReply>,
+}
+
+impl Backfill {
+    /// From `last_backfill` on.
+    pub(crate) fn from(last_backfill: HObject) -> Self {
+        Self { compared: last_backfill, asked: false, list: None }
+    }
+
+    /// All objects were compared.
+    pub(crate) fn has_compared_all(&self) -> bool {
+        self.compared.max
+    }
+}
+
+impl Pg {
+    /// Lists a part of this copy for the primary.
+    pub(crate) fn answer_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, scan: Scan) {
+        let (list, next) = self.own_list(cx, &scan.from);
+        let objects = list.into_iter().map(|(object, version)| ScannedObject { object, version }).collect();
+        self.send(cx, from, ScanReply { header: self.header(), from: scan.from, objects, next });
+    }
+
+    /// Some objects of this copy from `from` on, and where the list goes on.
+    fn own_list(&self, cx: &Cx<'_>, from: &HObject) -> (Vec<(HObject, Eversion)>, HObject) {
+        let mut objects = cx.view.list(&self.spg, from, self.scan_objects + 1);
+        let next = if objects.len() > self.scan_objects { objects.pop() } else { None };
+        let versioned = |object: HObject| {
+            let version = self.copy_version(cx.view, &object).unwrap_or_default();
+            (object, version)
+        };
+        let list = objects.into_iter().filter(|object| !self.is_kept(object)).map(versioned).collect();
+        (list, next.unwrap_or_else(HObject::max_value))
+    }
+
+    /// Since when it waits for the list of a copy, and moves no object meanwhile.
+    pub(crate) fn waits_for_list_since(&self) -> Option<Stamp> {
+        let is_asked = |peer: &Peer| peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
+        let waits = !self.recovery.is_busy() && self.peers.values().any(is_asked);
+        waits.then(|| self.recovery.moved_at())
+    }
+
+    /// Some copy has not been compared to its end.
+    pub(super) fn has_more_to_compare(&self) -> bool {
+        self.peers.values().any(|peer| peer.activated && !peer.is_compared())
+    }
+
+    /// Has the next objects listed when few are left to push of those that were compared. All copies go on together, so that
+    /// an object is read once for all of them.
+    pub(super) fn compare_on(&mut self, cx: &mut Cx<'_>) {
+        let unfound = self.recovery.unfound_count();
+        // Some are left when the next comparison begins, so that pushing does not stop for it.
+        let left_max = self.scan_objects / 4;
+        let is_busy = |peer: &Peer| {
+            let asked = peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
+            asked || peer.missing.len().saturating_sub(unfound) > left_max
+        };
+        let mut backfills = self.peers.values().filter(|peer| peer.activated && peer.backfill.is_some());
+        if !self.claims.allow(Kind::Backfill) || !self.has_more_to_compare() || backfills.any(is_busy) {
+            return;
+        }
+        self.recovery.resume_at = cx.pace.begins_at(cx.now);
+        if self.recovery.resume_at.is_some() {
+            return;
+        }
+        let header = self.header();
+        let mut scans = Vec::new();
+        for (osd, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.activated && !peer.is_compared()) {
+            if let Some(backfill) = &mut peer.backfill {
+                cx.pace.take(cx.now, SCAN_COST_BYTES);
+                self.recovery.moves(cx.now);
+                backfill.asked = true;
+                scans.push((*osd, Scan { header, from: backfill.compared.clone() }));
+            }
+        }
+        for (osd, scan) in scans {
+            self.send(cx, osd, scan);
+        }
+    }
+
+    /// A part of a copy's list.
+    pub(crate) fn heard_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScanReply) {
+        let backfill = self.peers.get_mut(&from).and_then(|peer| peer.backfill.as_mut());
+        let awaited = |backfill: &&mut Backfill| {
+            backfill.asked && backfill.list.is_none() && backfill.compared == reply.from
+        };
+        if let Some(backfill) = backfill.filter(awaited) {
+            backfill.list = Some(reply);
+            self.compare_lists(cx);
+        }
+    }
+
+    /// All lists that were asked for are there, and wait for an event that has submitted nothing, so that all shows in our own.
+    pub(crate) fn has_lists(&self) -> bool {
+        let mut asked = self.peers.values().filter_map(|peer| peer.backfill.as_ref());
+        let mut asked = asked.by_ref().filter(|backfill| backfill.asked).peekable();
+        asked.peek().is_some() && asked.all(|backfill| backfill.list.is_some())
+    }
+
+    /// Compares the lists that came with this copy.
+    pub(crate) fn compare_lists(&mut self, cx: &mut Cx<'_>) {
+        if self.view_is_stale || !self.has_lists() {
+            return;
+        }
+        let listed = self
+            .peers
+            .iter_mut()
+            .filter_map(|(osd, peer)| Some((*osd, peer.backfill.as_mut()?.list.take()?)));
+        let lists: Vec<(OsdId, ScanReply)> = listed.collect();
+        let compared: Vec<OsdId> = lists.iter().map(|(osd, _)| *osd).collect();
+        for (osd, list) in lists {
+            self.compare(cx, osd, list);
+        }
+        for osd in compared {
+            let Some(peer) = self.peers.get_mut(&osd) else { continue };
+            if peer.advance_backfill() {
+                self.send_progress(cx, osd);
+            }
+        }
+        self.note_whole_peers(cx);
+    }
+
+    fn compare(&mut self, cx: &Cx<'_>, osd: OsdId, reply: ScanReply) {
+        let ScanReply { from, objects, next, .. } = reply;
+        let (own, own_next) = self.own_list(cx, &from);
+        // A list that does not go on is taken for complete: the same question would get the same answer.
+        let next = if next > from { next } else { HObject::max_value() };
+        let until = next.min(own_next).detached();
+        let expected = patched(own, &self.missing, &from, &until);
+        let listed: BTreeMap<HObject, Eversion> = objects
+            .into_iter()
+            .filter(|listed| from <= listed.object && listed.object < until)
+            .map(|listed| (listed.object.detached(), listed.version))
+            .collect();
+        let missing = difference(&listed, &expected);
+        if let Some((first, _)) = missing.iter().next() {
+            self.recovery.look_again_at(first);
+        }
+        let Some(peer) = self.peers.get_mut(&osd) else { return };
+        missing.iter().for_each(|(object, need)| peer.missing.insert(object.clone(), need));
+        peer.backfill = Some(Backfill::from(until));
+    }
+}
+
+impl Peer {
+    /// All of the copy was compared, or need not be.
+    pub(crate) fn is_compared(&self) -> bool {
+        self.backfill.as_ref().is_none_or(Backfill::has_compared_all)
+    }
+
+    /// Raises `last_backfill` to the first object that the copy lacks; true when that changed it.
+    ///
+    /// It stays in front of all clones of an object, one of which is lacking: a write to the object adds entries for several of
+    /// them, and of those before `last_backfill` the copy would have to note itself that it lacks them.
+    fn advance_backfill(&mut self) -> bool {
+        let Some(backfill) = &self.backfill else { return false };
+        let reached = self.missing.next_from(&self.info.last_backfill).unwrap_or(&backfill.compared);
+        let reached = if reached.max { reached.clone() } else { reached.with_snap(SnapId(0)) };
+        let advanced = reached > self.info.last_backfill && !reached.max;
+        if advanced {
+            self.info.last_backfill = reached;
+        }
+        advanced
+    }
+}
+
+/// What this copy's list would be from `from` until `until` if nothing were missing.
+fn patched(
+    own: Vec<(HObject, Eversion)>,
+    missing: &Missing,
+    from: &HObject,
+    until: &HObject,
+) -> BTreeMap<HObject, Eversion> {
+    let mut list: BTreeMap<_, _> = own.into_iter().filter(|(object, _)| object < until).collect();
+    for (object, need) in missing.between(from, until) {
+        if need == Eversion::ZERO {
+            list.remove(object);
+        } else {
+            list.insert(object.clone(), need);
+        }
+    }
+    list
+}
+
+/// What a copy lacks to be as `expected`.
+fn difference(list: &BTreeMap<HObject, Eversion>, expected: &BTreeMap<HObject, Eversion>) -> Missing {
+    let mut missing = Missing::default();
+    for (object, need) in expected.iter().filter(|(object, need)| list.get(*object) != Some(*need)) {
+        missing.insert(object.clone(), *need);
+    }
+    for object in list.keys().filter(|object| !expected.contains_key(*object)) {
+        missing.insert(object.clone(), Eversion::ZERO);
+    }
+    missing
+}

@@ -1,0 +1,224 @@
+//! Objects that nobody who is up has (unfound), and the operator's word that nobody will: Ceph `mark_all_unfound_lost`.
+//!
+//! That is a change like any other: a log entry says what the object is from now on, an older version or nothing, and
+//! every member misses that. Recovery brings it there, and clients that wait for the object go on.
+
+use crate::backend::Flight;
+use crate::log::own_entry;
+use crate::object::{ObjectContext, clone_record};
+use crate::peering::is_up;
+use crate::{Cx, Pg};
+use nacre_msg::peer::LogKind;
+use nacre_txn::{ObjectView, Op, Transaction};
+use nacre_types::{Errno, Eversion, HObject, OsdId};
+use smallvec::SmallVec;
+
+/// Objects given up at a time; the order can be given again for the rest.
+pub const LOST_OBJECTS_MAX: usize = 1000;
+
+/// What becomes of objects that nobody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// The version before, where the primary has one; nothing, where the object was new.
+    Revert,
+    /// Nothing.
+    Delete,
+}
+
+/// Why objects are not given up.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LostError {
+    /// Another OSD leads the group.
+    #[error("not primary")]
+    NotPrimary,
+    /// What is lost is known when the group serves.
+    #[error("pg is not active: it must be before objects can be marked lost")]
+    Inactive,
+    /// Somebody who may have them did not tell.
+    #[error("{}: not all who may have them were asked; start them, or mark them lost (`ceph osd lost`)", names(.0))]
+    Unprobed(Vec<OsdId>),
+    /// An older version of a chunk goes with no others.
+    #[error("mode must be 'delete' in an erasure-coded pool")]
+    Coded,
+    /// It existed before, and only others may have it as it was.
+    #[error(
+        "osd.{osd} has no older version of {object} to revert to: use 'delete', or make another OSD primary"
+    )]
+    NoOlder {
+        /// The primary.
+        osd: OsdId,
+        /// The first such object.
+        object: HObject,
+    },
+}
+
+impl LostError {
+    /// As commands return it.
+    #[must_use]
+    pub fn errno(&self) -> Errno {
+        match self {
+            Self::NotPrimary => Errno::EROFS,
+            Self::Inactive => Errno::EAGAIN,
+            Self::Unprobed(_) | Self::Coded | Self::NoOlder { .. } => Errno::EINVAL,
+        }
+    }
+}
+
+fn names(osds: &[OsdId]) -> String {
+    osds.iter().map(|osd| format!("osd.{osd}")).collect::<Vec<_>>().join(", ")
+}
+
+/// An object that some copy lacks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissingObject {
+    /// Which.
+    pub object: HObject,
+    /// The version that is needed.
+    pub need: Eversion,
+    /// What the primary has of it; zero for nothing.
+    pub have: Eversion,
+    /// Who may have what is needed; nobody when it is unfound.
+    pub locations: Vec<OsdId>,
+}
+
+impl Pg {
+    /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
+    /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
+    #[must_use]
+    pub fn missing_objects(
+        &self,
+        view: &dyn ObjectView,
+        from: &HObject,
+        unfound: bool,
+        count_max: usize,
+    ) -> (Vec<MissingObject>, bool) {
+        let mut found = Vec::new();
+        let all = self.missing.iter().map(|(object, _)| object);
+        let listed: Box<dyn Iterator<Item = &HObject>> =
+            if unfound { Box::new(self.recovery.unfound.iter()) } else { Box::new(all) };
+        for object in listed.filter(|object| *object > from) {
+            if found.len() == count_max {
+                return (found, true);
+            }
+            let have = self.copy_version(view, object).unwrap_or_default();
+            let need = self.missing.need(object).unwrap_or(have);
+            let has = |osd: &OsdId, peer: &crate::peering::Peer| {
+                is_up(&self.map, *osd) && peer.activated && peer.has(object)
+            };
+            let locations = if unfound {
+                Vec::new()
+            } else {
+                self.peers.iter().filter(|(osd, peer)| has(osd, peer)).map(|(osd, _)| *osd).collect()
+            };
+            found.push(MissingObject { object: object.clone(), need, have, locations });
+        }
+        (found, false)
+    }
+
+    /// How many objects this copy lacks, and how many nobody has.
+    #[must_use]
+    pub fn missing_counts(&self) -> (usize, usize) {
+        (self.missing.len(), self.recovery.unfound_count())
+    }
+
+    /// How many objects [`crate::Event::MarkLost`] would give up.
+    ///
+    /// # Errors
+    /// [`LostError`]
+    pub fn can_mark_lost(&self, view: &dyn ObjectView, lost: Lost) -> Result<usize, LostError> {
+        if !self.is_primary() {
+            return Err(LostError::NotPrimary);
+        }
+        if !self.is_active() {
+            return Err(LostError::Inactive);
+        }
+        let unprobed = self.unprobed();
+        if !unprobed.is_empty() && self.recovery.unfound_count() > 0 {
+            return Err(LostError::Unprobed(unprobed));
+        }
+        if lost == Lost::Revert {
+            if self.ec.is_some() {
+                return Err(LostError::Coded);
+            }
+            let without =
+                |object: &&HObject| self.older_version(view, object).is_none() && self.existed_before(object);
+            if let Some(object) = self.recovery.unfound.iter().take(LOST_OBJECTS_MAX).find(without) {
+                return Err(LostError::NoOlder { osd: self.whoami, object: object.clone() });
+            }
+        }
+        Ok(self.recovery.unfound_count().min(LOST_OBJECTS_MAX))
+    }
+
+    /// The log does not say that the lost version was the first.
+    fn existed_before(&self, object: &HObject) -> bool {
+        let Some(need) = self.missing.need(object) else { return true };
+        self.log.newest_of(object, need).is_none_or(|entry| entry.prior_version != Eversion::ZERO)
+    }
+
+    /// What the primary has of an object in place of the version that is lost.
+    fn older_version(&self, view: &dyn ObjectView, object: &HObject) -> Option<ObjectContext> {
+        self.missing.need(object)?;
+        ObjectContext::load(view, &self.spg, object).ok().filter(|context| context.exists)
+    }
+
+    /// The operator gives up what nobody has.
+    pub(crate) fn mark_lost(&mut self, cx: &mut Cx<'_>, lost: Lost) {
+        if self.can_mark_lost(cx.view, lost).is_err() {
+            return;
+        }
+        let objects: Vec<HObject> = self.recovery.unfound.iter().take(LOST_OBJECTS_MAX).cloned().collect();
+        for object in objects {
+            self.mark_object_lost(cx, object, lost);
+        }
+    }
+
+    fn mark_object_lost(&mut self, cx: &mut Cx<'_>, object: HObject, lost: Lost) {
+        let (head, version) = (object.to_head(), self.next_version());
+        let older = self.older_version(cx.view, &object);
+        let need = self.missing.need(&object).unwrap_or_default();
+        let user_version = self.info.last_user_version;
+        let mut entry = own_entry(LogKind::Delete, object.clone(), (version, need), user_version, cx.wall);
+        let mut txn = Transaction::new(self.spg);
+        self.forget_missing(&mut txn, &object);
+        let kept = older.as_ref().filter(|context| lost == Lost::Revert || !context.snaps.clones.is_empty());
+        if let Some(context) = kept {
+            entry.kind = LogKind::Modify;
+            let mut context = context.clone();
+            (context.info.prior_version, context.info.version) = (context.info.version, version);
+            if lost == Lost::Delete {
+                // Its snapshots stay: an object that is not there carries them.
+                txn.push(Op::Remove(object.clone()));
+                txn.push(Op::Touch(object.clone()));
+                entry.delta.bytes = -signed(context.info.size);
+                entry.delta.whiteouts = i64::from(!context.info.whiteout);
+                (context.info.size, context.info.whiteout) = (0, true);
+                context.info.has_omap = false;
+            }
+            let meta = if object.snap.is_head() { context.to_record() } else { clone_record(&context.info) };
+            txn.push(Op::SetMeta { object: object.clone(), meta });
+            self.missing.remove(&object);
+        } else {
+            entry.delta.objects = -1;
+            entry.delta.clones = -i64::from(!object.snap.is_head());
+            entry.delta.bytes = -signed(older.map_or(0, |context| context.info.size));
+            self.missing.insert(object.clone(), Eversion::ZERO);
+        }
+        self.recovery.unfound.remove(&object);
+        self.recovery.beyond_repair.remove(&object);
+        self.recovery.mending.remove(&object);
+        self.take_off(&head);
+        self.submit_write(
+            cx,
+            txn,
+            vec![entry],
+            Flight { head: head.clone(), after: SmallVec::new(), trim: false },
+        );
+        self.recovery.want(&head);
+        self.search_again();
+        self.release_object(cx, &head);
+    }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,322 @@
+//! Which request a message is, and when it counts as one that was made before.
+
+use crate::Event;
+use crate::harness::{POOL, Touched, World};
+
+use nacre_auth::OsdCaps;
+use nacre_buf::ByteStr;
+use nacre_denc::Writer;
+use nacre_maps::flags;
+use nacre_msg::SubOp;
+use nacre_msg::osd_op::{CopyFrom, code, flag};
+use nacre_types::{EntityAddr, Errno, ObjectLocator, PgId, ReqId, SnapId};
+use std::time::Duration;
+
+fn write(text: &str) -> Vec<SubOp> {
+    vec![SubOp::write_full(text.as_bytes().to_vec().into())]
+}
+
+fn append(text: &str) -> Vec<SubOp> {
+    vec![SubOp::append(text.as_bytes().to_vec().into())]
+}
+
+#[test]
+fn a_client_cannot_make_a_request_in_the_name_of_another() {
+    let mut world = World::new(1, 2);
+    world.settle();
+    let victim = world.clients[0].name();
+    // Whatever it writes to, it must not use up the next requests of the other one.
+    for tid in 1..=3 {
+        world.clients[1].claims = ReqId { name: victim, tid, incarnation: 0 };
+        assert_eq!(world.call(1, "mine", write("x")).result, 0);
+    }
+    for n in 1..=3 {
+        assert_eq!(world.call(0, "theirs", append(&n.to_string())).result, 0);
+    }
+    assert_eq!(world.stored("theirs").expect("what was acknowledged").data, b"123");
+    world.assert_equal_copies();
+}
+
+/// A metadata server's field has no name and no number, but its incarnation.
+#[test]
+fn requests_of_a_client_with_an_incarnation_differ_by_their_numbers() {
+    let mut world = World::new(2, 1);
+    world.settle();
+    world.clients[0].incarnation = 7;
+    world.clients[0].claims = ReqId { incarnation: 7, ..ReqId::default() };
+    for n in 1..=3 {
+        assert_eq!(world.call(0, "a", append(&n.to_string())).result, 0);
+    }
+    world.repeat(0, 3, "a", append("3"));
+    world.settle();
+    assert_eq!(world.clients[0].replies[&3].result, 0);
+    assert_eq!(world.stored("a").expect("what was acknowledged").data, b"123");
+    // Begun anew under the same name, it counts from the beginning.
+    world.clients[0].incarnation = 8;
+    world.clients[0].claims.incarnation = 8;
+    world.repeat(0, 1, "a", append("4"));
+    world.settle();
+    assert_eq!(world.stored("a").expect("what was acknowledged").data, b"1234");
+}
+
+/// Marks the pool full, or says that there is room again.
+fn mark_full(world: &mut World, full: bool) {
+    world.publish(|map| {
+        let flags = &mut map.pools.get_mut(&POOL).expect("the pool").flags;
+        *flags = if full { *flags | flags::pool::FULL } else { *flags & !flags::pool::FULL };
+    });
+}
+
+/// Of two writes, the first of which needs room, the second must not be acknowledged without the first: that one is
+/// sent again when there is room, and would undo it.
+#[test]
+fn a_write_never_overtakes_one_that_is_dropped_for_lack_of_room() {
+    let mut overtaken = 0;
+    for seed in 0..60 {
+        let mut world = World::new(seed, 1);
+        world.disk(0).slow = true;
+        world.settle();
+        assert_eq!(world.call(0, "a", write("base")).result, 0);
+        world.disk(0).cool_down();
+        world.request(0, "a", vec![SubOp::read(0, 0)]); // the writes queue behind it while it waits for data
+        let longer = world.request(0, "a", write("longer than before"));
+        let shorter = world.request(0, "a", write("x"));
+        for _ in 0..world.pick(6) {
+            world.step();
+        }
+        mark_full(&mut world, true);
+        world.settle();
+        let answered = |world: &World, tid| world.clients[0].replies.contains_key(&tid);
+        if !answered(&world, longer) {
+            assert!(
+                !answered(&world, shorter),
+                "seed {seed}: the later one counts, the earlier one does not"
+            );
+            overtaken += 1;
+        }
+        mark_full(&mut world, false);
+        world.settle();
+        for tid in [longer, shorter] {
+            world.send(0, tid); // as clients do when there is room again
+        }
+        world.settle();
+        assert!(answered(&world, longer) && answered(&world, shorter), "seed {seed}");
+        assert_eq!(world.stored("a").expect("the object").data, b"x", "seed {seed}");
+        world.assert_equal_copies();
+    }
+    assert!(overtaken > 10, "{overtaken} of 60");
+}
+
+#[test]
+fn what_may_be_written_to_a_full_pool_still_is() {
+    let mut world = World::new(3, 1);
+    world.settle();
+    assert_eq!(world.call(0, "a", write("base")).result, 0);
+    mark_full(&mut world, true);
+    world.settle();
+    // By whoever knows that it is full.
+    assert_eq!(world.call(0, "a", write("b")).result, 0);
+    // And by whoever does not, and says that it may be.
+    let cases = [
+        (flag::FULL_TRY, "longer", Errno::ENOSPC.negated()),
+        (flag::FULL_TRY, "c", 0),
+        (flag::FULL_FORCE, "longer", 0),
+    ];
+    for (flags, text, expected) in cases {
+        world.clients[0].epoch -= 1;
+        let tid = world.clients[0].request("a", write(text));
+        world.clients[0].sent.get_mut(&tid).expect("just made").flags = flags;
+        world.send(0, tid);
+        world.settle();
+        assert_eq!(world.clients[0].replies[&tid].result, expected, "{flags} {text}");
+    }
+}
+
+#[test]
+fn a_write_that_was_made_is_answered_from_the_log_when_there_is_no_room_any_more() {
+    for (seed, by_map) in (0..40).zip([false, true].into_iter().cycle()) {
+        let mut world = World::new(seed, 1);
+        world.settle();
+        let tid = world.request(0, "a", append("x"));
+        while world.stored("a").is_none() {
+            world.step(); // executed, and perhaps not answered
+        }
+        if by_map {
+            mark_full(&mut world, true);
+            while world.step() && !world.clients[0].replies.contains_key(&tid) {}
+            world.clients[0].replies.remove(&tid);
+            world.repeat(0, tid, "a", append("x"));
+        } else {
+            world.clients[0].is_beyond_room = true;
+            world.reset_session(0, 0);
+        }
+        world.settle();
+        assert_eq!(world.clients[0].replies[&tid].result, 0, "seed {seed}");
+        assert_eq!(world.stored("a").expect("the object").data, b"x");
+        if !by_map {
+            assert_eq!(world.call(0, "a", append("y")).result, Errno::ENOSPC.negated());
+        }
+    }
+}
+
+/// What was checked when a message came is checked again when its turn comes.
+#[test]
+fn a_write_that_waits_is_refused_when_its_client_is_fenced_meanwhile() {
+    let mut world = World::new(4, 1);
+    world.disk(0).slow = true;
+    world.settle();
+    assert_eq!(world.call(0, "a", write("base")).result, 0);
+    world.disk(0).cool_down();
+    let session = world.clients[0].session(0, &mut 0);
+    let read = world.clients[0].request("a", vec![SubOp::read(0, 0)]);
+    let behind = world.clients[0].request("a", write("fenced"));
+    for tid in [read, behind] {
+        let op = world.clients[0].message(tid, std::sync::Arc::clone(&session));
+        world.event(0, Event::ClientOp(op));
+    }
+    let addr: EntityAddr = world.clients[0].addr();
+    world.publish(|map| {
+        map.blocklist.insert(addr, nacre_types::UTime { sec: u32::MAX, nsec: 0 });
+    });
+    world.advance_to_newest(0);
+    world.settle();
+    assert_eq!(world.clients[0].replies[&behind].result, Errno::ESHUTDOWN.negated());
+    assert_eq!(world.stored("a").expect("the object").data, b"base");
+}
+
+fn copy_from(pool: i64, namespace: &str, name: &str) -> Vec<SubOp> {
+    let mut w = Writer::new();
+    w.put(&ByteStr::from(name));
+    w.put(&ObjectLocator { namespace: ByteStr::from(namespace), ..ObjectLocator::in_pool(pool) });
+    let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
+    vec![SubOp::with_copy_from(code::COPY_FROM, from, w.finish())]
+}
+
+#[test]
+fn a_copy_needs_the_right_to_read_its_source() {
+    let mut world = World::new(5, 1);
+    world.publish(|map| {
+        let pool = map.pools[&POOL].clone();
+        map.pools.insert(POOL + 1, pool);
+        map.pool_names.insert(POOL + 1, "secret".to_owned());
+    });
+    world.settle();
+    assert_eq!(world.call(0, "source", write("content")).result, 0);
+    let cases = [
+        ("allow rw pool=p", POOL, "", 0),
+        ("allow rw pool=p", POOL + 1, "", Errno::EPERM.negated()),
+        ("allow rw pool=p", POOL + 9, "", Errno::EPERM.negated()),
+        ("allow w pool=p, allow r pool=p namespace=other", POOL, "secret", Errno::EPERM.negated()),
+        ("allow w pool=p, allow r pool=p namespace=other", POOL, "other", Errno::ENOENT.negated()),
+        ("allow w pool=p", POOL, "", Errno::EPERM.negated()),
+        ("allow w pool=p, allow r pool=p object_prefix sour", POOL, "", 0),
+        ("allow w pool=p, allow r pool=p object_prefix other", POOL, "", Errno::EPERM.negated()),
+    ];
+    for (caps, pool, namespace, expected) in cases {
+        world.reset_session(0, 0);
+        world.clients[0].caps = OsdCaps::parse(caps).expect("caps");
+        let reply = world.call(0, "target", copy_from(pool, namespace, "source"));
+        assert_eq!(reply.result, expected, "{caps}: {pool} {namespace}");
+    }
+    let malformed = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
+    let malformed = SubOp::with_copy_from(code::COPY_FROM, malformed, nacre_buf::Bytes::from_static(b"?"));
+    assert_eq!(world.call(0, "target", vec![malformed]).result, Errno::EINVAL.negated());
+}
+
+/// What a read that waits for data will see cannot change: when the data is there, its object is not looked at once more.
+#[test]
+fn a_read_whose_data_has_come_is_not_executed_again() {
+    let mut world = World::new(6, 1);
+    world.disk(0).slow = true;
+    world.settle();
+    assert_eq!(world.call(0, "a", write("content")).result, 0);
+    world.disk(0).cool_down();
+    let session = world.clients[0].session(0, &mut 0);
+    let tid = world.clients[0].request("a", vec![SubOp::read(2, 100)]);
+    let op = world.clients[0].message(tid, session);
+    world.event(0, Event::ClientOp(op));
+    world.most_touched = Touched::default();
+    world.settle();
+    let reply = &world.clients[0].replies[&tid];
+    assert_eq!((reply.result, reply.user_version), (0, 1));
+    assert_eq!(reply.ops[0].outdata.to_bytes(), b"ntent"[..]);
+    assert_eq!((world.most_touched.objects, world.most_touched.bytes), (0, 5));
+}
+
+/// Heartbeats wait for a turn's end: what one turn brings is executed in several, in its order.
+#[test]
+fn a_turn_begins_no_message_beyond_its_work() {
+    let mut world = World::new(7, 1);
+    world.settle();
+    assert_eq!(world.call(0, "a", write("base")).result, 0);
+    let session = world.clients[0].session(0, &mut 0);
+    world.pace(0).turn.begin(400 << 10);
+    // Each of some 160 KiB of work; the writes behind the first one wait for it.
+    let heavy = |n: usize| (0..9).map(|_| SubOp::read(0, 0)).chain(append(&n.to_string())).collect();
+    let tids: Vec<u64> = (0..9).map(|n| world.clients[0].request("a", heavy(n))).collect();
+    for tid in &tids {
+        let op = world.clients[0].message(*tid, std::sync::Arc::clone(&session));
+        world.event(0, Event::ClientOp(op));
+    }
+    let mut answered = Vec::new();
+    for _ in 0..9 {
+        world.settle();
+        answered.push(tids.iter().filter(|tid| world.clients[0].replies.contains_key(tid)).count());
+        let put_off = world.pg(0).expect("a group").is_put_off();
+        assert_eq!(put_off, answered.last() != Some(&tids.len()));
+        world.pace(0).turn.begin(400 << 10);
+        world.event(0, Event::Resume);
+    }
+    assert!(answered[0] > 0 && answered[0] < 5 && answered[0] < answered[1], "{answered:?}");
+    assert_eq!(answered.last(), Some(&tids.len()));
+    assert_eq!(world.stored("a").expect("the object").data, b"base012345678");
+    world.assert_equal_copies();
+}
+
+/// A group that serves, and another pool that nobody serves.
+fn with_dead_pool() -> World {
+    let mut world = World::new(6, 2);
+    world.publish(|map| {
+        let pool = map.pools[&POOL].clone();
+        map.pools.insert(POOL + 1, pool);
+        map.pool_names.insert(POOL + 1, "dead".to_owned());
+    });
+    world.settle();
+    assert!(world.map().pg_to_up_acting(PgId::new(POOL + 1, 0)).acting_primary < 0);
+    world
+}
+
+#[test]
+fn a_copy_ends_with_the_session_that_asked_for_it() {
+    let mut world = with_dead_pool();
+    world.request(0, "target", copy_from(POOL + 1, "", "source"));
+    world.settle();
+    let behind = world.request(1, "target", write("by another client"));
+    world.settle();
+    assert!(!world.clients[1].replies.contains_key(&behind), "it waits for its turn");
+    let primary = world.primary();
+    world.clients[0].sent.clear();
+    world.reset_session(0, primary);
+    world.settle();
+    assert_eq!(world.clients[1].replies.get(&behind).map(|reply| reply.result), Some(0));
+    assert_eq!(world.stored("target").expect("the object").data, b"by another client");
+}
+
+#[test]
+fn a_copy_from_a_group_that_serves_nobody_gives_up() {
+    let mut world = with_dead_pool();
+    let copy = world.request(0, "target", copy_from(POOL + 1, "", "source"));
+    let behind = world.request(0, "target", write("behind it"));
+    for _ in 0..50 {
+        world.settle();
+        world.tick(Duration::from_secs(1));
+    }
+    assert!(world.clients[0].replies.is_empty(), "OSDs may be about to take over");
+    for _ in 0..15 {
+        world.tick(Duration::from_secs(1));
+        world.settle();
+    }
+    let result = |world: &World, tid| world.clients[0].replies.get(&tid).map(|reply| reply.result);
+    assert_eq!(result(&world, copy), Some(Errno::EAGAIN.negated()));
+    assert_eq!(result(&world, behind), Some(0));
+}

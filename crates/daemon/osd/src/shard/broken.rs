@@ -1,0 +1,34 @@
+//! The end of an OSD whose store cannot be trusted any more: it alone ends, however many run in the process.
+
+use super::Shard;
+use crate::letter::Letter;
+use nacre_pg::Effects;
+
+impl Shard {
+    /// Nothing that follows from what the store holds may leave this shard any more: what it holds is not what it said. No group
+    /// hears of anything from now on, so that nothing is acknowledged, sent or answered; the lead asks the monitor to mark this
+    /// OSD down, which spares others the time to find out, and all shards end when it has, or has not within
+    /// `osd_mon_shutdown_timeout`.
+    pub(crate) fn break_down(&mut self, reason: &str) {
+        // Whatever else a group wanted in this moment rests on the same store.
+        self.effects = Effects::new();
+        if std::mem::replace(&mut self.broken, true) {
+            return;
+        }
+        tracing::error!(
+            osd = self.config.id,
+            reason,
+            "this OSD ends, and others of its process go on; replace its device if that is the cause, or see \
+             `nacre store check`"
+        );
+        self.post.send(0, Letter::Leave);
+    }
+
+    /// True when the store has failed by itself since the last look, or before: this shard serves nobody.
+    pub(crate) fn is_broken(&mut self) -> bool {
+        if !self.broken && self.store.has_failed() {
+            self.break_down("the store has failed");
+        }
+        self.broken
+    }
+}

@@ -1,0 +1,55 @@
+//! Who may do what at an OSD, beside a real one: `testdata/caps/osd.json` is what `test/caps/record-osd` wrote of a cluster of Ceph v16.2.15,
+//! and the same script is run against ours. No cell may be laxer. Those that are stricter are listed here with the reason.
+
+use nacre_interop::Cluster;
+use serde_json::Value;
+
+/// Why a cell may be stricter than at Ceph's; none if it may not.
+fn reason(_caps: &str, _place: &Value, _op: &str) -> Option<&'static str> {
+    None
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().expect("text")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().expect("a list")
+}
+
+#[test]
+fn who_may_do_what_at_an_osd() {
+    let cluster = Cluster::start(1);
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
+    let recorded = std::fs::read_to_string(format!("{root}/testdata/caps/osd.json")).expect("the record");
+    let recorded: Value = serde_json::from_str(&recorded).expect("JSON");
+    let shell = cluster.shell().within(300).with("SCRIPT", format!("{root}/test/caps/record-osd"));
+    shell.sh("ceph config set mon mon_allow_pool_delete true");
+    let ours = shell.json(
+        "/usr/bin/python3 $SCRIPT $CEPH_CONF $(ceph-conf -c $CEPH_CONF --name client.admin --lookup keyring)",
+    );
+    for what in ["places", "ops"] {
+        assert_eq!(ours[what], recorded[what], "another script made the record");
+    }
+    let (places, ops) = (list(&recorded["places"]), list(&recorded["ops"]));
+    let (mut laxer, mut stricter, mut compared) = (Vec::new(), Vec::new(), 0);
+    assert_eq!(list(&ours["osd"]).len(), list(&recorded["osd"]).len());
+    for (ours, theirs) in list(&ours["osd"]).iter().zip(list(&recorded["osd"])) {
+        let caps = text(&theirs[0]);
+        assert_eq!(text(&ours[0]), caps);
+        let cells = places.iter().flat_map(|place| ops.iter().map(move |op| (place, text(op))));
+        assert_eq!(text(&theirs[1]).len(), places.len() * ops.len(), "{caps}");
+        for ((place, op), (our, their)) in cells.zip(text(&ours[1]).chars().zip(text(&theirs[1]).chars())) {
+            compared += 1;
+            let cell = format!("{caps}: {op} of {place}");
+            match (our, their) {
+                ('a', 'd') => laxer.push(cell),
+                ('d', 'a') if reason(caps, place, op).is_none() => stricter.push(cell),
+                _ => (),
+            }
+        }
+    }
+    assert!(laxer.is_empty(), "{} cells are laxer than Ceph's: {laxer:#?}", laxer.len());
+    assert!(stricter.is_empty(), "{} cells are stricter without a reason: {stricter:#?}", stricter.len());
+    assert!(compared > 10_000, "{compared} cells");
+}

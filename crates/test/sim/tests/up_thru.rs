@@ -1,0 +1,75 @@
+//! A primary that the monitor does not hear of: what it served would be passed over later, since the map says that it cannot have
+//! served. So it must not.
+
+use nacre_msg::SubOp;
+use nacre_objecter::Request;
+use nacre_pg::{Planted, Tuning};
+use nacre_sim::{Config, Finished, Proc, World};
+use nacre_types::{ObjectLocator, OsdId, PgId};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What an operation on the object gives within `patience`.
+fn ask(world: &mut World, op: SubOp, patience: Duration) -> Option<Vec<u8>> {
+    let request = Request::new(ObjectLocator::in_pool(1), "object".to_owned(), vec![op]);
+    let tid = world.order(0, |client| client.submit(request));
+    let mut answer = None;
+    world.run_until(patience, |world| {
+        for done in world.take_finished(0) {
+            if let Finished::Op { tid: of, outcome: Ok(reply) } = done
+                && of == tid
+            {
+                answer = Some(reply.ops.first().map_or_else(Vec::new, |op| op.outdata.to_bytes().to_vec()));
+            }
+        }
+        answer.is_some()
+    });
+    answer
+}
+
+fn write(text: &'static str) -> SubOp {
+    SubOp::write_full(text.as_bytes().to_vec().into())
+}
+
+fn acting(world: &World) -> Vec<OsdId> {
+    world.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
+}
+
+/// One of two OSDs ends, the other one hears of it but cannot answer the monitor; it is asked to write, ends, and the first one
+/// comes back. Whether the write was acknowledged, and what is read then.
+fn alone_and_unheard(seed: u64, planted: Planted) -> (bool, Option<Vec<u8>>) {
+    let tuning = Tuning { checked: true, planted, ..Tuning::default() };
+    let mut world = World::new(seed, &Config { osds: 2, clients: 1, tuning });
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 2}"#);
+    world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+    assert!(ask(&mut world, write("old"), PATIENCE).is_some(), "{world:?}");
+    let members = acting(&world);
+    let (primary, other) = (members[0], members[1]);
+    world.fabric().block(Proc::Osd(primary).host(), Proc::Mon.host());
+    world.stop_osd(other, false);
+    world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{other}"], "definitely_dead": true}}"#));
+    assert_eq!(acting(&world), [primary]);
+    let acknowledged = ask(&mut world, write("new"), Duration::from_secs(30)).is_some();
+    world.stop_osd(primary, false);
+    world.fabric().heal();
+    world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{primary}"], "definitely_dead": true}}"#));
+    world.start_osd(other);
+    (acknowledged, ask(&mut world, SubOp::read(0, 0), PATIENCE))
+}
+
+#[test]
+fn who_the_monitor_does_not_hear_serves_nobody() {
+    for seed in 0..3 {
+        let (acknowledged, _) = alone_and_unheard(seed, Planted::Nothing);
+        assert!(!acknowledged, "seed {seed}");
+    }
+}
+
+/// The mistake shows: an acknowledged write is not there, although nobody has given it up.
+#[test]
+fn up_thru_not_awaited_is_found() {
+    let (acknowledged, read) = alone_and_unheard(0, Planted::UpThruNotAwaited);
+    assert!(acknowledged);
+    assert_eq!(read.as_deref(), Some(&b"old"[..]));
+}

@@ -1,0 +1,166 @@
+//! The device store's own metadata and superblock, changed under a stopped store.
+
+use crate::input::Input;
+use nacre_blockstore::{BlockStore, Options, bad_metadata};
+use nacre_buf::{AlignedBuf, BufList, Bytes};
+use nacre_env::disk::{Disk, DiskTag, Durability};
+use nacre_kv::{KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
+use nacre_simdisk::{SimConfig, SimDevice};
+use nacre_store::ObjectStore;
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_types::{Eversion, HObject, PgId, SnapId, SpgId};
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+const DEVICE_BYTES: u64 = 4 << 20;
+const BLOCK_BYTES: usize = 4096;
+const COLLECTION: SpgId = SpgId::replicated(PgId::new(2, 0x1f));
+
+/// Metadata that survives the store above it.
+#[derive(Clone, Default)]
+struct SharedKv(Arc<Mutex<MemoryKv>>);
+
+impl SharedKv {
+    fn with(pairs: &[Pair]) -> Self {
+        let mut batch = KvBatch::default();
+        pairs.iter().for_each(|(key, value)| batch.put(key.clone(), value.clone()));
+        let mut kv = Self::default();
+        kv.commit(&batch, nacre_kv::Durability::Durable).expect("memory does not fail");
+        kv
+    }
+
+    fn lock(&self) -> MutexGuard<'_, MemoryKv> {
+        self.0.lock().expect("nothing panics while it holds this")
+    }
+}
+
+impl KvStore for SharedKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        self.lock().get(key)
+    }
+
+    fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError> {
+        self.lock().scan(start, end, count_max)
+    }
+
+    fn commit(&mut self, batch: &KvBatch, durability: nacre_kv::Durability) -> Result<(), KvError> {
+        self.lock().commit(batch, durability)
+    }
+
+    fn submit(&mut self, batch: KvBatch, tag: KvTag) {
+        self.lock().submit(batch, tag);
+    }
+
+    fn drain(&mut self, out: &mut Vec<KvCompletion>) {
+        self.lock().drain(out);
+    }
+
+    fn wait(&mut self) {
+        self.lock().wait();
+    }
+}
+
+fn device() -> SimDevice {
+    SimDevice::new(SimConfig::new(DEVICE_BYTES, 1))
+}
+
+fn object(name: &str) -> HObject {
+    HObject::head(2, "".into(), "".into(), name.into())
+}
+
+/// Something of everything that has a record of its own.
+fn content() -> Transaction {
+    let (large, mut txn) = (object("large"), Transaction::new(COLLECTION));
+    txn.push(Op::CreateCollection);
+    txn.push(Op::Write { object: large.clone(), offset: 7, data: BufList::from(vec![1; 50_000]) });
+    txn.push(Op::SetMeta { object: large.clone(), meta: Bytes::from_static(b"record") });
+    txn.push(Op::SetAttr {
+        object: large.clone(),
+        name: "colour".into(),
+        value: Bytes::from_static(b"blue"),
+    });
+    txn.push(Op::OmapSetHeader { object: large.clone(), header: Bytes::from_static(b"header") });
+    let entries = (0..5).map(|nth| (format!("key-{nth}").as_str().into(), Bytes::from_static(b"value")));
+    txn.push(Op::OmapSet { object: large.clone(), entries: entries.collect() });
+    txn.push(Op::Clone { source: large.clone(), target: large.with_snap(SnapId(4)) });
+    txn.push(Op::Write { object: object("small"), offset: 0, data: BufList::from(vec![2; 100]) });
+    txn.push(Op::LogAppend { version: Eversion::new(3, 1), entry: Bytes::from_static(b"entry") });
+    txn.push(Op::MetaSet { key: "info".into(), value: Bytes::from_static(b"value") });
+    txn
+}
+
+/// The metadata and the superblock of a stopped store that has it all written home.
+fn made() -> (SimDevice, Vec<Pair>) {
+    let (device, kv, options) = (device(), SharedKv::default(), Options::tiny());
+    BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [5; 16], &options).expect("a store can be made");
+    let (mut store, _) =
+        BlockStore::open(Box::new(device.open()), Box::new(kv.clone()), options).expect("the store opens");
+    store.submit(content(), Token::default()).expect("there is room");
+    store.settle().expect("a healthy device");
+    store.checkpoint_now().expect("a healthy device");
+    drop(store);
+    let pairs = kv.scan_prefix(b"").expect("memory does not fail");
+    (device, pairs)
+}
+
+/// Seeds of [`store_metadata`]: each record as it is, and the superblock.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let (device, pairs) = made();
+    let records = pairs.iter().map(|(key, value)| [&[1][..], &crate::seeds::chunk(key), value].concat());
+    let superblock = read_block(&device);
+    records.chain([[&[0][..], &superblock].concat()]).collect()
+}
+
+fn read_block(device: &SimDevice) -> Vec<u8> {
+    let mut disk = device.open();
+    disk.read(0, AlignedBuf::with_len(BLOCK_BYTES), DiskTag(1));
+    disk.submit();
+    device.settle();
+    let mut done = Vec::new();
+    disk.drain(&mut done);
+    done.pop().and_then(|read| read.buffer).expect("a healthy device").freeze().to_vec()
+}
+
+fn write_block(device: &SimDevice, block: &[u8]) {
+    let mut disk = device.open();
+    let mut aligned = AlignedBuf::with_len(BLOCK_BYTES);
+    aligned.fill(0);
+    let count = block.len().min(BLOCK_BYTES);
+    aligned[..count].copy_from_slice(&block[..count]);
+    disk.write(0, aligned.freeze().into(), Durability::Durable, DiskTag(1));
+    disk.submit();
+    device.settle();
+}
+
+/// First byte 0: the rest is the first superblock. Else: a record, its key as a chunk and its value. The store with it is audited,
+/// opened and, if it opens, read.
+pub fn store_metadata(input: &[u8]) {
+    let (device, mut pairs) = made();
+    let mut input = Input::new(input);
+    if input.u8() == 0 {
+        write_block(&device, input.rest());
+    } else {
+        let (key, value) = (Bytes::copy_from_slice(input.chunk()), Bytes::copy_from_slice(input.rest()));
+        pairs.retain(|(other, _)| *other != key);
+        pairs.push((key, value));
+    }
+    let kv = SharedKv::with(&pairs);
+    drop(bad_metadata(&mut device.open(), &kv));
+    let Ok((mut store, _)) = BlockStore::open(Box::new(device.open()), Box::new(kv), Options::tiny()) else {
+        return;
+    };
+    for object in [object("large"), object("large").with_snap(SnapId(4)), object("small")] {
+        read_all(&mut store, &object);
+    }
+}
+
+/// Reads what there is; what is damaged gives an error.
+fn read_all(store: &mut BlockStore, object: &HObject) {
+    drop(store.omap_header(&COLLECTION, object));
+    drop(store.attrs(&COLLECTION, object));
+    if matches!(store.read(&COLLECTION, object, 0, 60_000), Err(ReadError::Pending { .. })) {
+        store.fetch(&COLLECTION, object, 0, 60_000, FetchFrom::Anywhere, Token(1));
+        drop(store.settle());
+        drop(store.read(&COLLECTION, object, 0, 60_000));
+    }
+}
