@@ -117,13 +117,15 @@ pub enum Effect {
         snaps: IntervalSet,
     },
     /// The group has split, and the child's records are in the store with what was submitted just now: load it
-    /// ([`crate::Pg::load`], with the map `before`) and hand it [`crate::Event::Map`] at once, before any
-    /// message can find that it does not exist.
+    /// ([`crate::Pg::load`], with the map `before`) and hand it [`crate::Event::Map`] with each of `maps` at once, before any
+    /// message can find that it does not exist. No map may be left out: in one of them it may itself split, or end.
     Split {
         /// The new group.
         child: SpgId,
         /// The last map in which it was part of this one.
         before: Arc<OsdMap>,
+        /// All maps behind that which this group was handed, oldest first.
+        maps: Vec<Arc<OsdMap>>,
     },
     /// There is more to do, but what was submitted just now must show in the view first: once all orders of
     /// this event are carried out, hand in [`crate::Event::Resume`] (from a loop: it may ask for another).

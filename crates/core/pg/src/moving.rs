@@ -23,7 +23,7 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::Counters;
 use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Epoch, HObject, PgId, SnapId, SpgId, Stamp};
+use nacre_types::{Epoch, HObject, PgId, SnapId, SpgId, Stamp, hash};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -176,12 +176,27 @@ impl Pg {
     }
 
     /// This copy is, or was when it was stored, about to hand objects over to `spg`, which has no records of its own before
-    /// that is done.
+    /// that is done; or it will in one of the maps that wait until its objects have moved.
     #[must_use]
     pub fn is_splitting_off(&self, spg: &SpgId) -> bool {
-        let at_work = self.moving.as_ref().filter(|moving| moving.sources.is_empty());
-        let progress = at_work.map(|moving| &moving.progress).or(self.progress.as_ref());
-        *spg != self.spg && progress.is_some_and(|progress| progress.shares.contains_key(&spg.pg))
+        if spg.pg.pool != self.spg.pg.pool || *spg == self.spg {
+            return false;
+        }
+        let Some(moving) = &self.moving else {
+            return self.progress.as_ref().is_some_and(|progress| progress.shares.contains_key(&spg.pg));
+        };
+        let to_come =
+            moving.maps.iter().filter_map(|map| map.pools.get(&spg.pg.pool)).map(|pool| pool.pg_num);
+        let numbers = || to_come.clone().chain([moving.progress.pg_num]);
+        let least = numbers().fold(self.interval.pg_num, u32::min);
+        let most = numbers().max().unwrap_or(0);
+        (least..most).contains(&spg.pg.seed) && hash::stable_mod(spg.pg.seed, least) == self.spg.pg.seed
+    }
+
+    /// Whether the map of `epoch`, or a newer one, has come.
+    #[must_use]
+    pub fn has_seen(&self, epoch: Epoch) -> bool {
+        self.newest_seen().0 >= epoch
     }
 
     /// Epoch of the newest map that came, and the number of groups by which the objects are divided then.
@@ -288,7 +303,7 @@ impl Pg {
         // The map of this split is gone, and the one that came splits further.
         let more = sources.is_empty() && progress.pg_num != self.pool.pg_num;
         if sources.is_empty() {
-            self.split_off(cx, &before, progress);
+            self.split_off(cx, &before, &maps, progress);
         } else {
             self.take_in(&sources);
         }

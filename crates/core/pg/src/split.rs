@@ -24,7 +24,7 @@ use nacre_maps::OsdMap;
 use nacre_msg::peer::{Counters, LogEntry};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SpgId, hash};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// What goes to one child.
@@ -61,7 +61,7 @@ impl Pg {
         }
         if self.in_rubble {
             // Nothing of what lies there counts: the children are as empty as this one.
-            self.split_off(cx, before, progress);
+            self.split_off(cx, before, &VecDeque::new(), progress);
             return None;
         }
         let mut txn = Transaction::new(self.spg);
@@ -74,8 +74,15 @@ impl Pg {
         Some(progress)
     }
 
-    /// The objects have moved: divides all else. `before` is the last map of the interval that ended.
-    pub(crate) fn split_off(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>, progress: Progress) {
+    /// The objects have moved: divides all else. `before` is the last map of the interval that ended; `waiting` are those that
+    /// came while the objects moved.
+    pub(crate) fn split_off(
+        &mut self,
+        cx: &mut Cx<'_>,
+        before: &Arc<OsdMap>,
+        waiting: &VecDeque<Arc<OsdMap>>,
+        progress: Progress,
+    ) {
         let new = progress.pg_num;
         let share = |(child, counters)| (child, Share { counters, ..Share::default() });
         let mut shares: BTreeMap<PgId, Share> = progress.shares.into_iter().map(share).collect();
@@ -108,7 +115,8 @@ impl Pg {
         self.save_state(&mut txn);
         self.submit(cx, txn, OnDurable::Nothing);
         for child in children {
-            cx.effects.push(Effect::Split { child, before: Arc::clone(before) });
+            let maps = std::iter::once(&self.map).chain(waiting).cloned().collect();
+            cx.effects.push(Effect::Split { child, before: Arc::clone(before), maps });
         }
     }
 

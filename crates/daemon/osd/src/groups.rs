@@ -145,7 +145,15 @@ impl Groups {
     pub(crate) fn handle_under(&mut self, cx: &mut Cx<'_>, spg: &SpgId, event: Event) {
         if let Some(group) = self.groups.get_mut(spg) {
             group.handle(cx, event);
+            let due = group.next_deadline();
+            self.note_deadline(*spg, due);
         }
+    }
+
+    /// Those that have not come to the map of `epoch`.
+    pub(crate) fn behind(&self, epoch: Epoch) -> Vec<SpgId> {
+        let behind = self.groups.iter().filter(|(_, group)| !group.has_seen(epoch));
+        behind.map(|(spg, _)| *spg).collect()
     }
 
     /// Keeps the order to make a group until the map of its epoch is here. The monitor orders only what it has

@@ -122,13 +122,7 @@ impl Shard {
             self.finish_moving(spg);
         }
         for map in self.groups.maps_from(oldest) {
-            self.merge_groups(&map);
-            for spg in self.groups.all() {
-                if self.groups.get(&spg).is_some_and(|group| group.epoch() < map.epoch) {
-                    self.deliver_under(&map, spg, Event::Map);
-                    self.finish_moving(spg);
-                }
-            }
+            self.lead_groups(&map, true);
         }
     }
 }

@@ -514,10 +514,7 @@ impl Shard {
         let new_pools = self.post.learn_map(map);
         self.save_map(map, new_pools);
         self.groups.set_map(Arc::clone(map));
-        self.merge_groups(map);
-        for spg in self.groups.all() {
-            self.deliver(spg, Event::Map);
-        }
+        self.lead_groups(map, false);
         for (spg, birth) in self.groups.take_held_births() {
             self.create_group(spg, birth);
         }
@@ -890,12 +887,12 @@ impl Shard {
     }
 
     /// Takes up what was split off a group of ours.
-    fn open_child(&mut self, child: SpgId, before: &Arc<OsdMap>) {
+    fn open_child(&mut self, child: SpgId, before: &Arc<OsdMap>, maps: &[Arc<OsdMap>]) {
         let Some(group) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
             return self.break_down(&format!("what was split off as {child} cannot be read"));
         };
         self.groups.insert(group);
-        for map in &self.groups.maps_from(before.epoch + 1) {
+        for map in maps {
             self.deliver_under(map, child, Event::Map);
         }
         self.deliver_held(child);
@@ -956,6 +953,9 @@ impl Shard {
             return;
         }
         self.merge_into(map, spg);
+        if map.epoch == self.groups.map().epoch {
+            return self.deliver(spg, event);
+        }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
         self.groups.handle_under(&mut cx, &spg, event);

@@ -81,8 +81,24 @@ impl Shard {
         }
     }
 
+    /// Hands a map to all groups that have not come to it, those among them that are split off meanwhile. Where objects move to other
+    /// groups, they do so `at_once`, or some at a time.
+    pub(crate) fn lead_groups(&mut self, map: &Arc<OsdMap>, at_once: bool) {
+        self.merge_groups(map);
+        let mut behind = self.groups.behind(map.epoch);
+        while !behind.is_empty() && !self.is_broken() {
+            for spg in behind {
+                self.deliver_under(map, spg, Event::Map);
+                if at_once {
+                    self.finish_moving(spg);
+                }
+            }
+            behind = self.groups.behind(map.epoch);
+        }
+    }
+
     /// Hands the copies of groups that end with `map` to those that they are merged into, before these see it.
-    pub(crate) fn merge_groups(&mut self, map: &Arc<OsdMap>) {
+    fn merge_groups(&mut self, map: &Arc<OsdMap>) {
         for spg in self.groups.all() {
             self.merge_into(map, spg);
         }

@@ -39,14 +39,15 @@ fn ours() -> String {
 }
 
 /// Both groups stand still; what the primary of ours says of that.
-fn prepare(world: &mut World) -> MergeState {
+pub(super) fn prepare(world: &mut World) -> MergeState {
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num_pending = 1));
     world.settle();
     world.tick(Duration::from_secs(1));
     world.merges.last().expect("the primary speaks of the merge").1
 }
 
-fn merge(world: &mut World, state: &MergeState) {
+/// The map comes in which there is one group again.
+pub(super) fn announce(world: &mut World, state: &MergeState) {
     let copy = (0..3).find_map(|osd| world.disk(osd).child(&child())).expect("it was split off");
     let source = storage::load(&copy, &child()).expect("readable records");
     let record = PgMerge {
@@ -62,6 +63,10 @@ fn merge(world: &mut World, state: &MergeState) {
             (pool.pg_num, pool.pg_num_pending, pool.last_pg_merge) = (1, 1, record);
         }
     });
+}
+
+fn merge(world: &mut World, state: &MergeState) {
+    announce(world, state);
     world.settle();
 }
 

@@ -1,11 +1,11 @@
 //! What one event asks of a disk, while a pool with many objects gets more groups, and fewer, and loses snapshots. Nothing of it
 //! may grow with the number of objects: heartbeats and all other groups wait for the event's end.
 
+use super::merge::{announce, prepare};
 use crate::harness::{POOL, Touched, World, head, spg};
 use crate::snap::mapper;
 use crate::storage;
 use nacre_buf::Bytes;
-use nacre_maps::PgMerge;
 use nacre_msg::SubOp;
 use nacre_txn::Transaction;
 use nacre_types::{HObject, OsdId, PgId, SnapId, SpgId};
@@ -145,6 +145,28 @@ fn a_split_goes_on_after_a_crash_and_takes_nothing_for_missing() {
     }
 }
 
+/// A peer that is further already may call for a group that is yet to be split off, by a map that waits: made anew, it would be
+/// empty, and its objects would stay where nobody looks for them.
+#[test]
+fn groups_of_maps_that_wait_for_a_split_are_coming_too() {
+    let mut world = filled(4_000, SnapId(1));
+    world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = 2));
+    until_halfway(&mut world, 1);
+    let coming = |world: &mut World| {
+        let group = world.pg(1).expect("a copy");
+        (0..8).filter(|seed| group.is_splitting_off(&child(*seed))).collect::<Vec<_>>()
+    };
+    assert_eq!(coming(&mut world), [1]);
+    split(&mut world);
+    while world.pg(1).expect("a copy").newest_seen().1 != PG_NUM {
+        assert!(world.step(), "{}", world.describe());
+    }
+    assert!(is_moving(&mut world, 1), "it was done already");
+    assert_eq!(coming(&mut world), [1, 2, 3]);
+    world.settle();
+    assert_eq!(coming(&mut world), [0; 0]);
+}
+
 #[test]
 fn a_merge_goes_on_after_a_crash_in_turns_that_do_not_grow() {
     const OBJECTS: usize = 4_000;
@@ -152,25 +174,8 @@ fn a_merge_goes_on_after_a_crash_in_turns_that_do_not_grow() {
         let mut world = filled(OBJECTS, SnapId(1));
         world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = 2));
         world.settle();
-        world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num_pending = 1));
-        world.settle();
-        world.tick(Duration::from_secs(1));
-        let state = world.merges.last().expect("the primary speaks of the merge").1;
-        let copy = world.disk(0).child(&child(1)).expect("it was split off");
-        let source = storage::load(&copy, &child(1)).expect("readable records");
-        let record = PgMerge {
-            source: child(1).pg,
-            ready_epoch: state.epoch,
-            last_epoch_started: state.last_epoch_started,
-            last_epoch_clean: state.last_epoch_clean,
-            source_version: source.info.last_update,
-            target_version: state.version,
-        };
-        world.publish(|map| {
-            for pool in map.pools.values_mut() {
-                (pool.pg_num, pool.pg_num_pending, pool.last_pg_merge) = (1, 1, record);
-            }
-        });
+        let state = prepare(&mut world);
+        announce(&mut world, &state);
         until_halfway(&mut world, osd);
         world.crash(osd);
         world.heal();

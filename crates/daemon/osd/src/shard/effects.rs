@@ -130,7 +130,7 @@ impl Shard {
                 let state = nacre_pg::MergeState { clean, ..state };
                 self.post.send(0, Letter::Order(Order::Merge(state)));
             }
-            Effect::Split { child, before } => self.open_child(child, &before),
+            Effect::Split { child, before, maps } => self.open_child(child, &before, &maps),
             // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
             Effect::Purged { .. } | Effect::Resume => (),
         }
