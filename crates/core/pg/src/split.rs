@@ -21,7 +21,7 @@ use crate::storage::{self, log_append, save_info, save_interval};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
 use nacre_maps::OsdMap;
-use nacre_msg::peer::{Counters, LogEntry};
+use nacre_msg::peer::{Counters, LogEntry, PgInfo};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SpgId, hash};
 use std::collections::{BTreeMap, VecDeque};
@@ -157,7 +157,7 @@ impl Pg {
             self.forget_missing(txn, &object);
         }
         self.log.replace(self.log.tail(), &kept);
-        self.info.set_head(self.log.head());
+        ends_with(&mut self.info, &self.log);
         self.info.last_complete = last_complete(
             self.info.last_complete,
             &self.log,
@@ -171,7 +171,7 @@ impl Pg {
         let mut log = PgLog::default();
         log.replace(self.log.tail(), &share.entries);
         let mut info = self.info.clone();
-        info.set_head(log.head());
+        ends_with(&mut info, &log);
         info.last_complete = last_complete(complete_to, &log, !share.missing && !info.is_incomplete());
         info.counters = share.counters;
         let mut txn = Transaction { collection: self.spg, ops: share.records };
@@ -182,6 +182,13 @@ impl Pg {
         save_info(&mut txn, &info, before.epoch);
         txn.ops
     }
+}
+
+/// What is left of the log is this. Of the versions that all copies had, the newest that is left: the others are no longer in any
+/// copy's log, and none could show that it had them.
+fn ends_with(info: &mut PgInfo, log: &PgLog) {
+    info.set_head(log.head());
+    info.safe_to = log.newest_up_to(info.safe_to);
 }
 
 /// A copy that lacks nothing is complete up to its head; others are up to where they were.
@@ -207,6 +214,29 @@ pub(crate) fn add_head(sums: &mut Counters, head: &ObjectContext) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::entry;
+    use nacre_msg::peer::PgHistory;
+
+    /// Two copies of which one has more than all are known to have.
+    #[test]
+    fn what_all_copies_had_is_of_the_part_that_is_left() {
+        let mut log = PgLog::default();
+        for (object, version) in [("a", 7), ("b", 8), ("b", 9), ("a", 10)] {
+            log.append(&entry(object, (5, version), (0, 0), version));
+        }
+        let at = |version| Eversion::new(5, version);
+        let with = |safe_to, object: &str| {
+            let mut info = PgInfo { safe_to, last_update: log.head(), ..PgInfo::empty(PgHistory::default()) };
+            let mut part = PgLog::default();
+            let its = log.iter().filter(|entry| entry.object.name == object).collect::<Vec<_>>();
+            part.replace(Eversion::ZERO, &its);
+            ends_with(&mut info, &part);
+            (info.last_update, info.safe_to)
+        };
+        assert_eq!(with(at(9), "a"), (at(10), at(7)));
+        assert_eq!(with(at(9), "b"), (at(9), at(9)));
+        assert_eq!(with(at(7), "b"), (at(9), Eversion::ZERO));
+    }
 
     #[test]
     fn every_new_group_has_one_parent() {

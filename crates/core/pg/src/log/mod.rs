@@ -75,3 +75,6 @@ impl Default for LogLimits {
 
 const _: () =
     assert!(LOG_ENTRIES_TARGET + LOG_TRIM_ENTRIES_MIN < LOG_ENTRIES_MAX, "a trim must come before the cap");
+
+#[cfg(test)]
+pub(crate) use pg_log::tests::entry;

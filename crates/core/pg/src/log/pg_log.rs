@@ -80,6 +80,12 @@ impl PgLog {
         before.map_or(self.tail, |entry| entry.version) == version
     }
 
+    /// The newest entry's version up to `version`; zero for none.
+    pub(crate) fn newest_up_to(&self, version: Eversion) -> Eversion {
+        let newest = self.index_above(version).checked_sub(1).and_then(|at| self.entries.get(at));
+        newest.map_or(Eversion::ZERO, |entry| entry.version)
+    }
+
     /// The version before `version`, where the log knows it.
     pub(crate) fn before(&self, version: Eversion) -> Option<Eversion> {
         let at = self.entries.partition_point(|entry| entry.version < version);
