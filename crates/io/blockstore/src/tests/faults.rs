@@ -335,25 +335,43 @@ fn a_checkpoint_reads_again_what_could_not_be_read() {
     assert_eq!((bytes[0], bytes[10], bytes[109], bytes[110]), (1, 9, 9, 1));
 }
 
+/// A store that takes random transactions, and what it should hold.
+struct Churn {
+    rng: SeededEntropy,
+    rig: Rig,
+    store: BlockStore,
+    model: Model,
+}
+
+impl Churn {
+    fn new(seed: u64) -> Self {
+        let mut rig = Rig::new(seed, 8 << 20, Options::tiny());
+        Self { rng: SeededEntropy(seed), store: rig.open(), model: Model::default(), rig }
+    }
+
+    fn submit(&mut self, number: u64) {
+        let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
+        let txn = random_txn(&mut self.rng, number, sizes);
+        self.model.apply(&txn);
+        self.store.submit(txn, Token(number)).expect("room");
+    }
+}
+
 /// One read of ten fails, of those of checkpoints and of replay as well: nothing is lost by that.
 #[test]
 fn reads_that_fail_now_and_then_lose_nothing() {
-    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
     for seed in 0..SEEDS / 3 {
-        let mut rng = SeededEntropy(seed);
-        let mut rig = Rig::new(seed, 8 << 20, Options::tiny());
-        let (mut store, mut model) = (rig.open(), Model::default());
+        let mut churn = Churn::new(seed);
         for number in 1..300 {
-            failing_reads(&rig, 2000);
-            let txn = random_txn(&mut rng, number, sizes);
-            model.apply(&txn);
-            store.submit(txn, Token(number)).expect("room");
-            drain(&mut store, &mut Vec::new());
+            failing_reads(&churn.rig, 2000);
+            churn.submit(number);
+            drain(&mut churn.store, &mut Vec::new());
             if number % 100 == 0 {
-                wait(&mut store);
+                wait(&mut churn.store);
+                let Churn { rng, mut rig, store, model } = churn;
                 drop(store);
-                store = rig.open();
-                model.compare(&mut store, &mut Vec::new(), &format!("seed {seed}, {number}"));
+                churn = Churn { rng, store: rig.open(), rig, model };
+                churn.model.compare(&mut churn.store, &mut Vec::new(), &format!("seed {seed}, {number}"));
             }
         }
     }
@@ -406,20 +424,17 @@ fn the_device_is_asked_past_the_memory() {
 /// The device is asked all the time while blocks are written, moved and freed: nothing of a healthy device is damaged by that.
 #[test]
 fn asking_the_device_finds_nothing_on_a_healthy_one() {
-    let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
     for seed in 0..SEEDS / 3 {
-        let mut rng = SeededEntropy(seed);
-        let mut rig = Rig::new(seed, 8 << 20, Options::tiny());
-        let (mut store, mut model) = (rig.open(), Model::default());
+        let mut churn = Churn::new(seed);
         for number in 1..300 {
-            let txn = random_txn(&mut rng, number, sizes);
-            model.apply(&txn);
-            store.submit(txn, Token(number)).expect("room");
+            churn.submit(number);
+            let Churn { rng, store, .. } = &mut churn;
             let token = Token(u64::MAX - 9 - number);
             store.fetch(&pg(), &object(rng.u64() % 6), rng.u64() % 50_000, 50_000, FetchFrom::Device, token);
-            drain(&mut store, &mut Vec::new());
+            drain(store, &mut Vec::new());
             assert!(store.damaged.is_empty(), "seed {seed}, {number}: {:?}", store.damaged);
         }
+        let Churn { mut store, mut model, .. } = churn;
         wait(&mut store);
         (0..6).for_each(|nth| ask_device(&mut store, &object(nth), 0, u64::MAX));
         assert!(store.damaged.is_empty() && store.fetches.is_empty(), "seed {seed}: {:?}", store.damaged);
