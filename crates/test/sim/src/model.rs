@@ -6,6 +6,7 @@ use nacre_msg::osd_op::{code, compare_op};
 use nacre_msg::{OsdOpReply, SubOp};
 use nacre_types::{Errno, SnapId};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// Flag of `create`: fail when the object exists. Ceph `CEPH_OSD_OP_FLAG_EXCL`.
 const EXCLUSIVE: u32 = 1;
@@ -13,7 +14,7 @@ const EXCLUSIVE: u32 = 1;
 const COMPARE_TEXT: u8 = 1;
 
 /// What one object holds.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Content {
     /// Its bytes.
     pub(crate) data: Vec<u8>,
@@ -21,6 +22,13 @@ pub(crate) struct Content {
     pub(crate) attrs: BTreeMap<String, String>,
     /// Its omap.
     pub(crate) omap: BTreeMap<String, String>,
+}
+
+/// As text.
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\" {:?} {:?}", self.data.escape_ascii(), self.attrs, self.omap)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

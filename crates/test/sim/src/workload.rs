@@ -301,11 +301,22 @@ impl Workload {
         for (object, calls) in &self.histories {
             history::check(calls).map_err(|impossible| {
                 let all: Vec<String> = calls.iter().map(ToString::to_string).collect();
-                let mut text = format!("{object}: {impossible}all of it:\n{}", all.join("\n"));
+                let text = format!("{object}: {impossible}all of it:\n{}", all.join("\n"));
+                let mut text = with_short_runs(&text);
                 text.truncate(60_000);
                 text
             })?;
         }
         Ok(())
     }
+}
+
+/// Long runs of a character, of which filled stripes consist, written as `-*4093`.
+fn with_short_runs(text: &str) -> String {
+    let run = |run: &[u8]| {
+        let bytes = run.escape_ascii().to_string();
+        if run.len() < 8 { bytes } else { format!("{}*{} ", char::from(run[0]), run.len()) }
+    };
+    let lines = text.lines().map(|line| line.as_bytes().chunk_by(|a, b| a == b).map(run).collect());
+    lines.collect::<Vec<String>>().join("\n")
 }

@@ -139,7 +139,8 @@ fn with_a_bad_device_stories_of_coded_pools_end_well() {
 /// |---|---|
 /// | 142284470290889 (short logs) | a peer called for a group that a map waiting for an earlier split was to make: it was made empty |
 /// | 800077 (short logs), 800082 | after a split, the newest version that all copies had was of an object of the other group |
-const CODED_ONCE_BAD: [u64; 1] = [800_082];
+/// | 810194 | a write waited for its object's recovery, and the next one, behind a read that went on, was made before it |
+const CODED_ONCE_BAD: [u64; 2] = [800_082, 810_194];
 const CODED_SHORT_LOGS_ONCE_BAD: [u64; 2] = [800_077, 142_284_470_290_889];
 
 /// As with short logs of replicated pools.

@@ -89,20 +89,27 @@ impl Pg {
                 }
             }
         }
-        if !running.intent.on_pg && self.must_recover(&running.head, running.intent.may_write()) {
-            self.wait_for_recovery(cx, running.op, running.head.clone());
-            return self.left(&running.head);
+        // A write that waits for recovery is overtaken by reads, never by another write.
+        let is_behind = running.is_write() && self.pipeline.is_waited_for(&running.head);
+        if !running.intent.on_pg
+            && (is_behind || self.must_recover(&running.head, running.intent.may_write()))
+        {
+            return self.wait_for_recovery(cx, running);
         }
         self.execute(cx, running);
     }
 
-    /// A message waits until its object is recovered, and is admitted anew then.
-    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, op: ClientOp, head: HObject) {
+    /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
+    /// it meanwhile.
+    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, running: Running) {
+        let head = running.head.clone();
         self.recovery.want(&head);
-        if op.session.backs_off && self.recovery.is_unfound(&head) {
-            return self.back_off_object(cx, &op, head);
+        if running.op.session.backs_off && self.recovery.is_unfound(&head) {
+            self.back_off_object(cx, &running.op, head.clone());
+        } else {
+            self.pipeline.missing.entry(head.clone()).or_default().push_back(running.anew());
         }
-        self.pipeline.missing.entry(head).or_default().push(op);
+        self.left(&head);
     }
 
     /// Sends the client the maps that it lacks.

@@ -45,10 +45,9 @@ impl Pg {
             }
             Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
                 if !running.intent.on_pg && self.mend_here(cx, &object) {
-                    self.wait_for_recovery(cx, running.op, running.head.clone());
-                } else {
-                    self.refuse(cx, &running.op, Errno::EIO);
+                    return self.wait_for_recovery(cx, running);
                 }
+                self.refuse(cx, &running.op, Errno::EIO);
                 self.left(&running.head);
             }
             Err(Suspend::Copy { op_index, source }) => {
@@ -139,10 +138,9 @@ impl Pg {
     pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, running: Running) {
         self.pipeline.lanes.unpark(&running.head, running.is_write());
         if self.must_recover(&running.head, running.is_write()) && !self.recovery.is_unfound(&running.head) {
-            self.wait_for_recovery(cx, running.op, running.head.clone());
-        } else {
-            self.refuse(cx, &running.op, Errno::EIO);
+            return self.wait_for_recovery(cx, running);
         }
+        self.refuse(cx, &running.op, Errno::EIO);
         self.left(&running.head);
     }
 
@@ -168,12 +166,9 @@ impl Pg {
         }
     }
 
-    /// A message ended: the next one on its object has its turn. One at a time: what starts now decides
-    /// whether the one behind it may start as well.
+    /// See [`super::Pipeline::start_next`].
     pub(super) fn left(&mut self, head: &HObject) {
-        if let Some(next) = self.pipeline.lanes.next(head) {
-            self.pipeline.started.push_back(next);
-        }
+        self.pipeline.start_next(head);
     }
 
     fn carry_out(&mut self, cx: &mut Cx<'_>, mut running: Running, outcome: Outcome) {

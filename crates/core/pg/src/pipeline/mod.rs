@@ -82,6 +82,12 @@ impl Running {
     pub(crate) fn is_write(&self) -> bool {
         self.intent.is_ordered_as_write()
     }
+
+    /// With nothing of what it has read so far.
+    fn anew(self) -> Self {
+        let (copied, gathered) = (Vec::new(), Vec::new());
+        Self { copied, copied_bytes: 0, copying: None, gathered, plain: None, ..self }
+    }
 }
 
 /// Messages that are not in flight.
@@ -93,8 +99,9 @@ pub(crate) struct Pipeline {
     started: VecDeque<Running>,
     future: BTreeMap<Epoch, Vec<ClientOp>>,
     inactive: VecDeque<ClientOp>,
-    /// By head.
-    missing: BTreeMap<HObject, Vec<ClientOp>>,
+    /// By head, in the order in which they came, which is before all of their object that have not started: writes wait here
+    /// behind each other, while reads of an object that is here go on.
+    missing: BTreeMap<HObject, VecDeque<Running>>,
     lanes: Lanes,
     /// Counts notifies of this copy: their ids must not repeat within an epoch.
     notifies: u32,
@@ -123,9 +130,18 @@ impl Pipeline {
         self.ready.extend(self.inactive.drain(..));
     }
 
-    /// The object is recovered: messages that waited for it go on.
+    /// The object is recovered: messages that waited for it have their turn again, before those that came later.
     pub(crate) fn wake_recovered(&mut self, head: &HObject) {
-        self.ready.extend(self.missing.remove(head).into_iter().flatten());
+        if let Some(woken) = self.missing.remove(head) {
+            self.lanes.put_back(head, woken);
+            self.start_next(head);
+        }
+    }
+
+    /// A message ended: the next one on its object has its turn. One at a time: what starts now decides whether the one behind it
+    /// may start as well.
+    fn start_next(&mut self, head: &HObject) {
+        self.started.extend(self.lanes.next(head));
     }
 
     /// Nothing executes and nobody waits behind anything that does.
@@ -148,9 +164,10 @@ impl Pipeline {
     /// it came.
     pub(crate) fn requeue(&mut self, first: Vec<ClientOp>) {
         let mut all: Vec<ClientOp> = first;
-        all.extend(self.started.drain(..).map(|running| running.op));
-        all.extend(std::mem::take(&mut self.lanes).into_waiting().map(|running| running.op));
-        all.extend(std::mem::take(&mut self.missing).into_values().flatten());
+        let missing = std::mem::take(&mut self.missing).into_values().flatten();
+        let waiting =
+            missing.chain(self.started.drain(..)).chain(std::mem::take(&mut self.lanes).into_waiting());
+        all.extend(waiting.map(|running| running.op));
         all.extend(self.inactive.drain(..));
         all.extend(self.ready.drain(..));
         self.ready = all.into();
@@ -163,8 +180,8 @@ impl Pipeline {
         self.inactive.retain(keep);
         self.future.values_mut().for_each(|ops| ops.retain(keep));
         self.future.retain(|_, ops| !ops.is_empty());
-        self.missing.values_mut().for_each(|ops| ops.retain(keep));
-        self.missing.retain(|_, ops| !ops.is_empty());
+        self.missing.values_mut().for_each(|waiting| waiting.retain(|running| keep(&running.op)));
+        self.missing.retain(|_, waiting| !waiting.is_empty());
         self.lanes.drop_waiting(session);
     }
 
@@ -177,7 +194,7 @@ impl Pipeline {
     /// How many messages wait where, for status.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
         let future = self.future.values().map(Vec::len).sum();
-        let missing = self.missing.values().map(Vec::len).sum();
+        let missing = self.missing.values().map(VecDeque::len).sum();
         [
             (Stage::Future, future),
             (Stage::Inactive, self.inactive.len()),

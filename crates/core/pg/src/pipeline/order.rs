@@ -51,6 +51,13 @@ impl Lanes {
         None
     }
 
+    /// Takes messages back whose turn had come, before all that wait for theirs.
+    pub(super) fn put_back(&mut self, head: &HObject, mut first: VecDeque<Running>) {
+        let lane = self.lanes.entry(head.clone()).or_default();
+        first.append(&mut lane.waiting);
+        lane.waiting = first;
+    }
+
     /// Notes that a message executed and is in flight now.
     pub(super) fn fly(&mut self, head: &HObject) {
         match self.lanes.get_mut(head) {

@@ -37,7 +37,7 @@ impl Pipeline {
     fn messages(&self) -> impl Iterator<Item = (Stage, &ClientOp)> + '_ {
         let future = self.future.values().flatten().map(|op| (Stage::Future, op));
         let inactive = self.inactive.iter().map(|op| (Stage::Inactive, op));
-        let missing = self.missing.values().flatten().map(|op| (Stage::Missing, op));
+        let missing = self.missing.values().flatten().map(|running| (Stage::Missing, &running.op));
         let in_order = self.started.iter().chain(self.lanes.waiting()).map(|running| &running.op);
         let in_order = self.ready.iter().chain(in_order).map(|op| (Stage::Order, op));
         future.chain(inactive).chain(missing).chain(in_order)

@@ -202,6 +202,9 @@ impl Pg {
         self.recover_drained(cx);
         while let Some(head) = self.recovery.urgent.pop_front() {
             self.hurry(&head);
+            if !self.must_recover(&head, true) {
+                self.go_on_with(cx, &head); // it was given up, or nobody lacks it any more
+            }
             for object in self.missing_family(&head) {
                 self.recover_in_turn(cx, object); // beyond the limit: a client waits
             }

@@ -83,7 +83,9 @@ fn unfound_objects_are_listed_and_given_up() {
         world.settle();
         // What waited goes on, on what there is now.
         let (log, new) = if lost == Lost::Revert { ("ac", "c") } else { ("c", "c") };
-        assert!(world.clients[0].sent.is_empty(), "seed {seed} {lost:?}: {}", world.describe());
+        for client in [0, 1] {
+            assert!(world.clients[client].sent.is_empty(), "seed {seed} {lost:?}: {}", world.describe());
+        }
         for _ in 0..3 {
             world.restart(0);
             world.take_places(0, false);
