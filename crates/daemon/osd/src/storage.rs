@@ -291,6 +291,11 @@ fn facts(disk: &RealDisk, report: Option<&DeviceReport>, options: &Options) -> V
         ("nacre_commit", options.commit_text()),
         ("rotational", u8::from(rotational).to_string()),
     ];
+    let names: Vec<&str> = disk.disks().keys().map(String::as_str).collect();
+    let named = disk.disks().iter().filter_map(|(name, id)| Some(format!("{name}={}", id.as_ref()?)));
+    let ids: Vec<String> = named.collect();
+    let disks = [("devices", names.join(",")), ("device_ids", ids.join(","))];
+    facts.extend(disks.into_iter().filter(|(_, value)| !value.is_empty()));
     if let Some(report) = report {
         let flush = if report.flush_is_expensive() { "expensive" } else { "cheap" };
         facts.extend([

@@ -20,8 +20,6 @@ mod redb_kv;
 mod rot;
 mod space;
 mod sums;
-#[cfg(test)]
-mod testing;
 mod turn;
 
 pub use memory::MemoryKv;

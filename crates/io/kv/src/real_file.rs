@@ -99,11 +99,11 @@ impl File for RealFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use tempfile::tempdir;
 
     #[test]
     fn what_is_reserved_is_allocated_behind_the_end_and_given_back() {
-        let folder = Folder::new();
+        let folder = tempdir().expect("a writable temporary folder");
         let file = RealFile::open(&folder.path().join("file")).expect("a writable folder");
         file.set_length(8192).expect("room");
         file.write(0, &[1; 8192]).expect("room");

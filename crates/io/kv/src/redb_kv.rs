@@ -541,12 +541,12 @@ impl KvStore for RedbKv {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
     use std::os::unix::fs::PermissionsExt;
+    use tempfile::tempdir;
 
     #[test]
     fn conforms() {
-        let folder = Folder::new();
+        let folder = tempdir().expect("a writable temporary folder");
         let mut count = 0;
         crate::conformance::check(&mut || {
             count += 1;
@@ -556,7 +556,7 @@ mod tests {
 
     #[test]
     fn durable_batches_are_there_after_a_restart() {
-        let folder = Folder::new();
+        let folder = tempdir().expect("a writable temporary folder");
         let path = folder.path().join("kv.redb");
         let mut kv = RedbKv::open(&path).expect("a new store");
         let mode = std::fs::metadata(&path).expect("the file").permissions().mode();
@@ -572,7 +572,7 @@ mod tests {
 
     #[test]
     fn what_was_submitted_is_there_when_the_store_was_dropped() {
-        let folder = Folder::new();
+        let folder = tempdir().expect("a writable temporary folder");
         let path = folder.path().join("kv.redb");
         let mut kv = RedbKv::open(&path).expect("a new store");
         let mut batch = KvBatch::default();
@@ -585,7 +585,7 @@ mod tests {
 
     #[test]
     fn a_store_that_rested_has_no_pages_in_memory_and_all_of_its_content() {
-        let folder = Folder::new();
+        let folder = tempdir().expect("a writable temporary folder");
         let path = folder.path().join("kv.redb");
         let mut kv = RedbKv::open(&path).expect("a new store");
         let mut finished = Vec::new();
@@ -615,7 +615,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_no_store_is_an_error() {
-        let folder = Folder::new();
+        let folder = tempdir().expect("a writable temporary folder");
         let path = folder.path().join("kv.redb");
         std::fs::write(&path, [0x5a; 8192]).expect("a writable folder");
         assert!(matches!(RedbKv::open(&path), Err(KvError::Damaged(_))));

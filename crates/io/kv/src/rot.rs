@@ -1,12 +1,12 @@
 //! Bytes of a store's file that are not as they were written: an error that says so, never other content, and never a panic, which in
 //! a release build would end every OSD of the process.
 
-use crate::testing::Folder;
 use crate::{Durability, KvBatch, KvError, KvStore, KvTag, RedbKv};
 use redb::{Database, TableDefinition};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
+use tempfile::tempdir;
 
 const PAGE: usize = 4096;
 /// Flips within each page that is used.
@@ -59,7 +59,7 @@ fn is_whole(path: &Path, content: &Content) -> bool {
 
 /// Flips one bit at many places of a file, one after the other; how many were noticed.
 fn flip_everywhere(whole: &[u8], content: &Content) -> (usize, usize) {
-    let folder = Folder::new();
+    let folder = tempdir().expect("a writable temporary folder");
     let path = folder.path().join("kv.redb");
     let (mut count, mut noticed) = (0, 0);
     let used = |page: &[u8]| page.iter().any(|byte| *byte != 0);
@@ -81,7 +81,7 @@ fn flip_everywhere(whole: &[u8], content: &Content) -> (usize, usize) {
 
 #[test]
 fn rot_in_a_closed_store_is_noticed_wherever_it_is() {
-    let (folder, content) = (Folder::new(), content());
+    let (folder, content) = (tempdir().expect("a writable temporary folder"), content());
     let path = folder.path().join("kv.redb");
     let mut kv = RedbKv::open(&path).expect("a new store");
     kv.commit(&batch(&content), Durability::Durable).expect("a healthy device");
@@ -95,7 +95,7 @@ fn rot_in_a_closed_store_is_noticed_wherever_it_is() {
 
 #[test]
 fn rot_in_a_store_that_was_killed_is_noticed_too() {
-    let (folder, content) = (Folder::new(), content());
+    let (folder, content) = (tempdir().expect("a writable temporary folder"), content());
     let path = folder.path().join("kv.redb");
     let mut kv = RedbKv::open(&path).expect("a new store");
     kv.submit(batch(&content), KvTag(1));
@@ -115,7 +115,7 @@ fn rot_in_a_store_that_was_killed_is_noticed_too() {
 
 #[test]
 fn a_damaged_page_is_named_and_nothing_more_is_given_or_taken() {
-    let (folder, content) = (Folder::new(), content());
+    let (folder, content) = (tempdir().expect("a writable temporary folder"), content());
     let path = folder.path().join("kv.redb");
     let mut kv = RedbKv::open(&path).expect("a new store");
     kv.commit(&batch(&content), Durability::Durable).expect("a healthy device");
@@ -140,7 +140,7 @@ fn a_damaged_page_is_named_and_nothing_more_is_given_or_taken() {
 #[test]
 fn a_store_of_an_older_program_gets_checksums_when_it_is_opened() {
     const TABLE: TableDefinition<'static, &'static [u8], &'static [u8]> = TableDefinition::new("kv");
-    let (folder, content) = (Folder::new(), content());
+    let (folder, content) = (tempdir().expect("a writable temporary folder"), content());
     let path = folder.path().join("kv.redb");
     let make = |path: &Path| {
         let database = Database::create(path).expect("a new file");
@@ -178,7 +178,7 @@ fn a_store_of_an_older_program_gets_checksums_when_it_is_opened() {
 #[test]
 fn a_torn_commit_is_no_rot() {
     const SUMS: std::ops::Range<usize> = 2 * PAGE..3 * PAGE;
-    let (folder, before) = (Folder::new(), content());
+    let (folder, before) = (tempdir().expect("a writable temporary folder"), content());
     let path = folder.path().join("kv.redb");
     let mut kv = RedbKv::open(&path).expect("a new store");
     kv.commit(&batch(&before), Durability::Durable).expect("a healthy device");
@@ -219,7 +219,7 @@ fn a_torn_commit_is_no_rot() {
 
 #[test]
 fn pages_are_checked_after_many_commits_that_take_and_free_them() {
-    let folder = Folder::new();
+    let folder = tempdir().expect("a writable temporary folder");
     let path = folder.path().join("kv.redb");
     let mut kv = RedbKv::open(&path).expect("a new store");
     let mut expected = Content::new();

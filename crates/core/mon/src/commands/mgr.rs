@@ -4,7 +4,7 @@ use super::call::{Answer, Call, done, fail};
 use super::show;
 use super::table::{Command, command};
 use crate::command::Output;
-use nacre_mgr::format::{Align, Node, Section, Table, bytes};
+use nacre_mgr::format::{Node, Section, bytes};
 use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::Errno;
 
@@ -24,7 +24,6 @@ pub(super) const COMMANDS: &[Command] = &[
     command("balancer status", "mgr", "r", "What the balancer does", balancer_status),
     command("progress", "mgr", "r", "What is in progress", progress),
     command("progress json", "mgr", "r", "What is in progress, for programs", progress_json),
-    command("device ls", "mgr", "r", "Devices that daemons use", device_ls),
     command(
         "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
         "mgr",
@@ -132,12 +131,6 @@ fn progress_json(call: &mut Call<'_>) -> Answer {
             .with("progress", done)
     });
     call.tree("progress", Section::new().with("events", Node::array("event", event)))
-}
-
-fn device_ls(call: &mut Call<'_>) -> Answer {
-    let columns =
-        ["DEVICE", "HOST:DEV", "DAEMONS", "WEAR", "LIFE EXPECTANCY"].map(|name| (name, Align::Left));
-    call.either("devices", Table::aligned(&columns).render(), Node::array("device", Vec::<Node>::new()))
 }
 
 fn iostat(call: &mut Call<'_>) -> Answer {

@@ -15,6 +15,7 @@ mod config_key;
 mod crash;
 mod crush_edit;
 mod crush_rule;
+mod device;
 mod df;
 mod exceptions;
 mod fs;
@@ -62,6 +63,7 @@ const TOPICS: &[&[table::Command]] = &[
     health::COMMANDS,
     log::COMMANDS,
     mgr::COMMANDS,
+    device::COMMANDS,
     mon::COMMANDS,
     osd_df::COMMANDS,
     osd_life::COMMANDS,

@@ -6,7 +6,7 @@ use nacre_maps::{OsdMap, flags};
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::{MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgTemp};
 use nacre_types::features::SUPPORTED;
-use nacre_types::{OsdId, PgId};
+use nacre_types::{Errno, OsdId, PgId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -322,7 +322,7 @@ fn nothing_in_the_crush_map_gets_an_empty_name() {
     ];
     for command in commands {
         let answer = world.ask(admin, command).expect("an answer");
-        assert_eq!(answer.result, nacre_types::Errno::EINVAL.negated(), "{command}: {}", answer.status);
+        assert_eq!(answer.result, Errno::EINVAL.negated(), "{command}: {}", answer.status);
     }
     assert_eq!(world.map().epoch, before);
 }
@@ -456,4 +456,51 @@ fn epochs_are_given_by_number() {
     assert!(answer.incrementals.len() == 40 && answer.incrementals.contains_key(&2));
     let full = OsdMap::from_bytes(answer.full[&(newest - 1)].clone()).expect("a good map");
     assert_eq!(full.epoch, newest - 1);
+}
+
+/// Two OSDs of one host share a disk; a third has one of its own beside one without a serial number.
+#[test]
+fn devices_are_those_that_osds_name() {
+    let mut world = World::new(3);
+    for (osd, host, ids) in
+        [(0, "here", "sda=ACME_S1"), (1, "here", "sda=ACME_S1"), (2, "there", "vda=S2,vdb=")]
+    {
+        let session = world.connect(&format!("osd.{osd}"));
+        world.boot_as(session, osd, 0, |mut boot| {
+            boot.metadata.extend(
+                [("hostname", host), ("device_ids", ids)]
+                    .map(|(key, value)| (key.to_owned(), value.to_owned())),
+            );
+            boot
+        });
+    }
+    let admin = world.connect(ADMIN);
+    let mut tell = |command: &str| {
+        let ack = world.ask(admin, &format!(r#"{{"prefix":"device {command}}}"#)).expect("an answer");
+        let text = String::from_utf8(ack.data.to_bytes().to_vec()).expect("text");
+        (
+            ack.result,
+            text.lines()
+                .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let (_, lines) = tell(r#"ls""#);
+    assert_eq!(
+        lines,
+        [
+            "DEVICE HOST:DEV DAEMONS WEAR LIFE EXPECTANCY",
+            "ACME_S1 here:sda osd.0 osd.1",
+            "S2 there:vda osd.2"
+        ]
+    );
+    assert_eq!(tell(r#"ls-by-daemon","who":"osd.2""#).1[1..], ["S2 there:vda"]);
+    assert_eq!(tell(r#"ls-by-host","host":"here""#).1[1..], ["ACME_S1 sda osd.0 osd.1"]);
+    assert_eq!(tell(r#"ls-by-host","host":"nowhere""#).1.len(), 1);
+    assert_eq!(tell(r#"ls-by-daemon","who":"osd.7""#).0, Errno::ENOENT.negated());
+    assert_eq!(tell(r#"ls-by-daemon","who":"osd""#).0, Errno::EINVAL.negated());
+    let (_, json) = tell(r#"info","devid":"S2","format":"json""#);
+    let place = r#""location":[{"host":"there","dev":"vda","path":"/dev/vda"}]"#;
+    assert!(json[0].contains(place) && json[0].contains(r#""daemons":["osd.2"]"#), "{json:?}");
+    assert_eq!(tell(r#"info","devid":"S3""#).0, Errno::ENOENT.negated());
 }

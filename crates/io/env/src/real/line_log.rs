@@ -69,10 +69,9 @@ mod tests {
 
     #[test]
     fn it_is_private_goes_on_and_is_turned_over() {
-        let folder = std::env::temp_dir().join(format!("nacre-line-log-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join("audit.log");
-        let text = |name: &str| fs::read_to_string(folder.join(name)).unwrap_or_default();
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.log");
+        let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap_or_default();
         for nth in 0..6 {
             let mut log = LineLog::open(&path, 8, 2).expect("a file");
             log.append(&format!("{nth}..\n")).expect("room");
@@ -86,6 +85,5 @@ mod tests {
         assert_eq!((text("audit.log.2"), text("audit.log.3")), ("2..\n3..\n".to_owned(), String::new()));
         let mode = fs::metadata(&path).expect("a file").permissions().mode();
         assert_eq!(mode & 0o777, private::FILE_MODE);
-        fs::remove_dir_all(&folder).expect("ours");
     }
 }

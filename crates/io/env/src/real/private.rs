@@ -163,76 +163,67 @@ fn tighten_one(path: &Path, tightened: &mut Vec<PathBuf>) -> Result<(), PrivateE
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+    use tempfile::TempDir;
 
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("nacre-private-{name}-{}", std::process::id()));
-            let _of_an_earlier_run = std::fs::remove_dir_all(&path);
-            make_folder(&path).expect("a writable temporary folder");
-            Self(path)
-        }
-
-        fn mode(&self, name: &str) -> u32 {
-            permissions(&std::fs::metadata(self.0.join(name)).expect("a file"))
-        }
-
-        fn open_up(&self, name: &str, mode: u32) {
-            std::fs::set_permissions(self.0.join(name), Permissions::from_mode(mode)).expect("our file");
-        }
+    fn new_folder() -> TempDir {
+        let folder = TempDir::with_prefix("nacre-private").expect("a writable temporary folder");
+        make_folder(folder.path()).expect("it is ours");
+        open_up(&folder, "", FOLDER_MODE);
+        folder
     }
 
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _best_effort = std::fs::remove_dir_all(&self.0);
-        }
+    fn mode(folder: &TempDir, name: &str) -> u32 {
+        permissions(&std::fs::metadata(folder.path().join(name)).expect("a file"))
+    }
+
+    fn open_up(folder: &TempDir, name: &str, mode: u32) {
+        std::fs::set_permissions(folder.path().join(name), Permissions::from_mode(mode)).expect("our file");
     }
 
     #[test]
     fn what_is_made_is_private_from_the_start() {
-        let folder = Folder::new("made");
-        make_folder(&folder.0.join("a/b")).expect("made");
-        write(&folder.0.join("a/b/c"), b"secret").expect("written");
-        assert_eq!([folder.mode(""), folder.mode("a"), folder.mode("a/b")], [FOLDER_MODE; 3]);
-        assert_eq!(folder.mode("a/b/c"), FILE_MODE);
+        let folder = new_folder();
+        make_folder(&folder.path().join("a/b")).expect("made");
+        write(&folder.path().join("a/b/c"), b"secret").expect("written");
+        assert_eq!([mode(&folder, ""), mode(&folder, "a"), mode(&folder, "a/b")], [FOLDER_MODE; 3]);
+        assert_eq!(mode(&folder, "a/b/c"), FILE_MODE);
     }
 
     #[test]
     fn what_was_left_open_is_tightened_also_behind_links_and_said() {
-        let (folder, elsewhere) = (Folder::new("open"), Folder::new("elsewhere"));
-        write(&folder.0.join("key"), b"secret").expect("written");
-        write(&folder.0.join("fine"), b"secret").expect("written");
-        write(&elsewhere.0.join("meta"), b"secret").expect("written");
-        symlink(elsewhere.0.join("meta"), folder.0.join("link")).expect("a link");
-        symlink(elsewhere.0.join("nothing"), folder.0.join("dangling")).expect("a link");
-        folder.open_up("key", 0o644);
-        elsewhere.open_up("meta", 0o604);
-        elsewhere.open_up("", 0o755);
-        folder.open_up("", 0o755);
-        let mut tightened = tighten(&folder.0).expect("ours");
+        let (folder, elsewhere) = (new_folder(), new_folder());
+        write(&folder.path().join("key"), b"secret").expect("written");
+        write(&folder.path().join("fine"), b"secret").expect("written");
+        write(&elsewhere.path().join("meta"), b"secret").expect("written");
+        symlink(elsewhere.path().join("meta"), folder.path().join("link")).expect("a link");
+        symlink(elsewhere.path().join("nothing"), folder.path().join("dangling")).expect("a link");
+        open_up(&folder, "key", 0o644);
+        open_up(&elsewhere, "meta", 0o604);
+        open_up(&elsewhere, "", 0o755);
+        open_up(&folder, "", 0o755);
+        let mut tightened = tighten(folder.path()).expect("ours");
         tightened.sort();
         assert_eq!(
             tightened,
-            ["", "key", "link"].map(|name| folder.0.join(name)).map(|path| {
+            ["", "key", "link"].map(|name| folder.path().join(name)).map(|path| {
                 // `join("")` ends in a slash, which is the same path.
                 path.components().collect::<PathBuf>()
             })
         );
-        assert_eq!([folder.mode("key"), folder.mode("fine"), elsewhere.mode("meta")], [FILE_MODE; 3]);
-        assert_eq!((folder.mode(""), elsewhere.mode("")), (FOLDER_MODE, 0o755));
-        assert_eq!(tighten(&folder.0).expect("ours"), Vec::<PathBuf>::new());
+        assert_eq!([mode(&folder, "key"), mode(&folder, "fine"), mode(&elsewhere, "meta")], [FILE_MODE; 3]);
+        assert_eq!((mode(&folder, ""), mode(&elsewhere, "")), (FOLDER_MODE, 0o755));
+        assert_eq!(tighten(folder.path()).expect("ours"), Vec::<PathBuf>::new());
     }
 
     #[test]
     fn a_folder_that_everybody_may_write_to_is_refused() {
-        let folder = Folder::new("parent");
+        let folder = new_folder();
         for (mode, is_fine) in [(0o755, true), (0o1777, true), (0o775, true), (0o777, false), (0o702, false)]
         {
-            folder.open_up("", mode);
-            assert_eq!(check_parent(&folder.0).is_ok(), is_fine, "{mode:o}");
+            open_up(&folder, "", mode);
+            assert_eq!(check_parent(folder.path()).is_ok(), is_fine, "{mode:o}");
         }
-        let error = check_parent(&folder.0).expect_err("open").to_string();
+        let error = check_parent(folder.path()).expect_err("open").to_string();
         assert!(error.contains("0702") && error.contains("chmod o-w"), "{error}");
     }
 }

@@ -10,7 +10,8 @@ use nacre_osd::storage;
 use nacre_store::ObjectStore;
 use nacre_txn::{ObjectView, Op, Token, Transaction};
 use nacre_types::{Eversion, HObject, PgId, ReqId, SnapId, SpgId, UTime, Uuid};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use tempfile::TempDir;
 
 pub(super) const GROUP: SpgId = SpgId::replicated(PgId::new(2, 0x1f));
 pub(super) const FSID: [u8; 16] = [3; 16];
@@ -23,7 +24,7 @@ pub(super) const OBJECTS: u64 = SMALL as u64 + 2;
 pub(super) const LARGE_BYTES: u64 = 120_000 + 7;
 
 /// The folder of a store, removed with the test.
-pub(super) struct Folder(PathBuf);
+pub(super) struct Folder(TempDir);
 
 impl Folder {
     /// With an empty store in it.
@@ -33,28 +34,21 @@ impl Folder {
 
     pub(super) fn new_apart(name: &str, apart: &storage::Apart) -> Self {
         let folder = Self::empty(name);
-        storage::mkfs(&folder.0, Uuid(STORE), DEVICE_BYTES, apart).expect("a store can be made");
+        storage::mkfs(folder.path(), Uuid(STORE), DEVICE_BYTES, apart).expect("a store can be made");
         folder
     }
 
     pub(super) fn empty(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("nacre-tool-{name}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a writable temporary folder");
-        Self(path)
+        let prefix = format!("nacre-tool-{name}");
+        Self(TempDir::with_prefix(prefix).expect("a writable temporary folder"))
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.0
+        self.0.path()
     }
 
     pub(super) fn target(&self) -> Target {
-        Target::new(self.0.clone())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _best_effort = std::fs::remove_dir_all(&self.0);
+        Target::new(self.path().to_owned())
     }
 }
 

@@ -1,8 +1,9 @@
 //! [`DeviceFile`]: the descriptor, and what the system says about what is behind it.
 
-use super::sys;
+use super::{identity, sys};
 use crate::disk::{BLOCK_BYTES, DiskInfo, SECTOR_BYTES};
 use crate::real::private;
+use std::collections::BTreeMap;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -109,6 +110,12 @@ impl DeviceFile {
             "write through" => Some(false),
             _ => None,
         }
+    }
+
+    /// The disks below, with what is printed on them ([`identity::disks_below`]).
+    pub(super) fn disks(&self) -> BTreeMap<String, Option<String>> {
+        let number = (libc::major(self.device), libc::minor(self.device));
+        identity::disks_below(Path::new("/sys"), number)
     }
 
     /// Whether the device below turns; `None` where the system does not know.

@@ -2,6 +2,7 @@
 //! threads where it is not.
 
 mod file;
+mod identity;
 mod op;
 mod ring;
 mod sys;
@@ -15,6 +16,7 @@ use file::DeviceFile;
 use nacre_buf::{AlignedBuf, BufList};
 use op::{Op, Work};
 use ring::Ring;
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -47,6 +49,7 @@ pub struct RealDisk {
     direct: bool,
     volatile_cache: Option<bool>,
     rotational: Option<bool>,
+    disks: BTreeMap<String, Option<String>>,
     ring_refused: Option<String>,
     driver: Driver,
     /// Requests made, not started yet.
@@ -73,7 +76,7 @@ impl RealDisk {
     fn over(file: DeviceFile, path: &Path, choice: DriverChoice) -> Result<Self, OpenError> {
         let system = |source| OpenError::System { path: path.to_owned(), source };
         let (mut info, is_device, direct) = (file.info(), file.is_device, file.direct);
-        let (volatile_cache, rotational) = (file.volatile_cache(), file.rotational());
+        let (volatile_cache, rotational, disks) = (file.volatile_cache(), file.rotational(), file.disks());
         let mut ring_refused = None;
         let driver = match try_ring(&file, choice) {
             Ok(ring) => Driver::Ring(Box::new(ring)),
@@ -93,6 +96,7 @@ impl RealDisk {
             direct,
             volatile_cache,
             rotational,
+            disks,
             ring_refused,
             driver,
             queued: Vec::new(),
@@ -130,6 +134,13 @@ impl RealDisk {
     #[must_use]
     pub const fn rotational(&self) -> Option<bool> {
         self.rotational
+    }
+
+    /// The disks on which it lies, by the kernel's names, each with vendor, model and serial number joined by `_`, or `None` when it has
+    /// no serial number. Empty where the system does not know.
+    #[must_use]
+    pub const fn disks(&self) -> &BTreeMap<String, Option<String>> {
+        &self.disks
     }
 
     /// Whether it is a block device, not a file.

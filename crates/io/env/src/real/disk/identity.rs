@@ -1,0 +1,95 @@
+//! Which disks lie below a store, as sysfs tells: by the names of the kernel, and by what is printed on them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Layers of device mappers and RAID that are looked through.
+const LAYERS_MAX: usize = 8;
+
+/// The disks below block device `major:minor`: their names, with vendor, model and serial number joined by `_`, which is how Ceph
+/// names devices (`device_ids` of `osd metadata`); `None` for a disk without a serial number, which nothing tells from others of its
+/// model. Empty where sysfs does not know the device: network and layered file systems.
+pub(super) fn disks_below(sysfs: &Path, (major, minor): (u32, u32)) -> BTreeMap<String, Option<String>> {
+    let mut found = BTreeMap::new();
+    if let Ok(folder) = fs::canonicalize(sysfs.join(format!("dev/block/{major}:{minor}"))) {
+        look_below(&folder, LAYERS_MAX, &mut found);
+    }
+    found
+}
+
+fn look_below(folder: &Path, layers: usize, found: &mut BTreeMap<String, Option<String>>) {
+    let disk = match folder.parent() {
+        Some(whole) if folder.join("partition").exists() => whole,
+        _ => folder,
+    };
+    let slaves = fs::read_dir(folder.join("slaves")).into_iter().flatten().filter_map(Result::ok);
+    let slaves: Vec<PathBuf> = slaves.filter_map(|slave| fs::canonicalize(slave.path()).ok()).collect();
+    if !slaves.is_empty() && layers > 0 {
+        slaves.iter().for_each(|slave| look_below(slave, layers - 1, found));
+    } else if let Some(name) = disk.file_name().and_then(|name| name.to_str()) {
+        found.insert(name.to_owned(), printed_on(disk));
+    }
+}
+
+/// One word.
+fn printed_on(disk: &Path) -> Option<String> {
+    let text = |name: &str| {
+        let text = fs::read_to_string(disk.join(name)).ok()?;
+        let words: Vec<&str> = text.split_whitespace().collect();
+        (!words.is_empty()).then(|| words.join("_"))
+    };
+    let serial = text("device/serial").or_else(|| text("serial"))?;
+    let model = text("device/model");
+    // Of a virtual disk without a model, the vendor is the number of its bus.
+    let vendor = model.as_ref().and_then(|_| text("device/vendor")).filter(|vendor| vendor != "ATA");
+    let words: Vec<String> = [vendor, model, Some(serial)].into_iter().flatten().collect();
+    Some(words.join("_").replace([',', '='], "_"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    fn put(path: &Path, text: &str) {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+        fs::write(path, text).expect("written");
+    }
+
+    #[test]
+    fn disks_are_found_below_partitions_and_mappers() {
+        let root = tempfile::tempdir().expect("a folder");
+        let (devices, links) = (root.path().join("devices"), root.path().join("dev/block"));
+        fs::create_dir_all(&links).expect("made");
+        let device = |number: &str, folder: &str| {
+            fs::create_dir_all(devices.join(folder)).expect("made");
+            symlink(devices.join(folder), links.join(number)).expect("linked");
+        };
+        put(&devices.join("sda/device/vendor"), "ATA     \n");
+        put(&devices.join("sda/device/model"), "Fast SSD 2T\n");
+        put(&devices.join("sda/device/serial"), " S1,2 \n");
+        put(&devices.join("sda/sda1/partition"), "1\n");
+        put(&devices.join("vda/serial"), "abc\n");
+        put(&devices.join("vda/device/vendor"), "0x1af4\n");
+        put(&devices.join("vdb/device/vendor"), "0x1af4\n");
+        for (number, folder) in [("8:0", "sda"), ("8:1", "sda/sda1"), ("254:0", "vda"), ("254:16", "vdb")] {
+            device(number, folder);
+        }
+        device("253:0", "dm-0");
+        fs::create_dir(devices.join("dm-0/slaves")).expect("made");
+        symlink(devices.join("sda/sda1"), devices.join("dm-0/slaves/sda1")).expect("linked");
+        symlink(devices.join("vdb"), devices.join("dm-0/slaves/vdb")).expect("linked");
+
+        let below = |numbers| {
+            let disks = disks_below(root.path(), numbers).into_iter();
+            disks.map(|(name, id)| format!("{name}={}", id.unwrap_or_default())).collect::<Vec<_>>()
+        };
+        assert_eq!(below((8, 0)), ["sda=Fast_SSD_2T_S1_2"]);
+        assert_eq!(below((8, 1)), ["sda=Fast_SSD_2T_S1_2"]);
+        assert_eq!(below((254, 0)), ["vda=abc"]);
+        assert_eq!(below((254, 16)), ["vdb="]);
+        assert_eq!(below((253, 0)), ["sda=Fast_SSD_2T_S1_2", "vdb="]);
+        assert_eq!(below((9, 9)), [""; 0]);
+    }
+}
