@@ -16,7 +16,7 @@ pub(super) struct Leaving {
     osd: OsdId,
     /// Its place in the hierarchy goes as well, not only its key.
     purged: bool,
-    /// The question that was asked last.
+    /// The question that has no answer yet. One at a time: what its client sends again later would remove the OSD that came.
     asked: Option<u64>,
 }
 
@@ -62,7 +62,11 @@ impl Story {
 
     /// Asks whether it can be spared, by removing it.
     pub(super) fn leave(&mut self) {
-        let Some(Leaving { osd, purged, .. }) = self.leaving else { return };
+        let Some(Leaving { osd, purged, asked }) = self.leaving else { return };
+        self.at(ASKING, Later::Leave);
+        if asked.is_some() {
+            return;
+        }
         if self.below(4) == 0 {
             self.stop_leaving(osd);
         }
@@ -73,7 +77,6 @@ impl Story {
         self.note(|| format!("command {json}"));
         let asked = self.world.order(self.admin, |client| client.command(&json));
         self.leaving = Some(Leaving { osd, purged, asked: Some(asked) });
-        self.at(ASKING, Later::Leave);
     }
 
     /// If it is removed, another one comes.
@@ -86,6 +89,7 @@ impl Story {
             let asked = self.leaving.filter(|leaving| leaving.asked == Some(tid));
             if let Some(leaving) = asked {
                 self.note(|| format!("osd.{} can be removed: {result}", leaving.osd));
+                self.leaving = Some(Leaving { asked: None, ..leaving });
                 if result == 0 {
                     self.come(leaving);
                 }
