@@ -92,8 +92,19 @@ impl Story {
                 self.leaving = Some(Leaving { asked: None, ..leaving });
                 if result == 0 {
                     self.come(leaving);
+                } else {
+                    self.bring_back(leaving.osd);
                 }
             }
+        }
+    }
+
+    /// It cannot be spared yet: somebody may need what it has, if it still opens.
+    fn bring_back(&mut self, osd: OsdId) {
+        if !self.world.runs(Proc::Osd(osd))
+            && let Err(error) = self.world.try_start_osd(osd)
+        {
+            self.note(|| format!("osd.{osd}, which cannot be spared, does not open: {error}"));
         }
     }
 
