@@ -22,7 +22,7 @@ use nacre_msg::{
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
 use nacre_pg::{MergeRole, MergeState, QueueLimits};
 use nacre_service::{ConnId, Messenger, mon_link_event};
-use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
+use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -463,12 +463,19 @@ impl Lead {
         }
     }
 
-    /// A peer that dials us is connected.
-    pub(crate) fn peer_connected(&mut self, osd: OsdId, conn: ConnId, messenger: &mut Messenger) {
+    /// A peer that dials us is connected, by its own word from `addrs`.
+    pub(crate) fn peer_connected(
+        &mut self,
+        osd: OsdId,
+        addrs: &AddrVec,
+        conn: ConnId,
+        messenger: &mut Messenger,
+    ) {
         match self.peers.get_mut(&osd) {
-            Some(link) => link.opened(conn, messenger),
-            // Not in our map yet: it dials again when it finds the connection closed.
-            None => messenger.close(conn),
+            Some(link) if link.is_to(addrs) => link.opened(conn, messenger),
+            // Not in our map yet: it dials again when it finds the connection closed. Or not any more: what a process that is
+            // gone had sent came late, and must not take the place of its successor's connection.
+            _ => messenger.close(conn),
         }
     }
 

@@ -101,6 +101,14 @@ impl Link {
         &self.addrs
     }
 
+    /// Whether the process that calls itself `addrs` is the one that the map has: by port and nonce, which tell the processes of one
+    /// OSD apart; what its machine is called differs with who looks.
+    pub(crate) fn is_to(&self, addrs: &AddrVec) -> bool {
+        let process =
+            |addrs: &AddrVec| addrs.msgr2().map(|addr| (addr.socket.map(|at| at.port()), addr.nonce));
+        process(&self.addrs).is_some() && process(&self.addrs) == process(addrs)
+    }
+
     pub(crate) fn conn(&self) -> Option<ConnId> {
         self.conn
     }
@@ -272,9 +280,21 @@ impl Link {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_types::EntityAddr;
 
     fn link() -> Link {
         Link::new(EntityKind::OSD, AddrVec::default(), None, WAITING_MAX)
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_not_its_successor() {
+        let addrs =
+            |nonce| AddrVec(vec![EntityAddr::msgr2("10.0.0.1:6802".parse().expect("an address"), nonce)]);
+        let link = Link::new(EntityKind::OSD, addrs(7), None, WAITING_MAX);
+        assert!(link.is_to(&addrs(7)) && !link.is_to(&addrs(6)));
+        assert!(
+            !Link::new(EntityKind::OSD, AddrVec::default(), None, WAITING_MAX).is_to(&AddrVec::default())
+        );
     }
 
     #[test]

@@ -570,7 +570,7 @@ impl Shard {
                 }
                 if let Some(Incomer::Peer(osd)) = self.sessions.incomer(conn) {
                     let osd = *osd;
-                    self.with_lead(|lead, cx| lead.peer_connected(osd, conn, cx.messenger));
+                    self.with_lead(|lead, cx| lead.peer_connected(osd, &peer.addrs, conn, cx.messenger));
                 }
             }
             event => {
