@@ -434,7 +434,7 @@ fn asking_the_device_finds_nothing_on_a_healthy_one() {
             drain(store, &mut Vec::new());
             assert!(store.damaged.is_empty(), "seed {seed}, {number}: {:?}", store.damaged);
         }
-        let Churn { mut store, mut model, .. } = churn;
+        let Churn { mut store, model, .. } = churn;
         wait(&mut store);
         (0..6).for_each(|nth| ask_device(&mut store, &object(nth), 0, u64::MAX));
         assert!(store.damaged.is_empty() && store.fetches.is_empty(), "seed {seed}: {:?}", store.damaged);
