@@ -275,7 +275,7 @@ impl Objecter {
         let pool = self.map.pool(request.locator.pool).ok_or(Errno::ENOENT)?;
         let paused = if request.is_write() { flags::osdmap::PAUSE_WRITE } else { flags::osdmap::PAUSE_READ };
         let full = pool.has_flag(flags::pool::FULL) || self.map.has_flag(flags::osdmap::FULL);
-        let full = request.is_write() && full;
+        let full = request.is_write() && full && !request.goes_out_when_full();
         let pg = self.map.object_to_pg(&request.name, &request.locator).ok_or(Errno::ENOENT)?;
         let set = self.map.pg_to_up_acting(pg);
         if self.map.epoch < self.barrier

@@ -49,6 +49,11 @@ impl Request {
         self.flags & flag::WRITE != 0 || self.ops.iter().any(|op| nacre_msg::osd_op::code::is_write(op.code))
     }
 
+    /// A full pool does not hold it back: its OSD is to say whether there is room for it.
+    pub(crate) fn goes_out_when_full(&self) -> bool {
+        self.flags & (flag::FULL_TRY | flag::FULL_FORCE) != 0
+    }
+
     /// What it is about, as OSDs compare it with the range of a backoff.
     pub(crate) fn target(&self, pg: PgId) -> HObject {
         if self.name.is_empty() {

@@ -205,3 +205,22 @@ fn a_backoff_ends_with_its_connection_and_is_of_one_osd() {
     rig.0.opened(NOW, 0);
     assert_eq!(rig.effects().last().map(String::as_str), Some("send 0 1 try 2"));
 }
+
+#[test]
+fn a_full_pool_holds_back_what_does_not_ask_to_be_tried() {
+    let mut rig = Rig(Objecter::default());
+    let mut full = map(5, 0);
+    full.pools.get_mut(&1).expect("the pool").flags |= flags::pool::FULL;
+    rig.learn(&full);
+    rig.submit(1);
+    assert_eq!(rig.effects(), ["map 6"]);
+    let delete = vec![SubOp::new(nacre_msg::osd_op::code::DELETE)];
+    let mut request = Request::new(ObjectLocator::in_pool(1), "object", delete);
+    request.flags = nacre_msg::osd_op::flag::FULL_TRY;
+    assert_eq!(rig.0.submit(NOW, request), Ok(2));
+    assert_eq!(rig.effects(), ["open 0"]);
+    rig.0.opened(NOW, 0);
+    assert_eq!(rig.effects(), ["send 0 2 try 0"]);
+    rig.learn(&map(6, 0));
+    assert_eq!(rig.effects(), ["send 0 1 try 0"]);
+}
