@@ -1,7 +1,7 @@
 //! [`SimDevice`], the hardware and its queue, and [`SimDisk`], a store's hold on it.
 
 use crate::config::{Counters, Failing, Faults, SimConfig};
-use crate::platter::{BLOCK, Content, Platter, WriteId, below, chance};
+use crate::platter::{BLOCK, Content, Image, Platter, WriteId, below, chance};
 use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{
     BLOCK_BYTES, Disk, DiskCompletion, DiskError, DiskInfo, DiskRequest, DiskTag, Durability, REQUESTS_MAX,
@@ -197,6 +197,19 @@ impl SimDevice {
         device.platter.rot(offset, length, &mut device.rng)
     }
 
+    /// A copy of what is durable.
+    #[must_use]
+    pub fn image(&self) -> Image {
+        self.device().platter.image()
+    }
+
+    /// Puts a copy of before back, with nothing of what was written since. The holder is cut off; open the device again.
+    pub fn restore(&self, image: &Image) {
+        let device = &mut *self.device();
+        device.reset();
+        device.platter.restore(image);
+    }
+
     /// What a read would give now, free of faults and uncounted. For checkers.
     #[must_use]
     pub fn peek(&self, offset: u64, length: usize) -> Vec<u8> {
@@ -375,8 +388,12 @@ impl Device {
         }
         if chance(&mut self.rng, self.faults.misdirected_ppm) {
             self.counters.betrayals += 1;
-            let places = (self.size_bytes - data.len() as u64) / BLOCK + 1;
-            return (below(&mut self.rng, places) * BLOCK, data);
+            let last = self.size_bytes - data.len() as u64;
+            // Most of a device is empty: there, nobody would miss what was overwritten.
+            let used =
+                if below(&mut self.rng, 2) == 0 { self.platter.any_written(&mut self.rng) } else { None };
+            let place = used.unwrap_or_else(|| below(&mut self.rng, last / BLOCK + 1) * BLOCK);
+            return (place.min(last), data);
         }
         (offset, data)
     }

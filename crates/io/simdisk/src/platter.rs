@@ -52,6 +52,10 @@ enum Fate {
     Nothing,
 }
 
+/// What a device held at some time, as a loss of power would have left it then.
+#[derive(Clone)]
+pub struct Image(BTreeMap<u64, Block>);
+
 pub(crate) struct Platter {
     /// What reads see; what is missing is zeros.
     now: BTreeMap<u64, Block>,
@@ -165,6 +169,26 @@ impl Platter {
             self.now.insert(index, Arc::clone(block));
         }
         true
+    }
+
+    /// All that is durable.
+    pub(crate) fn image(&self) -> Image {
+        Image(self.durable.iter().map(|(index, (_, block))| (*index, Arc::clone(block))).collect())
+    }
+
+    /// Everything is as it was, durably.
+    pub(crate) fn restore(&mut self, image: &Image) {
+        self.unsynced.clear();
+        self.now.clone_from(&image.0);
+        let id = WriteId(self.writes);
+        self.durable = image.0.iter().map(|(index, block)| (*index, (id, Arc::clone(block)))).collect();
+    }
+
+    /// The offset of a block that was written once.
+    pub(crate) fn any_written(&self, rng: &mut SeededEntropy) -> Option<u64> {
+        let count = u64::try_from(self.now.len()).ok().filter(|count| *count > 0)?;
+        let nth = usize::try_from(below(rng, count)).unwrap_or_default();
+        self.now.keys().nth(nth).map(|index| index * BLOCK)
     }
 
     /// The content of a write cut into blocks with their indices.

@@ -221,3 +221,20 @@ fn one_seed_gives_one_story() {
     assert_eq!(story(1), story(1));
     assert_ne!(story(1), story(2));
 }
+
+#[test]
+fn a_restored_device_is_what_it_was() {
+    let device = device(1);
+    let mut disk = device.open();
+    blocking::write(&mut disk, 0, full_of(1, 2).into(), Durability::Durable).expect("write");
+    let image = device.image();
+    blocking::write(&mut disk, 0, full_of(2, 1).into(), Durability::Durable).expect("write");
+    blocking::write(&mut disk, 2 * BLOCK, full_of(2, 1).into(), Durability::Cached).expect("write");
+    device.restore(&image);
+    let wanted = [vec![1; 2 * BLOCK_BYTES], vec![0; BLOCK_BYTES]].concat();
+    assert_eq!(device.peek(0, 3 * BLOCK_BYTES), wanted);
+    let mut disk = device.open();
+    blocking::write(&mut disk, 0, full_of(3, 1).into(), Durability::Durable).expect("write");
+    device.crash();
+    assert_eq!(device.peek(0, 2 * BLOCK_BYTES), [vec![3; BLOCK_BYTES], vec![1; BLOCK_BYTES]].concat());
+}
