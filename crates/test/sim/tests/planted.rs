@@ -1,8 +1,12 @@
 //! The simulation finds mistakes: each of those that are built in on purpose, within so many seeds.
 
+use nacre_msg::SubOp;
+use nacre_objecter::Request;
 use nacre_pg::{Planted, Tuning};
-use nacre_sim::{Kind, Plan, tell};
+use nacre_sim::{Config, Finished, Kind, Plan, Proc, World, tell};
+use nacre_types::ObjectLocator;
 use std::panic::catch_unwind;
+use std::time::Duration;
 
 /// Stories told until the mistake shows, at most.
 const SEEDS_MAX: u64 = 200;
@@ -65,4 +69,87 @@ fn a_rollback_of_a_shard_skipped() {
 #[test]
 fn a_duplicate_lost_at_trim() {
     found(Planted::DuplicatesTrimmed);
+}
+
+/// Who writes, and hears of the full pool from OSDs only.
+const WRITER: usize = 0;
+/// Who gives commands.
+const ADMIN: usize = 1;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn command(world: &mut World, json: &str) {
+    let tid = world.order(ADMIN, |client| client.command(json));
+    let done = world.run_until(PATIENCE, |world| {
+        let finished = world.take_finished(ADMIN);
+        finished.iter().any(|done| matches!(done, Finished::Command { tid: of, result: 0, .. } if *of == tid))
+    });
+    assert!(done, "{json}: {world:?}");
+}
+
+fn set_quota(world: &mut World, objects: u64) {
+    let quota = format!(r#""field": "max_objects", "val": "{objects}""#);
+    command(world, &format!(r#"{{"prefix": "osd pool set-quota", "pool": "p", {quota}}}"#));
+    let is_full = |world: &mut World| {
+        let map = world.mon().expect("it runs").state().osd.map();
+        map.pool(1).is_some_and(|pool| pool.has_flag(nacre_maps::flags::pool::FULL)) == (objects > 0)
+    };
+    assert!(world.run_until(PATIENCE, is_full), "{world:?}");
+    // The OSDs hear of it.
+    world.run_for(Duration::from_secs(2));
+}
+
+/// Has the writer send all of `texts` at once as the object's content. Gives how many are answered within `patience`.
+fn write(world: &mut World, texts: &[&'static str], patience: Duration) -> usize {
+    let request = |text: &&'static str| {
+        let op = SubOp::write_full(text.as_bytes().to_vec().into());
+        Request::new(ObjectLocator::in_pool(1), "object".to_owned(), vec![op])
+    };
+    for text in texts {
+        world.order(WRITER, |client| client.submit(request(text)));
+    }
+    answers(world, texts.len(), patience)
+}
+
+fn answers(world: &mut World, wanted: usize, patience: Duration) -> usize {
+    let mut count = 0;
+    world.run_until(patience, |world| {
+        for done in world.take_finished(WRITER) {
+            if let Finished::Op { outcome, .. } = done {
+                assert_eq!(outcome.expect("a pool that is there").result, 0);
+                count += 1;
+            }
+        }
+        count == wanted
+    });
+    count
+}
+
+/// A client has not heard that the pool is full. It makes an object longer, which there is no room for, and then replaces it by
+/// something that needs none. What the object is when there is room again.
+fn becomes_full_under_way(seed: u64, planted: Planted) -> Vec<u8> {
+    let tuning = Tuning { checked: true, planted, ..Tuning::default() };
+    let mut world = World::new(seed, &Config { clients: 2, tuning, ..Config::default() });
+    command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#);
+    assert_eq!(write(&mut world, &["short"], PATIENCE), 1);
+    world.fabric().block(Proc::Mon.host(), Proc::Client(WRITER).host());
+    set_quota(&mut world, 1);
+    let early = write(&mut world, &["rather long", "brief"], Duration::from_secs(5));
+    assert!(early == 0 || planted != Planted::Nothing, "seed {seed}: {early} answers of a full pool");
+    world.fabric().heal();
+    set_quota(&mut world, 0);
+    assert_eq!(answers(&mut world, 2 - early, PATIENCE), 2 - early, "seed {seed}: {world:?}");
+    world.op("object", SubOp::read(0, 0))
+}
+
+#[test]
+fn writes_keep_their_order_when_the_pool_becomes_full() {
+    for seed in 0..5 {
+        assert_eq!(becomes_full_under_way(seed, Planted::Nothing), b"brief", "seed {seed}");
+    }
+}
+
+/// The mistake shows: the older write came behind the newer one.
+#[test]
+fn the_full_transition_ignored_is_found() {
+    assert_eq!(becomes_full_under_way(0, Planted::FullTransitionIgnored), b"rather long");
 }
