@@ -31,6 +31,8 @@ pub enum Planted {
     DuplicatesTrimmed,
     /// Of what was sent before the cluster was full only what needs room is dropped.
     FullTransitionIgnored,
+    /// Clients that the map shuts out are served.
+    FencingIgnored,
     /// Some messages to other OSDs say what they cannot read.
     MessagesGarbled,
 }

@@ -3,7 +3,8 @@
 //! same messages done is not tried twice.
 
 use crate::model::{Action, Object, Seen, Snaps};
-use std::collections::BTreeSet;
+use nacre_types::Epoch;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -19,6 +20,8 @@ pub(crate) struct Call {
     pub(crate) sent: u64,
     /// When it was answered; `None` if it never was: it may take effect at any time, or never.
     pub(crate) answered: Option<u64>,
+    /// The newest map that its client knew when it was sent.
+    pub(crate) epoch: Epoch,
     /// What.
     pub(crate) action: Action,
     /// Under these snapshots.
@@ -26,6 +29,9 @@ pub(crate) struct Call {
     /// The answer.
     pub(crate) seen: Option<Seen>,
 }
+
+/// The epoch from which on each client that was shut out is. Nothing of it takes effect behind what somebody sent who knew of that.
+pub(crate) type Fences = BTreeMap<usize, Epoch>;
 
 /// Why there is none.
 #[derive(Debug)]
@@ -40,9 +46,9 @@ pub(crate) struct Impossible {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { client, sent, answered, action, snaps, seen } = self;
+        let Self { client, sent, answered, epoch, action, snaps, seen } = self;
         let answered = answered.map_or_else(|| "never".to_owned(), |at| at.to_string());
-        write!(f, "client {client} {sent}..{answered} {action:?} under {snaps:?}: {seen:?}")
+        write!(f, "client {client} {sent}..{answered} in {epoch} {action:?} under {snaps:?}: {seen:?}")
     }
 }
 
@@ -59,8 +65,11 @@ impl fmt::Display for Impossible {
 
 struct Search<'a> {
     calls: &'a [Call],
+    fences: &'a Fences,
     done: Vec<u64>,
     count: usize,
+    /// Answered messages that are not done.
+    left: usize,
     tried: BTreeSet<(Vec<u64>, u64)>,
     best: Option<Impossible>,
 }
@@ -72,11 +81,13 @@ struct Search<'a> {
 ///
 /// # Panics
 /// When the search becomes too large: the workload must bound what is under way on one object.
-pub(crate) fn check(calls: &[Call]) -> Result<(), Box<Impossible>> {
+pub(crate) fn check(calls: &[Call], fences: &Fences) -> Result<(), Box<Impossible>> {
     let mut search = Search {
         calls,
+        fences,
         done: vec![0; calls.len().div_ceil(64)],
         count: 0,
+        left: calls.iter().filter(|call| call.answered.is_some()).count(),
         tried: BTreeSet::new(),
         best: None,
     };
@@ -91,8 +102,16 @@ impl Search<'_> {
         self.done[at / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Messages that may take effect next: none that was sent after the answer of another that is not done, and no write before an
-    /// earlier one of its client.
+    /// Whether the message comes too late: its client was shut out, and it or something that has taken effect was sent by somebody
+    /// who knew.
+    fn is_fenced(&self, at: usize) -> bool {
+        let Some(fence) = self.fences.get(&self.calls[at].client) else { return false };
+        let knew = |other: usize| self.calls[other].epoch >= *fence;
+        knew(at) || (0..self.calls.len()).any(|other| self.is_done(other) && knew(other))
+    }
+
+    /// Messages that may take effect next: none that was sent after the answer of another that is not done, no write before an
+    /// earlier one of its client, and nothing of a client that is shut out.
     fn next(&self) -> Vec<usize> {
         let mut earliest_answer = u64::MAX;
         let mut out = Vec::new();
@@ -111,26 +130,32 @@ impl Search<'_> {
         let client = |at: usize| self.calls[at].client;
         let waits = |at: usize| writes.iter().any(|other| *other < at && client(*other) == client(at));
         out.retain(|at| self.calls[*at].action.is_read() || !waits(*at));
+        out.retain(|at| !self.is_fenced(*at));
         out
     }
 
     fn explore(&mut self, state: &Object) -> bool {
-        let next = self.next();
-        if next.iter().all(|at| self.calls[*at].answered.is_none()) {
+        if self.left == 0 {
             return true; // whatever was not answered need not have happened
         }
+        let next = self.next();
         if self.best.as_ref().is_none_or(|best| best.fit < self.count) {
             let calls = next.iter().map(|at| self.calls[*at].clone()).collect();
             self.best = Some(Impossible { fit: self.count, state: state.clone(), next: calls });
         }
         for at in next {
             let call = &self.calls[at];
-            let (after, seen) = state.after(&call.action, &call.snaps);
+            let (after, seen) = match call.seen {
+                Some(Seen::Refused) => (state.clone(), Seen::Refused),
+                _ => state.after(&call.action, &call.snaps),
+            };
             if call.seen.as_ref().is_some_and(|answer| *answer != seen) {
                 continue;
             }
+            let answered = usize::from(call.answered.is_some());
             self.done[at / 64] |= 1 << (at % 64);
             self.count += 1;
+            self.left -= answered;
             let mut hasher = DefaultHasher::new();
             after.hash(&mut hasher);
             if self.tried.insert((self.done.clone(), hasher.finish())) {
@@ -141,6 +166,7 @@ impl Search<'_> {
             }
             self.done[at / 64] &= !(1 << (at % 64));
             self.count -= 1;
+            self.left += answered;
         }
         false
     }
@@ -151,8 +177,13 @@ mod tests {
     use super::*;
     use crate::model::Content;
 
+    fn check(calls: &[Call]) -> Result<(), Box<Impossible>> {
+        super::check(calls, &Fences::new())
+    }
+
     fn call(sent: u64, answered: u64, action: Action, seen: Seen) -> Call {
-        Call { client: 0, sent, answered: Some(answered), action, snaps: Snaps::default(), seen: Some(seen) }
+        let (answered, seen) = (Some(answered), Some(seen));
+        Call { client: 0, sent, answered, epoch: 1, action, snaps: Snaps::default(), seen }
     }
 
     fn append(sent: u64, answered: u64, text: &str) -> Call {
@@ -207,5 +238,26 @@ mod tests {
         assert!(check(&good).is_ok());
         let bad = [append(1, 2, "a"), under(append(3, 4, "b"), &[7]), at(read(5, 6, "ab"), 7)];
         assert!(check(&bad).is_err());
+    }
+
+    #[test]
+    fn nothing_of_a_fenced_client_follows_what_somebody_sent_who_knew() {
+        let fenced = |answered| Call {
+            client: 1,
+            answered,
+            seen: answered.map(|_| Seen::Result(0)),
+            ..append(1, 0, "a")
+        };
+        let after = |call: Call| Call { epoch: 7, ..call };
+        let fences = Fences::from([(1, 7)]);
+        let history = |late, last: &str| [fenced(late), after(append(2, 3, "b")), after(read(5, 6, last))];
+        assert!(super::check(&history(Some(4), "ab"), &fences).is_ok());
+        assert!(super::check(&history(Some(4), "ba"), &fences).is_err());
+        assert!(super::check(&history(Some(4), "ba"), &Fences::new()).is_ok());
+        assert!(super::check(&history(None, "ab"), &fences).is_ok());
+        assert!(super::check(&history(None, "b"), &fences).is_ok());
+        assert!(super::check(&history(None, "ba"), &fences).is_err());
+        let knew = [after(fenced(Some(4))), read(5, 6, "a")];
+        assert!(super::check(&knew, &fences).is_err(), "it was sent under the very map that shuts it out");
     }
 }

@@ -9,7 +9,7 @@
 //! | `world` | machines, processes, the one loop |
 //! | `net`, `clock`, `kv` | what the machines are made of, beside io/simdisk |
 //! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
-//! | `story` | what goes wrong (`story/troubles`), and how it must end |
+//! | `story` | what goes wrong (`story/troubles`), and how it must end; replaced OSDs, fenced clients, other pools |
 //! | `ask` | questions of tests that tell a story of their own |
 
 mod ask;
@@ -25,7 +25,7 @@ mod world;
 pub use clock::SimClock;
 pub use kv::SimKv;
 pub use net::{Fabric, Host, SimNet, Wires};
-pub use story::{Kind, Outcome, Plan, Story, tell};
+pub use story::{Flaw, Kind, Outcome, Plan, Story, tell};
 
 pub use nacre_client::{Client, Finished};
-pub use world::{Config, Proc, World};
+pub use world::{Config, OsdCopy, Proc, Restored, World};

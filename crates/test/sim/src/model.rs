@@ -2,9 +2,9 @@
 
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, Reader, Writer};
-use nacre_msg::osd_op::{code, compare_op};
+use nacre_msg::osd_op::{CopyFrom, code, compare_op};
 use nacre_msg::{OsdOpReply, SubOp};
-use nacre_types::{Errno, SnapId};
+use nacre_types::{Errno, ObjectLocator, PoolId, SnapId};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -12,6 +12,11 @@ use std::fmt;
 const EXCLUSIVE: u32 = 1;
 /// Mode of comparison: as text. Ceph `CEPH_OSD_CMPXATTR_MODE_STRING`.
 const COMPARE_TEXT: u8 = 1;
+
+/// What the class `hello` reads of an object at most.
+const AMPLIFIED_BYTES_MAX: usize = 1100;
+/// Attributes in which that class says who called it, which is no matter of the object's.
+const SIGNATURES: [&str; 2] = ["said_by", "amplified_by"];
 
 /// What one object holds.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
@@ -70,6 +75,12 @@ pub(crate) enum Action {
     SetAll(String, String),
     /// Replaces the bytes if the attribute `k` has this value, and sets it anew.
     Swap(String, String),
+    /// Calls a class that greets, unless the object exists.
+    Greet(String),
+    /// Calls a class that makes the bytes upper case.
+    Amplify,
+    /// Replaces all of it by a copy of an object of this name, which holds this and never changes.
+    CopyFrom(PoolId, String, Content),
     /// Makes the head what it was at a snapshot.
     Rollback(u64),
     /// Reads everything, of the head or at a snapshot.
@@ -83,6 +94,8 @@ pub(crate) enum Seen {
     Result(i32),
     /// Of one that reads.
     Content(Content),
+    /// Of one for which there was no room: nothing has changed.
+    Refused,
 }
 
 /// The snapshots that a message knows of.
@@ -110,6 +123,14 @@ fn all_of_omap() -> SubOp {
     w.u64(1000);
     w.put(&ByteStr::EMPTY);
     SubOp::new(code::OMAPGETVALS).with_indata(w.finish().into())
+}
+
+fn copy_from(pool: PoolId, name: &str) -> SubOp {
+    let mut w = Writer::new();
+    w.put(&ByteStr::from(name));
+    w.put(&ObjectLocator::in_pool(pool));
+    let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
+    SubOp::with_copy_from(code::COPY_FROM, from, w.finish())
 }
 
 fn bytes(text: &str) -> nacre_buf::BufList {
@@ -142,6 +163,9 @@ impl Action {
                 SubOp::write_full(bytes(new)),
                 set_attr("k", new),
             ],
+            Self::Greet(text) => vec![SubOp::call("hello", "record_hello", text.as_bytes())],
+            Self::Amplify => vec![SubOp::call("hello", "turn_it_to_11", b"")],
+            Self::CopyFrom(pool, name, _) => vec![copy_from(*pool, name)],
             Self::Rollback(snap) => vec![SubOp::rollback(SnapId(*snap))],
             Self::Read(_) => vec![SubOp::read(0, 0), SubOp::new(code::GETXATTRS), all_of_omap()],
         }
@@ -164,7 +188,11 @@ impl Action {
         let omap: Vec<(ByteStr, Bytes)> = r.get().expect("an omap decodes");
         Seen::Content(Content {
             data: outputs[0].to_vec(),
-            attrs: attrs.iter().map(|(key, value)| (text(key), text(value))).collect(),
+            attrs: attrs
+                .iter()
+                .map(|(key, value)| (text(key), text(value)))
+                .filter(|(key, _)| !SIGNATURES.contains(&key.as_str()))
+                .collect(),
             omap: omap.iter().map(|(key, value)| (text(key), text(value))).collect(),
         })
     }
@@ -184,7 +212,7 @@ impl Object {
                     None => failed(Errno::ENOENT),
                 };
             }
-            Action::Create if head.is_some() => return failed(Errno::EEXIST),
+            Action::Create | Action::Greet(_) if head.is_some() => return failed(Errno::EEXIST),
             Action::Delete if head.is_none() => return failed(Errno::ENOENT),
             Action::Swap(old, _) => match &head {
                 None => return failed(Errno::ENOENT),
@@ -214,6 +242,12 @@ impl Object {
             object.seq = 0;
         }
         (object, Seen::Result(0))
+    }
+
+    /// What its head holds, if there is one.
+    #[must_use]
+    pub(crate) fn into_head(self) -> Option<Content> {
+        self.head
     }
 
     fn at(&self, snap: u64) -> Option<&Content> {
@@ -254,6 +288,12 @@ fn changed(mut content: Content, action: &Action) -> Content {
             content.data = new.as_bytes().to_vec();
             content.attrs.insert("k".to_owned(), new.clone());
         }
+        Action::Greet(text) => content.data = format!("Hello, {text}!").into_bytes(),
+        Action::Amplify => {
+            content.data.truncate(AMPLIFIED_BYTES_MAX);
+            content.data.make_ascii_uppercase();
+        }
+        Action::CopyFrom(_, _, source) => content.clone_from(source),
         Action::Create | Action::Delete | Action::Rollback(_) | Action::Read(_) => {}
     }
     content

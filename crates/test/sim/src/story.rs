@@ -1,12 +1,16 @@
 //! [`Story`]: a cluster, its clients and its misfortunes, from one seed.
 
+mod fence;
+mod pools;
 mod replace;
 mod troubles;
 
+use self::fence::Fencing;
+use self::pools::Other;
 use self::replace::Leaving;
 use crate::net::Wires;
 use crate::workload::Workload;
-use crate::world::{Config, Proc, World};
+use crate::world::{Config, OsdCopy, Proc, World};
 use nacre_client::Finished;
 use nacre_msg::stats::pg_state;
 use nacre_pg::Tuning;
@@ -32,12 +36,26 @@ pub enum Kind {
     Coded,
 }
 
+/// What is wrong with one of the devices. It is replaced at times, and always when its store does not open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// It rots, and fails at times.
+    Fails,
+    /// It says of writes that they are durable, and has lost them or written them elsewhere.
+    Lies,
+    /// Somebody puts back what it or its metadata held some time ago, or both.
+    GoesBack,
+}
+
 /// How a pool is coded: data and parity shards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Code {
     k: u64,
     m: u64,
 }
+
+/// Size of devices that run full.
+const SMALL_DEVICE_BYTES: u64 = 2 << 20;
 
 /// Codes that stories of erasure-coded pools use.
 const CODES: [Code; 4] = [Code { k: 2, m: 1 }, Code { k: 2, m: 2 }, Code { k: 3, m: 1 }, Code { k: 3, m: 2 }];
@@ -47,8 +65,13 @@ const CODES: [Code; 4] = [Code { k: 2, m: 1 }, Code { k: 2, m: 2 }, Code { k: 3,
 pub struct Plan {
     /// What the pool is like.
     pub kind: Kind,
-    /// One of the devices is bad: it rots, fails at times, and is replaced.
-    pub bad_device: bool,
+    /// One of the devices is bad.
+    pub flaw: Option<Flaw>,
+    /// Devices are so small that they run full, and one of the clients deletes then.
+    pub small_devices: bool,
+    /// More than reads and writes of one pool: clients are shut out, pools come and go, classes are called and objects copied. With
+    /// good devices.
+    pub bustle: bool,
     /// How long things go wrong.
     pub troubles: Duration,
     /// Most messages of one client.
@@ -64,12 +87,22 @@ impl Default for Plan {
         let tuning = Tuning { checked: true, ..Tuning::default() };
         Self {
             kind: Kind::Replicated,
-            bad_device: false,
+            flaw: None,
+            small_devices: false,
+            bustle: false,
             troubles: Duration::from_secs(60),
             messages_max: 150,
             objects: None,
             tuning,
         }
+    }
+}
+
+impl Plan {
+    fn config(&self, osds: OsdId) -> Config {
+        let usual = Config { osds, clients: 4, tuning: self.tuning, ..Config::default() };
+        let device_bytes = if self.small_devices { SMALL_DEVICE_BYTES } else { usual.device_bytes };
+        Config { device_bytes, ..usual }
     }
 }
 
@@ -107,10 +140,21 @@ pub struct Story {
     kind: Kind,
     /// Of an erasure-coded pool.
     code: Option<Code>,
-    /// Whose device is bad.
+    /// Whose device is bad, and how.
     bad: Option<OsdId>,
+    flaw: Option<Flaw>,
+    small_devices: bool,
+    bustle: bool,
+    /// What the bad device held some time ago.
+    copy: Option<OsdCopy>,
     /// Who is being replaced, as far as that is.
     leaving: Option<Leaving>,
+    /// Who is being shut out, and how many clients have been.
+    fencing: Option<Fencing>,
+    fenced: u32,
+    /// Pools beside the one that the story is about, and how many were made.
+    others: Vec<Other>,
+    made: u32,
     troubles: BTreeMap<&'static str, u64>,
     /// Mean time between two troubles.
     calm: Duration,
@@ -128,12 +172,12 @@ impl Story {
     pub fn new(seed: u64, plan: &Plan) -> Self {
         let coded = plan.kind == Kind::Coded;
         let osds = if coded { 6 } else { 4 };
-        let mut world = World::new(seed, &Config { osds, clients: 4, tuning: plan.tuning });
+        let mut world = World::new(seed, &plan.config(osds));
         let one_of = |world: &mut World| {
             let at = usize::try_from(world.below(CODES.len() as u64)).unwrap_or(0);
             CODES[at]
         };
-        let bad = plan.bad_device.then(|| OsdId::try_from(world.below(4)).unwrap_or(0));
+        let bad = plan.flaw.map(|_| OsdId::try_from(world.below(4)).unwrap_or(0));
         let code = coded.then(|| one_of(&mut world));
         let calm = Duration::from_millis(500 << world.below(5));
         let pause = plan.troubles / u32::try_from(plan.messages_max).unwrap_or(u32::MAX).max(1);
@@ -147,7 +191,7 @@ impl Story {
         }
         let mut story = Self {
             seed,
-            work: Workload::new(POOL, objects, clients, pause, code.map(|code| stripe_bytes(code.k))),
+            work: Workload::new(POOL, objects, 0..clients, pause, code.map(|code| stripe_bytes(code.k))),
             world,
             admin: 3,
             later: BTreeMap::new(),
@@ -156,7 +200,15 @@ impl Story {
             kind: plan.kind,
             code,
             bad,
+            flaw: plan.flaw,
+            small_devices: plan.small_devices,
+            bustle: plan.bustle,
+            copy: None,
             leaving: None,
+            fencing: None,
+            fenced: 0,
+            others: Vec::new(),
+            made: 0,
             troubles: BTreeMap::new(),
             calm,
             verbose,
@@ -175,6 +227,16 @@ impl Story {
         if bad.is_some() {
             story.work.allow_failures();
         }
+        if plan.small_devices {
+            let cleaner = story.world.add_client();
+            story.work.fill_up(cleaner);
+        }
+        if plan.bustle {
+            story.work.call_and_copy();
+            let allow = r#""who": "mon", "name": "mon_allow_pool_delete", "value": "true""#;
+            let allowed = story.command(&format!(r#"{{"prefix": "config set", {allow}}}"#), BIRTH);
+            assert!(allowed, "seed {seed}: {:?}", story.world);
+        }
         let ready = story.command(&pool, BIRTH);
         assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
         story.set_usual_sizes();
@@ -187,6 +249,12 @@ impl Story {
         self.bad.is_some().into()
     }
 
+    /// The bad device may have forgotten what it acknowledged, and nothing tells its OSD so: what it says of its newest writes is
+    /// worth nothing.
+    fn forgets(&self) -> bool {
+        matches!(self.flaw, Some(Flaw::Lies | Flaw::GoesBack))
+    }
+
     /// As many copies as usual, and as many that serve.
     fn set_usual_sizes(&mut self) {
         match (self.kind, self.code) {
@@ -197,7 +265,8 @@ impl Story {
             }
             _ => {
                 self.set_pool("size", 3);
-                self.set_pool("min_size", 2);
+                // Any three of four share two with three others, one of which is good.
+                self.set_pool("min_size", if self.forgets() { 3 } else { 2 });
             }
         }
     }
@@ -273,14 +342,16 @@ impl Story {
         while self.world.now() < end {
             let later = self.later.keys().next().map(|(at, _)| *at);
             let trouble = calm.map(|_| trouble_at);
-            let next = self.work.next_at().into_iter().chain(later).chain(trouble).chain([end]).min();
+            let work = self.works().filter_map(Workload::next_at).min();
+            let next = work.into_iter().chain(later).chain(trouble).chain([end]).min();
             let next = next.unwrap_or(end).max(self.world.now());
             while self.world.step(next) {
-                self.work.turn(&mut self.world);
+                self.turn_works();
                 self.note_map();
             }
-            self.work.turn(&mut self.world);
-            self.hear_of_leaving();
+            self.turn_works();
+            self.follow_pools();
+            self.hear();
             for osd in self.world.take_gave_up() {
                 self.note(|| format!("osd.{osd} gave up"));
                 self.at(Duration::from_secs(5), Later::Start(Proc::Osd(osd)));
@@ -295,6 +366,18 @@ impl Story {
                 trouble_at = self.world.now() + Duration::from_millis(1 + self.below(bound));
             }
         }
+    }
+
+    fn turn_works(&mut self) {
+        self.work.turn(&mut self.world);
+        for work in self.others.iter_mut().filter_map(|other| other.work.as_mut()) {
+            work.turn(&mut self.world);
+        }
+    }
+
+    /// Messages under way.
+    fn open(&self) -> usize {
+        self.works().map(Workload::open).sum()
     }
 
     /// Writes down what a new map changes, when somebody looks for it.
@@ -335,10 +418,10 @@ impl Story {
     fn is_clean(&self) -> bool {
         let Some(mon) = self.world.mon() else { return false };
         let map = mon.state().osd.map();
-        let Some(pool) = map.pool(POOL).filter(|pool| pool.pg_num == pool.pg_num_target) else {
+        if map.pools.values().any(|pool| pool.pg_num != pool.pg_num_target) {
             return false;
-        };
-        let wanted = pool.pg_num as usize;
+        }
+        let wanted = map.pools.values().map(|pool| pool.pg_num as usize).sum::<usize>();
         let all_up = map.up_count() == self.world.osd_ids().len();
         let clean = pg_state::ACTIVE | pg_state::CLEAN;
         let groups: Vec<u64> = mon.state().stats.pgs.pgs(map).map(|(_, stat)| stat.state).collect();
@@ -349,9 +432,9 @@ impl Story {
     /// was not acknowledged, and does not give it back: clients wait until an operator gives it up.
     fn be_clean(&mut self) -> bool {
         let patience = self.world.now() + HEALING;
-        while !(self.work.open() == 0 && self.is_clean()) {
+        while !(self.open() == 0 && self.is_clean()) {
             if self.world.now() >= patience {
-                let open = self.work.open();
+                let open = self.open();
                 if self.bad.is_some() && open > 0 && self.has_unfound() {
                     return false;
                 }
@@ -371,7 +454,11 @@ impl Story {
     }
 
     fn check_histories(&self) {
-        if let Err(why) = self.work.check() {
+        self.works().for_each(|work| self.check_history(Some(work)));
+    }
+
+    fn check_history(&self, work: Option<&Workload>) {
+        if let Some(Err(why)) = work.map(Workload::check) {
             self.fail(&why);
         }
     }
@@ -452,14 +539,18 @@ impl Story {
         self.go_on(end, Some(self.calm));
         self.note(|| "the troubles end".to_owned());
         self.work.stop();
+        self.others.iter_mut().filter_map(|other| other.work.as_mut()).for_each(Workload::stop);
         self.end_troubles();
         if !self.be_clean() {
             self.check_histories();
             return self.outcome();
         }
         self.work.read_all(&mut self.world);
+        for work in self.others.iter_mut().filter_map(|other| other.work.as_mut()) {
+            work.read_all(&mut self.world);
+        }
         let patience = self.world.now() + HEALING;
-        while self.work.open() > 0 {
+        while self.open() > 0 {
             if self.world.now() >= patience {
                 self.fail("the last reads get no answer");
             }

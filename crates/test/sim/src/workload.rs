@@ -1,11 +1,13 @@
 //! [`Workload`]: clients that work on a few objects, and the record of what they were told.
 
-use crate::history::{self, Call};
-use crate::model::{Action, Snaps};
+use crate::history::{self, Call, Fences};
+use crate::model::{Action, Content, Object, Seen, Snaps};
 use crate::world::World;
 use nacre_client::Finished;
+use nacre_maps::flags;
+use nacre_msg::osd_op::flag;
 use nacre_objecter::Request;
-use nacre_types::{Errno, ObjectLocator, PoolId, SnapId, Stamp};
+use nacre_types::{Epoch, Errno, ObjectLocator, PoolId, SnapId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -13,6 +15,39 @@ use std::time::Duration;
 const DEPTH_MAX: u64 = 3;
 /// Snapshots that exist at a time at most.
 const SNAPS_MAX: usize = 4;
+
+/// Objects that are copied.
+const SOURCES: u64 = 2;
+/// How their names begin.
+const SOURCE: &str = "source ";
+
+fn is_source(object: &str) -> bool {
+    object.starts_with(SOURCE)
+}
+
+/// Who works, or did.
+#[derive(Debug)]
+struct Worker {
+    client: usize,
+    /// When it sends next; `None` when it has heard that it is shut out.
+    next_at: Option<Stamp>,
+    /// Somebody wants it shut out.
+    is_unwanted: bool,
+    /// It does nothing but delete, when there is no room.
+    cleans: bool,
+}
+
+impl Worker {
+    fn new(client: usize) -> Self {
+        Self { client, next_at: Some(Stamp::default()), is_unwanted: false, cleans: false }
+    }
+}
+
+/// Whether there is no room in a pool, as far as a client knows.
+fn is_full(world: &World, client: usize, pool: PoolId) -> bool {
+    let map = world.client(client).objecter().map();
+    map.pool(pool).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
+}
 
 /// See the module's documentation.
 #[derive(Debug)]
@@ -26,8 +61,9 @@ pub(crate) struct Workload {
     histories: BTreeMap<String, Vec<Call>>,
     /// Messages under way: client and number to object and place in its history.
     open: BTreeMap<(usize, u64), (String, usize)>,
-    /// When each client sends next.
-    next_at: Vec<Stamp>,
+    workers: Vec<Worker>,
+    /// Since when who is shut out.
+    fences: Fences,
     /// Snapshots that exist, oldest first.
     snaps: Vec<u64>,
     /// Newest snapshot that ever was.
@@ -36,23 +72,31 @@ pub(crate) struct Workload {
     new_snaps: Vec<u64>,
     /// Some were removed.
     has_removed: bool,
+    /// Classes are called and objects copied.
+    calls_and_copies: bool,
+    /// Objects that are written once and then copied, as far as they are there.
+    sources: BTreeMap<String, Content>,
     /// Bytes of a stripe, when the pool is erasure-coded.
     stripe: Option<usize>,
     /// Values that the attribute `k` of an object may have.
     guesses: BTreeMap<String, Vec<String>>,
     stopped: bool,
+    /// Devices run full: writes are large, and `ENOSPC` is an answer.
+    fills_up: bool,
+    /// The pool is being deleted: `ENOENT` may be an answer, and says nothing of whether the message took effect.
+    ends: bool,
     /// `EIO` may be an answer: of what the bad device alone has. It says nothing of whether the message took effect.
     may_fail: bool,
 }
 
 impl Workload {
-    /// Work on `objects` objects of `pool` by `clients` clients, each with about `pause` between two messages; with `stripe`,
+    /// Work on `objects` objects of `pool` by `clients`, each with about `pause` between two messages; with `stripe`,
     /// the bytes of one, if the pool is erasure-coded.
     #[must_use]
     pub(crate) fn new(
         pool: PoolId,
         objects: u64,
-        clients: usize,
+        clients: impl IntoIterator<Item = usize>,
         pause: Duration,
         stripe: Option<usize>,
     ) -> Self {
@@ -64,22 +108,50 @@ impl Workload {
             last_text: 0,
             histories: BTreeMap::new(),
             open: BTreeMap::new(),
-            next_at: vec![Stamp::default(); clients],
+            workers: clients.into_iter().map(Worker::new).collect(),
+            fences: Fences::new(),
             snaps: Vec::new(),
             snap_seq: 0,
             new_snaps: Vec::new(),
             has_removed: false,
+            calls_and_copies: false,
+            sources: BTreeMap::new(),
             stripe,
             guesses: BTreeMap::new(),
             stopped: false,
+            fills_up: false,
+            ends: false,
             may_fail: false,
         }
     }
 
-    /// How many clients work.
-    #[must_use]
-    pub(crate) fn clients(&self) -> usize {
-        self.next_at.len()
+    /// One of the clients that work.
+    pub(crate) fn any_client(&self, world: &mut World) -> usize {
+        let wanted: Vec<usize> = self.wanted().collect();
+        wanted[usize::try_from(world.below(wanted.len() as u64)).unwrap_or(0)]
+    }
+
+    /// The first of them.
+    pub(crate) fn first_client(&self) -> usize {
+        self.wanted().next().expect("for each that is shut out another one comes")
+    }
+
+    fn wanted(&self) -> impl Iterator<Item = usize> {
+        self.workers.iter().filter(|worker| !worker.is_unwanted && !worker.cleans).map(|worker| worker.client)
+    }
+
+    /// A client is to be shut out, and may hear of it from now on; `other` takes its place.
+    pub(crate) fn unwant(&mut self, client: usize, other: usize) {
+        self.workers
+            .iter_mut()
+            .filter(|worker| worker.client == client)
+            .for_each(|worker| worker.is_unwanted = true);
+        self.workers.push(Worker::new(other));
+    }
+
+    /// A client is shut out from `epoch` on.
+    pub(crate) fn fence(&mut self, client: usize, epoch: Epoch) {
+        self.fences.insert(client, epoch);
     }
 
     /// Messages that were answered.
@@ -99,14 +171,31 @@ impl Workload {
         self.may_fail = true;
     }
 
-    /// Sends nothing new from now on.
+    /// From now on classes are called and objects copied as well.
+    pub(crate) fn call_and_copy(&mut self) {
+        self.calls_and_copies = true;
+    }
+
+    /// From now on the pool may be gone at any time. Nothing new is sent.
+    pub(crate) fn expect_end(&mut self) {
+        (self.ends, self.stopped) = (true, true);
+    }
+
+    /// From now on writes are so large that devices run full, and `cleaner` deletes when they are.
+    pub(crate) fn fill_up(&mut self, cleaner: usize) {
+        self.fills_up = true;
+        self.workers.insert(0, Worker { cleans: true, ..Worker::new(cleaner) });
+    }
+
+    /// Sends nothing new from now on, but for deletes when there is no room.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
     }
 
     /// Wants another snapshot. Some time later there is one.
-    pub(crate) fn snapshot(&mut self, world: &mut World, client: usize) {
+    pub(crate) fn snapshot(&mut self, world: &mut World) {
         if self.snaps.len() < SNAPS_MAX {
+            let client = self.first_client();
             let pool = u32::try_from(self.pool).unwrap_or(0);
             world.order(client, |client| client.create_snapshot(pool));
         }
@@ -114,7 +203,7 @@ impl Workload {
 
     /// Removes a snapshot, unless a message is under way that knows of others than those that exist: where it takes effect late,
     /// what it leaves would depend on whether clones have been trimmed. False when nothing was removed.
-    pub(crate) fn forget_snapshot(&mut self, world: &mut World, client: usize) -> bool {
+    pub(crate) fn forget_snapshot(&mut self, world: &mut World) -> bool {
         let now = self.context();
         let under_way =
             |(object, at): &(String, usize)| self.histories.get(object).and_then(|all| all.get(*at));
@@ -133,6 +222,7 @@ impl Workload {
         }
         self.snaps.retain(|other| *other != snap);
         self.has_removed = true;
+        let client = self.first_client();
         let pool = u32::try_from(self.pool).unwrap_or(0);
         world.order(client, |client| client.remove_snapshot(pool, SnapId(snap)));
         true
@@ -154,7 +244,9 @@ impl Workload {
 
     /// Lets every client send with the next turn.
     pub(crate) fn hurry(&mut self) {
-        self.next_at.fill(Stamp::default());
+        for worker in self.workers.iter_mut().filter(|worker| worker.next_at.is_some()) {
+            worker.next_at = Some(Stamp::default());
+        }
     }
 
     /// Takes answers, and sends what is due.
@@ -162,16 +254,20 @@ impl Workload {
     /// # Panics
     /// When a message fails that cannot.
     pub(crate) fn turn(&mut self, world: &mut World) {
-        for client in 0..self.next_at.len() {
+        for at in 0..self.workers.len() {
+            let client = self.workers[at].client;
             for finished in world.take_finished(client) {
-                self.finished(client, finished);
+                self.finished(at, finished);
             }
             self.use_snapshots();
-            if !self.stopped && world.now() >= self.next_at[client] {
+            let wants =
+                if self.workers[at].cleans { is_full(world, client, self.pool) } else { !self.stopped };
+            if wants && self.workers[at].next_at.is_some_and(|due| world.now() >= due) {
                 let pause = u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX);
-                self.next_at[client] = world.now() + Duration::from_nanos(world.below(2 * pause));
+                let next = world.now() + Duration::from_nanos(world.below(2 * pause));
+                self.workers[at].next_at = Some(next);
                 if self.open.range((client, 0)..(client + 1, 0)).count() < DEPTH_MAX as usize {
-                    self.send(world, client);
+                    self.send(world, at);
                 }
             }
         }
@@ -180,21 +276,40 @@ impl Workload {
     /// When [`Workload::turn`] has something to send.
     #[must_use]
     pub(crate) fn next_at(&self) -> Option<Stamp> {
-        self.next_at.iter().min().copied().filter(|_| !self.stopped)
+        // Who deletes is waited for by nobody: it looks whenever anything happens.
+        let workers = self.workers.iter().filter(|worker| !worker.cleans);
+        workers.filter_map(|worker| worker.next_at).min().filter(|_| !self.stopped)
     }
 
-    fn finished(&mut self, client: usize, finished: Finished) {
+    fn finished(&mut self, worker: usize, finished: Finished) {
+        let worker = &mut self.workers[worker];
         match finished {
             Finished::Op { tid, outcome } => {
-                let (object, at) = self.open.remove(&(client, tid)).expect("an answer to something sent");
+                let (object, at) =
+                    self.open.remove(&(worker.client, tid)).expect("an answer to something sent");
+                if self.ends && matches!(outcome, Err(Errno::ENOENT)) {
+                    return;
+                }
                 let reply = outcome.unwrap_or_else(|errno| panic!("{object}: {errno}"));
                 self.moment += 1;
                 let call = &mut self.histories.get_mut(&object).expect("a history")[at];
+                if worker.is_unwanted && reply.result == Errno::ESHUTDOWN.negated() {
+                    worker.next_at = None;
+                    return;
+                }
+                if self.fills_up && reply.result == Errno::ENOSPC.negated() {
+                    (call.answered, call.seen) = (Some(self.moment), Some(Seen::Refused));
+                    return;
+                }
                 if self.may_fail && reply.result == Errno::EIO.negated() {
                     return;
                 }
                 call.answered = Some(self.moment);
                 call.seen = Some(call.action.seen(&reply));
+                if is_source(&object) && call.seen == Some(Seen::Result(0)) {
+                    let (written, _) = Object::default().after(&call.action, &Snaps::default());
+                    self.sources.extend(written.into_head().map(|content| (object, content)));
+                }
             }
             // An answer to a removal names none.
             Finished::Snapshot(SnapId(snap)) if snap > self.snap_seq => self.new_snaps.push(snap),
@@ -216,7 +331,7 @@ impl Workload {
         };
         let guesses = self.guesses.entry(object.to_owned()).or_default();
         let old = guesses.last().cloned().unwrap_or_default();
-        let kind = world.below(24);
+        let kind = world.below(if self.calls_and_copies { 28 } else { 24 });
         let padded = |text: &str, stripe: usize| format!("{text:-<stripe$}");
         let action = match (kind, self.stripe) {
             (0..5, Some(stripe)) if world.below(4) > 0 => Action::Extend(padded(&text, stripe), stripe),
@@ -244,6 +359,9 @@ impl Workload {
         snap: Option<u64>,
     ) -> Action {
         match kind {
+            0..8 if self.fills_up => {
+                Action::WriteFull(text.repeat(usize::try_from(1 + world.below(20_000)).unwrap_or(1)))
+            }
             0..4 => Action::Append(text),
             4 | 5 => Action::WriteFull(if world.below(4) == 0 { text.repeat(2000) } else { text }),
             6 | 7 => Action::Write(usize::try_from(world.below(20)).unwrap_or(0), text),
@@ -253,19 +371,46 @@ impl Workload {
             11 | 12 => Action::SetOmap(format!("o{}", world.below(3)), text),
             13 => Action::SetAll(text.clone(), text),
             14 | 15 => Action::Swap(old, text),
+            24 => Action::Greet(text),
+            25 => Action::Amplify,
+            26 | 27 if !self.sources.is_empty() => {
+                let at = usize::try_from(world.below(self.sources.len() as u64)).unwrap_or(0);
+                let source =
+                    self.sources.iter().nth(at).map(|(name, content)| (name.clone(), content.clone()));
+                let (name, content) = source.unwrap_or_default();
+                Action::CopyFrom(self.pool, name, content)
+            }
             16 if snap.is_some() => Action::Rollback(snap.unwrap_or(0)),
             17 | 18 => Action::Read(snap),
             _ => Action::Read(None),
         }
     }
 
-    fn send(&mut self, world: &mut World, client: usize) {
+    fn send(&mut self, world: &mut World, worker: usize) {
+        let cleans = self.workers[worker].cleans;
+        if let Some(name) = self.next_source().filter(|_| !cleans) {
+            let text = self.text();
+            let action = match self.stripe {
+                Some(_) => Action::WriteFull(text),
+                None => Action::SetAll(text.clone(), text),
+            };
+            return self.issue(world, worker, name, action);
+        }
         let object = format!("object {}", world.below(self.objects));
-        let action = self.action(world, &object);
-        self.issue(world, client, object, action);
+        let action = if cleans { Action::Delete } else { self.action(world, &object) };
+        self.issue(world, worker, object, action);
     }
 
-    fn issue(&mut self, world: &mut World, client: usize, object: String, action: Action) {
+    /// The next object to be written that is copied later.
+    fn next_source(&self) -> Option<String> {
+        let count = if self.calls_and_copies { SOURCES } else { 0 };
+        let mut names = (0..count).map(|nth| format!("{SOURCE}{nth}"));
+        names.find(|name| !self.histories.contains_key(name))
+    }
+
+    fn issue(&mut self, world: &mut World, worker: usize, object: String, action: Action) {
+        let Worker { client, cleans, .. } = self.workers[worker];
+        let epoch = world.client(client).objecter().map().epoch;
         let snaps = self.context();
         let mut request = Request::new(ObjectLocator::in_pool(self.pool), object.clone(), action.ops());
         request.snap_seq = SnapId(snaps.seq);
@@ -273,22 +418,25 @@ impl Workload {
         if let Action::Read(Some(snap)) = action {
             request.snap = SnapId(snap);
         }
+        let calls = matches!(action, Action::Greet(_) | Action::Amplify);
+        request.flags = if cleans { flag::FULL_TRY } else { 0 } | if calls { flag::WRITE } else { 0 };
         request.mtime = world.client(client).wall();
         self.moment += 1;
         let history = self.histories.entry(object.clone()).or_default();
         let (sent, at) = (self.moment, history.len());
-        history.push(Call { client, sent, answered: None, action, snaps, seen: None });
+        history.push(Call { client, sent, answered: None, epoch, action, snaps, seen: None });
         let tid = world.order(client, |client| client.submit(request));
         self.open.insert((client, tid), (object, at));
     }
 
     /// Reads every object and each of its snapshots once more.
     pub(crate) fn read_all(&mut self, world: &mut World) {
+        let reader = self.workers.len() - 1; // nobody has come for it
         for object in 0..self.objects {
             let object = format!("object {object}");
-            self.issue(world, 0, object.clone(), Action::Read(None));
+            self.issue(world, reader, object.clone(), Action::Read(None));
             for snap in self.snaps.clone() {
-                self.issue(world, 0, object.clone(), Action::Read(Some(snap)));
+                self.issue(world, reader, object.clone(), Action::Read(Some(snap)));
             }
         }
     }
@@ -299,7 +447,7 @@ impl Workload {
     /// What is wrong, in words.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (object, calls) in &self.histories {
-            history::check(calls).map_err(|impossible| {
+            history::check(calls, &self.fences).map_err(|impossible| {
                 let all: Vec<String> = calls.iter().map(ToString::to_string).collect();
                 let text = format!("{object}: {impossible}all of it:\n{}", all.join("\n"));
                 let mut text = with_short_runs(&text);

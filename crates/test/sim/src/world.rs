@@ -12,7 +12,7 @@ use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
 use nacre_osd::{OsdConfig, Shard, StoreConfig};
 use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
-use nacre_simdisk::{Failing, Faults, SimConfig, SimDevice};
+use nacre_simdisk::{Failing, Faults, Image, SimConfig, SimDevice};
 use nacre_store::{Completion, ObjectStore};
 use nacre_txn::{Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// Port of the monitor.
 const MON_PORT: u16 = 3300;
-/// Size of an OSD's device.
+/// Size of an OSD's device, usually.
 const DEVICE_BYTES: u64 = 64 << 20;
 /// How long a process takes from being woken to its turn, at most.
 const TURN_DELAY: Duration = Duration::from_micros(20);
@@ -48,14 +48,34 @@ pub struct Config {
     pub osds: OsdId,
     /// Clients.
     pub clients: usize,
+    /// Size of each OSD's device.
+    pub device_bytes: u64,
     /// How placement groups behave.
     pub tuning: Tuning,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { osds: 3, clients: 1, tuning: Tuning { checked: true, ..Tuning::default() } }
+        let tuning = Tuning { checked: true, ..Tuning::default() };
+        Self { osds: 3, clients: 1, device_bytes: DEVICE_BYTES, tuning }
     }
+}
+
+/// What an OSD's store held at some time: its device and its metadata.
+pub struct OsdCopy {
+    device: Image,
+    kv: SimKv,
+}
+
+/// Which part of a store goes back to what it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Restored {
+    /// All of it.
+    Both,
+    /// The device, not its metadata.
+    Device,
+    /// The metadata, not the device.
+    Metadata,
 }
 
 /// A process.
@@ -131,6 +151,7 @@ pub struct World {
     fabric: Fabric,
     fsid: Uuid,
     tuning: Tuning,
+    device_bytes: u64,
     admin_key: CryptoKey,
     mon: MonNode,
     osds: BTreeMap<OsdId, OsdNode>,
@@ -162,7 +183,7 @@ impl World {
         mkfs.osds_are_failure_domains = true;
         let mut osds = BTreeMap::new();
         for id in 0..config.osds {
-            let node = new_osd(&mut rng, &clock);
+            let node = new_osd(&mut rng, &clock, config.device_bytes);
             mkfs.osds.push(MkfsOsd {
                 id,
                 store: Some(node.uuid),
@@ -182,6 +203,7 @@ impl World {
             fabric,
             fsid,
             tuning: config.tuning,
+            device_bytes: config.device_bytes,
             admin_key: mkfs.admin_key,
             mon: MonNode { kv, driver: None, incoming: Vec::new() },
             osds,
@@ -196,7 +218,9 @@ impl World {
         };
         world.start_mon();
         (0..config.osds).for_each(|id| world.start_osd(id));
-        (0..config.clients).for_each(|_| world.add_client());
+        for _ in 0..config.clients {
+            world.add_client();
+        }
         world
     }
 
@@ -366,8 +390,10 @@ impl World {
         Ok(())
     }
 
-    fn add_client(&mut self) {
-        let proc = Proc::Client(self.clients.len());
+    /// One more client. Gives its number.
+    pub fn add_client(&mut self) -> usize {
+        let number = self.clients.len();
+        let proc = Proc::Client(number);
         let net = Box::new(self.fabric.start(proc.host()));
         let (clock, entropy) = (self.own_clock(proc), self.entropy());
         let messenger = Messenger::new(net, clock.wall().sec.into());
@@ -378,6 +404,7 @@ impl World {
         client.begin();
         self.clients.push(client);
         self.wake(proc);
+        number
     }
 
     /// Ends an OSD's process. With `power` the machine goes with it: nobody hears of it, and what its device and
@@ -428,7 +455,7 @@ impl World {
     pub fn spoil(&mut self, id: OsdId, is_wanted: impl Fn(&[u8]) -> bool) -> usize {
         const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;
         let Some(node) = self.osds.get(&id) else { return 0 };
-        let places = (0..DEVICE_BYTES).step_by(BLOCK);
+        let places = (0..self.device_bytes).step_by(BLOCK);
         let wanted = places.filter(|place| is_wanted(&node.device.peek(*place, BLOCK)));
         wanted.filter(|place| node.device.rot(*place, BLOCK as u64)).count()
     }
@@ -457,7 +484,7 @@ impl World {
 
     /// Flips a bit of what an OSD's device holds. False when it holds nothing.
     pub fn rot(&mut self, id: OsdId) -> bool {
-        self.osds.get(&id).is_some_and(|node| node.device.rot(0, DEVICE_BYTES))
+        self.osds.get(&id).is_some_and(|node| node.device.rot(0, self.device_bytes))
     }
 
     /// Puts a new store in the place of that of an OSD which does not run. Yields its id and the key it will use, both of which
@@ -466,12 +493,39 @@ impl World {
     /// # Panics
     /// When there is no such OSD, or it runs.
     pub fn replace_device(&mut self, id: OsdId) -> (Uuid, CryptoKey) {
-        let node = new_osd(&mut self.rng, &self.clock);
+        let node = new_osd(&mut self.rng, &self.clock, self.device_bytes);
         let new = (node.uuid, node.key.clone());
         let old = self.osds.insert(id, node).expect("one of the world's OSDs");
         assert!(old.shard.is_none(), "osd.{id} runs");
         self.note(0x53, 0);
         new
+    }
+
+    /// A copy of what the store of an OSD holds that does not run.
+    ///
+    /// # Panics
+    /// When there is no such OSD, or it runs.
+    #[must_use]
+    pub fn back_up_osd(&self, id: OsdId) -> OsdCopy {
+        let node = self.osds.get(&id).filter(|node| node.shard.is_none()).expect("an OSD that does not run");
+        OsdCopy { device: node.device.image(), kv: node.kv.copy() }
+    }
+
+    /// Puts a copy of before, or a part of it, in the place of what the store of an OSD holds that does not run.
+    ///
+    /// # Panics
+    /// When there is no such OSD, or it runs.
+    pub fn restore_osd(&mut self, id: OsdId, copy: &OsdCopy, what: Restored) {
+        let node = self.osds.get_mut(&id).filter(|node| node.shard.is_none());
+        let node = node.expect("an OSD that does not run");
+        if what != Restored::Metadata {
+            node.device.restore(&copy.device);
+        }
+        if what != Restored::Device {
+            node.kv = copy.kv.copy();
+            node.kv.hold();
+        }
+        self.note(0x54, 0);
     }
 
     /// Whether the log of a stopped OSD has a gap, so that it does not start.
@@ -737,14 +791,20 @@ fn uuid(rng: &mut SeededEntropy) -> Uuid {
     Uuid::from_random(bytes)
 }
 
-fn new_osd(rng: &mut SeededEntropy, clock: &SimClock) -> OsdNode {
-    let device = SimDevice::new(SimConfig::new(DEVICE_BYTES, rng.u64()));
+fn new_osd(rng: &mut SeededEntropy, clock: &SimClock, device_bytes: u64) -> OsdNode {
+    let device = SimDevice::new(SimConfig::new(device_bytes, rng.u64()));
     let mut kv = SimKv::default();
     let id = uuid(rng);
     BlockStore::mkfs(&mut device.open(), &mut kv, id.0, &store_options()).expect("a store can be made");
     kv.hold();
     let key = CryptoKey::generate(rng, clock.wall());
     OsdNode { uuid: id, key, device, kv, shard: None, disk_at: None, disk_slow: 1 }
+}
+
+impl Debug for OsdCopy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OsdCopy")
+    }
 }
 
 impl Debug for World {

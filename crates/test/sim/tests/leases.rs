@@ -57,7 +57,7 @@ fn cluster(seed: u64) -> (World, OsdId) {
 
 fn cluster_with(seed: u64, planted: Planted) -> (World, OsdId) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
-    let mut world = World::new(seed, &Config { osds: 3, clients: 2, tuning });
+    let mut world = World::new(seed, &Config { osds: 3, clients: 2, tuning, ..Config::default() });
     let create = r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#;
     let tid = world.order(OUTSIDE, |client| client.command(create));
     let created = world.run_until(PATIENCE, |world| {
@@ -180,7 +180,7 @@ fn copy_from(name: &str) -> SubOp {
 /// cut off together, and the one that leads the former is asked by another OSD, not by a client.
 fn copies_from_one_that_is_cut_off(seed: u64, planted: Planted) -> bool {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
-    let mut world = World::new(seed, &Config { osds: 4, clients: 2, tuning });
+    let mut world = World::new(seed, &Config { osds: 4, clients: 2, tuning, ..Config::default() });
     command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 32}"#);
     command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "size", "val": "2"}"#);
     command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);

@@ -45,7 +45,7 @@ fn epochs(world: &mut World, count: u32) {
 /// then to the monitor. What it yields, and what the group yields once one of the others is back.
 fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
-    let mut world = World::new(seed, &Config { osds: 6, clients: 1, tuning });
+    let mut world = World::new(seed, &Config { osds: 6, clients: 1, tuning, ..Config::default() });
     command(&mut world, POOL);
     write(&mut world, "old");
     let members = acting(&world);

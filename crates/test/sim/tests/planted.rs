@@ -71,6 +71,11 @@ fn a_duplicate_lost_at_trim() {
     found(Planted::DuplicatesTrimmed);
 }
 
+#[test]
+fn a_fenced_client_served() {
+    found_with(Planted::FencingIgnored, Plan { bustle: true, ..Plan::default() });
+}
+
 /// Who writes, and hears of the full pool from OSDs only.
 const WRITER: usize = 0;
 /// Who gives commands.

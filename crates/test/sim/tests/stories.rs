@@ -6,7 +6,7 @@
 
 use nacre_env::SystemEntropy;
 use nacre_pg::{LogLimits, QueueLimits, Tuning};
-use nacre_sim::{Kind, Plan, tell};
+use nacre_sim::{Flaw, Kind, Plan, tell};
 use nacre_types::Entropy;
 use std::panic::catch_unwind;
 use std::time::Instant;
@@ -25,6 +25,10 @@ const ONE_SERVES_SEEDS: u64 = 5;
 const CODED_SEEDS: u64 = 5;
 /// Stories of a normal run with a bad device, of each kind of pools.
 const BAD_DEVICE_SEEDS: u64 = 5;
+/// Stories of a normal run with devices that run full.
+const SMALL_DEVICE_SEEDS: u64 = 5;
+/// Stories of a normal run with more than one pool, classes, copies and fenced clients, of each kind of pools.
+const BUSTLE_SEEDS: u64 = 5;
 /// Stories that did not end well once, and why:
 ///
 /// | seed | what was wrong |
@@ -125,12 +129,48 @@ fn stories_of_coded_pools_end_well() {
 /// A device that rots, and fails what it is asked: what it had is had from others, and another one takes its place.
 #[test]
 fn with_a_bad_device_stories_end_well() {
-    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { bad_device: true, ..Plan::default() });
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::Fails), ..Plan::default() });
 }
 
 #[test]
 fn with_a_bad_device_stories_of_coded_pools_end_well() {
-    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { kind: Kind::Coded, bad_device: true, ..Plan::default() });
+    end_well(
+        seeds(0..BAD_DEVICE_SEEDS, 1),
+        &Plan { kind: Kind::Coded, flaw: Some(Flaw::Fails), ..Plan::default() },
+    );
+}
+
+/// A device that says of writes that they are durable, and has lost them or written them elsewhere: what it should have is had from
+/// others, and nothing else is answered.
+#[test]
+fn with_a_lying_device_stories_end_well() {
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::Lies), ..Plan::default() });
+}
+
+/// Somebody puts back what an OSD held some time ago, or a part of it.
+#[test]
+fn with_a_device_that_goes_back_stories_end_well() {
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::GoesBack), ..Plan::default() });
+}
+
+/// Devices are so small that they run full: writes wait or are refused, and go on when somebody has deleted something.
+#[test]
+fn with_small_devices_stories_end_well() {
+    end_well(
+        seeds(0..SMALL_DEVICE_SEEDS, 1),
+        &Plan { small_devices: true, objects: Some(30), ..Plan::default() },
+    );
+}
+
+/// Clients are shut out, pools come and go, classes are called and objects copied.
+#[test]
+fn where_there_is_bustle_stories_end_well() {
+    end_well(seeds(0..BUSTLE_SEEDS, 1), &Plan { bustle: true, ..Plan::default() });
+}
+
+#[test]
+fn where_there_is_bustle_stories_of_coded_pools_end_well() {
+    end_well(seeds(0..BUSTLE_SEEDS, 1), &Plan { kind: Kind::Coded, bustle: true, ..Plan::default() });
 }
 
 /// Stories of erasure-coded pools that did not end well once:

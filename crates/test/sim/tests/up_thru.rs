@@ -40,7 +40,7 @@ fn acting(world: &World) -> Vec<OsdId> {
 /// comes back. Whether the write was acknowledged, and what is read then.
 fn alone_and_unheard(seed: u64, planted: Planted) -> (bool, Option<Vec<u8>>) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
-    let mut world = World::new(seed, &Config { osds: 2, clients: 1, tuning });
+    let mut world = World::new(seed, &Config { osds: 2, clients: 1, tuning, ..Config::default() });
     world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 2}"#);
     world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
     assert!(ask(&mut world, write("old"), PATIENCE).is_some(), "{world:?}");

@@ -132,7 +132,7 @@ impl Pg {
         if self.is_resent_elsewhere(op, &head) {
             return Verdict::Drop;
         }
-        if op.session.is_blocklisted(&self.map) {
+        if op.session.is_blocklisted(&self.map) && self.planted != Planted::FencingIgnored {
             return Verdict::Refuse(Errno::ESHUTDOWN);
         }
         let intent = match classify(&op.op) {

@@ -79,9 +79,10 @@ impl Story {
         self.leaving = Some(Leaving { osd, purged, asked: Some(asked) });
     }
 
-    /// If it is removed, another one comes.
-    pub(super) fn hear_of_leaving(&mut self) {
+    /// Commands were answered. If an OSD is removed, another one comes.
+    pub(super) fn hear(&mut self) {
         for finished in self.world.take_finished(self.admin) {
+            self.hear_of_fencing(&finished);
             let Finished::Command { tid, result, ref status, .. } = finished else { continue };
             if result != 0 || self.verbose {
                 self.note(|| format!("command {tid} is answered {result}: {status}"));
@@ -112,6 +113,7 @@ impl Story {
         self.leaving = None;
         self.stop_leaving(osd);
         let (uuid, key) = self.world.replace_device(osd);
+        self.copy = None;
         self.note(|| format!("osd.{osd} comes anew"));
         let secret = format!(r#"{{"cephx_secret": "{}"}}"#, key.to_text()).into_bytes();
         let json = format!(r#"{{"prefix": "osd new", "uuid": "{uuid}", "id": "{osd}"}}"#);

@@ -1,8 +1,8 @@
 //! What goes wrong in a story.
 
-use super::{Kind, Later, POOL, Story};
+use super::{Flaw, Kind, Later, POOL, Story};
 use crate::net::Wires;
-use crate::world::Proc;
+use crate::world::{Proc, Restored};
 use nacre_simdisk::Faults;
 use nacre_types::OsdId;
 use std::time::Duration;
@@ -15,6 +15,11 @@ impl Story {
             && self.below(4) == 0
         {
             let what = self.betray(bad);
+            *self.troubles.entry(what).or_default() += 1;
+            return;
+        }
+        if self.bustle && self.below(6) == 0 {
+            let what = if self.below(3) == 0 { self.fence() } else { self.change_pools() };
             *self.troubles.entry(what).or_default() += 1;
             return;
         }
@@ -60,12 +65,68 @@ impl Story {
 
     /// The bad device does something.
     fn betray(&mut self, osd: OsdId) -> &'static str {
+        match self.flaw {
+            Some(Flaw::Lies) => self.lie(osd),
+            Some(Flaw::GoesBack) => self.go_back(osd),
+            _ => self.fail_requests(osd),
+        }
+    }
+
+    fn replace_device(&mut self, osd: OsdId) -> &'static str {
+        self.replace(osd);
+        "device replaced"
+    }
+
+    /// The bad device loses writes for a while, or writes them elsewhere.
+    fn lie(&mut self, osd: OsdId) -> &'static str {
+        if self.below(8) == 0 {
+            return self.replace_device(osd);
+        }
+        let ppm = 5000_u32 << self.below(6);
+        let some_time = self.while_(Duration::from_secs(10));
+        let lost = self.below(2) == 0;
+        self.note(|| format!("the device of osd.{osd} lies of {ppm} ppm for {some_time:?}, lost {lost}"));
+        let faults = if lost {
+            Faults { lost_ppm: ppm, ..Faults::default() }
+        } else {
+            Faults { misdirected_ppm: ppm, ..Faults::default() }
+        };
+        self.world.set_faults(osd, faults);
+        self.at(some_time, Later::Mended);
+        if lost { "writes lost" } else { "writes misdirected" }
+    }
+
+    /// A copy of the bad device is made, or put back.
+    fn go_back(&mut self, osd: OsdId) -> &'static str {
+        if self.below(8) == 0 {
+            return self.replace_device(osd);
+        }
+        if self.is_leaving(osd) {
+            return "nothing to put back";
+        }
+        let power = self.below(2) == 0;
+        self.crash(osd, power);
+        let what = match self.below(6) {
+            0 => Restored::Device,
+            1 => Restored::Metadata,
+            _ => Restored::Both,
+        };
+        let copies = self.below(3) == 0;
+        match &self.copy {
+            Some(copy) if !copies => self.world.restore_osd(osd, copy, what),
+            _ => {
+                self.copy = Some(self.world.back_up_osd(osd));
+                return "backup";
+            }
+        }
+        self.note(|| format!("osd.{osd} goes back: {what:?}"));
+        "put back"
+    }
+
+    fn fail_requests(&mut self, osd: OsdId) -> &'static str {
         let some_time = self.while_(Duration::from_secs(20));
         match self.below(8) {
-            0 => {
-                self.replace(osd);
-                "device replaced"
-            }
+            0 => self.replace_device(osd),
             1 | 2 => {
                 self.world.set_faults(osd, Faults { read_errors_ppm: 100_000, ..Faults::default() });
                 self.at(some_time, Later::Mended);
@@ -96,8 +157,7 @@ impl Story {
     fn fill(&mut self) -> &'static str {
         let long = self.while_(Duration::from_secs(10));
         if self.below(2) == 0 {
-            let clients = self.work.clients() as u64;
-            let client = Proc::Client(usize::try_from(self.below(clients)).unwrap_or(0));
+            let client = Proc::Client(self.work.any_client(&mut self.world));
             self.world.fabric().block(Proc::Mon.host(), client.host());
             self.at(long, Later::Heal);
         }
@@ -197,8 +257,7 @@ impl Story {
 
     /// An OSD and a client reach only each other.
     fn maroon(&mut self, osd: OsdId) -> &'static str {
-        let clients = self.work.clients() as u64;
-        let client = usize::try_from(self.below(clients)).unwrap_or(0);
+        let client = self.work.any_client(&mut self.world);
         let inside = [Proc::Osd(osd), Proc::Client(client)];
         self.note(|| format!("{inside:?} are cut off"));
         for other in self.world.procs().into_iter().filter(|other| !inside.contains(other)) {
@@ -274,10 +333,14 @@ impl Story {
                 self.set_pool("min_size", min_size);
             }
             3 => {
-                let size = 2 + self.below(3);
+                let least = match self.kind {
+                    Kind::OneServes => 1,
+                    _ if self.forgets() => 3,
+                    _ => 2,
+                };
+                let size = least.max(2 + self.below(3));
                 self.set_pool("size", size);
                 let min_size = 1 + self.below(size.min(2));
-                let least = if self.kind == Kind::OneServes { 1 } else { 2 };
                 self.set_pool("min_size", min_size.max(least).min(size));
             }
             _ => {
@@ -299,10 +362,13 @@ impl Story {
 
     /// One more snapshot, or one less.
     fn snapshot(&mut self) -> &'static str {
-        if self.below(3) == 0 && self.work.forget_snapshot(&mut self.world, 0) {
+        if self.small_devices {
+            return "no snapshot"; // deleting would free nothing
+        }
+        if self.below(3) == 0 && self.work.forget_snapshot(&mut self.world) {
             return "snapshot removed";
         }
-        self.work.snapshot(&mut self.world, 0);
+        self.work.snapshot(&mut self.world);
         "snapshot"
     }
 
