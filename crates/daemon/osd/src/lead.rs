@@ -5,7 +5,7 @@ use crate::config::OsdConfig;
 use crate::faces::{Ears, Faces};
 use crate::letter::ShardReport;
 use crate::links::{Dialler, Link, WAITING_MAX};
-use crate::maps::{LearnError, MapCache, Source};
+use crate::maps::{self, LearnError, MapCache, Source};
 use crate::pings::{Pings, Signature, Verdict, pong};
 use crate::report;
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
@@ -31,12 +31,8 @@ use std::time::Duration;
 const BOOT_RETRY: Duration = Duration::from_secs(5);
 /// An alert of a peer's message that did not decode lasts for this time.
 const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
-/// Maps that we lack are asked for again after this time.
-const MAPS_RETRY: Duration = Duration::from_secs(5);
 /// Times that this OSD was marked down while it ran, kept for `osd_max_markdown_count`.
 const MARKDOWNS_KEPT_MAX: usize = 1000;
-/// A report to the manager is due after this time even if nothing changed.
-const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Something that a placement group wants the monitor to know.
 #[derive(Debug, Clone)]
@@ -611,7 +607,7 @@ impl Lead {
     /// Asks the monitor for what we lack: `now`, or when it has not come for a while.
     fn ask_for_maps(&mut self, cx: &LeadCx<'_>, now: bool) {
         let Some((lack, asked_at)) = self.lack else { return };
-        if !self.monc.is_open() || !(now || cx.now >= asked_at + MAPS_RETRY) {
+        if !self.monc.is_open() || !(now || cx.now >= asked_at + maps::RETRY) {
             return;
         }
         self.lack = Some((lack, cx.now));
@@ -983,7 +979,7 @@ impl Lead {
             return;
         }
         self.report_due = false;
-        self.report_at = cx.now + REPORT_INTERVAL;
+        self.report_at = cx.now + report::INTERVAL;
         self.report_seq += 1;
         let Some(link) = &mut self.mgr else { return };
         if !self.mgr_open_sent {

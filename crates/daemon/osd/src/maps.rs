@@ -8,7 +8,10 @@ use nacre_msg::OsdMap as MapMessage;
 use nacre_types::{Epoch, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// Maps that we lack are asked for again after this time.
+pub(crate) const RETRY: Duration = Duration::from_secs(5);
 /// Incrementals kept for clients that are behind; one that is further behind gets a full map.
 const INCREMENTALS_MAX: usize = 200;
 /// Incrementals in one message, Ceph's `osd_map_message_max`.

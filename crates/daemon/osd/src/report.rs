@@ -13,6 +13,10 @@ use nacre_msg::{MgrOpen, PgStats};
 use nacre_store::StoreUsage;
 use nacre_types::OsdId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A report to the manager is due after this time even if nothing changed.
+pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 
 /// Facts about the OSD and its machine, for `ceph osd metadata`.
 pub(crate) fn metadata(
