@@ -435,7 +435,7 @@ impl Story {
         while !(self.open() == 0 && self.is_clean()) {
             if self.world.now() >= patience {
                 let open = self.open();
-                if self.bad.is_some() && open > 0 && self.has_unfound() {
+                if open > 0 && self.waits_for_bad_device() {
                     return false;
                 }
                 self.fail(&format!("not clean after {HEALING:?}, {open} messages without an answer"));
@@ -446,11 +446,12 @@ impl Story {
         true
     }
 
-    fn has_unfound(&self) -> bool {
-        self.world.mon().is_some_and(|mon| {
-            let mut groups = mon.state().stats.pgs.pgs(mon.state().osd.map());
-            groups.any(|(_, stat)| stat.state & pg_state::RECOVERY_UNFOUND != 0)
-        })
+    /// Something is nowhere else, or may be: an object is unfound, or a group down while the bad device's OSD cannot run any more.
+    fn waits_for_bad_device(&self) -> bool {
+        let (Some(bad), Some(mon)) = (self.bad, self.world.mon()) else { return false };
+        let lost = if self.world.runs(Proc::Osd(bad)) { 0 } else { pg_state::DOWN };
+        let mut groups = mon.state().stats.pgs.pgs(mon.state().osd.map());
+        groups.any(|(_, stat)| stat.state & (pg_state::RECOVERY_UNFOUND | lost) != 0)
     }
 
     fn check_histories(&self) {
