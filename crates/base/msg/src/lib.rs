@@ -11,6 +11,7 @@ mod auth;
 mod body;
 mod command;
 mod config;
+mod entity_caps;
 mod force;
 mod log;
 mod map_push;
@@ -42,6 +43,7 @@ mod watch_notify;
 pub use auth::{Auth, AuthReply};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
 pub use config::{Config, Ping};
+pub use entity_caps::EntityCaps;
 pub use force::{OsdForceRecovery, force_option};
 pub use log::{Log, LogAck, LogEntry, LogPriority};
 pub use map_push::{

@@ -129,6 +129,7 @@ messages! {
     MonCommand: "A command to the monitor.",
     MonCommandAck: "Its outcome.",
     VoidTickets: "Our monitor to our OSDs: tickets that hold no more.",
+    EntityCaps: "Our monitor to our OSDs: caps that tickets say otherwise.",
     Log: "Entries of the cluster log.",
     LogAck: "Confirms them.",
     GetPoolStats: "Asks for pools' usage.",

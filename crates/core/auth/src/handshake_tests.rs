@@ -283,6 +283,22 @@ fn a_ticket_from_before_a_change_of_caps_is_void() {
 }
 
 #[test]
+fn a_ticket_from_before_a_change_of_caps_gives_the_new_ones() {
+    let mut world = World::new();
+    let mut client = world.client("client.admin", Offer::crc_first());
+    world.connect(&mut client, Offer::crc_first()).expect("the right key");
+    let keys = world.osd_keys();
+    let (since, until) =
+        (world.wall.after(Duration::from_secs(1)), world.wall.after(Duration::from_secs(100)));
+    let mut caps = ChangedCaps::default();
+    assert!(caps.add(name("client.admin"), since, until, "allow r pool=p".to_owned()).is_empty());
+    let done = world.authorize(&client, &keys.clone().with_caps(caps), Offer::crc_first()).expect("it holds");
+    assert_eq!((done.identity.caps.as_str(), done.identity.allow_all), ("allow r pool=p", false));
+    let done = world.authorize(&client, &keys, Offer::crc_first()).expect("it holds");
+    assert_ne!(done.identity.caps, "allow r pool=p");
+}
+
+#[test]
 fn a_service_refuses_what_it_cannot_read_and_what_is_over() {
     let mut world = World::new();
     let mut client = world.client("client.admin", Offer::crc_first());

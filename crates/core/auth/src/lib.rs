@@ -17,6 +17,7 @@
 
 pub mod caps;
 mod cephx;
+mod changed_caps;
 mod client;
 mod crypto;
 mod key_server;
@@ -33,6 +34,7 @@ mod void;
 mod handshake_tests;
 
 pub use caps::{CapsError, ClassCall, MgrCaps, MonCaps, OsdCaps, OsdRequest, Rwx};
+pub use changed_caps::{CHANGED_BYTES_MAX, CHANGED_ENTITIES_MAX, ChangedCaps};
 pub use client::{AuthStart, Authorizer, ClientAuth, ClientError, ClientReply, SessionKeys};
 pub use crypto::{CryptoError, CryptoKey, KEY_BYTES};
 pub use key_server::{

@@ -1,6 +1,6 @@
 //! [`RotatingKeys`]: the previous, current and next secret of one service.
 
-use crate::{CryptoKey, VoidTickets};
+use crate::{ChangedCaps, CryptoKey, VoidTickets};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Entropy, UTime};
 use std::collections::BTreeMap;
@@ -52,6 +52,8 @@ pub struct RotatingKeys {
     max_id: u64,
     /// Tickets that are void although these keys open them. Travels and is kept apart.
     void: VoidTickets,
+    /// Caps that tickets say otherwise. Likewise.
+    caps: ChangedCaps,
 }
 
 impl RotatingKeys {
@@ -71,6 +73,18 @@ impl RotatingKeys {
     #[must_use]
     pub const fn void(&self) -> &VoidTickets {
         &self.void
+    }
+
+    /// With these caps, whatever tickets say.
+    #[must_use]
+    pub fn with_caps(self, caps: ChangedCaps) -> Self {
+        Self { caps, ..self }
+    }
+
+    /// The caps that tickets say otherwise.
+    #[must_use]
+    pub const fn caps(&self) -> &ChangedCaps {
+        &self.caps
     }
 
     /// True when there are no keys.
@@ -160,7 +174,7 @@ impl Decode for RotatingKeys {
     const MIN_BYTES: usize = 13;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.u8()?;
-        Ok(Self { keys: r.get()?, max_id: r.u64()?, void: VoidTickets::default() })
+        Ok(Self { keys: r.get()?, max_id: r.u64()?, ..Self::default() })
     }
 }
 

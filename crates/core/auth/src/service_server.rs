@@ -174,6 +174,8 @@ fn done(
     };
     let mut w = Writer::new();
     ticket.session_key.seal_into(&mut w, |w| w.put(&reply));
+    let changed = cx.keys.caps().of(&ticket.name, ticket.created).map(ToOwned::to_owned);
+    let allow_all = ticket.allow_all && changed.is_none();
     AuthDone {
         global_id: ticket.global_id,
         mode,
@@ -183,8 +185,8 @@ fn done(
         identity: Identity {
             name: ticket.name,
             global_id: ticket.global_id,
-            caps: ticket.caps,
-            allow_all: ticket.allow_all,
+            caps: changed.unwrap_or(ticket.caps),
+            allow_all,
             created: Some(ticket.created),
             expires: Some(ticket.expires),
         },

@@ -1,16 +1,17 @@
 //! Keys, caps, rotating secrets and global ids: [`KeyServer`] kept durable.
 
 use crate::batch::{Batch, Snapshot};
-use nacre_auth::{AuthChange, EntityAuth, KeyServer, TicketLifetimes, VoidTickets};
+use nacre_auth::{AuthChange, ChangedCaps, EntityAuth, KeyServer, TicketLifetimes, VoidTickets};
 use nacre_denc::{Decode, DecodeError, Encode};
-use nacre_types::{AuthName, Entropy, UTime};
-use std::collections::BTreeMap;
+use nacre_types::{AuthName, EntityKind, Entropy, UTime};
+use std::collections::BTreeSet;
 
 const PREFIX: &str = "auth";
 const ENTITY_PREFIX: &str = "auth-entity";
 const ROTATING_KEY: &str = "rotating";
 const GLOBAL_ID_KEY: &str = "global_id_end";
 const VOID_KEY: &str = "void_tickets";
+const CAPS_KEY: &str = "changed_caps";
 
 /// The key server and what of it is not durable yet.
 #[derive(Debug, Default)]
@@ -18,11 +19,17 @@ pub struct AuthDb {
     keys: KeyServer,
     /// End of the global ids reserved by the batch that is being collected or committed.
     reserving: Option<u64>,
-    /// Entities whose sessions must end: true when their key is not theirs any more, false when only their caps are others.
-    revoked: BTreeMap<AuthName, bool>,
+    /// Entities whose sessions must end, since their key is not theirs any more.
+    revoked: BTreeSet<AuthName>,
+    /// Entities whose sessions must take their caps over anew.
+    recapped: BTreeSet<AuthName>,
     void: VoidTickets,
     /// Rises with each change of `void`.
     void_version: u64,
+    /// At OSDs.
+    caps: ChangedCaps,
+    /// Rises with each change of `caps`.
+    caps_version: u64,
     changes: Batch,
 }
 
@@ -41,7 +48,8 @@ impl AuthDb {
         keys.global_ids = nacre_auth::GlobalIds::starting_at(end.unwrap_or(0));
         let void = snapshot.get(PREFIX, VOID_KEY).map(VoidTickets::from_bytes).transpose()?;
         let void = void.unwrap_or_default();
-        Ok(Self { keys, void, ..Self::default() })
+        let caps = snapshot.get(PREFIX, CAPS_KEY).map(ChangedCaps::from_bytes).transpose()?;
+        Ok(Self { keys, void, caps: caps.unwrap_or_default(), ..Self::default() })
     }
 
     /// Entities and secrets, for the decisions of `auth` commands.
@@ -59,13 +67,14 @@ impl AuthDb {
     pub fn apply(&mut self, change: AuthChange) {
         let (AuthChange::Put(name, _) | AuthChange::Remove(name)) = &change;
         if let Some(held) = self.keys.entity(name) {
-            let revoked = match &change {
-                AuthChange::Put(_, auth) if auth == held => None,
-                AuthChange::Put(_, auth) => Some(auth.key.secret() != held.key.secret()),
-                AuthChange::Remove(_) => Some(true),
-            };
-            if let Some(by_key) = revoked {
-                *self.revoked.entry(name.clone()).or_default() |= by_key;
+            match &change {
+                AuthChange::Put(_, auth) if auth == held => (),
+                AuthChange::Put(_, auth) if auth.key.secret() == held.key.secret() => {
+                    self.recapped.insert(name.clone());
+                }
+                _ => {
+                    self.revoked.insert(name.clone());
+                }
             }
         }
         match &change {
@@ -75,9 +84,14 @@ impl AuthDb {
         self.keys.apply(change);
     }
 
-    /// Entities whose sessions must end, see [`AuthDb::apply`], and whether for their key.
-    pub(crate) fn take_revoked(&mut self) -> BTreeMap<AuthName, bool> {
+    /// Entities whose sessions must end, see [`AuthDb::apply`].
+    pub(crate) fn take_revoked(&mut self) -> BTreeSet<AuthName> {
         std::mem::take(&mut self.revoked)
+    }
+
+    /// Entities whose caps are others now, while their key is the same.
+    pub(crate) fn take_recapped(&mut self) -> BTreeSet<AuthName> {
+        std::mem::take(&mut self.recapped)
     }
 
     /// Tickets that hold no more although they have not expired.
@@ -88,6 +102,16 @@ impl AuthDb {
     /// Rises with each change of [`AuthDb::void`].
     pub(crate) fn void_version(&self) -> u64 {
         self.void_version
+    }
+
+    /// Caps at OSDs that valid tickets may say otherwise.
+    pub(crate) fn changed_caps(&self) -> &ChangedCaps {
+        &self.caps
+    }
+
+    /// Rises with each change of [`AuthDb::changed_caps`].
+    pub(crate) fn caps_version(&self) -> u64 {
+        self.caps_version
     }
 
     /// Makes all tickets void that these entities have by now, and forgets what has expired.
@@ -102,6 +126,28 @@ impl AuthDb {
             self.void_version += 1;
             self.changes.put(PREFIX, VOID_KEY, self.void.to_bytes());
         }
+        if self.caps.expire(wall) {
+            self.caps_changed();
+        }
+    }
+
+    fn caps_changed(&mut self) {
+        self.caps_version += 1;
+        self.changes.put(PREFIX, CAPS_KEY, self.caps.to_bytes());
+    }
+
+    /// Notes what these entities may do at OSDs by now, whatever the tickets say that they have.
+    pub(crate) fn note_caps(&mut self, names: &BTreeSet<AuthName>, wall: UTime) {
+        let until = wall.after(self.keys.lifetimes().service);
+        let mut displaced = BTreeSet::new();
+        for name in names {
+            let caps = self.keys.caps_of(name, EntityKind::OSD).unwrap_or_default().to_owned();
+            displaced.extend(self.caps.add(name.clone(), wall, until, caps));
+        }
+        if !displaced.is_empty() {
+            self.make_void(displaced.iter(), wall);
+        }
+        self.caps_changed();
     }
 
     /// Renews rotating secrets and reserves global ids when their time has come.

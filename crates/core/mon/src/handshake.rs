@@ -1,14 +1,15 @@
 //! From a new connection to a session: who is it, and what may it do here?
 
+use crate::auth::AuthDb;
 use crate::event::{Effect, Endpoint, SessionId};
 use crate::mon::{Cx, HANDSHAKES_COUNT_MAX, Mon, SESSIONS_COUNT_MAX};
 use crate::session::{Handshake, Identity, Session, instance};
 use nacre_auth::{
-    AuthDone, MonAuthContext, MonCaps, MonServer, Offer, RotatingKeys, ServiceAuthContext, ServiceServer,
-    Step, TicketForm,
+    AuthDone, MgrCaps, MonAuthContext, MonCaps, MonServer, Offer, RotatingKeys, ServiceAuthContext,
+    ServiceServer, Step, TicketForm,
 };
 use nacre_buf::Bytes;
-use nacre_types::{AddrVec, EntityAddr, EntityKind};
+use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind};
 use std::net::IpAddr;
 
 impl Mon {
@@ -93,19 +94,15 @@ impl Mon {
         self.hold(Effect::Auth { session, step });
     }
 
-    /// The peer with its caps at the monitor, and at the manager when it came in there. Caps that do not parse allow nothing.
+    /// The peer with its caps at the monitor, and at the manager when it came in there.
     fn identity(&self, done: &AuthDone, endpoint: Endpoint) -> Identity {
         let proved = &done.identity;
         let name = proved.name.clone();
-        let text = self.state.auth.keys().caps_of(&name, EntityKind::MON).unwrap_or_default();
-        let caps = if proved.allow_all || name.kind == EntityKind::MON {
-            MonCaps::allow_all()
+        let allows_all = proved.allow_all;
+        let (caps, mgr_caps) = if allows_all {
+            (MonCaps::allow_all(), (endpoint == Endpoint::Mgr).then(MgrCaps::allow_all))
         } else {
-            MonCaps::parse(text, &name).unwrap_or_default()
-        };
-        let mgr_caps = match endpoint {
-            Endpoint::Mon => None,
-            Endpoint::Mgr => Some(proved.mgr_caps().unwrap_or_default()),
+            caps_of(&self.state.auth, &name, endpoint)
         };
         Identity {
             name: instance(&name, done.global_id),
@@ -113,6 +110,7 @@ impl Mon {
             global_id: done.global_id,
             caps,
             mgr_caps,
+            allows_all,
             addr: EntityAddr::NONE,
             seen_at: None,
         }
@@ -149,4 +147,19 @@ impl Mon {
             self.state.osd.seen(osd, cx.now);
         }
     }
+}
+
+/// What an entity may do at the monitor by now, and at the manager if it came in there: what its ticket says may be old. Caps that do
+/// not parse allow nothing.
+pub(crate) fn caps_of(auth: &AuthDb, name: &AuthName, endpoint: Endpoint) -> (MonCaps, Option<MgrCaps>) {
+    let text = |service| auth.keys().caps_of(name, service).unwrap_or_default();
+    let caps = match name.kind {
+        EntityKind::MON => MonCaps::allow_all(),
+        _ => MonCaps::parse(text(EntityKind::MON), name).unwrap_or_default(),
+    };
+    let mgr_caps = match endpoint {
+        Endpoint::Mon => None,
+        Endpoint::Mgr => Some(MgrCaps::parse(text(EntityKind::MGR), name).unwrap_or_default()),
+    };
+    (caps, mgr_caps)
 }

@@ -187,6 +187,7 @@ impl Mon {
             Event::Committed(token) => self.committed(&mut cx, token),
             Event::Tick => self.tick(&mut cx),
         }
+        self.take_over_caps(&cx);
         self.publish();
     }
 
@@ -248,6 +249,7 @@ impl Mon {
             && self.osd_sessions.get(&osd) == Some(&session)
         {
             self.osd_sessions.remove(&osd);
+            self.state.osd.refused_boots.remove(&osd);
         }
     }
 }

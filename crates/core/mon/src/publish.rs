@@ -28,6 +28,7 @@ enum Topic {
     ServiceMap,
     PgCreates,
     VoidTickets,
+    EntityCaps,
     Log(LogPriority),
 }
 
@@ -44,6 +45,7 @@ impl Topic {
             "servicemap" => Self::ServiceMap,
             "osd_pg_creates" => Self::PgCreates,
             nacre_msg::VoidTickets::TOPIC => Self::VoidTickets,
+            nacre_msg::EntityCaps::TOPIC => Self::EntityCaps,
             "log-debug" => Self::Log(LogPriority::DEBUG),
             "log-info" => Self::Log(LogPriority::INFO),
             "log-sec" => Self::Log(LogPriority::SEC),
@@ -58,7 +60,7 @@ impl Topic {
     fn service(self) -> Option<(&'static str, Rwx)> {
         match self {
             Self::OsdMap => Some(("osd", Rwx::R)),
-            Self::PgCreates | Self::VoidTickets => Some(("osd", Rwx::W)),
+            Self::PgCreates | Self::VoidTickets | Self::EntityCaps => Some(("osd", Rwx::W)),
             Self::FsMap | Self::FsMapUser | Self::MdsMap => Some(("mds", Rwx::R)),
             Self::Log(_) => Some(("log", Rwx::R)),
             Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap => None,
@@ -77,6 +79,7 @@ pub(crate) struct Served {
     services: Epoch,
     log: u64,
     void: u64,
+    caps: u64,
 }
 
 impl Mon {
@@ -90,6 +93,7 @@ impl Mon {
             services: self.state.services.map().epoch,
             log: self.state.log.version(),
             void: self.state.auth.void_version(),
+            caps: self.state.auth.caps_version(),
         }
     }
 
@@ -108,6 +112,7 @@ impl Mon {
             Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => before.fsmap != versions.fsmap,
             Topic::ServiceMap => before.services != versions.services,
             Topic::VoidTickets => before.void != versions.void,
+            Topic::EntityCaps => before.caps != versions.caps,
             Topic::Log(_) => before.log != versions.log,
         };
         let topics = |session: &Session| -> Vec<String> {
@@ -161,6 +166,7 @@ impl Mon {
             Topic::OsdMap => self.serve_osdmap(session, what, wish),
             Topic::PgCreates => self.serve_pg_creates(session),
             Topic::VoidTickets => self.serve_void_tickets(session),
+            Topic::EntityCaps => self.serve_entity_caps(session),
             Topic::Log(level) => self.serve_log(session, what, level, wish),
         }
     }
@@ -311,6 +317,14 @@ impl Mon {
         if self.sessions.get(&session).and_then(Session::osd).is_some() {
             let (of, all) = self.state.auth.void().to_tell();
             self.send(session, 0, nacre_msg::VoidTickets { of, all });
+        }
+    }
+
+    /// Likewise.
+    fn serve_entity_caps(&mut self, session: SessionId) {
+        if self.sessions.get(&session).and_then(Session::osd).is_some() {
+            let of = self.state.auth.changed_caps().to_tell();
+            self.send(session, 0, nacre_msg::EntityCaps { of });
         }
     }
 

@@ -22,6 +22,8 @@ pub struct Identity {
     pub caps: MonCaps,
     /// What it may ask of the manager; none at the monitor's address, where [`Identity::caps`] decide.
     pub mgr_caps: Option<MgrCaps>,
+    /// It proved nothing and needs no caps: authentication is off.
+    pub allows_all: bool,
     /// Its address of record, by its own word.
     pub addr: EntityAddr,
     /// Where its socket is.

@@ -1,5 +1,6 @@
 //! What time alone brings about, once per second.
 
+use crate::handshake::caps_of;
 use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;
 use nacre_auth::TicketLifetimes;
@@ -46,29 +47,44 @@ impl Mon {
         self.state.auth.refresh(cx.wall, cx.entropy);
     }
 
-    /// Ends the sessions of entities whose key or caps were removed or changed, and makes tickets void whose key is another's now, of which
+    /// Ends the sessions of entities whose key was removed or is another one, and makes the tickets void that they have, of which
     /// the OSDs hear. Such a client is shut out besides, by its address: an OSD that does not hear of it in time learns that
     /// with its next map.
     fn end_revoked(&mut self, cx: &Cx<'_>) {
         let revoked = self.state.auth.take_revoked();
-        // Not for other caps: librados goes on with its ticket until that is to be renewed, and would be kept out for so long.
-        let by_key = revoked.iter().filter(|(_, by_key)| **by_key).map(|(name, _)| name);
-        self.state.auth.make_void(by_key, cx.wall);
-        let of_revoked = |entry: &crate::session::Session| revoked.get(&entry.identity.auth_name).copied();
+        self.state.auth.make_void(revoked.iter(), cx.wall);
+        let is_revoked = |entry: &crate::session::Session| revoked.contains(&entry.identity.auth_name);
         let ended: Vec<_> = self
             .sessions
             .iter()
-            .filter_map(|(session, entry)| {
-                Some((*session, of_revoked(entry)?, entry.kind, entry.identity.addr))
-            })
+            .filter(|(_, entry)| is_revoked(entry))
+            .map(|(session, entry)| (*session, entry.kind, entry.identity.addr))
             .collect();
         let until = cx.wall.after(self.state.auth.keys().lifetimes().service);
-        for (session, by_key, kind, addr) in ended {
+        for (session, kind, addr) in ended {
             // An address without a nonce would stand for all clients of a machine.
-            if by_key && kind == EntityKind::CLIENT && addr.nonce != 0 {
+            if kind == EntityKind::CLIENT && addr.nonce != 0 {
                 self.state.osd.blocklist_add(addr, until);
             }
             self.close(session);
+        }
+    }
+
+    /// Sessions of entities whose caps are others now go on with these, here and at OSDs. They must not end: librados would come
+    /// again with the ticket that it has, until that is to be renewed.
+    pub(crate) fn take_over_caps(&mut self, cx: &Cx<'_>) {
+        let names = self.state.auth.take_recapped();
+        if names.is_empty() {
+            return;
+        }
+        self.state.auth.note_caps(&names, cx.wall);
+        for entry in self.sessions.values_mut().filter(|entry| names.contains(&entry.identity.auth_name)) {
+            let identity = &mut entry.identity;
+            if !identity.allows_all {
+                let (caps, mgr_caps) = caps_of(&self.state.auth, &identity.auth_name, entry.endpoint);
+                identity.caps = caps.at(identity.seen_at);
+                identity.mgr_caps = mgr_caps.map(|caps| caps.at(identity.seen_at));
+            }
         }
     }
 

@@ -1,6 +1,8 @@
 //! [`Lead`]: what an OSD does once, on its first shard: the session with the monitor, boot, maps, links to
 //! the other OSDs and to the manager.
 
+mod beacon;
+
 use crate::config::OsdConfig;
 use crate::faces::{Ears, Faces};
 use crate::letter::ShardReport;
@@ -14,9 +16,8 @@ use nacre_heartbeat::Leases;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
-use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{
-    MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgCreated,
+    EntityCaps, MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBoot, OsdFailure, OsdPgCreated,
     OsdPgReadyToMerge, OsdPgTemp, RawMessage, Superblock, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
@@ -56,6 +57,8 @@ pub(crate) enum News {
     Keys(RotatingKeys),
     /// Tickets that hold no more.
     Void(VoidTickets),
+    /// Caps that tickets say otherwise.
+    Caps(EntityCaps),
     /// Groups to create.
     Create(Box<nacre_msg::OsdPgCreate2>),
     /// Groups to scrub.
@@ -154,7 +157,7 @@ impl Lead {
             ..MoncConfig::new(config.monitors.clone())
         };
         let mut monc = MonClient::new(monc_config, auth);
-        for what in ["config", "mgrmap", "osd_pg_creates", VoidTickets::TOPIC] {
+        for what in ["config", "mgrmap", "osd_pg_creates", VoidTickets::TOPIC, EntityCaps::TOPIC] {
             monc.subscribe(what, 0, Interest::Lasting);
         }
         Self {
@@ -557,6 +560,7 @@ impl Lead {
                 Err(error) => tracing::error!(%error, "mgr map does not decode"),
             },
             Message::VoidTickets(void) => cx.news.push(News::Void(void)),
+            Message::EntityCaps(caps) => cx.news.push(News::Caps(caps)),
             Message::Config(config) => cx.news.push(News::Options(config.config)),
             Message::MarkMeDown(_) if self.leaving.is_some() => self.end(cx),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
@@ -939,28 +943,6 @@ impl Lead {
         }
         let pg_temp = self.pg_temp_wanted.clone();
         self.tell_mon(OsdPgTemp { version: epoch.into(), map_epoch: epoch, pg_temp, forced: false }.into());
-    }
-
-    fn send_beacon(&mut self, cx: &LeadCx<'_>) {
-        let epoch = cx.maps.newest().epoch;
-        let interval = cx.options.seconds("osd_beacon_report_interval");
-        self.beacon_at = cx.now + interval;
-        // Maps since then are needed by whoever has to learn what happened to these groups. One that is clean was so in the
-        // map under which it said so.
-        let groups = || self.reports.values().flat_map(|report| &report.groups);
-        let clean = |stat: &PgStat| match stat.state & pg_state::CLEAN {
-            0 => stat.last_epoch_clean,
-            _ => stat.reported_epoch,
-        };
-        let oldest = groups().map(|(_, stat)| clean(stat)).min();
-        let beacon = OsdBeacon {
-            version: epoch.into(),
-            pgs: groups().map(|(pg, _)| *pg).collect(),
-            min_last_epoch_clean: oldest.unwrap_or(epoch),
-            last_purged_snaps_scrub: UTime::ZERO,
-            interval_s: u32::try_from(interval.as_secs()).unwrap_or(u32::MAX),
-        };
-        self.tell_mon(beacon.into());
     }
 
     /// A shard's groups have changed.

@@ -2,7 +2,8 @@
 
 use crate::letter::session_id;
 use nacre_auth::{
-    AuthMethod, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step, TicketForm, VoidTickets,
+    AuthMethod, CapsError, ChangedCaps, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step,
+    TicketForm, VoidTickets,
 };
 use nacre_buf::Bytes;
 use nacre_msgr::Peer;
@@ -175,16 +176,9 @@ impl Sessions {
         self.count += 1;
         let id = session_id::make(self.shard, self.count);
         let addr = peer.addrs.front().with_kind(AddrKind::Any);
-        // An entity without rights here is let in and told so: turned away, it would dial for ever.
-        let caps = identity.osd_caps().unwrap_or_else(|error| {
-            if !identity.caps.is_empty() {
-                tracing::warn!(name = %identity.name, %error, "caps that allow nothing");
-            }
-            OsdCaps::none()
-        });
         let name = EntityName { kind: peer.kind, number: identity.global_id.cast_signed() };
         let seen_at = EntityAddr { socket: peer.seen_at.socket, ..addr };
-        let caps = caps.at(peer.seen_at.socket.map(|socket| socket.ip().to_canonical()));
+        let caps = caps_at(identity.osd_caps(), &identity.caps, &identity.name, &seen_at);
         self.conns.insert(id, conn);
         let backs_off = peer.features & features::RADOS_BACKOFF == features::RADOS_BACKOFF;
         Ok(Arc::new(Session { id, name, addr, seen_at, caps, backs_off }))
@@ -213,6 +207,20 @@ impl Sessions {
     pub(crate) fn with_void_tickets(&self, void: &VoidTickets) -> Vec<ConnId> {
         let is_void = |(_, (name, created)): &(&ConnId, &(AuthName, UTime))| void.has(name, *created);
         self.tickets.iter().filter(is_void).map(|(conn, _)| *conn).collect()
+    }
+
+    /// Sessions go on with the caps that their entities have by now, from the next message on: those under way hold the session as
+    /// it was when they came.
+    pub(crate) fn take_over_caps(&mut self, changed: &ChangedCaps) {
+        for (conn, (name, created)) in &self.tickets {
+            let Some(text) = changed.of(name, *created) else { continue };
+            let Some(Incomer::Client(session)) = self.incomers.get_mut(conn) else { continue };
+            let caps = caps_at(OsdCaps::parse(text), text, name, &session.seen_at);
+            if caps != session.caps {
+                tracing::info!(client = %session.name, entity = %name, "its session goes on with other caps");
+                *session = Arc::new(Session { caps, ..Session::clone(session) });
+            }
+        }
     }
 
     /// Forgets a connection and yields what it was.
@@ -288,4 +296,16 @@ impl Sessions {
             }
         }
     }
+}
+
+/// Caps as they hold for a client at that address. An entity without rights here is let in and told so: turned away, it would dial for
+/// ever.
+fn caps_at(parsed: Result<OsdCaps, CapsError>, text: &str, name: &AuthName, seen_at: &EntityAddr) -> OsdCaps {
+    let caps = parsed.unwrap_or_else(|error| {
+        if !text.is_empty() {
+            tracing::warn!(%name, %error, "caps that allow nothing");
+        }
+        OsdCaps::none()
+    });
+    caps.at(seen_at.socket.map(|socket| socket.ip().to_canonical()))
 }

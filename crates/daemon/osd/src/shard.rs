@@ -430,6 +430,7 @@ impl Shard {
             }
             News::Keys(keys) => self.learn_keys(keys),
             News::Void(void) => self.learn_void(void),
+            News::Caps(caps) => self.learn_caps(caps),
             News::Create(create) => self.create_groups(&create),
             News::Options(config) => {
                 let mut options = Values::clone(&self.options);

@@ -52,8 +52,10 @@ const FRONT_BYTES_USUAL: usize = 768;
 /// Room for that of its acknowledgement.
 const REPLY_BYTES_USUAL: usize = 64;
 
-/// Versions of our own messages that an OSD can speak with others, both included. Raised when a message changes so that those
-/// who know the old one only cannot read it.
+/// Versions of our own messages that an OSD can speak with others, both included. The newest is raised when a message changes so
+/// that those who know the old one only cannot read it; the oldest, when nobody writes and reads the old one any more. Two speak the
+/// newest version that both know. A cluster is upgraded one OSD after the other as long as each program knows a version that the
+/// one before it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerVersions {
     /// The oldest.
@@ -64,15 +66,16 @@ pub struct PeerVersions {
 
 impl PeerVersions {
     /// What this code speaks.
-    pub const OURS: Self = Self { oldest: 3, newest: 3 };
+    pub const OURS: Self = Self { oldest: 4, newest: 4 };
     /// The key of an OSD's metadata, as it boots, that holds its [`PeerVersions`]. Ceph's OSDs do not have it: they speak other
     /// messages.
     pub const METADATA_KEY: &'static str = "nacre_peer_versions";
 
-    /// True when there is one that both speak.
+    /// The version that two speak with each other; `None` when there is none that both know.
     #[must_use]
-    pub fn overlap(&self, other: &Self) -> bool {
-        self.oldest <= other.newest && other.oldest <= self.newest
+    pub fn agree(&self, other: &Self) -> Option<u32> {
+        let version = self.newest.min(other.newest);
+        (version >= self.oldest.max(other.oldest)).then_some(version)
     }
 
     /// Reads what `Display` writes.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::Message;
-use nacre_denc::Encode;
+use nacre_denc::{Decode, Encode};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, PgId, ReqId, SnapId, UTime};
 
@@ -41,6 +41,7 @@ fn past() -> PastIntervals {
     PastIntervals {
         intervals: vec![PastInterval { first: 2, last: 9, up, acting, primary: 1, maybe_went_rw: true }],
         former: vec![4, 7],
+        each: [(3, 8)].into(),
     }
 }
 
@@ -237,22 +238,96 @@ fn unknown_kinds_of_ours_are_errors() {
     assert!(PeerMessage::decode(raw).is_err());
 }
 
+fn served(epoch: u32, acting: &[i32], maybe_went_rw: bool) -> PastInterval {
+    let acting = acting.to_vec();
+    PastInterval { first: epoch, last: epoch, up: acting.clone(), primary: acting[0], acting, maybe_went_rw }
+}
+
+/// Whether those who are `up` may go on without the others, as peering judges.
+fn suffice(past: &PastIntervals, up: u32, needed: usize) -> bool {
+    let is_up = |osd: &&i32| up & (1 << **osd) != 0;
+    let went_rw = past.intervals.iter().filter(|interval| interval.maybe_went_rw);
+    { went_rw }.all(|interval| interval.acting.iter().filter(is_up).count() >= needed)
+        && past.each.keys().all(|osd| is_up(&osd))
+}
+
 #[test]
-fn old_intervals_are_folded_and_never_lost() {
+fn folded_intervals_block_whom_they_blocked_before() {
+    let mut random: u64 = 5;
+    let mut below = |bound: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 33) % bound
+    };
+    for (round, (size, needed)) in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (1, 1)].into_iter().enumerate() {
+        let (mut folded, mut all) = (PastIntervals::default(), PastIntervals::default());
+        for epoch in 1..=u32::try_from(INTERVALS_MAX).expect("small") + 40 {
+            let mut osds: Vec<i32> = (0..9).collect();
+            let acting: Vec<i32> = (0..size)
+                .map(|_| osds.swap_remove(usize::try_from(below(osds.len() as u64)).expect("small")))
+                .collect();
+            let interval = served(epoch, &acting, round == 0 || below(8) > 0);
+            all.intervals.push(interval.clone());
+            folded.push(interval, needed);
+        }
+        assert_eq!(folded.intervals.len(), INTERVALS_MAX);
+        assert_eq!(folded.intervals.last().map(|it| it.last), all.intervals.last().map(|it| it.last));
+        assert!(folded.intervals.windows(2).all(|pair| pair[0].last < pair[1].first), "in order");
+        for up in 0..1 << 9 {
+            assert!(!suffice(&folded, up, needed) || suffice(&all, up, needed), "{size} {needed} {up:b}");
+        }
+        assert!(suffice(&folded, (1 << 9) - 1, needed), "all of them suffice");
+        assert!(folded.writers().is_superset(&folded.each.keys().copied().collect()));
+        assert_eq!(folded.holders(), all.holders(), "all are asked");
+        assert_eq!(PastIntervals::from_bytes(folded.to_bytes()), Ok(folded.clone()));
+    }
+}
+
+/// A primary that lives alone from time to time does not make the other one's word enough.
+#[test]
+fn who_wrote_alone_long_ago_is_not_forgotten() {
     let mut past = PastIntervals::default();
-    for epoch in 1..=u32::try_from(INTERVALS_MAX).expect("small") + 5 {
-        let osd = i32::try_from(epoch % 7).expect("small");
-        let (up, acting) = (vec![osd], vec![osd]);
-        past.push(PastInterval {
-            first: epoch,
-            last: epoch,
-            up,
-            acting,
-            primary: osd,
-            maybe_went_rw: epoch == 2,
-        });
+    past.push(served(1, &[1, 2], true), 1);
+    past.push(served(2, &[2], true), 1);
+    for epoch in 3..3 * u32::try_from(INTERVALS_MAX).expect("small") {
+        past.push(served(epoch, if epoch % 2 == 0 { &[1, 2] } else { &[1, 3] }, epoch % 2 == 0), 1);
     }
     assert_eq!(past.intervals.len(), INTERVALS_MAX);
-    assert_eq!(past.intervals[0].first, 1);
-    assert!(past.writers().contains(&2));
+    assert!(!suffice(&past, 0b1010, 1), "osd.2 alone has what it wrote");
+    assert!(suffice(&past, 0b0110, 1));
+    past.trim_before(4 * u32::try_from(INTERVALS_MAX).expect("small"));
+    assert!(past.intervals.is_empty() && past.each.is_empty());
+    assert_eq!(past.former, [1, 2, 3]);
+}
+
+#[test]
+fn intervals_without_a_common_member_are_all_needed() {
+    let mut past = PastIntervals::default();
+    for epoch in 1..=u32::try_from(INTERVALS_MAX).expect("small") + 3 {
+        let osd = i32::try_from(epoch).expect("small");
+        past.push(served(epoch, &[osd], true), 1);
+    }
+    assert_eq!(past.each.into_iter().collect::<Vec<_>>(), [(1, 1), (2, 2), (3, 3)]);
+    assert_eq!(past.intervals[0], served(4, &[4], true));
+}
+
+#[test]
+fn two_speak_the_newest_version_that_both_know() {
+    let span = |text: &str| PeerVersions::parse(text).expect("a span");
+    let cases = [
+        ("4-4", "4-4", Some(4)),
+        ("3-4", "4-6", Some(4)),
+        ("2-9", "5-7", Some(7)),
+        ("3-3", "4-4", None),
+        ("5-9", "1-4", None),
+    ];
+    for (one, other, agreed) in cases {
+        assert_eq!(span(one).agree(&span(other)), agreed, "{one} {other}");
+        assert_eq!(span(other).agree(&span(one)), agreed, "{other} {one}");
+    }
+    // One OSD after the other, each program with the one before it: whoever is up talks to all.
+    let programs = ["3-4", "4-5", "5-5", "5-7"].map(span);
+    assert!(programs.windows(2).all(|pair| pair[0].agree(&pair[1]).is_some()));
+    assert_eq!(programs[0].agree(&programs[2]), None, "but none may be passed over");
+    assert_eq!(PeerVersions::parse("5-4"), None);
+    assert_eq!(PeerVersions::parse(&PeerVersions::OURS.to_string()), Some(PeerVersions::OURS));
 }

@@ -1,7 +1,7 @@
 //! Checks on OSDs and pools, by the OSDMap.
 
 use super::{Check, Severity, plural};
-use crate::osd::view;
+use crate::osd::{BootRefusal, view};
 use crate::state::State;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_mgr::pgmap::Digest;
@@ -30,6 +30,7 @@ pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check>
     out.extend(fullness_checks(map));
     out.extend(flags_check(map));
     out.extend(ahead_check(state));
+    out.extend(refused_check(state, map));
     out.extend(alert_checks(state, map));
     out.extend(too_few(state, map));
     out.extend(pool_checks(state, map, digest));
@@ -138,6 +139,19 @@ fn ahead_check(state: &State) -> Option<Check> {
     let summary =
         format!("{} osds have newer maps than the monitor, whose store is an older copy", lines.len());
     (!lines.is_empty()).then(|| Check::new("OSD_MAPS_AHEAD", Severity::Error, summary, lines))
+}
+
+/// OSDs that are here and may not come up, because of what they are; not those that only have to wait.
+fn refused_check(state: &State, map: &OsdMap) -> Option<Check> {
+    let told_elsewhere =
+        |reason: &BootRefusal| matches!(reason, BootRefusal::NoUp | BootRefusal::Ahead { .. });
+    let refused = state.osd.refused_boots.iter().filter(|(osd, _)| map.exists(**osd));
+    let lines: Vec<String> = refused
+        .filter(|(_, reason)| !told_elsewhere(reason))
+        .map(|(osd, reason)| format!("osd.{osd} may not boot: {reason}"))
+        .collect();
+    let summary = format!("{} osds may not boot", lines.len());
+    (!lines.is_empty()).then(|| Check::new("OSD_BOOT_REFUSED", Severity::Warn, summary, lines))
 }
 
 fn too_few(state: &State, map: &OsdMap) -> Option<Check> {

@@ -57,7 +57,7 @@ pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check>
         GROUPS.iter().filter_map(|group| group_check(group, pgs, map, digest)).collect();
     out.extend(availability(pgs, map, digest));
     out.extend(degraded(pgs, map, digest));
-    out.extend(objects(digest));
+    out.extend(objects(pgs, map, digest));
     out
 }
 
@@ -135,12 +135,12 @@ fn degraded(pgs: &PgMap, map: &OsdMap, digest: &Digest) -> Option<Check> {
     Some(Check::new("PG_DEGRADED", Severity::Warn, summary, lines).counting(count))
 }
 
-fn objects(digest: &Digest) -> Vec<Check> {
+fn objects(pgs: &PgMap, map: &OsdMap, digest: &Digest) -> Vec<Check> {
     let stats = &digest.sum.stats;
     let mut out = Vec::new();
-    let mut add = |code, severity, count: i64, summary: String| {
+    let mut add = |code, severity, count: i64, summary: String, lines: Vec<String>| {
         if count > 0 {
-            out.push(Check::new(code, severity, summary, Vec::new()).counting(count));
+            out.push(Check::new(code, severity, summary, lines).counting(count));
         }
     };
     let misplaced = stats.num_objects_misplaced;
@@ -149,12 +149,16 @@ fn objects(digest: &Digest) -> Vec<Check> {
         Severity::Warn,
         misplaced,
         share(misplaced, stats.num_object_copies, "misplaced"),
+        Vec::new(),
     );
     let unfound = stats.num_objects_unfound;
-    add("OBJECT_UNFOUND", Severity::Warn, unfound, share(unfound, stats.num_objects, "unfound"));
+    let of_pgs = pgs.pgs(map).map(|(pg, stat)| (pg, stat.stats.sum.num_objects_unfound));
+    let lines = of_pgs.filter(|(_, count)| *count > 0).take(DETAILS_COUNT_MAX);
+    let lines = lines.map(|(pg, count)| format!("pg {pg} has {count} unfound objects")).collect();
+    add("OBJECT_UNFOUND", Severity::Warn, unfound, share(unfound, stats.num_objects, "unfound"), lines);
     let errors = stats.num_scrub_errors;
-    add("OSD_SCRUB_ERRORS", Severity::Error, errors, format!("{errors} scrub errors"));
+    add("OSD_SCRUB_ERRORS", Severity::Error, errors, format!("{errors} scrub errors"), Vec::new());
     let omap = stats.num_large_omap_objects;
-    add("LARGE_OMAP_OBJECTS", Severity::Warn, omap, format!("{omap} large omap objects"));
+    add("LARGE_OMAP_OBJECTS", Severity::Warn, omap, format!("{omap} large omap objects"), Vec::new());
     out
 }

@@ -219,15 +219,16 @@ impl OsdMaps {
     }
 
     /// Whether the OSD is one of ours, on our history of maps, and understands those that are up.
-    fn may_talk(&self, request: &BootRequest) -> Result<(), BootRefusal> {
+    fn may_talk(&mut self, request: &BootRequest) -> Result<(), BootRefusal> {
         let newest = self.published.epoch;
         if request.epoch > newest {
             return Err(BootRefusal::Ahead { own: request.epoch, newest });
         }
         let own = peer_versions(&request.metadata).ok_or(BootRefusal::Foreign)?;
-        let others = self.latest.up_osds().filter(|osd| *osd != request.osd);
-        let versions = others.filter_map(|osd| Some((osd, peer_versions(self.metadata(osd)?)?)));
-        match { versions }.find(|(_, theirs)| !own.overlap(theirs)) {
+        // Also those that come up with it.
+        let others: Vec<OsdId> = self.upcoming().up_osds().filter(|osd| *osd != request.osd).collect();
+        let versions = others.into_iter().filter_map(|osd| Some((osd, peer_versions(self.metadata(osd)?)?)));
+        match { versions }.find(|(_, theirs)| own.agree(theirs).is_none()) {
             Some((osd, theirs)) => Err(BootRefusal::Versions { own, osd, theirs }),
             None => Ok(()),
         }

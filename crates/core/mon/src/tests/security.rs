@@ -189,6 +189,68 @@ fn osds_hear_of_keys_that_changed_also_after_a_restart() {
     assert_eq!(void_told(&mut world, osd), Some(nacre_msg::VoidTickets::default()), "they have expired");
 }
 
+/// What an OSD was told of caps that have changed.
+fn caps_told(world: &mut World, osd: SessionId) -> Option<nacre_msg::EntityCaps> {
+    let told = world.take(osd).into_iter().filter_map(|message| match message {
+        Message::EntityCaps(caps) => Some(caps),
+        _ => None,
+    });
+    told.last()
+}
+
+#[test]
+fn changed_caps_hold_at_once_in_sessions_that_are_open() {
+    let mut world = World::new(1);
+    world.add_client("client.a", "allow r", "allow rw");
+    world.add_client("client.b", "allow r", "allow rw");
+    let (osd, admin) = (world.connect("osd.0"), world.connect(ADMIN));
+    let (a, b) = (world.connect("client.a"), world.connect("client.b"));
+    world.subscribe(osd, nacre_msg::EntityCaps::TOPIC, 0, false);
+    assert_eq!(caps_told(&mut world, osd), Some(nacre_msg::EntityCaps::default()));
+    let write = r#"{"prefix":"config-key set","key":"k","val":"v"}"#;
+    let denied = Some(Errno::EACCES.negated());
+    assert_eq!(world.ask(a, write).map(|ack| ack.result), denied);
+    let give = |world: &mut World, mon: &str, osd: &str| {
+        let caps =
+            format!(r#"{{"prefix":"auth caps","entity":"client.a","caps":["mon","{mon}","osd","{osd}"]}}"#);
+        assert_eq!(world.ask(admin, &caps).map(|ack| ack.result), Some(0));
+    };
+    give(&mut world, "allow *", "allow r");
+    let told = caps_told(&mut world, osd).expect("told with the answer");
+    assert_eq!(told.of[&name("client.a")].1, "allow r");
+    assert_eq!(told.of.len(), 1);
+    assert_eq!(world.ask(a, write).map(|ack| ack.result), Some(0), "more than before, without a new session");
+    give(&mut world, "allow r", "allow rwx pool=p");
+    assert_eq!(world.ask(a, write).map(|ack| ack.result), denied, "and less");
+    let told = caps_told(&mut world, osd).expect("told");
+    assert_eq!(told.of[&name("client.a")].1, "allow rwx pool=p");
+    world.pass(Duration::from_secs(2));
+    assert!(!world.closed.contains(&a) && !world.closed.contains(&b));
+    assert!(world.map().blocklist.is_empty());
+    // Only OSDs hear of it; also after a restart, until no ticket says otherwise.
+    world.subscribe(b, nacre_msg::EntityCaps::TOPIC, 0, false);
+    assert_eq!(caps_told(&mut world, b), None);
+    world.restart();
+    let osd = world.connect("osd.0");
+    world.subscribe(osd, nacre_msg::EntityCaps::TOPIC, 9, false);
+    assert_eq!(caps_told(&mut world, osd), Some(told));
+    world.pass(Duration::from_secs(3600));
+    assert_eq!(caps_told(&mut world, osd), Some(nacre_msg::EntityCaps::default()));
+}
+
+#[test]
+fn changed_caps_hold_at_the_manager_whatever_the_ticket_says() {
+    let mut world = World::new(1);
+    world.add_with_mgr("client.reader", "allow r", "allow r");
+    let session = world.connect_mgr("client.reader");
+    assert_eq!(world.ask_mgr(session, r#"{"prefix":"pg dump"}"#), 0);
+    let admin = world.connect(ADMIN);
+    let caps = r#"{"prefix":"auth caps","entity":"client.reader","caps":["mon","allow r"]}"#;
+    assert_eq!(world.ask(admin, caps).map(|ack| ack.result), Some(0));
+    assert_eq!(world.ask_mgr(session, r#"{"prefix":"pg dump"}"#), Errno::EACCES.negated());
+    assert!(!world.closed.contains(&session));
+}
+
 #[test]
 fn new_osds_do_not_take_the_keys_of_others() {
     let mut world = World::new(2);

@@ -28,7 +28,7 @@ impl Pg {
             } else {
                 let past = self.interval.to_past(before.epoch, before, self.info.history.epoch_created);
                 if self.planted != Planted::IntervalForgotten {
-                    self.past.push(past);
+                    self.past.push(past, self.chunks_needed().unwrap_or(1));
                 }
             }
             self.past.trim_before(self.info.history.last_epoch_started);
@@ -318,6 +318,13 @@ impl Pg {
             if interval.acting.iter().filter(reachable).count() < self.chunks_needed().unwrap_or(1) {
                 let gone = interval.acting.iter().filter(|osd| !reachable(osd));
                 blocked.extend(gone.filter(|osd| !is_lost(&self.map, **osd, interval.last)));
+            }
+        }
+        for (osd, last) in &self.past.each {
+            let is_here = *osd == self.whoami || is_up(&self.map, *osd);
+            let has_all = is_here && self.lost_through(*osd) == 0;
+            if !has_all && !is_lost(&self.map, *osd, *last) {
+                blocked.insert(*osd);
             }
         }
         blocked.into_iter().collect()

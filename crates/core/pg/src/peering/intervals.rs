@@ -148,6 +148,11 @@ impl Decode for Interval {
     }
 }
 
+/// How many members of an interval bear out what was written in it.
+pub(crate) fn copies_needed(map: &OsdMap, pg: PgId) -> usize {
+    map.pools.get(&pg.pool).and_then(layout_of).map_or(1, |layout| layout.k.into())
+}
+
 /// True when `map` says that `osd` runs.
 pub(crate) fn is_up(map: &OsdMap, osd: OsdId) -> bool {
     map.is_up(osd)

@@ -1,5 +1,6 @@
 //! [`Lineage`]: who served a group, followed map by map by an OSD that has no record of it.
 
+use super::intervals::copies_needed;
 use super::{Birth, Interval};
 use crate::merge;
 use nacre_maps::OsdMap;
@@ -54,7 +55,8 @@ impl Lineage {
         } else {
             // What was served in the first interval needs no proof that its primary lived in it.
             let first = if std::mem::take(&mut self.begins_before) { before.epoch } else { self.created };
-            self.past.push(self.interval.to_past(before.epoch, &before, first));
+            let past = self.interval.to_past(before.epoch, &before, first);
+            self.past.push(past, copies_needed(&before, self.pg));
         }
         self.interval = next;
     }
@@ -81,7 +83,8 @@ impl Lineage {
     fn into_birth(mut self, lost_through: Epoch) -> Birth {
         if self.begins_before {
             // Only the beginning of it is unknown. Whoever serves in it may have done so since long ago.
-            self.past.push(self.interval.to_past(self.map.epoch, &self.map, self.map.epoch));
+            let past = self.interval.to_past(self.map.epoch, &self.map, self.map.epoch);
+            self.past.push(past, copies_needed(&self.map, self.pg));
         }
         Birth {
             history: PgHistory { epoch_created: self.created, ..PgHistory::default() },

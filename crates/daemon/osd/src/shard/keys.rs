@@ -1,9 +1,9 @@
-//! The secrets that tickets are opened with, and sessions whose tickets hold no more.
+//! The secrets that tickets are opened with, and sessions whose tickets hold no more, or say what was true once.
 
 use super::Shard;
 use crate::letter::Letter;
 use crate::sessions::AuthFrame;
-use nacre_auth::{Offer, RotatingKeys, ServiceAuthContext, VoidTickets};
+use nacre_auth::{ChangedCaps, Offer, RotatingKeys, ServiceAuthContext, VoidTickets};
 use nacre_service::ConnId;
 use nacre_types::EntityKind;
 use std::sync::Arc;
@@ -22,13 +22,18 @@ impl Shard {
 
     /// The monitor has made newer secrets.
     pub(super) fn learn_keys(&mut self, keys: RotatingKeys) {
-        self.share_keys(keys.with_void(self.keys.void().clone()));
+        self.share_keys(keys.with_void(self.keys.void().clone()).with_caps(self.keys.caps().clone()));
     }
 
     /// The monitor says which tickets hold no more.
     pub(super) fn learn_void(&mut self, void: nacre_msg::VoidTickets) {
         let void = VoidTickets::told(void.of, void.all);
         self.share_keys(RotatingKeys::clone(&self.keys).with_void(void));
+    }
+
+    /// The monitor says what entities may do by now.
+    pub(super) fn learn_caps(&mut self, caps: nacre_msg::EntityCaps) {
+        self.share_keys(RotatingKeys::clone(&self.keys).with_caps(ChangedCaps::told(caps.of)));
     }
 
     /// For all shards.
@@ -41,13 +46,10 @@ impl Shard {
     pub(super) fn set_keys(&mut self, keys: Arc<RotatingKeys>) {
         self.keys = keys;
         for conn in self.sessions.with_void_tickets(self.keys.void()) {
-            tracing::info!(
-                osd = self.config.id,
-                ?conn,
-                "the key or the caps of a peer have changed; its session ends"
-            );
+            tracing::info!(osd = self.config.id, ?conn, "the key of a peer has changed; its session ends");
             // A lossless session goes on when the peer comes again with a ticket that holds.
             self.messenger.end(conn, "its ticket is void".to_owned());
         }
+        self.sessions.take_over_caps(self.keys.caps());
     }
 }

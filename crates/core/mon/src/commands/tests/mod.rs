@@ -49,6 +49,7 @@ impl Bench {
             global_id: 4100,
             caps: MonCaps::allow_all(),
             mgr_caps: None,
+            allows_all: false,
             addr: EntityAddr::NONE,
             seen_at: None,
         };
