@@ -392,14 +392,19 @@ impl World {
 
     /// One more client. Gives its number.
     pub fn add_client(&mut self) -> usize {
+        let key = self.admin_key.clone();
+        self.add_client_as(AuthName::new(EntityKind::CLIENT, "admin"), key)
+    }
+
+    /// One more client, which is `name` and has its key. Gives its number.
+    pub fn add_client_as(&mut self, name: AuthName, key: CryptoKey) -> usize {
         let number = self.clients.len();
         let proc = Proc::Client(number);
         let net = Box::new(self.fabric.start(proc.host()));
         let (clock, entropy) = (self.own_clock(proc), self.entropy());
         let messenger = Messenger::new(net, clock.wall().sec.into());
-        let name = AuthName::new(EntityKind::CLIENT, "admin");
         let modes = (Offer::secure_first(), Offer::crc_first());
-        let access = Access { monitors: vec![mon_addr()], name, key: self.admin_key.clone(), modes };
+        let access = Access { monitors: vec![mon_addr()], name, key, modes };
         let mut client = Client::new(access, clock, entropy, messenger);
         client.begin();
         self.clients.push(client);
