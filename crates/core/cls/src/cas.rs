@@ -10,7 +10,7 @@ use nacre_types::{Errno, HObject};
 use std::collections::BTreeMap;
 
 pub(crate) static METHODS: &[Method] = &[
-    write("chunk_create_or_get_ref", create_or_get_ref),
+    write("chunk_create_or_get_ref", create_or_get_ref).taking_data(),
     write("chunk_get_ref", get_ref),
     write("chunk_put_ref", put_ref),
     read("references_chunk", references_chunk),

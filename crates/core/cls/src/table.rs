@@ -37,8 +37,17 @@ pub struct Method {
     pub name: &'static str,
     /// Reads, or reads and writes.
     pub flags: Flags,
+    /// Most of its input is data, not lists that are looked at entry by entry.
+    pub takes_data: bool,
     /// The function.
     pub run: fn(&mut dyn ClassCx, Bytes) -> MethodResult,
+}
+
+impl Method {
+    /// The same, which takes data.
+    pub(crate) const fn taking_data(self) -> Self {
+        Self { takes_data: true, ..self }
+    }
 }
 
 /// One class.
@@ -78,12 +87,12 @@ pub fn lookup(class: &[u8], method: &[u8]) -> Result<&'static Method, Errno> {
 
 /// A method that only reads.
 pub(crate) const fn read(name: &'static str, run: fn(&mut dyn ClassCx, Bytes) -> MethodResult) -> Method {
-    Method { name, flags: Flags::Read, run }
+    Method { name, flags: Flags::Read, takes_data: false, run }
 }
 
 /// A method that reads and writes.
 pub(crate) const fn write(name: &'static str, run: fn(&mut dyn ClassCx, Bytes) -> MethodResult) -> Method {
-    Method { name, flags: Flags::ReadWrite, run }
+    Method { name, flags: Flags::ReadWrite, takes_data: false, run }
 }
 
 /// A method that writes without reading.
@@ -91,7 +100,7 @@ pub(crate) const fn write_only(
     name: &'static str,
     run: fn(&mut dyn ClassCx, Bytes) -> MethodResult,
 ) -> Method {
-    Method { name, flags: Flags::Write, run }
+    Method { name, flags: Flags::Write, takes_data: false, run }
 }
 
 /// Output of a method that has nothing to say.

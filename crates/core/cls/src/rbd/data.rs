@@ -7,6 +7,8 @@ use nacre_denc::Reader;
 use nacre_types::Errno;
 use std::collections::BTreeMap;
 
+/// Extents of one `sparse_copyup`: each block of 2 KiB of the largest object one of its own.
+const EXTENTS_MAX: u32 = 64 << 10;
 /// `sparsify` looks at a whole object at once; images have none larger.
 const OBJECT_BYTES_MAX: u64 = 128 << 20;
 
@@ -21,6 +23,9 @@ pub(super) fn copyup(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
 
 pub(super) fn sparse_copyup(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let mut r = Reader::new(bytes);
+    if r.clone().u32()? > EXTENTS_MAX {
+        return fail(Errno::E2BIG);
+    }
     let extents: BTreeMap<u64, u64> = r.get()?;
     let mut data = Reader::new(r.blob()?);
     if cx.exists() {

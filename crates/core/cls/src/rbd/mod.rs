@@ -86,13 +86,13 @@ pub(crate) static METHODS: &[Method] = &[
     read("get_children", parent::get_children),
     // Object maps and data objects.
     read("object_map_load", object_map::load),
-    write("object_map_save", object_map::save),
+    write("object_map_save", object_map::save).taking_data(),
     write("object_map_resize", object_map::resize),
     write("object_map_update", object_map::update),
     write("object_map_snap_add", object_map::snap_add),
     write("object_map_snap_remove", object_map::snap_remove),
-    write("copyup", data::copyup),
-    write("sparse_copyup", data::sparse_copyup),
+    write("copyup", data::copyup).taking_data(),
+    write("sparse_copyup", data::sparse_copyup).taking_data(),
     write("sparsify", data::sparsify),
     write("assert_snapc_seq", data::assert_snapc_seq),
     // Migration.

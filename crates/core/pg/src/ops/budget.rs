@@ -24,6 +24,8 @@ pub const WORK_BYTES_MAX: u64 = 256 << 20;
 pub(super) const OP_COST: u64 = 16 << 10;
 /// What a byte costs that a class reads or writes: it looks at each several times (some 1 ns at the optimization of tests).
 pub(super) const CLASS_BYTE_COST: u64 = 4;
+/// What a byte costs that a class takes apart as a list or map: the shortest entries have four or five, and become objects of their own.
+pub(super) const DECODED_BYTE_COST: u64 = 64;
 /// What an omap entry costs, read or written: it is found, copied and encoded on its own.
 pub(super) const ENTRY_COST: u64 = 2 << 10;
 /// What a byte of a key, value or attribute costs: they are copied several times until they are sent.
@@ -67,6 +69,18 @@ impl Budget {
     pub(super) fn spend_on_keys(&self, entries: usize, bytes: usize) -> Result<(), Errno> {
         let (entries, bytes) = (entries as u64, bytes as u64);
         self.spend(entries.saturating_mul(ENTRY_COST).saturating_add(bytes.saturating_mul(KEY_BYTE_COST)))
+    }
+
+    /// Notes work for an input or a stored value that a class takes apart. One that could be nothing but work is refused as a whole.
+    ///
+    /// # Errors
+    /// As [`Budget::spend`]; also when this alone is more than one message may cost.
+    pub(super) fn spend_on_decoding(&self, bytes: usize) -> Result<(), Errno> {
+        let cost = DECODED_BYTE_COST.saturating_mul(bytes as u64);
+        if cost > WORK_BYTES_MAX {
+            return Err(Errno::E2BIG);
+        }
+        self.spend(cost)
     }
 
     /// Work done so far.

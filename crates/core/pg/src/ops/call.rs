@@ -1,6 +1,6 @@
 //! Class calls: the object under execution as a method sees it.
 
-use super::budget::CLASS_BYTE_COST;
+use super::budget::{CLASS_BYTE_COST, ENTRY_COST};
 use super::run::{Done, OpReturn, Run, Stop};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_cls::{Caller, ClassCx, Fault};
@@ -20,7 +20,12 @@ impl Run<'_, '_> {
         } else {
             self.counters.reads += 1
         }
-        self.budget.spend(CALL_COST + call.input.len() as u64)?;
+        self.budget.spend(CALL_COST)?;
+        if call.method.takes_data {
+            self.budget.spend(CLASS_BYTE_COST * call.input.len() as u64)?;
+        } else {
+            self.budget.spend_on_decoding(call.input.len())?;
+        }
         let mut object = MethodObject { run: self, writes, refused: None, stopped: RefCell::new(None) };
         let output = (call.method.run)(&mut object, call.input.clone());
         if let Some(stop) = object.stopped.into_inner() {
@@ -39,6 +44,8 @@ impl Run<'_, '_> {
 
 /// What any class call costs.
 const CALL_COST: u64 = 64 << 10;
+/// A value of an omap entry up to this length costs no more than its entry.
+const SHORT_VALUE_BYTES: usize = 512;
 
 /// The object under a method.
 struct MethodObject<'r, 'a, 'e> {
@@ -57,8 +64,8 @@ impl MethodObject<'_, '_, '_> {
             return;
         }
         // Whether the message is a write was decided by the method's flags; it is too late to change it.
-        let result = if self.writes { change(self.run) } else { Err(Errno::EPERM) };
-        self.refused = result.err();
+        let allowed = if self.writes { self.run.budget.spend(ENTRY_COST) } else { Err(Errno::EPERM) };
+        self.refused = allowed.and_then(|()| change(self.run)).err();
     }
 
     /// Writes data; what a method reads and writes, it has looked at several times.
@@ -67,6 +74,12 @@ impl MethodObject<'_, '_, '_> {
             run.budget.spend(CLASS_BYTE_COST * length as u64)?;
             change(run)
         });
+    }
+
+    /// A value that the method will take apart.
+    fn decoded(&self, value: Option<Bytes>) -> Option<Bytes> {
+        let bytes = value.as_ref().map_or(0, Bytes::len);
+        self.known(self.run.budget.spend_on_decoding(bytes).map(|()| value))
     }
 
     /// What was read, or nothing when the message may not ask for more: then the call fails at its end.
@@ -109,7 +122,7 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     }
 
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
-        self.run.base_attr(name)
+        self.decoded(self.run.base_attr(name))
     }
 
     fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
@@ -117,16 +130,18 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     }
 
     fn omap_header(&self) -> Bytes {
-        self.known(self.run.omap_header())
+        self.decoded(Some(self.known(self.run.omap_header()))).unwrap_or_default()
     }
 
     fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
-        self.known(self.run.omap_value(key))
+        self.decoded(self.known(self.run.omap_value(key)))
     }
 
     fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
         let page = self.known(self.run.omap_after(after, prefix, count_max));
-        (page.entries, page.more)
+        // Short values are paid for with their entries.
+        let long = page.entries.iter().map(|(_, value)| value.len().saturating_sub(SHORT_VALUE_BYTES)).sum();
+        self.known(self.run.budget.spend_on_decoding(long).map(|()| (page.entries, page.more)))
     }
 
     fn snap_seq(&self) -> SnapId {

@@ -42,9 +42,7 @@ impl Run<'_, '_> {
         if count > OMAP_KEYS_MAX && count <= r.left() / 4 {
             return Err(Errno::E2BIG);
         }
-        let count = count.min(OMAP_KEYS_MAX);
-        // What is found for keys is counted as it is.
-        if code::is_write(op.code) { self.budget.spend_on_keys(count, 0) } else { Ok(()) }
+        self.budget.spend_on_keys(count.min(OMAP_KEYS_MAX), 0)
     }
 
     fn omap_write(&mut self, op: &SubOp, r: &mut Reader) -> Result<(), Stop> {
@@ -92,8 +90,14 @@ impl Run<'_, '_> {
         if !self.pending.omap_seen {
             return Ok(None);
         }
+        self.budget.spend_on_keys(1, 0)?;
+        self.known_value(key)
+    }
+
+    /// The same for a key that is paid for, whatever the message did.
+    fn known_value(&self, key: &[u8]) -> Result<Option<Bytes>, Errno> {
         let value = self.env.view.omap_value(&self.env.collection, self.target, key);
-        self.budget.spend_on_keys(1, value.as_ref().map_or(0, Bytes::len))?;
+        self.budget.spend_on_keys(0, value.as_ref().map_or(0, Bytes::len))?;
         Ok(value)
     }
 
@@ -160,8 +164,8 @@ impl Run<'_, '_> {
     fn omap_values_of(&self, r: &mut Reader) -> Result<Bytes, Stop> {
         let keys: BTreeSet<ByteStr> = r.get()?;
         let mut found = Vec::new();
-        for key in keys {
-            if let Some(value) = self.omap_value(&key)? {
+        for key in keys.into_iter().filter(|_| self.pending.omap_seen) {
+            if let Some(value) = self.known_value(&key)? {
                 found.push((key, value));
             }
         }
@@ -173,8 +177,7 @@ impl Run<'_, '_> {
         self.require_base()?;
         let wanted: BTreeMap<ByteStr, (Bytes, i32)> = r.get()?;
         for (key, (want, operator)) in wanted {
-            let found = self.env.view.omap_value(&self.env.collection, self.target, &key).unwrap_or_default();
-            self.budget.spend_on_keys(0, found.len())?;
+            let found = self.known_value(&key)?.unwrap_or_default();
             let holds = match u8::try_from(operator) {
                 Ok(compare_op::EQ) => found == want,
                 Ok(compare_op::LT) => found < want,

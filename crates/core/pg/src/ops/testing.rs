@@ -74,6 +74,10 @@ impl TestStore {
                 let copy = self.touch(&source).clone();
                 self.objects.insert(target, copy);
             }
+            Op::Rename { source, target } => {
+                let moved = self.objects.remove(&source).unwrap_or_default();
+                self.objects.insert(target, moved);
+            }
             Op::SetMeta { object, meta } => self.touch(&object).meta = meta,
             Op::SetAttr { object, name, value } => drop(self.touch(&object).attrs.insert(name, value)),
             Op::RemoveAttr { object, name } => drop(self.touch(&object).attrs.remove(&name)),
@@ -182,6 +186,8 @@ pub(crate) struct Client {
     pub(crate) counters: Counters,
     pub(crate) entries: Vec<LogEntry>,
     pub(crate) entropy: SeededEntropy,
+    /// Work of the last message.
+    pub(crate) work: u64,
 }
 
 impl Default for Client {
@@ -200,6 +206,7 @@ impl Default for Client {
             counters: Counters::default(),
             entries: Vec::new(),
             entropy: SeededEntropy(7),
+            work: 0,
         }
     }
 }
@@ -285,6 +292,7 @@ impl Client {
             copied: &self.copied,
         };
         let outcome = execute(&mut env, &request, &context)?;
+        self.work = env.work;
         assert!(intent.may_write() || matches!(outcome.change, Change::None), "a read changes nothing");
         assert_eq!(outcome.ops.len(), message.ops.len());
         match &outcome.change {

@@ -2,10 +2,11 @@
 
 use super::*;
 use crate::ops::testing::Client;
-use crate::ops::{Change, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX};
+use crate::ops::{Change, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, WORK_BYTES_MAX};
 use nacre_buf::{ByteStr, Bytes};
-use nacre_denc::Encode;
+use nacre_denc::{Encode, Writer};
 use nacre_types::Errno;
+use std::collections::BTreeMap;
 
 fn omap_set(count: usize, value_bytes: usize) -> SubOp {
     let value = Bytes::from(vec![1; value_bytes]);
@@ -94,6 +95,72 @@ fn class_calls_of_one_message_are_bounded() {
     assert_eq!(client.send(updates).result, 0);
 }
 
+/// An envelope of version 1 around what `write` adds.
+fn envelope(write: impl FnOnce(&mut Writer)) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(1, 1, write);
+    w.finish()
+}
+
+/// So many tags, no two the same, as `refcount.set` takes them.
+fn tags(count: u32) -> Bytes {
+    envelope(|w| {
+        w.u32(count);
+        (0..count).for_each(|tag| w.put(&ByteStr::from(&tag.to_be_bytes()[..])));
+    })
+}
+
+/// 22 million empty tags in one input took seconds and a gigabyte; a long attribute was taken apart by each call of a message.
+#[test]
+fn what_classes_take_apart_is_bounded() {
+    let mut client = Client::default();
+    let empty = envelope(|w| {
+        w.u32(22 << 20);
+        w.raw(&vec![0; 88 << 20]);
+    });
+    let set = |input: &[u8]| SubOp::call("refcount", "set", input);
+    assert_eq!(client.send(vec![set(&empty)]).result, Errno::E2BIG.negated());
+    assert_eq!(client.send(vec![set(&tags(100_000))]).result, 0, "more than anybody needs");
+    let get = || SubOp::call("refcount", "read", &envelope(|w| w.bool(false)));
+    assert_eq!(client.send(vec![get()]).result, 0);
+    assert_eq!(client.send((0..100).map(|_| get()).collect()).result, Errno::E2BIG.negated());
+    // What is data is no list.
+    let copyup = |bytes: usize| vec![SubOp::call("rbd", "copyup", &vec![1; bytes])];
+    let mut client = Client::default();
+    assert_eq!(client.send(copyup(32 << 20)).result, 0);
+    // Each change costs something, too.
+    let sparsify = |granule: u64| vec![SubOp::call("rbd", "sparsify", &(granule, false).to_bytes())];
+    let holes: Vec<u8> = (0..4 << 20).map(|at| (at >> 12) as u8 & 1).collect();
+    let mut client = Client::default();
+    client.send(vec![SubOp::write_full(holes.into())]);
+    assert_eq!(client.send(sparsify(4096)).result, 0);
+    let holes: Vec<u8> = (0..4 << 20).map(|at| at as u8 & 1).collect();
+    client.send(vec![SubOp::write_full(holes.into())]);
+    assert_eq!(client.send(sparsify(1)).result, Errno::E2BIG.negated());
+}
+
+fn compare_absent(keys: u32) -> SubOp {
+    let wanted: BTreeMap<ByteStr, (Bytes, i32)> =
+        (0..keys).map(|key| (ByteStr::from(&key.to_be_bytes()[..]), (Bytes::new(), 1))).collect();
+    with_input(code::OMAP_CMP, &wanted)
+}
+
+/// Looking for keys that are not there costs as much as finding them.
+#[test]
+fn comparisons_with_absent_keys_are_bounded() {
+    let mut client = Client::with_old();
+    client.send(vec![omap_set(1, 1)]);
+    assert_eq!(client.send(vec![compare_absent(50_000)]).result, 0);
+    let outcome = client.send((0..10).map(|_| compare_absent(50_000)).collect());
+    assert_eq!(outcome.result, Errno::E2BIG.negated());
+    let values = |keys: u32| {
+        let keys: Vec<ByteStr> = (0..keys).map(|key| ByteStr::from(&key.to_be_bytes()[..])).collect();
+        with_input(code::OMAPGETVALSBYKEYS, &keys)
+    };
+    assert_eq!(client.send(vec![values(50_000)]).result, 0);
+    assert_eq!(client.send((0..10).map(|_| values(50_000)).collect()).result, Errno::E2BIG.negated());
+}
+
 /// Nanoseconds that this thread has had of a processor.
 fn cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -108,7 +175,8 @@ fn the_dearest_messages() {
     let tell = |what: &str, client: &mut Client, ops: Vec<SubOp>| {
         let before = cpu_ns();
         let outcome = client.send(ops);
-        println!("{what}: {} us, result {}", (cpu_ns() - before) / 1000, outcome.result);
+        let (us, percent) = ((cpu_ns() - before) / 1000, client.work * 100 / WORK_BYTES_MAX);
+        println!("{us:>8} us {percent:>4} % of the budget, result {:>4}: {what}", outcome.result);
     };
     tell("a change of the most omap keys", &mut client, vec![omap_set(OMAP_KEYS_MAX, 1)]);
     tell("a change of the most omap bytes", &mut client, vec![omap_set(1024, 60 << 10)]);
@@ -125,5 +193,79 @@ fn the_dearest_messages() {
     let update = || call("object_map_update", &update);
     tell("one update of a whole large object map", &mut client, vec![update()]);
     tell("24 of them", &mut client, (0..24).map(|_| update()).collect());
+    tell("resizing it", &mut client, vec![call("object_map_resize", &(255_000_000_u64, 0_u8).to_bytes())]);
+    tell(
+        "resizing it back",
+        &mut client,
+        vec![call("object_map_resize", &(256_000_000_u64, 0_u8).to_bytes())],
+    );
+    let map = client.send(vec![call("object_map_load", b"")]).ops[0].out.to_bytes();
+    tell("saving it", &mut client, vec![call("object_map_save", &map)]);
     tell("24 snapshots of it", &mut client, (0..24).map(|_| call("object_map_snap_add", b"")).collect());
+    let mut client = Client::default();
+    let most = 4 << 20;
+    let set = |input: &[u8]| vec![SubOp::call("refcount", "set", input)];
+    tell("the most tags", &mut client, set(&tags(most / 8 - 8)));
+    let get = || SubOp::call("refcount", "read", &envelope(|w| w.bool(false)));
+    tell("reading them again and again", &mut client, (0..100).map(|_| get()).collect());
+    let entry = |n: u32| (n, 0_u32).to_bytes(); // a time
+    let entries = envelope(|w| {
+        let count = most / 40;
+        w.u32(count);
+        for n in 0..count {
+            w.envelope(1, 1, |w| {
+                w.raw(&entry(n));
+                w.put(&ByteStr::from(&n.to_be_bytes()[..]));
+                w.put(&Bytes::new());
+            });
+        }
+    });
+    tell("the most entries of a time index", &mut client, vec![SubOp::call("timeindex", "add", &entries)]);
+    let metadata: BTreeMap<ByteStr, Bytes> =
+        (0..most / 12).map(|n| (ByteStr::from(&n.to_be_bytes()[..]), Bytes::new())).collect();
+    tell("the most metadata", &mut client, vec![call("metadata_set", &metadata.to_bytes())]);
+    let mut client = Client::default();
+    let extents: BTreeMap<u64, u64> = (0..64_u64 << 10).map(|n| (n * 2048, 512)).collect();
+    let input = (extents, Bytes::from(vec![1; 32 << 20])).to_bytes();
+    tell("the most extents", &mut client, vec![call("sparse_copyup", &input)]);
+    let mut client = Client::default();
+    tell("60 MiB copied up", &mut client, vec![call("copyup", &vec![1; 60 << 20])]);
+    for granule in [1_u64, 4096] {
+        let sparsify = vec![call("sparsify", &(granule, false).to_bytes())];
+        tell(&format!("made sparse by {granule}"), &mut client, sparsify);
+    }
+    let mut client = Client::with_old();
+    client.send(vec![omap_set(OMAP_KEYS_MAX, 1)]);
+    tell("the most comparisons", &mut client, vec![compare_absent(100_000)]);
+    tell("ten times as many", &mut client, (0..10).map(|_| compare_absent(100_000)).collect());
+    client.send(vec![omap_set(1024, 4096)]);
+    let calls = |count: usize| (0..count).map(|_| SubOp::call("log", "list", &list_all())).collect();
+    tell("1,024 lists of a log", &mut client, calls(OPS_MAX));
+    let attrs = |from: u32| (from..from + 1000).map(|n| set_attr(n, 64 << 10)).collect::<Vec<_>>();
+    tell("1,000 attributes of 64 KiB", &mut client, attrs(0));
+    tell("reading them 1,000 times", &mut client, (0..1000).map(|_| op(code::GETXATTRS)).collect());
+    tell(
+        "1,000 clones of small data",
+        &mut client,
+        (0..1000).map(|n| SubOp::write(n << 12, vec![1; 1].into())).collect(),
+    );
+    tell("1,000 zeros", &mut client, (0..1000_u64).map(|n| zero(n << 16, 65536)).collect());
+}
+
+fn zero(offset: u64, length: u64) -> SubOp {
+    SubOp::with_extent(code::ZERO, Extent { offset, length, ..Extent::default() })
+}
+
+fn set_attr(name: u32, bytes: usize) -> SubOp {
+    SubOp::with_xattr(code::SETXATTR, name.to_string().as_bytes(), &vec![1; bytes], 0, 0)
+}
+
+/// `cls_log_list_op` from the beginning.
+fn list_all() -> Bytes {
+    envelope(|w| {
+        w.raw(&[0; 8]);
+        w.put(&ByteStr::EMPTY);
+        w.raw(&[0; 8]);
+        w.u32(1000);
+    })
 }
