@@ -8,6 +8,7 @@
 //!    RepOp              a transaction, its log entries and PEER_REST_BYTES_MAX
 //!    LogReply, Activate a log: LOG_BYTES_MAX, and PEER_REST_BYTES_MAX
 //!    Push, CopyReply    a part of an object: PART_BYTES_MAX, or a single value that is longer
+//!    copies             what of their source is more than one write should carry goes to a temporary object before
 //!  a store              takes every transaction that keeps to TRANSACTION_BYTES_MAX, whatever the length of its log
 //! ```
 //!

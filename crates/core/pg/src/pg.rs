@@ -56,6 +56,8 @@ pub struct Pg {
     pub(crate) missing: Missing,
     /// Those of them that the log does not reach back to, and that are therefore on record.
     pub(crate) recorded: BTreeSet<HObject>,
+    /// Temporary objects in this copy, in which large copies are collected: hidden from all but those.
+    pub(crate) staged: BTreeSet<HObject>,
     pub(crate) phase: Phase,
     /// Other copies, as far as the primary knows of them in this interval.
     pub(crate) peers: BTreeMap<OsdId, Peer>,
@@ -166,6 +168,7 @@ impl Pg {
         let mut pg = Self::assemble(spg, whoami, map, saved.interval, saved.past, saved.info);
         pg.log = saved.log;
         (pg.missing, pg.recorded, pg.progress) = (saved.missing, saved.recorded, saved.progress);
+        pg.staged = storage::staged(view, &spg);
         pg.find_kept(view);
         Some(pg)
     }
@@ -196,6 +199,7 @@ impl Pg {
             planted: Planted::Nothing,
             missing: Missing::default(),
             recorded: BTreeSet::new(),
+            staged: BTreeSet::new(),
             phase: Phase::Stray,
             peers: BTreeMap::new(),
             pipeline: Pipeline::default(),
@@ -310,6 +314,7 @@ impl Pg {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.ask_monitor_again(cx);
         self.retry_copies(cx);
+        self.drop_unused_staged(cx);
         self.expire_watches(cx);
         self.expire_notifies(cx);
         self.trim_snaps(cx);

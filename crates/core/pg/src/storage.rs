@@ -7,6 +7,7 @@
 //! | `damaged` | the map epoch | when the others cannot be read at a start |
 //! | `missing/` and the object | the version needed | when the log does not reach back to it any more |
 //! | `moving` | [`Progress`] | with each step of a split or merge |
+//! | `staged/` and the object | nothing | with the first part of a copy that is collected in a temporary object |
 //!
 //! A plain write touches none: `last_update`, user version and sums follow from the log entries above
 //! the `last_update` that the stored info has, and what is missing from the entries above `last_complete`
@@ -30,6 +31,7 @@ const KEY_INTERVAL: ByteStr = ByteStr::from_static("interval");
 const LOG_ENTRY_BYTES_USUAL: usize = 256;
 const KEY_MOVING: ByteStr = ByteStr::from_static("moving");
 const PREFIX_MISSING: &[u8] = b"missing/";
+const PREFIX_STAGED: &[u8] = b"staged/";
 
 /// What a store holds of a copy.
 pub(crate) struct Saved {
@@ -122,6 +124,45 @@ fn recorded_missing(view: &dyn ObjectView, spg: &SpgId) -> Vec<(HObject, Eversio
         Some((object.detached(), Eversion::from_bytes(value).ok()?))
     };
     view.pg_meta(spg, PREFIX_MISSING).into_iter().filter_map(parse).collect()
+}
+
+/// The change that records a temporary object, with its first part.
+pub(crate) fn note_staged(object: &HObject) -> Op {
+    Op::MetaSet { key: staged_key(object), value: Bytes::new() }
+}
+
+/// The change that says that it is no more.
+pub(crate) fn forget_staged(object: &HObject) -> Op {
+    Op::MetaRemove { key: staged_key(object) }
+}
+
+fn staged_key(object: &HObject) -> ByteStr {
+    [PREFIX_STAGED, &object.to_bytes()].concat().into()
+}
+
+fn staged_object(key: &ByteStr) -> Option<HObject> {
+    let name = key.strip_prefix(PREFIX_STAGED)?;
+    HObject::from_bytes(Bytes::copy_from_slice(name)).ok()
+}
+
+/// Follows what a transaction does to the temporary objects of a copy.
+pub(crate) fn follow_staged(staged: &mut BTreeSet<HObject>, ops: &[Op]) {
+    for op in ops {
+        match op {
+            Op::MetaSet { key, .. } => staged.extend(staged_object(key)),
+            Op::MetaRemove { key } if !staged.is_empty() => {
+                if let Some(object) = staged_object(key) {
+                    staged.remove(&object);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The temporary objects that a store holds.
+pub(crate) fn staged(view: &dyn ObjectView, spg: &SpgId) -> BTreeSet<HObject> {
+    view.pg_meta(spg, PREFIX_STAGED).iter().filter_map(|(key, _)| staged_object(key)).collect()
 }
 
 fn value(view: &dyn ObjectView, spg: &SpgId, key: &ByteStr) -> Option<Bytes> {

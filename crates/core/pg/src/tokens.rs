@@ -1,6 +1,5 @@
 //! [`Tokens`]: what to do when the store has done what it was asked to.
 
-use crate::ClientOp;
 use crate::backend::ec::Piece;
 use crate::pipeline::Running;
 use crate::scrub::Digests;
@@ -38,6 +37,8 @@ pub(crate) enum OnDurable {
     Recovered(Box<HObject>),
     /// The part that begins here of an object that was computed from other chunks is durable here.
     Rebuilt(Box<(HObject, PartCursor)>),
+    /// A part of a copy is durable here, in a temporary object; the copy waits under the token.
+    Staged(Token),
 }
 
 /// What must not happen before all that this copy has submitted is durable: a copy that tells others of
@@ -182,9 +183,23 @@ impl Tokens {
         self.fetches.remove(&token)
     }
 
+    /// The read goes on under another token: what still comes under this one finds nobody.
+    pub(crate) fn renew_fetch(&mut self, token: Token) -> Option<Token> {
+        let then = self.fetches.remove(&token)?;
+        Some(self.issue_fetch(then))
+    }
+
     /// What a read is for that has not come back.
     pub(crate) fn fetch_mut(&mut self, token: Token) -> Option<&mut OnFetched> {
         self.fetches.get_mut(&token)
+    }
+
+    /// The client's message that waits under the token.
+    pub(crate) fn running_mut(&mut self, token: Token) -> Option<&mut Running> {
+        match self.fetch_mut(token)? {
+            OnFetched::Operation(running) => Some(running),
+            _ => None,
+        }
     }
 
     /// Reads that have not come back.
@@ -193,9 +208,9 @@ impl Tokens {
     }
 
     /// Clients' messages that wait for data.
-    pub(crate) fn operations(&self) -> impl Iterator<Item = &ClientOp> + '_ {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &Running> + '_ {
         self.fetches.values().filter_map(|then| match then {
-            OnFetched::Operation(running) => Some(&running.op),
+            OnFetched::Operation(running) => Some(&**running),
             _ => None,
         })
     }

@@ -8,7 +8,7 @@
 
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
-use crate::pipeline::{PendingReply, Stage, UnderWay};
+use crate::pipeline::{PendingReply, Stage, UnderWay, staged_token};
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{ClientOp, Cx, Effect, Pg, Planted, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
@@ -203,6 +203,7 @@ impl Pg {
         }
         entries.iter().for_each(|entry| self.append(entry));
         self.drop_kept(&mut txn, committed_to);
+        storage::follow_staged(&mut self.staged, &txn.ops);
         self.trim_log(&mut txn, trim_to);
         self.replication.in_flight.push_back(InFlight { tid, version, since: cx.now, waiting_on, flight });
         self.submit(cx, txn, OnDurable::Write(tid));
@@ -212,6 +213,12 @@ impl Pg {
     /// is given up now (clients' writes wait for such copies).
     fn gets_later(&self, osd: OsdId, head: &HObject) -> bool {
         self.peers.get(&osd).is_some_and(|peer| peer.gets_later(head) || peer.needs_first(head))
+    }
+
+    /// The members that apply changes of the object as they are made, ascending.
+    pub(crate) fn appliers(&self, head: &HObject) -> Vec<OsdId> {
+        let members: std::collections::BTreeSet<OsdId> = self.members().collect();
+        members.into_iter().filter(|osd| !self.gets_later(*osd, head)).collect()
     }
 
     /// These copies miss what `entries` made of objects that were compared.
@@ -279,6 +286,7 @@ impl Pg {
         let mut txn = op.txn;
         let lets_go = op.entries.is_empty() && self.ec.is_some();
         self.note_kept(&txn.ops);
+        storage::follow_staged(&mut self.staged, &txn.ops);
         self.drop_kept(&mut txn, op.committed_to);
         self.miss_instead(&mut txn, &op.entries);
         op.entries.iter().for_each(|entry| self.append(entry));
@@ -308,7 +316,9 @@ impl Pg {
         if let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.activated) {
             peer.info.last_complete = peer.info.last_complete.max(reply.last_complete);
         }
-        if let Some(write) = self.replication.by_tid(reply.tid) {
+        if let Some(token) = staged_token(reply.tid) {
+            self.part_is_staged(cx, from, token);
+        } else if let Some(write) = self.replication.by_tid(reply.tid) {
             write.ack(from);
             self.complete_writes(cx);
         }
@@ -329,6 +339,7 @@ impl Pg {
             OnDurable::Pushed { to, reply } => self.send(cx, to, *reply),
             OnDurable::Recovered(object) => self.recovered_here(cx, &object),
             OnDurable::Rebuilt(part) => self.part_is_there(cx, self.whoami, &part.0, &part.1),
+            OnDurable::Staged(token) => self.part_is_staged(cx, self.whoami, token),
         }
         while let Some(then) = self.tokens.take_flushed(token) {
             self.flushed(cx, then);
@@ -402,6 +413,7 @@ impl Pg {
         self.recovery = crate::recovery::Recovery::default();
         self.cancel_trims();
         self.abort_scrub(cx);
+        self.drop_staged(cx);
     }
 }
 

@@ -2,18 +2,19 @@
 //!
 //! The first run stops with [`Suspend::Copy`]; the group fetches the source, here or from another OSD, part
 //! by part with [`extract`]; the second run finds it as [`Copied`] and applies it. Ceph's OSDs do the same
-//! with the op `copy-get`.
+//! with the op `copy-get`. Of an object that is more than one write should carry, most is in a temporary one by then
+//! ([`Staged`]), which takes the target's place.
 
+use super::Suspend;
 use super::run::{Done, OpReturn, Run, Stop, check_range};
-use super::{OMAP_ENTRIES_MAX, Suspend};
 use crate::object::ObjectContext;
 use crate::storage::together;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::{code, copy_from_flag};
-use nacre_txn::{ObjectView, ReadError};
-use nacre_types::{Errno, HObject, ObjectLocator, SpgId, UTime};
+use nacre_txn::{ObjectView, Op, ReadError};
+use nacre_types::{Errno, HObject, ObjectLocator, OsdId, SpgId, UTime};
 use std::collections::BTreeMap;
 
 /// All flags of `copy-from` that exist.
@@ -26,6 +27,12 @@ const FLAGS: u8 = copy_from_flag::FLUSH
 
 /// Room for the encoding of an attribute, entry or extent, beside its bytes.
 const ENTRY_BYTES: usize = 16;
+/// Omap entries in one part, which is read, and written, in one turn.
+const PART_ENTRIES_MAX: usize = 8 << 10;
+/// Bytes that a copy collects in memory; with more, they go to a temporary object.
+const COLLECTED_BYTES_MAX: usize = 16 << 20;
+/// The same of omap entries: what one write should have at most.
+const COLLECTED_ENTRIES_MAX: usize = 2 * PART_ENTRIES_MAX;
 
 /// What a `copy-from` copies.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +43,17 @@ pub struct CopySource {
     pub version: u64,
 }
 
+/// A temporary object that has what came of a source first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Staged {
+    /// Its name.
+    pub object: HObject,
+    /// The members that have it durably, ascending.
+    pub members: Vec<OsdId>,
+    /// It has an omap header or entries.
+    pub has_omap: bool,
+}
+
 /// The source of one `copy-from`, fetched.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Copied {
@@ -43,6 +61,20 @@ pub struct Copied {
     pub op_index: usize,
     /// The content, or why it could not be had (`ENOENT`).
     pub result: Result<Box<CopiedObject>, Errno>,
+}
+
+impl Copied {
+    /// The temporary object that has a part of it.
+    #[must_use]
+    pub fn staged(&self) -> Option<&Staged> {
+        self.result.as_ref().ok()?.staged.as_deref()
+    }
+
+    /// About the bytes of it that are in memory.
+    #[must_use]
+    pub fn size_bytes(&self) -> usize {
+        self.result.as_ref().map_or(0, |object| object.size_bytes())
+    }
 }
 
 /// An object's whole content, or a part of it. Ceph `object_copy_data_t`.
@@ -66,6 +98,8 @@ pub struct CopiedObject {
     pub omap: Vec<(ByteStr, Bytes)>,
     /// Data by offset, ascending; gaps are zeros.
     pub data: Vec<(u64, BufList)>,
+    /// Where the rest of it is; never sent.
+    pub staged: Option<Box<Staged>>,
 }
 
 impl CopiedObject {
@@ -90,6 +124,39 @@ impl CopiedObject {
         let omap: usize = self.omap.iter().map(|(key, value)| pair(key, value)).sum();
         let data: usize = self.data.iter().map(|(_, data)| data.len() + ENTRY_BYTES).sum();
         attrs + omap + self.omap_header.len() + data
+    }
+
+    /// True when it is to be taken to a temporary object before more comes.
+    #[must_use]
+    pub fn is_large(&self) -> bool {
+        self.size_bytes() > COLLECTED_BYTES_MAX || self.omap.len() > COLLECTED_ENTRIES_MAX
+    }
+
+    /// True when any of it belongs to an omap.
+    #[must_use]
+    pub fn has_omap(&self) -> bool {
+        !self.omap.is_empty()
+            || !self.omap_header.is_empty()
+            || self.staged.as_ref().is_some_and(|staged| staged.has_omap)
+    }
+
+    /// Takes the content out, as changes that add it to `target`.
+    pub fn take_content(&mut self, target: &HObject) -> Vec<Op> {
+        let object = || target.clone();
+        let mut ops = Vec::new();
+        let attrs = std::mem::take(&mut self.attrs).into_iter();
+        ops.extend(attrs.map(|(name, value)| Op::SetAttr { object: object(), name, value }));
+        let header = std::mem::take(&mut self.omap_header);
+        if !header.is_empty() {
+            ops.push(Op::OmapSetHeader { object: object(), header });
+        }
+        let entries = std::mem::take(&mut self.omap);
+        if !entries.is_empty() {
+            ops.push(Op::OmapSet { object: object(), entries });
+        }
+        let data = std::mem::take(&mut self.data).into_iter();
+        ops.extend(data.map(|(offset, data)| Op::Write { object: object(), offset, data }));
+        ops
     }
 
     /// All data in one piece, holes as zeros.
@@ -185,6 +252,7 @@ impl CopyPart {
                 omap_header: r.get()?,
                 omap: r.get()?,
                 data: cut(r.get()?, data)?,
+                staged: None,
             };
             Ok(Self { object, next: r.get()? })
         })
@@ -269,7 +337,7 @@ impl PartSource<'_> {
 
     /// Adds omap entries from the cursor on, and moves it; true when these were the last.
     fn add_omap(&self, part: &mut CopiedObject, next: &mut CopyCursor, room: usize) -> bool {
-        let page = self.view.omap_page(self.collection, self.object, &next.omap_from, OMAP_ENTRIES_MAX, room);
+        let page = self.view.omap_page(self.collection, self.object, &next.omap_from, PART_ENTRIES_MAX, room);
         part.omap = page.entries;
         let last = part.omap.last().filter(|_| page.more);
         if let Some((last, _)) = last {
@@ -333,13 +401,15 @@ impl Run<'_, '_> {
     }
 
     fn apply_copy(&mut self, object: &CopiedObject, truncation: Option<(u32, u64)>) -> Result<(), Errno> {
-        let has_omap = !object.omap.is_empty() || !object.omap_header.is_empty();
-        if has_omap {
+        if object.has_omap() {
             self.require_omap()?;
         }
         let coded = self.env.pool.stripe_bytes.is_some();
         let pending = &mut self.pending;
         pending.replace();
+        if let Some(staged) = &object.staged {
+            pending.take_staged(&staged.object, object.size, staged.has_omap);
+        }
         if coded {
             pending.write_full(object.whole_data());
         } else {
@@ -349,8 +419,10 @@ impl Run<'_, '_> {
             pending.truncate(object.size);
         }
         object.attrs.iter().for_each(|(name, value)| pending.set_attr(name.clone(), value.clone()));
-        if has_omap {
+        if !object.omap_header.is_empty() {
             pending.omap_set_header(object.omap_header.clone());
+        }
+        if !object.omap.is_empty() {
             pending.omap_set(object.omap.clone());
         }
         (pending.info.truncate_seq, pending.info.truncate_size) =

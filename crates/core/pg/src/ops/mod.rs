@@ -33,7 +33,7 @@ mod tests;
 pub use budget::{OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX, WORK_BYTES_MAX};
 pub use check::check_limits;
 pub use classify::{ClassUse, Intent, classify};
-pub use copy::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, extract};
+pub use copy::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, Staged, extract};
 pub use exec::execute;
 pub use nacre_msg::size::{CLIENT_INPUT_BYTES_MAX, OBJECT_BYTES_MAX, TRANSACTION_BYTES_MAX};
 pub use outcome::{Change, Notify, NotifyAck, OpResult, Outcome, Suspend, WatchChange, Write};

@@ -5,6 +5,7 @@
 //! size and [`Mutation::omap_seen`].
 
 use crate::object::{ObjectContext, ObjectInfo, Watcher};
+use crate::storage;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::Op;
 use nacre_types::{HObject, UTime};
@@ -140,6 +141,15 @@ impl Mutation {
         self.info.size = 0;
         self.info.has_omap = false;
         self.push(Op::Remove(self.head.clone()));
+    }
+
+    /// Gives an emptied object what was collected in `staged`, which is no more then.
+    pub(super) fn take_staged(&mut self, staged: &HObject, size: u64, has_omap: bool) {
+        self.modify(0, size);
+        self.push(Op::Rename { source: staged.clone(), target: self.head.clone() });
+        self.push(storage::forget_staged(staged));
+        self.info.has_omap |= has_omap;
+        self.omap_seen |= has_omap;
     }
 
     pub(super) fn set_attr(&mut self, name: ByteStr, value: Bytes) {

@@ -15,6 +15,7 @@ impl Pg {
             return;
         }
         self.patience.is_called();
+        self.drop_staged(cx); // the primary begins its copies again
         let Activate { info, since, entries, rebuild, past, .. } = activate;
         let mut txn = Transaction::new(self.spg);
         if self.in_rubble {

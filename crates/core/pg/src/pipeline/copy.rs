@@ -3,6 +3,7 @@
 //! messages there too.
 
 use super::Running;
+use super::stage::Staging;
 use crate::backend::ec::{EcView, Piece};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
 use crate::snap::{Place, locate};
@@ -29,14 +30,27 @@ pub(crate) struct Copying {
     op_index: usize,
     source: CopySource,
     cursor: CopyCursor,
-    so_far: Option<Box<CopiedObject>>,
-    asked: Stamp,
+    pub(super) so_far: Option<Box<CopiedObject>>,
+    pub(super) asked: Stamp,
     /// When the last part came, or the copy began.
-    heard: Stamp,
-    /// Bytes that may come: all copies of a message are made by one write.
+    pub(super) heard: Stamp,
+    /// Bytes that may be in memory: what the copies of a message have there, one write makes.
     bytes_max: usize,
-    /// Bytes that have come.
-    bytes: usize,
+    /// Bytes that are.
+    pub(super) bytes: usize,
+    /// Where they go when they are many.
+    pub(super) staging: Option<Box<Staging>>,
+}
+
+impl Copying {
+    /// Forgets what has come.
+    pub(super) fn begin_again(&mut self) {
+        (self.so_far, self.cursor, self.bytes, self.staging) = (None, CopyCursor::default(), 0, None);
+    }
+
+    fn is_staging(&self) -> bool {
+        self.staging.as_ref().is_some_and(|staging| staging.is_busy())
+    }
 }
 
 impl Pg {
@@ -50,13 +64,14 @@ impl Pg {
     ) {
         let cursor = CopyCursor::default();
         let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(running.copied_bytes);
-        let (so_far, asked, heard, bytes) = (None, cx.now, cx.now, 0);
-        running.copying = Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes });
+        let (so_far, asked, heard, bytes, staging) = (None, cx.now, cx.now, 0, None);
+        running.copying =
+            Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes, staging });
         let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
         self.ask_part(cx, token);
     }
 
-    fn ask_part(&mut self, cx: &mut Cx<'_>, token: Token) {
+    pub(super) fn ask_part(&mut self, cx: &mut Cx<'_>, token: Token) {
         let (spg, epoch) = (self.spg, self.map.epoch);
         let map = std::sync::Arc::clone(&self.map);
         let Some(copying) = self.copying(token) else { return };
@@ -76,11 +91,8 @@ impl Pg {
         cx.effects.push(Effect::Peer { osd: primary, message: message.into() });
     }
 
-    fn copying(&mut self, token: Token) -> Option<&mut Copying> {
-        match self.tokens.fetch_mut(token)? {
-            OnFetched::Operation(running) => running.copying.as_mut(),
-            _ => None,
-        }
+    pub(super) fn copying(&mut self, token: Token) -> Option<&mut Copying> {
+        self.tokens.running_mut(token)?.copying.as_mut()
     }
 
     /// Drops the copies of a session that is gone: nobody waits for them, but others for their targets.
@@ -99,7 +111,9 @@ impl Pg {
     /// Asks again for parts that did not come, and gives up when none have for long.
     pub(crate) fn retry_copies(&mut self, cx: &mut Cx<'_>) {
         for token in self.tokens.fetches() {
-            if self.copying(token).is_some_and(|copying| cx.now.since(copying.heard) >= GIVE_UP) {
+            if self.copying(token).is_some_and(|copying| copying.is_staging()) {
+                continue; // a member that does not answer ends the interval
+            } else if self.copying(token).is_some_and(|copying| cx.now.since(copying.heard) >= GIVE_UP) {
                 self.finish_copy(cx, token, Err(Errno::EAGAIN));
             } else if self.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
                 self.ask_part(cx, token);
@@ -170,7 +184,12 @@ impl Pg {
 
     /// A part came.
     pub(crate) fn heard_copy(&mut self, cx: &mut Cx<'_>, reply: &CopyReply) {
-        let token = Token(reply.tid);
+        // Asked twice, a part may come twice: the second one must not be taken for the next.
+        if self.copying(Token(reply.tid)).is_none_or(|copying| copying.is_staging()) {
+            return;
+        }
+        let Some(token) = self.tokens.renew_fetch(Token(reply.tid)) else { return };
+        let coded = self.ec.is_some();
         let Some(copying) = self.copying(token) else { return };
         if reply.result < 0 {
             return self.finish_copy(cx, token, Err(Errno(reply.result.saturating_neg())));
@@ -189,7 +208,7 @@ impl Pg {
             Some(so_far) => {
                 if so_far.append(object).is_err() {
                     // The source changed between two parts: begin again.
-                    (copying.so_far, copying.cursor, copying.bytes) = (None, CopyCursor::default(), 0);
+                    copying.begin_again();
                     return self.ask_part(cx, token);
                 }
             }
@@ -197,16 +216,23 @@ impl Pg {
         match next {
             Some(next) if next != copying.cursor => {
                 copying.cursor = next;
-                self.ask_part(cx, token);
+                let is_large = !coded && copying.so_far.as_ref().is_some_and(|so_far| so_far.is_large());
+                if is_large { self.stage_part(cx, token) } else { self.ask_part(cx, token) }
             }
             _ => {
-                let object = copying.so_far.take().unwrap_or_default();
+                let mut object = copying.so_far.take().unwrap_or_default();
+                object.staged = copying.staging.take().map(|staging| Box::new(staging.into_staged()));
                 self.finish_copy(cx, token, Ok(object));
             }
         }
     }
 
-    fn finish_copy(&mut self, cx: &mut Cx<'_>, token: Token, result: Result<Box<CopiedObject>, Errno>) {
+    pub(super) fn finish_copy(
+        &mut self,
+        cx: &mut Cx<'_>,
+        token: Token,
+        result: Result<Box<CopiedObject>, Errno>,
+    ) {
         let Some(OnFetched::Operation(mut running)) = self.tokens.take_fetch(token) else { return };
         let Some(copying) = running.copying.take() else { return };
         running.copied_bytes += copying.bytes;

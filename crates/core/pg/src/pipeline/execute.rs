@@ -32,6 +32,7 @@ impl Pg {
             self.refuse(cx, &running.op, Errno::ENOSPC);
             return self.left(&running.head);
         }
+        self.drop_outdated_copies(&mut running);
         match self.run(cx, &mut running) {
             Ok(outcome) => self.carry_out(cx, running, outcome),
             Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {

@@ -21,12 +21,14 @@ mod copy;
 mod execute;
 mod order;
 mod reply;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod under_way;
 
 pub(crate) use backoff::Backoffs;
 pub(crate) use reply::PendingReply;
+pub(crate) use stage::staged_token;
 pub use under_way::UnderWay;
 
 use crate::backend::ec::Piece;
@@ -67,7 +69,7 @@ pub(crate) struct Running {
     pub(crate) admitted: Epoch,
     /// Sources of its copies, as far as they are fetched.
     pub(crate) copied: Vec<Copied>,
-    /// Bytes of those.
+    /// Bytes of those, as far as they are in memory.
     pub(crate) copied_bytes: usize,
     /// The copy whose source is being fetched.
     pub(crate) copying: Option<copy::Copying>,

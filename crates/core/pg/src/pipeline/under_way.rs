@@ -20,7 +20,7 @@ pub struct UnderWay<'a> {
 impl Pg {
     /// The messages of clients that are here and not answered yet.
     pub fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> + '_ {
-        let parked = self.tokens.operations().map(|op| (Stage::Data, op));
+        let parked = self.tokens.operations().map(|running| (Stage::Data, &running.op));
         let waiting = self.pipeline.messages().chain(parked);
         let waiting = waiting.map(|(stage, op)| UnderWay {
             op,

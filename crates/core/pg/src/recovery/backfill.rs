@@ -72,7 +72,7 @@ impl Pg {
             let version = self.copy_version(cx.view, &object).unwrap_or_default();
             (object, version)
         };
-        let list = objects.into_iter().filter(|object| !self.is_kept(object)).map(versioned).collect();
+        let list = objects.into_iter().filter(|object| !self.is_hidden(object)).map(versioned).collect();
         (list, next.unwrap_or_else(HObject::max_value))
     }
 

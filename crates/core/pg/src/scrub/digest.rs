@@ -61,7 +61,7 @@ impl Pg {
     ) {
         let objects = cx.view.list(&self.spg, &request.from, ANSWER_OBJECTS_MAX);
         let inside = objects.into_iter().take_while(|object| *object < request.to);
-        let inside = inside.filter(|object| !self.is_kept(object));
+        let inside = inside.filter(|object| !self.is_hidden(object));
         let reading = Reading { view: cx.view, spg: self.spg, deep: request.deep, layout: self.layout() };
         let digests: Result<Vec<ScrubObject>, ReadError> =
             inside.map(|object| so_far.digest(&reading, object)).collect();

@@ -5,6 +5,7 @@ mod background;
 mod backoff;
 mod chaos;
 mod coded;
+mod copies;
 mod damaged;
 mod flags;
 mod liar;
