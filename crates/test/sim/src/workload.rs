@@ -43,10 +43,10 @@ impl Worker {
     }
 }
 
-/// Whether there is no room in a pool, as far as a client knows.
-fn is_full(world: &World, client: usize, pool: PoolId) -> bool {
-    let map = world.client(client).objecter().map();
-    map.pool(pool).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
+/// Whether there is no room in a pool. By the monitor's map: a client that has nothing to do hears of no newer one.
+fn is_full(world: &World, pool: PoolId) -> bool {
+    let map = world.mon().map(|mon| mon.state().osd.map());
+    map.and_then(|map| map.pool(pool)).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
 }
 
 /// See the module's documentation.
@@ -260,8 +260,7 @@ impl Workload {
                 self.finished(at, finished);
             }
             self.use_snapshots();
-            let wants =
-                if self.workers[at].cleans { is_full(world, client, self.pool) } else { !self.stopped };
+            let wants = if self.workers[at].cleans { is_full(world, self.pool) } else { !self.stopped };
             if wants && self.workers[at].next_at.is_some_and(|due| world.now() >= due) {
                 let pause = u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX);
                 let next = world.now() + Duration::from_nanos(world.below(2 * pause));
