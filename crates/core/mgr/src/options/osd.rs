@@ -8,8 +8,8 @@ pub(super) static TABLE: &[OptionInfo] = &[
         Kind::Float,
         "10",
         "Milliseconds within which 99 of 100 client writes of an OSD shall be durable on all copies, once they are executed, \
-         while it recovers: recovery slows down to keep to it, and takes all there is when no client works. 0 never \
-         slows down",
+         while it recovers; or within twice what 99 of 100 took before, if that is more. Recovery slows down to keep to it, \
+         and takes all there is when no client works. 0 never slows down",
     ),
     row("osd_beacon_report_interval", Kind::Int, "300", "Seconds between an OSD's beacons to the monitor"),
     row(

@@ -3,42 +3,49 @@
 //! While clients work, recovery takes bytes from a bucket that fills at a rate. What a client waits for takes none: it goes at
 //! once. The rate follows what clients' writes take from their execution until all copies have them durably: that is where
 //! recovery is felt, and neither a queue before the group nor a wait for an object that is being recovered says anything about
-//! the device.
+//! the device. What writes take while recovery rests is not its doing: it is neither judged then, nor by less than twice that.
 //!
 //! ```text
-//!            client comes: 64 MiB/s
+//!            clients come, or recovery after a rest: 64 MiB/s at least
 //!                  |
 //!                  v    good window, the bucket ran dry: twice the rate
 //!              starting ----------.
 //!                  |   ^          |
 //!                  |   '----------'
 //!     slow: x 0.7  |
-//!                  v    good window, the bucket ran dry: a tenth more
+//!                  v    good window, the bucket ran dry: a tenth more, three tenths up to the last good rate
 //!              probing  ----------.      slow: x 0.7, and no judgement for 500 ms: what began before tells of the old rate
 //!                  |   ^          |
 //!                  |   '----------'
 //!                  v
 //!            clients away: no limit; when they come back, the rate is what it was, at least the first one
 //! ```
-//! A window ends after 200 writes or 2 s. Slow is one with more than one in a hundred writes above the target; a single one
-//! never is. Beside the rate, the parts of one object that are on their way at a time are bounded: one more while they come
-//! back within the target, half when they take twice that.
+//! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit; a single one
+//! never is. The limit is the target, or twice what 99 of 100 writes kept to while recovery rested, if that is more. Beside the
+//! rate, the parts of one object that are on their way at a time are bounded: one more while they come back within the limit,
+//! half when they take twice that.
 
 use crate::TurnWork;
 use nacre_types::Stamp;
+use std::ops::Range;
 use std::time::Duration;
 
 /// Writes that are judged together.
 const WINDOW_OPERATIONS: u64 = 200;
 /// Fewer, if no more come for so long.
-const WINDOW: Duration = Duration::from_secs(2);
+const WINDOW: Duration = Duration::from_secs(1);
 /// The rate is cut at most so often.
 const CUT_PAUSE: Duration = Duration::from_millis(500);
 /// What a full bucket holds, in time at the rate; a part at least.
 const BURST: Duration = Duration::from_millis(20);
 /// Clients that have sent nothing for so long are away.
 const CLIENTS_AWAY: Duration = Duration::from_secs(1);
-/// Where the rate begins when clients come.
+/// Recovery that has moved nothing for so long rests: what clients feel then is not its doing.
+const RESTS: Duration = Duration::from_secs(1);
+/// Writes without recovery that tell what they take then: fewer tell nothing, and of those before the last so many half count
+/// at most.
+const CALM_WRITES: Range<u64> = 100..1000;
+/// Where the rate begins when clients come, or recovery.
 const RATE_FIRST: u64 = 64 << 20;
 /// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
 /// that is degraded for hours is a risk of its own. Sixteen parts per second.
@@ -51,7 +58,7 @@ pub(super) const PARTS_MAX: usize = 8;
 /// The speed of recovery on one shard, shared by its groups.
 #[derive(Debug)]
 pub struct Pace {
-    /// What clients' writes may take; zero leaves recovery alone.
+    /// What clients' writes may take in any case; zero leaves recovery alone.
     target: Duration,
     /// Objects that a group recovers at a time without clients.
     objects_max: usize,
@@ -59,8 +66,14 @@ pub struct Pace {
     rate: u64,
     /// The rate has not been too high yet.
     starting: bool,
+    /// The last rate that was not too high.
+    rate_good: u64,
     bucket: Bucket,
     client_at: Option<Stamp>,
+    /// When recovery last moved something that no client waits for.
+    moved_at: Option<Stamp>,
+    /// What clients' writes take while it does not.
+    calm: Calm,
     window: Window,
     /// No judgement before.
     judges_from: Stamp,
@@ -90,6 +103,52 @@ struct Window {
     ran_dry: bool,
 }
 
+/// What clients' writes take while recovery rests: their number by duration, four steps from a power of two of microseconds to
+/// the next.
+#[derive(Debug)]
+struct Calm {
+    counts: [u64; Self::STEPS],
+    writes: u64,
+}
+
+impl Default for Calm {
+    fn default() -> Self {
+        Self { counts: [0; Self::STEPS], writes: 0 }
+    }
+}
+
+impl Calm {
+    /// Up to half a minute; what takes longer counts as that.
+    const STEPS: usize = 100;
+
+    fn add(&mut self, spent: Duration) {
+        let micros = u64::try_from(spent.as_micros()).unwrap_or(u64::MAX).max(4);
+        let power = micros.ilog2();
+        let step = u64::from(power) * 4 + (micros >> (power - 2)) % 4;
+        let step = usize::try_from(step).unwrap_or(usize::MAX).min(Self::STEPS - 1);
+        self.counts.iter_mut().skip(step).take(1).for_each(|count| *count += 1);
+        self.writes += 1;
+        if self.writes >= CALM_WRITES.end {
+            self.counts.iter_mut().for_each(|count| *count /= 2);
+            self.writes = self.counts.iter().sum();
+        }
+    }
+
+    /// What all but one in a hundred writes keep to, up to a fourth more; zero when there were too few to tell.
+    fn p99(&self) -> Duration {
+        if self.writes < CALM_WRITES.start {
+            return Duration::ZERO;
+        }
+        let mut above = 0;
+        let slowest = self.counts.iter().enumerate().rev().find(|(_, count)| {
+            above += **count;
+            above * 100 > self.writes
+        });
+        let step = slowest.map_or(0, |(step, _)| step as u64 + 1);
+        Duration::from_micros(((4 + step % 4) << (step / 4)) / 4)
+    }
+}
+
 impl Pace {
     /// With no limit, until [`Pace::configure`] sets one.
     #[must_use]
@@ -99,8 +158,11 @@ impl Pace {
             objects_max: 8,
             rate: RATE_FIRST,
             starting: true,
+            rate_good: 0,
             bucket: Bucket::default(),
             client_at: None,
+            moved_at: None,
+            calm: Calm::default(),
             window: Window::default(),
             judges_from: Stamp::default(),
             parts_eighths: PARTS_MAX,
@@ -120,18 +182,32 @@ impl Pace {
             self.begin(now);
         }
         self.client_at = Some(now);
+        if self.rests(now) {
+            spent.into_iter().for_each(|spent| self.calm.add(spent));
+            return;
+        }
         if let Some(spent) = spent.filter(|_| now >= self.judges_from) {
             self.window.operations += 1;
-            self.window.slow += u64::from(spent > self.target);
+            self.window.slow += u64::from(spent > self.limit());
         }
         self.judge(now);
+    }
+
+    /// Recovery moves nothing: whatever clients' writes take, it is not its doing.
+    fn rests(&self, now: Stamp) -> bool {
+        self.moved_at.is_none_or(|at| now.since(at) >= RESTS)
+    }
+
+    /// What clients' writes may take beside recovery.
+    fn limit(&self) -> Duration {
+        self.target.max(self.calm.p99() * 2)
     }
 
     fn has_clients(&self, now: Stamp) -> bool {
         self.client_at.is_some_and(|at| now.since(at) < CLIENTS_AWAY)
     }
 
-    /// Clients come, or come back.
+    /// Clients come, or come back; or recovery begins beside them.
     fn begin(&mut self, now: Stamp) {
         if self.rate <= RATE_FIRST {
             (self.rate, self.starting) = (RATE_FIRST, true);
@@ -147,12 +223,17 @@ impl Pace {
         let is_slow = slow > 1 && slow * 100 > if ended { operations } else { WINDOW_OPERATIONS };
         if is_slow {
             self.starting = false;
+            // What was good once and is not any more is no aim.
+            self.rate_good = self.rate_good.min(self.rate / 10 * 9);
             self.set_rate(now, self.rate / 10 * 7);
             self.judges_from = now + CUT_PAUSE;
         } else if !ended {
             return;
         } else if ran_dry && slow * 100 <= operations && operations > 0 {
-            self.set_rate(now, if self.starting { self.rate * 2 } else { self.rate + self.rate / 10 });
+            let back = (self.rate / 10 * 13).min(self.rate_good);
+            let more = (self.rate + self.rate / 10).max(back);
+            self.rate_good = self.rate_good.max(self.rate);
+            self.set_rate(now, if self.starting { self.rate * 2 } else { more });
         }
         self.window = Window { began: now, ..Window::default() };
     }
@@ -195,9 +276,9 @@ impl Pace {
         if self.rate(now).is_none() {
             return;
         }
-        if took <= self.target {
+        if took <= self.limit() {
             self.parts_eighths = (self.parts_eighths + 1).min(PARTS_MAX * PARTS_MAX);
-        } else if took > self.target * 2 && now >= self.parts_judged_from {
+        } else if took > self.limit() * 2 && now >= self.parts_judged_from {
             self.parts_eighths = (self.parts_eighths / 2).max(PARTS_MAX);
             self.parts_judged_from = now + CUT_PAUSE;
         }
@@ -230,6 +311,10 @@ impl Pace {
 
     /// Recovery moves `bytes` that no client waits for.
     pub(crate) fn take(&mut self, now: Stamp, bytes: u64) {
+        if self.rests(now) {
+            self.begin(now);
+        }
+        self.moved_at = Some(now);
         if self.rate(now).is_some() {
             let left = self.bytes_at(now).saturating_sub_unsigned(bytes);
             self.bucket = Bucket { bytes: left, filled_at: now };
@@ -277,6 +362,20 @@ mod tests {
         (now, moved)
     }
 
+    /// `count` writes that take `spent` each, beside recovery that takes what it may.
+    fn writes_of(pace: &mut Pace, mut now: Stamp, count: u64, spent: Duration) -> (Stamp, u64) {
+        let mut moved = 0;
+        for _ in 0..count {
+            now = now + Duration::from_millis(1);
+            while pace.goes_on_at(now).is_none() {
+                pace.take(now, PART);
+                moved += PART;
+            }
+            pace.client_op(now, Some(spent));
+        }
+        (now, moved)
+    }
+
     #[test]
     fn the_rate_doubles_until_it_is_too_high_and_then_creeps() {
         let mut pace = pace();
@@ -298,15 +397,17 @@ mod tests {
     fn a_single_slow_write_is_no_reason() {
         let mut pace = pace();
         pace.client_op(START, None);
-        // 20 writes in 2 s.
+        // The window begins with the first, and ends 1 s later.
         let mut now = START;
-        for n in 1..=20 {
-            now = now + Duration::from_millis(100);
+        for n in 1..=21 {
+            now = now + Duration::from_millis(50);
+            pace.take(now, 1);
             pace.client_op(now, Some(if n == 7 { TARGET * 9 } else { TARGET }));
         }
         assert_eq!(pace.rate(now), Some(RATE_FIRST));
         for n in 1..=20 {
-            now = now + Duration::from_millis(100);
+            now = now + Duration::from_millis(50);
+            pace.take(now, 1);
             pace.client_op(now, Some(if n % 7 == 0 { TARGET * 9 } else { TARGET }));
         }
         assert_eq!(pace.rate(now), Some(RATE_FIRST / 10 * 7), "two of twenty are");
@@ -408,6 +509,68 @@ mod tests {
         assert_eq!(pace.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
         let (now, _) = writes(&mut pace, now + CLIENTS_AWAY, WINDOW_OPERATIONS, 0);
         assert_eq!(pace.rate(now), Some(2 * RATE_FIRST), "it starts anew");
+    }
+
+    #[test]
+    fn slow_writes_before_recovery_are_not_its_doing() {
+        let mut pace = pace();
+        let mut now = START;
+        for _ in 0..5000 {
+            now = now + Duration::from_millis(1);
+            pace.client_op(now, Some(TARGET * 4));
+        }
+        assert_eq!(pace.rate(now), Some(RATE_FIRST), "there was no recovery");
+        // Nor are they beside it, as long as they take no more than twice that.
+        let (now, _) = writes_of(&mut pace, now, WINDOW_OPERATIONS, TARGET * 8);
+        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST));
+        let (now, _) = writes_of(&mut pace, now, 10, TARGET * 11);
+        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST / 10 * 7));
+        let mut now = now;
+        for _ in 0..20_000 {
+            now = now + Duration::from_millis(1);
+            pace.client_op(now, Some(TARGET));
+        }
+        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
+        let rate = pace.rate(now);
+        let (now, _) = writes_of(&mut pace, now, 3, TARGET * 3);
+        assert!(pace.rate(now) < rate, "clients have become faster");
+    }
+
+    #[test]
+    fn few_calm_writes_tell_nothing_and_old_ones_are_forgotten() {
+        let mut calm = Calm::default();
+        (1..CALM_WRITES.start).for_each(|_| calm.add(TARGET));
+        assert_eq!(calm.p99(), Duration::ZERO);
+        calm.add(TARGET);
+        assert!((TARGET..=TARGET / 4 * 5).contains(&calm.p99()), "{:?}", calm.p99());
+        (0..CALM_WRITES.end * 8).for_each(|_| calm.add(TARGET * 4));
+        (0..CALM_WRITES.end * 8).for_each(|_| calm.add(Duration::from_micros(900)));
+        assert!((900..=1125).contains(&calm.p99().as_micros()), "{:?}", calm.p99());
+        for spent in [Duration::ZERO, Duration::from_micros(1), Duration::from_secs(3600)] {
+            calm.add(spent);
+        }
+        assert!(calm.p99() < TARGET, "one in a hundred, not one");
+    }
+
+    #[test]
+    fn after_a_cut_the_rate_comes_back_sooner_than_it_goes_on() {
+        let mut pace = pace();
+        pace.client_op(START, None);
+        let (now, _) = writes(&mut pace, START, 2 * WINDOW_OPERATIONS, 0);
+        assert_eq!(pace.rate(now), Some(4 * RATE_FIRST));
+        // Twice was good, until it is cut from a little less.
+        let mut rate = 4 * RATE_FIRST;
+        let mut now = now;
+        for _ in 0..3 {
+            (now, _) = writes(&mut pace, now, 3, 3);
+            (rate, now) = (rate / 10 * 7, now + CUT_PAUSE);
+            assert_eq!(pace.rate(now), Some(rate));
+        }
+        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
+        let good = 4 * RATE_FIRST / 10 * 7 / 10 * 7 / 10 * 9;
+        assert_eq!(pace.rate(now), Some(good));
+        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
+        assert_eq!(pace.rate(now), Some(good + good / 10));
     }
 
     #[test]
