@@ -51,7 +51,9 @@ fn reads(krate: &str) -> BTreeMap<&'static str, BTreeSet<String>> {
             let literal = format!("\"{}\"", option.name);
             let is_read = code.match_indices(&literal).any(|(at, _)| {
                 let before = code[..at].trim_end();
-                READS.iter().any(|call| before.ends_with(call.trim_end()))
+                // A command's argument may have the name of an option.
+                let reader = READS.iter().find_map(|call| before.strip_suffix(call.trim_end()));
+                reader.is_some_and(|reader| !reader.ends_with("args"))
             });
             if is_read {
                 let krate_root = root().join("crates");
