@@ -3,7 +3,7 @@
 use crate::{Finished, World};
 use nacre_msg::SubOp;
 use nacre_objecter::Request;
-use nacre_types::ObjectLocator;
+use nacre_types::{ObjectLocator, OsdId, PgId};
 use std::time::Duration;
 
 impl World {
@@ -25,6 +25,15 @@ impl World {
             answer.is_some()
         });
         answer.unwrap_or_else(|| panic!("no answer to {text}: {self:?}"))
+    }
+
+    /// Who serves the first group of pool 1, by the monitor's map.
+    ///
+    /// # Panics
+    /// When the monitor does not run.
+    #[must_use]
+    pub fn acting(&self) -> Vec<OsdId> {
+        self.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
     }
 
     /// What the first client's operation on an object of pool 1 gives within two minutes of the world's time.

@@ -2,7 +2,7 @@
 
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, Reader, Writer};
-use nacre_msg::osd_op::{CopyFrom, code, compare_op};
+use nacre_msg::osd_op::{code, compare_op};
 use nacre_msg::{OsdOpReply, SubOp};
 use nacre_types::{Errno, ObjectLocator, PoolId, SnapId};
 use std::collections::BTreeMap;
@@ -125,14 +125,6 @@ fn all_of_omap() -> SubOp {
     SubOp::new(code::OMAPGETVALS).with_indata(w.finish().into())
 }
 
-fn copy_from(pool: PoolId, name: &str) -> SubOp {
-    let mut w = Writer::new();
-    w.put(&ByteStr::from(name));
-    w.put(&ObjectLocator::in_pool(pool));
-    let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
-    SubOp::with_copy_from(code::COPY_FROM, from, w.finish())
-}
-
 fn bytes(text: &str) -> nacre_buf::BufList {
     text.as_bytes().to_vec().into()
 }
@@ -165,7 +157,7 @@ impl Action {
             ],
             Self::Greet(text) => vec![SubOp::call("hello", "record_hello", text.as_bytes())],
             Self::Amplify => vec![SubOp::call("hello", "turn_it_to_11", b"")],
-            Self::CopyFrom(pool, name, _) => vec![copy_from(*pool, name)],
+            Self::CopyFrom(pool, name, _) => vec![SubOp::copy_of(name, &ObjectLocator::in_pool(*pool), 0)],
             Self::Rollback(snap) => vec![SubOp::rollback(SnapId(*snap))],
             Self::Read(_) => vec![SubOp::read(0, 0), SubOp::new(code::GETXATTRS), all_of_omap()],
         }

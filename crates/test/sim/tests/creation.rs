@@ -10,16 +10,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// More maps than an OSD keeps in memory.
 const EPOCHS: u32 = 120;
 
-fn command(world: &mut World, json: &str) {
-    world.command(json);
-}
-
 fn op(world: &mut World, op: SubOp, patience: Duration) -> Option<Vec<u8>> {
     world.op_within("object", op, patience)
-}
-
-fn acting(world: &World) -> Vec<OsdId> {
-    world.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
 }
 
 fn ids(osd: OsdId, verb: &str) -> String {
@@ -35,19 +27,19 @@ fn health(world: &World) -> String {
 fn what_a_damaged_copy_alone_had_is_missed() {
     for (seed, key) in [(0, "info"), (1, "interval"), (2, "info")] {
         let mut world = World::new(seed, &Config { osds: 3, clients: 1, ..Config::default() });
-        command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 3}"#);
-        command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+        world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 3}"#);
+        world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
         assert!(op(&mut world, SubOp::write_full(b"old".to_vec().into()), PATIENCE).is_some());
-        let members = acting(&world);
+        let members = world.acting();
         let (alone, others) = members.split_last().expect("three of them");
         for osd in others {
             world.stop_osd(*osd, false);
-            command(&mut world, &ids(*osd, "down"));
+            world.command(&ids(*osd, "down"));
         }
         assert!(op(&mut world, SubOp::write_full(b"new".to_vec().into()), PATIENCE).is_some());
         world.run_for(Duration::from_secs(5));
         world.stop_osd(*alone, false);
-        command(&mut world, &ids(*alone, "down"));
+        world.command(&ids(*alone, "down"));
         let spg = SpgId::replicated(PgId::new(1, 0));
         let mut txn = Transaction::new(spg);
         txn.push(Op::MetaSet { key: key.into(), value: nacre_buf::Bytes::from_static(b"rot") });
@@ -62,16 +54,13 @@ fn what_a_damaged_copy_alone_had_is_missed() {
         assert!(told.contains("OSD_COPIES_LOST") && told.contains("1.0"), "seed {seed}: {told}");
         // Started anew, it says the same.
         world.stop_osd(*alone, true);
-        command(&mut world, &ids(*alone, "down"));
+        world.command(&ids(*alone, "down"));
         world.start_osd(*alone);
         assert_eq!(op(&mut world, SubOp::read(0, 0), PATIENCE), None, "seed {seed}");
         // Until an operator gives up what it had.
         world.stop_osd(*alone, false);
-        command(&mut world, &ids(*alone, "down"));
-        command(
-            &mut world,
-            &format!(r#"{{"prefix": "osd lost", "id": {alone}, "yes_i_really_mean_it": true}}"#),
-        );
+        world.command(&ids(*alone, "down"));
+        world.command(&format!(r#"{{"prefix": "osd lost", "id": {alone}, "yes_i_really_mean_it": true}}"#));
         world.start_osd(*alone);
         assert_eq!(op(&mut world, SubOp::read(0, 0), PATIENCE).as_deref(), Some(&b"old"[..]), "seed {seed}");
         let healed = |world: &mut World| !health(world).contains("OSD_COPIES_LOST");
@@ -85,8 +74,8 @@ fn an_order_to_create_a_group_of_long_ago_finds_out_who_served_it() {
     for seed in 0..3 {
         let mut world = World::new(seed, &Config { osds: 4, clients: 1, ..Config::default() });
         world.run_for(Duration::from_secs(5));
-        command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 3}"#);
-        let members = acting(&world);
+        world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 3}"#);
+        let members = world.acting();
         let fresh = world.osd_ids().into_iter().find(|osd| !members.contains(osd)).expect("four of them");
         for osd in &members {
             world.fabric().block(Proc::Osd(*osd).host(), Proc::Mon.host());
@@ -98,19 +87,19 @@ fn an_order_to_create_a_group_of_long_ago_finds_out_who_served_it() {
         );
         for n in 0..EPOCHS {
             let verb = if n % 2 == 0 { "set" } else { "unset" };
-            command(&mut world, &format!(r#"{{"prefix": "osd {verb}", "key": "noscrub"}}"#));
+            world.command(&format!(r#"{{"prefix": "osd {verb}", "key": "noscrub"}}"#));
         }
         for osd in &members {
             world.stop_osd(*osd, true);
-            command(&mut world, &format!(r#"{{"prefix": "osd down", "ids": ["{osd}"]}}"#));
-            command(&mut world, &format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#));
+            world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{osd}"]}}"#));
+            world.command(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#));
         }
-        command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+        world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
         world.fabric().heal();
         assert!(
-            world.run_until(PATIENCE, |world| acting(world) == [fresh]),
+            world.run_until(PATIENCE, |world| world.acting() == [fresh]),
             "seed {seed}: {:?}",
-            acting(&world)
+            world.acting()
         );
         let alone = op(&mut world, SubOp::read(0, 0), Duration::from_secs(40));
         assert_eq!(alone, None, "seed {seed}: who has the write is away");

@@ -4,19 +4,16 @@
 //! The first test fails when `Shard::is_leased` always says yes, as the last one shows, the second one when `Lead::keeps_maps_until` keeps
 //! nothing back.
 
-use nacre_buf::ByteStr;
-use nacre_denc::Writer;
 use nacre_msg::SubOp;
-use nacre_msg::osd_op::{CopyFrom, code};
 use nacre_objecter::Request;
 use nacre_pg::{Planted, Tuning};
 use nacre_sim::{Config, Finished, Proc, World};
-use nacre_types::{HObject, ObjectLocator, OsdId, PgId, SnapId};
+use nacre_types::{HObject, ObjectLocator, OsdId, PgId};
 use std::time::Duration;
 
-/// The client that shares the primary's fate, and the other.
-const INSIDE: usize = 0;
-const OUTSIDE: usize = 1;
+/// The client that shares the primary's fate, and the other, which gives the commands.
+const INSIDE: usize = 1;
+const OUTSIDE: usize = 0;
 /// Long enough for anything that can happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -58,13 +55,7 @@ fn cluster(seed: u64) -> (World, OsdId) {
 fn cluster_with(seed: u64, planted: Planted) -> (World, OsdId) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let mut world = World::new(seed, &Config { osds: 3, clients: 2, tuning, ..Config::default() });
-    let create = r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#;
-    let tid = world.order(OUTSIDE, |client| client.command(create));
-    let created = world.run_until(PATIENCE, |world| {
-        let finished = world.take_finished(OUTSIDE);
-        finished.iter().any(|done| matches!(done, Finished::Command { tid: of, result: 0, .. } if *of == tid))
-    });
-    assert!(created, "{world:?}");
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#);
     done(&mut world, INSIDE, write("old"));
     done(&mut world, OUTSIDE, SubOp::read(0, 0));
     let map = world.mon().expect("it runs").state().osd.map().clone();
@@ -147,15 +138,6 @@ fn a_lease_ignored_is_found() {
     assert_eq!(meanwhile.as_deref(), Some(&b"old"[..]));
 }
 
-fn command(world: &mut World, json: &str) {
-    let tid = world.order(OUTSIDE, |client| client.command(json));
-    let done = world.run_until(PATIENCE, |world| {
-        let finished = world.take_finished(OUTSIDE);
-        finished.iter().any(|done| matches!(done, Finished::Command { tid: of, result: 0, .. } if *of == tid))
-    });
-    assert!(done, "{json}: {world:?}");
-}
-
 fn request(world: &mut World, client: usize, name: &str, op: SubOp) -> u64 {
     let request = Request::new(ObjectLocator::in_pool(1), name.to_owned(), vec![op]);
     world.order(client, |client| client.submit(request))
@@ -168,22 +150,14 @@ fn acting(world: &World, name: &str) -> Vec<OsdId> {
     map.pg_to_up_acting(object.pg(map.pools[&1].pg_num)).acting
 }
 
-fn copy_from(name: &str) -> SubOp {
-    let mut w = Writer::new();
-    w.put(&ByteStr::from(name));
-    w.put(&ObjectLocator::in_pool(1));
-    let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
-    SubOp::with_copy_from(code::COPY_FROM, from, w.finish())
-}
-
 /// Whether a copy succeeds from an object whose group may not be served to one whose group may: all members of the latter are
 /// cut off together, and the one that leads the former is asked by another OSD, not by a client.
 fn copies_from_one_that_is_cut_off(seed: u64, planted: Planted) -> bool {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let mut world = World::new(seed, &Config { osds: 4, clients: 2, tuning, ..Config::default() });
-    command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 32}"#);
-    command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "size", "val": "2"}"#);
-    command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 32}"#);
+    world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "size", "val": "2"}"#);
+    world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
     let names: Vec<String> = (0..200).map(|n| format!("o{n}")).collect();
     let source = &names[0];
     let (leader, outside) = (acting(&world, source)[0], acting(&world, source)[1]);
@@ -202,7 +176,7 @@ fn copies_from_one_that_is_cut_off(seed: u64, planted: Planted) -> bool {
     put(&mut world, OUTSIDE, source, "new");
     // The target is served, as far as these three know.
     put(&mut world, INSIDE, target, "still");
-    let tid = request(&mut world, INSIDE, target, copy_from(source));
+    let tid = request(&mut world, INSIDE, target, SubOp::copy_of(source, &ObjectLocator::in_pool(1), 0));
     answer(&mut world, INSIDE, tid, Duration::from_secs(20)).is_some()
 }
 

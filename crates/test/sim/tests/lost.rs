@@ -4,7 +4,7 @@
 use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
 use nacre_sim::{Config, World};
-use nacre_types::{OsdId, PgId};
+use nacre_types::OsdId;
 use std::time::Duration;
 
 /// Long enough for anything that can happen.
@@ -16,10 +16,6 @@ fn write(world: &mut World, text: &'static str) {
 
 fn read(world: &mut World, patience: Duration) -> Option<Vec<u8>> {
     world.op_within("object", SubOp::read(0, 0), patience)
-}
-
-fn acting(world: &World) -> Vec<OsdId> {
-    world.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
 }
 
 fn end(world: &mut World, osd: OsdId) {
@@ -61,7 +57,7 @@ fn what_only_a_lost_osd_had_is_given_up_by_order_and_its_number_used_again() {
         world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 2}"#);
         world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
         write(&mut world, "old");
-        let members = acting(&world);
+        let members = world.acting();
         let (gone, other) = (members[0], members[1]);
         end(&mut world, other);
         write(&mut world, "new");

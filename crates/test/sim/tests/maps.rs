@@ -5,16 +5,12 @@ use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
 use nacre_pg::{Planted, Tuning};
 use nacre_sim::{Config, Proc, World};
-use nacre_types::{OsdId, PgId};
+use nacre_types::OsdId;
 use std::time::Duration;
 
 /// Long enough for anything that can happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 const POOL: &str = r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#;
-
-fn command(world: &mut World, json: &str) {
-    world.command(json);
-}
 
 fn write(world: &mut World, text: &'static str) {
     let op = SubOp::write_full(text.as_bytes().to_vec().into());
@@ -25,10 +21,6 @@ fn read(world: &mut World, patience: Duration) -> Option<Vec<u8>> {
     world.op_within("object", SubOp::read(0, 0), patience)
 }
 
-fn acting(world: &World) -> Vec<OsdId> {
-    world.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
-}
-
 fn is_up(world: &World, osd: OsdId) -> bool {
     world.mon().expect("it runs").state().osd.map().is_up(osd)
 }
@@ -37,7 +29,7 @@ fn is_up(world: &World, osd: OsdId) -> bool {
 fn epochs(world: &mut World, count: u32) {
     for n in 0..count {
         let verb = if n % 2 == 0 { "set" } else { "unset" };
-        command(world, &format!(r#"{{"prefix": "osd {verb}", "key": "noscrub"}}"#));
+        world.command(&format!(r#"{{"prefix": "osd {verb}", "key": "noscrub"}}"#));
     }
 }
 
@@ -46,9 +38,9 @@ fn epochs(world: &mut World, count: u32) {
 fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let mut world = World::new(seed, &Config { osds: 6, clients: 1, tuning, ..Config::default() });
-    command(&mut world, POOL);
+    world.command(POOL);
     write(&mut world, "old");
-    let members = acting(&world);
+    let members = world.acting();
     let (away, others) = members.split_last().expect("three of them");
     let rest: Vec<Proc> = world.osd_ids().into_iter().map(Proc::Osd).chain([Proc::Mon]).collect();
     for other in rest.iter().filter(|other| **other != Proc::Osd(*away)) {
@@ -61,7 +53,7 @@ fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option
     write(&mut world, "newer");
     for other in others {
         world.stop_osd(*other, true);
-        command(&mut world, &format!(r#"{{"prefix": "osd down", "ids": ["{other}"]}}"#));
+        world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{other}"]}}"#));
     }
     world.fabric().heal();
     world.fabric().block(Proc::Osd(*away).host(), Proc::Mon.host());
@@ -70,7 +62,7 @@ fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option
     world.fabric().heal();
     assert!(world.run_until(PATIENCE, |world| is_up(world, *away)), "seed {seed}: {world:?}");
     // One copy alone would not serve in any case.
-    command(&mut world, r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+    world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
     let alone = read(&mut world, Duration::from_secs(40));
     world.start_osd(others[0]);
     (alone, read(&mut world, PATIENCE))
@@ -103,29 +95,29 @@ fn oldest(world: &World) -> u32 {
 #[test]
 fn who_was_away_for_longer_than_the_monitor_keeps_maps_is_brought_up_to_date() {
     let mut world = World::new(7, &Config { osds: 5, clients: 1, ..Config::default() });
-    command(&mut world, POOL);
+    world.command(POOL);
     write(&mut world, "old");
-    let members = acting(&world);
+    let members = world.acting();
     let away = members[0];
     world.stop_osd(away, false);
     let (down, out) = (format!(r#"["{away}"]"#), format!(r#"["{away}"]"#));
-    command(&mut world, &format!(r#"{{"prefix": "osd down", "ids": {down}}}"#));
+    world.command(&format!(r#"{{"prefix": "osd down", "ids": {down}}}"#));
     let epoch = world.mon().expect("it runs").state().osd.map().epoch;
     epochs(&mut world, 300);
     world.run_for(Duration::from_secs(320));
     epochs(&mut world, 300);
     world.run_for(Duration::from_secs(320));
     assert!(oldest(&world) <= epoch, "the group lacks a copy, so all since it was clean is kept");
-    command(&mut world, &format!(r#"{{"prefix": "osd out", "ids": {out}}}"#));
+    world.command(&format!(r#"{{"prefix": "osd out", "ids": {out}}}"#));
     write(&mut world, "newer");
     world.run_for(Duration::from_secs(700));
     epochs(&mut world, 300);
     assert!(world.run_until(Duration::from_secs(900), |world| oldest(world) > epoch), "{}", oldest(&world));
     world.start_osd(away);
     assert!(world.run_until(PATIENCE, |world| is_up(world, away)), "{world:?}");
-    command(&mut world, &format!(r#"{{"prefix": "osd in", "ids": {out}}}"#));
-    let back = |world: &mut World| acting(world).first() == Some(&away) && is_clean(world);
-    assert!(world.run_until(Duration::from_secs(300), back), "{:?} {world:?}", acting(&world));
+    world.command(&format!(r#"{{"prefix": "osd in", "ids": {out}}}"#));
+    let back = |world: &mut World| world.acting().first() == Some(&away) && is_clean(world);
+    assert!(world.run_until(Duration::from_secs(300), back), "{:?} {world:?}", world.acting());
     assert_eq!(read(&mut world, PATIENCE).as_deref(), Some(&b"newer"[..]));
 }
 
@@ -133,7 +125,7 @@ fn who_was_away_for_longer_than_the_monitor_keeps_maps_is_brought_up_to_date() {
 #[test]
 fn a_monitor_on_an_old_copy_of_its_store_is_not_followed() {
     let mut world = World::new(3, &Config { osds: 3, clients: 1, ..Config::default() });
-    command(&mut world, POOL);
+    world.command(POOL);
     let copy = world.back_up_mon();
     epochs(&mut world, 10);
     write(&mut world, "something");

@@ -76,24 +76,13 @@ fn a_fenced_client_served() {
     found_with(Planted::FencingIgnored, Plan { bustle: true, ..Plan::default() });
 }
 
-/// Who writes, and hears of the full pool from OSDs only.
-const WRITER: usize = 0;
-/// Who gives commands.
-const ADMIN: usize = 1;
+/// Who writes, and hears of the full pool from OSDs only; the first client gives commands.
+const WRITER: usize = 1;
 const PATIENCE: Duration = Duration::from_secs(60);
-
-fn command(world: &mut World, json: &str) {
-    let tid = world.order(ADMIN, |client| client.command(json));
-    let done = world.run_until(PATIENCE, |world| {
-        let finished = world.take_finished(ADMIN);
-        finished.iter().any(|done| matches!(done, Finished::Command { tid: of, result: 0, .. } if *of == tid))
-    });
-    assert!(done, "{json}: {world:?}");
-}
 
 fn set_quota(world: &mut World, objects: u64) {
     let quota = format!(r#""field": "max_objects", "val": "{objects}""#);
-    command(world, &format!(r#"{{"prefix": "osd pool set-quota", "pool": "p", {quota}}}"#));
+    world.command(&format!(r#"{{"prefix": "osd pool set-quota", "pool": "p", {quota}}}"#));
     let is_full = |world: &mut World| {
         let map = world.mon().expect("it runs").state().osd.map();
         map.pool(1).is_some_and(|pool| pool.has_flag(nacre_maps::flags::pool::FULL)) == (objects > 0)
@@ -134,7 +123,7 @@ fn answers(world: &mut World, wanted: usize, patience: Duration) -> usize {
 fn becomes_full_under_way(seed: u64, planted: Planted) -> Vec<u8> {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let mut world = World::new(seed, &Config { clients: 2, tuning, ..Config::default() });
-    command(&mut world, r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#);
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#);
     assert_eq!(write(&mut world, &["short"], PATIENCE), 1);
     world.fabric().block(Proc::Mon.host(), Proc::Client(WRITER).host());
     set_quota(&mut world, 1);

@@ -2,38 +2,14 @@
 //! served. So it must not.
 
 use nacre_msg::SubOp;
-use nacre_objecter::Request;
 use nacre_pg::{Planted, Tuning};
-use nacre_sim::{Config, Finished, Proc, World};
-use nacre_types::{ObjectLocator, OsdId, PgId};
+use nacre_sim::{Config, Proc, World};
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What an operation on the object gives within `patience`.
-fn ask(world: &mut World, op: SubOp, patience: Duration) -> Option<Vec<u8>> {
-    let request = Request::new(ObjectLocator::in_pool(1), "object".to_owned(), vec![op]);
-    let tid = world.order(0, |client| client.submit(request));
-    let mut answer = None;
-    world.run_until(patience, |world| {
-        for done in world.take_finished(0) {
-            if let Finished::Op { tid: of, outcome: Ok(reply) } = done
-                && of == tid
-            {
-                answer = Some(reply.ops.first().map_or_else(Vec::new, |op| op.outdata.to_bytes().to_vec()));
-            }
-        }
-        answer.is_some()
-    });
-    answer
-}
-
 fn write(text: &'static str) -> SubOp {
     SubOp::write_full(text.as_bytes().to_vec().into())
-}
-
-fn acting(world: &World) -> Vec<OsdId> {
-    world.mon().expect("it runs").state().osd.map().pg_to_up_acting(PgId::new(1, 0)).acting
 }
 
 /// One of two OSDs ends, the other one hears of it but cannot answer the monitor; it is asked to write, ends, and the first one
@@ -43,19 +19,19 @@ fn alone_and_unheard(seed: u64, planted: Planted) -> (bool, Option<Vec<u8>>) {
     let mut world = World::new(seed, &Config { osds: 2, clients: 1, tuning, ..Config::default() });
     world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 2}"#);
     world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
-    assert!(ask(&mut world, write("old"), PATIENCE).is_some(), "{world:?}");
-    let members = acting(&world);
+    assert!(world.op_within("object", write("old"), PATIENCE).is_some(), "{world:?}");
+    let members = world.acting();
     let (primary, other) = (members[0], members[1]);
     world.fabric().block(Proc::Osd(primary).host(), Proc::Mon.host());
     world.stop_osd(other, false);
     world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{other}"], "definitely_dead": true}}"#));
-    assert_eq!(acting(&world), [primary]);
-    let acknowledged = ask(&mut world, write("new"), Duration::from_secs(30)).is_some();
+    assert_eq!(world.acting(), [primary]);
+    let acknowledged = world.op_within("object", write("new"), Duration::from_secs(30)).is_some();
     world.stop_osd(primary, false);
     world.fabric().heal();
     world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{primary}"], "definitely_dead": true}}"#));
     world.start_osd(other);
-    (acknowledged, ask(&mut world, SubOp::read(0, 0), PATIENCE))
+    (acknowledged, world.op_within("object", SubOp::read(0, 0), PATIENCE))
 }
 
 #[test]

@@ -5,7 +5,8 @@ use super::args::{
 };
 use super::{SubOp, code};
 use nacre_buf::{BufList, Bytes};
-use nacre_types::SnapId;
+use nacre_denc::Writer;
+use nacre_types::{ObjectLocator, SnapId};
 
 fn length(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).expect("inputs are far below 4 GiB")
@@ -130,6 +131,16 @@ impl SubOp {
     #[must_use]
     pub fn with_assert_ver(version: u64) -> Self {
         Self::new(code::ASSERT_VER).with_args(ArgsWriter::default().long(8, version))
+    }
+
+    /// `copy-from` of the head of the object `name`, which must have this user version; 0 for any.
+    #[must_use]
+    pub fn copy_of(name: &str, locator: &ObjectLocator, source_version: u64) -> Self {
+        let mut w = Writer::new();
+        w.str(name);
+        w.put(locator);
+        let copy = CopyFrom { source_snap: SnapId::HEAD, source_version, ..CopyFrom::default() };
+        Self::with_copy_from(code::COPY_FROM, copy, w.finish())
     }
 
     /// `copy-from` or `copy-from2`; the source's name and locator are the input.

@@ -3,10 +3,8 @@
 use crate::Event;
 use crate::harness::{World, head};
 use crate::log::LogLimits;
-use nacre_buf::{ByteStr, Bytes};
-use nacre_denc::Writer;
+use nacre_buf::Bytes;
 use nacre_msg::SubOp;
-use nacre_msg::osd_op::{CopyFrom, code};
 use nacre_msg::stats::pg_state;
 use nacre_txn::{Op, Token, Transaction};
 use nacre_types::{ObjectLocator, PgId, SnapId, UTime};
@@ -121,13 +119,7 @@ fn an_object_is_copied_within_the_cluster() {
     world.settle();
     world.call(0, "source", write("content"));
     (0..3).for_each(|osd| world.disk(osd).cool_down());
-    let copy = |name: &str| {
-        let mut w = Writer::new();
-        w.put(&ByteStr::from(name));
-        w.put(&ObjectLocator::in_pool(3));
-        let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
-        vec![SubOp::with_copy_from(code::COPY_FROM, from, w.finish())]
-    };
+    let copy = |name: &str| vec![SubOp::copy_of(name, &ObjectLocator::in_pool(3), 0)];
     assert_eq!(world.call(0, "target", copy("source")).result, 0);
     assert_eq!(world.stored("target").expect("the copy").data, b"content");
     assert_eq!(world.call(0, "other", copy("nothing")).result, nacre_types::Errno::ENOENT.negated());

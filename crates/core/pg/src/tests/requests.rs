@@ -5,7 +5,6 @@ use crate::harness::{POOL, Touched, World};
 
 use nacre_auth::OsdCaps;
 use nacre_buf::ByteStr;
-use nacre_denc::Writer;
 use nacre_maps::flags;
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::{CopyFrom, code, flag};
@@ -185,11 +184,8 @@ fn a_write_that_waits_is_refused_when_its_client_is_fenced_meanwhile() {
 }
 
 fn copy_from(pool: i64, namespace: &str, name: &str) -> Vec<SubOp> {
-    let mut w = Writer::new();
-    w.put(&ByteStr::from(name));
-    w.put(&ObjectLocator { namespace: ByteStr::from(namespace), ..ObjectLocator::in_pool(pool) });
-    let from = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
-    vec![SubOp::with_copy_from(code::COPY_FROM, from, w.finish())]
+    let locator = ObjectLocator { namespace: ByteStr::from(namespace), ..ObjectLocator::in_pool(pool) };
+    vec![SubOp::copy_of(name, &locator, 0)]
 }
 
 #[test]
@@ -218,7 +214,7 @@ fn a_copy_needs_the_right_to_read_its_source() {
         let reply = world.call(0, "target", copy_from(pool, namespace, "source"));
         assert_eq!(reply.result, expected, "{caps}: {pool} {namespace}");
     }
-    let malformed = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
+    let malformed = CopyFrom { source_snap: SnapId::HEAD, ..CopyFrom::default() };
     let malformed = SubOp::with_copy_from(code::COPY_FROM, malformed, nacre_buf::Bytes::from_static(b"?"));
     assert_eq!(world.call(0, "target", vec![malformed]).result, Errno::EINVAL.negated());
 }

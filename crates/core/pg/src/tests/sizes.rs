@@ -2,11 +2,11 @@
 
 use crate::harness::{World, head};
 use nacre_buf::{ByteStr, Bytes};
-use nacre_denc::{Encode, Writer};
+use nacre_denc::Encode;
 use nacre_msg::SubOp;
-use nacre_msg::osd_op::{CopyFrom, code};
+use nacre_msg::osd_op::code;
 use nacre_msg::size::PART_BYTES_MAX;
-use nacre_types::{ObjectLocator, SnapId};
+use nacre_types::ObjectLocator;
 
 pub(super) fn omap_set(keys: std::ops::Range<usize>, value_bytes: usize) -> SubOp {
     let value = Bytes::from(vec![7; value_bytes]);
@@ -20,12 +20,7 @@ fn set_attr(name: &str, bytes: usize) -> SubOp {
 }
 
 pub(super) fn copy_of(name: &str) -> SubOp {
-    let object = head(name);
-    let mut w = Writer::new();
-    w.put(&object.name);
-    w.put(&ObjectLocator::in_pool(object.pool));
-    let copy = CopyFrom { source_snap: SnapId::HEAD, source_version: 0, flags: 0, source_fadvise: 0 };
-    SubOp::with_copy_from(code::COPY_FROM, copy, w.finish())
+    SubOp::copy_of(name, &ObjectLocator::in_pool(head(name).pool), 0)
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::ops::testing::{Client, collection, set_attr};
 use crate::ops::{Change, Fullness, OBJECT_BYTES_MAX};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, Suspend, extract};
 use nacre_denc::{Reader, Writer};
-use nacre_msg::osd_op::{AllocHint, Checksum, CopyFrom, flag, op_flag};
+use nacre_msg::osd_op::{AllocHint, Checksum, flag, op_flag};
 use nacre_types::{Errno, HObject, ObjectLocator, SnapId, UTime};
 
 fn holding(data: &str) -> Client {
@@ -322,11 +322,7 @@ fn waiting_for_data_changes_nothing() {
 }
 
 fn copy_op(name: &str, version: u64) -> SubOp {
-    let mut w = Writer::new();
-    w.str(name);
-    w.put(&ObjectLocator::in_pool(3));
-    let copy = CopyFrom { source_snap: SnapId::HEAD, source_version: version, ..CopyFrom::default() };
-    SubOp::with_copy_from(code::COPY_FROM, copy, w.finish())
+    SubOp::copy_of(name, &ObjectLocator::in_pool(3), version)
 }
 
 #[test]
