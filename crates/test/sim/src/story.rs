@@ -137,14 +137,11 @@ pub struct Story {
     later: BTreeMap<(Stamp, u64), Later>,
     count: u64,
     pg_num: u64,
-    kind: Kind,
+    plan: Plan,
     /// Of an erasure-coded pool.
     code: Option<Code>,
-    /// Whose device is bad, and how.
+    /// Whose device is bad.
     bad: Option<OsdId>,
-    flaw: Option<Flaw>,
-    small_devices: bool,
-    bustle: bool,
     /// What the bad device held some time ago.
     copy: Option<OsdCopy>,
     /// Who is being replaced, as far as that is.
@@ -197,12 +194,9 @@ impl Story {
             later: BTreeMap::new(),
             count: 0,
             pg_num,
-            kind: plan.kind,
+            plan: *plan,
             code,
             bad,
-            flaw: plan.flaw,
-            small_devices: plan.small_devices,
-            bustle: plan.bustle,
             copy: None,
             leaving: None,
             fencing: None,
@@ -252,12 +246,12 @@ impl Story {
     /// The bad device may have forgotten what it acknowledged, and nothing tells its OSD so: what it says of its newest writes is
     /// worth nothing.
     fn forgets(&self) -> bool {
-        matches!(self.flaw, Some(Flaw::Lies | Flaw::GoesBack))
+        matches!(self.plan.flaw, Some(Flaw::Lies | Flaw::GoesBack))
     }
 
     /// As many copies as usual, and as many that serve.
     fn set_usual_sizes(&mut self) {
-        match (self.kind, self.code) {
+        match (self.plan.kind, self.code) {
             (_, Some(code)) => self.set_pool("min_size", code.k + 1.min(code.m - 1).max(self.spare())),
             (Kind::OneServes, _) => {
                 self.set_pool("size", 3);
@@ -346,10 +340,10 @@ impl Story {
             let next = work.into_iter().chain(later).chain(trouble).chain([end]).min();
             let next = next.unwrap_or(end).max(self.world.now());
             while self.world.step(next) {
-                self.turn_works();
+                self.with_works(Workload::turn);
                 self.note_map();
             }
-            self.turn_works();
+            self.with_works(Workload::turn);
             self.follow_pools();
             self.hear();
             for osd in self.world.take_gave_up() {
@@ -365,13 +359,6 @@ impl Story {
                 let bound = 2 * u64::try_from(calm.as_millis()).unwrap_or(1);
                 trouble_at = self.world.now() + Duration::from_millis(1 + self.below(bound));
             }
-        }
-    }
-
-    fn turn_works(&mut self) {
-        self.work.turn(&mut self.world);
-        for work in self.others.iter_mut().filter_map(|other| other.work.as_mut()) {
-            work.turn(&mut self.world);
         }
     }
 
@@ -535,21 +522,17 @@ impl Story {
     ///
     /// # Panics
     /// When the cluster breaks a promise.
-    pub fn tell(mut self, plan: &Plan) -> Outcome {
-        let end = self.world.now() + plan.troubles;
+    pub fn tell(mut self) -> Outcome {
+        let end = self.world.now() + self.plan.troubles;
         self.go_on(end, Some(self.calm));
         self.note(|| "the troubles end".to_owned());
-        self.work.stop();
-        self.others.iter_mut().filter_map(|other| other.work.as_mut()).for_each(Workload::stop);
+        self.with_works(|work, _| work.stop());
         self.end_troubles();
         if !self.be_clean() {
             self.check_histories();
             return self.outcome();
         }
-        self.work.read_all(&mut self.world);
-        for work in self.others.iter_mut().filter_map(|other| other.work.as_mut()) {
-            work.read_all(&mut self.world);
-        }
+        self.with_works(Workload::read_all);
         let patience = self.world.now() + HEALING;
         while self.open() > 0 {
             if self.world.now() >= patience {
@@ -594,5 +577,5 @@ pub struct Outcome {
 /// When the cluster breaks a promise.
 #[must_use]
 pub fn tell(seed: u64, plan: &Plan) -> Outcome {
-    Story::new(seed, plan).tell(plan)
+    Story::new(seed, plan).tell()
 }

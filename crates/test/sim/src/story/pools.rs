@@ -2,6 +2,7 @@
 
 use super::Story;
 use crate::workload::Workload;
+use crate::world::World;
 use nacre_types::PoolId;
 use std::time::Duration;
 
@@ -78,5 +79,11 @@ impl Story {
     /// All that is done, everywhere.
     pub(super) fn works(&self) -> impl Iterator<Item = &Workload> {
         [&self.work].into_iter().chain(self.others.iter().filter_map(|other| other.work.as_ref()))
+    }
+
+    /// Has all of it do something, one after the other.
+    pub(super) fn with_works(&mut self, mut act: impl FnMut(&mut Workload, &mut World)) {
+        let others = self.others.iter_mut().filter_map(|other| other.work.as_mut());
+        [&mut self.work].into_iter().chain(others).for_each(|work| act(work, &mut self.world));
     }
 }

@@ -18,7 +18,7 @@ impl Story {
             *self.troubles.entry(what).or_default() += 1;
             return;
         }
-        if self.bustle && self.below(6) == 0 {
+        if self.plan.bustle && self.below(6) == 0 {
             let what = if self.below(3) == 0 { self.fence() } else { self.change_pools() };
             *self.troubles.entry(what).or_default() += 1;
             return;
@@ -65,7 +65,7 @@ impl Story {
 
     /// The bad device does something.
     fn betray(&mut self, osd: OsdId) -> &'static str {
-        match self.flaw {
+        match self.plan.flaw {
             Some(Flaw::Lies) => self.lie(osd),
             Some(Flaw::GoesBack) => self.go_back(osd),
             _ => self.fail_requests(osd),
@@ -333,7 +333,7 @@ impl Story {
                 self.set_pool("min_size", min_size);
             }
             3 => {
-                let least = match self.kind {
+                let least = match self.plan.kind {
                     Kind::OneServes => 1,
                     _ if self.forgets() => 3,
                     _ => 2,
@@ -362,7 +362,7 @@ impl Story {
 
     /// One more snapshot, or one less.
     fn snapshot(&mut self) -> &'static str {
-        if self.small_devices {
+        if self.plan.small_devices {
             return "no snapshot"; // deleting would free nothing
         }
         if self.below(3) == 0 && self.work.forget_snapshot(&mut self.world) {
