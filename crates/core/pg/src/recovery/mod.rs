@@ -9,6 +9,7 @@
 //! comes, new writes to it wait until those before are durable and it is everywhere.
 
 mod backfill;
+mod calm;
 mod claim;
 mod due;
 mod lost;

@@ -25,9 +25,9 @@
 //! rate, the parts of one object that are on their way at a time are bounded: one more while they come back within the limit,
 //! half when they take twice that.
 
+use super::calm::Calm;
 use crate::TurnWork;
 use nacre_types::Stamp;
-use std::ops::Range;
 use std::time::Duration;
 
 /// Writes that are judged together.
@@ -42,9 +42,6 @@ const BURST: Duration = Duration::from_millis(20);
 const CLIENTS_AWAY: Duration = Duration::from_secs(1);
 /// Recovery that has moved nothing for so long rests: what clients feel then is not its doing.
 const RESTS: Duration = Duration::from_secs(1);
-/// Writes without recovery that tell what they take then: fewer tell nothing, and of those before the last so many half count
-/// at most.
-const CALM_WRITES: Range<u64> = 100..1000;
 /// Where the rate begins when clients come, or recovery.
 const RATE_FIRST: u64 = 64 << 20;
 /// Recovery always gets on, however slow the clients' operations are: slow ones are often not its fault, and a pool
@@ -103,52 +100,6 @@ struct Window {
     ran_dry: bool,
 }
 
-/// What clients' writes take while recovery rests: their number by duration, four steps from a power of two of microseconds to
-/// the next.
-#[derive(Debug)]
-struct Calm {
-    counts: [u64; Self::STEPS],
-    writes: u64,
-}
-
-impl Default for Calm {
-    fn default() -> Self {
-        Self { counts: [0; Self::STEPS], writes: 0 }
-    }
-}
-
-impl Calm {
-    /// Up to half a minute; what takes longer counts as that.
-    const STEPS: usize = 100;
-
-    fn add(&mut self, spent: Duration) {
-        let micros = u64::try_from(spent.as_micros()).unwrap_or(u64::MAX).max(4);
-        let power = micros.ilog2();
-        let step = u64::from(power) * 4 + (micros >> (power - 2)) % 4;
-        let step = usize::try_from(step).unwrap_or(usize::MAX).min(Self::STEPS - 1);
-        self.counts.iter_mut().skip(step).take(1).for_each(|count| *count += 1);
-        self.writes += 1;
-        if self.writes >= CALM_WRITES.end {
-            self.counts.iter_mut().for_each(|count| *count /= 2);
-            self.writes = self.counts.iter().sum();
-        }
-    }
-
-    /// What all but one in a hundred writes keep to, up to a fourth more; zero when there were too few to tell.
-    fn p99(&self) -> Duration {
-        if self.writes < CALM_WRITES.start {
-            return Duration::ZERO;
-        }
-        let mut above = 0;
-        let slowest = self.counts.iter().enumerate().rev().find(|(_, count)| {
-            above += **count;
-            above * 100 > self.writes
-        });
-        let step = slowest.map_or(0, |(step, _)| step as u64 + 1);
-        Duration::from_micros(((4 + step % 4) << (step / 4)) / 4)
-    }
-}
-
 impl Pace {
     /// With no limit, until [`Pace::configure`] sets one.
     #[must_use]
@@ -199,7 +150,7 @@ impl Pace {
     }
 
     /// What clients' writes may take beside recovery.
-    fn limit(&self) -> Duration {
+    fn limit(&mut self) -> Duration {
         self.target.max(self.calm.p99() * 2)
     }
 
@@ -349,7 +300,17 @@ mod tests {
 
     /// `count` writes, one each millisecond, the `slow` last of them too slow; recovery takes what it may beside them. Yields
     /// when they end, and what recovery took.
-    fn writes(pace: &mut Pace, mut now: Stamp, count: u64, slow: u64) -> (Stamp, u64) {
+    fn writes(pace: &mut Pace, now: Stamp, count: u64, slow: u64) -> (Stamp, u64) {
+        writes_of(pace, now, count, |n| if n + slow < count { TARGET } else { TARGET * 2 })
+    }
+
+    /// The same, the nth of which takes `spent(n)`.
+    fn writes_of(
+        pace: &mut Pace,
+        mut now: Stamp,
+        count: u64,
+        spent: impl Fn(u64) -> Duration,
+    ) -> (Stamp, u64) {
         let mut moved = 0;
         for n in 0..count {
             now = now + Duration::from_millis(1);
@@ -357,21 +318,7 @@ mod tests {
                 pace.take(now, PART);
                 moved += PART;
             }
-            pace.client_op(now, Some(if n + slow < count { TARGET } else { TARGET * 2 }));
-        }
-        (now, moved)
-    }
-
-    /// `count` writes that take `spent` each, beside recovery that takes what it may.
-    fn writes_of(pace: &mut Pace, mut now: Stamp, count: u64, spent: Duration) -> (Stamp, u64) {
-        let mut moved = 0;
-        for _ in 0..count {
-            now = now + Duration::from_millis(1);
-            while pace.goes_on_at(now).is_none() {
-                pace.take(now, PART);
-                moved += PART;
-            }
-            pace.client_op(now, Some(spent));
+            pace.client_op(now, Some(spent(n)));
         }
         (now, moved)
     }
@@ -521,9 +468,9 @@ mod tests {
         }
         assert_eq!(pace.rate(now), Some(RATE_FIRST), "there was no recovery");
         // Nor are they beside it, as long as they take no more than twice that.
-        let (now, _) = writes_of(&mut pace, now, WINDOW_OPERATIONS, TARGET * 8);
+        let (now, _) = writes_of(&mut pace, now, WINDOW_OPERATIONS, |_| TARGET * 8);
         assert_eq!(pace.rate(now), Some(2 * RATE_FIRST));
-        let (now, _) = writes_of(&mut pace, now, 10, TARGET * 11);
+        let (now, _) = writes_of(&mut pace, now, 10, |_| TARGET * 11);
         assert_eq!(pace.rate(now), Some(2 * RATE_FIRST / 10 * 7));
         let mut now = now;
         for _ in 0..20_000 {
@@ -532,24 +479,8 @@ mod tests {
         }
         let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
         let rate = pace.rate(now);
-        let (now, _) = writes_of(&mut pace, now, 3, TARGET * 3);
+        let (now, _) = writes_of(&mut pace, now, 3, |_| TARGET * 3);
         assert!(pace.rate(now) < rate, "clients have become faster");
-    }
-
-    #[test]
-    fn few_calm_writes_tell_nothing_and_old_ones_are_forgotten() {
-        let mut calm = Calm::default();
-        (1..CALM_WRITES.start).for_each(|_| calm.add(TARGET));
-        assert_eq!(calm.p99(), Duration::ZERO);
-        calm.add(TARGET);
-        assert!((TARGET..=TARGET / 4 * 5).contains(&calm.p99()), "{:?}", calm.p99());
-        (0..CALM_WRITES.end * 8).for_each(|_| calm.add(TARGET * 4));
-        (0..CALM_WRITES.end * 8).for_each(|_| calm.add(Duration::from_micros(900)));
-        assert!((900..=1125).contains(&calm.p99().as_micros()), "{:?}", calm.p99());
-        for spent in [Duration::ZERO, Duration::from_micros(1), Duration::from_secs(3600)] {
-            calm.add(spent);
-        }
-        assert!(calm.p99() < TARGET, "one in a hundred, not one");
     }
 
     #[test]
