@@ -1,4 +1,4 @@
-//! From a new connection to a session: who is it, and what may it do here?
+//! From a new connection to a session: who is it, and what may it do here, then and when its caps change?
 
 use crate::auth::AuthDb;
 use crate::event::{Effect, Endpoint, SessionId};
@@ -136,10 +136,10 @@ impl Mon {
         }
         entry.kind = kind;
         let addr = addrs.msgr2().unwrap_or_else(|| addrs.front());
-        entry.identity.addr = addr;
-        entry.identity.seen_at = seen_at;
-        entry.identity.caps = std::mem::take(&mut entry.identity.caps).at(seen_at);
-        entry.identity.mgr_caps = entry.identity.mgr_caps.take().map(|caps| caps.at(seen_at));
+        let identity = &mut entry.identity;
+        (identity.addr, identity.seen_at) = (addr, seen_at);
+        let caps = (std::mem::take(&mut identity.caps), identity.mgr_caps.take());
+        identity.set_caps(caps);
         entry.addrs = addrs;
         entry.established = true;
         if let (Some(osd), Endpoint::Mon) = (entry.osd(), entry.endpoint) {
@@ -147,11 +147,27 @@ impl Mon {
             self.state.osd.seen(osd, cx.now);
         }
     }
+
+    /// Sessions of entities whose caps are others now go on with these, here and at OSDs. They must not end: librados would come
+    /// again with the ticket that it has, until that is to be renewed.
+    pub(crate) fn take_over_caps(&mut self, cx: &Cx<'_>) {
+        let names = self.state.auth.take_recapped();
+        if names.is_empty() {
+            return;
+        }
+        self.state.auth.note_caps(&names, cx.wall);
+        for entry in self.sessions.values_mut().filter(|entry| names.contains(&entry.identity.auth_name)) {
+            let identity = &mut entry.identity;
+            if !identity.allows_all {
+                identity.set_caps(caps_of(&self.state.auth, &identity.auth_name, entry.endpoint));
+            }
+        }
+    }
 }
 
 /// What an entity may do at the monitor by now, and at the manager if it came in there: what its ticket says may be old. Caps that do
 /// not parse allow nothing.
-pub(crate) fn caps_of(auth: &AuthDb, name: &AuthName, endpoint: Endpoint) -> (MonCaps, Option<MgrCaps>) {
+fn caps_of(auth: &AuthDb, name: &AuthName, endpoint: Endpoint) -> (MonCaps, Option<MgrCaps>) {
     let text = |service| auth.keys().caps_of(name, service).unwrap_or_default();
     let caps = match name.kind {
         EntityKind::MON => MonCaps::allow_all(),

@@ -30,6 +30,14 @@ pub struct Identity {
     pub seen_at: Option<IpAddr>,
 }
 
+impl Identity {
+    /// From now on it may do at the monitor, and at the manager if it came in there, what these caps allow to where its socket is.
+    pub(crate) fn set_caps(&mut self, (caps, mgr_caps): (MonCaps, Option<MgrCaps>)) {
+        self.caps = caps.at(self.seen_at);
+        self.mgr_caps = mgr_caps.map(|caps| caps.at(self.seen_at));
+    }
+}
+
 /// A handshake that is not finished.
 #[derive(Debug)]
 pub(crate) enum Handshake {

@@ -1,6 +1,5 @@
 //! What time alone brings about, once per second.
 
-use crate::handshake::caps_of;
 use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;
 use nacre_auth::TicketLifetimes;
@@ -67,24 +66,6 @@ impl Mon {
                 self.state.osd.blocklist_add(addr, until);
             }
             self.close(session);
-        }
-    }
-
-    /// Sessions of entities whose caps are others now go on with these, here and at OSDs. They must not end: librados would come
-    /// again with the ticket that it has, until that is to be renewed.
-    pub(crate) fn take_over_caps(&mut self, cx: &Cx<'_>) {
-        let names = self.state.auth.take_recapped();
-        if names.is_empty() {
-            return;
-        }
-        self.state.auth.note_caps(&names, cx.wall);
-        for entry in self.sessions.values_mut().filter(|entry| names.contains(&entry.identity.auth_name)) {
-            let identity = &mut entry.identity;
-            if !identity.allows_all {
-                let (caps, mgr_caps) = caps_of(&self.state.auth, &identity.auth_name, entry.endpoint);
-                identity.caps = caps.at(identity.seen_at);
-                identity.mgr_caps = mgr_caps.map(|caps| caps.at(identity.seen_at));
-            }
         }
     }
 

@@ -97,7 +97,7 @@ fn ls_by_daemon(call: &mut Call<'_>) -> Answer {
     let Some((kind, id)) = who.split_once('.') else {
         return Err(refuse(Errno::EINVAL, format!("'{who}' names no daemon: write osd.0")));
     };
-    let osd = id.parse().ok().filter(|osd| kind == "osd" && call.state.osd.map().osds().any(|at| at == *osd));
+    let osd = id.parse().ok().filter(|osd| kind == "osd" && call.state.osd.map().exists(*osd));
     let osd =
         osd.ok_or_else(|| refuse(Errno::ENOENT, format!("there is no daemon '{who}' that has devices")))?;
     let mut devices = devices(call);

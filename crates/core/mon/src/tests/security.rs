@@ -150,13 +150,19 @@ fn a_removed_or_replaced_key_ends_its_sessions() {
     assert!(world.wall > UTime::ZERO);
 }
 
-/// What an OSD was told of tickets that hold no more.
+/// The last message of one kind that an OSD was told.
+fn told<T>(world: &mut World, osd: SessionId, pick: fn(Message) -> Option<T>) -> Option<T> {
+    world.take(osd).into_iter().filter_map(pick).last()
+}
+
+/// What it was told of tickets that hold no more.
 fn void_told(world: &mut World, osd: SessionId) -> Option<nacre_msg::VoidTickets> {
-    let told = world.take(osd).into_iter().filter_map(|message| match message {
-        Message::VoidTickets(void) => Some(void),
-        _ => None,
-    });
-    told.last()
+    told(world, osd, |message| if let Message::VoidTickets(void) = message { Some(void) } else { None })
+}
+
+/// What it was told of caps that have changed.
+fn caps_told(world: &mut World, osd: SessionId) -> Option<nacre_msg::EntityCaps> {
+    told(world, osd, |message| if let Message::EntityCaps(caps) = message { Some(caps) } else { None })
 }
 
 #[test]
@@ -187,15 +193,6 @@ fn osds_hear_of_keys_that_changed_also_after_a_restart() {
     assert_eq!(void_told(&mut world, osd), Some(told));
     world.pass(Duration::from_secs(3600));
     assert_eq!(void_told(&mut world, osd), Some(nacre_msg::VoidTickets::default()), "they have expired");
-}
-
-/// What an OSD was told of caps that have changed.
-fn caps_told(world: &mut World, osd: SessionId) -> Option<nacre_msg::EntityCaps> {
-    let told = world.take(osd).into_iter().filter_map(|message| match message {
-        Message::EntityCaps(caps) => Some(caps),
-        _ => None,
-    });
-    told.last()
 }
 
 #[test]
