@@ -70,14 +70,10 @@ impl ChangedCaps {
 
     /// Forgets what no valid ticket contradicts any more; true when there was some.
     pub fn expire(&mut self, wall: UTime) -> bool {
-        let gone: Vec<AuthName> = self
-            .of
-            .iter()
-            .filter(|(_, changed)| changed.until <= wall)
-            .map(|(name, _)| name.clone())
-            .collect();
-        gone.iter().for_each(|name| self.remove(name));
-        !gone.is_empty()
+        let count = self.of.len();
+        let gone = self.of.extract_if(.., |_, changed| changed.until <= wall);
+        self.bytes -= gone.map(|(_, changed)| changed.caps.len()).sum::<usize>();
+        self.of.len() < count
     }
 
     /// By entity, since when it has which caps.
@@ -119,15 +115,7 @@ impl Decode for ChangedCaps {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_types::EntityKind;
-
-    fn at(sec: u32) -> UTime {
-        UTime { sec, nsec: 0 }
-    }
-
-    fn client(id: &str) -> AuthName {
-        AuthName::new(EntityKind::CLIENT, id)
-    }
+    use crate::testing::{at, client};
 
     #[test]
     fn tickets_from_before_a_change_say_what_they_said_no_longer() {

@@ -1,6 +1,7 @@
 //! Both halves of each handshake against each other, and what must not work.
 
 use crate::cephx::{self, TicketBlob};
+use crate::testing::below;
 use crate::*;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Encode, Reader, Writer};
@@ -15,10 +16,6 @@ struct World {
     keys: KeyServer,
     wall: UTime,
     entropy: SeededEntropy,
-}
-
-fn below(entropy: &mut dyn Entropy, end: usize) -> usize {
-    usize::from(u16::try_from(entropy.u64() & 0xffff).expect("16 bits")) % end
 }
 
 fn name(text: &str) -> AuthName {

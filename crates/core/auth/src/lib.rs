@@ -32,6 +32,8 @@ mod void;
 
 #[cfg(test)]
 mod handshake_tests;
+#[cfg(test)]
+mod testing;
 
 pub use caps::{CapsError, ClassCall, MgrCaps, MonCaps, OsdCaps, OsdRequest, Rwx};
 pub use changed_caps::{CHANGED_BYTES_MAX, CHANGED_ENTITIES_MAX, ChangedCaps};

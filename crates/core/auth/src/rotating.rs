@@ -181,13 +181,10 @@ impl Decode for RotatingKeys {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::at;
     use nacre_types::entropy::SeededEntropy;
 
     const HOUR: Duration = Duration::from_secs(3600);
-
-    fn at(sec: u32) -> UTime {
-        UTime { sec, nsec: 0 }
-    }
 
     #[test]
     fn keys_move_from_next_to_current_to_previous() {

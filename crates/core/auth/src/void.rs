@@ -56,8 +56,7 @@ impl VoidTickets {
 impl Encode for VoidTickets {
     fn encode(&self, w: &mut Writer) {
         w.u8(1);
-        let count = u32::try_from(self.of.len()).unwrap_or(u32::MAX);
-        w.u32(count);
+        w.count(self.of.len());
         for (name, (made, until)) in &self.of {
             w.put(name);
             w.put(made);
@@ -85,15 +84,7 @@ impl Decode for VoidTickets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_types::EntityKind;
-
-    fn at(sec: u32) -> UTime {
-        UTime { sec, nsec: 0 }
-    }
-
-    fn client(id: &str) -> AuthName {
-        AuthName::new(EntityKind::CLIENT, id)
-    }
+    use crate::testing::{at, client};
 
     #[test]
     fn what_was_made_before_is_void_until_it_would_have_expired() {

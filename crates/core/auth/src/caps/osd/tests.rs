@@ -1,6 +1,7 @@
 //! Caps as readable cases: text, what is asked, what is said.
 
 use super::*;
+use crate::testing::below;
 
 type Applications = BTreeMap<String, BTreeMap<String, String>>;
 
@@ -187,10 +188,6 @@ fn networks_hold_where_the_client_is() {
     assert_eq!(at("198.51.100.1"), OsdCaps::none());
     assert_eq!(caps.clone().at(None), OsdCaps::none());
     assert!(!caps.allows_everything());
-}
-
-fn below(entropy: &mut dyn nacre_types::Entropy, end: usize) -> usize {
-    usize::from(u16::try_from(entropy.u64() & 0xffff).expect("16 bits")) % end
 }
 
 #[test]
