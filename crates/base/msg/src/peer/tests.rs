@@ -2,7 +2,8 @@ use super::*;
 use crate::Message;
 use nacre_denc::{Decode, Encode};
 use nacre_txn::{Op, Transaction};
-use nacre_types::{Eversion, HObject, PgId, ReqId, SnapId, UTime};
+use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Entropy, Eversion, HObject, PgId, ReqId, SnapId, UTime};
 
 fn object(name: &str) -> HObject {
     HObject::head(3, "ns".into(), "".into(), name.into())
@@ -253,11 +254,8 @@ fn suffice(past: &PastIntervals, up: u32, needed: usize) -> bool {
 
 #[test]
 fn folded_intervals_block_whom_they_blocked_before() {
-    let mut random: u64 = 5;
-    let mut below = |bound: u64| {
-        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (random >> 33) % bound
-    };
+    let mut entropy = SeededEntropy(5);
+    let mut below = |bound: u64| entropy.u64() % bound;
     for (round, (size, needed)) in [(1, 1), (2, 1), (3, 1), (3, 2), (4, 3), (1, 1)].into_iter().enumerate() {
         let (mut folded, mut all) = (PastIntervals::default(), PastIntervals::default());
         for epoch in 1..=u32::try_from(INTERVALS_MAX).expect("small") + 40 {

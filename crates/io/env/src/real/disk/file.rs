@@ -114,8 +114,7 @@ impl DeviceFile {
 
     /// The disks below, with what is printed on them ([`identity::disks_below`]).
     pub(super) fn disks(&self) -> BTreeMap<String, Option<String>> {
-        let number = (libc::major(self.device), libc::minor(self.device));
-        identity::disks_below(Path::new("/sys"), number)
+        identity::disks_below(&self.sysfs_folder())
     }
 
     /// Whether the device below turns; `None` where the system does not know.
@@ -125,11 +124,15 @@ impl DeviceFile {
 
     /// From sysfs; a partition's queue is its disk's. None on network and layered file systems.
     fn queue_attribute(&self, name: &str) -> Option<String> {
-        let (major, minor) = (libc::major(self.device), libc::minor(self.device));
-        let folder = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+        let folder = self.sysfs_folder();
         let paths = [folder.join("queue").join(name), folder.join("../queue").join(name)];
         let text = paths.iter().find_map(|path| std::fs::read_to_string(path).ok())?;
         Some(text.trim().to_owned())
+    }
+
+    /// A link to the folder of the device below.
+    fn sysfs_folder(&self) -> PathBuf {
+        PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(self.device), libc::minor(self.device)))
     }
 }
 

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 /// Layers of device mappers and RAID that are looked through.
 const LAYERS_MAX: usize = 8;
 
-/// The disks below block device `major:minor`: their names, with vendor, model and serial number joined by `_`, which is how Ceph
+/// The disks below a block device, by its folder in sysfs: their names, with vendor, model and serial number joined by `_`, which is how Ceph
 /// names devices (`device_ids` of `osd metadata`); `None` for a disk without a serial number, which nothing tells from others of its
 /// model. Empty where sysfs does not know the device: network and layered file systems.
-pub(super) fn disks_below(sysfs: &Path, (major, minor): (u32, u32)) -> BTreeMap<String, Option<String>> {
+pub(super) fn disks_below(device: &Path) -> BTreeMap<String, Option<String>> {
     let mut found = BTreeMap::new();
-    if let Ok(folder) = fs::canonicalize(sysfs.join(format!("dev/block/{major}:{minor}"))) {
+    if let Ok(folder) = fs::canonicalize(device) {
         look_below(&folder, LAYERS_MAX, &mut found);
     }
     found
@@ -81,15 +81,15 @@ mod tests {
         symlink(devices.join("sda/sda1"), devices.join("dm-0/slaves/sda1")).expect("linked");
         symlink(devices.join("vdb"), devices.join("dm-0/slaves/vdb")).expect("linked");
 
-        let below = |numbers| {
-            let disks = disks_below(root.path(), numbers).into_iter();
+        let below = |numbers: &str| {
+            let disks = disks_below(&links.join(numbers)).into_iter();
             disks.map(|(name, id)| format!("{name}={}", id.unwrap_or_default())).collect::<Vec<_>>()
         };
-        assert_eq!(below((8, 0)), ["sda=Fast_SSD_2T_S1_2"]);
-        assert_eq!(below((8, 1)), ["sda=Fast_SSD_2T_S1_2"]);
-        assert_eq!(below((254, 0)), ["vda=abc"]);
-        assert_eq!(below((254, 16)), ["vdb="]);
-        assert_eq!(below((253, 0)), ["sda=Fast_SSD_2T_S1_2", "vdb="]);
-        assert_eq!(below((9, 9)), [""; 0]);
+        assert_eq!(below("8:0"), ["sda=Fast_SSD_2T_S1_2"]);
+        assert_eq!(below("8:1"), ["sda=Fast_SSD_2T_S1_2"]);
+        assert_eq!(below("254:0"), ["vda=abc"]);
+        assert_eq!(below("254:16"), ["vdb="]);
+        assert_eq!(below("253:0"), ["sda=Fast_SSD_2T_S1_2", "vdb="]);
+        assert_eq!(below("9:9"), [""; 0]);
     }
 }
