@@ -6,17 +6,20 @@ use nacre_interop::{Cluster, Shell};
 const HANDS: &str = r#"
     declare -A LINE
     pause() { sleep 0.1; }
-    up() { for try in $(seq 300); do [ $(ceph osd stat -f json | jq .num_up_osds) = $1 ] && return; pause; done; ceph -s; return 1; }
+    # Tries again for 30 s, or for as many tenths of a second as TRIES says.
+    until_() { for try in $(seq ${TRIES:-300}); do "$@" && return; pause; done; echo "never: $*"; ceph -s; ceph health detail; return 1; }
     count() { ceph osd stat -f json | jq .num_up_osds; }
+    is_up() { [ $(count) = $1 ]; }
+    is_gone() { [ ! -e /proc/$1 ]; }
     stop() {
         local was=$(count) pid=$(cat $DIR/run/osd.$1.pid)
         LINE[$1]=$(tr '\0' ' ' < /proc/$pid/cmdline)
-        kill $pid; for try in $(seq 300); do [ -e /proc/$pid ] || break; pause; done; up $((was - 1))
+        kill $pid; until_ is_gone $pid; until_ is_up $((was - 1))
     }
-    start() { local was=$(count); setsid ${LINE[$1]} >> $DIR/log/osd.$1.log 2>&1 < /dev/null & up $((was + 1)); }
+    start() { local was=$(count); setsid ${LINE[$1]} >> $DIR/log/osd.$1.log 2>&1 < /dev/null & until_ is_up $((was + 1)); }
     states() { ceph pg dump pgs -f json 2>/dev/null | jq -r '(.pg_stats? // .)[] | .state'; }
-    state() { for try in $(seq 600); do states | grep -qE "$1" && return; pause; done; echo "never $1"; ceph -s; ceph health detail; return 1; }
-    until_() { for try in $(seq 300); do "$@" && return; pause; done; echo "never: $*"; ceph -s; return 1; }
+    is_state() { states | grep -qE "$1"; }
+    state() { TRIES=600 until_ is_state "$1"; }
     refused() {
         local text=$1; shift
         if SAID=$("$@" 2>&1); then echo "should have been refused: $*"; exit 1; fi
