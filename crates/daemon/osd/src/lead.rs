@@ -2,11 +2,15 @@
 //! the other OSDs and to the manager.
 
 mod beacon;
+mod manager;
+mod orders;
+
+pub(crate) use orders::Order;
 
 use crate::config::OsdConfig;
 use crate::faces::{Ears, Faces};
 use crate::letter::ShardReport;
-use crate::links::{Dialler, Link, WAITING_MAX};
+use crate::links::{Dialler, Link};
 use crate::maps::{self, LearnError, MapCache, Source};
 use crate::pings::{Pings, Signature, Verdict, pong};
 use crate::report;
@@ -17,11 +21,11 @@ use nacre_maps::{MgrMap, OsdMap};
 use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::{
-    EntityCaps, MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBoot, OsdFailure, OsdPgCreated,
-    OsdPgReadyToMerge, OsdPgTemp, RawMessage, Superblock, VoidTickets, failure_flag, ping_op,
+    EntityCaps, MarkMeDown, Message, MonGetOsdMap, OsdBoot, OsdFailure, RawMessage, Superblock, VoidTickets,
+    failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
-use nacre_pg::{MergeRole, MergeState, QueueLimits};
+use nacre_pg::{MergeState, QueueLimits};
 use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,23 +34,8 @@ use std::time::Duration;
 
 /// A boot that the monitor does not answer is repeated.
 const BOOT_RETRY: Duration = Duration::from_secs(5);
-/// An alert of a peer's message that did not decode lasts for this time.
-const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
 /// Times that this OSD was marked down while it ran, kept for `osd_max_markdown_count`.
 const MARKDOWNS_KEPT_MAX: usize = 1000;
-
-/// Something that a placement group wants the monitor to know.
-#[derive(Debug, Clone)]
-pub(crate) enum Order {
-    /// Raise our `up_thru`.
-    UpThru(Epoch),
-    /// Let these serve the group for now.
-    PgTemp(PgId, Vec<OsdId>),
-    /// The group has come to life.
-    Created(PgId),
-    /// How far a group is that is to be merged.
-    Merge(MergeState),
-}
 
 /// What the monitor's side of things brought for the shard.
 #[derive(Debug)]
@@ -439,21 +428,6 @@ impl Lead {
         }
     }
 
-    fn mgr_message(&mut self, cx: &mut LeadCx<'_>, raw: RawMessage) {
-        match Message::decode(raw) {
-            Ok(Message::OsdScrub2(scrub)) if scrub.fsid == self.config.fsid => {
-                cx.news.push(News::Scrub(Box::new(scrub)));
-            }
-            Ok(Message::OsdForceRecovery(order)) if order.fsid == self.config.fsid => {
-                cx.news.push(News::Force(Box::new(order)));
-            }
-            // How often to report: we do so when something changes.
-            Ok(Message::MgrConfigure(_)) => (),
-            Ok(other) => tracing::debug!(name = other.name(), "unexpected message from the manager"),
-            Err(error) => tracing::error!(%error, "the manager sent what does not decode"),
-        }
-    }
-
     fn mon_event(&mut self, cx: &mut LeadCx<'_>, link: LinkId, event: ConnEvent) {
         match mon_link_event(event) {
             Ok(Some(event)) => self.link_event(cx, link, event),
@@ -565,20 +539,6 @@ impl Lead {
             Message::MarkMeDown(_) if self.leaving.is_some() => self.end(cx),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
         }
-    }
-
-    fn mgr_map(&mut self, cx: &mut LeadCx<'_>, map: &MgrMap) {
-        let wanted = map.available.then_some(&map.active_addrs).filter(|addrs| addrs.msgr2().is_some());
-        if self.mgr.as_ref().map(Link::addrs) == wanted {
-            return;
-        }
-        if let Some(link) = self.mgr.take() {
-            link.end(cx.messenger);
-        }
-        self.mgr_open_sent = false;
-        let face = Arc::clone(&self.faces.cluster);
-        self.mgr = wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), Some(face), WAITING_MAX));
-        self.dial_all(cx);
     }
 
     /// Maps came that cannot be taken in; none of what came behind them was.
@@ -879,104 +839,5 @@ impl Lead {
         if self.monc.send(tid, message).is_err() {
             tracing::warn!(osd = self.config.id, "too much waits for the monitor");
         }
-    }
-
-    pub(crate) fn order(&mut self, cx: &mut LeadCx<'_>, order: Order) {
-        let epoch = cx.maps.newest().epoch;
-        match order {
-            Order::UpThru(wanted) if wanted > self.up_thru_wanted => {
-                self.up_thru_wanted = wanted;
-                self.send_alive(epoch);
-            }
-            Order::UpThru(_) => (),
-            Order::PgTemp(pg, acting) => {
-                self.pg_temp_wanted.insert(pg, acting);
-                self.send_pg_temp(epoch);
-            }
-            Order::Merge(state) => self.merge_state(cx, state),
-            Order::Created(pg) => self.tell_mon(OsdPgCreated { version: epoch.into(), pg }.into()),
-        }
-        self.settle(cx);
-    }
-
-    /// One of two groups that are to be merged says how far it is. When both stand still the monitor may go on; when one
-    /// cannot, it should let both serve again. Repeated by the groups on each tick: nothing of it need be kept.
-    fn merge_state(&mut self, cx: &LeadCx<'_>, state: MergeState) {
-        let pool = cx.maps.newest().pool(state.source.pool);
-        if pool
-            .is_none_or(|pool| pool.pg_num_pending != state.source.seed || pool.pg_num <= state.source.seed)
-        {
-            self.merges.remove(&state.source);
-            return;
-        }
-        let pair = self.merges.entry(state.source).or_default();
-        match state.role {
-            MergeRole::Source => pair.0 = Some(state),
-            MergeRole::Target => pair.1 = Some(state),
-        }
-        let (source, target) = match *pair {
-            (Some(source), Some(target)) => (source, target),
-            _ if !state.clean => (state, state),
-            _ => return,
-        };
-        self.merges.remove(&state.source);
-        let ready = OsdPgReadyToMerge {
-            version: source.epoch.min(target.epoch).into(),
-            pg: state.source,
-            source_version: source.version,
-            target_version: target.version,
-            last_epoch_started: target.last_epoch_started,
-            last_epoch_clean: target.last_epoch_clean,
-            ready: source.clean && target.clean,
-        };
-        self.tell_mon(ready.into());
-    }
-
-    fn send_alive(&mut self, epoch: Epoch) {
-        let want = self.up_thru_wanted;
-        self.tell_mon(OsdAlive { version: epoch.into(), want }.into());
-    }
-
-    fn send_pg_temp(&mut self, epoch: Epoch) {
-        if self.pg_temp_wanted.is_empty() {
-            return;
-        }
-        let pg_temp = self.pg_temp_wanted.clone();
-        self.tell_mon(OsdPgTemp { version: epoch.into(), map_epoch: epoch, pg_temp, forced: false }.into());
-    }
-
-    /// A shard's groups have changed.
-    pub(crate) fn heard_report(&mut self, cx: &mut LeadCx<'_>, report: ShardReport) {
-        let before = self.reports.insert(report.shard, report).map(|report| report.sharers);
-        if before != self.reports.values().next().map(|report| report.sharers.clone()) {
-            self.follow_heartbeats(cx);
-        }
-        self.report_due = true;
-        self.report(cx);
-    }
-
-    fn report(&mut self, cx: &mut LeadCx<'_>) {
-        let open = self.mgr.as_ref().is_some_and(Link::is_open);
-        if !open || !(self.report_due || cx.now >= self.report_at) || self.reports.is_empty() {
-            return;
-        }
-        self.report_due = false;
-        self.report_at = cx.now + report::INTERVAL;
-        self.report_seq += 1;
-        let Some(link) = &mut self.mgr else { return };
-        if !self.mgr_open_sent {
-            self.mgr_open_sent = true;
-            link.send(cx.messenger, Message::from(report::mgr_open(&self.config)).encode(0));
-        }
-        let map = cx.maps.newest();
-        let hb_peers = self.pings.peers().into_iter();
-        let mut stats = report::pg_stats(&self.config, map, self.report_seq, self.reports.values(), hb_peers);
-        self.misunderstood.retain(|_, (_, at)| cx.now.since(*at) < MISUNDERSTOOD_KEPT);
-        let misunderstood = self.misunderstood.values().map(|(text, _)| text.as_str());
-        let alerts = report::alerts(misunderstood, self.reports.values());
-        if !alerts.is_empty() {
-            stats.osd_stat.alerts.insert(self.config.id, alerts);
-        }
-        link.send(cx.messenger, Message::from(stats).encode(0));
     }
 }
