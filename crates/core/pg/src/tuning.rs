@@ -35,6 +35,8 @@ pub enum Planted {
     FencingIgnored,
     /// Some messages to other OSDs say what they cannot read.
     MessagesGarbled,
+    /// OSDs say as their sessions begin that they speak versions of messages that the others do not.
+    VersionsUnknown,
 }
 
 /// How much of peers' messages may wait where; what is more is lost, and made up for.

@@ -20,14 +20,15 @@ use nacre_heartbeat::Leases;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
+use nacre_msg::peer::PeerVersions;
 use nacre_msg::{
     EntityCaps, MarkMeDown, Message, MonGetOsdMap, OsdBoot, OsdFailure, RawMessage, Superblock, VoidTickets,
     failure_flag, ping_op,
 };
-use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Session, Target};
-use nacre_pg::{MergeState, QueueLimits};
+use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
+use nacre_pg::{MergeState, Planted, Tuning};
 use nacre_service::{ConnId, Messenger, mon_link_event};
-use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
+use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,6 +87,8 @@ pub(crate) struct Lead {
     peers: BTreeMap<OsdId, Link>,
     /// Messages that may wait for each.
     link_max: usize,
+    /// What a session with a peer begins with.
+    greeting: RawMessage,
     pings: Pings,
     mgr: Option<Link>,
     mgr_open_sent: bool,
@@ -134,7 +137,7 @@ impl Lead {
         config: OsdConfig,
         capacity_bytes: u64,
         (ears, faces): (Ears, Faces),
-        queues: &QueueLimits,
+        tuning: &Tuning,
         now: Stamp,
     ) -> Self {
         let name = AuthName::new(EntityKind::OSD, config.id.to_string());
@@ -158,7 +161,8 @@ impl Lead {
             mon_link: None,
             effects: Vec::new(),
             peers: BTreeMap::new(),
-            link_max: queues.link_max,
+            link_max: tuning.queues.link_max,
+            greeting: greeting(tuning.planted).encode(),
             pings: Pings::new(&Values::default(), now),
             mgr: None,
             mgr_open_sent: false,
@@ -436,16 +440,28 @@ impl Lead {
         }
     }
 
-    /// A peer that dials us is connected, by its own word from `addrs`.
+    /// The session of a connection that we dialled began anew: what was said in it did not arrive.
+    pub(crate) fn greet_again(&mut self, conn: ConnId, messenger: &mut Messenger) {
+        if let Some(link) = self.peers.values_mut().find(|link| link.conn() == Some(conn)) {
+            link.greet(conn, messenger);
+        }
+    }
+
+    /// A peer that dials us is connected, by its own word from `peer.addrs`.
     pub(crate) fn peer_connected(
         &mut self,
         osd: OsdId,
-        addrs: &AddrVec,
+        peer: &Peer,
         conn: ConnId,
         messenger: &mut Messenger,
     ) {
         match self.peers.get_mut(&osd) {
-            Some(link) if link.is_to(addrs) => link.opened(conn, messenger),
+            Some(link) if link.is_to(&peer.addrs) => {
+                if !peer.resumed {
+                    link.greet(conn, messenger);
+                }
+                link.opened(conn, messenger);
+            }
             // Not in our map yet: it dials again when it finds the connection closed. Or not any more: what a process that is
             // gone had sent came late, and must not take the place of its successor's connection.
             _ => messenger.close(conn),
@@ -494,12 +510,11 @@ impl Lead {
     }
 
     /// A peer said what we cannot read. The operator hears of it; the session must not be taken up again where it was.
-    pub(crate) fn misunderstood(&mut self, cx: &LeadCx<'_>, conn: ConnId, from: OsdId, error: &str) {
+    pub(crate) fn misunderstood(&mut self, cx: &LeadCx<'_>, conn: ConnId, from: OsdId, why: String) {
         if let Some(link) = self.peers.get_mut(&from).filter(|link| link.conn() == Some(conn)) {
             link.pause(cx.now);
         }
-        let text = format!("a message of osd.{from} does not decode: {error}");
-        self.misunderstood.insert(from, (text, cx.now));
+        self.misunderstood.insert(from, (why, cx.now));
         self.report_due = true;
     }
 
@@ -774,7 +789,7 @@ impl Lead {
     }
 
     fn follow_peers(&mut self, cx: &mut LeadCx<'_>, map: &OsdMap) {
-        let (me, link_max) = (self.config.id, self.link_max);
+        let (me, link_max, greeting) = (self.config.id, self.link_max, &self.greeting);
         let gone =
             |osd: &OsdId, link: &Link| !map.is_up(*osd) || map.cluster_addr(*osd) != Some(link.addrs());
         let ended: Vec<OsdId> =
@@ -787,9 +802,8 @@ impl Lead {
         for osd in map.up_osds().filter(|osd| *osd != me) {
             let Some(addrs) = map.cluster_addr(osd) else { continue };
             let dials = (me < osd).then(|| Arc::clone(&self.faces.cluster));
-            self.peers
-                .entry(osd)
-                .or_insert_with(|| Link::new(EntityKind::OSD, addrs.clone(), dials, link_max));
+            let link = || Link::new(EntityKind::OSD, addrs.clone(), dials, link_max);
+            self.peers.entry(osd).or_insert_with(|| link().with_greeting(greeting.clone()));
         }
         self.dial_all(cx);
     }
@@ -839,5 +853,15 @@ impl Lead {
         if self.monc.send(tid, message).is_err() {
             tracing::warn!(osd = self.config.id, "too much waits for the monitor");
         }
+    }
+}
+
+/// The versions of messages that we say we speak.
+fn greeting(planted: Planted) -> PeerVersions {
+    let next = PeerVersions::OURS.newest + 1;
+    if planted == Planted::VersionsUnknown {
+        PeerVersions { oldest: next, newest: next }
+    } else {
+        PeerVersions::OURS
     }
 }

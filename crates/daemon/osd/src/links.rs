@@ -52,6 +52,8 @@ pub(crate) struct Link {
     waiting_bytes: usize,
     /// How many may wait.
     waiting_max: usize,
+    /// What each session begins with.
+    greeting: Option<nacre_msg::RawMessage>,
     /// Some were dropped: what the peer knows of us must be found out anew.
     lost: bool,
 }
@@ -93,8 +95,14 @@ impl Link {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             waiting_max,
+            greeting: None,
             lost: false,
         }
+    }
+
+    /// As it is, with a message that each session begins with.
+    pub(crate) fn with_greeting(self, greeting: nacre_msg::RawMessage) -> Self {
+        Self { greeting: Some(greeting), ..self }
     }
 
     pub(crate) fn addrs(&self) -> &AddrVec {
@@ -126,16 +134,31 @@ impl Link {
         let Some(addr) = self.addrs.msgr2() else { return false };
         let target = Target { addr, kind: self.kind, gid: dialler.gid };
         let session = self.session.take();
+        let is_new = session.is_none();
         self.dialled_at = dialler.cx.now;
         let dialled = dialler.messenger.connect(config, target, session, dialler.cx.now, dialler.cx.entropy);
         match dialled {
-            Ok(conn) => self.conn = Some(conn),
+            Ok(conn) => {
+                self.conn = Some(conn);
+                // A session that goes on has it in front of all else.
+                if is_new {
+                    self.greet(conn, dialler.messenger);
+                }
+            }
             Err(error) => {
                 tracing::warn!(%addr, %error, "cannot dial");
                 self.redial_at = dialler.cx.now + REDIAL_DELAY;
             }
         }
         self.conn.is_some()
+    }
+
+    /// Says the greeting, with which a session begins: whoever dials as it is made, for what is sent until the connection opens goes
+    /// behind it; the other when it is open.
+    pub(crate) fn greet(&mut self, conn: ConnId, messenger: &mut Messenger) {
+        if let Some(greeting) = &self.greeting {
+            self.lost |= !messenger.send(conn, greeting.clone());
+        }
     }
 
     /// When [`Link::dial`] has something to do.

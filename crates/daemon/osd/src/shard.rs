@@ -9,6 +9,7 @@ mod broken;
 mod effects;
 mod keys;
 mod leases;
+mod peers;
 mod quiet;
 mod show;
 mod unseen;
@@ -571,7 +572,7 @@ impl Shard {
                 }
                 if let Some(Incomer::Peer(osd)) = self.sessions.incomer(conn) {
                     let osd = *osd;
-                    self.with_lead(|lead, cx| lead.peer_connected(osd, &peer.addrs, conn, cx.messenger));
+                    self.with_lead(|lead, cx| lead.peer_connected(osd, &peer, conn, cx.messenger));
                 }
             }
             event => {
@@ -597,34 +598,6 @@ impl Shard {
             _ => {
                 self.with_lead(|lead, cx| lead.conn_closed(cx, conn, session, refused));
             }
-        }
-    }
-
-    /// A peer has forgotten the session, or begun another: what was in it is lost, and the groups must know.
-    fn session_reset(&mut self, conn: ConnId, lost_count: usize) {
-        let dialled = self.lead.as_ref().and_then(|lead| lead.peer_of(conn));
-        let Some(osd) = dialled.or_else(|| self.sessions.peer_in_handshake(conn)) else { return };
-        tracing::warn!(osd = self.config.id, peer = osd, lost_count, "the session with a peer is reset");
-        self.peer_reset(osd);
-        self.post.send_others(|| Letter::PeerReset(osd));
-    }
-
-    /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
-    fn tell_losses(&mut self) {
-        for osd in self.lead.as_mut().map(Lead::take_lost).unwrap_or_default() {
-            tracing::warn!(
-                osd = self.config.id,
-                peer = osd,
-                "messages to a peer were lost; groups that it serves peer anew"
-            );
-            self.peer_reset(osd);
-            self.post.send_others(|| Letter::PeerReset(osd));
-        }
-    }
-
-    fn peer_reset(&mut self, osd: OsdId) {
-        for spg in self.groups.all() {
-            self.deliver(spg, Event::PeerReset(osd));
         }
     }
 
@@ -702,28 +675,6 @@ impl Shard {
                 tracing::warn!(client = %session.name, %error, "message does not decode; closing the session");
                 self.messenger.close(conn);
                 self.conn_closed(conn, "malformed message", false, None);
-            }
-        }
-    }
-
-    fn peer_message(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
-        match PeerMessage::decode(raw) {
-            Ok(message) => {
-                let home = self.post.home(&message.header().spg);
-                if home == self.post.me {
-                    self.peer_event(from, message);
-                } else {
-                    self.post.send(home, Letter::Peer(from, Box::new(message)));
-                }
-            }
-            Err(error) => {
-                tracing::error!(osd = self.config.id, from, %error, "a peer's message does not decode; the session is reset");
-                self.with_lead(|lead, cx| lead.misunderstood(cx, conn, from, &error.to_string()));
-                // Whoever waits for what it said begins anew, as behind any other reset.
-                self.messenger.close(conn);
-                self.conn_closed(conn, "malformed message", false, None);
-                self.peer_reset(from);
-                self.post.send_others(|| Letter::PeerReset(from));
             }
         }
     }

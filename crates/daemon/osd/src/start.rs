@@ -213,7 +213,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
                     config.clone(),
                     capacity_bytes,
                     (*ears, faces.clone()),
-                    &part.tuning.queues,
+                    &part.tuning,
                     now,
                 ));
             } else {

@@ -1,6 +1,7 @@
 //! An OSD whose device fails ends by itself, and says so first.
 
 use nacre_msg::SubOp;
+use nacre_msg::peer::PeerVersions;
 use nacre_pg::{Planted, Tuning};
 use nacre_sim::{Config, World};
 use nacre_types::OsdId;
@@ -59,6 +60,22 @@ fn a_message_that_does_not_decode_resets_the_session_and_hangs_nothing() {
         let over = world.run_until(Duration::from_secs(1300), |world| warning(world).is_none());
         assert!(over, "seed {seed}: {:?}", warning(&world));
     }
+}
+
+/// The monitor lets them up, as one would that does not know of versions.
+#[test]
+fn osds_that_speak_other_versions_refuse_each_other_and_say_so() {
+    let tuning = Tuning { checked: true, planted: Planted::VersionsUnknown, ..Tuning::default() };
+    let mut world = World::new(1, &Config { tuning, ..Config::default() });
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 4}"#);
+    assert!(world.run_until(Duration::from_secs(30), |world| warning(world).is_some()));
+    let (told, ours) = (warning(&world).expect("a warning"), PeerVersions::OURS);
+    let theirs = ours.newest + 1;
+    let text = format!("speaks versions {theirs}-{theirs} of the messages between OSDs, and osd.");
+    assert!(told.contains(&text) && told.contains(&format!(" {ours}; upgrade the older one")), "{told}");
+    // None of their groups serves.
+    let status = world.command(r#"{"prefix": "pg stat", "format": "json"}"#);
+    assert!(!status.contains("active"), "{status}");
 }
 
 fn warning(world: &World) -> Option<String> {

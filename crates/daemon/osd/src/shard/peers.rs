@@ -1,0 +1,90 @@
+//! What other OSDs say, and what is done where some of it is lost or cannot be read.
+
+use super::Shard;
+use crate::lead::Lead;
+use crate::letter::Letter;
+use nacre_msg::RawMessage;
+use nacre_msg::peer::{PeerMessage, PeerVersions};
+use nacre_pg::Event;
+use nacre_service::ConnId;
+use nacre_types::OsdId;
+
+impl Shard {
+    pub(super) fn peer_message(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
+        if raw.kind == PeerVersions::KIND {
+            return self.peer_versions(conn, from, raw);
+        }
+        match PeerMessage::decode(raw) {
+            Ok(message) => {
+                let home = self.post.home(&message.header().spg);
+                if home == self.post.me {
+                    self.peer_event(from, message);
+                } else {
+                    self.post.send(home, Letter::Peer(from, Box::new(message)));
+                }
+            }
+            Err(error) => {
+                self.cannot_talk(conn, from, format!("a message of osd.{from} does not decode: {error}"));
+            }
+        }
+    }
+
+    /// A session with a peer begins. The monitor has compared versions when each of the two booted; here nobody depends on what it
+    /// knew.
+    fn peer_versions(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
+        let ours = PeerVersions::OURS;
+        match PeerVersions::decode(raw) {
+            Ok(theirs) if ours.agree(&theirs).is_some() => (),
+            Ok(theirs) => {
+                let text = format!(
+                    "osd.{from} speaks versions {theirs} of the messages between OSDs, and osd.{} {ours}; upgrade the older one",
+                    self.config.id
+                );
+                self.cannot_talk(conn, from, text);
+            }
+            Err(error) => {
+                self.cannot_talk(conn, from, format!("the versions of osd.{from} do not decode: {error}"));
+            }
+        }
+    }
+
+    /// A peer says what we cannot read: the session with it is reset, and the operator hears why.
+    fn cannot_talk(&mut self, conn: ConnId, from: OsdId, why: String) {
+        tracing::error!(osd = self.config.id, from, why, "the session with a peer is reset");
+        self.with_lead(|lead, cx| lead.misunderstood(cx, conn, from, why));
+        // Whoever waits for what it said begins anew, as behind any other reset.
+        self.messenger.close(conn);
+        self.conn_closed(conn, "malformed message", false, None);
+        self.peer_reset(from);
+        self.post.send_others(|| Letter::PeerReset(from));
+    }
+
+    /// A peer has forgotten the session, or begun another: what was in it is lost, and the groups must know.
+    pub(super) fn session_reset(&mut self, conn: ConnId, lost_count: usize) {
+        let dialled = self.lead.as_ref().and_then(|lead| lead.peer_of(conn));
+        let Some(osd) = dialled.or_else(|| self.sessions.peer_in_handshake(conn)) else { return };
+        tracing::warn!(osd = self.config.id, peer = osd, lost_count, "the session with a peer is reset");
+        self.with_lead(|lead, cx| lead.greet_again(conn, cx.messenger));
+        self.peer_reset(osd);
+        self.post.send_others(|| Letter::PeerReset(osd));
+    }
+
+    /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
+    pub(super) fn tell_losses(&mut self) {
+        for osd in self.lead.as_mut().map(Lead::take_lost).unwrap_or_default() {
+            tracing::warn!(
+                osd = self.config.id,
+                peer = osd,
+                "messages to a peer were lost; groups that it serves peer anew"
+            );
+            self.peer_reset(osd);
+            self.post.send_others(|| Letter::PeerReset(osd));
+        }
+    }
+
+    pub(super) fn peer_reset(&mut self, osd: OsdId) {
+        for spg in self.groups.all() {
+            self.deliver(spg, Event::PeerReset(osd));
+        }
+    }
+}
