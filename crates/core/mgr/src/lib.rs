@@ -7,8 +7,12 @@
 pub mod format;
 pub mod options;
 pub mod pgmap;
+mod services;
 mod sessions;
 pub mod version;
 
 pub use pgmap::PgMap;
-pub use sessions::{DAEMONS_COUNT_MAX, Daemon, Mgr, ORDERS_COUNT_MAX, PgOrder, PgOrderKind, STATS_PERIOD_S};
+pub use services::{
+    SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,
+};
+pub use sessions::{Mgr, ORDERS_COUNT_MAX, PgOrder, PgOrderKind, STATS_PERIOD_S};

@@ -7,10 +7,11 @@ use crate::mon::{Cx, Mon};
 use crate::session::{Identity, Wish};
 use nacre_auth::Rwx;
 use nacre_buf::BufList;
-use nacre_mgr::PgOrderKind;
+use nacre_mgr::{Mgr, PgOrderKind, ServiceRefused};
 use nacre_msg::{
-    Auth, AuthReply, CommandReply, Log, LogAck, Message, MgrCommandReply, MonCommandAck, MonGetVersion,
-    MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply, force_option,
+    Auth, AuthReply, CommandReply, Log, LogAck, LogPriority, Message, MgrCommandReply, MonCommandAck,
+    MonGetVersion, MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply,
+    force_option,
 };
 use nacre_types::{AuthName, EntityName, Epoch, Errno, SpgId, Uuid};
 
@@ -164,11 +165,20 @@ impl Mon {
     fn mgr_message(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, message: Message) {
         match message {
             Message::MgrOpen(open) => {
-                let configure = self.state.stats.open(open);
-                self.send(session, 0, configure);
+                let Some(entry) = self.sessions.get(&session) else { return };
+                match self.state.stats.services.open(session.0, &entry.identity.auth_name, open) {
+                    Ok(()) => self.send(session, 0, Mgr::configure()),
+                    Err(refused) => self.refuse_service(cx, session, refused),
+                }
+            }
+            Message::MgrReport(report) => {
+                if let Err(refused) = self.state.stats.services.report(session.0, report) {
+                    self.refuse_service(cx, session, refused);
+                }
             }
             Message::MgrClose(close) => {
-                let close = self.state.stats.close(close);
+                self.state.stats.services.closed(session.0);
+                // The daemon waits for the same words.
                 self.send(session, 0, close);
             }
             Message::MgrCommand(command) => {
@@ -176,9 +186,17 @@ impl Mon {
                 let (result, status) = (output.code, output.text);
                 self.send(session, tid, MgrCommandReply { result, status, data: output.data.into() });
             }
-            // Counters of daemons feed nothing yet, and whatever else comes here is for modules we lack.
+            // What else comes here is for modules we lack.
             _ => (),
         }
+    }
+
+    /// The protocol has no word for it: the connection ends, and the cluster log says why.
+    fn refuse_service(&mut self, cx: &Cx<'_>, session: SessionId, refused: ServiceRefused) {
+        let name = self.identity_of(session).map(|identity| identity.auth_name.to_string());
+        let text = format!("a service's daemon of {} is turned away: {refused}", name.unwrap_or_default());
+        self.state.clog(LogPriority::WARN, cx.wall, text);
+        self.close(session);
     }
 
     /// Sends what operators ordered to the OSDs that lead the PGs; an OSD that is away just now gets nothing,

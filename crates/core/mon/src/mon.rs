@@ -244,6 +244,7 @@ impl Mon {
     fn closed(&mut self, session: SessionId) {
         self.handshakes.remove(&session);
         self.deferred_boots.remove(&session);
+        self.state.stats.services.closed(session.0);
         if let Some(gone) = self.sessions.remove(&session)
             && let Some(osd) = gone.osd()
             && self.osd_sessions.get(&osd) == Some(&session)

@@ -4,7 +4,7 @@
 //! Ignored, and counted as such, unless asked for: `cargo test -p nacre-monc --test real_cluster -- --ignored`. Needs
 //! `NACRE_PEER_CONF` (a ceph.conf with `mon host`) and `NACRE_PEER_KEYRING` (with client.admin), and fails without them.
 //! Writes nothing to the cluster. One test lasts three times as long as `NACRE_PEER_TICKET_TTL_S` says, which is to be what the
-//! cluster's `auth_service_ticket_ttl` is (20, say).
+//! cluster's `auth_service_ticket_ttl` has been since it was made (20, say): secrets that were made for longer are renewed no sooner.
 #![allow(
     clippy::disallowed_types,
     clippy::disallowed_methods,

@@ -431,7 +431,7 @@ fn service_dump(call: &mut Call<'_>) -> Answer {
 
 fn service_status(call: &mut Call<'_>) -> Answer {
     let mut services: BTreeMap<String, Section> = BTreeMap::new();
-    for ((service, name), daemon) in call.state.stats.daemons().filter(|(_, daemon)| daemon.is_service) {
+    for ((service, name), daemon) in call.state.stats.services.daemons() {
         let said: Section = daemon.status.iter().map(|(key, value)| (key.clone(), value.as_str())).collect();
         services.entry(service.clone()).or_default().put(name.clone(), Section::new().with("status", said));
     }

@@ -1,8 +1,8 @@
 //! Who gets in, and what they may do.
 
 use super::{ADMIN, World, addr, name};
-use crate::event::{Endpoint, Event};
-use nacre_auth::{ClientAuth, CryptoKey, Offer, Step};
+use crate::event::Event;
+use nacre_auth::{ClientAuth, CryptoKey, Offer};
 use nacre_msg::{Auth, Message, MgrCommand, MgrOpen, MonGetMap, PoolOp, pool_op_code};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{EntityKind, Errno};
@@ -110,27 +110,7 @@ fn tickets_are_renewed_on_the_session() {
 #[test]
 fn the_manager_endpoint_takes_tickets_and_answers_commands() {
     let mut world = World::new(1);
-    let key = world.keys.get(&name(ADMIN)).cloned();
-    let mut client = ClientAuth::new(name(ADMIN), key, Offer::secure_first(), &[EntityKind::MGR]);
-    world.connect_as(&mut client).expect("the right key");
-    let mut authorizer = client
-        .authorizer(EntityKind::MGR, &Offer::crc_first(), world.wall, &mut SeededEntropy(5))
-        .expect("a ticket for the manager");
-    let session = world.new_session();
-    let start = authorizer.start();
-    let request = Event::AuthRequest {
-        session,
-        endpoint: Endpoint::Mgr,
-        kind: EntityKind::CLIENT,
-        method: start.method,
-        modes: start.modes,
-        payload: start.payload,
-    };
-    let Step::More(challenge) = world.auth_event(request) else { panic!("a challenge") };
-    let payload = authorizer.more(&challenge).expect("a valid challenge");
-    let Step::Done(done) = world.auth_event(Event::AuthMore { session, payload }) else { panic!("accepted") };
-    assert!(authorizer.done(done.mode.code(), done.payload).is_ok());
-    world.event(Event::Established { session, kind: EntityKind::CLIENT, addrs: addr(0), seen_at: None });
+    let session = world.connect_manager(ADMIN);
     world.message(session, 0, MgrOpen::default());
     world.message(
         session,

@@ -5,6 +5,7 @@ mod caps_table;
 mod durability;
 mod fullness;
 mod limits;
+mod measured;
 mod options;
 mod osd_options;
 mod osds;
@@ -188,6 +189,32 @@ impl World {
         let addrs = addr(osd.map_or(0, |osd| 7000 + osd));
         self.event(Event::Established { session, kind, addrs, seen_at: None });
         Some(session)
+    }
+
+    /// Opens a connection with the manager, by a ticket of the monitor's.
+    pub(super) fn connect_manager(&mut self, who: &str) -> SessionId {
+        let (key, kind) = (self.keys.get(&name(who)).cloned(), name(who).kind);
+        let mut client = ClientAuth::new(name(who), key, Offer::secure_first(), &[EntityKind::MGR]);
+        self.connect_as(&mut client).expect("the right key");
+        let mut authorizer = client
+            .authorizer(EntityKind::MGR, &Offer::crc_first(), self.wall, &mut SeededEntropy(5))
+            .expect("a ticket for the manager");
+        let (session, start) = (self.new_session(), authorizer.start());
+        let step = self.auth_event(Event::AuthRequest {
+            session,
+            endpoint: Endpoint::Mgr,
+            kind,
+            method: start.method,
+            modes: start.modes,
+            payload: start.payload,
+        });
+        let Step::More(challenge) = step else { panic!("a challenge, not {step:?}") };
+        let payload = authorizer.more(&challenge).expect("a valid challenge");
+        let step = self.auth_event(Event::AuthMore { session, payload });
+        let Step::Done(done) = step else { panic!("accepted, not {step:?}") };
+        assert!(authorizer.done(done.mode.code(), done.payload).is_ok());
+        self.event(Event::Established { session, kind, addrs: addr(0), seen_at: None });
+        session
     }
 
     pub(super) fn message(&mut self, session: SessionId, tid: u64, message: impl Into<Message>) {
