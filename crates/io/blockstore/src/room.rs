@@ -11,6 +11,7 @@ use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
+use nacre_types::SpgId;
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
 const PLACED_BLOCKS_MAX: u32 = 1024;
@@ -32,19 +33,26 @@ impl BlockStore {
 
     /// Blocks that a transaction may take, at most.
     fn needed_blocks(&self, txn: &Transaction) -> u64 {
-        let mut needed = 0;
-        for op in &txn.ops {
-            needed += match op {
-                Op::Write { data, .. } => (data.len() / BLOCK) as u64 + 2,
-                Op::Zero { .. } | Op::Truncate { .. } => 2,
-                Op::Split { ops, .. } | Op::Move { ops, .. } => {
-                    2 * ops.len() as u64 + (split_data_bytes(op) / BLOCK) as u64
+        self.blocks_for(&[txn.collection], &txn.ops, 0)
+    }
+
+    /// `needed`, and what `ops` take on top. The objects are in one of the collections.
+    fn blocks_for(&self, collections: &[SpgId], ops: &[Op], mut needed: u64) -> u64 {
+        for op in ops {
+            needed = match op {
+                Op::Write { data, .. } => needed + (data.len() / BLOCK) as u64 + 2,
+                Op::Zero { .. } | Op::Truncate { .. } => needed + 2,
+                // What moves stays where it is on the device.
+                Op::Split { child: other, ops, .. } | Op::Move { target: other, ops, .. } => {
+                    let collections: Vec<SpgId> = collections.iter().chain([other]).copied().collect();
+                    self.blocks_for(&collections, ops, needed)
                 }
+                // The source may be what was written just now.
                 Op::Clone { source, .. } => {
-                    let source = self.table.object(&txn.collection, source);
-                    needed + source.map_or(0, |onode| onode.blocks.in_memory().count() as u64)
+                    let object = collections.iter().find_map(|at| self.table.object(at, source));
+                    2 * needed + object.map_or(0, |onode| onode.blocks.in_memory().count() as u64)
                 }
-                _ => 0,
+                _ => needed,
             };
         }
         needed

@@ -3,12 +3,12 @@
 use super::model::{Model, Sizes, drain, newest, object, pg, random_txn, read};
 use super::rig::Rig;
 use crate::{BlockStore, Options};
-use nacre_buf::BufList;
+use nacre_buf::{BufList, Bytes};
 use nacre_simdisk::{Failing, Faults};
 use nacre_store::{Completion, ObjectStore, StoreError};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
-use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
+use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId};
 
 const SEEDS: u64 = 60;
 
@@ -138,7 +138,7 @@ fn a_full_store_refuses_writes_deletes_and_takes_writes_again() {
         wait(&mut store);
         drop(store);
         store = rig.open();
-        assert_eq!(store.list(&pg(), &nacre_types::HObject::MIN, 1000).len() as u64, count, "round {round}");
+        assert_eq!(store.list(&pg(), &HObject::MIN, 1000).len() as u64, count, "round {round}");
         for nth in 0..count {
             let txn = Transaction { collection: pg(), ops: vec![Op::Remove(object(nth))] };
             store.submit(txn, Token(nth)).expect("a full store deletes");
@@ -147,6 +147,33 @@ fn a_full_store_refuses_writes_deletes_and_takes_writes_again() {
         assert_eq!(store.usage().stored_bytes, 0);
         assert!(store.check(false).inconsistencies.is_empty());
     }
+}
+
+/// What moves to another collection stays where it is on the device, and logs are metadata.
+#[test]
+fn a_full_store_divides_a_collection() {
+    let mut rig = Rig::new(9, 4 << 20, Options::tiny());
+    let mut store = rig.open();
+    let full = |nth: &u64| store.submit(write(*nth, 0, vec![1; 5000]), Token(*nth)).is_err();
+    let count = (0..10_000).find(full).expect("it runs full");
+    wait(&mut store);
+    let entry = |nth| Op::LogAppend { version: Eversion::new(1, nth), entry: Bytes::from(vec![2; 100]) };
+    let target = SpgId::replicated(PgId::new(pg().pg.pool, pg().pg.seed + 4));
+    let step = Op::Move {
+        target,
+        pg_num: 8,
+        from: HObject::MIN,
+        until: HObject::max_value(),
+        ops: (1..=200).map(entry).collect(),
+    };
+    let txn = Transaction { collection: pg(), ops: vec![step] };
+    store.submit(txn, Token(count)).expect("nothing new comes to the device");
+    wait(&mut store);
+    drop(store);
+    let mut store = rig.open();
+    let found = |at: &SpgId| store.list(at, &HObject::MIN, usize::MAX).len() as u64;
+    assert!(found(&target) > 0 && found(&target) + found(&pg()) == count);
+    assert!(store.check(false).inconsistencies.is_empty());
 }
 
 #[test]
@@ -378,7 +405,7 @@ fn reads_that_fail_now_and_then_lose_nothing() {
 }
 
 /// Asks the device for a range, whatever is in memory.
-fn ask_device(store: &mut BlockStore, name: &nacre_types::HObject, offset: u64, length: u64) {
+fn ask_device(store: &mut BlockStore, name: &HObject, offset: u64, length: u64) {
     let token = Token(u64::MAX - 9);
     store.fetch(&pg(), name, offset, length, FetchFrom::Device, token);
     let mut done = Vec::new();
