@@ -1,6 +1,6 @@
 //! Removing the clones of removed snapshots, in the background and a bounded number at a time.
 
-use crate::backend::Flight;
+use crate::backend::{Ends, Flight};
 use crate::object::ObjectContext;
 use crate::ops::Env;
 use crate::snap::{mapper, trim_object};
@@ -132,7 +132,7 @@ impl Pg {
         self.take_off(&head);
         self.snaptrim.in_flight += 1;
         let txn = Transaction { collection: self.spg, ops: trim.ops };
-        self.submit_write(cx, txn, trim.entries, Flight { head, after: SmallVec::new(), trim: true });
+        self.submit_write(cx, txn, trim.entries, Flight { head, after: SmallVec::new(), ends: Ends::Trim });
         true
     }
 

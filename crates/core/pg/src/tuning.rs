@@ -37,6 +37,10 @@ pub enum Planted {
     MessagesGarbled,
     /// OSDs say as their sessions begin that they speak versions of messages that the others do not.
     VersionsUnknown,
+    /// Who watches is not recalled from the object's record.
+    WatchersForgotten,
+    /// An interval of which one member is said to be lost is done without, whoever else of it is away.
+    OneLostForAll,
 }
 
 /// How much of peers' messages may wait where; what is more is lost, and made up for.

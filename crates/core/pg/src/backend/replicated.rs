@@ -6,6 +6,7 @@
 //!      '--RepOp--> replica: submit --- durable -- reply --'
 //! ```
 
+use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
 use crate::pipeline::{PendingReply, Stage, UnderWay, staged_token};
@@ -46,8 +47,19 @@ pub(crate) struct Flight {
     /// Whose message it was, and who asked for the same or looked at the result meanwhile; empty for a
     /// change of our own.
     pub(crate) after: SmallVec<[AfterCommit; 1]>,
+    /// What else ends with it.
+    pub(crate) ends: Ends,
+}
+
+/// What a change of our own is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// Nothing that waits for it.
+    Nothing,
     /// It removes a snapshot from a clone.
-    pub(crate) trim: bool,
+    Trim,
+    /// It removes a watch from the object's record: until then the watch is there, here and wherever the group goes on.
+    Watch(WatchKey),
 }
 
 /// A change on its way.
@@ -373,8 +385,10 @@ impl Pg {
             for after in flight.after {
                 self.after_commit(cx, &flight.head, after);
             }
-            if flight.trim {
-                self.trimmed(cx);
+            match flight.ends {
+                Ends::Nothing => {}
+                Ends::Trim => self.trimmed(cx),
+                Ends::Watch(key) => self.end_watch(cx, &flight.head, key, true),
             }
         }
     }

@@ -317,6 +317,10 @@ impl Pg {
             let reachable = |osd: &&OsdId| here(**osd) && !self.has_lost(**osd, interval.first);
             if interval.acting.iter().filter(reachable).count() < self.chunks_needed().unwrap_or(1) {
                 let gone = interval.acting.iter().filter(|osd| !reachable(osd));
+                let is_lost_here = |osd: &OsdId| is_lost(&self.map, *osd, interval.last);
+                if self.planted == Planted::OneLostForAll && gone.clone().any(is_lost_here) {
+                    continue;
+                }
                 blocked.extend(gone.filter(|osd| !is_lost(&self.map, **osd, interval.last)));
             }
         }

@@ -3,7 +3,7 @@
 use super::reply::Answer;
 use super::{PendingReply, Running};
 use crate::backend::ec::EcView;
-use crate::backend::{AfterCommit, Flight};
+use crate::backend::{AfterCommit, Ends, Flight};
 use crate::list::{self, Listing};
 use crate::object::ObjectContext;
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
@@ -224,7 +224,7 @@ impl Pg {
     ) {
         self.take_off(&head);
         let txn = Transaction { collection: self.spg, ops };
-        self.submit_write(cx, txn, entries, Flight { head, after: smallvec![after], trim: false });
+        self.submit_write(cx, txn, entries, Flight { head, after: smallvec![after], ends: Ends::Nothing });
     }
 
     /// A change of the object is in flight from now on.

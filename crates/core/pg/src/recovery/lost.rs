@@ -3,7 +3,7 @@
 //! That is a change like any other: a log entry says what the object is from now on, an older version or nothing, and
 //! every member misses that. Recovery brings it there, and clients that wait for the object go on.
 
-use crate::backend::Flight;
+use crate::backend::{Ends, Flight};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, clone_record};
 use crate::peering::is_up;
@@ -211,7 +211,7 @@ impl Pg {
             cx,
             txn,
             vec![entry],
-            Flight { head: head.clone(), after: SmallVec::new(), trim: false },
+            Flight { head: head.clone(), after: SmallVec::new(), ends: Ends::Nothing },
         );
         self.recovery.want(&head);
         self.search_again();

@@ -1,6 +1,6 @@
 //! Watchers and notifies.
 
-use crate::harness::World;
+use crate::harness::{World, pg};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Writer};
 use nacre_msg::osd_op::{WatchArgs, code, watch_op};
@@ -184,6 +184,30 @@ fn a_new_primary_knows_the_watchers_of_the_old_one() {
     world.tick(Duration::from_secs(31));
     world.settle();
     assert_eq!(outcome(&messages(&mut world, notify_op::COMPLETE)[0].1).timeouts, vec![]);
+}
+
+/// The primary is alone when the time of the watches is over. What it writes of that is nowhere else: whoever serves next knows of
+/// the watches, and their clients never hear that they ended.
+#[test]
+fn a_watch_ends_when_all_copies_know() {
+    let mut world = watched();
+    let first = world.primary();
+    world.call(2, "a", notify(5, 500));
+    messages(&mut world, notify_op::NOTIFY);
+    let acting = world.map().pg_to_up_acting(pg()).acting;
+    let others: Vec<_> = acting.into_iter().filter(|osd| *osd != first).collect();
+    others.iter().for_each(|osd| world.crash(*osd));
+    world.tick(Duration::from_secs(31));
+    world.settle();
+    assert!(messages(&mut world, notify_op::COMPLETE).is_empty(), "both may be there yet");
+    assert!(messages(&mut world, notify_op::DISCONNECT).is_empty());
+    world.crash(first);
+    others.iter().for_each(|osd| world.restart(*osd));
+    world.mark_down(first);
+    world.settle();
+    for at in 0..2 {
+        assert_eq!(world.call(at, "a", watch(watch_op::RECONNECT, 10 + at as u64)).result, 0);
+    }
 }
 
 #[test]

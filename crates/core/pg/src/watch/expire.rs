@@ -1,7 +1,7 @@
 //! Ending watches whose clients are silent or shut out: a change of the object like any other.
 
 use super::Watch;
-use crate::backend::Flight;
+use crate::backend::{Ends, Flight};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, WatchKey};
 use crate::{Cx, Pg};
@@ -38,7 +38,7 @@ impl Pg {
         if !self.is_active() {
             return;
         }
-        let all = self.watches.watches.iter().filter(|(_, watch)| ended(watch));
+        let all = self.watches.watches.iter().filter(|(_, watch)| !watch.is_ending && ended(watch));
         let keys: Vec<(HObject, WatchKey)> = all.map(|(key, _)| key.clone()).collect();
         for (head, key) in keys {
             if self.view_is_stale {
@@ -47,8 +47,12 @@ impl Pg {
             }
             if self.must_recover(&head, true) || !self.is_undisturbed(&head) {
                 self.postpone(cx, head, key);
+            } else if self.unwatch(cx, &head, key) {
+                // It ends when that is durable everywhere: an interval may begin before, and the watch still be there.
+                if let Some(watch) = self.watches.watches.get_mut(&(head, key)) {
+                    (watch.is_ending, watch.deadline) = (true, None);
+                }
             } else {
-                self.unwatch(cx, &head, key);
                 self.end_watch(cx, &head, key, true);
             }
         }
@@ -62,11 +66,11 @@ impl Pg {
         self.watches.arm(retry);
     }
 
-    /// Removes the watch from the object's record.
-    fn unwatch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey) {
-        let Ok(mut context) = ObjectContext::load(cx.view, &self.spg, head) else { return };
+    /// Removes the watch from the object's record; false when it is not there.
+    fn unwatch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey) -> bool {
+        let Ok(mut context) = ObjectContext::load(cx.view, &self.spg, head) else { return false };
         if context.info.watchers.remove(&key).is_none() {
-            return;
+            return false;
         }
         let (prior_version, version) = (context.info.version, self.next_version());
         (context.info.prior_version, context.info.version) = (prior_version, version);
@@ -75,7 +79,8 @@ impl Pg {
         let mut txn = Transaction::new(self.spg);
         txn.push(Op::SetMeta { object: head.clone(), meta: context.to_record() });
         self.take_off(head);
-        let flight = Flight { head: head.clone(), after: SmallVec::new(), trim: false };
+        let flight = Flight { head: head.clone(), after: SmallVec::new(), ends: Ends::Watch(key) };
         self.submit_write(cx, txn, vec![entry], flight);
+        true
     }
 }

@@ -10,7 +10,7 @@ mod notify;
 
 use crate::object::{ObjectInfo, WatchKey};
 use crate::ops::WatchChange;
-use crate::{Cx, Effect, Pg, Session, SessionId};
+use crate::{Cx, Effect, Pg, Planted, Session, SessionId};
 use nacre_buf::{BufList, Bytes};
 use nacre_msg::WatchNotify;
 use nacre_msg::notify_op;
@@ -33,6 +33,8 @@ struct Watch {
     timeout: Duration,
     /// When it ends; `None` for old clients that never ping, as long as they are connected.
     deadline: Option<Stamp>,
+    /// It is being removed from the object's record.
+    is_ending: bool,
 }
 
 /// All watches and notifies of one group.
@@ -97,6 +99,9 @@ fn tell(cx: &mut Cx<'_>, session: SessionId, message: WatchNotify) {
 impl Pg {
     /// Takes in who watches an object according to its record: they may have watched at another primary.
     pub(crate) fn recall_watchers(&mut self, now: Stamp, head: &HObject, info: &ObjectInfo) {
+        if self.planted == Planted::WatchersForgotten {
+            return;
+        }
         for (key, watcher) in &info.watchers {
             let at = (head.clone(), *key);
             if self.watches.watches.contains_key(&at) {
@@ -105,8 +110,14 @@ impl Pg {
             let timeout = Duration::from_secs(watcher.timeout_s.into());
             let deadline = now + timeout;
             self.watches.arm(deadline);
-            let watch =
-                Watch { session: None, addr: watcher.addr, seen_at: None, timeout, deadline: Some(deadline) };
+            let watch = Watch {
+                session: None,
+                addr: watcher.addr,
+                seen_at: None,
+                timeout,
+                deadline: Some(deadline),
+                is_ending: false,
+            };
             self.watches.watches.insert(at, watch);
         }
     }
@@ -154,6 +165,7 @@ impl Pg {
                         seen_at: Some(session.seen_at),
                         timeout,
                         deadline,
+                        is_ending: false,
                     };
                     let key = (cookie, session.name);
                     self.watches.watches.insert((head.clone(), key), watch);
@@ -165,8 +177,8 @@ impl Pg {
         }
     }
 
-    /// Ends a watch; notifies do not wait for it any longer.
-    fn end_watch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey, say_so: bool) {
+    /// Ends a watch that the object's record does not have any more; notifies do not wait for it any longer.
+    pub(crate) fn end_watch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey, say_so: bool) {
         let watch = self.watches.watches.remove(&(head.clone(), key));
         if let Some(session) = watch.and_then(|watch| watch.session).filter(|_| say_so) {
             tell(cx, session, message(notify_op::DISCONNECT, key.0, 0));
@@ -184,6 +196,10 @@ impl Pg {
     pub(crate) fn disconnect_session(&mut self, cx: &mut Cx<'_>, session: SessionId) {
         let mut earliest = None;
         for watch in self.watches.watches.values_mut().filter(|watch| watch.session == Some(session)) {
+            if watch.is_ending {
+                watch.session = None;
+                continue;
+            }
             let deadline = cx.now + watch.timeout;
             (watch.session, watch.deadline) = (None, Some(deadline));
             earliest = earliest.into_iter().chain([deadline]).min();
