@@ -9,7 +9,7 @@ use nacre_monc::{
     Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MapError, MonClient,
     TooMany as TooManyQuestions,
 };
-use nacre_msg::{Message, OsdOpReply, PoolOp, RawMessage};
+use nacre_msg::{Message, OsdOpReply, PoolOp, RawMessage, WatchNotify};
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Target};
 use nacre_objecter::{Effect as ObjecterEffect, Objecter, Request, TooMany};
 use nacre_service::{ConnId, Incoming, Messenger, mon_link_event};
@@ -46,6 +46,8 @@ pub enum Finished {
     },
     /// A self-managed snapshot exists.
     Snapshot(SnapId),
+    /// An OSD speaks of a watch or a notify of this client.
+    Notified(Box<WatchNotify>),
 }
 
 /// Why a client cannot go on.
@@ -145,6 +147,12 @@ impl Client {
     #[must_use]
     pub fn bad_messages(&self) -> u64 {
         self.bad_messages
+    }
+
+    /// Who this client is in the cluster, as outcomes of notifies name it; 0 before a monitor has said so.
+    #[must_use]
+    pub fn global_id(&self) -> u64 {
+        self.monc.global_id()
     }
 
     /// The objecter, to look at.
@@ -365,6 +373,7 @@ impl Client {
             Message::OsdOpReply(reply) => self.objecter.reply(self.clock.now(), osd, tid, reply),
             Message::OsdMap(maps) => self.learn_maps(&maps),
             Message::OsdBackoff(backoff) => self.objecter.backoff(self.clock.now(), osd, backoff),
+            Message::WatchNotify(message) => self.finished.push(Finished::Notified(Box::new(message))),
             _ => {}
         }
         true

@@ -9,6 +9,7 @@
 //! | `world` | machines, processes, the one loop |
 //! | `net`, `clock`, `kv` | what the machines are made of, beside io/simdisk |
 //! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
+//! | `watching` | clients that watch and notify, and what they may rely on |
 //! | `story` | what goes wrong (`story/troubles`), and how it must end; replaced OSDs, fenced clients, other pools |
 //! | `ask` | questions of tests that tell a story of their own |
 
@@ -19,6 +20,7 @@ mod kv;
 mod model;
 mod net;
 mod story;
+mod watching;
 mod workload;
 mod world;
 

@@ -312,8 +312,7 @@ impl Workload {
             }
             // An answer to a removal names none.
             Finished::Snapshot(SnapId(snap)) if snap > self.snap_seq => self.new_snaps.push(snap),
-            Finished::Snapshot(_) => {}
-            Finished::Command { .. } => {}
+            Finished::Snapshot(_) | Finished::Command { .. } | Finished::Notified(_) => {}
         }
     }
 

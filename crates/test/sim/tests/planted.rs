@@ -3,7 +3,7 @@
 use nacre_msg::SubOp;
 use nacre_objecter::Request;
 use nacre_pg::{Planted, Tuning};
-use nacre_sim::{Config, Finished, Kind, Plan, Proc, World, tell};
+use nacre_sim::{Config, Finished, Flaw, Kind, Plan, Proc, World, tell};
 use nacre_types::ObjectLocator;
 use std::panic::catch_unwind;
 use std::time::Duration;
@@ -13,7 +13,7 @@ const SEEDS_MAX: u64 = 200;
 
 /// What the checkers say of a broken promise. Any other panic finds nothing: it is a consequence of the mistake if the story ends
 /// well without it (what one copy kept wrongly may be unfound for another), and else a mistake of another kind.
-const VERDICTS: [&str; 2] = ["messages that fit together", "the copies of"];
+const VERDICTS: [&str; 3] = ["messages that fit together", "the copies of", "overlooks a watch"];
 
 /// Tells stories from seed 0 on until one does not end well.
 fn found(planted: Planted) {
@@ -72,6 +72,18 @@ fn a_rollback_of_a_shard_skipped() {
 #[test]
 fn a_duplicate_lost_at_trim() {
     found(Planted::DuplicatesTrimmed);
+}
+
+/// By a new primary: a notify does not wait for those who watched at the one before.
+#[test]
+fn watchers_forgotten() {
+    found_with(Planted::WatchersForgotten, Plan { bustle: true, ..Plan::default() });
+}
+
+/// Shows when the last one that is left of an interval is away while another one of it is said to be lost.
+#[test]
+fn one_lost_for_all() {
+    found_with(Planted::OneLostForAll, Plan { flaw: Some(Flaw::Dies), ..Plan::default() });
 }
 
 #[test]

@@ -147,22 +147,49 @@ fn with_a_lying_device_stories_end_well() {
     end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::Lies), ..Plan::default() });
 }
 
+#[test]
+fn with_a_lying_device_stories_of_coded_pools_end_well() {
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Lies), ..Plan::default() };
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
+}
+
+/// A device is gone for good, and its OSD is said to be lost: whatever was acknowledged is elsewhere, too.
+#[test]
+fn with_a_device_that_dies_stories_end_well() {
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::Dies), ..Plan::default() });
+}
+
+#[test]
+fn with_a_device_that_dies_stories_of_coded_pools_end_well() {
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Dies), ..Plan::default() };
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
+}
+
 /// Somebody puts back what an OSD held some time ago, or a part of it.
 #[test]
 fn with_a_device_that_goes_back_stories_end_well() {
     end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::GoesBack), ..Plan::default() });
 }
 
+#[test]
+fn with_a_device_that_goes_back_stories_of_coded_pools_end_well() {
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::GoesBack), ..Plan::default() };
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
+}
+
+/// Stories of small devices that did not end well once: a change of `pg_num` wanted room for log entries, and ended full OSDs.
+const SMALL_DEVICE_ONCE_BAD: [u64; 1] = [13];
+
 /// Devices are so small that they run full: writes wait or are refused, and go on when somebody has deleted something.
 #[test]
 fn with_small_devices_stories_end_well() {
     end_well(
-        seeds(0..SMALL_DEVICE_SEEDS, 1),
+        seeds((0..SMALL_DEVICE_SEEDS).chain(SMALL_DEVICE_ONCE_BAD), 1),
         &Plan { small_devices: true, objects: Some(30), ..Plan::default() },
     );
 }
 
-/// Clients are shut out, pools come and go, classes are called and objects copied.
+/// Clients are shut out, pools come and go, classes are called, objects copied, watched and notified.
 #[test]
 fn where_there_is_bustle_stories_end_well() {
     end_well(seeds(0..BUSTLE_SEEDS, 1), &Plan { bustle: true, ..Plan::default() });
@@ -170,7 +197,8 @@ fn where_there_is_bustle_stories_end_well() {
 
 #[test]
 fn where_there_is_bustle_stories_of_coded_pools_end_well() {
-    end_well(seeds(0..BUSTLE_SEEDS, 1), &Plan { kind: Kind::Coded, bustle: true, ..Plan::default() });
+    let plan = Plan { kind: Kind::Coded, bustle: true, ..Plan::default() };
+    end_well(seeds((0..BUSTLE_SEEDS).chain(CODED_BUSTLE_ONCE_BAD), 1), &plan);
 }
 
 /// Stories of erasure-coded pools that did not end well once:
@@ -179,8 +207,10 @@ fn where_there_is_bustle_stories_of_coded_pools_end_well() {
 /// |---|---|
 /// | 142284470290889 (short logs) | a peer called for a group that a map waiting for an earlier split was to make: it was made empty |
 /// | 800077 (short logs), 800082 | after a split, the newest version that all copies had was of an object of the other group |
+/// | 900014 (bustle) | a watch ended before all copies knew; it was there again, and had missed a notify |
 /// | 810194 | a write waited for its object's recovery, and the next one, behind a read that went on, was made before it |
 const CODED_ONCE_BAD: [u64; 2] = [800_082, 810_194];
+const CODED_BUSTLE_ONCE_BAD: [u64; 1] = [900_014];
 const CODED_SHORT_LOGS_ONCE_BAD: [u64; 2] = [800_077, 142_284_470_290_889];
 
 /// As with short logs of replicated pools.

@@ -68,6 +68,7 @@ impl Story {
         match self.plan.flaw {
             Some(Flaw::Lies) => self.lie(osd),
             Some(Flaw::GoesBack) => self.go_back(osd),
+            Some(Flaw::Dies) => self.lose(osd),
             _ => self.fail_requests(osd),
         }
     }

@@ -79,7 +79,7 @@ impl Session {
         let finished = self.client.take_finished().into_iter();
         let answer = |one| match one {
             Finished::Op { tid, outcome } => Some((self.open.remove(&tid)?, outcome)),
-            Finished::Command { .. } | Finished::Snapshot(_) => None,
+            Finished::Command { .. } | Finished::Snapshot(_) | Finished::Notified(_) => None,
         };
         finished.filter_map(answer).collect()
     }
