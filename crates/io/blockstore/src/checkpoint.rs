@@ -195,12 +195,17 @@ impl BlockStore {
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();
         let wal: WalPosition = self.wal.next_position();
-        let state =
-            State { id: self.superblock.id, wal, next_id: self.table.next_id, sums: self.table.sums() };
+        let state = State {
+            id: self.superblock.id,
+            wal,
+            next_id: self.table.next_id,
+            sums: self.table.sums(),
+            has_copies: !self.table.copies.is_empty(),
+        };
         let mut batch = KvBatch::default();
-        for omap in std::mem::take(&mut self.table.dead_omaps) {
-            batch.delete_prefix(metadata::omap_prefix(omap));
-        }
+        std::mem::take(&mut self.table.dead_prefixes)
+            .into_iter()
+            .for_each(|prefix| batch.delete_prefix(prefix));
         self.table.start_cut();
         self.checkpoint = Some(Checkpoint {
             cut,

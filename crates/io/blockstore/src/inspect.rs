@@ -6,7 +6,7 @@
 
 use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::metadata::{self, Keyspace, State, StoredState, prefix};
+use crate::metadata::{self, Keyspace, OmapCopy, State, StoredState, prefix};
 use crate::offline::Layout;
 use crate::onode::Onode;
 use crate::store::BlockStore;
@@ -101,7 +101,14 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     }
     scan(kv, prefix::OBJECT, |key, value| audit.object(&key, value))?;
     audit.names_without_object();
+    let mut copies = BTreeMap::new();
+    scan(kv, prefix::COPY, |key, value| {
+        let read = metadata::decode_number(key.clone()).and_then(|copy| Ok((copy, OmapCopy::decode(value)?)));
+        copies.extend(audit.note(prefix::COPY, &key, "copy of an omap", read));
+    })?;
+    audit.copies(&copies);
     scan(kv, prefix::OMAP, |key, _| audit.omap(&key))?;
+    scan(kv, prefix::HIDDEN, |key, _| audit.hidden(&key, &copies))?;
     Ok(audit.bad)
 }
 
@@ -128,6 +135,7 @@ pub fn recount_free_space(kv: &mut dyn KvStore) -> Result<bool, OpenError> {
 /// [`OpenError`] when the KV store fails.
 pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<usize, OpenError> {
     let mut keys: BTreeSet<Bytes> = BTreeSet::new();
+    let mut batch = KvBatch::default();
     for record in records.iter().filter(|record| record.removable) {
         keys.insert(record.key.clone());
         if record.key.first() != Some(&prefix::OBJECT) {
@@ -142,15 +150,31 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
             && let Ok((_, omap)) = Onode::claimed(id, value)
             && omap != 0
         {
-            keys.extend(kv.scan_prefix(&metadata::omap_prefix(omap))?.into_iter().map(|(key, _)| key));
+            keys.extend(omap_keys(kv, omap, &mut batch)?);
         }
     }
-    let mut batch = KvBatch::default();
     let count = keys.len();
     keys.into_iter().for_each(|key| batch.delete(key));
     kv.commit(&batch, nacre_kv::Durability::Durable)?;
     crate::upgrade::recount(kv)?;
     Ok(count)
+}
+
+/// Keys that go with an omap whose object is removed: none when a copy is being made from it, which then has it removed at its end.
+fn omap_keys(kv: &dyn KvStore, omap: u64, batch: &mut KvBatch) -> Result<Vec<Bytes>, OpenError> {
+    for (key, value) in kv.scan_prefix(&[prefix::COPY])? {
+        if let Ok(copy) = OmapCopy::decode(value)
+            && copy.source == omap
+        {
+            batch.put(key, OmapCopy { source_is_dead: true, ..copy }.encode());
+            return Ok(Vec::new());
+        }
+    }
+    let mut keys = Vec::new();
+    for prefix in [metadata::omap_prefix(omap), metadata::hidden_prefix(omap), metadata::copy_key(omap)] {
+        keys.extend(kv.scan_prefix(&prefix)?.into_iter().map(|(key, _)| key));
+    }
+    Ok(keys)
 }
 
 /// Where a collection has its names, as far as it can be read.
@@ -185,11 +209,18 @@ impl Audit {
         }
     }
 
-    fn note<T>(&mut self, prefix: u8, key: &Bytes, kind: &'static str, read: Result<T, DecodeError>) {
-        if let Err(error) = read {
+    fn note<T>(
+        &mut self,
+        prefix: u8,
+        key: &Bytes,
+        kind: &'static str,
+        read: Result<T, DecodeError>,
+    ) -> Option<T> {
+        let noted = read.map_err(|error| {
             let (key, reason) = (whole(prefix, key), error.to_string());
             self.push(BadRecord { key, kind, object: None, reason, removable: false });
-        }
+        });
+        noted.ok()
     }
 
     fn name(&mut self, prefix: u8, key: &Bytes, value: Bytes) {
@@ -268,6 +299,31 @@ impl Audit {
         };
         let key = whole(prefix::OMAP, key);
         self.push(BadRecord { key, kind: "omap", object: None, reason, removable: true });
+    }
+
+    /// Omaps without an object are there for copies that are made from them, and each copy is for an object in the end.
+    fn copies(&mut self, copies: &BTreeMap<u64, OmapCopy>) {
+        for copy in copies.values().filter(|copy| copy.source_is_dead) {
+            self.omaps.insert(copy.source);
+        }
+        for (target, copy) in copies {
+            let reason = match [target, &copy.source].into_iter().find(|omap| !self.omaps.contains(omap)) {
+                Some(omap) => format!("no object has the omap {omap}"),
+                None => continue,
+            };
+            let key = metadata::copy_key(*target);
+            self.push(BadRecord { key, kind: "copy of an omap", object: None, reason, removable: false });
+        }
+    }
+
+    fn hidden(&mut self, key: &Bytes, copies: &BTreeMap<u64, OmapCopy>) {
+        let reason = match metadata::decode_number(key.clone()) {
+            Ok(omap) if copies.contains_key(&omap) => return,
+            Ok(omap) => format!("the omap {omap} is not being copied"),
+            Err(error) => error.to_string(),
+        };
+        let key = whole(prefix::HIDDEN, key);
+        self.push(BadRecord { key, kind: "hidden key", object: None, reason, removable: true });
     }
 }
 

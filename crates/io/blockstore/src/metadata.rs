@@ -4,14 +4,16 @@ use crate::error::OpenError;
 use crate::freemap::{PORTION_BLOCKS, Portion};
 use crate::superblock::Superblock;
 use crate::wal::WalPosition;
-use nacre_buf::{ByteStr, Bytes};
+use nacre_buf::Bytes;
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_kv::{KvError, KvStore, Pair, end_of_prefix};
 use nacre_types::{Eversion, HObject, SpgId};
 use std::ops::Bound;
 
-/// Of the state; the newest that is read.
+/// Of the state.
 const STATE_VERSION: u8 = 2;
+/// Of the state of a store with copies of omaps under way; the newest that is read.
+const COPYING_VERSION: u8 = 3;
 const VERSION: u8 = 1;
 /// Of a collection in a numbered space.
 const COLLECTION_VERSION: u8 = 2;
@@ -32,6 +34,10 @@ pub(crate) mod prefix {
     pub(crate) const SPACE_META: u8 = b'M';
     /// Spaces of removed collections.
     pub(crate) const DEAD: u8 = b'd';
+    /// Omaps that are being copied.
+    pub(crate) const COPY: u8 = b'w';
+    /// Keys that such a copy does not have, whatever its source has.
+    pub(crate) const HIDDEN: u8 = b'x';
 }
 
 /// Where the names and values of a collection are. One that is made again while the former one of its name is still being
@@ -86,6 +92,42 @@ pub(crate) struct State {
     pub(crate) wal: WalPosition,
     pub(crate) next_id: u64,
     pub(crate) sums: Sums,
+    /// Omaps are being copied: a program that does not know of that would miss entries, and cannot open the store.
+    pub(crate) has_copies: bool,
+}
+
+/// An omap under way: it has the entries of another one, of which it has got some.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct OmapCopy {
+    /// Number of the other omap.
+    pub(crate) source: u64,
+    /// No object has that any more: it goes when the copy is complete.
+    pub(crate) source_is_dead: bool,
+    /// The last key up to which the copy has all itself; `None` when it has just begun.
+    pub(crate) reached: Option<Bytes>,
+}
+
+impl OmapCopy {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut w = Writer::new();
+        w.envelope(VERSION, VERSION, |w| {
+            w.u64(self.source);
+            w.bool(self.source_is_dead);
+            w.bool(self.reached.is_some());
+            w.blob(self.reached.as_deref().unwrap_or_default());
+        });
+        w.finish()
+    }
+
+    pub(crate) fn decode(value: Bytes) -> Result<Self, DecodeError> {
+        Reader::new(value).envelope("copy of an omap", VERSION, |_, r| {
+            let (source, source_is_dead, has_begun) = (r.u64()?, r.bool()?, r.bool()?);
+            let reached = r.blob()?;
+            // It stays in memory.
+            let reached = has_begun.then(|| Bytes::copy_from_slice(&reached));
+            Ok(Self { source, source_is_dead, reached })
+        })
+    }
 }
 
 /// What a walk over all objects would count.
@@ -106,7 +148,8 @@ pub(crate) struct StoredState {
 impl State {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::new();
-        w.envelope(STATE_VERSION, STATE_VERSION, |w| {
+        let version = if self.has_copies { COPYING_VERSION } else { STATE_VERSION };
+        w.envelope(version, version, |w| {
             w.raw(&self.id);
             w.u64(self.wal.position);
             w.u64(self.wal.seq);
@@ -120,10 +163,11 @@ impl State {
     }
 
     pub(crate) fn decode(value: Bytes) -> Result<StoredState, DecodeError> {
-        Reader::new(value).envelope("store state", STATE_VERSION, |version, r| {
+        Reader::new(value).envelope("store state", COPYING_VERSION, |version, r| {
             let id = r.array()?;
             let wal = WalPosition { position: r.u64()?, seq: r.u64()?, mount: r.u64()? };
-            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default() };
+            let has_copies = version >= COPYING_VERSION;
+            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default(), has_copies };
             if version >= 2 {
                 state.sums = Sums { objects: r.u64()?, slots: r.u64()?, omap_bytes: r.u64()? };
             }
@@ -287,16 +331,36 @@ pub(crate) fn object_key(id: u64) -> Bytes {
     key(prefix::OBJECT, |w| ascending(w, id))
 }
 
-pub(crate) fn omap_key(id: u64, name: &ByteStr) -> Bytes {
-    key(prefix::OMAP, |w| {
+/// A number, and behind it a name of up to any length.
+fn named(prefix: u8, id: u64, name: &[u8]) -> Bytes {
+    key_of(1 + size_of::<u64>() + name.len(), prefix, |w| {
         ascending(w, id);
         w.raw(name);
     })
 }
 
+pub(crate) fn omap_key(id: u64, name: &[u8]) -> Bytes {
+    named(prefix::OMAP, id, name)
+}
+
 /// Where the entries of an omap begin.
 pub(crate) fn omap_prefix(omap: u64) -> Bytes {
-    key(prefix::OMAP, |w| ascending(w, omap))
+    named(prefix::OMAP, omap, b"")
+}
+
+/// Says that a copy does not have this key.
+pub(crate) fn hidden_key(copy: u64, name: &[u8]) -> Bytes {
+    named(prefix::HIDDEN, copy, name)
+}
+
+/// Where the hidden keys of a copy begin.
+pub(crate) fn hidden_prefix(copy: u64) -> Bytes {
+    named(prefix::HIDDEN, copy, b"")
+}
+
+/// Of the omap that is the copy.
+pub(crate) fn copy_key(copy: u64) -> Bytes {
+    named(prefix::COPY, copy, b"")
 }
 
 pub(crate) fn free_key(portion: u32) -> Bytes {

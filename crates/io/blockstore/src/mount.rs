@@ -64,7 +64,7 @@ pub(crate) fn mkfs(
         blocking::write(disk, BlockStore::offset(copy), superblock.encode().into(), Durability::Durable)?;
     }
     let wal = WalPosition { position: 0, seq: 1, mount: 0 };
-    let state = State { id, wal, next_id: 1, sums: Sums::default() };
+    let state = State { id, wal, next_id: 1, sums: Sums::default(), has_copies: false };
     let mut batch = KvBatch::default();
     batch.put(metadata::state_key(), state.encode());
     kv.commit(&batch, nacre_kv::Durability::Durable)?;

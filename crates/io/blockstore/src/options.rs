@@ -18,6 +18,8 @@ pub enum Planted {
     EarlyReuse,
     /// The log is let go when the KV store is given the checkpoint, not when it has it.
     EarlyTrim,
+    /// A changed omap entry is not kept for the clone that still shows it.
+    SharedChange,
 }
 
 /// Sizes and limits. Those of the making are in the superblock; the others may change at each opening.
@@ -52,6 +54,11 @@ pub struct Options {
     pub checkpoint_steps_max: usize,
     /// Pieces of a large write from which on they are written without durability each, and flushed together.
     pub flushed_together_min: usize,
+    /// Bytes of an omap's keys and values from which on a clone shares them at first, and has them copied step by step. Smaller
+    /// ones are copied at once.
+    pub omap_bytes_shared_min: u64,
+    /// Entries that such a step copies at most.
+    pub omap_step_entries_max: usize,
     #[doc(hidden)]
     pub planted: Planted,
 }
@@ -109,6 +116,8 @@ impl Options {
             reserve_permille: 10,
             checkpoint_steps_max: 1,
             flushed_together_min: 4,
+            omap_bytes_shared_min: 64 << 10,
+            omap_step_entries_max: 128,
             planted: Planted::Nothing,
         }
     }
@@ -127,6 +136,8 @@ impl Options {
             checkpoint_steps_max: 1,
             // Space in many pieces is rare in small tests.
             flushed_together_min: 2,
+            omap_bytes_shared_min: 1,
+            omap_step_entries_max: 1,
             ..Self::default()
         }
     }

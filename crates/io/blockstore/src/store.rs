@@ -272,11 +272,12 @@ impl BlockStore {
         outruns
     }
 
-    /// A step of what removed collections have left, unless the checkpoint has enough to do; true when another may follow at once.
-    fn remove_some(&mut self) -> bool {
+    /// A step of what removed collections have left, and one of the omaps that are being copied, unless the checkpoint has enough
+    /// to do; true when another may follow at once.
+    fn tidy_up(&mut self) -> bool {
         let limit = self.options.dirty_metadata_bytes_max;
         let is_behind = self.table.live().0 >= self.options.marks_max || self.table.live().1 >= limit;
-        !is_behind && self.table.remove_some()
+        !is_behind && (self.table.remove_some() | self.table.copy_some())
     }
 
     /// Whether anything is not yet where a checkpoint brings it.
@@ -378,7 +379,7 @@ impl BlockStore {
         }
         self.consider_checkpoint();
         self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
-        self.has_work |= self.remove_some();
+        self.has_work |= self.tidy_up();
         if self.write_records() || !self.has_work {
             self.disk.submit();
         }
@@ -484,9 +485,8 @@ impl ObjectStore for BlockStore {
         if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
             self.start_checkpoint();
         }
-        if self.failed.is_none()
-            && (self.checkpoint.is_some() || self.table.dead_keyspaces().next().is_some())
-        {
+        let is_tidy = self.table.dead_keyspaces().next().is_none() && self.table.copies.is_empty();
+        if self.failed.is_none() && (self.checkpoint.is_some() || !is_tidy) {
             return true;
         }
         if self.failed.is_none()

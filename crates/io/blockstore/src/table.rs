@@ -6,6 +6,7 @@
 //! One that fails is remembered ([`Table::failure`]): the store then acknowledges nothing more, and what it said
 //! since must not leave the shard.
 
+mod copies;
 mod omap;
 mod pglog;
 mod recent;
@@ -21,9 +22,10 @@ use crate::held::{Held, Source};
 use crate::layer::{Layer, Weigh};
 use crate::metadata::{self, Keyspace, LogChunk, State, Sums};
 use crate::onode::{DeviceBlock, Onode, Slot};
-use crate::options::Options;
+use crate::options::{Options, Planted};
 use crate::overlay::{Dirty, ZEROS};
 use crate::wal::Placement;
+use copies::Copies;
 use nacre_buf::{BufList, Bytes};
 use nacre_kv::KvStore;
 use nacre_txn::{Op, Transaction};
@@ -160,8 +162,13 @@ pub(crate) struct Table {
     pub(crate) log: Layer<(SpgId, Eversion), LogChunk>,
     /// Spaces of removed collections that may still hold something.
     removals: Removals,
-    /// Omaps whose entries the next checkpoint deletes; nothing refers to them any more.
-    pub(crate) dead_omaps: Vec<u64>,
+    /// Large omaps that were cloned, and whose entries are being copied.
+    pub(crate) copies: Copies,
+    /// Bytes of an omap from which on a clone of it is such a copy.
+    omap_bytes_shared_min: u64,
+    planted: Planted,
+    /// Prefixes of pairs that the next checkpoint deletes: of omaps that nothing refers to any more.
+    pub(crate) dead_prefixes: Vec<Bytes>,
     clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
     /// Numbers of objects by key of the name; `None` where there is no object.
     clean_names: RefCell<Clock<Box<[u8]>, Option<u64>>>,
@@ -221,6 +228,7 @@ impl Table {
             Ok(())
         })?;
         let removals = Removals::load(kv.as_ref())?;
+        let copies = Copies::load(kv.as_ref(), options.omap_step_entries_max)?;
         metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::FREE], |key, value| {
             let (nth, portion) = metadata::decode_free(key, value)?;
             alloc.load(nth, &portion).map_err(|run| OpenError::Inconsistent {
@@ -236,7 +244,10 @@ impl Table {
             onodes: Layer::default(),
             log: Layer::default(),
             removals,
-            dead_omaps: Vec::new(),
+            copies,
+            omap_bytes_shared_min: options.omap_bytes_shared_min,
+            planted: options.planted,
+            dead_prefixes: Vec::new(),
             clean_onodes: RefCell::new(Clock::new(clean_bytes_max / 4 * 3)),
             clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
             recent: RefCell::default(),
@@ -479,7 +490,7 @@ impl Table {
         self.keyspace(at);
         let source = self.object(&at, source).unwrap_or_default();
         let id = self.fresh_id();
-        let omap = if source.omap == 0 { 0 } else { self.copy_omap(source.omap) };
+        let omap = if source.omap == 0 { 0 } else { self.clone_omap(source.omap, source.omap_bytes) };
         let copy = Onode { id, omap, ..Onode::clone(&source) };
         drop(source);
         for slot in copy.blocks.values() {

@@ -1,5 +1,6 @@
 //! The store on a simulated device: conformance, a model, crashes.
 
+mod copies;
 mod crash;
 mod faults;
 mod gap;

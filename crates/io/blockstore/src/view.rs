@@ -1,7 +1,6 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
-use crate::metadata;
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::overlay::ZEROS;
 use crate::store::BlockStore;
@@ -190,7 +189,7 @@ impl ObjectView for BlockStore {
 
     fn omap_value(&self, collection: &SpgId, object: &HObject, key: &[u8]) -> Option<Bytes> {
         let omap = self.table.object(collection, object).map(|onode| onode.omap).filter(|omap| *omap != 0)?;
-        self.table.pair(&metadata::omap_key(omap, &ByteStr::from(key)))
+        self.table.omap_value(omap, key)
     }
 
     fn omap_page(

@@ -3,7 +3,6 @@
 use super::{Table, detached};
 use crate::metadata;
 use nacre_buf::{ByteStr, Bytes};
-use nacre_kv::end_of_prefix;
 use nacre_txn::Op;
 use nacre_types::{HObject, SpgId};
 use std::sync::Arc;
@@ -18,13 +17,12 @@ impl Table {
             Op::OmapSet { object, entries } => self.set_entries(at, &object, entries),
             Op::OmapRemove { object, keys } => {
                 let (id, omap) = self.omap_of(at, &object);
-                let keys = keys.into_iter().map(|key| (metadata::omap_key(omap, &key), key)).collect();
-                self.remove_entries(id, keys);
+                self.remove_entries(id, omap, keys);
             }
             Op::OmapRemoveRange { object, first, last } => {
                 let (id, omap) = self.omap_of(at, &object);
-                let keys = self.entries_between(omap, &first, &last);
-                self.remove_entries(id, keys);
+                let keys = self.keys_between(omap, &first, &last);
+                self.remove_entries(id, omap, keys);
             }
             Op::OmapSetHeader { object, header } => self.set_header(at, &object, detached(&header)),
             Op::OmapClear(object) => self.clear_omap(at, &object),
@@ -54,32 +52,33 @@ impl Table {
         }
         let mut grown = 0;
         for (key, value) in entries {
-            let at = metadata::omap_key(omap, &key);
-            grown += bytes_of(&key, &value) - self.pair(&at).map_or(0, |old| bytes_of(&key, &old));
-            self.pairs.put(at, detached(&value));
+            let old = self.omap_value(omap, &key);
+            grown += bytes_of(&key, &value) - old.as_ref().map_or(0, |old| bytes_of(&key, old));
+            self.keep_for_copy(omap, &key, old.as_ref());
+            self.pairs.put(metadata::omap_key(omap, &key), detached(&value));
         }
         self.grow(id, grown);
     }
 
-    fn remove_entries(&mut self, id: u64, keys: Vec<(Bytes, ByteStr)>) {
+    fn remove_entries(&mut self, id: u64, omap: u64, keys: Vec<ByteStr>) {
         let mut grown = 0;
-        for (at, key) in keys {
-            if let Some(old) = self.pair(&at) {
+        for key in keys {
+            if let Some(old) = self.omap_value(omap, &key) {
                 grown -= bytes_of(&key, &old);
-                self.pairs.delete(at);
+                self.keep_for_copy(omap, &key, Some(&old));
+                self.pairs.delete(metadata::omap_key(omap, &key));
+                self.hide_below(omap, &key);
             }
         }
         self.grow(id, grown);
     }
 
-    fn entries_between(&self, omap: u64, first: &ByteStr, last: &ByteStr) -> Vec<(Bytes, ByteStr)> {
+    fn keys_between(&self, omap: u64, first: &ByteStr, last: &ByteStr) -> Vec<ByteStr> {
         if omap == 0 || first >= last {
             return Vec::new();
         }
-        let skip = metadata::omap_prefix(omap).len();
-        let (first, last) = (metadata::omap_key(omap, first), metadata::omap_key(omap, last));
-        let found = self.scan(&first, &last, usize::MAX);
-        found.into_iter().map(|(key, _)| (key.clone(), ByteStr::from(key.slice(skip..)))).collect()
+        let found = self.omap_range(omap, first, Some(last), usize::MAX);
+        found.into_iter().map(|(key, _)| key.into()).collect()
     }
 
     fn set_header(&mut self, at: SpgId, name: &HObject, header: Bytes) {
@@ -101,39 +100,12 @@ impl Table {
         self.omap_bytes -= bytes.unwrap_or(0);
     }
 
-    /// Nothing refers to the omap any more: what the KV store has of it goes with the next checkpoint, at once.
-    pub(super) fn bury_omap(&mut self, omap: u64) {
-        if omap == 0 {
-            return;
-        }
-        let prefix = metadata::omap_prefix(omap);
-        let changed = self.pairs.live().range(prefix.clone()..);
-        let changed = changed.map(|(key, _)| key).take_while(|key| key.starts_with(&prefix));
-        let changed: Vec<Bytes> = changed.cloned().collect();
-        changed.iter().for_each(|key| self.pairs.forget(key));
-        self.dead_omaps.push(omap);
-    }
-
-    /// A new omap with the same entries.
-    pub(super) fn copy_omap(&mut self, source: u64) -> u64 {
-        let omap = self.fresh_id();
-        let prefix = metadata::omap_prefix(source);
-        for (key, value) in self.scan_prefix(&prefix) {
-            let name = ByteStr::from(key.slice(prefix.len()..));
-            self.pairs.put(metadata::omap_key(omap, &name), value);
-        }
-        omap
-    }
-
     /// Entries from `from` on.
     pub(crate) fn omap_entries(&self, omap: u64, from: &[u8], count_max: usize) -> Vec<(ByteStr, Bytes)> {
         if omap == 0 {
             return Vec::new();
         }
-        let prefix = metadata::omap_prefix(omap);
-        let first = metadata::omap_key(omap, &ByteStr::from(from));
-        let end = end_of_prefix(&prefix).unwrap_or_default();
-        let found = self.scan(&first, &end, count_max);
-        found.into_iter().map(|(key, value)| (key.slice(prefix.len()..).into(), value)).collect()
+        let found = self.omap_range(omap, from, None, count_max);
+        found.into_iter().map(|(key, value)| (key.into(), value)).collect()
     }
 }

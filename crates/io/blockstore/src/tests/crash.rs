@@ -184,6 +184,11 @@ fn letting_the_log_go_before_the_checkpoint_is_committed_is_found() {
     assert!(finds(Planted::EarlyTrim));
 }
 
+#[test]
+fn changing_an_omap_below_its_clone_is_found() {
+    assert!(finds(Planted::SharedChange));
+}
+
 /// A process that is killed leaves what can be read and is not durable. Who opens the store acknowledges more on top of it.
 #[test]
 fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {
