@@ -49,6 +49,11 @@ pub trait ClassCx {
     /// # Errors
     /// `ENOENT` without an object, [`Fault::Pending`].
     fn read(&self, offset: u64, length: u64) -> Result<Bytes, Fault>;
+    /// Before a method reads or writes much: whether it may, so many bytes in all.
+    ///
+    /// # Errors
+    /// `E2BIG` when that is more than the message may cost.
+    fn afford(&self, bytes: u64) -> Result<(), Fault>;
     /// One attribute. The name is the user's, without prefix.
     fn attr(&self, name: &[u8]) -> Option<Bytes>;
     /// All attributes.

@@ -142,6 +142,9 @@ impl ClassCx for TestObject {
         let end = offset.saturating_add(length).min(self.base.data.len() as u64);
         Ok(Bytes::copy_from_slice(&self.base.data[index(offset.min(end))..index(end)]))
     }
+    fn afford(&self, _bytes: u64) -> Result<(), Fault> {
+        Ok(())
+    }
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
         self.base.attrs.get(name).cloned()
     }

@@ -7,8 +7,8 @@
 //! ```
 
 use crate::{ClassCx, Fault};
-use nacre_buf::Bytes;
 use nacre_buf::crc::crc32c;
+use nacre_buf::{BufList, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::Errno;
 
@@ -63,6 +63,10 @@ impl BitVector {
     /// Cuts to `count`, or extends with `fill`.
     pub(super) fn resize(&mut self, count: u64, fill: u8) {
         let old = self.count;
+        if self.packed.is_empty() {
+            // Zeros are not written.
+            self.packed = vec![(fill & 3) * EACH; bytes_for(count)];
+        }
         self.packed.resize(bytes_for(count), (fill & 3) * EACH);
         self.count = count;
         (old..count.min(old.next_multiple_of(ENTRIES_PER_BYTE)))
@@ -129,18 +133,17 @@ impl BitVector {
         w.finish()
     }
 
-    /// With the checksums that the object on disk carries.
-    pub(super) fn to_disk(&self) -> Bytes {
+    /// With the checksums that the object on disk carries. The entries are not copied.
+    pub(super) fn into_disk(self) -> BufList {
         let header = self.header();
-        let mut w = Writer::with_capacity(self.packed.len() + 64);
-        w.blob(&header);
-        w.raw(&self.packed);
-        w.nested(|w| {
+        let (mut head, mut footer) = (Writer::new(), Writer::new());
+        head.blob(&header);
+        footer.nested(|w| {
             w.u32(crc32c(0, &header));
             let blocks: Vec<u32> = self.packed.chunks(BLOCK_BYTES).map(|block| crc32c(0, block)).collect();
             w.put(&blocks);
         });
-        w.finish()
+        [head.finish(), self.packed.into(), footer.finish()].into_iter().collect()
     }
 
     /// Reads the object on disk and checks it.
@@ -188,10 +191,10 @@ const HEADER_BYTES: usize = 4 + 6 + 8;
 const FOOTER_HEAD_BYTES: usize = 12;
 
 impl Blocks {
-    /// Reads those that hold the entries from `start` to `end`, and checks them.
+    /// Reads those that hold the entries from `start` to `end`, to be written back, and checks them.
     ///
     /// # Errors
-    /// `ERANGE` when there are no such entries, else as [`BitVector::from_disk`].
+    /// `ERANGE` when there are no such entries, `E2BIG` when they are too many for one message (librbd updates 256 Ki at a time), else as [`BitVector::from_disk`].
     pub(super) fn read(cx: &dyn ClassCx, start: u64, end: u64) -> Result<Self, Fault> {
         let damaged = |_: DecodeError| Fault::Errno(Errno::EINVAL);
         let mut r = Reader::new(cx.read(0, HEADER_BYTES as u64)?);
@@ -207,6 +210,7 @@ impl Blocks {
         let entries_end = end.next_multiple_of(BLOCK_ENTRIES).min(count);
         let entries_count = entries_end - first as u64 * BLOCK_ENTRIES;
         let mut blocks = Self { entries: BitVector::new(), count, first };
+        cx.afford(2 * bytes_for(entries_count) as u64)?;
         let mut footer = Reader::new(cx.read(blocks.footer_at(), FOOTER_HEAD_BYTES as u64)?);
         let (_length, header_crc, crcs) =
             (footer.u32().map_err(damaged)?, footer.u32().map_err(damaged)?, footer.u32().map_err(damaged)?);
@@ -283,7 +287,7 @@ mod tests {
         let vector = BitVector::from_disk(Bytes::from_static(&ON_DISK)).expect("a valid map");
         assert_eq!(vector.len(), 9);
         assert_eq!((0..9).map(|index| vector.state(index)).collect::<Vec<_>>(), [0, 0, 3, 3, 0, 0, 0, 0, 0]);
-        assert_eq!(&vector.to_disk()[..], ON_DISK);
+        assert_eq!(&vector.clone().into_disk().to_bytes()[..], ON_DISK);
         assert_eq!(&vector.to_bytes()[..], [&ON_DISK[..21], &[0; 4]].concat());
     }
 

@@ -15,8 +15,8 @@ fn read_map(cx: &dyn ClassCx) -> Result<BitVector, Fault> {
     BitVector::from_disk(cx.read(0, cx.size())?)
 }
 
-fn write_map(cx: &mut dyn ClassCx, map: &BitVector) -> MethodResult {
-    cx.write_full(map.to_disk().into());
+fn write_map(cx: &mut dyn ClassCx, map: BitVector) -> MethodResult {
+    cx.write_full(map.into_disk());
     done()
 }
 
@@ -26,7 +26,7 @@ pub(super) fn load(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
 
 pub(super) fn save(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let map: BitVector = input(bytes)?;
-    write_map(cx, &map)
+    write_map(cx, map)
 }
 
 pub(super) fn resize(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
@@ -42,7 +42,7 @@ pub(super) fn resize(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
         return fail(Errno::ESTALE);
     }
     map.resize(count, fill);
-    write_map(cx, &map)
+    write_map(cx, map)
 }
 
 pub(super) fn update(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
@@ -72,7 +72,7 @@ pub(super) fn snap_add(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
     let mut map = read_map(cx)?;
     let count = map.len();
     map.change(0, count, |found| if found == EXISTS { EXISTS_CLEAN } else { found });
-    write_map(cx, &map)
+    write_map(cx, map)
 }
 
 /// A snapshot goes: objects that changed just before it are changed relative to the snapshot before it.
@@ -80,7 +80,7 @@ pub(super) fn snap_remove(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let removed: BitVector = input(bytes)?;
     let mut map = read_map(cx)?;
     map.unclean(&removed);
-    write_map(cx, &map)
+    write_map(cx, map)
 }
 
 #[cfg(test)]
@@ -126,7 +126,7 @@ mod tests {
         for (start, end) in [(0, 1), (block - 1, block + 1), (3 * block - 5, count), (7, 3 * block)] {
             updated(&mut object, start, end, EXISTS, Some(0)).expect("updated");
             expected.change(start, end, |state| if state == 0 { EXISTS } else { state });
-            assert_eq!(object.data(), &expected.to_disk()[..], "after {start} to {end}");
+            assert_eq!(object.data(), &expected.clone().into_disk().to_bytes()[..], "after {start} to {end}");
         }
         assert_eq!(updated(&mut object, count - 1, count + 1, 1, None), Err(Errno::ERANGE));
         assert_eq!(updated(&mut object, 5, 5, 1, None), Err(Errno::ERANGE));

@@ -62,6 +62,14 @@ impl Budget {
         if left == 0 { Err(Errno::E2BIG) } else { Ok(()) }
     }
 
+    /// Whether there is so much left, for work whose parts would be refused one after the other.
+    ///
+    /// # Errors
+    /// `E2BIG` when there is not.
+    pub(super) fn afford(&self, cost: u64) -> Result<(), Errno> {
+        if cost > self.work.get() { Err(Errno::E2BIG) } else { Ok(()) }
+    }
+
     /// Notes work for entries of omap or attributes with so many bytes of keys and values.
     ///
     /// # Errors

@@ -121,6 +121,10 @@ impl ClassCx for MethodObject<'_, '_, '_> {
         }
     }
 
+    fn afford(&self, bytes: u64) -> Result<(), Fault> {
+        Ok(self.run.budget.afford(CLASS_BYTE_COST.saturating_mul(bytes))?)
+    }
+
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
         self.decoded(self.run.base_attr(name))
     }

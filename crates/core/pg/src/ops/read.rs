@@ -186,10 +186,7 @@ impl Run<'_, '_> {
     /// Compares data with the input; what is missing counts as zeros.
     fn compare_extent(&mut self, op: &SubOp) -> OpReturn {
         let data = if self.base.is_visible() { self.read_through(op.extent())? } else { BufList::new() };
-        let found = bytes(&data).chain(std::iter::repeat(0));
-        let Some(at) = bytes(&op.indata).zip(found).position(|(want, found)| want != found) else {
-            return Ok(Done::default());
-        };
+        let Some(at) = difference(&op.indata, &data) else { return Ok(Done::default()) };
         Err(Stop::Fail(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX)))
     }
 
@@ -203,6 +200,70 @@ impl Run<'_, '_> {
     }
 }
 
-fn bytes(list: &BufList) -> impl Iterator<Item = u8> {
-    list.slices().iter().flat_map(|slice| slice.iter().copied())
+/// What is compared with where there is no data.
+static ZEROS: [u8; COMPARED_BYTES_MAX] = [0; COMPARED_BYTES_MAX];
+/// Bytes compared at once: as much as stays in the processor's first cache, should they differ.
+const COMPARED_BYTES_MAX: usize = 4096;
+
+/// The first byte of `want` that `found` does not have there; behind its end it has zeros. Slice by slice: byte by byte, 90 MiB took the
+/// thread 120 to 170 ms.
+fn difference(want: &BufList, found: &BufList) -> Option<usize> {
+    let (mut at, mut found, mut have) = (0, found.slices().iter(), &ZEROS[..0]);
+    for want in want.slices() {
+        let mut want = &want[..];
+        while !want.is_empty() {
+            while have.is_empty() {
+                have = found.next().map_or(&ZEROS, |slice| &slice[..]);
+            }
+            let count = want.len().min(have.len()).min(COMPARED_BYTES_MAX);
+            let (ours, theirs) = (&want[..count], &have[..count]);
+            if ours != theirs {
+                let same = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours == theirs);
+                return Some(at + same.count());
+            }
+            (want, have, at) = (&want[count..], &have[count..], at + count);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_buf::Bytes;
+
+    /// In slices of the given lengths, one after the other.
+    fn cut(data: &[u8], lengths: &[usize]) -> BufList {
+        let (mut out, mut rest) = (BufList::new(), data);
+        for length in lengths.iter().cycle() {
+            let (slice, behind) = rest.split_at((*length).min(rest.len()));
+            out.push(Bytes::copy_from_slice(slice));
+            rest = behind;
+            if rest.is_empty() {
+                return out;
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn the_first_difference_is_found_however_the_data_is_cut() {
+        let data: Vec<u8> = (0..20_000_u32).map(|at| (at % 251) as u8).collect();
+        for lengths in [&[20_000][..], &[1, 4095, 4096, 4097], &[7, 0, 9000]] {
+            let found = cut(&data, lengths);
+            assert_eq!(difference(&cut(&data, &[5000]), &found), None);
+            assert_eq!(difference(&cut(&data[..9], &[4]), &found), None, "no more than is asked for");
+            for at in [0, 1, 4095, 4096, 8191, 19_999] {
+                let mut want = data.clone();
+                want[at] ^= 0x80;
+                assert_eq!(difference(&cut(&want, &[3000]), &found), Some(at));
+            }
+            // Zeros follow.
+            let mut want = [&data[..], &[0; 10_000]].concat();
+            assert_eq!(difference(&cut(&want, &[6000]), &found), None);
+            want[25_000] = 1;
+            assert_eq!(difference(&cut(&want, &[6000]), &found), Some(25_000));
+        }
+        assert_eq!(difference(&BufList::new(), &BufList::new()), None);
+    }
 }

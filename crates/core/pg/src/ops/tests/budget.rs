@@ -89,6 +89,10 @@ fn class_calls_of_one_message_are_bounded() {
     let update = ((0_u64, 256_000_000_u64), (1_u8, None::<u8>)).to_bytes();
     let updates = (0..24).map(|_| call("object_map_update", &update)).collect();
     assert_eq!(client.send(updates).result, Errno::E2BIG.negated());
+    assert!(
+        client.work < 1 << 20,
+        "one that is more than a message may cost is refused before its map is read"
+    );
     // Those of single objects look at no more than their blocks.
     let one = |at: u64| ((at, at + 1), (1_u8, None::<u8>)).to_bytes();
     let updates = (0..24).map(|at| call("object_map_update", &one(at * 10_000_000))).collect();
@@ -185,6 +189,13 @@ fn the_dearest_messages() {
     client.send(vec![SubOp::write_full(vec![1; 40 << 20].into())]);
     tell("900 reads of 40 MiB", &mut client, (0..900).map(|_| read()).collect());
     tell("100 MiB of one block again and again", &mut client, vec![write_same(100 << 20)]);
+    let compare = || {
+        let input = vec![1; 90 << 20];
+        let extent = Extent { length: input.len() as u64, ..Extent::default() };
+        SubOp::with_extent(code::CMPEXT, extent).with_indata(input.into())
+    };
+    client.send(vec![SubOp::write_full(vec![1; 90 << 20].into())]);
+    tell("comparing 90 MiB", &mut client, vec![compare()]);
     tell("the most operations", &mut client, (0..OPS_MAX).map(|_| stat()).collect());
     let mut client = Client::default();
     let call = |method: &str, input: &[u8]| SubOp::call("rbd", method, input);
