@@ -72,7 +72,7 @@ impl Decode for ByteStr {
 impl Encode for Bytes {
     #[inline]
     fn encode(&self, w: &mut Writer) {
-        w.blob(self);
+        w.blob_of(self);
     }
 }
 

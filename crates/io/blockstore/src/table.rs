@@ -201,9 +201,12 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u32, usize, usize
     })
 }
 
+/// A value that is half of what a client's message may have, or more: it keeps not much more alive than it has itself.
+const SHARED_VALUE_BYTES_MIN: usize = 48 << 20;
+
 /// Small values must not keep the message alive in which they came.
 fn detached(value: &Bytes) -> Bytes {
-    Bytes::copy_from_slice(value)
+    if value.len() >= SHARED_VALUE_BYTES_MIN { value.clone() } else { Bytes::copy_from_slice(value) }
 }
 
 /// Bytes of an object's omap, header included.

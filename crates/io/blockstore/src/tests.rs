@@ -2,6 +2,7 @@
 
 mod copies;
 mod crash;
+mod dear;
 mod faults;
 mod gap;
 mod held;

@@ -268,21 +268,28 @@ impl RepOp {
 }
 
 fn raw(kind: u16, tid: u64, front_bytes: usize, encode: impl FnOnce(&mut Writer) -> BufList) -> RawMessage {
-    let mut w = Writer::with_capacity(front_bytes);
+    let mut w = Writer::gathering(front_bytes);
     let data = encode(&mut w);
-    let (front, middle) = (w.finish(), Bytes::new());
-    let whole =
-        RawMessage { tid, kind, version: VERSION, compat: 1, priority: PRIORITY, front, middle, data };
-    if whole.front.len() <= FRONT_BYTES_MAX as usize { whole } else { lengthened(whole) }
-}
-
-/// With the front at the head of the data: what a write or a log says may be longer than any front.
-#[cold]
-fn lengthened(message: RawMessage) -> RawMessage {
-    let front = Bytes::copy_from_slice(&(message.front.len() as u64).to_le_bytes());
-    let mut data = BufList::from(message.front);
-    data.append(message.data);
-    RawMessage { version: VERSION_LONG, compat: VERSION_LONG, front, data, ..message }
+    let message = |version, front, data| RawMessage {
+        tid,
+        kind,
+        version,
+        compat: if version == VERSION { 1 } else { version },
+        priority: PRIORITY,
+        front,
+        middle: Bytes::new(),
+        data,
+    };
+    // Behind a front, an object's data would not lie in its page any more when it comes.
+    let is_shared = w.shares() && data.is_empty();
+    if w.len() <= FRONT_BYTES_MAX as usize && !is_shared {
+        return message(VERSION, w.finish(), data);
+    }
+    // With the front at the head of the data: what a write or a log says may be longer than any front, and is not copied there.
+    let front = Bytes::copy_from_slice(&(w.len() as u64).to_le_bytes());
+    let mut long = w.finish_list();
+    long.append(data);
+    message(VERSION_LONG, front, long)
 }
 
 const _: () = assert!(size_of::<PeerMessage>() <= 192, "moved several times for each write");

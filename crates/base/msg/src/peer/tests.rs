@@ -220,6 +220,21 @@ fn what_no_front_takes_travels_with_the_data() {
     assert_eq!(PeerMessage::decode(raw), Ok(message));
 }
 
+/// A long value is sent from where it came.
+#[test]
+fn long_values_are_not_copied_into_a_message() {
+    let value = Bytes::from(vec![7; 64 << 10]);
+    let entries = vec![("k".into(), value.clone()), ("short".into(), Bytes::from_static(b"v"))];
+    let (collection, zero) = (txn().collection, Eversion::ZERO);
+    let txn = Transaction { collection, ops: vec![Op::OmapSet { object: object("a"), entries }] };
+    let (header, entries) = (header(), vec![]);
+    let message = RepOp { header, tid: 1, previous: zero, entries, trim_to: zero, committed_to: zero, txn };
+    let raw = PeerMessage::from(message.clone()).encode(5);
+    assert!(raw.data.slices().iter().any(|slice| slice.as_ptr() == value.as_ptr()));
+    assert!(raw.front.len() + raw.data.len() - value.len() < 4096);
+    assert_eq!(PeerMessage::decode(raw), Ok(message.into()));
+}
+
 /// What a version 1 can say is said in it, so that OSDs of either version recover from each other.
 #[test]
 fn parts_of_data_are_told_as_ever() {

@@ -53,7 +53,7 @@ pub(crate) struct Entry {
 
 /// A transaction as it goes into a record.
 pub(crate) struct Encoded {
-    /// All but the data, whose length it ends with.
+    /// All but the data, whose length it ends with; long values are shared with the transaction.
     head: Writer,
     /// Data that was not placed.
     inline: BufList,
@@ -66,13 +66,15 @@ impl Encoded {
     }
 }
 
+/// Bytes copied, and then summed, at once.
+const SUMMED_BYTES: usize = 64 << 10;
 /// Room for what most transactions encode to, but for their data.
 const OPS_BYTES: usize = 1024;
 
 /// Encodes a transaction; placed data is left out.
 pub(super) fn encode_entry(txn: &Transaction, placements: &[Placement]) -> Encoded {
     let crcs: usize = placements.iter().map(|placement| placement.crcs.len()).sum();
-    let mut w = Writer::with_capacity(OPS_BYTES + 4 * crcs);
+    let mut w = Writer::gathering(OPS_BYTES + 4 * crcs);
     w.count(placements.len());
     placements.iter().for_each(|placement| encode_placement(&mut w, placement));
     let mut data = BufList::new();
@@ -149,13 +151,6 @@ pub(super) fn build<'a>(mut header: Header, entries: impl Iterator<Item = &'a En
     let length = HEADER_BYTES + entries.clone().map(Encoded::len).sum::<usize>();
     header.length = u32::try_from(length).expect("records are bounded");
     let mut record = AlignedBuf::with_len(length.next_multiple_of(BLOCK));
-    let (head, body) = record.split_at_mut(HEADER_BYTES);
-    let mut room = body;
-    for entry in entries.clone() {
-        room = crate::gather(room, [entry.head.as_slice()]);
-        room = crate::gather(room, entry.inline.slices());
-    }
-    room.fill(0);
     let mut w = Writer::with_capacity(HEADER_BYTES);
     w.u64(MAGIC);
     w.u32(0);
@@ -169,13 +164,33 @@ pub(super) fn build<'a>(mut header: Header, entries: impl Iterator<Item = &'a En
     w.u64(header.needed_from);
     debug_assert_eq!(w.len(), HEADER_BYTES);
     let (_, checked) = w.as_slice().split_at(CHECKED_FROM);
-    // Data mostly came with its checksum, and is not read once more.
-    let crc = entries.fold(crc::crc32c(u32::MAX, checked), |crc, entry| {
-        entry.inline.crc32c(crc::crc32c(crc, entry.head.as_slice()))
-    });
+    let mut crc = crc::crc32c(u32::MAX, checked);
+    let (head, mut room) = record.split_at_mut(HEADER_BYTES);
+    for entry in entries {
+        (room, crc) = copy_summed(room, entry.head.slices(), crc);
+        room = crate::gather(room, entry.inline.slices());
+        // Data mostly came with its checksum, and is not read once more.
+        crc = entry.inline.crc32c(crc);
+    }
+    room.fill(0);
     w.patch_u32(CRC_AT, crc);
     head.copy_from_slice(w.as_slice());
     record.freeze()
+}
+
+/// Copies slices to the front of `target`, each part summed while it is in the processor's cache; gives what is left, and the register.
+fn copy_summed<'t, 's>(
+    mut target: &'t mut [u8],
+    slices: impl Iterator<Item = &'s [u8]>,
+    mut crc: u32,
+) -> (&'t mut [u8], u32) {
+    for part in slices.flat_map(|slice| slice.chunks(SUMMED_BYTES)) {
+        let (copy, rest) = target.split_at_mut(part.len());
+        copy.copy_from_slice(part);
+        crc = crc::crc32c(crc, copy);
+        target = rest;
+    }
+    (target, crc)
 }
 
 /// What the first block of a record claims; `None` when it is not one. Proves nothing but the magic.
@@ -220,7 +235,7 @@ pub(super) fn entries(header: &Header, record: &Bytes) -> Result<Vec<Entry>, Dec
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_buf::PAYLOAD_CRC_SEED;
+    use nacre_buf::{ByteStr, PAYLOAD_CRC_SEED};
     use nacre_txn::Op;
     use nacre_types::{HObject, PgId, SpgId};
 
@@ -258,5 +273,31 @@ mod tests {
         torn[200] ^= 1;
         assert!(!is_whole(&claim, crc, &torn));
         assert_eq!(claimed(&[0; BLOCK]), None);
+    }
+
+    /// Values are copied once, into the record.
+    #[test]
+    fn long_values_are_not_copied_on_the_way_to_a_record() {
+        let object = HObject::head(1, "".into(), "".into(), "a".into());
+        let value = |length: usize| Bytes::from(vec![3; length]);
+        let (header, name, long) = (value(200_000), ByteStr::from("k"), value(3 << 20));
+        let pairs = vec![("short".into(), value(9)), ("x".into(), long.clone()), ("y".into(), value(70_000))];
+        let ops = vec![
+            Op::SetAttr { object: object.clone(), name, value: value(64 << 10) },
+            Op::OmapSetHeader { object: object.clone(), header },
+            Op::OmapSet { object, entries: pairs },
+        ];
+        let txn = Transaction { collection: SpgId::replicated(PgId::new(1, 2)), ops };
+        let encoded = encode_entry(&txn, &[]);
+        let copied = encoded.head.slices().map(<[u8]>::len).filter(|bytes| *bytes < 16 << 10).sum::<usize>();
+        assert!(copied < 1024 && encoded.len() > 3 << 20, "{copied} bytes of {} were copied", encoded.len());
+        assert!(encoded.head.slices().any(|slice| slice.as_ptr() == long.as_ptr()));
+        let header =
+            Header { length: 0, salt: 1, seq: 2, mount: 3, durable_through: 1, count: 2, needed_from: 9 };
+        let record = build(header, [&encoded, &encoded].into_iter());
+        let (claim, crc) = claimed(&record).expect("a header");
+        assert!(is_whole(&claim, crc, &record));
+        let entry = Entry { txn, placements: Vec::new() };
+        assert_eq!(entries(&claim, &record), Ok(vec![entry.clone(), entry]));
     }
 }
