@@ -68,7 +68,8 @@ pub enum Effect {
         /// Names it; ascending within one group.
         token: Token,
     },
-    /// Bring data from the device to where the view reads it; answer with [`crate::Event::Fetched`].
+    /// Bring data from the device to where the view reads it; answer with [`crate::Event::Fetched`]. What is asked for once may come
+    /// with the answer: [`crate::Event::Brought`].
     Fetch {
         /// The object.
         object: HObject,

@@ -1,6 +1,7 @@
 //! What happens to a placement group: [`Event`], and what it sees when it does: [`Cx`].
 
 use crate::{Decision, Effects, Pace, Permit, RecoveryKind, Session, SessionId, Trace};
+use nacre_buf::BufList;
 use nacre_maps::OsdMap;
 use nacre_msg::OsdOp;
 use nacre_msg::peer::PeerMessage;
@@ -51,6 +52,8 @@ pub enum Event {
     Durable(Token),
     /// Data asked for by [`crate::Effect::Fetch`] can be read now.
     Fetched(Token),
+    /// Data that was asked for with [`nacre_txn::FetchFrom::AnywhereOnce`].
+    Brought(Token, BufList),
     /// The connection to a peer was lost with messages in it, although both daemons live on. Not needed where
     /// sessions between OSDs are resumed without loss.
     PeerReset(OsdId),

@@ -259,6 +259,7 @@ impl Pg {
             Event::Peer { from, message } => self.receive(cx, from, message),
             Event::Durable(token) => self.durable(cx, token),
             Event::Fetched(token) => self.fetched(cx, token),
+            Event::Brought(token, data) => self.brought(cx, token, data),
             Event::PeerReset(osd) => self.peer_reset(cx, osd),
             Event::Reservation(decision) => self.heard_decision(cx, decision),
             Event::Map => self.advance_map(cx),

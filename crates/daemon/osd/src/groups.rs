@@ -270,6 +270,9 @@ impl Groups {
             Completion::Fetched(ticket) => {
                 self.fetching.remove(&ticket).map(|(spg, token)| (spg, Event::Fetched(token)))
             }
+            Completion::Brought(ticket, data) => {
+                self.fetching.remove(&ticket).map(|(spg, token)| (spg, Event::Brought(token, data)))
+            }
         }
     }
 

@@ -11,6 +11,9 @@
 //!              |  '-- evicted --> ghost -- read again
 //!           room wanted
 //! ```
+//!
+//! What goes straight to who asked for it is not young but a ghost at once ([`Cache::passed`]): that costs a second read of the device for
+//! what is read again and again, and nothing for all else.
 
 use crate::BLOCK;
 use crate::alloc::Run;
@@ -225,6 +228,18 @@ impl Cache {
             self.entries.insert(part.start, Entry { bytes, buffer: key, used, fresh_in });
         }
         self.evict();
+    }
+
+    /// A run was read for somebody who looks at it once. It stays only if it went by before, and not long ago: what is read once in a
+    /// long time takes no memory, and the buffers of such reads are the same few all the time.
+    pub(crate) fn passed(&mut self, run: Run, bytes: &Bytes) {
+        if !self.ghosts.take(run.start) {
+            return self.ghosts.add(run.start, self.bytes_max);
+        }
+        // Another read may have brought some of it meanwhile.
+        if run.blocks().all(|block| !self.holds(block)) {
+            self.insert_parts(run, bytes, &[run], Pin::None);
+        }
     }
 
     /// The run at `first` need not stay any more for this reason; it does until the end of the turn.

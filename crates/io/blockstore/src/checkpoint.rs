@@ -322,8 +322,10 @@ impl BlockStore {
         let window = checkpoint.homes.get_mut(next..end).unwrap_or_default();
         let bases = match self.bases(window, &checkpoint.unreadable) {
             Ok(bases) => bases,
-            Err(absent) => {
-                checkpoint.reads = self.start_reads(absent, None);
+            Err(mut absent) => {
+                absent.sort_unstable_by_key(|device| device.block);
+                absent.dedup_by_key(|device| device.block);
+                checkpoint.reads = self.start_reads(&absent, None);
                 return true;
             }
         };

@@ -6,11 +6,12 @@ use crate::cache::Pin;
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::store::{BlockStore, IO_BLOCKS_MAX};
 use crate::table::{index_of, within};
-use nacre_buf::{Bytes, crc};
+use nacre_buf::{BufList, Bytes, crc};
 use nacre_env::disk::DiskCompletion;
 use nacre_env::disk::blocking::READ_ATTEMPTS;
 use nacre_txn::{FetchFrom, Token};
 use nacre_types::{HObject, SpgId, Stamp};
+use smallvec::{SmallVec, smallvec};
 use std::time::Duration;
 
 /// Damaged blocks remembered; of more, the oldest by number are tried again.
@@ -41,7 +42,7 @@ pub(crate) enum DamageKind {
 #[derive(Debug)]
 pub(crate) struct ReadIo {
     run: Run,
-    crcs: Vec<u32>,
+    crcs: SmallVec<[u32; 2]>,
     /// Which fetch waits for it; `None` for the checkpoint.
     fetch: Option<usize>,
     /// Frees so far: when there were more since, the blocks may hold something else by now.
@@ -55,11 +56,27 @@ impl ReadIo {
         self.run
     }
 
+    /// Whether every block is what it should be.
+    fn is_good(&self, bytes: &Bytes) -> bool {
+        let mut blocks = bytes.chunks_exact(BLOCK).zip(&self.crcs);
+        blocks.len() == self.crcs.len() && blocks.all(|(block, crc)| crc::crc32c(u32::MAX, block) == *crc)
+    }
+
     /// One block of it by itself.
     fn single(&self, block: u32, crc: u32, attempt: u32) -> Self {
         let run = Run { start: block, count: 1 };
-        Self { run, crcs: vec![crc], fetch: self.fetch, frees: self.frees, attempt }
+        Self { run, crcs: smallvec![crc], fetch: self.fetch, frees: self.frees, attempt }
     }
+}
+
+/// What of a run that is read goes to who asked for it, past the cache: of a range whose blocks all lie at the device, one behind the
+/// other, none of them in memory.
+#[derive(Clone, Copy, Debug)]
+struct Hand {
+    run: Run,
+    /// First byte of the run that was asked for.
+    from: usize,
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -74,6 +91,8 @@ pub(crate) struct Fetch {
     pub(crate) reads_left: usize,
     /// One read brings all that it asks for: when that is good there is nothing left to look at.
     pub(crate) is_single: bool,
+    /// That read brings just the range, for who asked: see [`Hand`].
+    hand: Option<Hand>,
     /// Blocks were freed during a read: what it brought was not looked at.
     pub(crate) is_stale: bool,
     /// Runs in the cache that it brought.
@@ -89,8 +108,8 @@ impl Fetch {
         from: FetchFrom,
         token: Token,
     ) -> Self {
-        let (reads_left, is_single, is_stale, pins) = (0, false, false, Vec::new());
-        Self { at, object, offset, length, from, token, reads_left, is_single, is_stale, pins }
+        let (reads_left, is_single, hand, is_stale, pins) = (0, false, None, false, Vec::new());
+        Self { at, object, offset, length, from, token, reads_left, is_single, hand, is_stale, pins }
     }
 
     /// All reads are back: the device was asked for everything, unless they have to be made again.
@@ -102,10 +121,8 @@ impl Fetch {
 }
 
 impl BlockStore {
-    /// Reads device blocks into the cache: neighbours at once. Gives the number of reads.
-    pub(crate) fn start_reads(&mut self, mut blocks: Vec<DeviceBlock>, fetch: Option<usize>) -> usize {
-        blocks.sort_unstable_by_key(|device| device.block);
-        blocks.dedup_by_key(|device| device.block);
+    /// Reads device blocks, ascending and each once: neighbours together. Gives the number of reads.
+    pub(crate) fn start_reads(&mut self, blocks: &[DeviceBlock], fetch: Option<usize>) -> usize {
         let mut reads = 0;
         let follows = |a: &DeviceBlock, b: &DeviceBlock| a.block + 1 == b.block;
         for group in blocks.chunk_by(follows).flat_map(|group| group.chunks(IO_BLOCKS_MAX)) {
@@ -121,10 +138,20 @@ impl BlockStore {
     pub(crate) fn read_completed(&mut self, read: ReadIo, completion: DiskCompletion) {
         let is_current = read.frees == self.frees;
         if is_current {
+            let hand = read.fetch.and_then(|id| self.fetches.get(id)).and_then(|fetch| fetch.hand);
+            let hand = hand.filter(|hand| hand.run == read.run);
             let content = completion.result.map_err(|error| error.to_string());
             let content = content.and_then(|()| completion.buffer.ok_or_else(|| "no data".to_owned()));
             let again = match content {
-                Ok(bytes) => self.take_content(&read, &bytes.freeze()),
+                Ok(bytes) => {
+                    let bytes = bytes.freeze();
+                    if let (Some(hand), Some(id)) = (hand, read.fetch)
+                        && read.is_good(&bytes)
+                    {
+                        return self.hand_over(id, &read, &bytes, hand);
+                    }
+                    self.take_content(&read, &bytes)
+                }
                 Err(reason) => self.read_failed(&read, &reason),
             };
             let more = again.len();
@@ -199,6 +226,20 @@ impl BlockStore {
         self.fetched.push(fetch.token);
     }
 
+    /// Gives what was read to who asked for it. Memory keeps it when it was asked for before, and not long ago.
+    fn hand_over(&mut self, id: usize, read: &ReadIo, bytes: &Bytes, hand: Hand) {
+        self.cache.passed(read.run, bytes);
+        let Some(fetch) = self.fetches.try_remove(id) else { return };
+        fetch.pins.iter().for_each(|first| self.cache.unpin(*first, Pin::Fetch(id)));
+        let data = BufList::from(bytes.slice(hand.from..hand.from + hand.bytes));
+        let data = match (hand.from, read.crcs.as_slice()) {
+            (0, [one]) if hand.bytes == BLOCK => data.with_crc(*one),
+            (0, crcs) => data.with_block_crcs(crcs.iter().copied().take(hand.bytes / BLOCK).collect()),
+            _ => data,
+        };
+        self.brought.push((fetch.token, data));
+    }
+
     /// Checks what was read, block by block, and gives the cache what is good. What is to be read again: a wrong checksum may
     /// come of the way from the device.
     fn take_content(&mut self, read: &ReadIo, bytes: &Bytes) -> Vec<ReadIo> {
@@ -230,10 +271,7 @@ impl BlockStore {
 
     /// Whether every block of it is what it should be, and none is in memory yet.
     fn is_all_good(&self, read: &ReadIo, bytes: &Bytes) -> bool {
-        let mut blocks = read.run.blocks().zip(&read.crcs).zip(bytes.chunks_exact(BLOCK));
-        blocks.all(|((block, crc), bytes)| {
-            self.cache.find(block).is_none() && crc::crc32c(u32::MAX, bytes) == *crc
-        })
+        read.run.blocks().all(|block| self.cache.find(block).is_none()) && read.is_good(bytes)
     }
 
     /// Gives the cache the parts of what was read that it does not have, pinned for who asked for it.
@@ -261,11 +299,11 @@ impl BlockStore {
     }
 
     /// Device blocks needed to read a range of an object that are neither known to be damaged nor in memory (or, when the device
-    /// is asked, only there yet), and how many blocks of any kind the range has.
-    fn missing(&self, onode: &Onode, offset: u64, length: u64, from: FetchFrom) -> (Vec<DeviceBlock>, usize) {
+    /// is asked, only there yet), in the object's order, and how many blocks of any kind the range has.
+    fn missing(&self, onode: &Onode, offset: u64, length: u64, from: FetchFrom) -> (Missing, usize) {
         let end = offset.saturating_add(length).min(onode.size);
         if offset >= end {
-            return (Vec::new(), 0);
+            return (Missing::new(), 0);
         }
         let mut count = 0;
         let slots = onode.blocks.range(index_of(offset), index_of(end - 1)).inspect(|_| count += 1);
@@ -278,7 +316,7 @@ impl BlockStore {
             }
         });
         let is_here = |block| match from {
-            FetchFrom::Anywhere => self.cache.find(block).is_some(),
+            FetchFrom::Anywhere | FetchFrom::AnywhereOnce => self.cache.find(block).is_some(),
             FetchFrom::Device => self.cache.is_being_written(block),
         };
         let missing = needed
@@ -290,19 +328,41 @@ impl BlockStore {
     /// Starts the reads that a fetch still needs; without any, it is complete.
     pub(crate) fn continue_fetch(&mut self, id: usize) {
         let Some(fetch) = self.fetches.get(id) else { return };
-        let (missing, count) = self
-            .table
-            .object(&fetch.at, &fetch.object)
-            .map(|onode| self.missing(&onode, fetch.offset, fetch.length, fetch.from))
-            .unwrap_or_default();
+        let Some(onode) = self.table.object(&fetch.at, &fetch.object) else { return self.end_fetch(id) };
+        let (mut missing, count) = self.missing(&onode, fetch.offset, fetch.length, fetch.from);
         if missing.is_empty() {
             return self.end_fetch(id);
         }
         let is_all = missing.len() == count;
-        let reads = self.start_reads(missing, Some(id));
+        let hand = if fetch.from == FetchFrom::AnywhereOnce {
+            hand(&onode, fetch.offset, fetch.length, &missing)
+        } else {
+            None
+        };
+        missing.sort_unstable_by_key(|device| device.block);
+        missing.dedup_by_key(|device| device.block);
+        let reads = self.start_reads(&missing, Some(id));
         let Some(fetch) = self.fetches.get_mut(id) else { return };
-        (fetch.reads_left, fetch.is_single) = (reads, is_all && reads == 1);
+        (fetch.reads_left, fetch.is_single, fetch.hand) = (reads, is_all && reads == 1, hand);
     }
+}
+
+/// Most reads want one block.
+type Missing = SmallVec<[DeviceBlock; 2]>;
+
+/// How a range comes out of one read, if it does; `missing` is what of it is to be read, in the object's order.
+fn hand(onode: &Onode, offset: u64, length: u64, missing: &[DeviceBlock]) -> Option<Hand> {
+    let end = offset.saturating_add(length).min(onode.size);
+    let (first, last) = (index_of(offset), index_of(end.checked_sub(1)?));
+    let count = u32::try_from(missing.len()).ok()?;
+    let start = missing.first()?.block;
+    let is_run = last - first + 1 == count
+        && missing.len() <= IO_BLOCKS_MAX
+        && missing.iter().zip(start..).all(|(device, block)| device.block == block)
+        // What shows of a block in memory is not what the device has.
+        && onode.blocks.range(first, last).all(|(_, slot)| matches!(slot, Slot::Device(_)));
+    let bytes = usize::try_from(end - offset).ok()?;
+    is_run.then_some(Hand { run: Run { start, count }, from: within(offset), bytes })
 }
 
 fn verify(block: &[u8], crc: u32) -> Result<(), String> {

@@ -63,6 +63,7 @@ pub struct BlockStore {
     pub(crate) damaged: BTreeMap<u32, Damage>,
     pub(crate) durable: Vec<Token>,
     pub(crate) fetched: Vec<Token>,
+    pub(crate) brought: Vec<(Token, BufList)>,
     pub(crate) frees: u64,
     pub(crate) failed: Option<String>,
     /// Checkpoints completed since the store was opened.
@@ -108,6 +109,7 @@ impl BlockStore {
             damaged: BTreeMap::new(),
             durable: Vec::new(),
             fetched: Vec::new(),
+            brought: Vec::new(),
             frees: 0,
             failed: None,
             checkpoints: 0,
@@ -467,6 +469,7 @@ impl ObjectStore for BlockStore {
         }
         out.extend(self.durable.drain(..).map(Completion::Durable));
         out.extend(self.fetched.drain(..).map(Completion::Fetched));
+        out.extend(self.brought.drain(..).map(|(token, data)| Completion::Brought(token, data)));
     }
 
     fn hush(&mut self, hushed: bool) {

@@ -10,6 +10,7 @@ mod long;
 mod memory;
 mod metadata;
 mod model;
+mod once;
 mod pace;
 mod random;
 mod removal;

@@ -9,6 +9,7 @@ mod mem;
 pub use extents::ExtentMap;
 pub use mem::MemStore;
 
+use nacre_buf::BufList;
 use nacre_txn::{FetchFrom, ObjectView, Token, Transaction};
 use nacre_types::{HObject, SpgId};
 
@@ -19,6 +20,9 @@ pub enum Completion {
     Durable(Token),
     /// The data asked for with [`ObjectStore::fetch`] can now be read without waiting.
     Fetched(Token),
+    /// The data asked for with [`FetchFrom::AnywhereOnce`], cut at the object's end as [`ObjectView::read`] does: as it was at some
+    /// moment since. What of the object was changed meanwhile may be in it or not.
+    Brought(Token, BufList),
 }
 
 /// The store takes no more: what it holds stays readable, but nothing is acknowledged any more.
@@ -79,6 +83,7 @@ pub trait ObjectStore: ObjectView {
     fn submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError>;
 
     /// Brings data from the device to where [`ObjectView::read`] finds it; with [`FetchFrom::Device`] also what is there already.
+    /// With [`FetchFrom::AnywhereOnce`] it may come as [`Completion::Brought`] instead.
     fn fetch(
         &mut self,
         collection: &SpgId,

@@ -409,6 +409,14 @@ impl Pg {
         }
     }
 
+    /// The data itself came, which the view may not have.
+    pub(crate) fn brought(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token, data: nacre_buf::BufList) {
+        if let Some(plain) = self.tokens.running_mut(token).and_then(|running| running.plain.as_mut()) {
+            plain.bring(data);
+        }
+        self.fetched(cx, token);
+    }
+
     /// Takes back all that is under way in this interval. Clients' messages are admitted again: what their
     /// changes left in the log is found there, the rest is executed anew or dropped.
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>) {

@@ -107,6 +107,8 @@ pub(crate) struct Disk {
     pub(crate) slow: bool,
     /// There is memory for the data of one object.
     pub(crate) narrow: bool,
+    /// What is asked for once comes with the answer, and is not in memory then.
+    pub(crate) brings: bool,
     /// Objects whose data cannot be read until something is written to them.
     rotten: BTreeSet<HObject>,
     /// Objects that are rotten on the device, while memory has them as they were.
@@ -183,6 +185,12 @@ impl Disk {
         ops.filter_map(|op| if let Op::Write { data, .. } = op { Some(data) } else { None })
     }
 
+    /// What the device has just now, for who asks once.
+    pub(crate) fn glimpse(&self, object: &HObject, offset: u64, length: u64) -> Option<BufList> {
+        let is_good = self.brings && !self.rotten.contains(object) && !self.rotten_below.contains(object);
+        is_good.then(|| self.visible.store.read(&self.own(), object, offset, length).ok()).flatten()
+    }
+
     pub(crate) fn warm_up(&mut self, object: HObject, from: FetchFrom) {
         if self.narrow {
             self.warm.clear();
@@ -251,7 +259,7 @@ impl Disk {
 
     /// Forgets everything: a new disk.
     pub(crate) fn wipe(&mut self) {
-        *self = Self { slow: self.slow, narrow: self.narrow, ..Self::default() };
+        *self = Self { slow: self.slow, narrow: self.narrow, brings: self.brings, ..Self::default() };
     }
 
     /// A disk with nothing but what was split off for `child`.

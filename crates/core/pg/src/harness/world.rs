@@ -8,11 +8,12 @@ use crate::{
     Birth, ClientOp, Cx, Effect, Effects, Event, Lineage, Pace, Pg, QueueLimits, Reserver, SessionId, Side,
     Tuning,
 };
+use nacre_buf::BufList;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::size::{FRONT_BYTES_MAX, PEER_BYTES_MAX};
 use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, SubOp, WatchNotify, backoff_op};
-use nacre_txn::{Token, Transaction};
+use nacre_txn::{FetchFrom, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Epoch, HObject, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
 use std::collections::{BTreeMap, VecDeque};
@@ -54,7 +55,7 @@ struct Osd {
     pg: Option<Pg>,
     disk: Disk,
     epoch: Epoch,
-    fetches: VecDeque<(HObject, nacre_txn::FetchFrom, Token)>,
+    fetches: VecDeque<(HObject, FetchFrom, Option<BufList>, Token)>,
     /// Messages of epochs that it has no map of, for a group that it does not have.
     early: Vec<(OsdId, PeerMessage)>,
     /// Clients' messages for a group that it does not have.
@@ -284,6 +285,20 @@ impl World {
         &mut self.osds.get_mut(&osd).expect("an OSD").pace
     }
 
+    /// The disk gives what was asked for first; false when nothing is.
+    pub(crate) fn fetch(&mut self, osd: OsdId) -> bool {
+        let this = self.osds.get_mut(&osd).expect("an OSD");
+        let Some((object, from, data, token)) = this.fetches.pop_front() else { return false };
+        match data {
+            Some(data) => self.event(osd, Event::Brought(token, data)),
+            None => {
+                this.disk.warm_up(object, from);
+                self.event(osd, Event::Fetched(token));
+            }
+        }
+        true
+    }
+
     pub(crate) fn event(&mut self, osd: OsdId, event: Event) {
         self.note(|| {
             let mut text = format!("osd.{osd} {event:?}");
@@ -414,8 +429,12 @@ impl World {
                 }
             }
             Effect::Submit { txn, token } => self.disk(osd).submit(txn, token),
-            Effect::Fetch { object, from, token, .. } => {
-                self.osds.get_mut(&osd).expect("an OSD").fetches.push_back((object, from, token));
+            Effect::Fetch { object, offset, length, from, token } => {
+                let this = self.osds.get_mut(&osd).expect("an OSD");
+                let data = (from == FetchFrom::AnywhereOnce)
+                    .then(|| this.disk.glimpse(&object, offset, length))
+                    .flatten();
+                this.fetches.push_back((object, from, data, token));
             }
             Effect::WantUpThru { epoch } => self.wishes.push(Wish::UpThru(osd, epoch)),
             Effect::WantPgTemp { acting, .. } => self.wishes.push(Wish::PgTemp(acting)),
@@ -841,11 +860,7 @@ impl World {
                 }
             }
             Choice::Fetch(osd) => {
-                let this = self.osds.get_mut(&osd).expect("an OSD");
-                if let Some((object, from, token)) = this.fetches.pop_front() {
-                    this.disk.warm_up(object, from);
-                    self.event(osd, Event::Fetched(token));
-                }
+                self.fetch(osd);
             }
             Choice::Advance(osd) => self.advance(osd),
             Choice::Due(osd) => self.event(osd, Event::Tick),

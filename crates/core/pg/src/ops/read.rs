@@ -17,11 +17,13 @@ const ERRNO_MAX: i32 = 4095;
 
 /// What is left of a message that reads a range of a head, and does nothing else, once its data has come: nothing of it is to be found
 /// out again while no change of the object has begun.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlainRead {
     offset: u64,
     length: u64,
     user_version: u64,
+    /// The data, where the store gave it to nobody else.
+    data: Option<BufList>,
 }
 
 impl PlainRead {
@@ -34,7 +36,13 @@ impl PlainRead {
             && !request.intent.may_write()
             && context.is_visible();
         let (offset, length) = clip(&context.info, op.extent());
-        is_plain.then_some(Self { offset, length, user_version: context.info.user_version })
+        is_plain.then_some(Self { offset, length, user_version: context.info.user_version, data: None })
+    }
+
+    /// Takes the data: the view need not have it. It stays what the message saw, however long its turn takes to come: who changes
+    /// the object meanwhile comes behind it.
+    pub fn bring(&mut self, data: BufList) {
+        self.data = Some(data);
     }
 
     /// What the message comes to.
@@ -47,7 +55,10 @@ impl PlainRead {
         collection: &SpgId,
         head: &HObject,
     ) -> Result<Outcome, ReadError> {
-        let out = view.read(collection, head, self.offset, self.length)?;
+        let out = match self.data {
+            Some(data) => data,
+            None => view.read(collection, head, self.offset, self.length)?,
+        };
         let read_bytes = i64::try_from(out.len()).unwrap_or(i64::MAX);
         Ok(Outcome {
             result: 0,

@@ -37,12 +37,16 @@ impl Pg {
             Ok(outcome) => self.carry_out(cx, running, outcome),
             Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
                 self.park(&running);
+                let from = match running.plain {
+                    Some(_) => FetchFrom::AnywhereOnce,
+                    None => FetchFrom::Anywhere,
+                };
                 let then = OnFetched::Operation(Box::new(running));
                 if self.ec.is_some() {
                     return self.gather(cx, object, offset, length, then);
                 }
                 let token = self.tokens.issue_fetch(then);
-                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
+                cx.effects.push(Effect::Fetch { object, offset, length, from, token });
             }
             Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
                 if !running.intent.on_pg && self.mend_here(cx, &object) {

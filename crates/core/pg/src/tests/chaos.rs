@@ -77,7 +77,7 @@ impl Chaos {
         let scan_objects = world.scan_objects;
         for osd in 0..MEMBERS {
             let slow = world.chance(3);
-            world.disk(osd).slow = slow;
+            (world.disk(osd).slow, world.disk(osd).brings) = (slow, osd % 2 == 0);
             let limits = world.limits;
             world.pg(osd).into_iter().for_each(|group| {
                 group.set_log_limits(limits);

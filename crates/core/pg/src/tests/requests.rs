@@ -222,21 +222,52 @@ fn a_copy_needs_the_right_to_read_its_source() {
 /// What a read that waits for data will see cannot change: when the data is there, its object is not looked at once more.
 #[test]
 fn a_read_whose_data_has_come_is_not_executed_again() {
-    let mut world = World::new(6, 1);
-    world.disk(0).slow = true;
+    // Where the view has the data, it is asked for it; where it came with the answer, for nothing.
+    for (brings, touched_bytes) in [(false, 5), (true, 0)] {
+        let mut world = World::new(6, 1);
+        (world.disk(0).slow, world.disk(0).brings) = (true, brings);
+        world.settle();
+        assert_eq!(world.call(0, "a", write("content")).result, 0);
+        world.disk(0).cool_down();
+        let session = world.clients[0].session(0, &mut 0);
+        let tid = world.clients[0].request("a", vec![SubOp::read(2, 100)]);
+        let op = world.clients[0].message(tid, session);
+        world.event(0, Event::ClientOp(op));
+        world.most_touched = Touched::default();
+        world.settle();
+        let reply = &world.clients[0].replies[&tid];
+        assert_eq!((reply.result, reply.user_version), (0, 1));
+        assert_eq!(reply.ops[0].outdata.to_bytes(), b"ntent"[..]);
+        assert_eq!((world.most_touched.objects, world.most_touched.bytes), (0, touched_bytes));
+    }
+}
+
+/// Data that came with the answer is nowhere else: a turn that has no more work to give does not lose it, and what is written
+/// behind the read does not show in it.
+#[test]
+fn what_a_read_was_brought_waits_with_it_for_its_turn() {
+    let mut world = World::new(8, 1);
+    (world.disk(0).slow, world.disk(0).brings) = (true, true);
     world.settle();
     assert_eq!(world.call(0, "a", write("content")).result, 0);
     world.disk(0).cool_down();
     let session = world.clients[0].session(0, &mut 0);
-    let tid = world.clients[0].request("a", vec![SubOp::read(2, 100)]);
-    let op = world.clients[0].message(tid, session);
-    world.event(0, Event::ClientOp(op));
-    world.most_touched = Touched::default();
+    let tid = world.clients[0].request("a", vec![SubOp::read(0, 0)]);
+    let behind = world.clients[0].request("a", append(" and more"));
+    for tid in [tid, behind] {
+        let op = world.clients[0].message(tid, std::sync::Arc::clone(&session));
+        world.event(0, Event::ClientOp(op));
+    }
+    world.pace(0).turn.begin(0);
+    assert!(world.fetch(0));
+    assert!(world.pg(0).expect("a copy").is_put_off(), "the turn is spent");
+    world.pace(0).turn.begin(u64::MAX);
+    world.event(0, Event::Resume);
+    assert!(!world.fetch(0), "nothing is asked for again");
     world.settle();
-    let reply = &world.clients[0].replies[&tid];
-    assert_eq!((reply.result, reply.user_version), (0, 1));
-    assert_eq!(reply.ops[0].outdata.to_bytes(), b"ntent"[..]);
-    assert_eq!((world.most_touched.objects, world.most_touched.bytes), (0, 5));
+    assert_eq!(world.clients[0].replies[&tid].ops[0].outdata.to_bytes(), b"content"[..]);
+    assert_eq!(world.clients[0].replies[&behind].result, 0);
+    assert_eq!(world.stored("a").expect("the object").data, b"content and more");
 }
 
 /// Heartbeats wait for a turn's end: what one turn brings is executed in several, in its order.

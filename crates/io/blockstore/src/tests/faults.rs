@@ -28,7 +28,7 @@ pub(super) fn wait(store: &mut BlockStore) -> Vec<Token> {
 }
 
 /// Lets all data reach its home and leave the cache.
-fn cold(rig: &mut Rig, mut store: BlockStore) -> BlockStore {
+pub(super) fn cold(rig: &mut Rig, mut store: BlockStore) -> BlockStore {
     wait(&mut store);
     store.finish_checkpoint();
     drop(store);

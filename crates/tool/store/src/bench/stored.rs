@@ -116,7 +116,7 @@ impl Work for Stored {
         match self.store.read(&GROUP, object, offset, case.bytes) {
             Ok(_) => Ok(true),
             Err(ReadError::Pending { object, offset, length }) => {
-                self.store.fetch(&GROUP, &object, offset, length, FetchFrom::Anywhere, Token(number));
+                self.store.fetch(&GROUP, &object, offset, length, FetchFrom::AnywhereOnce, Token(number));
                 Ok(false)
             }
             Err(error) => Err(error.into()),
@@ -133,9 +133,10 @@ impl Work for Stored {
         if let Some(reason) = self.store.failure() {
             bail!("the store failed: {reason}");
         }
-        finished.extend(done.into_iter().map(|completion| {
-            let (Completion::Durable(token) | Completion::Fetched(token)) = completion;
-            token.0
+        finished.extend(done.into_iter().map(|completion| match completion {
+            Completion::Durable(token) | Completion::Fetched(token) | Completion::Brought(token, _) => {
+                token.0
+            }
         }));
         Ok(())
     }
