@@ -7,7 +7,7 @@ use nacre_txn::Op;
 use nacre_types::{HObject, SpgId};
 use std::sync::Arc;
 
-fn bytes_of(key: &ByteStr, value: &Bytes) -> i64 {
+fn bytes_of(key: &[u8], value: &Bytes) -> i64 {
     i64::try_from(key.len() + value.len()).unwrap_or(i64::MAX)
 }
 
@@ -21,8 +21,7 @@ impl Table {
             }
             Op::OmapRemoveRange { object, first, last } => {
                 let (id, omap) = self.omap_of(at, &object);
-                let keys = self.keys_between(omap, &first, &last);
-                self.remove_entries(id, omap, keys);
+                self.remove_range(id, omap, &first, &last);
             }
             Op::OmapSetHeader { object, header } => self.set_header(at, &object, detached(&header)),
             Op::OmapClear(object) => self.clear_omap(at, &object),
@@ -46,39 +45,52 @@ impl Table {
 
     fn set_entries(&mut self, at: SpgId, name: &HObject, entries: Vec<(ByteStr, Bytes)>) {
         let (id, mut omap) = self.omap_of(at, name);
-        if omap == 0 && !entries.is_empty() {
+        let is_new = omap == 0;
+        if is_new && !entries.is_empty() {
             omap = self.fresh_id();
             self.onodes.change(&id, |onode| Arc::make_mut(onode).omap = omap);
         }
         let mut grown = 0;
         for (key, value) in entries {
-            let old = self.omap_value(omap, &key);
+            let at = metadata::omap_key(omap, &key);
+            // Of a new omap the KV store has nothing: only what came before in the same operation.
+            let old =
+                if is_new { self.pairs.get(&at).flatten().cloned() } else { self.omap_value(omap, &key) };
             grown += bytes_of(&key, &value) - old.as_ref().map_or(0, |old| bytes_of(&key, old));
             self.keep_for_copy(omap, &key, old.as_ref());
-            self.pairs.put(metadata::omap_key(omap, &key), detached(&value));
+            self.pairs.put(at, detached(&value));
         }
         self.grow(id, grown);
     }
 
     fn remove_entries(&mut self, id: u64, omap: u64, keys: Vec<ByteStr>) {
-        let mut grown = 0;
+        let mut removed = 0;
         for key in keys {
             if let Some(old) = self.omap_value(omap, &key) {
-                grown -= bytes_of(&key, &old);
-                self.keep_for_copy(omap, &key, Some(&old));
-                self.pairs.delete(metadata::omap_key(omap, &key));
-                self.hide_below(omap, &key);
+                removed += self.remove_entry(omap, &key, &old);
             }
         }
-        self.grow(id, grown);
+        self.grow(id, -removed);
     }
 
-    fn keys_between(&self, omap: u64, first: &ByteStr, last: &ByteStr) -> Vec<ByteStr> {
+    /// The scan that finds the entries brings their values: they are not looked for once more.
+    fn remove_range(&mut self, id: u64, omap: u64, first: &ByteStr, last: &ByteStr) {
         if omap == 0 || first >= last {
-            return Vec::new();
+            return;
         }
-        let found = self.omap_range(omap, first, Some(last), usize::MAX);
-        found.into_iter().map(|(key, _)| key.into()).collect()
+        let mut removed = 0;
+        for (key, old) in self.omap_range(omap, first, Some(last), usize::MAX) {
+            removed += self.remove_entry(omap, &key, &old);
+        }
+        self.grow(id, -removed);
+    }
+
+    /// Removes an entry that is there; gives its bytes.
+    fn remove_entry(&mut self, omap: u64, key: &[u8], old: &Bytes) -> i64 {
+        self.keep_for_copy(omap, key, Some(old));
+        self.pairs.delete(metadata::omap_key(omap, key));
+        self.hide_below(omap, key);
+        bytes_of(key, old)
     }
 
     fn set_header(&mut self, at: SpgId, name: &HObject, header: Bytes) {

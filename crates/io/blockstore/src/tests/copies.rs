@@ -98,6 +98,22 @@ fn a_clone_of_a_small_omap_is_complete_at_once() {
     assert_eq!(omap(&store, &object(1)), omap(&store, &object(0)));
 }
 
+/// Of a new omap nothing is read, and of a removed range no more than the scan: a read of one value takes some microseconds.
+#[test]
+fn entries_are_not_read_one_by_one_without_need() {
+    let mut rig = Rig::new(1, 64 << 20, Options::default());
+    let mut store = rig.open();
+    let before = rig.metadata_gets();
+    fill(&mut store, &object(0), 0..1000);
+    settle(&mut store);
+    let by_new = rig.metadata_gets() - before;
+    submit(&mut store, vec![Op::OmapRemoveRange { object: object(0), first: key(10), last: key(990) }]);
+    let by_removal = rig.metadata_gets() - before - by_new;
+    assert!(by_new < 20 && by_removal < 20, "{by_new} and {by_removal} reads of single values");
+    assert_eq!(omap(&store, &object(0)).len(), 20);
+    assert_eq!(store.check(false).inconsistencies, Vec::<String>::new());
+}
+
 /// One change of a random object, in the model as well.
 fn change(store: &mut BlockStore, rng: &mut SeededEntropy, model: &mut BTreeMap<u64, Omap>, nth: u64) {
     let (n, other, from) = (rng.u64() % 4, rng.u64() % 4, rng.u64() % 40);

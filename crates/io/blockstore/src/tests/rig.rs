@@ -77,6 +77,8 @@ struct SlowKv {
     /// Of each commit; by chance when not given.
     looks_given: Option<u64>,
     reads_fail: bool,
+    /// Values asked for.
+    gets: u64,
 }
 
 impl SharedKv {
@@ -90,6 +92,7 @@ impl SharedKv {
             looks: 0,
             looks_given: None,
             reads_fail: false,
+            gets: 0,
         })))
     }
 
@@ -100,9 +103,12 @@ impl SharedKv {
 
 impl KvStore for SharedKv {
     fn get(&self, key: &[u8]) -> Result<Option<nacre_buf::Bytes>, KvError> {
-        if self.0.lock().expect("no test panics while it holds this").reads_fail {
+        let mut shared = self.0.lock().expect("no test panics while it holds this");
+        shared.gets += 1;
+        if shared.reads_fail {
             return Err(KvError::Damaged("planted".to_owned()));
         }
+        drop(shared);
         self.with(|kv| kv.get(key))
     }
 
@@ -239,6 +245,11 @@ impl Rig {
     /// From now on a commit of metadata takes so many turns.
     pub(super) fn commits_take(&self, looks: u64) {
         self.kv.0.lock().expect("no test panics while it holds this").looks_given = Some(looks);
+    }
+
+    /// Values of the metadata asked for so far, but for scans.
+    pub(super) fn metadata_gets(&self) -> u64 {
+        self.kv.0.lock().expect("no test panics while it holds this").gets
     }
 
     /// From now on no value of the metadata can be read.
