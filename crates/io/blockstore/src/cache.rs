@@ -12,8 +12,8 @@
 //!           room wanted
 //! ```
 //!
-//! What goes straight to who asked for it is not young but a ghost at once ([`Cache::passed`]): that costs a second read of the device for
-//! what is read again and again, and nothing for all else.
+//! What goes straight to who asked for it is young as well while there is room, and a ghost at once when something would have to go for
+//! it ([`Cache::passed`]): a scan moves nothing then.
 
 use crate::BLOCK;
 use crate::alloc::Run;
@@ -215,11 +215,16 @@ impl Cache {
     /// Takes those `parts` of the run's content, ascending and one at least, that nothing overlaps here yet. The memory of
     /// all of it stays as long as one of them does. Who pins it knows it by the first block of the first part.
     pub(crate) fn insert_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin) {
-        let Some(Run { start: first, .. }) = parts.first().copied() else { return };
-        let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
         let is_read = matches!(pin, Pin::Fetch(_) | Pin::Checkpoint);
         let is_young = is_read && !self.ghosts.take(run.start);
-        let fresh_in = is_read.then_some(self.turn);
+        self.take_parts(run, bytes, parts, pin, is_young);
+    }
+
+    fn take_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin, is_young: bool) {
+        let Some(Run { start: first, .. }) = parts.first().copied() else { return };
+        let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
+        // Who had it read looks for it here, which is no use of it.
+        let fresh_in = matches!(pin, Pin::Fetch(_) | Pin::Checkpoint).then_some(self.turn);
         let key = self.keep((run, first, shown), pin, self.turn, is_young);
         for part in parts {
             let (from, to) = ((part.start - run.start) as usize, (part.end() - run.start) as usize);
@@ -230,15 +235,17 @@ impl Cache {
         self.evict();
     }
 
-    /// A run was read for somebody who looks at it once. It stays only if it went by before, and not long ago: what is read once in a
-    /// long time takes no memory, and the buffers of such reads are the same few all the time.
+    /// A run was read for somebody who does not look for it here. It stays while there is room; without, only if it went by before, and
+    /// not long ago: what is read once in a long time makes nothing go, and the buffers of such reads are the same few all the time.
     pub(crate) fn passed(&mut self, run: Run, bytes: &Bytes) {
-        if !self.ghosts.take(run.start) {
+        let is_young = !self.ghosts.take(run.start);
+        let wanted = AlignedBuf::memory_bytes(run.count as usize * BLOCK);
+        if is_young && self.bytes + wanted > self.bytes_max {
             return self.ghosts.add(run.start, self.bytes_max);
         }
         // Another read may have brought some of it meanwhile.
         if run.blocks().all(|block| !self.holds(block)) {
-            self.insert_parts(run, bytes, &[run], Pin::None);
+            self.take_parts(run, bytes, &[run], Pin::None, is_young);
         }
     }
 
@@ -580,6 +587,38 @@ mod tests {
         assert_eq!(cache.young_bytes + BLOCK, cache.bytes);
         cache.forget(Run { start: 0, count: 1000 });
         assert_eq!((cache.young_bytes, cache.bytes), (0, 0));
+    }
+
+    /// A run goes by on its way to who asked for it. Yields whether it is here since.
+    fn pass(cache: &mut Cache, block: u32, blocks: usize) -> bool {
+        cache.next_turn(cache.bytes_max);
+        let count = u32::try_from(blocks).expect("few");
+        cache.passed(Run { start: block, count }, &run(1, blocks));
+        cache.holds(block)
+    }
+
+    #[test]
+    fn what_goes_by_stays_while_there_is_room_and_makes_nothing_go_without() {
+        let mut cache = Cache::new(16 * BLOCK);
+        assert!((0..12).all(|block| pass(&mut cache, block, 1)), "there is room");
+        assert!(!pass(&mut cache, 20, 8), "but not for so much");
+        assert!((12..16).all(|block| pass(&mut cache, block, 1)));
+        assert!((100..140).all(|block| !pass(&mut cache, block, 1)));
+        assert!((0..16).all(|block| cache.holds(block)) && cache.bytes == 16 * BLOCK);
+        // What comes back soon takes the place of what was read once.
+        assert!((130..140).all(|block| pass(&mut cache, block, 1)));
+        cache.next_turn(16 * BLOCK);
+        assert!((130..140).all(|block| cache.holds(block)) && cache.bytes == 16 * BLOCK);
+        assert_eq!((0..16).filter(|block| cache.holds(*block)).count(), 6);
+    }
+
+    #[test]
+    fn what_goes_by_leaves_what_is_here_as_it_is() {
+        let mut cache = Cache::new(100 * BLOCK);
+        cache.insert(5, run(7, 2), Pin::Write);
+        assert!(!pass(&mut cache, 4, 4), "some of it is here");
+        assert_eq!(cache.block(6).map(|bytes| bytes[0]), Some(7));
+        assert!(cache.is_being_written(5) && cache.bytes == 2 * BLOCK);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Reads by who looks at the data once: it comes with the completion, and memory keeps what is asked for again.
+//! Reads by who looks at the data once: it comes with the completion, and memory keeps it while there is room, or if it is asked for again.
 
 use super::faults::{cold, wait, write};
 use super::model::{drain, object, pg, read_once};
@@ -46,7 +46,8 @@ fn content() -> Vec<u8> {
 
 #[test]
 fn what_is_read_once_comes_with_the_completion_and_stays_when_it_is_read_again() {
-    let mut rig = Rig::new(51, 8 << 20, roomy());
+    // No room: what stays when it is read again does so until the next turn.
+    let mut rig = Rig::new(51, 8 << 20, Options { clean_bytes_max: 0, ..Options::tiny() });
     let mut store = filled(&mut rig);
     for (offset, length) in [(0, 4096), (8192, 4096), (12_288, 8192), (20_980, 7000), (40_960, 9999)] {
         let end = content().len().min((offset + length) as usize);
@@ -57,6 +58,17 @@ fn what_is_read_once_comes_with_the_completion_and_stays_when_it_is_read_again()
         assert!(is_in_memory(&store, offset, length), "{offset}~{length} was read twice");
     }
     assert!(store.fetches.is_empty());
+}
+
+#[test]
+fn what_is_read_once_stays_while_there_is_room() {
+    let mut rig = Rig::new(55, 8 << 20, roomy());
+    let mut store = filled(&mut rig);
+    assert_eq!(once(&mut store, 4096, 8192).as_deref(), Some(&content()[4096..12_288]));
+    let before = rig.device.counters().reads;
+    assert!(is_in_memory(&store, 4096, 8192));
+    assert_eq!(once(&mut store, 4096, 8192), None, "it is where the view reads it");
+    assert_eq!(rig.device.counters().reads, before);
 }
 
 /// What is not at the device as it is, all of it and in one piece, is put together where the view reads it.
