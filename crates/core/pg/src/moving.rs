@@ -306,6 +306,7 @@ impl Pg {
             self.split_off(cx, &before, &maps, progress);
         } else {
             self.take_in(&sources);
+            self.taken_in = sources.iter().map(|source| source.spg.pg).collect();
         }
         if !(more && self.begin_moving(cx, &before)) {
             self.take_interval(cx, &before);
@@ -319,6 +320,7 @@ impl Pg {
             let (entropy, pace, effects) = (&mut *cx.entropy, &mut *cx.pace, &mut *cx.effects);
             self.advance_map(&mut Cx { now, wall, map: &map, view, entropy, pace, effects });
         }
+        self.taken_in.clear();
         for event in kept {
             if self.is_removed() {
                 return;

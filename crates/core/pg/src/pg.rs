@@ -23,7 +23,7 @@ use crate::{Cx, Effect, Event, MergeRole, Planted, Tuning, merge, storage};
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::peer::{PastIntervals, PeerHeader, PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Epoch, Eversion, HObject, OsdId, PoolId, SpgId, Stamp};
+use nacre_types::{Epoch, Eversion, HObject, OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -94,6 +94,8 @@ pub struct Pg {
     pub(crate) absorbed: Vec<Op>,
     /// Copies to be taken in with the next map; `None` when it ends none for us.
     pub(crate) sources: Option<Vec<Self>>,
+    /// Groups that were taken in with the present event. Until the next one the view shows their records.
+    pub(crate) taken_in: Vec<PgId>,
     /// Objects move to other groups, or from them.
     pub(crate) moving: Option<Box<Moving>>,
     /// How far that was when this copy was stored, until the map comes again.
@@ -224,6 +226,7 @@ impl Pg {
             merge_role: merge::role(map, spg.pg),
             absorbed: Vec::new(),
             sources: None,
+            taken_in: Vec::new(),
             moving: None,
             progress: None,
             removed: false,

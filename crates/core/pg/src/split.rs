@@ -53,7 +53,8 @@ impl Pg {
             return Some(begun);
         }
         // A peer may have called for the child already: then this copy was born just now, late and empty.
-        let is_new = |child: &PgId| storage::load_info(cx.view, &SpgId::replicated(*child)).is_none();
+        let is_known = |child: &PgId| storage::load_info(cx.view, &SpgId::replicated(*child)).is_some();
+        let is_new = |child: &PgId| self.taken_in.contains(child) || !is_known(child);
         let children = children(self.spg.pg, old, new).filter(is_new);
         let progress = Progress::begin(new, children);
         if progress.shares.is_empty() {

@@ -123,6 +123,27 @@ fn requests_of_both_groups_are_still_known() {
     }
 }
 
+/// The map that splits the group again comes while the objects of the merge move.
+#[test]
+fn a_split_that_waits_for_a_merge_divides_what_that_brought() {
+    for seed in 0..10 {
+        let mut world = split(20 + seed);
+        let said = prepare(&mut world);
+        announce(&mut world, &said);
+        world.publish(|map| {
+            for pool in map.pools.values_mut() {
+                (pool.pg_num, pool.pg_num_pending) = (2, 2);
+            }
+        });
+        world.settle();
+        for osd in 0..3 {
+            let objects = world.disk(osd).objects();
+            let strangers = objects.keys().filter(|object| object.pg(2) != spg().pg).count();
+            assert_eq!(strangers, 0, "seed {seed}: osd.{osd}");
+        }
+    }
+}
+
 #[test]
 fn a_copy_without_its_counterpart_is_made_anew() {
     for (lost, crash) in [(2, false), (1, true), (0, false)] {
