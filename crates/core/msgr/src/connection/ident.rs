@@ -143,9 +143,11 @@ impl Connection {
             flags: if session.lossy { FLAG_LOSSY } else { 0 },
             cookie: session.server_cookie,
         };
+        // The peer never got our answer, or lost it: what we had said goes on.
+        let goes_on = session.out_seq != 0;
         self.session = Some(session);
         self.sender.control(Tag::ServerIdent, &answer.to_bytes());
-        self.open(false);
+        self.open(goes_on);
         Ok(())
     }
 

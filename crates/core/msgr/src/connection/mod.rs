@@ -61,7 +61,7 @@ pub struct Peer {
     pub features: u64,
     /// Nothing survives a lost connection.
     pub lossy: bool,
-    /// An earlier session continues.
+    /// An earlier session continues, in which we may have said something.
     pub resumed: bool,
 }
 
