@@ -91,6 +91,9 @@ impl Pg {
         }
         // A write that waits for recovery is overtaken by reads, never by another write.
         let is_behind = running.is_write() && self.pipeline.is_waited_for(&running.head);
+        if !is_behind && running.intent.may_write() && !running.intent.on_pg {
+            self.give_way(&running.head);
+        }
         if !running.intent.on_pg
             && (is_behind || self.must_recover(&running.head, running.intent.may_write()))
         {

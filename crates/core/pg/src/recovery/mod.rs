@@ -5,13 +5,15 @@
 //!
 //! No copy is ever asked to apply a write to an object that it does not have. An object that the log tells to be missing
 //! somewhere is recovered before writes to it go on. One that only a compared copy lacks is not waited for: that copy gets
-//! the write's log entry alone and the object later, as Ceph does behind `last_backfill`. When the turn of such an object
-//! comes, new writes to it wait until those before are durable and it is everywhere.
+//! the write's log entry alone and the object later, as Ceph does behind `last_backfill`. While such an object is on its way, the
+//! first write to it goes before it (`give_way`); those that come when it is sent again wait until it is everywhere, or an object
+//! that is always written to would never be.
 
 mod backfill;
 mod calm;
 mod claim;
 mod due;
+mod give_way;
 mod lost;
 mod mend;
 mod pace;
@@ -77,6 +79,8 @@ pub(crate) struct Recovery {
     draining: BTreeSet<HObject>,
     /// Clients wait for these.
     urgent: VecDeque<HObject>,
+    /// A write went before these when they were on their way; the next one waits.
+    gave_way: BTreeSet<HObject>,
     /// What the search is for.
     kind: Option<Kind>,
     /// Where the search for more goes on; `None` when there is nothing to do.
@@ -176,11 +180,14 @@ impl Recovery {
 
     /// True while `head` or a clone of it is on its way to other copies, or next in turn.
     pub(crate) fn holds(&self, head: &HObject) -> bool {
-        if self.active.is_empty() && self.draining.is_empty() {
-            return false;
-        }
+        !(self.active.is_empty() && self.draining.is_empty()) && self.held(head).next().is_some()
+    }
+
+    /// `head` and its clones as far as they are on their way, or next in turn.
+    fn held(&self, head: &HObject) -> impl Iterator<Item = &HObject> + use<'_> {
         let family = head.with_snap(SnapId(0))..=head.with_snap(SnapId::SNAPDIR);
-        self.active.range(family.clone()).next().is_some() || self.draining.range(family).next().is_some()
+        let active = self.active.range(family.clone()).map(|(object, _)| object);
+        active.chain(self.draining.range(family))
     }
 }
 
@@ -396,6 +403,7 @@ impl Pg {
     /// No copy misses `object` any more.
     fn recovered_everywhere(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         self.recovery.active.remove(object);
+        self.recovery.gave_way.remove(object);
         self.go_on_with(cx, &object.to_head());
         self.note_whole_peers(cx);
     }

@@ -14,6 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 pub(super) struct Pushing {
     /// To whom.
     targets: BTreeSet<OsdId>,
+    /// The version that is sent.
+    version: Eversion,
     /// The part to be sent next; `None` behind the last one.
     next: Option<PartCursor>,
     /// That part is being read.
@@ -36,13 +38,28 @@ impl Pushing {
         !self.sent.is_empty()
     }
 
+    /// To whom it goes.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &OsdId> {
+        self.targets.iter()
+    }
+
+    /// Its last part was not sent yet.
+    pub(super) fn has_more(&self) -> bool {
+        self.next.is_some()
+    }
+
     /// There is another part, and no more than `parts_max` would be under way with it.
     fn takes_another(&self, parts_max: usize) -> bool {
         self.next.is_some() && !self.reading && self.sent.len() < parts_max
     }
 
-    /// `from` has the part at `at` durably. Yields since when that was under way, if nobody else has it to answer for.
-    fn answered(&mut self, from: OsdId, at: &PartCursor) -> Option<Stamp> {
+    /// `from` has the part at `at` durably. Yields since when that was under way, if nobody else has it to answer for. Answers of
+    /// another version tell of what gave way to a write; of the same, whose last part was never sent, they do no harm: the answer
+    /// to that part says that all before it is durable, too.
+    fn answered(&mut self, from: OsdId, version: Eversion, at: &PartCursor) -> Option<Stamp> {
+        if version != self.version {
+            return None;
+        }
         let nth = self.sent.iter().position(|part| part.at == *at)?;
         let part = self.sent.get_mut(nth)?;
         if !part.waiting.remove(&from) || !part.waiting.is_empty() {
@@ -65,11 +82,12 @@ impl Pg {
         if targets.is_empty() {
             return self.recovered_everywhere(cx, &object);
         }
-        if let Some(version) = self.copy_version(cx.view, &object).filter(|_| self.ec.is_some()) {
+        let version = self.copy_version(cx.view, &object);
+        if let Some(version) = version.filter(|_| self.ec.is_some()) {
             return self.rebuild(cx, object, version);
         }
-        let (next, sent) = (Some(PartCursor::Start), VecDeque::new());
-        let pushing = Pushing { targets, next, reading: false, sent };
+        let (next, sent, version) = (Some(PartCursor::Start), VecDeque::new(), version.unwrap_or_default());
+        let pushing = Pushing { targets, version, next, reading: false, sent };
         self.recovery.active.insert(object.clone(), Work::Pushing(pushing));
         self.push_on(cx, &object);
     }
@@ -193,7 +211,7 @@ impl Pg {
         }
         let object = &reply.object;
         let Some(pushing) = self.pushing(object) else { return };
-        let Some(since) = pushing.answered(from, &reply.at) else { return };
+        let Some(since) = pushing.answered(from, reply.version, &reply.at) else { return };
         cx.pace.part_came(cx.now, cx.now.since(since));
         if pushing.next.is_some() {
             return self.recovery.part_is_due(object);

@@ -180,3 +180,38 @@ fn a_primary_with_an_empty_disk_leaves_the_lead_to_others() {
     assert_eq!(world.primary(), 0);
     assert_eq!(world.disk(0).objects().len(), 200);
 }
+
+/// A write to an object of eight parts, of which some are on their way to a new copy, goes before the rest; the next one does not, or
+/// the copy would never have the object.
+#[test]
+fn the_first_write_goes_before_an_object_on_its_way() {
+    const PARTS: usize = 8;
+    let mut world = filled(1, 16);
+    world.request(0, "large", vec![SubOp::write_full(vec![1; PARTS << 19].into())]);
+    world.settle();
+    place(&mut world, &[0, 1, 3]);
+    let pushes = |world: &World| sent(world, 3, Push::KIND);
+    let mut before = 0;
+    for (round, waits) in [false, true].into_iter().enumerate() {
+        // The small object is one more.
+        while pushes(&world) < before + 3 {
+            assert!(world.step(), "{}", world.describe());
+        }
+        let write =
+            world.request(0, "large", vec![SubOp::write(0, format!("round {round}").into_bytes().into())]);
+        while world.clients[0].sent.contains_key(&write) {
+            assert!(world.step(), "{}", world.describe());
+        }
+        let all = pushes(&world) - before >= PARTS;
+        assert_eq!(
+            all,
+            waits,
+            "round {round}: {} parts were sent when it was answered",
+            pushes(&world) - before
+        );
+        before = pushes(&world);
+    }
+    heal(&mut world);
+    let large = world.stored("large").expect("it is there");
+    assert_eq!(&large.data[..8], b"round 1\x01");
+}
