@@ -5,6 +5,7 @@ use nacre_maps::OsdMap;
 use nacre_types::{EntityAddr, EntityName, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Names a client's session at this OSD; never used again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,7 +85,10 @@ impl Drop for Permit {
     }
 }
 
-/// When a message reached which stage, on the monotonic clock; zero for stages not reached.
+/// Data of a small write: what journals, databases and file systems wait for.
+const SMALL_WRITE_BYTES_MAX: u64 = 64 << 10;
+
+/// When a message reached which stage, on the monotonic clock; zero for stages not reached. And what it brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Trace {
     /// All bytes were read from the socket.
@@ -99,11 +103,32 @@ pub struct Trace {
     pub replicated: Stamp,
     /// The reply was made.
     pub replied: Stamp,
+    /// Bytes of data that it brought.
+    pub input_bytes: u64,
+}
+
+impl Trace {
+    /// What a write of a few blocks took from its execution until all members had it durably. `None` for reads, and for larger writes:
+    /// they take as long as their bytes, which says nothing of how long small ones wait.
+    #[must_use]
+    pub fn small_write(&self) -> Option<Duration> {
+        let is_write = self.replicated != Stamp::default();
+        (is_write && self.input_bytes <= SMALL_WRITE_BYTES_MAX).then(|| self.replicated.since(self.executed))
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_small_writes_tell_how_long_small_writes_take() {
+        let (executed, replicated) = (Stamp(1000), Stamp(3000));
+        let write = |input_bytes| Trace { executed, replicated, input_bytes, ..Trace::default() };
+        assert_eq!(write(SMALL_WRITE_BYTES_MAX).small_write(), Some(Duration::from_nanos(2000)));
+        assert_eq!(write(SMALL_WRITE_BYTES_MAX + 1).small_write(), None);
+        assert_eq!(Trace { replicated: Stamp::default(), ..write(0) }.small_write(), None, "a read");
+    }
 
     #[test]
     fn a_permit_counts_until_it_is_dropped() {

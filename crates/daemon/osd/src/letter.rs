@@ -223,6 +223,7 @@ pub(crate) fn client_op(
     received: Stamp,
     permit: Permit,
 ) -> ClientOp {
-    let trace = Trace { received, ..Trace::default() };
+    let input_bytes = op.ops.iter().map(|sub| sub.indata.len() as u64).sum();
+    let trace = Trace { received, input_bytes, ..Trace::default() };
     ClientOp { session, tid, op, trace, permit, is_beyond_room: false }
 }

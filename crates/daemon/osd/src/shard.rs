@@ -646,9 +646,9 @@ impl Shard {
             Ok(Message::OsdOp(op)) => {
                 let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
                 self.counters.ops += 1;
-                self.counters.op_in_bytes += op.ops.iter().map(|sub| sub.indata.len() as u64).sum::<u64>();
                 let permit = self.sessions.permit(bytes);
                 let op = client_op(Arc::clone(&session), tid, Box::new(op), self.now, permit);
+                self.counters.op_in_bytes += op.trace.input_bytes;
                 self.sessions.throttle(conn, &session, &mut self.messenger);
                 match self.post.home(&spg) {
                     home if home == self.post.me => self.client_op(spg, op),

@@ -358,6 +358,7 @@ mod tests {
             logged: at_us(logged),
             replicated: replied,
             replied,
+            input_bytes: 0,
         }
     }
 

@@ -34,13 +34,10 @@ use crate::object::ObjectContext;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg, peering};
 use nacre_msg::peer::PartCursor;
+use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-
-/// Bytes in one part, as the pace counts them: what a recovery holds in memory per object, and how long a client's small
-/// write may find the device busy with it.
-const PART_BYTES_MAX: u64 = nacre_msg::size::PART_BYTES_MAX as u64;
 
 /// What an object costs beside its data, in bytes of data.
 const OBJECT_COST_BYTES: u64 = 4 << 10;
@@ -253,7 +250,7 @@ impl Pg {
                 later.push_back(object);
                 continue;
             }
-            self.take_pace(cx, &object, PART_BYTES_MAX);
+            self.take_pace(cx, &object, self.part_bytes(cx, &object));
             self.recovery.moves(cx.now);
             match self.recovery.active.get(&object) {
                 Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
@@ -268,6 +265,12 @@ impl Pg {
     /// A client waits for `object`.
     fn is_urgent(&self, object: &HObject) -> bool {
         self.pipeline.is_waited_for(&object.to_head())
+    }
+
+    /// Most bytes of a part of `object`. Other copies answer pulls by themselves, and chunks of one object must have parts alike.
+    fn part_bytes(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
+        let is_sent = self.ec.is_none() && self.missing.need(object).is_none();
+        if is_sent { cx.pace.part_bytes(cx.now) as u64 } else { PART_BYTES_MAX as u64 }
     }
 
     /// Counts what recovery moves of an object, unless a client waits for it: that goes at once, and nothing else pays for it.
@@ -344,7 +347,7 @@ impl Pg {
 
     /// Does the next thing that `object` needs.
     fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let first_part = self.cost_of(cx, &object).min(PART_BYTES_MAX);
+        let first_part = self.cost_of(cx, &object).min(self.part_bytes(cx, &object));
         self.take_pace(cx, &object, first_part + OBJECT_COST_BYTES);
         self.recovery.moves(cx.now);
         match self.missing.need(&object) {

@@ -3,7 +3,8 @@
 //! While clients work, recovery takes bytes from a bucket that fills at a rate. What a client waits for takes none: it goes at
 //! once. The rate follows what clients' writes take from their execution until all copies have them durably: that is where
 //! recovery is felt, and neither a queue before the group nor a wait for an object that is being recovered says anything about
-//! the device. What writes take while recovery rests is not its doing: it is neither judged then, nor by less than twice that.
+//! the device. Only small writes are judged: large ones take as long as their bytes. What writes take while recovery rests is not
+//! its doing: it is neither judged then, nor by less than twice that.
 //!
 //! ```text
 //!            clients come, or recovery after a rest: 64 MiB/s at least
@@ -22,11 +23,12 @@
 //! ```
 //! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit; a single one
 //! never is. The limit is the target, or twice what 99 of 100 writes kept to while recovery rested, if that is more. Beside the
-//! rate, the parts of one object that are on their way at a time are bounded: one more while they come back within the limit,
-//! half when they take twice that.
+//! rate, the parts of one object that are on their way at a time are small and bounded: one more while they come back within
+//! the limit, half when they take twice that.
 
 use super::calm::Calm;
 use crate::TurnWork;
+use nacre_msg::size::PART_BYTES_MAX;
 use nacre_types::Stamp;
 use std::time::Duration;
 
@@ -49,7 +51,9 @@ const RATE_FIRST: u64 = 64 << 20;
 const RATE_MIN: u64 = 8 << 20;
 /// No device of ours is faster.
 const RATE_MAX: u64 = 8 << 30;
-/// Parts of one object on their way at a time: 4 MiB.
+/// Bytes in a part that is sent while clients work: so long a small write may find the device busy with it.
+const PART_BYTES_BESIDE_CLIENTS: usize = 128 << 10;
+/// Parts of one object on their way at a time: 1 MiB beside clients.
 pub(super) const PARTS_MAX: usize = 8;
 
 /// The speed of recovery on one shard, shared by its groups.
@@ -127,7 +131,8 @@ impl Pace {
         (self.target, self.objects_max) = (target, objects_max.max(1));
     }
 
-    /// A client's operation was answered; a write took `spent` from its execution until all copies had it durably.
+    /// A client's operation was answered; a small write took `spent` from its execution until all copies had it durably
+    /// ([`crate::Trace::small_write`]).
     pub fn client_op(&mut self, now: Stamp, spent: Option<Duration>) {
         if !self.has_clients(now) {
             self.begin(now);
@@ -196,7 +201,7 @@ impl Pace {
 
     /// What a full bucket holds.
     fn burst(&self) -> i64 {
-        bytes_in(self.rate, BURST).max(super::PART_BYTES_MAX.cast_signed())
+        bytes_in(self.rate, BURST).max((PART_BYTES_MAX as u64).cast_signed())
     }
 
     /// What is in the bucket.
@@ -220,6 +225,11 @@ impl Pace {
     /// Parts of one object that may be on their way at a time.
     pub(crate) fn parts_max(&self, now: Stamp) -> usize {
         if self.rate(now).is_some() { (self.parts_eighths / PARTS_MAX).max(1) } else { 2 }
+    }
+
+    /// Most bytes of a part that is sent.
+    pub(crate) fn part_bytes(&self, now: Stamp) -> usize {
+        if self.rate(now).is_some() { PART_BYTES_BESIDE_CLIENTS } else { PART_BYTES_MAX }
     }
 
     /// A part of an object was durable where it is missing after `took`.

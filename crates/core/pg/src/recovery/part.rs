@@ -5,7 +5,6 @@ use crate::snap::mapper;
 use crate::storage;
 use nacre_buf::ByteStr;
 use nacre_msg::peer::PartCursor;
-use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::{ObjectView, Op, ReadError, Transaction};
 use nacre_types::{HObject, SnapId, SpgId};
 
@@ -25,8 +24,8 @@ pub(super) fn removal(spg: SpgId, object: &HObject) -> Transaction {
     Transaction { collection: spg, ops: vec![Op::Remove(object.clone())] }
 }
 
-/// The part of `object` that begins at `at`, read from where it is stored under the name `place`; `stored` says how
-/// much data a copy keeps of an object of some size. The first part replaces whatever the copy holds; the last one gives
+/// The part of `object` that begins at `at`, of up to `bytes_max` bytes of keys and values and as many of data, read from where it is
+/// stored under the name `place`; `stored` says how much data a copy keeps of an object of some size. The first part replaces whatever the copy holds; the last one gives
 /// the object its record: until then the copy's version is none, so a crash half-way leaves it missing.
 ///
 /// # Errors
@@ -35,7 +34,7 @@ pub(super) fn read(
     view: &dyn ObjectView,
     spg: SpgId,
     (place, object): (&HObject, &HObject),
-    at: &PartCursor,
+    (at, bytes_max): (&PartCursor, usize),
     stored: impl Fn(u64) -> u64,
 ) -> Result<Part, ReadError> {
     let damaged =
@@ -43,13 +42,13 @@ pub(super) fn read(
     let record = view.meta(&spg, place).ok_or_else(damaged)?;
     let context = ObjectContext::from_record(record.clone()).map_err(|_| damaged())?;
     let size = stored(context.info.size);
-    let mut keys = Keys { view, spg, place, object, room: PART_BYTES_MAX, ops: Vec::new() };
+    let mut keys = Keys { view, spg, place, object, room: bytes_max, ops: Vec::new() };
     let offset = match keys.read(at) {
         PartCursor::Data(offset) => offset,
         next => return Ok(Part { txn: Transaction { collection: spg, ops: keys.ops }, next: Some(next) }),
     };
     let mut ops = keys.ops;
-    let end = offset.saturating_add(PART_BYTES_MAX as u64).min(size);
+    let end = offset.saturating_add(bytes_max as u64).min(size);
     let span = end.saturating_sub(offset);
     for (start, length) in view.extents(&spg, place, offset, span) {
         let data =

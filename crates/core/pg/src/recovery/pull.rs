@@ -5,6 +5,7 @@ use crate::peering::is_up;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
 use nacre_msg::peer::{PartCursor, Pull, Push, PushReply};
+use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::{FetchFrom, ReadError};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeSet;
@@ -58,7 +59,8 @@ impl Pg {
         // A copy whose newest writes are to be taken back still has what they replaced.
         let place = if has { Some(object.clone()) } else { self.kept_version(cx.view, object, need) };
         let stored = |size| self.stored_bytes(size);
-        let read = |place: HObject| part::read(cx.view, self.spg, (&place, object), at, stored);
+        let read =
+            |place: HObject| part::read(cx.view, self.spg, (&place, object), (at, PART_BYTES_MAX), stored);
         let part = place.map(read).transpose();
         match part {
             Ok(Some(part)) => {

@@ -124,7 +124,7 @@ impl Pg {
             let txn = part::removal(self.spg, object);
             return self.send_part(cx, object, Eversion::ZERO, part::Part { txn, next: None });
         };
-        match part::read(cx.view, self.spg, (object, object), at, |size| size) {
+        match part::read(cx.view, self.spg, (object, object), (at, cx.pace.part_bytes(cx.now)), |size| size) {
             Ok(part) => self.send_part(cx, object, version, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));

@@ -118,7 +118,9 @@ impl Pg {
     pub(super) fn read_own_part(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         let Some(Work::Rebuilding(work)) = self.recovery.active.get(object) else { return };
         let version = work.version;
-        let read = part::read(cx.view, self.spg, (object, object), &work.at, |size| self.stored_bytes(size));
+        let read = part::read(cx.view, self.spg, (object, object), (&work.at, PART_BYTES_MAX), |size| {
+            self.stored_bytes(size)
+        });
         match read {
             Ok(part) if self.copy_version(cx.view, object) == Some(version) => {
                 self.part_came(cx, self.whoami, object, part.next, part.txn.ops);

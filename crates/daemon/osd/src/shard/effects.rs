@@ -8,7 +8,7 @@ use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply, RawMessage};
 use nacre_pg::{Effect, Effects, Planted, SessionId, Trace};
 use nacre_txn::{Token, Transaction};
-use nacre_types::{SpgId, Stamp};
+use nacre_types::SpgId;
 
 /// Which of a shard's messages are garbled, where that is planted.
 const GARBLED: [u64; 2] = [40, 200];
@@ -66,8 +66,7 @@ impl Shard {
     fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
         self.counters.replies += 1;
         self.counters.latency_ns += self.now.nanos_since(trace.received);
-        let is_write = trace.replicated != Stamp::default();
-        self.pace.client_op(self.now, is_write.then(|| trace.replicated.since(trace.executed)));
+        self.pace.client_op(self.now, trace.small_write());
         if self.tracker.answered(&trace) {
             let client = self.sessions.client(session);
             self.tracker.keep(reply, tid, client, trace);
