@@ -130,7 +130,7 @@ fn choose_id(map: &OsdMap, uuid: Option<Uuid>, id: Option<i64>) -> Result<(OsdId
 fn take_id(call: &mut Call<'_>, osd: OsdId, uuid: Option<Uuid>) {
     let map = call.state.osd.upcoming();
     let slots = map.max_osd();
-    let known = map.exists(osd);
+    let (known, replaces) = (map.exists(osd), map.state(osd) & flags::osd::DESTROYED != 0);
     // The slot comes first: no change may name an OSD beyond the last one.
     let change = call.state.osd.change();
     if usize::try_from(osd).is_ok_and(|at| at >= slots) {
@@ -141,9 +141,14 @@ fn take_id(call: &mut Call<'_>, osd: OsdId, uuid: Option<Uuid>) {
     if !known {
         set_state(call, osd, flags::osd::NEW, true);
     }
+    let epoch = call.state.osd.next_epoch();
     let change = call.state.osd.change();
     if let Some(uuid) = uuid {
         change.new_uuid.insert(osd, uuid);
+    }
+    if replaces || !known {
+        // What an OSD of this number held is not there any more: nobody is to take this one for a witness of it.
+        change.new_lost.insert(osd, epoch);
     }
 }
 

@@ -309,12 +309,23 @@ impl Pg {
         info.map_or(0, |info| info.lost_through)
     }
 
+    /// Another store has the number of a member of `interval`, which was given up since, or what came back shows nothing of it: it runs,
+    /// and says nothing of what was written then. Ceph takes it for one that does (`PastIntervals::PriorSet`).
+    fn is_replaced(&self, osd: OsdId, interval: &PastInterval) -> bool {
+        let info =
+            if osd == self.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|peer| &peer.info) };
+        is_lost(&self.map, osd, interval.last)
+            && info.is_none_or(|info| info.last_update.epoch < interval.first)
+    }
+
     /// Members of past intervals without whom acknowledged writes may be unknown.
     fn blocked_by(&self) -> Vec<OsdId> {
         let mut blocked = BTreeSet::new();
         for interval in self.past.intervals.iter().filter(|interval| interval.maybe_went_rw) {
             let here = |osd: OsdId| osd == self.whoami || is_up(&self.map, osd);
-            let reachable = |osd: &&OsdId| here(**osd) && !self.has_lost(**osd, interval.first);
+            let reachable = |osd: &&OsdId| {
+                here(**osd) && !self.has_lost(**osd, interval.first) && !self.is_replaced(**osd, interval)
+            };
             if interval.acting.iter().filter(reachable).count() < self.chunks_needed().unwrap_or(1) {
                 let gone = interval.acting.iter().filter(|osd| !reachable(osd));
                 let is_lost_here = |osd: &OsdId| is_lost(&self.map, *osd, interval.last);

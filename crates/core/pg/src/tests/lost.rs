@@ -5,6 +5,7 @@ use crate::{Event, Lost, LostError};
 use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
 use nacre_types::{Errno, HObject};
+use std::time::Duration;
 
 fn append(text: &str) -> Vec<SubOp> {
     vec![SubOp::append(text.as_bytes().to_vec().into())]
@@ -197,4 +198,32 @@ fn only_a_primary_that_serves_gives_objects_up() {
     let object = head("log");
     let text = LostError::NoOlder { osd: 1, object }.to_string();
     assert!(text.contains("osd.1") && text.contains("delete"), "{text}");
+}
+
+/// osd.0 and osd.1 have a write that osd.2 missed. osd.1's disk is replaced under its number, and osd.0 is away.
+#[test]
+fn a_new_disk_under_an_old_number_is_no_witness() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 1);
+        world.settle();
+        world.call(0, "log", append("a"));
+        world.lose(2);
+        world.call(0, "log", append("b"));
+        world.lose(1);
+        world.lose(0);
+        world.disk(1).wipe();
+        world.publish(|map| map.osd_info[1].lost_at = map.osd_info[1].down_at);
+        for osd in [1, 2] {
+            world.restart(osd);
+        }
+        for _ in 0..5 {
+            world.settle();
+            world.tick(Duration::from_secs(1));
+        }
+        assert_eq!(state(&mut world), "down", "seed {seed}: {}", world.describe());
+        world.restart(0);
+        world.heal();
+        assert_eq!(world.stored("log").expect("an object").data, b"ab", "seed {seed}: {}", world.describe());
+        world.assert_equal_copies();
+    }
 }

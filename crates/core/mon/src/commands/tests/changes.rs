@@ -461,3 +461,17 @@ fn changes_to_one_osd_add_up_within_an_epoch() {
     bench.ask(&format!(r#"{{"prefix":"osd purge-actual","id":{osd},"yes_i_really_mean_it":true}}"#));
     assert!(!bench.state.osd.upcoming().exists(osd));
 }
+
+/// Placement groups must not ask a new OSD what one of its number wrote before.
+#[test]
+fn what_an_osd_of_a_number_held_is_lost_when_the_number_is_given_anew() {
+    let mut bench = Bench::new();
+    for end in ["destroy", "purge"] {
+        bench.ask(r#"{"prefix":"osd down","ids":["3"]}"#);
+        bench.ask(&format!(r#"{{"prefix":"osd {end}","id":3,"force":true,"yes_i_really_mean_it":true}}"#));
+        bench.ask(r#"{"prefix":"osd new","id":3,"uuid":"0e1c2d3f-4a5b-4c6d-8e7f-9a0b1c2d3e4f"}"#);
+        let map = bench.state.osd.upcoming();
+        assert!(map.exists(3), "{end}");
+        assert_eq!(map.info(3).lost_at, map.epoch, "{end}");
+    }
+}
