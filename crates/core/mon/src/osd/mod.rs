@@ -248,6 +248,15 @@ impl OsdMaps {
         &mut pending.incremental
     }
 
+    /// Gives an OSD a weight in the next epoch. Who came into being with a weight in this very epoch stays there without one.
+    pub fn set_weight(&mut self, osd: OsdId, weight: u32) {
+        let exists = self.upcoming().exists(osd);
+        self.change().new_weight.insert(osd, weight);
+        if exists && !self.upcoming().exists(osd) {
+            *self.change().new_state.entry(osd).or_default() ^= nacre_maps::flags::osd::EXISTS;
+        }
+    }
+
     /// The next epoch's CRUSH map, to edit.
     pub fn change_crush(&mut self) -> &mut CrushMap {
         let crush = Arc::clone(&self.latest.crush);

@@ -475,3 +475,15 @@ fn what_an_osd_of_a_number_held_is_lost_when_the_number_is_given_anew() {
         assert_eq!(map.info(3).lost_at, map.epoch, "{end}");
     }
 }
+
+/// A weight brings an OSD into being; taken back within the same epoch, it does not take the OSD with it.
+#[test]
+fn a_new_osd_that_is_marked_in_and_out_at_once_is_there() {
+    let mut bench = Bench::new();
+    bench.ask(r#"{"prefix":"osd new","id":3,"uuid":"0e1c2d3f-4a5b-4c6d-8e7f-9a0b1c2d3e4f"}"#);
+    for (command, is_in) in [("in", true), ("out", false), ("in", true), ("out", false)] {
+        bench.ask(&format!(r#"{{"prefix":"osd {command}","ids":["3"]}}"#));
+        let map = bench.state.osd.upcoming();
+        assert_eq!((map.exists(3), map.is_up(3), map.is_in(3)), (true, false, is_in), "{command}");
+    }
+}
