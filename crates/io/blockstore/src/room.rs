@@ -5,19 +5,83 @@ use crate::alloc::Run;
 use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
 use crate::store::{BlockStore, Io};
-use crate::table::within;
+use crate::table::{Table, within};
 use crate::wal::{Placement, TxnNumber};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
-use nacre_types::SpgId;
+use nacre_types::{HObject, SpgId};
+use std::collections::BTreeMap;
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
 const PLACED_BLOCKS_MAX: u32 = 1024;
 /// Placed bytes of a transaction from which on they are sent to the device at once: less is sent with what else the turn
 /// brings, in one call.
 const SENT_AT_ONCE_BYTES: usize = 256 << 10;
+
+/// Whether objects are cloned.
+fn has_clones(ops: &[Op]) -> bool {
+    ops.iter().any(|op| match op {
+        Op::Split { ops, .. } | Op::Move { ops, .. } => has_clones(ops),
+        op => matches!(op, Op::Clone { .. }),
+    })
+}
+
+/// Blocks that changes may take, counted one after the other.
+struct Needs<'a> {
+    table: &'a Table,
+    /// The objects are in one of these.
+    collections: Vec<SpgId>,
+    blocks: u64,
+    /// Where objects are cloned: blocks that those changed so far have in memory then, which each clone has once more.
+    in_memory: Option<BTreeMap<&'a HObject, u64>>,
+}
+
+impl<'a> Needs<'a> {
+    fn add(&mut self, ops: &'a [Op]) {
+        for op in ops {
+            match op {
+                Op::Write { object, data, .. } => self.change(object, (data.len() / BLOCK) as u64 + 2),
+                Op::Zero { object, .. } | Op::Truncate { object, .. } => self.change(object, 2),
+                // What moves stays where it is on the device.
+                Op::Split { child: other, ops, .. } | Op::Move { target: other, ops, .. } => {
+                    self.collections.push(*other);
+                    self.add(ops);
+                    self.collections.pop();
+                }
+                Op::Clone { source, target } => {
+                    let blocks = self.in_memory(source);
+                    self.blocks += blocks;
+                    self.note(target, blocks);
+                }
+                _ => (),
+            }
+        }
+    }
+
+    fn change(&mut self, object: &'a HObject, blocks: u64) {
+        self.blocks += blocks;
+        if self.in_memory.is_some() {
+            let held = self.in_memory(object);
+            self.note(object, held + blocks);
+        }
+    }
+
+    fn note(&mut self, object: &'a HObject, blocks: u64) {
+        if let Some(all) = &mut self.in_memory {
+            all.insert(object, blocks);
+        }
+    }
+
+    fn in_memory(&self, object: &HObject) -> u64 {
+        let changed = self.in_memory.as_ref().and_then(|all| all.get(object)).copied();
+        changed.unwrap_or_else(|| {
+            let stored = self.collections.iter().find_map(|at| self.table.object(at, object));
+            stored.map_or(0, |onode| onode.blocks.in_memory().count() as u64)
+        })
+    }
+}
 
 impl BlockStore {
     /// Blocks that the reserve keeps for deletes and checkpoints.
@@ -33,29 +97,10 @@ impl BlockStore {
 
     /// Blocks that a transaction may take, at most.
     fn needed_blocks(&self, txn: &Transaction) -> u64 {
-        self.blocks_for(&[txn.collection], &txn.ops, 0)
-    }
-
-    /// `needed`, and what `ops` take on top. The objects are in one of the collections.
-    fn blocks_for(&self, collections: &[SpgId], ops: &[Op], mut needed: u64) -> u64 {
-        for op in ops {
-            needed = match op {
-                Op::Write { data, .. } => needed + (data.len() / BLOCK) as u64 + 2,
-                Op::Zero { .. } | Op::Truncate { .. } => needed + 2,
-                // What moves stays where it is on the device.
-                Op::Split { child: other, ops, .. } | Op::Move { target: other, ops, .. } => {
-                    let collections: Vec<SpgId> = collections.iter().chain([other]).copied().collect();
-                    self.blocks_for(&collections, ops, needed)
-                }
-                // The source may be what was written just now.
-                Op::Clone { source, .. } => {
-                    let object = collections.iter().find_map(|at| self.table.object(at, source));
-                    2 * needed + object.map_or(0, |onode| onode.blocks.in_memory().count() as u64)
-                }
-                _ => needed,
-            };
-        }
-        needed
+        let in_memory = has_clones(&txn.ops).then(BTreeMap::new);
+        let mut needs = Needs { table: &self.table, collections: vec![txn.collection], blocks: 0, in_memory };
+        needs.add(&txn.ops);
+        needs.blocks
     }
 
     /// Makes sure that the blocks a transaction needs can be had, if need be by waiting for checkpoints that free

@@ -176,6 +176,27 @@ fn a_full_store_divides_a_collection() {
     assert!(store.check(false).inconsistencies.is_empty());
 }
 
+/// A client's message may put an object back to a snapshot as often as it has operations: each time that takes what the snapshot has in
+/// memory, not twice what all before it took.
+#[test]
+fn many_clones_in_one_transaction_need_what_they_take() {
+    let mut rig = Rig::new(9, 4 << 20, Options::tiny());
+    let mut store = rig.open();
+    let (snapshot, head) = (object(1), object(2));
+    store.submit(write(1, 0, vec![1; 5000]), Token(1)).expect("room");
+    let mut txn = write(2, 0, vec![2; 100]);
+    for nth in 0..80 {
+        txn.push(Op::Clone { source: snapshot.clone(), target: head.clone() });
+        txn.push(Op::Write { object: head.clone(), offset: nth, data: vec![3; 100].into() });
+    }
+    store.submit(txn, Token(2)).expect("room");
+    wait(&mut store);
+    drop(store);
+    let mut store = rig.open();
+    let data = read(&mut store, &head, 0, 5000, &mut Vec::new()).expect("it is there");
+    assert!(data[..79] == [1; 79] && data[79..179] == [3; 100] && data[179..] == [1; 4821]);
+}
+
 #[test]
 fn a_probe_changes_nothing_and_leaves_a_damaged_copy_alone() {
     let mut rig = Rig::new(8, 8 << 20, Options::tiny());
