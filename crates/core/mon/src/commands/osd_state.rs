@@ -149,10 +149,11 @@ fn out(call: &mut Call<'_>) -> Answer {
             return None;
         }
         let (weight, mut xinfo) = (map.weight(osd), map.xinfo(osd));
-        call.state.osd.set_weight(osd, 0);
+        let change = call.state.osd.change();
+        change.new_weight.insert(osd, 0);
         if weight != WEIGHT_ONE {
             xinfo.old_weight = weight;
-            call.state.osd.change().new_xinfo.insert(osd, xinfo);
+            change.new_xinfo.insert(osd, xinfo);
         }
         Some("marked out".to_owned())
     })
@@ -167,9 +168,10 @@ fn put_in(call: &mut Call<'_>) -> Answer {
         let mut xinfo = map.xinfo(osd);
         let weight = if xinfo.old_weight > 0 { xinfo.old_weight } else { WEIGHT_ONE };
         let remembered = std::mem::take(&mut xinfo.old_weight) > 0;
-        call.state.osd.set_weight(osd, weight);
+        let change = call.state.osd.change();
+        change.new_weight.insert(osd, weight);
         if remembered {
-            call.state.osd.change().new_xinfo.insert(osd, xinfo);
+            change.new_xinfo.insert(osd, xinfo);
         }
         set_state(call, osd, flags::osd::AUTOOUT | flags::osd::NEW, false);
         Some("marked in".to_owned())
@@ -204,7 +206,7 @@ fn reweight(call: &mut Call<'_>) -> Answer {
     let osd = existing(call.state.osd.upcoming(), id)?;
     let weight = fixed_point(share);
     if call.state.osd.upcoming().weight(osd) != weight {
-        call.state.osd.set_weight(osd, weight);
+        call.state.osd.change().new_weight.insert(osd, weight);
     }
     done(format!("reweighted osd.{osd} to {} ({weight:x})", general(share, 6)))
 }

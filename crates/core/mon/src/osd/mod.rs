@@ -31,7 +31,7 @@ use failure::Failures;
 use nacre_buf::Bytes;
 use nacre_crush::CrushMap;
 use nacre_denc::{Decode, DecodeError, Encode};
-use nacre_maps::{ApplyError, Incremental, OsdMap};
+use nacre_maps::{ApplyError, Incremental, OsdMap, flags};
 use nacre_types::{Epoch, IntervalSet, OsdId, PgId, PoolId, UTime};
 use pools::Creating;
 use std::collections::BTreeMap;
@@ -85,26 +85,28 @@ struct Pending {
 }
 
 impl Pending {
-    /// The changes with the CRUSH map encoded into them.
-    fn complete(&self) -> Incremental {
-        let mut incremental = self.incremental.clone();
+    /// The changes with the CRUSH map encoded into them, as they follow `latest`.
+    fn complete(&self, latest: &OsdMap) -> Incremental {
+        let mut incremental = self.applicable(latest);
         if let Some(crush) = &self.crush {
             incremental.crush = crush.to_bytes();
         }
         incremental
     }
 
-    /// Makes what several changes to one OSD's state bits add up to mean what they say, as maps apply them: bits that flip twice
-    /// do not flip (an entry of 0 would flip `up`), and an OSD that comes into being with a weight has that from its weight,
-    /// which is applied first; flipping it as well would take it away.
-    fn settle_states(&mut self, latest: &OsdMap) {
-        for (osd, bits) in &mut self.incremental.new_state {
-            let weight = self.incremental.new_weight.get(osd).copied().unwrap_or(0);
-            if weight > 0 && !latest.exists(*osd) {
-                *bits &= !nacre_maps::flags::osd::EXISTS;
+    /// The changes, without CRUSH, as maps apply them. Weights come before state bits there, and bring an OSD into being that has
+    /// one: the flip that says the same would take it away. It stays among the changes themselves, for the weight may be taken
+    /// back. No entry is 0: that would flip `up`.
+    fn applicable(&self, latest: &OsdMap) -> Incremental {
+        let mut incremental = self.incremental.clone();
+        let Incremental { new_weight, new_state, .. } = &mut incremental;
+        new_state.retain(|osd, bits| {
+            if new_weight.get(osd).is_some_and(|weight| *weight > 0) && !latest.exists(*osd) {
+                *bits &= !flags::osd::EXISTS;
             }
-        }
-        self.incremental.new_state.retain(|_, bits| *bits != 0);
+            *bits != 0
+        });
+        incremental
     }
 
     /// Brings `upcoming` up to date. Changes that cannot follow `latest` are taken back to what last could.
@@ -112,15 +114,15 @@ impl Pending {
         if self.upcoming.is_some() {
             return Ok(());
         }
-        self.settle_states(latest);
+        self.incremental.new_state.retain(|_, bits| *bits != 0); // what flips twice does not change
         let mut map = OsdMap::clone(latest);
-        let outcome = map.apply(&self.incremental);
+        let outcome = map.apply(&self.applicable(latest));
         match outcome {
             Ok(()) => self.sound.clone_from(&self.incremental),
             Err(_) => {
                 self.incremental.clone_from(&self.sound);
                 map = OsdMap::clone(latest);
-                map.apply(&self.incremental)?;
+                map.apply(&self.applicable(latest))?;
             }
         }
         if let Some(crush) = &self.crush {
@@ -248,15 +250,6 @@ impl OsdMaps {
         &mut pending.incremental
     }
 
-    /// Gives an OSD a weight in the next epoch. Who came into being with a weight in this very epoch stays there without one.
-    pub fn set_weight(&mut self, osd: OsdId, weight: u32) {
-        let exists = self.upcoming().exists(osd);
-        self.change().new_weight.insert(osd, weight);
-        if exists && !self.upcoming().exists(osd) {
-            *self.change().new_state.entry(osd).or_default() ^= nacre_maps::flags::osd::EXISTS;
-        }
-    }
-
     /// The next epoch's CRUSH map, to edit.
     pub fn change_crush(&mut self) -> &mut CrushMap {
         let crush = Arc::clone(&self.latest.crush);
@@ -326,7 +319,7 @@ impl OsdMaps {
     }
 
     fn close(&mut self, pending: &Pending, wall: UTime) -> Result<(), ApplyError> {
-        let mut incremental = pending.complete();
+        let mut incremental = pending.complete(&self.latest);
         incremental.modified = wall;
         self.stamp_changes(&mut incremental, wall);
         let mut map = OsdMap::clone(&self.latest);
@@ -343,7 +336,7 @@ impl OsdMaps {
 
     /// Stamps of the last up/down and in/out change.
     fn stamp_changes(&self, incremental: &mut Incremental, wall: UTime) {
-        let up = nacre_maps::flags::osd::UP;
+        let up = flags::osd::UP;
         let went_down = incremental.new_state.values().any(|bits| *bits == 0 || bits & up != 0);
         if went_down || !incremental.new_up_client.is_empty() {
             incremental.new_last_up_change = wall;

@@ -220,8 +220,8 @@ impl OsdMaps {
         let mut xinfo = map.xinfo(osd);
         xinfo.old_weight = if map.weight(osd) == WEIGHT_ONE { 0 } else { map.weight(osd) };
         let marked = map.state(osd) & flags::osd::AUTOOUT != 0;
-        self.set_weight(osd, 0);
         let change = self.change();
+        change.new_weight.insert(osd, 0);
         if !marked {
             *change.new_state.entry(osd).or_default() |= flags::osd::AUTOOUT;
         }

@@ -486,4 +486,7 @@ fn a_new_osd_that_is_marked_in_and_out_at_once_is_there() {
         let map = bench.state.osd.upcoming();
         assert_eq!((map.exists(3), map.is_up(3), map.is_in(3)), (true, false, is_in), "{command}");
     }
+    bench.ask(r#"{"prefix":"osd in","ids":["3"]}"#);
+    bench.ask(r#"{"prefix":"osd rm","ids":["3"]}"#);
+    assert!(!bench.state.osd.upcoming().exists(3), "nor does a weight keep one that is removed");
 }
