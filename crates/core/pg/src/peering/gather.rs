@@ -304,18 +304,19 @@ impl Pg {
 
     /// The newest map under which `osd` stored anything that is damaged since; 0 for none, for all that is known.
     pub(crate) fn lost_through(&self, osd: OsdId) -> Epoch {
-        let info =
-            if osd == self.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|peer| &peer.info) };
-        info.map_or(0, |info| info.lost_through)
+        self.info_of(osd).map_or(0, |info| info.lost_through)
+    }
+
+    /// What is known of the copy there.
+    fn info_of(&self, osd: OsdId) -> Option<&PgInfo> {
+        if osd == self.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|peer| &peer.info) }
     }
 
     /// Another store has the number of a member of `interval`, which was given up since, or what came back shows nothing of it: it runs,
     /// and says nothing of what was written then. Ceph takes it for one that does (`PastIntervals::PriorSet`).
     fn is_replaced(&self, osd: OsdId, interval: &PastInterval) -> bool {
-        let info =
-            if osd == self.whoami { Some(&self.info) } else { self.peers.get(&osd).map(|peer| &peer.info) };
-        is_lost(&self.map, osd, interval.last)
-            && info.is_none_or(|info| info.last_update.epoch < interval.first)
+        let shows_nothing = |info: &PgInfo| info.last_update.epoch < interval.first;
+        is_lost(&self.map, osd, interval.last) && self.info_of(osd).is_none_or(shows_nothing)
     }
 
     /// Members of past intervals without whom acknowledged writes may be unknown.
@@ -332,7 +333,7 @@ impl Pg {
                 if self.planted == Planted::OneLostForAll && gone.clone().any(is_lost_here) {
                     continue;
                 }
-                blocked.extend(gone.filter(|osd| !is_lost(&self.map, **osd, interval.last)));
+                blocked.extend(gone.filter(|osd| !is_lost_here(osd)));
             }
         }
         for (osd, last) in &self.past.each {

@@ -89,17 +89,23 @@ impl Pg {
                 }
             }
         }
-        // A write that waits for recovery is overtaken by reads, never by another write.
-        let is_behind = running.is_write() && self.pipeline.is_waited_for(&running.head);
-        if !is_behind && running.intent.may_write() && !running.intent.on_pg {
-            self.give_way(&running.head);
-        }
-        if !running.intent.on_pg
-            && (is_behind || self.must_recover(&running.head, running.intent.may_write()))
-        {
+        if !running.intent.on_pg && self.waits_for_recovery(&running) {
             return self.wait_for_recovery(cx, running);
         }
         self.execute(cx, running);
+    }
+
+    /// Whether the turn of a message is to come when its object is recovered. A write that waits for that is overtaken by reads, never by
+    /// another write; one that need not wait goes before what is on its way.
+    fn waits_for_recovery(&mut self, running: &Running) -> bool {
+        if running.is_write() && self.pipeline.is_waited_for(&running.head) {
+            return true;
+        }
+        let may_write = running.intent.may_write();
+        if may_write {
+            self.give_way(&running.head);
+        }
+        self.must_recover(&running.head, may_write)
     }
 
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has

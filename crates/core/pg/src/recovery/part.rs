@@ -25,8 +25,9 @@ pub(super) fn removal(spg: SpgId, object: &HObject) -> Transaction {
 }
 
 /// The part of `object` that begins at `at`, of up to `bytes_max` bytes of keys and values and as many of data, read from where it is
-/// stored under the name `place`; `stored` says how much data a copy keeps of an object of some size. The first part replaces whatever the copy holds; the last one gives
-/// the object its record: until then the copy's version is none, so a crash half-way leaves it missing.
+/// stored under the name `place`; `stored` says how much data a copy keeps of an object of some size. The first part replaces
+/// whatever the copy holds; the last one gives the object its record: until then the copy's version is none, so a crash half-way
+/// leaves it missing.
 ///
 /// # Errors
 /// [`ReadError`] when data must come from the device first, or is damaged.

@@ -14,8 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 pub(super) struct Pushing {
     /// To whom.
     targets: BTreeSet<OsdId>,
-    /// The version that is sent.
-    version: Eversion,
+    /// The version that is sent; `None` where the object is to be dropped.
+    version: Option<Eversion>,
     /// The part to be sent next; `None` behind the last one.
     next: Option<PartCursor>,
     /// That part is being read.
@@ -57,7 +57,7 @@ impl Pushing {
     /// another version tell of what gave way to a write; of the same, whose last part was never sent, they do no harm: the answer
     /// to that part says that all before it is durable, too.
     fn answered(&mut self, from: OsdId, version: Eversion, at: &PartCursor) -> Option<Stamp> {
-        if version != self.version {
+        if version != self.version.unwrap_or_default() {
             return None;
         }
         let nth = self.sent.iter().position(|part| part.at == *at)?;
@@ -86,7 +86,7 @@ impl Pg {
         if let Some(version) = version.filter(|_| self.ec.is_some()) {
             return self.rebuild(cx, object, version);
         }
-        let (next, sent, version) = (Some(PartCursor::Start), VecDeque::new(), version.unwrap_or_default());
+        let (next, sent) = (Some(PartCursor::Start), VecDeque::new());
         let pushing = Pushing { targets, version, next, reading: false, sent };
         self.recovery.active.insert(object.clone(), Work::Pushing(pushing));
         self.push_on(cx, &object);
@@ -117,15 +117,16 @@ impl Pg {
 
     /// Sends the part that is due.
     pub(super) fn push_on(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(Work::Pushing(Pushing { next: Some(at), .. })) = self.recovery.active.get(object) else {
+        let Some(Work::Pushing(Pushing { next: Some(at), version, .. })) = self.recovery.active.get(object)
+        else {
             return;
         };
-        let Some(version) = self.copy_version(cx.view, object) else {
+        if version.is_none() {
             let txn = part::removal(self.spg, object);
-            return self.send_part(cx, object, Eversion::ZERO, part::Part { txn, next: None });
-        };
+            return self.send_part(cx, object, part::Part { txn, next: None });
+        }
         match part::read(cx.view, self.spg, (object, object), (at, cx.pace.part_bytes(cx.now)), |size| size) {
-            Ok(part) => self.send_part(cx, object, version, part),
+            Ok(part) => self.send_part(cx, object, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
                 self.pushing(object).into_iter().for_each(|pushing| pushing.reading = true);
@@ -147,11 +148,11 @@ impl Pg {
         }
     }
 
-    fn send_part(&mut self, cx: &mut Cx<'_>, object: &HObject, version: Eversion, part: part::Part) {
+    fn send_part(&mut self, cx: &mut Cx<'_>, object: &HObject, part: part::Part) {
         let header = self.header();
         let Some(pushing) = self.pushing(object) else { return };
         let Some(at) = std::mem::replace(&mut pushing.next, part.next.clone()) else { return };
-        let targets = pushing.targets.clone();
+        let (targets, version) = (pushing.targets.clone(), pushing.version.unwrap_or_default());
         pushing.sent.push_back(SentPart { at: at.clone(), since: cx.now, waiting: targets.clone() });
         if part.next.is_some() {
             self.recovery.part_is_due(object);

@@ -55,8 +55,7 @@ impl Shard {
         // Whoever waits for what it said begins anew, as behind any other reset.
         self.messenger.close(conn);
         self.conn_closed(conn, "malformed message", false, None);
-        self.peer_reset(from);
-        self.post.send_others(|| Letter::PeerReset(from));
+        self.tell_reset(from);
     }
 
     /// A peer has forgotten the session, or begun another: what was in it is lost, and the groups must know.
@@ -65,8 +64,7 @@ impl Shard {
         let Some(osd) = dialled.or_else(|| self.sessions.peer_in_handshake(conn)) else { return };
         tracing::warn!(osd = self.config.id, peer = osd, lost_count, "the session with a peer is reset");
         self.with_lead(|lead, cx| lead.greet_again(conn, cx.messenger));
-        self.peer_reset(osd);
-        self.post.send_others(|| Letter::PeerReset(osd));
+        self.tell_reset(osd);
     }
 
     /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
@@ -77,9 +75,14 @@ impl Shard {
                 peer = osd,
                 "messages to a peer were lost; groups that it serves peer anew"
             );
-            self.peer_reset(osd);
-            self.post.send_others(|| Letter::PeerReset(osd));
+            self.tell_reset(osd);
         }
+    }
+
+    /// The groups of all shards hear that messages from and to a peer may be lost.
+    fn tell_reset(&mut self, osd: OsdId) {
+        self.peer_reset(osd);
+        self.post.send_others(|| Letter::PeerReset(osd));
     }
 
     pub(super) fn peer_reset(&mut self, osd: OsdId) {
