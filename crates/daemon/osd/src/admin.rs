@@ -1,8 +1,8 @@
-//! `ceph tell osd.N ...`: commands that an OSD answers itself. They run on the lead's shard.
+//! `ceph tell osd.N ...`: commands that an OSD answers itself. They run on the control shard.
 
-use crate::letter::{Question, QuestionKind};
 use crate::lost;
 use crate::shard::Shard;
+use crate::shard_msg::{Question, QuestionKind};
 use crate::storage::StoreConfig;
 use nacre_buf::{BufList, Bytes};
 use nacre_mgr::options::{self, OptionInfo};
@@ -68,7 +68,7 @@ pub(crate) fn reply(answer: Result<Value, Failure>) -> CommandReply {
     }
 }
 
-/// Runs a command and answers it, at once or from the shard of the group that it is about.
+/// Runs a command and answers it, at once or from the shard of the PG that it is about.
 pub(crate) fn command(shard: &mut Shard, session: &Session, tid: u64, command: &Command) {
     let answer = match parse(command) {
         _ if !session.caps.allows_everything() => Err((Errno::EACCES, "access denied".to_owned())),
@@ -199,7 +199,7 @@ fn status(shard: &Shard) -> Value {
         // No older one is kept whole.
         "oldest_map": map.epoch,
         "newest_map": map.epoch,
-        "num_pgs": shard.groups.all().len(),
+        "num_pgs": shard.pgs.all().len(),
         "shards": shard.config.shards,
         "store": match &shard.config.store {
             StoreConfig::Memory { .. } => "memory",
@@ -284,10 +284,10 @@ fn config_diff(shard: &Shard) -> Value {
     json!({ "diff": Value::Object(shown.collect()) })
 }
 
-/// The answer about a group, from its shard.
+/// The answer about a PG, from its shard.
 pub(crate) fn query(shard: &mut Shard, spg: &SpgId) -> CommandReply {
     let wall = shard.wall;
-    let described = shard.groups.get_mut(spg).and_then(|(group, _)| describe(group, wall));
+    let described = shard.pgs.get_mut(spg).and_then(|(pg, _)| describe(pg, wall));
     reply(described.ok_or_else(|| not_here(shard, spg)))
 }
 
@@ -295,27 +295,27 @@ pub(crate) fn not_here(shard: &Shard, spg: &SpgId) -> Failure {
     (Errno::ENOENT, format!("osd.{} does not lead pg {spg}", shard.config.id))
 }
 
-/// The answer to the order to scrub a group.
+/// The answer to the order to scrub a PG.
 pub(crate) fn scrub_ordered(shard: &Shard, spg: &SpgId, deep: bool) -> CommandReply {
-    if !shard.groups.contains(spg) {
+    if !shard.pgs.contains(spg) {
         return reply(Err(not_here(shard, spg)));
     }
     let what = if deep { "deep-scrub" } else { "scrub" };
     CommandReply { result: 0, status: format!("instructing pg {spg} to {what}"), data: BufList::new() }
 }
 
-fn describe(group: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
-    let stat = group.stat(wall)?;
-    let info = group.info();
+fn describe(pg: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
+    let stat = pg.stat(wall)?;
+    let info = pg.info();
     let sum = &stat.stats.sum;
     Some(json!({
         "state": nacre_msg::stats::pg_state::text(stat.state),
-        "epoch": group.epoch(),
+        "epoch": pg.epoch(),
         "up": stat.up,
         "acting": stat.acting,
         "acting_recovery_backfill": stat.acting.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "info": {
-            "pgid": group.spg().to_string(),
+            "pgid": pg.spg().to_string(),
             "last_update": info.last_update.to_string(),
             "last_complete": info.last_complete.to_string(),
             "log_tail": info.log_tail.to_string(),
@@ -339,19 +339,19 @@ fn describe(group: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
                 "acting": stat.acting,
             },
         },
-        "recovery_state": [recovery_state(group)],
+        "recovery_state": [recovery_state(pg)],
     }))
 }
 
-/// Where the group stands, and what it waits for, in the shape of Ceph's.
-fn recovery_state(group: &Pg) -> Value {
-    let mut state = json!({ "name": group.phase_name() });
-    let unprobed = group.unprobed();
+/// Where the PG stands, and what it waits for, in the shape of Ceph's.
+fn recovery_state(pg: &Pg) -> Value {
+    let mut state = json!({ "name": pg.phase_name() });
+    let unprobed = pg.unprobed();
     if !unprobed.is_empty() {
         let waited = |osd: &OsdId| json!({ "osd": osd.to_string(), "status": "not queried" });
         state["might_have_unfound"] = unprobed.iter().map(waited).collect();
     }
-    let blockers = group.blockers();
+    let blockers = pg.blockers();
     if !blockers.is_empty() {
         let blocker = |(osd, lost_through): &(OsdId, Epoch)| {
             let comment = match lost_through {

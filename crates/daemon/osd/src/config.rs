@@ -22,7 +22,7 @@ pub struct OsdConfig {
     pub methods: Vec<AuthMethod>,
     /// Address to listen on; the port is chosen by the system.
     pub listen: IpAddr,
-    /// Threads that share its placement groups, at least 1. More than one only with stores in memory: the
+    /// Threads that share its PGs, at least 1. More than one only with stores in memory: the
     /// device store has one owner.
     pub shards: usize,
     /// Where its objects are.

@@ -1,17 +1,17 @@
-//! The OSD daemon: threads (shards) that host placement groups, and the lead that speaks with the monitor.
+//! The OSD daemon: threads (shards) that host PGs, and OSD control that speaks with the monitor.
 //!
-//! Decides nothing about protocols: it carries messages between sockets, groups (core/pg), the store
+//! Decides nothing about protocols: it carries messages between sockets, PGs (core/pg), the store
 //! (io/store), the monitor (core/monc) and the manager. Layer: daemon; uses base, core and io.
 //!
 //! | file | holds |
 //! |---|---|
-//! | `shard` | the turn loop: sockets, letters, completions, effects |
-//! | `groups` | the placement groups of a shard |
+//! | `shard` | the turn loop: sockets, messages, completions, effects |
+//! | `PGs` | the PGs of a shard |
 //! | `sessions` | who has connected to a shard |
-//! | `letter` | what shards tell each other |
+//! | `shard_msg` | what shards tell each other |
 //! | `lead` | once per OSD: monitor, boot, maps, peers, manager |
 //! | `links` | connections that we dial |
-//! | `faces` | under which addresses we are known |
+//! | `osd_addrs` | under which addresses we are known |
 //! | `pings` | heartbeats over sockets |
 //! | `maps` | the maps we have, and for whom |
 //! | `restore` | what is kept for ourselves, and taking up again after a restart |
@@ -21,24 +21,24 @@
 //! | `admin` | `ceph tell` |
 
 mod admin;
+mod background;
 mod config;
-mod faces;
-mod groups;
-mod lead;
-mod letter;
+mod control;
+mod failsafe_full;
 mod links;
+mod load_pgs;
 mod lost;
 mod maps;
+mod osd_addrs;
+mod pg_registry;
 mod pings;
 mod report;
-mod restore;
 mod sessions;
 mod shard;
-mod space;
+mod shard_msg;
 mod start;
 pub mod storage;
 mod tracker;
-mod upkeep;
 mod walk;
 
 pub use config::OsdConfig;

@@ -25,7 +25,7 @@ const STEADY_AFTER: Duration = Duration::from_secs(10);
 const UNREADABLE_PAUSE: Duration = Duration::from_secs(5);
 /// And at last.
 const UNREADABLE_PAUSE_MAX: Duration = Duration::from_secs(300);
-/// Messages that wait for a connection other than between groups: pings, reports. They come again in any case.
+/// Messages that wait for a connection other than between PGs: pings, reports. They come again in any case.
 pub(crate) const WAITING_MAX: usize = 1024;
 /// Bytes that wait for a connection with a peer at most.
 const WAITING_BYTES_MAX: usize = 256 << 20;
@@ -174,7 +174,7 @@ impl Link {
     }
 
     /// Queues a message: on the connection, or until there is one. What finds no room is lost, and with it all that
-    /// waits: the peer could do nothing with the rest, and all of it is made anew when the groups hear of the loss.
+    /// waits: the peer could do nothing with the rest, and all of it is made anew when the PGs hear of the loss.
     pub(crate) fn send(&mut self, messenger: &mut Messenger, message: nacre_msg::RawMessage) {
         match self.taker(messenger) {
             // The messenger ends a connection that takes no more; its session goes on without the message.

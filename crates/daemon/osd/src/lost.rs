@@ -1,8 +1,8 @@
 //! `ceph pg PG list_unfound`, `list_missing` and `mark_unfound_lost`: what operators need when copies are gone.
 
 use crate::admin::{Failure, not_here, reply};
-use crate::letter::QuestionKind;
 use crate::shard::Shard;
+use crate::shard_msg::QuestionKind;
 use nacre_buf::BufList;
 use nacre_msg::CommandReply;
 use nacre_pg::{Event, LOST_OBJECTS_MAX, Lost, MissingObject};
@@ -63,18 +63,18 @@ fn describe(one: &MissingObject) -> Value {
     })
 }
 
-/// The objects that a group lacks.
+/// The objects that a PG lacks.
 pub(crate) fn list(shard: &Shard, spg: &SpgId, unfound: bool, from: &HObject) -> CommandReply {
-    let Some(group) = shard.groups.get(spg).filter(|group| group.is_primary()) else {
+    let Some(pg) = shard.pgs.get(spg).filter(|pg| pg.is_primary()) else {
         return reply(Err(not_here(shard, spg)));
     };
-    let (objects, more) = group.missing_objects(shard.store.as_view(), from, unfound, RECORDS_MAX);
-    let (missing, unfound) = group.missing_counts();
+    let (objects, more) = pg.missing_objects(shard.store.as_view(), from, unfound, RECORDS_MAX);
+    let (missing, unfound) = pg.missing_counts();
     reply(Ok(json!({
         "num_missing": missing,
         "num_unfound": unfound,
         "objects": objects.iter().map(describe).collect::<Vec<_>>(),
-        "state": group.phase_name(),
+        "state": pg.phase_name(),
         "more": more,
     })))
 }
@@ -82,12 +82,12 @@ pub(crate) fn list(shard: &Shard, spg: &SpgId, unfound: bool, from: &HObject) ->
 /// Gives up what nobody has.
 pub(crate) fn mark(shard: &mut Shard, spg: &SpgId, lost: Lost) -> CommandReply {
     let view = shard.store.as_view();
-    let Some(possible) = shard.groups.get(spg).map(|group| group.can_mark_lost(view, lost)) else {
+    let Some(possible) = shard.pgs.get(spg).map(|pg| pg.can_mark_lost(view, lost)) else {
         return reply(Err(not_here(shard, spg)));
     };
     let (count, all) = match possible {
         Err(error) => return reply(Err((error.errno(), error.to_string()))),
-        Ok(count) => (count, shard.groups.get(spg).map_or(0, |group| group.missing_counts().1)),
+        Ok(count) => (count, shard.pgs.get(spg).map_or(0, |pg| pg.missing_counts().1)),
     };
     if count == 0 {
         return said("pg has no unfound objects".to_owned());

@@ -24,8 +24,8 @@ pub(crate) enum Source {
     Monitor,
     /// Another OSD, which keeps the newest only.
     Peer,
-    /// The lead, which has taken all of it in.
-    Lead,
+    /// OSD control, which has taken all of it in.
+    OsdControl,
 }
 
 /// Why maps that came are of no use as they are.
@@ -106,7 +106,7 @@ impl MapCache {
             };
             let found = next.map.epoch;
             let trimmed = source == Source::Monitor && own.saturating_add(1) < message.oldest;
-            let may_skip = own == 0 || source == Source::Lead || (trimmed && found == message.oldest);
+            let may_skip = own == 0 || source == Source::OsdControl || (trimmed && found == message.oldest);
             if next.skipped && !may_skip && !self.takes_gaps {
                 return Err(LearnError::Gap { own, found });
             }

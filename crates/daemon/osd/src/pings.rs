@@ -1,7 +1,7 @@
 //! [`Pings`]: heartbeats over sockets. What they mean is core/heartbeat's to decide.
 
-use crate::faces::Faces;
 use crate::links::{Link, WAITING_MAX};
+use crate::osd_addrs::OsdAddrs;
 use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side, choose_peers};
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
@@ -86,14 +86,14 @@ impl Pings {
         links.chain(self.machine.next_deadline()).min()
     }
 
-    /// Follows the map, and who shares groups with us.
+    /// Follows the map, and who shares PGs with us.
     pub(crate) fn follow(
         &mut self,
         now: Stamp,
         map: &OsdMap,
         sharers: &BTreeSet<OsdId>,
         count_min: usize,
-        me: (OsdId, &Faces),
+        me: (OsdId, &OsdAddrs),
         messenger: &mut Messenger,
     ) {
         let up: BTreeSet<OsdId> = map.up_osds().collect();
@@ -109,11 +109,11 @@ impl Pings {
             self.links.iter().filter(|(key, link)| stale(key, link)).map(|(key, _)| *key).collect();
         ended.into_iter().filter_map(|key| self.links.remove(&key)).for_each(|link| link.end(messenger));
         for (key, addrs) in wanted {
-            let face = match key.1 {
+            let msgr_config = match key.1 {
                 Side::Back => &me.1.hb_back,
                 Side::Front => &me.1.hb_front,
             };
-            let dial = || Link::new(EntityKind::OSD, addrs, Some(Arc::clone(face)), WAITING_MAX);
+            let dial = || Link::new(EntityKind::OSD, addrs, Some(Arc::clone(msgr_config)), WAITING_MAX);
             self.links.entry(key).or_insert_with(dial);
         }
         let peers = peers.into_iter().map(|osd| (osd, map.info(osd).up_from)).collect();

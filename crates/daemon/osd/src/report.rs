@@ -1,8 +1,8 @@
 //! What an OSD says of itself: to the monitor at boot, to the manager every few seconds.
 
 use crate::config::OsdConfig;
-use crate::faces::Addresses;
-use crate::letter::ShardReport;
+use crate::osd_addrs::Addresses;
+use crate::shard_msg::ShardReport;
 use crate::storage::{StoreConfig, device_facts};
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
@@ -100,14 +100,14 @@ pub(crate) fn pg_stats<'a>(
 ) -> PgStats {
     let mut report = PgStats { fsid: config.fsid, epoch: map.epoch, ..PgStats::default() };
     let mut usage = StoreUsage::default();
-    let mut group_count = 0;
+    let mut pg_count = 0;
     let (mut commits, mut commits_ns) = (0_u64, 0_u64);
     for shard in shards {
         add_usage(&mut usage, &shard.usage);
-        group_count += shard.group_count;
+        pg_count += shard.pg_count;
         commits += shard.commits.0;
         commits_ns += shard.commits.1;
-        report.pg_stat.extend(shard.groups.iter().cloned());
+        report.pg_stat.extend(shard.pgs.iter().cloned());
         for (pool, (data, omap)) in &shard.pools {
             let sum = report.pool_stat.entry(*pool).or_default();
             sum.allocated += data;
@@ -119,7 +119,7 @@ pub(crate) fn pg_stats<'a>(
         hb_peers: hb_peers.collect(),
         up_from: map.info(config.id).up_from,
         seq,
-        num_pgs: group_count,
+        num_pgs: pg_count,
         kb_used_data: kib(usage.allocated_bytes),
         kb_used_omap: kib(usage.omap_bytes),
         kb_used_meta: kib(usage.metadata_bytes),
@@ -137,7 +137,7 @@ pub(crate) fn pg_stats<'a>(
     report
 }
 
-/// Groups that an alert names; of more it gives the number.
+/// PGs that an alert names; of more it gives the number.
 const ALERT_GROUPS_MAX: usize = 10;
 
 /// What an OSD has to say of itself, by the code of the health warning.

@@ -1,6 +1,6 @@
 //! Who is connected to a shard: handshakes under way, clients, peers.
 
-use crate::letter::session_id;
+use crate::shard_msg::session_id;
 use nacre_auth::{
     AuthMethod, CapsError, ChangedCaps, Identity, Offer, OsdCaps, ServiceAuthContext, ServiceServer, Step,
     TicketForm, VoidTickets,
@@ -14,20 +14,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Messages of one client that may be under way in groups; with more its socket is not read.
+/// Messages of one client that may be under way in PGs; with more its socket is not read.
 pub(crate) const CLIENT_OPS_MAX: usize = 1024;
 
 /// What a connection that came in has turned out to be.
 #[derive(Debug)]
-pub(crate) enum Incomer {
+pub(crate) enum InboundPeer {
     /// Still proving who it is.
     Handshake(Box<ServiceServer>, Option<Identity>),
     /// A client, or a daemon acting as one (metadata server, manager).
     Client(Arc<Session>),
     /// Another OSD.
     Peer(OsdId),
-    /// Another OSD, at our ears for heartbeats.
-    Pinger(OsdId),
+    /// Another OSD, at our listeners for heartbeats.
+    HeartbeatPeer(OsdId),
 }
 
 /// What a peer sends to prove who it is.
@@ -46,7 +46,7 @@ pub(crate) struct Sessions {
     /// Methods of authentication that are accepted.
     methods: Vec<AuthMethod>,
     count: u64,
-    incomers: BTreeMap<ConnId, Incomer>,
+    inbound_peers: BTreeMap<ConnId, InboundPeer>,
     conns: BTreeMap<SessionId, ConnId>,
     /// Whose ticket a connection was opened with, and when that was made.
     tickets: BTreeMap<ConnId, (AuthName, UTime)>,
@@ -95,8 +95,8 @@ impl Sessions {
         self.conns.get(&session).copied()
     }
 
-    pub(crate) fn incomer(&self, conn: ConnId) -> Option<&Incomer> {
-        self.incomers.get(&conn)
+    pub(crate) fn inbound_peer(&self, conn: ConnId) -> Option<&InboundPeer> {
+        self.inbound_peers.get(&conn)
     }
 
     /// One authentication frame of a connection that came in; the answer goes out at once. A new one gets `offer`'s modes.
@@ -110,7 +110,7 @@ impl Sessions {
     ) {
         let fresh = || {
             let offer = offer.with_methods(&self.methods);
-            Incomer::Handshake(
+            InboundPeer::Handshake(
                 Box::new(ServiceServer::new(
                     EntityKind::OSD,
                     TicketForm::under_our_monitor(EntityKind::OSD),
@@ -119,7 +119,8 @@ impl Sessions {
                 None,
             )
         };
-        let Incomer::Handshake(server, identity) = self.incomers.entry(conn).or_insert_with(fresh) else {
+        let InboundPeer::Handshake(server, identity) = self.inbound_peers.entry(conn).or_insert_with(fresh)
+        else {
             return messenger.close(conn);
         };
         let step = match frame {
@@ -138,8 +139,8 @@ impl Sessions {
 
     /// The OSD that has proved itself on a connection whose handshake is not complete yet.
     pub(crate) fn peer_in_handshake(&self, conn: ConnId) -> Option<OsdId> {
-        match self.incomers.get(&conn)? {
-            Incomer::Handshake(_, Some(identity)) if identity.name.kind == EntityKind::OSD => {
+        match self.inbound_peers.get(&conn)? {
+            InboundPeer::Handshake(_, Some(identity)) if identity.name.kind == EntityKind::OSD => {
                 identity.name.id.parse().ok()
             }
             _ => None,
@@ -148,7 +149,7 @@ impl Sessions {
 
     /// A handshake is complete. What the peer says it is must be what it has proved to be.
     pub(crate) fn established(&mut self, conn: ConnId, peer: &Peer, pings: bool) -> Result<(), &'static str> {
-        let Some(Incomer::Handshake(_, Some(identity))) = self.incomers.remove(&conn) else {
+        let Some(InboundPeer::Handshake(_, Some(identity))) = self.inbound_peers.remove(&conn) else {
             return Err("no identity was proved");
         };
         if identity.name.kind != peer.kind {
@@ -157,18 +158,18 @@ impl Sessions {
         if let Some(created) = identity.created {
             self.tickets.insert(conn, (identity.name.clone(), created));
         }
-        let incomer = match peer.kind {
+        let inbound_peer = match peer.kind {
             EntityKind::OSD => {
                 let claimed = OsdId::try_from(peer.gid).map_err(|_| "OSD number out of range")?;
                 if identity.name.id != claimed.to_string() {
                     return Err("is another OSD than its ticket says");
                 }
-                if pings { Incomer::Pinger(claimed) } else { Incomer::Peer(claimed) }
+                if pings { InboundPeer::HeartbeatPeer(claimed) } else { InboundPeer::Peer(claimed) }
             }
             _ if pings => return Err("only OSDs send heartbeats"),
-            _ => Incomer::Client(self.open(conn, peer, &identity)?),
+            _ => InboundPeer::Client(self.open(conn, peer, &identity)?),
         };
-        self.incomers.insert(conn, incomer);
+        self.inbound_peers.insert(conn, inbound_peer);
         Ok(())
     }
 
@@ -186,8 +187,8 @@ impl Sessions {
 
     /// Whose session it is, while it lasts.
     pub(crate) fn client(&self, session: SessionId) -> Option<&Session> {
-        match self.incomers.get(self.conns.get(&session)?)? {
-            Incomer::Client(session) => Some(session),
+        match self.inbound_peers.get(self.conns.get(&session)?)? {
+            InboundPeer::Client(session) => Some(session),
             _ => None,
         }
     }
@@ -199,8 +200,14 @@ impl Sessions {
 
     /// Connections of other OSDs.
     pub(crate) fn of_osds(&self) -> Vec<ConnId> {
-        let of_osd = |incomer: &Incomer| matches!(incomer, Incomer::Peer(_) | Incomer::Pinger(_));
-        self.incomers.iter().filter(|(_, incomer)| of_osd(incomer)).map(|(conn, _)| *conn).collect()
+        let of_osd = |inbound_peer: &InboundPeer| {
+            matches!(inbound_peer, InboundPeer::Peer(_) | InboundPeer::HeartbeatPeer(_))
+        };
+        self.inbound_peers
+            .iter()
+            .filter(|(_, inbound_peer)| of_osd(inbound_peer))
+            .map(|(conn, _)| *conn)
+            .collect()
     }
 
     /// Connections that were opened with tickets that hold no more.
@@ -214,7 +221,7 @@ impl Sessions {
     pub(crate) fn take_over_caps(&mut self, changed: &ChangedCaps) {
         for (conn, (name, created)) in &self.tickets {
             let Some(text) = changed.of(name, *created) else { continue };
-            let Some(Incomer::Client(session)) = self.incomers.get_mut(conn) else { continue };
+            let Some(InboundPeer::Client(session)) = self.inbound_peers.get_mut(conn) else { continue };
             let caps = caps_at(OsdCaps::parse(text), text, name, &session.seen_at);
             if caps != session.caps {
                 tracing::info!(client = %session.name, entity = %name, "its session goes on with other caps");
@@ -224,14 +231,14 @@ impl Sessions {
     }
 
     /// Forgets a connection and yields what it was.
-    pub(crate) fn close(&mut self, conn: ConnId) -> Option<Incomer> {
-        let incomer = self.incomers.remove(&conn);
+    pub(crate) fn close(&mut self, conn: ConnId) -> Option<InboundPeer> {
+        let inbound_peer = self.inbound_peers.remove(&conn);
         self.tickets.remove(&conn);
-        if let Some(Incomer::Client(session)) = &incomer {
+        if let Some(InboundPeer::Client(session)) = &inbound_peer {
             self.conns.remove(&session.id);
         }
         self.paused.remove(&conn);
-        incomer
+        inbound_peer
     }
 
     /// Stops reading a client that has too much under way, and all of them when they have together. Every message under
@@ -254,11 +261,13 @@ impl Sessions {
         }
     }
 
-    /// Messages of clients that groups hold. Each holds its session once, beside ourselves.
+    /// Messages of clients that PGs hold. Each holds its session once, beside ourselves.
     pub(crate) fn ops_in_flight(&self) -> usize {
-        let clients = self.incomers.values();
+        let clients = self.inbound_peers.values();
         clients
-            .map(|one| if let Incomer::Client(session) = one { Arc::strong_count(session) - 1 } else { 0 })
+            .map(
+                |one| if let InboundPeer::Client(session) = one { Arc::strong_count(session) - 1 } else { 0 },
+            )
             .sum()
     }
 
@@ -290,7 +299,7 @@ impl Sessions {
         let behind = self.paused.range((Bound::Excluded(self.last), Bound::Unbounded));
         let in_turn: Vec<ConnId> = behind.chain(self.paused.range(..=self.last)).copied().collect();
         for conn in in_turn {
-            if !matches!(self.incomers.get(&conn), Some(Incomer::Client(session)) if busy(session)) {
+            if !matches!(self.inbound_peers.get(&conn), Some(InboundPeer::Client(session)) if busy(session)) {
                 self.paused.remove(&conn);
                 messenger.set_paused(conn, false);
             }

@@ -1,33 +1,33 @@
-//! [`Shard`]: one thread of an OSD. It owns placement groups, their part of the store, and client
+//! [`Shard`]: one thread of an OSD. It owns PGs, their part of the store, and client
 //! connections, and carries each request from socket to disk and back.
 //!
-//! A turn: wait; take what sockets, other shards and the store have; hand each to its group; carry out what
-//! the groups want; write to the sockets; sleep until the nearest deadline.
+//! A turn: wait; take what sockets, other shards and the store have; hand each to its PG; carry out what
+//! the PGs want; write to the sockets; sleep until the nearest deadline.
 
+mod asok;
 mod bench;
 mod broken;
 mod effects;
 mod keys;
 mod leases;
 mod peers;
-mod quiet;
-mod show;
+mod turn_latency;
 mod unseen;
 mod work;
 
 use crate::admin;
+use crate::background::IdleTrim;
 use crate::config::OsdConfig;
-use crate::groups::Groups;
-use crate::lead::{Lead, LeadCx, News};
-use crate::letter::{Letter, Post, Question, QuestionKind, client_op, session_id};
+use crate::control::{ControlCx, ControlEvent, OsdControl};
+use crate::failsafe_full::{self, FullPeers};
+use crate::load_pgs::{stored_initial_pg_num, stored_maps};
 use crate::lost;
 use crate::maps::{MapCache, Source};
-use crate::restore::{stored_maps, stored_origins};
-use crate::sessions::{AuthFrame, Incomer, Limits, Sessions};
-use crate::space::{self, ShortPeers};
+use crate::pg_registry::PgRegistry;
+use crate::sessions::{AuthFrame, InboundPeer, Limits, Sessions};
+use crate::shard_msg::{Question, QuestionKind, ShardMsg, ShardRouter, client_op, session_id};
 use crate::storage::StoreConfig;
 use crate::tracker::Tracker;
-use crate::upkeep::Rest;
 use crate::walk::Walk;
 use nacre_auth::RotatingKeys;
 use nacre_env::{Clock, ListenerId};
@@ -47,9 +47,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Groups get a tick this often.
+/// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// Changes of the groups are reported to the lead at most this often.
+/// Changes of the PGs are reported To OSD control at most this often.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Finished messages kept for `dump_historic_ops`, whatever `osd_op_history_size` says.
@@ -62,33 +62,33 @@ pub struct Shard {
     clock: Box<dyn Clock>,
     entropy: Box<dyn Entropy + Send>,
     messenger: Messenger,
-    mailbox: Mailbox<Letter>,
-    pub(crate) post: Post,
-    lead: Option<Lead>,
-    /// When the lead is due: as it last said, since only [`Shard::lend_lead`] changes that.
-    lead_due: Option<Stamp>,
+    mailbox: Mailbox<ShardMsg>,
+    pub(crate) router: ShardRouter,
+    control: Option<OsdControl>,
+    /// When OSD control is due: as it last said, since only [`Shard::lend_control`] changes that.
+    control_due: Option<Stamp>,
     /// Where clients come in.
     public: ListenerId,
     maps: MapCache,
     walk: Walk,
-    /// Maps that the groups must not see yet, with the messages that brought them.
-    kept_maps: Vec<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
+    /// Maps that the PGs must not see yet, with the messages that brought them.
+    maps_awaiting_lease: Vec<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
     kept_until: Option<Stamp>,
     leases: Arc<Leases>,
     planted: Planted,
     sent_to_peers: u64,
-    /// Clients' messages for groups that we may not serve just now.
-    unleased: BTreeMap<SpgId, Vec<nacre_pg::ClientOp>>,
-    /// Groups with messages that wait for a turn that may do more, each once.
+    /// Clients' messages for PGs that we may not serve just now.
+    ops_awaiting_lease: BTreeMap<SpgId, Vec<nacre_pg::ClientOp>>,
+    /// PGs with messages that wait for a turn that may do more, each once.
     put_off: VecDeque<SpgId>,
     keys: Arc<RotatingKeys>,
     sessions: Sessions,
-    pub(crate) groups: Groups,
+    pub(crate) pgs: PgRegistry,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     effects: Effects,
     incoming: Vec<Incoming>,
     completions: Vec<Completion>,
-    news: Vec<News>,
+    events: Vec<ControlEvent>,
     pub(crate) now: Stamp,
     pub(crate) wall: UTime,
     tick_at: Stamp,
@@ -101,15 +101,15 @@ pub struct Shard {
     pub(crate) options: Arc<Values>,
     counters: Counters,
     tracker: Tracker,
-    /// This turn has little to do: see [`Shard::has_few`].
+    /// This turn has little to do: see [`Shard::is_lightly_loaded`].
     few: bool,
-    complain_at: Stamp,
+    slow_ops_warned_at: Stamp,
     reserver: Reserver,
     pace: Pace,
-    short_peers: ShortPeers,
+    full_peers: FullPeers,
     /// What [`Tracker::commits`] was at the last report.
     commits_told: (u64, u64),
-    pub(crate) rest: Rest,
+    pub(crate) idle_trim: IdleTrim,
 }
 
 /// Sums since the start, for `perf dump`.
@@ -128,9 +128,9 @@ pub(crate) struct Parts {
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) entropy: Box<dyn Entropy + Send>,
     pub(crate) messenger: Messenger,
-    pub(crate) mailbox: Mailbox<Letter>,
-    pub(crate) post: Post,
-    pub(crate) lead: Option<Lead>,
+    pub(crate) mailbox: Mailbox<ShardMsg>,
+    pub(crate) router: ShardRouter,
+    pub(crate) control: Option<OsdControl>,
     pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     pub(crate) booted: Arc<AtomicBool>,
@@ -141,39 +141,39 @@ impl Shard {
     pub(crate) fn new(parts: Parts) -> Self {
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
         let planted = parts.tuning.planted;
-        let mut groups = Groups::new(parts.tuning);
+        let mut pgs = PgRegistry::new(parts.tuning);
         let stored = stored_maps(parts.store.as_ref());
         let newest = stored.last().cloned();
-        let mut post = parts.post;
-        post.remember(stored_origins(parts.store.as_ref()));
-        stored.into_iter().for_each(|map| groups.set_map(map));
+        let mut router = parts.router;
+        router.remember(stored_initial_pg_num(parts.store.as_ref()));
+        stored.into_iter().for_each(|map| pgs.set_map(map));
         Self {
             maps: MapCache::new(parts.config.fsid, newest),
             walk: Walk::default(),
-            sessions: Sessions::new(post.me, parts.config.methods.clone()),
-            groups,
+            sessions: Sessions::new(router.me, parts.config.methods.clone()),
+            pgs,
             config: parts.config,
             clock: parts.clock,
             entropy: parts.entropy,
             messenger: parts.messenger,
             mailbox: parts.mailbox,
-            post,
-            lead: parts.lead,
-            lead_due: None,
+            router,
+            control: parts.control,
+            control_due: None,
             public: parts.public,
-            kept_maps: Vec::new(),
+            maps_awaiting_lease: Vec::new(),
             kept_until: None,
             leases: Arc::new(Leases::new(Duration::ZERO, now)),
             planted,
             sent_to_peers: 0,
-            unleased: BTreeMap::new(),
+            ops_awaiting_lease: BTreeMap::new(),
             put_off: VecDeque::new(),
             keys: Arc::default(),
             store: parts.store,
             effects: Effects::new(),
             incoming: Vec::new(),
             completions: Vec::new(),
-            news: Vec::new(),
+            events: Vec::new(),
             now,
             wall,
             tick_at: now,
@@ -186,11 +186,11 @@ impl Shard {
             counters: Counters::default(),
             tracker: Tracker::new(),
             few: false,
-            complain_at: now,
+            slow_ops_warned_at: now,
             reserver: Reserver::new(1),
             pace: Pace::new(),
-            short_peers: ShortPeers::default(),
-            rest: Rest::default(),
+            full_peers: FullPeers::default(),
+            idle_trim: IdleTrim::default(),
             commits_told: (0, 0),
         }
         .configured()
@@ -218,7 +218,7 @@ impl Shard {
             objects => objects,
         };
         let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
-        // All groups that hold a place together keep to the number of objects.
+        // All PGs that hold a place together keep to the number of objects.
         self.pace.configure(seconds(target / 1e3), objects.div_ceil(places));
         self.reserver.set_places(places);
         // 0 means no limit.
@@ -228,13 +228,13 @@ impl Shard {
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
         self.tracker.enable(options.flag("osd_enable_op_tracker"));
-        self.groups.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
+        self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
     }
 
     /// Takes up what the store holds and looks for a monitor.
     pub fn begin(&mut self) {
-        self.restore_groups();
-        self.with_lead(Lead::start);
+        self.load_pgs();
+        self.with_control(OsdControl::start);
     }
 
     /// Runs until told to stop.
@@ -271,17 +271,17 @@ impl Shard {
     /// When sockets cannot be waited for any more.
     pub fn turn(&mut self) -> io::Result<()> {
         let began = self.clock.now();
-        let lead_due = self.lead_due;
+        let control_due = self.control_due;
         let timeout = self.deadline().since(began);
-        let timeout = if self.post.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
+        let timeout = if self.router.is_stuck() { timeout.min(Duration::from_millis(1)) } else { timeout };
         let timeout = if self.has_work() { Duration::ZERO } else { timeout };
         let mut incoming = std::mem::take(&mut self.incoming);
         let clock = &self.clock;
         let entropy = self.entropy.as_mut();
         self.now = self.messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut incoming)?;
         self.wall = self.clock.wall();
-        let letters: Vec<Letter> = self.mailbox.take().collect();
-        self.has_few(incoming.len() + letters.len());
+        let msgs: Vec<ShardMsg> = self.mailbox.take().collect();
+        self.is_lightly_loaded(incoming.len() + msgs.len());
         self.begin_work();
         for item in incoming.drain(..) {
             match item {
@@ -292,22 +292,22 @@ impl Shard {
             }
         }
         self.incoming = incoming;
-        letters.into_iter().for_each(|letter| self.letter(letter));
-        self.run_deadlines(lead_due);
+        msgs.into_iter().for_each(|msg| self.shard_msg(msg));
+        self.run_deadlines(control_due);
         self.continue_bench();
         self.read_local();
-        self.send_early();
+        self.flush_early();
         self.settle();
         // Also one that nobody has used since.
         self.is_broken();
-        self.store.hush(!self.broken && self.groups.wait_for_peers());
-        self.post.retry();
+        self.store.hush(!self.broken && self.pgs.wait_for_peers());
+        self.router.retry();
         self.sessions.unthrottle(&mut self.messenger);
         self.messenger.flush();
         Ok(())
     }
 
-    /// Works until neither the store nor this shard's own letters bring anything more. Draining also starts
+    /// Works until neither the store nor this shard's own messages bring anything more. Draining also starts
     /// what was submitted.
     pub(crate) fn settle(&mut self) {
         loop {
@@ -317,40 +317,40 @@ impl Shard {
             let idle = completions.is_empty();
             if !idle {
                 self.now = self.clock.now();
-                self.has_few(completions.len());
+                self.is_lightly_loaded(completions.len());
             }
             for completion in completions.drain(..) {
-                if let Some((spg, event)) = self.groups.completed(completion) {
+                if let Some((spg, event)) = self.pgs.completed(completion) {
                     self.deliver(spg, event);
                 }
             }
             self.completions = completions;
             if !idle {
-                self.send_early(); // draining may take a step of a checkpoint
+                self.flush_early(); // draining may take a step of a checkpoint
             }
             let decisions = self.reserver.take_decisions();
             let idle = idle && decisions.is_empty();
             for decision in decisions {
                 self.deliver(decision.spg, Event::Reservation(decision));
             }
-            if idle && !self.post.has_local() {
+            if idle && !self.router.has_local() {
                 return;
             }
         }
     }
 
-    /// Takes this shard's letters to itself, so that what they submit starts together.
+    /// Takes this shard's messages to itself, so that what they submit starts together.
     fn read_local(&mut self) {
-        while let Some(letter) = self.post.next_local() {
-            self.letter(letter);
+        while let Some(msg) = self.router.next_local() {
+            self.shard_msg(msg);
         }
     }
 
     fn deadline(&self) -> Stamp {
-        let groups = self.groups.next_deadline();
-        self.lead_due
+        let pgs = self.pgs.next_deadline();
+        self.control_due
             .into_iter()
-            .chain(groups)
+            .chain(pgs)
             .chain(self.kept_until)
             .chain(self.bench_deadline())
             .chain([self.tick_at])
@@ -358,9 +358,9 @@ impl Shard {
             .unwrap_or(self.tick_at)
     }
 
-    /// Does what is due. `lead_due` is when the lead was due at the turn's beginning: what has become due since is
+    /// Does what is due. `control_due` is when OSD control was due at the turn's beginning: what has become due since is
     /// for the next turn.
-    fn run_deadlines(&mut self, lead_due: Option<Stamp>) {
+    fn run_deadlines(&mut self, control_due: Option<Stamp>) {
         let all = self.now >= self.tick_at;
         if all {
             self.tick_at = self.now + TICK_INTERVAL;
@@ -368,43 +368,46 @@ impl Shard {
         if self.kept_until.is_some_and(|until| self.now >= until) {
             self.release_maps();
         }
-        for spg in self.groups.due(self.now, all) {
+        for spg in self.pgs.due(self.now, all) {
             self.deliver(spg, Event::Tick);
         }
         if all {
             self.start_scrub();
-            self.rest();
+            self.idle_trim();
             self.tracker.expire(self.now);
-            self.complain();
+            self.warn_slow_ops();
         }
-        if all || lead_due.is_some_and(|at| at <= self.now) {
-            self.with_lead(Lead::tick);
+        if all || control_due.is_some_and(|at| at <= self.now) {
+            self.with_control(OsdControl::tick);
             self.tell_losses();
             self.ask_for_past();
         }
-        if !self.broken && self.now >= self.report_at && (all || self.groups.have_changed()) {
+        if !self.broken && self.now >= self.report_at && (all || self.pgs.have_changed()) {
             self.report_at = self.now + REPORT_INTERVAL;
-            let usage = space::for_clients(&self.store.usage());
-            let mut report = self.groups.report(self.post.me, usage, self.wall);
+            let usage = failsafe_full::for_clients(&self.store.usage());
+            let mut report = self.pgs.report(self.router.me, usage, self.wall);
             let (count, spent_ns) = self.tracker.commits();
             report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
             self.commits_told = (count, spent_ns);
             report.throttled = self.messenger.intake().warnings;
-            self.post.send(0, Letter::Stats(report));
+            self.router.send(0, ShardMsg::Stats(report));
         }
     }
 
-    /// Lets the lead work, if this shard is it, and takes in what it learned.
-    fn with_lead<T>(&mut self, work: impl FnOnce(&mut Lead, &mut LeadCx<'_>) -> T) -> Option<T> {
-        let (result, heard) = self.lend_lead(work)?;
-        heard.into_iter().for_each(|news| self.learn(news));
+    /// Lets OSD control work, if this shard is it, and takes in what it learned.
+    fn with_control<T>(&mut self, work: impl FnOnce(&mut OsdControl, &mut ControlCx<'_>) -> T) -> Option<T> {
+        let (result, heard) = self.lend_control(work)?;
+        heard.into_iter().for_each(|events| self.learn(events));
         Some(result)
     }
 
-    /// Lets the lead work, if this shard is it, and yields what it heard.
-    fn lend_lead<T>(&mut self, work: impl FnOnce(&mut Lead, &mut LeadCx<'_>) -> T) -> Option<(T, Vec<News>)> {
-        let lead = self.lead.as_mut()?;
-        let mut cx = LeadCx {
+    /// Lets OSD control work, if this shard is it, and yields what it heard.
+    fn lend_control<T>(
+        &mut self,
+        work: impl FnOnce(&mut OsdControl, &mut ControlCx<'_>) -> T,
+    ) -> Option<(T, Vec<ControlEvent>)> {
+        let control = self.control.as_mut()?;
+        let mut cx = ControlCx {
             // Not the turn's: a promise given by a clock that was read before a pause would end before the lease does
             // that rests on it.
             now: self.clock.now(),
@@ -413,48 +416,48 @@ impl Shard {
             messenger: &mut self.messenger,
             maps: &self.maps,
             options: &self.options,
-            news: &mut self.news,
+            events: &mut self.events,
         };
-        let result = work(lead, &mut cx);
-        self.booted.store(lead.is_booted(), Ordering::Release);
-        self.lead_due = lead.next_deadline();
-        Some((result, std::mem::take(&mut self.news)))
+        let result = work(control, &mut cx);
+        self.booted.store(control.is_booted(), Ordering::Release);
+        self.control_due = control.next_deadline();
+        Some((result, std::mem::take(&mut self.events)))
     }
 
-    fn learn(&mut self, news: News) {
-        match news {
-            News::Maps(message, source) => {
+    fn learn(&mut self, events: ControlEvent) {
+        match events {
+            ControlEvent::Maps(message, source) => {
                 if source == Source::Monitor {
                     self.learn_past(&message);
                 }
                 self.learn_maps(&Arc::new(*message), source);
             }
-            News::Keys(keys) => self.learn_keys(keys),
-            News::Void(void) => self.learn_void(void),
-            News::Caps(caps) => self.learn_caps(caps),
-            News::Create(create) => self.create_groups(&create),
-            News::Options(config) => {
+            ControlEvent::Keys(keys) => self.learn_keys(keys),
+            ControlEvent::Void(void) => self.learn_void(void),
+            ControlEvent::Caps(caps) => self.learn_caps(caps),
+            ControlEvent::Create(create) => self.create_pgs(&create),
+            ControlEvent::Options(config) => {
                 let mut options = Values::clone(&self.options);
                 options.store(&config);
                 self.set_options(options);
             }
-            News::Leases(leases) => {
-                self.post.send_others(|| Letter::Leases(Arc::clone(&leases)));
+            ControlEvent::Leases(leases) => {
+                self.router.send_others(|| ShardMsg::Leases(Arc::clone(&leases)));
                 self.set_leases(leases);
             }
-            News::Renamed(face) => {
+            ControlEvent::Rebound(msgr_config) => {
                 for conn in self.sessions.of_osds() {
                     self.messenger.close(conn);
                     self.sessions.close(conn);
                 }
-                self.post.send_others(|| Letter::Renamed(Arc::clone(&face)));
+                self.router.send_others(|| ShardMsg::Rebound(Arc::clone(&msgr_config)));
             }
-            News::End => self.end(),
-            News::Force(order) => self.force_recovery(&order),
-            News::Scrub(scrub) => {
-                let letter = |spg| Letter::Scrub { spg, deep: scrub.deep, repair: scrub.repair };
+            ControlEvent::End => self.end(),
+            ControlEvent::Force(order) => self.force_recovery(&order),
+            ControlEvent::Scrub(scrub) => {
+                let msg = |spg| ShardMsg::Scrub { spg, deep: scrub.deep, repair: scrub.repair };
                 for spg in &scrub.pgs {
-                    self.post.send(self.post.home(spg), letter(*spg));
+                    self.router.send(self.router.shard_of(spg), msg(*spg));
                 }
             }
         }
@@ -464,39 +467,39 @@ impl Shard {
         let before = Arc::clone(self.maps.newest());
         let mut learned = Vec::new();
         let refused = self.maps.learn(message, source, &mut learned).err();
-        // Links follow the newest map before groups speak to whom it has up; what else the lead hears comes
-        // after, or groups would see maps out of order.
-        let follow = |lead: &mut Lead, cx: &mut LeadCx<'_>| {
+        // Links follow the newest map before PGs speak to whom it has up; what else OSD control hears comes
+        // after, or PGs would see maps out of order.
+        let follow = |control: &mut OsdControl, cx: &mut ControlCx<'_>| {
             if before.epoch < cx.maps.newest().epoch {
-                lead.maps_learned(cx);
+                control.maps_learned(cx);
             }
             if let Some(error) = &refused {
-                lead.maps_refused(cx, error);
+                control.maps_refused(cx, error);
             }
         };
-        let heard = self.lend_lead(follow).map_or_else(Vec::new, |((), news)| news);
+        let heard = self.lend_control(follow).map_or_else(Vec::new, |((), events)| events);
         if !learned.is_empty() {
-            self.kept_maps.push((learned, Arc::clone(message)));
+            self.maps_awaiting_lease.push((learned, Arc::clone(message)));
             self.release_maps();
         }
         self.warn_clients(&before);
-        heard.into_iter().for_each(|news| self.learn(news));
+        heard.into_iter().for_each(|events| self.learn(events));
     }
 
-    /// Lets the groups of all shards see the maps that were kept back, unless a promise still forbids it.
+    /// Lets the PGs of all shards see the maps that were kept back, unless a promise still forbids it.
     fn release_maps(&mut self) {
-        let until = self.lead.as_ref().map(|lead| lead.keeps_maps_until(self.maps.newest()));
+        let until = self.control.as_ref().map(|control| control.keeps_maps_until(self.maps.newest()));
         self.kept_until = until.filter(|until| *until > self.now);
         if self.kept_until.is_some() {
             return;
         }
-        for (maps, message) in std::mem::take(&mut self.kept_maps) {
+        for (maps, message) in std::mem::take(&mut self.maps_awaiting_lease) {
             maps.iter().for_each(|map| self.advance(map));
-            if self.lead.is_some() {
-                self.post.send_others(|| Letter::Maps(Arc::clone(&message)));
+            if self.control.is_some() {
+                self.router.send_others(|| ShardMsg::Maps(Arc::clone(&message)));
             }
         }
-        self.retry_unleased();
+        self.retry_awaiting_lease();
     }
 
     /// Hands maps in which an OSD went down to all clients. One that waits for an OSD which is frozen or cut off
@@ -513,17 +516,17 @@ impl Shard {
 
     /// One map further.
     fn advance(&mut self, map: &Arc<OsdMap>) {
-        let new_pools = self.post.learn_map(map);
+        let new_pools = self.router.learn_map(map);
         self.save_map(map, new_pools);
-        self.groups.set_map(Arc::clone(map));
-        self.lead_groups(map, false);
-        for (spg, birth) in self.groups.take_held_births() {
-            self.create_group(spg, birth);
+        self.pgs.set_map(Arc::clone(map));
+        self.advance_pgs(map, false);
+        for (spg, birth) in self.pgs.take_held_creates() {
+            self.create_pg(spg, birth);
         }
-        for (from, message) in self.groups.take_held_peer() {
+        for (from, message) in self.pgs.take_held_peer() {
             self.peer_event(from, message);
         }
-        for (spg, op) in self.groups.take_held() {
+        for (spg, op) in self.pgs.take_held() {
             self.client_op(spg, op);
         }
     }
@@ -532,26 +535,27 @@ impl Shard {
         if self.broken {
             return;
         }
-        if self.groups.get(&spg).is_none_or(|group| group.sources_in(map).is_empty()) {
+        if self.pgs.get(&spg).is_none_or(|pg| pg.sources_in(map).is_empty()) {
             return;
         }
         self.finish_moving(spg);
-        let due = self.groups.get(&spg).map(|group| group.sources_in(map)).unwrap_or_default();
+        let due = self.pgs.get(&spg).map(|pg| pg.sources_in(map)).unwrap_or_default();
         due.iter().for_each(|source| self.finish_moving(*source));
         // One that has seen the map was made since, by a split.
-        let is_behind = |source: &&SpgId| self.groups.get(source).is_some_and(|it| it.epoch() < map.epoch);
+        let is_behind = |source: &&SpgId| self.pgs.get(source).is_some_and(|it| it.epoch() < map.epoch);
         let due: Vec<SpgId> = due.iter().filter(is_behind).copied().collect();
-        let sources: Vec<Pg> = due.iter().filter_map(|source| self.groups.take(source)).collect();
+        let sources: Vec<Pg> = due.iter().filter_map(|source| self.pgs.take(source)).collect();
         sources.iter().for_each(|source| self.reserver.forget(&source.spg()));
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
-        self.groups.absorb(&mut cx, &spg, sources);
+        self.pgs.absorb(&mut cx, &spg, sources);
         self.carry_out(spg);
     }
 
-    fn create_groups(&mut self, create: &OsdPgCreate2) {
+    fn create_pgs(&mut self, create: &OsdPgCreate2) {
         for (spg, (created, _)) in &create.pgs {
-            self.post.send(self.post.home(spg), Letter::Create(*spg, Box::new(Birth::ordered(*created))));
+            self.router
+                .send(self.router.shard_of(spg), ShardMsg::Create(*spg, Box::new(Birth::ordered(*created))));
         }
     }
 
@@ -563,20 +567,21 @@ impl Shard {
             ConnEvent::AuthMore { payload } => self.authenticate(conn, AuthFrame::More { payload }),
             ConnEvent::Message(raw) => self.message(conn, raw),
             ConnEvent::SessionReset { lost_count } => self.session_reset(conn, lost_count),
-            ConnEvent::Established(peer) if self.sessions.incomer(conn).is_some() => {
-                let pings = self.lead.as_ref().is_some_and(|lead| lead.hears_pings(&self.messenger, conn));
+            ConnEvent::Established(peer) if self.sessions.inbound_peer(conn).is_some() => {
+                let pings =
+                    self.control.as_ref().is_some_and(|control| control.hears_pings(&self.messenger, conn));
                 if let Err(reason) = self.sessions.established(conn, &peer, pings) {
                     tracing::warn!(?conn, reason, "a connection is not what it says");
                     self.messenger.close(conn);
                     self.sessions.close(conn);
                 }
-                if let Some(Incomer::Peer(osd)) = self.sessions.incomer(conn) {
+                if let Some(InboundPeer::Peer(osd)) = self.sessions.inbound_peer(conn) {
                     let osd = *osd;
-                    self.with_lead(|lead, cx| lead.peer_connected(osd, &peer, conn, cx.messenger));
+                    self.with_control(|control, cx| control.peer_connected(osd, &peer, conn, cx.messenger));
                 }
             }
             event => {
-                self.with_lead(|lead, cx| lead.conn_event(cx, conn, event));
+                self.with_control(|control, cx| control.conn_event(cx, conn, event));
             }
         }
     }
@@ -590,36 +595,36 @@ impl Shard {
     ) {
         tracing::debug!(osd = self.config.id, ?conn, reason, "connection closed");
         match self.sessions.close(conn) {
-            Some(Incomer::Client(session)) => {
+            Some(InboundPeer::Client(session)) => {
                 let id = session.id;
                 self.session_closed(id);
-                self.post.send_others(|| Letter::SessionClosed(id));
+                self.router.send_others(|| ShardMsg::SessionClosed(id));
             }
             _ => {
-                self.with_lead(|lead, cx| lead.conn_closed(cx, conn, session, refused));
+                self.with_control(|control, cx| control.conn_closed(cx, conn, session, refused));
             }
         }
     }
 
     fn session_closed(&mut self, session: SessionId) {
-        self.unleased.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
-        self.groups.drop_held(session);
-        for spg in self.groups.all() {
+        self.ops_awaiting_lease.values_mut().for_each(|ops| ops.retain(|op| op.session.id != session));
+        self.pgs.drop_held(session);
+        for spg in self.pgs.all() {
             self.deliver(spg, Event::SessionClosed(session));
         }
     }
 
     fn message(&mut self, conn: ConnId, raw: RawMessage) {
-        match self.sessions.incomer(conn) {
-            Some(Incomer::Client(session)) => {
+        match self.sessions.inbound_peer(conn) {
+            Some(InboundPeer::Client(session)) => {
                 let session = Arc::clone(session);
                 self.client_message(conn, session, raw);
             }
-            Some(Incomer::Peer(osd)) => {
+            Some(InboundPeer::Peer(osd)) => {
                 let osd = *osd;
                 self.peer_message(conn, osd, raw);
             }
-            None if let Some(osd) = self.lead.as_ref().and_then(|lead| lead.peer_of(conn)) => {
+            None if let Some(osd) = self.control.as_ref().and_then(|control| control.peer_of(conn)) => {
                 self.peer_message(conn, osd, raw);
             }
             // Only zeros are left of it, and only a client's message is refused for its length.
@@ -628,13 +633,13 @@ impl Shard {
                 self.messenger.close(conn);
                 self.conn_closed(conn, "message too long", false, None);
             }
-            Some(Incomer::Pinger(osd)) => {
+            Some(InboundPeer::HeartbeatPeer(osd)) => {
                 let osd = *osd;
-                self.with_lead(|lead, cx| lead.pinged(cx, conn, osd, raw));
+                self.with_control(|control, cx| control.pinged(cx, conn, osd, raw));
             }
-            Some(Incomer::Handshake(..)) => self.messenger.close(conn),
+            Some(InboundPeer::Handshake(..)) => self.messenger.close(conn),
             None => {
-                self.with_lead(|lead, cx| lead.conn_event(cx, conn, ConnEvent::Message(raw)));
+                self.with_control(|control, cx| control.conn_event(cx, conn, ConnEvent::Message(raw)));
             }
         }
     }
@@ -650,21 +655,21 @@ impl Shard {
                 let op = client_op(Arc::clone(&session), tid, Box::new(op), self.now, permit);
                 self.counters.op_in_bytes += op.trace.input_bytes;
                 self.sessions.throttle(conn, &session, &mut self.messenger);
-                match self.post.home(&spg) {
-                    home if home == self.post.me => self.client_op(spg, op),
-                    home => self.post.send(home, Letter::Op(spg, op)),
+                match self.router.shard_of(&spg) {
+                    shard if shard == self.router.me => self.client_op(spg, op),
+                    shard => self.router.send(shard, ShardMsg::Op(spg, op)),
                 }
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
                 let (spg, session, id) = (SpgId::replicated(backoff.spg.pg), session.id, backoff.id);
-                match self.post.home(&spg) {
+                match self.router.shard_of(&spg) {
                     // At once: what the client sends behind it must not come first, or would be dropped as held.
-                    home if home == self.post.me => self.deliver(spg, Event::BackoffAck { session, id }),
-                    home => self.post.send(home, Letter::BackoffAck { spg, session, id }),
+                    shard if shard == self.router.me => self.deliver(spg, Event::BackoffAck { session, id }),
+                    shard => self.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
                 }
             }
             Ok(Message::Command(command)) => {
-                self.post.send(0, Letter::Command(session, tid, Box::new(command)));
+                self.router.send(0, ShardMsg::Command(session, tid, Box::new(command)));
             }
             // Objecter's sign of life on sessions with watches; a manager's configuration of us.
             Ok(Message::Ping(_) | Message::MgrConfigure(_)) => (),
@@ -679,36 +684,36 @@ impl Shard {
         }
     }
 
-    /// Whether a member of the group has no room for clients' data, as far as is known.
-    fn is_short_for(&mut self, spg: &SpgId) -> bool {
-        if space::is_short(&self.store.usage()) {
+    /// Whether a member of the PG has no room for clients' data, as far as is known.
+    fn is_failsafe_full_for(&mut self, spg: &SpgId) -> bool {
+        if failsafe_full::is_failsafe_full(&self.store.usage()) {
             return true;
         }
-        if self.short_peers.are_none() {
+        if self.full_peers.are_none() {
             return false;
         }
-        let acting = self.groups.get(spg).map_or(&[][..], |group| group.acting());
-        self.short_peers.any_of(acting, self.now)
+        let acting = self.pgs.get(spg).map_or(&[][..], |pg| pg.acting());
+        self.full_peers.any_of(acting, self.now)
     }
 
-    /// A client's message for a group that lives here, if it exists.
+    /// A client's message for a PG that lives here, if it exists.
     pub(crate) fn client_op(&mut self, spg: SpgId, mut op: nacre_pg::ClientOp) {
         if self.broken {
             return;
         }
-        // The group says so: a message that is sent again may be done already.
-        op.is_beyond_room = space::brings_data(&op.op) && self.is_short_for(&spg);
-        if let Some(group) = self.groups.get(&spg) {
-            if group.is_held_by_client(&op) {
+        // The PG says so: a message that is sent again may be done already.
+        op.is_beyond_room = failsafe_full::brings_data(&op.op) && self.is_failsafe_full_for(&spg);
+        if let Some(pg) = self.pgs.get(&spg) {
+            if pg.is_held_by_client(&op) {
                 return; // or it could wait for the lease until after the acknowledgement, and overtake others
             }
-            if !self.is_leased(group) {
-                return self.unleased.entry(spg).or_default().push(op);
+            if !self.is_leased(pg) {
+                return self.ops_awaiting_lease.entry(spg).or_default().push(op);
             }
             return self.deliver(spg, Event::ClientOp(op));
         }
         // Not ours by our map: silence. The client resends when it learns of a newer one, which it may lack.
-        let (newest, sent) = (self.groups.map(), op.op.epoch);
+        let (newest, sent) = (self.pgs.map(), op.op.epoch);
         let ours = || newest.pg_to_up_acting(spg.pg).acting.contains(&self.config.id);
         if sent <= newest.epoch && !(self.exists(&spg) && ours()) {
             if sent < newest.epoch {
@@ -716,7 +721,7 @@ impl Shard {
             }
             return;
         }
-        self.groups.hold(spg, op);
+        self.pgs.hold(spg, op);
     }
 
     fn push_maps(&mut self, session: SessionId, since: nacre_types::Epoch) {
@@ -726,70 +731,70 @@ impl Shard {
 
     pub(crate) fn tell_session(&mut self, session: SessionId, message: RawMessage) {
         let shard = session_id::shard(session);
-        if shard != self.post.me {
-            return self.post.send(shard, Letter::ToSession(session, message));
+        if shard != self.router.me {
+            return self.router.send(shard, ShardMsg::ToSession(session, message));
         }
         if let Some(conn) = self.sessions.conn(session) {
             self.messenger.send(conn, message);
         }
     }
 
-    /// Sends a question about a group to its shard.
+    /// Sends a question about a PG to its shard.
     pub(crate) fn ask(&mut self, question: Question) {
-        self.post.send(self.post.home(&question.spg), Letter::Ask(Box::new(question)));
+        self.router.send(self.router.shard_of(&question.spg), ShardMsg::Ask(Box::new(question)));
     }
 
-    fn letter(&mut self, letter: Letter) {
-        match letter {
-            Letter::Maps(message) => self.learn_maps(&message, Source::Lead),
-            Letter::Keys(keys) => self.set_keys(keys),
-            Letter::Op(spg, op) => self.client_op(spg, op),
-            Letter::ToSession(session, message) => self.tell_session(session, message),
-            Letter::SessionClosed(session) => self.session_closed(session),
-            Letter::BackoffAck { spg, session, id } => self.deliver(spg, Event::BackoffAck { session, id }),
-            Letter::Force { spg, kind, forced } => self.deliver(spg, Event::Force { kind, forced }),
-            Letter::Peer(from, message) => self.peer_event(from, *message),
-            Letter::PeerReset(osd) => self.peer_reset(osd),
-            Letter::ToPeer(osd, message) => {
-                self.with_lead(|lead, cx| lead.send_peer(osd, message, cx.messenger));
+    fn shard_msg(&mut self, msg: ShardMsg) {
+        match msg {
+            ShardMsg::Maps(message) => self.learn_maps(&message, Source::OsdControl),
+            ShardMsg::Keys(keys) => self.set_keys(keys),
+            ShardMsg::Op(spg, op) => self.client_op(spg, op),
+            ShardMsg::ToSession(session, message) => self.tell_session(session, message),
+            ShardMsg::SessionClosed(session) => self.session_closed(session),
+            ShardMsg::BackoffAck { spg, session, id } => self.deliver(spg, Event::BackoffAck { session, id }),
+            ShardMsg::Force { spg, kind, forced } => self.deliver(spg, Event::Force { kind, forced }),
+            ShardMsg::Peer(from, message) => self.peer_event(from, *message),
+            ShardMsg::PeerReset(osd) => self.peer_reset(osd),
+            ShardMsg::ToPeer(osd, message) => {
+                self.with_control(|control, cx| control.send_peer(osd, message, cx.messenger));
             }
-            Letter::Order(order) => {
-                self.with_lead(|lead, cx| lead.order(cx, order));
+            ShardMsg::MonRequest(order) => {
+                self.with_control(|control, cx| control.order(cx, order));
             }
-            Letter::Create(spg, birth) => self.create_group(spg, *birth),
-            Letter::Past(spg, past) => self.walk.add(spg, past),
-            Letter::Stats(report) => {
-                self.with_lead(|lead, cx| lead.heard_report(cx, report));
+            ShardMsg::Create(spg, birth) => self.create_pg(spg, *birth),
+            ShardMsg::Past(spg, past) => self.walk.add(spg, past),
+            ShardMsg::Stats(report) => {
+                self.with_control(|control, cx| control.heard_report(cx, report));
             }
-            Letter::Scrub { spg, deep, repair } => self.deliver(spg, Event::Scrub { deep, repair }),
-            Letter::Ask(question) => self.answer(&question),
-            Letter::Command(session, tid, command) => admin::command(self, &session, tid, &command),
-            Letter::Options(options) => {
+            ShardMsg::Scrub { spg, deep, repair } => self.deliver(spg, Event::Scrub { deep, repair }),
+            ShardMsg::Ask(question) => self.answer(&question),
+            ShardMsg::Command(session, tid, command) => admin::command(self, &session, tid, &command),
+            ShardMsg::Options(options) => {
                 self.options = options;
                 self.follow_options();
             }
-            Letter::Leases(leases) => self.set_leases(leases),
-            Letter::Renamed(face) => self.messenger.serve(self.public, face),
-            Letter::Leave => {
-                if self.with_lead(Lead::leave) != Some(true) {
+            ShardMsg::Leases(leases) => self.set_leases(leases),
+            ShardMsg::Rebound(msgr_config) => self.messenger.serve(self.public, msgr_config),
+            ShardMsg::Leave => {
+                if self.with_control(OsdControl::leave) != Some(true) {
                     self.end();
                 }
             }
-            Letter::Stop => self.stopping = true,
+            ShardMsg::Stop => self.stopping = true,
         }
     }
 
     /// Ends all shards.
     fn end(&mut self) {
         self.stopping = true;
-        self.post.send_others(|| Letter::Stop);
+        self.router.send_others(|| ShardMsg::Stop);
     }
 
     fn answer(&mut self, question: &Question) {
         let reply = match &question.kind {
             QuestionKind::Query => admin::query(self, &question.spg),
             QuestionKind::Scrub { deep } => {
-                if self.groups.contains(&question.spg) {
+                if self.pgs.contains(&question.spg) {
                     self.deliver(question.spg, Event::Scrub { deep: *deep, repair: false });
                 }
                 admin::scrub_ordered(self, &question.spg, *deep)
@@ -801,49 +806,49 @@ impl Shard {
     }
 
     /// Makes a copy, beginning with the map in which it was called for, and leads it to the present one.
-    fn create_group(&mut self, spg: SpgId, birth: Birth) {
+    fn create_pg(&mut self, spg: SpgId, birth: Birth) {
         if self.is_broken() {
             return;
         }
-        if birth.epoch > self.groups.map().epoch || self.groups.is_coming(&spg) {
-            return self.groups.hold_birth(spg, birth);
+        if birth.epoch > self.pgs.map().epoch || self.pgs.is_coming(&spg) {
+            return self.pgs.hold_create(spg, birth);
         }
         if !self.exists(&spg) || self.keeps(&spg, &birth) {
             return;
         }
-        if (self.groups.is_unread(&spg) && birth.lost_through == 0) || self.looks_up(spg, &birth) {
+        if (self.pgs.is_unread(&spg) && birth.lost_through == 0) || self.looks_up(spg, &birth) {
             return;
         }
-        let maps = self.groups.maps_from(birth.epoch);
+        let maps = self.pgs.maps_from(birth.epoch);
         let Some(first) = maps.first() else { return };
         if first.epoch > birth.epoch {
-            // So many epochs ago that the interval is over. What came between we could not tell the group.
+            // So many epochs ago that the interval is over. What came between we could not tell the PG.
             return tracing::info!(osd = self.config.id, pg = %spg, epoch = birth.epoch, "a peer's old call is ignored");
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
-        let group = Pg::create(&mut cx, self.config.id, spg, birth);
-        self.groups.insert(group);
+        let pg = Pg::create(&mut cx, self.config.id, spg, birth);
+        self.pgs.insert(pg);
         if self.carry_out(spg) {
             self.deliver(spg, Event::Resume);
         }
         for map in maps.iter().skip(1) {
             self.deliver_under(map, spg, Event::Map);
         }
-        for (from, message) in self.groups.take_held_peer() {
+        for (from, message) in self.pgs.take_held_peer() {
             self.peer_event(from, message);
         }
-        for op in self.groups.take_held_for(&spg) {
+        for op in self.pgs.take_held_for(&spg) {
             self.client_op(spg, op);
         }
     }
 
-    /// Takes up what was split off a group of ours.
+    /// Takes up what was split off a PG of ours.
     fn open_child(&mut self, child: SpgId, before: &Arc<OsdMap>, maps: &[Arc<OsdMap>]) {
-        let Some(group) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
+        let Some(pg) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
             return self.break_down(&format!("what was split off as {child} cannot be read"));
         };
-        self.groups.insert(group);
+        self.pgs.insert(pg);
         for map in maps {
             self.deliver_under(map, child, Event::Map);
         }
@@ -856,21 +861,21 @@ impl Shard {
         }
         let header = *message.header();
         if let PeerMessage::RepOpReply(reply) = &message {
-            self.short_peers.heard(from, reply.is_short, self.now);
+            self.full_peers.heard(from, reply.is_short, self.now);
         }
-        if self.is_unleased_read(&message) {
+        if self.is_read_without_lease(&message) {
             return;
         }
-        if self.groups.contains(&header.spg) {
+        if self.pgs.contains(&header.spg) {
             return self.deliver(header.spg, Event::Peer { from, message });
         }
-        let map = Arc::clone(self.groups.map());
-        let is_to_come = self.groups.is_unread(&header.spg) || self.groups.is_coming(&header.spg);
+        let map = Arc::clone(self.pgs.map());
+        let is_to_come = self.pgs.is_unread(&header.spg) || self.pgs.is_coming(&header.spg);
         if header.epoch > map.epoch || is_to_come {
-            return self.groups.hold_peer(from, message);
+            return self.pgs.hold_peer(from, message);
         }
         if let Some(birth) = Birth::called_for(&message) {
-            self.create_group(header.spg, birth);
+            self.create_pg(header.spg, birth);
             return self.deliver(header.spg, Event::Peer { from, message });
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
@@ -879,19 +884,19 @@ impl Shard {
         self.carry_out(header.spg);
     }
 
-    /// Hands one event to a group and carries out what it wants, until it wants nothing more at once.
+    /// Hands one event to a PG and carries out what it wants, until it wants nothing more at once.
     pub(crate) fn deliver(&mut self, spg: SpgId, event: Event) {
         if self.broken {
             return;
         }
         let mut next = Some(event);
         while let Some(event) = next {
-            let Some((group, map)) = self.groups.get_mut(&spg) else { return };
+            let Some((pg, map)) = self.pgs.get_mut(&spg) else { return };
             let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
             let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
-            group.handle(&mut cx, event);
-            let (due, put_off) = (group.next_deadline(), group.is_put_off());
-            self.groups.note_deadline(spg, due);
+            pg.handle(&mut cx, event);
+            let (due, put_off) = (pg.next_deadline(), pg.is_put_off());
+            self.pgs.note_deadline(spg, due);
             if put_off {
                 self.put_off(spg);
             }
@@ -899,32 +904,32 @@ impl Shard {
         }
     }
 
-    /// Hands a group an event under a map behind the present one: while it catches up.
+    /// Hands a PG an event under a map behind the present one: while it catches up.
     pub(crate) fn deliver_under(&mut self, map: &Arc<OsdMap>, spg: SpgId, event: Event) {
         if self.broken {
             return;
         }
         self.merge_into(map, spg);
-        if map.epoch == self.groups.map().epoch {
+        if map.epoch == self.pgs.map().epoch {
             return self.deliver(spg, event);
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
-        self.groups.handle_under(&mut cx, &spg, event);
+        self.pgs.handle_under(&mut cx, &spg, event);
         if self.carry_out(spg) {
             self.deliver(spg, Event::Resume);
         }
     }
 
     fn send_peer(&mut self, osd: OsdId, message: RawMessage) {
-        match &mut self.lead {
-            Some(lead) => lead.send_peer(osd, message, &mut self.messenger),
-            None => self.post.send(0, Letter::ToPeer(osd, message)),
+        match &mut self.control {
+            Some(control) => control.send_peer(osd, message, &mut self.messenger),
+            None => self.router.send(0, ShardMsg::ToPeer(osd, message)),
         }
     }
 }
 
-/// What a group sees during one event.
+/// What a PG sees during one event.
 fn cx<'a>(
     map: &'a Arc<OsdMap>,
     now: Stamp,
@@ -938,6 +943,6 @@ fn cx<'a>(
 
 impl std::fmt::Debug for Shard {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shard({} of osd.{}, {} groups)", self.post.me, self.config.id, self.groups.all().len())
+        write!(f, "Shard({} of osd.{}, {} PGs)", self.router.me, self.config.id, self.pgs.all().len())
     }
 }

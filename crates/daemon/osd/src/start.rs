@@ -1,15 +1,15 @@
 //! Starting and stopping an OSD's threads.
 
 use crate::config::OsdConfig;
-use crate::faces::{Ears, Faces, Sockets};
-use crate::lead::Lead;
-use crate::letter::{Letter, Post};
+use crate::control::OsdControl;
+use crate::osd_addrs::{Listeners, OsdAddrs, Sockets};
 use crate::shard::{Parts, Shard};
+use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::storage::{self, StorageError, StoreConfig};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_pg::Tuning;
-use nacre_service::{IntakeLimits, Mailman, Messenger, mailbox};
+use nacre_service::{IntakeLimits, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::Entropy;
 use std::io;
@@ -66,7 +66,7 @@ pub struct Panicked;
 /// A running OSD.
 #[derive(Debug)]
 pub struct OsdHandle {
-    mailmen: Vec<Mailman<Letter>>,
+    senders: Vec<MailboxSender<ShardMsg>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     booted: Arc<AtomicBool>,
 }
@@ -90,13 +90,12 @@ impl OsdHandle {
     /// # Errors
     /// [`Panicked`].
     pub fn stop(self) -> Result<(), Panicked> {
-        // The lead tells the others when it is their turn; unless it has ended before.
-        for (shard, mailman) in self.mailmen.iter().enumerate() {
-            let lead_has_ended = self.threads.first().is_none_or(JoinHandle::is_finished);
-            let letter = || if shard == 0 { Letter::Leave } else { Letter::Stop };
+        // OSD control tells the others when it is their turn; unless it has ended before.
+        for (shard, sender) in self.senders.iter().enumerate() {
+            let control_has_ended = self.threads.first().is_none_or(JoinHandle::is_finished);
+            let msg = || if shard == 0 { ShardMsg::Leave } else { ShardMsg::Stop };
             // A full mailbox belongs to a thread that is alive and will look into it soon.
-            while (shard == 0 || lead_has_ended) && mailman.try_send(letter()).is_err() && !self.has_failed()
-            {
+            while (shard == 0 || control_has_ended) && sender.try_send(msg()).is_err() && !self.has_failed() {
                 std::thread::yield_now();
             }
         }
@@ -139,7 +138,7 @@ pub struct Machine {
     pub waker: Arc<dyn Wake>,
     /// Its part of the store, opened.
     pub store: Box<dyn ObjectStore + Send>,
-    /// How its groups behave; the default but for the simulation.
+    /// How its PGs behave; the default but for the simulation.
     pub tuning: Tuning,
 }
 
@@ -152,9 +151,9 @@ impl std::fmt::Debug for Machine {
 /// An OSD that is put together and does nothing yet.
 #[derive(Debug)]
 pub struct Osd {
-    /// Its shards, the lead's first. Each is to begin, and then to turn.
+    /// Its shards, OSD control's first. Each is to begin, and then to turn.
     pub shards: Vec<Shard>,
-    mailmen: Vec<Mailman<Letter>>,
+    senders: Vec<MailboxSender<ShardMsg>>,
     booted: Arc<AtomicBool>,
 }
 
@@ -166,14 +165,14 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
     let any_port = SocketAddr::new(config.listen, 0);
     let listen_error = |source| StartError::Listen { osd: config.id, addr: any_port, source };
     let booted = Arc::new(AtomicBool::new(false));
-    let (mut parts, mut mailmen) = (Vec::new(), Vec::new());
+    let (mut parts, mut senders) = (Vec::new(), Vec::new());
     let mut public_addr = any_port;
-    let mut lead: Option<(Ears, Sockets, u32)> = None;
+    let mut control: Option<(Listeners, Sockets, u32)> = None;
     let shared = machines.len() > 1;
     let shards_count = machines.len().max(1);
     for (shard, mut machine) in machines.into_iter().enumerate() {
-        let (mailman, mailbox) = mailbox(machine.waker);
-        mailmen.push(mailman);
+        let (sender, mailbox) = mailbox(machine.waker);
+        senders.push(sender);
         let mut messenger = Messenger::new(machine.net, machine.clock.wall().sec.into());
         messenger.limit_intake(IntakeLimits {
             client_bytes: CLIENT_INTAKE_BYTES_MAX / shards_count,
@@ -182,9 +181,9 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
         let (public, addr) = messenger.listen(public_addr, shared).map_err(listen_error)?;
         public_addr = addr;
         if shard == 0 {
-            let (ears, sockets) =
-                Ears::open(&mut messenger, (public, addr), any_port).map_err(listen_error)?;
-            lead = Some((ears, sockets, (machine.entropy.u64() as u32).max(1)));
+            let (listeners, sockets) =
+                Listeners::open(&mut messenger, (public, addr), any_port).map_err(listen_error)?;
+            control = Some((listeners, sockets, (machine.entropy.u64() as u32).max(1)));
         }
         parts.push(Parts {
             config: config.clone(),
@@ -192,8 +191,8 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             entropy: machine.entropy,
             messenger,
             mailbox,
-            post: Post::new(shard, Vec::new()),
-            lead: None,
+            router: ShardRouter::new(shard, Vec::new()),
+            control: None,
             public,
             store: machine.store,
             tuning: machine.tuning,
@@ -202,28 +201,29 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
     }
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
-    let lead = lead.map(|(ears, sockets, nonce)| (ears, Faces::new(config.id, &sockets, nonce, conn_max)));
+    let control = control
+        .map(|(listeners, sockets, nonce)| (listeners, OsdAddrs::new(config.id, &sockets, nonce, conn_max)));
     let mut shards = Vec::new();
     for (shard, mut part) in parts.into_iter().enumerate() {
-        if let Some((ears, faces)) = &lead {
+        if let Some((listeners, osd_addrs)) = &control {
             if shard == 0 {
-                ears.serve(faces, &mut part.messenger);
+                listeners.serve(osd_addrs, &mut part.messenger);
                 let now = part.clock.now();
-                part.lead = Some(Lead::new(
+                part.control = Some(OsdControl::new(
                     config.clone(),
                     capacity_bytes,
-                    (*ears, faces.clone()),
+                    (*listeners, osd_addrs.clone()),
                     &part.tuning,
                     now,
                 ));
             } else {
-                part.messenger.serve(part.public, Arc::clone(&faces.public));
+                part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
             }
         }
-        part.post = Post::new(shard, mailmen.clone());
+        part.router = ShardRouter::new(shard, senders.clone());
         shards.push(Shard::new(part));
     }
-    Ok(Osd { shards, mailmen, booted })
+    Ok(Osd { shards, senders, booted })
 }
 
 /// Starts the threads of an OSD. It boots by itself as soon as it reaches a monitor.
@@ -246,11 +246,11 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
         Ok(Machine { clock, entropy, net: Box::new(net), waker, store, tuning: Tuning::default() })
     };
     let machines = (0..shards).map(machine).collect::<Result<Vec<_>, StartError>>()?;
-    let Osd { shards, mailmen, booted } = assemble(config, machines)?;
+    let Osd { shards, senders, booted } = assemble(config, machines)?;
     let mut threads = Vec::new();
     for (number, shard) in shards.into_iter().enumerate() {
         let thread = std::thread::Builder::new().name(format!("osd.{osd}/{number}")).spawn(|| shard.run());
         threads.push(thread.map_err(|source| StartError::System { osd, source })?);
     }
-    Ok(OsdHandle { mailmen, threads, booted })
+    Ok(OsdHandle { senders, threads, booted })
 }

@@ -5,8 +5,8 @@
 //!
 //! | stage | ends when | is spent waiting for |
 //! |---|---|---|
-//! | `dispatched` | the group has the message | a lease, a map, the group's thread |
-//! | `executed` | it has run | the group to serve, recovery, messages before it, data |
+//! | `dispatched` | the PG has the message | a lease, a map, the PG's thread |
+//! | `executed` | it has run | the PG to serve, recovery, messages before it, data |
 //! | `logged` | this OSD has the change durably | the device |
 //! | `replicated` | all members have | peers |
 //! | `replied` | the answer is made | nothing |
@@ -336,7 +336,7 @@ pub(crate) fn dump_under_way(under_way: &UnderWay<'_>, (now, wall): (Stamp, UTim
 }
 
 /// A slow message for the log: what it is and what it waits for.
-pub(crate) fn complain(under_way: &UnderWay<'_>) -> String {
+pub(crate) fn warn_slow_ops(under_way: &UnderWay<'_>) -> String {
     let op = under_way.op;
     format!("{}: {}", describe_op(&op.op, &op.session, op.tid), waits_for(under_way).1)
 }

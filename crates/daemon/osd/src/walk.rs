@@ -1,4 +1,4 @@
-//! [`Walk`]: maps of the past, fetched from the monitor for groups of which this OSD must know who served them before the
+//! [`Walk`]: maps of the past, fetched from the monitor for PGs of which this OSD must know who served them before the
 //! maps that it keeps.
 
 use nacre_maps::OsdMap;
@@ -17,20 +17,20 @@ const MAPS_MAX: u32 = 40;
 /// Placements computed in one turn, about.
 const PLACEMENTS_MAX: usize = 2000;
 
-/// Why a group's past is wanted.
+/// Why a PG's past is wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Past {
-    /// The monitor orders a copy of a group that it created in this epoch.
+    /// The monitor orders a copy of a PG that it created in this epoch.
     Created(Epoch),
-    /// The records of our copy are damaged, which saw maps up to this one. The monitor keeps all since the group was clean.
+    /// The records of our copy are damaged, which saw maps up to this one. The monitor keeps all since the PG was clean.
     Lost(Epoch),
 }
 
-/// One run through the maps, with all groups that want something of it.
+/// One run through the maps, with all PGs that want something of it.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
     /// Who wants what, and what was found so far.
-    groups: BTreeMap<SpgId, (Past, Option<Lineage>)>,
+    pgs: BTreeMap<SpgId, (Past, Option<Lineage>)>,
     /// The map that it has come to; of epoch 0 at first.
     map: Arc<OsdMap>,
     /// The oldest that the monitor keeps, as far as it said.
@@ -39,22 +39,22 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// A group's past is wanted. It is looked for from the beginning, and with it what was wanted before.
+    /// A PG's past is wanted. It is looked for from the beginning, and with it what was wanted before.
     pub(crate) fn add(&mut self, spg: SpgId, past: Past) {
-        if self.groups.get(&spg).is_none_or(|(known, _)| *known != past) {
-            self.groups.insert(spg, (past, None));
+        if self.pgs.get(&spg).is_none_or(|(known, _)| *known != past) {
+            self.pgs.insert(spg, (past, None));
             self.begin();
         }
     }
 
     fn begin(&mut self) {
-        self.groups.values_mut().for_each(|(_, lineage)| *lineage = None);
+        self.pgs.values_mut().for_each(|(_, lineage)| *lineage = None);
         (self.map, self.asked_at) = (Arc::default(), None);
     }
 
     /// The first epoch that somebody needs.
     fn first(&self) -> Epoch {
-        let needs = self.groups.values().map(|(past, _)| match past {
+        let needs = self.pgs.values().map(|(past, _)| match past {
             Past::Created(epoch) => *epoch,
             Past::Lost(_) => self.oldest,
         });
@@ -63,12 +63,12 @@ impl Walk {
 
     /// What the monitor is to be asked for now, if anything.
     pub(crate) fn ask(&mut self, now: Stamp) -> Option<MonGetOsdMap> {
-        if self.groups.is_empty() || self.asked_at.is_some_and(|at| now < at + RETRY) {
+        if self.pgs.is_empty() || self.asked_at.is_some_and(|at| now < at + RETRY) {
             return None;
         }
         self.asked_at = Some(now);
         let next = if self.map.epoch == 0 { self.first() } else { self.map.epoch + 1 };
-        let most = u32::try_from(PLACEMENTS_MAX / self.groups.len()).unwrap_or(MAPS_MAX).clamp(1, MAPS_MAX);
+        let most = u32::try_from(PLACEMENTS_MAX / self.pgs.len()).unwrap_or(MAPS_MAX).clamp(1, MAPS_MAX);
         Some(MonGetOsdMap {
             full_first: next,
             full_last: next,
@@ -80,10 +80,10 @@ impl Walk {
 
     /// Nobody wants anything.
     pub(crate) fn is_idle(&self) -> bool {
-        self.groups.is_empty()
+        self.pgs.is_empty()
     }
 
-    /// Maps came from the monitor; `present` is the epoch that the groups have come to. Yields the groups whose past is known up to
+    /// Maps came from the monitor; `present` is the epoch that the PGs have come to. Yields the PGs whose past is known up to
     /// there, and how they begin with that map; nothing for those of which it cannot be known.
     pub(crate) fn take(&mut self, message: &MapMessage, present: Epoch) -> Vec<(SpgId, Option<Birth>)> {
         let mut out = self.give_up_trimmed(message.oldest);
@@ -101,7 +101,7 @@ impl Walk {
         out
     }
 
-    /// The monitor drops maps only when each group was clean in one that is left. A group that was created before them is
+    /// The monitor drops maps only when each PG was clean in one that is left. A PG that was created before them is
     /// no new one.
     fn give_up_trimmed(&mut self, oldest: Epoch) -> Vec<(SpgId, Option<Birth>)> {
         if oldest <= self.oldest {
@@ -109,8 +109,7 @@ impl Walk {
         }
         self.oldest = oldest;
         let gone = |past: &Past| matches!(past, Past::Created(epoch) if *epoch < oldest);
-        let gone =
-            self.groups.extract_if(.., |_, (past, _)| gone(past)).map(|(spg, _)| (spg, None)).collect();
+        let gone = self.pgs.extract_if(.., |_, (past, _)| gone(past)).map(|(spg, _)| (spg, None)).collect();
         if self.map.epoch < oldest {
             self.begin();
         }
@@ -131,7 +130,7 @@ impl Walk {
     }
 
     fn follow(&mut self, map: Arc<OsdMap>) {
-        for (spg, (past, lineage)) in &mut self.groups {
+        for (spg, (past, lineage)) in &mut self.pgs {
             match lineage {
                 Some(lineage) => lineage.advance(&map),
                 None if *past == Past::Created(map.epoch) => {
@@ -151,9 +150,9 @@ impl Walk {
                 Past::Lost(through) => lineage?.into_lost(through),
             })
         };
-        let groups = std::mem::take(&mut self.groups);
+        let pgs = std::mem::take(&mut self.pgs);
         (self.map, self.asked_at) = (Arc::default(), None);
-        groups.into_iter().map(|(spg, found)| (spg, born(found))).collect()
+        pgs.into_iter().map(|(spg, found)| (spg, born(found))).collect()
     }
 }
 

@@ -7,5 +7,5 @@ mod mailbox;
 mod messenger;
 
 pub use handshake::{answer_auth, mon_link_event};
-pub use mailbox::{MAILBOX_MAX, Mailbox, MailboxFull, Mailman, mailbox};
+pub use mailbox::{MAILBOX_MAX, Mailbox, MailboxFull, MailboxSender, mailbox};
 pub use messenger::{ConnId, Incoming, IntakeLimits, IntakeReport, Messenger};

@@ -5,45 +5,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
-/// Letters that may lie in one mailbox; a sender that finds it full keeps its letter and slows down.
+/// Messages that may lie in one mailbox; a sender that finds it full keeps its message and slows down.
 pub const MAILBOX_MAX: usize = 8192;
 
 /// The receiving end: owned by one thread, which looks into it once per turn.
 #[derive(Debug)]
 pub struct Mailbox<T> {
-    letters: Receiver<T>,
+    queue: Receiver<T>,
     signalled: Arc<AtomicBool>,
 }
 
 /// The sending end, one copy per sender.
-pub struct Mailman<T> {
-    letters: SyncSender<T>,
+pub struct MailboxSender<T> {
+    queue: SyncSender<T>,
     waker: Arc<dyn Wake>,
     /// True while the owner has been woken and has not looked yet: a burst costs one wake-up.
     signalled: Arc<AtomicBool>,
 }
 
-/// The mailbox is full, or its owner is gone; the letter comes back.
+/// The mailbox is full, or its owner is gone; the message comes back.
 #[derive(Debug)]
 pub struct MailboxFull<T>(pub T);
 
 /// A mailbox whose owner is woken by `waker`.
 #[must_use]
-pub fn mailbox<T>(waker: Arc<dyn Wake>) -> (Mailman<T>, Mailbox<T>) {
+pub fn mailbox<T>(waker: Arc<dyn Wake>) -> (MailboxSender<T>, Mailbox<T>) {
     let (sender, receiver) = sync_channel(MAILBOX_MAX);
     let signalled = Arc::new(AtomicBool::new(false));
-    let mailman = Mailman { letters: sender, waker, signalled: Arc::clone(&signalled) };
-    (mailman, Mailbox { letters: receiver, signalled })
+    let mailbox_sender = MailboxSender { queue: sender, waker, signalled: Arc::clone(&signalled) };
+    (mailbox_sender, Mailbox { queue: receiver, signalled })
 }
 
-impl<T> Mailman<T> {
-    /// Delivers `letter` and wakes the owner if needed.
+impl<T> MailboxSender<T> {
+    /// Delivers `message` and wakes the owner if needed.
     ///
     /// # Errors
-    /// [`MailboxFull`] with the letter.
-    pub fn try_send(&self, letter: T) -> Result<(), MailboxFull<T>> {
-        self.letters.try_send(letter).map_err(|refused| match refused {
-            TrySendError::Full(letter) | TrySendError::Disconnected(letter) => MailboxFull(letter),
+    /// [`MailboxFull`] with the message.
+    pub fn try_send(&self, msg: T) -> Result<(), MailboxFull<T>> {
+        self.queue.try_send(msg).map_err(|refused| match refused {
+            TrySendError::Full(msg) | TrySendError::Disconnected(msg) => MailboxFull(msg),
         })?;
         if !self.signalled.swap(true, Ordering::AcqRel) {
             self.waker.wake();
@@ -52,30 +52,30 @@ impl<T> Mailman<T> {
     }
 }
 
-impl<T> Clone for Mailman<T> {
+impl<T> Clone for MailboxSender<T> {
     fn clone(&self) -> Self {
         Self {
-            letters: self.letters.clone(),
+            queue: self.queue.clone(),
             waker: Arc::clone(&self.waker),
             signalled: Arc::clone(&self.signalled),
         }
     }
 }
 
-impl<T> std::fmt::Debug for Mailman<T> {
+impl<T> std::fmt::Debug for MailboxSender<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mailman")
+        f.write_str("MailboxSender")
     }
 }
 
 impl<T> Mailbox<T> {
-    /// Takes what lies there, oldest first. The flag falls before the first look, so that a letter that
+    /// Takes what lies there, oldest first. The flag falls before the first look, so that a message that
     /// comes in between wakes the owner again instead of lying unseen; whoever sends one raises it afterwards, so
     /// without the flag there is none that would not wake us.
     pub fn take(&self) -> impl Iterator<Item = T> + '_ {
         let signalled =
             self.signalled.load(Ordering::Acquire) && self.signalled.swap(false, Ordering::AcqRel);
-        signalled.then(|| self.letters.try_iter()).into_iter().flatten()
+        signalled.then(|| self.queue.try_iter()).into_iter().flatten()
     }
 }
 
@@ -94,17 +94,17 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_wakes_once_and_a_full_box_gives_the_letter_back() {
+    fn a_burst_wakes_once_and_a_full_box_gives_the_message_back() {
         let count = Arc::new(Count::default());
         let waker: Arc<dyn Wake> = Arc::<Count>::clone(&count);
-        let (mailman, mailbox) = mailbox::<usize>(waker);
-        for letter in 0..MAILBOX_MAX {
-            mailman.try_send(letter).expect("room");
+        let (mailbox_sender, mailbox) = mailbox::<usize>(waker);
+        for msg in 0..MAILBOX_MAX {
+            mailbox_sender.try_send(msg).expect("room");
         }
         assert_eq!(count.0.load(Ordering::Relaxed), 1);
-        assert!(matches!(mailman.try_send(7), Err(MailboxFull(7))));
+        assert!(matches!(mailbox_sender.try_send(7), Err(MailboxFull(7))));
         assert_eq!(mailbox.take().count(), MAILBOX_MAX);
-        mailman.try_send(8).expect("room again");
+        mailbox_sender.try_send(8).expect("room again");
         assert_eq!(count.0.load(Ordering::Relaxed), 2);
     }
 }

@@ -1,11 +1,11 @@
 //! `ceph tell osd.N bench`: writes to the store and measures, a little in each turn.
 //!
-//! The shard that does it may be the lead's, which answers heartbeats: it goes on serving everybody meanwhile, so what is measured is
+//! The shard that does it may be OSD control's, which answers heartbeats: it goes on serving everybody meanwhile, so what is measured is
 //! what the store gives beside the clients' work.
 
 use super::Shard;
 use crate::admin::{self, Failure};
-use crate::space;
+use crate::failsafe_full;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_msg::Message;
 use nacre_pg::SessionId;
@@ -84,7 +84,9 @@ impl Shard {
             return Err((Errno::EBUSY, "another bench is under way".to_owned()));
         }
         let usage = self.store.usage();
-        if space::is_short(&usage) || space::for_clients(&usage).available_bytes < count {
+        if failsafe_full::is_failsafe_full(&usage)
+            || failsafe_full::for_clients(&usage).available_bytes < count
+        {
             return Err((
                 Errno::ENOSPC,
                 format!("the store has no room for {count} bytes beside clients' data"),
@@ -99,7 +101,7 @@ impl Shard {
     /// When it is due, if one is under way: at once when the store has made room for more.
     pub(super) fn bench_deadline(&self) -> Option<Stamp> {
         let bench = self.bench.as_ref()?;
-        let has_news = bench.under_way.front().is_none_or(|(oldest, _)| self.groups.is_durable(*oldest));
+        let has_news = bench.under_way.front().is_none_or(|(oldest, _)| self.pgs.is_durable(*oldest));
         let may_write = bench.written < bench.count && bench.has_room();
         Some(if has_news || may_write { self.now } else { bench.until() })
     }
@@ -107,7 +109,7 @@ impl Shard {
     /// Writes as much as may be under way, and answers at the end.
     pub(super) fn continue_bench(&mut self) {
         let Some(mut bench) = self.bench.take() else { return };
-        while bench.under_way.front().is_some_and(|(oldest, _)| self.groups.is_durable(*oldest)) {
+        while bench.under_way.front().is_some_and(|(oldest, _)| self.pgs.is_durable(*oldest)) {
             bench.under_way.pop_front();
         }
         while bench.written < bench.count && bench.has_room() && !self.broken {

@@ -1,16 +1,16 @@
 //! The end of an OSD whose store cannot be trusted any more: it alone ends, however many run in the process.
 
 use super::Shard;
-use crate::letter::Letter;
+use crate::shard_msg::ShardMsg;
 use nacre_pg::Effects;
 
 impl Shard {
-    /// Nothing that follows from what the store holds may leave this shard any more: what it holds is not what it said. No group
-    /// hears of anything from now on, so that nothing is acknowledged, sent or answered; the lead asks the monitor to mark this
+    /// Nothing that follows from what the store holds may leave this shard any more: what it holds is not what it said. No PG
+    /// hears of anything from now on, so that nothing is acknowledged, sent or answered; OSD control asks the monitor to mark this
     /// OSD down, which spares others the time to find out, and all shards end when it has, or has not within
     /// `osd_mon_shutdown_timeout`.
     pub(crate) fn break_down(&mut self, reason: &str) {
-        // Whatever else a group wanted in this moment rests on the same store.
+        // Whatever else a PG wanted in this moment rests on the same store.
         self.effects = Effects::new();
         if std::mem::replace(&mut self.broken, true) {
             return;
@@ -21,7 +21,7 @@ impl Shard {
             "this OSD ends, and others of its process go on; replace its device if that is the cause, or see \
              `nacre store check`"
         );
-        self.post.send(0, Letter::Leave);
+        self.router.send(0, ShardMsg::Leave);
     }
 
     /// True when the store has failed by itself since the last look, or before: this shard serves nobody.

@@ -1,9 +1,9 @@
-//! What groups want: a shard carries it out, in the order in which it was said.
+//! What PGs want: a shard carries it out, in the order in which it was said.
 
 use super::Shard;
-use crate::lead::Order;
-use crate::letter::Letter;
-use crate::space;
+use crate::control::MonRequest;
+use crate::failsafe_full;
+use crate::shard_msg::ShardMsg;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply, RawMessage};
 use nacre_pg::{Effect, Effects, Planted, SessionId, Trace};
@@ -14,10 +14,10 @@ use nacre_types::SpgId;
 const GARBLED: [u64; 2] = [40, 200];
 
 impl Shard {
-    /// Carries out what a group wants; true when it is to be resumed.
+    /// Carries out what a PG wants; true when it is to be resumed.
     pub(super) fn carry_out(&mut self, spg: SpgId) -> bool {
         if self.is_broken() {
-            // What the group has just read may be wrong: nothing that follows from it leaves.
+            // What the PG has just read may be wrong: nothing that follows from it leaves.
             self.effects = Effects::new();
             return false;
         }
@@ -37,11 +37,11 @@ impl Shard {
         resume
     }
 
-    /// Hands a transaction to the store; the group hears of it under `token` when it is durable.
+    /// Hands a transaction to the store; the PG hears of it under `token` when it is durable.
     /// Yields the store's name for it.
     pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
-        self.rest.used(self.now);
-        let ticket = self.groups.submitted(spg, token);
+        self.idle_trim.used(self.now);
+        let ticket = self.pgs.submitted(spg, token);
         if self.broken {
             // It would be taken for the next of those that the store has refused.
             return ticket;
@@ -89,12 +89,12 @@ impl Shard {
             }
             Effect::PushMaps { session, since } => self.push_maps(session, since),
             Effect::Peer { osd, message } if osd == self.config.id => {
-                let home = self.post.home(&message.header().spg);
-                self.post.send(home, Letter::Peer(osd, Box::new(message)));
+                let shard = self.router.shard_of(&message.header().spg);
+                self.router.send(shard, ShardMsg::Peer(osd, Box::new(message)));
             }
             Effect::Peer { osd, mut message } => {
                 if let PeerMessage::RepOpReply(reply) = &mut message {
-                    reply.is_short = space::is_short(&self.store.usage());
+                    reply.is_short = failsafe_full::is_failsafe_full(&self.store.usage());
                 }
                 let message = self.garbled(message.encode(0));
                 self.send_peer(osd, message);
@@ -103,31 +103,33 @@ impl Shard {
                 osds.into_iter().for_each(|osd| self.send_peer(osd, message.clone()));
             }
             Effect::Submit { txn, token } => {
-                self.send_early(); // the replicas begin while we are at our own part
+                self.flush_early(); // the replicas begin while we are at our own part
                 self.submit(spg, txn, token);
             }
             Effect::Fetch { object, offset, length, from, token } => {
-                self.rest.used(self.now);
-                let ticket = self.groups.fetching(spg, token);
+                self.idle_trim.used(self.now);
+                let ticket = self.pgs.fetching(spg, token);
                 self.store.fetch(&spg, &object, offset, length, from, ticket);
             }
-            Effect::WantUpThru { epoch } => self.post.send(0, Letter::Order(Order::UpThru(epoch))),
-            Effect::WantPgTemp { pg, acting } => {
-                self.post.send(0, Letter::Order(Order::PgTemp(pg, acting)));
+            Effect::WantUpThru { epoch } => {
+                self.router.send(0, ShardMsg::MonRequest(MonRequest::UpThru(epoch)))
             }
-            Effect::Created(pg) => self.post.send(0, Letter::Order(Order::Created(pg))),
+            Effect::WantPgTemp { pg, acting } => {
+                self.router.send(0, ShardMsg::MonRequest(MonRequest::PgTemp(pg, acting)));
+            }
+            Effect::Created(pg) => self.router.send(0, ShardMsg::MonRequest(MonRequest::Created(pg))),
             Effect::Reserve { side, number, priority } => self.reserver.ask(spg, side, number, priority),
             Effect::Unreserve { side } => self.reserver.give_back(&spg, side),
             Effect::Removed => {
-                self.groups.remove(&spg);
+                self.pgs.remove(&spg);
                 self.reserver.forget(&spg);
             }
             Effect::Merge(state) => {
                 // Each shard has a store of its own, between which nothing moves.
-                let home = |pg| self.post.home(&SpgId::replicated(pg));
-                let clean = state.clean && home(state.source) == home(state.target);
+                let shard_of = |pg| self.router.shard_of(&SpgId::replicated(pg));
+                let clean = state.clean && shard_of(state.source) == shard_of(state.target);
                 let state = nacre_pg::MergeState { clean, ..state };
-                self.post.send(0, Letter::Order(Order::Merge(state)));
+                self.router.send(0, ShardMsg::MonRequest(MonRequest::Merge(state)));
             }
             Effect::Split { child, before, maps } => self.open_child(child, &before, &maps),
             // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.

@@ -1,8 +1,8 @@
 //! The secrets that tickets are opened with, and sessions whose tickets hold no more, or say what was true once.
 
 use super::Shard;
-use crate::letter::Letter;
 use crate::sessions::AuthFrame;
+use crate::shard_msg::ShardMsg;
 use nacre_auth::{ChangedCaps, Offer, RotatingKeys, ServiceAuthContext, VoidTickets};
 use nacre_service::ConnId;
 use nacre_types::EntityKind;
@@ -39,7 +39,7 @@ impl Shard {
     /// For all shards.
     fn share_keys(&mut self, keys: RotatingKeys) {
         let keys = Arc::new(keys);
-        self.post.send_others(|| Letter::Keys(Arc::clone(&keys)));
+        self.router.send_others(|| ShardMsg::Keys(Arc::clone(&keys)));
         self.set_keys(keys);
     }
 

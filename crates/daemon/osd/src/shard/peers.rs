@@ -1,8 +1,8 @@
 //! What other OSDs say, and what is done where some of it is lost or cannot be read.
 
 use super::Shard;
-use crate::lead::Lead;
-use crate::letter::Letter;
+use crate::control::OsdControl;
+use crate::shard_msg::ShardMsg;
 use nacre_msg::RawMessage;
 use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_pg::Event;
@@ -16,11 +16,11 @@ impl Shard {
         }
         match PeerMessage::decode(raw) {
             Ok(message) => {
-                let home = self.post.home(&message.header().spg);
-                if home == self.post.me {
+                let shard = self.router.shard_of(&message.header().spg);
+                if shard == self.router.me {
                     self.peer_event(from, message);
                 } else {
-                    self.post.send(home, Letter::Peer(from, Box::new(message)));
+                    self.router.send(shard, ShardMsg::Peer(from, Box::new(message)));
                 }
             }
             Err(error) => {
@@ -51,42 +51,42 @@ impl Shard {
     /// A peer says what we cannot read: the session with it is reset, and the operator hears why.
     fn cannot_talk(&mut self, conn: ConnId, from: OsdId, why: String) {
         tracing::error!(osd = self.config.id, from, why, "the session with a peer is reset");
-        self.with_lead(|lead, cx| lead.misunderstood(cx, conn, from, why));
+        self.with_control(|control, cx| control.misunderstood(cx, conn, from, why));
         // Whoever waits for what it said begins anew, as behind any other reset.
         self.messenger.close(conn);
         self.conn_closed(conn, "malformed message", false, None);
         self.tell_reset(from);
     }
 
-    /// A peer has forgotten the session, or begun another: what was in it is lost, and the groups must know.
+    /// A peer has forgotten the session, or begun another: what was in it is lost, and the PGs must know.
     pub(super) fn session_reset(&mut self, conn: ConnId, lost_count: usize) {
-        let dialled = self.lead.as_ref().and_then(|lead| lead.peer_of(conn));
+        let dialled = self.control.as_ref().and_then(|control| control.peer_of(conn));
         let Some(osd) = dialled.or_else(|| self.sessions.peer_in_handshake(conn)) else { return };
         tracing::warn!(osd = self.config.id, peer = osd, lost_count, "the session with a peer is reset");
-        self.with_lead(|lead, cx| lead.greet_again(conn, cx.messenger));
+        self.with_control(|control, cx| control.greet_again(conn, cx.messenger));
         self.tell_reset(osd);
     }
 
     /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
     pub(super) fn tell_losses(&mut self) {
-        for osd in self.lead.as_mut().map(Lead::take_lost).unwrap_or_default() {
+        for osd in self.control.as_mut().map(OsdControl::take_lost).unwrap_or_default() {
             tracing::warn!(
                 osd = self.config.id,
                 peer = osd,
-                "messages to a peer were lost; groups that it serves peer anew"
+                "messages to a peer were lost; PGs that it serves peer anew"
             );
             self.tell_reset(osd);
         }
     }
 
-    /// The groups of all shards hear that messages from and to a peer may be lost.
+    /// The PGs of all shards hear that messages from and to a peer may be lost.
     fn tell_reset(&mut self, osd: OsdId) {
         self.peer_reset(osd);
-        self.post.send_others(|| Letter::PeerReset(osd));
+        self.router.send_others(|| ShardMsg::PeerReset(osd));
     }
 
     pub(super) fn peer_reset(&mut self, osd: OsdId) {
-        for spg in self.groups.all() {
+        for spg in self.pgs.all() {
             self.deliver(spg, Event::PeerReset(osd));
         }
     }

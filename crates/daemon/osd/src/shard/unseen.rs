@@ -1,15 +1,15 @@
-//! Groups whose past this OSD must learn before it may take part: it has not seen the maps, or cannot read what it stored.
+//! PGs whose past this OSD must learn before it may take part: it has not seen the maps, or cannot read what it stored.
 
 use super::Shard;
-use crate::lead::Lead;
-use crate::letter::Letter;
+use crate::control::OsdControl;
+use crate::shard_msg::ShardMsg;
 use crate::walk::Past;
 use nacre_msg::OsdMap as MapMessage;
 use nacre_pg::{Birth, Event};
 use nacre_types::{Epoch, SpgId};
 
 impl Shard {
-    /// Learns the past of a group that is to begin under a map that we do not have, or some behind it; false when we have
+    /// Learns the past of a PG that is to begin under a map that we do not have, or some behind it; false when we have
     /// them all, or a peer told. Never to be guessed: others may have served it meanwhile.
     pub(super) fn looks_up(&mut self, spg: SpgId, birth: &Birth) -> bool {
         let past = match birth.lost_through {
@@ -17,46 +17,46 @@ impl Shard {
             0 => return false,
             through => Past::Lost(through),
         };
-        if self.groups.has_all_since(birth.epoch) {
+        if self.pgs.has_all_since(birth.epoch) {
             return false;
         }
-        self.post.send(0, Letter::Past(spg, past));
+        self.router.send(0, ShardMsg::Past(spg, past));
         true
     }
 
-    /// Whether there is a copy, and it stays. The monitor creates a group only once: a later creation is an operator's, who gives
-    /// up all that the group held (`osd force-create-pg`). One that serves holds something.
+    /// Whether there is a copy, and it stays. The monitor creates a PG only once: a later creation is an operator's, who gives
+    /// up all that the PG held (`osd force-create-pg`). One that serves holds something.
     pub(super) fn keeps(&mut self, spg: &SpgId, birth: &Birth) -> bool {
-        let Some(group) = self.groups.get(spg) else { return false };
-        let (created, known) = (birth.history.epoch_created, group.info().history.epoch_created);
-        if !birth.is_ordered || created <= known || group.is_activated() {
+        let Some(pg) = self.pgs.get(spg) else { return false };
+        let (created, known) = (birth.history.epoch_created, pg.info().history.epoch_created);
+        if !birth.is_ordered || created <= known || pg.is_activated() {
             return true;
         }
         tracing::error!(
             osd = self.config.id,
             pg = %spg,
             epoch = created,
-            phase = group.phase_name(),
-            "the group is made anew by order; what it held is given up"
+            phase = pg.phase_name(),
+            "the PG is made anew by order; what it held is given up"
         );
         self.deliver(*spg, Event::GiveUp);
         false
     }
 
     /// The records of a copy are damaged, which the maps up to `through` may have brought something: it begins with nothing
-    /// once it is known who served the group, and says what it lost.
+    /// once it is known who served the PG, and says what it lost.
     pub(crate) fn begin_in_rubble(&mut self, spg: SpgId, through: Epoch) {
-        self.groups.set_unread(spg);
-        self.post.send(0, Letter::Past(spg, Past::Lost(through)));
+        self.pgs.set_unread(spg);
+        self.router.send(0, ShardMsg::Past(spg, Past::Lost(through)));
     }
 
     /// Asks the monitor for what is wanted of the past.
     pub(super) fn ask_for_past(&mut self) {
         let now = self.now;
-        if self.lead.as_ref().is_some_and(Lead::has_monitor)
+        if self.control.as_ref().is_some_and(OsdControl::has_monitor)
             && let Some(ask) = self.walk.ask(now)
         {
-            self.with_lead(|lead, cx| lead.ask_monitor(cx, ask.into()));
+            self.with_control(|control, cx| control.ask_monitor(cx, ask.into()));
         }
     }
 
@@ -65,9 +65,11 @@ impl Shard {
         if self.walk.is_idle() {
             return;
         }
-        for (spg, birth) in self.walk.take(message, self.groups.map().epoch) {
+        for (spg, birth) in self.walk.take(message, self.pgs.map().epoch) {
             match birth {
-                Some(birth) => self.post.send(self.post.home(&spg), Letter::Create(spg, Box::new(birth))),
+                Some(birth) => {
+                    self.router.send(self.router.shard_of(&spg), ShardMsg::Create(spg, Box::new(birth)))
+                }
                 None => tracing::warn!(
                     osd = self.config.id,
                     pg = %spg,

@@ -1,11 +1,11 @@
-//! How much of clients' messages a turn executes: what is beyond waits for the next one, groups in turn.
+//! How much of clients' messages a turn executes: what is beyond waits for the next one, PGs in turn.
 
 use super::Shard;
 use nacre_pg::{Event, TURN_WORK_MAX};
 use nacre_types::SpgId;
 
 impl Shard {
-    /// A turn begins: groups that were put off go first, or new messages of others would keep them waiting.
+    /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.
     pub(super) fn begin_work(&mut self) {
         self.pace.turn.begin(TURN_WORK_MAX);
         for _ in 0..self.put_off.len() {

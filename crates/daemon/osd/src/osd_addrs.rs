@@ -1,4 +1,4 @@
-//! [`Faces`]: under which addresses an OSD is known to whom.
+//! [`OsdAddrs`]: under which addresses an OSD is known to whom.
 //!
 //! An OSD has four: for clients and monitors, for other OSDs, and for heartbeats on either network. They share
 //! a nonce, which names this instance. One that was marked down while it ran goes on under a new nonce: nobody
@@ -23,7 +23,7 @@ pub(crate) struct Addresses {
 
 /// Who we are towards clients and monitors, other OSDs, and their heartbeats.
 #[derive(Debug, Clone)]
-pub(crate) struct Faces {
+pub(crate) struct OsdAddrs {
     osd: OsdId,
     pub(crate) public: Arc<MsgrConfig>,
     pub(crate) cluster: Arc<MsgrConfig>,
@@ -31,9 +31,9 @@ pub(crate) struct Faces {
     pub(crate) hb_front: Arc<MsgrConfig>,
 }
 
-/// What the lead's shard listens with.
+/// What the control shard listens with.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ears {
+pub(crate) struct Listeners {
     pub(crate) public: ListenerId,
     pub(crate) cluster: ListenerId,
     pub(crate) hb_back: ListenerId,
@@ -49,7 +49,7 @@ pub(crate) struct Sockets {
     pub(crate) hb_front: SocketAddr,
 }
 
-impl Ears {
+impl Listeners {
     /// Opens all but the public one, which other shards share, on ports that the system chooses.
     pub(crate) fn open(
         messenger: &mut Messenger,
@@ -58,10 +58,11 @@ impl Ears {
     ) -> io::Result<(Self, Sockets)> {
         let mut open = || messenger.listen(any_port, false);
         let (cluster, hb_back, hb_front) = (open()?, open()?, open()?);
-        let ears = Self { public: public.0, cluster: cluster.0, hb_back: hb_back.0, hb_front: hb_front.0 };
+        let listeners =
+            Self { public: public.0, cluster: cluster.0, hb_back: hb_back.0, hb_front: hb_front.0 };
         let sockets =
             Sockets { public: public.1, cluster: cluster.1, hb_back: hb_back.1, hb_front: hb_front.1 };
-        Ok((ears, sockets))
+        Ok((listeners, sockets))
     }
 
     /// Whether a connection came in for heartbeats.
@@ -70,16 +71,16 @@ impl Ears {
         listener.is_some_and(|listener| listener == self.hb_back || listener == self.hb_front)
     }
 
-    /// Lets peers in, who know us by `faces`.
-    pub(crate) fn serve(&self, faces: &Faces, messenger: &mut Messenger) {
-        messenger.serve(self.public, Arc::clone(&faces.public));
-        messenger.serve(self.cluster, Arc::clone(&faces.cluster));
-        messenger.serve(self.hb_back, Arc::clone(&faces.hb_back));
-        messenger.serve(self.hb_front, Arc::clone(&faces.hb_front));
+    /// Lets peers in, who know us by `osd_addrs`.
+    pub(crate) fn serve(&self, osd_addrs: &OsdAddrs, messenger: &mut Messenger) {
+        messenger.serve(self.public, Arc::clone(&osd_addrs.public));
+        messenger.serve(self.cluster, Arc::clone(&osd_addrs.cluster));
+        messenger.serve(self.hb_back, Arc::clone(&osd_addrs.hb_back));
+        messenger.serve(self.hb_front, Arc::clone(&osd_addrs.hb_front));
     }
 }
 
-impl Faces {
+impl OsdAddrs {
     /// At most `conn_max` messages wait in a connection with a client or another OSD.
     pub(crate) fn new(osd: OsdId, sockets: &Sockets, nonce: u32, conn_max: usize) -> Self {
         let at = |socket| AddrVec::of(EntityAddr::msgr2(socket, nonce));
@@ -97,8 +98,8 @@ impl Faces {
         }
     }
 
-    /// The same ears under another nonce.
-    pub(crate) fn renamed(&self, nonce: u32) -> Self {
+    /// The same listeners under another nonce.
+    pub(crate) fn rebound(&self, nonce: u32) -> Self {
         let again = |config: &Arc<MsgrConfig>| {
             let addrs = config.addrs.0.iter().map(|addr| EntityAddr { nonce, ..*addr }).collect();
             Arc::new(MsgrConfig { addrs: AddrVec(addrs), ..MsgrConfig::clone(config) })

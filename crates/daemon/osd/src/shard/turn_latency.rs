@@ -7,14 +7,14 @@ const EARLY_SEND_MAX: usize = 2;
 
 impl Shard {
     /// Notes how many events there are to handle before the next sending.
-    pub(super) fn has_few(&mut self, events: usize) {
+    pub(super) fn is_lightly_loaded(&mut self, events: usize) {
         self.few = events <= EARLY_SEND_MAX;
         // One record takes as many requests to the device whether it begins now or in a moment.
         self.store.hasten(events == 1);
     }
 
     /// Sends what is there, if there is little to do.
-    pub(super) fn send_early(&mut self) {
+    pub(super) fn flush_early(&mut self) {
         if self.few {
             self.messenger.flush();
         }

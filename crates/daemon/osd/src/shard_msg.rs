@@ -1,6 +1,6 @@
 //! What shards of one OSD tell each other, and the post that carries it.
 
-use crate::lead::Order;
+use crate::control::MonRequest;
 use crate::walk::Past;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
@@ -11,55 +11,55 @@ use nacre_msg::stats::PgStat;
 use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_pg::{Birth, ClientOp, Permit, RecoveryKind, Session, SessionId, Trace};
-use nacre_service::{MailboxFull, Mailman};
+use nacre_service::{MailboxFull, MailboxSender};
 use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// One shard to another. Everything inside is owned or shared for reading only.
 #[derive(Debug)]
-pub(crate) enum Letter {
-    /// The lead has received maps.
+pub(crate) enum ShardMsg {
+    /// OSD control has received maps.
     Maps(Arc<MapMessage>),
     /// Secrets of the service, to check tickets with.
     Keys(Arc<RotatingKeys>),
-    /// A client's message for a group of yours.
+    /// A client's message for a PG of yours.
     Op(SpgId, ClientOp),
     /// A message for a client of yours.
     ToSession(SessionId, RawMessage),
     /// A client of mine is gone.
     SessionClosed(SessionId),
-    /// A peer's message for a group of yours.
+    /// A peer's message for a PG of yours.
     Peer(OsdId, Box<PeerMessage>),
     /// Messages to and from this peer may be lost, although neither has ended.
     PeerReset(OsdId),
-    /// To the lead: send this to a peer.
+    /// To OSD control: send this to a peer.
     ToPeer(OsdId, RawMessage),
-    /// To the lead: tell the monitor.
-    Order(Order),
-    /// The monitor wants this group to exist.
+    /// To OSD control: tell the monitor.
+    MonRequest(MonRequest),
+    /// The monitor wants this PG to exist.
     Create(SpgId, Box<Birth>),
-    /// To the lead: who served this group?
+    /// To OSD control: who served this PG?
     Past(SpgId, Past),
-    /// To the lead: what the groups of a shard say of themselves.
+    /// To OSD control: what the PGs of a shard say of themselves.
     Stats(ShardReport),
-    /// The manager wants this group scrubbed, and perhaps what differs mended.
+    /// The manager wants this PG scrubbed, and perhaps what differs mended.
     Scrub { spg: SpgId, deep: bool, repair: bool },
-    /// The manager wants this group recovered before others, or in turn again.
+    /// The manager wants this PG recovered before others, or in turn again.
     Force { spg: SpgId, kind: RecoveryKind, forced: bool },
-    /// A client of mine holds its messages as your group told it to.
+    /// A client of mine holds its messages as your PG told it to.
     BackoffAck { spg: SpgId, session: SessionId, id: u64 },
-    /// A client of mine asks about a group of yours, or orders a scrub of it.
+    /// A client of mine asks about a PG of yours, or orders a scrub of it.
     Ask(Box<Question>),
-    /// To the lead: a client of mine gives a command.
+    /// To OSD control: a client of mine gives a command.
     Command(Arc<Session>, u64, Box<Command>),
     /// Options have changed.
     Options(Arc<Values>),
     /// What other OSDs promise has changed.
     Leases(Arc<Leases>),
     /// Clients know us by another name from now on.
-    Renamed(Arc<MsgrConfig>),
-    /// To the lead: take leave of the monitor, and then let all shards end.
+    Rebound(Arc<MsgrConfig>),
+    /// To OSD control: take leave of the monitor, and then let all shards end.
     Leave,
     /// End.
     Stop,
@@ -69,11 +69,11 @@ pub(crate) enum Letter {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct ShardReport {
     pub(crate) shard: usize,
-    /// Groups that it leads.
-    pub(crate) groups: Vec<(PgId, PgStat)>,
+    /// PGs that it leads.
+    pub(crate) pgs: Vec<(PgId, PgStat)>,
     /// Bytes of data and of omap in all its copies, by pool.
     pub(crate) pools: BTreeMap<PoolId, (i64, i64)>,
-    pub(crate) group_count: u32,
+    pub(crate) pg_count: u32,
     /// OSDs that serve any of its copies with it.
     pub(crate) sharers: BTreeSet<OsdId>,
     /// Copies that began anew because their records were damaged, and are not whole yet.
@@ -86,7 +86,7 @@ pub(crate) struct ShardReport {
     pub(crate) throttled: Vec<String>,
 }
 
-/// A `tell` command about one group.
+/// A `tell` command about one PG.
 #[derive(Debug)]
 pub(crate) struct Question {
     pub(crate) session: SessionId,
@@ -95,7 +95,7 @@ pub(crate) struct Question {
     pub(crate) kind: QuestionKind,
 }
 
-/// What is wanted of the group.
+/// What is wanted of the PG.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum QuestionKind {
     /// `query`
@@ -109,78 +109,78 @@ pub(crate) enum QuestionKind {
 }
 
 /// A shard's access to the others and to itself.
-pub(crate) struct Post {
+pub(crate) struct ShardRouter {
     pub(crate) me: usize,
-    mailmen: Vec<Mailman<Letter>>,
-    /// Letters to oneself, read within the same turn.
-    local: VecDeque<Letter>,
-    /// Letters that found a full mailbox, in order per receiver; while there are any, clients are not read.
-    stuck: VecDeque<(usize, Letter)>,
-    /// How many groups each pool had when this OSD first heard of it.
-    origins: BTreeMap<PoolId, u32>,
+    senders: Vec<MailboxSender<ShardMsg>>,
+    /// Messages to oneself, read within the same turn.
+    local: VecDeque<ShardMsg>,
+    /// Messages that found a full mailbox, in order per receiver; while there are any, clients are not read.
+    stuck: VecDeque<(usize, ShardMsg)>,
+    /// How many PGs each pool had when this OSD first heard of it.
+    initial_pg_num: BTreeMap<PoolId, u32>,
 }
 
-impl Post {
-    pub(crate) fn new(me: usize, mailmen: Vec<Mailman<Letter>>) -> Self {
-        Self { me, mailmen, local: VecDeque::new(), stuck: VecDeque::new(), origins: BTreeMap::new() }
+impl ShardRouter {
+    pub(crate) fn new(me: usize, senders: Vec<MailboxSender<ShardMsg>>) -> Self {
+        Self { me, senders, local: VecDeque::new(), stuck: VecDeque::new(), initial_pg_num: BTreeMap::new() }
     }
 
     /// Shards of this OSD.
     pub(crate) fn shard_count(&self) -> usize {
-        self.mailmen.len()
+        self.senders.len()
     }
 
     /// What an earlier life of this OSD knew of pools.
-    pub(crate) fn remember(&mut self, origins: BTreeMap<PoolId, u32>) {
-        self.origins = origins;
+    pub(crate) fn remember(&mut self, initial_pg_num: BTreeMap<PoolId, u32>) {
+        self.initial_pg_num = initial_pg_num;
     }
 
-    /// How many groups each pool had when this OSD first heard of it.
-    pub(crate) fn origins(&self) -> &BTreeMap<PoolId, u32> {
-        &self.origins
+    /// How many PGs each pool had when this OSD first heard of it.
+    pub(crate) fn initial_pg_num(&self) -> &BTreeMap<PoolId, u32> {
+        &self.initial_pg_num
     }
 
     /// A map came; true when it has pools that are new to us. All shards see the same maps, so all find the
     /// same homes.
     pub(crate) fn learn_map(&mut self, map: &OsdMap) -> bool {
-        self.origins.retain(|pool, _| map.pools.contains_key(pool));
-        let known = self.origins.len();
+        self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
+        let known = self.initial_pg_num.len();
         for (id, pool) in &map.pools {
-            self.origins.entry(*id).or_insert(pool.pg_num);
+            self.initial_pg_num.entry(*id).or_insert(pool.pg_num);
         }
-        self.origins.len() > known
+        self.initial_pg_num.len() > known
     }
 
-    /// Which shard a group lives on: that of the group which it was split off, whose objects are in that
+    /// Which shard a PG lives on: that of the PG which it was split off, whose objects are in that
     /// shard's store.
-    pub(crate) fn home(&self, spg: &SpgId) -> usize {
+    pub(crate) fn shard_of(&self, spg: &SpgId) -> usize {
         if self.shard_count() == 1 {
             return self.me;
         }
-        let origin = self.origins.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
+        let origin = self.initial_pg_num.get(&spg.pg.pool).filter(|pg_num| **pg_num > 0);
         let seed = origin.map_or(spg.pg.seed, |pg_num| nacre_types::hash::stable_mod(spg.pg.seed, *pg_num));
         let spread = spg.pg.pool.unsigned_abs().wrapping_add(seed.into());
-        (spread % self.mailmen.len() as u64) as usize
+        (spread % self.senders.len() as u64) as usize
     }
 
-    pub(crate) fn send(&mut self, to: usize, letter: Letter) {
+    pub(crate) fn send(&mut self, to: usize, msg: ShardMsg) {
         if to == self.me {
-            self.local.push_back(letter);
+            self.local.push_back(msg);
         } else if self.stuck.iter().any(|(other, _)| *other == to) {
-            self.stuck.push_back((to, letter));
-        } else if let Err(MailboxFull(letter)) = self.mailmen[to].try_send(letter) {
-            self.stuck.push_back((to, letter));
+            self.stuck.push_back((to, msg));
+        } else if let Err(MailboxFull(msg)) = self.senders[to].try_send(msg) {
+            self.stuck.push_back((to, msg));
         }
     }
 
     /// To every other shard.
-    pub(crate) fn send_others(&mut self, letter: impl Fn() -> Letter) {
+    pub(crate) fn send_others(&mut self, msg: impl Fn() -> ShardMsg) {
         for to in (0..self.shard_count()).filter(|to| *to != self.me).collect::<Vec<_>>() {
-            self.send(to, letter());
+            self.send(to, msg());
         }
     }
 
-    pub(crate) fn next_local(&mut self) -> Option<Letter> {
+    pub(crate) fn next_local(&mut self) -> Option<ShardMsg> {
         self.local.pop_front()
     }
 
@@ -190,8 +190,8 @@ impl Post {
 
     /// Tries again what found a full mailbox.
     pub(crate) fn retry(&mut self) {
-        for (to, letter) in std::mem::take(&mut self.stuck) {
-            self.send(to, letter);
+        for (to, msg) in std::mem::take(&mut self.stuck) {
+            self.send(to, msg);
         }
     }
 
@@ -215,7 +215,7 @@ pub(crate) mod session_id {
     }
 }
 
-/// A client's message from the wire to its group.
+/// A client's message from the wire to its PG.
 pub(crate) fn client_op(
     session: Arc<Session>,
     tid: u64,

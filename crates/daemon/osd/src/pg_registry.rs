@@ -1,6 +1,6 @@
-//! [`Groups`]: the placement groups of a shard, the maps they have come to, and what waits for them.
+//! [`PgRegistry`]: the PGs of a shard, the maps they have come to, and what waits for them.
 
-use crate::letter::ShardReport;
+use crate::shard_msg::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, SessionId, Tuning, UnderWay};
@@ -13,25 +13,25 @@ use std::sync::Arc;
 /// Maps kept so that a new copy can begin with the map in which it was called for.
 const MAPS_KEPT_MAX: usize = 100;
 
-/// Groups whose own deadline has come that one turn looks at, those first that wait longest: a step of each may take some
-/// milliseconds, and all groups of a pool divide at the same time.
+/// PGs whose own deadline has come that one turn looks at, those first that wait longest: a step of each may take some
+/// milliseconds, and all PGs of a pool divide at the same time.
 const DUE_MAX: usize = 16;
 
-/// The groups of one shard.
-pub(crate) struct Groups {
+/// The PGs of one shard.
+pub(crate) struct PgRegistry {
     map: Arc<OsdMap>,
-    groups: BTreeMap<SpgId, Pg>,
-    /// When groups that have a deadline of their own want a tick; most have none.
+    pgs: BTreeMap<SpgId, Pg>,
+    /// When PGs that have a deadline of their own want a tick; most have none.
     deadlines: BTreeMap<SpgId, Stamp>,
-    /// Transactions given to the store, in order: whose they are and what the group calls them.
+    /// Transactions given to the store, in order: whose they are and what the PG calls them.
     submitted: VecDeque<(Token, SpgId, Token)>,
     fetching: BTreeMap<Token, (SpgId, Token)>,
     last_ticket: u64,
     held: BTreeMap<SpgId, Vec<ClientOp>>,
     held_peer: Vec<(OsdId, PeerMessage)>,
-    /// Groups that the monitor ordered ahead of the map in which they exist.
-    held_births: BTreeMap<SpgId, Birth>,
-    /// Groups whose records are damaged, until it is known who served them.
+    /// PGs that the monitor ordered ahead of the map in which they exist.
+    held_creates: BTreeMap<SpgId, Birth>,
+    /// PGs whose records are damaged, until it is known who served them.
     unread: BTreeSet<SpgId>,
     /// The newest maps by epoch, the present one included.
     maps: BTreeMap<Epoch, Arc<OsdMap>>,
@@ -40,19 +40,19 @@ pub(crate) struct Groups {
     changed: bool,
 }
 
-impl Groups {
+impl PgRegistry {
     pub(crate) fn new(tuning: Tuning) -> Self {
         Self {
             tuning,
             map: Arc::new(OsdMap::default()),
-            groups: BTreeMap::new(),
+            pgs: BTreeMap::new(),
             deadlines: BTreeMap::new(),
             submitted: VecDeque::new(),
             fetching: BTreeMap::new(),
             last_ticket: 0,
             held: BTreeMap::new(),
             held_peer: Vec::new(),
-            held_births: BTreeMap::new(),
+            held_creates: BTreeMap::new(),
             unread: BTreeSet::new(),
             maps: BTreeMap::new(),
             ignores_history_les: false,
@@ -70,27 +70,27 @@ impl Groups {
     }
 
     pub(crate) fn all(&self) -> Vec<SpgId> {
-        self.groups.keys().copied().collect()
+        self.pgs.keys().copied().collect()
     }
 
     pub(crate) fn get(&self, spg: &SpgId) -> Option<&Pg> {
-        self.groups.get(spg)
+        self.pgs.get(spg)
     }
 
     pub(crate) fn contains(&self, spg: &SpgId) -> bool {
-        self.groups.contains_key(spg)
+        self.pgs.contains_key(spg)
     }
 
-    /// The group with the map that it is to see. Whoever takes it this way may change it.
+    /// The PG with the map that it is to see. Whoever takes it this way may change it.
     pub(crate) fn get_mut(&mut self, spg: &SpgId) -> Option<(&mut Pg, &Arc<OsdMap>)> {
         self.changed = true;
-        self.groups.get_mut(spg).map(|group| (group, &self.map))
+        self.pgs.get_mut(spg).map(|pg| (pg, &self.map))
     }
 
     /// Takes `osd_find_best_info_ignore_history_les` over.
     pub(crate) fn ignore_history_les(&mut self, ignore: bool) {
         self.ignores_history_les = ignore;
-        self.groups.values_mut().for_each(|group| group.ignore_history_les(ignore));
+        self.pgs.values_mut().for_each(|pg| pg.ignore_history_les(ignore));
     }
 
     /// The present map.
@@ -117,12 +117,12 @@ impl Groups {
         epoch >= self.all_since()
     }
 
-    /// What the store has of a group cannot be read. Nobody is answered for it before that is known which he needs to know.
+    /// What the store has of a PG cannot be read. Nobody is answered for it before that is known which he needs to know.
     pub(crate) fn set_unread(&mut self, spg: SpgId) {
         self.unread.insert(spg);
     }
 
-    /// True while it is not known who served the group, or the one of which it will be split off.
+    /// True while it is not known who served the PG, or the one of which it will be split off.
     pub(crate) fn is_unread(&self, spg: &SpgId) -> bool {
         let of_it = |unread: &&SpgId| {
             let mut seeds = std::iter::successors(Some(spg.pg.seed), |seed| {
@@ -133,41 +133,41 @@ impl Groups {
         self.unread.iter().any(|unread| of_it(&unread))
     }
 
-    pub(crate) fn insert(&mut self, mut group: Pg) {
-        self.unread.remove(&group.spg());
-        group.tune(&self.tuning);
-        group.ignore_history_les(self.ignores_history_les);
-        self.groups.insert(group.spg(), group);
+    pub(crate) fn insert(&mut self, mut pg: Pg) {
+        self.unread.remove(&pg.spg());
+        pg.tune(&self.tuning);
+        pg.ignore_history_les(self.ignores_history_les);
+        self.pgs.insert(pg.spg(), pg);
         self.changed = true;
     }
 
-    /// Handles an event of a group under another map than the present one.
+    /// Handles an event of a PG under another map than the present one.
     pub(crate) fn handle_under(&mut self, cx: &mut Cx<'_>, spg: &SpgId, event: Event) {
-        if let Some(group) = self.groups.get_mut(spg) {
-            group.handle(cx, event);
-            let due = group.next_deadline();
+        if let Some(pg) = self.pgs.get_mut(spg) {
+            pg.handle(cx, event);
+            let due = pg.next_deadline();
             self.note_deadline(*spg, due);
         }
     }
 
     /// Those that have not come to the map of `epoch`.
     pub(crate) fn behind(&self, epoch: Epoch) -> Vec<SpgId> {
-        let behind = self.groups.iter().filter(|(_, group)| !group.has_seen(epoch));
+        let behind = self.pgs.iter().filter(|(_, pg)| !pg.has_seen(epoch));
         behind.map(|(spg, _)| *spg).collect()
     }
 
-    /// Keeps the order to make a group until the map of its epoch is here. The monitor orders only what it has
-    /// placed on us, so there are never more than our groups.
-    pub(crate) fn hold_birth(&mut self, spg: SpgId, birth: Birth) {
-        self.held_births.insert(spg, birth);
+    /// Keeps the order to make a PG until the map of its epoch is here. The monitor orders only what it has
+    /// placed on us, so there are never more than our PGs.
+    pub(crate) fn hold_create(&mut self, spg: SpgId, birth: Birth) {
+        self.held_creates.insert(spg, birth);
     }
 
     /// The orders that came ahead of our map, to be looked at again.
-    pub(crate) fn take_held_births(&mut self) -> BTreeMap<SpgId, Birth> {
-        std::mem::take(&mut self.held_births)
+    pub(crate) fn take_held_creates(&mut self) -> BTreeMap<SpgId, Birth> {
+        std::mem::take(&mut self.held_creates)
     }
 
-    /// Keeps a peer's message for a group that does not exist here until the map of its epoch is here. What is too much
+    /// Keeps a peer's message for a PG that does not exist here until the map of its epoch is here. What is too much
     /// is dropped: whoever asks, or introduces itself, does so again when it hears nothing.
     pub(crate) fn hold_peer(&mut self, from: OsdId, message: PeerMessage) {
         if self.held_peer.len() < self.tuning.queues.held_max {
@@ -175,14 +175,14 @@ impl Groups {
         }
     }
 
-    /// The group is about to be split off one of ours, and must not be made otherwise.
+    /// The PG is about to be split off one of ours, and must not be made otherwise.
     pub(crate) fn is_coming(&self, spg: &SpgId) -> bool {
-        self.groups.values().any(|group| group.is_splitting_off(spg))
+        self.pgs.values().any(|pg| pg.is_splitting_off(spg))
     }
 
-    /// What peers have sent to a group before it was there.
+    /// What peers have sent to a PG before it was there.
     pub(crate) fn take_held_peer_for(&mut self, spg: &SpgId) -> Vec<(OsdId, PeerMessage)> {
-        self.held_births.remove(spg);
+        self.held_creates.remove(spg);
         let (its, others) = std::mem::take(&mut self.held_peer)
             .into_iter()
             .partition(|(_, message)| message.header().spg == *spg);
@@ -195,29 +195,29 @@ impl Groups {
         std::mem::take(&mut self.held_peer)
     }
 
-    /// Forgets a group whose removal has been submitted; completions that are still due find nobody.
+    /// Forgets a PG whose removal has been submitted; completions that are still due find nobody.
     pub(crate) fn remove(&mut self, spg: &SpgId) {
-        self.groups.remove(spg);
+        self.pgs.remove(spg);
         self.deadlines.remove(spg);
         self.changed = true;
     }
 
     /// Copies that began anew because their records were damaged, and are not whole yet.
     fn lost(&self) -> impl Iterator<Item = PgId> + '_ {
-        self.groups.values().filter(|group| group.info().lost_through > 0).map(|group| group.spg().pg)
+        self.pgs.values().filter(|pg| pg.info().lost_through > 0).map(|pg| pg.spg().pg)
     }
 
-    /// Takes a group out that ends: its copy goes to another.
+    /// Takes a PG out that ends: its copy goes to another.
     pub(crate) fn take(&mut self, spg: &SpgId) -> Option<Pg> {
         self.changed = true;
         self.deadlines.remove(spg);
-        self.groups.remove(spg)
+        self.pgs.remove(spg)
     }
 
-    /// Hands a group the copies of those that it takes in.
+    /// Hands a PG the copies of those that it takes in.
     pub(crate) fn absorb(&mut self, cx: &mut Cx<'_>, spg: &SpgId, sources: Vec<Pg>) {
-        if let Some(group) = self.groups.get_mut(spg) {
-            group.absorb(cx, sources);
+        if let Some(pg) = self.pgs.get_mut(spg) {
+            pg.absorb(cx, sources);
         }
     }
 
@@ -226,7 +226,7 @@ impl Groups {
         Token(self.last_ticket)
     }
 
-    /// Numbers a transaction of a group for the store.
+    /// Numbers a transaction of a PG for the store.
     pub(crate) fn submitted(&mut self, spg: SpgId, token: Token) -> Token {
         let ticket = self.ticket();
         self.submitted.push_back((ticket, spg, token));
@@ -238,7 +238,7 @@ impl Groups {
         self.submitted.front().is_none_or(|(oldest, _, _)| *oldest > ticket)
     }
 
-    /// True when all that the store is at is one write for which its group waits for other OSDs as well: what they
+    /// True when all that the store is at is one write for which its PG waits for other OSDs as well: what they
     /// answer comes in any case, and until then it makes no difference whether the store is done.
     pub(crate) fn wait_for_peers(&mut self) -> bool {
         let (1, true, Some((_, spg, _))) =
@@ -246,10 +246,10 @@ impl Groups {
         else {
             return false;
         };
-        self.groups.get_mut(spg).is_some_and(Pg::waits_for_others)
+        self.pgs.get_mut(spg).is_some_and(Pg::waits_for_others)
     }
 
-    /// Numbers a read of a group for the store.
+    /// Numbers a read of a PG for the store.
     pub(crate) fn fetching(&mut self, spg: SpgId, token: Token) -> Token {
         let ticket = self.ticket();
         self.fetching.insert(ticket, (spg, token));
@@ -276,7 +276,7 @@ impl Groups {
         }
     }
 
-    /// Keeps a message for a group that is about to exist here, or in a map that we do not have yet. None may be dropped,
+    /// Keeps a message for a PG that is about to exist here, or in a map that we do not have yet. None may be dropped,
     /// since its client would wait for an answer for ever; like everything else that clients have under way, they are
     /// bounded by not reading the clients' sockets (`Sessions::throttle`).
     pub(crate) fn hold(&mut self, spg: SpgId, op: ClientOp) {
@@ -295,12 +295,12 @@ impl Groups {
         self.held.retain(|_, ops| !ops.is_empty());
     }
 
-    /// What is held for one group.
+    /// What is held for one PG.
     pub(crate) fn take_held_for(&mut self, spg: &SpgId) -> Vec<ClientOp> {
         self.held.remove(spg).unwrap_or_default()
     }
 
-    /// Notes what a group that has just handled something wants next.
+    /// Notes what a PG that has just handled something wants next.
     pub(crate) fn note_deadline(&mut self, spg: SpgId, due: Option<Stamp>) {
         match due {
             Some(at) => drop(self.deadlines.insert(spg, at)),
@@ -313,17 +313,17 @@ impl Groups {
         self.deadlines.values().min().copied()
     }
 
-    /// Messages of clients that the groups have not answered.
+    /// Messages of clients that the PGs have not answered.
     pub(crate) fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> + '_ {
-        self.groups.values().flat_map(Pg::under_way)
+        self.pgs.values().flat_map(Pg::under_way)
     }
 
     /// About the memory that their logs take.
     pub(crate) fn log_bytes(&self) -> u64 {
-        self.groups.values().map(Pg::log_bytes).sum()
+        self.pgs.values().map(Pg::log_bytes).sum()
     }
 
-    /// Groups to tick: all, or some of those whose own deadline has come.
+    /// PGs to tick: all, or some of those whose own deadline has come.
     pub(crate) fn due(&self, now: Stamp, all: bool) -> Vec<SpgId> {
         if all {
             return self.all();
@@ -334,7 +334,7 @@ impl Groups {
         due.into_iter().take(DUE_MAX).map(|(_, spg)| spg).collect()
     }
 
-    /// The group that is to be scrubbed next without anybody's order, and whether deeply; `None` while `scrubs_max` are
+    /// The PG that is to be scrubbed next without anybody's order, and whether deeply; `None` while `scrubs_max` are
     /// under way, or none is due.
     pub(crate) fn next_scrub(
         &self,
@@ -342,11 +342,10 @@ impl Groups {
         intervals: &ScrubIntervals,
         scrubs_max: usize,
     ) -> Option<(SpgId, bool)> {
-        if self.groups.values().filter(|group| group.is_scrubbing()).count() >= scrubs_max {
+        if self.pgs.values().filter(|pg| pg.is_scrubbing()).count() >= scrubs_max {
             return None;
         }
-        let due =
-            self.groups.iter().filter_map(|(spg, group)| Some((group.scrub_due(wall, intervals)?, *spg)));
+        let due = self.pgs.iter().filter_map(|(spg, pg)| Some((pg.scrub_due(wall, intervals)?, *spg)));
         due.min().map(|((_, deep), spg)| (spg, deep))
     }
 
@@ -358,19 +357,19 @@ impl Groups {
     /// What the manager is to know.
     pub(crate) fn report(&mut self, shard: usize, usage: StoreUsage, wall: UTime) -> ShardReport {
         self.changed = false;
-        let stats = self.groups.values_mut().filter_map(|group| Some((group.spg().pg, group.stat(wall)?)));
-        let groups = stats.collect();
+        let stats = self.pgs.values_mut().filter_map(|pg| Some((pg.spg().pg, pg.stat(wall)?)));
+        let pgs = stats.collect();
         let mut pools: BTreeMap<PoolId, (i64, i64)> = BTreeMap::new();
-        for (spg, group) in &self.groups {
-            let counters = &group.info().counters;
+        for (spg, pg) in &self.pgs {
+            let counters = &pg.info().counters;
             let (data, omap) = pools.entry(spg.pg.pool).or_default();
             *data += counters.bytes;
             *omap += counters.omap_bytes;
         }
-        let group_count = u32::try_from(self.groups.len()).unwrap_or(u32::MAX);
-        let sharers = self.groups.values().flat_map(Pg::members).collect();
+        let pg_count = u32::try_from(self.pgs.len()).unwrap_or(u32::MAX);
+        let sharers = self.pgs.values().flat_map(Pg::members).collect();
         let lost = self.lost().collect();
         let (commits, throttled) = ((0, 0), Vec::new());
-        ShardReport { shard, groups, pools, group_count, sharers, lost, usage, commits, throttled }
+        ShardReport { shard, pgs, pools, pg_count, sharers, lost, usage, commits, throttled }
     }
 }

@@ -1,19 +1,19 @@
-//! [`Lead`]: what an OSD does once, on its first shard: the session with the monitor, boot, maps, links to
+//! [`OsdControl`]: what an OSD does once, on its first shard: the session with the monitor, boot, maps, links to
 //! the other OSDs and to the manager.
 
 mod beacon;
 mod manager;
-mod orders;
+mod mon_requests;
 
-pub(crate) use orders::Order;
+pub(crate) use mon_requests::MonRequest;
 
 use crate::config::OsdConfig;
-use crate::faces::{Ears, Faces};
-use crate::letter::ShardReport;
 use crate::links::{Dialler, Link};
 use crate::maps::{self, LearnError, MapCache, Source};
+use crate::osd_addrs::{Listeners, OsdAddrs};
 use crate::pings::{Pings, Signature, Verdict, pong};
 use crate::report;
+use crate::shard_msg::ShardReport;
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_denc::Decode;
 use nacre_heartbeat::Leases;
@@ -40,7 +40,7 @@ const MARKDOWNS_KEPT_MAX: usize = 1000;
 
 /// What the monitor's side of things brought for the shard.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum ControlEvent {
     /// A message with maps.
     Maps(Box<nacre_msg::OsdMap>, Source),
     /// Secrets of the service.
@@ -49,16 +49,16 @@ pub(crate) enum News {
     Void(VoidTickets),
     /// Caps that tickets say otherwise.
     Caps(EntityCaps),
-    /// Groups to create.
+    /// PGs to create.
     Create(Box<nacre_msg::OsdPgCreate2>),
-    /// Groups to scrub.
+    /// PGs to scrub.
     Scrub(Box<nacre_msg::OsdScrub2>),
-    /// Groups to recover before others, or in turn again.
+    /// PGs to recover before others, or in turn again.
     Force(Box<nacre_msg::OsdForceRecovery>),
     /// What the configuration database has for this OSD.
     Options(BTreeMap<String, String>),
     /// We go on under this name towards clients; other OSDs are to connect anew.
-    Renamed(Arc<MsgrConfig>),
+    Rebound(Arc<MsgrConfig>),
     /// What others promise has changed.
     Leases(Arc<Leases>),
     /// This OSD ends.
@@ -75,12 +75,12 @@ enum Lack {
 }
 
 /// The first shard's part.
-pub(crate) struct Lead {
+pub(crate) struct OsdControl {
     config: OsdConfig,
     /// Size of the store.
     capacity_bytes: u64,
-    faces: Faces,
-    ears: Ears,
+    osd_addrs: OsdAddrs,
+    listeners: Listeners,
     monc: MonClient,
     mon_link: Option<(LinkId, ConnId)>,
     effects: Vec<Effect>,
@@ -113,7 +113,7 @@ pub(crate) struct Lead {
     /// `up_thru` asked for and not granted yet.
     up_thru_wanted: Epoch,
     pg_temp_wanted: BTreeMap<PgId, Vec<OsdId>>,
-    /// Groups that are to be merged, by the source: what it and its target said last.
+    /// PGs that are to be merged, by the source: what it and its target said last.
     merges: BTreeMap<PgId, (Option<MergeState>, Option<MergeState>)>,
     reports: BTreeMap<usize, ShardReport>,
     report_due: bool,
@@ -121,22 +121,22 @@ pub(crate) struct Lead {
     report_seq: u64,
 }
 
-/// What the lead borrows of its shard.
-pub(crate) struct LeadCx<'a> {
+/// What OSD control borrows of its shard.
+pub(crate) struct ControlCx<'a> {
     pub(crate) now: Stamp,
     pub(crate) wall: UTime,
     pub(crate) entropy: &'a mut dyn Entropy,
     pub(crate) messenger: &'a mut Messenger,
     pub(crate) maps: &'a MapCache,
     pub(crate) options: &'a Values,
-    pub(crate) news: &'a mut Vec<News>,
+    pub(crate) events: &'a mut Vec<ControlEvent>,
 }
 
-impl Lead {
+impl OsdControl {
     pub(crate) fn new(
         config: OsdConfig,
         capacity_bytes: u64,
-        (ears, faces): (Ears, Faces),
+        (listeners, osd_addrs): (Listeners, OsdAddrs),
         tuning: &Tuning,
         now: Stamp,
     ) -> Self {
@@ -155,8 +155,8 @@ impl Lead {
         Self {
             config,
             capacity_bytes,
-            faces,
-            ears,
+            osd_addrs,
+            listeners,
             monc,
             mon_link: None,
             effects: Vec::new(),
@@ -193,7 +193,7 @@ impl Lead {
     }
 
     /// Looks for a monitor, and wants the maps behind those that the store holds.
-    pub(crate) fn start(&mut self, cx: &mut LeadCx<'_>) {
+    pub(crate) fn start(&mut self, cx: &mut ControlCx<'_>) {
         let newest = cx.maps.newest().epoch;
         self.started_at = newest;
         let start = if newest == 0 { 0 } else { u64::from(newest) + 1 };
@@ -202,14 +202,14 @@ impl Lead {
         self.settle(cx);
     }
 
-    /// When [`Lead::tick`] is due.
+    /// When [`OsdControl::tick`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         let links = self.peers.values().chain(&self.mgr).filter_map(Link::next_deadline);
         let own = [self.monc.next_deadline(), self.pings.next_deadline(), self.leaving];
         links.chain(own.into_iter().flatten()).min()
     }
 
-    pub(crate) fn tick(&mut self, cx: &mut LeadCx<'_>) {
+    pub(crate) fn tick(&mut self, cx: &mut ControlCx<'_>) {
         if self.monc.next_deadline().is_some_and(|at| at <= cx.now) {
             self.monc.handle(&mut Context { now: cx.now, wall: cx.wall, entropy: cx.entropy }, Event::Tick);
         }
@@ -234,7 +234,7 @@ impl Lead {
         self.settle(cx);
     }
 
-    fn dial_all(&mut self, cx: &mut LeadCx<'_>) {
+    fn dial_all(&mut self, cx: &mut ControlCx<'_>) {
         let Self { peers, mgr, pings, monc, config, .. } = self;
         for link in peers.values_mut().chain(mgr.as_mut()).chain(pings.links()) {
             let monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
@@ -243,14 +243,14 @@ impl Lead {
         }
     }
 
-    fn signature(&self, cx: &LeadCx<'_>) -> Signature {
+    fn signature(&self, cx: &ControlCx<'_>) -> Signature {
         let map = cx.maps.newest();
         let up_from = map.info(self.config.id).up_from;
         Signature { fsid: self.config.fsid, map_epoch: map.epoch, up_from, wall: cx.wall }
     }
 
     /// Carries out what the heartbeats and the client of the monitors want, until they want nothing more.
-    fn settle(&mut self, cx: &mut LeadCx<'_>) {
+    fn settle(&mut self, cx: &mut ControlCx<'_>) {
         let signature = self.signature(cx);
         for verdict in self.pings.carry_out(&signature, cx.messenger) {
             self.tell_verdict(cx, &verdict);
@@ -273,11 +273,11 @@ impl Lead {
         self.mon_link.filter(|(current, _)| *current == link).map(|(_, conn)| conn)
     }
 
-    fn carry_out(&mut self, cx: &mut LeadCx<'_>, effect: Effect) {
+    fn carry_out(&mut self, cx: &mut ControlCx<'_>, effect: Effect) {
         match effect {
             Effect::Connect { link, addr } => {
                 let target = Target { addr, kind: EntityKind::MON, gid: self.config.id.into() };
-                let config = Arc::clone(&self.faces.public);
+                let config = Arc::clone(&self.osd_addrs.public);
                 match cx.messenger.connect(config, target, None, cx.now, cx.entropy) {
                     Ok(conn) => self.mon_link = Some((link, conn)),
                     Err(error) => {
@@ -313,7 +313,7 @@ impl Lead {
             Effect::Deliver { message, .. } => self.delivered(cx, message),
             Effect::RotatingKeys(keys) => {
                 self.keyed = true;
-                cx.news.push(News::Keys(keys));
+                cx.events.push(ControlEvent::Keys(keys));
                 self.consider_boot(cx);
             }
             Effect::Refused { errno } => {
@@ -328,7 +328,7 @@ impl Lead {
 
     fn drive(
         &mut self,
-        cx: &mut LeadCx<'_>,
+        cx: &mut ControlCx<'_>,
         link: LinkId,
         work: impl FnOnce(&mut nacre_msgr::Connection) -> Result<(), nacre_msgr::Fault>,
     ) {
@@ -337,13 +337,13 @@ impl Lead {
         }
     }
 
-    fn link_event(&mut self, cx: &mut LeadCx<'_>, link: LinkId, event: LinkEvent) {
+    fn link_event(&mut self, cx: &mut ControlCx<'_>, link: LinkId, event: LinkEvent) {
         let mut monc_cx = Context { now: cx.now, wall: cx.wall, entropy: cx.entropy };
         self.monc.handle(&mut monc_cx, Event::Link(link, event));
     }
 
     /// An event of a connection that we dialled, or of one with a peer; false when it is none of ours.
-    pub(crate) fn conn_event(&mut self, cx: &mut LeadCx<'_>, conn: ConnId, event: ConnEvent) -> bool {
+    pub(crate) fn conn_event(&mut self, cx: &mut ControlCx<'_>, conn: ConnId, event: ConnEvent) -> bool {
         if let Some((link, _)) = self.mon_link.filter(|(_, mon)| *mon == conn) {
             self.mon_event(cx, link, event);
             self.settle(cx);
@@ -382,16 +382,16 @@ impl Lead {
     }
 
     /// A message on a connection that we dialled for heartbeats; false when it is none of these.
-    fn heartbeat_message(&mut self, cx: &mut LeadCx<'_>, conn: ConnId, raw: RawMessage) -> bool {
+    fn heartbeat_message(&mut self, cx: &mut ControlCx<'_>, conn: ConnId, raw: RawMessage) -> bool {
         let ours = match Message::decode(raw) {
             Ok(Message::OsdPing(ping)) => {
                 let heard = ping.fsid == self.config.fsid && self.pings.heard(conn, &ping, cx.now);
-                cx.news.push(News::Leases(Arc::new(self.pings.leases.clone())));
+                cx.events.push(ControlEvent::Leases(Arc::new(self.pings.leases.clone())));
                 heard
             }
             // Who answers is ahead of us: our monitor may be slow, or cut off.
             Ok(Message::OsdMap(maps)) => {
-                cx.news.push(News::Maps(Box::new(maps), Source::Peer));
+                cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Peer));
                 true
             }
             Ok(other) => {
@@ -407,11 +407,13 @@ impl Lead {
         ours
     }
 
-    /// A peer's message at our ears for heartbeats.
-    pub(crate) fn pinged(&mut self, cx: &mut LeadCx<'_>, conn: ConnId, from: OsdId, raw: RawMessage) {
+    /// A peer's message at our listeners for heartbeats.
+    pub(crate) fn pinged(&mut self, cx: &mut ControlCx<'_>, conn: ConnId, from: OsdId, raw: RawMessage) {
         let ping = match Message::decode(raw) {
             Ok(Message::OsdPing(ping)) if ping.fsid == self.config.fsid && ping.op == ping_op::PING => ping,
-            Ok(other) => return tracing::debug!(from, name = other.name(), "no ping at our ears for them"),
+            Ok(other) => {
+                return tracing::debug!(from, name = other.name(), "no ping at our listeners for them");
+            }
             Err(error) => return tracing::error!(from, %error, "a peer's heartbeat does not decode"),
         };
         let (signature, theirs) = (self.signature(cx), ping.map_epoch);
@@ -432,7 +434,7 @@ impl Lead {
         }
     }
 
-    fn mon_event(&mut self, cx: &mut LeadCx<'_>, link: LinkId, event: ConnEvent) {
+    fn mon_event(&mut self, cx: &mut ControlCx<'_>, link: LinkId, event: ConnEvent) {
         match mon_link_event(event) {
             Ok(Some(event)) => self.link_event(cx, link, event),
             Ok(None) => (),
@@ -471,7 +473,7 @@ impl Lead {
     /// A connection is gone; false when it was none of ours.
     pub(crate) fn conn_closed(
         &mut self,
-        cx: &mut LeadCx<'_>,
+        cx: &mut ControlCx<'_>,
         conn: ConnId,
         session: Option<Box<Session>>,
         refused: bool,
@@ -510,7 +512,7 @@ impl Lead {
     }
 
     /// A peer said what we cannot read. The operator hears of it; the session must not be taken up again where it was.
-    pub(crate) fn misunderstood(&mut self, cx: &LeadCx<'_>, conn: ConnId, from: OsdId, why: String) {
+    pub(crate) fn misunderstood(&mut self, cx: &ControlCx<'_>, conn: ConnId, from: OsdId, why: String) {
         if let Some(link) = self.peers.get_mut(&from).filter(|link| link.conn() == Some(conn)) {
             link.pause(cx.now);
         }
@@ -527,10 +529,10 @@ impl Lead {
 
     /// Whether a connection came in for heartbeats.
     pub(crate) fn hears_pings(&self, messenger: &Messenger, conn: ConnId) -> bool {
-        self.ears.hears_pings(messenger, conn)
+        self.listeners.hears_pings(messenger, conn)
     }
 
-    fn mon_opened(&mut self, cx: &mut LeadCx<'_>) {
+    fn mon_opened(&mut self, cx: &mut ControlCx<'_>) {
         self.boot_sent = None;
         self.pings.monitor_opened(cx.now);
         self.consider_boot(cx);
@@ -540,24 +542,24 @@ impl Lead {
         self.send_pg_temp(cx.maps.newest().epoch);
     }
 
-    fn delivered(&mut self, cx: &mut LeadCx<'_>, message: Message) {
+    fn delivered(&mut self, cx: &mut ControlCx<'_>, message: Message) {
         match message {
-            Message::OsdMap(maps) => cx.news.push(News::Maps(Box::new(maps), Source::Monitor)),
-            Message::OsdPgCreate2(create) => cx.news.push(News::Create(Box::new(create))),
+            Message::OsdMap(maps) => cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Monitor)),
+            Message::OsdPgCreate2(create) => cx.events.push(ControlEvent::Create(Box::new(create))),
             Message::MgrMap(message) => match MgrMap::from_bytes(message.map) {
                 Ok(map) => self.mgr_map(cx, &map),
                 Err(error) => tracing::error!(%error, "mgr map does not decode"),
             },
-            Message::VoidTickets(void) => cx.news.push(News::Void(void)),
-            Message::EntityCaps(caps) => cx.news.push(News::Caps(caps)),
-            Message::Config(config) => cx.news.push(News::Options(config.config)),
+            Message::VoidTickets(void) => cx.events.push(ControlEvent::Void(void)),
+            Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
+            Message::Config(config) => cx.events.push(ControlEvent::Options(config.config)),
             Message::MarkMeDown(_) if self.leaving.is_some() => self.end(cx),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
         }
     }
 
     /// Maps came that cannot be taken in; none of what came behind them was.
-    pub(crate) fn maps_refused(&mut self, cx: &mut LeadCx<'_>, error: &LearnError) {
+    pub(crate) fn maps_refused(&mut self, cx: &mut ControlCx<'_>, error: &LearnError) {
         let (osd, epoch) = (self.config.id, cx.maps.newest().epoch);
         let lack = match error {
             LearnError::Gap { .. } => Lack::Epochs,
@@ -584,7 +586,7 @@ impl Lead {
     }
 
     /// Asks the monitor for what we lack: `now`, or when it has not come for a while.
-    fn ask_for_maps(&mut self, cx: &LeadCx<'_>, now: bool) {
+    fn ask_for_maps(&mut self, cx: &ControlCx<'_>, now: bool) {
         let Some((lack, asked_at)) = self.lack else { return };
         if !self.monc.is_open() || !(now || cx.now >= asked_at + maps::RETRY) {
             return;
@@ -601,7 +603,7 @@ impl Lead {
     }
 
     /// New maps are in force: links follow them, and our own state in them.
-    pub(crate) fn maps_learned(&mut self, cx: &mut LeadCx<'_>) {
+    pub(crate) fn maps_learned(&mut self, cx: &mut ControlCx<'_>) {
         let map = Arc::clone(cx.maps.newest());
         self.monc.got("osdmap", map.epoch.into());
         if let Some((Lack::Whole, _)) = self.lack.take() {
@@ -627,7 +629,7 @@ impl Lead {
         self.settle(cx);
     }
 
-    /// Until when the groups must not see `map`, since it has an OSD down to whom we have promised otherwise; unless
+    /// Until when the PGs must not see `map`, since it has an OSD down to whom we have promised otherwise; unless
     /// that is certainly dead.
     pub(crate) fn keeps_maps_until(&self, map: &OsdMap) -> Stamp {
         let leases = &self.pings.leases;
@@ -642,11 +644,11 @@ impl Lead {
     }
 
     fn is_up_in(&self, map: &OsdMap) -> bool {
-        map.is_up(self.config.id) && map.client_addr(self.config.id) == Some(&self.faces.public.addrs)
+        map.is_up(self.config.id) && map.client_addr(self.config.id) == Some(&self.osd_addrs.public.addrs)
     }
 
     /// The map has us down though we run: as we asked, because we are removed, or wrongly.
-    fn marked_down(&mut self, cx: &mut LeadCx<'_>, map: &OsdMap) {
+    fn marked_down(&mut self, cx: &mut ControlCx<'_>, map: &OsdMap) {
         let (osd, epoch) = (self.config.id, map.epoch);
         if self.leaving.is_some() {
             return self.end(cx);
@@ -675,18 +677,18 @@ impl Lead {
             return self.end(cx);
         }
         tracing::warn!(osd, epoch, "the map wrongly has us down; going on under a new name");
-        self.rename(cx);
+        self.rebind(cx);
     }
 
     /// Goes on as a new instance: what was sent to and by the old one counts no more.
-    fn rename(&mut self, cx: &mut LeadCx<'_>) {
+    fn rebind(&mut self, cx: &mut ControlCx<'_>) {
         let nonce = (cx.entropy.u64() as u32).max(1);
-        self.faces = self.faces.renamed(nonce);
-        self.ears.serve(&self.faces, cx.messenger);
+        self.osd_addrs = self.osd_addrs.rebound(nonce);
+        self.listeners.serve(&self.osd_addrs, cx.messenger);
         std::mem::take(&mut self.peers).into_values().for_each(|link| link.end(cx.messenger));
         self.pings.hang_up(cx.messenger);
         cx.messenger.forget_sessions();
-        cx.news.push(News::Renamed(Arc::clone(&self.faces.public)));
+        cx.events.push(ControlEvent::Rebound(Arc::clone(&self.osd_addrs.public)));
         self.boot_sent = None;
         // The monitor takes our address for clients from the session.
         self.monc.stop();
@@ -695,20 +697,20 @@ impl Lead {
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out; false when there is nothing to ask for.
-    pub(crate) fn leave(&mut self, cx: &mut LeadCx<'_>) -> bool {
+    pub(crate) fn leave(&mut self, cx: &mut ControlCx<'_>) -> bool {
         if !self.booted || !self.monc.is_open() {
             return false;
         }
         self.leaving = Some(cx.now + cx.options.seconds("osd_mon_shutdown_timeout"));
         // Others need not wait for our leases once we are dead: so we serve nobody from now on.
         self.pings.leases.close();
-        cx.news.push(News::Leases(Arc::new(self.pings.leases.clone())));
+        cx.events.push(ControlEvent::Leases(Arc::new(self.pings.leases.clone())));
         let epoch = cx.maps.newest().epoch;
         let down = MarkMeDown {
             version: epoch.into(),
             fsid: self.config.fsid,
             osd: self.config.id,
-            addrs: self.faces.public.addrs.clone(),
+            addrs: self.osd_addrs.public.addrs.clone(),
             epoch,
             request_ack: true,
             down_and_dead: true,
@@ -723,19 +725,19 @@ impl Lead {
     }
 
     /// Sends a question to the monitor.
-    pub(crate) fn ask_monitor(&mut self, cx: &mut LeadCx<'_>, question: Message) {
+    pub(crate) fn ask_monitor(&mut self, cx: &mut ControlCx<'_>, question: Message) {
         self.tell_mon(question);
         self.settle(cx);
     }
 
-    fn end(&mut self, cx: &mut LeadCx<'_>) {
+    fn end(&mut self, cx: &mut ControlCx<'_>) {
         // Maps that come before the last turn ends change nothing any more.
         self.leaving.get_or_insert(cx.now);
-        cx.news.push(News::End);
+        cx.events.push(ControlEvent::End);
     }
 
     /// Options have changed.
-    pub(crate) fn follow_options(&mut self, cx: &mut LeadCx<'_>) {
+    pub(crate) fn follow_options(&mut self, cx: &mut ControlCx<'_>) {
         self.monc.set_modes(cx.options.text("ms_mon_cluster_mode"));
         self.follow_cluster_mode(cx);
         self.pings.set(cx.options);
@@ -745,7 +747,7 @@ impl Lead {
 
     /// Connections with other OSDs last for weeks: those that we dialled are made anew when their protection is to be another.
     /// Nothing is lost, their sessions go on.
-    fn follow_cluster_mode(&mut self, cx: &mut LeadCx<'_>) {
+    fn follow_cluster_mode(&mut self, cx: &mut ControlCx<'_>) {
         let mode = cx.options.text("ms_cluster_mode");
         if self.cluster_mode == mode {
             return;
@@ -756,16 +758,16 @@ impl Lead {
         }
     }
 
-    fn follow_heartbeats(&mut self, cx: &mut LeadCx<'_>) {
+    fn follow_heartbeats(&mut self, cx: &mut ControlCx<'_>) {
         let sharers: BTreeSet<OsdId> =
             self.reports.values().flat_map(|report| report.sharers.iter().copied()).collect();
         let count_min = cx.options.count("osd_heartbeat_min_peers");
-        let me = (self.config.id, &self.faces);
+        let me = (self.config.id, &self.osd_addrs);
         self.pings.follow(cx.now, cx.maps.newest(), &sharers, count_min, me, cx.messenger);
         self.dial_all(cx);
     }
 
-    fn tell_verdict(&mut self, cx: &LeadCx<'_>, verdict: &Verdict) {
+    fn tell_verdict(&mut self, cx: &ControlCx<'_>, verdict: &Verdict) {
         let (target, flags, silent_for) = match *verdict {
             Verdict::Failed { osd, silent_for, immediate } => {
                 let immediate = if immediate { failure_flag::IMMEDIATE } else { 0 };
@@ -788,7 +790,7 @@ impl Lead {
         self.tell_mon(failure.into());
     }
 
-    fn follow_peers(&mut self, cx: &mut LeadCx<'_>, map: &OsdMap) {
+    fn follow_peers(&mut self, cx: &mut ControlCx<'_>, map: &OsdMap) {
         let (me, link_max, greeting) = (self.config.id, self.link_max, &self.greeting);
         let gone =
             |osd: &OsdId, link: &Link| !map.is_up(*osd) || map.cluster_addr(*osd) != Some(link.addrs());
@@ -801,14 +803,14 @@ impl Lead {
         }
         for osd in map.up_osds().filter(|osd| *osd != me) {
             let Some(addrs) = map.cluster_addr(osd) else { continue };
-            let dials = (me < osd).then(|| Arc::clone(&self.faces.cluster));
+            let dials = (me < osd).then(|| Arc::clone(&self.osd_addrs.cluster));
             let link = || Link::new(EntityKind::OSD, addrs.clone(), dials, link_max);
             self.peers.entry(osd).or_insert_with(|| link().with_greeting(greeting.clone()));
         }
         self.dial_all(cx);
     }
 
-    fn consider_boot(&mut self, cx: &mut LeadCx<'_>) {
+    fn consider_boot(&mut self, cx: &mut ControlCx<'_>) {
         let map = cx.maps.newest();
         let ready = self.monc.is_open()
             && self.keyed
@@ -821,10 +823,10 @@ impl Lead {
         }
     }
 
-    fn boot(&mut self, cx: &mut LeadCx<'_>) {
+    fn boot(&mut self, cx: &mut ControlCx<'_>) {
         let epoch = cx.maps.newest().epoch;
         self.boot_sent = Some(cx.now);
-        let addrs = self.faces.addresses();
+        let addrs = self.osd_addrs.addresses();
         let superblock = Superblock {
             cluster_fsid: self.config.fsid,
             whoami: self.config.id,
@@ -847,7 +849,7 @@ impl Lead {
         self.tell_mon(boot.into());
     }
 
-    /// What the monitor does not get now it gets when [`Lead::mon_opened`] sends again what still matters.
+    /// What the monitor does not get now it gets when [`OsdControl::mon_opened`] sends again what still matters.
     fn tell_mon(&mut self, message: Message) {
         let tid = self.monc.next_tid();
         if self.monc.send(tid, message).is_err() {

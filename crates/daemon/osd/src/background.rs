@@ -1,7 +1,7 @@
 //! What a shard does beside clients' work: scrubs in time, the manager's orders, merges; and rest.
 
-use crate::letter::Letter;
 use crate::shard::Shard;
+use crate::shard_msg::ShardMsg;
 use nacre_buf::AlignedBuf;
 use nacre_maps::OsdMap;
 use nacre_msg::{OsdForceRecovery, force_option};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A store that nobody used for so long brings its changes home, and free memory goes back to the system.
-const REST_AFTER: Duration = Duration::from_secs(5);
+const IDLE_TRIM_AFTER: Duration = Duration::from_secs(5);
 
 /// Since when a shard's store rests.
 #[derive(Debug, Default)]
-pub(crate) struct Rest {
+pub(crate) struct IdleTrim {
     used_at: Stamp,
     /// Nothing is left to do until it is used again.
     is_done: bool,
 }
 
-impl Rest {
+impl IdleTrim {
     /// The store is used.
     pub(crate) fn used(&mut self, now: Stamp) {
         *self = Self { used_at: now, is_done: false };
@@ -40,16 +40,17 @@ fn is_scrub_hour(hour: u32, begin: u32, end: u32) -> bool {
 
 impl Shard {
     /// Does what is best done while nobody waits.
-    pub(crate) fn rest(&mut self) {
-        if self.rest.is_done || self.now < self.rest.used_at + REST_AFTER || self.store.rest() {
+    pub(crate) fn idle_trim(&mut self) {
+        if self.idle_trim.is_done || self.now < self.idle_trim.used_at + IDLE_TRIM_AFTER || self.store.rest()
+        {
             return;
         }
-        self.rest.is_done = true;
+        self.idle_trim.is_done = true;
         AlignedBuf::empty_pool();
         (self.config.give_back_memory)();
     }
 
-    /// Has the copies of the group compared for which it is high time, if there are not enough scrubs already.
+    /// Has the copies of the PG compared for which it is high time, if there are not enough scrubs already.
     pub(crate) fn start_scrub(&mut self) {
         let intervals = ScrubIntervals {
             shallow: self.options.seconds("osd_scrub_min_interval"),
@@ -62,12 +63,12 @@ impl Shard {
             return;
         }
         let scrubs_max = self.options.count("osd_max_scrubs");
-        if let Some((spg, deep)) = self.groups.next_scrub(self.wall, &intervals, scrubs_max) {
+        if let Some((spg, deep)) = self.pgs.next_scrub(self.wall, &intervals, scrubs_max) {
             self.deliver(spg, Event::Scrub { deep, repair: false });
         }
     }
 
-    /// Hands the manager's order to the groups that it names.
+    /// Hands the manager's order to the PGs that it names.
     pub(crate) fn force_recovery(&mut self, order: &OsdForceRecovery) {
         let forced = order.options & force_option::CANCEL == 0;
         let kinds = [
@@ -76,16 +77,16 @@ impl Shard {
         ];
         for (_, kind) in kinds.into_iter().filter(|(bit, _)| order.options & bit != 0) {
             for spg in order.pgs.iter().copied() {
-                self.post.send(self.post.home(&spg), Letter::Force { spg, kind, forced });
+                self.router.send(self.router.shard_of(&spg), ShardMsg::Force { spg, kind, forced });
             }
         }
     }
 
-    /// Hands a map to all groups that have not come to it, those among them that are split off meanwhile. Where objects move to other
-    /// groups, they do so `at_once`, or some at a time.
-    pub(crate) fn lead_groups(&mut self, map: &Arc<OsdMap>, at_once: bool) {
-        self.merge_groups(map);
-        let mut behind = self.groups.behind(map.epoch);
+    /// Hands a map to all PGs that have not come to it, those among them that are split off meanwhile. Where objects move to other
+    /// PGs, they do so `at_once`, or some at a time.
+    pub(crate) fn advance_pgs(&mut self, map: &Arc<OsdMap>, at_once: bool) {
+        self.merge_pgs(map);
+        let mut behind = self.pgs.behind(map.epoch);
         while !behind.is_empty() && !self.is_broken() {
             for spg in behind {
                 self.deliver_under(map, spg, Event::Map);
@@ -93,38 +94,38 @@ impl Shard {
                     self.finish_moving(spg);
                 }
             }
-            behind = self.groups.behind(map.epoch);
+            behind = self.pgs.behind(map.epoch);
         }
     }
 
-    /// Hands the copies of groups that end with `map` to those that they are merged into, before these see it.
-    fn merge_groups(&mut self, map: &Arc<OsdMap>) {
-        for spg in self.groups.all() {
+    /// Hands the copies of PGs that end with `map` to those that they are merged into, before these see it.
+    fn merge_pgs(&mut self, map: &Arc<OsdMap>) {
+        for spg in self.pgs.all() {
             self.merge_into(map, spg);
         }
     }
 
-    /// Lets all objects of a group move at once, that are on their way to others. Only where nobody waits for us yet, or where
+    /// Lets all objects of a PG move at once, that are on their way to others. Only where nobody waits for us yet, or where
     /// maps follow each other faster than the monitor lets them.
     pub(crate) fn finish_moving(&mut self, spg: SpgId) {
-        while !self.is_broken() && self.groups.get(&spg).is_some_and(Pg::is_moving) {
+        while !self.is_broken() && self.pgs.get(&spg).is_some_and(Pg::is_moving) {
             self.deliver(spg, Event::Tick);
         }
     }
 
-    /// A group is there that was split off: what came for it meanwhile.
+    /// A PG is there that was split off: what came for it meanwhile.
     pub(crate) fn deliver_held(&mut self, spg: SpgId) {
-        for (from, message) in self.groups.take_held_peer_for(&spg) {
+        for (from, message) in self.pgs.take_held_peer_for(&spg) {
             self.deliver(spg, Event::Peer { from, message });
         }
-        for op in self.groups.take_held_for(&spg) {
+        for op in self.pgs.take_held_for(&spg) {
             self.client_op(spg, op);
         }
     }
 
-    /// Whether the map has this group: it may have been merged into another.
+    /// Whether the map has this PG: it may have been merged into another.
     pub(crate) fn exists(&self, spg: &SpgId) -> bool {
-        self.groups.map().pool(spg.pg.pool).is_some_and(|pool| spg.pg.seed < pool.pg_num)
+        self.pgs.map().pool(spg.pg.pool).is_some_and(|pool| spg.pg.seed < pool.pg_num)
     }
 }
 

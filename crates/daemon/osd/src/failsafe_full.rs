@@ -35,19 +35,19 @@ pub(crate) fn for_clients(usage: &StoreUsage) -> StoreUsage {
 }
 
 /// True when only messages that free space may pass.
-pub(crate) fn is_short(usage: &StoreUsage) -> bool {
+pub(crate) fn is_failsafe_full(usage: &StoreUsage) -> bool {
     let usage = for_clients(usage);
     usage.available_bytes < usage.total_bytes / 100 * FAILSAFE_PERCENT_FREE
 }
 
 /// Peers that said of late that they are short of room.
 #[derive(Debug, Default)]
-pub(crate) struct ShortPeers(BTreeMap<OsdId, Stamp>);
+pub(crate) struct FullPeers(BTreeMap<OsdId, Stamp>);
 
-impl ShortPeers {
+impl FullPeers {
     /// A peer did a write and says whether it is short.
-    pub(crate) fn heard(&mut self, peer: OsdId, is_short: bool, now: Stamp) {
-        if is_short {
+    pub(crate) fn heard(&mut self, peer: OsdId, is_failsafe_full: bool, now: Stamp) {
+        if is_failsafe_full {
             self.0.insert(peer, now + SHORT_FOR);
         } else if !self.0.is_empty() {
             self.0.remove(&peer);
@@ -59,7 +59,7 @@ impl ShortPeers {
         self.0.is_empty()
     }
 
-    /// Whether one of a group's members is short. A while after it said so, one write is let through to ask again.
+    /// Whether one of a PG's members is short. A while after it said so, one write is let through to ask again.
     pub(crate) fn any_of(&mut self, members: &[OsdId], now: Stamp) -> bool {
         if members.iter().any(|osd| self.0.get(osd).is_some_and(|until| *until > now)) {
             return true;
@@ -91,15 +91,19 @@ mod tests {
             available_bytes,
             ..StoreUsage::default()
         };
-        assert!(!is_short(&usage(1 << 40, 1 << 39)));
-        assert!(is_short(&usage(1 << 40, 30 << 30)), "3 % of a large store");
-        assert!(is_short(&usage(2 << 30, 300 << 20)) && !is_short(&usage(2 << 30, 312 << 20)));
-        assert!(is_short(&usage(64 << 20, 17 << 20)) && !is_short(&usage(64 << 20, 18 << 20)));
+        assert!(!is_failsafe_full(&usage(1 << 40, 1 << 39)));
+        assert!(is_failsafe_full(&usage(1 << 40, 30 << 30)), "3 % of a large store");
+        assert!(
+            is_failsafe_full(&usage(2 << 30, 300 << 20)) && !is_failsafe_full(&usage(2 << 30, 312 << 20))
+        );
+        assert!(
+            is_failsafe_full(&usage(64 << 20, 17 << 20)) && !is_failsafe_full(&usage(64 << 20, 18 << 20))
+        );
     }
 
     #[test]
     fn a_peer_that_is_short_is_asked_again_after_a_while() {
-        let (mut peers, now) = (ShortPeers::default(), Stamp::default());
+        let (mut peers, now) = (FullPeers::default(), Stamp::default());
         let (one, two) = (1, 2);
         peers.heard(one, true, now);
         peers.heard(two, false, now);
@@ -124,7 +128,7 @@ mod tests {
             let available = (0..=1000).map(|nth| total_bytes / 1000 * (1000 - nth));
             let usage =
                 |available_bytes| StoreUsage { total_bytes, available_bytes, ..StoreUsage::default() };
-            let refused = available.into_iter().find(|available| is_short(&usage(*available)));
+            let refused = available.into_iter().find(|available| is_failsafe_full(&usage(*available)));
             assert!(used_when(refused.expect("at the end")) >= 97, "{total_bytes}");
         }
     }

@@ -1,8 +1,8 @@
 //! What a shard shows of itself: to `tell`, and in the log.
 
 use super::Shard;
-use crate::lead::Lead;
-use crate::letter::Letter;
+use crate::control::OsdControl;
+use crate::shard_msg::ShardMsg;
 use crate::tracker;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::{OptionInfo, Values};
@@ -30,19 +30,19 @@ fn intake(report: &IntakeReport) -> serde_json::Value {
 /// What `tell` shows of a shard.
 impl Shard {
     /// Tells the log of clients' messages that take long, and where the oldest of them is.
-    pub(super) fn complain(&mut self) {
+    pub(super) fn warn_slow_ops(&mut self) {
         let limit = self.options.seconds("osd_op_complaint_time");
-        if limit.is_zero() || self.now < self.complain_at {
+        if limit.is_zero() || self.now < self.slow_ops_warned_at {
             return;
         }
         let now = self.now;
         let is_slow = |op: &nacre_pg::UnderWay<'_>| now.since(op.trace.received) >= limit;
-        let count = self.groups.under_way().filter(is_slow).count();
-        let Some(oldest) = self.groups.under_way().filter(is_slow).min_by_key(|op| op.trace.received) else {
+        let count = self.pgs.under_way().filter(is_slow).count();
+        let Some(oldest) = self.pgs.under_way().filter(is_slow).min_by_key(|op| op.trace.received) else {
             return;
         };
-        self.complain_at = now + COMPLAINT_INTERVAL;
-        let (age, what) = (now.since(oldest.trace.received), tracker::complain(&oldest));
+        self.slow_ops_warned_at = now + COMPLAINT_INTERVAL;
+        let (age, what) = (now.since(oldest.trace.received), tracker::warn_slow_ops(&oldest));
         tracing::warn!(osd = self.config.id, count, oldest_s = age.as_secs(), what, "slow requests");
     }
 
@@ -50,10 +50,10 @@ impl Shard {
         self.maps.newest()
     }
 
-    /// True while the cluster has this OSD up, as far as the lead's shard knows.
+    /// True while the cluster has this OSD up, as far as the control shard knows.
     #[must_use]
     pub fn is_booted(&self) -> bool {
-        self.lead.as_ref().is_some_and(Lead::is_booted)
+        self.control.as_ref().is_some_and(OsdControl::is_booted)
     }
 
     /// Sets a checked value until the daemon restarts.
@@ -67,18 +67,18 @@ impl Shard {
         self.options = Arc::new(options);
         self.follow_options();
         let options = Arc::clone(&self.options);
-        self.post.send_others(|| Letter::Options(Arc::clone(&options)));
-        self.with_lead(Lead::follow_options);
+        self.router.send_others(|| ShardMsg::Options(Arc::clone(&options)));
+        self.with_control(OsdControl::follow_options);
     }
 
     fn ops_in_flight(&self) -> usize {
         self.sessions.ops_in_flight()
     }
 
-    /// The messages of clients that this shard's groups have.
+    /// The messages of clients that this shard's PGs have.
     pub(crate) fn dump_ops(&self) -> serde_json::Value {
         let times = (self.now, self.wall);
-        let ops: Vec<_> = self.groups.under_way().map(|op| tracker::dump_under_way(&op, times)).collect();
+        let ops: Vec<_> = self.pgs.under_way().map(|op| tracker::dump_under_way(&op, times)).collect();
         serde_json::json!({ "num_ops": ops.len(), "ops": ops })
     }
 
@@ -99,7 +99,7 @@ impl Shard {
             ("op_wip", self.ops_in_flight() as u64),
             ("op_in_bytes", counters.op_in_bytes),
             ("op_out_bytes", counters.op_out_bytes),
-            ("numpg", self.groups.all().len() as u64),
+            ("numpg", self.pgs.all().len() as u64),
             ("stat_bytes", usage.total_bytes),
             ("stat_bytes_used", usage.allocated_bytes),
             ("stat_bytes_avail", usage.available_bytes),
@@ -120,7 +120,7 @@ impl Shard {
                 "store_metadata_bytes": memory.metadata_bytes,
                 "store_changes_bytes": memory.changes_bytes,
                 "store_kv_bytes": memory.kv_bytes,
-                "pg_log_bytes": self.groups.log_bytes(),
+                "pg_log_bytes": self.pgs.log_bytes(),
             },
             "osd-stages": stages,
             "throttle-osd_client_messages": messages,

@@ -1,9 +1,9 @@
-//! The connection to the manager: what the OSD reports of itself and its groups, and what operators order through it.
+//! The connection to the manager: what the OSD reports of itself and its PGs, and what operators order through it.
 
-use super::{Lead, LeadCx, News};
-use crate::letter::ShardReport;
+use super::{ControlCx, ControlEvent, OsdControl};
 use crate::links::{Link, WAITING_MAX};
 use crate::report;
+use crate::shard_msg::ShardReport;
 use nacre_maps::MgrMap;
 use nacre_msg::{Message, RawMessage};
 use nacre_types::EntityKind;
@@ -13,8 +13,8 @@ use std::time::Duration;
 /// An alert of a peer's message that did not decode lasts for this time.
 const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
 
-impl Lead {
-    pub(super) fn mgr_map(&mut self, cx: &mut LeadCx<'_>, map: &MgrMap) {
+impl OsdControl {
+    pub(super) fn mgr_map(&mut self, cx: &mut ControlCx<'_>, map: &MgrMap) {
         let wanted = map.available.then_some(&map.active_addrs).filter(|addrs| addrs.msgr2().is_some());
         if self.mgr.as_ref().map(Link::addrs) == wanted {
             return;
@@ -23,18 +23,19 @@ impl Lead {
             link.end(cx.messenger);
         }
         self.mgr_open_sent = false;
-        let face = Arc::clone(&self.faces.cluster);
-        self.mgr = wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), Some(face), WAITING_MAX));
+        let msgr_config = Arc::clone(&self.osd_addrs.cluster);
+        self.mgr =
+            wanted.map(|addrs| Link::new(EntityKind::MGR, addrs.clone(), Some(msgr_config), WAITING_MAX));
         self.dial_all(cx);
     }
 
-    pub(super) fn mgr_message(&mut self, cx: &mut LeadCx<'_>, raw: RawMessage) {
+    pub(super) fn mgr_message(&mut self, cx: &mut ControlCx<'_>, raw: RawMessage) {
         match Message::decode(raw) {
             Ok(Message::OsdScrub2(scrub)) if scrub.fsid == self.config.fsid => {
-                cx.news.push(News::Scrub(Box::new(scrub)));
+                cx.events.push(ControlEvent::Scrub(Box::new(scrub)));
             }
             Ok(Message::OsdForceRecovery(order)) if order.fsid == self.config.fsid => {
-                cx.news.push(News::Force(Box::new(order)));
+                cx.events.push(ControlEvent::Force(Box::new(order)));
             }
             // How often to report: we do so when something changes.
             Ok(Message::MgrConfigure(_)) => (),
@@ -43,8 +44,8 @@ impl Lead {
         }
     }
 
-    /// A shard's groups have changed.
-    pub(crate) fn heard_report(&mut self, cx: &mut LeadCx<'_>, report: ShardReport) {
+    /// A shard's PGs have changed.
+    pub(crate) fn heard_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
         let before = self.reports.insert(report.shard, report).map(|report| report.sharers);
         if before != self.reports.values().next().map(|report| report.sharers.clone()) {
             self.follow_heartbeats(cx);
@@ -53,7 +54,7 @@ impl Lead {
         self.report(cx);
     }
 
-    pub(super) fn report(&mut self, cx: &mut LeadCx<'_>) {
+    pub(super) fn report(&mut self, cx: &mut ControlCx<'_>) {
         let open = self.mgr.as_ref().is_some_and(Link::is_open);
         if !open || !(self.report_due || cx.now >= self.report_at) || self.reports.is_empty() {
             return;

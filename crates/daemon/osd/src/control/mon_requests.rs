@@ -1,45 +1,45 @@
-//! [`Order`]: what placement groups want the monitor to know.
+//! [`MonRequest`]: what PGs want the monitor to know.
 
-use super::{Lead, LeadCx};
+use super::{ControlCx, OsdControl};
 use nacre_msg::{OsdAlive, OsdPgCreated, OsdPgReadyToMerge, OsdPgTemp};
 use nacre_pg::{MergeRole, MergeState};
 use nacre_types::{Epoch, OsdId, PgId};
 
-/// Something that a placement group wants the monitor to know.
+/// Something that a PG wants the monitor to know.
 #[derive(Debug, Clone)]
-pub(crate) enum Order {
+pub(crate) enum MonRequest {
     /// Raise our `up_thru`.
     UpThru(Epoch),
-    /// Let these serve the group for now.
+    /// Let these serve the PG for now.
     PgTemp(PgId, Vec<OsdId>),
-    /// The group has come to life.
+    /// The PG has come to life.
     Created(PgId),
-    /// How far a group is that is to be merged.
+    /// How far a PG is that is to be merged.
     Merge(MergeState),
 }
 
-impl Lead {
-    pub(crate) fn order(&mut self, cx: &mut LeadCx<'_>, order: Order) {
+impl OsdControl {
+    pub(crate) fn order(&mut self, cx: &mut ControlCx<'_>, order: MonRequest) {
         let epoch = cx.maps.newest().epoch;
         match order {
-            Order::UpThru(wanted) if wanted > self.up_thru_wanted => {
+            MonRequest::UpThru(wanted) if wanted > self.up_thru_wanted => {
                 self.up_thru_wanted = wanted;
                 self.send_alive(epoch);
             }
-            Order::UpThru(_) => (),
-            Order::PgTemp(pg, acting) => {
+            MonRequest::UpThru(_) => (),
+            MonRequest::PgTemp(pg, acting) => {
                 self.pg_temp_wanted.insert(pg, acting);
                 self.send_pg_temp(epoch);
             }
-            Order::Merge(state) => self.merge_state(cx, state),
-            Order::Created(pg) => self.tell_mon(OsdPgCreated { version: epoch.into(), pg }.into()),
+            MonRequest::Merge(state) => self.merge_state(cx, state),
+            MonRequest::Created(pg) => self.tell_mon(OsdPgCreated { version: epoch.into(), pg }.into()),
         }
         self.settle(cx);
     }
 
-    /// One of two groups that are to be merged says how far it is. When both stand still the monitor may go on; when one
-    /// cannot, it should let both serve again. Repeated by the groups on each tick: nothing of it need be kept.
-    fn merge_state(&mut self, cx: &LeadCx<'_>, state: MergeState) {
+    /// One of two PGs that are to be merged says how far it is. When both stand still the monitor may go on; when one
+    /// cannot, it should let both serve again. Repeated by the PGs on each tick: nothing of it need be kept.
+    fn merge_state(&mut self, cx: &ControlCx<'_>, state: MergeState) {
         let pool = cx.maps.newest().pool(state.source.pool);
         if pool
             .is_none_or(|pool| pool.pg_num_pending != state.source.seed || pool.pg_num <= state.source.seed)

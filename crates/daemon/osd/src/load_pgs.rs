@@ -1,9 +1,9 @@
 //! What an OSD keeps for itself in its store, and how it takes up again after a restart.
 //!
 //! The collection [`OWN_COLLECTION`] belongs to no pool. Its key-value space holds the newest maps, each under
-//! `osdmap/<epoch>`, written before the groups see the map: whatever epoch a group has stored, the map of it
-//! is there. `origins` holds how many groups each pool had when this OSD first heard of it, by which it finds
-//! the shard of groups that were split since.
+//! `osdmap/<epoch>`, written before the PGs see the map: whatever epoch a PG has stored, the map of it
+//! is there. `initial_pg_num` holds how many PGs each pool had when this OSD first heard of it, by which it finds
+//! the shard of PGs that were split since.
 
 use crate::shard::Shard;
 use nacre_buf::ByteStr;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// The OSD's own collection.
 pub const OWN_COLLECTION: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
 const MAP_PREFIX: &str = "osdmap/";
-const ORIGINS_KEY: ByteStr = ByteStr::from_static("origins");
-/// Maps kept; a group that is further behind begins with the oldest.
+const INITIAL_PG_NUM_KEY: ByteStr = ByteStr::from_static("origins");
+/// Maps kept; a PG that is further behind begins with the oldest.
 const MAPS_KEPT_MAX: Epoch = 50;
 
 fn map_key(epoch: Epoch) -> ByteStr {
@@ -28,7 +28,7 @@ fn map_key(epoch: Epoch) -> ByteStr {
 }
 
 /// The newest maps that the store holds, oldest first and without a gap: those before one that does not decode are left out.
-/// No group needs them, since whatever they changed for a group was stored by it before the maps behind them.
+/// No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
 #[must_use]
 pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
     let stored = store.as_view().pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
@@ -45,17 +45,17 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
     maps
 }
 
-/// How many groups each pool had at first, as the store has it.
-pub(crate) fn stored_origins(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
-    let stored = store.as_view().pg_meta(&OWN_COLLECTION, &ORIGINS_KEY);
-    let value = stored.into_iter().find(|(key, _)| *key == ORIGINS_KEY).map(|(_, value)| value);
+/// How many PGs each pool had at first, as the store has it.
+pub(crate) fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
+    let stored = store.as_view().pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);
+    let value = stored.into_iter().find(|(key, _)| *key == INITIAL_PG_NUM_KEY).map(|(_, value)| value);
     value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()
 }
 
 impl Shard {
     /// The records of a copy, or its log, are damaged.
     fn note_damage(&mut self, spg: SpgId) {
-        let (through, note) = Pg::note_damage(self.store.as_view(), spg, self.groups.map().epoch);
+        let (through, note) = Pg::note_damage(self.store.as_view(), spg, self.pgs.map().epoch);
         tracing::error!(
             osd = self.config.id,
             %spg,
@@ -76,20 +76,20 @@ impl Shard {
             txn.push(Op::MetaRemove { key: map_key(old) });
         }
         if has_new_pools {
-            txn.push(Op::MetaSet { key: ORIGINS_KEY, value: self.post.origins().to_bytes() });
+            txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: self.router.initial_pg_num().to_bytes() });
         }
         self.submit(OWN_COLLECTION, txn, Token::default());
     }
 
-    /// Loads the groups that the store holds, and leads them together through the maps that it has: where one is
+    /// Loads the PGs that the store holds, and leads them together through the maps that it has: where one is
     /// merged into another, both have come to the map before. They stay silent until the monitor's next map, the one
     /// in which this OSD is up again. Of what cannot be read the others must hear that it is lost
     /// ([`Shard::begin_in_rubble`]).
-    pub(crate) fn restore_groups(&mut self) {
+    pub(crate) fn load_pgs(&mut self) {
         let (mut oldest, mut behind) = (None, Vec::new());
         for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
             let epoch = Pg::stored_epoch(self.store.as_view(), &spg);
-            let maps = self.groups.maps_from(epoch.unwrap_or(0));
+            let maps = self.pgs.maps_from(epoch.unwrap_or(0));
             let Some(first) = maps.first() else { continue };
             if first.epoch == 0 {
                 tracing::error!(
@@ -101,10 +101,10 @@ impl Shard {
                 self.stopping = true;
                 return;
             }
-            let group = epoch.and_then(|_| Pg::load(self.store.as_view(), self.config.id, spg, first));
-            let Some(group) = group else {
+            let pg = epoch.and_then(|_| Pg::load(self.store.as_view(), self.config.id, spg, first));
+            let Some(pg) = pg else {
                 // Its parent, which comes before it, goes on to split it off.
-                if !self.groups.is_coming(&spg) {
+                if !self.pgs.is_coming(&spg) {
                     self.note_damage(spg);
                 }
                 continue;
@@ -112,17 +112,17 @@ impl Shard {
             if epoch.is_some_and(|epoch| first.epoch > epoch) {
                 behind.push((Arc::clone(first), spg));
             }
-            self.groups.insert(group);
+            self.pgs.insert(pg);
             oldest = Some(oldest.map_or(first.epoch, |oldest: Epoch| oldest.min(first.epoch)));
         }
         let Some(oldest) = oldest else { return };
-        // The first map left is the group's first to see, too: it may be the one whose change it had no time to store.
+        // The first map left is the PG's first to see, too: it may be the one whose change it had no time to store.
         for (map, spg) in behind {
             self.deliver_under(&map, spg, Event::Map);
             self.finish_moving(spg);
         }
-        for map in self.groups.maps_from(oldest) {
-            self.lead_groups(&map, true);
+        for map in self.pgs.maps_from(oldest) {
+            self.advance_pgs(&map, true);
         }
     }
 }
