@@ -1,4 +1,4 @@
-//! What a placement group wants done: [`Effect`], collected in [`Effects`].
+//! What a PG wants done: [`Effect`], collected in [`Effects`].
 
 use crate::{SessionId, Side, Trace};
 use nacre_maps::OsdMap;
@@ -47,7 +47,7 @@ pub enum Effect {
         since: Epoch,
     },
     /// Send to a peer, behind everything sent to it before. The peer may be this OSD itself (a copy between
-    /// two of its groups): hand the message to the group in its header then.
+    /// two of its PGs): hand the message to the PG in its header then.
     Peer {
         /// To whom.
         osd: OsdId,
@@ -65,7 +65,7 @@ pub enum Effect {
     Submit {
         /// The changes.
         txn: Transaction,
-        /// Names it; ascending within one group.
+        /// Names it; ascending within one PG.
         token: Token,
     },
     /// Bring data from the device to where the view reads it; answer with [`crate::Event::Fetched`]. What is asked for once may come
@@ -82,11 +82,11 @@ pub enum Effect {
         /// Names the request.
         token: Token,
     },
-    /// The group wants a place for recovery: hand it to the [`crate::Reserver`].
+    /// The PG wants a place for recovery: hand it to the [`crate::Reserver`].
     Reserve {
         /// Of the primary or of a member.
         side: Side,
-        /// The group's number of the request.
+        /// The PG's number of the request.
         number: u64,
         /// Higher goes first.
         priority: u32,
@@ -96,46 +96,46 @@ pub enum Effect {
         /// Of the primary or of a member.
         side: Side,
     },
-    /// The monitor must record that this OSD is alive in `epoch` (`MOSDAlive`) before the group may serve.
+    /// The monitor must record that this OSD is alive in `epoch` (`MOSDAlive`) before the PG may serve.
     WantUpThru {
         /// At least this epoch.
         epoch: Epoch,
     },
-    /// Ask the monitor to let `acting` serve the group for now (`MOSDPGTemp`); empty: as CRUSH says again.
+    /// Ask the monitor to let `acting` serve the PG for now (`MOSDPGTemp`); empty: as CRUSH says again.
     WantPgTemp {
-        /// The group.
+        /// The PG.
         pg: PgId,
         /// Who should serve.
         acting: Vec<OsdId>,
     },
-    /// The group has served for the first time (`MOSDPGCreated`).
+    /// The PG has served for the first time (`MOSDPGCreated`).
     Created(PgId),
-    /// These snapshots have no clones in this group any more.
+    /// These snapshots have no clones in this PG any more.
     Purged {
-        /// The group.
+        /// The PG.
         pg: PgId,
         /// Snapshot ids.
         snaps: IntervalSet,
     },
-    /// The group has split, and the child's records are in the store with what was submitted just now: load it
+    /// The PG has split, and the child's records are in the store with what was submitted just now: load it
     /// ([`crate::Pg::load`], with the map `before`) and hand it [`crate::Event::Map`] with each of `maps` at once, before any
     /// message can find that it does not exist. No map may be left out: in one of them it may itself split, or end.
     Split {
-        /// The new group.
+        /// The new PG.
         child: SpgId,
         /// The last map in which it was part of this one.
         before: Arc<OsdMap>,
-        /// All maps behind that which this group was handed, oldest first.
+        /// All maps behind that which this PG was handed, oldest first.
         maps: Vec<Arc<OsdMap>>,
     },
     /// There is more to do, but what was submitted just now must show in the view first: once all orders of
     /// this event are carried out, hand in [`crate::Event::Resume`] (from a loop: it may ask for another).
     /// Always the last order.
     Resume,
-    /// How far this group, which is to be merged with another, is; repeated on each tick. Once both are clean, tell the
+    /// How far this PG, which is to be merged with another, is; repeated on each tick. Once both are clean, tell the
     /// monitor (`MOSDPGReadyToMerge`); if one is not, tell it as well.
     Merge(crate::MergeState),
-    /// The group's copy is not needed here any more and its removal has been submitted: drop the `Pg` once
+    /// The PG's copy is not needed here any more and its removal has been submitted: drop the `Pg` once
     /// the last token is durable.
     Removed,
 }

@@ -1,6 +1,6 @@
-//! What happens to a placement group: [`Event`], and what it sees when it does: [`Cx`].
+//! What happens to a PG: [`Event`], and what it sees when it does: [`Cx`].
 
-use crate::{Decision, Effects, Pace, Permit, RecoveryKind, Session, SessionId, Trace};
+use crate::{Decision, Effects, Permit, RecoveryKind, RecoveryThrottle, Session, SessionId, Trace};
 use nacre_buf::BufList;
 use nacre_maps::OsdMap;
 use nacre_msg::OsdOp;
@@ -9,7 +9,7 @@ use nacre_txn::{ObjectView, Token};
 use nacre_types::{Entropy, OsdId, Stamp, UTime};
 use std::sync::Arc;
 
-/// One client message on its way through the group.
+/// One client message on its way through the PG.
 #[derive(Debug)]
 pub struct ClientOp {
     /// Who sent it.
@@ -30,7 +30,7 @@ pub struct ClientOp {
 #[allow(clippy::large_enum_variant, reason = "moved once or twice; a box would be an allocation per message")]
 #[derive(Debug)]
 pub enum Event {
-    /// A client's message for this group arrived.
+    /// A client's message for this PG arrived.
     ClientOp(ClientOp),
     /// The client holds its messages, as [`crate::Effect::Backoff`] asked for.
     BackoffAck {
@@ -41,7 +41,7 @@ pub enum Event {
     },
     /// The session is gone: its operations get no reply, its watches begin to time out.
     SessionClosed(SessionId),
-    /// A peer's message for this group arrived.
+    /// A peer's message for this PG arrived.
     Peer {
         /// The sender.
         from: OsdId,
@@ -57,7 +57,7 @@ pub enum Event {
     /// The connection to a peer was lost with messages in it, although both daemons live on. Not needed where
     /// sessions between OSDs are resumed without loss.
     PeerReset(OsdId),
-    /// The OSD's [`crate::Reserver`] has decided about a place that this group asked for.
+    /// The OSD's [`crate::Reserver`] has decided about a place that this PG asked for.
     Reservation(Decision),
     /// [`Cx::map`] has moved on, by one epoch at a time for as long as the driver has the maps between.
     Map,
@@ -65,7 +65,7 @@ pub enum Event {
     Resume,
     /// [`crate::Pg::next_deadline`] has passed, or about a second.
     Tick,
-    /// An operator wants the group's recovery done before others', or in turn again.
+    /// An operator wants the PG's recovery done before others', or in turn again.
     Force {
         /// What the log tells, or what only a comparison does.
         kind: RecoveryKind,
@@ -74,7 +74,7 @@ pub enum Event {
     },
     /// An operator gives up the objects that nobody has, as far as [`crate::Pg::can_mark_lost`] says that it can be done.
     MarkLost(crate::Lost),
-    /// An operator has the group made anew: this copy goes.
+    /// An operator has the PG made anew: this copy goes.
     GiveUp,
     /// Somebody asks for a scrub.
     Scrub {
@@ -85,7 +85,7 @@ pub enum Event {
     },
 }
 
-/// What a group sees while it handles an event.
+/// What a PG sees while it handles an event.
 pub struct Cx<'a> {
     /// The monotonic clock.
     pub now: Stamp,
@@ -98,7 +98,7 @@ pub struct Cx<'a> {
     /// Randomness for object classes.
     pub entropy: &'a mut dyn Entropy,
     /// How fast recovery may go.
-    pub pace: &'a mut Pace,
+    pub throttle: &'a mut RecoveryThrottle,
     /// Where orders go.
     pub effects: &'a mut Effects,
 }

@@ -1,7 +1,7 @@
-//! One placement group as a machine: events in, effects out.
+//! One PG as a machine: events in, effects out.
 //!
-//! [`Pg::handle`] takes what happened ([`Event`]) with what the group may see ([`Cx`]); what it wants done
-//! collects in [`Effects`]. The group owns no clock, socket, disk or thread, so that a whole cluster runs in
+//! [`Pg::handle`] takes what happened ([`Event`]) with what the PG may see ([`Cx`]); what it wants done
+//! collects in [`Effects`]. The PG owns no clock, socket, disk or thread, so that a whole cluster runs in
 //! one thread from one seed. Layer: core; uses base, core/auth and core/cls.
 //!
 //! | folder | holds |
@@ -13,7 +13,7 @@
 //! | `peering` | intervals, and agreement of the members on one log |
 //! | `recovery` | objects brought up to date, pulled and pushed |
 //! | `watch` | watchers and notifies |
-//! | `split`, `merge`, `moving` | more groups, or fewer |
+//! | `split`, `merge`, `moving` | more PGs, or fewer |
 //! | `scrub`, `snaptrim` | background work |
 
 mod backend;
@@ -49,11 +49,12 @@ pub use effect::{Effect, Effects};
 pub use event::{ClientOp, Cx, Event};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
 pub use merge::{MergeRole, MergeState};
-pub use peering::{Birth, Lineage};
+pub use peering::{Lineage, PgCreateInfo};
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
-pub use pipeline::{Stage, UnderWay};
+pub use pipeline::{OpInFlight, OpStage};
 pub use recovery::{
-    Decision, Kind as RecoveryKind, LOST_OBJECTS_MAX, Lost, LostError, MissingObject, Pace, Reserver, Side,
+    Decision, Kind as RecoveryKind, LOST_OBJECTS_MAX, Lost, LostError, MissingObject, RecoveryThrottle,
+    Reserver, Side,
 };
 pub use scrub::ScrubIntervals;
 pub use session::{Budget, Permit, Session, SessionId, Trace};

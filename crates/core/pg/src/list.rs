@@ -1,7 +1,7 @@
-//! Listing a placement group's objects, page by page: `pgnls`, `pgls` and their filtered forms.
+//! Listing a PG's objects, page by page: `pgnls`, `pgls` and their filtered forms.
 //!
 //! Source: `PrimaryLogPG::do_pg_op` of ceph-osd v16.2.15 as seen on the wire. A client walks a pool by
-//! following handles: the end of one group is answered with the first place of the next one in the order of
+//! following handles: the end of one PG is answered with the first place of the next one in the order of
 //! bit-reversed hashes.
 
 use crate::object::is_whiteout;
@@ -30,11 +30,11 @@ const ATTR_PREFIX: u8 = b'_';
 pub struct Listing<'a> {
     /// Objects as of the last submitted transaction.
     pub view: &'a dyn ObjectView,
-    /// The group.
+    /// The PG.
     pub collection: SpgId,
-    /// Groups in the pool.
+    /// PGs in the pool.
     pub pg_num: u32,
-    /// Objects of the group that are missing here, ascending: they exist all the same.
+    /// Objects of the PG that are missing here, ascending: they exist all the same.
     pub missing: &'a [HObject],
 }
 
@@ -116,11 +116,11 @@ impl Filter {
     }
 }
 
-/// Some of a group's heads in order.
+/// Some of a PG's heads in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Page {
     objects: Vec<HObject>,
-    /// First object not looked at; `None` at the group's end.
+    /// First object not looked at; `None` at the PG's end.
     next: Option<HObject>,
 }
 
@@ -205,7 +205,7 @@ impl Listing<'_> {
     }
 }
 
-/// The first place behind a group in the order of objects: where the next group begins.
+/// The first place behind a PG in the order of objects: where the next PG begins.
 #[must_use]
 pub fn end_of(pg: PgId, pg_num: u32) -> HObject {
     let first = u64::from(pg.seed.reverse_bits());
@@ -216,7 +216,7 @@ pub fn end_of(pg: PgId, pg_num: u32) -> HObject {
     }
 }
 
-/// How many low bits of the hash all objects of the group share, when the pool's number of groups may lie
+/// How many low bits of the hash all objects of the PG share, when the pool's number of PGs may lie
 /// between two powers of two.
 #[must_use]
 pub fn split_bits(seed: u32, pg_num: u32) -> u32 {
@@ -251,7 +251,7 @@ mod tests {
         ObjectContext { exists: true, info, ..ObjectContext::default() }.to_record()
     }
 
-    /// A store of the objects of one group.
+    /// A store of the objects of one PG.
     fn store(objects: &[HObject], pg: u32, pg_num: u32) -> TestStore {
         let mut store = TestStore::default();
         for object in objects.iter().filter(|object| object.pg(pg_num).seed == pg) {
@@ -301,13 +301,13 @@ mod tests {
         (outcome.result, handle, names)
     }
 
-    /// Walks a pool as a client does: from handle to handle, each in the group that its hash names.
+    /// Walks a pool as a client does: from handle to handle, each in the PG that its hash names.
     fn walk(objects: &[HObject], pg_num: u32, count: u64) -> (Vec<u32>, Names) {
-        let (mut groups, mut names, mut cursor) = (Vec::new(), Vec::new(), HObject::MIN);
+        let (mut pgs, mut names, mut cursor) = (Vec::new(), Vec::new(), HObject::MIN);
         while !cursor.max {
             let pg = stable_mod(cursor.hash, pg_num);
-            if groups.last() != Some(&pg) {
-                groups.push(pg);
+            if pgs.last() != Some(&pg) {
+                pgs.push(pg);
             }
             let store = store(objects, pg, pg_num);
             let (result, next, found) = pgnls(&listing(&store, pg, pg_num), "\x01", count, &cursor);
@@ -316,19 +316,19 @@ mod tests {
             assert!(next > cursor || next.max);
             cursor = next;
         }
-        (groups, names)
+        (pgs, names)
     }
 
     #[test]
-    fn groups_follow_each_other_as_on_the_wire() {
+    fn pgs_follow_each_other_as_on_the_wire() {
         assert_eq!(walk(&[], 8, 100).0, [0, 4, 2, 6, 1, 5, 3, 7]);
         assert_eq!(walk(&[], 1, 100).0, [0]);
-        // Between powers of two: groups 4 and 5 are split off 0 and 1, the others are not yet.
+        // Between powers of two: PGs 4 and 5 are split off 0 and 1, the others are not yet.
         assert_eq!(walk(&[], 6, 100).0, [0, 4, 2, 1, 5, 3]);
     }
 
     #[test]
-    fn ends_of_groups() {
+    fn ends_of_pgs() {
         let end = |seed, pg_num| end_of(PgId::new(POOL, seed), pg_num);
         assert_eq!((end(0, 8).hash, end(4, 8).hash, end(2, 6).hash), (4, 2, 1));
         assert_eq!((end(0, 8).pool, end(0, 8).snap), (POOL, SnapId::HEAD));
@@ -340,14 +340,14 @@ mod tests {
     }
 
     #[test]
-    fn a_walk_finds_every_object_once_whatever_the_number_of_groups() {
+    fn a_walk_finds_every_object_once_whatever_the_number_of_pgs() {
         let mut objects: Vec<HObject> = (0..200).map(|n| object("", &format!("o{n}"))).collect();
         objects.sort();
         let want: Names =
             objects.iter().map(|o| (o.namespace.clone(), o.name.clone(), o.key.clone())).collect();
         for pg_num in [1, 2, 3, 5, 6, 7, 8, 12, 100] {
             for count in [1, 7, 1000] {
-                assert_eq!(walk(&objects, pg_num, count).1, want, "{pg_num} groups, pages of {count}");
+                assert_eq!(walk(&objects, pg_num, count).1, want, "{pg_num} PGs, pages of {count}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Merging: the pool gets fewer groups, and what belonged to the last one belongs to another.
+//! Merging: the pool gets fewer PGs, and what belonged to the last one belongs to another.
 //!
 //! ```text
 //!  pool: pg_num 8, pending 7     3.7 (source) and 3.3 (target) begin an interval in which they serve nobody
@@ -23,7 +23,7 @@ use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_txn::Op;
 use nacre_types::{Epoch, Eversion, HObject, PgId, SpgId, hash};
 
-/// What a group is in a merge that is prepared.
+/// What a PG is in a merge that is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeRole {
     /// It ends.
@@ -32,28 +32,28 @@ pub enum MergeRole {
     Target,
 }
 
-/// How far the primary of a group that is to be merged is.
+/// How far the primary of a PG that is to be merged is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MergeState {
     /// Which of the two.
     pub role: MergeRole,
-    /// The group that ends.
+    /// The PG that ends.
     pub source: PgId,
-    /// The group that takes it in.
+    /// The PG that takes it in.
     pub target: PgId,
     /// All copies are equal, and where they should be. False: this is not the time to merge.
     pub clean: bool,
-    /// The group's newest change.
+    /// The PG's newest change.
     pub version: Eversion,
-    /// The group's.
+    /// The PG's.
     pub last_epoch_started: Epoch,
-    /// The group's.
+    /// The PG's.
     pub last_epoch_clean: Epoch,
     /// Of which map this is true.
     pub epoch: Epoch,
 }
 
-/// The two groups of a pool that are to be merged next: source and target.
+/// The two PGs of a pool that are to be merged next: source and target.
 pub(crate) fn pair(map: &OsdMap, pool: nacre_types::PoolId) -> Option<(PgId, PgId)> {
     let facts = map.pools.get(&pool)?;
     let pending = facts.pg_num_pending;
@@ -71,7 +71,7 @@ pub(crate) fn role(map: &OsdMap, pg: PgId) -> Option<MergeRole> {
     }
 }
 
-/// The groups that `target` takes in when the pool goes from `old` to `new` groups.
+/// The PGs that `target` takes in when the pool goes from `old` to `new` PGs.
 pub(crate) fn sources_of(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
     let of_target = move |seed: &u32| target.seed < new && hash::stable_mod(*seed, new) == target.seed;
     (new.max(1)..old).filter(of_target).map(move |seed| PgId::new(target.pool, seed))
@@ -90,7 +90,7 @@ fn kept(entry: &LogEntry, epoch: Epoch, from_source: bool) -> LogEntry {
 }
 
 impl Pg {
-    /// The groups that this one takes in when `map` comes; none if it has come already, or it has taken them in.
+    /// The PGs that this one takes in when `map` comes; none if it has come already, or it has taken them in.
     #[must_use]
     pub fn sources_in(&self, map: &OsdMap) -> Vec<SpgId> {
         let (seen, old) = self.newest_seen();
@@ -100,7 +100,7 @@ impl Pg {
         sources_of(self.spg.pg, old, new).map(SpgId::replicated).collect()
     }
 
-    /// Takes in the copies of groups that end with `cx.map`, as far as this OSD has them; [`crate::Event::Map`] with
+    /// Takes in the copies of PGs that end with `cx.map`, as far as this OSD has them; [`crate::Event::Map`] with
     /// that map must come next. Their objects come some at a time ([`crate::moving`]).
     pub fn absorb(&mut self, cx: &mut Cx<'_>, mut sources: Vec<Self>) {
         sources.iter_mut().for_each(|source| source.end(cx));
@@ -179,7 +179,7 @@ impl Pg {
         }
     }
 
-    /// The group is no more: its clients are to look for their objects elsewhere.
+    /// The PG is no more: its clients are to look for their objects elsewhere.
     fn end(&mut self, cx: &mut Cx<'_>) {
         self.release_all(cx);
         for session in self.pipeline.sessions() {
@@ -187,7 +187,7 @@ impl Pg {
         }
     }
 
-    /// Tells how far a group is that is to be merged.
+    /// Tells how far a PG is that is to be merged.
     pub(crate) fn report_merge(&self, cx: &mut Cx<'_>) {
         let (Some(role), Some((source, target))) = (self.merge_role, pair(&self.map, self.spg.pg.pool))
         else {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_group_that_ends_has_one_target() {
+    fn every_pg_that_ends_has_one_target() {
         for (old, new) in [(2, 1), (8, 7), (8, 4), (16, 5), (13, 12), (64, 6)] {
             let mut seen: Vec<u32> = (0..old)
                 .flat_map(|seed| sources_of(PgId::new(3, seed), old, new))

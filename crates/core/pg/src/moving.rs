@@ -1,4 +1,4 @@
-//! Objects that change their group, because the pool gets more groups or fewer: some at a time, for there may be millions.
+//! Objects that change their PG, because the pool gets more PGs or fewer: some at a time, for there may be millions.
 //!
 //! ```text
 //!   split   3.1 -> 3.9, 3.17      every copy by itself, in the map that raised pg_num
@@ -33,7 +33,7 @@ const STEP_MAX: usize = 128;
 /// How far the objects of one collection are that move to others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// The pool's number of groups by which they move.
+    /// The pool's number of PGs by which they move.
     pub(crate) pg_num: u32,
     /// Objects before this have moved.
     pub(crate) next: HObject,
@@ -152,7 +152,7 @@ impl Decode for Progress {
     }
 }
 
-/// A group between two intervals, while its objects move.
+/// A PG between two intervals, while its objects move.
 pub(crate) struct Moving {
     /// The last map of the interval that ended.
     before: Arc<OsdMap>,
@@ -199,7 +199,7 @@ impl Pg {
         self.newest_seen().0 >= epoch
     }
 
-    /// Epoch of the newest map that came, and the number of groups by which the objects are divided then.
+    /// Epoch of the newest map that came, and the number of PGs by which the objects are divided then.
     pub(crate) fn newest_seen(&self) -> (Epoch, u32) {
         let Some(moving) = &self.moving else { return (self.map.epoch, self.interval.pg_num) };
         let map = moving.maps.back().unwrap_or(&self.map);
@@ -317,8 +317,8 @@ impl Pg {
                 continue;
             }
             let (now, wall, view) = (cx.now, cx.wall, cx.view);
-            let (entropy, pace, effects) = (&mut *cx.entropy, &mut *cx.pace, &mut *cx.effects);
-            self.advance_map(&mut Cx { now, wall, map: &map, view, entropy, pace, effects });
+            let (entropy, throttle, effects) = (&mut *cx.entropy, &mut *cx.throttle, &mut *cx.effects);
+            self.advance_map(&mut Cx { now, wall, map: &map, view, entropy, throttle, effects });
         }
         self.taken_in.clear();
         for event in kept {

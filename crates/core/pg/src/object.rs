@@ -1,4 +1,4 @@
-//! What a placement group records of an object: [`ObjectInfo`], [`SnapSet`], and both as [`ObjectContext`].
+//! What a PG records of an object: [`ObjectInfo`], [`SnapSet`], and both as [`ObjectContext`].
 //!
 //! The record is the store's `meta` of the object ([`nacre_txn::Op::SetMeta`]), opaque to the store. A head
 //! carries its object info and, once it met a snapshot, its snapshot set; a clone carries its object info.

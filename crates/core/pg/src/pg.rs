@@ -1,4 +1,4 @@
-//! [`Pg`]: one placement group on one OSD. Its state, where events enter, and what always holds.
+//! [`Pg`]: one PG on one OSD. Its state, where events enter, and what always holds.
 //!
 //! What [`Pg::check`] asserts after every event in tests:
 //! - log entries strictly ascend; `log.tail <= log.head == info.last_update`;
@@ -11,9 +11,9 @@ use crate::backend::{Coding, Ec, Replication};
 use crate::log::{LogLimits, Missing, PgLog};
 use crate::moving::{Moving, Progress};
 use crate::ops::PoolFacts;
-use crate::peering::{Birth, Interval, Patience, Peer, Phase};
-use crate::pipeline::{Backoffs, Pipeline, Stage};
-use crate::recovery::{Claims, Recovery, SCAN_OBJECTS_MAX};
+use crate::peering::{Interval, Patience, Peer, PgCreateInfo, Phase};
+use crate::pipeline::{Backoffs, OpStage, Pipeline};
+use crate::recovery::{Recovery, Reservations, SCAN_OBJECTS_MAX};
 use crate::scrub::{Digests, Scrub};
 use crate::snaptrim::SnapTrim;
 use crate::stats::Stamps;
@@ -27,11 +27,11 @@ use nacre_types::{Epoch, Eversion, HObject, OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// Peers' messages that may wait for a map. More are dropped; with those who sent them the group begins anew when it has
+/// Peers' messages that may wait for a map. More are dropped; with those who sent them the PG begins anew when it has
 /// caught up.
 pub const FUTURE_MESSAGES_MAX: usize = 10_000;
 
-/// One placement group on one OSD.
+/// One PG on one OSD.
 pub struct Pg {
     pub(crate) spg: SpgId,
     pub(crate) whoami: OsdId,
@@ -67,7 +67,7 @@ pub struct Pg {
     /// In erasure-coded pools.
     pub(crate) ec: Option<Ec>,
     pub(crate) recovery: Recovery,
-    pub(crate) claims: Claims,
+    pub(crate) reservations: Reservations,
     pub(crate) watches: Watches,
     pub(crate) snaptrim: SnapTrim,
     pub(crate) scrub: Scrub,
@@ -82,21 +82,21 @@ pub struct Pg {
     pub(crate) view_is_stale: bool,
     /// Names this copy's questions.
     pub(crate) query_nonce: u64,
-    /// This copy was ordered by the monitor, which does so only until the group has been active once.
+    /// This copy was ordered by the monitor, which does so only until the PG has been active once.
     pub(crate) ordered: bool,
     /// In the store lies a damaged copy. It stays, for people to look at, until the primary calls for a new one.
     pub(crate) in_rubble: bool,
     /// The interval has begun; false after a load until the first map.
     pub(crate) begun: bool,
-    /// What the group is in a merge that is prepared: then it serves nobody.
+    /// What the PG is in a merge that is prepared: then it serves nobody.
     pub(crate) merge_role: Option<MergeRole>,
-    /// Changes that take in other groups' copies, to be submitted with the map that ends those.
+    /// Changes that take in other PGs' copies, to be submitted with the map that ends those.
     pub(crate) absorbed: Vec<Op>,
     /// Copies to be taken in with the next map; `None` when it ends none for us.
     pub(crate) sources: Option<Vec<Self>>,
-    /// Groups that were taken in with the present event. Until the next one the view shows their records.
+    /// PGs that were taken in with the present event. Until the next one the view shows their records.
     pub(crate) taken_in: Vec<PgId>,
-    /// Objects move to other groups, or from them.
+    /// Objects move to other PGs, or from them.
     pub(crate) moving: Option<Box<Moving>>,
     /// How far that was when this copy was stored, until the map comes again.
     pub(crate) progress: Option<Progress>,
@@ -107,20 +107,20 @@ pub struct Pg {
 }
 
 impl Pg {
-    /// A new, empty copy, as of `cx.map`, the map of [`Birth::epoch`]; feed it those behind as [`Event::Map`]. Submits the
+    /// A new, empty copy, as of `cx.map`, the map of [`PgCreateInfo::epoch`]; feed it those behind as [`Event::Map`]. Submits the
     /// transaction that makes its collection; in the place of a damaged copy only when the primary calls for a new one.
     #[must_use]
-    pub fn create(cx: &mut Cx<'_>, whoami: OsdId, spg: SpgId, birth: Birth) -> Self {
+    pub fn create(cx: &mut Cx<'_>, whoami: OsdId, spg: SpgId, create_info: PgCreateInfo) -> Self {
         let mut interval = Interval::of(cx.map, spg.pg);
-        match &birth.interval {
+        match &create_info.interval {
             Some(known) => interval.recall(known),
-            // Nobody served before: whatever a client sent since the group exists is for us to answer.
-            None => interval.primary_since = interval.primary_since.min(birth.epoch),
+            // Nobody served before: whatever a client sent since the PG exists is for us to answer.
+            None => interval.primary_since = interval.primary_since.min(create_info.epoch),
         }
-        let mut info = PgInfo::empty(birth.history);
-        let ordered = birth.is_ordered;
-        info.lost_through = birth.lost_through;
-        let in_rubble = birth.lost_through > 0;
+        let mut info = PgInfo::empty(create_info.history);
+        let ordered = create_info.is_ordered;
+        info.lost_through = create_info.lost_through;
+        let in_rubble = create_info.lost_through > 0;
         if in_rubble {
             info.last_backfill = HObject::MIN; // whatever lies there is no copy that the log could tell of
         }
@@ -130,7 +130,7 @@ impl Pg {
             (history.last_scrub_stamp, history.last_deep_scrub_stamp) = (cx.wall, cx.wall);
             history.last_clean_scrub_stamp = cx.wall;
         }
-        let mut pg = Self::assemble(spg, whoami, cx.map, interval, birth.past, info);
+        let mut pg = Self::assemble(spg, whoami, cx.map, interval, create_info.past, info);
         (pg.ordered, pg.in_rubble) = (ordered, in_rubble);
         pg.tokens.begin_anywhere(cx.entropy);
         pg.patience.wake(cx.now);
@@ -142,7 +142,7 @@ impl Pg {
         }
         pg.stamps.became(cx.wall);
         pg.begin_interval(cx);
-        pg.settle(cx);
+        pg.run_pending(cx);
         pg
     }
 
@@ -171,7 +171,7 @@ impl Pg {
         pg.log = saved.log;
         (pg.missing, pg.recorded, pg.progress) = (saved.missing, saved.recorded, saved.progress);
         pg.staged = storage::staged(view, &spg);
-        pg.find_kept(view);
+        pg.find_rollback_gens(view);
         Some(pg)
     }
 
@@ -209,7 +209,7 @@ impl Pg {
             replication: Replication::default(),
             ec: map.pools.get(&spg.pg.pool).and_then(Coding::of).map(Ec::new),
             recovery: Recovery::default(),
-            claims: Claims::default(),
+            reservations: Reservations::default(),
             watches: Watches::default(),
             snaptrim: SnapTrim::default(),
             scrub: Scrub::default(),
@@ -247,7 +247,7 @@ impl Pg {
             self.react(cx, event);
         }
         if !self.is_moving() {
-            self.settle(cx);
+            self.run_pending(cx);
         }
         if self.checked && !self.removed {
             self.check();
@@ -257,14 +257,14 @@ impl Pg {
     pub(crate) fn react(&mut self, cx: &mut Cx<'_>, event: Event) {
         match event {
             Event::ClientOp(op) => self.client_op(cx, op),
-            Event::BackoffAck { session, id } => self.heard_backoff_ack(session, id),
+            Event::BackoffAck { session, id } => self.on_backoff_ack(session, id),
             Event::SessionClosed(session) => self.session_closed(cx, session),
             Event::Peer { from, message } => self.receive(cx, from, message),
             Event::Durable(token) => self.durable(cx, token),
             Event::Fetched(token) => self.fetched(cx, token),
             Event::Brought(token, data) => self.brought(cx, token, data),
             Event::PeerReset(osd) => self.peer_reset(cx, osd),
-            Event::Reservation(decision) => self.heard_decision(cx, decision),
+            Event::Reservation(decision) => self.on_decision(cx, decision),
             Event::Map => self.advance_map(cx),
             Event::Tick => self.tick(cx),
             Event::Resume => self.resume(cx),
@@ -276,10 +276,10 @@ impl Pg {
     }
 
     /// Carries on with what the event made possible.
-    fn settle(&mut self, cx: &mut Cx<'_>) {
+    fn run_pending(&mut self, cx: &mut Cx<'_>) {
         self.run_ready(cx);
         self.start_recoveries(cx); // behind it: no other event may come for what a client waits for now
-        let spent = cx.pace.turn.is_spent();
+        let spent = cx.throttle.turn.is_spent();
         self.put_off = spent && self.pipeline.has_ready();
         if self.has_more(spent) {
             cx.effects.push(Effect::Resume);
@@ -324,7 +324,7 @@ impl Pg {
         self.trim_snaps(cx);
         self.scrub_on(cx);
         self.report_merge(cx);
-        self.let_go_of_kept(cx);
+        self.release_rollback_gens(cx);
         self.retry_peers(cx);
     }
 
@@ -346,7 +346,7 @@ impl Pg {
         }
     }
 
-    /// What belongs to other groups is there, and what is ours is here: the map's interval may begin.
+    /// What belongs to other PGs is there, and what is ours is here: the map's interval may begin.
     pub(crate) fn take_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
         self.advance_interval(cx, before);
         self.drop_blocklisted(cx);
@@ -411,26 +411,26 @@ impl Pg {
             PeerMessage::RepOp(op) if from_primary => self.apply_rep_op(cx, op),
             PeerMessage::RepOpReply(reply) => self.rep_op_reply(cx, from, &reply),
             PeerMessage::Query(query) if from_primary => self.answer_query(cx, from, *query),
-            PeerMessage::Notify(notify) => self.heard_info(cx, from, *notify),
-            PeerMessage::LogReply(reply) => self.heard_log(cx, from, *reply),
+            PeerMessage::Notify(notify) => self.on_info(cx, from, *notify),
+            PeerMessage::LogReply(reply) => self.on_log(cx, from, *reply),
             PeerMessage::Activate(activate) if from_primary => self.activate_replica(cx, *activate),
-            PeerMessage::Activated(activated) => self.heard_activated(cx, from, *activated),
+            PeerMessage::Activated(activated) => self.on_activated(cx, from, *activated),
             PeerMessage::Scan(scan) if from_primary => self.answer_scan(cx, from, *scan),
-            PeerMessage::ScanReply(reply) => self.heard_scan(cx, from, *reply),
+            PeerMessage::ScanReply(reply) => self.on_scan(cx, from, *reply),
             PeerMessage::Pull(pull) => self.answer_pull(cx, from, *pull),
             PeerMessage::Push(push) => self.receive_push(cx, from, *push),
             PeerMessage::PushReply(reply) => self.push_reply(cx, from, &reply),
-            PeerMessage::Progress(progress) if from_primary => self.heard_progress(cx, &progress),
-            PeerMessage::Release(_) if from_primary => self.heard_release(cx),
+            PeerMessage::Progress(progress) if from_primary => self.on_progress(cx, &progress),
+            PeerMessage::Release(_) if from_primary => self.on_release(cx),
             PeerMessage::ScrubRequest(request) if from_primary => {
                 self.answer_scrub(cx, from, &request, Digests::default());
             }
-            PeerMessage::ScrubReply(reply) => self.heard_scrub(cx, from, *reply),
-            PeerMessage::Reserve(message) => self.heard_reserve(cx, from, &message),
+            PeerMessage::ScrubReply(reply) => self.on_scrub(cx, from, *reply),
+            PeerMessage::Reserve(message) => self.on_reserve(cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, *get, Vec::new()),
             PeerMessage::ChunkRead(read) if from_primary => self.answer_chunk(cx, from, *read),
-            PeerMessage::ChunkReply(reply) => self.heard_chunk(cx, from, *reply),
-            PeerMessage::CopyReply(reply) => self.heard_copy(cx, &reply),
+            PeerMessage::ChunkReply(reply) => self.on_chunk(cx, from, *reply),
+            PeerMessage::CopyReply(reply) => self.on_copy(cx, &reply),
             _ => {} // only the primary gives orders
         }
     }
@@ -503,19 +503,19 @@ impl Pg {
         txn.ops.extend(std::mem::take(&mut self.recorded).iter().map(storage::forget_missing));
     }
 
-    /// True when this copy leads the group in this interval.
+    /// True when this copy leads the PG in this interval.
     #[must_use]
     pub fn is_primary(&self) -> bool {
         self.interval.primary == self.whoami
     }
 
-    /// The OSDs that serve this group, in order.
+    /// The OSDs that serve this PG, in order.
     #[must_use]
     pub fn acting(&self) -> &[OsdId] {
         &self.interval.acting
     }
 
-    /// The OSDs that serve this group, or are to: its up and acting sets.
+    /// The OSDs that serve this PG, or are to: its up and acting sets.
     pub fn members(&self) -> impl Iterator<Item = OsdId> + '_ {
         self.interval.up.iter().chain(&self.interval.acting).copied()
     }
@@ -539,7 +539,7 @@ impl Pg {
         self.removed
     }
 
-    /// Which group this is.
+    /// Which PG this is.
     #[must_use]
     pub fn spg(&self) -> SpgId {
         self.spg
@@ -571,13 +571,13 @@ impl Pg {
     }
 
     /// How many clients' messages wait at which stage.
-    pub fn waiting(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
-        self.pipeline.waiting().chain([(Stage::Commit, self.replication.len())])
+    pub fn waiting(&self) -> impl Iterator<Item = (OpStage, usize)> + '_ {
+        self.pipeline.waiting().chain([(OpStage::Commit, self.replication.len())])
     }
 
     /// Whether the choice of the authoritative log may leave out what copies know of intervals that none of them took part
     /// in (`osd_find_best_info_ignore_history_les`): an operator's last resort where those who did are gone for good.
-    /// With the next tick, an incomplete group looks again.
+    /// With the next tick, an incomplete PG looks again.
     pub fn ignore_history_les(&mut self, ignore: bool) {
         if ignore && !self.ignores_history_les {
             self.patience.look_again();
@@ -590,7 +590,7 @@ impl Pg {
         self.limits = limits;
     }
 
-    /// Makes the group behave otherwise, for the simulation.
+    /// Makes the PG behave otherwise, for the simulation.
     pub fn tune(&mut self, tuning: &Tuning) {
         (self.limits, self.checked, self.planted) = (tuning.limits, tuning.checked, tuning.planted);
         self.scan_objects = tuning.scan_objects.max(1);

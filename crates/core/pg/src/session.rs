@@ -1,4 +1,4 @@
-//! Clients as a placement group knows them: [`Session`], and the trace that each of their messages carries.
+//! Clients as a PG knows them: [`Session`], and the trace that each of their messages carries.
 
 use nacre_auth::OsdCaps;
 use nacre_maps::OsdMap;
@@ -93,7 +93,7 @@ const SMALL_WRITE_BYTES_MAX: u64 = 64 << 10;
 pub struct Trace {
     /// All bytes were read from the socket.
     pub received: Stamp,
-    /// The group got it.
+    /// The PG got it.
     pub dispatched: Stamp,
     /// It was executed into a transaction, or read.
     pub executed: Stamp,

@@ -1,6 +1,6 @@
 //! Removing the clones of removed snapshots, in the background and a bounded number at a time.
 
-use crate::backend::{Ends, Flight};
+use crate::backend::{Ends, RepGather};
 use crate::object::ObjectContext;
 use crate::ops::Env;
 use crate::snap::{mapper, trim_object};
@@ -11,7 +11,7 @@ use nacre_txn::Transaction;
 use nacre_types::{HObject, IntervalSet, SnapId, Stamp};
 use smallvec::SmallVec;
 
-/// Clones trimmed at a time in one group.
+/// Clones trimmed at a time in one PG.
 pub(crate) const TRIMS_MAX: usize = 16;
 
 /// Snapshots that turn out to have no clones here, in one event: there may be millions of those as well.
@@ -56,7 +56,7 @@ impl Pg {
     pub(crate) fn queue_removed_snaps(&mut self) {
         let removed = &self.pool.removed_snaps;
         if !self.info.purged_snaps.is_empty() {
-            // The monitor has taken those out that every group reported; nobody asks about them again.
+            // The monitor has taken those out that every PG reported; nobody asks about them again.
             self.info.purged_snaps = self.info.purged_snaps.intersection(removed);
         }
         self.snaptrim.queue = removed.clone();
@@ -129,10 +129,15 @@ impl Pg {
             self.submit(cx, txn, OnDurable::Nothing);
             return true;
         };
-        self.take_off(&head);
+        self.write_started(&head);
         self.snaptrim.in_flight += 1;
         let txn = Transaction { collection: self.spg, ops: trim.ops };
-        self.submit_write(cx, txn, trim.entries, Flight { head, after: SmallVec::new(), ends: Ends::Trim });
+        self.submit_write(
+            cx,
+            txn,
+            trim.entries,
+            RepGather { head, after: SmallVec::new(), ends: Ends::Trim },
+        );
         true
     }
 

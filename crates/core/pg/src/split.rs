@@ -1,4 +1,4 @@
-//! Splitting: the pool got more groups, and some of this group's objects belong to new ones now.
+//! Splitting: the pool got more PGs, and some of this PG's objects belong to new ones now.
 //!
 //! Every copy splits by itself, in the map that raised `pg_num`, before anything else of that map:
 //!
@@ -7,7 +7,7 @@
 //!   parent 3.1  ----------------------------------------------------------------------------->  child 3.9
 //!   (pg_num 8)       history, intervals, purged snapshots: the same            (pg_num 16, made whole)
 //! ```
-//! A copy and its child were the same group in all intervals before, so the child's past is the parent's: it
+//! A copy and its child were the same PG in all intervals before, so the child's past is the parent's: it
 //! peers with whoever has split the same parent. Objects and snapshot entries move first, some at a time
 //! ([`crate::moving`]); then all else, in one transaction. The head of each log is the newest entry that is left in it:
 //! copies of one parent whose logs differ only in entries of the child do not differ at all afterwards.
@@ -37,7 +37,7 @@ struct Share {
     missing: bool,
 }
 
-/// The groups that `parent` splits into, besides itself, when the pool goes from `old` to `new` groups.
+/// The PGs that `parent` splits into, besides itself, when the pool goes from `old` to `new` PGs.
 fn children(parent: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
     let seeds = if old == 0 { new..new } else { old..new };
     let is_child = move |seed: &u32| hash::stable_mod(*seed, old) == parent.seed;
@@ -45,7 +45,7 @@ fn children(parent: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
 }
 
 impl Pg {
-    /// How far the objects are that belong to new groups in the map that came; `None` when none do.
+    /// How far the objects are that belong to new PGs in the map that came; `None` when none do.
     pub(crate) fn split_progress(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) -> Option<Progress> {
         let (old, new) = (self.interval.pg_num, self.pool.pg_num);
         // Not of a merge whose map is yet to come.
@@ -99,12 +99,12 @@ impl Pg {
         for (child, share) in shares {
             let mut ops =
                 if self.in_rubble { vec![Op::RemoveCollection, Op::CreateCollection] } else { Vec::new() };
-            ops.extend(self.birth_ops(share, complete_to, before, new));
+            ops.extend(self.create_ops(share, complete_to, before, new));
             txn.push(moving::change(child, new, ops));
         }
         if let Some(ec) = &mut self.ec {
             let parent = self.spg.pg;
-            ec.kept.retain(|_, object| object.pg(new) == parent); // what was kept goes with its object
+            ec.rollback_gens.retain(|_, object| object.pg(new) == parent); // what was kept goes with its object
         }
         txn.push(Op::LogRewind { to: self.log.tail() });
         txn.ops.extend(self.log.iter().map(|entry| log_append(&entry)));
@@ -121,7 +121,7 @@ impl Pg {
         }
     }
 
-    /// Groups that were being split off when this copy was stored, and never came to be.
+    /// PGs that were being split off when this copy was stored, and never came to be.
     pub(crate) fn remove_unborn(&mut self, cx: &mut Cx<'_>) {
         let targets = self.progress.take().into_iter().flat_map(|progress| progress.shares.into_keys());
         for target in targets.map(SpgId::replicated) {
@@ -168,7 +168,7 @@ impl Pg {
 
     /// What makes the child: as [`Pg::load`] reads it, at the end of the interval that it shares with us, from a copy that
     /// lacked nothing up to `complete_to`.
-    fn birth_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap, new: u32) -> Vec<Op> {
+    fn create_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap, new: u32) -> Vec<Op> {
         let mut log = PgLog::default();
         log.replace(self.log.tail(), &share.entries);
         let mut info = self.info.clone();
@@ -197,7 +197,7 @@ fn last_complete(was: Eversion, log: &PgLog, whole: bool) -> Eversion {
     if whole { log.head() } else { was.min(log.head()) }
 }
 
-/// What one head and its clones add to a group's sums.
+/// What one head and its clones add to a PG's sums.
 pub(crate) fn add_head(sums: &mut Counters, head: &ObjectContext) {
     let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
     let clones = signed(head.snaps.clones.len() as u64);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_new_group_has_one_parent() {
+    fn every_new_pg_has_one_parent() {
         for (old, new) in [(1, 2), (1, 8), (8, 16), (5, 12), (12, 13), (6, 64)] {
             let mut seen: Vec<u32> = (0..old)
                 .flat_map(|seed| children(PgId::new(3, seed), old, new))

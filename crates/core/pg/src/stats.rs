@@ -1,4 +1,4 @@
-//! What the group reports of itself: `pg_stat_t`, true at all times.
+//! What the PG reports of itself: `pg_stat_t`, true at all times.
 
 use crate::Pg;
 use crate::peering::{Interval, Phase};
@@ -7,7 +7,7 @@ use nacre_maps::UpActing;
 use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
 use nacre_types::{Epoch, HObject, OsdId, UTime};
 
-/// When the group last was what, by the calendar clock; and counts that only this copy's memory has.
+/// When the PG last was what, by the calendar clock; and counts that only this copy's memory has.
 #[derive(Debug, Default)]
 pub(crate) struct Stamps {
     state: u64,
@@ -26,7 +26,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// The group exists from now on.
+    /// The PG exists from now on.
     pub(crate) fn became(&mut self, wall: UTime) {
         (self.change, self.active, self.clean, self.peered) = (wall, wall, wall, wall);
         (self.undegraded, self.full_size) = (wall, wall);
@@ -65,8 +65,8 @@ fn when(is: bool, bit: u64) -> u64 {
     if is { bit } else { 0 }
 }
 
-/// How far `cursor` is in the hashes of the group `seed`, in parts of 2^32. They all begin (in the order of objects, so with
-/// their last bits) with the bits that make the group.
+/// How far `cursor` is in the hashes of the PG `seed`, in parts of 2^32. They all begin (in the order of objects, so with
+/// their last bits) with the bits that make the PG.
 fn place(cursor: &HObject, seed: u32, pg_num: u32) -> u64 {
     if cursor.max {
         return 1 << 32;
@@ -121,8 +121,8 @@ impl Pg {
             | when(self.is_clean(), pg_state::CLEAN)
             | recovery
             | when(self.merge_role.is_some(), pg_state::PREMERGE)
-            | when(self.claims.forced_recovery, pg_state::FORCED_RECOVERY)
-            | when(self.claims.forced_backfill, pg_state::FORCED_BACKFILL)
+            | when(self.reservations.forced_recovery, pg_state::FORCED_RECOVERY)
+            | when(self.reservations.forced_backfill, pg_state::FORCED_BACKFILL)
             | when(self.recovery.unfound_count() > 0, pg_state::RECOVERY_UNFOUND)
             | when(trimming, pg_state::SNAPTRIM)
             | when(trims && !trimming, pg_state::SNAPTRIM_WAIT)
@@ -136,14 +136,14 @@ impl Pg {
 
     /// It has the places that it needs, or works without for a client that waits.
     fn is_recovering(&self, kind: Kind) -> bool {
-        self.claims.allow(kind) || self.recovery.is_busy()
+        self.reservations.allow(kind) || self.recovery.is_busy()
     }
 
     fn remapped(&self) -> u64 {
         when(self.interval.acting != self.interval.up, pg_state::REMAPPED)
     }
 
-    /// Too few copies, or copies that lack objects. An empty group is never degraded.
+    /// Too few copies, or copies that lack objects. An empty PG is never degraded.
     fn strength(&self) -> u64 {
         when(!self.is_full_strength(), pg_state::UNDERSIZED) | when(self.is_degraded(), pg_state::DEGRADED)
     }
@@ -175,7 +175,7 @@ impl Pg {
         (short - misplaced, misplaced)
     }
 
-    /// About how many of the group's objects are not before `cursor`: they lie evenly in the group's part of the space of
+    /// About how many of the PG's objects are not before `cursor`: they lie evenly in the PG's part of the space of
     /// hashes.
     fn objects_behind(&self, cursor: &HObject) -> i64 {
         let objects = self.info.counters.objects.max(0);
@@ -227,7 +227,7 @@ impl Pg {
         UpActing { up, up_primary, acting, acting_primary: primary }
     }
 
-    /// Who keeps the group down, and what was lost there through which epoch: 0 of one that is away.
+    /// Who keeps the PG down, and what was lost there through which epoch: 0 of one that is away.
     #[must_use]
     pub fn blockers(&self) -> Vec<(OsdId, Epoch)> {
         match &self.phase {
@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_lies_in_its_group_as_objects_do() {
+    fn a_cursor_lies_in_its_pg_as_objects_do() {
         for (seed, pg_num) in [(0, 1), (3, 8), (2, 5), (4, 5), (0, 5), (11, 12), (6, 12)] {
             let mut objects: Vec<HObject> = (0..20_000)
                 .map(|n| HObject::head(3, "".into(), "".into(), format!("o{n}").into()))

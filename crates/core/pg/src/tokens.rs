@@ -1,7 +1,7 @@
 //! [`Tokens`]: what to do when the store has done what it was asked to.
 
 use crate::backend::ec::Piece;
-use crate::pipeline::Running;
+use crate::pipeline::OpContext;
 use crate::scrub::Digests;
 use nacre_msg::peer::{ChunkRead, CopyGet, PartCursor, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
@@ -60,7 +60,7 @@ pub(crate) enum AfterFlush {
 #[derive(Debug)]
 pub(crate) enum OnFetched {
     /// Execute the operation again.
-    Operation(Box<Running>),
+    Operation(Box<OpContext>),
     /// Go on pushing the object.
     Push(HObject),
     /// Answer the pull.
@@ -70,7 +70,7 @@ pub(crate) enum OnFetched {
         /// What it wants.
         pull: Box<Pull>,
     },
-    /// Give a part of an object that another group copies.
+    /// Give a part of an object that another PG copies.
     Copy {
         /// Who wants it.
         from: OsdId,
@@ -142,7 +142,7 @@ impl Tokens {
         due.then(|| self.flushes.pop_front()).flatten().map(|(_, then)| then)
     }
 
-    /// Begins to count at a random place: transactions of an earlier copy of the group, which was removed, may
+    /// Begins to count at a random place: transactions of an earlier copy of the PG, which was removed, may
     /// still be under way, and their completions must find nobody.
     pub(crate) fn begin_anywhere(&mut self, entropy: &mut dyn Entropy) {
         self.last = entropy.u64() >> 1;
@@ -195,9 +195,9 @@ impl Tokens {
     }
 
     /// The client's message that waits under the token.
-    pub(crate) fn running_mut(&mut self, token: Token) -> Option<&mut Running> {
+    pub(crate) fn op_ctx_mut(&mut self, token: Token) -> Option<&mut OpContext> {
         match self.fetch_mut(token)? {
-            OnFetched::Operation(running) => Some(running),
+            OnFetched::Operation(op_ctx) => Some(op_ctx),
             _ => None,
         }
     }
@@ -208,9 +208,9 @@ impl Tokens {
     }
 
     /// Clients' messages that wait for data.
-    pub(crate) fn operations(&self) -> impl Iterator<Item = &Running> + '_ {
+    pub(crate) fn operations(&self) -> impl Iterator<Item = &OpContext> + '_ {
         self.fetches.values().filter_map(|then| match then {
-            OnFetched::Operation(running) => Some(&**running),
+            OnFetched::Operation(op_ctx) => Some(&**op_ctx),
             _ => None,
         })
     }

@@ -14,7 +14,7 @@ pub enum Planted {
     /// A repeated request is executed again.
     NoDuplicateCheck,
     /// Objects that only entries outside of the authoritative log have changed stay as they are.
-    DivergentKept,
+    DivergentRollbackGenKept,
     /// One copy is enough to serve, whatever the pool says.
     MinSizeIgnored,
     /// A newest map is taken over although maps before it are missing.
@@ -46,9 +46,9 @@ pub enum Planted {
 /// How much of peers' messages may wait where; what is more is lost, and made up for.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueLimits {
-    /// In a group, for a map.
+    /// In a PG, for a map.
     pub future_max: usize,
-    /// In a shard, for the map of a group that it does not have.
+    /// In a shard, for the map of a PG that it does not have.
     pub held_max: usize,
     /// In an OSD, for a connection with one peer.
     pub link_max: usize,
@@ -63,7 +63,7 @@ impl Default for QueueLimits {
     }
 }
 
-/// How a group behaves beside what the maps say.
+/// How a PG behaves beside what the maps say.
 #[derive(Debug, Clone, Copy)]
 pub struct Tuning {
     /// Limits of the log.

@@ -3,7 +3,7 @@
 use crate::shard_msg::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_pg::{Birth, ClientOp, Cx, Event, Pg, ScrubIntervals, SessionId, Tuning, UnderWay};
+use nacre_pg::{ClientOp, Cx, Event, OpInFlight, Pg, PgCreateInfo, ScrubIntervals, SessionId, Tuning};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::Token;
 use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp, UTime};
@@ -30,7 +30,7 @@ pub(crate) struct PgRegistry {
     held: BTreeMap<SpgId, Vec<ClientOp>>,
     held_peer: Vec<(OsdId, PeerMessage)>,
     /// PGs that the monitor ordered ahead of the map in which they exist.
-    held_creates: BTreeMap<SpgId, Birth>,
+    held_creates: BTreeMap<SpgId, PgCreateInfo>,
     /// PGs whose records are damaged, until it is known who served them.
     unread: BTreeSet<SpgId>,
     /// The newest maps by epoch, the present one included.
@@ -158,12 +158,12 @@ impl PgRegistry {
 
     /// Keeps the order to make a PG until the map of its epoch is here. The monitor orders only what it has
     /// placed on us, so there are never more than our PGs.
-    pub(crate) fn hold_create(&mut self, spg: SpgId, birth: Birth) {
-        self.held_creates.insert(spg, birth);
+    pub(crate) fn hold_create(&mut self, spg: SpgId, create_info: PgCreateInfo) {
+        self.held_creates.insert(spg, create_info);
     }
 
     /// The orders that came ahead of our map, to be looked at again.
-    pub(crate) fn take_held_creates(&mut self) -> BTreeMap<SpgId, Birth> {
+    pub(crate) fn take_held_creates(&mut self) -> BTreeMap<SpgId, PgCreateInfo> {
         std::mem::take(&mut self.held_creates)
     }
 
@@ -314,8 +314,8 @@ impl PgRegistry {
     }
 
     /// Messages of clients that the PGs have not answered.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> + '_ {
-        self.pgs.values().flat_map(Pg::under_way)
+    pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
+        self.pgs.values().flat_map(Pg::ops_in_flight)
     }
 
     /// About the memory that their logs take.

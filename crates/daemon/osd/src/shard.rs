@@ -37,7 +37,9 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_pg::{Birth, Cx, Effects, Event, Pace, Pg, Planted, Reserver, Session, SessionId};
+use nacre_pg::{
+    Cx, Effects, Event, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
+};
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
 use nacre_types::{Entropy, OsdId, SpgId, Stamp, UTime, seconds};
@@ -105,7 +107,7 @@ pub struct Shard {
     few: bool,
     slow_ops_warned_at: Stamp,
     reserver: Reserver,
-    pace: Pace,
+    throttle: RecoveryThrottle,
     full_peers: FullPeers,
     /// What [`Tracker::commits`] was at the last report.
     commits_told: (u64, u64),
@@ -188,7 +190,7 @@ impl Shard {
             few: false,
             slow_ops_warned_at: now,
             reserver: Reserver::new(1),
-            pace: Pace::new(),
+            throttle: RecoveryThrottle::new(),
             full_peers: FullPeers::default(),
             idle_trim: IdleTrim::default(),
             commits_told: (0, 0),
@@ -219,7 +221,7 @@ impl Shard {
         };
         let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
         // All PGs that hold a place together keep to the number of objects.
-        self.pace.configure(seconds(target / 1e3), objects.div_ceil(places));
+        self.throttle.configure(seconds(target / 1e3), objects.div_ceil(places));
         self.reserver.set_places(places);
         // 0 means no limit.
         let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
@@ -520,8 +522,8 @@ impl Shard {
         self.save_map(map, new_pools);
         self.pgs.set_map(Arc::clone(map));
         self.advance_pgs(map, false);
-        for (spg, birth) in self.pgs.take_held_creates() {
-            self.create_pg(spg, birth);
+        for (spg, create_info) in self.pgs.take_held_creates() {
+            self.create_pg(spg, create_info);
         }
         for (from, message) in self.pgs.take_held_peer() {
             self.peer_event(from, message);
@@ -547,15 +549,17 @@ impl Shard {
         let sources: Vec<Pg> = due.iter().filter_map(|source| self.pgs.take(source)).collect();
         sources.iter().for_each(|source| self.reserver.forget(&source.spg()));
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
+        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
         self.pgs.absorb(&mut cx, &spg, sources);
         self.carry_out(spg);
     }
 
     fn create_pgs(&mut self, create: &OsdPgCreate2) {
         for (spg, (created, _)) in &create.pgs {
-            self.router
-                .send(self.router.shard_of(spg), ShardMsg::Create(*spg, Box::new(Birth::ordered(*created))));
+            self.router.send(
+                self.router.shard_of(spg),
+                ShardMsg::Create(*spg, Box::new(PgCreateInfo::ordered(*created))),
+            );
         }
     }
 
@@ -761,7 +765,7 @@ impl Shard {
             ShardMsg::MonRequest(order) => {
                 self.with_control(|control, cx| control.order(cx, order));
             }
-            ShardMsg::Create(spg, birth) => self.create_pg(spg, *birth),
+            ShardMsg::Create(spg, create_info) => self.create_pg(spg, *create_info),
             ShardMsg::Past(spg, past) => self.walk.add(spg, past),
             ShardMsg::Stats(report) => {
                 self.with_control(|control, cx| control.heard_report(cx, report));
@@ -806,28 +810,28 @@ impl Shard {
     }
 
     /// Makes a copy, beginning with the map in which it was called for, and leads it to the present one.
-    fn create_pg(&mut self, spg: SpgId, birth: Birth) {
+    fn create_pg(&mut self, spg: SpgId, create_info: PgCreateInfo) {
         if self.is_broken() {
             return;
         }
-        if birth.epoch > self.pgs.map().epoch || self.pgs.is_coming(&spg) {
-            return self.pgs.hold_create(spg, birth);
+        if create_info.epoch > self.pgs.map().epoch || self.pgs.is_coming(&spg) {
+            return self.pgs.hold_create(spg, create_info);
         }
-        if !self.exists(&spg) || self.keeps(&spg, &birth) {
+        if !self.exists(&spg) || self.keeps(&spg, &create_info) {
             return;
         }
-        if (self.pgs.is_unread(&spg) && birth.lost_through == 0) || self.looks_up(spg, &birth) {
+        if (self.pgs.is_unread(&spg) && create_info.lost_through == 0) || self.looks_up(spg, &create_info) {
             return;
         }
-        let maps = self.pgs.maps_from(birth.epoch);
+        let maps = self.pgs.maps_from(create_info.epoch);
         let Some(first) = maps.first() else { return };
-        if first.epoch > birth.epoch {
+        if first.epoch > create_info.epoch {
             // So many epochs ago that the interval is over. What came between we could not tell the PG.
-            return tracing::info!(osd = self.config.id, pg = %spg, epoch = birth.epoch, "a peer's old call is ignored");
+            return tracing::info!(osd = self.config.id, pg = %spg, epoch = create_info.epoch, "a peer's old call is ignored");
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
-        let pg = Pg::create(&mut cx, self.config.id, spg, birth);
+        let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
+        let pg = Pg::create(&mut cx, self.config.id, spg, create_info);
         self.pgs.insert(pg);
         if self.carry_out(spg) {
             self.deliver(spg, Event::Resume);
@@ -861,7 +865,7 @@ impl Shard {
         }
         let header = *message.header();
         if let PeerMessage::RepOpReply(reply) = &message {
-            self.full_peers.heard(from, reply.is_short, self.now);
+            self.full_peers.heard(from, reply.is_failsafe_full, self.now);
         }
         if self.is_read_without_lease(&message) {
             return;
@@ -874,13 +878,13 @@ impl Shard {
         if header.epoch > map.epoch || is_to_come {
             return self.pgs.hold_peer(from, message);
         }
-        if let Some(birth) = Birth::called_for(&message) {
-            self.create_pg(header.spg, birth);
+        if let Some(create_info) = PgCreateInfo::called_for(&message) {
+            self.create_pg(header.spg, create_info);
             return self.deliver(header.spg, Event::Peer { from, message });
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(&map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
-        Pg::answer_without(&mut cx, from, &message);
+        let mut cx = cx(&map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
+        Pg::reply_without_pg(&mut cx, from, &message);
         self.carry_out(header.spg);
     }
 
@@ -893,7 +897,8 @@ impl Shard {
         while let Some(event) = next {
             let Some((pg, map)) = self.pgs.get_mut(&spg) else { return };
             let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-            let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
+            let mut cx =
+                cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
             pg.handle(&mut cx, event);
             let (due, put_off) = (pg.next_deadline(), pg.is_put_off());
             self.pgs.note_deadline(spg, due);
@@ -914,7 +919,7 @@ impl Shard {
             return self.deliver(spg, event);
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.pace, &mut self.effects));
+        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
         self.pgs.handle_under(&mut cx, &spg, event);
         if self.carry_out(spg) {
             self.deliver(spg, Event::Resume);
@@ -936,9 +941,9 @@ fn cx<'a>(
     wall: UTime,
     store: &'a dyn ObjectStore,
     entropy: &'a mut dyn Entropy,
-    (pace, effects): (&'a mut Pace, &'a mut Effects),
+    (throttle, effects): (&'a mut RecoveryThrottle, &'a mut Effects),
 ) -> Cx<'a> {
-    Cx { now, wall, map, view: store.as_view(), entropy, pace, effects }
+    Cx { now, wall, map, view: store.as_view(), entropy, throttle, effects }
 }
 
 impl std::fmt::Debug for Shard {

@@ -10,7 +10,7 @@ use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
 use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
-use nacre_pg::{Birth, ClientOp, Permit, RecoveryKind, Session, SessionId, Trace};
+use nacre_pg::{ClientOp, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
 use nacre_service::{MailboxFull, MailboxSender};
 use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,7 +38,7 @@ pub(crate) enum ShardMsg {
     /// To OSD control: tell the monitor.
     MonRequest(MonRequest),
     /// The monitor wants this PG to exist.
-    Create(SpgId, Box<Birth>),
+    Create(SpgId, Box<PgCreateInfo>),
     /// To OSD control: who served this PG?
     Past(SpgId, Past),
     /// To OSD control: what the PGs of a shard say of themselves.

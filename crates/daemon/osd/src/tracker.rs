@@ -14,7 +14,7 @@
 use nacre_buf::ByteStr;
 use nacre_msg::osd_op::code;
 use nacre_msg::{OsdOp, OsdOpReply};
-use nacre_pg::{Session, Stage, Trace, UnderWay};
+use nacre_pg::{OpInFlight, OpStage, Session, Trace};
 use nacre_types::{PgId, Stamp, UTime};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -301,26 +301,26 @@ fn describe_op(op: &OsdOp, session: &Session, tid: u64) -> String {
 }
 
 /// What a message under way waits for, as Ceph's tools name it, and in words.
-fn waits_for(under_way: &UnderWay<'_>) -> (&'static str, String) {
-    match under_way.stage {
-        Stage::Future => ("delayed", "waiting for a newer map".to_owned()),
-        Stage::Inactive => ("delayed", "waiting for peering".to_owned()),
-        Stage::Missing => ("delayed", "waiting for recovery of the object".to_owned()),
-        Stage::Order => ("delayed", "waiting for earlier messages on the object".to_owned()),
-        Stage::Data => ("started", "waiting for data".to_owned()),
-        Stage::Commit => {
-            let osds: Vec<String> = under_way.waiting_on.iter().map(ToString::to_string).collect();
+fn waits_for(op_in_flight: &OpInFlight<'_>) -> (&'static str, String) {
+    match op_in_flight.stage {
+        OpStage::Future => ("delayed", "waiting for a newer map".to_owned()),
+        OpStage::Inactive => ("delayed", "waiting for peering".to_owned()),
+        OpStage::Missing => ("delayed", "waiting for recovery of the object".to_owned()),
+        OpStage::Queued => ("delayed", "waiting for earlier messages on the object".to_owned()),
+        OpStage::Data => ("started", "waiting for data".to_owned()),
+        OpStage::Commit => {
+            let osds: Vec<String> = op_in_flight.waiting_on.iter().map(ToString::to_string).collect();
             ("waiting for sub ops", format!("waiting for the disks of osd.[{}]", osds.join(",")))
         }
     }
 }
 
 /// One of `dump_ops_in_flight`.
-pub(crate) fn dump_under_way(under_way: &UnderWay<'_>, (now, wall): (Stamp, UTime)) -> Value {
-    let op = under_way.op;
+pub(crate) fn dump_op_in_flight(op_in_flight: &OpInFlight<'_>, (now, wall): (Stamp, UTime)) -> Value {
+    let op = op_in_flight.op;
     let age = now.since(op.trace.received).as_secs_f64();
-    let (flag_point, text) = waits_for(under_way);
-    let mut events = events(&under_way.trace, now, wall);
+    let (flag_point, text) = waits_for(op_in_flight);
+    let mut events = events(&op_in_flight.trace, now, wall);
     events.push(json!({ "event": text, "time": wall.to_string(), "duration": 0.0 }));
     json!({
         "description": describe_op(&op.op, &op.session, op.tid),
@@ -336,9 +336,9 @@ pub(crate) fn dump_under_way(under_way: &UnderWay<'_>, (now, wall): (Stamp, UTim
 }
 
 /// A slow message for the log: what it is and what it waits for.
-pub(crate) fn warn_slow_ops(under_way: &UnderWay<'_>) -> String {
-    let op = under_way.op;
-    format!("{}: {}", describe_op(&op.op, &op.session, op.tid), waits_for(under_way).1)
+pub(crate) fn warn_slow_ops(op_in_flight: &OpInFlight<'_>) -> String {
+    let op = op_in_flight.op;
+    format!("{}: {}", describe_op(&op.op, &op.session, op.tid), waits_for(op_in_flight).1)
 }
 
 #[cfg(test)]

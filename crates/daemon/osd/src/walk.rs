@@ -4,7 +4,7 @@
 use nacre_maps::OsdMap;
 use nacre_monc::next_map;
 use nacre_msg::{MonGetOsdMap, OsdMap as MapMessage};
-use nacre_pg::{Birth, Lineage};
+use nacre_pg::{Lineage, PgCreateInfo};
 use nacre_types::{Epoch, SpgId, Stamp};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -85,7 +85,11 @@ impl Walk {
 
     /// Maps came from the monitor; `present` is the epoch that the PGs have come to. Yields the PGs whose past is known up to
     /// there, and how they begin with that map; nothing for those of which it cannot be known.
-    pub(crate) fn take(&mut self, message: &MapMessage, present: Epoch) -> Vec<(SpgId, Option<Birth>)> {
+    pub(crate) fn take(
+        &mut self,
+        message: &MapMessage,
+        present: Epoch,
+    ) -> Vec<(SpgId, Option<PgCreateInfo>)> {
         let mut out = self.give_up_trimmed(message.oldest);
         let before = self.map.epoch;
         while let Some(map) = self.next(message) {
@@ -103,7 +107,7 @@ impl Walk {
 
     /// The monitor drops maps only when each PG was clean in one that is left. A PG that was created before them is
     /// no new one.
-    fn give_up_trimmed(&mut self, oldest: Epoch) -> Vec<(SpgId, Option<Birth>)> {
+    fn give_up_trimmed(&mut self, oldest: Epoch) -> Vec<(SpgId, Option<PgCreateInfo>)> {
         if oldest <= self.oldest {
             return Vec::new();
         }
@@ -143,7 +147,7 @@ impl Walk {
         self.map = map;
     }
 
-    fn finish(&mut self) -> Vec<(SpgId, Option<Birth>)> {
+    fn finish(&mut self) -> Vec<(SpgId, Option<PgCreateInfo>)> {
         let born = |(past, lineage): (Past, Option<Lineage>)| {
             Some(match past {
                 Past::Created(_) => lineage?.into_ordered(),
@@ -190,8 +194,11 @@ mod tests {
         assert!(walk.take(&answer(1, 5..8), 9).is_empty());
         assert_eq!(walk.ask(now).expect("at once").full_first, 8);
         let found = walk.take(&answer(1, 8..12), 9);
-        let [(_, Some(birth))] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((birth.epoch, birth.history.epoch_created, birth.is_ordered), (9, 5, true));
+        let [(_, Some(create_info))] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(
+            (create_info.epoch, create_info.history.epoch_created, create_info.is_ordered),
+            (9, 5, true)
+        );
         assert!(walk.ask(now).is_none());
     }
 
@@ -204,7 +211,7 @@ mod tests {
         walk.add(spg(), Past::Lost(8));
         assert_eq!(walk.ask(now).expect("a question").full_first, 6);
         let found = walk.take(&answer(6, 6..10), 9);
-        let [(_, Some(birth))] = &found[..] else { panic!("{found:?}") };
-        assert_eq!((birth.epoch, birth.lost_through, birth.is_ordered), (9, 8, false));
+        let [(_, Some(create_info))] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((create_info.epoch, create_info.lost_through, create_info.is_ordered), (9, 8, false));
     }
 }

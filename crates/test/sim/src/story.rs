@@ -83,7 +83,7 @@ pub struct Plan {
     pub messages_max: u64,
     /// How many objects they are about; by chance if not given.
     pub objects: Option<u64>,
-    /// How placement groups behave.
+    /// How PGs behave.
     pub tuning: Tuning,
 }
 
@@ -398,9 +398,9 @@ impl Story {
         }
         let up: Vec<_> =
             map.up_osds().map(|osd| (osd, map.info(osd).up_from, map.info(osd).up_thru)).collect();
-        let groups = map.pool(POOL).map_or(0, |pool| pool.pg_num);
+        let pgs = map.pool(POOL).map_or(0, |pool| pool.pg_num);
         let acting: Vec<_> =
-            (0..groups).map(|seed| map.pg_to_up_acting(nacre_types::PgId::new(POOL, seed)).acting).collect();
+            (0..pgs).map(|seed| map.pg_to_up_acting(nacre_types::PgId::new(POOL, seed)).acting).collect();
         self.note(|| format!("map {} up {up:?} temp {:?} acting {acting:?}", map.epoch, map.pg_temp));
         self.noted = map.epoch;
     }
@@ -434,8 +434,8 @@ impl Story {
         let wanted = map.pools.values().map(|pool| pool.pg_num as usize).sum::<usize>();
         let all_up = map.up_count() == self.world.osd_ids().len();
         let clean = pg_state::ACTIVE | pg_state::CLEAN;
-        let groups: Vec<u64> = mon.state().stats.pgs.pgs(map).map(|(_, stat)| stat.state).collect();
-        all_up && groups.len() == wanted && groups.iter().all(|state| *state == clean)
+        let pgs: Vec<u64> = mon.state().stats.pgs.pgs(map).map(|(_, stat)| stat.state).collect();
+        all_up && pgs.len() == wanted && pgs.iter().all(|state| *state == clean)
     }
 
     /// Waits until everything is answered and clean. False when it never will be, because the bad device alone had a write that
@@ -459,15 +459,15 @@ impl Story {
         true
     }
 
-    /// Something is nowhere else, or may be: an object is unfound, or a group down while the bad device's OSD cannot run any more.
+    /// Something is nowhere else, or may be: an object is unfound, or a PG down while the bad device's OSD cannot run any more.
     fn waits_for_bad_device(&self) -> bool {
         let (Some(bad), Some(mon)) = (self.bad, self.world.mon()) else { return false };
         if self.plan.flaw == Some(Flaw::Dies) {
             return false; // it is said to be lost
         }
         let lost = if self.world.runs(Proc::Osd(bad)) { 0 } else { pg_state::DOWN };
-        let mut groups = mon.state().stats.pgs.pgs(mon.state().osd.map());
-        groups.any(|(_, stat)| stat.state & (pg_state::RECOVERY_UNFOUND | lost) != 0)
+        let mut pgs = mon.state().stats.pgs.pgs(mon.state().osd.map());
+        pgs.any(|(_, stat)| stat.state & (pg_state::RECOVERY_UNFOUND | lost) != 0)
     }
 
     fn check_histories(&self) {
@@ -486,12 +486,12 @@ impl Story {
         Outcome { trace, steps, now: self.world.now(), random: self.below(u64::MAX), answered }
     }
 
-    /// All copies of everything are the same: a deep scrub of every group finds nothing.
+    /// All copies of everything are the same: a deep scrub of every PG finds nothing.
     fn compare_copies(&mut self) {
         self.scrub_all("deep-scrub", |state| state & pg_state::INCONSISTENT != 0);
     }
 
-    /// Scrubs every group, with all data; fails when the state of one is `bad`.
+    /// Scrubs every PG, with all data; fails when the state of one is `bad`.
     fn scrub_all(&mut self, how: &str, bad: impl Fn(u64) -> bool) {
         let patience = self.world.now() + HEALING;
         let since = self.world.client(self.admin).wall();

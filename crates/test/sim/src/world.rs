@@ -50,7 +50,7 @@ pub struct Config {
     pub clients: usize,
     /// Size of each OSD's device.
     pub device_bytes: u64,
-    /// How placement groups behave.
+    /// How PGs behave.
     pub tuning: Tuning,
 }
 
@@ -110,7 +110,7 @@ enum Due {
 
 /// When a process has its next turn, and what holds it up.
 #[derive(Debug, Default)]
-struct Pace {
+struct RecoveryThrottle {
     turn_at: Option<Stamp>,
     frozen_until: Option<Stamp>,
     /// It froze in a turn, behind its clock.
@@ -156,7 +156,7 @@ pub struct World {
     mon: MonNode,
     osds: BTreeMap<OsdId, OsdNode>,
     clients: Vec<Client>,
-    paces: BTreeMap<Proc, Pace>,
+    paces: BTreeMap<Proc, RecoveryThrottle>,
     agenda: BTreeMap<(Stamp, u64), Due>,
     last_due: u64,
     trace: u64,
@@ -543,7 +543,7 @@ impl World {
         nacre_blockstore::log_gap(disk, kv, store_options()).expect("a store").is_some()
     }
 
-    /// What `nacre store repair --give-up-groups` does to a stopped OSD whose log has a gap. Gives the number of groups.
+    /// What `nacre store repair --give-up-groups` does to a stopped OSD whose log has a gap. Gives the number of PGs.
     ///
     /// # Panics
     /// When it cannot be done.
@@ -626,16 +626,16 @@ impl World {
 
     fn wake(&mut self, proc: Proc) {
         let delay = Duration::from_nanos(self.rng.u64() % u64::try_from(TURN_DELAY.as_nanos()).unwrap_or(1));
-        let slow = self.paces.get(&proc).map_or(1, |pace| pace.slow.max(1));
+        let slow = self.paces.get(&proc).map_or(1, |throttle| throttle.slow.max(1));
         self.turn_by(proc, self.now() + delay * slow);
     }
 
     /// Sees to it that a process has a turn at `at` or before.
     fn turn_by(&mut self, proc: Proc, at: Stamp) {
-        let pace = self.paces.entry(proc).or_default();
-        let at = pace.frozen_until.map_or(at, |until| until.max(at));
-        if pace.turn_at.is_none_or(|planned| planned > at) {
-            pace.turn_at = Some(at);
+        let throttle = self.paces.entry(proc).or_default();
+        let at = throttle.frozen_until.map_or(at, |until| until.max(at));
+        if throttle.turn_at.is_none_or(|planned| planned > at) {
+            throttle.turn_at = Some(at);
             self.schedule(at, Due::Turn(proc));
         }
     }
@@ -675,17 +675,18 @@ impl World {
 
     fn turn(&mut self, proc: Proc) {
         let now = self.now();
-        let Some(pace) = self.paces.get_mut(&proc).filter(|pace| pace.turn_at.is_some_and(|at| at <= now))
+        let Some(throttle) =
+            self.paces.get_mut(&proc).filter(|throttle| throttle.turn_at.is_some_and(|at| at <= now))
         else {
             return; // a turn that came earlier has done it
         };
-        pace.turn_at = None;
-        if let Some(until) = pace.frozen_until {
+        throttle.turn_at = None;
+        if let Some(until) = throttle.frozen_until {
             if until > now {
                 return self.turn_by(proc, until);
             }
-            pace.frozen_until = None;
-            if let Some((at, clock)) = pace.frozen_at.take().zip(self.clocks.get(&proc)) {
+            throttle.frozen_until = None;
+            if let Some((at, clock)) = throttle.frozen_at.take().zip(self.clocks.get(&proc)) {
                 clock.stall(READS_BEFORE_SOCKETS, clock.shown_at(at));
             }
         }
@@ -693,9 +694,9 @@ impl World {
         let next = self.clocks.get(&proc).map_or(next, |clock| clock.moment_of(next));
         self.note(2, proc.host().0.into());
         *self.turns.entry(proc).or_default() += 1;
-        let pace = self.paces.entry(proc).or_default();
-        pace.hurried = if next <= now { pace.hurried + 1 } else { 0 };
-        assert!(pace.hurried < HURRIED_TURNS_MAX, "{proc:?} turns and turns and never waits");
+        let throttle = self.paces.entry(proc).or_default();
+        throttle.hurried = if next <= now { throttle.hurried + 1 } else { 0 };
+        assert!(throttle.hurried < HURRIED_TURNS_MAX, "{proc:?} turns and turns and never waits");
         // Nobody turns twice in the same moment.
         self.turn_by(proc, next.max(now + Duration::from_micros(1)));
     }

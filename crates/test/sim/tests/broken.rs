@@ -73,7 +73,7 @@ fn osds_that_speak_other_versions_refuse_each_other_and_say_so() {
     let theirs = ours.newest + 1;
     let text = format!("speaks versions {theirs}-{theirs} of the messages between OSDs, and osd.");
     assert!(told.contains(&text) && told.contains(&format!(" {ours}; upgrade the older one")), "{told}");
-    // None of their groups serves.
+    // None of their PGs serves.
     let status = world.command(r#"{"prefix": "pg stat", "format": "json"}"#);
     assert!(!status.contains("active"), "{status}");
 }

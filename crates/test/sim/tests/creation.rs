@@ -1,4 +1,4 @@
-//! Copies that begin with nothing: others may have served the group, or this OSD itself, which cannot read its records any more.
+//! Copies that begin with nothing: others may have served the PG, or this OSD itself, which cannot read its records any more.
 
 use nacre_msg::SubOp;
 use nacre_sim::{Config, Proc, World};
@@ -68,7 +68,7 @@ fn what_a_damaged_copy_alone_had_is_missed() {
     }
 }
 
-/// The monitor never hears that the group was created, and orders it of an OSD that has seen no map of that time.
+/// The monitor never hears that the PG was created, and orders it of an OSD that has seen no map of that time.
 #[test]
 fn an_order_to_create_a_group_of_long_ago_finds_out_who_served_it() {
     for seed in 0..3 {

@@ -150,7 +150,7 @@ fn acting(world: &World, name: &str) -> Vec<OsdId> {
     map.pg_to_up_acting(object.pg(map.pools[&1].pg_num)).acting
 }
 
-/// Whether a copy succeeds from an object whose group may not be served to one whose group may: all members of the latter are
+/// Whether a copy succeeds from an object whose PG may not be served to one whose PG may: all members of the latter are
 /// cut off together, and the one that leads the former is asked by another OSD, not by a client.
 fn copies_from_one_that_is_cut_off(seed: u64, planted: Planted) -> bool {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };

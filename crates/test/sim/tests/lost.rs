@@ -1,4 +1,4 @@
-//! The only OSD that has the newest writes is gone for good. Its group waits for it until an operator says that it is lost, and
+//! The only OSD that has the newest writes is gone for good. Its PG waits for it until an operator says that it is lost, and
 //! goes on with what there is; the OSD's number is used again.
 
 use nacre_msg::SubOp;

@@ -25,7 +25,7 @@ fn is_up(world: &World, osd: OsdId) -> bool {
     world.mon().expect("it runs").state().osd.map().is_up(osd)
 }
 
-/// So many epochs, none of which says anything about the group.
+/// So many epochs, none of which says anything about the PG.
 fn epochs(world: &mut World, count: u32) {
     for n in 0..count {
         let verb = if n % 2 == 0 { "set" } else { "unset" };
@@ -34,7 +34,7 @@ fn epochs(world: &mut World, count: u32) {
 }
 
 /// A member is cut off, the others take writes without it and die, and it comes back, first to OSDs that have newer maps,
-/// then to the monitor. What it yields, and what the group yields once one of the others is back.
+/// then to the monitor. What it yields, and what the PG yields once one of the others is back.
 fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let mut world = World::new(seed, &Config { osds: 6, clients: 1, tuning, ..Config::default() });
@@ -73,7 +73,7 @@ fn who_missed_maps_asks_for_all_of_them() {
     // More than one message holds, and more than other OSDs keep.
     for (seed, count) in [(0, 45), (1, 45), (2, 210)] {
         let (alone, then) = away_for(seed, count, Planted::Nothing);
-        assert_eq!(alone, None, "seed {seed}: who has the newer writes is down, and so is the group");
+        assert_eq!(alone, None, "seed {seed}: who has the newer writes is down, and so is the PG");
         assert_eq!(then.as_deref(), Some(&b"newer"[..]), "seed {seed}");
     }
 }
@@ -91,7 +91,7 @@ fn oldest(world: &World) -> u32 {
     world.mon().expect("it runs").state().osd.oldest()
 }
 
-/// The monitor keeps no map that the OSD has seen: it begins with the oldest one, and the group with its members.
+/// The monitor keeps no map that the OSD has seen: it begins with the oldest one, and the PG with its members.
 #[test]
 fn who_was_away_for_longer_than_the_monitor_keeps_maps_is_brought_up_to_date() {
     let mut world = World::new(7, &Config { osds: 5, clients: 1, ..Config::default() });
@@ -107,7 +107,7 @@ fn who_was_away_for_longer_than_the_monitor_keeps_maps_is_brought_up_to_date() {
     world.run_for(Duration::from_secs(320));
     epochs(&mut world, 300);
     world.run_for(Duration::from_secs(320));
-    assert!(oldest(&world) <= epoch, "the group lacks a copy, so all since it was clean is kept");
+    assert!(oldest(&world) <= epoch, "the PG lacks a copy, so all since it was clean is kept");
     world.command(&format!(r#"{{"prefix": "osd out", "ids": {out}}}"#));
     write(&mut world, "newer");
     world.run_for(Duration::from_secs(700));
@@ -151,7 +151,7 @@ fn a_monitor_on_an_old_copy_of_its_store_is_not_followed() {
     assert!(again, "{world:?}");
 }
 
-/// The mistake shows: the group serves, and the last write that was acknowledged is gone. Of the one before, the copy may have got the
+/// The mistake shows: the PG serves, and the last write that was acknowledged is gone. Of the one before, the copy may have got the
 /// message when the wires were mended.
 fn assert_found(count: u32, planted: Planted) {
     let (alone, _) = away_for(0, count, planted);

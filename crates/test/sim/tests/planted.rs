@@ -56,7 +56,7 @@ fn a_repeated_request_executed_again() {
 #[test]
 fn divergent_entries_kept() {
     let plan = Plan { kind: Kind::OneServes, objects: Some(30), messages_max: 400, ..Plan::default() };
-    found_with(Planted::DivergentKept, plan);
+    found_with(Planted::DivergentRollbackGenKept, plan);
 }
 
 #[test]

@@ -17,20 +17,20 @@ fn is(world: &World, wanted: u64) -> bool {
     mon.state().stats.pgs.pgs(mon.state().osd.map()).all(|(_, stat)| stat.state == wanted)
 }
 
-/// The pool's only group is as `wanted` after a scrub that began now.
+/// The pool's only PG is as `wanted` after a scrub that began now.
 fn scrubbed(world: &mut World, command: &str, wanted: u64) {
     let since = world.client(0).wall();
     world.run_for(Duration::from_secs(2));
     world.command(&format!(r#"{{"prefix": "pg {command}", "pgid": "{}"}}"#, pg()));
     let ended = world.run_until(PATIENCE, |world| {
         let Some(mon) = world.mon() else { return false };
-        let mut groups = mon.state().stats.pgs.pgs(mon.state().osd.map());
-        let is_scrubbed = groups.all(|(_, stat)| stat.last_deep_scrub_stamp > since);
+        let mut pgs = mon.state().stats.pgs.pgs(mon.state().osd.map());
+        let is_scrubbed = pgs.all(|(_, stat)| stat.last_deep_scrub_stamp > since);
         is_scrubbed && is(world, wanted)
     });
     let states: Vec<String> = world.mon().map_or_else(Vec::new, |mon| {
-        let groups = mon.state().stats.pgs.pgs(mon.state().osd.map());
-        groups.map(|(_, stat)| pg_state::text(stat.state)).collect()
+        let pgs = mon.state().stats.pgs.pgs(mon.state().osd.map());
+        pgs.map(|(_, stat)| pg_state::text(stat.state)).collect()
     });
     assert!(ended, "{command}: {states:?} instead of {}", pg_state::text(wanted));
 }
@@ -61,7 +61,7 @@ fn a_deep_scrub_finds_rot_below_the_cache() {
     }
 }
 
-/// Makes a pool with one group, and waits until it is clean.
+/// Makes a pool with one PG, and waits until it is clean.
 fn pool(world: &mut World, coded: bool) {
     if coded {
         let profile = r#"["k=2", "m=1", "crush-failure-domain=osd"]"#;
@@ -128,7 +128,7 @@ fn the_newest_record_of_a_log_rots_and_nothing_is_taken_back() {
     assert!(rotten > 6, "{rotten} logs lost a record");
 }
 
-/// A record in the middle rots: the OSD does not start, gives its groups up, and gets everything from the others.
+/// A record in the middle rots: the OSD does not start, gives its PGs up, and gets everything from the others.
 #[test]
 fn an_osd_that_gave_its_groups_up_recovers_them() {
     let clean = pg_state::ACTIVE | pg_state::CLEAN;
@@ -152,7 +152,7 @@ fn an_osd_that_gave_its_groups_up_recovers_them() {
         assert_eq!(world.give_up_groups(victim), 1);
         assert!(!world.has_log_gap(victim));
         world.start_osd(victim);
-        become_clean(&mut world, "after it gave up its groups");
+        become_clean(&mut world, "after it gave up its PGs");
         for nth in 0..10_u8 {
             let read = world.op(&format!("object {nth}"), SubOp::read(0, 0));
             assert_eq!(read, content(nth + 100), "seed {seed}, {coded}");

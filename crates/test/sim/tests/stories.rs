@@ -35,12 +35,12 @@ const BUSTLE_SEEDS: u64 = 5;
 /// |---|---|
 /// | 6, 8 | a temporary acting set was given up for one below `min_size`, which asked for it again: 34,000 epochs |
 /// | 6 | an OSD came up in the epoch that marked its predecessor down: nobody saw that it had been away |
-/// | 3, 5, 1081 | a peer that began a new session dropped what was in the old one, and no group asked again |
+/// | 3, 5, 1081 | a peer that began a new session dropped what was in the old one, and no PG asked again |
 /// | 10046 | a deep scrub needed the data of a whole chunk of objects in memory: one's pushed the other's out, for ever |
 /// | 20330 | what was sent on a connection that a newer one had replaced, before its end was told, was lost |
-/// | 21144, 90108 | a pool got more groups before its first were made, in maps that the OSDs had not: some were never made |
+/// | 21144, 90108 | a pool got more PGs before its first were made, in maps that the OSDs had not: some were never made |
 /// | 110089 | a copy that lacked only objects of the child that it split off took the child for complete |
-/// | 301245 | what a client sent behind its acknowledgement of a backoff came to the group before that: dropped |
+/// | 301245 | what a client sent behind its acknowledgement of a backoff came to the PG before that: dropped |
 ///
 /// What happens in a story changes with the traffic of the cluster, so these are no proof; they are stories like
 /// any other.
@@ -207,8 +207,8 @@ fn where_there_is_bustle_stories_of_coded_pools_end_well() {
 ///
 /// | seed | what was wrong |
 /// |---|---|
-/// | 142284470290889 (short logs) | a peer called for a group that a map waiting for an earlier split was to make: it was made empty |
-/// | 800077 (short logs), 800082 | after a split, the newest version that all copies had was of an object of the other group |
+/// | 142284470290889 (short logs) | a peer called for a PG that a map waiting for an earlier split was to make: it was made empty |
+/// | 800077 (short logs), 800082 | after a split, the newest version that all copies had was of an object of the other PG |
 /// | 900014 (bustle) | a watch ended before all copies knew; it was there again, and had missed a notify |
 /// | 810194 | a write waited for its object's recovery, and the next one, behind a read that went on, was made before it |
 const CODED_ONCE_BAD: [u64; 2] = [800_082, 810_194];

@@ -123,12 +123,12 @@ pub struct Activate {
     pub entries: Vec<LogEntry>,
     /// The receiver's copy is compared object by object by the primary: its log is replaced, and it is
     /// incomplete until the primary says otherwise.
-    pub rebuild: bool,
+    pub backfill: bool,
     /// Intervals since the PG was last known active.
     pub past: PastIntervals,
 }
 
-coded_message!(Activate, "Activate", { header, interval, info, since, entries, rebuild, past });
+coded_message!(Activate, "Activate", { header, interval, info, since, entries, backfill, past });
 
 /// I have it durably; these objects I miss.
 #[derive(Debug, Clone, PartialEq)]

@@ -39,7 +39,7 @@ pub struct RepOpReply {
     pub last_complete: Eversion,
     /// The replica's store is nearly full: what it keeps free is for what is under way to it. Clients' writes that bring
     /// data are to be refused. Since version 2.
-    pub is_short: bool,
+    pub is_failsafe_full: bool,
 }
 
 const REP_OP_REPLY_VERSION: u8 = 2;
@@ -50,7 +50,7 @@ impl Encode for RepOpReply {
             w.put(&self.header);
             w.u64(self.tid);
             w.put(&self.last_complete);
-            w.bool(self.is_short);
+            w.bool(self.is_failsafe_full);
         });
     }
 }
@@ -60,7 +60,7 @@ impl Decode for RepOpReply {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.envelope("RepOpReply", REP_OP_REPLY_VERSION, |version, r| {
             let (header, tid, last_complete) = (r.get()?, r.u64()?, r.get()?);
-            Ok(Self { header, tid, last_complete, is_short: version >= 2 && r.bool()? })
+            Ok(Self { header, tid, last_complete, is_failsafe_full: version >= 2 && r.bool()? })
         })
     }
 }

@@ -84,7 +84,7 @@ fn all() -> Vec<PeerMessage> {
             txn: txn(),
         }
         .into(),
-        RepOpReply { header, tid: 1, last_complete: zero, is_short: true }.into(),
+        RepOpReply { header, tid: 1, last_complete: zero, is_failsafe_full: true }.into(),
         Query { header, kind: QueryKind::Log, nonce: 4 }.into(),
         Notify { header, nonce: 0, interval: interval(), info: info(), past: past() }.into(),
         LogReply { header, info: info(), entries: vec![entry()], missing: missing.clone() }.into(),
@@ -94,7 +94,7 @@ fn all() -> Vec<PeerMessage> {
             info: info(),
             since: zero,
             entries: vec![entry()],
-            rebuild: true,
+            backfill: true,
             past: past(),
         }
         .into(),

@@ -1,7 +1,7 @@
-//! How a change reaches all members of the group.
+//! How a change reaches all members of the PG.
 
 pub(crate) mod ec;
 mod replicated;
 
 pub(crate) use ec::{Coding, Ec};
-pub(crate) use replicated::{AfterCommit, Ends, Flight, Replication};
+pub(crate) use replicated::{AfterCommit, Ends, RepGather, Replication};

@@ -9,7 +9,7 @@
 use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
-use crate::pipeline::{PendingReply, Stage, UnderWay, staged_token};
+use crate::pipeline::{OpInFlight, OpStage, PendingReply, staged_token};
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{ClientOp, Cx, Effect, Pg, Planted, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
@@ -41,7 +41,7 @@ impl AfterCommit {
 
 /// A change of an object, and what depends on it.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct RepGather {
     /// The object's head.
     pub(crate) head: HObject,
     /// Whose message it was, and who asked for the same or looked at the result meanwhile; empty for a
@@ -58,13 +58,13 @@ pub(crate) enum Ends {
     Nothing,
     /// It removes a snapshot from a clone.
     Trim,
-    /// It removes a watch from the object's record: until then the watch is there, here and wherever the group goes on.
+    /// It removes a watch from the object's record: until then the watch is there, here and wherever the PG goes on.
     Watch(WatchKey),
 }
 
 /// A change on its way.
 #[derive(Debug)]
-struct InFlight {
+struct InProgressOp {
     /// Counts up over the life of the `Pg`, without gaps among those in flight.
     tid: u64,
     /// Its last log entry.
@@ -73,10 +73,10 @@ struct InFlight {
     since: Stamp,
     /// Members that have not got it durably.
     waiting_on: SmallVec<[OsdId; 4]>,
-    flight: Flight,
+    repgather: RepGather,
 }
 
-impl InFlight {
+impl InProgressOp {
     fn ack(&mut self, osd: OsdId) {
         self.waiting_on.retain(|waiting| *waiting != osd);
     }
@@ -86,22 +86,22 @@ impl InFlight {
 #[derive(Debug, Default)]
 pub(crate) struct Replication {
     last_tid: u64,
-    in_flight: VecDeque<InFlight>,
+    in_flight: VecDeque<InProgressOp>,
     /// Everything up to here is durable on all members.
     committed_to: Eversion,
 }
 
 impl Replication {
-    fn by_tid(&mut self, tid: u64) -> Option<&mut InFlight> {
+    fn by_tid(&mut self, tid: u64) -> Option<&mut InProgressOp> {
         let first = self.in_flight.front()?.tid;
         let at = usize::try_from(tid.checked_sub(first)?).ok()?;
         self.in_flight.get_mut(at)
     }
 
     /// The change that made `version`, if it is not durable everywhere yet.
-    pub(crate) fn flight_of(&mut self, version: Eversion) -> Option<&mut Flight> {
+    pub(crate) fn repgather_of(&mut self, version: Eversion) -> Option<&mut RepGather> {
         let at = self.in_flight.partition_point(|write| write.version < version);
-        self.in_flight.get_mut(at).map(|write| &mut write.flight)
+        self.in_flight.get_mut(at).map(|write| &mut write.repgather)
     }
 
     /// Up to where everything is durable on all members.
@@ -115,21 +115,21 @@ impl Replication {
     }
 
     /// The newest change of `head` on its way.
-    pub(crate) fn newest_of(&mut self, head: &HObject) -> Option<&mut Flight> {
-        let newest = self.in_flight.iter_mut().rev().find(|write| write.flight.head == *head);
-        newest.map(|write| &mut write.flight)
+    pub(crate) fn newest_of(&mut self, head: &HObject) -> Option<&mut RepGather> {
+        let newest = self.in_flight.iter_mut().rev().find(|write| write.repgather.head == *head);
+        newest.map(|write| &mut write.repgather)
     }
 
-    fn take_complete(&mut self) -> Option<Flight> {
+    fn take_complete(&mut self) -> Option<RepGather> {
         let complete = self.in_flight.front().is_some_and(|write| write.waiting_on.is_empty());
         let write = complete.then(|| self.in_flight.pop_front()).flatten()?;
         self.committed_to = write.version;
-        Some(write.flight)
+        Some(write.repgather)
     }
 
     /// The interval is over; yields the messages whose changes are in flight, oldest first.
     fn cancel(&mut self) -> Vec<ClientOp> {
-        self.in_flight.drain(..).flat_map(|write| write.flight.after).map(|after| after.origin).collect()
+        self.in_flight.drain(..).flat_map(|write| write.repgather.after).map(|after| after.origin).collect()
     }
 
     /// True when nothing is in flight.
@@ -149,12 +149,12 @@ impl Replication {
     }
 
     /// Clients' messages whose changes are in flight.
-    pub(crate) fn under_way(&self) -> impl Iterator<Item = UnderWay<'_>> + '_ {
+    pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
         self.in_flight.iter().flat_map(|write| {
-            write.flight.after.iter().map(|after| UnderWay {
+            write.repgather.after.iter().map(|after| OpInFlight {
                 op: &after.origin,
                 trace: after.reply.trace,
-                stage: Stage::Commit,
+                stage: OpStage::Commit,
                 waiting_on: &write.waiting_on,
             })
         })
@@ -171,7 +171,7 @@ impl Replication {
 }
 
 impl Pg {
-    /// Sends a change to all members at once, this one included; `flight` completes when all have it.
+    /// Sends a change to all members at once, this one included; `repgather` completes when all have it.
     ///
     /// # Panics
     /// Without log entries: what is not in the log could not be replayed.
@@ -180,7 +180,7 @@ impl Pg {
         cx: &mut Cx<'_>,
         mut txn: Transaction,
         mut entries: Vec<LogEntry>,
-        flight: Flight,
+        repgather: RepGather,
     ) {
         let version = entries.last().expect("a write has a log entry").version;
         let changes = txn.ops.len();
@@ -193,7 +193,8 @@ impl Pg {
         waiting_on.sort_unstable();
         waiting_on.dedup();
         let others = waiting_on.iter().copied().filter(|osd| *osd != self.whoami);
-        let (later, osds): (Replicas, Replicas) = others.partition(|osd| self.gets_later(*osd, &flight.head));
+        let (later, osds): (Replicas, Replicas) =
+            others.partition(|osd| self.deferred_by_backfill(*osd, &repgather.head));
         let (header, committed_to) = (self.header(), self.replication.committed_to);
         let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
         if self.ec.is_some() {
@@ -207,34 +208,40 @@ impl Pg {
         if !later.is_empty() {
             let log_only = entries.iter().map(storage::log_append).collect();
             let txn = Transaction { collection: txn.collection, ops: log_only };
-            self.note_later(&later, &entries);
+            self.add_backfill_missing(&later, &entries);
             cx.effects.push(Effect::Peers { osds: later, message: op(entries.clone(), txn).encode() });
         }
         if self.planted == Planted::EarlyReply {
             waiting_on.retain(|osd| *osd == self.whoami);
         }
         entries.iter().for_each(|entry| self.append(entry));
-        self.drop_kept(&mut txn, committed_to);
+        self.drop_rollback_gens(&mut txn, committed_to);
         storage::follow_staged(&mut self.staged, &txn.ops);
         self.trim_log(&mut txn, trim_to);
-        self.replication.in_flight.push_back(InFlight { tid, version, since: cx.now, waiting_on, flight });
+        self.replication.in_flight.push_back(InProgressOp {
+            tid,
+            version,
+            since: cx.now,
+            waiting_on,
+            repgather,
+        });
         self.submit(cx, txn, OnDurable::Write(tid));
     }
 
     /// True for a copy that cannot apply a write to the object: the comparison has still to bring it there, or it lacks what
     /// is given up now (clients' writes wait for such copies).
-    fn gets_later(&self, osd: OsdId, head: &HObject) -> bool {
-        self.peers.get(&osd).is_some_and(|peer| peer.gets_later(head) || peer.needs_first(head))
+    fn deferred_by_backfill(&self, osd: OsdId, head: &HObject) -> bool {
+        self.peers.get(&osd).is_some_and(|peer| peer.deferred_by_backfill(head) || peer.needs_first(head))
     }
 
     /// The members that apply changes of the object as they are made, ascending.
     pub(crate) fn appliers(&self, head: &HObject) -> Vec<OsdId> {
         let members: std::collections::BTreeSet<OsdId> = self.members().collect();
-        members.into_iter().filter(|osd| !self.gets_later(*osd, head)).collect()
+        members.into_iter().filter(|osd| !self.deferred_by_backfill(*osd, head)).collect()
     }
 
     /// These copies miss what `entries` made of objects that were compared.
-    fn note_later(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
+    fn add_backfill_missing(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
         for entry in entries.iter().filter(|entry| entry.changes_object()) {
             let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
             for osd in osds {
@@ -297,9 +304,9 @@ impl Pg {
         }
         let mut txn = op.txn;
         let lets_go = op.entries.is_empty() && self.ec.is_some();
-        self.note_kept(&txn.ops);
+        self.note_rollback_gen(&txn.ops);
         storage::follow_staged(&mut self.staged, &txn.ops);
-        self.drop_kept(&mut txn, op.committed_to);
+        self.drop_rollback_gens(&mut txn, op.committed_to);
         self.miss_instead(&mut txn, &op.entries);
         op.entries.iter().for_each(|entry| self.append(entry));
         self.trim_log(&mut txn, op.trim_to);
@@ -344,7 +351,11 @@ impl Pg {
             OnDurable::RepOp { to, tid } => {
                 let last_complete = self.info.last_complete;
                 // Whether the store is short of room, the shard knows that owns it.
-                self.send(cx, to, RepOpReply { header: self.header(), tid, last_complete, is_short: false });
+                self.send(
+                    cx,
+                    to,
+                    RepOpReply { header: self.header(), tid, last_complete, is_failsafe_full: false },
+                );
             }
             OnDurable::Activation => self.confirmed(cx, self.whoami),
             OnDurable::Activated => self.activation_is_durable(cx),
@@ -371,24 +382,24 @@ impl Pg {
         let me = self.whoami;
         if let Some(write) = self.replication.by_tid(tid) {
             write.ack(me);
-            stamp(&mut write.flight, |trace| trace.logged = cx.now);
+            stamp(&mut write.repgather, |trace| trace.logged = cx.now);
             self.complete_writes(cx);
         }
     }
 
     /// Completes what is durable everywhere, strictly in version order.
     fn complete_writes(&mut self, cx: &mut Cx<'_>) {
-        while let Some(mut flight) = self.replication.take_complete() {
-            stamp(&mut flight, |trace| trace.replicated = cx.now);
+        while let Some(mut repgather) = self.replication.take_complete() {
+            stamp(&mut repgather, |trace| trace.replicated = cx.now);
             self.note_safe();
-            self.landed(&flight.head);
-            for after in flight.after {
-                self.after_commit(cx, &flight.head, after);
+            self.write_completed(&repgather.head);
+            for after in repgather.after {
+                self.after_commit(cx, &repgather.head, after);
             }
-            match flight.ends {
+            match repgather.ends {
                 Ends::Nothing => {}
                 Ends::Trim => self.trimmed(cx),
-                Ends::Watch(key) => self.end_watch(cx, &flight.head, key, true),
+                Ends::Watch(key) => self.end_watch(cx, &repgather.head, key, true),
             }
         }
     }
@@ -397,7 +408,7 @@ impl Pg {
     pub(crate) fn fetched(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
         match self.tokens.take_fetch(token) {
             None => {} // of an older interval
-            Some(OnFetched::Operation(running)) => self.unpark(cx, *running),
+            Some(OnFetched::Operation(op_ctx)) => self.unpark(cx, *op_ctx),
             Some(OnFetched::Push(object)) => self.push_was_read(cx, &object),
             Some(OnFetched::Pull { from, pull }) => self.answer_pull(cx, from, *pull),
             Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
@@ -411,7 +422,7 @@ impl Pg {
 
     /// The data itself came, which the view may not have.
     pub(crate) fn brought(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token, data: nacre_buf::BufList) {
-        if let Some(plain) = self.tokens.running_mut(token).and_then(|running| running.plain.as_mut()) {
+        if let Some(plain) = self.tokens.op_ctx_mut(token).and_then(|op_ctx| op_ctx.plain.as_mut()) {
             plain.bring(data);
         }
         self.fetched(cx, token);
@@ -422,8 +433,8 @@ impl Pg {
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>) {
         let mut again = self.replication.cancel();
         for waiting in self.tokens.cancel() {
-            if let OnFetched::Operation(running) = waiting {
-                again.push(running.op);
+            if let OnFetched::Operation(op_ctx) = waiting {
+                again.push(op_ctx.op);
             }
         }
         if let Some(ec) = &mut self.ec {
@@ -431,7 +442,7 @@ impl Pg {
         }
         self.pipeline.requeue(again);
         self.release_objects(cx);
-        self.cancel_claims(cx);
+        self.cancel_reservations(cx);
         self.recovery = crate::recovery::Recovery::default();
         self.cancel_trims();
         self.abort_scrub(cx);
@@ -439,6 +450,6 @@ impl Pg {
     }
 }
 
-fn stamp(flight: &mut Flight, set: impl Fn(&mut crate::Trace)) {
-    flight.after.iter_mut().for_each(|after| set(&mut after.reply.trace));
+fn stamp(repgather: &mut RepGather, set: impl Fn(&mut crate::Trace)) {
+    repgather.after.iter_mut().for_each(|after| set(&mut after.reply.trace));
 }

@@ -30,7 +30,7 @@ pub(crate) struct Client {
     /// It holds messages back when told to.
     pub(crate) backs_off: bool,
     /// What it says is its messages' request id; mostly nothing.
-    pub(crate) claims: ReqId,
+    pub(crate) reservations: ReqId,
     /// Its incarnation; only metadata servers have one.
     pub(crate) incarnation: u32,
     /// There is no room for what it brings from now on, as its OSDs find.
@@ -54,7 +54,7 @@ impl Client {
             last_tid: 0,
             sent: BTreeMap::new(),
             backs_off: false,
-            claims: ReqId::default(),
+            reservations: ReqId::default(),
             incarnation: 0,
             is_beyond_room: false,
             caps: OsdCaps::allow_all(),
@@ -106,7 +106,7 @@ impl Client {
             hash: object(&sent.object).hash,
             epoch: self.epoch,
             flags: sent.flags,
-            reqid: self.claims,
+            reqid: self.reservations,
             client_inc: self.incarnation,
             mtime: UTime::ZERO,
             locator: ObjectLocator::in_pool(POOL),

@@ -3,7 +3,7 @@
 use super::World;
 use super::world::{POOL, pg};
 use crate::backend::Coding;
-use crate::backend::ec::is_kept_name;
+use crate::backend::ec::is_rollback_gen_name;
 use crate::object::ObjectContext;
 use crate::ops::testing::Stored;
 use nacre_ec::{Shards, linear_sum};
@@ -12,7 +12,7 @@ use nacre_types::{HObject, OsdId};
 use std::collections::BTreeMap;
 
 impl World {
-    /// A group of `k + m` chunks; whatever can be read may be written to with one chunk more, as Ceph has it.
+    /// A PG of `k + m` chunks; whatever can be read may be written to with one chunk more, as Ceph has it.
     pub(crate) fn coded(seed: u64, clients: usize, k: u8, m: u8) -> Self {
         let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
         let (size, min_size) = (k + m, k + 1.min(m - 1));
@@ -33,9 +33,12 @@ impl World {
         let members = self.map().pg_to_up_acting(pg()).acting;
         let mut shards: BTreeMap<u8, (OsdId, BTreeMap<HObject, Stored>)> = BTreeMap::new();
         for osd in members {
-            let shard = self.pg(osd).and_then(|group| group.info().shard).expect("a shard");
+            let shard = self.pg(osd).and_then(|pg| pg.info().shard).expect("a shard");
             let objects = self.disk(osd).objects().clone();
-            assert!(objects.keys().all(|object| !is_kept_name(object)), "osd.{osd} keeps what is safe");
+            assert!(
+                objects.keys().all(|object| !is_rollback_gen_name(object)),
+                "osd.{osd} keeps what is safe"
+            );
             let before = shards.insert(shard, (osd, objects));
             assert!(before.is_none(), "osd.{osd} holds the shard of another");
         }

@@ -211,7 +211,7 @@ impl Disk {
         self.rotten_below.insert(object);
     }
 
-    /// The device spoils the records of the group: what it was, its log.
+    /// The device spoils the records of the PG: what it was, its log.
     pub(crate) fn spoil_records(&mut self) {
         for state in [&mut self.durable, &mut self.visible] {
             state.store.forget_pg_meta();
@@ -252,7 +252,7 @@ impl Disk {
         self.warm.clear();
     }
 
-    /// The store has something of the group.
+    /// The store has something of the PG.
     pub(crate) fn has_collection(&self) -> bool {
         self.visible.exists
     }

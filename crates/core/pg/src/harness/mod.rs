@@ -1,4 +1,4 @@
-//! A cluster of groups' copies in one thread: disks that forget what is not durable, connections that keep
+//! A cluster of PGs' copies in one thread: disks that forget what is not durable, connections that keep
 //! order per pair and nothing else, a monitor that answers late, clients that resend. One seed drives it.
 
 mod client;

@@ -5,8 +5,8 @@ use super::disk::{Disk, Touched};
 use crate::log::LogLimits;
 use crate::recovery::SCAN_OBJECTS_MAX;
 use crate::{
-    Birth, ClientOp, Cx, Effect, Effects, Event, Lineage, Pace, Pg, QueueLimits, Reserver, SessionId, Side,
-    Tuning,
+    ClientOp, Cx, Effect, Effects, Event, Lineage, Pg, PgCreateInfo, QueueLimits, RecoveryThrottle, Reserver,
+    SessionId, Side, Tuning,
 };
 use nacre_buf::BufList;
 use nacre_maps::{OsdMap, Pool, flags};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) const POOL: PoolId = 3;
-/// OSDs in the cluster; a group has three of them.
+/// OSDs in the cluster; a PG has three of them.
 pub(crate) const MEMBERS: OsdId = 5;
 
 pub(crate) fn pg() -> PgId {
@@ -56,12 +56,12 @@ struct Osd {
     disk: Disk,
     epoch: Epoch,
     fetches: VecDeque<(HObject, FetchFrom, Option<BufList>, Token)>,
-    /// Messages of epochs that it has no map of, for a group that it does not have.
+    /// Messages of epochs that it has no map of, for a PG that it does not have.
     early: Vec<(OsdId, PeerMessage)>,
-    /// Clients' messages for a group that it does not have.
+    /// Clients' messages for a PG that it does not have.
     held: Vec<ClientOp>,
     reserver: Reserver,
-    pace: Pace,
+    throttle: RecoveryThrottle,
 }
 
 impl Default for Osd {
@@ -75,7 +75,7 @@ impl Default for Osd {
             early: Vec::new(),
             held: Vec::new(),
             reserver: Reserver::new(1),
-            pace: Pace::new(),
+            throttle: RecoveryThrottle::new(),
         }
     }
 }
@@ -103,7 +103,7 @@ pub(crate) struct World {
     pub(crate) most_touched: Touched,
     /// Messages sent to an OSD, by kind.
     pub(crate) sent: BTreeMap<(OsdId, u16), usize>,
-    /// Bounds of queues in groups that begin from now on.
+    /// Bounds of queues in PGs that begin from now on.
     pub(crate) queues: QueueLimits,
     /// One in so many of the messages between OSDs is lost, and nobody hears of it; 0 for none.
     pub(crate) losses: u64,
@@ -132,7 +132,7 @@ impl World {
         )
     }
 
-    /// A group of this pool, on the first OSDs.
+    /// A PG of this pool, on the first OSDs.
     pub(super) fn with_pool(seed: u64, clients: usize, pool: Pool) -> Self {
         let mut map = OsdMap { epoch: 1, ..OsdMap::default() };
         map.set_max_osd(usize::try_from(MEMBERS).expect("small"));
@@ -230,12 +230,12 @@ impl World {
         let mut effects = std::mem::take(&mut self.effects);
         let this = self.osds.get_mut(&osd).expect("an OSD");
         this.disk.take_touched();
-        let mut group = this.pg.take();
+        let mut pg = this.pg.take();
         let entropy = &mut self.rng;
-        let pace = &mut this.pace;
-        let mut cx = Cx { now, wall, map: &map, view: &this.disk, entropy, pace, effects: &mut effects };
-        f(&mut cx, &mut group);
-        this.pg = group;
+        let throttle = &mut this.throttle;
+        let mut cx = Cx { now, wall, map: &map, view: &this.disk, entropy, throttle, effects: &mut effects };
+        f(&mut cx, &mut pg);
+        this.pg = pg;
         let orders: Vec<Effect> = effects.drain().collect();
         self.effects = effects;
         for order in orders {
@@ -243,12 +243,12 @@ impl World {
             if resumes {
                 self.most_touched = self.most_touched.max(self.disk(osd).take_touched());
             }
-            self.carry_out(osd, order);
+            self.execute_effect(osd, order);
         }
         self.most_touched = self.most_touched.max(self.disk(osd).take_touched());
         let honest = self.liar.is_none();
-        if let Some(group) = self.pg(osd).filter(|_| honest) {
-            group.check();
+        if let Some(pg) = self.pg(osd).filter(|_| honest) {
+            pg.check();
         }
         self.hand_out_places(osd);
     }
@@ -260,7 +260,7 @@ impl World {
         }
     }
 
-    /// Another group of `osd` has more urgent work, and takes all places; or it has done it.
+    /// Another PG of `osd` has more urgent work, and takes all places; or it has done it.
     pub(crate) fn take_places(&mut self, osd: OsdId, take: bool) {
         let other = SpgId::replicated(PgId::new(POOL + 1, 0));
         for side in [Side::Local, Side::Remote] {
@@ -274,15 +274,15 @@ impl World {
         }
     }
 
-    /// Another group of `osd` holds the place of a primary, under this priority.
+    /// Another PG of `osd` holds the place of a primary, under this priority.
     pub(crate) fn take_places_at(&mut self, osd: OsdId, priority: u32) {
         let other = SpgId::replicated(PgId::new(POOL + 1, 0));
         self.osds.get_mut(&osd).expect("an OSD").reserver.ask(other, Side::Local, 1, priority);
         self.hand_out_places(osd);
     }
 
-    pub(crate) fn pace(&mut self, osd: OsdId) -> &mut Pace {
-        &mut self.osds.get_mut(&osd).expect("an OSD").pace
+    pub(crate) fn throttle(&mut self, osd: OsdId) -> &mut RecoveryThrottle {
+        &mut self.osds.get_mut(&osd).expect("an OSD").throttle
     }
 
     /// The disk gives what was asked for first; false when nothing is.
@@ -305,9 +305,9 @@ impl World {
             text.truncate(900);
             text
         });
-        self.with(osd, |cx, group| {
-            if let Some(group) = group {
-                group.handle(cx, event);
+        self.with(osd, |cx, pg| {
+            if let Some(pg) = pg {
+                pg.handle(cx, event);
             }
         });
     }
@@ -391,11 +391,11 @@ impl World {
         }
     }
 
-    /// Takes these bounds over where groups are already.
+    /// Takes these bounds over where PGs are already.
     pub(crate) fn bound_queues(&mut self, queues: QueueLimits) {
         self.queues = queues;
         let tuning = self.tuning();
-        self.osds.values_mut().filter_map(|osd| osd.pg.as_mut()).for_each(|group| group.tune(&tuning));
+        self.osds.values_mut().filter_map(|osd| osd.pg.as_mut()).for_each(|pg| pg.tune(&tuning));
     }
 
     fn client_of(&self, session: SessionId) -> Option<usize> {
@@ -403,7 +403,7 @@ impl World {
         self.clients.iter().position(owns)
     }
 
-    fn carry_out(&mut self, osd: OsdId, order: Effect) {
+    fn execute_effect(&mut self, osd: OsdId, order: Effect) {
         match order {
             Effect::Reply { session, tid, message, .. } => {
                 if let Some(client) = self.client_of(session) {
@@ -458,19 +458,19 @@ impl World {
         }
     }
 
-    /// The monitor tells `osd` to create the group, as long as nobody has.
+    /// The monitor tells `osd` to create the PG, as long as nobody has.
     fn order_creation(&mut self, osd: OsdId) {
-        self.birth(osd, Birth::ordered(1));
+        self.create_info(osd, PgCreateInfo::ordered(1));
     }
 
-    fn birth(&mut self, osd: OsdId, birth: Birth) {
+    fn create_info(&mut self, osd: OsdId, create_info: PgCreateInfo) {
         let (epoch, tuning) = (self.osds[&osd].epoch, self.tuning());
-        let from = birth.epoch.min(epoch);
+        let from = create_info.epoch.min(epoch);
         self.osds.get_mut(&osd).expect("an OSD").epoch = from;
-        self.with(osd, |cx, group| {
-            let mut born = Pg::create(cx, osd, spg(), birth);
+        self.with(osd, |cx, pg| {
+            let mut born = Pg::create(cx, osd, spg(), create_info);
             born.tune(&tuning);
-            *group = Some(born);
+            *pg = Some(born);
         });
         for next in from + 1..=epoch {
             self.osds.get_mut(&osd).expect("an OSD").epoch = next;
@@ -505,28 +505,27 @@ impl World {
         self.lose(alone);
     }
 
-    /// An operator gives up all that the group held; its primary makes it anew.
+    /// An operator gives up all that the PG held; its primary makes it anew.
     pub(crate) fn recreate(&mut self) {
         self.publish(|_| ());
         self.settle();
         let (primary, epoch) = (self.primary(), self.map().epoch);
         self.event(primary, Event::GiveUp);
-        self.birth(primary, Birth::ordered(epoch));
+        self.create_info(primary, PgCreateInfo::ordered(epoch));
     }
 
-    /// A group that ends is taken in by this one. Nobody serves it here, so its copy is as it was split off.
+    /// A PG that ends is taken in by this one. Nobody serves it here, so its copy is as it was split off.
     fn absorb(&mut self, osd: OsdId, map: &OsdMap) {
-        let Some(sources) = self.pg(osd).map(|group| group.sources_in(map)).filter(|due| !due.is_empty())
-        else {
+        let Some(sources) = self.pg(osd).map(|pg| pg.sources_in(map)).filter(|due| !due.is_empty()) else {
             return;
         };
         let before = self.map_at(self.osds[&osd].epoch);
         let load = |source: SpgId| Pg::load(&self.osds[&osd].disk, osd, source, &before);
         let copies: Vec<Pg> = sources.into_iter().filter_map(load).collect();
         self.osds.get_mut(&osd).expect("an OSD").epoch += 1;
-        self.with(osd, |cx, group| {
-            if let Some(group) = group {
-                group.absorb(cx, copies);
+        self.with(osd, |cx, pg| {
+            if let Some(pg) = pg {
+                pg.absorb(cx, copies);
             }
         });
         self.osds.get_mut(&osd).expect("an OSD").epoch -= 1;
@@ -564,9 +563,9 @@ impl World {
             if message.header().epoch > self.osds[&osd].epoch {
                 return self.osds.get_mut(&osd).expect("an OSD").early.push((from, message));
             }
-            match Birth::called_for(&message) {
-                None => return self.with(osd, |cx, _| Pg::answer_without(cx, from, &message)),
-                Some(birth) => self.birth(osd, birth),
+            match PgCreateInfo::called_for(&message) {
+                None => return self.with(osd, |cx, _| Pg::reply_without_pg(cx, from, &message)),
+                Some(create_info) => self.create_info(osd, create_info),
             }
         }
         self.event(osd, Event::Peer { from, message });
@@ -599,7 +598,7 @@ impl World {
             }
             (End::Client(at), Packet::Backoff(session, message)) => {
                 let End::Osd(osd) = wire.0 else { unreachable!("OSDs send backoffs") };
-                self.heard_backoff(at, osd, session, *message);
+                self.on_backoff(at, osd, session, *message);
             }
             (End::Client(at), Packet::Reply(session, tid, message)) => {
                 let client = &mut self.clients[at];
@@ -617,7 +616,7 @@ impl World {
         }
     }
 
-    fn heard_backoff(&mut self, at: usize, osd: OsdId, session: SessionId, message: OsdBackoff) {
+    fn on_backoff(&mut self, at: usize, osd: OsdId, session: SessionId, message: OsdBackoff) {
         let client = &mut self.clients[at];
         if client.sessions.get(&osd).is_none_or(|open| open.id != session) {
             return;
@@ -779,10 +778,10 @@ impl World {
         }
         let disk = &self.osds[&osd].disk;
         let epoch = Pg::stored_epoch(disk, &spg()).expect("readable records");
-        let mut group = Pg::load(disk, osd, spg(), &self.map_at(epoch)).expect("readable records");
-        group.tune(&self.tuning());
+        let mut pg = Pg::load(disk, osd, spg(), &self.map_at(epoch)).expect("readable records");
+        pg.tune(&self.tuning());
         let this = self.osds.get_mut(&osd).expect("an OSD");
-        (this.pg, this.epoch) = (Some(group), epoch);
+        (this.pg, this.epoch) = (Some(pg), epoch);
     }
 
     /// What lies there cannot be read: the copy begins with what the maps tell, as the shard does it.
@@ -790,7 +789,7 @@ impl World {
         let (first, rest) = self.maps.split_first().expect("a first map");
         let mut lineage = Lineage::begin(spg(), first, false);
         rest.iter().for_each(|map| lineage.advance(map));
-        self.birth(osd, lineage.into_lost(through));
+        self.create_info(osd, lineage.into_lost(through));
     }
 
     /// The monitor marks a dead OSD down.
@@ -893,7 +892,7 @@ impl World {
         panic!("no end: {}", self.describe());
     }
 
-    /// Everybody comes back; time passes until the group is clean.
+    /// Everybody comes back; time passes until the PG is clean.
     pub(crate) fn heal(&mut self) {
         for osd in 0..MEMBERS {
             self.restart(osd);
@@ -918,20 +917,20 @@ impl World {
         let up: Vec<OsdId> = self.map().up_osds().collect();
         let mut out = format!("map {} up {up:?} {:?}", self.map().epoch, self.map().pg_to_up_acting(pg()));
         for (id, osd) in &self.osds {
-            let copy = osd.pg.as_ref().map(|group| {
-                let info = group.info();
+            let copy = osd.pg.as_ref().map(|pg| {
+                let info = pg.info();
                 format!(
                     "{} at {} knows {:?} update {} complete {} tail {} les {} incomplete {} missing {:?} {:?}",
-                    group.phase_name(),
-                    group.epoch(),
-                    group.peers.iter().map(|(osd, peer)| (osd, peer.activated, peer.missing.len())).collect::<Vec<_>>(),
+                    pg.phase_name(),
+                    pg.epoch(),
+                    pg.peers.iter().map(|(osd, peer)| (osd, peer.activated, peer.missing.len())).collect::<Vec<_>>(),
                     info.last_update,
                     info.last_complete,
                     info.log_tail,
                     info.last_epoch_started,
                     info.is_incomplete(),
-                    group.missing,
-                    group.waiting().collect::<Vec<_>>(),
+                    pg.missing,
+                    pg.waiting().collect::<Vec<_>>(),
                 )
             });
             out += &format!("\n osd.{id} running {} epoch {}: {copy:?}", osd.running, osd.epoch);

@@ -1,6 +1,6 @@
 //! [`Compact`]: a log entry as it is kept in memory, in a third of the bytes of a [`LogEntry`].
 //!
-//! Groups keep thousands of entries each, which are looked at when something went wrong and hardly ever else. Most of them
+//! PGs keep thousands of entries each, which are looked at when something went wrong and hardly ever else. Most of them
 //! name one of a few objects, whose name they share, and say that so many bytes were written; what else an entry can say
 //! is put aside.
 
@@ -17,7 +17,7 @@ const OUTPUT_BYTES: usize = 16;
 /// Names that a log remembers in order to share them.
 const NAMES: u32 = 64;
 
-/// The object names that came last, by the upper bits of their hashes: the lower ones are alike in a group.
+/// The object names that came last, by the upper bits of their hashes: the lower ones are alike in a PG.
 #[derive(Debug, Default)]
 pub(super) struct Names(Vec<Option<Arc<HObject>>>);
 
@@ -36,7 +36,7 @@ impl Names {
     }
 }
 
-/// What most entries add to the group's sums.
+/// What most entries add to the PG's sums.
 #[derive(Debug, Clone, Copy, Default)]
 struct Delta {
     objects: i8,
@@ -91,7 +91,7 @@ pub(super) struct Compact {
     rare: Option<Box<Rare>>,
 }
 
-// A group has some 3000 of them, and an OSD a hundred groups and more.
+// A PG has some 3000 of them, and an OSD a hundred PGs and more.
 const _: () = assert!(size_of::<Compact>() <= 120, "an entry is to be small");
 
 impl Compact {

@@ -26,7 +26,7 @@ pub const LOG_ENTRIES_MAX: usize = 10_000;
 /// As [`LOG_BYTES_MAX`], with room for what is in flight when it is reached.
 const LOG_BYTES_TRIMMED: usize = LOG_BYTES_MAX / 2;
 
-/// An entry that no client asked for: of what the group does by itself.
+/// An entry that no client asked for: of what the PG does by itself.
 pub(crate) fn own_entry(
     kind: LogKind,
     object: HObject,
@@ -49,7 +49,7 @@ pub(crate) fn own_entry(
     }
 }
 
-/// What the four numbers are in one group: tests make them tiny, so that rare branches are common.
+/// What the four numbers are in one PG: tests make them tiny, so that rare branches are common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogLimits {
     /// See [`LOG_ENTRIES_TARGET`].

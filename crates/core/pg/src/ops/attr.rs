@@ -1,6 +1,6 @@
 //! Operations on user attributes.
 
-use super::run::{Done, OpReturn, Run};
+use super::execution::{Done, Execution, OpReturn};
 use super::{ATTR_NAME_BYTES_MAX, ATTR_VALUE_BYTES_MAX};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, Encode};
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 /// Result of a comparison that holds; it becomes the message's when it comes last.
 const MATCHED: i32 = 1;
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn attr_op(&mut self, op: &SubOp) -> OpReturn {
         match op.code {
             code::GETXATTR => self.attr(op),

@@ -1,7 +1,7 @@
 //! Class calls: the object under execution as a method sees it.
 
 use super::budget::{CLASS_BYTE_COST, ENTRY_COST};
-use super::run::{Done, OpReturn, Run, Stop};
+use super::execution::{Done, Execution, OpReturn, Stop};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_cls::{Caller, ClassCx, Fault};
 use nacre_msg::osd_op::Extent;
@@ -9,7 +9,7 @@ use nacre_types::{Errno, SnapId, UTime};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn call(&mut self, index: usize) -> OpReturn {
         let calls = &self.request.intent.calls;
         let call = calls.iter().find(|call| call.op_index == index).ok_or(Errno::EOPNOTSUPP)?;
@@ -26,7 +26,7 @@ impl Run<'_, '_> {
         } else {
             self.budget.spend_on_decoding(call.input.len())?;
         }
-        let mut object = MethodObject { run: self, writes, refused: None, stopped: RefCell::new(None) };
+        let mut object = MethodObject { exec: self, writes, refused: None, stopped: RefCell::new(None) };
         let output = (call.method.run)(&mut object, call.input.clone());
         if let Some(stop) = object.stopped.into_inner() {
             return Err(stop);
@@ -49,7 +49,7 @@ const SHORT_VALUE_BYTES: usize = 512;
 
 /// The object under a method.
 struct MethodObject<'r, 'a, 'e> {
-    run: &'r mut Run<'a, 'e>,
+    exec: &'r mut Execution<'a, 'e>,
     /// The method is registered as one that writes.
     writes: bool,
     /// The first change that was not allowed: the interface has no place for it, so the call fails at its end.
@@ -59,27 +59,31 @@ struct MethodObject<'r, 'a, 'e> {
 }
 
 impl MethodObject<'_, '_, '_> {
-    fn change(&mut self, change: impl FnOnce(&mut Run<'_, '_>) -> Result<(), Errno>) {
+    fn change(&mut self, change: impl FnOnce(&mut Execution<'_, '_>) -> Result<(), Errno>) {
         if self.refused.is_some() {
             return;
         }
         // Whether the message is a write was decided by the method's flags; it is too late to change it.
-        let allowed = if self.writes { self.run.budget.spend(ENTRY_COST) } else { Err(Errno::EPERM) };
-        self.refused = allowed.and_then(|()| change(self.run)).err();
+        let allowed = if self.writes { self.exec.budget.spend(ENTRY_COST) } else { Err(Errno::EPERM) };
+        self.refused = allowed.and_then(|()| change(self.exec)).err();
     }
 
     /// Writes data; what a method reads and writes, it has looked at several times.
-    fn write_data(&mut self, length: usize, change: impl FnOnce(&mut Run<'_, '_>) -> Result<(), Errno>) {
-        self.change(|run| {
-            run.budget.spend(CLASS_BYTE_COST * length as u64)?;
-            change(run)
+    fn write_data(
+        &mut self,
+        length: usize,
+        change: impl FnOnce(&mut Execution<'_, '_>) -> Result<(), Errno>,
+    ) {
+        self.change(|exec| {
+            exec.budget.spend(CLASS_BYTE_COST * length as u64)?;
+            change(exec)
         });
     }
 
     /// A value that the method will take apart.
     fn decoded(&self, value: Option<Bytes>) -> Option<Bytes> {
         let bytes = value.as_ref().map_or(0, Bytes::len);
-        self.known(self.run.budget.spend_on_decoding(bytes).map(|()| value))
+        self.known(self.exec.budget.spend_on_decoding(bytes).map(|()| value))
     }
 
     /// What was read, or nothing when the message may not ask for more: then the call fails at its end.
@@ -93,25 +97,25 @@ impl MethodObject<'_, '_, '_> {
 
 impl ClassCx for MethodObject<'_, '_, '_> {
     fn exists(&self) -> bool {
-        self.run.pending.exists
+        self.exec.pending.exists
     }
 
     fn size(&self) -> u64 {
-        self.run.pending.info.size
+        self.exec.pending.info.size
     }
 
     fn mtime(&self) -> UTime {
-        self.run.pending.info.mtime
+        self.exec.pending.info.mtime
     }
 
     fn read(&self, offset: u64, length: u64) -> Result<Bytes, Fault> {
-        self.run.require_object()?;
+        self.exec.require_object()?;
         if length == 0 {
             return Ok(Bytes::new());
         }
         let extent = Extent { offset, length, ..Extent::default() };
-        self.run.budget.spend(CLASS_BYTE_COST * self.run.clip(extent).1)?;
-        match self.run.peek(extent) {
+        self.exec.budget.spend(CLASS_BYTE_COST * self.exec.clip(extent).1)?;
+        match self.exec.peek(extent) {
             Ok(data) => Ok(data.to_bytes()),
             Err(Stop::Fail(rval)) => Err(Fault::Errno(Errno(-rval))),
             Err(stop) => {
@@ -122,134 +126,134 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     }
 
     fn afford(&self, bytes: u64) -> Result<(), Fault> {
-        Ok(self.run.budget.afford(CLASS_BYTE_COST.saturating_mul(bytes))?)
+        Ok(self.exec.budget.afford(CLASS_BYTE_COST.saturating_mul(bytes))?)
     }
 
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
-        self.decoded(self.run.base_attr(name))
+        self.decoded(self.exec.base_attr(name))
     }
 
     fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
-        self.known(self.run.base_attrs())
+        self.known(self.exec.base_attrs())
     }
 
     fn omap_header(&self) -> Bytes {
-        self.decoded(Some(self.known(self.run.omap_header()))).unwrap_or_default()
+        self.decoded(Some(self.known(self.exec.omap_header()))).unwrap_or_default()
     }
 
     fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
-        self.decoded(self.known(self.run.omap_value(key)))
+        self.decoded(self.known(self.exec.omap_value(key)))
     }
 
     fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
-        let page = self.known(self.run.omap_after(after, prefix, count_max));
+        let page = self.known(self.exec.omap_after(after, prefix, count_max));
         // Short values are paid for with their entries.
         let long = page.entries.iter().map(|(_, value)| value.len().saturating_sub(SHORT_VALUE_BYTES)).sum();
-        self.known(self.run.budget.spend_on_decoding(long).map(|()| (page.entries, page.more)))
+        self.known(self.exec.budget.spend_on_decoding(long).map(|()| (page.entries, page.more)))
     }
 
     fn snap_seq(&self) -> SnapId {
-        self.run.head.snaps.seq
+        self.exec.head.snaps.seq
     }
 
     fn user_version(&self) -> u64 {
-        self.run.base.info.user_version
+        self.exec.base.info.user_version
     }
 
     fn create(&mut self) {
-        self.change(|run| {
-            run.pending.create();
+        self.change(|exec| {
+            exec.pending.create();
             Ok(())
         });
     }
 
     fn write(&mut self, offset: u64, data: BufList) {
         let extent = Extent { offset, length: data.len() as u64, ..Extent::default() };
-        self.write_data(data.len(), |run| run.write(extent, &data));
+        self.write_data(data.len(), |exec| exec.write(extent, &data));
     }
 
     fn write_full(&mut self, data: BufList) {
         let extent = Extent { length: data.len() as u64, ..Extent::default() };
-        self.write_data(data.len(), |run| run.write_full(extent, &data));
+        self.write_data(data.len(), |exec| exec.write_full(extent, &data));
     }
 
     fn truncate(&mut self, size: u64) {
-        self.change(|run| run.truncate(Extent { offset: size, ..Extent::default() }));
+        self.change(|exec| exec.truncate(Extent { offset: size, ..Extent::default() }));
     }
 
     fn zero(&mut self, offset: u64, length: u64) {
-        self.change(|run| run.zero(offset, length));
+        self.change(|exec| exec.zero(offset, length));
     }
 
     fn remove(&mut self) {
-        self.change(|run| if run.pending.exists { run.delete() } else { Ok(()) });
+        self.change(|exec| if exec.pending.exists { exec.delete() } else { Ok(()) });
     }
 
     fn set_attr(&mut self, name: ByteStr, value: Bytes) {
-        self.change(|run| {
-            run.pending.set_attr(name, value);
+        self.change(|exec| {
+            exec.pending.set_attr(name, value);
             Ok(())
         });
     }
 
     fn remove_attr(&mut self, name: ByteStr) {
-        self.change(|run| {
-            run.require_object()?;
-            run.pending.remove_attr(name);
+        self.change(|exec| {
+            exec.require_object()?;
+            exec.pending.remove_attr(name);
             Ok(())
         });
     }
 
     fn omap_set(&mut self, entries: Vec<(ByteStr, Bytes)>) {
-        self.change(|run| {
-            run.require_omap()?;
-            run.budget.spend_on_keys(entries.len(), 0)?;
-            run.pending.omap_set(entries);
+        self.change(|exec| {
+            exec.require_omap()?;
+            exec.budget.spend_on_keys(entries.len(), 0)?;
+            exec.pending.omap_set(entries);
             Ok(())
         });
     }
 
     fn omap_remove(&mut self, keys: Vec<ByteStr>) {
-        self.change(|run| {
-            run.require_omap()?;
-            run.require_object()?;
-            run.budget.spend_on_keys(keys.len(), 0)?;
-            run.pending.omap_remove(keys);
+        self.change(|exec| {
+            exec.require_omap()?;
+            exec.require_object()?;
+            exec.budget.spend_on_keys(keys.len(), 0)?;
+            exec.pending.omap_remove(keys);
             Ok(())
         });
     }
 
     fn omap_set_header(&mut self, header: Bytes) {
-        self.change(|run| {
-            run.require_omap()?;
-            run.pending.omap_set_header(header);
+        self.change(|exec| {
+            exec.require_omap()?;
+            exec.pending.omap_set_header(header);
             Ok(())
         });
     }
 
     fn omap_clear(&mut self) {
-        self.change(|run| {
-            run.require_omap()?;
-            run.require_object()?;
-            run.pending.omap_clear();
+        self.change(|exec| {
+            exec.require_omap()?;
+            exec.require_object()?;
+            exec.pending.omap_clear();
             Ok(())
         });
     }
 
     fn watchers(&self) -> Vec<Caller> {
-        let watchers = self.run.pending.info.watchers.iter();
+        let watchers = self.exec.pending.info.watchers.iter();
         watchers.map(|((_, name), watcher)| Caller { name: *name, addr: watcher.addr }).collect()
     }
 
     fn caller(&self) -> &Caller {
-        self.run.request.caller
+        self.exec.request.caller
     }
 
     fn now(&self) -> UTime {
-        self.run.env.now
+        self.exec.env.now
     }
 
     fn random(&mut self) -> u64 {
-        self.run.env.entropy.u64()
+        self.exec.env.entropy.u64()
     }
 }

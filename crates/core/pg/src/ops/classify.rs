@@ -31,7 +31,7 @@ pub struct Intent {
     pub read: bool,
     /// Some operation other than a class call writes; needs `w`.
     pub write: bool,
-    /// Works on the whole group: a listing.
+    /// Works on the whole PG: a listing.
     pub on_pg: bool,
     /// To be ordered like a write although it is none (`RWORDERED`, watch pings).
     pub ordered: bool,

@@ -1,12 +1,12 @@
 //! Server-side copies: `copy-from` in two runs, and the source's content in parts.
 //!
-//! The first run stops with [`Suspend::Copy`]; the group fetches the source, here or from another OSD, part
+//! The first run stops with [`Suspend::Copy`]; the PG fetches the source, here or from another OSD, part
 //! by part with [`extract`]; the second run finds it as [`Copied`] and applies it. Ceph's OSDs do the same
 //! with the op `copy-get`. Of an object that is more than one write should carry, most is in a temporary one by then
 //! ([`Staged`]), which takes the target's place.
 
 use super::Suspend;
-use super::run::{Done, OpReturn, Run, Stop, check_range};
+use super::execution::{Done, Execution, OpReturn, Stop, check_range};
 use crate::object::ObjectContext;
 use crate::storage::together;
 use nacre_buf::{BufList, ByteStr, Bytes};
@@ -377,7 +377,7 @@ pub(super) fn copy_source(op: &SubOp) -> Result<HObject, Errno> {
     read_args(op).map(|args| args.source.object).map_err(|_| Errno::EINVAL)
 }
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn copy_from(&mut self, op_index: usize, op: &SubOp) -> OpReturn {
         let CopyArgs { source, truncation } = read_args(op)?;
         if source.object == *self.request.head {

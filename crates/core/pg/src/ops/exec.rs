@@ -1,11 +1,11 @@
 //! [`execute`]: one message from its operations to an [`Outcome`].
 
 use super::budget::Budget;
+use super::execution::{Execution, Stop};
 use super::mutation::Mutation;
-use super::run::{Run, Stop};
 use super::{Change, Env, OpResult, Outcome, Request, Suspend, TRANSACTION_BYTES_MAX};
 use crate::object::ObjectContext;
-use crate::snap::{Place, SnapContext, locate};
+use crate::snap::{Resolved, SnapContext, resolve_snap};
 use nacre_msg::osd_op::{code, flag, op_flag};
 use nacre_msg::peer::Counters;
 use nacre_types::{Errno, HObject, SnapId};
@@ -22,16 +22,16 @@ pub fn execute(
 ) -> Result<Outcome, Suspend> {
     let snap = request.op.snap;
     let may_write = request.intent.may_write();
-    let place = locate(context, snap, &env.pool.removed_snaps);
+    let place = resolve_snap(context, snap, &env.pool.removed_snaps);
     let visible = match place {
-        Place::Head => context.is_visible() || snap == SnapId::SNAPDIR,
-        Place::Clone(_) => true,
-        Place::Nowhere => false,
+        Resolved::Head => context.is_visible() || snap == SnapId::SNAPDIR,
+        Resolved::Clone(_) => true,
+        Resolved::Nowhere => false,
     };
     if !visible && !may_write {
         return Ok(refused(request, context, Errno::ENOENT));
     }
-    let Place::Clone(id) = place else {
+    let Resolved::Clone(id) = place else {
         return run(env, request, request.head, context, context);
     };
     let target = request.head.with_snap(id);
@@ -76,11 +76,11 @@ fn run<'a>(
     if request.intent.may_write() && request.op.has_flag(flag::ORDERSNAP) && snapc.seq < head.snaps.seq {
         return Ok(refused(request, head, Errno::EOLDSNAPC));
     }
-    if env.pool.stripe_bytes.is_some() && snapc.seq.0 >= crate::backend::ec::KEPT {
+    if env.pool.stripe_bytes.is_some() && snapc.seq.0 >= crate::backend::ec::ROLLBACK_GEN {
         return Ok(refused(request, head, Errno::EINVAL)); // the name of what is kept until a write is safe
     }
     let pending = Mutation::new(request.head, base);
-    let mut run = Run {
+    let mut exec = Execution {
         env,
         request: *request,
         target,
@@ -93,15 +93,15 @@ fn run<'a>(
         acks: Vec::new(),
         counters: Counters::default(),
     };
-    let done = run.all();
-    run.env.work += run.budget.spent();
+    let done = exec.do_osd_ops();
+    exec.env.work += exec.budget.spent();
     let (result, ops) = done?;
-    Ok(run.finish(result, ops, &snapc))
+    Ok(exec.finish(result, ops, &snapc))
 }
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     /// Executes operations until one fails; returns the message's result and those of the operations.
-    fn all(&mut self) -> Result<(i32, Vec<OpResult>), Suspend> {
+    fn do_osd_ops(&mut self) -> Result<(i32, Vec<OpResult>), Suspend> {
         let message = self.request.op;
         let mut results = vec![OpResult::default(); message.ops.len()];
         let mut result = 0;

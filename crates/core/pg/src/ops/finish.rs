@@ -1,9 +1,9 @@
 //! The end of a message: what its changes are worth, and the object's new record.
 
-use super::run::Run;
+use super::execution::Execution;
 use super::{Change, OpResult, Outcome, WRITE_OUTPUT_BYTES_MAX, Write};
 use crate::object::{ObjectContext, ObjectInfo, clone_record};
-use crate::snap::{NewClone, SnapContext, mapper, settle};
+use crate::snap::{NewClone, SnapContext, apply_snapset, mapper};
 use nacre_buf::Bytes;
 use nacre_msg::osd_op::flag;
 use nacre_msg::peer::{Counters, LogEntry, LogKind, OpOutput};
@@ -11,7 +11,7 @@ use nacre_txn::Op;
 use nacre_types::{EntityKind, Errno, Eversion, HObject, ReqId};
 
 /// What comes of the message's changes.
-enum Verdict {
+enum Finish {
     /// It is a read, or failed like one.
     Nothing,
     /// Only the log takes note.
@@ -22,7 +22,7 @@ enum Verdict {
     Drop,
 }
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     /// Settles the message after its last operation.
     pub(super) fn finish(mut self, result: i32, ops: Vec<OpResult>, snapc: &SnapContext) -> Outcome {
         let mut outcome = Outcome {
@@ -35,11 +35,11 @@ impl Run<'_, '_> {
             acks: std::mem::take(&mut self.acks),
             counters: self.counters,
         };
-        match self.verdict(&mut outcome) {
-            Verdict::Nothing => {}
-            Verdict::Drop => outcome.change = Change::Dropped,
-            Verdict::Log => outcome.change = Change::Log(Box::new(self.note(&outcome))),
-            Verdict::Write => self.settle(&mut outcome, snapc),
+        match self.finish_kind(&mut outcome) {
+            Finish::Nothing => {}
+            Finish::Drop => outcome.change = Change::Dropped,
+            Finish::Log => outcome.change = Change::Log(Box::new(self.note(&outcome))),
+            Finish::Write => self.finalize(&mut outcome, snapc),
         }
         if outcome.result < 0 {
             outcome.watches.clear();
@@ -49,12 +49,12 @@ impl Run<'_, '_> {
         outcome
     }
 
-    fn verdict(&self, outcome: &mut Outcome) -> Verdict {
+    fn finish_kind(&self, outcome: &mut Outcome) -> Finish {
         if !self.request.intent.may_write() {
-            return Verdict::Nothing;
+            return Finish::Nothing;
         }
         if outcome.result < 0 || !self.pending.changed {
-            return Verdict::Log;
+            return Finish::Log;
         }
         if let Some(verdict) = self.refuse_growth(outcome) {
             return verdict;
@@ -64,13 +64,13 @@ impl Run<'_, '_> {
             outcome.ops.iter_mut().for_each(|op| op.out = nacre_buf::BufList::new());
         } else if bound_outputs(&mut outcome.ops) {
             outcome.result = Errno::EOVERFLOW.negated();
-            return Verdict::Nothing;
+            return Finish::Nothing;
         }
-        Verdict::Write
+        Finish::Write
     }
 
     /// A full pool takes only what makes it no fuller, or what the file system's servers insist on.
-    fn refuse_growth(&self, outcome: &mut Outcome) -> Option<Verdict> {
+    fn refuse_growth(&self, outcome: &mut Outcome) -> Option<Finish> {
         let errno = self.env.pool.fullness.errno()?;
         let grows =
             self.pending.info.size > self.base.info.size || (self.pending.exists && !self.base.exists);
@@ -79,10 +79,10 @@ impl Run<'_, '_> {
             return None;
         }
         if !op.has_flag(flag::FULL_TRY) {
-            return Some(Verdict::Drop);
+            return Some(Finish::Drop);
         }
         outcome.result = errno.negated();
-        Some(Verdict::Nothing)
+        Some(Finish::Nothing)
     }
 
     fn entry(&self, kind: LogKind, version: Eversion, outcome: &Outcome) -> LogEntry {
@@ -107,7 +107,7 @@ impl Run<'_, '_> {
     }
 
     /// Turns the pending changes into a transaction, log entries and the head's new record.
-    fn settle(mut self, outcome: &mut Outcome, snapc: &SnapContext) {
+    fn finalize(mut self, outcome: &mut Outcome, snapc: &SnapContext) {
         let mut ops = Vec::new();
         let mut entries = Vec::with_capacity(1);
         let mut version = self.env.at_version;
@@ -116,7 +116,7 @@ impl Run<'_, '_> {
             entries.push(self.make_clone(clone, version, &mut ops));
             version.version += 1;
         }
-        let (snaps, unshared) = settle(&self.head.snaps, clone, snapc, &self.pending.modified);
+        let (snaps, unshared) = apply_snapset(&self.head.snaps, clone, snapc, &self.pending.modified);
         outcome.user_version = self.user_version(version);
         let whiteout = !self.pending.exists && !snaps.clones.is_empty();
         let mut object =
@@ -166,7 +166,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Users' versions never go back within a group, and are never below the version that the log has.
+    /// Users' versions never go back within a PG, and are never below the version that the log has.
     fn user_version(&self, version: Eversion) -> u64 {
         let pending = self.pending.info.user_version;
         if !self.pending.user_modify {

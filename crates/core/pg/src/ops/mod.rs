@@ -15,12 +15,12 @@ mod checksum;
 mod classify;
 mod copy;
 mod exec;
+mod execution;
 mod finish;
 mod mutation;
 mod omap;
 mod outcome;
 mod read;
-mod run;
 mod snaps;
 mod watch;
 mod write;
@@ -98,7 +98,7 @@ impl Fullness {
 pub struct PoolFacts {
     /// The pool.
     pub id: PoolId,
-    /// Number of its placement groups.
+    /// Number of its PGs.
     pub pg_num: u32,
     /// Bytes of a full stripe when erasure-coded: such a pool has no omap.
     pub stripe_bytes: Option<u32>,
@@ -134,11 +134,11 @@ impl PoolFacts {
     }
 }
 
-/// What an execution sees of the placement group.
+/// What an execution sees of the PG.
 pub struct Env<'a> {
     /// Objects as of the last submitted transaction.
     pub view: &'a dyn ObjectView,
-    /// The placement group's collection.
+    /// The PG's collection.
     pub collection: SpgId,
     /// The pool.
     pub pool: &'a PoolFacts,
@@ -148,7 +148,7 @@ pub struct Env<'a> {
     pub now: UTime,
     /// Version of the first log entry that the message makes; a clone takes one before the head's.
     pub at_version: Eversion,
-    /// Largest user version given out in the group.
+    /// Largest user version given out in the PG.
     pub last_user_version: u64,
     /// Id of the first notify of the message; further ones count on.
     pub notify_id: u64,

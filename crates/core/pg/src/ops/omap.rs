@@ -1,6 +1,6 @@
 //! Operations on the omap: a sorted map beside the data.
 
-use super::run::{Done, OpReturn, Run, Stop};
+use super::execution::{Done, Execution, OpReturn, Stop};
 use super::{OMAP_BYTES_MAX, OMAP_ENTRIES_MAX, OMAP_KEYS_MAX};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Reader, Writer};
@@ -10,7 +10,7 @@ use nacre_txn::OmapPage;
 use nacre_types::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn omap_op(&mut self, op: &SubOp) -> OpReturn {
         let mut r = Reader::new(op.indata.to_bytes());
         self.spend_on_input(op, &r)?;

@@ -6,7 +6,7 @@ use nacre_buf::{BufList, Bytes};
 use nacre_msg::peer::{Counters, LogEntry};
 use nacre_txn::{Op, ReadError};
 
-/// The message cannot be executed yet, or not here; nothing has changed. Run it again once that is settled.
+/// The message cannot be executed yet, or not here; nothing has changed. Execution it again once that is settled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Suspend {
     /// Object data is on its way from the device, or damaged and must be repaired first.
@@ -48,7 +48,7 @@ pub struct Write {
     pub object: ObjectContext,
 }
 
-/// What a message does to the placement group.
+/// What a message does to the PG.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// Nothing; reply at once.
@@ -129,6 +129,6 @@ pub struct Outcome {
     pub notifies: Vec<Notify>,
     /// Acknowledgements of notifies.
     pub acks: Vec<NotifyAck>,
-    /// What the message adds to the group's sums; for a write also in its last log entry.
+    /// What the message adds to the PG's sums; for a write also in its last log entry.
     pub counters: Counters,
 }

@@ -1,7 +1,7 @@
 //! Operations that read data and facts of an object.
 
 use super::checksum::{Kind, checksums};
-use super::run::{Done, OpReturn, Run, Stop};
+use super::execution::{Done, Execution, OpReturn, Stop};
 use super::{Change, OpResult, Outcome, Request};
 use crate::object::{ObjectContext, ObjectInfo};
 use nacre_buf::BufList;
@@ -84,7 +84,7 @@ fn clip(info: &ObjectInfo, extent: Extent) -> (u64, u64) {
     (extent.offset, length.min(size.saturating_sub(extent.offset)))
 }
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn read_op(&mut self, op: &SubOp) -> OpReturn {
         match op.code {
             code::READ | code::SYNC_READ => self.read(op.extent()).map(Done::from),
@@ -112,7 +112,7 @@ impl Run<'_, '_> {
         Ok(self.env.view.read(&self.env.collection, self.target, offset, length)?)
     }
 
-    /// As [`Run::peek`], for the answer.
+    /// As [`Execution::peek`], for the answer.
     fn read(&mut self, extent: Extent) -> Result<BufList, Stop> {
         self.budget.reply(self.clip(extent).1)?;
         let data = self.peek(extent)?;
@@ -120,7 +120,7 @@ impl Run<'_, '_> {
         Ok(data)
     }
 
-    /// As [`Run::peek`], to be looked at byte by byte.
+    /// As [`Execution::peek`], to be looked at byte by byte.
     fn read_through(&mut self, extent: Extent) -> Result<BufList, Stop> {
         self.budget.spend(self.clip(extent).1)?;
         let data = self.peek(extent)?;

@@ -1,12 +1,12 @@
 //! Operations on an object's snapshots: listing its clones, and making one of them the head again.
 
-use super::run::{Done, OpReturn, Run};
+use super::execution::{Done, Execution, OpReturn};
 use crate::object::{CloneInfo, ObjectContext};
-use crate::snap::{Place, locate};
+use crate::snap::{Resolved, resolve_snap};
 use nacre_denc::Writer;
 use nacre_types::{Errno, IntervalSet, SnapId};
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     /// Answers `obj_list_snap_response_t`: clones ascending, then the head if it exists.
     pub(super) fn list_snaps(&mut self) -> OpReturn {
         if self.request.op.snap != SnapId::SNAPDIR {
@@ -31,13 +31,13 @@ impl Run<'_, '_> {
     /// Makes the head what it was at `snap`; deletes it when it did not exist then.
     pub(super) fn roll_back(&mut self, snap: SnapId) -> OpReturn {
         self.counters.writes += 1;
-        match locate(self.head, snap, &self.env.pool.removed_snaps) {
-            Place::Head if self.head.is_visible() => {
+        match resolve_snap(self.head, snap, &self.env.pool.removed_snaps) {
+            Resolved::Head if self.head.is_visible() => {
                 self.pending.create();
                 self.pending.user_modify = true;
             }
-            Place::Head | Place::Nowhere => self.roll_back_to_nothing()?,
-            Place::Clone(id) => self.roll_back_to(id)?,
+            Resolved::Head | Resolved::Nowhere => self.roll_back_to_nothing()?,
+            Resolved::Clone(id) => self.roll_back_to(id)?,
         }
         Ok(Done::default())
     }

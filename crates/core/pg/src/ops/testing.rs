@@ -171,7 +171,7 @@ impl ObjectView for TestStore {
     }
 }
 
-/// A client of one object in a group of its own. Checks after each message what holds for all of them.
+/// A client of one object in a PG of its own. Checks after each message what holds for all of them.
 pub(crate) struct Client {
     pub(crate) store: TestStore,
     pub(crate) pool: PoolFacts,
@@ -319,7 +319,7 @@ impl Client {
         }
     }
 
-    /// Trims all clones of `snap`, as the group does in the background, and forgets it.
+    /// Trims all clones of `snap`, as the PG does in the background, and forgets it.
     pub(crate) fn trim(&mut self, snap: SnapId) {
         self.pool.removed_snaps.insert(snap.0, 1);
         for clone in mapper::clones(&self.store, &collection(), snap, usize::MAX) {

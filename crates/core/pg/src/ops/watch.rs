@@ -1,7 +1,7 @@
 //! Watches and notifies: the object's record of who watches changes here; connecting, timing out and sending
-//! are the group's, which gets [`WatchChange`], [`Notify`] and [`NotifyAck`].
+//! are the PG's, which gets [`WatchChange`], [`Notify`] and [`NotifyAck`].
 
-use super::run::{Done, OpReturn, Run};
+use super::execution::{Done, Execution, OpReturn};
 use super::{Notify, NotifyAck, WatchChange};
 use crate::object::Watcher;
 use nacre_buf::Bytes;
@@ -15,7 +15,7 @@ const WATCH_TIMEOUT_S: u32 = 30;
 /// Seconds that a notify waits which names none (`osd_default_notify_timeout`).
 const NOTIFY_TIMEOUT_S: u32 = 30;
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn watch_op(&mut self, op: &SubOp) -> OpReturn {
         match op.code {
             code::WATCH => self.watch(op.watch()),

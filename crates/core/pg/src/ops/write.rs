@@ -1,7 +1,7 @@
 //! Operations that change data or existence.
 
 use super::WatchChange;
-use super::run::{OpReturn, Run, check_range};
+use super::execution::{Execution, OpReturn, check_range};
 use nacre_buf::{BufList, Bytes};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::{AllocHint, Extent, code, op_flag};
@@ -11,7 +11,7 @@ use nacre_types::Errno;
 /// become millions of slices.
 const PATTERN_BYTES: usize = 64 << 10;
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     pub(super) fn write_op(&mut self, op: &SubOp) -> OpReturn {
         self.counters.writes += 1;
         match op.code {

@@ -18,7 +18,7 @@ impl Pg {
         self.try_activate(cx);
     }
 
-    /// Activates once the monitor knows that this OSD lives in this interval. A group that nobody ever
+    /// Activates once the monitor knows that this OSD lives in this interval. A PG that nobody ever
     /// served need not wait: its first interval counts as served whatever the map says.
     pub(crate) fn try_activate(&mut self, cx: &mut Cx<'_>) {
         let first = self.interval.since <= self.info.history.epoch_created;
@@ -47,16 +47,16 @@ impl Pg {
 
     fn send_activate(&self, cx: &mut Cx<'_>, osd: OsdId) {
         let sync = self.sync_of(osd);
-        let rebuild = sync == Sync::Rebuild;
+        let backfill = sync == Sync::Backfill;
         let since = if let Sync::From(version) = sync { version } else { self.log.tail() };
         let entries = self.log.above(since).collect();
         let (info, past) = (PgInfo { shard: self.shard_of(osd), ..self.info.clone() }, self.past.clone());
         let (header, interval) = (self.header(), self.interval.id());
-        self.send(cx, osd, Activate { header, interval, info, since, entries, rebuild, past });
+        self.send(cx, osd, Activate { header, interval, info, since, entries, backfill, past });
     }
 
     /// A member has the log durably, and says what it misses.
-    pub(crate) fn heard_activated(&mut self, cx: &mut Cx<'_>, from: OsdId, activated: Activated) {
+    pub(crate) fn on_activated(&mut self, cx: &mut Cx<'_>, from: OsdId, activated: Activated) {
         if !matches!(&self.phase, Phase::Activating { waiting, .. } if waiting.contains(&from)) {
             return;
         }
@@ -110,12 +110,12 @@ impl Pg {
         }
         self.pipeline.wake_inactive(); // to be served, or for their clients to hold
         if self.is_active() {
-            self.release_group(cx);
+            self.release_pg(cx);
         }
         self.reconsider_serving(cx);
     }
 
-    /// Tells all members what is known of the group and of them, and keeps it.
+    /// Tells all members what is known of the PG and of them, and keeps it.
     pub(crate) fn share_progress(&mut self, cx: &mut Cx<'_>) {
         for osd in self.others() {
             self.send_progress(cx, osd);
@@ -187,7 +187,7 @@ impl Pg {
     }
 
     /// A copy that is no member turned up: perhaps it has what nobody else does, perhaps it can go.
-    pub(crate) fn heard_stray(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+    pub(crate) fn on_stray(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         if self.is_clean() {
             self.peers.remove(&osd);
             self.send(cx, osd, Release { header: self.header() });

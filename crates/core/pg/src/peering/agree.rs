@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 impl Pg {
     /// The log is agreed upon, and this copy has it.
     pub(crate) fn agree(&mut self, cx: &mut Cx<'_>) {
-        self.deal_shards();
+        self.assign_shards();
         self.take_own_shard(cx);
         self.ready_to_activate(cx);
     }
@@ -23,11 +23,11 @@ impl Pg {
             Some(peer) if !self.changes_shard(osd) && !self.is_filled_anew(&peer.info) => {
                 self.sync_of_info(&peer.info)
             }
-            _ => Sync::Rebuild,
+            _ => Sync::Backfill,
         }
     }
 
-    /// A new copy, of a group that serves without it: it is compared even if the log reaches back to the beginning. Every object is
+    /// A new copy, of a PG that serves without it: it is compared even if the log reaches back to the beginning. Every object is
     /// missing there, and clients' writes would wait for all that they write to.
     fn is_filled_anew(&self, info: &PgInfo) -> bool {
         let is_new = |info: &PgInfo| info.last_update == Eversion::ZERO;
@@ -44,7 +44,7 @@ impl Pg {
 
     fn sync_of_info(&self, info: &PgInfo) -> Sync {
         if info.last_backfill == HObject::MIN || info.last_update < self.log.tail() {
-            Sync::Rebuild
+            Sync::Backfill
         } else if self.log.reaches(info.last_update) {
             Sync::From(info.last_update)
         } else {
@@ -58,7 +58,7 @@ impl Pg {
             return !self.info.is_incomplete();
         }
         let incomplete = self.peers.get(&osd).is_none_or(|peer| peer.info.is_incomplete());
-        !incomplete && self.sync_of(osd) != Sync::Rebuild
+        !incomplete && self.sync_of(osd) != Sync::Backfill
     }
 
     /// This copy holds the shard that it was dealt, from now on.

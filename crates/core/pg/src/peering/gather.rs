@@ -44,7 +44,7 @@ impl Pg {
         self.notify_primary(cx);
     }
 
-    /// The monitor has trimmed the maps between `last` and ours, which it does only once the group was clean in one of those
+    /// The monitor has trimmed the maps between `last` and ours, which it does only once the PG was clean in one of those
     /// that are left: all that was written before is on the members of then, and they are those of our map, or serve in an
     /// interval that we are yet to see. Since when the first of these serves nobody knows any more, and so not either
     /// whether it took writes: we must suppose so.
@@ -129,7 +129,7 @@ impl Pg {
         self.start_peering(cx);
     }
 
-    /// True when nobody can know anything of this group yet. A copy that a peer called for is never fresh,
+    /// True when nobody can know anything of this PG yet. A copy that a peer called for is never fresh,
     /// however empty: this OSD may have lost its disk.
     fn is_fresh(&self) -> bool {
         self.ordered
@@ -181,7 +181,7 @@ impl Pg {
         all
     }
 
-    /// Somebody came up whom nobody has asked. That he could answer is what keeps the group from being down,
+    /// Somebody came up whom nobody has asked. That he could answer is what keeps the PG from being down,
     /// so his answer must count.
     fn is_somebody_unasked(&self) -> bool {
         let Phase::GetInfo { waiting } = &self.phase else { return false };
@@ -208,7 +208,7 @@ impl Pg {
         }
     }
 
-    /// Asks those who have come up since the group is active, and may have what others lack: one without a copy would not speak
+    /// Asks those who have come up since the PG is active, and may have what others lack: one without a copy would not speak
     /// by itself, and could not be told from one that is away.
     fn ask_late_comers(&mut self, cx: &mut Cx<'_>) {
         if self.is_recovered() {
@@ -263,7 +263,7 @@ impl Pg {
     }
 
     /// A copy says what it has, asked or unasked.
-    pub(crate) fn heard_info(&mut self, cx: &mut Cx<'_>, from: OsdId, notify: Notify) {
+    pub(crate) fn on_info(&mut self, cx: &mut Cx<'_>, from: OsdId, notify: Notify) {
         if !self.is_primary() {
             return;
         }
@@ -286,7 +286,7 @@ impl Pg {
                 let stuck =
                     matches!(phase, Phase::Down { .. } | Phase::Incomplete | Phase::WaitActingChange { .. });
                 self.learn(from, notify);
-                if stuck { self.restart_peering(cx) } else { self.heard_stray(cx, from) }
+                if stuck { self.restart_peering(cx) } else { self.on_stray(cx, from) }
             }
         }
     }
@@ -388,7 +388,7 @@ impl Pg {
     }
 
     /// The authoritative log came: make it ours.
-    pub(crate) fn heard_log(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: LogReply) {
+    pub(crate) fn on_log(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: LogReply) {
         if !matches!(self.phase, Phase::GetLog { from: awaited } if awaited == from) {
             return;
         }
@@ -443,7 +443,7 @@ impl Pg {
         }
         for (object, change) in plan.changes {
             let told = || plan.append.iter().any(|entry| entry.object == object);
-            if self.planted == Planted::DivergentKept && !told() {
+            if self.planted == Planted::DivergentRollbackGenKept && !told() {
                 continue;
             }
             if !self.info.covers(&object) {
@@ -459,13 +459,13 @@ impl Pg {
                     }
                 }
                 Change::Need(need) if copy == Some(need) => drop(self.missing.remove(&object)),
-                change if self.take_back(cx.view, txn, &divergent, &object, change) => {
+                change if self.rollback(cx.view, txn, &divergent, &object, change) => {
                     self.missing.remove(&object);
                 }
                 Change::Need(need) => self.missing.insert(object, need),
             }
         }
-        self.drop_kept_above(txn, plan.common);
+        self.drop_rollback_gens_above(txn, plan.common);
         for entry in plan.append {
             txn.push(storage::log_append(&entry));
             self.log.append(&entry);
@@ -502,7 +502,7 @@ impl Pg {
         entries.iter().for_each(|entry| txn.push(storage::log_append(entry)));
         self.missing = Default::default();
         self.forget_all_missing(txn);
-        self.drop_all_kept(txn);
+        self.drop_all_rollback_gens(txn);
         self.info.log_tail = since;
         self.follow_authority(authority);
         self.info.last_complete = Eversion::ZERO;

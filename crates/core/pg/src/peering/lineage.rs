@@ -1,19 +1,19 @@
-//! [`Lineage`]: who served a group, followed map by map by an OSD that has no record of it.
+//! [`Lineage`]: who served a PG, followed map by map by an OSD that has no record of it.
 
 use super::intervals::copies_needed;
-use super::{Birth, Interval};
+use super::{Interval, PgCreateInfo};
 use crate::merge;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PastIntervals, PgHistory};
 use nacre_types::{Epoch, PgId, SpgId, hash};
 use std::sync::Arc;
 
-/// The intervals of a group from one map on. Its copy can then begin as if it had seen all of these maps, and asks those
+/// The intervals of a PG from one map on. Its copy can then begin as if it had seen all of these maps, and asks those
 /// who may have taken writes.
 #[derive(Debug, Clone)]
 pub struct Lineage {
     pg: PgId,
-    /// Epoch in which the group was created; 0 where the first map has it already.
+    /// Epoch in which the PG was created; 0 where the first map has it already.
     created: Epoch,
     /// When the present interval began is not known, and so not either whether its primary was known to live in it.
     begins_before: bool,
@@ -23,7 +23,7 @@ pub struct Lineage {
 }
 
 impl Lineage {
-    /// Begins with `map`: the one that created the group, or one in which it was there already.
+    /// Begins with `map`: the one that created the PG, or one in which it was there already.
     #[must_use]
     pub fn begin(spg: SpgId, map: &Arc<OsdMap>, is_creation: bool) -> Self {
         let pg = spg.pg;
@@ -69,24 +69,24 @@ impl Lineage {
 
     /// How a copy begins that was ordered by the monitor and never was here.
     #[must_use]
-    pub fn into_ordered(self) -> Birth {
-        Birth { is_ordered: true, ..self.into_birth(0) }
+    pub fn into_ordered(self) -> PgCreateInfo {
+        PgCreateInfo { is_ordered: true, ..self.into_create_info(0) }
     }
 
     /// How a copy begins in the place of one whose records are damaged, and which the maps up to `through` may have brought
     /// something.
     #[must_use]
-    pub fn into_lost(self, through: Epoch) -> Birth {
-        self.into_birth(through)
+    pub fn into_lost(self, through: Epoch) -> PgCreateInfo {
+        self.into_create_info(through)
     }
 
-    fn into_birth(mut self, lost_through: Epoch) -> Birth {
+    fn into_create_info(mut self, lost_through: Epoch) -> PgCreateInfo {
         if self.begins_before {
             // Only the beginning of it is unknown. Whoever serves in it may have done so since long ago.
             let past = self.interval.to_past(self.map.epoch, &self.map, self.map.epoch);
             self.past.push(past, copies_needed(&self.map, self.pg));
         }
-        Birth {
+        PgCreateInfo {
             history: PgHistory { epoch_created: self.created, ..PgHistory::default() },
             past: self.past,
             epoch: self.map.epoch,
@@ -97,7 +97,7 @@ impl Lineage {
     }
 }
 
-/// The group that held the objects of `pg` while the pool had fewer groups.
+/// The PG that held the objects of `pg` while the pool had fewer PGs.
 fn ancestor(map: &OsdMap, pg: PgId) -> PgId {
     match map.pools.get(&pg.pool) {
         Some(pool) if pool.pg_num > 0 && pg.seed >= pool.pg_num => {

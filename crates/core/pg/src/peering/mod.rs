@@ -9,12 +9,12 @@
 //! A copy that is not primary is a stray until the primary activates it. What differs from Ceph: the
 //! replica computes what it misses itself while it merges the primary's log and reports it in `Activated`
 //! (there is no GetMissing). A copy whose log does not reach the authoritative one is compared object by
-//! object once the group is active (`recovery/backfill.rs`); a primary of which that is true does not lead.
+//! object once the PG is active (`recovery/backfill.rs`); a primary of which that is true does not lead.
 
 mod activate;
 mod agree;
-mod birth;
 mod choose;
+mod create;
 mod gather;
 mod intervals;
 mod lineage;
@@ -22,7 +22,7 @@ mod patience;
 mod phase;
 mod replica;
 
-pub use birth::Birth;
+pub use create::PgCreateInfo;
 pub(crate) use intervals::{Interval, is_up};
 pub use lineage::Lineage;
 pub(crate) use patience::Patience;

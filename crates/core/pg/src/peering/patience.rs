@@ -31,7 +31,7 @@ pub(crate) struct Patience {
     called: bool,
     /// Of whom something was dropped.
     lost: BTreeSet<OsdId>,
-    /// An incomplete group is to peer again: the operator has changed what counts.
+    /// An incomplete PG is to peer again: the operator has changed what counts.
     again: bool,
 }
 

@@ -59,7 +59,7 @@ pub(crate) enum Sync {
     /// Its log overlaps but is divergent: it needs all entries to find the common point.
     Whole,
     /// Its log does not reach ours: compared object by object, from the first one on.
-    Rebuild,
+    Backfill,
 }
 
 /// What a primary knows of another copy.
@@ -110,7 +110,7 @@ impl Peer {
 
     /// Of a write to `head` it gets the log entry alone, for the comparison has not come to the object, or what it found
     /// missing is not there yet. Ceph's `should_send_op`, turned round.
-    pub(crate) fn gets_later(&self, head: &HObject) -> bool {
+    pub(crate) fn deferred_by_backfill(&self, head: &HObject) -> bool {
         self.backfill.is_some() && !self.has_family(head)
     }
 

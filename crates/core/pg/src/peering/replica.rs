@@ -16,13 +16,13 @@ impl Pg {
         }
         self.patience.is_called();
         self.drop_staged(cx); // the primary begins its copies again
-        let Activate { info, since, entries, rebuild, past, .. } = activate;
+        let Activate { info, since, entries, backfill, past, .. } = activate;
         let mut txn = Transaction::new(self.spg);
         if self.in_rubble {
             begin_anew(&mut txn);
         }
         self.become_shard(&mut txn, info.shard);
-        if rebuild || self.in_rubble {
+        if backfill || self.in_rubble {
             self.rebuild_log(&mut txn, &info, since, &entries);
         } else if !self.take_over(cx, &mut txn, &info, since, &entries) {
             self.info.last_backfill = HObject::MIN; // the primary asks again, and compares all objects
@@ -40,8 +40,8 @@ impl Pg {
         self.send(cx, self.interval.primary, Activated { header: self.header(), info, missing });
     }
 
-    /// The primary says how the group stands.
-    pub(crate) fn heard_progress(&mut self, cx: &mut Cx<'_>, progress: &Progress) {
+    /// The primary says how the PG stands.
+    pub(crate) fn on_progress(&mut self, cx: &mut Cx<'_>, progress: &Progress) {
         if !matches!(self.phase, Phase::Replica) {
             return;
         }
@@ -72,7 +72,7 @@ impl Pg {
 
     /// The primary needs this copy no more. A member would not be told so. What is already here from a newer
     /// epoch is not thrown away: if the copy is still not needed then, it will be told again.
-    pub(crate) fn heard_release(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn on_release(&mut self, cx: &mut Cx<'_>) {
         if self.expects_map() {
             return;
         }

@@ -1,6 +1,6 @@
 //! What is checked before a message touches anything.
 
-use super::Running;
+use super::OpContext;
 use crate::ops::{Intent, check_limits, classify};
 use crate::{ClientOp, Cx, Effect, Pg, Planted, SessionId};
 use nacre_auth::{ClassCall, OsdRequest};
@@ -11,12 +11,12 @@ use smallvec::SmallVec;
 
 /// What the checks say of a message.
 #[allow(clippy::large_enum_variant, reason = "moved once; a box would be an allocation per message")]
-enum Verdict {
+enum Admission {
     /// Execute it.
     Pass(Intent, HObject),
     /// Its client has seen a newer map.
     Future,
-    /// The group does not serve yet.
+    /// The PG does not serve yet.
     Inactive,
     /// Say nothing: the client sends it again, to whom it belongs.
     Drop,
@@ -37,9 +37,9 @@ impl Pg {
     /// Admits all that is ready, and runs what gets its turn by that; up to the first message that changes
     /// something, since the next one must see the change, and as far as the turn goes.
     pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
-        while !self.view_is_stale && !cx.pace.turn.is_spent() {
-            if let Some(running) = self.pipeline.started.pop_front() {
-                self.go_on(cx, running);
+        while !self.view_is_stale && !cx.throttle.turn.is_spent() {
+            if let Some(op_ctx) = self.pipeline.started.pop_front() {
+                self.go_on(cx, op_ctx);
             } else if let Some(op) = self.pipeline.ready.pop_front() {
                 self.admit(cx, op);
             } else {
@@ -57,68 +57,68 @@ impl Pg {
     }
 
     fn admit(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
-        match self.judge(&op) {
-            Verdict::Pass(intent, head) => {
+        match self.check_op(&op) {
+            Admission::Pass(intent, head) => {
                 self.push_maps(cx, &op);
                 self.enter(cx, op, intent, head);
             }
-            verdict => self.turn_away(cx, op, &verdict),
+            admission => self.turn_away(cx, op, &admission),
         }
     }
 
     /// Does what is to be done with a message that did not pass.
-    fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, verdict: &Verdict) {
-        match verdict {
-            Verdict::Drop => self.push_maps(cx, &op), // it may not know yet to whom it belongs
-            Verdict::Refuse(errno) => self.refuse(cx, &op, *errno),
-            Verdict::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
-            Verdict::Inactive if op.session.backs_off && self.is_stuck() => self.back_off_group(cx, &op),
-            Verdict::Inactive | Verdict::Pass(..) => self.pipeline.inactive.push_back(op),
+    fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
+        match admission {
+            Admission::Drop => self.push_maps(cx, &op), // it may not know yet to whom it belongs
+            Admission::Refuse(errno) => self.refuse(cx, &op, *errno),
+            Admission::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
+            Admission::Inactive if op.session.backs_off && self.is_stuck() => self.back_off_pg(cx, &op),
+            Admission::Inactive | Admission::Pass(..) => self.pipeline.inactive.push_back(op),
         }
     }
 
     /// Runs a message that has waited for its turn, or for data: what it passed when it came may not hold any more. A
     /// map may have blocklisted its client or marked the pool full, or its object's copy have turned out damaged.
-    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, mut running: Running) {
-        if running.admitted < self.map.epoch {
-            match self.judge(&running.op) {
-                Verdict::Pass(..) => running.admitted = self.map.epoch,
-                verdict => {
-                    self.turn_away(cx, running.op, &verdict);
-                    return self.left(&running.head);
+    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
+        if op_ctx.admitted < self.map.epoch {
+            match self.check_op(&op_ctx.op) {
+                Admission::Pass(..) => op_ctx.admitted = self.map.epoch,
+                admission => {
+                    self.turn_away(cx, op_ctx.op, &admission);
+                    return self.start_next(&op_ctx.head);
                 }
             }
         }
-        if !running.intent.on_pg && self.waits_for_recovery(&running) {
-            return self.wait_for_recovery(cx, running);
+        if !op_ctx.intent.on_pg && self.waits_for_recovery(&op_ctx) {
+            return self.wait_for_recovery(cx, op_ctx);
         }
-        self.execute(cx, running);
+        self.execute(cx, op_ctx);
     }
 
     /// Whether the turn of a message is to come when its object is recovered. A write that waits for that is overtaken by reads, never by
     /// another write; one that need not wait goes before what is on its way.
-    fn waits_for_recovery(&mut self, running: &Running) -> bool {
-        if running.is_write() && self.pipeline.is_waited_for(&running.head) {
+    fn waits_for_recovery(&mut self, op_ctx: &OpContext) -> bool {
+        if op_ctx.is_write() && self.pipeline.is_waited_for(&op_ctx.head) {
             return true;
         }
-        let may_write = running.intent.may_write();
+        let may_write = op_ctx.intent.may_write();
         if may_write {
-            self.give_way(&running.head);
+            self.give_way(&op_ctx.head);
         }
-        self.must_recover(&running.head, may_write)
+        self.must_recover(&op_ctx.head, may_write)
     }
 
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
     /// it meanwhile.
-    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, running: Running) {
-        let head = running.head.clone();
+    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
+        let head = op_ctx.head.clone();
         self.recovery.want(&head);
-        if running.op.session.backs_off && self.recovery.is_unfound(&head) {
-            self.back_off_object(cx, &running.op, head.clone());
+        if op_ctx.op.session.backs_off && self.recovery.is_unfound(&head) {
+            self.back_off_object(cx, &op_ctx.op, head.clone());
         } else {
-            self.pipeline.missing.entry(head.clone()).or_default().push_back(running.anew());
+            self.pipeline.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
         }
-        self.left(&head);
+        self.start_next(&head);
     }
 
     /// Sends the client the maps that it lacks.
@@ -128,39 +128,39 @@ impl Pg {
         }
     }
 
-    fn judge(&self, op: &ClientOp) -> Verdict {
+    fn check_op(&self, op: &ClientOp) -> Admission {
         if op.op.epoch > self.map.epoch {
-            return Verdict::Future;
+            return Admission::Future;
         }
         if !self.is_primary() {
             let asked_replica = op.op.flags & (flag::BALANCE_READS | flag::LOCALIZE_READS) != 0;
             let member = self.interval.acting.contains(&self.whoami);
-            return if asked_replica && member { Verdict::Refuse(Errno::EAGAIN) } else { Verdict::Drop };
+            return if asked_replica && member { Admission::Refuse(Errno::EAGAIN) } else { Admission::Drop };
         }
         let head = head_of(op);
         if self.is_resent_elsewhere(op, &head) {
-            return Verdict::Drop;
+            return Admission::Drop;
         }
         if op.session.is_blocklisted(&self.map) && self.planted != Planted::FencingIgnored {
-            return Verdict::Refuse(Errno::ESHUTDOWN);
+            return Admission::Refuse(Errno::ESHUTDOWN);
         }
         let intent = match classify(&op.op) {
             Ok(intent) => intent,
-            Err(errno) => return Verdict::Refuse(errno),
+            Err(errno) => return Admission::Refuse(errno),
         };
         if !self.is_allowed(op, &intent) {
-            return Verdict::Refuse(Errno::EPERM);
+            return Admission::Refuse(Errno::EPERM);
         }
         if let Err(errno) = check_limits(&op.op, &intent) {
-            return Verdict::Refuse(errno);
+            return Admission::Refuse(errno);
         }
         if !self.is_active() {
-            return Verdict::Inactive;
+            return Admission::Inactive;
         }
         if self.is_older_than_full(op, &intent) {
-            return Verdict::Drop;
+            return Admission::Drop;
         }
-        Verdict::Pass(intent, head)
+        Admission::Pass(intent, head)
     }
 
     /// A write whose client did not know yet that the pool is full: it is dropped, whether or not it would need room,
@@ -232,7 +232,7 @@ impl Pg {
     /// Takes its place among the messages on its object.
     fn enter(&mut self, cx: &mut Cx<'_>, op: ClientOp, intent: Intent, head: HObject) {
         let caller = Caller { name: op.session.name, addr: op.session.addr };
-        let running = Running {
+        let op_ctx = OpContext {
             reqid: reqid_of(&op),
             op,
             intent,
@@ -245,12 +245,12 @@ impl Pg {
             gathered: Vec::new(),
             plain: None,
         };
-        if running.intent.on_pg {
-            return self.execute(cx, running);
+        if op_ctx.intent.on_pg {
+            return self.execute(cx, op_ctx);
         }
         // First the order, then the object: while it is missing, messages that came before may still wait for their turn.
-        if let Some(running) = self.pipeline.lanes.enter(running) {
-            self.go_on(cx, running);
+        if let Some(op_ctx) = self.pipeline.order.enter(op_ctx) {
+            self.go_on(cx, op_ctx);
         }
     }
 

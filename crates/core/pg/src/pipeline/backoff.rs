@@ -1,23 +1,23 @@
 //! [`Backoffs`]: clients told to hold what could only wait here.
 //!
-//! A group that cannot serve for as long as some OSD stays away, or lacks an object that nobody has, keeps no
+//! A PG that cannot serve for as long as some OSD stays away, or lacks an object that nobody has, keeps no
 //! messages for that time: it drops them, and tells each client that can (`RADOS_BACKOFF`) to hold its
 //! messages on a range of objects and to send them again when told to.
 //!
 //! ```text
-//!  client                          group
+//!  client                          PG
 //!     --- op 1, op 2 ------------>
 //!     <-- BLOCK(id, range) -------  op 1 dropped; so is op 2, which the client sent before it knew
 //!     --- ACK_BLOCK(id) --------->  nothing of the range comes from here on
-//!     <-- UNBLOCK(id) ------------  the group serves again
+//!     <-- UNBLOCK(id) ------------  the PG serves again
 //!     --- op 1, op 2 ------------>
 //! ```
 //! When UNBLOCK goes out before the acknowledgement has come, what comes before that is dropped all the same: it
 //! was sent before, and would overtake what was dropped. Ceph `PG::add_backoff`, `release_backoffs` and
 //! `doc/dev/osd_internals/backoff.rst`.
 //!
-//! A group holds one backoff per session and range: the group, and each object that was asked for and that
-//! nobody has. Names are drawn at random, since groups of several threads share a session.
+//! A PG holds one backoff per session and range: the PG, and each object that was asked for and that
+//! nobody has. Names are drawn at random, since PGs of several threads share a session.
 
 use crate::peering::Phase;
 use crate::{ClientOp, Cx, Effect, Pg, SessionId};
@@ -46,7 +46,7 @@ impl Backoff {
     }
 }
 
-/// The backoffs of one group.
+/// The backoffs of one PG.
 #[derive(Debug, Default)]
 pub(crate) struct Backoffs {
     list: BTreeMap<(SessionId, u64), Backoff>,
@@ -73,9 +73,9 @@ impl Backoffs {
     }
 }
 
-/// Names and objects of a group, from the first to behind the last: one run of reversed hashes.
+/// Names and objects of a PG, from the first to behind the last: one run of reversed hashes.
 fn range_of(pg: PgId, pg_num: u32) -> (HObject, HObject) {
-    // Ceph `pg_t::get_split_bits`: how many bits of the hash all objects of the group share.
+    // Ceph `pg_t::get_split_bits`: how many bits of the hash all objects of the PG share.
     let bits = match pg_num {
         0 | 1 => 0,
         _ => {
@@ -111,14 +111,14 @@ impl Pg {
         !self.backoffs.list.is_empty() && self.backoffs.cover(op.session.id, &target_of(op))
     }
 
-    /// The group will not serve before something happens that may take long.
+    /// The PG will not serve before something happens that may take long.
     pub(super) fn is_stuck(&self) -> bool {
         let active = matches!(self.phase, Phase::Active { .. });
         matches!(self.phase, Phase::Down { .. } | Phase::Incomplete) || (active && !self.is_active())
     }
 
-    /// Drops a message; its client sends it again when the group serves.
-    pub(super) fn back_off_group(&mut self, cx: &mut Cx<'_>, op: &ClientOp) {
+    /// Drops a message; its client sends it again when the PG serves.
+    pub(super) fn back_off_pg(&mut self, cx: &mut Cx<'_>, op: &ClientOp) {
         let range = range_of(self.spg.pg, self.interval.pg_num);
         self.back_off(cx, op, range);
     }
@@ -146,12 +146,12 @@ impl Pg {
     }
 
     /// The client holds its messages.
-    pub(crate) fn heard_backoff_ack(&mut self, session: SessionId, id: u64) {
+    pub(crate) fn on_backoff_ack(&mut self, session: SessionId, id: u64) {
         self.backoffs.acknowledged(session, id);
     }
 
-    /// The group serves again.
-    pub(crate) fn release_group(&mut self, cx: &mut Cx<'_>) {
+    /// The PG serves again.
+    pub(crate) fn release_pg(&mut self, cx: &mut Cx<'_>) {
         self.release(cx, |backoff| !backoff.is_of_object());
     }
 
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_range_of_a_group_holds_its_objects_and_no_others() {
+    fn the_range_of_a_pg_holds_its_objects_and_no_others() {
         for pg_num in [1, 2, 3, 5, 8, 12, 13, 64] {
             let ranges: Vec<_> = (0..pg_num).map(|seed| range_of(PgId::new(3, seed), pg_num)).collect();
             for n in 0..500 {

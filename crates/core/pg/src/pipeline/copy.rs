@@ -1,12 +1,12 @@
-//! Fetching the source of a `copy-from`: from the primary of the source's group, part by part, as Ceph's
-//! OSDs do with the op `copy-get`. The primary may be this OSD, even this group: the driver carries the
+//! Fetching the source of a `copy-from`: from the primary of the source's PG, part by part, as Ceph's
+//! OSDs do with the op `copy-get`. The primary may be this OSD, even this PG: the driver carries the
 //! messages there too.
 
-use super::Running;
-use super::stage::Staging;
+use super::OpContext;
+use super::staged_copy::Staging;
 use crate::backend::ec::{EcView, Piece};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
-use crate::snap::{Place, locate};
+use crate::snap::{Resolved, resolve_snap};
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg, SessionId};
 use nacre_denc::{Decode, Encode, Reader, Writer};
@@ -17,10 +17,10 @@ use std::time::Duration;
 
 /// Bytes in one part.
 const PART_BYTES_MAX: usize = 4 << 20;
-/// Silence after which a part is asked for again: its group's primary may have changed, or not serve yet.
+/// Silence after which a part is asked for again: its PG's primary may have changed, or not serve yet.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Silence after which the copy fails with `EAGAIN`: its source's group serves nobody, and all who want the target wait behind
+/// Silence after which the copy fails with `EAGAIN`: its source's PG serves nobody, and all who want the target wait behind
 /// this message. Longer than it takes to notice that an OSD is gone and to peer without it.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
@@ -54,20 +54,20 @@ impl Copying {
 }
 
 impl Pg {
-    /// Begins to fetch what `running` copies.
+    /// Begins to fetch what `op_ctx` copies.
     pub(super) fn begin_copy(
         &mut self,
         cx: &mut Cx<'_>,
-        mut running: Running,
+        mut op_ctx: OpContext,
         op_index: usize,
         source: CopySource,
     ) {
         let cursor = CopyCursor::default();
-        let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(running.copied_bytes);
+        let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(op_ctx.copied_bytes);
         let (so_far, asked, heard, bytes, staging) = (None, cx.now, cx.now, 0, None);
-        running.copying =
+        op_ctx.copying =
             Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes, staging });
-        let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(running)));
+        let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(op_ctx)));
         self.ask_part(cx, token);
     }
 
@@ -92,18 +92,18 @@ impl Pg {
     }
 
     pub(super) fn copying(&mut self, token: Token) -> Option<&mut Copying> {
-        self.tokens.running_mut(token)?.copying.as_mut()
+        self.tokens.op_ctx_mut(token)?.copying.as_mut()
     }
 
     /// Drops the copies of a session that is gone: nobody waits for them, but others for their targets.
     pub(crate) fn drop_copies(&mut self, session: SessionId) {
         for token in self.tokens.fetches() {
-            let is_its = |then: &mut OnFetched| matches!(then, OnFetched::Operation(running) if running.copying.is_some() && running.op.session.id == session);
+            let is_its = |then: &mut OnFetched| matches!(then, OnFetched::Operation(op_ctx) if op_ctx.copying.is_some() && op_ctx.op.session.id == session);
             if self.tokens.fetch_mut(token).is_some_and(is_its)
-                && let Some(OnFetched::Operation(running)) = self.tokens.take_fetch(token)
+                && let Some(OnFetched::Operation(op_ctx)) = self.tokens.take_fetch(token)
             {
-                self.pipeline.lanes.unpark(&running.head, running.is_write());
-                self.left(&running.head);
+                self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
+                self.start_next(&op_ctx.head);
             }
         }
     }
@@ -121,10 +121,10 @@ impl Pg {
         }
     }
 
-    /// Gives a part of an object of this group. Silent while it cannot: the asker tries again.
+    /// Gives a part of an object of this PG. Silent while it cannot: the asker tries again.
     pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet, gathered: Vec<Piece>) {
         let head = get.object.to_head();
-        let busy = self.pipeline.lanes.has_flights(&head) || self.must_recover(&head, false);
+        let busy = self.pipeline.order.has_in_flight(&head) || self.must_recover(&head, false);
         let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
         if !self.is_active() || busy || head.pg(self.interval.pg_num) != self.spg.pg {
             return;
@@ -175,15 +175,15 @@ impl Pg {
     fn resolve(&self, cx: &Cx<'_>, object: &HObject) -> Option<HObject> {
         let head = object.to_head();
         let context = crate::object::ObjectContext::load(cx.view, &self.spg, &head).ok()?;
-        match locate(&context, object.snap, &self.pool.removed_snaps) {
-            Place::Head => Some(head),
-            Place::Clone(id) => Some(head.with_snap(id)),
-            Place::Nowhere => None,
+        match resolve_snap(&context, object.snap, &self.pool.removed_snaps) {
+            Resolved::Head => Some(head),
+            Resolved::Clone(id) => Some(head.with_snap(id)),
+            Resolved::Nowhere => None,
         }
     }
 
     /// A part came.
-    pub(crate) fn heard_copy(&mut self, cx: &mut Cx<'_>, reply: &CopyReply) {
+    pub(crate) fn on_copy(&mut self, cx: &mut Cx<'_>, reply: &CopyReply) {
         // Asked twice, a part may come twice: the second one must not be taken for the next.
         if self.copying(Token(reply.tid)).is_none_or(|copying| copying.is_staging()) {
             return;
@@ -233,10 +233,10 @@ impl Pg {
         token: Token,
         result: Result<Box<CopiedObject>, Errno>,
     ) {
-        let Some(OnFetched::Operation(mut running)) = self.tokens.take_fetch(token) else { return };
-        let Some(copying) = running.copying.take() else { return };
-        running.copied_bytes += copying.bytes;
-        running.copied.push(Copied { op_index: copying.op_index, result });
-        self.unpark(cx, *running);
+        let Some(OnFetched::Operation(mut op_ctx)) = self.tokens.take_fetch(token) else { return };
+        let Some(copying) = op_ctx.copying.take() else { return };
+        op_ctx.copied_bytes += copying.bytes;
+        op_ctx.copied.push(Copied { op_index: copying.op_index, result });
+        self.unpark(cx, *op_ctx);
     }
 }

@@ -1,9 +1,9 @@
 //! Running a message, and carrying out what comes of it.
 
 use super::reply::Answer;
-use super::{PendingReply, Running};
+use super::{OpContext, PendingReply};
 use crate::backend::ec::EcView;
-use crate::backend::{AfterCommit, Ends, Flight};
+use crate::backend::{AfterCommit, Ends, RepGather};
 use crate::list::{self, Listing};
 use crate::object::ObjectContext;
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
@@ -16,32 +16,32 @@ use smallvec::smallvec;
 
 impl Pg {
     /// Runs a message whose turn has come.
-    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, mut running: Running) {
-        if let Some(plain) = running.plain.take()
-            && let Ok(outcome) = plain.finish(cx.view, &self.spg, &running.head)
+    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
+        if let Some(plain) = op_ctx.plain.take()
+            && let Ok(outcome) = plain.finish(cx.view, &self.spg, &op_ctx.head)
         {
             // Changes of the object wait while it is parked: it is what the message saw.
-            return self.carry_out(cx, running, outcome);
+            return self.apply_outcome(cx, op_ctx, outcome);
         }
-        if running.intent.may_write()
-            && let Some((version, reply)) = self.answer_again(cx, &running)
+        if op_ctx.intent.may_write()
+            && let Some((version, reply)) = self.lookup_dup(cx, &op_ctx)
         {
-            return self.finish_dup(cx, running, version, reply);
+            return self.finish_dup(cx, op_ctx, version, reply);
         }
-        if running.op.is_beyond_room {
-            self.refuse(cx, &running.op, Errno::ENOSPC);
-            return self.left(&running.head);
+        if op_ctx.op.is_beyond_room {
+            self.refuse(cx, &op_ctx.op, Errno::ENOSPC);
+            return self.start_next(&op_ctx.head);
         }
-        self.drop_outdated_copies(&mut running);
-        match self.run(cx, &mut running) {
-            Ok(outcome) => self.carry_out(cx, running, outcome),
+        self.drop_outdated_copies(&mut op_ctx);
+        match self.run(cx, &mut op_ctx) {
+            Ok(outcome) => self.apply_outcome(cx, op_ctx, outcome),
             Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
-                self.park(&running);
-                let from = match running.plain {
+                self.park(&op_ctx);
+                let from = match op_ctx.plain {
                     Some(_) => FetchFrom::AnywhereOnce,
                     None => FetchFrom::Anywhere,
                 };
-                let then = OnFetched::Operation(Box::new(running));
+                let then = OnFetched::Operation(Box::new(op_ctx));
                 if self.ec.is_some() {
                     return self.gather(cx, object, offset, length, then);
                 }
@@ -49,29 +49,29 @@ impl Pg {
                 cx.effects.push(Effect::Fetch { object, offset, length, from, token });
             }
             Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
-                if !running.intent.on_pg && self.mend_here(cx, &object) {
-                    return self.wait_for_recovery(cx, running);
+                if !op_ctx.intent.on_pg && self.repair_here(cx, &object) {
+                    return self.wait_for_recovery(cx, op_ctx);
                 }
-                self.refuse(cx, &running.op, Errno::EIO);
-                self.left(&running.head);
+                self.refuse(cx, &op_ctx.op, Errno::EIO);
+                self.start_next(&op_ctx.head);
             }
             Err(Suspend::Copy { op_index, source }) => {
-                self.park(&running);
-                self.begin_copy(cx, running, op_index, *source);
+                self.park(&op_ctx);
+                self.begin_copy(cx, op_ctx, op_index, *source);
             }
         }
     }
 
-    fn run(&mut self, cx: &mut Cx<'_>, running: &mut Running) -> Result<Outcome, Suspend> {
-        if running.intent.on_pg {
-            return Ok(self.list_objects(cx, running));
+    fn run(&mut self, cx: &mut Cx<'_>, op_ctx: &mut OpContext) -> Result<Outcome, Suspend> {
+        if op_ctx.intent.on_pg {
+            return Ok(self.list_objects(cx, op_ctx));
         }
-        let Ok(context) = ObjectContext::load(cx.view, &self.spg, &running.head) else {
-            let (object, reason) = (running.head.clone(), "the object's record is damaged".to_owned());
+        let Ok(context) = ObjectContext::load(cx.view, &self.spg, &op_ctx.head) else {
+            let (object, reason) = (op_ctx.head.clone(), "the object's record is damaged".to_owned());
             return Err(ReadError::Damaged { object, offset: 0, reason }.into());
         };
-        self.recall_watchers(cx.now, &running.head, &context.info);
-        let coded = EcView { inner: cx.view, pieces: &running.gathered };
+        self.recall_watchers(cx.now, &op_ctx.head, &context.info);
+        let coded = EcView { inner: cx.view, pieces: &op_ctx.gathered };
         let mut env = Env {
             view: if self.ec.is_some() { &coded } else { cx.view },
             collection: self.spg,
@@ -85,28 +85,27 @@ impl Pg {
             work: 0,
         };
         let request = Request {
-            op: &running.op.op,
-            intent: &running.intent,
-            head: &running.head,
-            reqid: running.reqid,
-            caller: &running.caller,
-            copied: &running.copied,
+            op: &op_ctx.op.op,
+            intent: &op_ctx.intent,
+            head: &op_ctx.head,
+            reqid: op_ctx.reqid,
+            caller: &op_ctx.caller,
+            copied: &op_ctx.copied,
         };
         let result = ops::execute(&mut env, &request, &context);
-        cx.pace.turn.spend(env.work);
+        cx.throttle.turn.spend(env.work);
         let is_pending = matches!(&result, Err(Suspend::Read(ReadError::Pending { .. })));
         // What a coded object's data is put together from comes with it, and is looked at once.
-        running.plain =
-            if is_pending && self.ec.is_none() { PlainRead::of(&request, &context) } else { None };
+        op_ctx.plain = if is_pending && self.ec.is_none() { PlainRead::of(&request, &context) } else { None };
         result
     }
 
-    fn list_objects(&self, cx: &Cx<'_>, running: &Running) -> Outcome {
+    fn list_objects(&self, cx: &Cx<'_>, op_ctx: &OpContext) -> Outcome {
         let there = |(object, need): &(&HObject, Eversion)| object.snap.is_head() && *need != Eversion::ZERO;
         let missing: Vec<HObject> =
             self.missing.iter().filter(there).map(|(object, _)| object.clone()).collect();
         let (collection, pg_num) = (self.spg, self.interval.pg_num);
-        list::execute(&Listing { view: cx.view, collection, pg_num, missing: &missing }, &running.op.op)
+        list::execute(&Listing { view: cx.view, collection, pg_num, missing: &missing }, &op_ctx.op.op)
     }
 
     /// The version of the next log entry.
@@ -115,76 +114,76 @@ impl Pg {
     }
 
     /// The answer to a request that the log already knows.
-    fn answer_again(&self, cx: &Cx<'_>, running: &Running) -> Option<(Eversion, PendingReply)> {
+    fn lookup_dup(&self, cx: &Cx<'_>, op_ctx: &OpContext) -> Option<(Eversion, PendingReply)> {
         if self.planted == Planted::NoDuplicateCheck {
             return None;
         }
-        let entry = self.log.by_reqid(&running.reqid)?;
+        let entry = self.log.by_reqid(&op_ctx.reqid)?;
         let is_old = entry.version.version + 4 < self.log.head().version;
         if self.planted == Planted::DuplicatesTrimmed && is_old {
             return None;
         }
-        let mut reply = self.reply_to(&running.op, Answer::of_entry(&entry));
+        let mut reply = self.reply_to(&op_ctx.op, Answer::of_entry(&entry));
         reply.trace.executed = cx.now;
         Some((entry.version, reply))
     }
 
     /// Answers it: at once, or together with the write that is still in flight.
-    fn finish_dup(&mut self, cx: &mut Cx<'_>, running: Running, version: Eversion, reply: PendingReply) {
-        let after = AfterCommit::of_reply(running.op, reply);
-        match self.replication.flight_of(version) {
-            Some(flight) => flight.after.push(after),
-            None => self.after_commit(cx, &running.head, after),
+    fn finish_dup(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext, version: Eversion, reply: PendingReply) {
+        let after = AfterCommit::of_reply(op_ctx.op, reply);
+        match self.replication.repgather_of(version) {
+            Some(repgather) => repgather.after.push(after),
+            None => self.after_commit(cx, &op_ctx.head, after),
         }
-        self.left(&running.head);
+        self.start_next(&op_ctx.head);
     }
 
-    /// Too few chunks of what a message reads can be had: it is admitted anew if that is being mended.
-    pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, running: Running) {
-        self.pipeline.lanes.unpark(&running.head, running.is_write());
-        if self.must_recover(&running.head, running.is_write()) && !self.recovery.is_unfound(&running.head) {
-            return self.wait_for_recovery(cx, running);
+    /// Too few chunks of what a message reads can be had: it is admitted anew if that is being repaired.
+    pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
+        self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
+        if self.must_recover(&op_ctx.head, op_ctx.is_write()) && !self.recovery.is_unfound(&op_ctx.head) {
+            return self.wait_for_recovery(cx, op_ctx);
         }
-        self.refuse(cx, &running.op, Errno::EIO);
-        self.left(&running.head);
+        self.refuse(cx, &op_ctx.op, Errno::EIO);
+        self.start_next(&op_ctx.head);
     }
 
     /// True when changes of the object are under way.
     pub(crate) fn is_changing(&self, head: &HObject) -> bool {
-        self.pipeline.lanes.has_flights(head) || !self.pipeline.lanes.is_quiet(head)
+        self.pipeline.order.has_in_flight(head) || !self.pipeline.order.is_quiet(head)
     }
 
-    fn park(&mut self, running: &Running) {
-        if !running.intent.on_pg {
-            self.pipeline.lanes.park(&running.head, running.is_write());
+    fn park(&mut self, op_ctx: &OpContext) {
+        if !op_ctx.intent.on_pg {
+            self.pipeline.order.park(&op_ctx.head, op_ctx.is_write());
         }
     }
 
     /// What a parked message waited for is there.
-    pub(crate) fn unpark(&mut self, cx: &mut Cx<'_>, running: Running) {
-        if !running.intent.on_pg {
-            self.pipeline.lanes.unpark(&running.head, running.is_write());
+    pub(crate) fn unpark(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
+        if !op_ctx.intent.on_pg {
+            self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
         }
-        match cx.pace.turn.is_spent() {
-            true => self.pipeline.started.push_back(running),
-            false => self.go_on(cx, running),
+        match cx.throttle.turn.is_spent() {
+            true => self.pipeline.started.push_back(op_ctx),
+            false => self.go_on(cx, op_ctx),
         }
     }
 
     /// See [`super::Pipeline::start_next`].
-    pub(super) fn left(&mut self, head: &HObject) {
+    pub(super) fn start_next(&mut self, head: &HObject) {
         self.pipeline.start_next(head);
     }
 
-    fn carry_out(&mut self, cx: &mut Cx<'_>, mut running: Running, outcome: Outcome) {
-        running.op.trace.executed = cx.now;
+    fn apply_outcome(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext, outcome: Outcome) {
+        op_ctx.op.trace.executed = cx.now;
         self.pipeline.next_notify(outcome.notifies.len());
         let Outcome { mut result, ops, user_version, change, watches, notifies, acks, counters } = outcome;
-        let head = running.head;
-        if result >= 0 && !self.has_pinged(cx.now, &running.op.session, &head, &watches) {
+        let head = op_ctx.head;
+        if result >= 0 && !self.has_pinged(cx.now, &op_ctx.op.session, &head, &watches) {
             result = Errno::ETIMEDOUT.negated();
         }
-        if result >= 0 && !self.takes_notifies(&running.op.session, &notifies) {
+        if result >= 0 && !self.takes_notifies(&op_ctx.op.session, &notifies) {
             result = Errno::EBUSY.negated();
         }
         let version = match &change {
@@ -192,8 +191,8 @@ impl Pg {
             Change::Log(entry) => entry.version,
             Change::Write(write) => write.entries.last().map_or(Eversion::ZERO, |entry| entry.version),
         };
-        let reply = self.reply_to(&running.op, Answer { result, version, user_version, ops });
-        let mut after = AfterCommit::of_reply(running.op, reply);
+        let reply = self.reply_to(&op_ctx.op, Answer { result, version, user_version, ops });
+        let mut after = AfterCommit::of_reply(op_ctx.op, reply);
         if result >= 0 {
             (after.watches, after.notifies, after.acks) = (watches, notifies, acks);
         }
@@ -206,14 +205,14 @@ impl Pg {
             Change::Log(entry) => self.replicate(cx, head.clone(), Vec::new(), vec![*entry], after),
             Change::Write(write) => self.replicate(cx, head.clone(), write.ops, write.entries, after),
         }
-        self.left(&head);
+        self.start_next(&head);
     }
 
     /// A message that changed nothing is answered at once, unless it saw what is not durable yet.
     fn finish_read(&mut self, cx: &mut Cx<'_>, head: &HObject, after: AfterCommit) {
-        let flying = self.pipeline.lanes.has_flights(head);
+        let flying = self.pipeline.order.has_in_flight(head);
         match flying.then(|| self.replication.newest_of(head)).flatten() {
-            Some(flight) => flight.after.push(after),
+            Some(repgather) => repgather.after.push(after),
             None => self.after_commit(cx, head, after),
         }
     }
@@ -226,25 +225,25 @@ impl Pg {
         entries: Vec<LogEntry>,
         after: AfterCommit,
     ) {
-        self.take_off(&head);
+        self.write_started(&head);
         let txn = Transaction { collection: self.spg, ops };
-        self.submit_write(cx, txn, entries, Flight { head, after: smallvec![after], ends: Ends::Nothing });
+        self.submit_write(cx, txn, entries, RepGather { head, after: smallvec![after], ends: Ends::Nothing });
     }
 
     /// A change of the object is in flight from now on.
-    pub(crate) fn take_off(&mut self, head: &HObject) {
-        self.pipeline.lanes.fly(head);
+    pub(crate) fn write_started(&mut self, head: &HObject) {
+        self.pipeline.order.write_started(head);
     }
 
     /// True when a change of our own may be made: nobody waits for data to look at the object as it is.
     pub(crate) fn is_undisturbed(&self, head: &HObject) -> bool {
-        self.pipeline.lanes.is_quiet(head)
+        self.pipeline.order.is_quiet(head)
     }
 
     /// The change is durable everywhere.
-    pub(crate) fn landed(&mut self, head: &HObject) {
-        if self.pipeline.lanes.land(head) {
-            self.left(head);
+    pub(crate) fn write_completed(&mut self, head: &HObject) {
+        if self.pipeline.order.write_completed(head) {
+            self.start_next(head);
         }
     }
 

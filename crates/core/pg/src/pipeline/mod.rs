@@ -2,11 +2,11 @@
 //!
 //! | place | waits for |
 //! |---|---|
-//! | [`Stage::Future`] | a map that its client has already seen |
-//! | [`Stage::Inactive`] | peering |
-//! | [`Stage::Missing`] | recovery of its object |
-//! | [`Stage::Order`] | earlier messages on its object |
-//! | [`Stage::Data`] | data from the device, or an object that it copies |
+//! | [`OpStage::Future`] | a map that its client has already seen |
+//! | [`OpStage::Inactive`] | peering |
+//! | [`OpStage::Missing`] | recovery of its object |
+//! | [`OpStage::Queued`] | earlier messages on its object |
+//! | [`OpStage::Data`] | data from the device, or an object that it copies |
 //! | in flight (`backend`) | the members' disks |
 //!
 //! Where waiting may take long, clients that can are told to hold the message themselves (`backoff`).
@@ -19,37 +19,37 @@ mod admit;
 mod backoff;
 mod copy;
 mod execute;
-mod order;
+mod object_order;
+mod ops_in_flight;
 mod reply;
-mod stage;
+mod staged_copy;
 #[cfg(test)]
 mod tests;
-mod under_way;
 
 pub(crate) use backoff::Backoffs;
+pub use ops_in_flight::OpInFlight;
 pub(crate) use reply::PendingReply;
-pub(crate) use stage::staged_token;
-pub use under_way::UnderWay;
+pub(crate) use staged_copy::staged_token;
 
 use crate::backend::ec::Piece;
 use crate::ops::{Copied, Intent, PlainRead};
 use crate::{ClientOp, SessionId};
 use nacre_cls::Caller;
 use nacre_types::{Epoch, HObject, ReqId};
-use order::Lanes;
+use object_order::ObjectOrder;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Where a message waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum OpStage {
     /// For a newer map.
     Future,
-    /// For the group to become active.
+    /// For the PG to become active.
     Inactive,
     /// For its object to be recovered.
     Missing,
     /// For earlier messages on the same object.
-    Order,
+    Queued,
     /// For data.
     Data,
     /// For the members to make it durable.
@@ -58,7 +58,7 @@ pub enum Stage {
 
 /// A message that passed the checks.
 #[derive(Debug)]
-pub(crate) struct Running {
+pub(crate) struct OpContext {
     pub(crate) op: ClientOp,
     pub(crate) intent: Intent,
     /// Its object's head.
@@ -79,7 +79,7 @@ pub(crate) struct Running {
     pub(crate) plain: Option<PlainRead>,
 }
 
-impl Running {
+impl OpContext {
     /// Ordered like a write: nothing of the object runs beside it until its place in the log is taken.
     pub(crate) fn is_write(&self) -> bool {
         self.intent.is_ordered_as_write()
@@ -97,14 +97,14 @@ impl Running {
 pub(crate) struct Pipeline {
     /// To be admitted (again) before the event ends.
     ready: VecDeque<ClientOp>,
-    /// Whose turn in their lane has come.
-    started: VecDeque<Running>,
+    /// Whose turn in their object's queue has come.
+    started: VecDeque<OpContext>,
     future: BTreeMap<Epoch, Vec<ClientOp>>,
     inactive: VecDeque<ClientOp>,
     /// By head, in the order in which they came, which is before all of their object that have not started: writes wait here
     /// behind each other, while reads of an object that is here go on.
-    missing: BTreeMap<HObject, VecDeque<Running>>,
-    lanes: Lanes,
+    missing: BTreeMap<HObject, VecDeque<OpContext>>,
+    order: ObjectOrder,
     /// Counts notifies of this copy: their ids must not repeat within an epoch.
     notifies: u32,
 }
@@ -127,7 +127,7 @@ impl Pipeline {
         self.ready.extend(now.into_values().flatten());
     }
 
-    /// The group serves: messages that came before go on.
+    /// The PG serves: messages that came before go on.
     pub(crate) fn wake_inactive(&mut self) {
         self.ready.extend(self.inactive.drain(..));
     }
@@ -135,7 +135,7 @@ impl Pipeline {
     /// The object is recovered: messages that waited for it have their turn again, before those that came later.
     pub(crate) fn wake_recovered(&mut self, head: &HObject) {
         if let Some(woken) = self.missing.remove(head) {
-            self.lanes.put_back(head, woken);
+            self.order.put_back(head, woken);
             self.start_next(head);
         }
     }
@@ -143,12 +143,12 @@ impl Pipeline {
     /// A message ended: the next one on its object has its turn. One at a time: what starts now decides whether the one behind it
     /// may start as well.
     fn start_next(&mut self, head: &HObject) {
-        self.started.extend(self.lanes.next(head));
+        self.started.extend(self.order.next(head));
     }
 
     /// Nothing executes and nobody waits behind anything that does.
     pub(crate) fn is_idle(&self) -> bool {
-        self.lanes.is_empty() && self.missing.is_empty() && self.started.is_empty()
+        self.order.is_empty() && self.missing.is_empty() && self.started.is_empty()
     }
 
     /// A client waits for the object to be recovered.
@@ -158,8 +158,8 @@ impl Pipeline {
 
     /// A write of the object passed the checks and is not durable everywhere yet.
     pub(crate) fn has_writes(&self, head: &HObject) -> bool {
-        self.lanes.has_writes(head)
-            || self.started.iter().any(|running| running.is_write() && running.head == *head)
+        self.order.has_writes(head)
+            || self.started.iter().any(|op_ctx| op_ctx.is_write() && op_ctx.head == *head)
     }
 
     /// The interval is over: everything is to be admitted again, `first` before all, in the order in which
@@ -168,8 +168,8 @@ impl Pipeline {
         let mut all: Vec<ClientOp> = first;
         let missing = std::mem::take(&mut self.missing).into_values().flatten();
         let waiting =
-            missing.chain(self.started.drain(..)).chain(std::mem::take(&mut self.lanes).into_waiting());
-        all.extend(waiting.map(|running| running.op));
+            missing.chain(self.started.drain(..)).chain(std::mem::take(&mut self.order).into_waiting());
+        all.extend(waiting.map(|op_ctx| op_ctx.op));
         all.extend(self.inactive.drain(..));
         all.extend(self.ready.drain(..));
         self.ready = all.into();
@@ -182,27 +182,27 @@ impl Pipeline {
         self.inactive.retain(keep);
         self.future.values_mut().for_each(|ops| ops.retain(keep));
         self.future.retain(|_, ops| !ops.is_empty());
-        self.missing.values_mut().for_each(|waiting| waiting.retain(|running| keep(&running.op)));
+        self.missing.values_mut().for_each(|waiting| waiting.retain(|op_ctx| keep(&op_ctx.op)));
         self.missing.retain(|_, waiting| !waiting.is_empty());
-        self.lanes.drop_waiting(session);
+        self.order.drop_waiting(session);
     }
 
-    /// Whose messages wait for the group to serve, or for a newer map.
+    /// Whose messages wait for the PG to serve, or for a newer map.
     pub(crate) fn sessions(&self) -> std::collections::BTreeSet<SessionId> {
         let all = self.ready.iter().chain(&self.inactive).chain(self.future.values().flatten());
         all.map(|op| op.session.id).collect()
     }
 
     /// How many messages wait where, for status.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = (Stage, usize)> + '_ {
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (OpStage, usize)> + '_ {
         let future = self.future.values().map(Vec::len).sum();
         let missing = self.missing.values().map(VecDeque::len).sum();
         [
-            (Stage::Future, future),
-            (Stage::Inactive, self.inactive.len()),
-            (Stage::Missing, missing),
-            (Stage::Order, self.lanes.waiting_count()),
-            (Stage::Data, self.lanes.parked_count()),
+            (OpStage::Future, future),
+            (OpStage::Inactive, self.inactive.len()),
+            (OpStage::Missing, missing),
+            (OpStage::Queued, self.order.waiting_count()),
+            (OpStage::Data, self.order.parked_count()),
         ]
         .into_iter()
     }

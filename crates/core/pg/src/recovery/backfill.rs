@@ -13,7 +13,7 @@
 //!     --- Progress(last_backfill) ------------------->  keeps it: a later interval goes on from there
 //! ```
 //! What is done with a write depends on where its object is: before `last_backfill` and in the compared range it goes to the
-//! target as to all others, unless the target lacks the object (`Peer::gets_later`). Behind that the target gets the log
+//! target as to all others, unless the target lacks the object (`Peer::deferred_by_backfill`). Behind that the target gets the log
 //! entry alone: the comparison comes to the object later, and finds what all writes until then made of it. Ceph's
 //! `PrimaryLogPG::recover_backfill` and `should_send_op`.
 //!
@@ -99,10 +99,10 @@ impl Pg {
             asked || peer.missing.len().saturating_sub(unfound) > left_max
         };
         let mut backfills = self.peers.values().filter(|peer| peer.activated && peer.backfill.is_some());
-        if !self.claims.allow(Kind::Backfill) || !self.has_more_to_compare() || backfills.any(is_busy) {
+        if !self.reservations.allow(Kind::Backfill) || !self.has_more_to_compare() || backfills.any(is_busy) {
             return;
         }
-        self.recovery.resume_at = cx.pace.begins_at(cx.now);
+        self.recovery.resume_at = cx.throttle.begins_at(cx.now);
         if self.recovery.resume_at.is_some() {
             return;
         }
@@ -110,7 +110,7 @@ impl Pg {
         let mut scans = Vec::new();
         for (osd, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.activated && !peer.is_compared()) {
             if let Some(backfill) = &mut peer.backfill {
-                cx.pace.take(cx.now, SCAN_COST_BYTES);
+                cx.throttle.take(cx.now, SCAN_COST_BYTES);
                 self.recovery.moves(cx.now);
                 backfill.asked = true;
                 scans.push((*osd, Scan { header, from: backfill.compared.clone() }));
@@ -122,7 +122,7 @@ impl Pg {
     }
 
     /// A part of a copy's list.
-    pub(crate) fn heard_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScanReply) {
+    pub(crate) fn on_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScanReply) {
         let backfill = self.peers.get_mut(&from).and_then(|peer| peer.backfill.as_mut());
         let awaited = |backfill: &&mut Backfill| {
             backfill.asked && backfill.list.is_none() && backfill.compared == reply.from

@@ -30,7 +30,8 @@ impl Pg {
     /// Whether the object, which is on its way or next in turn, may be sent from the beginning later. Not once its last part is on its
     /// way: a copy that has that no longer lacks the object.
     fn may_begin_again(&self, object: &HObject) -> bool {
-        let is_later = |osd: &OsdId| self.peers.get(osd).is_some_and(|peer| peer.gets_later(object));
+        let is_later =
+            |osd: &OsdId| self.peers.get(osd).is_some_and(|peer| peer.deferred_by_backfill(object));
         let may = match self.recovery.active.get(object) {
             Some(Work::Pushing(pushing)) => pushing.has_more() && pushing.targets().all(is_later),
             Some(_) => false,

@@ -3,7 +3,7 @@
 //! That is a change like any other: a log entry says what the object is from now on, an older version or nothing, and
 //! every member misses that. Recovery brings it there, and clients that wait for the object go on.
 
-use crate::backend::{Ends, Flight};
+use crate::backend::{Ends, RepGather};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, clone_record};
 use crate::peering::is_up;
@@ -28,10 +28,10 @@ pub enum Lost {
 /// Why objects are not given up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LostError {
-    /// Another OSD leads the group.
+    /// Another OSD leads the PG.
     #[error("not primary")]
     NotPrimary,
-    /// What is lost is known when the group serves.
+    /// What is lost is known when the PG serves.
     #[error("pg is not active: it must be before objects can be marked lost")]
     Inactive,
     /// Somebody who may have them did not tell.
@@ -204,14 +204,14 @@ impl Pg {
             self.missing.insert(object.clone(), Eversion::ZERO);
         }
         self.recovery.unfound.remove(&object);
-        self.recovery.beyond_repair.remove(&object);
-        self.recovery.mending.remove(&object);
-        self.take_off(&head);
+        self.recovery.unrepairable.remove(&object);
+        self.recovery.repairing.remove(&object);
+        self.write_started(&head);
         self.submit_write(
             cx,
             txn,
             vec![entry],
-            Flight { head: head.clone(), after: SmallVec::new(), ends: Ends::Nothing },
+            RepGather { head: head.clone(), after: SmallVec::new(), ends: Ends::Nothing },
         );
         self.recovery.want(&head);
         self.search_again();

@@ -11,24 +11,24 @@
 
 mod backfill;
 mod calm;
-mod claim;
-mod due;
 mod give_way;
 mod lost;
-mod mend;
-mod pace;
 mod part;
 mod pull;
 mod push;
-mod rebuild;
+mod reconstruct;
+mod recovery_kind;
+mod repair;
+mod reservation;
 mod reserver;
+mod throttle;
 
 pub(crate) use backfill::{Backfill, SCAN_OBJECTS_MAX};
-pub(crate) use claim::Claims;
-pub use due::Kind;
 pub use lost::{LOST_OBJECTS_MAX, Lost, LostError, MissingObject};
-pub use pace::Pace;
+pub use recovery_kind::Kind;
+pub(crate) use reservation::Reservations;
 pub use reserver::{Decision, Reserver, Side};
+pub use throttle::RecoveryThrottle;
 
 use crate::object::ObjectContext;
 use crate::tokens::OnDurable;
@@ -61,12 +61,12 @@ enum Work {
     /// All of it came; not durable yet.
     Applying,
     /// It is computed from chunks of others.
-    Rebuilding(Box<rebuild::Rebuild>),
+    Reconstructing(Box<reconstruct::Reconstruction>),
     /// Parts of it are on their way to those who miss it.
     Pushing(push::Pushing),
 }
 
-/// Recovery of one group, at its primary.
+/// Recovery of one PG, at its primary.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
     active: BTreeMap<HObject, Work>,
@@ -85,9 +85,9 @@ pub(crate) struct Recovery {
     /// Nobody who is up has them.
     unfound: BTreeSet<HObject>,
     /// This copy of them was damaged, and comes from another one.
-    mending: BTreeSet<HObject>,
+    repairing: BTreeSet<HObject>,
     /// Nobody who is up could give them.
-    beyond_repair: BTreeSet<HObject>,
+    unrepairable: BTreeSet<HObject>,
     /// The pace lets the next object, or the next part of one, begin then.
     resume_at: Option<Stamp>,
     /// When something of it last came or went.
@@ -107,7 +107,7 @@ impl Recovery {
     /// A copy turned up: it may have what nobody had.
     pub(crate) fn retry_unfound(&mut self) {
         self.unfound.clear();
-        self.beyond_repair.clear();
+        self.unrepairable.clear();
         self.cursor = Some(HObject::MIN);
     }
 
@@ -163,7 +163,7 @@ impl Recovery {
     /// Since when it waits for other copies, and for nothing else.
     pub(crate) fn waits_since(&self) -> Option<Stamp> {
         let on_others = |work: &Work| match work {
-            Work::Pulling { .. } | Work::Rebuilding(_) => true,
+            Work::Pulling { .. } | Work::Reconstructing(_) => true,
             Work::Pushing(pushing) => pushing.is_under_way(),
             Work::Dropping | Work::Applying => false,
         };
@@ -197,10 +197,10 @@ impl Pg {
     /// Starts recoveries as far as the limit allows.
     pub(crate) fn start_recoveries(&mut self, cx: &mut Cx<'_>) {
         self.recovery.resume_at = None;
-        if self.recovery.is_at_rest() && self.claims.has_none() && self.is_whole_everywhere() {
+        if self.recovery.is_at_rest() && self.reservations.has_none() && self.is_whole_everywhere() {
             return; // as after almost every event
         }
-        self.update_claim(cx);
+        self.update_reservation(cx);
         if !matches!(self.phase, peering::Phase::Active { .. }) {
             return;
         }
@@ -223,8 +223,8 @@ impl Pg {
             (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
         }
         let under_way = |recovery: &Recovery| recovery.active.len() + recovery.draining.len();
-        while self.claims.allow(kind) && under_way(&self.recovery) < cx.pace.objects_max(cx.now) {
-            self.recovery.resume_at = cx.pace.begins_at(cx.now);
+        while self.reservations.allow(kind) && under_way(&self.recovery) < cx.throttle.objects_max(cx.now) {
+            self.recovery.resume_at = cx.throttle.begins_at(cx.now);
             if self.recovery.resume_at.is_some() {
                 return;
             }
@@ -240,11 +240,11 @@ impl Pg {
         let mut later = VecDeque::new();
         while let Some(object) = self.recovery.parts.pop_front() {
             let is_urgent = self.is_urgent(&object);
-            let parts_max = if is_urgent { pace::PARTS_MAX } else { cx.pace.parts_max(cx.now) };
+            let parts_max = if is_urgent { throttle::PARTS_MAX } else { cx.throttle.parts_max(cx.now) };
             if !self.takes_another_part(&object, parts_max) {
                 continue;
             }
-            let closed = if is_urgent { None } else { cx.pace.goes_on_at(cx.now) };
+            let closed = if is_urgent { None } else { cx.throttle.goes_on_at(cx.now) };
             if closed.is_some() {
                 self.recovery.resume_at = closed;
                 later.push_back(object);
@@ -255,7 +255,7 @@ impl Pg {
             match self.recovery.active.get(&object) {
                 Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
                 Some(Work::Pushing(_)) => self.push_on(cx, &object),
-                Some(Work::Rebuilding(_)) => self.collect_parts(cx, &object),
+                Some(Work::Reconstructing(_)) => self.collect_parts(cx, &object),
                 _ => (), // it turned out damaged, or gone, meanwhile
             }
         }
@@ -270,13 +270,13 @@ impl Pg {
     /// Most bytes of a part of `object`. Other copies answer pulls by themselves, and chunks of one object must have parts alike.
     fn part_bytes(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
         let is_sent = self.ec.is_none() && self.missing.need(object).is_none();
-        if is_sent { cx.pace.part_bytes(cx.now) as u64 } else { PART_BYTES_MAX as u64 }
+        if is_sent { cx.throttle.part_bytes(cx.now) as u64 } else { PART_BYTES_MAX as u64 }
     }
 
     /// Counts what recovery moves of an object, unless a client waits for it: that goes at once, and nothing else pays for it.
     fn take_pace(&self, cx: &mut Cx<'_>, object: &HObject, bytes: u64) {
         if !self.is_urgent(object) {
-            cx.pace.take(cx.now, bytes);
+            cx.throttle.take(cx.now, bytes);
         }
     }
 
@@ -333,7 +333,7 @@ impl Pg {
         }
     }
 
-    /// Bytes that the recovery of `object` moves; the group's average where only others have it.
+    /// Bytes that the recovery of `object` moves; the PG's average where only others have it.
     fn cost_of(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
         let record = cx.view.meta(&self.spg, object).filter(|_| self.missing.need(object).is_none());
         match record.and_then(|record| ObjectContext::from_record(record).ok()) {
@@ -352,7 +352,7 @@ impl Pg {
         self.recovery.moves(cx.now);
         match self.missing.need(&object) {
             Some(Eversion::ZERO) => self.drop_here(cx, object),
-            Some(need) if self.ec.is_some() => self.rebuild(cx, object, need),
+            Some(need) if self.ec.is_some() => self.reconstruct(cx, object, need),
             Some(need) => self.pull(cx, object, need, BTreeSet::new()),
             None => self.push(cx, object),
         }
@@ -363,7 +363,7 @@ impl Pg {
         self.recovery.active.remove(object);
         self.missing.remove(object);
         self.stamps.recovered_objects += 1;
-        self.stamps.repaired_objects += u64::from(self.recovery.mending.remove(object));
+        self.stamps.repaired_objects += u64::from(self.recovery.repairing.remove(object));
         if self.missing.is_empty() {
             self.is_whole_again(cx);
         }
@@ -411,7 +411,7 @@ impl Pg {
         self.note_whole_peers(cx);
     }
 
-    /// Tells copies once that they miss nothing any more, and goes on if that was what the group waited for.
+    /// Tells copies once that they miss nothing any more, and goes on if that was what the PG waited for.
     fn note_whole_peers(&mut self, cx: &mut Cx<'_>) {
         let whole = |peer: &peering::Peer| peer.is_complete() && !peer.told_complete;
         let whole: Vec<OsdId> =
@@ -439,7 +439,7 @@ impl Pg {
         let map = &self.map;
         self.recovery.active.retain(|_, work| match work {
             Work::Pulling { from, .. } => peering::is_up(map, *from),
-            Work::Rebuilding(work) => !work.lost_source(|osd| peering::is_up(map, osd)),
+            Work::Reconstructing(work) => !work.lost_source(|osd| peering::is_up(map, osd)),
             _ => true,
         });
         self.recovery.retry_unfound();

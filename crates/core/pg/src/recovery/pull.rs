@@ -22,7 +22,7 @@ impl Pg {
     pub(super) fn pull(&mut self, cx: &mut Cx<'_>, object: HObject, need: Eversion, absent: BTreeSet<OsdId>) {
         let Some(from) = self.source_of(&object, need, &absent) else {
             self.recovery.active.remove(&object);
-            if !self.give_up_mending(cx, &object) {
+            if !self.give_up_repairing(cx, &object) {
                 self.is_out_of_reach(object);
             }
             return;
@@ -47,7 +47,7 @@ impl Pg {
     /// True when somebody may have that version.
     pub(super) fn has_source(&self, object: &HObject, need: Eversion) -> bool {
         if self.ec.is_some() {
-            return self.can_rebuild_here(object, need);
+            return self.can_reconstruct_here(object, need);
         }
         self.source_of(object, need, &BTreeSet::new()).is_some()
     }
@@ -57,7 +57,7 @@ impl Pg {
         let Pull { ref object, need, ref at, .. } = pull;
         let has = self.copy_version(cx.view, object) == Some(need) && self.missing.need(object).is_none();
         // A copy whose newest writes are to be taken back still has what they replaced.
-        let place = if has { Some(object.clone()) } else { self.kept_version(cx.view, object, need) };
+        let place = if has { Some(object.clone()) } else { self.rollback_gen_of(cx.view, object, need) };
         let stored = |size| self.stored_bytes(size);
         let read =
             |place: HObject| part::read(cx.view, self.spg, (&place, object), (at, PART_BYTES_MAX), stored);

@@ -84,7 +84,7 @@ impl Pg {
         }
         let version = self.copy_version(cx.view, &object);
         if let Some(version) = version.filter(|_| self.ec.is_some()) {
-            return self.rebuild(cx, object, version);
+            return self.reconstruct(cx, object, version);
         }
         let (next, sent) = (Some(PartCursor::Start), VecDeque::new());
         let pushing = Pushing { targets, version, next, reading: false, sent };
@@ -106,7 +106,7 @@ impl Pg {
 
     /// What was to be read for a part is there.
     pub(crate) fn push_was_read(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        if self.is_rebuilding(object) {
+        if self.is_reconstructing(object) {
             return self.read_own_part(cx, object);
         }
         if let Some(pushing) = self.pushing(object).filter(|pushing| pushing.reading) {
@@ -125,7 +125,9 @@ impl Pg {
             let txn = part::removal(self.spg, object);
             return self.send_part(cx, object, part::Part { txn, next: None });
         }
-        match part::read(cx.view, self.spg, (object, object), (at, cx.pace.part_bytes(cx.now)), |size| size) {
+        match part::read(cx.view, self.spg, (object, object), (at, cx.throttle.part_bytes(cx.now)), |size| {
+            size
+        }) {
             Ok(part) => self.send_part(cx, object, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
                 let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
@@ -140,7 +142,7 @@ impl Pg {
             }
             Err(ReadError::Damaged { .. }) => {
                 self.recovery.active.remove(object);
-                if !self.mend_here(cx, object) {
+                if !self.repair_here(cx, object) {
                     // Nobody is a source: it is out of reach until the interval changes.
                     self.is_out_of_reach(object.clone());
                 }
@@ -168,7 +170,7 @@ impl Pg {
         if push.txn.collection != self.spg {
             return;
         }
-        if push.pulled && self.is_rebuilding(&push.object) {
+        if push.pulled && self.is_reconstructing(&push.object) {
             return self.receive_part(cx, from, push);
         }
         if push.pulled {
@@ -204,7 +206,7 @@ impl Pg {
 
     /// A part is durable there, or a source has nothing to give.
     pub(crate) fn push_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
-        if self.is_rebuilding(&reply.object) {
+        if self.is_reconstructing(&reply.object) {
             return self.part_reply(cx, from, reply);
         }
         if reply.absent {
@@ -213,7 +215,7 @@ impl Pg {
         let object = &reply.object;
         let Some(pushing) = self.pushing(object) else { return };
         let Some(since) = pushing.answered(from, reply.version, &reply.at) else { return };
-        cx.pace.part_came(cx.now, cx.now.since(since));
+        cx.throttle.part_came(cx.now, cx.now.since(since));
         if pushing.next.is_some() {
             return self.recovery.part_is_due(object);
         }

@@ -1,6 +1,6 @@
-//! [`Reserver`]: which groups of an OSD may recover at a time.
+//! [`Reserver`]: which PGs of an OSD may recover at a time.
 //!
-//! A group needs a place at its primary (local) and one at each OSD that is brought up to date (remote). The
+//! A PG needs a slot at its primary (local) and one at each OSD that is brought up to date (remote). The
 //! two kinds are counted apart, and a primary asks for the local one first and then for the remote ones in
 //! ascending order of OSDs: so nobody waits in a circle. Ceph's `AsyncReserver`.
 
@@ -8,7 +8,7 @@ use nacre_types::SpgId;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which of an OSD's two kinds of places.
+/// Which of an OSD's two kinds of slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// Of the primary, for its own work.
@@ -17,16 +17,16 @@ pub enum Side {
     Remote,
 }
 
-/// What the reserver has decided about a group's request.
+/// What the reserver has decided about a PG's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
     /// Whose request.
     pub spg: SpgId,
-    /// For which kind of place.
+    /// For which kind of slot.
     pub side: Side,
-    /// The group's number of the request.
+    /// The PG's number of the request.
     pub number: u64,
-    /// It has the place; otherwise it must give it back at once: more urgent work came, and took it.
+    /// It has the slot; otherwise it must give it back at once: more urgent work came, and took it.
     pub granted: bool,
 }
 
@@ -39,14 +39,14 @@ struct Request {
 }
 
 #[derive(Debug, Default)]
-struct Places {
+struct Slots {
     held: BTreeMap<SpgId, Request>,
     waiting: BTreeMap<SpgId, Request>,
     /// The waiting ones, best first.
     queue: BTreeSet<(Reverse<u32>, u64, SpgId)>,
 }
 
-impl Places {
+impl Slots {
     fn forget(&mut self, spg: &SpgId) {
         self.held.remove(spg);
         if let Some(request) = self.waiting.remove(spg) {
@@ -54,69 +54,69 @@ impl Places {
         }
     }
 
-    /// Who holds a place with the lowest priority, the youngest of them.
+    /// Who holds a slot with the lowest priority, the youngest of them.
     fn weakest(&self) -> Option<(SpgId, Request)> {
         let all = self.held.iter().map(|(spg, request)| (*spg, *request));
         all.max_by_key(|(_, request)| (Reverse(request.priority), request.order))
     }
 }
 
-/// The places of one shard of an OSD. Per shard, because nothing is shared between shards: an OSD with more
-/// than one recovers up to that many times `osd_max_backfills` groups. The device store has one shard.
+/// The slots of one shard of an OSD. Per shard, because nothing is shared between shards: an OSD with more
+/// than one recovers up to that many times `osd_max_backfills` PGs. The device store has one shard.
 #[derive(Debug)]
 pub struct Reserver {
     places_max: usize,
-    local: Places,
-    remote: Places,
+    local: Slots,
+    remote: Slots,
     last_order: u64,
     decisions: Vec<Decision>,
 }
 
 impl Reserver {
-    /// With `places_max` places of either kind.
+    /// With `places_max` slots of either kind.
     #[must_use]
     pub fn new(places_max: usize) -> Self {
         Self {
             places_max,
-            local: Places::default(),
-            remote: Places::default(),
+            local: Slots::default(),
+            remote: Slots::default(),
             last_order: 0,
             decisions: Vec::new(),
         }
     }
 
-    /// Changes the number of places; who holds one keeps it.
+    /// Changes the number of slots; who holds one keeps it.
     pub fn set_places(&mut self, places_max: usize) {
         self.places_max = places_max;
         self.decide(Side::Local);
         self.decide(Side::Remote);
     }
 
-    fn places(&mut self, side: Side) -> &mut Places {
+    fn slots(&mut self, side: Side) -> &mut Slots {
         match side {
             Side::Local => &mut self.local,
             Side::Remote => &mut self.remote,
         }
     }
 
-    /// A group wants a place; an earlier request of the same kind is void.
+    /// A PG wants a slot; an earlier request of the same kind is void.
     pub fn ask(&mut self, spg: SpgId, side: Side, number: u64, priority: u32) {
         self.last_order += 1;
         let request = Request { priority, order: self.last_order, number };
-        let places = self.places(side);
-        places.forget(&spg);
-        places.waiting.insert(spg, request);
-        places.queue.insert((Reverse(priority), request.order, spg));
+        let slots = self.slots(side);
+        slots.forget(&spg);
+        slots.waiting.insert(spg, request);
+        slots.queue.insert((Reverse(priority), request.order, spg));
         self.decide(side);
     }
 
-    /// A group wants none any more.
+    /// A PG wants none any more.
     pub fn give_back(&mut self, spg: &SpgId, side: Side) {
-        self.places(side).forget(spg);
+        self.slots(side).forget(spg);
         self.decide(side);
     }
 
-    /// The group is gone.
+    /// The PG is gone.
     pub fn forget(&mut self, spg: &SpgId) {
         self.give_back(spg, Side::Local);
         self.give_back(spg, Side::Remote);
@@ -125,12 +125,12 @@ impl Reserver {
     fn decide(&mut self, side: Side) {
         let places_max = self.places_max;
         loop {
-            let places = self.places(side);
-            let Some((Reverse(priority), order, spg)) = places.queue.first().copied() else { return };
-            if places.held.len() >= places_max {
-                match places.weakest() {
+            let slots = self.slots(side);
+            let Some((Reverse(priority), order, spg)) = slots.queue.first().copied() else { return };
+            if slots.held.len() >= places_max {
+                match slots.weakest() {
                     Some((weakest, held)) if held.priority < priority => {
-                        places.held.remove(&weakest);
+                        slots.held.remove(&weakest);
                         let number = held.number;
                         self.decisions.push(Decision { spg: weakest, side, number, granted: false });
                         continue;
@@ -138,15 +138,15 @@ impl Reserver {
                     _ => return,
                 }
             }
-            places.queue.remove(&(Reverse(priority), order, spg));
-            if let Some(request) = places.waiting.remove(&spg) {
-                places.held.insert(spg, request);
+            slots.queue.remove(&(Reverse(priority), order, spg));
+            if let Some(request) = slots.waiting.remove(&spg) {
+                slots.held.insert(spg, request);
                 self.decisions.push(Decision { spg, side, number: request.number, granted: true });
             }
         }
     }
 
-    /// What was decided since the last call; the groups are to be told
+    /// What was decided since the last call; the PGs are to be told
     /// ([`crate::Event::Reservation`]).
     pub fn take_decisions(&mut self) -> Vec<Decision> {
         std::mem::take(&mut self.decisions)
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use nacre_types::PgId;
 
-    fn group(seed: u32) -> SpgId {
+    fn pg(seed: u32) -> SpgId {
         SpgId::replicated(PgId::new(1, seed))
     }
 
@@ -171,14 +171,14 @@ mod tests {
     fn places_go_round_by_priority_and_then_in_order() {
         let mut reserver = Reserver::new(1);
         for (seed, priority) in [(1, 180), (2, 100), (3, 180), (4, 100), (5, 180)] {
-            reserver.ask(group(seed), Side::Local, 1, priority);
+            reserver.ask(pg(seed), Side::Local, 1, priority);
         }
         let mut order = Vec::new();
         loop {
             let now = decided(&mut reserver);
             let [(seed, true)] = now[..] else { break };
             order.push(seed);
-            reserver.give_back(&group(seed), Side::Local);
+            reserver.give_back(&pg(seed), Side::Local);
         }
         assert_eq!(order, [1, 3, 5, 2, 4]);
     }
@@ -186,26 +186,26 @@ mod tests {
     #[test]
     fn urgent_work_takes_the_place_of_the_weakest() {
         let mut reserver = Reserver::new(2);
-        reserver.ask(group(1), Side::Remote, 1, 100);
-        reserver.ask(group(2), Side::Remote, 1, 140);
+        reserver.ask(pg(1), Side::Remote, 1, 100);
+        reserver.ask(pg(2), Side::Remote, 1, 140);
         assert_eq!(decided(&mut reserver), [(1, true), (2, true)]);
-        reserver.ask(group(3), Side::Remote, 1, 140);
+        reserver.ask(pg(3), Side::Remote, 1, 140);
         assert_eq!(decided(&mut reserver), [(1, false), (3, true)]);
-        reserver.ask(group(4), Side::Remote, 1, 140);
+        reserver.ask(pg(4), Side::Remote, 1, 140);
         assert_eq!(decided(&mut reserver), [], "its equals are left alone");
-        reserver.ask(group(1), Side::Local, 1, 100);
+        reserver.ask(pg(1), Side::Local, 1, 100);
         assert_eq!(decided(&mut reserver), [(1, true)], "the other kind is counted apart");
     }
 
     #[test]
     fn who_is_gone_leaves_no_place_behind() {
         let mut reserver = Reserver::new(1);
-        (1..4).for_each(|seed| reserver.ask(group(seed), Side::Local, 1, 100));
+        (1..4).for_each(|seed| reserver.ask(pg(seed), Side::Local, 1, 100));
         assert_eq!(decided(&mut reserver), [(1, true)]);
-        reserver.forget(&group(2));
-        reserver.forget(&group(1));
+        reserver.forget(&pg(2));
+        reserver.forget(&pg(1));
         assert_eq!(decided(&mut reserver), [(3, true)]);
-        reserver.ask(group(4), Side::Local, 1, 100);
+        reserver.ask(pg(4), Side::Local, 1, 100);
         reserver.set_places(2);
         assert_eq!(decided(&mut reserver), [(4, true)]);
     }

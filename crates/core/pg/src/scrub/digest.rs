@@ -68,11 +68,7 @@ impl Pg {
         match digests {
             Ok(objects) => {
                 let reply = ScrubReply { header: self.header(), tid: request.tid, objects };
-                if from == self.whoami {
-                    self.heard_scrub(cx, from, reply)
-                } else {
-                    self.send(cx, from, reply)
-                }
+                if from == self.whoami { self.on_scrub(cx, from, reply) } else { self.send(cx, from, reply) }
             }
             Err(ReadError::Pending { object, offset, length }) => {
                 let request = Box::new(request.clone());

@@ -43,10 +43,10 @@ pub struct ScrubIntervals {
 #[derive(Debug)]
 struct Running {
     deep: bool,
-    /// What differs is mended.
+    /// What differs is repaired.
     repair: bool,
-    /// Copies that are being mended.
-    mended: u64,
+    /// Copies that are being repaired.
+    repaired: u64,
     /// Names the current chunk's request.
     tid: u64,
     from: HObject,
@@ -62,13 +62,13 @@ struct Running {
     errors: u64,
 }
 
-/// The scrub of one group, at its primary.
+/// The scrub of one PG, at its primary.
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
     running: Option<Running>,
-    /// Asked for while the group was not clean.
+    /// Asked for while the PG was not clean.
     wanted: Option<bool>,
-    /// What it finds is to be mended.
+    /// What it finds is to be repaired.
     repair: bool,
     last_tid: u64,
 }
@@ -79,7 +79,7 @@ impl Scrub {
         self.running.is_some()
     }
 
-    /// True while what differs is mended.
+    /// True while what differs is repaired.
     pub(crate) fn is_repairing(&self) -> bool {
         self.running.as_ref().is_some_and(|running| running.repair)
     }
@@ -95,7 +95,7 @@ const POOL_SCRUB_MIN_INTERVAL: i32 = 0;
 const POOL_DEEP_SCRUB_INTERVAL: i32 = 2;
 
 impl Pg {
-    /// True while copies are compared, or are to be once the group is clean.
+    /// True while copies are compared, or are to be once the PG is clean.
     #[must_use]
     pub fn is_scrubbing(&self) -> bool {
         self.is_primary() && (self.scrub.is_running() || self.scrub.wanted.is_some())
@@ -120,14 +120,14 @@ impl Pg {
         if deep_at <= wall && !held(flags::osdmap::NODEEP_SCRUB, flags::pool::NODEEP_SCRUB) {
             return Some((deep_at, true));
         }
-        // Groups that were made together need not be compared together: each waits longer, by up to a half.
+        // PGs that were made together need not be compared together: each waits longer, by up to a half.
         let spread = nacre_types::hash::rjenkins(&self.spg.pg.seed.to_le_bytes()) % 1024;
         let at = history.last_scrub_stamp.after(shallow + shallow * spread / 2048);
         let due = at <= wall && !held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB);
         due.then_some((at, false))
     }
 
-    /// Begins a scrub, or remembers to do so once the group is clean.
+    /// Begins a scrub, or remembers to do so once the PG is clean.
     pub(crate) fn start_scrub(&mut self, cx: &mut Cx<'_>, deep: bool, repair: bool) {
         self.scrub.repair |= repair;
         self.scrub.wanted = Some(deep || self.scrub.wanted == Some(true));
@@ -143,7 +143,7 @@ impl Pg {
         self.scrub.running = Some(Running {
             deep,
             repair: std::mem::take(&mut self.scrub.repair),
-            mended: 0,
+            repaired: 0,
             tid: 0,
             from: HObject::MIN,
             to: HObject::MIN,
@@ -207,7 +207,7 @@ impl Pg {
     }
 
     /// A member's list.
-    pub(crate) fn heard_scrub(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScrubReply) {
+    pub(crate) fn on_scrub(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScrubReply) {
         let Some(running) = &mut self.scrub.running else { return };
         if running.tid != reply.tid || !running.waiting.remove(&from) {
             return;
@@ -242,11 +242,12 @@ impl Pg {
                 .into_iter()
                 .filter_map(|object| verdict(&running.lists, exists(&object), object))
                 .collect();
-            let mended =
-                orders.iter().filter(|order| self.mend_copies(cx, &order.object, order.version, &order.bad));
-            let mended = mended.count() as u64;
+            let repaired = orders
+                .iter()
+                .filter(|order| self.repair_copies(cx, &order.object, order.version, &order.bad));
+            let repaired = repaired.count() as u64;
             if let Some(running) = &mut self.scrub.running {
-                running.mended += mended;
+                running.repaired += repaired;
             }
         }
         if next.max { self.finish_scrub(cx) } else { self.next_chunk(cx, next) }
@@ -263,7 +264,7 @@ impl Pg {
             history.last_clean_scrub_stamp = cx.wall;
         }
         self.info.counters.scrub_errors = i64::try_from(running.errors).unwrap_or(i64::MAX);
-        if running.mended > 0 {
+        if running.repaired > 0 {
             self.scrub.wanted = Some(true); // only a look at all copies tells whether they are well now
         }
         self.share_progress(cx);

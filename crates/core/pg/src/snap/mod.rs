@@ -5,11 +5,11 @@
 
 mod context;
 pub mod mapper;
-mod place;
-mod preserve;
+mod resolve;
+mod snapset;
 mod trim;
 
 pub use context::SnapContext;
-pub use place::{Place, locate};
-pub(crate) use preserve::{NewClone, settle};
+pub use resolve::{Resolved, resolve_snap};
+pub(crate) use snapset::{NewClone, apply_snapset};
 pub use trim::{Trim, TrimError, trim_object};

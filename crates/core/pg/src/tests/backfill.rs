@@ -18,7 +18,7 @@ fn write(text: &str) -> Vec<SubOp> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 /// A world with a short log and so many objects.
@@ -26,16 +26,16 @@ fn filled(objects: usize, scan_objects: usize) -> World {
     let mut world = World::new(7, 1);
     (world.limits, world.scan_objects) = (LIMITS, scan_objects);
     for osd in 0..3 {
-        world.pg(osd).into_iter().for_each(|group| {
-            group.set_log_limits(LIMITS);
-            group.scan_objects = scan_objects;
+        world.pg(osd).into_iter().for_each(|pg| {
+            pg.set_log_limits(LIMITS);
+            pg.scan_objects = scan_objects;
         });
     }
     world.settle();
     for osd in 1..3 {
-        let group = world.pg(osd).expect("a copy");
-        group.set_log_limits(LIMITS);
-        group.scan_objects = scan_objects;
+        let pg = world.pg(osd).expect("a copy");
+        pg.set_log_limits(LIMITS);
+        pg.scan_objects = scan_objects;
     }
     for n in 0..objects {
         world.request(0, &format!("o{n}"), write("x"));
@@ -52,7 +52,7 @@ fn place(world: &mut World, osds: &[OsdId]) {
     world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), osds)));
 }
 
-/// Lets time pass until the group is clean.
+/// Lets time pass until the PG is clean.
 fn heal(world: &mut World) {
     for _ in 0..20 {
         while world.step() {}
@@ -70,7 +70,7 @@ fn sent(world: &World, osd: OsdId, kind: u16) -> usize {
     world.sent.get(&(osd, kind)).copied().unwrap_or(0)
 }
 
-/// What one event asks of a disk at most while a group of so many objects moves, is scrubbed and loses a snapshot.
+/// What one event asks of a disk at most while a PG of so many objects moves, is scrubbed and loses a snapshot.
 fn most_touched(objects: usize) -> Touched {
     let mut world = filled(objects, 512);
     for n in 0..objects / 10 {
@@ -97,9 +97,9 @@ fn no_turn_grows_with_the_number_of_objects() {
     assert_eq!(many.max(bound), bound, "{many:?}");
 }
 
-/// The group serves before anything was compared.
+/// The PG serves before anything was compared.
 #[test]
-fn a_group_is_active_before_its_new_copies_are_compared() {
+fn a_pg_is_active_before_its_new_copies_are_compared() {
     let mut world = filled(200, 16);
     world.publish(|map| map.flags |= flags::osdmap::NOBACKFILL);
     place(&mut world, &[3, 4, 2]);
@@ -172,7 +172,7 @@ fn a_primary_with_an_empty_disk_leaves_the_lead_to_others() {
     world.restart(0);
     let mut waited = false;
     while world.step() {
-        waited |= world.pg(0).is_some_and(|group| group.phase_name() == "Started/Primary/WaitActingChange");
+        waited |= world.pg(0).is_some_and(|pg| pg.phase_name() == "Started/Primary/WaitActingChange");
     }
     assert!(waited, "it never was primary");
     assert_eq!(world.call(0, "o7", write("served")).result, 0);

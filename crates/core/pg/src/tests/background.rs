@@ -16,7 +16,7 @@ fn write(text: &str) -> Vec<SubOp> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn removed_snapshots_lose_their_clones() {
     assert_eq!(world.purged.total(), 40);
     world.assert_equal_copies();
     let primary = world.primary();
-    let counters = world.pg(primary).expect("a group").info().counters;
+    let counters = world.pg(primary).expect("a PG").info().counters;
     assert_eq!((counters.objects, counters.clones), (2, 0));
     assert_eq!(state(&mut world), "active+clean");
 }
@@ -57,7 +57,7 @@ fn a_scrub_finds_what_differs() {
         state(world)
     };
     assert_eq!(scrub(&mut world, true), "active+clean");
-    let history = world.pg(primary).expect("a group").info().history;
+    let history = world.pg(primary).expect("a PG").info().history;
     assert!(history.last_scrub_stamp > UTime::ZERO && history.last_deep_scrub_stamp > UTime::ZERO);
     let mut rot = Transaction::new(crate::harness::spg());
     rot.push(Op::Write { object: head("o7"), offset: 1, data: Bytes::from_static(b"x").into() });
@@ -108,7 +108,7 @@ fn what_changes_while_it_is_read_is_no_difference() {
     }
     world.settle();
     assert_eq!(state(&mut world), "active+clean");
-    let history = world.pg(primary).expect("a group").info().history;
+    let history = world.pg(primary).expect("a PG").info().history;
     assert!(history.last_deep_scrub_stamp > UTime::ZERO);
 }
 
@@ -130,7 +130,7 @@ fn an_object_is_copied_within_the_cluster() {
 fn new_members_get_everything_and_old_ones_drop_it() {
     let mut world = World::new(4, 1);
     world.limits = LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() };
-    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(world_limits())));
+    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|pg| pg.set_log_limits(world_limits())));
     world.settle();
     for n in 0..200 {
         world.request(0, &format!("o{n}"), write("x"));
@@ -154,7 +154,7 @@ fn world_limits() -> LogLimits {
 fn a_move_does_not_stop_clients() {
     let mut world = World::new(5, 1);
     world.settle();
-    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(world_limits())));
+    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|pg| pg.set_log_limits(world_limits())));
     for n in 0..100 {
         world.request(0, &format!("o{n}"), write("x"));
     }

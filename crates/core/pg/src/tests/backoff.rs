@@ -18,7 +18,7 @@ fn world(seed: u64) -> World {
 
 fn waiting(world: &mut World) -> usize {
     let primary = world.primary();
-    world.pg(primary).map_or(0, |group| group.waiting().map(|(_, count)| count).sum())
+    world.pg(primary).map_or(0, |pg| pg.waiting().map(|(_, count)| count).sum())
 }
 
 fn content(world: &World, name: &str) -> String {
@@ -60,7 +60,7 @@ fn below_min_size_clients_hold_what_they_want_in_order() {
 }
 
 #[test]
-fn a_group_that_is_down_keeps_nothing() {
+fn a_pg_that_is_down_keeps_nothing() {
     let mut world = world(3);
     // osd.0 writes alone, as far as anybody knows.
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
@@ -72,7 +72,7 @@ fn a_group_that_is_down_keeps_nothing() {
     world.restart(1);
     world.settle();
     let primary = world.primary();
-    let state = world.pg(primary).map_or(0, |group| group.state());
+    let state = world.pg(primary).map_or(0, |pg| pg.state());
     assert!(state & pg_state::DOWN != 0, "{}", pg_state::text(state));
     world.request(0, "log", append("c"));
     world.settle();
@@ -88,7 +88,7 @@ fn an_object_that_nobody_has_is_held_alone() {
     // osd.2 alone has the newest "log"; osd.1 has the log, but not the object.
     world.leave_alone(2, |world| drop(world.call(0, "log", append("b"))));
     let primary = world.primary();
-    let state = world.pg(primary).map_or(0, |group| group.state());
+    let state = world.pg(primary).map_or(0, |pg| pg.state());
     assert!(state & pg_state::ACTIVE != 0, "{}", pg_state::text(state));
     world.request(0, "log", append("c"));
     world.settle();
@@ -102,7 +102,7 @@ fn an_object_that_nobody_has_is_held_alone() {
 }
 
 #[test]
-fn a_group_that_moves_away_releases_its_clients() {
+fn a_pg_that_moves_away_releases_its_clients() {
     let mut world = world(9);
     world.lose(1);
     world.lose(2);

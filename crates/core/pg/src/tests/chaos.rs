@@ -45,7 +45,7 @@ struct Chaos {
     waiting: BTreeMap<(usize, u64), (String, Expect)>,
     snaps: Vec<SnapId>,
     removed: Vec<u64>,
-    /// Members of a group.
+    /// Members of a PG.
     size: usize,
     /// Bytes that an append must come in whole numbers of, where the pool asks for that.
     stripe: Option<usize>,
@@ -79,9 +79,9 @@ impl Chaos {
             let slow = world.chance(3);
             (world.disk(osd).slow, world.disk(osd).brings) = (slow, osd % 2 == 0);
             let limits = world.limits;
-            world.pg(osd).into_iter().for_each(|group| {
-                group.set_log_limits(limits);
-                group.scan_objects = scan_objects;
+            world.pg(osd).into_iter().for_each(|pg| {
+                pg.set_log_limits(limits);
+                pg.scan_objects = scan_objects;
             });
         }
         let (logs, waiting) = (BTreeMap::new(), BTreeMap::new());
@@ -262,7 +262,7 @@ impl Chaos {
         let primary = self.world.primary();
         let running = (0..MEMBERS).all(|osd| self.world.is_running(osd) && self.world.map().is_up(osd));
         let newest = self.world.map().epoch;
-        let clean = |group: &mut crate::Pg| group.epoch() == newest && group.state() & pg_state::CLEAN != 0;
+        let clean = |pg: &mut crate::Pg| pg.epoch() == newest && pg.state() & pg_state::CLEAN != 0;
         let known = !self.world.has_wishes(); // the monitor knows of every restart
         if running && known && self.world.pg(primary).is_some_and(clean) {
             self.world.crash(osd);
@@ -317,7 +317,7 @@ impl Chaos {
             self.fail("requests without an answer");
         }
         let primary = self.world.primary();
-        let state = self.world.pg(primary).map_or(0, |group| group.state());
+        let state = self.world.pg(primary).map_or(0, |pg| pg.state());
         if pg_state::text(state) != "active+clean" {
             self.fail(&pg_state::text(state));
         }
@@ -365,12 +365,12 @@ fn long_stories() {
 }
 
 #[test]
-fn short_stories_of_coded_groups() {
+fn short_stories_of_coded_pgs() {
     (0..number("CHAOS_STORIES", 1500) as u64).for_each(|seed| Chaos::coded(seed).run(150));
 }
 
 #[test]
-fn long_stories_of_coded_groups() {
+fn long_stories_of_coded_pgs() {
     let first = 1_000_000;
     let stories = number("CHAOS_STORIES", 200) as u64;
     (first..first + stories).for_each(|seed| Chaos::coded(seed).run(1500));
@@ -378,7 +378,7 @@ fn long_stories_of_coded_groups() {
 
 /// As `one_seed`.
 #[test]
-fn one_seed_of_a_coded_group() {
+fn one_seed_of_a_coded_pg() {
     Chaos::coded(number("CHAOS_SEED", 0) as u64).run(number("CHAOS_STEPS", 600));
 }
 

@@ -1,4 +1,4 @@
-//! Groups of erasure-coded pools: what is lost is computed, and what only some have is taken back.
+//! PGs of erasure-coded pools: what is lost is computed, and what only some have is taken back.
 
 use crate::harness::{World, head};
 use nacre_msg::SubOp;
@@ -22,7 +22,7 @@ fn read_all(world: &mut World, object: &str) -> Result<Vec<u8>, i32> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    let stat = world.pg(primary).and_then(|group| group.stat(UTime::ZERO)).expect("a report");
+    let stat = world.pg(primary).and_then(|pg| pg.stat(UTime::ZERO)).expect("a report");
     pg_state::text(stat.state)
 }
 
@@ -209,7 +209,7 @@ fn snapshots_keep_chunks() {
 }
 
 #[test]
-fn a_damaged_chunk_is_computed_and_mended() {
+fn a_damaged_chunk_is_computed_and_repaired() {
     for spoiled in 0..3 {
         let mut world = World::coded(7, 1, 2, 1);
         world.settle();
@@ -221,6 +221,6 @@ fn a_damaged_chunk_is_computed_and_mended() {
         world.heal();
         assert_eq!(state(&mut world), "active+clean");
         lose(&mut world, (spoiled + 1) % 3);
-        assert_eq!(read_all(&mut world, "a"), Ok(data), "osd.{spoiled} mended");
+        assert_eq!(read_all(&mut world, "a"), Ok(data), "osd.{spoiled} repaired");
     }
 }

@@ -71,7 +71,7 @@ fn a_large_copy_is_seen_as_a_whole_or_not_at_all() {
     world.call(0, "target", vec![copy_of("source")]);
     assert_copied(&mut world, "at last");
     // No other message saw the temporary object.
-    assert_eq!(world.pg(0).map(|group| group.info().counters.objects), Some(2));
+    assert_eq!(world.pg(0).map(|pg| pg.info().counters.objects), Some(2));
 }
 
 /// Whoever dies, and whenever: the copy is made once all is well, and nothing is left of the first attempt.
@@ -194,7 +194,7 @@ fn a_scrub_does_not_see_what_is_copied() {
     world.settle();
     world.tick(Duration::from_secs(1));
     world.settle();
-    assert_eq!(world.pg(primary).map(|group| group.info().counters.scrub_errors), Some(0));
+    assert_eq!(world.pg(primary).map(|pg| pg.info().counters.scrub_errors), Some(0));
     assert_copied(&mut world, "beside a scrub");
 }
 

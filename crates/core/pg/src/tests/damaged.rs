@@ -12,7 +12,7 @@ fn append(text: &str) -> Vec<SubOp> {
 
 fn state(world: &mut World) -> u64 {
     let primary = world.primary();
-    world.pg(primary).map_or(0, |group| group.state())
+    world.pg(primary).map_or(0, |pg| pg.state())
 }
 
 fn pass(world: &mut World) {
@@ -48,7 +48,7 @@ fn damaged(seed: u64, alone: OsdId) -> World {
 /// Who cannot serve again what it alone had.
 fn blocked_by(world: &mut World) -> Vec<OsdId> {
     let (primary, wall) = (world.primary(), nacre_types::UTime::ZERO);
-    world.pg(primary).and_then(|group| group.stat(wall)).map_or_else(Vec::new, |stat| stat.blocked_by)
+    world.pg(primary).and_then(|pg| pg.stat(wall)).map_or_else(Vec::new, |stat| stat.blocked_by)
 }
 
 fn mark_lost(world: &mut World, osd: OsdId) {
@@ -100,8 +100,8 @@ fn what_others_have_as_well_comes_back_to_one_that_lost_its_records() {
         assert_eq!(pg_state::text(state(&mut world)), "active+clean", "seed {seed}: {}", world.describe());
         world.assert_equal_copies();
         assert!(world.stored("o2").is_none() && world.stored("o1").is_some_and(|it| it.data == b"ab"));
-        let group = world.pg(victim).expect("a copy");
-        assert_eq!(group.info().lost_through, 0, "others have all of it");
+        let pg = world.pg(victim).expect("a copy");
+        assert_eq!(pg.info().lost_through, 0, "others have all of it");
         // Read back from what it stores.
         world.restart(victim);
         world.crash(victim);
@@ -123,7 +123,7 @@ fn what_lies_in_a_damaged_copy_stays_until_there_is_another() {
 }
 
 #[test]
-fn a_group_is_made_anew_by_order_whatever_copies_hold() {
+fn a_pg_is_made_anew_by_order_whatever_copies_hold() {
     for (seed, alone) in (0..30).zip([0, 1, 2].into_iter().cycle()) {
         let mut world = damaged(seed, alone);
         assert!(state(&mut world) & pg_state::DOWN != 0, "seed {seed}: {}", world.describe());

@@ -1,4 +1,4 @@
-//! The operator's flags, and what the group says of itself under them.
+//! The operator's flags, and what the PG says of itself under them.
 
 use crate::ScrubIntervals;
 use crate::harness::World;
@@ -17,7 +17,7 @@ fn write(text: &str) -> Vec<SubOp> {
 /// State and sums as the primary reports them.
 fn report(world: &mut World) -> (String, ObjStatSum) {
     let primary = world.primary();
-    let stat = world.pg(primary).and_then(|group| group.stat(UTime::ZERO)).expect("a report");
+    let stat = world.pg(primary).and_then(|pg| pg.stat(UTime::ZERO)).expect("a report");
     (pg_state::text(stat.state), stat.stats.sum)
 }
 
@@ -33,11 +33,11 @@ fn pass(world: &mut World, seconds: u32) {
     world.settle();
 }
 
-/// A group with `count` objects.
+/// A PG with `count` objects.
 fn filled(seed: u64, count: usize, limits: LogLimits) -> World {
     let mut world = World::new(seed, 1);
     world.limits = limits;
-    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|group| group.set_log_limits(limits)));
+    (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|pg| pg.set_log_limits(limits)));
     world.settle();
     for n in 0..count {
         world.request(0, &format!("o{n}"), write("x"));
@@ -203,9 +203,9 @@ fn scrubs_come_in_time_unless_they_are_held_and_orders_in_any_case() {
     let intervals = ScrubIntervals { shallow: DAY, deep: 7 * DAY };
     let due = |world: &mut World| {
         let wall = UTime::from_unix(Duration::from_nanos(world.now.0));
-        world.pg(0).expect("a group").scrub_due(wall, &intervals).map(|(_, deep)| deep)
+        world.pg(0).expect("a PG").scrub_due(wall, &intervals).map(|(_, deep)| deep)
     };
-    let stamp = |world: &mut World| world.pg(0).expect("a group").info().history.last_scrub_stamp;
+    let stamp = |world: &mut World| world.pg(0).expect("a PG").info().history.last_scrub_stamp;
     let mut world = filled(5, 3, LogLimits::default());
     assert_eq!(due(&mut world), None, "it was just made");
     world.tick(DAY * 3 / 2);

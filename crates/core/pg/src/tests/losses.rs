@@ -12,7 +12,7 @@ const HEALING_SECONDS: u32 = 900;
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 /// Misfortunes, with writes between them.
@@ -95,7 +95,7 @@ fn a_lost_message_hangs_no_scrub() {
         world.event(primary, Event::Scrub { deep: true, repair: false });
         world.settle();
         world.losses = 0;
-        let scrubs = |world: &mut World| world.pg(primary).is_some_and(|group| group.is_scrubbing());
+        let scrubs = |world: &mut World| world.pg(primary).is_some_and(|pg| pg.is_scrubbing());
         for _ in 0..HEALING_SECONDS {
             world.tick(Duration::from_secs(1));
             world.settle();

@@ -13,7 +13,7 @@ fn append(text: &str) -> Vec<SubOp> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 /// osd.2 alone has the newest "log", and "new"; the others know of it when it is gone for good.
@@ -49,8 +49,8 @@ fn give_up(world: &mut World) {
 
 fn listed(world: &mut World, unfound: bool) -> Vec<String> {
     let disk = std::mem::take(world.disk(1));
-    let group = world.pg(1).expect("a group");
-    let (objects, more) = group.missing_objects(&disk, &HObject::MIN, unfound, 10);
+    let pg = world.pg(1).expect("a PG");
+    let (objects, more) = pg.missing_objects(&disk, &HObject::MIN, unfound, 10);
     assert!(!more);
     let mut names: Vec<String> =
         objects.iter().map(|one| String::from_utf8_lossy(&one.object.name).into_owned()).collect();
@@ -61,7 +61,7 @@ fn listed(world: &mut World, unfound: bool) -> Vec<String> {
 
 fn can_mark_lost(world: &mut World, lost: Lost) -> Result<usize, LostError> {
     let disk = std::mem::take(world.disk(1));
-    let answer = world.pg(1).expect("a group").can_mark_lost(&disk, lost);
+    let answer = world.pg(1).expect("a PG").can_mark_lost(&disk, lost);
     *world.disk(1) = disk;
     answer
 }

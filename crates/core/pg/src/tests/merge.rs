@@ -1,4 +1,4 @@
-//! A pool gets fewer groups: what belonged to them comes back, on every copy alike.
+//! A pool gets fewer PGs: what belonged to them comes back, on every copy alike.
 
 use crate::harness::{World, spg};
 use crate::{MergeRole, MergeState, storage};
@@ -17,7 +17,7 @@ fn child() -> SpgId {
     SpgId::replicated(PgId::new(spg().pg.pool, 1))
 }
 
-/// Forty objects in two groups, the second of which nobody serves.
+/// Forty objects in two PGs, the second of which nobody serves.
 fn split(seed: u64) -> World {
     let mut world = World::new(seed, 2);
     world.settle();
@@ -32,13 +32,13 @@ fn split(seed: u64) -> World {
     world
 }
 
-/// A name that belongs to the group that stays.
+/// A name that belongs to the PG that stays.
 fn ours() -> String {
     let mut names = (0..40).map(|n| format!("o{n}"));
     names.find(|name| crate::harness::head(name).pg(2) == spg().pg).expect("one of forty")
 }
 
-/// Both groups stand still; what the primary of ours says of that.
+/// Both PGs stand still; what the primary of ours says of that.
 pub(super) fn prepare(world: &mut World) -> MergeState {
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num_pending = 1));
     world.settle();
@@ -46,7 +46,7 @@ pub(super) fn prepare(world: &mut World) -> MergeState {
     world.merges.last().expect("the primary speaks of the merge").1
 }
 
-/// The map comes in which there is one group again.
+/// The map comes in which there is one PG again.
 pub(super) fn announce(world: &mut World, state: &MergeState) {
     let copy = (0..3).find_map(|osd| world.disk(osd).child(&child())).expect("it was split off");
     let source = storage::load(&copy, &child()).expect("readable records");
@@ -72,11 +72,11 @@ fn merge(world: &mut World, state: &MergeState) {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 #[test]
-fn groups_that_are_to_be_merged_serve_nobody_until_they_are() {
+fn pgs_that_are_to_be_merged_serve_nobody_until_they_are() {
     let mut world = split(7);
     let said = prepare(&mut world);
     assert_eq!((said.role, said.source, said.clean), (MergeRole::Target, child().pg, true));
@@ -104,7 +104,7 @@ fn groups_that_are_to_be_merged_serve_nobody_until_they_are() {
 }
 
 #[test]
-fn requests_of_both_groups_are_still_known() {
+fn requests_of_both_pg_are_still_known() {
     let mut world = split(8);
     let before = world.clients[0].replies.clone();
     let said = prepare(&mut world);
@@ -123,7 +123,7 @@ fn requests_of_both_groups_are_still_known() {
     }
 }
 
-/// The map that splits the group again comes while the objects of the merge move.
+/// The map that splits the PG again comes while the objects of the merge move.
 #[test]
 fn a_split_that_waits_for_a_merge_divides_what_that_brought() {
     for seed in 0..10 {

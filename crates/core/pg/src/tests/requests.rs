@@ -26,7 +26,7 @@ fn a_client_cannot_make_a_request_in_the_name_of_another() {
     let victim = world.clients[0].name();
     // Whatever it writes to, it must not use up the next requests of the other one.
     for tid in 1..=3 {
-        world.clients[1].claims = ReqId { name: victim, tid, incarnation: 0 };
+        world.clients[1].reservations = ReqId { name: victim, tid, incarnation: 0 };
         assert_eq!(world.call(1, "mine", write("x")).result, 0);
     }
     for n in 1..=3 {
@@ -42,7 +42,7 @@ fn requests_of_a_client_with_an_incarnation_differ_by_their_numbers() {
     let mut world = World::new(2, 1);
     world.settle();
     world.clients[0].incarnation = 7;
-    world.clients[0].claims = ReqId { incarnation: 7, ..ReqId::default() };
+    world.clients[0].reservations = ReqId { incarnation: 7, ..ReqId::default() };
     for n in 1..=3 {
         assert_eq!(world.call(0, "a", append(&n.to_string())).result, 0);
     }
@@ -52,7 +52,7 @@ fn requests_of_a_client_with_an_incarnation_differ_by_their_numbers() {
     assert_eq!(world.stored("a").expect("what was acknowledged").data, b"123");
     // Begun anew under the same name, it counts from the beginning.
     world.clients[0].incarnation = 8;
-    world.clients[0].claims.incarnation = 8;
+    world.clients[0].reservations.incarnation = 8;
     world.repeat(0, 1, "a", append("4"));
     world.settle();
     assert_eq!(world.stored("a").expect("what was acknowledged").data, b"1234");
@@ -258,10 +258,10 @@ fn what_a_read_was_brought_waits_with_it_for_its_turn() {
         let op = world.clients[0].message(tid, std::sync::Arc::clone(&session));
         world.event(0, Event::ClientOp(op));
     }
-    world.pace(0).turn.begin(0);
+    world.throttle(0).turn.begin(0);
     assert!(world.fetch(0));
     assert!(world.pg(0).expect("a copy").is_put_off(), "the turn is spent");
-    world.pace(0).turn.begin(u64::MAX);
+    world.throttle(0).turn.begin(u64::MAX);
     world.event(0, Event::Resume);
     assert!(!world.fetch(0), "nothing is asked for again");
     world.settle();
@@ -277,7 +277,7 @@ fn a_turn_begins_no_message_beyond_its_work() {
     world.settle();
     assert_eq!(world.call(0, "a", write("base")).result, 0);
     let session = world.clients[0].session(0, &mut 0);
-    world.pace(0).turn.begin(400 << 10);
+    world.throttle(0).turn.begin(400 << 10);
     // Each of some 160 KiB of work; the writes behind the first one wait for it.
     let heavy = |n: usize| (0..9).map(|_| SubOp::read(0, 0)).chain(append(&n.to_string())).collect();
     let tids: Vec<u64> = (0..9).map(|n| world.clients[0].request("a", heavy(n))).collect();
@@ -289,9 +289,9 @@ fn a_turn_begins_no_message_beyond_its_work() {
     for _ in 0..9 {
         world.settle();
         answered.push(tids.iter().filter(|tid| world.clients[0].replies.contains_key(tid)).count());
-        let put_off = world.pg(0).expect("a group").is_put_off();
+        let put_off = world.pg(0).expect("a PG").is_put_off();
         assert_eq!(put_off, answered.last() != Some(&tids.len()));
-        world.pace(0).turn.begin(400 << 10);
+        world.throttle(0).turn.begin(400 << 10);
         world.event(0, Event::Resume);
     }
     assert!(answered[0] > 0 && answered[0] < 5 && answered[0] < answered[1], "{answered:?}");
@@ -300,7 +300,7 @@ fn a_turn_begins_no_message_beyond_its_work() {
     world.assert_equal_copies();
 }
 
-/// A group that serves, and another pool that nobody serves.
+/// A PG that serves, and another pool that nobody serves.
 fn with_dead_pool() -> World {
     let mut world = World::new(6, 2);
     world.publish(|map| {
@@ -330,7 +330,7 @@ fn a_copy_ends_with_the_session_that_asked_for_it() {
 }
 
 #[test]
-fn a_copy_from_a_group_that_serves_nobody_gives_up() {
+fn a_copy_from_a_pg_that_serves_nobody_gives_up() {
     let mut world = with_dead_pool();
     let copy = world.request(0, "target", copy_from(POOL + 1, "", "source"));
     let behind = world.request(0, "target", write("behind it"));

@@ -16,7 +16,7 @@ fn write(bytes: usize) -> Vec<SubOp> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 /// osd.2 was away and is up again, not yet recovered; `before` it is.
@@ -48,7 +48,7 @@ fn recovery_waits_for_a_place_on_either_side() {
     for full in [0, 2] {
         let mut world = behind(1, 1, |world| world.take_places(full, full == 0));
         if full == 2 {
-            // Its places went with its process: they are taken once the group has them.
+            // Its places went with its process: they are taken once the PG has them.
             world = behind(1, 1, |world| world.take_places(0, true));
             world.take_places(2, true);
             world.take_places(0, false);
@@ -97,15 +97,14 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
     const BYTES: usize = 1 << 20;
     let mut world = behind(1, BYTES, |world| {
         let now = world.now;
-        world.pace(0).configure(Duration::from_millis(5), 10);
-        world.pace(0).client_op(now, Some(Duration::from_secs(1)));
+        world.throttle(0).configure(Duration::from_millis(5), 10);
+        world.throttle(0).client_op(now, Some(Duration::from_secs(1)));
     });
-    let missing =
-        |world: &mut World| world.pg(0).expect("a group").stat(Default::default()).expect("a report");
+    let missing = |world: &mut World| world.pg(0).expect("a PG").stat(Default::default()).expect("a report");
     let left = missing(&mut world).stats.sum.num_objects_degraded;
     assert!(left > 0, "it paused");
     assert!(state(&mut world).contains("recovering"));
-    let wanted = world.pg(0).expect("a group").next_deadline().expect("it wants to go on");
+    let wanted = world.pg(0).expect("a PG").next_deadline().expect("it wants to go on");
     assert!(wanted > world.now);
     // A client's write every 10 ms, all of them slow: what is left comes more slowly than at 64 MiB/s, with which it begins.
     let mut rounds = 0_u64;
@@ -113,7 +112,7 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
         rounds += 1;
         world.now = world.now + Duration::from_millis(10);
         let now = world.now;
-        world.pace(0).client_op(now, Some(Duration::from_secs(1)));
+        world.throttle(0).client_op(now, Some(Duration::from_secs(1)));
         world.event(0, Event::Tick);
         world.settle();
         assert!(rounds < 10_000, "it ends");
@@ -125,7 +124,7 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
 }
 
 #[test]
-fn a_forced_group_goes_before_others_until_it_is_clean() {
+fn a_forced_pg_goes_before_others_until_it_is_clean() {
     let order = |forced| Event::Force { kind: RecoveryKind::Recovery, forced };
     let mut world = behind(1, 1, |_| ());
     world.event(0, order(true));

@@ -1,4 +1,4 @@
-//! A pool gets more groups: what belongs to them leaves, on every copy alike.
+//! A pool gets more PGs: what belongs to them leaves, on every copy alike.
 
 use crate::harness::{World, spg};
 use crate::{Pg, storage};
@@ -18,7 +18,7 @@ fn child(seed: u32) -> SpgId {
     SpgId::replicated(PgId::new(spg().pg.pool, seed))
 }
 
-/// A world whose group holds forty objects, one of them with a clone.
+/// A world whose PG holds forty objects, one of them with a clone.
 fn filled() -> World {
     let mut world = World::new(7, 1);
     world.settle();

@@ -1,6 +1,6 @@
-//! The group as it should usually be.
+//! The PG as it should usually be.
 
-use crate::Stage;
+use crate::OpStage;
 use crate::harness::World;
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::code;
@@ -21,12 +21,12 @@ fn read() -> Vec<SubOp> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    let stat = world.pg(primary).and_then(|group| group.stat(UTime::ZERO)).expect("a report");
+    let stat = world.pg(primary).and_then(|pg| pg.stat(UTime::ZERO)).expect("a report");
     pg_state::text(stat.state)
 }
 
 #[test]
-fn a_fresh_group_becomes_clean_and_serves() {
+fn a_fresh_pg_becomes_clean_and_serves() {
     let mut world = World::new(1, 1);
     world.settle();
     assert_eq!(state(&mut world), "active+clean");
@@ -122,8 +122,8 @@ fn a_write_under_way_names_the_members_that_it_waits_for() {
         world.request(0, "a", write("hello"));
         let mut seen = Vec::new();
         for _ in 0..1_000 {
-            if let Some(write) = world.pg(primary).and_then(|group| group.under_way().next()) {
-                assert_eq!((write.stage, write.op.op.name.as_bytes()), (Stage::Commit, &b"a"[..]));
+            if let Some(write) = world.pg(primary).and_then(|pg| pg.ops_in_flight().next()) {
+                assert_eq!((write.stage, write.op.op.name.as_bytes()), (OpStage::Commit, &b"a"[..]));
                 seen.push(write.waiting_on.len());
             }
             world.step();
@@ -131,6 +131,6 @@ fn a_write_under_way_names_the_members_that_it_waits_for() {
         assert_eq!(seen.first(), Some(&3), "seed {seed}");
         assert!(seen.windows(2).all(|pair| pair[1] <= pair[0] && pair[1] > 0), "seed {seed}: {seen:?}");
         world.settle();
-        assert_eq!(world.pg(primary).map(|group| group.under_way().count()), Some(0));
+        assert_eq!(world.pg(primary).map(|pg| pg.ops_in_flight().count()), Some(0));
     }
 }

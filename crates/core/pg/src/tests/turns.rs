@@ -1,5 +1,5 @@
-//! What one event asks of a disk, while a pool with many objects gets more groups, and fewer, and loses snapshots. Nothing of it
-//! may grow with the number of objects: heartbeats and all other groups wait for the event's end.
+//! What one event asks of a disk, while a pool with many objects gets more PGs, and fewer, and loses snapshots. Nothing of it
+//! may grow with the number of objects: heartbeats and all other PGs wait for the event's end.
 
 use super::merge::{announce, prepare};
 use crate::harness::{POOL, Touched, World, head, spg};
@@ -23,7 +23,7 @@ fn write(text: &str) -> Vec<SubOp> {
     vec![SubOp::write_full(Bytes::from(text.to_owned()).into())]
 }
 
-/// A group of so many objects, every tenth with a clone that `snap` keeps.
+/// A PG of so many objects, every tenth with a clone that `snap` keeps.
 fn filled(objects: usize, snap: SnapId) -> World {
     let mut world = World::new(7, 1);
     world.settle();
@@ -52,9 +52,9 @@ fn filled(objects: usize, snap: SnapId) -> World {
         let count = i64::try_from(objects).expect("small");
         let clones = i64::try_from(objects.div_ceil(10)).expect("small");
         (counters.objects, counters.clones) = (counters.objects + count + clones, counters.clones + clones);
-        let group = world.pg(osd).expect("a copy");
+        let pg = world.pg(osd).expect("a copy");
         let mut txn = Transaction::new(spg());
-        storage::save_info(&mut txn, group.info(), group.epoch());
+        storage::save_info(&mut txn, pg.info(), pg.epoch());
         txn.ops.iter().for_each(|op| world.disk(osd).plant_value(op));
     }
     world.most_touched = Touched::default();
@@ -69,7 +69,7 @@ fn split(world: &mut World) {
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = PG_NUM));
 }
 
-/// Every copy has divided its objects, snapshot entries and sums by the groups that they belong to.
+/// Every copy has divided its objects, snapshot entries and sums by the PGs that they belong to.
 fn assert_divided(world: &mut World, objects: usize, snap: SnapId) {
     let clones = objects.div_ceil(10) + 1;
     for osd in 0..3 {
@@ -107,7 +107,7 @@ fn no_turn_of_a_split_grows_with_the_number_of_objects() {
 
 /// The state of a copy that is at work.
 fn is_moving(world: &mut World, osd: OsdId) -> bool {
-    world.pg(osd).is_some_and(|group| group.is_moving())
+    world.pg(osd).is_some_and(|pg| pg.is_moving())
 }
 
 /// Lets things happen until `osd` moves objects, and has moved some.
@@ -132,7 +132,7 @@ fn a_split_goes_on_after_a_crash_and_takes_nothing_for_missing() {
         world.crash(osd);
         world.restart(osd);
         assert!(!is_moving(&mut world, osd));
-        let lacks = world.pg(osd).map(|group| group.missing.len());
+        let lacks = world.pg(osd).map(|pg| pg.missing.len());
         assert_eq!(lacks, Some(0));
         // What comes meanwhile waits, and is answered.
         let ours = (0..100).map(|n| format!("o{n}")).find(|name| head(name).pg(PG_NUM) == spg().pg);
@@ -145,16 +145,16 @@ fn a_split_goes_on_after_a_crash_and_takes_nothing_for_missing() {
     }
 }
 
-/// A peer that is further already may call for a group that is yet to be split off, by a map that waits: made anew, it would be
+/// A peer that is further already may call for a PG that is yet to be split off, by a map that waits: made anew, it would be
 /// empty, and its objects would stay where nobody looks for them.
 #[test]
-fn groups_of_maps_that_wait_for_a_split_are_coming_too() {
+fn pgs_of_maps_that_wait_for_a_split_are_coming_too() {
     let mut world = filled(4_000, SnapId(1));
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = 2));
     until_halfway(&mut world, 1);
     let coming = |world: &mut World| {
-        let group = world.pg(1).expect("a copy");
-        (0..8).filter(|seed| group.is_splitting_off(&child(*seed))).collect::<Vec<_>>()
+        let pg = world.pg(1).expect("a copy");
+        (0..8).filter(|seed| pg.is_splitting_off(&child(*seed))).collect::<Vec<_>>()
     };
     assert_eq!(coming(&mut world), [1]);
     split(&mut world);

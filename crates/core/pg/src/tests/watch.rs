@@ -28,7 +28,7 @@ fn ack(notify_id: u64, cookie: u64, reply: &'static [u8]) -> Vec<SubOp> {
     vec![SubOp::new(code::NOTIFY_ACK).with_indata(w.finish().into())]
 }
 
-/// A clean group with object `a`, watched by clients 0 and 1 under cookies 10 and 11.
+/// A clean PG with object `a`, watched by clients 0 and 1 under cookies 10 and 11.
 fn watched() -> World {
     let mut world = World::new(1, 3);
     world.settle();

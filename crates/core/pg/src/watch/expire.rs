@@ -1,7 +1,7 @@
 //! Ending watches whose clients are silent or shut out: a change of the object like any other.
 
 use super::Watch;
-use crate::backend::{Ends, Flight};
+use crate::backend::{Ends, RepGather};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, WatchKey};
 use crate::{Cx, Pg};
@@ -78,9 +78,9 @@ impl Pg {
         let entry = own_entry(LogKind::Modify, head.clone(), (version, prior_version), user_version, cx.wall);
         let mut txn = Transaction::new(self.spg);
         txn.push(Op::SetMeta { object: head.clone(), meta: context.to_record() });
-        self.take_off(head);
-        let flight = Flight { head: head.clone(), after: SmallVec::new(), ends: Ends::Watch(key) };
-        self.submit_write(cx, txn, vec![entry], flight);
+        self.write_started(head);
+        let repgather = RepGather { head: head.clone(), after: SmallVec::new(), ends: Ends::Watch(key) };
+        self.submit_write(cx, txn, vec![entry], repgather);
         true
     }
 }

@@ -37,7 +37,7 @@ struct Watch {
     is_ending: bool,
 }
 
-/// All watches and notifies of one group.
+/// All watches and notifies of one PG.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     watches: BTreeMap<(HObject, WatchKey), Watch>,

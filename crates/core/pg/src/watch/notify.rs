@@ -12,9 +12,9 @@ use nacre_types::{Errno, HObject, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Notifies of one session under way in one group.
+/// Notifies of one session under way in one PG.
 const NOTIFIES_MAX: usize = 1024;
-/// Bytes of what all notifies under way in one group say.
+/// Bytes of what all notifies under way in one PG say.
 const NOTIFY_BYTES_MAX: usize = 128 << 20;
 // A single one is never refused for its length.
 const _: () = assert!(nacre_msg::size::CLIENT_INPUT_BYTES_MAX < NOTIFY_BYTES_MAX);
@@ -71,7 +71,7 @@ impl Notifying {
 }
 
 impl Pg {
-    /// True when the group may keep `more` of a session until their watchers have answered.
+    /// True when the PG may keep `more` of a session until their watchers have answered.
     pub(crate) fn takes_notifies(&self, session: &Session, more: &[Notify]) -> bool {
         if more.is_empty() {
             return true;

@@ -36,9 +36,9 @@ impl Shard {
             return;
         }
         let now = self.now;
-        let is_slow = |op: &nacre_pg::UnderWay<'_>| now.since(op.trace.received) >= limit;
-        let count = self.pgs.under_way().filter(is_slow).count();
-        let Some(oldest) = self.pgs.under_way().filter(is_slow).min_by_key(|op| op.trace.received) else {
+        let is_slow = |op: &nacre_pg::OpInFlight<'_>| now.since(op.trace.received) >= limit;
+        let count = self.pgs.ops_in_flight().filter(is_slow).count();
+        let Some(oldest) = self.pgs.ops_in_flight().filter(is_slow).min_by_key(|op| op.trace.received) else {
             return;
         };
         self.slow_ops_warned_at = now + COMPLAINT_INTERVAL;
@@ -78,7 +78,7 @@ impl Shard {
     /// The messages of clients that this shard's PGs have.
     pub(crate) fn dump_ops(&self) -> serde_json::Value {
         let times = (self.now, self.wall);
-        let ops: Vec<_> = self.pgs.under_way().map(|op| tracker::dump_under_way(&op, times)).collect();
+        let ops: Vec<_> = self.pgs.ops_in_flight().map(|op| tracker::dump_op_in_flight(&op, times)).collect();
         serde_json::json!({ "num_ops": ops.len(), "ops": ops })
     }
 

@@ -66,7 +66,7 @@ impl Shard {
     fn count_reply(&mut self, session: SessionId, tid: u64, reply: &OsdOpReply, trace: Trace) {
         self.counters.replies += 1;
         self.counters.latency_ns += self.now.nanos_since(trace.received);
-        self.pace.client_op(self.now, trace.small_write());
+        self.throttle.client_op(self.now, trace.small_write());
         if self.tracker.answered(&trace) {
             let client = self.sessions.client(session);
             self.tracker.keep(reply, tid, client, trace);
@@ -94,7 +94,7 @@ impl Shard {
             }
             Effect::Peer { osd, mut message } => {
                 if let PeerMessage::RepOpReply(reply) = &mut message {
-                    reply.is_short = failsafe_full::is_failsafe_full(&self.store.usage());
+                    reply.is_failsafe_full = failsafe_full::is_failsafe_full(&self.store.usage());
                 }
                 let message = self.garbled(message.encode(0));
                 self.send_peer(osd, message);

@@ -5,19 +5,19 @@ use crate::control::OsdControl;
 use crate::shard_msg::ShardMsg;
 use crate::walk::Past;
 use nacre_msg::OsdMap as MapMessage;
-use nacre_pg::{Birth, Event};
+use nacre_pg::{Event, PgCreateInfo};
 use nacre_types::{Epoch, SpgId};
 
 impl Shard {
     /// Learns the past of a PG that is to begin under a map that we do not have, or some behind it; false when we have
     /// them all, or a peer told. Never to be guessed: others may have served it meanwhile.
-    pub(super) fn looks_up(&mut self, spg: SpgId, birth: &Birth) -> bool {
-        let past = match birth.lost_through {
-            0 if birth.is_ordered => Past::Created(birth.history.epoch_created),
+    pub(super) fn looks_up(&mut self, spg: SpgId, create_info: &PgCreateInfo) -> bool {
+        let past = match create_info.lost_through {
+            0 if create_info.is_ordered => Past::Created(create_info.history.epoch_created),
             0 => return false,
             through => Past::Lost(through),
         };
-        if self.pgs.has_all_since(birth.epoch) {
+        if self.pgs.has_all_since(create_info.epoch) {
             return false;
         }
         self.router.send(0, ShardMsg::Past(spg, past));
@@ -26,10 +26,10 @@ impl Shard {
 
     /// Whether there is a copy, and it stays. The monitor creates a PG only once: a later creation is an operator's, who gives
     /// up all that the PG held (`osd force-create-pg`). One that serves holds something.
-    pub(super) fn keeps(&mut self, spg: &SpgId, birth: &Birth) -> bool {
+    pub(super) fn keeps(&mut self, spg: &SpgId, create_info: &PgCreateInfo) -> bool {
         let Some(pg) = self.pgs.get(spg) else { return false };
-        let (created, known) = (birth.history.epoch_created, pg.info().history.epoch_created);
-        if !birth.is_ordered || created <= known || pg.is_activated() {
+        let (created, known) = (create_info.history.epoch_created, pg.info().history.epoch_created);
+        if !create_info.is_ordered || created <= known || pg.is_activated() {
             return true;
         }
         tracing::error!(
@@ -65,10 +65,10 @@ impl Shard {
         if self.walk.is_idle() {
             return;
         }
-        for (spg, birth) in self.walk.take(message, self.pgs.map().epoch) {
-            match birth {
-                Some(birth) => {
-                    self.router.send(self.router.shard_of(&spg), ShardMsg::Create(spg, Box::new(birth)))
+        for (spg, create_info) in self.walk.take(message, self.pgs.map().epoch) {
+            match create_info {
+                Some(create_info) => {
+                    self.router.send(self.router.shard_of(&spg), ShardMsg::Create(spg, Box::new(create_info)))
                 }
                 None => tracing::warn!(
                     osd = self.config.id,

@@ -7,7 +7,7 @@ use nacre_types::SpgId;
 impl Shard {
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.
     pub(super) fn begin_work(&mut self) {
-        self.pace.turn.begin(TURN_WORK_MAX);
+        self.throttle.turn.begin(TURN_WORK_MAX);
         for _ in 0..self.put_off.len() {
             let Some(spg) = self.put_off.pop_front() else { return };
             self.deliver(spg, Event::Resume);

@@ -345,10 +345,10 @@ impl Story {
                 self.set_pool("min_size", min_size.max(least).min(size));
             }
             _ => {
-                let group = self.below(self.pg_num);
+                let pg = self.below(self.pg_num);
                 let to = self.any_osd();
                 self.order(&format!(
-                    r#"{{"prefix": "osd pg-upmap-items", "pgid": "{POOL}.{group:x}", "id": [{osd}, {to}]}}"#
+                    r#"{{"prefix": "osd pg-upmap-items", "pgid": "{POOL}.{pg:x}", "id": [{osd}, {to}]}}"#
                 ));
             }
         }

@@ -1,7 +1,7 @@
 //! Reading: chunks are collected from members, and decoded where a data shard cannot give its own.
 //!
 //! A message that reads is executed with what was gathered so far; what it lacks is gathered, and it runs again from
-//! its start, as one that waits for the device does. Its lane keeps writes away meanwhile.
+//! its start, as one that waits for the device does. Its object's queue keeps writes away meanwhile.
 
 use super::Coding;
 use crate::tokens::OnFetched;
@@ -186,7 +186,7 @@ impl Pg {
                 });
             }
             Err(ReadError::Damaged { .. }) => {
-                self.mend_here(cx, &object);
+                self.repair_here(cx, &object);
                 self.chunk_is_damaged(cx, self.whoami, token);
             }
         }
@@ -215,21 +215,21 @@ impl Pg {
     /// with the chunks of others.
     fn chunk_is_damaged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
         let writes = self.tokens.fetch_mut(token).is_some_and(|then| match then {
-            OnFetched::Operation(running) => running.is_write(),
+            OnFetched::Operation(op_ctx) => op_ctx.is_write(),
             _ => false,
         });
         if writes { self.cannot_gather(cx, token) } else { self.chunk_is_absent(cx, from, token) }
     }
 
     /// A member's answer.
-    pub(crate) fn heard_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ChunkReply) {
+    pub(crate) fn on_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ChunkReply) {
         let token = Token(reply.tid);
         let gather = self.ec.as_ref().and_then(|ec| ec.gathers.get(&token));
         let Some((object, version)) = gather.map(|gather| (gather.object.clone(), gather.version)) else {
             return;
         };
         if reply.damaged {
-            self.mend_there(from, object, version);
+            self.repair_there(from, object, version);
             return self.chunk_is_damaged(cx, from, token);
         }
         if reply.absent {
@@ -263,9 +263,9 @@ impl Pg {
         let Some(gather) = ec.gathers.remove(&token) else { return };
         let Some(piece) = gather.decode(&ec.coding) else { return self.give_up_reading(cx, token) };
         match self.tokens.take_fetch(token) {
-            Some(OnFetched::Operation(mut running)) => {
-                running.gathered.push(piece);
-                self.unpark(cx, *running);
+            Some(OnFetched::Operation(mut op_ctx)) => {
+                op_ctx.gathered.push(piece);
+                self.unpark(cx, *op_ctx);
             }
             Some(OnFetched::Copy { from, get, mut gathered }) => {
                 gathered.push(piece);
@@ -285,7 +285,7 @@ impl Pg {
     /// Too few chunks can be read.
     fn give_up_reading(&mut self, cx: &mut Cx<'_>, token: Token) {
         match self.tokens.take_fetch(token) {
-            Some(OnFetched::Operation(running)) => self.unreadable(cx, *running),
+            Some(OnFetched::Operation(op_ctx)) => self.unreadable(cx, *op_ctx),
             Some(OnFetched::Copy { from, get, .. }) => self.refuse_copy(cx, from, &get),
             _ => (),
         }

@@ -14,22 +14,22 @@
 //!   until all members have the write durably, and peering takes the *shortest* log that has all that may have been
 //!   acknowledged (`peering/choose.rs`); longer ones are taken back.
 //! - Nothing is served, and no earlier interval is passed over, with fewer than `k` shards.
-//! - An object that is missing somewhere is computed from `k` others (`recovery/rebuild.rs`).
+//! - An object that is missing somewhere is computed from `k` others (`recovery/reconstruct.rs`).
 //!
 //! A shard belongs to an OSD's copy, not to a place in the acting set: the primary gives a new member a shard that is
 //! free when the interval begins, and who has one keeps it. So a change of places moves no data. Two may have the same when
 //! one returns that another had replaced: that is settled when nobody lacks anything any more.
 
-mod deal;
 mod gather;
-mod kept;
+mod rollback;
+mod shard_txn;
 mod shards;
 mod view;
 
 pub(crate) use gather::{Gather, Piece};
-pub(crate) use kept::KEPT;
+pub(crate) use rollback::ROLLBACK_GEN;
 #[cfg(test)]
-pub(crate) use kept::is_kept as is_kept_name;
+pub(crate) use rollback::is_rollback_gen as is_rollback_gen_name;
 pub(crate) use view::EcView;
 
 use nacre_ec::{Codec, Layout};
@@ -65,14 +65,14 @@ pub(crate) fn layout_of(pool: &Pool) -> Option<Layout> {
     Codec::exists(k, parity).then_some(Layout { k, unit_bytes: STRIPE_UNIT_BYTES })
 }
 
-/// What a copy of an erasure-coded group has beside what every copy has.
+/// What a copy of an erasure-coded PG has beside what every copy has.
 #[derive(Debug)]
 pub(crate) struct Ec {
     pub(crate) coding: Arc<Coding>,
     /// Which member holds which shard in this interval; at the primary, from the agreement on.
     pub(crate) shards: BTreeMap<OsdId, u8>,
     /// What writes replaced that may still be taken back, by the version number of the write.
-    pub(crate) kept: BTreeMap<u64, HObject>,
+    pub(crate) rollback_gens: BTreeMap<u64, HObject>,
     /// All members have everything: those whose chunks others hold as well may get another shard.
     pub(crate) may_change: bool,
     /// Members were told in this interval that writes up to here are safe.
@@ -83,8 +83,15 @@ pub(crate) struct Ec {
 
 impl Ec {
     pub(crate) fn new(coding: Coding) -> Self {
-        let (shards, kept, gathers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { coding: Arc::new(coding), shards, kept, may_change: false, told_safe: Eversion::ZERO, gathers }
+        let (shards, rollback_gens, gathers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self {
+            coding: Arc::new(coding),
+            shards,
+            rollback_gens,
+            may_change: false,
+            told_safe: Eversion::ZERO,
+            gathers,
+        }
     }
 
     /// Chunks that are needed to read anything.

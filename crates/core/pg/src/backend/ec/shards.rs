@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Gives every member of `set` a shard: who has one keeps it, the others get those that are free. If two have the same,
 /// one of them gets another one only if it `may_change`. `shards` says what is given out already.
-fn deal<'a>(
+fn assign<'a>(
     shards: &mut BTreeMap<OsdId, u8>,
     set: &[OsdId],
     size: u8,
@@ -35,7 +35,7 @@ fn deal<'a>(
         shards.extend(keeps.map(|shard| (*osd, shard)));
         keeps.is_none()
     });
-    // In the order of the set: a new group's shards are numbered as its places.
+    // In the order of the set: a new PG's shards are numbered as its places.
     for osd in set.iter().filter(|osd| left.contains(osd)) {
         let free = (0..size).find(|shard| !taken.contains(shard));
         if let Some(shard) = free {
@@ -51,7 +51,7 @@ impl Pg {
         self.ec.as_ref().map(Ec::k)
     }
 
-    /// The group as clients call it: in erasure-coded pools with the primary's place in the acting set.
+    /// The PG as clients call it: in erasure-coded pools with the primary's place in the acting set.
     pub(crate) fn named_by_clients(&self) -> SpgId {
         if self.ec.is_none() {
             return self.spg;
@@ -68,7 +68,7 @@ impl Pg {
     }
 
     /// Says which member holds which shard in this interval. First those that serve, then those that are to.
-    pub(crate) fn deal_shards(&mut self) {
+    pub(crate) fn assign_shards(&mut self) {
         let Some(ec) = &self.ec else { return };
         let size = u8::try_from(ec.coding.codec.shards()).unwrap_or(u8::MAX);
         let info = |osd: OsdId| {
@@ -80,8 +80,8 @@ impl Pg {
             shards.insert(self.whoami, self.info.shard.unwrap_or(0));
         }
         let may_change = ec.may_change;
-        deal(&mut shards, &self.interval.acting, size, self.whoami, may_change, info);
-        deal(&mut shards, &self.interval.up, size, self.whoami, may_change, info);
+        assign(&mut shards, &self.interval.acting, size, self.whoami, may_change, info);
+        assign(&mut shards, &self.interval.up, size, self.whoami, may_change, info);
         if let Some(ec) = &mut self.ec {
             (ec.shards, ec.told_safe, ec.may_change) = (shards, Eversion::ZERO, false);
         }
@@ -126,7 +126,7 @@ impl Pg {
         (self.missing, self.recorded) = (Missing::default(), BTreeSet::new());
         self.info.last_backfill = HObject::MIN;
         if let Some(ec) = &mut self.ec {
-            ec.kept.clear();
+            ec.rollback_gens.clear();
         }
     }
 
@@ -143,11 +143,11 @@ impl Pg {
         let Some(ec) = &self.ec else { return };
         let mut ops = std::mem::take(&mut txn.ops);
         self.keep_replaced(cx.view, entries, &mut ops);
-        let dealt = ec.coding.deal_out(ops);
+        let by_shard = ec.coding.encode_shards(ops);
         let log: Vec<Op> = entries.iter().map(storage::log_append).collect();
         let part = |osd: OsdId| -> Vec<Op> {
             let shard = self.shard_of(osd).map(usize::from);
-            let ops = shard.and_then(|shard| dealt.get(shard)).expect("a member has a shard");
+            let ops = shard.and_then(|shard| by_shard.get(shard)).expect("a member has a shard");
             ops.iter().chain(&log).cloned().collect()
         };
         for osd in osds {
@@ -155,7 +155,7 @@ impl Pg {
             cx.effects.push(Effect::Peers { osds: smallvec![*osd], message: message.encode() });
         }
         txn.ops = part(self.whoami);
-        self.note_kept(&txn.ops);
+        self.note_rollback_gen(&txn.ops);
     }
 
     /// Who can give a chunk of `object` in the version `need`, by shard: members that are known to have it are the surest;
@@ -198,7 +198,7 @@ impl Pg {
     }
 
     /// Tells members once that all writes are durable everywhere: what they replaced need not be kept.
-    pub(crate) fn let_go_of_kept(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn release_rollback_gens(&mut self, cx: &mut Cx<'_>) {
         let committed_to = self.replication.committed_to();
         let due = self.phase.is_serving() && self.replication.is_idle();
         let Some(ec) = self.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
@@ -210,7 +210,7 @@ impl Pg {
             self.send(cx, osd, message);
         }
         let mut txn = Transaction::new(self.spg);
-        self.drop_kept(&mut txn, committed_to);
+        self.drop_rollback_gens(&mut txn, committed_to);
         self.note_safe();
         self.save_info(&mut txn);
         self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
@@ -236,27 +236,27 @@ mod tests {
         info
     }
 
-    fn dealt(infos: &[PgInfo], acting: &[OsdId], up: &[OsdId]) -> Vec<(OsdId, u8)> {
-        dealt_if(true, infos, acting, up)
+    fn assigned(infos: &[PgInfo], acting: &[OsdId], up: &[OsdId]) -> Vec<(OsdId, u8)> {
+        assigned_if(true, infos, acting, up)
     }
 
-    fn dealt_if(may_change: bool, infos: &[PgInfo], acting: &[OsdId], up: &[OsdId]) -> Vec<(OsdId, u8)> {
+    fn assigned_if(may_change: bool, infos: &[PgInfo], acting: &[OsdId], up: &[OsdId]) -> Vec<(OsdId, u8)> {
         let mut shards = BTreeMap::new();
         let info = |osd: OsdId| usize::try_from(osd).ok().and_then(|at| infos.get(at));
-        deal(&mut shards, acting, 3, 0, may_change, info);
-        deal(&mut shards, up, 3, 0, may_change, info);
+        assign(&mut shards, acting, 3, 0, may_change, info);
+        assign(&mut shards, up, 3, 0, may_change, info);
         shards.into_iter().collect()
     }
 
     #[test]
     fn shards_stay_where_they_are() {
         let empty = || copy(None, 0, true);
-        assert_eq!(dealt(&[empty(), empty(), empty()], &[2, 0, 1], &[2, 0, 1]), [(0, 1), (1, 2), (2, 0)]);
+        assert_eq!(assigned(&[empty(), empty(), empty()], &[2, 0, 1], &[2, 0, 1]), [(0, 1), (1, 2), (2, 0)]);
         let held = [copy(Some(2), 5, true), copy(Some(0), 5, true), copy(Some(1), 5, true), empty()];
-        assert_eq!(dealt(&held, &[0, 1, 2], &[0, 1, 2]), [(0, 2), (1, 0), (2, 1)]);
-        assert_eq!(dealt(&held, &[0, 3, 2], &[0, 3, 2]), [(0, 2), (2, 1), (3, 0)]);
+        assert_eq!(assigned(&held, &[0, 1, 2], &[0, 1, 2]), [(0, 2), (1, 0), (2, 1)]);
+        assert_eq!(assigned(&held, &[0, 3, 2], &[0, 3, 2]), [(0, 2), (2, 1), (3, 0)]);
         // The successor takes the shard of the one that it replaces, while that one still serves.
-        assert_eq!(dealt(&held, &[0, 1, 2], &[0, 1, 3]), [(0, 2), (1, 0), (2, 1), (3, 1)]);
+        assert_eq!(assigned(&held, &[0, 1, 2], &[0, 1, 3]), [(0, 2), (1, 0), (2, 1), (3, 1)]);
     }
 
     #[test]
@@ -264,17 +264,21 @@ mod tests {
         let copies = |first: PgInfo, second: PgInfo| [copy(Some(0), 9, true), first, second];
         let all = &[0, 1, 2];
         let twins = copies(copy(Some(1), 3, true), copy(Some(1), 9, true));
-        assert_eq!(dealt_if(false, &twins, all, all), [(0, 0), (1, 1), (2, 1)], "nothing is thrown away yet");
         assert_eq!(
-            dealt(&copies(copy(Some(1), 3, true), copy(Some(1), 9, true)), all, all),
+            assigned_if(false, &twins, all, all),
+            [(0, 0), (1, 1), (2, 1)],
+            "nothing is thrown away yet"
+        );
+        assert_eq!(
+            assigned(&copies(copy(Some(1), 3, true), copy(Some(1), 9, true)), all, all),
             [(0, 0), (1, 2), (2, 1)]
         );
         assert_eq!(
-            dealt(&copies(copy(Some(1), 3, true), copy(Some(1), 9, false)), all, all),
+            assigned(&copies(copy(Some(1), 3, true), copy(Some(1), 9, false)), all, all),
             [(0, 0), (1, 1), (2, 2)]
         );
         assert_eq!(
-            dealt(&copies(copy(Some(0), 9, true), copy(Some(2), 9, true)), all, all),
+            assigned(&copies(copy(Some(0), 9, true), copy(Some(2), 9, true)), all, all),
             [(0, 0), (1, 1), (2, 2)]
         );
     }

@@ -1,4 +1,4 @@
-//! [`EcView`]: the objects of a coded group as execution sees them: metadata from this copy, data as gathered.
+//! [`EcView`]: the objects of a coded PG as execution sees them: metadata from this copy, data as gathered.
 
 use super::Piece;
 use super::shards::size_of;

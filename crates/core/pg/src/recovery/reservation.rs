@@ -1,4 +1,4 @@
-//! [`Claim`]: a primary's places for the recovery of its group, and a member's place for its primary.
+//! [`Reservation`]: a primary's slots for the recovery of its PG, and a member's slot for its primary.
 //!
 //! ```text
 //!  primary                         member
@@ -27,13 +27,13 @@ const PRIORITY_RECOVERY: u32 = 180;
 const PRIORITY_BACKFILL_DEGRADED: u32 = 140;
 const PRIORITY_BACKFILL: u32 = 100;
 
-/// A primary's places in one round of recovery.
+/// A primary's slots in one round of recovery.
 #[derive(Debug)]
-struct Claim {
+struct Reservation {
     kind: Kind,
     number: u64,
     priority: u32,
-    /// The place here.
+    /// The slot here.
     local: bool,
     /// Who has granted one.
     granted: BTreeSet<OsdId>,
@@ -43,43 +43,46 @@ struct Claim {
 
 /// The claims of one copy.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
-    own: Option<Claim>,
+pub(crate) struct Reservations {
+    own: Option<Reservation>,
     last_number: u64,
-    /// The number of the primary's request for a place here.
+    /// The number of the primary's request for a slot here.
     for_primary: Option<u64>,
-    /// Somebody wants this group's recovery before others'.
+    /// Somebody wants this PG's recovery before others'.
     pub(crate) forced_recovery: bool,
     /// Or its backfill.
     pub(crate) forced_backfill: bool,
 }
 
-impl Claims {
-    /// This copy, as primary, neither has places nor asks for any.
+impl Reservations {
+    /// This copy, as primary, neither has slots nor asks for any.
     pub(crate) fn has_none(&self) -> bool {
         self.own.is_none()
     }
 
-    /// All places are there for this kind of work.
+    /// All slots are there for this kind of work.
     pub(crate) fn allow(&self, kind: Kind) -> bool {
-        self.own.as_ref().is_some_and(|claim| claim.kind == kind && claim.local && claim.asked.is_none())
+        self.own.as_ref().is_some_and(|reservation| {
+            reservation.kind == kind && reservation.local && reservation.asked.is_none()
+        })
     }
 }
 
 impl Pg {
-    /// Claims what the work that is due needs, and gives back what it does not.
-    pub(crate) fn update_claim(&mut self, cx: &mut Cx<'_>) {
+    /// Reserves what the work that is due needs, and gives back what it does not.
+    pub(crate) fn update_reservation(&mut self, cx: &mut Cx<'_>) {
         let active = matches!(self.phase, Phase::Active { .. });
         let due = active.then(|| self.recovery_due()).flatten().filter(|kind| self.is_permitted(*kind));
-        if self.claims.own.as_ref().map(|claim| claim.kind) == due {
+        if self.reservations.own.as_ref().map(|reservation| reservation.kind) == due {
             return;
         }
-        self.release_claim(cx);
+        self.release_reservation(cx);
         let Some(kind) = due else { return };
-        self.claims.last_number += 1;
-        let (number, priority) = (self.claims.last_number, self.recovery_priority(kind));
+        self.reservations.last_number += 1;
+        let (number, priority) = (self.reservations.last_number, self.recovery_priority(kind));
         let granted = BTreeSet::new();
-        self.claims.own = Some(Claim { kind, number, priority, local: false, granted, asked: None });
+        self.reservations.own =
+            Some(Reservation { kind, number, priority, local: false, granted, asked: None });
         cx.effects.push(Effect::Reserve { side: Side::Local, number, priority });
     }
 
@@ -88,8 +91,8 @@ impl Pg {
         let short =
             |of: u8| u32::from(of).saturating_sub(u32::try_from(self.interval.acting.len()).unwrap_or(0));
         match kind {
-            Kind::Recovery if self.claims.forced_recovery => PRIORITY_FORCED_RECOVERY,
-            Kind::Backfill if self.claims.forced_backfill => PRIORITY_FORCED_BACKFILL,
+            Kind::Recovery if self.reservations.forced_recovery => PRIORITY_FORCED_RECOVERY,
+            Kind::Backfill if self.reservations.forced_backfill => PRIORITY_FORCED_BACKFILL,
             _ if !self.phase.is_serving() => PRIORITY_INACTIVE + short(self.interval.min_size),
             Kind::Recovery => PRIORITY_RECOVERY,
             Kind::Backfill if self.is_degraded() => PRIORITY_BACKFILL_DEGRADED + short(self.interval.size),
@@ -97,77 +100,77 @@ impl Pg {
         }
     }
 
-    /// An operator wants this kind of work on this group done before others' (or in turn again). As in Ceph a group
-    /// with nothing to do is left as it is, and the order holds until the group is clean.
+    /// An operator wants this kind of work on this PG done before others' (or in turn again). As in Ceph a PG
+    /// with nothing to do is left as it is, and the order holds until the PG is clean.
     pub(crate) fn force_recovery(&mut self, cx: &mut Cx<'_>, kind: Kind, forced: bool) {
         let due = self.is_degraded()
             || self.missing_of(kind).any(|missing| !missing.is_empty())
             || (kind == Kind::Backfill && self.has_more_to_compare());
         let held = match kind {
-            Kind::Recovery => &mut self.claims.forced_recovery,
-            Kind::Backfill => &mut self.claims.forced_backfill,
+            Kind::Recovery => &mut self.reservations.forced_recovery,
+            Kind::Backfill => &mut self.reservations.forced_backfill,
         };
         if *held == forced || (forced && !(due && self.interval.primary == self.whoami)) {
             return;
         }
         *held = forced;
-        if self.claims.own.as_ref().is_some_and(|claim| claim.kind == kind) {
-            self.release_claim(cx); // and it asks again, under its new priority
+        if self.reservations.own.as_ref().is_some_and(|reservation| reservation.kind == kind) {
+            self.release_reservation(cx); // and it asks again, under its new priority
         }
     }
 
     /// There is nothing left to force.
     pub(crate) fn forget_forced(&mut self) {
-        (self.claims.forced_recovery, self.claims.forced_backfill) = (false, false);
+        (self.reservations.forced_recovery, self.reservations.forced_backfill) = (false, false);
     }
 
-    /// Gives all places back: the work is done, has to stop, or the interval is over.
-    pub(crate) fn release_claim(&mut self, cx: &mut Cx<'_>) {
-        let Some(claim) = self.claims.own.take() else { return };
+    /// Gives all slots back: the work is done, has to stop, or the interval is over.
+    pub(crate) fn release_reservation(&mut self, cx: &mut Cx<'_>) {
+        let Some(reservation) = self.reservations.own.take() else { return };
         cx.effects.push(Effect::Unreserve { side: Side::Local });
-        for osd in claim.granted.into_iter().chain(claim.asked) {
-            let (header, number) = (self.header(), claim.number);
+        for osd in reservation.granted.into_iter().chain(reservation.asked) {
+            let (header, number) = (self.header(), reservation.number);
             self.send(cx, osd, Reserve { header, number, step: ReserveStep::Release, priority: 0 });
         }
     }
 
-    /// The interval is over: nobody holds a place for it any more.
-    pub(crate) fn cancel_claims(&mut self, cx: &mut Cx<'_>) {
-        self.release_claim(cx);
+    /// The interval is over: nobody holds a slot for it any more.
+    pub(crate) fn cancel_reservations(&mut self, cx: &mut Cx<'_>) {
+        self.release_reservation(cx);
         self.release_for_primary(cx);
     }
 
     fn release_for_primary(&mut self, cx: &mut Cx<'_>) {
-        if self.claims.for_primary.take().is_some() {
+        if self.reservations.for_primary.take().is_some() {
             cx.effects.push(Effect::Unreserve { side: Side::Remote });
         }
     }
 
-    /// Messages between the primary and this copy were lost, so that they may not agree about the place.
+    /// Messages between the primary and this copy were lost, so that they may not agree about the slot.
     pub(crate) fn revoke_for_primary(&mut self, cx: &mut Cx<'_>) {
-        let Some(number) = self.claims.for_primary else { return };
+        let Some(number) = self.reservations.for_primary else { return };
         self.release_for_primary(cx);
         let (header, step) = (self.header(), ReserveStep::Revoke);
         self.send(cx, self.interval.primary, Reserve { header, number, step, priority: 0 });
     }
 
-    /// The OSD has decided about a place here.
-    pub(crate) fn heard_decision(&mut self, cx: &mut Cx<'_>, decision: Decision) {
+    /// The OSD has decided about a slot here.
+    pub(crate) fn on_decision(&mut self, cx: &mut Cx<'_>, decision: Decision) {
         match decision.side {
-            Side::Remote if self.claims.for_primary == Some(decision.number) => {
+            Side::Remote if self.reservations.for_primary == Some(decision.number) => {
                 let step = if decision.granted { ReserveStep::Grant } else { ReserveStep::Revoke };
                 if !decision.granted {
-                    self.claims.for_primary = None;
+                    self.reservations.for_primary = None;
                 }
                 let (header, number) = (self.header(), decision.number);
                 self.send(cx, self.interval.primary, Reserve { header, number, step, priority: 0 });
             }
             Side::Local if self.is_current(decision.number) => {
-                if let Some(claim) = self.claims.own.as_mut().filter(|_| decision.granted) {
-                    claim.local = true;
-                    self.claim_next(cx);
+                if let Some(reservation) = self.reservations.own.as_mut().filter(|_| decision.granted) {
+                    reservation.local = true;
+                    self.reserve_next(cx);
                 } else {
-                    self.release_claim(cx); // and ask again, behind the others
+                    self.release_reservation(cx); // and ask again, behind the others
                 }
             }
             Side::Local | Side::Remote => (), // of a request that was taken back
@@ -175,44 +178,46 @@ impl Pg {
     }
 
     fn is_current(&self, number: u64) -> bool {
-        self.claims.own.as_ref().is_some_and(|claim| claim.number == number)
+        self.reservations.own.as_ref().is_some_and(|reservation| reservation.number == number)
     }
 
     /// Asks the next member that is to be brought up to date.
-    fn claim_next(&mut self, cx: &mut Cx<'_>) {
+    fn reserve_next(&mut self, cx: &mut Cx<'_>) {
         let header = self.header();
-        let Some(claim) = &mut self.claims.own else { return };
-        let kind = claim.kind;
+        let Some(reservation) = &mut self.reservations.own else { return };
+        let kind = reservation.kind;
         let targets = self.peers.iter().filter(|(_, peer)| kind.is_due_at(peer)).map(|(osd, _)| *osd);
-        claim.asked = { targets }.find(|osd| !claim.granted.contains(osd));
-        let (number, priority) = (claim.number, claim.priority);
-        if let Some(osd) = claim.asked {
+        reservation.asked = { targets }.find(|osd| !reservation.granted.contains(osd));
+        let (number, priority) = (reservation.number, reservation.priority);
+        if let Some(osd) = reservation.asked {
             self.send(cx, osd, Reserve { header, number, step: ReserveStep::Request, priority });
         }
     }
 
     /// The other side of a reservation speaks.
-    pub(crate) fn heard_reserve(&mut self, cx: &mut Cx<'_>, from: OsdId, message: &Reserve) {
+    pub(crate) fn on_reserve(&mut self, cx: &mut Cx<'_>, from: OsdId, message: &Reserve) {
         let from_primary = from == self.interval.primary;
         match message.step {
             ReserveStep::Request if from_primary && matches!(self.phase, Phase::Replica) => {
                 let (number, priority) = (message.number, message.priority);
-                self.claims.for_primary = Some(number);
+                self.reservations.for_primary = Some(number);
                 cx.effects.push(Effect::Reserve { side: Side::Remote, number, priority });
             }
-            ReserveStep::Release if from_primary && self.claims.for_primary == Some(message.number) => {
+            ReserveStep::Release if from_primary && self.reservations.for_primary == Some(message.number) => {
                 self.release_for_primary(cx);
             }
             ReserveStep::Grant if self.is_current(message.number) => {
-                let Some(claim) = self.claims.own.as_mut().filter(|claim| claim.asked == Some(from)) else {
+                let Some(reservation) =
+                    self.reservations.own.as_mut().filter(|reservation| reservation.asked == Some(from))
+                else {
                     return;
                 };
-                claim.asked = None;
-                claim.granted.insert(from);
-                self.claim_next(cx);
+                reservation.asked = None;
+                reservation.granted.insert(from);
+                self.reserve_next(cx);
             }
             ReserveStep::Revoke if self.is_current(message.number) => {
-                self.release_claim(cx);
+                self.release_reservation(cx);
             }
             _ => (), // of an earlier round
         }

@@ -1,11 +1,11 @@
-//! [`locate`]: what a snapshot sees of an object.
+//! [`resolve_snap`]: what a snapshot sees of an object.
 
 use crate::object::ObjectContext;
 use nacre_types::{IntervalSet, SnapId};
 
 /// Where the state of an object at some snapshot is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Resolved {
     /// In the head: nothing was written since.
     Head,
     /// In this clone.
@@ -17,17 +17,17 @@ pub enum Place {
 /// Finds what `snap` sees. For [`SnapId::HEAD`] and [`SnapId::SNAPDIR`] that is the head, if there is a
 /// record at all; whether a whiteout counts is the caller's to say.
 #[must_use]
-pub fn locate(context: &ObjectContext, snap: SnapId, removed: &IntervalSet) -> Place {
+pub fn resolve_snap(context: &ObjectContext, snap: SnapId, removed: &IntervalSet) -> Resolved {
     if snap > SnapId::MAX {
-        return if context.exists { Place::Head } else { Place::Nowhere };
+        return if context.exists { Resolved::Head } else { Resolved::Nowhere };
     }
     if snap > context.snaps.seq {
-        return if context.is_visible() { Place::Head } else { Place::Nowhere };
+        return if context.is_visible() { Resolved::Head } else { Resolved::Nowhere };
     }
     let clone = context.snaps.clones.iter().find(|clone| clone.id >= snap);
     match clone {
-        Some(clone) if sees(&clone.snaps, snap) && !removed.contains(snap.0) => Place::Clone(clone.id),
-        _ => Place::Nowhere,
+        Some(clone) if sees(&clone.snaps, snap) && !removed.contains(snap.0) => Resolved::Clone(clone.id),
+        _ => Resolved::Nowhere,
     }
 }
 
@@ -51,39 +51,39 @@ mod tests {
         ObjectContext { exists: true, info: ObjectInfo { whiteout, ..ObjectInfo::default() }, snaps }
     }
 
-    fn at(context: &ObjectContext, snap: u64) -> Place {
-        locate(context, SnapId(snap), &IntervalSet::new())
+    fn at(context: &ObjectContext, snap: u64) -> Resolved {
+        resolve_snap(context, SnapId(snap), &IntervalSet::new())
     }
 
     #[test]
     fn as_measured_on_an_object_older_than_its_snapshot() {
         let context = context(1000, &[&[1000]], false);
-        assert_eq!(at(&context, 999), Place::Nowhere);
-        assert_eq!(at(&context, 1000), Place::Clone(SnapId(1000)));
-        assert_eq!(at(&context, 1002), Place::Head);
-        assert_eq!(at(&context, SnapId::HEAD.0), Place::Head);
+        assert_eq!(at(&context, 999), Resolved::Nowhere);
+        assert_eq!(at(&context, 1000), Resolved::Clone(SnapId(1000)));
+        assert_eq!(at(&context, 1002), Resolved::Head);
+        assert_eq!(at(&context, SnapId::HEAD.0), Resolved::Head);
     }
 
     #[test]
     fn a_clone_serves_its_whole_interval() {
         let context = context(9, &[&[2, 4], &[7, 9]], true);
-        let found: Vec<Place> = (1..=10).map(|snap| at(&context, snap)).collect();
-        let (old, new) = (Place::Clone(SnapId(4)), Place::Clone(SnapId(9)));
-        let none = Place::Nowhere;
+        let found: Vec<Resolved> = (1..=10).map(|snap| at(&context, snap)).collect();
+        let (old, new) = (Resolved::Clone(SnapId(4)), Resolved::Clone(SnapId(9)));
+        let none = Resolved::Nowhere;
         assert_eq!(found, [none, old, old, old, none, none, new, new, new, none]);
-        assert_eq!(at(&context, SnapId::SNAPDIR.0), Place::Head);
+        assert_eq!(at(&context, SnapId::SNAPDIR.0), Resolved::Head);
     }
 
     #[test]
     fn a_snapshot_under_removal_sees_nothing() {
         let context = context(4, &[&[2, 4]], false);
-        assert_eq!(locate(&context, SnapId(2), &IntervalSet::of(2, 1)), Place::Nowhere);
-        assert_eq!(locate(&context, SnapId(4), &IntervalSet::of(2, 1)), Place::Clone(SnapId(4)));
+        assert_eq!(resolve_snap(&context, SnapId(2), &IntervalSet::of(2, 1)), Resolved::Nowhere);
+        assert_eq!(resolve_snap(&context, SnapId(4), &IntervalSet::of(2, 1)), Resolved::Clone(SnapId(4)));
     }
 
     #[test]
     fn without_a_record_there_is_nothing() {
-        assert_eq!(at(&ObjectContext::default(), SnapId::HEAD.0), Place::Nowhere);
-        assert_eq!(at(&ObjectContext::default(), 5), Place::Nowhere);
+        assert_eq!(at(&ObjectContext::default(), SnapId::HEAD.0), Resolved::Nowhere);
+        assert_eq!(at(&ObjectContext::default(), 5), Resolved::Nowhere);
     }
 }

@@ -66,7 +66,7 @@ impl Pg {
     }
 
     /// An OSD that is to be brought up to date in this way has no room for it, as the map says. `backfillfull` keeps the
-    /// rest of an OSD for what its groups already hold there, so only `full` stops recovery.
+    /// rest of an OSD for what its PGs already hold there, so only `full` stops recovery.
     pub(crate) fn is_too_full(&self, kind: Kind) -> bool {
         let bits = match kind {
             Kind::Recovery => flags::osd::FULL,

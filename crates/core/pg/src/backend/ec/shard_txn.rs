@@ -7,29 +7,29 @@ use nacre_txn::Op;
 impl Coding {
     /// What each shard must apply. Data is that of whole stripes from the beginning of one, or reaches the object's
     /// end: what is left of its last stripe is filled up.
-    pub(super) fn deal_out(&self, ops: Vec<Op>) -> Vec<Vec<Op>> {
-        let mut dealt: Vec<Vec<Op>> = vec![Vec::with_capacity(ops.len() + 2); self.codec.shards()];
+    pub(super) fn encode_shards(&self, ops: Vec<Op>) -> Vec<Vec<Op>> {
+        let mut by_shard: Vec<Vec<Op>> = vec![Vec::with_capacity(ops.len() + 2); self.codec.shards()];
         for op in ops {
             match op {
                 Op::Write { object, offset, data } => {
                     let offset = self.layout.in_chunk(offset);
-                    for (shard, data) in dealt.iter_mut().zip(self.chunks(&data)) {
+                    for (shard, data) in by_shard.iter_mut().zip(self.chunks(&data)) {
                         shard.push(Op::Write { object: object.clone(), offset, data });
                     }
                 }
                 Op::Truncate { object, size } => {
                     let size = self.layout.chunk_bytes(size);
-                    dealt
+                    by_shard
                         .iter_mut()
                         .for_each(|shard| shard.push(Op::Truncate { object: object.clone(), size }));
                 }
                 op => {
                     debug_assert!(!matches!(op, Op::Zero { .. }), "refused before");
-                    dealt.iter_mut().for_each(|shard| shard.push(op.clone()));
+                    by_shard.iter_mut().for_each(|shard| shard.push(op.clone()));
                 }
             }
         }
-        dealt
+        by_shard
     }
 
     /// The chunks of all shards.

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One object being computed.
 #[derive(Debug)]
-pub(super) struct Rebuild {
+pub(super) struct Reconstruction {
     version: Eversion,
     /// Who lacks it.
     targets: BTreeSet<OsdId>,
@@ -38,7 +38,7 @@ pub(super) struct Rebuild {
     waiting: BTreeSet<OsdId>,
 }
 
-impl Rebuild {
+impl Reconstruction {
     /// Somebody whom it waits for is not there any more.
     pub(super) fn lost_source(&self, is_up: impl Fn(OsdId) -> bool) -> bool {
         self.asked.values().any(|osd| !is_up(*osd))
@@ -47,12 +47,12 @@ impl Rebuild {
 
 impl Pg {
     /// Begins to compute `object` for all who lack it.
-    pub(super) fn rebuild(&mut self, cx: &mut Cx<'_>, object: HObject, version: Eversion) {
+    pub(super) fn reconstruct(&mut self, cx: &mut Cx<'_>, object: HObject, version: Eversion) {
         let mut targets = self.peers_without(&object);
         if self.missing.need(&object).is_some() {
             targets.insert(self.whoami);
         }
-        let work = Rebuild {
+        let work = Reconstruction {
             version,
             targets,
             at: PartCursor::Start,
@@ -62,26 +62,26 @@ impl Pg {
             absent: BTreeSet::new(),
             waiting: BTreeSet::new(),
         };
-        self.recovery.active.insert(object.clone(), Work::Rebuilding(Box::new(work)));
+        self.recovery.active.insert(object.clone(), Work::Reconstructing(Box::new(work)));
         self.collect_parts(cx, &object);
     }
 
-    fn rebuilding(&mut self, object: &HObject) -> Option<&mut Rebuild> {
+    fn reconstructing(&mut self, object: &HObject) -> Option<&mut Reconstruction> {
         match self.recovery.active.get_mut(object) {
-            Some(Work::Rebuilding(work)) => Some(work),
+            Some(Work::Reconstructing(work)) => Some(work),
             _ => None,
         }
     }
 
     /// True while `object` is being computed.
-    pub(super) fn is_rebuilding(&self, object: &HObject) -> bool {
-        matches!(self.recovery.active.get(object), Some(Work::Rebuilding(_)))
+    pub(super) fn is_reconstructing(&self, object: &HObject) -> bool {
+        matches!(self.recovery.active.get(object), Some(Work::Reconstructing(_)))
     }
 
     /// Asks for as many parts as are needed, and no more.
     pub(super) fn collect_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         let Some(k) = self.chunks_needed() else { return };
-        let Some(Work::Rebuilding(work)) = self.recovery.active.get(object) else { return };
+        let Some(Work::Reconstructing(work)) = self.recovery.active.get(object) else { return };
         if work.parts.len() >= k {
             return self.make_parts(cx, object);
         }
@@ -91,12 +91,12 @@ impl Pg {
         });
         let under_way = work.parts.len() + work.asked.len();
         if under_way + sources.len() < k {
-            return self.cannot_rebuild(cx, object);
+            return self.cannot_reconstruct(cx, object);
         }
         let fresh: Vec<(u8, OsdId)> = sources.into_iter().take(k.saturating_sub(under_way)).collect();
         let (header, need, at) = (self.header(), work.version, work.at.clone());
         let me = self.whoami;
-        if let Some(work) = self.rebuilding(object) {
+        if let Some(work) = self.reconstructing(object) {
             work.asked.extend(fresh.iter().copied());
         }
         for osd in fresh.iter().map(|(_, osd)| *osd).filter(|osd| *osd != me) {
@@ -107,16 +107,16 @@ impl Pg {
         }
     }
 
-    fn cannot_rebuild(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+    fn cannot_reconstruct(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         self.recovery.active.remove(object);
-        if !self.give_up_mending(cx, object) {
+        if !self.give_up_repairing(cx, object) {
             self.is_out_of_reach(object.clone());
         }
     }
 
     /// This copy's own part.
     pub(super) fn read_own_part(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(Work::Rebuilding(work)) = self.recovery.active.get(object) else { return };
+        let Some(Work::Reconstructing(work)) = self.recovery.active.get(object) else { return };
         let version = work.version;
         let read = part::read(cx.view, self.spg, (object, object), (&work.at, PART_BYTES_MAX), |size| {
             self.stored_bytes(size)
@@ -138,7 +138,7 @@ impl Pg {
             Ok(_) => self.part_is_absent(cx, self.whoami, object),
             Err(ReadError::Damaged { .. }) => {
                 self.recovery.active.remove(object);
-                if !self.mend_here(cx, object) {
+                if !self.repair_here(cx, object) {
                     self.is_out_of_reach(object.clone());
                 }
             }
@@ -148,8 +148,9 @@ impl Pg {
     /// A source's part came.
     pub(super) fn receive_part(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
         let Push { object, version, at, next, txn, .. } = push;
-        let fits = |work: &&mut Rebuild| work.version == version && work.at == at;
-        if self.rebuilding(&object).filter(fits).is_some() && next.as_ref().is_none_or(|next| *next > at) {
+        let fits = |work: &&mut Reconstruction| work.version == version && work.at == at;
+        if self.reconstructing(&object).filter(fits).is_some() && next.as_ref().is_none_or(|next| *next > at)
+        {
             self.part_came(cx, from, &object, next, txn.ops);
         }
     }
@@ -162,7 +163,7 @@ impl Pg {
         next: Option<PartCursor>,
         ops: Vec<Op>,
     ) {
-        let Some(work) = self.rebuilding(object) else { return };
+        let Some(work) = self.reconstructing(object) else { return };
         let Some(shard) = work.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
             return;
         };
@@ -174,7 +175,7 @@ impl Pg {
 
     /// A source has not got it after all.
     pub(super) fn part_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject) {
-        let Some(work) = self.rebuilding(object) else { return };
+        let Some(work) = self.reconstructing(object) else { return };
         work.asked.retain(|_, osd| *osd != from);
         work.absent.insert(from);
         self.collect_parts(cx, object);
@@ -183,7 +184,7 @@ impl Pg {
     /// All parts are there: computes those of the copies that lack the object.
     fn make_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         let Some(coding) = self.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding)) else { return };
-        let Some(work) = self.rebuilding(object) else { return };
+        let Some(work) = self.reconstructing(object) else { return };
         let parts = std::mem::take(&mut work.parts);
         let (version, at, next) = (work.version, work.at.clone(), work.next.clone());
         let targets = work.targets.clone();
@@ -192,7 +193,7 @@ impl Pg {
             let made = self
                 .shard_of(osd)
                 .and_then(|shard| compute(&coding.codec, &parts, object, &at, next.as_ref(), shard));
-            let Some(ops) = made else { return self.cannot_rebuild(cx, object) };
+            let Some(ops) = made else { return self.cannot_reconstruct(cx, object) };
             let txn = Transaction { collection: self.spg, ops };
             if osd == self.whoami {
                 self.apply_own_part(cx, object, at.clone(), next.is_none(), txn);
@@ -220,7 +221,7 @@ impl Pg {
 
     /// A copy that lacked the object has the part that begins at `at` durably.
     pub(crate) fn part_is_there(&mut self, cx: &mut Cx<'_>, osd: OsdId, object: &HObject, at: &PartCursor) {
-        let Some(work) = self.rebuilding(object).filter(|work| work.at == *at) else { return };
+        let Some(work) = self.reconstructing(object).filter(|work| work.at == *at) else { return };
         if !work.waiting.remove(&osd) || !work.waiting.is_empty() {
             return;
         }
@@ -246,20 +247,20 @@ impl Pg {
         if !reply.absent {
             return self.part_is_there(cx, from, &reply.object, &reply.at);
         }
-        let fits = |work: &&mut Rebuild| work.version == reply.version && work.at == reply.at;
-        if self.rebuilding(&reply.object).filter(fits).is_some() {
+        let fits = |work: &&mut Reconstruction| work.version == reply.version && work.at == reply.at;
+        if self.reconstructing(&reply.object).filter(fits).is_some() {
             self.part_is_absent(cx, from, &reply.object);
         }
     }
 
     /// True when the chunks of others suffice for this copy's of `object`.
-    pub(super) fn can_rebuild_here(&self, object: &HObject, need: Eversion) -> bool {
+    pub(super) fn can_reconstruct_here(&self, object: &HObject, need: Eversion) -> bool {
         let sources = self.chunk_sources(object, need, &[self.whoami].into(), true);
         self.chunks_needed().is_some_and(|k| sources.len() >= k)
     }
 
     /// `osd`'s chunk of an object turned out to be damaged: it lacks it from now on.
-    pub(crate) fn mend_there(&mut self, osd: OsdId, object: HObject, version: Eversion) {
+    pub(crate) fn repair_there(&mut self, osd: OsdId, object: HObject, version: Eversion) {
         if let Some(peer) = self.peers.get_mut(&osd).filter(|peer| peer.activated) {
             peer.missing.insert(object, version);
             peer.told_complete = false;

@@ -9,8 +9,8 @@ use nacre_types::{Eversion, HObject, OsdId};
 impl Pg {
     /// This copy of `object` cannot be read: has it brought from another one. False when there is none to
     /// ask, or its own record is unreadable too, so that nobody knows what to ask for.
-    pub(crate) fn mend_here(&mut self, cx: &mut Cx<'_>, object: &HObject) -> bool {
-        if !self.is_primary() || self.recovery.beyond_repair.contains(object) {
+    pub(crate) fn repair_here(&mut self, cx: &mut Cx<'_>, object: &HObject) -> bool {
+        if !self.is_primary() || self.recovery.unrepairable.contains(object) {
             return false;
         }
         let version = self.copy_version(cx.view, object).filter(|version| *version != Eversion::ZERO);
@@ -28,7 +28,7 @@ impl Pg {
         let mut txn = Transaction::new(self.spg);
         self.note_missing(&mut txn, object, need);
         self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
-        self.recovery.mending.insert(object.clone());
+        self.recovery.repairing.insert(object.clone());
         self.search_again();
     }
 
@@ -42,7 +42,7 @@ impl Pg {
 
     /// A scrub found that the copies on `bad` are not as the good ones of `version`, zero where there should be none. False when the object has
     /// changed since, or is changing: the next scrub will tell.
-    pub(crate) fn mend_copies(
+    pub(crate) fn repair_copies(
         &mut self,
         cx: &mut Cx<'_>,
         object: &HObject,
@@ -69,11 +69,11 @@ impl Pg {
     }
 
     /// Nobody can give the object: what there is here of it stays, and reads of it fail.
-    pub(super) fn give_up_mending(&mut self, cx: &mut Cx<'_>, object: &HObject) -> bool {
-        if !self.recovery.mending.remove(object) {
+    pub(super) fn give_up_repairing(&mut self, cx: &mut Cx<'_>, object: &HObject) -> bool {
+        if !self.recovery.repairing.remove(object) {
             return false;
         }
-        self.recovery.beyond_repair.insert(object.clone());
+        self.recovery.unrepairable.insert(object.clone());
         self.missing.remove(object);
         let mut txn = Transaction::new(self.spg);
         self.forget_missing(&mut txn, object);

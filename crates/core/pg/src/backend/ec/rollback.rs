@@ -17,30 +17,30 @@ use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{Eversion, HObject, SnapId};
 
 /// Set in the snapshot ids of what is kept; the rest is the version number of the write.
-pub(crate) const KEPT: u64 = 1 << 63;
+pub(crate) const ROLLBACK_GEN: u64 = 1 << 63;
 
 /// True for what was kept of an object, which is no object of its own.
-pub(crate) fn is_kept(object: &HObject) -> bool {
-    object.snap.0 & KEPT != 0 && object.snap < SnapId::MAX
+pub(crate) fn is_rollback_gen(object: &HObject) -> bool {
+    object.snap.0 & ROLLBACK_GEN != 0 && object.snap < SnapId::MAX
 }
 
 fn name(object: &HObject, version: Eversion) -> HObject {
-    object.with_snap(SnapId(KEPT | version.version))
+    object.with_snap(SnapId(ROLLBACK_GEN | version.version))
 }
 
 impl Pg {
-    /// True for what was kept of an object, in a group that does so.
-    pub(crate) fn is_kept(&self, object: &HObject) -> bool {
-        self.ec.is_some() && is_kept(object)
+    /// True for what was kept of an object, in a PG that does so.
+    pub(crate) fn is_rollback_gen(&self, object: &HObject) -> bool {
+        self.ec.is_some() && is_rollback_gen(object)
     }
 
     /// Finds what the store keeps.
-    pub(crate) fn find_kept(&mut self, view: &dyn ObjectView) {
+    pub(crate) fn find_rollback_gens(&mut self, view: &dyn ObjectView) {
         let Some(ec) = &mut self.ec else { return };
         for entry in self.log.iter() {
-            let kept = name(&entry.object, entry.version);
-            if view.meta(&self.spg, &kept).is_some() {
-                ec.kept.insert(entry.version.version, kept);
+            let rollback_gen = name(&entry.object, entry.version);
+            if view.meta(&self.spg, &rollback_gen).is_some() {
+                ec.rollback_gens.insert(entry.version.version, rollback_gen);
             }
         }
     }
@@ -58,52 +58,53 @@ impl Pg {
     }
 
     /// Notes what a transaction keeps.
-    pub(crate) fn note_kept(&mut self, ops: &[Op]) {
+    pub(crate) fn note_rollback_gen(&mut self, ops: &[Op]) {
         let Some(ec) = &mut self.ec else { return };
         for op in ops {
             if let Op::Clone { target, .. } = op
-                && is_kept(target)
+                && is_rollback_gen(target)
             {
-                ec.kept.insert(target.snap.0 & !KEPT, target.detached());
+                ec.rollback_gens.insert(target.snap.0 & !ROLLBACK_GEN, target.detached());
             }
         }
     }
 
     /// Writes up to `to` cannot be taken back any more.
-    pub(crate) fn drop_kept(&mut self, txn: &mut Transaction, to: Eversion) {
+    pub(crate) fn drop_rollback_gens(&mut self, txn: &mut Transaction, to: Eversion) {
         let Some(ec) = &mut self.ec else { return };
-        while let Some(oldest) = ec.kept.first_entry().filter(|oldest| *oldest.key() <= to.version) {
+        while let Some(oldest) = ec.rollback_gens.first_entry().filter(|oldest| *oldest.key() <= to.version) {
             txn.push(Op::Remove(oldest.remove()));
         }
     }
 
     /// Nothing of this copy counts any more.
-    pub(crate) fn drop_all_kept(&mut self, txn: &mut Transaction) {
-        self.drop_kept(txn, Eversion::new(0, u64::MAX));
+    pub(crate) fn drop_all_rollback_gens(&mut self, txn: &mut Transaction) {
+        self.drop_rollback_gens(txn, Eversion::new(0, u64::MAX));
     }
 
     /// Where `object` is kept in the version `need`.
-    pub(crate) fn kept_version(
+    pub(crate) fn rollback_gen_of(
         &self,
         view: &dyn ObjectView,
         object: &HObject,
         need: Eversion,
     ) -> Option<HObject> {
         let ec = self.ec.as_ref()?;
-        let is_it = |kept: &&HObject| {
-            kept.to_head() == object.to_head() && storage::copy_version(view, &self.spg, kept) == Some(need)
+        let is_it = |rollback_gen: &&HObject| {
+            rollback_gen.to_head() == object.to_head()
+                && storage::copy_version(view, &self.spg, rollback_gen) == Some(need)
         };
-        let made = |kept: &HObject| {
+        let made = |rollback_gen: &HObject| {
             self.log
                 .iter()
-                .any(|entry| name(&entry.object, entry.version) == *kept && entry.object == *object)
+                .any(|entry| name(&entry.object, entry.version) == *rollback_gen && entry.object == *object)
         };
-        ec.kept.values().find(|kept| is_it(kept) && made(kept)).cloned()
+        ec.rollback_gens.values().find(|rollback_gen| is_it(rollback_gen) && made(rollback_gen)).cloned()
     }
 
     /// Takes back what the oldest of the `divergent` entries did to `object`, which was `change` before; false when
     /// that was not kept.
-    pub(crate) fn take_back(
+    pub(crate) fn rollback(
         &self,
         view: &dyn ObjectView,
         txn: &mut Transaction,
@@ -114,7 +115,8 @@ impl Pg {
         let (Some(ec), Change::Need(need)) = (&self.ec, change) else { return false };
         let mut of_object =
             divergent.iter().filter(|entry| entry.changes_object() && entry.object == *object);
-        let Some(source) = of_object.next().and_then(|entry| ec.kept.get(&entry.version.version)) else {
+        let Some(source) = of_object.next().and_then(|entry| ec.rollback_gens.get(&entry.version.version))
+        else {
             return false;
         };
         if storage::copy_version(view, &self.spg, source) != Some(need) {
@@ -135,9 +137,9 @@ impl Pg {
     }
 
     /// Entries above `common` are taken back: what they kept is of no use any more.
-    pub(crate) fn drop_kept_above(&mut self, txn: &mut Transaction, common: Eversion) {
+    pub(crate) fn drop_rollback_gens_above(&mut self, txn: &mut Transaction, common: Eversion) {
         let Some(ec) = &mut self.ec else { return };
-        let above = ec.kept.split_off(&(common.version + 1));
+        let above = ec.rollback_gens.split_off(&(common.version + 1));
         txn.ops.extend(above.into_values().map(Op::Remove));
     }
 }

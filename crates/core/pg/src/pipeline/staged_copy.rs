@@ -10,7 +10,7 @@
 //! has of this kind when the interval ends, and at its start after a crash; the primary has all remove what no message needs
 //! any more. In erasure-coded pools, whose objects have no omap, a copy is no longer than a write may be.
 
-use super::Running;
+use super::OpContext;
 use crate::ops::{Copied, CopiedObject, Staged};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg, storage};
@@ -19,7 +19,7 @@ use nacre_txn::{Op, Token, Transaction};
 use nacre_types::{Errno, Eversion, HObject, OsdId, SnapId};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Set in the snapshot ids of temporary names; the rest is a number that no other copy of the group has.
+/// Set in the snapshot ids of temporary names; the rest is a number that no other copy of the PG has.
 const STAGED: u64 = 1 << 62;
 /// Set in the numbers of writes that are parts of a copy; the rest is the token of the message that copies.
 const STAGED_TID: u64 = 1 << 63;
@@ -77,7 +77,7 @@ impl Staging {
     }
 }
 
-impl Running {
+impl OpContext {
     /// Temporary objects that the message needs.
     fn staged(&self) -> impl Iterator<Item = &HObject> + '_ {
         let under_way = self.copying.iter().filter_map(|copying| copying.staging.as_ref());
@@ -92,17 +92,17 @@ impl Pg {
         if let Some(errno) = self.pool.fullness.errno() {
             return self.finish_copy(cx, token, Err(errno));
         }
-        let Some(running) = self.tokens.running_mut(token) else { return };
+        let Some(op_ctx) = self.tokens.op_ctx_mut(token) else { return };
         // One is enough: all copies of a message have the same target.
-        if running.copied.iter().any(|copied| copied.staged().is_some()) {
+        if op_ctx.copied.iter().any(|copied| copied.staged().is_some()) {
             return self.finish_copy(cx, token, Err(Errno::EFBIG));
         }
-        let head = running.head.clone();
+        let head = op_ctx.head.clone();
         let members = self.appliers(&head);
         let Some(copying) = self.copying(token) else { return };
         let staging = copying.staging.get_or_insert_with(|| Box::new(Staging::new(&head, token, members)));
         if let Some(so_far) = &mut copying.so_far {
-            cx.pace.turn.spend(so_far.size_bytes() as u64);
+            cx.throttle.turn.spend(so_far.size_bytes() as u64);
             staging.add(so_far);
         }
         copying.bytes = 0;
@@ -111,7 +111,7 @@ impl Pg {
 
     /// Sends the next changes to all members, or asks for the next part when there are none.
     fn send_batch(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(head) = self.tokens.running_mut(token).map(|running| running.head.clone()) else { return };
+        let Some(head) = self.tokens.op_ctx_mut(token).map(|op_ctx| op_ctx.head.clone()) else { return };
         let (members, whoami) = (self.appliers(&head), self.whoami);
         let Some(copying) = self.copying(token) else { return };
         let Some(staging) = &mut copying.staging else { return };
@@ -158,13 +158,13 @@ impl Pg {
     }
 
     /// Copies that some member has not got which is to apply their write are made again.
-    pub(super) fn drop_outdated_copies(&self, running: &mut Running) {
-        if running.copied.iter().all(|copied| copied.staged().is_none()) {
+    pub(super) fn drop_outdated_copies(&self, op_ctx: &mut OpContext) {
+        if op_ctx.copied.iter().all(|copied| copied.staged().is_none()) {
             return;
         }
-        let members = self.appliers(&running.head);
-        running.copied.retain(|copied| copied.staged().is_none_or(|staged| staged.members == members));
-        running.copied_bytes = running.copied.iter().map(Copied::size_bytes).sum();
+        let members = self.appliers(&op_ctx.head);
+        op_ctx.copied.retain(|copied| copied.staged().is_none_or(|staged| staged.members == members));
+        op_ctx.copied_bytes = op_ctx.copied.iter().map(Copied::size_bytes).sum();
     }
 
     /// Has all members remove temporary objects that no message needs: it failed, or its client has gone.
@@ -173,7 +173,7 @@ impl Pg {
             return;
         }
         let waiting = self.tokens.operations().chain(&self.pipeline.started);
-        let needed: BTreeSet<&HObject> = waiting.flat_map(Running::staged).collect();
+        let needed: BTreeSet<&HObject> = waiting.flat_map(OpContext::staged).collect();
         let unused: Vec<HObject> =
             self.staged.iter().filter(|object| !needed.contains(object)).cloned().collect();
         if unused.is_empty() {
@@ -195,12 +195,12 @@ impl Pg {
 
     /// True for an object that is none of its own: what a write replaced, or a part of a copy.
     pub(crate) fn is_hidden(&self, object: &HObject) -> bool {
-        self.is_kept(object) || self.staged.contains(object)
+        self.is_rollback_gen(object) || self.staged.contains(object)
     }
 }
 
-fn removal(group: &Pg, objects: impl IntoIterator<Item = HObject>) -> Transaction {
-    let mut txn = Transaction::new(group.spg);
+fn removal(pg: &Pg, objects: impl IntoIterator<Item = HObject>) -> Transaction {
+    let mut txn = Transaction::new(pg.spg);
     for object in objects {
         txn.push(storage::forget_staged(&object));
         txn.push(Op::Remove(object));

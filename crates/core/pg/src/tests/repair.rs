@@ -1,4 +1,4 @@
-//! Damaged copies are mended from good ones: when a client reads, and by order.
+//! Damaged copies are repaired from good ones: when a client reads, and by order.
 
 use crate::Event;
 use crate::harness::{World, head, spg};
@@ -15,7 +15,7 @@ fn write(bytes: usize) -> Vec<SubOp> {
 
 fn state(world: &mut World) -> String {
     let primary = world.primary();
-    pg_state::text(world.pg(primary).map_or(0, |group| group.state()))
+    pg_state::text(world.pg(primary).map_or(0, |pg| pg.state()))
 }
 
 fn pass(world: &mut World) {
@@ -43,13 +43,13 @@ fn repair(world: &mut World) {
 }
 
 #[test]
-fn a_read_of_a_damaged_copy_is_answered_from_another_and_mends_it() {
+fn a_read_of_a_damaged_copy_is_answered_from_another_and_repairs_it() {
     for bytes in [1000, 2 << 20] {
         let mut world = filled(1, bytes);
         world.disk(0).spoil(head("o3"));
         let reply = world.call(0, "o3", vec![SubOp::read(0, 0)]);
         assert_eq!((reply.result, reply.ops[0].outdata.len()), (0, bytes));
-        assert!(world.disk(0).read(&spg(), &head("o3"), 0, 10).is_ok(), "it is mended");
+        assert!(world.disk(0).read(&spg(), &head("o3"), 0, 10).is_ok(), "it is repaired");
         pass(&mut world);
         assert_eq!(state(&mut world), "active+clean");
         world.assert_equal_copies();
@@ -91,7 +91,7 @@ fn what_nobody_can_read_is_an_error_and_stays_one() {
 }
 
 #[test]
-fn repair_mends_what_differs_or_cannot_be_read() {
+fn repair_repairs_what_differs_or_cannot_be_read() {
     for victim in 0..3 {
         let mut world = filled(3, 1000);
         let mut rot = Transaction::new(spg());
@@ -144,7 +144,7 @@ fn repair_brings_back_a_copy_that_is_gone() {
 }
 
 #[test]
-fn a_write_behind_a_read_that_finds_damage_waits_until_it_is_mended() {
+fn a_write_behind_a_read_that_finds_damage_waits_until_it_is_repaired() {
     for (seed, bytes) in (0..40).zip([1000, 2 << 20].into_iter().cycle()) {
         let mut world = filled(seed, bytes);
         world.disk(0).slow = true;

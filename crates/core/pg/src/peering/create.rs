@@ -1,4 +1,4 @@
-//! Groups of which this OSD has no copy: when one must be made, and what to say without.
+//! PGs of which this OSD has no copy: when one must be made, and what to say without.
 
 use crate::{Cx, Effect, Pg};
 use nacre_msg::peer::{
@@ -9,8 +9,8 @@ use nacre_types::{Epoch, HObject, OsdId};
 
 /// How a copy comes into being.
 #[derive(Debug, Clone)]
-pub struct Birth {
-    /// What is known of the group's past.
+pub struct PgCreateInfo {
+    /// What is known of the PG's past.
     pub history: PgHistory,
     /// Its intervals since it was last known active.
     pub past: PastIntervals,
@@ -18,15 +18,15 @@ pub struct Birth {
     pub epoch: Epoch,
     /// The interval at `epoch`, where it is known for longer.
     pub interval: Option<IntervalId>,
-    /// By the monitor, which does so only until the group has been active once.
+    /// By the monitor, which does so only until the PG has been active once.
     pub is_ordered: bool,
-    /// What this OSD stored of the group under maps up to this one is damaged, and cannot be read; 0: there is nothing.
+    /// What this OSD stored of the PG under maps up to this one is damaged, and cannot be read; 0: there is nothing.
     pub lost_through: Epoch,
 }
 
-impl Birth {
-    /// The monitor says that the group exists since `created` (`MOSDPGCreate2`). A driver that does not have all maps since
-    /// that epoch must get them first, and follow them by a [`crate::Lineage`]: others may have served the group meanwhile.
+impl PgCreateInfo {
+    /// The monitor says that the PG exists since `created` (`MOSDPGCreate2`). A driver that does not have all maps since
+    /// that epoch must get them first, and follow them by a [`crate::Lineage`]: others may have served the PG meanwhile.
     #[must_use]
     pub fn ordered(created: Epoch) -> Self {
         let history = PgHistory { epoch_created: created, ..PgHistory::default() };
@@ -34,8 +34,8 @@ impl Birth {
         Self { history, past, epoch: created, interval: None, is_ordered: true, lost_through: 0 }
     }
 
-    /// A peer's message for a group of which `whoami` has no copy calls for one: an order to take part, or
-    /// news of the group to its primary. Anything else is served by [`Pg::answer_without`].
+    /// A peer's message for a PG of which `whoami` has no copy calls for one: an order to take part, or
+    /// news of the PG to its primary. Anything else is served by [`Pg::reply_without_pg`].
     #[must_use]
     pub fn called_for(message: &PeerMessage) -> Option<Self> {
         let (header, interval, info, past) = match message {
@@ -49,9 +49,9 @@ impl Birth {
 }
 
 impl Pg {
-    /// Answers a peer's message for a group of which this OSD has no copy. Messages of epochs behind
+    /// Answers a peer's message for a PG of which this OSD has no copy. Messages of epochs behind
     /// `cx.map` only: the driver keeps others until that map is there.
-    pub fn answer_without(cx: &mut Cx<'_>, from: OsdId, message: &PeerMessage) {
+    pub fn reply_without_pg(cx: &mut Cx<'_>, from: OsdId, message: &PeerMessage) {
         let header = PeerHeader { spg: message.header().spg, epoch: cx.map.epoch };
         let info = || PgInfo::empty(PgHistory::default());
         let answer: PeerMessage = match message {

@@ -1,4 +1,4 @@
-//! [`Run`]: one message under execution.
+//! [`Execution`]: one message under execution.
 
 use super::budget::{Budget, OP_COST};
 use super::mutation::Mutation;
@@ -68,8 +68,8 @@ impl From<ReadError> for Stop {
 /// What an operation returns.
 pub(super) type OpReturn = Result<Done, Stop>;
 
-/// One message under execution: the state before it, what it changed so far, and what it asks of the group.
-pub(super) struct Run<'a, 'e> {
+/// One message under execution: the state before it, what it changed so far, and what it asks of the PG.
+pub(super) struct Execution<'a, 'e> {
     pub(super) env: &'a mut Env<'e>,
     pub(super) request: Request<'a>,
     /// What is read: the head, or the clone that the message's snapshot sees.
@@ -87,7 +87,7 @@ pub(super) struct Run<'a, 'e> {
     pub(super) counters: Counters,
 }
 
-impl Run<'_, '_> {
+impl Execution<'_, '_> {
     /// Executes the operation with this index.
     pub(super) fn step(&mut self, index: usize, op: &SubOp) -> OpReturn {
         self.budget.spend(OP_COST)?;

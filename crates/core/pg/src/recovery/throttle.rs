@@ -1,8 +1,8 @@
-//! [`Pace`]: how fast recovery may go beside clients.
+//! [`RecoveryThrottle`]: how fast recovery may go beside clients.
 //!
 //! While clients work, recovery takes bytes from a bucket that fills at a rate. What a client waits for takes none: it goes at
 //! once. The rate follows what clients' writes take from their execution until all copies have them durably: that is where
-//! recovery is felt, and neither a queue before the group nor a wait for an object that is being recovered says anything about
+//! recovery is felt, and neither a queue before the PG nor a wait for an object that is being recovered says anything about
 //! the device. Only small writes are judged: large ones take as long as their bytes. What writes take while recovery rests is not
 //! its doing: it is neither judged then, nor by less than twice that.
 //!
@@ -56,12 +56,12 @@ const PART_BYTES_BESIDE_CLIENTS: usize = 128 << 10;
 /// Parts of one object on their way at a time: 1 MiB beside clients.
 pub(super) const PARTS_MAX: usize = 8;
 
-/// The speed of recovery on one shard, shared by its groups.
+/// The speed of recovery on one shard, shared by its PGs.
 #[derive(Debug)]
-pub struct Pace {
+pub struct RecoveryThrottle {
     /// What clients' writes may take in any case; zero leaves recovery alone.
     target: Duration,
-    /// Objects that a group recovers at a time without clients.
+    /// Objects that a PG recovers at a time without clients.
     objects_max: usize,
     /// Bytes per second while clients work.
     rate: u64,
@@ -104,8 +104,8 @@ struct Window {
     ran_dry: bool,
 }
 
-impl Pace {
-    /// With no limit, until [`Pace::configure`] sets one.
+impl RecoveryThrottle {
+    /// With no limit, until [`RecoveryThrottle::configure`] sets one.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -126,7 +126,7 @@ impl Pace {
         }
     }
 
-    /// Sets what clients' writes may take, and how many objects a group recovers at a time without clients.
+    /// Sets what clients' writes may take, and how many objects a PG recovers at a time without clients.
     pub fn configure(&mut self, target: Duration, objects_max: usize) {
         (self.target, self.objects_max) = (target, objects_max.max(1));
     }
@@ -216,8 +216,8 @@ impl Pace {
         (self.target > Duration::ZERO && self.has_clients(now)).then_some(self.rate)
     }
 
-    /// Objects that a group recovers at a time. Writes to them wait for them: while clients work, for one, whose parts follow
-    /// each other ([`Pace::parts_max`]).
+    /// Objects that a PG recovers at a time. Writes to them wait for them: while clients work, for one, whose parts follow
+    /// each other ([`RecoveryThrottle::parts_max`]).
     pub(crate) fn objects_max(&self, now: Stamp) -> usize {
         if self.rate(now).is_some() { 1 } else { self.objects_max }
     }
@@ -246,7 +246,7 @@ impl Pace {
     }
 
     /// When the next object may begin, if not now. What is under way comes first, since writes to it wait: for another object
-    /// the bucket must be half full. It is more when a group is woken, which is not for every small object.
+    /// the bucket must be half full. It is more when a PG is woken, which is not for every small object.
     pub(crate) fn begins_at(&mut self, now: Stamp) -> Option<Stamp> {
         let burst = self.burst();
         self.closed_until(now, burst / 2, burst / 4 * 3)
@@ -283,7 +283,7 @@ impl Pace {
     }
 }
 
-impl Default for Pace {
+impl Default for RecoveryThrottle {
     fn default() -> Self {
         Self::new()
     }
@@ -302,21 +302,21 @@ mod tests {
     const PART: u64 = 512 << 10;
     const START: Stamp = Stamp(1_000_000_000);
 
-    fn pace() -> Pace {
-        let mut pace = Pace::new();
-        pace.configure(TARGET, 8);
-        pace
+    fn throttle() -> RecoveryThrottle {
+        let mut throttle = RecoveryThrottle::new();
+        throttle.configure(TARGET, 8);
+        throttle
     }
 
     /// `count` writes, one each millisecond, the `slow` last of them too slow; recovery takes what it may beside them. Yields
     /// when they end, and what recovery took.
-    fn writes(pace: &mut Pace, now: Stamp, count: u64, slow: u64) -> (Stamp, u64) {
-        writes_of(pace, now, count, |n| if n + slow < count { TARGET } else { TARGET * 2 })
+    fn writes(throttle: &mut RecoveryThrottle, now: Stamp, count: u64, slow: u64) -> (Stamp, u64) {
+        writes_of(throttle, now, count, |n| if n + slow < count { TARGET } else { TARGET * 2 })
     }
 
     /// The same, the nth of which takes `spent(n)`.
     fn writes_of(
-        pace: &mut Pace,
+        throttle: &mut RecoveryThrottle,
         mut now: Stamp,
         count: u64,
         spent: impl Fn(u64) -> Duration,
@@ -324,232 +324,232 @@ mod tests {
         let mut moved = 0;
         for n in 0..count {
             now = now + Duration::from_millis(1);
-            while pace.goes_on_at(now).is_none() && pace.rate(now).is_some() {
-                pace.take(now, PART);
+            while throttle.goes_on_at(now).is_none() && throttle.rate(now).is_some() {
+                throttle.take(now, PART);
                 moved += PART;
             }
-            pace.client_op(now, Some(spent(n)));
+            throttle.client_op(now, Some(spent(n)));
         }
         (now, moved)
     }
 
     #[test]
     fn the_rate_doubles_until_it_is_too_high_and_then_creeps() {
-        let mut pace = pace();
-        pace.client_op(START, None);
-        let (now, _) = writes(&mut pace, START, WINDOW_OPERATIONS, 0);
-        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST));
-        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
-        assert_eq!(pace.rate(now), Some(4 * RATE_FIRST));
-        let (now, _) = writes(&mut pace, now, 100, 3);
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
+        let (now, _) = writes(&mut throttle, START, WINDOW_OPERATIONS, 0);
+        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST));
+        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
+        assert_eq!(throttle.rate(now), Some(4 * RATE_FIRST));
+        let (now, _) = writes(&mut throttle, now, 100, 3);
         let cut = 4 * RATE_FIRST / 10 * 7;
-        assert_eq!(pace.rate(now), Some(cut), "three in a window are too many, however many come");
-        let (now, _) = writes(&mut pace, now, 499, 499);
-        assert_eq!(pace.rate(now), Some(cut), "they began at the old rate");
-        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
-        assert_eq!(pace.rate(now), Some(cut + cut / 10));
+        assert_eq!(throttle.rate(now), Some(cut), "three in a window are too many, however many come");
+        let (now, _) = writes(&mut throttle, now, 499, 499);
+        assert_eq!(throttle.rate(now), Some(cut), "they began at the old rate");
+        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
+        assert_eq!(throttle.rate(now), Some(cut + cut / 10));
     }
 
     #[test]
     fn a_single_slow_write_is_no_reason() {
-        let mut pace = pace();
-        pace.client_op(START, None);
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
         // The window begins with the first, and ends 1 s later.
         let mut now = START;
         for n in 1..=21 {
             now = now + Duration::from_millis(50);
-            pace.take(now, 1);
-            pace.client_op(now, Some(if n == 7 { TARGET * 9 } else { TARGET }));
+            throttle.take(now, 1);
+            throttle.client_op(now, Some(if n == 7 { TARGET * 9 } else { TARGET }));
         }
-        assert_eq!(pace.rate(now), Some(RATE_FIRST));
+        assert_eq!(throttle.rate(now), Some(RATE_FIRST));
         for n in 1..=20 {
             now = now + Duration::from_millis(50);
-            pace.take(now, 1);
-            pace.client_op(now, Some(if n % 7 == 0 { TARGET * 9 } else { TARGET }));
+            throttle.take(now, 1);
+            throttle.client_op(now, Some(if n % 7 == 0 { TARGET * 9 } else { TARGET }));
         }
-        assert_eq!(pace.rate(now), Some(RATE_FIRST / 10 * 7), "two of twenty are");
+        assert_eq!(throttle.rate(now), Some(RATE_FIRST / 10 * 7), "two of twenty are");
     }
 
     #[test]
     fn reads_keep_recovery_to_its_rate_and_are_not_judged() {
-        let mut pace = pace();
+        let mut throttle = throttle();
         let mut now = START;
         for _ in 0..5000 {
             now = now + Duration::from_millis(1);
-            pace.client_op(now, None);
-            while pace.goes_on_at(now).is_none() {
-                pace.take(now, PART);
+            throttle.client_op(now, None);
+            while throttle.goes_on_at(now).is_none() {
+                throttle.take(now, PART);
             }
         }
-        assert_eq!(pace.rate(now), Some(RATE_FIRST));
+        assert_eq!(throttle.rate(now), Some(RATE_FIRST));
     }
 
     #[test]
     fn who_does_without_learns_nothing() {
-        let mut pace = pace();
+        let mut throttle = throttle();
         let mut now = START;
         for _ in 0..5000 {
             now = now + Duration::from_millis(1);
-            pace.client_op(now, Some(TARGET));
+            throttle.client_op(now, Some(TARGET));
         }
-        assert_eq!(pace.rate(now), Some(RATE_FIRST));
+        assert_eq!(throttle.rate(now), Some(RATE_FIRST));
     }
 
     #[test]
     fn recovery_keeps_to_the_rate_and_saves_no_more_than_a_burst() {
-        let mut pace = pace();
-        pace.client_op(START, None);
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
         let mut now = START;
         for _ in 0..90 {
             now = now + Duration::from_millis(10);
-            pace.client_op(now, None);
+            throttle.client_op(now, None);
         }
         let mut moved = 0;
         for _ in 0..1000 {
             now = now + Duration::from_millis(1);
-            pace.client_op(now, None);
-            while pace.goes_on_at(now).is_none() {
-                pace.take(now, PART);
+            throttle.client_op(now, None);
+            while throttle.goes_on_at(now).is_none() {
+                throttle.take(now, PART);
                 moved += PART;
             }
         }
-        let burst = pace.burst().unsigned_abs();
+        let burst = throttle.burst().unsigned_abs();
         assert!((RATE_FIRST..=RATE_FIRST + burst + PART).contains(&moved), "{moved} bytes in a second");
     }
 
     #[test]
     fn an_object_under_way_goes_on_before_another_one_begins() {
-        let mut pace = pace();
-        pace.client_op(START, None);
-        assert_eq!((pace.begins_at(START), pace.goes_on_at(START)), (None, None));
-        pace.take(START, pace.burst().unsigned_abs() * 2 / 3);
-        assert_eq!(pace.goes_on_at(START), None);
-        let later = pace.begins_at(START).expect("not at once");
-        assert_eq!(pace.begins_at(later), None);
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
+        assert_eq!((throttle.begins_at(START), throttle.goes_on_at(START)), (None, None));
+        throttle.take(START, throttle.burst().unsigned_abs() * 2 / 3);
+        assert_eq!(throttle.goes_on_at(START), None);
+        let later = throttle.begins_at(START).expect("not at once");
+        assert_eq!(throttle.begins_at(later), None);
         // Small ones then begin one after the other.
-        pace.take(later, pace.burst().unsigned_abs() / 5);
-        assert_eq!(pace.begins_at(later), None);
+        throttle.take(later, throttle.burst().unsigned_abs() / 5);
+        assert_eq!(throttle.begins_at(later), None);
         // What goes on may take all there is: nothing begins meanwhile.
         let mut now = later;
         for _ in 0..500 {
             now = now + Duration::from_millis(1);
-            pace.client_op(now, None);
-            while pace.goes_on_at(now).is_none() {
-                pace.take(now, PART);
+            throttle.client_op(now, None);
+            while throttle.goes_on_at(now).is_none() {
+                throttle.take(now, PART);
             }
-            assert!(pace.begins_at(now).is_some());
+            assert!(throttle.begins_at(now).is_some());
         }
     }
 
     #[test]
     fn hopeless_clients_do_not_stop_recovery() {
-        let mut pace = pace();
-        pace.client_op(START, None);
-        let (now, _) = writes(&mut pace, START, 20_000, 20_000);
-        assert_eq!(pace.rate(now), Some(RATE_MIN));
-        let (_, moved) = writes(&mut pace, now, 1000, 1000);
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
+        let (now, _) = writes(&mut throttle, START, 20_000, 20_000);
+        assert_eq!(throttle.rate(now), Some(RATE_MIN));
+        let (_, moved) = writes(&mut throttle, now, 1000, 1000);
         assert!((RATE_MIN - PART..=RATE_MIN + PART).contains(&moved), "{moved} bytes in a second");
     }
 
     #[test]
     fn clients_that_come_back_find_the_rate_as_it_was_but_not_below_the_first() {
-        let mut pace = pace();
-        pace.client_op(START, None);
-        let (now, _) = writes(&mut pace, START, 2 * WINDOW_OPERATIONS, 0);
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
+        let (now, _) = writes(&mut throttle, START, 2 * WINDOW_OPERATIONS, 0);
         let back = now + CLIENTS_AWAY;
-        assert_eq!(pace.rate(back), None);
-        pace.client_op(back, Some(TARGET));
-        assert_eq!(pace.rate(back), Some(4 * RATE_FIRST));
-        let (now, _) = writes(&mut pace, back, 20_000, 20_000);
-        assert_eq!(pace.rate(now), Some(RATE_MIN));
-        pace.client_op(now + CLIENTS_AWAY, Some(TARGET));
-        assert_eq!(pace.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
-        let (now, _) = writes(&mut pace, now + CLIENTS_AWAY, WINDOW_OPERATIONS, 0);
-        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST), "it starts anew");
+        assert_eq!(throttle.rate(back), None);
+        throttle.client_op(back, Some(TARGET));
+        assert_eq!(throttle.rate(back), Some(4 * RATE_FIRST));
+        let (now, _) = writes(&mut throttle, back, 20_000, 20_000);
+        assert_eq!(throttle.rate(now), Some(RATE_MIN));
+        throttle.client_op(now + CLIENTS_AWAY, Some(TARGET));
+        assert_eq!(throttle.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
+        let (now, _) = writes(&mut throttle, now + CLIENTS_AWAY, WINDOW_OPERATIONS, 0);
+        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST), "it starts anew");
     }
 
     #[test]
     fn slow_writes_before_recovery_are_not_its_doing() {
-        let mut pace = pace();
+        let mut throttle = throttle();
         let mut now = START;
         for _ in 0..5000 {
             now = now + Duration::from_millis(1);
-            pace.client_op(now, Some(TARGET * 4));
+            throttle.client_op(now, Some(TARGET * 4));
         }
-        assert_eq!(pace.rate(now), Some(RATE_FIRST), "there was no recovery");
+        assert_eq!(throttle.rate(now), Some(RATE_FIRST), "there was no recovery");
         // Nor are they beside it, as long as they take no more than twice that.
-        let (now, _) = writes_of(&mut pace, now, WINDOW_OPERATIONS, |_| TARGET * 8);
-        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST));
-        let (now, _) = writes_of(&mut pace, now, 10, |_| TARGET * 11);
-        assert_eq!(pace.rate(now), Some(2 * RATE_FIRST / 10 * 7));
+        let (now, _) = writes_of(&mut throttle, now, WINDOW_OPERATIONS, |_| TARGET * 8);
+        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST));
+        let (now, _) = writes_of(&mut throttle, now, 10, |_| TARGET * 11);
+        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST / 10 * 7));
         let mut now = now;
         for _ in 0..20_000 {
             now = now + Duration::from_millis(1);
-            pace.client_op(now, Some(TARGET));
+            throttle.client_op(now, Some(TARGET));
         }
-        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
-        let rate = pace.rate(now);
-        let (now, _) = writes_of(&mut pace, now, 3, |_| TARGET * 3);
-        assert!(pace.rate(now) < rate, "clients have become faster");
+        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
+        let rate = throttle.rate(now);
+        let (now, _) = writes_of(&mut throttle, now, 3, |_| TARGET * 3);
+        assert!(throttle.rate(now) < rate, "clients have become faster");
     }
 
     #[test]
     fn after_a_cut_the_rate_comes_back_sooner_than_it_goes_on() {
-        let mut pace = pace();
-        pace.client_op(START, None);
-        let (now, _) = writes(&mut pace, START, 2 * WINDOW_OPERATIONS, 0);
-        assert_eq!(pace.rate(now), Some(4 * RATE_FIRST));
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
+        let (now, _) = writes(&mut throttle, START, 2 * WINDOW_OPERATIONS, 0);
+        assert_eq!(throttle.rate(now), Some(4 * RATE_FIRST));
         // Twice was good, until it is cut from a little less.
         let mut rate = 4 * RATE_FIRST;
         let mut now = now;
         for _ in 0..3 {
-            (now, _) = writes(&mut pace, now, 3, 3);
+            (now, _) = writes(&mut throttle, now, 3, 3);
             (rate, now) = (rate / 10 * 7, now + CUT_PAUSE);
-            assert_eq!(pace.rate(now), Some(rate));
+            assert_eq!(throttle.rate(now), Some(rate));
         }
-        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
+        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
         let good = 4 * RATE_FIRST / 10 * 7 / 10 * 7 / 10 * 9;
-        assert_eq!(pace.rate(now), Some(good));
-        let (now, _) = writes(&mut pace, now, WINDOW_OPERATIONS, 0);
-        assert_eq!(pace.rate(now), Some(good + good / 10));
+        assert_eq!(throttle.rate(now), Some(good));
+        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
+        assert_eq!(throttle.rate(now), Some(good + good / 10));
     }
 
     #[test]
     fn without_clients_or_target_there_is_no_limit() {
-        let mut pace = pace();
+        let mut throttle = throttle();
         let now = START;
-        pace.take(now, 1 << 40);
-        assert_eq!((pace.goes_on_at(now), pace.rate(now)), (None, None));
-        pace.client_op(now, Some(TARGET * 2));
-        pace.take(now, 1 << 30);
-        assert!(pace.goes_on_at(now).is_some());
-        assert_eq!((pace.objects_max(now), pace.objects_max(now + CLIENTS_AWAY)), (1, 8));
+        throttle.take(now, 1 << 40);
+        assert_eq!((throttle.goes_on_at(now), throttle.rate(now)), (None, None));
+        throttle.client_op(now, Some(TARGET * 2));
+        throttle.take(now, 1 << 30);
+        assert!(throttle.goes_on_at(now).is_some());
+        assert_eq!((throttle.objects_max(now), throttle.objects_max(now + CLIENTS_AWAY)), (1, 8));
         let later = now + CLIENTS_AWAY;
-        assert_eq!((pace.goes_on_at(later), pace.rate(later)), (None, None));
-        pace.client_op(later, Some(TARGET));
-        pace.configure(Duration::ZERO, 8);
-        assert_eq!(pace.goes_on_at(later), None);
+        assert_eq!((throttle.goes_on_at(later), throttle.rate(later)), (None, None));
+        throttle.client_op(later, Some(TARGET));
+        throttle.configure(Duration::ZERO, 8);
+        assert_eq!(throttle.goes_on_at(later), None);
     }
 
     #[test]
     fn parts_follow_each_other_while_they_come_back_in_time() {
-        let mut pace = pace();
-        pace.client_op(START, None);
-        assert_eq!(pace.parts_max(START), 1);
-        (0..8).for_each(|_| pace.part_came(START, TARGET));
-        assert_eq!(pace.parts_max(START), 2);
-        (0..1000).for_each(|_| pace.part_came(START, TARGET));
-        assert_eq!(pace.parts_max(START), PARTS_MAX);
-        (0..9).for_each(|_| pace.part_came(START, TARGET * 2));
-        assert_eq!(pace.parts_max(START), PARTS_MAX, "late, but no reason");
-        (0..9).for_each(|_| pace.part_came(START, TARGET * 3));
-        assert_eq!(pace.parts_max(START), PARTS_MAX / 2, "once for all that were on their way");
+        let mut throttle = throttle();
+        throttle.client_op(START, None);
+        assert_eq!(throttle.parts_max(START), 1);
+        (0..8).for_each(|_| throttle.part_came(START, TARGET));
+        assert_eq!(throttle.parts_max(START), 2);
+        (0..1000).for_each(|_| throttle.part_came(START, TARGET));
+        assert_eq!(throttle.parts_max(START), PARTS_MAX);
+        (0..9).for_each(|_| throttle.part_came(START, TARGET * 2));
+        assert_eq!(throttle.parts_max(START), PARTS_MAX, "late, but no reason");
+        (0..9).for_each(|_| throttle.part_came(START, TARGET * 3));
+        assert_eq!(throttle.parts_max(START), PARTS_MAX / 2, "once for all that were on their way");
         let mut now = START;
         for left in [2, 1, 1] {
             now = now + CUT_PAUSE;
-            pace.client_op(now, None);
-            pace.part_came(now, TARGET * 3);
-            assert_eq!(pace.parts_max(now), left);
+            throttle.client_op(now, None);
+            throttle.part_came(now, TARGET * 3);
+            assert_eq!(throttle.parts_max(now), left);
         }
     }
 }

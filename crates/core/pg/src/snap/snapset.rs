@@ -23,7 +23,7 @@ impl NewClone {
 
 /// The snapshot set after a write that made `clone` and changed the byte ranges `modified`, and how many
 /// bytes the newest clone now holds alone that it shared with the head before.
-pub(crate) fn settle(
+pub(crate) fn apply_snapset(
     base: &SnapSet,
     clone: Option<NewClone>,
     snapc: &SnapContext,
@@ -73,10 +73,10 @@ mod tests {
     fn what_is_written_is_no_longer_shared() {
         let clone = NewClone::due(&head(0), &snapc(&[5]));
         let (snaps, unshared) =
-            settle(&SnapSet::default(), clone, &snapc(&[5]), &[(10, 20), (25, 10), (90, 99)]);
+            apply_snapset(&SnapSet::default(), clone, &snapc(&[5]), &[(10, 20), (25, 10), (90, 99)]);
         assert_eq!((snaps.seq, unshared), (SnapId(5), 35));
         assert_eq!(snaps.clones[0].own_bytes(), 35);
-        let (again, unshared) = settle(&snaps, None, &snapc(&[3]), &[(0, 11)]);
+        let (again, unshared) = apply_snapset(&snaps, None, &snapc(&[3]), &[(0, 11)]);
         assert_eq!((again.seq, unshared), (SnapId(5), 10));
     }
 }
