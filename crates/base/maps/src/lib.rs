@@ -30,7 +30,7 @@ pub use pool::{AutoscaleMode, PgMerge, Pool, PoolKind, PoolOption, PoolSnap};
 
 /// OSDs that a map may describe; bounds `max_osd` of a peer.
 pub const OSDS_MAX: usize = 1 << 16;
-/// Placement groups of one pool; Ceph's `mon_max_pool_pg_num`.
+/// PGs of one pool; Ceph's `mon_max_pool_pg_num`.
 pub const POOL_PGS_MAX: u32 = 65_536;
 /// Bytes of one chunk of a stripe in an erasure-coded pool (`osd_pool_erasure_code_stripe_unit`).
 pub const STRIPE_UNIT_BYTES: u32 = 4096;

@@ -99,9 +99,9 @@ pub struct Pool {
     pub crush_rule: u8,
     /// Hash of object names: 2 = rjenkins, the only one in use.
     pub object_hash: u8,
-    /// Number of placement groups.
+    /// Number of PGs.
     pub pg_num: u32,
-    /// Number of placement groups for placement: below `pg_num` while a split's halves stay together.
+    /// Number of PGs for placement: below `pg_num` while a split's halves stay together.
     pub pgp_num: u32,
     /// Epoch of the last change.
     pub last_change: Epoch,

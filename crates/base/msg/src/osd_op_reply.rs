@@ -16,7 +16,7 @@ const OPS_MAX: u32 = u16::MAX as u32;
 pub struct OsdOpReply {
     /// The request's object.
     pub name: ByteStr,
-    /// The request's placement group.
+    /// The request's PG.
     pub pg: PgId,
     /// The request's flags without `ACK`, `ONNVRAM`, `ONDISK`, plus `ACK` and `ONDISK`.
     pub flags: u64,

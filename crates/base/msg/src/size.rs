@@ -31,7 +31,7 @@ pub const CLIENT_INPUT_BYTES_MAX: usize = 90 << 20;
 /// Most that the changes of one transaction may be long, with names, attributes and omap, as [`nacre_txn::Op::size_bytes`]
 /// counts: an object's data at once, as a copy or a class method may make it, and what goes with it.
 pub const TRANSACTION_BYTES_MAX: usize = 136 << 20;
-/// Most that the entries of a group's log may be long together.
+/// Most that the entries of a PG's log may be long together.
 pub const LOG_BYTES_MAX: usize = 64 << 20;
 /// Keys, values and data, each, in one part of an object that is copied to another OSD. A value that is longer is a part of its
 /// own.
@@ -45,7 +45,7 @@ const _: () = assert!(CLIENT_INPUT_BYTES_MAX + PEER_REST_BYTES_MAX <= TRANSACTIO
 const _: () = assert!(OBJECT_BYTES_MAX + PEER_REST_BYTES_MAX as u64 <= TRANSACTION_BYTES_MAX as u64);
 // Otherwise an accepted write would be lost on its way to the replicas, and its object be stuck.
 const _: () = assert!(TRANSACTION_BYTES_MAX + PEER_REST_BYTES_MAX <= PEER_BYTES_MAX as usize);
-// A log that does not fit a message would end all peering of its group.
+// A log that does not fit a message would end all peering of its PG.
 const _: () = assert!(LOG_BYTES_MAX + PEER_REST_BYTES_MAX <= PEER_BYTES_MAX as usize);
 // A single value is never longer than what a client may send at once, and so fits a part.
 const _: () =

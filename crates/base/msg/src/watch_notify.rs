@@ -111,7 +111,7 @@ pub mod backoff_op {
 /// `MOSDBackoff`: hold operations on the objects `begin .. end` of a PG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdBackoff {
-    /// The placement group.
+    /// The PG.
     pub spg: SpgId,
     /// The sender's map epoch.
     pub map_epoch: Epoch,

@@ -1,4 +1,4 @@
-//! What a placement group asks of a store, as data, and what it may read back.
+//! What a PG asks of a store, as data, and what it may read back.
 //!
 //! A [`Transaction`] is atomic over any number of objects of one collection (one PG): all of it or nothing
 //! after a crash. A submitted transaction is visible to reads at once; it is durable when the store says so.

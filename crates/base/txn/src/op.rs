@@ -6,7 +6,7 @@ use nacre_types::{Eversion, HObject, SpgId};
 /// Changes to one collection that become visible and durable together, in order.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Transaction {
-    /// The collection: one placement group's objects, log and metadata.
+    /// The collection: one PG's objects, log and metadata.
     pub collection: SpgId,
     /// The changes, applied front to back.
     pub ops: Vec<Op>,
@@ -154,18 +154,18 @@ pub enum Op {
     Split {
         /// The collection that the objects move to.
         child: SpgId,
-        /// The pool's number of placement groups.
+        /// The pool's number of PGs.
         pg_num: u32,
         /// Changes to the child; never another split or a merge.
         ops: Vec<Self>,
     },
     /// Moves objects of a range to another collection, each in place of an object of its name there: those that belong to
-    /// `target` when the pool has `pg_num` placement groups. The target's collection is made if it is absent; `ops` are
+    /// `target` when the pool has `pg_num` PGs. The target's collection is made if it is absent; `ops` are
     /// applied to it then. So large collections are divided and joined bit by bit.
     Move {
         /// The collection that the objects move to.
         target: SpgId,
-        /// The pool's number of placement groups.
+        /// The pool's number of PGs.
         pg_num: u32,
         /// Where the range begins.
         from: HObject,

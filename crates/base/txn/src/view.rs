@@ -1,4 +1,4 @@
-//! What a placement group may read of a store.
+//! What a PG may read of a store.
 
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_types::{HObject, SpgId};

@@ -1,4 +1,4 @@
-//! The string hash that maps an object name to its placement group.
+//! The string hash that maps an object name to its PG.
 
 fn mix(mut a: u32, mut b: u32, mut c: u32) -> (u32, u32, u32) {
     const SHIFTS: [(u32, u32, u32); 3] = [(13, 8, 13), (12, 16, 5), (3, 10, 15)];
@@ -53,7 +53,7 @@ pub fn object_hash(namespace: &[u8], name: &[u8]) -> u32 {
 }
 
 /// Ceph's `ceph_stable_mod`: as `pg_num` grows from one power of two to the next, only the objects of
-/// split groups move.
+/// split PGs move.
 #[must_use]
 pub fn stable_mod(hash: u32, pg_num: u32) -> u32 {
     let mask = pg_num.max(1).next_power_of_two() - 1;

@@ -1,4 +1,4 @@
-//! The nouns of RADOS: epochs, versions, placement groups, objects, names, addresses, times.
+//! The nouns of RADOS: epochs, versions, PGs, objects, names, addresses, times.
 //!
 //! Each type encodes as its Ceph namesake at v16.2.15 (named in its documentation). Layer: base; uses buf
 //! and denc.

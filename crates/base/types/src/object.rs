@@ -74,7 +74,7 @@ impl HObject {
         self.hash.reverse_bits()
     }
 
-    /// The PG that holds this object while its pool has `pg_num` groups.
+    /// The PG that holds this object while its pool has `pg_num` PGs.
     #[must_use]
     pub fn pg(&self, pg_num: u32) -> PgId {
         PgId::new(self.pool, crate::hash::stable_mod(self.hash, pg_num))

@@ -1,4 +1,4 @@
-//! Placement groups.
+//! PGs.
 
 use crate::PoolId;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
@@ -8,7 +8,7 @@ use std::fmt;
 /// Shard of a PG in a replicated pool: there are none, every member holds everything.
 pub const SHARD_NONE: i8 = -1;
 
-/// A placement group: pool and number within it, printed `2.1f`. Ceph `pg_t`.
+/// A PG: pool and number within it, printed `2.1f`. Ceph `pg_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PgId {
     /// The pool.
@@ -68,10 +68,10 @@ impl Decode for PgId {
     }
 }
 
-/// A placement group and, in erasure-coded pools, which shard of it. Ceph `spg_t`.
+/// A PG and, in erasure-coded pools, which shard of it. Ceph `spg_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpgId {
-    /// The placement group.
+    /// The PG.
     pub pg: PgId,
     /// Index in the acting set, or [`SHARD_NONE`].
     pub shard: i8,

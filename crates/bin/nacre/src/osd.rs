@@ -3,7 +3,7 @@
 use crate::allocator;
 use crate::files::{Address, Folder, Lock};
 use crate::process::{self, Stop};
-use crate::up::{ApartOptions, StoreKind, capacity_bytes, parse_size, random_uuid};
+use crate::up::{DeviceArgs, StoreKind, capacity_bytes, parse_size, random_uuid};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_auth::CryptoKey;
@@ -50,7 +50,7 @@ pub(crate) struct Options {
     #[command(flatten)]
     memory: MemoryOptions,
     #[command(flatten)]
-    apart: ApartOptions,
+    device_dirs: DeviceArgs,
 }
 
 impl Options {
@@ -90,7 +90,7 @@ fn parse_key(text: &str) -> Result<CryptoKey, String> {
 
 /// What OSDs of one process have in common.
 #[derive(Debug, Clone)]
-pub(crate) struct Setting {
+pub(crate) struct OsdDefaults {
     pub(crate) address: Address,
     pub(crate) listen: IpAddr,
     pub(crate) shards: usize,
@@ -145,8 +145,12 @@ impl<'a> Hosted<'a> {
     ///
     /// # Errors
     /// When none starts.
-    pub(crate) fn start(folder: &'a Folder, locked: Vec<(OsdId, Lock)>, setting: &Setting) -> Result<Self> {
-        let started = process::side_by_side(locked, |(id, lock)| (id, start(folder, id, lock, setting)));
+    pub(crate) fn start(
+        folder: &'a Folder,
+        locked: Vec<(OsdId, Lock)>,
+        defaults: &OsdDefaults,
+    ) -> Result<Self> {
+        let started = process::side_by_side(locked, |(id, lock)| (id, start(folder, id, lock, defaults)));
         let mut hosted = Self { folder, running: Vec::new(), ended: Vec::new(), panicked: false };
         let mut first = None;
         for (id, outcome) in started {
@@ -182,7 +186,7 @@ impl<'a> Hosted<'a> {
     ///
     /// # Errors
     /// When none is left, or one of them panicked: what threads of this process share may be left by half then.
-    pub(crate) fn look(&mut self) -> Result<()> {
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
         let failed = |osd: &mut Running| osd.handle.has_failed();
         let gone: Vec<Running> = self.running.extract_if(.., failed).collect();
         for osd in gone {
@@ -225,21 +229,21 @@ impl<'a> Hosted<'a> {
     }
 }
 
-fn start(folder: &Folder, id: OsdId, lock: Lock, setting: &Setting) -> Result<Running> {
+fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Result<Running> {
     let (uuid, key) = folder.read_osd(id)?;
-    let store = match setting.store {
-        StoreKind::File => StoreConfig::File { folder: folder.osd(id), memory_bytes: setting.memory_bytes },
-        StoreKind::Memory => StoreConfig::Memory { capacity_bytes: setting.capacity_bytes },
+    let store = match defaults.store {
+        StoreKind::File => StoreConfig::File { folder: folder.osd(id), memory_bytes: defaults.memory_bytes },
+        StoreKind::Memory => StoreConfig::Memory { capacity_bytes: defaults.capacity_bytes },
     };
     let config = OsdConfig {
         id,
         uuid,
-        fsid: setting.address.fsid,
+        fsid: defaults.address.fsid,
         key,
-        monitors: setting.address.monitors.clone(),
-        methods: setting.address.auth.methods(),
-        listen: setting.listen,
-        shards: setting.shards,
+        monitors: defaults.address.monitors.clone(),
+        methods: defaults.address.auth.methods(),
+        listen: defaults.listen,
+        shards: defaults.shards,
         store,
         host: host_name(),
         give_back_memory: allocator::give_back,
@@ -258,7 +262,7 @@ fn mkfs(folder: &Folder, options: &Options) -> Result<()> {
     let _lock = folder.lock_osd(id)?;
     let mut entropy = SystemEntropy::default();
     let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
-    nacre_osd::mkfs(&folder.osd(id), random_uuid(&mut entropy), size, &options.apart.apart())
+    nacre_osd::mkfs(&folder.osd(id), random_uuid(&mut entropy), size, &options.device_dirs.device_dirs())
         .with_context(|| format!("cannot make the store of osd.{id}"))?;
     let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
     let made = options.key.is_none();
@@ -297,7 +301,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if in_memory {
         bail!("{} keeps objects in memory: such OSDs run only inside `nacre up`", folder.path().display());
     }
-    let setting = Setting {
+    let defaults = OsdDefaults {
         address: folder.address()?,
         listen: options.listen,
         shards: 1,
@@ -308,7 +312,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let locked = lock_all(&folder, &ids)?;
     // Opening a store takes a while after a crash; who wants to end us meanwhile must find us.
     ids.iter().try_for_each(|id| folder.write_pid(&daemon(*id)))?;
-    let outcome = Hosted::start(&folder, locked, &setting);
+    let outcome = Hosted::start(&folder, locked, &defaults);
     let mut hosted = outcome.inspect_err(|_| ids.iter().for_each(|id| folder.remove_pid(&daemon(*id))))?;
     let outcome = host(&mut hosted, &stop);
     // The first reason is the one that counts.
@@ -326,6 +330,6 @@ fn host(hosted: &mut Hosted<'_>, stop: &Stop) -> Result<()> {
                 println!("osd.{} is up", osd.id);
             }
         }
-        hosted.look()
+        hosted.check_alive()
     })
 }

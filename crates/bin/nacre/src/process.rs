@@ -58,9 +58,9 @@ impl Stop {
     }
 
     /// Looks after the daemons until the end is wanted or `look` finds that something ended by itself.
-    pub(crate) fn watch(&self, mut look: impl FnMut() -> Result<()>) -> Result<()> {
+    pub(crate) fn watch(&self, mut check: impl FnMut() -> Result<()>) -> Result<()> {
         while !self.is_wanted() {
-            look()?;
+            check()?;
             std::thread::sleep(RUN_POLL);
         }
         Ok(())

@@ -140,7 +140,7 @@ impl Processes {
     }
 
     /// Says which children have ended, and starts them again if that is wanted.
-    pub(crate) fn look(&mut self) -> Result<()> {
+    pub(crate) fn check_alive(&mut self) -> Result<()> {
         let now = self.clock.now();
         // Nobody waits for the words of daemons that start again; unread ones would fill the socket.
         drop(self.ear.heard());

@@ -1,7 +1,7 @@
 //! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
 
 use crate::files::{Address, Folder, Identity};
-use crate::osd::{Hosted, MemoryOptions, Setting};
+use crate::osd::{Hosted, MemoryOptions, OsdDefaults};
 use crate::process::{self, START_POLL, Stop};
 use crate::processes::Processes;
 use crate::{mon, osd};
@@ -52,7 +52,7 @@ pub(crate) struct Options {
     #[arg(long, value_parser = parse_size)]
     osd_size: Option<u64>,
     #[command(flatten)]
-    apart: ApartOptions,
+    device_dirs: DeviceArgs,
     /// How clients prove who they are; a cluster keeps what it was last given.
     #[arg(long, value_enum)]
     auth: Option<Auth>,
@@ -78,7 +78,7 @@ impl Options {
 
 /// What of a store is on devices of its own.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ApartOptions {
+pub(crate) struct DeviceArgs {
     /// Folder for the write-ahead logs of new stores, when they are to be on a device of their own.
     #[arg(long)]
     wal_dir: Option<PathBuf>,
@@ -87,9 +87,9 @@ pub(crate) struct ApartOptions {
     meta_dir: Option<PathBuf>,
 }
 
-impl ApartOptions {
-    pub(crate) fn apart(&self) -> nacre_osd::Apart {
-        nacre_osd::Apart { log: self.wal_dir.clone(), meta: self.meta_dir.clone() }
+impl DeviceArgs {
+    pub(crate) fn device_dirs(&self) -> nacre_osd::DeviceDirs {
+        nacre_osd::DeviceDirs { log: self.wal_dir.clone(), meta: self.meta_dir.clone() }
     }
 }
 
@@ -172,11 +172,11 @@ impl Cluster<'_> {
     /// All daemons as threads of this process.
     fn run_here(&self, options: &Options, stop: &Stop) -> Result<()> {
         let mon = mon::start(self.folder, self.identity, self.folder.lock_mon()?)?;
-        let setting = self.setting(options)?;
-        let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &setting)?;
+        let defaults = self.defaults(options)?;
+        let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &defaults)?;
         wait_until_up(&mon.monitor, &mut osds, stop, self.clock)?;
         self.welcome(osds.running().len(), stop);
-        let outcome = stop.watch(|| look(&mon.monitor, &mut osds));
+        let outcome = stop.watch(|| check_alive(&mon.monitor, &mut osds));
         let stopped = osds.stop();
         mon.monitor.stop();
         // The first reason is the one that counts.
@@ -193,12 +193,12 @@ impl Cluster<'_> {
         }
         let mut processes = Processes::start(self.folder, &self.osds, options, stop)?;
         self.welcome(self.osds.len(), stop);
-        let outcome = stop.watch(|| processes.look());
+        let outcome = stop.watch(|| processes.check_alive());
         processes.stop();
         outcome
     }
 
-    fn setting(&self, options: &Options) -> Result<Setting> {
+    fn defaults(&self, options: &Options) -> Result<OsdDefaults> {
         let Identity { fsid, monitor, store, auth, .. } = *self.identity;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (shards, capacity_bytes) = match store {
@@ -210,7 +210,7 @@ impl Cluster<'_> {
             }
         };
         let address = Address { fsid, monitors: vec![monitor], auth };
-        Ok(Setting {
+        Ok(OsdDefaults {
             address,
             listen: options.listen,
             shards: shards.max(1),
@@ -277,7 +277,7 @@ fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identit
     if store_kind == StoreKind::File {
         println!("making {osd_count} stores of {:.1} GiB each", capacity as f64 / f64::from(1 << 30));
     }
-    make_stores(folder, store_kind, capacity, osd_count, &options.apart.apart(), &mut entropy)?;
+    make_stores(folder, store_kind, capacity, osd_count, &options.device_dirs.device_dirs(), &mut entropy)?;
     for id in 0..i32::try_from(osd_count).unwrap_or(OsdId::MAX) {
         let (store, key) = (random_uuid(&mut entropy), CryptoKey::generate(&mut entropy, clock.wall()));
         folder.write_osd(id, store, &key)?;
@@ -350,17 +350,17 @@ fn make_stores(
     store: StoreKind,
     size_bytes: u64,
     osd_count: usize,
-    apart: &nacre_osd::Apart,
+    device_dirs: &nacre_osd::DeviceDirs,
     entropy: &mut SystemEntropy,
 ) -> Result<()> {
     if store == StoreKind::Memory {
-        if *apart != nacre_osd::Apart::default() {
+        if *device_dirs != nacre_osd::DeviceDirs::default() {
             bail!("--wal-dir and --meta-dir are for stores in files");
         }
         return Ok(());
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
-    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, apart);
+    let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, device_dirs);
     let made = process::side_by_side((0..).zip(ids), make);
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
@@ -368,7 +368,7 @@ fn make_stores(
 fn wait_until_up(monitor: &Monitor, osds: &mut Hosted<'_>, stop: &Stop, clock: &RealClock) -> Result<()> {
     let deadline = clock.now() + BOOT_TIMEOUT;
     while !stop.is_wanted() && !osds.running().iter().all(|osd| osd.handle.is_booted()) {
-        look(monitor, osds).context("NACRE_LOG=debug shows more")?;
+        check_alive(monitor, osds).context("NACRE_LOG=debug shows more")?;
         if clock.now() > deadline {
             let late = osds.running().iter().filter(|osd| !osd.handle.is_booted());
             let names: Vec<String> = late.map(|osd| osd::daemon(osd.id)).collect();
@@ -380,11 +380,11 @@ fn wait_until_up(monitor: &Monitor, osds: &mut Hosted<'_>, stop: &Stop, clock: &
 }
 
 /// Finds out whether a daemon has ended by itself. The monitor's end is everybody's, an OSD's is its own.
-fn look(monitor: &Monitor, osds: &mut Hosted<'_>) -> Result<()> {
+fn check_alive(monitor: &Monitor, osds: &mut Hosted<'_>) -> Result<()> {
     if monitor.has_failed() {
         bail!("the monitor ended; its last log lines say why");
     }
-    osds.look()
+    osds.check_alive()
 }
 
 fn print_welcome(folder: &Folder, identity: &Identity, osd_count: usize, clock: &RealClock) {

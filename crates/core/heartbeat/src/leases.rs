@@ -12,7 +12,7 @@
 //!  member         answer at t1 > t0 .......... keeps maps back until t1 + length
 //! ```
 //! Lengths, not times of day, cross the wire, so clocks need not agree; only their speeds. Ceph has the same in
-//! `PeeringState::proc_lease` per placement group; here it is per pair of OSDs and costs no message of its own.
+//! `PeeringState::proc_lease` per PG; here it is per pair of OSDs and costs no message of its own.
 
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 use nacre_types::OsdId;
 use std::collections::BTreeSet;
 
-/// The heartbeat peers of `me`: those that share a placement group, its neighbours among the running OSDs by
+/// The heartbeat peers of `me`: those that share a PG, its neighbours among the running OSDs by
 /// number, and further ones in the same direction until there are `count_min`. So every OSD is watched by
 /// somebody even before there is a pool, and by enough of them to be reported.
 #[must_use]

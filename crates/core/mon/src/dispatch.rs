@@ -4,7 +4,7 @@ use crate::budget::Change;
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
 use crate::mon::{Cx, Mon};
-use crate::session::{Identity, Wish};
+use crate::session::{Identity, Subscription};
 use nacre_auth::Rwx;
 use nacre_buf::BufList;
 use nacre_mgr::{Mgr, PgOrderKind, ServiceRefused};
@@ -138,7 +138,7 @@ impl Mon {
                 let map = self.state.mon.encoded();
                 self.send(session, 0, nacre_msg::MonMap { map });
             }
-            Message::MonSubscribe(wishes) => self.subscribe(cx, session, wishes),
+            Message::MonSubscribe(subscriptions) => self.subscribe(cx, session, subscriptions),
             Message::MonGetVersion(ask) => self.get_version(session, tid, &ask),
             Message::MonGetOsdMap(ask) => self.osd_map_epochs(session, &ask),
             Message::Auth(auth) => self.session_auth(cx, session, tid, auth),
@@ -240,20 +240,24 @@ impl Mon {
         fsid == self.state.fsid || fsid == Uuid::NIL
     }
 
-    fn subscribe(&mut self, cx: &Cx<'_>, session: SessionId, wishes: MonSubscribe) {
-        for (what, wish) in wishes.what {
+    fn subscribe(&mut self, cx: &Cx<'_>, session: SessionId, subscriptions: MonSubscribe) {
+        for (what, subscription) in subscriptions.what {
             let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
             if let Some(osd) = osd.filter(|_| what == "osdmap") {
                 // Who wants what follows an epoch has that one.
-                self.hear_epoch(cx, osd, Epoch::try_from(wish.start.saturating_sub(1)).unwrap_or(Epoch::MAX));
+                self.hear_epoch(
+                    cx,
+                    osd,
+                    Epoch::try_from(subscription.start.saturating_sub(1)).unwrap_or(Epoch::MAX),
+                );
             }
             let Some(entry) = self.sessions.get_mut(&session) else { return };
-            let wish = Wish { start: wish.start, onetime: wish.is_onetime() };
+            let subscription = Subscription { start: subscription.start, onetime: subscription.is_onetime() };
             if what == "config" {
                 // Asking anew means not to have it.
                 entry.config_sent = None;
             }
-            if entry.subscribe(what.clone(), wish) {
+            if entry.subscribe(what.clone(), subscription) {
                 self.serve(session, &what);
             }
         }

@@ -1,4 +1,4 @@
-//! What OSDs tell the monitor: boots, failures, beacons, peering's wishes, statistics.
+//! What OSDs tell the monitor: boots, failures, beacons, peering's subscriptions, statistics.
 
 use crate::event::SessionId;
 use crate::mon::{Cx, Mon};

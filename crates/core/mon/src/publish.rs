@@ -2,7 +2,7 @@
 
 use crate::event::SessionId;
 use crate::mon::Mon;
-use crate::session::{Session, Wish};
+use crate::session::{Session, Subscription};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
 use nacre_msg::{FsMapUser, Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2};
@@ -33,7 +33,7 @@ enum Topic {
 }
 
 impl Topic {
-    /// `None` for topics that we have nothing for; a wish for one is kept and never met.
+    /// `None` for topics that we have nothing for; a subscription for one is kept and never met.
     fn parse(what: &str) -> Option<Self> {
         Some(match what {
             "monmap" => Self::MonMap,
@@ -117,7 +117,7 @@ impl Mon {
         };
         let topics = |session: &Session| -> Vec<String> {
             let wanted = |what: &&String| Topic::parse(what).is_some_and(changed);
-            session.wishes.keys().filter(wanted).cloned().collect()
+            session.subscriptions.keys().filter(wanted).cloned().collect()
         };
         let due: Vec<(SessionId, Vec<String>)> =
             self.sessions.iter().map(|(id, session)| (*id, topics(session))).collect();
@@ -137,11 +137,11 @@ impl Mon {
         sessions.into_iter().for_each(|session| self.send_osdmaps(session));
     }
 
-    /// Serves one wish, if what is there meets it.
+    /// Serves one subscription, if what is there meets it.
     pub(crate) fn serve(&mut self, session: SessionId, what: &str) {
         let Some(topic) = Topic::parse(what) else { return };
         let Some(entry) = self.sessions.get(&session) else { return };
-        let Some(wish) = entry.wishes.get(what).copied() else { return };
+        let Some(subscription) = entry.subscriptions.get(what).copied() else { return };
         let caps = &entry.identity.caps;
         if topic.service().is_some_and(|(service, needed)| !caps.allows_service(service, needed)) {
             return;
@@ -150,24 +150,26 @@ impl Mon {
             Topic::MonMap => {
                 let version = self.state.mon.map().epoch.into();
                 let map = self.state.mon.encoded();
-                self.serve_map(session, what, wish, version, nacre_msg::MonMap { map });
+                self.serve_map(session, what, subscription, version, nacre_msg::MonMap { map });
             }
             Topic::MgrMap => {
                 let version = self.state.mgr.map().epoch.into();
                 let map = self.state.mgr.map().to_bytes();
-                self.serve_map(session, what, wish, version, nacre_msg::MgrMap { map });
+                self.serve_map(session, what, subscription, version, nacre_msg::MgrMap { map });
             }
             Topic::ServiceMap => {
                 let map = self.state.services.map().clone();
-                self.serve_map(session, what, wish, map.epoch.into(), map);
+                self.serve_map(session, what, subscription, map.epoch.into(), map);
             }
-            Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => self.serve_fs(session, what, topic, wish),
+            Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => {
+                self.serve_fs(session, what, topic, subscription)
+            }
             Topic::Config => self.serve_config(session),
-            Topic::OsdMap => self.serve_osdmap(session, what, wish),
+            Topic::OsdMap => self.serve_osdmap(session, what, subscription),
             Topic::PgCreates => self.serve_pg_creates(session),
             Topic::VoidTickets => self.serve_void_tickets(session),
             Topic::EntityCaps => self.serve_entity_caps(session),
-            Topic::Log(level) => self.serve_log(session, what, level, wish),
+            Topic::Log(level) => self.serve_log(session, what, level, subscription),
         }
     }
 
@@ -175,11 +177,11 @@ impl Mon {
         &mut self,
         session: SessionId,
         what: &str,
-        wish: Wish,
+        subscription: Subscription,
         version: u64,
         message: impl Into<Message>,
     ) {
-        if wish.is_met_by(version) {
+        if subscription.is_met_by(version) {
             self.send(session, 0, message);
             self.served_to(session, what, version);
         }
@@ -191,7 +193,7 @@ impl Mon {
         }
     }
 
-    fn serve_fs(&mut self, session: SessionId, what: &str, topic: Topic, wish: Wish) {
+    fn serve_fs(&mut self, session: SessionId, what: &str, topic: Topic, subscription: Subscription) {
         let epoch = self.state.fs.map().epoch;
         let message: Message = match topic {
             Topic::FsMap => nacre_msg::FsMap { epoch, map: self.state.fs.map().to_bytes() }.into(),
@@ -201,7 +203,7 @@ impl Mon {
                 nacre_msg::MdsMap { fsid: self.state.fsid, epoch, map, fs_name: String::new() }.into()
             }
         };
-        self.serve_map(session, what, wish, epoch.into(), message);
+        self.serve_map(session, what, subscription, epoch.into(), message);
     }
 
     fn serve_config(&mut self, session: SessionId) {
@@ -218,17 +220,17 @@ impl Mon {
         self.served_to(session, "config", version);
     }
 
-    fn serve_osdmap(&mut self, session: SessionId, what: &str, wish: Wish) {
+    fn serve_osdmap(&mut self, session: SessionId, what: &str, subscription: Subscription) {
         let newest = self.state.osd.published().epoch;
-        if !wish.is_met_by(newest.into()) {
+        if !subscription.is_met_by(newest.into()) {
             return;
         }
-        if wish.start == 0 {
+        if subscription.start == 0 {
             let mut message = self.osdmap_message();
             message.full.insert(newest, self.state.osd.published_full().clone());
             self.send_osdmap(session, message, newest);
         } else {
-            let start = Epoch::try_from(wish.start).unwrap_or(newest);
+            let start = Epoch::try_from(subscription.start).unwrap_or(newest);
             self.knows_epoch(session, start - 1);
             self.send_osdmaps(session);
         }
@@ -328,16 +330,16 @@ impl Mon {
         }
     }
 
-    fn serve_log(&mut self, session: SessionId, what: &str, level: LogPriority, wish: Wish) {
+    fn serve_log(&mut self, session: SessionId, what: &str, level: LogPriority, subscription: Subscription) {
         let log = &self.state.log;
         let version = log.version();
-        if !wish.is_met_by(version) || version == 0 {
+        if !subscription.is_met_by(version) || version == 0 {
             return;
         }
-        let entries: Vec<_> = if wish.start == 0 {
+        let entries: Vec<_> = if subscription.start == 0 {
             log.entries().rev().find(|entry| entry.priority >= level).cloned().into_iter().collect()
         } else {
-            let news = log.after(wish.start - 1).filter(|(_, entry)| entry.priority >= level);
+            let news = log.after(subscription.start - 1).filter(|(_, entry)| entry.priority >= level);
             news.map(|(_, entry)| entry.clone()).take(LOG_ENTRIES_PER_MESSAGE_MAX).collect()
         };
         if !entries.is_empty() {

@@ -49,14 +49,14 @@ pub(crate) enum Handshake {
 
 /// A subscription to one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Subscription {
     /// First version wanted; 0 for "the newest, whatever it is".
     pub(crate) start: u64,
     /// Dropped once served.
     pub(crate) onetime: bool,
 }
 
-impl Wish {
+impl Subscription {
     /// True when `version` is what the subscriber waits for.
     pub(crate) fn is_met_by(self, version: u64) -> bool {
         version >= self.start
@@ -77,7 +77,7 @@ pub(crate) struct Session {
     /// The peer's addresses of record.
     pub(crate) addrs: AddrVec,
     /// By name, such as `osdmap`.
-    pub(crate) wishes: BTreeMap<String, Wish>,
+    pub(crate) subscriptions: BTreeMap<String, Subscription>,
     /// Options last pushed; `None` before the first push.
     pub(crate) config_sent: Option<BTreeMap<String, String>>,
     /// Newest OSDMap epoch that the peer is known to have; 0 for none.
@@ -93,7 +93,7 @@ impl Session {
             kind: EntityKind::CLIENT,
             established: false,
             addrs: AddrVec::default(),
-            wishes: BTreeMap::new(),
+            subscriptions: BTreeMap::new(),
             config_sent: None,
             osdmap_epoch: 0,
         }
@@ -107,19 +107,20 @@ impl Session {
     }
 
     /// Takes a subscription in; false when there are too many.
-    pub(crate) fn subscribe(&mut self, what: String, wish: Wish) -> bool {
-        let has_room = self.wishes.len() < SUBSCRIPTIONS_COUNT_MAX || self.wishes.contains_key(&what);
+    pub(crate) fn subscribe(&mut self, what: String, subscription: Subscription) -> bool {
+        let has_room =
+            self.subscriptions.len() < SUBSCRIPTIONS_COUNT_MAX || self.subscriptions.contains_key(&what);
         if has_room {
-            self.wishes.insert(what, wish);
+            self.subscriptions.insert(what, subscription);
         }
         has_room
     }
 
-    /// A wish was served up to `version`.
+    /// A subscription was served up to `version`.
     pub(crate) fn served(&mut self, what: &str, version: u64) {
-        match self.wishes.get_mut(what) {
-            Some(wish) if !wish.onetime => wish.start = version + 1,
-            Some(_) => drop(self.wishes.remove(what)),
+        match self.subscriptions.get_mut(what) {
+            Some(subscription) if !subscription.onetime => subscription.start = version + 1,
+            Some(_) => drop(self.subscriptions.remove(what)),
             None => (),
         }
     }

@@ -74,7 +74,7 @@ fn applied(have: &OsdMap, epoch: Epoch, bytes: &Bytes) -> Result<Arc<OsdMap>, Ma
     let inc =
         Incremental::from_bytes(bytes.clone()).map_err(|source| MapError::Malformed { epoch, source })?;
     let mut map = have.clone();
-    // A map that is a little other than the monitor's would place groups elsewhere than everybody else does.
+    // A map that is a little other than the monitor's would place PGs elsewhere than everybody else does.
     map.apply_verified(&inc).map_err(|source| MapError::Apply { epoch, source })?;
     Ok(Arc::new(map))
 }

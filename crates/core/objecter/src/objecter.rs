@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-/// Whether a backoff is about an object of a group.
+/// Whether a backoff is about an object of a PG.
 fn is_covered(backoff: &OsdBackoff, pg: PgId, object: &HObject) -> bool {
     backoff.spg.pg == pg && (*object == backoff.begin || (backoff.begin < *object && *object < backoff.end))
 }
@@ -464,7 +464,7 @@ impl Objecter {
     }
 }
 
-/// Each operation with its group, where the map has it, to whom it was sent, and how often.
+/// Each operation with its PG, where the map has it, to whom it was sent, and how often.
 impl std::fmt::Debug for Objecter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Objecter(epoch {}, {:?}", self.map.epoch, self.sessions)?;

@@ -63,7 +63,7 @@ impl Request {
         HObject::head(locator.pool, locator.namespace.clone(), locator.key.clone(), self.name.clone())
     }
 
-    /// The message, for the group `pg` of the map of `epoch`. `attempt` counts from 0.
+    /// The message, for the PG `pg` of the map of `epoch`. `attempt` counts from 0.
     pub(crate) fn message(&self, pg: PgId, epoch: Epoch, attempt: i32) -> OsdOp {
         let mode = if self.is_write() { flag::WRITE } else { flag::READ };
         let retry = if attempt > 0 { flag::RETRY } else { 0 };

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const NOW: Stamp = Stamp(1_000_000_000);
 
-/// Two OSDs, one of which serves the only group of pool 1.
+/// Two OSDs, one of which serves the only PG of pool 1.
 fn map(epoch: Epoch, primary: OsdId) -> OsdMap {
     let mut map = OsdMap { epoch, ..OsdMap::default() };
     map.set_max_osd(2);

@@ -44,4 +44,4 @@ mod walk;
 pub use config::OsdConfig;
 pub use shard::Shard;
 pub use start::{Machine, Osd, OsdHandle, Panicked, StartError, assemble, start};
-pub use storage::{Apart, StorageError, StoreConfig, mkfs};
+pub use storage::{DeviceDirs, StorageError, StoreConfig, mkfs};

@@ -131,7 +131,7 @@ fn join(data: RealDisk, log: Option<RealDisk>, folder: &Path) -> Result<Box<dyn 
 
 /// What of a store is elsewhere.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Apart {
+pub struct DeviceDirs {
     /// Folder for the log's file, on a device of its own.
     pub log: Option<PathBuf>,
     /// Folder for the metadata's file.
@@ -143,12 +143,12 @@ pub struct Apart {
 ///
 /// # Errors
 /// [`StorageError`].
-pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, apart: &Apart) -> Result<(), StorageError> {
+pub fn mkfs(folder: &Path, id: Uuid, size_bytes: u64, device_dirs: &DeviceDirs) -> Result<(), StorageError> {
     private::make_folder(folder).map_err(file_error(folder))?;
     let block = folder.join(BLOCK_FILE);
     remove(&block)?;
-    let log = place(folder, LOG_FILE, apart.log.as_deref())?;
-    let meta = place(folder, META_FILE, apart.meta.as_deref())?.unwrap_or_else(|| meta_path(folder));
+    let log = place(folder, LOG_FILE, device_dirs.log.as_deref())?;
+    let meta = place(folder, META_FILE, device_dirs.meta.as_deref())?.unwrap_or_else(|| meta_path(folder));
     let create = |path: &Path, bytes| {
         RealDisk::create(path, bytes, DriverChoice::Auto)
             .map_err(|source| StorageError::Disk { path: path.to_owned(), source })

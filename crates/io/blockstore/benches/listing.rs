@@ -34,7 +34,7 @@ fn on_processor() -> Duration {
     Duration::from_nanos(ns)
 }
 
-fn group(seed: u32) -> SpgId {
+fn pg(seed: u32) -> SpgId {
     SpgId::replicated(PgId::new(1, seed))
 }
 
@@ -66,14 +66,14 @@ fn turn(store: &mut BlockStore, net: &mut RealNet) -> anyhow::Result<()> {
 }
 
 /// Makes the objects, and waits until all of them are at home.
-fn fill(store: &mut BlockStore, net: &mut RealNet, objects: u64, groups: u32) -> anyhow::Result<()> {
+fn fill(store: &mut BlockStore, net: &mut RealNet, objects: u64, pgs: u32) -> anyhow::Result<()> {
     for first in (0..objects).step_by(usize::try_from(BATCH_OBJECTS)?) {
-        for seed in 0..groups {
-            let mut txn = Transaction::new(group(seed));
+        for seed in 0..pgs {
+            let mut txn = Transaction::new(pg(seed));
             for n in first..(first + BATCH_OBJECTS).min(objects) {
                 let name =
                     HObject::head(1, "".into(), "".into(), format!("rbd_data.1234567890.{n:016x}").into());
-                if name.pg(groups) == group(seed).pg {
+                if name.pg(pgs) == pg(seed).pg {
                     txn.push(Op::SetMeta { object: name, meta: vec![7; RECORD_BYTES].into() });
                 }
             }
@@ -90,15 +90,15 @@ fn fill(store: &mut BlockStore, net: &mut RealNet, objects: u64, groups: u32) ->
 }
 
 /// Walks through all groups, a page at a time: the worst page and all of them.
-fn walk(store: &BlockStore, groups: u32, what: &str) -> anyhow::Result<()> {
+fn walk(store: &BlockStore, pgs: u32, what: &str) -> anyhow::Result<()> {
     let mut times: Vec<(Duration, Duration, Duration)> = Vec::new();
-    for seed in 0..groups {
+    for seed in 0..pgs {
         let mut from = HObject::MIN;
         loop {
             let began = on_processor();
-            let page = store.list(&group(seed), &from, PAGE_OBJECTS + 1);
+            let page = store.list(&pg(seed), &from, PAGE_OBJECTS + 1);
             let listed = on_processor();
-            let records = page.iter().take(PAGE_OBJECTS).filter_map(|name| store.meta(&group(seed), name));
+            let records = page.iter().take(PAGE_OBJECTS).filter_map(|name| store.meta(&pg(seed), name));
             anyhow::ensure!(
                 records.map(|record| record.len()).all(|bytes| bytes == RECORD_BYTES),
                 "a record"
@@ -131,14 +131,14 @@ fn main() -> anyhow::Result<()> {
         .map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     let folder = base.join(format!("store-listing-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let (objects, groups) = (asked("OBJECTS", 1_000_000), u32::try_from(asked("GROUPS", 8))?);
+    let (objects, pgs) = (asked("OBJECTS", 1_000_000), u32::try_from(asked("GROUPS", 8))?);
     let (mut store, mut net) = open(&folder)?;
-    fill(&mut store, &mut net, objects, groups)?;
-    walk(&store, groups, "after the checkpoint")?;
-    walk(&store, groups, "once more")?;
+    fill(&mut store, &mut net, objects, pgs)?;
+    walk(&store, pgs, "after the checkpoint")?;
+    walk(&store, pgs, "once more")?;
     drop((store, net));
     let (store, _net) = open(&folder)?;
-    walk(&store, groups, "opened anew")?;
+    walk(&store, pgs, "opened anew")?;
     drop(store);
     std::fs::remove_dir_all(&folder)?;
     Ok(())

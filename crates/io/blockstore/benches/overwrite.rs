@@ -20,7 +20,7 @@ use std::time::Duration;
 const OBJECT_BYTES: u64 = 4 << 20;
 const WRITE_BYTES: usize = 4096;
 const PGS: u32 = 8;
-/// Log entries that a placement group keeps.
+/// Log entries that a PG keeps.
 const LOG_ENTRIES: u64 = 2000;
 
 fn asked(name: &str, default: u64) -> u64 {

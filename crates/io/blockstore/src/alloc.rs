@@ -3,7 +3,7 @@
 //! A block that nothing refers to any more is *pending*: the last durable checkpoint, or a log record behind
 //! it, may still refer to it. It becomes free when a checkpoint is durable whose cut came after the release.
 
-use crate::freemap::{Portion, RefChanges};
+use crate::freemap::{FreeMapShard, RefChanges};
 use crate::freeruns::FreeRuns;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -145,13 +145,13 @@ impl Alloc {
         was_free
     }
 
-    /// Takes what a portion of the free map says; gives a run that is outside of the area.
-    pub(crate) fn load(&mut self, nth: u32, portion: &Portion) -> Result<(), Run> {
-        portion
+    /// Takes what a shard of the free map says; gives a run that is outside of the area.
+    pub(crate) fn load(&mut self, nth: u32, shard: &FreeMapShard) -> Result<(), Run> {
+        shard
             .runs(nth)
             .into_iter()
             .try_for_each(|run| if self.free.take(run) { Ok(()) } else { Err(run) })?;
-        self.shared.extend(portion.shared(nth));
+        self.shared.extend(shard.shared(nth));
         Ok(())
     }
 

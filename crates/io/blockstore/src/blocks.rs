@@ -3,8 +3,8 @@
 //! An object that a checkpoint has, and that is changed meanwhile, must exist twice. With pages only what is changed does, and a
 //! checkpoint, which wants the blocks in memory only, passes over pages that have none.
 
+use crate::dirty::Dirty;
 use crate::onode::Slot;
-use crate::overlay::Dirty;
 use std::sync::Arc;
 
 /// Blocks of a page: 128 KiB of an object.

@@ -23,16 +23,16 @@
 use crate::BLOCK;
 use crate::alloc::Run;
 use crate::cache::Pin;
-use crate::fill::{Fill, WHOLE};
-use crate::freemap::{Portion, RefChanges};
-use crate::metadata::{self, State};
+use crate::dirty::Dirty;
+use crate::freemap::{FreeMapShard, RefChanges};
+use crate::kv_schema::{self, State};
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::Planted;
-use crate::overlay::Dirty;
-use crate::pace::{Begins, Ends};
 use crate::reads::DamageKind;
 use crate::store::{BlockStore, Io};
 use crate::table::Table;
+use crate::throttle::fill::{Fill, WHOLE};
+use crate::throttle::{Begins, Ends};
 use crate::wal::{TxnNumber, WalPosition};
 use nacre_buf::{AlignedBuf, BufList, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_env::disk::Durability;
@@ -86,7 +86,7 @@ enum Stage {
     Space { home: usize },
     Commit,
     Adopt,
-    LetGo,
+    Release,
     Free,
     Done,
 }
@@ -133,7 +133,7 @@ impl Checkpoint {
             Stage::Space { .. } => "encode space",
             Stage::Commit => "commit",
             Stage::Adopt => "adopt",
-            Stage::LetGo => "let go",
+            Stage::Release => "let go",
             Stage::Free => "free",
             Stage::Done => "done",
         }
@@ -157,7 +157,7 @@ impl Checkpoint {
             Stage::Pairs { .. } | Stage::Logs { .. } => ends.settled.midpoint(ends.encoded),
             Stage::Space { home } => between(ends.settled, ends.encoded, WHOLE / 2 + part(home) / 2),
             Stage::Commit => between(ends.encoded, WHOLE, committed),
-            Stage::Adopt | Stage::LetGo | Stage::Free | Stage::Done => WHOLE,
+            Stage::Adopt | Stage::Release | Stage::Free | Stage::Done => WHOLE,
         }
     }
 
@@ -175,7 +175,7 @@ impl BlockStore {
         }
         let (size, used) = self.wal.usage();
         let dirty = self.table.space.dirty_bytes();
-        let (entries, bytes) = self.table.live();
+        let (entries, bytes) = self.table.changed();
         if used * 100 > size * self.options.wal_percent_max
             || dirty > self.options.overlay_bytes_max
             || entries + self.table.space.alloc.changes_count() > self.options.marks_max
@@ -206,7 +206,7 @@ impl BlockStore {
         std::mem::take(&mut self.table.dead_prefixes)
             .into_iter()
             .for_each(|prefix| batch.delete_prefix(prefix));
-        self.table.start_cut();
+        self.table.freeze();
         self.checkpoint = Some(Checkpoint {
             cut,
             fill: self.fill(),
@@ -222,7 +222,7 @@ impl BlockStore {
             reads: 0,
             unreadable: BTreeSet::new(),
             pins: Vec::new(),
-            begins: Begins { homes: self.pace.now(), ..Begins::default() },
+            begins: Begins { homes: self.shares.now(), ..Begins::default() },
         });
     }
 
@@ -261,7 +261,7 @@ impl BlockStore {
             }
             Stage::Flush { done: false } => false,
             Stage::Flush { done: true } => {
-                checkpoint.begins.batch = self.pace.now();
+                checkpoint.begins.batch = self.shares.now();
                 checkpoint.stage = Stage::Objects { from: 0, home: 0 };
                 true
             }
@@ -271,14 +271,14 @@ impl BlockStore {
             Stage::Space { home } => self.encode_space(checkpoint, *home),
             Stage::Commit | Stage::Done => false,
             Stage::Adopt => self.adopt(checkpoint),
-            Stage::LetGo => self.let_go(checkpoint),
+            Stage::Release => self.release(checkpoint),
             Stage::Free => self.free(checkpoint),
         }
     }
 
     fn gather(&mut self, checkpoint: &mut Checkpoint, from: u64) -> bool {
         let (mut looked_at, mut next) = (0, None);
-        for (nth, (id, onode)) in self.table.onodes.cut.range(from..).enumerate() {
+        for (nth, (id, onode)) in self.table.onodes.frozen.range(from..).enumerate() {
             if nth == OBJECTS_PER_STEP || looked_at >= ENTRIES_PER_STEP {
                 next = Some(*id);
                 break;
@@ -419,7 +419,7 @@ impl BlockStore {
         let Checkpoint { homes, batch, .. } = checkpoint;
         let mut homes_left = homes.get(home..).unwrap_or_default().iter();
         let (mut entries, mut next) = (0, None);
-        for (nth, (id, onode)) in self.table.onodes.cut.range(from..).enumerate() {
+        for (nth, (id, onode)) in self.table.onodes.frozen.range(from..).enumerate() {
             if nth == OBJECTS_PER_STEP || entries >= ENTRIES_PER_STEP {
                 next = Some(*id);
                 break;
@@ -435,7 +435,7 @@ impl BlockStore {
                 });
                 onode.encode(blocks)
             });
-            put_or_delete(batch, metadata::object_key(*id), value);
+            put_or_delete(batch, kv_schema::object_key(*id), value);
         }
         let home = homes.len() - homes_left.len();
         checkpoint.stage = next.map_or(Stage::Pairs { last: None }, |from| Stage::Objects { from, home });
@@ -444,7 +444,7 @@ impl BlockStore {
 
     fn encode_pairs(&mut self, checkpoint: &mut Checkpoint, mut last: Option<Bytes>) -> bool {
         let from = last.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
-        let pairs = self.table.pairs.cut.range::<Bytes, _>((from, Bound::Unbounded));
+        let pairs = self.table.pairs.frozen.range::<Bytes, _>((from, Bound::Unbounded));
         let mut count = 0;
         for (key, value) in pairs.take(PAIRS_PER_STEP) {
             put_or_delete(&mut checkpoint.batch, key.clone(), value.clone());
@@ -461,9 +461,9 @@ impl BlockStore {
     fn encode_logs(&mut self, checkpoint: &mut Checkpoint, mut last: Option<(SpgId, Eversion)>) -> bool {
         let from = last.map_or(Bound::Unbounded, Bound::Excluded);
         let mut count = 0;
-        for (key, chunk) in self.table.log.cut.range((from, Bound::Unbounded)).take(CHUNKS_PER_STEP) {
-            let value = chunk.as_ref().map(metadata::encode_log);
-            put_or_delete(&mut checkpoint.batch, metadata::log_key(&key.0, key.1), value);
+        for (key, chunk) in self.table.log.frozen.range((from, Bound::Unbounded)).take(CHUNKS_PER_STEP) {
+            let value = chunk.as_ref().map(kv_schema::encode_log);
+            put_or_delete(&mut checkpoint.batch, kv_schema::log_key(&key.0, key.1), value);
             (count, last) = (count + 1, Some(*key));
         }
         let is_last = count < CHUNKS_PER_STEP;
@@ -491,7 +491,7 @@ impl BlockStore {
             return true;
         };
         match self.changed_portion(nth, &changes) {
-            Ok(value) => put_or_delete(batch, metadata::free_key(nth), value),
+            Ok(value) => put_or_delete(batch, kv_schema::free_key(nth), value),
             Err(reason) => {
                 self.fail(reason);
                 return false;
@@ -501,18 +501,18 @@ impl BlockStore {
     }
 
     fn changed_portion(&self, nth: u32, changes: &[(Run, i32)]) -> Result<Option<Bytes>, String> {
-        let value = self.table.kv.get(&metadata::free_key(nth)).map_err(|error| error.to_string())?;
-        let portion = value.map(Portion::decode).transpose().map_err(|error| error.to_string())?;
-        let mut portion = portion.unwrap_or_default();
-        portion.apply(changes).map_err(|block| format!("block {block} is released too often"))?;
-        Ok(portion.encode())
+        let value = self.table.kv.get(&kv_schema::free_key(nth)).map_err(|error| error.to_string())?;
+        let shard = value.map(FreeMapShard::decode).transpose().map_err(|error| error.to_string())?;
+        let mut shard = shard.unwrap_or_default();
+        shard.apply(changes).map_err(|block| format!("block {block} is released too often"))?;
+        Ok(shard.encode())
     }
 
     fn commit(&mut self, checkpoint: &mut Checkpoint) {
-        checkpoint.batch.put(metadata::state_key(), checkpoint.state.encode());
+        checkpoint.batch.put(kv_schema::state_key(), checkpoint.state.encode());
         self.table.kv.submit(std::mem::take(&mut checkpoint.batch), KvTag(self.checkpoints));
         checkpoint.stage = Stage::Commit;
-        checkpoint.begins.commit = self.pace.now();
+        checkpoint.begins.commit = self.shares.now();
         if self.options.planted == Planted::EarlyTrim {
             self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         }
@@ -525,7 +525,7 @@ impl BlockStore {
         }
         let Some(checkpoint) = &mut self.checkpoint else { return };
         assert!(checkpoint.is_committing(), "nothing else is submitted to the KV store");
-        self.pace.committed(checkpoint.begins);
+        self.shares.committed(checkpoint.begins);
         self.wal.checkpoint_durable(checkpoint.number, checkpoint.state.wal, &mut self.durable);
         checkpoint.stage = Stage::Adopt;
     }
@@ -534,16 +534,16 @@ impl BlockStore {
     fn adopt(&mut self, checkpoint: &mut Checkpoint) -> bool {
         let mut adopted = 0;
         while adopted < ADOPTIONS_PER_STEP {
-            let Some((id, onode)) = self.table.onodes.cut.pop_last() else {
+            let Some((id, onode)) = self.table.onodes.frozen.pop_last() else {
                 let early = self.options.planted == Planted::EarlyReuse;
                 self.table.space.alloc.checkpoint_durable(if early { u64::MAX } else { checkpoint.cut });
-                checkpoint.stage = Stage::LetGo;
+                checkpoint.stage = Stage::Release;
                 return true;
             };
             let first = checkpoint.homes.partition_point(|home| home.object < id);
             let homes = checkpoint.homes.split_off(first);
             adopted += 1 + homes.len();
-            if self.table.onodes.is_live(&id) {
+            if self.table.onodes.is_mutable(&id) {
                 // From here on a change of it need not copy any more.
                 drop(onode);
                 self.adopt_in_live(id, &homes);
@@ -605,9 +605,9 @@ impl BlockStore {
     }
 
     /// Lets go of the small values that the KV store has now.
-    fn let_go(&mut self, checkpoint: &mut Checkpoint) -> bool {
+    fn release(&mut self, checkpoint: &mut Checkpoint) -> bool {
         let Table { pairs, onodes, log, .. } = &mut self.table;
-        let more = pairs.let_go(PAIRS_PER_STEP) | log.let_go(CHUNKS_PER_STEP) | onodes.let_go(1);
+        let more = pairs.release(PAIRS_PER_STEP) | log.release(CHUNKS_PER_STEP) | onodes.release(1);
         if !more {
             checkpoint.stage = Stage::Free;
         }
@@ -634,7 +634,7 @@ impl BlockStore {
 
 type Bases = BTreeMap<u32, Option<Bytes>>;
 
-/// Puts the blocks of a group together, and notes their checksums. Blocks that came whole go as they came, with the
+/// Puts the blocks of a PG together, and notes their checksums. Blocks that came whole go as they came, with the
 /// checksums that clients and primaries sent with them.
 fn fill_homes(group: &mut [Home], bases: &Bases) -> BufList {
     let as_written = |home: &mut Home| {

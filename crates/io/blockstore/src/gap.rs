@@ -1,6 +1,6 @@
 //! What can be done with a store whose log has a gap, see [`LogGap`]: look at what it held before, and give it up.
 //!
-//! What the lost records said is unknown, so any group may have lost writes that were acknowledged. None of them may come
+//! What the lost records said is unknown, so any PG may have lost writes that were acknowledged. None of them may come
 //! back as it is: it would show a shorter log than it promised. They are removed, and recover from the other OSDs.
 
 use crate::MountReport;

@@ -6,7 +6,7 @@
 
 use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::metadata::{self, Keyspace, OmapCopy, State, StoredState, prefix};
+use crate::kv_schema::{self, Keyspace, OmapCopy, State, StoredState, prefix};
 use crate::offline::Layout;
 use crate::onode::Onode;
 use crate::store::BlockStore;
@@ -76,11 +76,11 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     let StoredState { state, is_version_1 } = State::load(kv, &superblock)?;
     let mut audit = Audit::new(superblock.data, state.next_id, is_version_1);
     scan(kv, prefix::COLLECTION, |key, value| {
-        let read = metadata::decode_spg(key.clone()).and_then(|_| metadata::decode_collection(value));
+        let read = kv_schema::decode_spg(key.clone()).and_then(|_| kv_schema::decode_collection(value));
         audit.note(prefix::COLLECTION, &key, "collection", read);
     })?;
     scan(kv, prefix::LOG, |key, value| {
-        audit.note(prefix::LOG, &key, "log", metadata::check_log_pair(key.clone(), value));
+        audit.note(prefix::LOG, &key, "log", kv_schema::check_log_pair(key.clone(), value));
     })?;
     for prefix in [prefix::META, prefix::SPACE_META] {
         scan(kv, prefix, |key, _| {
@@ -91,7 +91,7 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
         audit.note(prefix::DEAD, &key, "removed group", Keyspace::decode(prefix::DEAD, key.clone()));
     })?;
     scan(kv, prefix::FREE, |key, value| {
-        let read = metadata::decode_free(key.clone(), value);
+        let read = kv_schema::decode_free(key.clone(), value);
         audit.note(prefix::FREE, &key, "free map", read);
         // It can be made anew from the objects.
         audit.bad.last_mut().into_iter().for_each(|record| record.removable |= record.kind == "free map");
@@ -103,7 +103,8 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     audit.names_without_object();
     let mut copies = BTreeMap::new();
     scan(kv, prefix::COPY, |key, value| {
-        let read = metadata::decode_number(key.clone()).and_then(|copy| Ok((copy, OmapCopy::decode(value)?)));
+        let read =
+            kv_schema::decode_number(key.clone()).and_then(|copy| Ok((copy, OmapCopy::decode(value)?)));
         copies.extend(audit.note(prefix::COPY, &key, "copy of an omap", read));
     })?;
     audit.copies(&copies);
@@ -113,7 +114,7 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
 }
 
 fn scan(kv: &dyn KvStore, prefix: u8, mut visit: impl FnMut(Bytes, Bytes)) -> Result<(), OpenError> {
-    metadata::scan(kv, &[prefix], |key, value| {
+    kv_schema::scan(kv, &[prefix], |key, value| {
         visit(key, value);
         Ok(())
     })
@@ -142,11 +143,11 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
             continue;
         }
         let name = match &record.object {
-            Some((at, name)) => Some(metadata::name_key(&keyspace_of(kv, at)?, name)),
+            Some((at, name)) => Some(kv_schema::name_key(&keyspace_of(kv, at)?, name)),
             None => None,
         };
         keys.extend(name.filter(|key| matches!(kv.get(key), Ok(Some(_)))));
-        if let (Ok(id), Some(value)) = (metadata::decode_number(record.key.slice(1..)), kv.get(&record.key)?)
+        if let (Ok(id), Some(value)) = (kv_schema::decode_number(record.key.slice(1..)), kv.get(&record.key)?)
             && let Ok((_, omap)) = Onode::claimed(id, value)
             && omap != 0
         {
@@ -171,7 +172,7 @@ fn omap_keys(kv: &dyn KvStore, omap: u64, batch: &mut KvBatch) -> Result<Vec<Byt
         }
     }
     let mut keys = Vec::new();
-    for prefix in [metadata::omap_prefix(omap), metadata::hidden_prefix(omap), metadata::copy_key(omap)] {
+    for prefix in [kv_schema::omap_prefix(omap), kv_schema::hidden_prefix(omap), kv_schema::copy_key(omap)] {
         keys.extend(kv.scan_prefix(&prefix)?.into_iter().map(|(key, _)| key));
     }
     Ok(keys)
@@ -179,9 +180,9 @@ fn omap_keys(kv: &dyn KvStore, omap: u64, batch: &mut KvBatch) -> Result<Vec<Byt
 
 /// Where a collection has its names, as far as it can be read.
 fn keyspace_of(kv: &dyn KvStore, at: &SpgId) -> Result<Keyspace, OpenError> {
-    let value = kv.get(&metadata::collection_key(at))?;
+    let value = kv.get(&kv_schema::collection_key(at))?;
     let number =
-        value.and_then(|value| metadata::decode_collection(value).ok()).map_or(0, |(_, number)| number);
+        value.and_then(|value| kv_schema::decode_collection(value).ok()).map_or(0, |(_, number)| number);
     Ok(Keyspace { at: *at, number })
 }
 
@@ -226,11 +227,11 @@ impl Audit {
     fn name(&mut self, prefix: u8, key: &Bytes, value: Bytes) {
         let whole = whole(prefix, key);
         let read = Keyspace::decode(prefix, key.clone())
-            .and_then(|keyspace| metadata::decode_name(value).map(|(id, name)| (id, keyspace, name)));
+            .and_then(|keyspace| kv_schema::decode_name(value).map(|(id, name)| (id, keyspace, name)));
         let (object, reason) = match read {
             Err(error) => (None, error.to_string()),
             Ok((id, keyspace, name)) => {
-                let misplaced = metadata::name_key(&keyspace, &name) != whole;
+                let misplaced = kv_schema::name_key(&keyspace, &name) != whole;
                 let object = (keyspace.at, name);
                 match self.named.entry(id) {
                     _ if misplaced => (Some(object), "it is under another name's key".to_owned()),
@@ -253,7 +254,7 @@ impl Audit {
     }
 
     fn object(&mut self, key: &Bytes, value: Bytes) {
-        let number = metadata::decode_number(key.clone());
+        let number = kv_schema::decode_number(key.clone());
         let claimed = number.clone().and_then(|id| Onode::claimed(id, value.clone())).ok();
         let mut named = number.as_ref().ok().and_then(|id| self.named.remove(id)).map(|(_, object)| object);
         if let Some((name, omap)) = claimed {
@@ -292,7 +293,7 @@ impl Audit {
     }
 
     fn omap(&mut self, key: &Bytes) {
-        let reason = match metadata::decode_number(key.clone()) {
+        let reason = match kv_schema::decode_number(key.clone()) {
             Ok(omap) if self.omaps.contains(&omap) => return,
             Ok(omap) => format!("no object has the omap {omap}"),
             Err(error) => error.to_string(),
@@ -311,13 +312,13 @@ impl Audit {
                 Some(omap) => format!("no object has the omap {omap}"),
                 None => continue,
             };
-            let key = metadata::copy_key(*target);
+            let key = kv_schema::copy_key(*target);
             self.push(BadRecord { key, kind: "copy of an omap", object: None, reason, removable: false });
         }
     }
 
     fn hidden(&mut self, key: &Bytes, copies: &BTreeMap<u64, OmapCopy>) {
-        let reason = match metadata::decode_number(key.clone()) {
+        let reason = match kv_schema::decode_number(key.clone()) {
             Ok(omap) if copies.contains_key(&omap) => return,
             Ok(omap) => format!("the omap {omap} is not being copied"),
             Err(error) => error.to_string(),

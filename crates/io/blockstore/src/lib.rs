@@ -26,7 +26,7 @@
 //! ```
 //!
 //! Memory is bounded by a target, [`Options::for_memory`]: clean objects, omaps and logs are read from the KV store when they are
-//! asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
+//! asked for, and go when others need the room. Memtable: io; uses base and the seams of env, kv and store.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -36,33 +36,33 @@ mod blockset;
 mod cache;
 mod check;
 mod checkpoint;
-mod clock;
+mod clock_cache;
+mod dirty;
 mod error;
-mod fill;
 mod freemap;
 mod freeruns;
 mod gap;
 mod held;
 mod inspect;
-mod layer;
-mod metadata;
+mod kv_schema;
+mod memtable;
 mod mount;
 mod offline;
 mod onode;
 mod options;
-mod overlay;
-mod pace;
+mod throttle;
+
 mod probe;
 mod reads;
 mod requests;
-mod room;
-mod split;
+mod reserve;
 mod store;
 mod superblock;
 mod table;
 mod upgrade;
 mod view;
 mod wal;
+mod wal_device;
 
 #[cfg(test)]
 mod tests;
@@ -77,8 +77,8 @@ pub use mount::MountReport;
 pub use offline::{DeviceExtent, FreeSpace, Layout, ObjectShape};
 pub use options::{Options, Planted};
 pub use probe::probe;
-pub use split::SplitDisk;
 pub use store::BlockStore;
+pub use wal_device::SplitDisk;
 
 /// Unit of allocation and of checksums: the device's own.
 pub(crate) const BLOCK: usize = nacre_env::disk::BLOCK_BYTES;

@@ -4,7 +4,7 @@ use crate::BLOCK;
 use crate::alloc::Run;
 use crate::error::{LogGap, OpenError};
 use crate::held::Source;
-use crate::metadata::{self, State, StoredState, Sums};
+use crate::kv_schema::{self, State, StoredState, Sums};
 use crate::options::Options;
 use crate::store::{BlockStore, Parts};
 use crate::superblock::{COPIES, Superblock};
@@ -66,7 +66,7 @@ pub(crate) fn mkfs(
     let wal = WalPosition { position: 0, seq: 1, mount: 0 };
     let state = State { id, wal, next_id: 1, sums: Sums::default(), has_copies: false };
     let mut batch = KvBatch::default();
-    batch.put(metadata::state_key(), state.encode());
+    batch.put(kv_schema::state_key(), state.encode());
     kv.commit(&batch, nacre_kv::Durability::Durable)?;
     Ok(())
 }

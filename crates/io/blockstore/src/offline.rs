@@ -134,7 +134,7 @@ impl BlockStore {
         })
     }
 
-    /// The log of a placement group, oldest first.
+    /// The log of a PG, oldest first.
     #[must_use]
     pub fn log_entries(&self, at: &SpgId) -> Vec<(Eversion, Bytes)> {
         self.table.log_entries(at)

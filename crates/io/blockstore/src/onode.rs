@@ -2,8 +2,8 @@
 
 use crate::alloc::Run;
 use crate::blocks::Blocks;
-use crate::layer::Weigh;
-use crate::overlay::Dirty;
+use crate::dirty::Dirty;
+use crate::memtable::Weigh;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{HObject, SpgId};

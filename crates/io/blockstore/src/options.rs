@@ -81,7 +81,7 @@ impl Default for Options {
 
 impl Options {
     /// Sizes with which an OSD keeps to about `target_bytes` of memory. A part of it, 64 MiB or a quarter, is for what the
-    /// store does not know: the program, pooled buffers, logs of groups, sessions. Of the rest:
+    /// store does not know: the program, pooled buffers, logs of PGs, sessions. Of the rest:
     ///
     /// | share | for |
     /// | --- | --- |

@@ -202,7 +202,7 @@ impl BlockStore {
         if read.fetch.is_none() {
             self.base_unreadable(read.run.start);
         }
-        let kind = DamageKind::Unreadable { since: self.pace.now() };
+        let kind = DamageKind::Unreadable { since: self.shares.now() };
         self.note_damage(read, read.run.start, Damage { reason: reason.to_owned(), kind });
         Vec::new()
     }
@@ -212,7 +212,7 @@ impl BlockStore {
         if self.damaged.is_empty() {
             return;
         }
-        let Some(now) = self.pace.now() else { return };
+        let Some(now) = self.shares.now() else { return };
         self.damaged.retain(|_, damage| match damage.kind {
             DamageKind::Unreadable { since: Some(since) } => now.since(since) < UNREADABLE_FOR,
             _ => true,

@@ -2,15 +2,15 @@
 
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
-use crate::fill::Fill;
 use crate::held::Source;
 use crate::mount::OnGap;
 use crate::options::{Options, Planted};
-use crate::pace::Pace;
 use crate::reads::{Damage, Fetch, ReadIo};
 use crate::requests::Requests;
 use crate::superblock::Superblock;
 use crate::table::Table;
+use crate::throttle::CheckpointShares;
+use crate::throttle::fill::Fill;
 use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
 use crate::{BLOCK, MountReport};
 use nacre_buf::BufList;
@@ -52,7 +52,7 @@ pub struct BlockStore {
     pub(crate) wal: Wal,
     pub(crate) cache: Cache,
     pub(crate) checkpoint: Option<Checkpoint>,
-    pub(crate) pace: Pace,
+    pub(crate) shares: CheckpointShares,
     /// Requests on their way, by tag.
     io: Slab<Io>,
     pub(crate) requests: Requests,
@@ -101,7 +101,7 @@ impl BlockStore {
             table: parts.table,
             wal: parts.wal,
             checkpoint: None,
-            pace: Pace::default(),
+            shares: CheckpointShares::default(),
             io: Slab::new(),
             requests: Requests::default(),
             unflushed: BTreeMap::new(),
@@ -149,7 +149,7 @@ impl BlockStore {
     /// Lets the store learn from its checkpoints how their time divides into parts, by which writers that outrun one are
     /// slowed down. Without a clock it keeps to what is usual.
     pub fn set_clock(&mut self, clock: Box<dyn Clock>) {
-        self.pace.set_clock(clock);
+        self.shares.set_clock(clock);
     }
 
     /// Why the store stopped acknowledging, if it did.
@@ -251,7 +251,7 @@ impl BlockStore {
         Fill {
             log_blocks: self.wal.usage().1,
             dirty_bytes: self.table.space.dirty_bytes(),
-            metadata_bytes: (self.table.live().1 + self.table.space.alloc.changes_bytes()) as u64,
+            metadata_bytes: (self.table.changed().1 + self.table.space.alloc.changes_bytes()) as u64,
         }
     }
 
@@ -265,7 +265,7 @@ impl BlockStore {
         };
         let is_committing = checkpoint.is_committing();
         let committed = if is_committing { self.table.kv.progress() } else { 0 };
-        let progress = checkpoint.progress(self.pace.ends(), committed);
+        let progress = checkpoint.progress(self.shares.ends(), committed);
         let outruns = self.fill().outruns(checkpoint.fill(), &limit, progress);
         if outruns && is_committing && self.wal.collecting_bytes() > 0 {
             // Nothing else may happen until the commit ends: no request is under way, and clients wait.
@@ -278,13 +278,13 @@ impl BlockStore {
     /// to do; true when another may follow at once.
     fn tidy_up(&mut self) -> bool {
         let limit = self.options.dirty_metadata_bytes_max;
-        let is_behind = self.table.live().0 >= self.options.marks_max || self.table.live().1 >= limit;
+        let is_behind = self.table.changed().0 >= self.options.marks_max || self.table.changed().1 >= limit;
         !is_behind && (self.table.remove_some() | self.table.copy_some())
     }
 
     /// Whether anything is not yet where a checkpoint brings it.
     fn has_changes(&self) -> bool {
-        self.table.space.dirty_slots > 0 || self.table.live().0 > 0
+        self.table.space.dirty_slots > 0 || self.table.changed().0 > 0
     }
 
     /// Takes what the device and the KV store have finished.

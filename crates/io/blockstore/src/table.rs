@@ -1,5 +1,5 @@
 //! [`Table`]: all collections and objects, the authority on what the store holds: the KV store as of the last checkpoint,
-//! what was changed since above it ([`crate::layer`]), and a bounded part of the rest in memory. Transactions are
+//! what was changed since above it ([`crate::memtable`]), and a bounded part of the rest in memory. Transactions are
 //! applied here, when they are submitted and again at replay.
 //!
 //! Reads of the KV store happen on the shard's thread: a point read takes 3 to 10 us out of its cache or the page cache.
@@ -16,14 +16,14 @@ mod scan;
 use crate::BLOCK;
 use crate::alloc::{Alloc, Run};
 use crate::blocks::Blocks;
-use crate::clock::Clock;
+use crate::clock_cache::Clock;
+use crate::dirty::{Dirty, ZEROS};
 use crate::error::OpenError;
 use crate::held::{Held, Source};
-use crate::layer::{Layer, Weigh};
-use crate::metadata::{self, Keyspace, LogChunk, State, Sums};
+use crate::kv_schema::{self, Keyspace, LogChunk, State, Sums};
+use crate::memtable::{Memtable, Weigh};
 use crate::onode::{DeviceBlock, Onode, Slot};
 use crate::options::{Options, Planted};
-use crate::overlay::{Dirty, ZEROS};
 use crate::wal::Placement;
 use copies::Copies;
 use nacre_buf::{BufList, Bytes};
@@ -38,7 +38,7 @@ use std::sync::Arc;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
-/// One placement group.
+/// One PG.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     /// Entries up to here are trimmed.
@@ -157,9 +157,9 @@ pub(crate) struct Table {
     pub(crate) kv: Box<dyn KvStore + Send>,
     pub(crate) collections: BTreeMap<SpgId, Collection>,
     /// Names, omap entries, values of collections and collections themselves, as the KV store has them.
-    pub(crate) pairs: Layer<Bytes, Bytes>,
-    pub(crate) onodes: Layer<u64, Arc<Onode>>,
-    pub(crate) log: Layer<(SpgId, Eversion), LogChunk>,
+    pub(crate) pairs: Memtable<Bytes, Bytes>,
+    pub(crate) onodes: Memtable<u64, Arc<Onode>>,
+    pub(crate) log: Memtable<(SpgId, Eversion), LogChunk>,
     /// Spaces of removed collections that may still hold something.
     removals: Removals,
     /// Large omaps that were cloned, and whose entries are being copied.
@@ -224,17 +224,17 @@ impl Table {
     ) -> Result<Self, OpenError> {
         let mut alloc = Alloc::new(area);
         let mut collections = BTreeMap::new();
-        metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::COLLECTION], |key, value| {
-            let (log_tail, space) = metadata::decode_collection(value)?;
-            let at = metadata::decode_spg(key)?;
+        kv_schema::scan::<OpenError>(kv.as_ref(), &[kv_schema::prefix::COLLECTION], |key, value| {
+            let (log_tail, space) = kv_schema::decode_collection(value)?;
+            let at = kv_schema::decode_spg(key)?;
             collections.insert(at, Collection { log_tail, space, chunks: RefCell::default() });
             Ok(())
         })?;
         let removals = Removals::load(kv.as_ref())?;
         let copies = Copies::load(kv.as_ref(), options.omap_step_entries_max)?;
-        metadata::scan::<OpenError>(kv.as_ref(), &[metadata::prefix::FREE], |key, value| {
-            let (nth, portion) = metadata::decode_free(key, value)?;
-            alloc.load(nth, &portion).map_err(|run| OpenError::Inconsistent {
+        kv_schema::scan::<OpenError>(kv.as_ref(), &[kv_schema::prefix::FREE], |key, value| {
+            let (nth, shard) = kv_schema::decode_free(key, value)?;
+            alloc.load(nth, &shard).map_err(|run| OpenError::Inconsistent {
                 what: "block outside the data area",
                 value: run.start.into(),
             })
@@ -243,9 +243,9 @@ impl Table {
         Ok(Self {
             kv,
             collections,
-            pairs: Layer::default(),
-            onodes: Layer::default(),
-            log: Layer::default(),
+            pairs: Memtable::default(),
+            onodes: Memtable::default(),
+            log: Memtable::default(),
             removals,
             copies,
             omap_bytes_shared_min: options.omap_bytes_shared_min,
@@ -289,8 +289,8 @@ impl Table {
     }
 
     /// Entries changed since the cut, and about their bytes.
-    pub(crate) fn live(&self) -> (usize, usize) {
-        let entries = self.pairs.live().len() + self.onodes.live().len() + self.log.live().len();
+    pub(crate) fn changed(&self) -> (usize, usize) {
+        let entries = self.pairs.mutable().len() + self.onodes.mutable().len() + self.log.mutable().len();
         (entries, self.pairs.bytes().0 + self.onodes.bytes().0 + self.log.bytes().0)
     }
 
@@ -307,10 +307,10 @@ impl Table {
     }
 
     /// What was changed so far is the checkpoint's.
-    pub(crate) fn start_cut(&mut self) {
-        self.pairs.start_cut();
-        self.onodes.start_cut();
-        self.log.start_cut();
+    pub(crate) fn freeze(&mut self) {
+        self.pairs.freeze();
+        self.onodes.freeze();
+        self.log.freeze();
     }
 
     /// Value of a pair as of now.
@@ -322,7 +322,7 @@ impl Table {
     }
 
     fn id_at(&self, key: &Bytes) -> Option<u64> {
-        let decode = |value: &Bytes| self.note(metadata::decode_name_id(value));
+        let decode = |value: &Bytes| self.note(kv_schema::decode_name_id(value));
         if let Some(value) = self.pairs.get(key.as_ref()) {
             return value.and_then(decode);
         }
@@ -338,7 +338,7 @@ impl Table {
         if let Some(id) = self.recent.borrow().find(at, name) {
             return Some(id);
         }
-        let id = self.id_at(&metadata::name_key(&self.keyspace_of(at)?, name))?;
+        let id = self.id_at(&kv_schema::name_key(&self.keyspace_of(at)?, name))?;
         self.recent.borrow_mut().keep(at, name, id);
         Some(id)
     }
@@ -350,15 +350,15 @@ impl Table {
 
     /// The collection must exist.
     fn set_name(&mut self, at: SpgId, name: &HObject, id: u64) {
-        let key = metadata::name_key(&self.keyspace(at), name);
+        let key = kv_schema::name_key(&self.keyspace(at), name);
         self.recent.borrow_mut().forget(name);
         self.clean_names.borrow_mut().remove(key.as_ref());
-        self.pairs.put(key, metadata::encode_name(id, name));
+        self.pairs.put(key, kv_schema::encode_name(id, name));
     }
 
     fn delete_name(&mut self, at: SpgId, name: &HObject) {
         let Some(space) = self.keyspace_of(&at) else { return };
-        let key = metadata::name_key(&space, name);
+        let key = kv_schema::name_key(&space, name);
         self.recent.borrow_mut().forget(name);
         self.clean_names.borrow_mut().remove(key.as_ref());
         self.pairs.delete(key);
@@ -382,7 +382,7 @@ impl Table {
         if let Some(onode) = self.onodes.get(&id) {
             return onode.cloned();
         }
-        let Some(value) = self.note(self.kv.get(&metadata::object_key(id)))? else {
+        let Some(value) = self.note(self.kv.get(&kv_schema::object_key(id)))? else {
             self.note_failure(&format_args!("object {id} has a name and is not there"));
             return None;
         };
@@ -410,7 +410,7 @@ impl Table {
         }
         let number = if self.removals.has(&at) { self.fresh_id() } else { 0 };
         let (log_tail, chunks) = (Eversion::ZERO, RefCell::new(Some(VecDeque::new())));
-        self.pairs.put(metadata::collection_key(&at), metadata::encode_collection(log_tail, number));
+        self.pairs.put(kv_schema::collection_key(&at), kv_schema::encode_collection(log_tail, number));
         self.collections.insert(at, Collection { log_tail, space: number, chunks });
         Keyspace { at, number }
     }
@@ -440,7 +440,7 @@ impl Table {
     }
 
     fn make_live(&mut self, id: u64) {
-        if self.onodes.is_live(&id) {
+        if self.onodes.is_mutable(&id) {
             return;
         }
         let clean = self.clean_onodes.borrow().get(&id);
@@ -623,8 +623,8 @@ impl Table {
     fn apply_meta(&mut self, at: SpgId, op: Op) {
         let space = self.keyspace(at);
         match op {
-            Op::MetaSet { key, value } => self.pairs.put(metadata::meta_key(&space, &key), detached(&value)),
-            Op::MetaRemove { key } => self.pairs.delete(metadata::meta_key(&space, &key)),
+            Op::MetaSet { key, value } => self.pairs.put(kv_schema::meta_key(&space, &key), detached(&value)),
+            Op::MetaRemove { key } => self.pairs.delete(kv_schema::meta_key(&space, &key)),
             op => self.apply_log(at, op),
         }
     }

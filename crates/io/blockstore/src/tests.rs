@@ -11,12 +11,12 @@ mod memory;
 mod metadata;
 mod model;
 mod once;
-mod pace;
 mod random;
 mod removal;
 mod rig;
-mod split;
 mod sums;
+mod throttle;
+mod wal_device;
 
 use crate::{BlockStore, Options};
 use nacre_store::conformance;

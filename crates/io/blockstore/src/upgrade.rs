@@ -3,8 +3,8 @@
 
 use crate::alloc::Run;
 use crate::error::OpenError;
-use crate::freemap::{Portion, RefChanges};
-use crate::metadata::{self, State, StoredState, Sums, prefix};
+use crate::freemap::{FreeMapShard, RefChanges};
+use crate::kv_schema::{self, State, StoredState, Sums, prefix};
 use crate::onode::{Onode, Slot, Stored};
 use nacre_buf::Bytes;
 use nacre_kv::{Durability, KvBatch, KvStore};
@@ -17,8 +17,8 @@ const BATCH_OPS_MAX: usize = 8192;
 pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
     let omaps = omap_sizes(kv)?;
     let mut batches = vec![KvBatch::default()];
-    metadata::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
-        let id = metadata::decode_number(key)?;
+    kv_schema::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
+        let id = kv_schema::decode_number(key)?;
         if batches.last().is_none_or(|batch| batch.ops().len() >= BATCH_OPS_MAX) {
             batches.push(KvBatch::default());
         }
@@ -27,12 +27,12 @@ pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State
             // Done, by an upgrade that was interrupted.
             return Ok(());
         };
-        batch.put(metadata::name_key(&at.into(), &name), metadata::encode_name(id, &name));
+        batch.put(kv_schema::name_key(&at.into(), &name), kv_schema::encode_name(id, &name));
         if let Some(bytes) = omaps.get(&id) {
             (onode.omap, onode.omap_bytes) = (id, *bytes);
         }
         let blocks = onode.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?)));
-        batch.put(metadata::object_key(id), onode.encode(blocks));
+        batch.put(kv_schema::object_key(id), onode.encode(blocks));
         Ok(())
     })?;
     for batch in &batches {
@@ -43,41 +43,39 @@ pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State
 
 /// Makes the free map and the sums anew, if the store's format has them. False when they were right.
 pub(crate) fn recount(kv: &mut dyn KvStore) -> Result<bool, OpenError> {
-    let value = kv.get(&metadata::state_key())?.ok_or(OpenError::ForeignMetadata)?;
+    let value = kv.get(&kv_schema::state_key())?.ok_or(OpenError::ForeignMetadata)?;
     let StoredState { state, is_version_1 } = State::decode(value)?;
     if is_version_1 {
         return Ok(false);
     }
-    let (sums, portions) = counted(kv)?;
+    let (sums, shards) = counted(kv)?;
     let mut stored = BTreeMap::new();
-    metadata::scan::<OpenError>(kv, &[prefix::FREE], |key, value| {
+    kv_schema::scan::<OpenError>(kv, &[prefix::FREE], |key, value| {
         stored.insert(key, value);
         Ok(())
     })?;
     let right = sums == state.sums
-        && stored.len() == portions.len()
-        && portions
-            .iter()
-            .all(|(nth, value)| stored.get(&metadata::free_key(*nth).slice(1..)) == Some(value));
+        && stored.len() == shards.len()
+        && shards.iter().all(|(nth, value)| stored.get(&kv_schema::free_key(*nth).slice(1..)) == Some(value));
     if !right {
-        write_counted(kv, &State { sums, ..state }, portions)?;
+        write_counted(kv, &State { sums, ..state }, shards)?;
     }
     Ok(!right)
 }
 
 fn count(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
-    let (sums, portions) = counted(kv)?;
+    let (sums, shards) = counted(kv)?;
     let state = State { sums, ..state };
-    write_counted(kv, &state, portions)?;
+    write_counted(kv, &state, shards)?;
     Ok(state)
 }
 
-/// What the objects refer to, as sums and as portions of the free map.
+/// What the objects refer to, as sums and as shards of the free map.
 fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> {
     let mut sums = Sums::default();
     let mut changes = RefChanges::default();
-    metadata::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
-        let onode = Onode::decode(metadata::decode_number(key)?, value)?.onode;
+    kv_schema::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
+        let onode = Onode::decode(kv_schema::decode_number(key)?, value)?.onode;
         for device in onode.blocks.values().filter_map(Slot::device) {
             changes.add(Run { start: device.block, count: 1 }, 1);
         }
@@ -86,27 +84,23 @@ fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> 
         sums.omap_bytes += onode.omap_bytes + onode.omap_header.len() as u64;
         Ok(())
     })?;
-    let mut portions = BTreeMap::new();
+    let mut shards = BTreeMap::new();
     while let Some((nth, changes)) = changes.pop() {
-        let mut portion = Portion::default();
-        portion.apply(&changes).map_err(|block| OpenError::Inconsistent {
+        let mut shard = FreeMapShard::default();
+        shard.apply(&changes).map_err(|block| OpenError::Inconsistent {
             what: "block released too often",
             value: block.into(),
         })?;
-        portions.extend(portion.encode().map(|value| (nth, value)));
+        shards.extend(shard.encode().map(|value| (nth, value)));
     }
-    Ok((sums, portions))
+    Ok((sums, shards))
 }
 
-fn write_counted(
-    kv: &mut dyn KvStore,
-    state: &State,
-    portions: BTreeMap<u32, Bytes>,
-) -> Result<(), OpenError> {
+fn write_counted(kv: &mut dyn KvStore, state: &State, shards: BTreeMap<u32, Bytes>) -> Result<(), OpenError> {
     let mut batch = KvBatch::default();
     batch.delete_prefix(vec![prefix::FREE]);
-    portions.into_iter().for_each(|(nth, value)| batch.put(metadata::free_key(nth), value));
-    batch.put(metadata::state_key(), state.encode());
+    shards.into_iter().for_each(|(nth, value)| batch.put(kv_schema::free_key(nth), value));
+    batch.put(kv_schema::state_key(), state.encode());
     kv.commit(&batch, Durability::Durable)?;
     tracing::info!(objects = state.sums.objects, "free map made anew from the objects");
     Ok(())
@@ -114,10 +108,10 @@ fn write_counted(
 
 /// Bytes of the omaps, by object.
 fn omap_sizes(kv: &dyn KvStore) -> Result<BTreeMap<u64, u64>, OpenError> {
-    let number_bytes = metadata::omap_prefix(0).len() - 1;
+    let number_bytes = kv_schema::omap_prefix(0).len() - 1;
     let mut sizes = BTreeMap::new();
-    metadata::scan::<OpenError>(kv, &[prefix::OMAP], |key, value| {
-        let id = metadata::decode_number(key.clone())?;
+    kv_schema::scan::<OpenError>(kv, &[prefix::OMAP], |key, value| {
+        let id = kv_schema::decode_number(key.clone())?;
         *sizes.entry(id).or_default() += (key.len() - number_bytes + value.len()) as u64;
         Ok(())
     })?;

@@ -1,8 +1,8 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
+use crate::dirty::ZEROS;
 use crate::onode::{DeviceBlock, Onode, Slot};
-use crate::overlay::ZEROS;
 use crate::store::BlockStore;
 use crate::table::{index_of, within};
 use nacre_buf::crc::ZERO_BLOCK_CRC;

@@ -1,4 +1,4 @@
-//! The seam between placement groups and what keeps their objects: [`ObjectStore`], its conformance suite,
+//! The seam between PGs and what keeps their objects: [`ObjectStore`], its conformance suite,
 //! and [`MemStore`], the in-memory implementation for tests, the simulation and, until the device store
 //! exists, the embedded cluster. Layer: io; uses base.
 
@@ -74,7 +74,7 @@ pub struct StoreMemory {
     pub kv_bytes: u64,
 }
 
-/// Keeps the objects, logs and metadata of one OSD's placement groups. Owned by one shard.
+/// Keeps the objects, logs and metadata of one OSD's PGs. Owned by one shard.
 pub trait ObjectStore: ObjectView {
     /// Applies `txn`: visible to reads at once, durable when [`Completion::Durable`] of `token` is drained.
     ///
@@ -138,6 +138,6 @@ pub trait ObjectStore: ObjectView {
         StoreMemory::default()
     }
 
-    /// This store as what a placement group reads through.
+    /// This store as what a PG reads through.
     fn as_view(&self) -> &dyn ObjectView;
 }

@@ -14,7 +14,7 @@ const SIZE_MIB_MIN: u64 = 16;
 /// fio needs a part of the first to connect.
 const SECONDS_MIN: u32 = 2;
 const SECONDS_MAX: u32 = 24 * 3600;
-/// Groups of a pool, as Ceph's `mon_max_pool_pg_num`.
+/// PGs of a pool, as Ceph's `mon_max_pool_pg_num`.
 pub(crate) const PGS_MAX: u32 = 65_536;
 
 /// The load.
@@ -34,7 +34,7 @@ pub(crate) struct Load {
     /// Mebibytes of the image, or of all images of a cell together; all of it is written before.
     #[arg(long, default_value_t = 1024)]
     size_mib: u64,
-    /// Groups of the pool that is made.
+    /// PGs of the pool that is made.
     #[arg(long, default_value_t = 32)]
     pub(crate) pgs: u32,
     /// Let each OSD say what its operations spent in which stage (Nacre's OSDs only); takes seconds per repetition.

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The groups of a new pool work after this time, or never.
+/// The PGs of a new pool work after this time, or never.
 const PGS_TIMEOUT: Duration = Duration::from_secs(120);
 const PGS_INTERVAL: Duration = Duration::from_millis(500);
-/// In a cluster of ours an OSD may have so many copies of groups for each one that a pool has, and so many others.
+/// In a cluster of ours an OSD may have so many copies of PGs for each one that a pool has, and so many others.
 const PG_COPIES_MAX: u32 = 16;
 const PGS_BESIDE: u32 = 250;
 
@@ -37,7 +37,7 @@ pub(crate) type OsdOptions = Vec<(String, String)>;
 /// What is apart from the other side in the load on one side.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Setup {
-    /// Groups of the pool; `None` for those of `--pgs`.
+    /// PGs of the pool; `None` for those of `--pgs`.
     pub(crate) pgs: Option<u32>,
     /// Of all its cells.
     pub(crate) shape: Shape,

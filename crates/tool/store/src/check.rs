@@ -1,7 +1,7 @@
 //! `nacre store check`: superblocks, metadata, log, the objects against the allocator, and with `--deep` every block
 //! against its checksum.
 
-use crate::target::{Target, groups, id_text, newest_map};
+use crate::target::{Target, id_text, newest_map, pgs};
 use anyhow::Result;
 use clap::Args;
 use nacre_blockstore::{BlockStore, CheckReport, Layout, MountReport, OpenError};
@@ -136,7 +136,7 @@ fn opened(target: &Target, deep: bool, findings: &mut Findings) -> Result<()> {
 
 fn facts(store: &BlockStore, mount: &MountReport, report: &CheckReport, findings: &mut Findings) {
     let usage = store.usage();
-    findings.fact("placement_groups", groups(store).len().into());
+    findings.fact("placement_groups", pgs(store).len().into());
     findings.fact("objects", report.objects.into());
     findings.fact("log_records", mount.records.into());
     findings.fact("log_transactions", mount.transactions.into());

@@ -1,6 +1,6 @@
 //! `nacre store dump`: what a store holds, as JSON. Bytes that are no text are shown as in Rust's byte strings.
 
-use crate::target::{self, Target, each_object, each_omap_page, groups, id_text, newest_map, parse_pgid};
+use crate::target::{self, Target, each_object, each_omap_page, id_text, newest_map, parse_pgid, pgs};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
@@ -22,18 +22,18 @@ const OMAP_PAGE_BYTES: usize = 1 << 20;
 /// Bytes in a line of a hexdump.
 const LINE_BYTES: usize = 16;
 
-/// Options of `nacre store dump`. Without any, the placement groups are listed.
+/// Options of `nacre store dump`. Without any, the PGs are listed.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(flatten)]
     target: Target,
-    /// A placement group: lists its objects.
+    /// A PG: lists its objects.
     #[arg(long, value_parser = parse_pgid)]
     pgid: Option<SpgId>,
-    /// The log of the group.
+    /// The log of the PG.
     #[arg(long, requires = "pgid", conflicts_with = "object")]
     log: bool,
-    /// An object of the group, by name: all that is kept of it.
+    /// An object of the PG, by name: all that is kept of it.
     #[arg(long, requires = "pgid")]
     object: Option<String>,
     /// Namespace of the object.
@@ -102,7 +102,7 @@ pub(crate) fn overview(store: &mut BlockStore) -> Result<Value> {
     let layout = store.layout();
     let usage = store.usage();
     let mut all = Vec::new();
-    for at in groups(store) {
+    for at in pgs(store) {
         let count = each_object(store, &at, |_, _| Ok(()))?;
         let info = info(store, &at);
         all.push(json!({
@@ -127,7 +127,7 @@ pub(crate) fn overview(store: &mut BlockStore) -> Result<Value> {
     }))
 }
 
-/// The stored info of a group. Entries of its log may be newer.
+/// The stored info of a PG. Entries of its log may be newer.
 fn info(store: &BlockStore, at: &SpgId) -> Option<PgInfo> {
     let (_, value) = store.pg_meta(at, b"info").into_iter().next()?;
     PgInfo::decode(&mut Reader::new(value)).ok()
@@ -191,7 +191,7 @@ pub(crate) fn object(store: &BlockStore, at: &SpgId, name: &HObject) -> Result<V
     }))
 }
 
-/// The group's record of the object, as far as it can be understood.
+/// The PG's record of the object, as far as it can be understood.
 fn record(store: &BlockStore, at: &SpgId, name: &HObject) -> Value {
     let bytes = store.meta(at, name).unwrap_or_default();
     let Ok(context) = ObjectContext::from_record(bytes.clone()) else { return shown(&bytes) };

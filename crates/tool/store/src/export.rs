@@ -1,7 +1,7 @@
-//! `nacre store export`: one placement group to a file.
+//! `nacre store export`: one PG to a file.
 //!
-//! The file is a list of transactions: all objects first, then the log, and `info` and `interval` last. So a group whose
-//! import was interrupted has no `info`, and is not taken for a group.
+//! The file is a list of transactions: all objects first, then the log, and `info` and `interval` last. So a PG whose
+//! import was interrupted has no `info`, and is not taken for a PG.
 
 use crate::stream::{Header, Sink, Totals};
 use crate::target::{self, Target, each_object, each_omap_page, newest_map, parse_pgid};
@@ -21,7 +21,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const OMAP_BYTES: usize = 128 << 10;
 /// What an op takes beside its values, about.
 const OP_BYTES: usize = 32;
-/// Without these a collection is no group.
+/// Without these a collection is no PG.
 const LAST_KEYS: [&[u8]; 2] = [b"info", b"interval"];
 
 /// Options of `nacre store export`.
@@ -29,7 +29,7 @@ const LAST_KEYS: [&[u8]; 2] = [b"info", b"interval"];
 pub struct Options {
     #[command(flatten)]
     target: Target,
-    /// The placement group.
+    /// The PG.
     #[arg(long, value_parser = parse_pgid)]
     pgid: SpgId,
     /// Where to; `-` is standard output. An existing file is not overwritten.
@@ -74,12 +74,12 @@ pub(crate) fn write<W: Write>(store: &mut BlockStore, at: &SpgId, out: W) -> Res
         bail!("the store has no placement group {at}; `nacre store dump` lists them");
     }
     let map = newest_map(store).context("the store has no map: no OSD has ever run on it")?;
-    let header = Header { fsid: map.fsid, store: store.layout().id, group: *at, newest_map: map.epoch };
+    let header = Header { fsid: map.fsid, store: store.layout().id, pg: *at, newest_map: map.epoch };
     let mut exporter = Exporter { sink: Sink::new(out), at: *at, totals: Totals::default() };
     exporter.sink.header(&header)?;
     exporter.put(vec![Op::CreateCollection])?;
     exporter.totals.objects = each_object(store, at, |store, name| exporter.object(store, name))?;
-    exporter.group(store)?;
+    exporter.pg(store)?;
     let Exporter { sink, totals, .. } = exporter;
     Ok((totals, sink.end(totals)?))
 }
@@ -119,8 +119,8 @@ impl<W: Write> Exporter<W> {
         Ok(())
     }
 
-    /// Log and metadata in pieces, what makes it a group last.
-    fn group(&mut self, store: &BlockStore) -> Result<()> {
+    /// Log and metadata in pieces, what makes it a PG last.
+    fn pg(&mut self, store: &BlockStore) -> Result<()> {
         let log = store.log_entries(&self.at).into_iter();
         let log = log.map(|(version, entry)| Op::LogAppend { version, entry });
         let meta = store.pg_meta(&self.at, b"").into_iter().map(|(key, value)| Op::MetaSet { key, value });

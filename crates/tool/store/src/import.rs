@@ -1,4 +1,4 @@
-//! `nacre store import`: one placement group from a file that export wrote.
+//! `nacre store import`: one PG from a file that export wrote.
 
 use crate::stream::{Header, Section, Source, Totals};
 use crate::target::{Target, each_object, newest_map};
@@ -23,7 +23,7 @@ pub struct Options {
     /// Where from; `-` is standard input.
     #[arg(long)]
     file: PathBuf,
-    /// Replace the group if it is there, and take one of another cluster.
+    /// Replace the PG if it is there, and take one of another cluster.
     #[arg(long)]
     force: bool,
 }
@@ -37,17 +37,17 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
         let file = file.with_context(|| options.file.display().to_string())?;
         read(&mut store, BufReader::new(file), options.force)?
     };
-    println!("imported {}: {} objects, {} bytes of data", header.group, totals.objects, totals.data_bytes);
+    println!("imported {}: {} objects, {} bytes of data", header.pg, totals.objects, totals.data_bytes);
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads a whole file into the store. When it fails half-way, the group is removed again.
+/// Reads a whole file into the store. When it fails half-way, the PG is removed again.
 pub(crate) fn read(store: &mut BlockStore, input: impl Read, force: bool) -> Result<(Header, Totals)> {
     let mut source = Source::new(input);
     let header = source.header()?;
     admit(store, &header, force)?;
-    let remove = Transaction { collection: header.group, ops: vec![Op::RemoveCollection] };
-    if store.collections().contains(&header.group) {
+    let remove = Transaction { collection: header.pg, ops: vec![Op::RemoveCollection] };
+    if store.collections().contains(&header.pg) {
         put(store, remove.clone())?;
     }
     match take(store, &mut source, &header) {
@@ -55,15 +55,15 @@ pub(crate) fn read(store: &mut BlockStore, input: impl Read, force: bool) -> Res
         Err(error) => {
             put(store, remove).context("removing the half of the group that was imported")?;
             store.checkpoint_now()?;
-            Err(error.context(format!("nothing of {} was imported", header.group)))
+            Err(error.context(format!("nothing of {} was imported", header.pg)))
         }
     }
 }
 
 fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
-    let group = header.group;
-    if !force && store.collections().contains(&group) {
-        bail!("the store has {group} already; --force replaces it");
+    let pg = header.pg;
+    if !force && store.collections().contains(&pg) {
+        bail!("the store has {pg} already; --force replaces it");
     }
     let Some(map) = newest_map(store) else {
         if force {
@@ -78,7 +78,7 @@ fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
             map.fsid
         );
     }
-    // A group from the future would believe in intervals that this OSD knows nothing of.
+    // A PG from the future would believe in intervals that this OSD knows nothing of.
     if map.epoch < header.newest_map && map.fsid == header.fsid {
         bail!(
             "the group was exported under map {}, this OSD's newest is {}: start it once so that it catches up",
@@ -86,8 +86,8 @@ fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
             map.epoch
         );
     }
-    if map.fsid == header.fsid && !map.pools.contains_key(&group.pg.pool) {
-        bail!("there is no pool {} any more", group.pg.pool);
+    if map.fsid == header.fsid && !map.pools.contains_key(&pg.pg.pool) {
+        bail!("there is no pool {} any more", pg.pg.pool);
     }
     Ok(())
 }
@@ -98,8 +98,8 @@ fn take(store: &mut BlockStore, source: &mut Source<impl Read>, header: &Header)
         match source.next()? {
             Section::Header(_) => bail!("a second header"),
             Section::Transaction(txn) => {
-                if txn.collection != header.group {
-                    bail!("a transaction of {} in the file of {}", txn.collection, header.group);
+                if txn.collection != header.pg {
+                    bail!("a transaction of {} in the file of {}", txn.collection, header.pg);
                 }
                 found.transactions += 1;
                 found.data_bytes += txn.data_bytes() as u64;
@@ -107,7 +107,7 @@ fn take(store: &mut BlockStore, source: &mut Source<impl Read>, header: &Header)
             }
             Section::End(totals) => {
                 store.checkpoint_now()?;
-                found.objects = each_object(store, &header.group, |_, _| Ok(()))?;
+                found.objects = each_object(store, &header.pg, |_, _| Ok(()))?;
                 if found != totals {
                     bail!("the file says {totals:?}, found {found:?}");
                 }

@@ -8,8 +8,8 @@
 //! | `repair` | mending what can be mended without guessing |
 //! | `dump` | what is in it, as JSON |
 //! | `compact` | giving space in the metadata back |
-//! | `stream` | the file of an exported placement group |
-//! | `export`, `import` | one placement group to and from such a file |
+//! | `stream` | the file of an exported PG |
+//! | `export`, `import` | one PG to and from such a file |
 //! | `bench` | the store alone, beside the raw device |
 //!
 //! Layer: tool; uses base, core, io and daemon.
@@ -45,9 +45,9 @@ pub enum Command {
     Dump(dump::Options),
     /// Give unused space of the metadata back to the file system.
     Compact(compact::Options),
-    /// Write one placement group to a file. Changes nothing in the store.
+    /// Write one PG to a file. Changes nothing in the store.
     Export(export::Options),
-    /// Read one placement group from a file that export wrote.
+    /// Read one PG from a file that export wrote.
     Import(import::Options),
     /// Measure a store of its own, beside the raw device.
     Bench(bench::Options),

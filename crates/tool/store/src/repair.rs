@@ -3,13 +3,13 @@
 //! - A superblock copy that is not whole is written again from the other.
 //! - Free space is counted anew from the objects; the count is stored when another one was.
 //! - Metadata of objects that cannot be understood is listed, and removed with `--remove-unreadable`: those objects
-//!   are lost on this OSD and must come back from the group's other copies, by scrub and repair.
-//! - A log with a gap, behind which there are records, is named. What the lost ones said is unknown, so each placement group may
-//!   lack writes that were acknowledged: with `--give-up-groups` all of them are removed and the log ends before the gap. The OSD
-//!   starts without groups then, and recovers from the others. What no other OSD has is exported first, with
+//!   are lost on this OSD and must come back from the PG's other copies, by scrub and repair.
+//! - A log with a gap, behind which there are records, is named. What the lost ones said is unknown, so each PG may
+//!   lack writes that were acknowledged: with `--give-up-PGs` all of them are removed and the log ends before the gap. The OSD
+//!   starts without PGs then, and recovers from the others. What no other OSD has is exported first, with
 //!   `nacre store export --before-gap`.
 //!
-//! Everything else needs the group's other copies, not a tool.
+//! Everything else needs the PG's other copies, not a tool.
 
 use crate::check::examine;
 use crate::target::Target;
@@ -30,7 +30,7 @@ pub struct Options {
     /// Remove objects whose metadata cannot be understood. What they held is lost on this OSD.
     #[arg(long)]
     pub(crate) remove_unreadable: bool,
-    /// When the log has a gap: remove all placement groups, so that the OSD starts and recovers them from the others. What
+    /// When the log has a gap: remove all PGs, so that the OSD starts and recovers them from the others. What
     /// only this OSD has is lost: export it first.
     #[arg(long)]
     pub(crate) give_up_groups: bool,
@@ -115,14 +115,14 @@ fn mend_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
     }
     let (disk, kv) = (options.target.device()?, Box::new(options.target.metadata()?));
     let keep = nacre_osd::storage::OWN_COLLECTION;
-    let groups = nacre_blockstore::give_up_groups(disk, kv, StoreOptions::default(), &keep)?;
-    done.push(format!("removed {} placement groups: {}", groups.len(), listed(&groups)));
+    let pgs = nacre_blockstore::give_up_groups(disk, kv, StoreOptions::default(), &keep)?;
+    done.push(format!("removed {} placement groups: {}", pgs.len(), listed(&pgs)));
     done.push(format!("ended the log before record {}", gap.seq));
     Ok(true)
 }
 
-fn listed(groups: &[SpgId]) -> String {
-    groups.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+fn listed(pgs: &[SpgId]) -> String {
+    pgs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
 }
 
 fn said_of(record: &BadRecord) -> String {

@@ -1,4 +1,4 @@
-//! The file of an exported placement group: framed sections, each with its number and checksum. Drawn in
+//! The file of an exported PG: framed sections, each with its number and checksum. Drawn in
 //! `docs/formats/pg-export.md`.
 
 use anyhow::{Context, Result, bail};
@@ -23,16 +23,16 @@ mod kind {
     pub(super) const END: u32 = 3;
 }
 
-/// Where a group comes from.
+/// Where a PG comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
     /// The cluster.
     pub(crate) fsid: Uuid,
     /// The store that it was exported from.
     pub(crate) store: [u8; 16],
-    /// The group.
-    pub(crate) group: SpgId,
-    /// Newest map that the store had: the group may know of nothing newer.
+    /// The PG.
+    pub(crate) pg: SpgId,
+    /// Newest map that the store had: the PG may know of nothing newer.
     pub(crate) newest_map: Epoch,
 }
 
@@ -68,7 +68,7 @@ impl<W: Write> Sink<W> {
         w.envelope(VERSION, 1, |w| {
             w.raw(&header.fsid.0);
             w.raw(&header.store);
-            w.put(&header.group);
+            w.put(&header.pg);
             w.u32(header.newest_map);
         });
         self.section(kind::HEADER, &w.finish(), &[])
@@ -135,7 +135,7 @@ impl<R: Read> Source<R> {
         let (magic, kind, number) = (r.u32()?, r.u32()?, r.u64()?);
         let (body_bytes, data_bytes, _zero, crc) = (r.u32()?, r.u32()?, r.u32()?, r.u32()?);
         if magic != MAGIC {
-            bail!("section {}: no magic number; this is not the file of an exported group", self.number);
+            bail!("section {}: no magic number; this is not the file of an exported PG", self.number);
         }
         if u64::from(body_bytes) > PART_BYTES_MAX || u64::from(data_bytes) > PART_BYTES_MAX {
             bail!("section {}: longer than any that is written", self.number);
@@ -169,7 +169,7 @@ fn decode(kind: u32, body: Bytes, data: Bytes) -> Result<Section> {
     let mut r = Reader::new(body);
     Ok(match kind {
         kind::HEADER => Section::Header(r.envelope("export header", VERSION, |_, r| {
-            Ok(Header { fsid: Uuid(r.array()?), store: r.array()?, group: r.get()?, newest_map: r.u32()? })
+            Ok(Header { fsid: Uuid(r.array()?), store: r.array()?, pg: r.get()?, newest_map: r.u32()? })
         })?),
         kind::TRANSACTION => Section::Transaction(Transaction::decode_parts(&mut r, &data.into())?),
         kind::END => Section::End(r.envelope("export totals", VERSION, |_, r| {

@@ -106,8 +106,8 @@ pub(crate) fn newest_map(store: &BlockStore) -> Option<std::sync::Arc<nacre_maps
     storage::stored_maps(store).pop()
 }
 
-/// The placement groups of a store, without the OSD's own collection.
-pub(crate) fn groups(store: &BlockStore) -> Vec<SpgId> {
+/// The PGs of a store, without the OSD's own collection.
+pub(crate) fn pgs(store: &BlockStore) -> Vec<SpgId> {
     store.collections().into_iter().filter(|spg| *spg != storage::OWN_COLLECTION).collect()
 }
 
@@ -153,7 +153,7 @@ pub(crate) fn read(
     }
 }
 
-/// Calls `visit` with every object of a group, in order.
+/// Calls `visit` with every object of a PG, in order.
 pub(crate) fn each_object(
     store: &mut BlockStore,
     at: &SpgId,

@@ -227,7 +227,7 @@ fn a_dump_shows_groups_and_objects() {
     assert!(text.starts_with("00000000  "), "{text}");
 }
 
-/// The file of the exported group of a store.
+/// The file of the exported PG of a store.
 fn exported(folder: &Folder) -> Vec<u8> {
     let (mut store, _) = folder.target().look().expect("the store opens");
     export::write(&mut store, &GROUP, Vec::new()).expect("can be exported").1
@@ -240,7 +240,7 @@ fn an_exported_group_is_the_same_in_another_store() {
     let file = exported(&source);
     let (mut store, _) = target.target().open().expect("the store opens");
     let (header, totals) = import::read(&mut store, &file[..], false).expect("can be imported");
-    assert_eq!((header.group, totals.objects), (GROUP, content::OBJECTS));
+    assert_eq!((header.pg, totals.objects), (GROUP, content::OBJECTS));
     let (mut original, _) = source.target().look().expect("the store opens");
     same(&mut original, &mut store);
     let again = import::read(&mut store, &file[..], false).expect_err("it is there");
@@ -290,11 +290,14 @@ fn a_group_of_another_cluster_or_the_future_is_refused() {
 #[test]
 fn log_and_metadata_may_be_elsewhere_and_must_belong_to_the_store() {
     let elsewhere = Folder::empty("elsewhere");
-    let apart = storage::Apart {
+    let device_dirs = storage::DeviceDirs {
         log: Some(elsewhere.path().join("logs")),
         meta: Some(elsewhere.path().join("metas")),
     };
-    let (one, other) = (Folder::new_apart("apart-one", &apart), Folder::new_apart("apart-other", &apart));
+    let (one, other) = (
+        Folder::with_device_dirs("device_dirs-one", &device_dirs),
+        Folder::with_device_dirs("device_dirs-other", &device_dirs),
+    );
     for folder in [&one, &other] {
         fill(folder);
         let findings = check::examine(&folder.target(), true).expect("can be checked");

@@ -29,7 +29,7 @@ pub(crate) const TRACE_BYTES: usize = 24;
 /// `MOSDOp`: some operations on one object, to be executed in order and as one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdOp {
-    /// The placement group that the client computed.
+    /// The PG that the client computed.
     pub spg: SpgId,
     /// Full hash of the object's name.
     pub hash: u32,

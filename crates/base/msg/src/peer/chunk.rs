@@ -9,7 +9,7 @@ use nacre_types::{Eversion, HObject};
 /// Read this part of your chunk of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChunkRead {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The primary's number for the read, echoed.
     pub tid: u64,
@@ -28,7 +28,7 @@ coded_message!(ChunkRead, "ChunkRead", { header, tid, object, version, offset, l
 /// What became of a read of a chunk.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChunkReply {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The read.
     pub tid: u64,

@@ -1,4 +1,4 @@
-//! Copying an object from one group into another.
+//! Copying an object from one PG into another.
 
 use super::PeerHeader;
 use super::coded::coded_message;
@@ -6,12 +6,12 @@ use nacre_buf::{BufList, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{HObject, SpgId};
 
-/// Give me a part of this object. Sent by the primary of the group that copies to that of the source.
+/// Give me a part of this object. Sent by the primary of the PG that copies to that of the source.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopyGet {
-    /// The source's group.
+    /// The source's PG.
     pub header: PeerHeader,
-    /// The group that copies.
+    /// The PG that copies.
     pub reply_to: SpgId,
     /// Its number for the copy, echoed.
     pub tid: u64,
@@ -26,7 +26,7 @@ coded_message!(CopyGet, "CopyGet", { header, reply_to, tid, object, cursor });
 /// Here it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopyReply {
-    /// The group that copies.
+    /// The PG that copies.
     pub header: PeerHeader,
     /// Its number for the copy.
     pub tid: u64,

@@ -189,7 +189,7 @@ pub struct PgInfo {
     pub counters: Counters,
     /// Which chunk of each object it holds, in an erasure-coded pool. Since version 2, which only such copies write.
     pub shard: Option<u8>,
-    /// What this OSD stored of the group under maps up to this one is gone, for the records of its copy were damaged; 0 when
+    /// What this OSD stored of the PG under maps up to this one is gone, for the records of its copy were damaged; 0 when
     /// they never were. Since version 3, which only such copies write.
     pub lost_through: Epoch,
     /// All members of the pool's chunks had this durably: a copy that took part and does not reach it has lost something, and its

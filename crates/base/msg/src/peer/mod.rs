@@ -1,4 +1,4 @@
-//! What our OSDs say to each other about one placement group: replication, peering, recovery, scrub.
+//! What our OSDs say to each other about one PG: replication, peering, recovery, scrub.
 //!
 //! The messages are our own (kinds from 0x7000, far from Ceph's); they keep RADOS's vocabulary. Every one
 //! begins with a [`PeerHeader`], so that a receiver can tell at once whether it belongs to the interval it
@@ -125,7 +125,7 @@ impl std::fmt::Display for PeerVersions {
 /// Begins every peer message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerHeader {
-    /// The placement group.
+    /// The PG.
     pub spg: SpgId,
     /// The sender's map epoch. A receiver with an older map waits for this one; a receiver whose interval
     /// began later drops the message.
@@ -136,7 +136,7 @@ coded::coded!(PeerHeader, "peer header", { spg, epoch });
 
 macro_rules! peer_messages {
     ($($name:ident = $kind:literal $text:literal in $held:ty,)*) => {
-        /// A message between two members of a placement group. Those of each write are held in place, all others in a
+        /// A message between two members of a PG. Those of each write are held in place, all others in a
         /// box: they are many times larger, and would make every message as large.
         #[derive(Debug, Clone, PartialEq)]
         pub enum PeerMessage {
@@ -144,7 +144,7 @@ macro_rules! peer_messages {
         }
 
         impl PeerMessage {
-            /// Which placement group, and in which epoch it was sent.
+            /// Which PG, and in which epoch it was sent.
             #[must_use]
             pub fn header(&self) -> &PeerHeader {
                 match self { $(Self::$name(message) => &message.header,)* }

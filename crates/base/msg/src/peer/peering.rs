@@ -54,7 +54,7 @@ coded!(IntervalId, "peer interval", { since, primary_since, up, acting, primary 
 /// What do you have of this PG? Answered by [`Notify`] or [`LogReply`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// What is asked for.
     pub kind: QueryKind,
@@ -68,7 +68,7 @@ coded_message!(Query, "Query", { header, kind, nonce });
 /// within one), to its primary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Notify {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The question that is answered, 0 when nobody asked.
     pub nonce: u64,
@@ -96,7 +96,7 @@ coded!(MissingItem, "missing item", { object, need });
 /// My log, as asked for.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LogReply {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The copy; `log_tail` says what `entries` begin above.
     pub info: PgInfo,
@@ -111,7 +111,7 @@ coded_message!(LogReply, "LogReply", { header, info, entries, missing });
 /// This is the authoritative log; take part in the interval.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Activate {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The interval, for a receiver that has no copy yet and must make one.
     pub interval: IntervalId,
@@ -133,7 +133,7 @@ coded_message!(Activate, "Activate", { header, interval, info, since, entries, b
 /// I have it durably; these objects I miss.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Activated {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The copy after the merge.
     pub info: PgInfo,

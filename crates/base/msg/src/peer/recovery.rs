@@ -77,7 +77,7 @@ impl PartCursor {
 /// Which objects do you have, from here on?
 #[derive(Debug, Clone, PartialEq)]
 pub struct Scan {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// First object wanted.
     pub from: HObject,
@@ -99,7 +99,7 @@ coded!(ScannedObject, "scanned object", { object, version });
 /// These objects, in these versions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScanReply {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// Where it begins, echoed.
     pub from: HObject,
@@ -114,7 +114,7 @@ coded_message!(ScanReply, "ScanReply", { header, from, objects, next });
 /// Send me this object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pull {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The object.
     pub object: HObject,
@@ -154,7 +154,7 @@ message_parts!(Pull);
 /// Here is (a part of) an object, or the order to drop it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Push {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The object.
     pub object: HObject,
@@ -205,7 +205,7 @@ impl Push {
 /// The part is durable here, or I cannot give the object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PushReply {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The object.
     pub object: HObject,
@@ -249,7 +249,7 @@ message_parts!(PushReply);
 /// What the primary knows of the receiver now: it misses nothing any more, or the PG's history moved on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Progress {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The primary's info; its history, purged snapshots and counters are taken over.
     pub info: PgInfo,
@@ -289,7 +289,7 @@ message_parts!(Progress);
 /// The PG is clean without you: drop your copy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Release {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
 }
 

@@ -10,7 +10,7 @@ use nacre_types::Eversion;
 /// replica's log in memory follows without reading its store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepOp {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The primary's number for the write, echoed.
     pub tid: u64,
@@ -31,7 +31,7 @@ coded_with_txn!(RepOp, "RepOp", { header, tid, previous, entries, trim_to, commi
 /// The write is durable here.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RepOpReply {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The write.
     pub tid: u64,

@@ -44,7 +44,7 @@ impl Decode for ReserveStep {
 /// About a place for the recovery of the PG at a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserve {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The primary's number of the request, echoed.
     pub number: u64,

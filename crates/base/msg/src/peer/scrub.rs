@@ -7,7 +7,7 @@ use nacre_types::{Eversion, HObject};
 /// List these objects with their checksums.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScrubRequest {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The request's number, echoed.
     pub tid: u64,
@@ -45,7 +45,7 @@ coded!(ScrubObject, "scrub object", { object, version, meta_crc, attrs_crc, data
 /// Here they are.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScrubReply {
-    /// Placement group and epoch.
+    /// PG and epoch.
     pub header: PeerHeader,
     /// The request.
     pub tid: u64,

@@ -37,7 +37,7 @@ fn check_log(since: Eversion, entries: &[LogEntry], head: Eversion) -> Result<()
 }
 
 impl PeerMessage {
-    /// Whether what it says can be. Of what epoch versions may be, the group knows by its own map.
+    /// Whether what it says can be. Of what epoch versions may be, the PG knows by its own map.
     pub(super) fn check(&self) -> Result<(), DecodeError> {
         match self {
             Self::Notify(notify) => check_info(&notify.info),

@@ -17,14 +17,13 @@ mod crush_edit;
 mod crush_rule;
 mod device;
 mod df;
-mod exceptions;
 mod fs;
 mod health;
 mod log;
 mod mgr;
 mod mon;
 mod osd_df;
-mod osd_life;
+mod osd_new_purge;
 mod osd_read;
 mod osd_state;
 mod osd_tree;
@@ -33,11 +32,12 @@ mod pg_order;
 mod pg_text;
 mod pool;
 mod pool_app;
-mod pool_var;
+mod pool_get_set;
 mod show;
 mod signature;
 mod status;
 mod table;
+mod upmap;
 
 pub use call::{Answer, Call, Failure};
 pub use mon::ping_answer;
@@ -58,7 +58,7 @@ const TOPICS: &[&[table::Command]] = &[
     crush_edit::COMMANDS,
     crush_rule::COMMANDS,
     df::COMMANDS,
-    exceptions::COMMANDS,
+    upmap::COMMANDS,
     fs::COMMANDS,
     health::COMMANDS,
     log::COMMANDS,
@@ -66,7 +66,7 @@ const TOPICS: &[&[table::Command]] = &[
     device::COMMANDS,
     mon::COMMANDS,
     osd_df::COMMANDS,
-    osd_life::COMMANDS,
+    osd_new_purge::COMMANDS,
     osd_read::COMMANDS,
     osd_state::COMMANDS,
     osd_tree::COMMANDS,
@@ -74,7 +74,7 @@ const TOPICS: &[&[table::Command]] = &[
     pg_order::COMMANDS,
     pool::COMMANDS,
     pool_app::COMMANDS,
-    pool_var::COMMANDS,
+    pool_get_set::COMMANDS,
     status::COMMANDS,
 ];
 

@@ -2,7 +2,7 @@
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::crush_rule::{check_profile, erasure_rule};
-use super::pool_var::NO_AUTOSCALER;
+use super::pool_get_set::NO_AUTOSCALER;
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
 use super::table::{Command, command};

@@ -41,7 +41,7 @@ fn osd_changes(map: &OsdMap, pgs: &PgMap) -> BTreeMap<OsdId, u32> {
     map.up_osds().filter_map(change).collect()
 }
 
-/// Is the pool over its quota? `None` while that cannot be known: a sum that lacks groups shows that a quota is
+/// Is the pool over its quota? `None` while that cannot be known: a sum that lacks PGs shows that a quota is
 /// exceeded, never that it is not.
 fn is_over_quota(map: &OsdMap, id: PoolId, digest: &Digest) -> Option<bool> {
     let pool = map.pool(id)?;
@@ -55,7 +55,7 @@ fn is_over_quota(map: &OsdMap, id: PoolId, digest: &Digest) -> Option<bool> {
     (is_over || has_all(pool, digest, id)).then_some(is_over)
 }
 
-/// True when every group of the pool has reported since we started.
+/// True when every PG of the pool has reported since we started.
 fn has_all(pool: &Pool, digest: &Digest, id: PoolId) -> bool {
     digest.pools.get(&id).is_some_and(|sum| u32::try_from(sum.pg_count) == Ok(pool.pg_num))
 }
@@ -85,7 +85,7 @@ fn order_levels(one: u64, other: u64) -> (u64, u64) {
 struct Fullest {
     /// State bits of all OSDs together: no pool is fuller.
     any: u32,
-    /// State bits of the OSDs that hold groups of each pool, as far as these reported.
+    /// State bits of the OSDs that hold PGs of each pool, as far as these reported.
     by_pool: BTreeMap<PoolId, u32>,
 }
 

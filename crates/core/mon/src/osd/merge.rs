@@ -1,4 +1,4 @@
-//! Pools on their way to fewer placement groups, one group at a time.
+//! Pools on their way to fewer PGs, one PG at a time.
 //!
 //! ```text
 //!  pg_num 8, target 4                 placement first: pgp_num 4, and wait until all data has moved
@@ -7,7 +7,7 @@
 //!  ...
 //! ```
 //! Ceph: `DaemonServer::adjust_pgs` in the manager, `OSDMonitor::prepare_pg_ready_to_merge`. More than there is
-//! asked for: the members of both groups must be the same OSDs when they stood still and when they become one, so that
+//! asked for: the members of both PGs must be the same OSDs when they stood still and when they become one, so that
 //! each of these has both copies.
 
 use super::OsdMaps;
@@ -20,23 +20,23 @@ use nacre_types::{Epoch, OsdId, PgId, PoolId, hash};
 
 /// What is to be done with a pool next.
 enum Step {
-    /// Place groups as if there were only so many.
+    /// Place PGs as if there were only so many.
     Place(u32),
-    /// Groups stay where they are only by exception: end it.
+    /// PGs stay where they are only by exception: end it.
     Unmap(Vec<PgId>),
-    /// Let the last group and its target stop to serve.
+    /// Let the last PG and its target stop to serve.
     Prepare,
     /// Let them serve again.
     GiveUp,
 }
 
-/// Both groups of the next merge of a pool with `pg_num` groups: source and target.
+/// Both PGs of the next merge of a pool with `pg_num` PGs: source and target.
 fn pair(id: PoolId, pg_num: u32) -> (PgId, PgId) {
     let left = pg_num.saturating_sub(1).max(1);
     (PgId::new(id, left), PgId::new(id, hash::stable_mod(left, left)))
 }
 
-/// The OSDs that serve a group, primary first, if they are those that should, and complete.
+/// The OSDs that serve a PG, primary first, if they are those that should, and complete.
 fn members(map: &OsdMap, pool: &Pool, pg: PgId) -> Option<(OsdId, Vec<OsdId>)> {
     let placed = map.pg_to_up_acting(pg);
     let all =
@@ -59,13 +59,13 @@ fn step(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &Pool) -> Option<Step> {
         return Some(Step::Place(placed));
     }
     let pair = pair(id, if under_way { pool.pg_num_pending + 1 } else { pool.pg_num });
-    let groups = [pair.0, pair.1];
+    let pgs = [pair.0, pair.1];
     let together = common_members(map, id, pair).is_some();
     if under_way {
         return (!together).then_some(Step::GiveUp);
     }
     let excepted = |pg: &&PgId| map.pg_upmap.contains_key(pg) || map.pg_upmap_items.contains_key(pg);
-    let excepted: Vec<PgId> = groups.iter().filter(excepted).copied().collect();
+    let excepted: Vec<PgId> = pgs.iter().filter(excepted).copied().collect();
     if !excepted.is_empty() {
         return Some(Step::Unmap(excepted));
     }
@@ -74,12 +74,12 @@ fn step(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &Pool) -> Option<Step> {
         let stat = stats.pg(*pg);
         stat.is_some_and(|stat| stat.state == clean && stat.reported_epoch >= pool.last_change)
     };
-    let ready = together && !pool.has_flag(flags::pool::CREATING) && groups.iter().all(is_clean);
+    let ready = together && !pool.has_flag(flags::pool::CREATING) && pgs.iter().all(is_clean);
     ready.then_some(Step::Prepare)
 }
 
 impl OsdMaps {
-    /// Takes pools that are to have fewer groups one step further.
+    /// Takes pools that are to have fewer PGs one step further.
     pub(crate) fn shrink_pools(&mut self, stats: &PgMap) {
         let map = self.upcoming();
         let shrinks = |pool: &Pool| pool.pg_num_target < pool.pg_num || pool.pg_num_pending < pool.pg_num;
@@ -117,7 +117,7 @@ impl OsdMaps {
         }
     }
 
-    /// The primary of two groups that are to be merged says how they stand. What is not so any more, or not yet,
+    /// The primary of two PGs that are to be merged says how they stand. What is not so any more, or not yet,
     /// changes nothing: it says so again.
     pub(crate) fn ready_to_merge(&mut self, from: OsdId, message: &OsdPgReadyToMerge) {
         let id = message.pg.pool;

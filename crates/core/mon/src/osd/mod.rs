@@ -57,7 +57,7 @@ pub struct OsdMaps {
     metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
     /// What we know of OSDs beyond the map; not durable.
     status: BTreeMap<OsdId, OsdStatus>,
-    /// The newest epoch in which a group is known to have been clean, by its primary's beacons since our start.
+    /// The newest epoch in which a PG is known to have been clean, by its primary's beacons since our start.
     clean: BTreeMap<PgId, Epoch>,
     /// OSDs that had newer maps than we, and the newest epoch that each spoke of.
     ahead: BTreeMap<OsdId, Epoch>,
@@ -66,7 +66,7 @@ pub struct OsdMaps {
     failures: Failures,
     /// Pools whose PGs are not all created yet.
     creating: BTreeMap<PoolId, Creating>,
-    /// Groups that are to be made anew.
+    /// PGs that are to be made anew.
     recreating: recreate::Recreating,
     /// Every snapshot ever removed, by pool.
     removed_snaps: BTreeMap<PoolId, IntervalSet>,

@@ -240,7 +240,7 @@ impl OsdMaps {
             if spec.pg_num.is_some() || spec.pgp_num.is_some() || pg_num == 1 {
                 return Err(error);
             }
-            // Nobody asked for a number: one group, where Ceph's autoscaler would begin as well.
+            // Nobody asked for a number: one PG, where Ceph's autoscaler would begin as well.
             return self.plan_pool(&PoolSpec { pg_num: Some(1), ..spec.clone() }, config);
         }
         Ok(Pool {
@@ -386,9 +386,9 @@ impl OsdMaps {
         }
     }
 
-    /// Gives a pool the groups that it is to have, once all that it has are made. Those come about by splits, and an
-    /// OSD that makes a group on our order may begin with a map behind the split: nobody would make what is split
-    /// off. We cannot order that either, as the group may serve already, with objects that belong to the new one.
+    /// Gives a pool the PGs that it is to have, once all that it has are made. Those come about by splits, and an
+    /// OSD that makes a PG on our order may begin with a map behind the split: nobody would make what is split
+    /// off. We cannot order that either, as the PG may serve already, with objects that belong to the new one.
     pub(crate) fn grow_pool(&mut self, id: PoolId) {
         let numbers = |pool: &Pool| (pool.pg_num, pool.pg_num_pending, pool.pgp_num);
         let Some(pool) = self.upcoming().pool(id) else { return };

@@ -1,4 +1,4 @@
-//! Groups that an operator has made anew, because nobody has a copy of them any more: `osd force-create-pg`.
+//! PGs that an operator has made anew, because nobody has a copy of them any more: `osd force-create-pg`.
 
 use super::OsdMaps;
 use crate::batch::{Batch, Snapshot};
@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 const PREFIX: &str = "osd-recreating";
 const KEY: &str = "groups";
 
-/// Groups that are to begin anew, with the epoch and the time of the order.
+/// PGs that are to begin anew, with the epoch and the time of the order.
 pub(super) type Recreating = BTreeMap<PgId, (Epoch, UTime)>;
 
 pub(super) fn read(snapshot: &dyn Snapshot) -> Result<Recreating, DecodeError> {
     snapshot.get(PREFIX, KEY).map_or_else(|| Ok(Recreating::new()), Recreating::from_bytes)
 }
 
-fn write(groups: &Recreating, changes: &mut Batch) {
-    if groups.is_empty() {
+fn write(pgs: &Recreating, changes: &mut Batch) {
+    if pgs.is_empty() {
         changes.delete(PREFIX, KEY);
     } else {
-        changes.put(PREFIX, KEY, groups.to_bytes());
+        changes.put(PREFIX, KEY, pgs.to_bytes());
     }
 }
 

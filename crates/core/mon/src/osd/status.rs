@@ -228,13 +228,13 @@ impl OsdMaps {
         change.new_xinfo.insert(osd, xinfo);
     }
 
-    /// Oldest epoch that somebody may need: whoever peers a group must learn who served it since it was clean last. So every
-    /// group of every pool holds the maps since then, the more if nobody leads it and tells.
+    /// Oldest epoch that somebody may need: whoever peers a PG must learn who served it since it was clean last. So every
+    /// PG of every pool holds the maps since then, the more if nobody leads it and tells.
     pub(crate) fn trim_floor(&self) -> Epoch {
         let needs = self.latest.up_osds().map(|osd| self.status.get(&osd)?.last_epoch_clean_min);
         let pools = self.latest.pools.iter();
-        let groups = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
-        let clean = groups.map(|pg| self.clean.get(&pg).copied());
+        let pgs = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
+        let clean = pgs.map(|pg| self.clean.get(&pg).copied());
         // Who has not reported since our start may need everything.
         needs.chain(clean).map(|need| need.unwrap_or(0)).min().unwrap_or(0)
     }

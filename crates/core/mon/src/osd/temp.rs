@@ -18,7 +18,7 @@ impl OsdMaps {
         true
     }
 
-    /// Sets or, where the set is empty, removes acting sets, and with them the primaries that an operator gave their groups:
+    /// Sets or, where the set is empty, removes acting sets, and with them the primaries that an operator gave their PGs:
     /// an OSD that asks cannot lead, or need not any more. True when the next epoch changes. As Ceph's
     /// `OSDMonitor::preprocess_pgtemp`.
     pub(crate) fn pg_temp(&mut self, from: OsdId, wanted: &BTreeMap<PgId, Vec<OsdId>>) -> bool {

@@ -11,13 +11,13 @@ use std::time::Duration;
 
 const GIB: i64 = 1 << 30;
 
-/// OSD 0 reports that so many per cent of it are used, and that it serves all groups with OSD 1.
+/// OSD 0 reports that so many per cent of it are used, and that it serves all PGs with OSD 1.
 fn report(world: &mut World, osd: SessionId, percent: i64) {
     let pg_num = world.map().pools[&1].pg_num;
     report_groups(world, osd, percent, 0..pg_num, 0);
 }
 
-/// The same of some groups, each with so many objects.
+/// The same of some PGs, each with so many objects.
 fn report_groups(world: &mut World, osd: SessionId, percent: i64, seeds: Range<u32>, objects: i64) {
     let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
     for seed in seeds {
@@ -92,7 +92,7 @@ fn the_ratios_may_be_changed() {
     world.check();
 }
 
-/// A pool of 32 groups behind which OSDs 0 to 2 are up, and a session of OSD 0.
+/// A pool of 32 PGs behind which OSDs 0 to 2 are up, and a session of OSD 0.
 fn one_pool() -> (World, SessionId, SessionId) {
     let mut world = World::new(3);
     world.boot_all(3);
@@ -141,7 +141,7 @@ fn a_pool_over_its_quota_stays_closed_over_a_restart_until_all_its_groups_report
     assert_eq!(closed(&world), both, "80 objects, and twelve groups unheard of");
     report_groups(&mut world, osd, 1, 20..32, 1);
     assert_eq!(closed(&world), 0, "92 objects");
-    // A part of the groups is enough to see that there are too many.
+    // A part of the PGs is enough to see that there are too many.
     world.restart();
     let osd = world.connect("osd.0");
     report_groups(&mut world, osd, 1, 0..2, 50);

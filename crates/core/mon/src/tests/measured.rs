@@ -15,7 +15,7 @@ fn shown(world: &mut World, session: SessionId, prefix: &str) -> serde_json::Val
     serde_json::from_slice(&ack.data.to_bytes()).expect("JSON")
 }
 
-/// OSD 0 reports that its commits take so long, and that so many of the 30 copies of its first group's objects are missing.
+/// OSD 0 reports that its commits take so long, and that so many of the 30 copies of its first PG's objects are missing.
 fn report(world: &mut World, osd: SessionId, commit_ns: u64, degraded: i64) {
     let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
     let state = pg_state::ACTIVE | if degraded > 0 { pg_state::DEGRADED } else { pg_state::CLEAN };

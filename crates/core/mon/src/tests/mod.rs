@@ -241,8 +241,8 @@ impl World {
     }
 
     pub(super) fn subscribe(&mut self, session: SessionId, what: &str, start: u64, onetime: bool) {
-        let wish = Subscription { start, flags: u8::from(onetime) };
-        let what = BTreeMap::from([(what.to_owned(), wish)]);
+        let subscription = Subscription { start, flags: u8::from(onetime) };
+        let what = BTreeMap::from([(what.to_owned(), subscription)]);
         self.message(session, 0, MonSubscribe { what, hostname: String::new() });
     }
 

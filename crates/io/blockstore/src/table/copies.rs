@@ -18,7 +18,7 @@
 
 use super::Table;
 use crate::error::OpenError;
-use crate::metadata::{self, OmapCopy, prefix};
+use crate::kv_schema::{self, OmapCopy, prefix};
 use crate::options::Planted;
 use nacre_buf::Bytes;
 use nacre_kv::{KvStore, Pair, end_of_prefix};
@@ -58,8 +58,8 @@ impl Copies {
     /// What a checkpoint left.
     pub(super) fn load(kv: &dyn KvStore, step_entries_max: usize) -> Result<Self, OpenError> {
         let mut by_target = BTreeMap::new();
-        metadata::scan::<OpenError>(kv, &[prefix::COPY], |key, value| {
-            by_target.insert(metadata::decode_number(key)?, OmapCopy::decode(value)?);
+        kv_schema::scan::<OpenError>(kv, &[prefix::COPY], |key, value| {
+            by_target.insert(kv_schema::decode_number(key)?, OmapCopy::decode(value)?);
             Ok(())
         })?;
         Ok(Self { by_target, step_entries_max })
@@ -117,7 +117,7 @@ fn merge(own: Vec<Pair>, below: Vec<Pair>, count_max: usize) -> Vec<Pair> {
 
 impl Table {
     fn put_copy(&mut self, target: u64, copy: OmapCopy) {
-        self.pairs.put(metadata::copy_key(target), copy.encode());
+        self.pairs.put(kv_schema::copy_key(target), copy.encode());
         self.copies.by_target.insert(target, copy);
     }
 
@@ -126,7 +126,7 @@ impl Table {
         let target = self.fresh_id();
         if bytes < self.omap_bytes_shared_min || self.copies.len() >= COPIES_MAX {
             for (key, value) in self.omap_range(source, b"", None, usize::MAX) {
-                self.pairs.put(metadata::omap_key(target, &key), value);
+                self.pairs.put(kv_schema::omap_key(target, &key), value);
             }
             return target;
         }
@@ -144,12 +144,12 @@ impl Table {
     pub(crate) fn omap_value(&self, omap: u64, key: &[u8]) -> Option<Bytes> {
         let mut omap = omap;
         loop {
-            let found = self.pair(&metadata::omap_key(omap, key));
+            let found = self.pair(&kv_schema::omap_key(omap, key));
             if found.is_some() || self.copies.is_empty() {
                 return found;
             }
             let copy = self.copies.by_target.get(&omap)?;
-            if copy.has_reached(key) || self.pair(&metadata::hidden_key(omap, key)).is_some() {
+            if copy.has_reached(key) || self.pair(&kv_schema::hidden_key(omap, key)).is_some() {
                 return None;
             }
             omap = copy.source;
@@ -174,7 +174,7 @@ impl Table {
         end: Option<&[u8]>,
         count_max: usize,
     ) -> Vec<Pair> {
-        let own = self.under(&metadata::omap_prefix(omap), from, end, count_max);
+        let own = self.under(&kv_schema::omap_prefix(omap), from, end, count_max);
         let Some(copy) = self.copies.by_target.get(&omap) else { return own };
         merge(own, self.entries_below(omap, copy, from, end, count_max), count_max)
     }
@@ -189,7 +189,7 @@ impl Table {
         count_max: usize,
     ) -> Vec<Pair> {
         let (mut from, mut out) = (copy.first().max(Bytes::copy_from_slice(from)), Vec::new());
-        let hidden_prefix = metadata::hidden_prefix(omap);
+        let hidden_prefix = kv_schema::hidden_prefix(omap);
         while out.len() < count_max {
             let wanted = (count_max - out.len()).max(PAGE_ENTRIES_MIN);
             let page = self.omap_range(copy.source, &from, end, wanted);
@@ -212,7 +212,7 @@ impl Table {
         if self.copies.by_target.get(&target).is_none_or(|copy| copy.has_reached(key)) {
             return;
         }
-        let (own, hidden) = (metadata::omap_key(target, key), metadata::hidden_key(target, key));
+        let (own, hidden) = (kv_schema::omap_key(target, key), kv_schema::hidden_key(target, key));
         let is_kept = self.pair(&own).is_some() || self.pair(&hidden).is_some();
         if is_kept || self.planted == Planted::SharedChange {
             return;
@@ -226,7 +226,7 @@ impl Table {
     /// An entry was removed: what the source has under its key must not show instead.
     pub(super) fn hide_below(&mut self, omap: u64, key: &[u8]) {
         if self.copies.by_target.get(&omap).is_some_and(|copy| !copy.has_reached(key)) {
-            self.pairs.put(metadata::hidden_key(omap, key), Bytes::new());
+            self.pairs.put(kv_schema::hidden_key(omap, key), Bytes::new());
         }
     }
 
@@ -234,9 +234,9 @@ impl Table {
     pub(crate) fn copy_some(&mut self) -> bool {
         let Some((target, copy)) = self.copies.next() else { return false };
         let (count_max, first) = (self.copies.step_entries_max, copy.first());
-        let hidden_prefix = metadata::hidden_prefix(target);
+        let hidden_prefix = kv_schema::hidden_prefix(target);
         let theirs = self.omap_range(copy.source, &first, None, count_max);
-        let own = self.under(&metadata::omap_prefix(target), &first, None, count_max);
+        let own = self.under(&kv_schema::omap_prefix(target), &first, None, count_max);
         let hidden = self.under(&hidden_prefix, &first, None, count_max);
         // As far as all three are known.
         let full = [&theirs, &own, &hidden].into_iter().filter(|found| found.len() >= count_max);
@@ -245,10 +245,10 @@ impl Table {
         let other: BTreeSet<Bytes> =
             own.into_iter().chain(hidden.iter().cloned()).map(|(key, _)| key).collect();
         for (key, value) in theirs.into_iter().filter(|(key, _)| is_within(key) && !other.contains(key)) {
-            self.pairs.put(metadata::omap_key(target, &key), value);
+            self.pairs.put(kv_schema::omap_key(target, &key), value);
         }
         for (key, _) in hidden.into_iter().filter(|(key, _)| is_within(key)) {
-            self.pairs.delete(metadata::hidden_key(target, &key));
+            self.pairs.delete(kv_schema::hidden_key(target, &key));
         }
         match reached {
             Some(_) => self.put_copy(target, OmapCopy { reached, ..copy }),
@@ -260,7 +260,7 @@ impl Table {
     /// The copy has all that is its own, or nobody needs it.
     fn end_copy(&mut self, target: u64) {
         let Some(copy) = self.copies.by_target.remove(&target) else { return };
-        self.pairs.delete(metadata::copy_key(target));
+        self.pairs.delete(kv_schema::copy_key(target));
         if copy.source_is_dead {
             self.bury_omap(copy.source);
         }
@@ -278,15 +278,15 @@ impl Table {
             }
             return;
         }
-        self.drop_prefix(metadata::omap_prefix(omap));
+        self.drop_prefix(kv_schema::omap_prefix(omap));
         if self.copies.by_target.contains_key(&omap) {
-            self.drop_prefix(metadata::hidden_prefix(omap));
+            self.drop_prefix(kv_schema::hidden_prefix(omap));
             self.end_copy(omap);
         }
     }
 
     fn drop_prefix(&mut self, prefix: Bytes) {
-        let changed = self.pairs.live().range(prefix.clone()..);
+        let changed = self.pairs.mutable().range(prefix.clone()..);
         let changed = changed.map(|(key, _)| key).take_while(|key| key.starts_with(&prefix));
         let changed: Vec<Bytes> = changed.cloned().collect();
         changed.iter().for_each(|key| self.pairs.forget(key));

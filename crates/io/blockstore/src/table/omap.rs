@@ -1,7 +1,7 @@
 //! Omaps: entries are pairs of the KV store under the omap's number, read there and changed above it.
 
 use super::{Table, detached};
-use crate::metadata;
+use crate::kv_schema;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_txn::Op;
 use nacre_types::{HObject, SpgId};
@@ -52,7 +52,7 @@ impl Table {
         }
         let mut grown = 0;
         for (key, value) in entries {
-            let at = metadata::omap_key(omap, &key);
+            let at = kv_schema::omap_key(omap, &key);
             // Of a new omap the KV store has nothing: only what came before in the same operation.
             let old =
                 if is_new { self.pairs.get(&at).flatten().cloned() } else { self.omap_value(omap, &key) };
@@ -88,7 +88,7 @@ impl Table {
     /// Removes an entry that is there; gives its bytes.
     fn remove_entry(&mut self, omap: u64, key: &[u8], old: &Bytes) -> i64 {
         self.keep_for_copy(omap, key, Some(old));
-        self.pairs.delete(metadata::omap_key(omap, key));
+        self.pairs.delete(kv_schema::omap_key(omap, key));
         self.hide_below(omap, key);
         bytes_of(key, old)
     }

@@ -1,8 +1,8 @@
 //! PG logs: chunks of entries in the KV store. Entries since the last checkpoint make new chunks; old ones are deleted as a
-//! whole when all of their entries are trimmed, and read only when a group is loaded or its log rewound.
+//! whole when all of their entries are trimmed, and read only when a PG is loaded or its log rewound.
 
 use super::Table;
-use crate::metadata::{self, LogChunk};
+use crate::kv_schema::{self, LogChunk};
 use nacre_buf::Bytes;
 use nacre_denc::DecodeError;
 use nacre_kv::KvError;
@@ -42,9 +42,9 @@ impl Table {
         if chunks.is_none() {
             // No entry was changed before: each change comes by here.
             let mut found = VecDeque::new();
-            let prefix = metadata::log_prefix(&at);
-            let outcome = metadata::scan::<ChunkError>(self.kv.as_ref(), &prefix, |key, _| {
-                found.push_back(metadata::decode_log_key(key)?);
+            let prefix = kv_schema::log_prefix(&at);
+            let outcome = kv_schema::scan::<ChunkError>(self.kv.as_ref(), &prefix, |key, _| {
+                found.push_back(kv_schema::decode_log_key(key)?);
                 Ok(())
             });
             self.note(outcome)?;
@@ -57,8 +57,8 @@ impl Table {
         if let Some(chunk) = self.log.get(&(at, key)) {
             return chunk.cloned().unwrap_or_default();
         }
-        let value = self.note(self.kv.get(&metadata::log_key(&at, key))).flatten();
-        value.and_then(|value| self.note(metadata::decode_log(value))).unwrap_or_default()
+        let value = self.note(self.kv.get(&kv_schema::log_key(&at, key))).flatten();
+        value.and_then(|value| self.note(kv_schema::decode_log(value))).unwrap_or_default()
     }
 
     fn append_entry(&mut self, at: SpgId, version: Eversion, entry: &[u8]) {
@@ -93,7 +93,8 @@ impl Table {
         if let Some(collection) = self.collections.get_mut(&at).filter(|collection| collection.log_tail < to)
         {
             collection.log_tail = to;
-            self.pairs.put(metadata::collection_key(&at), metadata::encode_collection(to, collection.space));
+            self.pairs
+                .put(kv_schema::collection_key(&at), kv_schema::encode_collection(to, collection.space));
         }
     }
 

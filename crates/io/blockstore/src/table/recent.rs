@@ -28,7 +28,7 @@ impl Recent {
     /// About how many bytes it takes.
     pub(super) const BYTES: usize = OBJECTS_MAX * (size_of::<Option<Known>>() + 64);
 
-    /// The upper bits of the hash: the lower ones say which group it is, and are much the same for all of a group.
+    /// The upper bits of the hash: the lower ones say which PG it is, and are much the same for all of a PG.
     fn place(name: &HObject) -> usize {
         (name.hash >> (u32::BITS - OBJECTS_MAX.ilog2())) as usize
     }

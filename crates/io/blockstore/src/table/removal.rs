@@ -11,7 +11,7 @@
 
 use super::Table;
 use crate::error::OpenError;
-use crate::metadata::{self, Keyspace, prefix};
+use crate::kv_schema::{self, Keyspace, prefix};
 use nacre_buf::Bytes;
 use nacre_kv::{KvStore, Pair, end_of_prefix};
 use nacre_types::SpgId;
@@ -41,7 +41,7 @@ impl Removals {
     /// What a checkpoint left.
     pub(super) fn load(kv: &dyn KvStore) -> Result<Self, OpenError> {
         let mut dead = VecDeque::new();
-        metadata::scan::<OpenError>(kv, &[prefix::DEAD], |key, _| {
+        kv_schema::scan::<OpenError>(kv, &[prefix::DEAD], |key, _| {
             dead.push_back(Keyspace::decode(prefix::DEAD, key)?);
             Ok(())
         })?;
@@ -65,9 +65,9 @@ impl Table {
         let Some(keyspace) = self.keyspace_of(&at) else { return };
         self.remove_log(at);
         self.recent.borrow_mut().forget_all(&at);
-        self.pairs.delete(metadata::collection_key(&at));
+        self.pairs.delete(kv_schema::collection_key(&at));
         self.collections.remove(&at);
-        self.pairs.put(metadata::dead_key(&keyspace), Bytes::new());
+        self.pairs.put(kv_schema::dead_key(&keyspace), Bytes::new());
         self.removals.dead.push_back(keyspace);
         self.remove_some();
     }
@@ -80,7 +80,7 @@ impl Table {
             left = self.remove_objects(&keyspace, left);
         }
         if left > 0 && self.remove_values(&keyspace, left) {
-            self.pairs.delete(metadata::dead_key(&keyspace));
+            self.pairs.delete(kv_schema::dead_key(&keyspace));
             self.removals.dead.pop_front();
             self.removals.reached = Reached::default();
         }
@@ -96,8 +96,8 @@ impl Table {
     /// Removes objects for up to `cost_max`; what is left of it when there are no more.
     fn remove_objects(&mut self, keyspace: &Keyspace, cost_max: usize) -> usize {
         let mut left = cost_max;
-        for (key, value) in self.next_of(&metadata::name_prefix(keyspace), cost_max) {
-            let id = self.note(metadata::decode_name_id(&value));
+        for (key, value) in self.next_of(&kv_schema::name_prefix(keyspace), cost_max) {
+            let id = self.note(kv_schema::decode_name_id(&value));
             self.clean_names.borrow_mut().remove(key.as_ref());
             self.removals.reached.key = Some(key.clone());
             self.pairs.delete(key);
@@ -113,7 +113,7 @@ impl Table {
 
     /// Removes up to so many values of the collection itself; true when there are no more.
     fn remove_values(&mut self, keyspace: &Keyspace, count_max: usize) -> bool {
-        let found = self.next_of(&metadata::meta_key(keyspace, b""), count_max);
+        let found = self.next_of(&kv_schema::meta_key(keyspace, b""), count_max);
         let is_last = found.len() < count_max;
         for (key, _) in found {
             self.removals.reached.key = Some(key.clone());

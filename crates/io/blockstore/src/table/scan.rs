@@ -1,7 +1,7 @@
 //! Ranges of pairs: what the KV store has, with what was changed since above it.
 
 use super::Table;
-use crate::metadata::{self, Keyspace};
+use crate::kv_schema::{self, Keyspace};
 use nacre_buf::Bytes;
 use nacre_kv::{Pair, end_of_prefix};
 use nacre_types::{HObject, SpgId};
@@ -35,8 +35,8 @@ impl Table {
             return Vec::new();
         }
         let range = (Bound::Included(start), Bound::Excluded(end));
-        let mut live = self.pairs.live().range::<[u8], _>(range).peekable();
-        let mut cut = self.pairs.cut.range::<[u8], _>(range).peekable();
+        let mut live = self.pairs.mutable().range::<[u8], _>(range).peekable();
+        let mut cut = self.pairs.frozen.range::<[u8], _>(range).peekable();
         let mut out: Vec<Pair> = Vec::new();
         let mut last: Option<Bytes> = None;
         loop {
@@ -79,17 +79,17 @@ impl Table {
     /// Objects of a collection from `from` on, with their numbers.
     pub(crate) fn names_from(&self, at: &SpgId, from: &HObject, count_max: usize) -> Vec<(u64, HObject)> {
         let Some(space) = self.keyspace_of(at) else { return Vec::new() };
-        let end = end_of_prefix(&metadata::name_prefix(&space)).unwrap_or_default();
-        let found = self.scan(&metadata::name_key(&space, from), &end, count_max);
-        found.into_iter().filter_map(|(_, value)| self.note(metadata::decode_name(value))).collect()
+        let end = end_of_prefix(&kv_schema::name_prefix(&space)).unwrap_or_default();
+        let found = self.scan(&kv_schema::name_key(&space, from), &end, count_max);
+        found.into_iter().filter_map(|(_, value)| self.note(kv_schema::decode_name(value))).collect()
     }
 
     /// Objects of a collection from `from` on and before `until`, with their numbers.
     pub(crate) fn names_between(&self, at: &SpgId, from: &HObject, until: &HObject) -> Vec<(u64, HObject)> {
         let Some(space) = self.keyspace_of(at) else { return Vec::new() };
-        let (first, end) = (metadata::name_key(&space, from), metadata::name_key(&space, until));
+        let (first, end) = (kv_schema::name_key(&space, from), kv_schema::name_key(&space, until));
         let found = self.scan(&first, &end, usize::MAX);
-        found.into_iter().filter_map(|(_, value)| self.note(metadata::decode_name(value))).collect()
+        found.into_iter().filter_map(|(_, value)| self.note(kv_schema::decode_name(value))).collect()
     }
 
     /// All objects of a collection, with their numbers.
@@ -99,15 +99,15 @@ impl Table {
 
     /// All objects of a space, likewise.
     pub(crate) fn names_in(&self, space: &Keyspace) -> Vec<(u64, HObject)> {
-        let found = self.scan_prefix(&metadata::name_prefix(space));
-        found.into_iter().filter_map(|(_, value)| self.note(metadata::decode_name(value))).collect()
+        let found = self.scan_prefix(&kv_schema::name_prefix(space));
+        found.into_iter().filter_map(|(_, value)| self.note(kv_schema::decode_name(value))).collect()
     }
 
     /// A collection's values whose keys begin with `prefix`, from `from` on.
     pub(crate) fn values(&self, at: &SpgId, prefix: &[u8], from: &[u8], count_max: usize) -> Vec<Pair> {
         let Some(space) = self.keyspace_of(at) else { return Vec::new() };
-        let skip = metadata::meta_key(&space, b"").len();
-        let (first, from) = (metadata::meta_key(&space, prefix), metadata::meta_key(&space, from));
+        let skip = kv_schema::meta_key(&space, b"").len();
+        let (first, from) = (kv_schema::meta_key(&space, prefix), kv_schema::meta_key(&space, from));
         let end = end_of_prefix(&first).unwrap_or_default();
         let found = self.scan(first.max(from).as_ref(), &end, count_max);
         found.into_iter().map(|(key, value)| (key.slice(skip..), value)).collect()

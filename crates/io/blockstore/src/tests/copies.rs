@@ -1,7 +1,7 @@
 //! Clones of large omaps, whose entries are copied step by step.
 
 use super::rig::{Rig, tiny};
-use crate::metadata::prefix;
+use crate::kv_schema::prefix;
 use crate::{BlockStore, Options};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_store::ObjectStore;
@@ -55,7 +55,7 @@ fn settle(store: &mut BlockStore) {
 }
 
 fn changed(store: &BlockStore) -> usize {
-    store.table.live().0
+    store.table.changed().0
 }
 
 /// A clone changes as much as one of an object without omap, and so does each turn behind it.
@@ -213,7 +213,7 @@ fn copies_under_way_show_what_was_cloned() {
 /// While entries are missing, programs that do not know of copies cannot open the store.
 #[test]
 fn a_store_with_copies_under_way_says_so() {
-    use crate::metadata::State;
+    use crate::kv_schema::State;
     let mut rig = Rig::new(3, 16 << 20, tiny(3));
     let mut store = rig.open();
     fill(&mut store, &object(0), 0..400);

@@ -2,7 +2,7 @@
 //!
 //! A log ends where the next record is not there, and that has two reasons. Either power went while the record was on its
 //! way: then none of its transactions was acknowledged. Or it was there, and the device lost it: then they were, and to
-//! open without them would be to forget acknowledged writes, which a group whose shortest log counts (an erasure-coded one)
+//! open without them would be to forget acknowledged writes, which a PG whose shortest log counts (an erasure-coded one)
 //! forgets as a whole.
 //!
 //! Whole records behind the end do not tell them apart by being there: up to two are under way at a time, and all that was

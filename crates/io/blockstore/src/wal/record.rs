@@ -135,7 +135,7 @@ fn decode_entry(r: &mut Reader) -> Result<Entry, DecodeError> {
         data.append(inline.slice(taken, before));
         taken += before;
         for _ in &placement.crcs {
-            data.push(Bytes::from_static(&crate::overlay::ZEROS).slice(..BLOCK));
+            data.push(Bytes::from_static(&crate::dirty::ZEROS).slice(..BLOCK));
         }
     }
     data.append(inline.slice(taken, inline.len() - taken));

@@ -29,12 +29,12 @@ pub(super) struct Folder(TempDir);
 impl Folder {
     /// With an empty store in it.
     pub(super) fn new(name: &str) -> Self {
-        Self::new_apart(name, &storage::Apart::default())
+        Self::with_device_dirs(name, &storage::DeviceDirs::default())
     }
 
-    pub(super) fn new_apart(name: &str, apart: &storage::Apart) -> Self {
+    pub(super) fn with_device_dirs(name: &str, device_dirs: &storage::DeviceDirs) -> Self {
         let folder = Self::empty(name);
-        storage::mkfs(folder.path(), Uuid(STORE), DEVICE_BYTES, apart).expect("a store can be made");
+        storage::mkfs(folder.path(), Uuid(STORE), DEVICE_BYTES, device_dirs).expect("a store can be made");
         folder
     }
 
@@ -176,7 +176,7 @@ fn put_small(store: &mut BlockStore, nth: u32) {
     submit(store, txn);
 }
 
-/// Panics unless both stores hold the same group.
+/// Panics unless both stores hold the same PG.
 pub(super) fn same(one: &mut BlockStore, other: &mut BlockStore) {
     let mut names = [Vec::new(), Vec::new()];
     for (store, names) in [&mut *one, &mut *other].into_iter().zip(&mut names) {

@@ -462,7 +462,7 @@ fn changes_to_one_osd_add_up_within_an_epoch() {
     assert!(!bench.state.osd.upcoming().exists(osd));
 }
 
-/// Placement groups must not ask a new OSD what one of its number wrote before.
+/// PGs must not ask a new OSD what one of its number wrote before.
 #[test]
 fn what_an_osd_of_a_number_held_is_lost_when_the_number_is_given_anew() {
     let mut bench = Bench::new();

@@ -114,7 +114,7 @@ fn statistics_print_as_the_running_cluster_prints_them() {
     stopping_several(&mut bench);
 }
 
-/// `--max` finds others that may stop with the one that is named; the groups of GOLDEN have two copies.
+/// `--max` finds others that may stop with the one that is named; the PGs of GOLDEN have two copies.
 fn stopping_several(bench: &mut Bench) {
     let osds = |text: String| {
         let tree: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -1,8 +1,10 @@
-//! [`Pace`]: how a checkpoint's time divides into its parts, by those before it. Writers are slowed down by how much of
+//! [`CheckpointShares`]: how a checkpoint's time divides into its parts, by those before it. Writers are slowed down by how much of
 //! the time is over, not of one part: with few large objects nearly all of it goes to blocks being written home, with a
 //! million small ones most of it goes to the metadata's commit.
 
-use crate::fill::WHOLE;
+pub(crate) mod fill;
+
+use fill::WHOLE;
 use nacre_env::Clock;
 use nacre_types::Stamp;
 
@@ -32,19 +34,19 @@ pub(crate) struct Begins {
 }
 
 /// See the module's documentation.
-pub(crate) struct Pace {
+pub(crate) struct CheckpointShares {
     clock: Option<Box<dyn Clock>>,
     ends: Ends,
 }
 
-impl Default for Pace {
+impl Default for CheckpointShares {
     /// By the time that the parts take with a log full of small writes to few objects.
     fn default() -> Self {
         Self { clock: None, ends: Ends { written: 750, settled: 770, encoded: 850 } }
     }
 }
 
-impl Pace {
+impl CheckpointShares {
     pub(crate) fn set_clock(&mut self, clock: Box<dyn Clock>) {
         self.clock = Some(clock);
     }

@@ -64,7 +64,7 @@ pub(super) const COMMANDS: &[Command] = &[
 /// Exchanges that one PG may have.
 const PAIRS_COUNT_MAX: usize = 16;
 
-/// A group that serves has a copy of everything; only one that does not can be given up.
+/// A PG that serves has a copy of everything; only one that does not can be given up.
 fn force_create(call: &mut Call<'_>) -> Answer {
     let pg = pg_of(call)?;
     let map = call.state.osd.map();

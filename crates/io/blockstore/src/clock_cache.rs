@@ -3,7 +3,7 @@
 //! There are as many as memory has room for, and most lookups are of one that nobody asked for in a while: so a value and
 //! its key lie in one place, found by a table of hashes, and are not searched for from node to node of a tree.
 
-use crate::layer::Weigh;
+use crate::memtable::Weigh;
 use hashbrown::HashTable;
 use std::borrow::Borrow;
 use std::cell::Cell;

@@ -8,7 +8,7 @@
 //!       |     __----
 //!  1/4  |----                       short bursts never wait
 //!       +------------------------
-//!        cut   progress     end     by the time that its parts take: see [`crate::pace`]
+//!        cut   progress     end     by the time that its parts take: see [`super`]
 //! ```
 
 /// In what progress and room are counted.

@@ -379,7 +379,7 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if pool.pg_autoscale_mode != AutoscaleMode::Off && pg_num >= pool.pg_num {
         pool.pgp_num_target = pg_num;
     }
-    // Downwards it goes one group at a time: see `OsdMaps::shrink_pools`.
+    // Downwards it goes one PG at a time: see `OsdMaps::shrink_pools`.
     call.state.osd.grow_pool(change.id);
     change.done()
 }
@@ -397,7 +397,7 @@ fn set_pgp_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EINVAL, format!("specified pgp_num {pgp_num} > pg_num {}", pool.pg_num_target));
     }
     let pool = edited(call, change)?;
-    pool.pgp_num = pgp_num.min(pool.pg_num); // the rest comes with the groups: see `OsdMaps::grow_pool`
+    pool.pgp_num = pgp_num.min(pool.pg_num); // the rest comes with the PGs: see `OsdMaps::grow_pool`
     pool.pgp_num_target = pgp_num;
     change.done()
 }

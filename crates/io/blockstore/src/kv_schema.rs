@@ -1,7 +1,7 @@
 //! Keys and values in the KV store. Drawn in `docs/formats/blockstore.md`.
 
 use crate::error::OpenError;
-use crate::freemap::{PORTION_BLOCKS, Portion};
+use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard};
 use crate::superblock::Superblock;
 use crate::wal::WalPosition;
 use nacre_buf::Bytes;
@@ -363,8 +363,8 @@ pub(crate) fn copy_key(copy: u64) -> Bytes {
     named(prefix::COPY, copy, b"")
 }
 
-pub(crate) fn free_key(portion: u32) -> Bytes {
-    key(prefix::FREE, |w| ascending(w, portion.into()))
+pub(crate) fn free_key(shard: u32) -> Bytes {
+    key(prefix::FREE, |w| ascending(w, shard.into()))
 }
 
 pub(crate) fn name_prefix(space: &Keyspace) -> Bytes {
@@ -442,13 +442,13 @@ pub(crate) fn decode_spg(rest: Bytes) -> Result<SpgId, DecodeError> {
     Reader::new(rest).get()
 }
 
-/// A portion of the free map and its number.
-pub(crate) fn decode_free(rest: Bytes, value: Bytes) -> Result<(u32, Portion), DecodeError> {
+/// A shard of the free map and its number.
+pub(crate) fn decode_free(rest: Bytes, value: Bytes) -> Result<(u32, FreeMapShard), DecodeError> {
     let nth = decode_number(rest)?;
     // Blocks are numbered by 32 bits.
-    let bounded = u32::try_from(nth).ok().filter(|nth| *nth <= u32::MAX / PORTION_BLOCKS);
-    let nth = bounded.ok_or(DecodeError::Invalid { what: "portion of the free map", value: nth })?;
-    Ok((nth, Portion::decode(value)?))
+    let bounded = u32::try_from(nth).ok().filter(|nth| *nth <= u32::MAX / FREE_MAP_SHARD_BLOCKS);
+    let nth = bounded.ok_or(DecodeError::Invalid { what: "shard of the free map", value: nth })?;
+    Ok((nth, FreeMapShard::decode(value)?))
 }
 
 /// A number as it is in keys.
