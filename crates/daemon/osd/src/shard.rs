@@ -104,7 +104,7 @@ pub struct Shard {
     counters: Counters,
     tracker: Tracker,
     /// This turn has little to do: see [`Shard::is_lightly_loaded`].
-    few: bool,
+    lightly_loaded: bool,
     slow_ops_warned_at: Stamp,
     reserver: Reserver,
     throttle: RecoveryThrottle,
@@ -187,7 +187,7 @@ impl Shard {
             options: Arc::default(),
             counters: Counters::default(),
             tracker: Tracker::new(),
-            few: false,
+            lightly_loaded: false,
             slow_ops_warned_at: now,
             reserver: Reserver::new(1),
             throttle: RecoveryThrottle::new(),
@@ -283,7 +283,7 @@ impl Shard {
         self.now = self.messenger.turn(began, || clock.now(), Some(timeout), entropy, &mut incoming)?;
         self.wall = self.clock.wall();
         let msgs: Vec<ShardMsg> = self.mailbox.take().collect();
-        self.is_lightly_loaded(incoming.len() + msgs.len());
+        self.note_load(incoming.len() + msgs.len());
         self.begin_work();
         for item in incoming.drain(..) {
             match item {
@@ -299,10 +299,10 @@ impl Shard {
         self.continue_bench();
         self.read_local();
         self.flush_early();
-        self.settle();
+        self.drain_store();
         // Also one that nobody has used since.
         self.is_broken();
-        self.store.hush(!self.broken && self.pgs.wait_for_peers());
+        self.store.set_wakeups(self.broken || !self.pgs.wait_for_peers());
         self.router.retry();
         self.sessions.unthrottle(&mut self.messenger);
         self.messenger.flush();
@@ -311,7 +311,7 @@ impl Shard {
 
     /// Works until neither the store nor this shard's own messages bring anything more. Draining also starts
     /// what was submitted.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn drain_store(&mut self) {
         loop {
             self.read_local();
             let mut completions = std::mem::take(&mut self.completions);
@@ -319,7 +319,7 @@ impl Shard {
             let idle = completions.is_empty();
             if !idle {
                 self.now = self.clock.now();
-                self.is_lightly_loaded(completions.len());
+                self.note_load(completions.len());
             }
             for completion in completions.drain(..) {
                 if let Some((spg, event)) = self.pgs.completed(completion) {
@@ -551,7 +551,7 @@ impl Shard {
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
         self.pgs.absorb(&mut cx, &spg, sources);
-        self.carry_out(spg);
+        self.execute_effects(spg);
     }
 
     fn create_pgs(&mut self, create: &OsdPgCreate2) {
@@ -833,7 +833,7 @@ impl Shard {
         let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
         let pg = Pg::create(&mut cx, self.config.id, spg, create_info);
         self.pgs.insert(pg);
-        if self.carry_out(spg) {
+        if self.execute_effects(spg) {
             self.deliver(spg, Event::Resume);
         }
         for map in maps.iter().skip(1) {
@@ -885,7 +885,7 @@ impl Shard {
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(&map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
         Pg::reply_without_pg(&mut cx, from, &message);
-        self.carry_out(header.spg);
+        self.execute_effects(header.spg);
     }
 
     /// Hands one event to a PG and carries out what it wants, until it wants nothing more at once.
@@ -905,7 +905,7 @@ impl Shard {
             if put_off {
                 self.put_off(spg);
             }
-            next = self.carry_out(spg).then_some(Event::Resume);
+            next = self.execute_effects(spg).then_some(Event::Resume);
         }
     }
 
@@ -921,7 +921,7 @@ impl Shard {
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
         self.pgs.handle_under(&mut cx, &spg, event);
-        if self.carry_out(spg) {
+        if self.execute_effects(spg) {
             self.deliver(spg, Event::Resume);
         }
     }

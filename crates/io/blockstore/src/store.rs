@@ -17,7 +17,7 @@ use nacre_buf::BufList;
 use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
-use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage};
+use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage, SubmitHint};
 use nacre_txn::{FetchFrom, ObjectView, Op, Token, Transaction};
 use nacre_types::{HObject, SpgId};
 use slab::Slab;
@@ -72,8 +72,7 @@ pub struct BlockStore {
     commits: Vec<KvCompletion>,
     /// The checkpoint has more to do that waits for nothing.
     has_work: bool,
-    /// See [`ObjectStore::hasten`].
-    hasty: bool,
+    submit_hint: SubmitHint,
 }
 
 impl std::fmt::Debug for BlockStore {
@@ -116,7 +115,7 @@ impl BlockStore {
             completions: Vec::new(),
             commits: Vec::new(),
             has_work: false,
-            hasty: false,
+            submit_hint: SubmitHint::Batch,
         }
     }
 
@@ -429,7 +428,7 @@ impl ObjectStore for BlockStore {
         let source = Source::of(&txn, &self.table.space.held);
         // From here on it is logged; if the table fails, nothing more leaves this store.
         self.wal.push(encoded, token);
-        if self.hasty && self.write_records() {
+        if self.submit_hint == SubmitHint::Now && self.write_records() {
             self.disk.submit();
         }
         self.table.apply(txn, &placements, &source);
@@ -472,12 +471,12 @@ impl ObjectStore for BlockStore {
         out.extend(self.brought.drain(..).map(|(token, data)| Completion::Brought(token, data)));
     }
 
-    fn hush(&mut self, hushed: bool) {
-        self.disk.hush(hushed);
+    fn set_wakeups(&mut self, wakeups: bool) {
+        self.disk.set_wakeups(wakeups);
     }
 
-    fn hasten(&mut self, hasty: bool) {
-        self.hasty = hasty;
+    fn set_submit_hint(&mut self, hint: SubmitHint) {
+        self.submit_hint = hint;
     }
 
     fn has_work(&self) -> bool {

@@ -201,9 +201,9 @@ impl Disk for SplitDisk {
         if self.in_flight.1 > 0 { self.log.wait() } else { self.data.wait() }
     }
 
-    fn hush(&mut self, hushed: bool) {
-        self.data.hush(hushed);
-        self.log.hush(hushed);
+    fn set_wakeups(&mut self, wakeups: bool) {
+        self.data.set_wakeups(wakeups);
+        self.log.set_wakeups(wakeups);
     }
 
     fn info(&self) -> DiskInfo {

@@ -158,10 +158,10 @@ pub trait Disk: Send {
     /// replay and tools; a serving shard sleeps on its sockets and is woken from there.
     fn wait(&mut self);
 
-    /// Asks that nobody be woken for what finishes, until told otherwise: somebody drains before it matters. A driver may
-    /// wake nevertheless.
-    fn hush(&mut self, hushed: bool) {
-        let _wakes_always = hushed;
+    /// Whether to wake the owner for what finishes. Without wake-ups somebody drains before it matters; a driver may wake
+    /// nevertheless. They are on at first.
+    fn set_wakeups(&mut self, wakeups: bool) {
+        let _always = wakeups;
     }
 
     /// Size, block size and driver. Constant while the disk is open.

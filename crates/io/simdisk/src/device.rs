@@ -70,8 +70,8 @@ struct Device {
     /// With effect, not reported yet.
     effective: Vec<Done>,
     reported: Vec<Done>,
-    /// The holder does not want to be woken for reports.
-    hushed: bool,
+    /// The holder wants to be woken for reports.
+    wakeups: bool,
 }
 
 /// A simulated device. Copies are the same device.
@@ -108,7 +108,7 @@ impl SimDevice {
             started: Vec::new(),
             effective: Vec::new(),
             reported: Vec::new(),
-            hushed: false,
+            wakeups: true,
         })))
     }
 
@@ -148,7 +148,7 @@ impl SimDevice {
     #[must_use]
     pub fn calls(&self) -> bool {
         let device = self.device();
-        !device.hushed && !device.reported.is_empty()
+        device.wakeups && !device.reported.is_empty()
     }
 
     /// Writes that took effect and would be at risk in a [`SimDevice::crash`].
@@ -252,7 +252,7 @@ impl Device {
         self.started.clear();
         self.effective.clear();
         self.reported.clear();
-        self.hushed = false;
+        self.wakeups = true;
     }
 
     fn crash(&mut self) {
@@ -471,9 +471,9 @@ impl Disk for SimDisk {
         device.events += 1;
     }
 
-    fn hush(&mut self, hushed: bool) {
+    fn set_wakeups(&mut self, wakeups: bool) {
         if let Some(mut device) = self.held() {
-            device.hushed = hushed;
+            device.wakeups = wakeups;
         }
     }
 

@@ -74,6 +74,16 @@ pub struct StoreMemory {
     pub kv_bytes: u64,
 }
 
+/// How transactions come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SubmitHint {
+    /// Several before the store is drained: they may begin together then.
+    #[default]
+    Batch,
+    /// One by one: there is no use in waiting for more, and the store may begin with each at once.
+    Now,
+}
+
 /// Keeps the objects, logs and metadata of one OSD's PGs. Owned by one shard.
 pub trait ObjectStore: ObjectView {
     /// Applies `txn`: visible to reads at once, durable when [`Completion::Durable`] of `token` is drained.
@@ -97,16 +107,15 @@ pub trait ObjectStore: ObjectView {
     /// Moves what has completed to the end of `out`.
     fn drain(&mut self, out: &mut Vec<Completion>);
 
-    /// Asks that nobody be woken for what the store completes, until told otherwise: the next event makes somebody drain,
-    /// and nothing that is under way matters before. A store may wake nevertheless.
-    fn hush(&mut self, hushed: bool) {
-        let _wakes_always = hushed;
+    /// Whether to wake the owner for what the store completes. Without wake-ups the next event makes somebody drain, and
+    /// nothing that is under way matters before; a store may wake nevertheless. They are on at first.
+    fn set_wakeups(&mut self, wakeups: bool) {
+        let _always = wakeups;
     }
 
-    /// Says whether what is submitted from now on comes one by one, so that there is no use in waiting for more before it
-    /// begins: a store may then begin with it at once.
-    fn hasten(&mut self, hasty: bool) {
-        let _begins_when_drained = hasty;
+    /// Says how what is submitted from now on comes, [`SubmitHint::Batch`] at first.
+    fn set_submit_hint(&mut self, hint: SubmitHint) {
+        let _begins_when_drained = hint;
     }
 
     /// True when the store has work of its own left that waits for nothing: call [`ObjectStore::drain`] again soon,

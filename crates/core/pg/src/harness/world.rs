@@ -485,7 +485,7 @@ impl World {
     pub(crate) fn lose(&mut self, osd: OsdId) {
         self.crash(osd);
         self.mark_down(osd);
-        self.settle();
+        self.run_until_idle();
     }
 
     /// osd.`alone` of the first three serves what `writes` brings all by itself, and is gone then. The one below it has the log of
@@ -493,22 +493,22 @@ impl World {
     pub(crate) fn leave_alone(&mut self, alone: OsdId, writes: impl FnOnce(&mut Self)) {
         let (next, third) = ((alone + 2) % 3, (alone + 1) % 3);
         self.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
-        self.settle();
+        self.run_until_idle();
         self.lose(next);
         self.lose(third);
         writes(self);
         self.restart(next);
         (0..3).for_each(|osd| self.take_places(osd, true));
-        self.settle();
+        self.run_until_idle();
         self.take_places(next, true);
-        self.settle();
+        self.run_until_idle();
         self.lose(alone);
     }
 
     /// An operator gives up all that the PG held; its primary makes it anew.
     pub(crate) fn recreate(&mut self) {
         self.publish(|_| ());
-        self.settle();
+        self.run_until_idle();
         let (primary, epoch) = (self.primary(), self.map().epoch);
         self.event(primary, Event::GiveUp);
         self.create_info(primary, PgCreateInfo::ordered(epoch));
@@ -883,7 +883,7 @@ impl World {
     }
 
     /// Goes on until nothing more happens.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn run_until_idle(&mut self) {
         for _ in 0..200_000 {
             if !self.step() {
                 return;
@@ -899,16 +899,16 @@ impl World {
             self.take_places(osd, false);
         }
         for _ in 0..20 {
-            self.settle();
+            self.run_until_idle();
             self.tick(Duration::from_secs(1));
         }
-        self.settle();
+        self.run_until_idle();
     }
 
     /// Sends and waits for the answer.
     pub(crate) fn call(&mut self, at: usize, object: &str, ops: Vec<SubOp>) -> OsdOpReply {
         let tid = self.request(at, object, ops);
-        self.settle();
+        self.run_until_idle();
         self.clients[at].replies.remove(&tid).unwrap_or_else(|| panic!("no reply: {}", self.describe()))
     }
 

@@ -31,7 +31,7 @@ fn filled(objects: usize, scan_objects: usize) -> World {
             pg.scan_objects = scan_objects;
         });
     }
-    world.settle();
+    world.run_until_idle();
     for osd in 1..3 {
         let pg = world.pg(osd).expect("a copy");
         pg.set_log_limits(LIMITS);
@@ -40,10 +40,10 @@ fn filled(objects: usize, scan_objects: usize) -> World {
     for n in 0..objects {
         world.request(0, &format!("o{n}"), write("x"));
         if n % 500 == 499 {
-            world.settle();
+            world.run_until_idle();
         }
     }
-    world.settle();
+    world.run_until_idle();
     world
 }
 
@@ -76,7 +76,7 @@ fn most_touched(objects: usize) -> Touched {
     for n in 0..objects / 10 {
         world.request_with_snaps(0, &format!("o{n}"), write("newer"), vec![SnapId(1)]);
     }
-    world.settle();
+    world.run_until_idle();
     world.most_touched = Touched::default();
     place(&mut world, &[3, 4, 2]);
     heal(&mut world);
@@ -103,7 +103,7 @@ fn a_pg_is_active_before_its_new_copies_are_compared() {
     let mut world = filled(200, 16);
     world.publish(|map| map.flags |= flags::osdmap::NOBACKFILL);
     place(&mut world, &[3, 4, 2]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "o7", write("served")).result, 0);
     assert_eq!(world.call(0, "o7", vec![SubOp::read(0, 0)]).result, 0);
     assert_eq!((sent(&world, 3, Scan::KIND), sent(&world, 4, Scan::KIND)), (0, 0));
@@ -123,12 +123,12 @@ fn a_new_copy_goes_on_where_it_was_when_it_restarts() {
     }
     world.crash(3);
     world.mark_down(3);
-    world.settle();
+    world.run_until_idle();
     // Some before the cursor, some behind it.
     for n in 0..20 {
         world.request(0, &format!("o{}", n * 20), write("while it was away"));
     }
-    world.settle();
+    world.run_until_idle();
     let scans = sent(&world, 3, Scan::KIND);
     let pushes = sent(&world, 3, Push::KIND);
     world.restart(3);
@@ -150,11 +150,11 @@ fn a_new_copy_begins_again_when_the_log_does_not_reach_back() {
     }
     world.crash(3);
     world.mark_down(3);
-    world.settle();
+    world.run_until_idle();
     for n in 0..100 {
         world.request(0, &format!("o{}", n * 4), write("while it was away"));
     }
-    world.settle();
+    world.run_until_idle();
     let scans = sent(&world, 3, Scan::KIND);
     world.restart(3);
     heal(&mut world);
@@ -168,7 +168,7 @@ fn a_primary_with_an_empty_disk_leaves_the_lead_to_others() {
     world.crash(0);
     world.disk(0).wipe();
     world.mark_down(0);
-    world.settle();
+    world.run_until_idle();
     world.restart(0);
     let mut waited = false;
     while world.step() {
@@ -188,7 +188,7 @@ fn the_first_write_goes_before_an_object_on_its_way() {
     const PARTS: usize = 8;
     let mut world = filled(1, 16);
     world.request(0, "large", vec![SubOp::write_full(vec![1; PARTS << 19].into())]);
-    world.settle();
+    world.run_until_idle();
     place(&mut world, &[0, 1, 3]);
     let pushes = |world: &World| sent(world, 3, Push::KIND);
     let mut before = 0;

@@ -22,13 +22,13 @@ fn state(world: &mut World) -> String {
 #[test]
 fn removed_snapshots_lose_their_clones() {
     let mut world = World::new(1, 1);
-    world.settle();
+    world.run_until_idle();
     for snap in 1..=40 {
         for name in ["a", "b"] {
             let snaps = (1..=snap).rev().map(SnapId).collect();
             world.request_with_snaps(0, name, write(&format!("{snap}")), snaps);
         }
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.disk(0).objects().len(), 2 + 2 * 39);
     world.publish(|map| map.removed_snaps_queue.entry(3).or_default().insert(1, 40));
@@ -45,15 +45,15 @@ fn removed_snapshots_lose_their_clones() {
 #[test]
 fn a_scrub_finds_what_differs() {
     let mut world = World::new(2, 1);
-    world.settle();
+    world.run_until_idle();
     for n in 0..100 {
         world.request(0, &format!("o{n}"), write("same"));
     }
-    world.settle();
+    world.run_until_idle();
     let primary = world.primary();
     let scrub = |world: &mut World, deep| {
         world.event(primary, Event::Scrub { deep, repair: false });
-        world.settle();
+        world.run_until_idle();
         state(world)
     };
     assert_eq!(scrub(&mut world, true), "active+clean");
@@ -73,17 +73,17 @@ fn a_scrub_needs_no_memory_for_a_whole_chunk() {
         let disk = world.disk(osd);
         (disk.slow, disk.narrow) = (true, true);
     }
-    world.settle();
+    world.run_until_idle();
     for n in 0..20 {
         world.request(0, &format!("o{n}"), write("same"));
     }
-    world.settle();
+    world.run_until_idle();
     let mut rot = Transaction::new(crate::harness::spg());
     rot.push(Op::Write { object: head("o7"), offset: 1, data: Bytes::from_static(b"x").into() });
     world.disk(2).submit(rot, Token(u64::MAX));
     let primary = world.primary();
     world.event(primary, Event::Scrub { deep: true, repair: false });
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean+inconsistent");
 }
 
@@ -91,12 +91,12 @@ fn a_scrub_needs_no_memory_for_a_whole_chunk() {
 fn what_changes_while_it_is_read_is_no_difference() {
     let mut world = World::new(5, 1);
     (0..3).for_each(|osd| world.disk(osd).slow = true);
-    world.settle();
+    world.run_until_idle();
     let objects: Vec<String> = (0..8).map(|n| format!("o{n}")).collect();
     for name in &objects {
         world.request(0, name, write("before"));
     }
-    world.settle();
+    world.run_until_idle();
     (0..3).for_each(|osd| world.disk(osd).cool_down());
     let primary = world.primary();
     world.event(primary, Event::Scrub { deep: true, repair: false });
@@ -106,7 +106,7 @@ fn what_changes_while_it_is_read_is_no_difference() {
         }
         world.request(0, name, write("behind"));
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
     let history = world.pg(primary).expect("a PG").info().history;
     assert!(history.last_deep_scrub_stamp > UTime::ZERO);
@@ -116,7 +116,7 @@ fn what_changes_while_it_is_read_is_no_difference() {
 fn an_object_is_copied_within_the_cluster() {
     let mut world = World::new(3, 1);
     (0..3).for_each(|osd| world.disk(osd).slow = true);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "source", write("content"));
     (0..3).for_each(|osd| world.disk(osd).cool_down());
     let copy = |name: &str| vec![SubOp::copy_of(name, &ObjectLocator::in_pool(3), 0)];
@@ -131,11 +131,11 @@ fn new_members_get_everything_and_old_ones_drop_it() {
     let mut world = World::new(4, 1);
     world.limits = LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() };
     (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|pg| pg.set_log_limits(world_limits())));
-    world.settle();
+    world.run_until_idle();
     for n in 0..200 {
         world.request(0, &format!("o{n}"), write("x"));
     }
-    world.settle();
+    world.run_until_idle();
     world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![3, 4, 2])));
     world.heal();
     assert_eq!(state(&mut world), "active+clean");
@@ -153,16 +153,16 @@ fn world_limits() -> LogLimits {
 #[test]
 fn a_move_does_not_stop_clients() {
     let mut world = World::new(5, 1);
-    world.settle();
+    world.run_until_idle();
     (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|pg| pg.set_log_limits(world_limits())));
     for n in 0..100 {
         world.request(0, &format!("o{n}"), write("x"));
     }
-    world.settle();
+    world.run_until_idle();
     world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![3, 4])));
     let tid = world.request(0, "o5", write("y"));
-    world.settle();
+    world.run_until_idle();
     world.tick(Duration::from_secs(1));
-    world.settle();
+    world.run_until_idle();
     assert!(world.clients[0].replies.contains_key(&tid), "{}", world.describe());
 }

@@ -11,7 +11,7 @@ fn append(text: &str) -> Vec<SubOp> {
 fn world(seed: u64) -> World {
     let mut world = World::new(seed, 2);
     world.clients[0].backs_off = true;
-    world.settle();
+    world.run_until_idle();
     world.call(0, "log", append("a"));
     world
 }
@@ -37,13 +37,13 @@ fn below_min_size_clients_hold_what_they_want_in_order() {
                 world.step();
             }
         }
-        world.settle();
+        world.run_until_idle();
         assert_eq!(waiting(&mut world), 0, "seed {seed}: nothing is kept here");
         assert_eq!(world.clients[0].held.len(), 1);
         assert_eq!(world.clients[0].sent.len(), 4);
         // A client that cannot hold anything waits here.
         world.request(1, "other", append("x"));
-        world.settle();
+        world.run_until_idle();
         assert_eq!(waiting(&mut world), 1);
         world.restart(1);
         for _ in 0..world.pick(200) {
@@ -52,7 +52,7 @@ fn below_min_size_clients_hold_what_they_want_in_order() {
         for text in ["f", "g"] {
             world.request(0, "log", append(text));
         }
-        world.settle();
+        world.run_until_idle();
         assert!(world.clients.iter().all(|client| client.sent.is_empty() && client.held.is_empty()));
         assert_eq!(content(&world, "log"), "abcdefg", "seed {seed}");
         assert_eq!(content(&world, "other"), "x");
@@ -64,18 +64,18 @@ fn a_pg_that_is_down_keeps_nothing() {
     let mut world = world(3);
     // osd.0 writes alone, as far as anybody knows.
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
-    world.settle();
+    world.run_until_idle();
     world.lose(1);
     world.lose(2);
     world.call(0, "log", append("b"));
     world.lose(0);
     world.restart(1);
-    world.settle();
+    world.run_until_idle();
     let primary = world.primary();
     let state = world.pg(primary).map_or(0, |pg| pg.state());
     assert!(state & pg_state::DOWN != 0, "{}", pg_state::text(state));
     world.request(0, "log", append("c"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!((waiting(&mut world), world.clients[0].held.len()), (0, 1));
     world.heal();
     assert_eq!(content(&world, "log"), "abc");
@@ -91,7 +91,7 @@ fn an_object_that_nobody_has_is_held_alone() {
     let state = world.pg(primary).map_or(0, |pg| pg.state());
     assert!(state & pg_state::ACTIVE != 0, "{}", pg_state::text(state));
     world.request(0, "log", append("c"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!((waiting(&mut world), world.clients[0].held.len()), (0, 1));
     assert_eq!(world.call(0, "other", append("x")).result, 0, "other objects are served");
     world.restart(2);
@@ -107,10 +107,10 @@ fn a_pg_that_moves_away_releases_its_clients() {
     world.lose(1);
     world.lose(2);
     world.request(0, "log", append("b"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].held.len(), 1);
     world.publish(|map| drop(map.pg_upmap.insert(spg().pg, vec![3, 0, 4])));
-    world.settle();
+    world.run_until_idle();
     world.heal();
     assert!(world.clients[0].held.is_empty());
     assert_eq!(content(&world, "log"), "ab");

@@ -328,7 +328,7 @@ impl Chaos {
             let expect = Expect::Log { acked: log.acked.clone(), prefix: log.seen.clone() };
             self.request(0, &object, vec![SubOp::read(0, 0)], expect);
         }
-        self.world.settle();
+        self.world.run_until_idle();
         self.check_replies();
         assert!(self.waiting.is_empty());
         for snap in &self.removed {

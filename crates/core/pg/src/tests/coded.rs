@@ -29,14 +29,14 @@ fn state(world: &mut World) -> String {
 fn lose(world: &mut World, osd: OsdId) {
     world.crash(osd);
     world.mark_down(osd);
-    world.settle();
+    world.run_until_idle();
 }
 
 #[test]
 fn objects_are_written_read_and_removed() {
     for (k, m) in [(2, 1), (2, 2), (3, 2)] {
         let mut world = World::coded(1, 1, k, m);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(state(&mut world), "active+clean");
         for length in [0, 1, 4096, 8192, 30_000, 300_000] {
             let data = noise(k, length);
@@ -57,7 +57,7 @@ fn objects_are_written_read_and_removed() {
 #[test]
 fn objects_grow_by_whole_stripes() {
     let mut world = World::coded(2, 1, 2, 1);
-    world.settle();
+    world.run_until_idle();
     let (first, second) = (noise(1, 8192), noise(2, 10_000));
     let append = |data: &[u8]| vec![SubOp::append(data.to_vec().into())];
     assert_eq!(world.call(0, "a", append(&first)).result, 0);
@@ -76,16 +76,16 @@ fn objects_grow_by_whole_stripes() {
 #[test]
 fn what_is_lost_is_computed_and_rebuilt() {
     let mut world = World::coded(3, 1, 2, 2);
-    world.settle();
+    world.run_until_idle();
     let data = noise(3, 1_500_000);
     assert_eq!(world.call(0, "big", write(&data)).result, 0);
     lose(&mut world, 0);
     lose(&mut world, 1);
     let tid = world.request(0, "big", vec![SubOp::read(0, 0)]);
-    world.settle();
+    world.run_until_idle();
     assert!(!world.clients[0].replies.contains_key(&tid), "below min_size nothing is served");
     world.restart(1);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].replies[&tid].ops[0].outdata.to_bytes(), data);
     let newer = noise(4, 40_000);
     assert_eq!(world.call(0, "new", write(&newer)).result, 0);
@@ -98,7 +98,7 @@ fn what_is_lost_is_computed_and_rebuilt() {
         lose(&mut world, osd);
     }
     world.restart(3);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(read_all(&mut world, "big"), Ok(data));
     assert_eq!(read_all(&mut world, "new"), Ok(newer));
 }
@@ -106,7 +106,7 @@ fn what_is_lost_is_computed_and_rebuilt() {
 #[test]
 fn with_one_parity_shard_one_may_be_lost() {
     let mut world = World::coded(4, 1, 2, 1);
-    world.settle();
+    world.run_until_idle();
     let data = noise(5, 300_000);
     assert_eq!(world.call(0, "a", write(&data)).result, 0);
     for osd in 0..3 {
@@ -124,7 +124,7 @@ fn with_one_parity_shard_one_may_be_lost() {
 fn what_too_few_have_is_taken_back() {
     for seed in 0..40 {
         let mut world = World::coded(seed, 1, 2, 1);
-        world.settle();
+        world.run_until_idle();
         let (old, new) = (noise(6, 20_000), noise(7, 9_000));
         assert_eq!(world.call(0, "a", write(&old)).result, 0);
         let tid = world.request(0, "a", write(&new));
@@ -148,7 +148,7 @@ fn a_log_that_lost_what_all_had_is_not_followed() {
     for (seed, victim) in (0..20).flat_map(|seed| (0..3).map(move |victim| (seed, victim))) {
         for all_crash in [false, true] {
             let mut world = World::coded(seed, 1, 2, 1);
-            world.settle();
+            world.run_until_idle();
             let (old, new) = (noise(6, 20_000), noise(7, 9_000));
             assert_eq!(world.call(0, "a", write(&old)).result, 0);
             world.disk(victim).remembers = true;
@@ -157,7 +157,7 @@ fn a_log_that_lost_what_all_had_is_not_followed() {
             let is_primary = world.primary() == victim;
             if all_crash || is_primary {
                 world.tick(Duration::from_secs(1));
-                world.settle();
+                world.run_until_idle();
             }
             let gone: Vec<OsdId> = if all_crash { vec![0, 1, 2] } else { vec![victim] };
             gone.iter().for_each(|osd| world.crash(*osd));
@@ -174,7 +174,7 @@ fn a_log_that_lost_what_all_had_is_not_followed() {
 #[test]
 fn members_move_and_chunks_with_them() {
     let mut world = World::coded(5, 1, 2, 1);
-    world.settle();
+    world.run_until_idle();
     let data = noise(8, 100_000);
     for n in 0..5 {
         assert_eq!(world.call(0, &format!("o{n}"), write(&data[n * 1000..])).result, 0);
@@ -193,15 +193,15 @@ fn members_move_and_chunks_with_them() {
 #[test]
 fn snapshots_keep_chunks() {
     let mut world = World::coded(6, 1, 2, 1);
-    world.settle();
+    world.run_until_idle();
     let (old, new) = (noise(9, 20_000), noise(10, 5_000));
     assert_eq!(world.call(0, "a", write(&old)).result, 0);
     let tid = world.request_with_snaps(0, "a", write(&new), vec![SnapId(4)]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].replies[&tid].result, 0);
     let back = vec![SubOp::rollback(SnapId(4))];
     let tid = world.request_with_snaps(0, "a", back, vec![SnapId(4)]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].replies[&tid].result, 0);
     assert_eq!(read_all(&mut world, "a"), Ok(old));
     world.heal();
@@ -212,7 +212,7 @@ fn snapshots_keep_chunks() {
 fn a_damaged_chunk_is_computed_and_repaired() {
     for spoiled in 0..3 {
         let mut world = World::coded(7, 1, 2, 1);
-        world.settle();
+        world.run_until_idle();
         let data = noise(11, 50_000);
         assert_eq!(world.call(0, "a", write(&data)).result, 0);
         world.disk(spoiled).spoil(head("a"));

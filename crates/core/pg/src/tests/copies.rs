@@ -12,7 +12,7 @@ const KEYS: usize = 48_000;
 /// A source whose keys come in several parts.
 fn with_source(seed: u64) -> World {
     let mut world = World::new(seed, 2);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "source", vec![SubOp::write_full(vec![1; 3000].into())]);
     for batch in 0..3 {
         let keys = omap_set(batch * KEYS / 3..(batch + 1) * KEYS / 3, 10);
@@ -89,12 +89,12 @@ fn a_large_copy_survives_the_loss_of_any_member() {
         world.crash(victim);
         if seed % 2 == 0 {
             world.mark_down(victim);
-            world.settle();
+            world.run_until_idle();
         }
         world.heal();
         assert_eq!(world.clients[0].replies.get(&copy).map(|reply| reply.result), Some(0), "{what}");
         world.tick(Duration::from_secs(1));
-        world.settle();
+        world.run_until_idle();
         assert_copied(&mut world, &what);
     }
 }
@@ -107,9 +107,9 @@ fn nothing_is_left_of_a_copy_whose_client_has_gone() {
     let primary = world.primary();
     world.clients[0].sent.clear();
     world.reset_session(0, primary);
-    world.settle();
+    world.run_until_idle();
     world.tick(Duration::from_secs(1));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(left_over(&mut world), 0);
     assert!(world.stored("target").is_none());
     assert_eq!(world.call(1, "target", vec![SubOp::write_full(b"next".to_vec().into())]).result, 0);
@@ -123,7 +123,7 @@ fn nothing_is_left_of_a_copy_whose_message_fails() {
     let fails = SubOp::with_assert_ver(77);
     assert!(world.call(0, "target", vec![copy_of("source"), fails]).result < 0);
     world.tick(Duration::from_secs(1));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(left_over(&mut world), 0);
     assert!(world.stored("target").is_none());
 }
@@ -134,10 +134,10 @@ fn a_source_that_changes_meanwhile_is_copied_as_it_is_then() {
     let copy = world.request(0, "target", vec![copy_of("source")]);
     until_staged(&mut world);
     let change = world.request(1, "source", vec![omap_set(KEYS..KEYS + 7, 10)]);
-    world.settle();
+    world.run_until_idle();
     for _ in 0..10 {
         world.tick(Duration::from_secs(3)); // parts were not given while it changed
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(world.clients[0].replies.get(&copy).map(|reply| reply.result), Some(0));
     assert_eq!(world.clients[1].replies.get(&change).map(|reply| reply.result), Some(0));
@@ -156,7 +156,7 @@ fn a_copy_goes_to_who_is_there_at_its_end() {
         world.heal();
         assert_eq!(world.clients[0].replies.get(&copy).map(|reply| reply.result), Some(0));
         world.tick(Duration::from_secs(1));
-        world.settle();
+        world.run_until_idle();
         assert_copied(&mut world, "after the return");
     }
 }
@@ -167,7 +167,7 @@ fn a_copy_goes_to_who_is_there_at_its_end() {
 fn a_part_that_comes_twice_counts_once() {
     for seed in 20..30 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         let content: Vec<u8> = (0..9_u32 << 20).map(|at| (at >> 12) as u8).collect();
         world.call(0, "source", vec![SubOp::write_full(content.into())]);
         let copy = world.request(0, "target", vec![copy_of("source")]);
@@ -178,7 +178,7 @@ fn a_part_that_comes_twice_counts_once() {
             world.step();
         }
         assert_eq!(world.clients[0].replies[&copy].result, 0);
-        world.settle();
+        world.run_until_idle();
         assert_copied(&mut world, &format!("seed {seed}"));
     }
 }
@@ -191,9 +191,9 @@ fn a_scrub_does_not_see_what_is_copied() {
     until_staged(&mut world);
     let primary: OsdId = world.primary();
     world.event(primary, crate::Event::Scrub { deep: true, repair: false });
-    world.settle();
+    world.run_until_idle();
     world.tick(Duration::from_secs(1));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.pg(primary).map(|pg| pg.info().counters.scrub_errors), Some(0));
     assert_copied(&mut world, "beside a scrub");
 }
@@ -205,6 +205,6 @@ fn one_large_copy_is_enough_for_a_message() {
     let twice = world.call(0, "target", vec![copy_of("source"), copy_of("source")]);
     assert_eq!(twice.result, Errno::EFBIG.negated());
     world.tick(Duration::from_secs(1));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(left_over(&mut world), 0);
 }

@@ -17,20 +17,20 @@ fn state(world: &mut World) -> u64 {
 
 fn pass(world: &mut World) {
     for _ in 0..10 {
-        world.settle();
+        world.run_until_idle();
         world.tick(Duration::from_secs(1));
     }
-    world.settle();
+    world.run_until_idle();
 }
 
 /// osd.`alone` has served the newest writes by itself, and cannot read its records any more. All run again.
 fn damaged(seed: u64, alone: OsdId) -> World {
     let mut world = World::new(seed, 2);
     world.clients[0].backs_off = true;
-    world.settle();
+    world.run_until_idle();
     world.call(0, "log", append("a"));
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
-    world.settle();
+    world.run_until_idle();
     let others: Vec<OsdId> = (0..3).filter(|osd| *osd != alone).collect();
     others.iter().for_each(|osd| world.lose(*osd));
     world.call(0, "log", append("b"));
@@ -38,7 +38,7 @@ fn damaged(seed: u64, alone: OsdId) -> World {
     world.disk(alone).spoil_records();
     world.restart(alone);
     if seed.is_multiple_of(2) {
-        world.settle();
+        world.run_until_idle();
     }
     others.iter().for_each(|osd| world.restart(*osd));
     pass(&mut world);
@@ -87,7 +87,7 @@ fn writes_of_one_that_lost_its_records_are_not_taken_for_never_made() {
 fn what_others_have_as_well_comes_back_to_one_that_lost_its_records() {
     for (seed, victim) in (0..30).zip([0, 1, 2].into_iter().cycle()) {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         for n in 0..5 {
             world.call(0, &format!("o{n}"), append("a"));
         }
@@ -130,7 +130,7 @@ fn a_pg_is_made_anew_by_order_whatever_copies_hold() {
         if seed % 4 == 1 {
             world.crash((alone + 1) % 3); // comes back later, with what it had
             world.mark_down((alone + 1) % 3);
-            world.settle();
+            world.run_until_idle();
         }
         world.recreate();
         pass(&mut world);
@@ -149,10 +149,10 @@ fn a_pg_is_made_anew_by_order_whatever_copies_hold() {
 fn a_crash_while_the_copy_is_made_anew_does_not_forget_the_loss() {
     for seed in 0..60 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         world.call(0, "log", append("a"));
         world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
-        world.settle();
+        world.run_until_idle();
         world.lose(0);
         // osd.1 and osd.2 have it, and osd.2 alone is left.
         world.call(0, "log", append("b"));

@@ -27,10 +27,10 @@ fn state(world: &mut World) -> String {
 
 fn pass(world: &mut World, seconds: u32) {
     for _ in 0..seconds {
-        world.settle();
+        world.run_until_idle();
         world.tick(Duration::from_secs(1));
     }
-    world.settle();
+    world.run_until_idle();
 }
 
 /// A PG with `count` objects.
@@ -38,11 +38,11 @@ fn filled(seed: u64, count: usize, limits: LogLimits) -> World {
     let mut world = World::new(seed, 1);
     world.limits = limits;
     (0..3).for_each(|osd| world.pg(osd).into_iter().for_each(|pg| pg.set_log_limits(limits)));
-    world.settle();
+    world.run_until_idle();
     for n in 0..count {
         world.request(0, &format!("o{n}"), write("x"));
     }
-    world.settle();
+    world.run_until_idle();
     world
 }
 
@@ -56,11 +56,11 @@ fn behind(flags: u32) -> World {
     let mut world = filled(1, 40, LogLimits::default());
     world.crash(2);
     world.mark_down(2);
-    world.settle();
+    world.run_until_idle();
     for n in 0..30 {
         world.request(0, &format!("o{n}"), write("y"));
     }
-    world.settle();
+    world.run_until_idle();
     world.publish(|map| map.flags |= flags);
     world.restart(2);
     pass(&mut world, 5);
@@ -184,7 +184,7 @@ fn norebalance_stops_what_only_moves() {
 fn nosnaptrim_keeps_clones() {
     let mut world = filled(4, 1, LogLimits::default());
     world.request_with_snaps(0, "o0", write("1"), vec![SnapId(1)]);
-    world.settle();
+    world.run_until_idle();
     world.publish(|map| {
         map.flags |= osdmap::NOSNAPTRIM;
         map.removed_snaps_queue.entry(3).or_default().insert(1, 1);
@@ -209,23 +209,23 @@ fn scrubs_come_in_time_unless_they_are_held_and_orders_in_any_case() {
     let mut world = filled(5, 3, LogLimits::default());
     assert_eq!(due(&mut world), None, "it was just made");
     world.tick(DAY * 3 / 2);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), Some(false));
     world.tick(DAY * 6);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), Some(true));
     world.publish(|map| map.flags |= osdmap::NODEEP_SCRUB);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), Some(false));
     world.publish(|map| map.flags |= osdmap::NOSCRUB);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), None);
     let before = stamp(&mut world);
     world.event(0, crate::Event::Scrub { deep: true, repair: false });
     pass(&mut world, 2);
     assert!(stamp(&mut world) > before, "an order is an order");
     world.publish(|map| map.flags &= !(osdmap::NOSCRUB | osdmap::NODEEP_SCRUB));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), None, "it is done");
     // The pool's own intervals (0: scrub_min_interval, 2: deep_scrub_interval) come before the OSD's.
     let hour = nacre_maps::PoolOption::Float(3600.0);
@@ -235,13 +235,13 @@ fn scrubs_come_in_time_unless_they_are_held_and_orders_in_any_case() {
         }
     });
     world.tick(Duration::from_secs(2 * 3600));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), Some(false));
     world.publish(|map| {
         for pool in map.pools.values_mut() {
             pool.options.insert(2, hour.clone());
         }
     });
-    world.settle();
+    world.run_until_idle();
     assert_eq!(due(&mut world), Some(true));
 }

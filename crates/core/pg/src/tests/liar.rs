@@ -18,7 +18,7 @@ fn steps(world: &mut World) {
 
 fn tell(seed: u64, liar: OsdId) {
     let mut world = World::new(seed, 2);
-    world.settle();
+    world.run_until_idle();
     world.liar = Some((liar, 3));
     for round in 0..8_u64 {
         for client in 0..2 {

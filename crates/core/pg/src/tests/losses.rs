@@ -52,7 +52,7 @@ fn ends_well(seed: u64, world: &mut World) {
             break;
         }
         world.tick(Duration::from_secs(1));
-        world.settle();
+        world.run_until_idle();
     }
     assert_eq!(state(world), "active+clean", "seed {seed}: {}", world.describe());
     assert!(world.clients[0].sent.is_empty(), "seed {seed}: {}", world.describe());
@@ -86,19 +86,19 @@ fn a_lost_message_hangs_nothing() {
 fn a_lost_message_hangs_no_scrub() {
     for seed in 0..40 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         for n in 0..4 {
             world.call(0, &format!("o{n}"), vec![SubOp::write_full(vec![b'x'; 5000].into())]);
         }
         let primary = world.primary();
         world.losses = 2;
         world.event(primary, Event::Scrub { deep: true, repair: false });
-        world.settle();
+        world.run_until_idle();
         world.losses = 0;
         let scrubs = |world: &mut World| world.pg(primary).is_some_and(|pg| pg.is_scrubbing());
         for _ in 0..HEALING_SECONDS {
             world.tick(Duration::from_secs(1));
-            world.settle();
+            world.run_until_idle();
         }
         assert!(!scrubs(&mut world), "seed {seed}: {}", world.describe());
         assert_eq!(state(&mut world), "active+clean", "seed {seed}");
@@ -111,19 +111,19 @@ fn a_lost_message_hangs_no_scrub() {
 fn a_lost_part_of_an_object_leaves_no_hole() {
     for seed in 0..40 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         world.crash(2);
         world.mark_down(2);
-        world.settle();
+        world.run_until_idle();
         for n in 0..3 {
             let content = vec![b'a' + n; 4 * PART_BYTES_MAX + 1];
             assert_eq!(world.call(0, &format!("o{n}"), vec![SubOp::write_full(content.into())]).result, 0);
         }
         world.losses = 4;
         world.restart(2);
-        world.settle();
+        world.run_until_idle();
         (0..20).for_each(|_| world.tick(Duration::from_secs(1)));
-        world.settle();
+        world.run_until_idle();
         world.losses = 0;
         ends_well(seed, &mut world);
     }

@@ -20,7 +20,7 @@ fn state(world: &mut World) -> String {
 fn unfound(seed: u64) -> World {
     let mut world = World::new(seed, 2);
     world.clients[0].backs_off = seed.is_multiple_of(2);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "log", append("a"));
     world.call(0, "other", append("a"));
     world.leave_alone(2, |world| {
@@ -30,7 +30,7 @@ fn unfound(seed: u64) -> World {
     // A client's wish finds out that nobody has the object.
     world.request(0, "log", append("c"));
     world.request(0, "new", append("c"));
-    world.settle();
+    world.run_until_idle();
     world
 }
 
@@ -40,11 +40,11 @@ fn give_up(world: &mut World) {
     for osd in [0, 2] {
         world.publish(|map| map.osd_info[osd].lost_at = map.osd_info[osd].down_at);
     }
-    world.settle();
+    world.run_until_idle();
     // The map brought a search for what is missing; a client's wish finds out again that nobody has it.
     world.request(1, "log", append(""));
     world.request(1, "new", append(""));
-    world.settle();
+    world.run_until_idle();
 }
 
 fn listed(world: &mut World, unfound: bool) -> Vec<String> {
@@ -77,11 +77,11 @@ fn unfound_objects_are_listed_and_given_up() {
         assert_eq!(can_mark_lost(&mut world, lost), Ok(2));
         if u64::is_multiple_of(seed, 3) {
             world.restart(0); // a member that misses them as well
-            world.settle();
+            world.run_until_idle();
         }
         let primary = world.primary();
         world.event(primary, Event::MarkLost(lost));
-        world.settle();
+        world.run_until_idle();
         // What waited goes on, on what there is now.
         let (log, new) = if lost == Lost::Revert { ("ac", "c") } else { ("c", "c") };
         for client in [0, 1] {
@@ -109,7 +109,7 @@ fn a_crash_while_objects_are_given_up_leaves_them_so_or_unfound() {
         let mut world = unfound(seed);
         give_up(&mut world);
         world.restart(0);
-        world.settle();
+        world.run_until_idle();
         let primary = world.primary();
         world.event(primary, Event::MarkLost(Lost::Delete));
         for _ in 0..world.pick(60) {
@@ -139,10 +139,10 @@ fn nothing_is_given_up_that_somebody_may_have_who_was_not_asked() {
         // Whom the intervals of this one's own time do not name any more, either.
         for _ in 0..seed % 3 {
             world.restart(0);
-            world.settle();
+            world.run_until_idle();
             world.lose(0);
             world.request(1, "log", append(""));
-            world.settle();
+            world.run_until_idle();
         }
         let refused = can_mark_lost(&mut world, Lost::Delete);
         let Err(LostError::Unprobed(osds)) = &refused else { panic!("seed {seed}: {refused:?}") };
@@ -151,7 +151,7 @@ fn nothing_is_given_up_that_somebody_may_have_who_was_not_asked() {
         assert_eq!(refused.errno(), Errno::EINVAL);
         assert!(refused.to_string().contains("osd.2"), "{refused}");
         world.event(1, Event::MarkLost(Lost::Delete));
-        world.settle();
+        world.run_until_idle();
         assert!(listed(&mut world, true).contains(&"log".to_owned()), "seed {seed}: nothing was given up");
         // It comes back, and all is there.
         world.restart(2);
@@ -170,12 +170,12 @@ fn who_comes_up_with_nothing_was_asked() {
         world.disk(2).wipe();
         // Not a member again, so that it has no reason to speak.
         world.publish(|map| drop(map.pg_upmap.insert(crate::harness::pg(), vec![1, 0, 3])));
-        world.settle();
+        world.run_until_idle();
         world.restart(2);
-        world.settle();
+        world.run_until_idle();
         world.request(1, "log", append(""));
         world.request(1, "new", append(""));
-        world.settle();
+        world.run_until_idle();
         let primary = world.primary();
         assert_eq!(primary, 1, "seed {seed}");
         let answer = can_mark_lost(&mut world, Lost::Delete);
@@ -191,7 +191,7 @@ fn who_comes_up_with_nothing_was_asked() {
 fn only_a_primary_that_serves_gives_objects_up() {
     let mut world = unfound(1);
     world.restart(0);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.primary(), 0);
     assert_eq!(can_mark_lost(&mut world, Lost::Delete), Err(LostError::NotPrimary));
     assert_eq!(LostError::NotPrimary.errno(), Errno::EROFS);
@@ -205,7 +205,7 @@ fn only_a_primary_that_serves_gives_objects_up() {
 fn a_new_disk_under_an_old_number_is_no_witness() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         world.call(0, "log", append("a"));
         world.lose(2);
         world.call(0, "log", append("b"));
@@ -217,7 +217,7 @@ fn a_new_disk_under_an_old_number_is_no_witness() {
             world.restart(osd);
         }
         for _ in 0..5 {
-            world.settle();
+            world.run_until_idle();
             world.tick(Duration::from_secs(1));
         }
         assert_eq!(state(&mut world), "down", "seed {seed}: {}", world.describe());

@@ -20,15 +20,15 @@ fn child() -> SpgId {
 /// Forty objects in two PGs, the second of which nobody serves.
 fn split(seed: u64) -> World {
     let mut world = World::new(seed, 2);
-    world.settle();
+    world.run_until_idle();
     world.clients[0].backs_off = true;
     for n in 0..40 {
         world.call(0, &format!("o{n}"), write(&format!("content {n}")));
     }
     world.request_with_snaps(0, "o7", write("newer"), vec![SnapId(1)]);
-    world.settle();
+    world.run_until_idle();
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = 2));
-    world.settle();
+    world.run_until_idle();
     world
 }
 
@@ -41,7 +41,7 @@ fn ours() -> String {
 /// Both PGs stand still; what the primary of ours says of that.
 pub(super) fn prepare(world: &mut World) -> MergeState {
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num_pending = 1));
-    world.settle();
+    world.run_until_idle();
     world.tick(Duration::from_secs(1));
     world.merges.last().expect("the primary speaks of the merge").1
 }
@@ -67,7 +67,7 @@ pub(super) fn announce(world: &mut World, state: &MergeState) {
 
 fn merge(world: &mut World, state: &MergeState) {
     announce(world, state);
-    world.settle();
+    world.run_until_idle();
 }
 
 fn state(world: &mut World) -> String {
@@ -83,7 +83,7 @@ fn pgs_that_are_to_be_merged_serve_nobody_until_they_are() {
     assert_eq!(state(&mut world), "clean+premerge+peered");
     // One client holds its messages, the other's wait here.
     let held = (world.request(0, &ours(), write("a")), world.request(1, &ours(), write("b")));
-    world.settle();
+    world.run_until_idle();
     assert_eq!((world.clients[0].sent.len(), world.clients[1].sent.len()), (1, 1));
     merge(&mut world, &said);
     assert_eq!(state(&mut world), "active+clean");
@@ -96,10 +96,10 @@ fn pgs_that_are_to_be_merged_serve_nobody_until_they_are() {
     assert_eq!(world.call(0, "o7", write("again")).result, 0);
     // A merge that was called off is not one.
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = 2));
-    world.settle();
+    world.run_until_idle();
     prepare(&mut world);
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num_pending = 2));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
 }
 
@@ -116,7 +116,7 @@ fn requests_of_both_pg_are_still_known() {
         let object = format!("o{n}");
         world.repeat(0, n + 1, &object, write("must not be executed"));
     }
-    world.settle();
+    world.run_until_idle();
     assert_eq!(log(&mut world), head, "nothing was executed again");
     for (tid, reply) in before {
         assert_eq!(world.clients[0].replies[&tid].user_version, reply.user_version, "request {tid}");
@@ -135,7 +135,7 @@ fn a_split_that_waits_for_a_merge_divides_what_that_brought() {
                 (pool.pg_num, pool.pg_num_pending) = (2, 2);
             }
         });
-        world.settle();
+        world.run_until_idle();
         for osd in 0..3 {
             let objects = world.disk(osd).objects();
             let strangers = objects.keys().filter(|object| object.pg(2) != spg().pg).count();
@@ -153,7 +153,7 @@ fn a_copy_without_its_counterpart_is_made_anew() {
         if crash {
             world.crash(lost);
             world.mark_down(lost);
-            world.settle();
+            world.run_until_idle();
         }
         merge(&mut world, &said);
         world.heal();

@@ -28,7 +28,7 @@ fn every_copy_gets_the_checksums_that_came_with_a_write() {
         assert!(expected.iter().all(Option::is_some) && data.known_crc().is_some());
         for op in [SubOp::write(8 * BLOCK as u64, data.clone()), SubOp::write_full(data.clone())] {
             let mut world = World::new(blocks as u64, 1);
-            world.settle();
+            world.run_until_idle();
             world.request(0, "a", vec![op]);
             let mut arrived = BTreeMap::new();
             while world.step() {

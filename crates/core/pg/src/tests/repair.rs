@@ -20,19 +20,19 @@ fn state(world: &mut World) -> String {
 
 fn pass(world: &mut World) {
     for _ in 0..3 {
-        world.settle();
+        world.run_until_idle();
         world.tick(Duration::from_secs(1));
     }
-    world.settle();
+    world.run_until_idle();
 }
 
 fn filled(seed: u64, bytes: usize) -> World {
     let mut world = World::new(seed, 1);
-    world.settle();
+    world.run_until_idle();
     for n in 0..10 {
         world.request(0, &format!("o{n}"), write(bytes));
     }
-    world.settle();
+    world.run_until_idle();
     world
 }
 
@@ -175,7 +175,7 @@ fn what_a_copy_with_damaged_records_held_does_not_come_back() {
         let mut world = filled(6, 1000);
         world.crash(victim);
         world.mark_down(victim);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.call(0, "o3", vec![SubOp::new(nacre_msg::osd_op::code::DELETE)]).result, 0);
         world.disk(victim).spoil_records();
         world.restart(victim);

@@ -22,7 +22,7 @@ fn append(text: &str) -> Vec<SubOp> {
 #[test]
 fn a_client_cannot_make_a_request_in_the_name_of_another() {
     let mut world = World::new(1, 2);
-    world.settle();
+    world.run_until_idle();
     let victim = world.clients[0].name();
     // Whatever it writes to, it must not use up the next requests of the other one.
     for tid in 1..=3 {
@@ -40,21 +40,21 @@ fn a_client_cannot_make_a_request_in_the_name_of_another() {
 #[test]
 fn requests_of_a_client_with_an_incarnation_differ_by_their_numbers() {
     let mut world = World::new(2, 1);
-    world.settle();
+    world.run_until_idle();
     world.clients[0].incarnation = 7;
     world.clients[0].reservations = ReqId { incarnation: 7, ..ReqId::default() };
     for n in 1..=3 {
         assert_eq!(world.call(0, "a", append(&n.to_string())).result, 0);
     }
     world.repeat(0, 3, "a", append("3"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].replies[&3].result, 0);
     assert_eq!(world.stored("a").expect("what was acknowledged").data, b"123");
     // Begun anew under the same name, it counts from the beginning.
     world.clients[0].incarnation = 8;
     world.clients[0].reservations.incarnation = 8;
     world.repeat(0, 1, "a", append("4"));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.stored("a").expect("what was acknowledged").data, b"1234");
 }
 
@@ -74,7 +74,7 @@ fn a_write_never_overtakes_one_that_is_dropped_for_lack_of_room() {
     for seed in 0..60 {
         let mut world = World::new(seed, 1);
         world.disk(0).slow = true;
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.call(0, "a", write("base")).result, 0);
         world.disk(0).cool_down();
         world.request(0, "a", vec![SubOp::read(0, 0)]); // the writes queue behind it while it waits for data
@@ -84,7 +84,7 @@ fn a_write_never_overtakes_one_that_is_dropped_for_lack_of_room() {
             world.step();
         }
         mark_full(&mut world, true);
-        world.settle();
+        world.run_until_idle();
         let answered = |world: &World, tid| world.clients[0].replies.contains_key(&tid);
         if !answered(&world, longer) {
             assert!(
@@ -94,11 +94,11 @@ fn a_write_never_overtakes_one_that_is_dropped_for_lack_of_room() {
             overtaken += 1;
         }
         mark_full(&mut world, false);
-        world.settle();
+        world.run_until_idle();
         for tid in [longer, shorter] {
             world.send(0, tid); // as clients do when there is room again
         }
-        world.settle();
+        world.run_until_idle();
         assert!(answered(&world, longer) && answered(&world, shorter), "seed {seed}");
         assert_eq!(world.stored("a").expect("the object").data, b"x", "seed {seed}");
         world.assert_equal_copies();
@@ -109,10 +109,10 @@ fn a_write_never_overtakes_one_that_is_dropped_for_lack_of_room() {
 #[test]
 fn what_may_be_written_to_a_full_pool_still_is() {
     let mut world = World::new(3, 1);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "a", write("base")).result, 0);
     mark_full(&mut world, true);
-    world.settle();
+    world.run_until_idle();
     // By whoever knows that it is full.
     assert_eq!(world.call(0, "a", write("b")).result, 0);
     // And by whoever does not, and says that it may be.
@@ -126,7 +126,7 @@ fn what_may_be_written_to_a_full_pool_still_is() {
         let tid = world.clients[0].request("a", write(text));
         world.clients[0].sent.get_mut(&tid).expect("just made").flags = flags;
         world.send(0, tid);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.clients[0].replies[&tid].result, expected, "{flags} {text}");
     }
 }
@@ -135,7 +135,7 @@ fn what_may_be_written_to_a_full_pool_still_is() {
 fn a_write_that_was_made_is_answered_from_the_log_when_there_is_no_room_any_more() {
     for (seed, by_map) in (0..40).zip([false, true].into_iter().cycle()) {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         let tid = world.request(0, "a", append("x"));
         while world.stored("a").is_none() {
             world.step(); // executed, and perhaps not answered
@@ -149,7 +149,7 @@ fn a_write_that_was_made_is_answered_from_the_log_when_there_is_no_room_any_more
             world.clients[0].is_beyond_room = true;
             world.reset_session(0, 0);
         }
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.clients[0].replies[&tid].result, 0, "seed {seed}");
         assert_eq!(world.stored("a").expect("the object").data, b"x");
         if !by_map {
@@ -163,7 +163,7 @@ fn a_write_that_was_made_is_answered_from_the_log_when_there_is_no_room_any_more
 fn a_write_that_waits_is_refused_when_its_client_is_fenced_meanwhile() {
     let mut world = World::new(4, 1);
     world.disk(0).slow = true;
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "a", write("base")).result, 0);
     world.disk(0).cool_down();
     let session = world.clients[0].session(0, &mut 0);
@@ -178,7 +178,7 @@ fn a_write_that_waits_is_refused_when_its_client_is_fenced_meanwhile() {
         map.blocklist.insert(addr, nacre_types::UTime { sec: u32::MAX, nsec: 0 });
     });
     world.advance_to_newest(0);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].replies[&behind].result, Errno::ESHUTDOWN.negated());
     assert_eq!(world.stored("a").expect("the object").data, b"base");
 }
@@ -196,7 +196,7 @@ fn a_copy_needs_the_right_to_read_its_source() {
         map.pools.insert(POOL + 1, pool);
         map.pool_names.insert(POOL + 1, "secret".to_owned());
     });
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "source", write("content")).result, 0);
     let cases = [
         ("allow rw pool=p", POOL, "", 0),
@@ -226,7 +226,7 @@ fn a_read_whose_data_has_come_is_not_executed_again() {
     for (brings, touched_bytes) in [(false, 5), (true, 0)] {
         let mut world = World::new(6, 1);
         (world.disk(0).slow, world.disk(0).brings) = (true, brings);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.call(0, "a", write("content")).result, 0);
         world.disk(0).cool_down();
         let session = world.clients[0].session(0, &mut 0);
@@ -234,7 +234,7 @@ fn a_read_whose_data_has_come_is_not_executed_again() {
         let op = world.clients[0].message(tid, session);
         world.event(0, Event::ClientOp(op));
         world.most_touched = Touched::default();
-        world.settle();
+        world.run_until_idle();
         let reply = &world.clients[0].replies[&tid];
         assert_eq!((reply.result, reply.user_version), (0, 1));
         assert_eq!(reply.ops[0].outdata.to_bytes(), b"ntent"[..]);
@@ -248,7 +248,7 @@ fn a_read_whose_data_has_come_is_not_executed_again() {
 fn what_a_read_was_brought_waits_with_it_for_its_turn() {
     let mut world = World::new(8, 1);
     (world.disk(0).slow, world.disk(0).brings) = (true, true);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "a", write("content")).result, 0);
     world.disk(0).cool_down();
     let session = world.clients[0].session(0, &mut 0);
@@ -264,7 +264,7 @@ fn what_a_read_was_brought_waits_with_it_for_its_turn() {
     world.throttle(0).turn.begin(u64::MAX);
     world.event(0, Event::Resume);
     assert!(!world.fetch(0), "nothing is asked for again");
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[0].replies[&tid].ops[0].outdata.to_bytes(), b"content"[..]);
     assert_eq!(world.clients[0].replies[&behind].result, 0);
     assert_eq!(world.stored("a").expect("the object").data, b"content and more");
@@ -274,7 +274,7 @@ fn what_a_read_was_brought_waits_with_it_for_its_turn() {
 #[test]
 fn a_turn_begins_no_message_beyond_its_work() {
     let mut world = World::new(7, 1);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "a", write("base")).result, 0);
     let session = world.clients[0].session(0, &mut 0);
     world.throttle(0).turn.begin(400 << 10);
@@ -287,7 +287,7 @@ fn a_turn_begins_no_message_beyond_its_work() {
     }
     let mut answered = Vec::new();
     for _ in 0..9 {
-        world.settle();
+        world.run_until_idle();
         answered.push(tids.iter().filter(|tid| world.clients[0].replies.contains_key(tid)).count());
         let put_off = world.pg(0).expect("a PG").is_put_off();
         assert_eq!(put_off, answered.last() != Some(&tids.len()));
@@ -308,7 +308,7 @@ fn with_dead_pool() -> World {
         map.pools.insert(POOL + 1, pool);
         map.pool_names.insert(POOL + 1, "dead".to_owned());
     });
-    world.settle();
+    world.run_until_idle();
     assert!(world.map().pg_to_up_acting(PgId::new(POOL + 1, 0)).acting_primary < 0);
     world
 }
@@ -317,14 +317,14 @@ fn with_dead_pool() -> World {
 fn a_copy_ends_with_the_session_that_asked_for_it() {
     let mut world = with_dead_pool();
     world.request(0, "target", copy_from(POOL + 1, "", "source"));
-    world.settle();
+    world.run_until_idle();
     let behind = world.request(1, "target", write("by another client"));
-    world.settle();
+    world.run_until_idle();
     assert!(!world.clients[1].replies.contains_key(&behind), "it waits for its turn");
     let primary = world.primary();
     world.clients[0].sent.clear();
     world.reset_session(0, primary);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.clients[1].replies.get(&behind).map(|reply| reply.result), Some(0));
     assert_eq!(world.stored("target").expect("the object").data, b"by another client");
 }
@@ -335,13 +335,13 @@ fn a_copy_from_a_pg_that_serves_nobody_gives_up() {
     let copy = world.request(0, "target", copy_from(POOL + 1, "", "source"));
     let behind = world.request(0, "target", write("behind it"));
     for _ in 0..50 {
-        world.settle();
+        world.run_until_idle();
         world.tick(Duration::from_secs(1));
     }
     assert!(world.clients[0].replies.is_empty(), "OSDs may be about to take over");
     for _ in 0..15 {
         world.tick(Duration::from_secs(1));
-        world.settle();
+        world.run_until_idle();
     }
     let result = |world: &World, tid| world.clients[0].replies.get(&tid).map(|reply| reply.result);
     assert_eq!(result(&world, copy), Some(Errno::EAGAIN.negated()));

@@ -22,18 +22,18 @@ fn state(world: &mut World) -> String {
 /// osd.2 was away and is up again, not yet recovered; `before` it is.
 fn behind(seed: u64, bytes: usize, before: impl FnOnce(&mut World)) -> World {
     let mut world = World::new(seed, 1);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "first", write(1)); // a copy without anything would be compared
     world.crash(2);
     world.mark_down(2);
-    world.settle();
+    world.run_until_idle();
     for n in 0..OBJECTS {
         world.request(0, &format!("o{n}"), write(bytes));
     }
-    world.settle();
+    world.run_until_idle();
     before(&mut world);
     world.restart(2);
-    world.settle();
+    world.run_until_idle();
     world
 }
 
@@ -52,13 +52,13 @@ fn recovery_waits_for_a_place_on_either_side() {
             world = behind(1, 1, |world| world.take_places(0, true));
             world.take_places(2, true);
             world.take_places(0, false);
-            world.settle();
+            world.run_until_idle();
         }
         assert_eq!(state(&mut world), "active+recovery_wait+degraded", "osd.{full} has no place");
         // What a client waits for needs none.
         assert_eq!(world.call(0, "o1", write(2)).result, 0);
         world.take_places(full, false);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(state(&mut world), "active+clean");
         world.assert_equal_copies();
     }
@@ -72,9 +72,9 @@ fn more_urgent_work_takes_the_place_away_and_recovery_goes_on_later() {
             world.take_places(0, false);
             some_steps(&mut world);
             world.take_places(full, true);
-            world.settle();
+            world.run_until_idle();
             world.take_places(full, false);
-            world.settle();
+            world.run_until_idle();
             assert_eq!(state(&mut world), "active+clean", "seed {seed}");
         }
     }
@@ -87,7 +87,7 @@ fn a_lost_connection_leaves_no_place_taken() {
         world.take_places(0, false);
         some_steps(&mut world);
         world.cut(0, 2);
-        world.settle();
+        world.run_until_idle();
         assert_eq!(state(&mut world), "active+clean", "seed {seed}");
     }
 }
@@ -114,12 +114,12 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
         let now = world.now;
         world.throttle(0).client_op(now, Some(Duration::from_secs(1)));
         world.event(0, Event::Tick);
-        world.settle();
+        world.run_until_idle();
         assert!(rounds < 10_000, "it ends");
     }
     assert!(rounds * 64 > left.unsigned_abs() * 100, "{left} MiB in {rounds} rounds of 10 ms");
     world.tick(Duration::from_secs(1));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
 }
 
@@ -141,11 +141,11 @@ fn a_forced_pg_goes_before_others_until_it_is_clean() {
     world.event(0, order(true));
     world.event(0, order(false));
     assert_eq!(state(&mut world), "active+recovery_wait+degraded", "in turn again");
-    world.settle();
+    world.run_until_idle();
     world = behind(1, 1, |world| world.take_places_at(0, FORCED - 1));
     world.event(0, order(true));
     assert!(state(&mut world).contains("forced_recovery"), "{}", state(&mut world));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
     world.assert_equal_copies();
 }

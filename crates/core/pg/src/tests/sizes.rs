@@ -26,7 +26,7 @@ pub(super) fn copy_of(name: &str) -> SubOp {
 #[test]
 fn three_hundred_long_omap_values_in_one_message_reach_all_copies() {
     let mut world = World::new(1, 1);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "a", vec![omap_set(0..300, 64 << 10)]).result, 0);
     assert!(world.longest_message > 300 * (64 << 10));
     world.assert_equal_copies();
@@ -37,11 +37,11 @@ fn three_hundred_long_omap_values_in_one_message_reach_all_copies() {
 fn keys_and_attributes_are_recovered_in_parts() {
     for away in [1, 0] {
         let mut world = World::new(2, 1);
-        world.settle();
+        world.run_until_idle();
         world.call(0, "a", vec![SubOp::write_full(vec![1; 3000].into())]);
         world.crash(away);
         world.mark_down(away);
-        world.settle();
+        world.run_until_idle();
         for batch in 0..20 {
             let ops =
                 vec![omap_set(batch * 3000..(batch + 1) * 3000, 100), set_attr(&format!("{batch}"), 100_000)];
@@ -64,7 +64,7 @@ fn keys_and_attributes_are_recovered_in_parts() {
 #[test]
 fn an_object_that_no_write_carries_is_copied_in_parts() {
     let mut world = World::new(3, 1);
-    world.settle();
+    world.run_until_idle();
     for batch in 0..7 {
         let keys = batch * 10..(batch + 1) * 10;
         assert_eq!(world.call(0, "large", vec![omap_set(keys, 2 << 20)]).result, 0);

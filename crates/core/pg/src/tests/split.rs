@@ -21,18 +21,18 @@ fn child(seed: u32) -> SpgId {
 /// A world whose PG holds forty objects, one of them with a clone.
 fn filled() -> World {
     let mut world = World::new(7, 1);
-    world.settle();
+    world.run_until_idle();
     for n in 0..40 {
         world.call(0, &format!("o{n}"), write(&format!("content {n}")));
     }
     world.request_with_snaps(0, "o7", write("newer"), vec![SnapId(1)]);
-    world.settle();
+    world.run_until_idle();
     world
 }
 
 fn split(world: &mut World) {
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = PG_NUM));
-    world.settle();
+    world.run_until_idle();
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn what_a_copy_lacks_of_a_child_it_lacks_after_the_split() {
     world.publish(|map| map.flags |= osdmap::NORECOVER);
     world.crash(2);
     world.mark_down(2);
-    world.settle();
+    world.run_until_idle();
     // All that osd.2 misses belongs to one child: afterwards its copy of the parent lacks nothing.
     let objects = world.disk(0).objects().clone();
     let moved =
@@ -76,10 +76,10 @@ fn what_a_copy_lacks_of_a_child_it_lacks_after_the_split() {
     for name in &names {
         world.request(0, name, write("newest"));
     }
-    world.settle();
+    world.run_until_idle();
     world.restart(2);
     for _ in 0..5 {
-        world.settle();
+        world.run_until_idle();
         world.tick(Duration::from_secs(1));
     }
     // And the parent's log goes on behind it.

@@ -28,7 +28,7 @@ fn state(world: &mut World) -> String {
 #[test]
 fn a_fresh_pg_becomes_clean_and_serves() {
     let mut world = World::new(1, 1);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
     assert!(world.created);
     let reply = world.call(0, "a", write("hello"));
@@ -43,10 +43,10 @@ fn a_fresh_pg_becomes_clean_and_serves() {
 #[test]
 fn writes_of_one_object_pipeline_and_a_read_waits_for_them() {
     let mut world = World::new(2, 2);
-    world.settle();
+    world.run_until_idle();
     let appends: Vec<u64> = (0..10).map(|n| world.request(0, "a", append(&n.to_string()))).collect();
     let tid = world.request(0, "a", read());
-    world.settle();
+    world.run_until_idle();
     for (n, tid) in appends.iter().enumerate() {
         assert_eq!(world.clients[0].replies[tid].user_version, n as u64 + 1);
     }
@@ -58,13 +58,13 @@ fn writes_of_one_object_pipeline_and_a_read_waits_for_them() {
 fn a_resent_request_takes_effect_once_and_is_answered_alike() {
     for seed in 0..50 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         let tid = world.request(0, "a", append("x"));
         for _ in 0..world.pick(30) {
             world.step();
         }
         world.reset_session(0, 0);
-        world.settle();
+        world.run_until_idle();
         let first = world.clients[0].replies.remove(&tid).expect("an answer");
         assert_eq!((first.result, first.replay_version.version), (0, 1));
         assert_eq!(world.stored("a").expect("the object").data, b"x");
@@ -77,13 +77,13 @@ fn a_resent_request_takes_effect_once_and_is_answered_alike() {
 fn reads_of_cold_data_wait_and_keep_the_order() {
     let mut world = World::new(3, 1);
     (0..3).for_each(|osd| world.disk(osd).slow = true);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "a", append("1"));
     (0..3).for_each(|osd| world.disk(osd).cool_down());
     let before = world.request(0, "a", read());
     let write = world.request(0, "a", append("2"));
     let after = world.request(0, "a", read());
-    world.settle();
+    world.run_until_idle();
     let data = |tid: &u64| world.clients[0].replies[tid].ops[0].outdata.to_bytes();
     assert_eq!((&data(&before)[..], &data(&after)[..]), (&b"1"[..], &b"12"[..]));
     assert_eq!(world.clients[0].replies[&write].result, 0);
@@ -92,19 +92,19 @@ fn reads_of_cold_data_wait_and_keep_the_order() {
 #[test]
 fn without_min_size_nothing_is_served() {
     let mut world = World::new(4, 1);
-    world.settle();
+    world.run_until_idle();
     world.crash(1);
     world.mark_down(1);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "active+undersized");
     world.call(0, "a", write("x"));
     assert_eq!(state(&mut world), "active+undersized+degraded");
     world.crash(2);
     world.mark_down(2);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(state(&mut world), "undersized+degraded+peered");
     let tid = world.request(0, "a", append("y"));
-    world.settle();
+    world.run_until_idle();
     assert!(!world.clients[0].replies.contains_key(&tid));
     world.heal();
     assert!(world.clients[0].replies.contains_key(&tid));
@@ -117,7 +117,7 @@ fn without_min_size_nothing_is_served() {
 fn a_write_under_way_names_the_members_that_it_waits_for() {
     for seed in 0..20 {
         let mut world = World::new(seed, 1);
-        world.settle();
+        world.run_until_idle();
         let primary = world.primary();
         world.request(0, "a", write("hello"));
         let mut seen = Vec::new();
@@ -130,7 +130,7 @@ fn a_write_under_way_names_the_members_that_it_waits_for() {
         }
         assert_eq!(seen.first(), Some(&3), "seed {seed}");
         assert!(seen.windows(2).all(|pair| pair[1] <= pair[0] && pair[1] > 0), "seed {seed}: {seen:?}");
-        world.settle();
+        world.run_until_idle();
         assert_eq!(world.pg(primary).map(|pg| pg.ops_in_flight().count()), Some(0));
     }
 }

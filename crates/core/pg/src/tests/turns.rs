@@ -26,11 +26,11 @@ fn write(text: &str) -> Vec<SubOp> {
 /// A PG of so many objects, every tenth with a clone that `snap` keeps.
 fn filled(objects: usize, snap: SnapId) -> World {
     let mut world = World::new(7, 1);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "plain", write("x"));
     world.call(0, "cloned", write("x"));
     world.request_with_snaps(0, "cloned", write("newer"), vec![snap]);
-    world.settle();
+    world.run_until_idle();
     let stored = |world: &World, object: &HObject| world.stored_as(object).expect("just written").clone();
     let plain = stored(&world, &head("plain"));
     let cloned = (stored(&world, &head("cloned")), stored(&world, &head("cloned").with_snap(snap)));
@@ -100,7 +100,7 @@ fn no_turn_of_a_split_grows_with_the_number_of_objects() {
     const OBJECTS: usize = 100_000;
     let mut world = filled(OBJECTS, SnapId(1));
     split(&mut world);
-    world.settle();
+    world.run_until_idle();
     assert_bound(&world);
     assert_divided(&mut world, OBJECTS, SnapId(1));
 }
@@ -163,7 +163,7 @@ fn pgs_of_maps_that_wait_for_a_split_are_coming_too() {
     }
     assert!(is_moving(&mut world, 1), "it was done already");
     assert_eq!(coming(&mut world), [1, 2, 3]);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(coming(&mut world), [0; 0]);
 }
 
@@ -173,7 +173,7 @@ fn a_merge_goes_on_after_a_crash_in_turns_that_do_not_grow() {
     for osd in 0..3 {
         let mut world = filled(OBJECTS, SnapId(1));
         world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num = 2));
-        world.settle();
+        world.run_until_idle();
         let state = prepare(&mut world);
         announce(&mut world, &state);
         until_halfway(&mut world, osd);
@@ -200,7 +200,7 @@ fn no_turn_of_trimming_grows_with_clones_or_snapshots() {
     let mut world = filled(OBJECTS, snap);
     world.publish(|map| map.removed_snaps_queue.entry(POOL).or_default().insert(1, 1_000_000));
     for _ in 0..3 {
-        world.settle();
+        world.run_until_idle();
         world.tick(Duration::from_secs(1));
     }
     assert_bound(&world);

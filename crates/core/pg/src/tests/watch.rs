@@ -31,7 +31,7 @@ fn ack(notify_id: u64, cookie: u64, reply: &'static [u8]) -> Vec<SubOp> {
 /// A clean PG with object `a`, watched by clients 0 and 1 under cookies 10 and 11.
 fn watched() -> World {
     let mut world = World::new(1, 3);
-    world.settle();
+    world.run_until_idle();
     world.call(2, "a", vec![SubOp::write_full(b"x".to_vec().into())]);
     for at in 0..2 {
         let reply = world.call(at, "a", watch(watch_op::WATCH, 10 + at as u64));
@@ -80,7 +80,7 @@ fn nobody_to_tell_is_done_at_once_and_a_silent_watcher_times_the_notify_out() {
     let id = u64::from_bytes(reply.ops[0].outdata.to_bytes()).expect("an id");
     world.call(0, "a", ack(id, 10, b""));
     world.tick(Duration::from_secs(6));
-    world.settle();
+    world.run_until_idle();
     let done = messages(&mut world, notify_op::COMPLETE);
     assert_eq!(done[0].1.return_code, Errno::ETIMEDOUT.negated());
     assert_eq!(outcome(&done[0].1).timeouts, vec![(4001, 11)]);
@@ -105,7 +105,7 @@ fn a_watch_outlives_its_connection_and_hears_what_it_missed() {
     let mut world = watched();
     let primary = world.primary();
     world.reset_session(0, primary);
-    world.settle();
+    world.run_until_idle();
     world.call(2, "a", notify(5, 20));
     assert_eq!(messages(&mut world, notify_op::NOTIFY).len(), 1);
     // Not connected: a ping must not hide that.
@@ -121,7 +121,7 @@ fn deleting_unwatching_and_blocklisting_end_watches() {
     let addr = world.clients[1].addr();
     let until = nacre_types::UTime { sec: 9999, nsec: 0 };
     world.publish(|map| assert_eq!(map.blocklist.insert(addr, until), None));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(messages(&mut world, notify_op::DISCONNECT).len(), 1);
     assert_eq!(world.call(1, "a", vec![SubOp::read(0, 0)]).result, Errno::ESHUTDOWN.negated());
     world.call(2, "a", watch(watch_op::WATCH, 12));
@@ -136,13 +136,13 @@ fn a_client_is_fenced_by_where_its_socket_is() {
     let mut world = World::new(2, 2);
     let seen_at = EntityAddr::parse("any:198.51.100.9:0/4242").expect("an address");
     world.clients[1].seen_at = Some(seen_at);
-    world.settle();
+    world.run_until_idle();
     world.call(0, "a", vec![SubOp::write_full(b"x".to_vec().into())]);
     assert_eq!(world.call(1, "a", watch(watch_op::WATCH, 11)).result, 0);
     let machine = EntityAddr { nonce: 0, ..seen_at };
     let until = nacre_types::UTime { sec: 9999, nsec: 0 };
     world.publish(|map| assert_eq!(map.blocklist.insert(machine, until), None));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(messages(&mut world, notify_op::DISCONNECT).len(), 1, "its watch ends");
     assert_eq!(world.call(1, "a", vec![SubOp::read(0, 0)]).result, Errno::ESHUTDOWN.negated());
     assert_ne!(world.call(0, "a", vec![SubOp::read(0, 0)]).result, Errno::ESHUTDOWN.negated());
@@ -160,7 +160,7 @@ fn a_range_of_addresses_is_fenced_by_its_prefix() {
     world.publish(|map| assert_eq!(map.range_blocklist.insert(elsewhere, until), None));
     assert_ne!(world.call(1, "a", read()).result, Errno::ESHUTDOWN.negated());
     world.publish(|map| assert_eq!(map.range_blocklist.insert(range(8), until), None));
-    world.settle();
+    world.run_until_idle();
     assert!(!messages(&mut world, notify_op::DISCONNECT).is_empty(), "watches of the range end");
     assert_eq!(world.call(1, "a", read()).result, Errno::ESHUTDOWN.negated());
     world.publish(|map| map.range_blocklist.clear());
@@ -173,7 +173,7 @@ fn a_new_primary_knows_the_watchers_of_the_old_one() {
     let first = world.primary();
     world.crash(first);
     world.mark_down(first);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(world.call(0, "a", watch(watch_op::RECONNECT, 10)).result, 0);
     let reply = world.call(2, "a", notify(5, 50));
     assert_eq!(reply.result, 0);
@@ -182,7 +182,7 @@ fn a_new_primary_knows_the_watchers_of_the_old_one() {
     let id = u64::from_bytes(reply.ops[0].outdata.to_bytes()).expect("an id");
     world.call(0, "a", ack(id, 10, b""));
     world.tick(Duration::from_secs(31));
-    world.settle();
+    world.run_until_idle();
     assert_eq!(outcome(&messages(&mut world, notify_op::COMPLETE)[0].1).timeouts, vec![]);
 }
 
@@ -198,13 +198,13 @@ fn a_watch_ends_when_all_copies_know() {
     let others: Vec<_> = acting.into_iter().filter(|osd| *osd != first).collect();
     others.iter().for_each(|osd| world.crash(*osd));
     world.tick(Duration::from_secs(31));
-    world.settle();
+    world.run_until_idle();
     assert!(messages(&mut world, notify_op::COMPLETE).is_empty(), "both may be there yet");
     assert!(messages(&mut world, notify_op::DISCONNECT).is_empty());
     world.crash(first);
     others.iter().for_each(|osd| world.restart(*osd));
     world.mark_down(first);
-    world.settle();
+    world.run_until_idle();
     for at in 0..2 {
         assert_eq!(world.call(at, "a", watch(watch_op::RECONNECT, 10 + at as u64)).result, 0);
     }
@@ -220,7 +220,7 @@ fn what_a_client_notified_goes_with_its_session() {
     let held = |world: &mut World| world.pg(primary).expect("a copy").notifies_count();
     assert_eq!(held(&mut world), 1);
     world.reset_session(2, primary);
-    world.settle();
+    world.run_until_idle();
     assert_eq!(held(&mut world), 0, "nobody is left to tell");
 }
 

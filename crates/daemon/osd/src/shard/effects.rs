@@ -15,7 +15,7 @@ const GARBLED: [u64; 2] = [40, 200];
 
 impl Shard {
     /// Carries out what a PG wants; true when it is to be resumed.
-    pub(super) fn carry_out(&mut self, spg: SpgId) -> bool {
+    pub(super) fn execute_effects(&mut self, spg: SpgId) -> bool {
         if self.is_broken() {
             // What the PG has just read may be wrong: nothing that follows from it leaves.
             self.effects = Effects::new();

@@ -4,7 +4,7 @@ use super::model::{Model, Sizes, drain, newest, object, random_txn, read};
 use super::rig::{Rig, tiny};
 use crate::options::Planted;
 use crate::{BlockStore, Options};
-use nacre_store::ObjectStore;
+use nacre_store::{ObjectStore, SubmitHint};
 use nacre_txn::Token;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -49,7 +49,7 @@ pub(super) fn work(
         let txn = random_txn(rng, number, sizes);
         let mut state = history.states.last().cloned().unwrap_or_default();
         state.apply(&txn);
-        store.hasten(number.is_multiple_of(2));
+        store.set_submit_hint(if number.is_multiple_of(2) { SubmitHint::Now } else { SubmitHint::Batch });
         let outcome = store.submit(txn, Token(number));
         // A store that fails in it may have logged it.
         history.push(state);
@@ -135,20 +135,26 @@ fn every_crash_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn a_hasty_store_begins_before_it_is_drained() {
+fn a_store_that_is_told_so_begins_before_it_is_drained() {
     let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 4000 };
-    let survives = |hasty: bool, seed: u64| {
+    let survives = |hint: SubmitHint, seed: u64| {
         let mut rig = Rig::new(seed, 4 << 20, Options::tiny());
         let mut store = rig.open();
-        store.hasten(hasty);
+        store.set_submit_hint(hint);
         let txn = random_txn(&mut SeededEntropy(seed), 1, sizes);
         store.submit(txn, Token(1)).expect("room");
         rig.crash(1);
         drop(store);
         newest(&rig.open()) == 1
     };
-    assert!((0..40).any(|seed| survives(true, seed)), "none of 40 was with the device when power went");
-    assert!(!(0..40).any(|seed| survives(false, seed)), "nothing begins before it is drained otherwise");
+    assert!(
+        (0..40).any(|seed| survives(SubmitHint::Now, seed)),
+        "none of 40 was with the device when power went"
+    );
+    assert!(
+        !(0..40).any(|seed| survives(SubmitHint::Batch, seed)),
+        "nothing begins before it is drained otherwise"
+    );
 }
 
 /// Each device keeps and loses what it likes.
@@ -210,7 +216,7 @@ fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {
             let mut state = history.states.last().cloned().unwrap_or_default();
             state.apply(&txn);
             history.push(state);
-            store.hasten(true);
+            store.set_submit_hint(SubmitHint::Now);
             store.submit(txn, Token(number)).expect("room");
             rig.kill();
             drop(store);

@@ -6,7 +6,7 @@ use super::rig::Rig;
 use crate::{BLOCK, BlockStore, MountReport, OpenError, Options};
 use nacre_buf::AlignedBuf;
 use nacre_env::disk::{Durability, blocking};
-use nacre_store::ObjectStore;
+use nacre_store::{ObjectStore, SubmitHint};
 use nacre_txn::{ObjectView, Op, Token, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
 
@@ -110,7 +110,7 @@ fn records_that_were_under_way_behind_a_torn_one_do_not_prevent_opening() {
     let mut rig = Rig::new(3, 8 << 20, Options::tiny());
     let mut store = rig.open();
     submit_and_wait(&mut store, 1);
-    store.hasten(true);
+    store.set_submit_hint(SubmitHint::Now);
     (2..=3).for_each(|nth| submit(&mut store, nth));
     drop(store);
     let all = records(&rig);

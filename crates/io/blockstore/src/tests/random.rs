@@ -2,7 +2,7 @@
 
 use super::model::{Model, Sizes, drain, random_txn};
 use super::rig::{Rig, tiny};
-use nacre_store::ObjectStore;
+use nacre_store::{ObjectStore, SubmitHint};
 use nacre_txn::Token;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
@@ -21,7 +21,7 @@ fn run(seed: u64) {
     for number in 1..=PER_SEED {
         let txn = random_txn(&mut rng, number, sizes);
         model.apply(&txn);
-        store.hasten(number.is_multiple_of(2));
+        store.set_submit_hint(if number.is_multiple_of(2) { SubmitHint::Now } else { SubmitHint::Batch });
         store.submit(txn, Token(number)).expect("room");
         let chance = rng.u64() % 100;
         if chance < 70 {

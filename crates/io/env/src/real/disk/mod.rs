@@ -203,9 +203,9 @@ impl Disk for RealDisk {
         }
     }
 
-    fn hush(&mut self, hushed: bool) {
+    fn set_wakeups(&mut self, wakeups: bool) {
         if let Driver::Ring(ring) = &mut self.driver {
-            ring.hush(hushed);
+            ring.set_wakeups(wakeups);
         }
     }
 

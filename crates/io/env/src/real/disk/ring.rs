@@ -64,8 +64,8 @@ pub(super) struct Ring {
     /// Who used the ring last.
     user: ThreadId,
     wake: EventFd,
-    /// Nobody is to be woken when something finishes.
-    hushed: bool,
+    /// Somebody is to be woken when something finishes.
+    wakeups: bool,
     /// The kernel does not signal what finishes just now.
     muted: bool,
     /// The flag that makes a write durable was refused once: it is not tried again.
@@ -98,7 +98,7 @@ impl Ring {
             home: None,
             user: thread::current().id(),
             wake,
-            hushed: false,
+            wakeups: true,
             muted: false,
             syncs_behind: false,
             slots: ManuallyDrop::new(Slab::new()),
@@ -123,10 +123,10 @@ impl Ring {
         self.listen();
     }
 
-    /// Whether what finishes is to wake nobody, because somebody comes for it anyway.
-    pub(super) fn hush(&mut self, hushed: bool) {
-        if self.hushed != hushed {
-            self.hushed = hushed;
+    /// Whether what finishes is to wake somebody; not, where somebody comes for it anyway.
+    pub(super) fn set_wakeups(&mut self, wakeups: bool) {
+        if self.wakeups != wakeups {
+            self.wakeups = wakeups;
             self.listen();
         }
     }
@@ -160,7 +160,7 @@ impl Ring {
 
     /// Lets the kernel signal again, unless nobody wants to know. What finished unnoticed is signalled here.
     fn listen(&mut self) {
-        if self.hushed {
+        if !self.wakeups {
             return self.mute();
         }
         if !self.muted {

@@ -74,24 +74,23 @@ fn completions_end_the_wait_of_the_net() {
 
 /// On a thread that did not open the disk, as in an OSD: there the ring is the thread's own.
 #[test]
-fn a_hushed_disk_is_heard_again() {
+fn a_disk_wakes_again_when_wakeups_are_on_again() {
     for choice in drivers() {
-        let scratch = Scratch::new(&format!("hushed-{choice:?}"));
+        let scratch = Scratch::new(&format!("wakeups-{choice:?}"));
         let mut disk = RealDisk::create(&scratch.0, 1 << 20, choice).expect("create");
         let rounds = move || {
             let mut net = RealNet::new().expect("epoll");
             net.watch(disk.wake_fd()).expect("watch");
             let (mut out, mut events) = (Vec::new(), Vec::new());
             for round in 0..300 {
-                // Heard while it is at work, when it is long done, and always.
-                let hushed = round % 3 < 2;
-                disk.hush(hushed);
+                // On again while it is at work, when it is long done, and always on.
+                disk.set_wakeups(round % 3 == 2);
                 disk.write(0, block(1).into(), Durability::Durable, DiskTag(round));
                 disk.submit();
                 if round % 3 == 1 {
                     std::thread::sleep(Duration::from_millis(2));
                 }
-                disk.hush(false);
+                disk.set_wakeups(true);
                 out.clear();
                 while out.is_empty() {
                     let clock = RealClock::start();
