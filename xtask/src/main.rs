@@ -6,6 +6,7 @@ mod advisories;
 mod documents;
 mod outside;
 mod tidy;
+mod words;
 
 use anyhow::{Context, Result, bail};
 use std::process::Command;

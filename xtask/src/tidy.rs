@@ -1,6 +1,6 @@
 //! Rules that lints cannot see: layers, file and function lengths, module documentation, dead files.
 
-use crate::documents;
+use crate::{documents, words};
 use anyhow::{Context, Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,6 +31,7 @@ pub(crate) fn check() -> Result<()> {
         for file in rust_files(Path::new(root))? {
             let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
             check_file(&file, &text, &mut wrong);
+            words::check(&file, &text, &mut wrong);
             texts.push((file.display().to_string(), text));
         }
     }

@@ -69,7 +69,7 @@ enum Found {
     Item(i32),
     /// A bucket without items on the way.
     Empty,
-    /// Something that no further try can mend.
+    /// Something that no further try can repair.
     Bad,
 }
 

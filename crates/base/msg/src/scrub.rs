@@ -14,7 +14,7 @@ pub struct OsdScrub2 {
     pub epoch: Epoch,
     /// Which PGs.
     pub pgs: Vec<SpgId>,
-    /// Mend what differs.
+    /// Repair what differs.
     pub repair: bool,
     /// Compare data as well.
     pub deep: bool,

@@ -29,7 +29,7 @@ enum Command {
     Mon(mon::Options),
     /// Run OSDs of a cluster.
     Osd(osd::Options),
-    /// Look at, check, mend and move what a stopped OSD keeps; measure a store.
+    /// Look at, check, repair and move what a stopped OSD keeps; measure a store.
     #[command(subcommand)]
     Store(nacre_store_tool::Command),
     /// Measure clusters, and say which of two is better.

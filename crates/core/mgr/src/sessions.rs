@@ -20,7 +20,7 @@ pub enum PgOrderKind {
     Scrub,
     /// Compare all data.
     DeepScrub,
-    /// Compare all data and mend.
+    /// Compare all data and repair.
     Repair,
     /// Recover before others.
     ForceRecovery,

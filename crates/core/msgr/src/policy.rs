@@ -95,7 +95,7 @@ impl Config {
         Self { policies, blanks_long_data: true, ..Self::new(EntityKind::OSD, addrs, id) }
     }
 
-    /// An OSD's ears for heartbeats: what is lost is lost.
+    /// An OSD's listeners for heartbeats: what is lost is lost.
     #[must_use]
     pub fn osd_heartbeat(addrs: AddrVec, id: i64) -> Self {
         Self::new(EntityKind::OSD, addrs, id)

@@ -80,7 +80,7 @@ pub enum Event {
     Scrub {
         /// Read and compare data, not only metadata.
         deep: bool,
-        /// Mend what differs.
+        /// Repair what differs.
         repair: bool,
     },
 }

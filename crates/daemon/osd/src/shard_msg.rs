@@ -43,7 +43,7 @@ pub(crate) enum ShardMsg {
     Past(SpgId, Past),
     /// To OSD control: what the PGs of a shard say of themselves.
     Stats(ShardReport),
-    /// The manager wants this PG scrubbed, and perhaps what differs mended.
+    /// The manager wants this PG scrubbed, and perhaps what differs repaired.
     Scrub { spg: SpgId, deep: bool, repair: bool },
     /// The manager wants this PG recovered before others, or in turn again.
     Force { spg: SpgId, kind: RecoveryKind, forced: bool },

@@ -1,4 +1,4 @@
-//! Looking at a store that is not open, part by part, and mending what can be mended without guessing.
+//! Looking at a store that is not open, part by part, and repairing what can be repaired without guessing.
 //!
 //! Opening wants everything whole; this says what is not. Only three things are ever changed: a superblock copy is
 //! written again from the other, the free map is made anew from the objects, and metadata that cannot be understood is
@@ -20,7 +20,7 @@ use nacre_types::{HObject, SpgId};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Bad records listed at most; more are counted by nobody, the store is beyond mending by hand.
+/// Bad records listed at most; more are counted by nobody, the store is beyond repairing by hand.
 const BAD_RECORDS_MAX: usize = 100_000;
 
 /// What the copies of the superblock say, in order.

@@ -31,7 +31,7 @@ pub struct MountReport {
     /// Whole records that were not applied because data placed beside one of them had not reached the device: none
     /// of their transactions had been acknowledged.
     pub records_discarded: u64,
-    /// Blocks of the unused part of the log that the device does not give. Harmless: the next write there mends them, or
+    /// Blocks of the unused part of the log that the device does not give. Harmless: the next write there repairs them, or
     /// fails.
     pub log_blocks_unreadable: u64,
     /// Where the log was cut, when it was opened for looking in spite of that.

@@ -1,4 +1,4 @@
-//! [`BlockStore`] itself: submitting, completing, and turns. Reading is in `reads.rs`, finding room in `room.rs`.
+//! [`BlockStore`] itself: submitting, completing, and turns. Reading is in `reads.rs`, finding room in `reserve.rs`.
 
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;

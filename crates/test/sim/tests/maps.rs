@@ -152,7 +152,7 @@ fn a_monitor_on_an_old_copy_of_its_store_is_not_followed() {
 }
 
 /// The mistake shows: the PG serves, and the last write that was acknowledged is gone. Of the one before, the copy may have got the
-/// message when the wires were mended.
+/// message when the wires were whole again.
 fn assert_found(count: u32, planted: Planted) {
     let (alone, _) = away_for(0, count, planted);
     assert!(matches!(alone.as_deref(), Some(b"old" | b"new")), "{alone:?}");

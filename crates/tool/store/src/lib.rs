@@ -1,11 +1,11 @@
-//! `nacre store`: looking at, checking, mending and moving what an OSD keeps, while the OSD is stopped.
+//! `nacre store`: looking at, checking, repairing and moving what an OSD keeps, while the OSD is stopped.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `target` | the store that a command is about: files, locks, opening |
 //! | `scratch` | a store is looked at without a byte of it being changed |
 //! | `check` | is everything whole |
-//! | `repair` | mending what can be mended without guessing |
+//! | `repair` | repairing what can be repaired without guessing |
 //! | `dump` | what is in it, as JSON |
 //! | `compact` | giving space in the metadata back |
 //! | `stream` | the file of an exported PG |
@@ -39,7 +39,7 @@ use std::process::ExitCode;
 pub enum Command {
     /// Say whether a store is whole; exit status 1 when it is not. Changes nothing.
     Check(check::Options),
-    /// Mend what can be mended without guessing.
+    /// Repair what can be repaired without guessing.
     Repair(repair::Options),
     /// Print what a store holds, as JSON. Changes nothing.
     Dump(dump::Options),

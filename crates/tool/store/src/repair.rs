@@ -1,4 +1,4 @@
-//! `nacre store repair`: what can be mended without guessing.
+//! `nacre store repair`: what can be repaired without guessing.
 //!
 //! - A superblock copy that is not whole is written again from the other.
 //! - Free space is counted anew from the objects; the count is stored when another one was.

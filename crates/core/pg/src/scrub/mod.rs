@@ -41,7 +41,7 @@ pub struct ScrubIntervals {
 
 /// A scrub under way.
 #[derive(Debug)]
-struct Running {
+struct ScrubRun {
     deep: bool,
     /// What differs is repaired.
     repair: bool,
@@ -65,7 +65,7 @@ struct Running {
 /// The scrub of one PG, at its primary.
 #[derive(Debug, Default)]
 pub(crate) struct Scrub {
-    running: Option<Running>,
+    running: Option<ScrubRun>,
     /// Asked for while the PG was not clean.
     wanted: Option<bool>,
     /// What it finds is to be repaired.
@@ -140,7 +140,7 @@ impl Pg {
             return;
         }
         let Some(deep) = self.scrub.wanted.take() else { return };
-        self.scrub.running = Some(Running {
+        self.scrub.running = Some(ScrubRun {
             deep,
             repair: std::mem::take(&mut self.scrub.repair),
             repaired: 0,

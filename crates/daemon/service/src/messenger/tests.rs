@@ -65,9 +65,9 @@ impl Server {
     fn new() -> Self {
         let mut messenger = Messenger::new(Box::new(RealNet::new().expect("an epoll")), 1);
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let (ears, addr) = messenger.listen(any, false).expect("a port");
+        let (listener, addr) = messenger.listen(any, false).expect("a port");
         let addrs = AddrVec::of(EntityAddr::msgr2(addr, 3));
-        messenger.serve(ears, Arc::new(Config::osd(addrs.clone(), 0)));
+        messenger.serve(listener, Arc::new(Config::osd(addrs.clone(), 0)));
         let entropy = SeededEntropy(1);
         Self {
             messenger,

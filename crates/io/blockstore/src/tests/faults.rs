@@ -462,7 +462,7 @@ fn the_device_is_asked_past_the_memory() {
         let outcome = store.read(&pg(), &object(1), 0, u64::MAX);
         assert!(matches!(outcome, Err(ReadError::Damaged { offset: 12_288, .. })), "{outcome:?}");
         assert!(store.read(&pg(), &object(1), 4 * 4096, u64::MAX).is_ok());
-        // As any other, it is mended by a write over it.
+        // As any other, it is repaired by a write over it.
         store.submit(write(1, 3 * 4096, vec![2; 4096]), Token(2)).expect("room");
         ask_device(&mut store, &object(1), 0, u64::MAX);
         assert!(store.read(&pg(), &object(1), 0, u64::MAX).is_ok());

@@ -1,0 +1,175 @@
+//! Words that were given up for the field's own (docs/glossary.md): they do not come back.
+
+use std::path::Path;
+
+/// Identifiers, by the folder in which they are dead: some have unrelated owners elsewhere.
+const IDENTIFIERS: [(&str, &[&str]); 9] = [
+    (
+        "crates/daemon",
+        &[
+            "Letter",
+            "letter",
+            "Mailman",
+            "mailman",
+            "Post",
+            "LeadCx",
+            "Lead",
+            "News",
+            "Order",
+            "Faces",
+            "faces",
+            "Ears",
+            "ears",
+            "Incomer",
+            "Pinger",
+            "Groups",
+            "origins",
+            "kept_maps",
+            "unleased",
+            "hush",
+            "hasten",
+            "has_few",
+            "send_early",
+            "ShortPeers",
+            "is_short",
+            "complain",
+            "UnderWay",
+            "Birth",
+            "birth",
+            "Apart",
+        ],
+    ),
+    (
+        "crates/core/pg",
+        &[
+            "UnderWay",
+            "Birth",
+            "birth",
+            "answer_without",
+            "Lanes",
+            "Lane",
+            "take_off",
+            "fly",
+            "landed",
+            "land",
+            "Flight",
+            "InFlight",
+            "Running",
+            "Run",
+            "answer_again",
+            "Claim",
+            "Claims",
+            "mend",
+            "mending",
+            "mended",
+            "beyond_repair",
+            "KEPT",
+            "take_back",
+            "deal_out",
+            "Pace",
+            "note_later",
+            "gets_later",
+            "carry_out",
+            "settle",
+            "Verdict",
+            "Place",
+            "Rebuild",
+            "rebuild",
+            "rebuilding",
+        ],
+    ),
+    ("crates/io", &["hush", "hushed", "hasten", "hasty"]),
+    ("crates/io/blockstore", &["Layer", "Portion", "portion", "let_go", "Pace"]),
+    ("crates/core/mon", &["Wish", "wish", "wishes", "osd_life", "pool_var"]),
+    ("crates/base/msg", &["map_push", "is_short"]),
+    ("crates/bin", &["ApartOptions", "Setting", "look"]),
+    ("crates/test/sim", &["hush", "Pace", "Birth"]),
+    ("crates/tool/store", &["Apart"]),
+];
+
+/// Words of comments, by the folder, with what to say in place of each.
+const PROSE: [(&str, &str, &str); 8] = [
+    ("crates/daemon", "letter", "a message between shards"),
+    ("crates/daemon", "letters", "messages between shards"),
+    ("crates/daemon", "mailman", "a mailbox's sender"),
+    ("crates/daemon", "faces", "addresses"),
+    ("crates", "ears", "listeners"),
+    ("crates", "mend", "repair"),
+    ("crates", "mends", "repairs"),
+    ("crates", "mended", "repaired"),
+];
+/// Where a group is a placement group, and is called a PG.
+const PG_FOLDERS: [&str; 5] =
+    ["crates/core/pg", "crates/daemon", "crates/base/msg", "crates/test/sim", "crates/tool/store"];
+
+/// Complains of dead words in one file of the tree.
+pub(crate) fn check(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    let dead: Vec<&str> = IDENTIFIERS
+        .iter()
+        .filter(|(folder, _)| path.starts_with(folder))
+        .flat_map(|(_, words)| words.iter().copied())
+        .collect();
+    let pgs = PG_FOLDERS.iter().any(|folder| path.starts_with(folder));
+    for (index, line) in text.lines().enumerate() {
+        let (code, comment) = halves(line);
+        let at = format!("{}:{}", path.display(), index + 1);
+        for word in words(code).filter(|word| dead.contains(word)) {
+            wrong.push(format!("{at}: `{word}` is a dead word (docs/glossary.md)"));
+        }
+        let mut before = "";
+        for word in words(comment) {
+            let is_dead = |(folder, dead, _): &&(&str, &str, &str)| {
+                path.starts_with(folder) && word.eq_ignore_ascii_case(dead)
+            };
+            if let Some((_, _, instead)) = PROSE.iter().find(is_dead) {
+                wrong.push(format!("{at}: \"{word}\": say {instead}"));
+            }
+            // "placement group", and an option of that name
+            if pgs && is_group(word) && !["placement", "up"].contains(&before.to_lowercase().as_str()) {
+                wrong.push(format!("{at}: \"{word}\": say PG"));
+            }
+            before = word;
+        }
+    }
+}
+
+fn is_group(word: &str) -> bool {
+    word.eq_ignore_ascii_case("group") || word.eq_ignore_ascii_case("groups")
+}
+
+/// Code, without what stands in string literals, and the comment behind it.
+fn halves(line: &str) -> (&str, &str) {
+    let comment = line.match_indices("//").map(|(at, _)| at).find(|at| !line[..*at].ends_with(':'));
+    let (code, comment) = line.split_at(comment.unwrap_or(line.len()));
+    (code.split('"').next().unwrap_or_default(), comment)
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complaints(path: &str, text: &str) -> usize {
+        let mut wrong = Vec::new();
+        check(Path::new(path), text, &mut wrong);
+        wrong.len()
+    }
+
+    #[test]
+    fn a_dead_identifier_is_dead_where_it_lived_only() {
+        assert_eq!(complaints("crates/daemon/osd/src/x.rs", "let letter = Letter::Stop;"), 2);
+        assert_eq!(complaints("crates/core/mon/src/x.rs", "let letter = Letter::Stop;"), 0);
+        assert_eq!(complaints("crates/daemon/osd/src/x.rs", "let newsletter = \"a letter\";"), 0);
+    }
+
+    #[test]
+    fn prose_says_pg() {
+        let (it, is) = ("group", "mended");
+        assert_eq!(complaints("crates/core/pg/src/x.rs", &format!("run(); // the {it} is {is}")), 2);
+        assert_eq!(complaints("crates/core/pg/src/x.rs", "//! Placement groups."), 0);
+        assert_eq!(complaints("crates/core/auth/src/x.rs", "// the group of a user"), 0);
+    }
+}
