@@ -22,6 +22,9 @@ const FILE_LINES_MAX: usize = 1000;
 /// Functions longer than this need a reason; lowered as the longest ones shrink, never raised.
 const FUNCTION_LINES_MAX: usize = 120;
 
+/// Columns of a line of a document; tables excepted, whose rows cannot be broken.
+const DOCUMENT_COLUMNS_MAX: usize = 140;
+
 /// Checks the whole tree and reports everything that is wrong at once.
 pub(crate) fn check() -> Result<()> {
     let mut wrong = Vec::new();
@@ -38,6 +41,7 @@ pub(crate) fn check() -> Result<()> {
     for file in ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"] {
         texts.push((file.to_owned(), fs::read_to_string(file).context(file)?));
     }
+    check_columns(&mut wrong)?;
     documents::check(&texts, &mut wrong)?;
     check_dead_files(&mut wrong)?;
     if wrong.is_empty() {
@@ -46,7 +50,31 @@ pub(crate) fn check() -> Result<()> {
     bail!("{} rules broken:\n  {}", wrong.len(), wrong.join("\n  "))
 }
 
+fn check_columns(wrong: &mut Vec<String>) -> Result<()> {
+    let mut documents = files_below(Path::new("docs"), "md")?;
+    documents.extend(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(PathBuf::from));
+    for file in documents {
+        let text = fs::read_to_string(&file).with_context(|| file.display().to_string())?;
+        let long = |(_, line): &(usize, &str)| {
+            line.chars().count() > DOCUMENT_COLUMNS_MAX && !line.trim_start().starts_with('|')
+        };
+        for (index, line) in text.lines().enumerate().filter(long) {
+            let count = line.chars().count();
+            wrong.push(format!(
+                "{}:{}: {count} columns, at most {DOCUMENT_COLUMNS_MAX}",
+                file.display(),
+                index + 1
+            ));
+        }
+    }
+    Ok(())
+}
+
 fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
+    files_below(root, "rs")
+}
+
+fn files_below(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![root.to_path_buf()];
     while let Some(folder) = folders.pop() {
@@ -54,7 +82,7 @@ fn rust_files(root: &Path) -> Result<Vec<PathBuf>> {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|extension| extension == ending) {
                 files.push(path);
             }
         }

@@ -97,8 +97,8 @@ fn document() -> String {
     let mut sorted: Vec<&OptionInfo> = options::all().collect();
     sorted.sort_by_key(|option| option.name);
     let mut out = "# Options\n\nMade by `NACRE_BLESS=1 cargo test -p nacre-mgr --test option_reads` from the reads in the \
-         code. `ceph config set WHO NAME VALUE` takes an option when WHO, or somebody in it, reads it; anything else is \
-         refused with EOPNOTSUPP and what holds instead.\n\n## Read by our daemons\n\n\
+         code. `ceph config set WHO NAME VALUE` takes an\n\
+         option when WHO, or somebody in it, reads it; anything else is refused with EOPNOTSUPP and what holds instead.\n\n## Read by our daemons\n\n\
          | option | default | read by | takes effect | in |\n|---|---|---|---|---|\n"
         .to_owned();
     let ours = |option: &&&OptionInfo| option.readers().iter().any(|reader| *reader != "client");

@@ -51,7 +51,7 @@ use std::time::Duration;
 
 /// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// Changes of the PGs are reported To OSD control at most this often.
+/// Changes of the PGs are reported to OSD control at most this often.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Finished messages kept for `dump_historic_ops`, whatever `osd_op_history_size` says.
