@@ -15,6 +15,9 @@ pub(crate) fn check(texts: &[(String, String)], wrong: &mut Vec<String>) -> Resu
             }
         }
     }
+    for (path, text) in texts {
+        check_module_table(Path::new(path), text, wrong);
+    }
     let codec = read("crates/base/txn/src/codec.rs")?;
     let codes = codec.lines().filter_map(|line| {
         let (name, code) = line.trim().strip_prefix("pub(super) const ")?.split_once(": u8 = ")?;
@@ -32,6 +35,25 @@ pub(crate) fn check(texts: &[(String, String)], wrong: &mut Vec<String>) -> Resu
 
 fn read(path: &str) -> Result<String> {
     fs::read_to_string(path).context(path.to_owned())
+}
+
+/// The table at the head of a crate or module names files that are there: `//! | `name` | what it holds |`.
+fn check_module_table(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    let name = path.file_name().unwrap_or_default();
+    let folder = if name == "lib.rs" || name == "mod.rs" {
+        path.parent().map(Path::to_path_buf)
+    } else {
+        Some(path.with_extension("")).filter(|folder| folder.is_dir())
+    };
+    let Some(folder) = folder else { return };
+    let first_cells = text.lines().filter_map(|line| line.strip_prefix("//! |")?.split('|').next());
+    for named in first_cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)) {
+        let is_module = named.bytes().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'_');
+        let exists = folder.join(named).is_dir() || folder.join(format!("{named}.rs")).exists();
+        if is_module && !exists {
+            wrong.push(format!("{}: its table names `{named}`, which is no file there", path.display()));
+        }
+    }
 }
 
 /// Paths of documents, wherever they are mentioned.

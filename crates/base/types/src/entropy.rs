@@ -1,4 +1,4 @@
-//! Randomness as an argument: cores own no generator, the driver hands one in (STYLE.md, determinism).
+//! Randomness as an argument: cores own no generator, the driver hands one in (ARCHITECTURE.md, determinism).
 
 /// A source of random bytes: the kernel's in production, seeded in tests and in the simulation.
 pub trait Entropy {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// A command changes the state at once through the services' methods. Its reply leaves only when everything
 /// that the state then held is durable, so commands know nothing of commits: they read, check, change, answer.
 /// Read-only commands use `state.osd.map()` (the newest closed epoch); mutators check against
-/// `state.osd.next()` (with the pending changes) and edit through `state.osd.change()` or a helper.
+/// `state.osd.upcoming()` (with the pending changes) and edit through `state.osd.change()` or a helper.
 pub struct CommandCx<'a> {
     /// All services.
     pub state: &'a mut State,

@@ -101,7 +101,7 @@ impl Pg {
     }
 
     /// Takes in the copies of PGs that end with `cx.map`, as far as this OSD has them; [`crate::Event::Map`] with
-    /// that map must come next. Their objects come some at a time ([`crate::moving`]).
+    /// that map must come next. Their objects come some at a time (`moving.rs`).
     pub fn absorb(&mut self, cx: &mut Cx<'_>, mut sources: Vec<Self>) {
         sources.iter_mut().for_each(|source| source.end(cx));
         self.sources = Some(sources);

@@ -6,16 +6,16 @@
 //! | file | holds |
 //! |---|---|
 //! | `shard` | the turn loop: sockets, messages, completions, effects |
-//! | `PGs` | the PGs of a shard |
+//! | `pg_registry` | the PGs of a shard |
 //! | `sessions` | who has connected to a shard |
 //! | `shard_msg` | what shards tell each other |
-//! | `lead` | once per OSD: monitor, boot, maps, peers, manager |
+//! | `control` | once per OSD: monitor, boot, maps, peers, manager |
 //! | `links` | connections that we dial |
 //! | `osd_addrs` | under which addresses we are known |
 //! | `pings` | heartbeats over sockets |
 //! | `maps` | the maps we have, and for whom |
-//! | `restore` | what is kept for ourselves, and taking up again after a restart |
-//! | `space` | refusing writes before the store is full |
+//! | `load_pgs` | what is kept for ourselves, and taking up again after a restart |
+//! | `failsafe_full` | refusing writes before the store is full |
 //! | `storage` | the store's files |
 //! | `report` | what an OSD says of itself |
 //! | `admin` | `ceph tell` |

@@ -16,20 +16,20 @@ use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-/// One shard to another. Everything inside is owned or shared for reading only.
+/// What one shard tells another, the receiver. Everything inside is owned or shared for reading only.
 #[derive(Debug)]
 pub(crate) enum ShardMsg {
-    /// OSD control has received maps.
+    /// Maps that OSD control has received.
     Maps(Arc<MapMessage>),
     /// Secrets of the service, to check tickets with.
     Keys(Arc<RotatingKeys>),
-    /// A client's message for a PG of yours.
+    /// A client's message for a PG of the receiver.
     Op(SpgId, ClientOp),
-    /// A message for a client of yours.
+    /// A message for a client of the receiver.
     ToSession(SessionId, RawMessage),
-    /// A client of mine is gone.
+    /// A client of the sender is gone.
     SessionClosed(SessionId),
-    /// A peer's message for a PG of yours.
+    /// A peer's message for a PG of the receiver.
     Peer(OsdId, Box<PeerMessage>),
     /// Messages to and from this peer may be lost, although neither has ended.
     PeerReset(OsdId),
@@ -47,21 +47,21 @@ pub(crate) enum ShardMsg {
     Scrub { spg: SpgId, deep: bool, repair: bool },
     /// The manager wants this PG recovered before others, or in turn again.
     Force { spg: SpgId, kind: RecoveryKind, forced: bool },
-    /// A client of mine holds its messages as your PG told it to.
+    /// A client of the sender holds its messages as a PG of the receiver told it to.
     BackoffAck { spg: SpgId, session: SessionId, id: u64 },
-    /// A client of mine asks about a PG of yours, or orders a scrub of it.
+    /// A client of the sender asks about a PG of the receiver, or orders a scrub of it.
     Ask(Box<Question>),
-    /// To OSD control: a client of mine gives a command.
+    /// To OSD control: a client of the sender gives a command.
     Command(Arc<Session>, u64, Box<Command>),
     /// Options have changed.
     Options(Arc<Values>),
     /// What other OSDs promise has changed.
     Leases(Arc<Leases>),
-    /// Clients know us by another name from now on.
+    /// Clients connect under this configuration from now on: the OSD goes on under a new nonce.
     Rebound(Arc<MsgrConfig>),
-    /// To OSD control: take leave of the monitor, and then let all shards end.
+    /// To OSD control: ask the monitor to mark this OSD down, and then let all shards end.
     Leave,
-    /// End.
+    /// The shard ends.
     Stop,
 }
 

@@ -1,7 +1,7 @@
 //! The seams to the machine: time, randomness, network, disk and file as traits, and their real implementations.
 //!
 //! Everything above takes these as arguments, so that the simulation can put its own in their place
-//! (STYLE.md, determinism). Layer: io; uses base.
+//! (ARCHITECTURE.md, determinism). Layer: io; uses base.
 
 mod clock;
 pub mod disk;

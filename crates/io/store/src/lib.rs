@@ -1,6 +1,5 @@
 //! The seam between PGs and what keeps their objects: [`ObjectStore`], its conformance suite,
-//! and [`MemStore`], the in-memory implementation for tests, the simulation and, until the device store
-//! exists, the embedded cluster. Layer: io; uses base.
+//! and [`MemStore`], the in-memory implementation for tests and `nacre up --store memory`. Layer: io; uses base.
 
 pub mod conformance;
 mod extents;

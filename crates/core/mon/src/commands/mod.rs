@@ -2,7 +2,7 @@
 //!
 //! Signatures are written in Ceph's own descriptor syntax (`src/mon/MonCommands.h`, `src/mgr/MgrCommands.h` at
 //! v16.2.15), because [`descriptions`] hands them to stock clients, which parse the user's words with them.
-//! Commands that Ceph's manager serves ([`table::manager_module`]) are answered at the manager's address, by the caps for the manager;
+//! Commands that Ceph's manager serves (`manager_module`) are answered at the manager's address, by the caps for the manager;
 //! at the monitor's by those for the monitor, as Ceph's monitor passes them on. Shapes of answers were taken from a running cluster
 //! of that release.
 

@@ -43,7 +43,7 @@ impl OsdMaps {
     /// Shuts a range of addresses out, as [`OsdMaps::blocklist_add`] does one.
     ///
     /// # Errors
-    /// [`RangeError`].
+    /// What is wrong with the range.
     pub fn blocklist_add_range(&mut self, range: EntityAddr, until: UTime) -> Result<UTime, RangeError> {
         if range.prefix_bits().is_none() {
             return Err(RangeError::NotARange(range));

@@ -2,7 +2,7 @@
 //!
 //! [`classify`] says what a message is before it runs (caps, ordering, replicas); [`check_limits`] refuses
 //! what is malformed; [`execute`] runs it against the state before the message. Reads see that state: only
-//! existence, size and "has omap" follow earlier operations of the same message ([`mutation::Mutation`]
+//! existence, size and "has omap" follow earlier operations of the same message (`mutation::Mutation`
 //! keeps them), as a real OSD was measured to do; radosgw's metadata updates rely on it.
 //!
 //! Source: behaviour of ceph-osd v16.2.15 (`PrimaryLogPG::do_osd_ops`), measured on the wire.

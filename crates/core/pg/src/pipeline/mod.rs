@@ -7,7 +7,7 @@
 //! | [`OpStage::Missing`] | recovery of its object |
 //! | [`OpStage::Queued`] | earlier messages on its object |
 //! | [`OpStage::Data`] | data from the device, or an object that it copies |
-//! | in flight (`backend`) | the members' disks |
+//! | in flight ([`crate::backend`]) | the members' disks |
 //!
 //! Where waiting may take long, clients that can are told to hold the message themselves (`backoff`).
 //!

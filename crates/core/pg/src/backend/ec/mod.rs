@@ -3,16 +3,16 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `deal` | a transaction of the primary as one for each shard |
+//! | `shard_txn` | a transaction of the primary as one for each shard |
 //! | `shards` | which member holds which shard |
-//! | `kept` | what a write replaced, until nothing can take the write back |
+//! | `rollback` | what a write replaced, until nothing can roll the write back |
 //! | `gather` | reads: chunks collected and decoded |
 //! | `view` | the objects as execution sees them, with what was gathered |
 //!
 //! Log, missing objects, peering and order of messages are those of replicated pools. What differs:
 //! - A write that only some shards have can be read in neither version. So each shard keeps what a write replaced
 //!   until all members have the write durably, and peering takes the *shortest* log that has all that may have been
-//!   acknowledged (`peering/choose.rs`); longer ones are taken back.
+//!   acknowledged (`peering/choose.rs`); longer ones are rolled back.
 //! - Nothing is served, and no earlier interval is passed over, with fewer than `k` shards.
 //! - An object that is missing somewhere is computed from `k` others (`recovery/reconstruct.rs`).
 //!
