@@ -53,6 +53,10 @@ pub(crate) struct Cx<'a> {
 
 /// The monitor.
 ///
+/// It owns the cluster's state, all of it in memory, and the sessions. The price: one commit at a time, and nothing leaves before the commit
+/// that covers it, so a slow disk slows every answer. Tests hand in events and look at effects (`tests/`); the simulation runs it behind
+/// `monitor::Driver` with a store that forgets what was not committed.
+///
 /// ```text
 /// handle(event) -> state changes at once, effects are held
 /// drain()       -> changed state and no commit under way: one batch, the held effects wait for it

@@ -32,6 +32,13 @@ use std::sync::Arc;
 pub const FUTURE_MESSAGES_MAX: usize = 10_000;
 
 /// One PG on one OSD.
+///
+/// [`Pg::handle`] takes one event to its end: it changes the state, reads the objects through `cx.view`, and says in `cx.effects` what is to
+/// be done: messages, transactions, reads of the device. What an event submits is not in the view before the shard has carried it out, so work
+/// that needs to see it waits for [`Event::Resume`], which [`Effect::Resume`] asks for. A `Pg` owns everything about its copy but the objects
+/// themselves, which are the store's, and the map, which is the shard's. The price: nothing in here may wait, so whatever takes longer than an
+/// event is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests drive it in
+/// `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
 pub struct Pg {
     pub(crate) spg: SpgId,
     pub(crate) whoami: OsdId,

@@ -57,8 +57,13 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Finished messages kept for `dump_historic_ops`, whatever `osd_op_history_size` says.
 const HISTORY_MAX: usize = 10_000;
 
-/// One thread's part of an OSD. Its thread calls [`Shard::begin`] once and then [`Shard::turn`] until
-/// [`Shard::is_stopping`]; so does the simulation, in turn with everything else.
+/// One thread's part of an OSD.
+///
+/// Its thread calls [`Shard::begin`] once and then [`Shard::turn`] until [`Shard::is_stopping`]. A turn takes what sockets, other shards, the
+/// clock and the store have, hands each piece to the core that it concerns (a PG, OSD control), carries out the effects at once, and sends at
+/// its end. A shard owns its sockets, its part of the store and its PGs; with other shards it shares messages only. The price: a turn that takes long
+/// holds up everybody on this thread, heartbeats included, so work is bounded per turn and goes on in the next one. The simulation drives the
+/// very same turns, with clock, randomness, sockets and disk of its own (`assemble`).
 pub struct Shard {
     pub(crate) config: OsdConfig,
     clock: Box<dyn Clock>,

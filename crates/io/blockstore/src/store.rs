@@ -43,7 +43,13 @@ pub(crate) enum Io {
     Flush,
 }
 
-/// An [`ObjectStore`] on a file or block device. See the crate's documentation.
+/// An [`ObjectStore`] on a file or block device; formats and recovery are in the crate's documentation.
+///
+/// [`ObjectStore::submit`] changes the table in memory at once, so that reads see it, and queues a record of the log; [`ObjectStore::drain`]
+/// starts what is queued, takes what the device has finished, gives completions in the order of submission, and takes a few steps of the
+/// running checkpoint. It owns device, log, table, cache and free space; only the KV store's commit runs elsewhere. The price: the table of what
+/// changed since the last checkpoint is in memory, and a writer that outruns the checkpoint waits. Tests run it on `simdisk`, which tears,
+/// loses and rots from a seed, beside a model that knows what may be left after each crash.
 pub struct BlockStore {
     pub(crate) disk: Box<dyn Disk>,
     pub(crate) superblock: Superblock,
