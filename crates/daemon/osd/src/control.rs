@@ -1,7 +1,7 @@
 //! [`OsdControl`]: what an OSD does once, on its first shard: the session with the monitor, boot, maps, links to
 //! the other OSDs and to the manager.
 
-mod beacon;
+mod boot;
 mod manager;
 mod mon_requests;
 
@@ -12,7 +12,6 @@ use crate::links::{Dialler, Link};
 use crate::maps::{self, LearnError, MapCache, Source};
 use crate::osd_addrs::{Listeners, OsdAddrs};
 use crate::pings::{Pings, Signature, Verdict, pong};
-use crate::report;
 use crate::shard_msg::ShardReport;
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_denc::Decode;
@@ -22,21 +21,16 @@ use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::{
-    EntityCaps, MarkMeDown, Message, MonGetOsdMap, OsdBoot, OsdFailure, RawMessage, Superblock, VoidTickets,
-    failure_flag, ping_op,
+    EntityCaps, Message, MonGetOsdMap, OsdFailure, RawMessage, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
+use nacre_osd_core::{Boot, Event as BootEvent};
 use nacre_pg::{MergeState, Planted, Tuning};
 use nacre_service::{ConnId, Messenger, mon_link_event};
-use nacre_types::{AuthName, EntityKind, Entropy, Epoch, OsdId, PgId, Stamp, UTime, features};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use nacre_types::{AuthName, EntityKind, Entropy, OsdId, PgId, Stamp, UTime};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A boot that the monitor does not answer is repeated.
-const BOOT_RETRY: Duration = Duration::from_secs(5);
-/// Times that this OSD was marked down while it ran, kept for `osd_max_markdown_count`.
-const MARKDOWNS_KEPT_MAX: usize = 1000;
 
 /// What the monitor's side of things brought for the shard.
 #[derive(Debug)]
@@ -92,27 +86,13 @@ pub(crate) struct OsdControl {
     pings: Pings,
     mgr: Option<Link>,
     mgr_open_sent: bool,
-    keyed: bool,
-    booted: bool,
-    boot_sent: Option<Stamp>,
-    /// The newest epoch that the store had when this process started.
-    started_at: Epoch,
-    /// Epoch in which this process first came up.
-    first_up: Epoch,
-    /// When we were marked down while we ran, oldest first.
-    markdowns: VecDeque<Stamp>,
-    /// We have asked to be marked down, and wait for that until then.
-    leaving: Option<Stamp>,
-    beacon_at: Stamp,
+    boot: Boot,
     /// Peers whose messages we could not read: what they said last, and when.
     misunderstood: BTreeMap<OsdId, (String, Stamp)>,
     /// `ms_cluster_mode`, as connections to other OSDs were made.
     cluster_mode: String,
     /// What the monitor is asked for to go on from our map, and when it was.
     lack: Option<(Lack, Stamp)>,
-    /// `up_thru` asked for and not granted yet.
-    up_thru_wanted: Epoch,
-    pg_temp_wanted: BTreeMap<PgId, Vec<OsdId>>,
     /// PGs that are to be merged, by the source: what it and its target said last.
     merges: BTreeMap<PgId, (Option<MergeState>, Option<MergeState>)>,
     reports: BTreeMap<usize, ShardReport>,
@@ -153,6 +133,7 @@ impl OsdControl {
             monc.subscribe(what, 0, Interest::Lasting);
         }
         Self {
+            boot: Boot::new(config.id, boot::settings(&Values::default())),
             config,
             capacity_bytes,
             osd_addrs,
@@ -166,19 +147,9 @@ impl OsdControl {
             pings: Pings::new(&Values::default(), now),
             mgr: None,
             mgr_open_sent: false,
-            keyed: false,
-            booted: false,
-            boot_sent: None,
-            started_at: 0,
-            first_up: 0,
-            markdowns: VecDeque::new(),
-            leaving: None,
-            beacon_at: Stamp::default(),
             misunderstood: BTreeMap::new(),
             cluster_mode: Values::default().text("ms_cluster_mode").to_owned(),
             lack: None,
-            up_thru_wanted: 0,
-            pg_temp_wanted: BTreeMap::new(),
             merges: BTreeMap::new(),
             reports: BTreeMap::new(),
             report_due: false,
@@ -189,13 +160,13 @@ impl OsdControl {
 
     /// True while the map has us up under our addresses.
     pub(crate) fn is_booted(&self) -> bool {
-        self.booted
+        self.boot.is_booted()
     }
 
     /// Looks for a monitor, and wants the maps behind those that the store holds.
     pub(crate) fn start(&mut self, cx: &mut ControlCx<'_>) {
         let newest = cx.maps.newest().epoch;
-        self.started_at = newest;
+        self.boot.set_started_at(newest);
         let start = if newest == 0 { 0 } else { u64::from(newest) + 1 };
         self.monc.subscribe("osdmap", start, Interest::Lasting);
         self.monc.start(&mut Context { now: cx.now, wall: cx.wall, entropy: cx.entropy });
@@ -205,7 +176,7 @@ impl OsdControl {
     /// When [`OsdControl::tick`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         let links = self.peers.values().chain(&self.mgr).filter_map(Link::next_deadline);
-        let own = [self.monc.next_deadline(), self.pings.next_deadline(), self.leaving];
+        let own = [self.monc.next_deadline(), self.pings.next_deadline(), self.boot.next_deadline()];
         links.chain(own.into_iter().flatten()).min()
     }
 
@@ -215,21 +186,8 @@ impl OsdControl {
         }
         self.dial_all(cx);
         self.pings.tick(cx.now);
-        if self.booted && cx.now >= self.beacon_at {
-            self.send_beacon(cx);
-        }
-        if self.leaving.is_some_and(|until| cx.now >= until) {
-            tracing::warn!(
-                osd = self.config.id,
-                "the monitor does not say goodbye; others will notice our end"
-            );
-            self.end(cx);
-        }
         self.ask_for_maps(cx, false);
-        self.consider_boot(cx);
-        if self.monc.is_open() && !self.booted && self.boot_sent.is_some_and(|at| cx.now >= at + BOOT_RETRY) {
-            self.boot(cx);
-        }
+        self.boot_event(cx, BootEvent::Tick);
         self.report(cx);
         self.settle(cx);
     }
@@ -309,12 +267,14 @@ impl OsdControl {
                     self.mon_link = None;
                 }
             }
-            Effect::Opened { .. } => self.mon_opened(cx),
+            Effect::Opened { .. } => {
+                self.pings.monitor_opened(cx.now);
+                self.boot_event(cx, BootEvent::MonitorOpened);
+            }
             Effect::Deliver { message, .. } => self.delivered(cx, message),
             Effect::RotatingKeys(keys) => {
-                self.keyed = true;
                 cx.events.push(ControlEvent::Keys(keys));
-                self.consider_boot(cx);
+                self.boot_event(cx, BootEvent::Keyed);
             }
             Effect::Refused { errno } => {
                 tracing::error!(osd = self.config.id, %errno, "the monitors refuse this OSD: check its key and caps");
@@ -532,16 +492,6 @@ impl OsdControl {
         self.listeners.hears_pings(messenger, conn)
     }
 
-    fn mon_opened(&mut self, cx: &mut ControlCx<'_>) {
-        self.boot_sent = None;
-        self.pings.monitor_opened(cx.now);
-        self.consider_boot(cx);
-        if self.up_thru_wanted > 0 {
-            self.send_alive(cx.maps.newest().epoch);
-        }
-        self.send_pg_temp(cx.maps.newest().epoch);
-    }
-
     fn delivered(&mut self, cx: &mut ControlCx<'_>, message: Message) {
         match message {
             Message::OsdMap(maps) => cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Monitor)),
@@ -553,7 +503,7 @@ impl OsdControl {
             Message::VoidTickets(void) => cx.events.push(ControlEvent::Void(void)),
             Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
             Message::Config(config) => cx.events.push(ControlEvent::Options(config.config)),
-            Message::MarkMeDown(_) if self.leaving.is_some() => self.end(cx),
+            Message::MarkMeDown(_) if self.boot.is_leaving() => self.boot_event(cx, BootEvent::MarkedMeDown),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
         }
     }
@@ -571,7 +521,7 @@ impl OsdControl {
                     "the monitor's history of maps is another one than this OSD followed, as after its store was restored from \
                      an older copy; this OSD stops, as it cannot tell who served meanwhile: start the monitor on its newest store"
                 );
-                return self.end(cx);
+                return self.boot_event(cx, BootEvent::MapsForked);
             }
             LearnError::Bad(_) => return tracing::error!(osd, %error, "cannot use these maps"),
         };
@@ -610,22 +560,10 @@ impl OsdControl {
             self.monc.ask_again("osdmap"); // what came meanwhile was of no use
         }
         self.follow_peers(cx, &map);
-        if map.info(self.config.id).up_thru >= self.up_thru_wanted {
-            self.up_thru_wanted = 0;
-        }
-        self.pg_temp_wanted
-            .retain(|pg, acting| map.pg_temp.get(pg).map_or(&[][..], Vec::as_slice) != acting.as_slice());
-        let up = self.is_up_in(&map);
-        if self.booted && !up {
-            self.marked_down(cx, &map);
-        }
-        if up && self.first_up == 0 {
-            self.first_up = map.info(self.config.id).up_from;
-        }
-        self.booted = up;
+        self.boot_event(cx, BootEvent::Map);
         self.report_due = true;
         self.follow_heartbeats(cx);
-        self.consider_boot(cx);
+        self.boot_event(cx, BootEvent::HeartbeatsFollow);
         self.settle(cx);
     }
 
@@ -636,88 +574,14 @@ impl OsdControl {
         let until = |osd: OsdId| {
             let info = map.info(osd);
             let counts = osd != self.config.id && !map.is_up(osd) && map.xinfo(osd).dead_epoch < info.down_at;
-            let before =
-                if info.down_at > self.started_at { leases.promised_before() } else { Stamp::default() };
+            let before = if info.down_at > self.boot.started_at() {
+                leases.promised_before()
+            } else {
+                Stamp::default()
+            };
             counts.then(|| leases.promised_until(osd).max(before))
         };
         map.osds().filter_map(until).max().unwrap_or_default()
-    }
-
-    fn is_up_in(&self, map: &OsdMap) -> bool {
-        map.is_up(self.config.id) && map.client_addr(self.config.id) == Some(&self.osd_addrs.public.addrs)
-    }
-
-    /// The map has us down though we run: as we asked, because we are removed, or wrongly.
-    fn marked_down(&mut self, cx: &mut ControlCx<'_>, map: &OsdMap) {
-        let (osd, epoch) = (self.config.id, map.epoch);
-        if self.leaving.is_some() {
-            return self.end(cx);
-        }
-        if !map.exists(osd) {
-            tracing::error!(osd, epoch, "the map no longer has this OSD; it stops");
-            return self.end(cx);
-        }
-        let (count_max, period) =
-            (cx.options.count("osd_max_markdown_count"), cx.options.seconds("osd_max_markdown_period"));
-        self.markdowns.push_back(cx.now);
-        while self.markdowns.len() > MARKDOWNS_KEPT_MAX
-            || self.markdowns.front().is_some_and(|at| cx.now.since(*at) > period)
-        {
-            self.markdowns.pop_front();
-        }
-        let count = self.markdowns.len();
-        if count > count_max {
-            tracing::error!(
-                osd,
-                epoch,
-                count,
-                ?period,
-                "marked down too often (osd_max_markdown_count); it stops"
-            );
-            return self.end(cx);
-        }
-        tracing::warn!(osd, epoch, "the map wrongly has us down; going on under a new name");
-        self.rebind(cx);
-    }
-
-    /// Goes on as a new instance: what was sent to and by the old one counts no more.
-    fn rebind(&mut self, cx: &mut ControlCx<'_>) {
-        let nonce = (cx.entropy.u64() as u32).max(1);
-        self.osd_addrs = self.osd_addrs.rebound(nonce);
-        self.listeners.serve(&self.osd_addrs, cx.messenger);
-        std::mem::take(&mut self.peers).into_values().for_each(|link| link.end(cx.messenger));
-        self.pings.hang_up(cx.messenger);
-        cx.messenger.forget_sessions();
-        cx.events.push(ControlEvent::Rebound(Arc::clone(&self.osd_addrs.public)));
-        self.boot_sent = None;
-        // The monitor takes our address for clients from the session.
-        self.monc.stop();
-        self.monc.start(&mut Context { now: cx.now, wall: cx.wall, entropy: cx.entropy });
-        self.follow_peers(cx, &Arc::clone(cx.maps.newest()));
-    }
-
-    /// Asks the monitor to mark us down, so that nobody has to find out; false when there is nothing to ask for.
-    pub(crate) fn leave(&mut self, cx: &mut ControlCx<'_>) -> bool {
-        if !self.booted || !self.monc.is_open() {
-            return false;
-        }
-        self.leaving = Some(cx.now + cx.options.seconds("osd_mon_shutdown_timeout"));
-        // Others need not wait for our leases once we are dead: so we serve nobody from now on.
-        self.pings.leases.close();
-        cx.events.push(ControlEvent::Leases(Arc::new(self.pings.leases.clone())));
-        let epoch = cx.maps.newest().epoch;
-        let down = MarkMeDown {
-            version: epoch.into(),
-            fsid: self.config.fsid,
-            osd: self.config.id,
-            addrs: self.osd_addrs.public.addrs.clone(),
-            epoch,
-            request_ack: true,
-            down_and_dead: true,
-        };
-        self.tell_mon(down.into());
-        self.settle(cx);
-        true
     }
 
     pub(crate) fn has_monitor(&self) -> bool {
@@ -730,17 +594,12 @@ impl OsdControl {
         self.settle(cx);
     }
 
-    fn end(&mut self, cx: &mut ControlCx<'_>) {
-        // Maps that come before the last turn ends change nothing any more.
-        self.leaving.get_or_insert(cx.now);
-        cx.events.push(ControlEvent::End);
-    }
-
     /// Options have changed.
     pub(crate) fn follow_options(&mut self, cx: &mut ControlCx<'_>) {
         self.monc.set_modes(cx.options.text("ms_mon_cluster_mode"));
         self.follow_cluster_mode(cx);
         self.pings.set(cx.options);
+        self.boot.set(boot::settings(cx.options));
         self.follow_heartbeats(cx);
         self.settle(cx);
     }
@@ -810,46 +669,7 @@ impl OsdControl {
         self.dial_all(cx);
     }
 
-    fn consider_boot(&mut self, cx: &mut ControlCx<'_>) {
-        let map = cx.maps.newest();
-        let ready = self.monc.is_open()
-            && self.keyed
-            && map.epoch > 0
-            && self.leaving.is_none()
-            && self.pings.is_healthy(cx.now)
-            && self.keeps_maps_until(map) <= cx.now;
-        if ready && !self.booted && self.boot_sent.is_none() {
-            self.boot(cx);
-        }
-    }
-
-    fn boot(&mut self, cx: &mut ControlCx<'_>) {
-        let epoch = cx.maps.newest().epoch;
-        self.boot_sent = Some(cx.now);
-        let addrs = self.osd_addrs.addresses();
-        let superblock = Superblock {
-            cluster_fsid: self.config.fsid,
-            whoami: self.config.id,
-            current_epoch: epoch,
-            oldest_map: epoch, // no older one is kept whole
-            newest_map: epoch,
-            osd_fsid: self.config.uuid,
-            ..Superblock::default()
-        };
-        let boot = OsdBoot {
-            version: epoch.into(),
-            superblock,
-            metadata: report::metadata(&self.config, self.capacity_bytes, &addrs),
-            hb_back_addrs: addrs.hb_back,
-            cluster_addrs: addrs.cluster,
-            boot_epoch: self.first_up,
-            hb_front_addrs: addrs.hb_front,
-            features: features::SUPPORTED,
-        };
-        self.tell_mon(boot.into());
-    }
-
-    /// What the monitor does not get now it gets when [`OsdControl::mon_opened`] sends again what still matters.
+    /// What the monitor does not get now it gets when [`BootEvent::MonitorOpened`] has sent again what still matters.
     fn tell_mon(&mut self, message: Message) {
         let tid = self.monc.next_tid();
         if self.monc.send(tid, message).is_err() {

@@ -785,9 +785,7 @@ impl Shard {
             ShardMsg::Leases(leases) => self.set_leases(leases),
             ShardMsg::Rebound(msgr_config) => self.messenger.serve(self.public, msgr_config),
             ShardMsg::Leave => {
-                if self.with_control(OsdControl::leave) != Some(true) {
-                    self.end();
-                }
+                self.with_control(OsdControl::leave);
             }
             ShardMsg::Stop => self.stopping = true,
         }

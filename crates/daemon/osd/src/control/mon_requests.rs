@@ -1,7 +1,8 @@
 //! [`MonRequest`]: what PGs want the monitor to know.
 
 use super::{ControlCx, OsdControl};
-use nacre_msg::{OsdAlive, OsdPgCreated, OsdPgReadyToMerge, OsdPgTemp};
+use nacre_msg::{OsdPgCreated, OsdPgReadyToMerge};
+use nacre_osd_core::Event as BootEvent;
 use nacre_pg::{MergeRole, MergeState};
 use nacre_types::{Epoch, OsdId, PgId};
 
@@ -22,15 +23,8 @@ impl OsdControl {
     pub(crate) fn order(&mut self, cx: &mut ControlCx<'_>, order: MonRequest) {
         let epoch = cx.maps.newest().epoch;
         match order {
-            MonRequest::UpThru(wanted) if wanted > self.up_thru_wanted => {
-                self.up_thru_wanted = wanted;
-                self.send_alive(epoch);
-            }
-            MonRequest::UpThru(_) => (),
-            MonRequest::PgTemp(pg, acting) => {
-                self.pg_temp_wanted.insert(pg, acting);
-                self.send_pg_temp(epoch);
-            }
+            MonRequest::UpThru(wanted) => self.boot_event(cx, BootEvent::WantUpThru(wanted)),
+            MonRequest::PgTemp(pg, acting) => self.boot_event(cx, BootEvent::WantPgTemp(pg, acting)),
             MonRequest::Merge(state) => self.merge_state(cx, state),
             MonRequest::Created(pg) => self.tell_mon(OsdPgCreated { version: epoch.into(), pg }.into()),
         }
@@ -68,18 +62,5 @@ impl OsdControl {
             ready: source.clean && target.clean,
         };
         self.tell_mon(ready.into());
-    }
-
-    pub(super) fn send_alive(&mut self, epoch: Epoch) {
-        let want = self.up_thru_wanted;
-        self.tell_mon(OsdAlive { version: epoch.into(), want }.into());
-    }
-
-    pub(super) fn send_pg_temp(&mut self, epoch: Epoch) {
-        if self.pg_temp_wanted.is_empty() {
-            return;
-        }
-        let pg_temp = self.pg_temp_wanted.clone();
-        self.tell_mon(OsdPgTemp { version: epoch.into(), map_epoch: epoch, pg_temp, forced: false }.into());
     }
 }

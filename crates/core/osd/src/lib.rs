@@ -1,0 +1,9 @@
+//! What an OSD decides about itself, as sans-I/O machines: facts and events in, decisions out. `daemon/osd` tells them what
+//! it knows (its clock, its map, its sessions), makes the messages and sends them.
+//!
+//! [`Boot`] is an OSD's life as the monitor sees it: boot, beacons, being marked down, `up_thru`, `pg_temp`, leave.
+//! Layer: core; uses maps, msg, types.
+
+mod boot;
+
+pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
