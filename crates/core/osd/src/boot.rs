@@ -49,7 +49,7 @@ pub struct Present<'a> {
     pub monitor_open: bool,
     /// Enough of our heartbeat peers answer, so that it is not us who is cut off.
     pub healthy: bool,
-    /// Until when the PGs must not see `map`.
+    /// Until when the PGs must not see `map`: see [`crate::keeps_maps_until`].
     pub maps_kept_until: Stamp,
 }
 

@@ -24,7 +24,7 @@ use nacre_msg::{
     EntityCaps, Message, MonGetOsdMap, OsdFailure, RawMessage, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
-use nacre_osd_core::{Boot, Event as BootEvent};
+use nacre_osd_core::{Boot, Event as BootEvent, keeps_maps_until};
 use nacre_pg::{MergeState, Planted, Tuning};
 use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Entropy, OsdId, PgId, Stamp, UTime};
@@ -567,21 +567,9 @@ impl OsdControl {
         self.settle(cx);
     }
 
-    /// Until when the PGs must not see `map`, since it has an OSD down to whom we have promised otherwise; unless
-    /// that is certainly dead.
+    /// Until when the PGs must not see `map`.
     pub(crate) fn keeps_maps_until(&self, map: &OsdMap) -> Stamp {
-        let leases = &self.pings.leases;
-        let until = |osd: OsdId| {
-            let info = map.info(osd);
-            let counts = osd != self.config.id && !map.is_up(osd) && map.xinfo(osd).dead_epoch < info.down_at;
-            let before = if info.down_at > self.boot.started_at() {
-                leases.promised_before()
-            } else {
-                Stamp::default()
-            };
-            counts.then(|| leases.promised_until(osd).max(before))
-        };
-        map.osds().filter_map(until).max().unwrap_or_default()
+        keeps_maps_until(self.config.id, self.boot.started_at(), &self.pings.leases, map)
     }
 
     pub(crate) fn has_monitor(&self) -> bool {

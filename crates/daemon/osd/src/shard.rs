@@ -37,6 +37,7 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
+use nacre_osd_core::MapRelease;
 use nacre_pg::{
     Cx, Effects, Event, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
 };
@@ -79,8 +80,7 @@ pub struct Shard {
     maps: MapCache,
     walk: Walk,
     /// Maps that the PGs must not see yet, with the messages that brought them.
-    maps_awaiting_lease: Vec<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
-    kept_until: Option<Stamp>,
+    map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
     leases: Arc<Leases>,
     planted: Planted,
     sent_to_peers: u64,
@@ -168,8 +168,7 @@ impl Shard {
             control: parts.control,
             control_due: None,
             public: parts.public,
-            maps_awaiting_lease: Vec::new(),
-            kept_until: None,
+            map_release: MapRelease::default(),
             leases: Arc::new(Leases::new(Duration::ZERO, now)),
             planted,
             sent_to_peers: 0,
@@ -358,7 +357,7 @@ impl Shard {
         self.control_due
             .into_iter()
             .chain(pgs)
-            .chain(self.kept_until)
+            .chain(self.map_release.next_deadline())
             .chain(self.bench_deadline())
             .chain([self.tick_at])
             .min()
@@ -372,7 +371,7 @@ impl Shard {
         if all {
             self.tick_at = self.now + TICK_INTERVAL;
         }
-        if self.kept_until.is_some_and(|until| self.now >= until) {
+        if self.map_release.next_deadline().is_some_and(|until| self.now >= until) {
             self.release_maps();
         }
         for spg in self.pgs.due(self.now, all) {
@@ -486,7 +485,7 @@ impl Shard {
         };
         let heard = self.lend_control(follow).map_or_else(Vec::new, |((), events)| events);
         if !learned.is_empty() {
-            self.maps_awaiting_lease.push((learned, Arc::clone(message)));
+            self.map_release.learned((learned, Arc::clone(message)));
             self.release_maps();
         }
         self.warn_clients(&before);
@@ -496,11 +495,8 @@ impl Shard {
     /// Lets the PGs of all shards see the maps that were kept back, unless a promise still forbids it.
     fn release_maps(&mut self) {
         let until = self.control.as_ref().map(|control| control.keeps_maps_until(self.maps.newest()));
-        self.kept_until = until.filter(|until| *until > self.now);
-        if self.kept_until.is_some() {
-            return;
-        }
-        for (maps, message) in std::mem::take(&mut self.maps_awaiting_lease) {
+        let Some(released) = self.map_release.release(until, self.now) else { return };
+        for (maps, message) in released {
             maps.iter().for_each(|map| self.advance(map));
             if self.control.is_some() {
                 self.router.send_others(|| ShardMsg::Maps(Arc::clone(&message)));
