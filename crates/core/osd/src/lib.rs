@@ -2,11 +2,13 @@
 //! it knows (its clock, its map, its sessions), makes the messages and sends them.
 //!
 //! [`Boot`] is an OSD's life as the monitor sees it: boot, beacons, being marked down, `up_thru`, `pg_temp`, leave.
-//! [`MapRelease`] says which maps the PGs may see, and when.
-//! Layer: core; uses heartbeat, maps, msg, types.
+//! [`MapRelease`] says which maps the PGs may see, and when. [`Merges`] says when two PGs may be merged.
+//! Layer: core; uses heartbeat, maps, msg, pg, types.
 
 mod boot;
 mod map_release;
+mod merges;
 
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
 pub use map_release::{MapRelease, keeps_maps_until};
+pub use merges::Merges;

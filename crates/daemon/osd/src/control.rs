@@ -24,10 +24,10 @@ use nacre_msg::{
     EntityCaps, Message, MonGetOsdMap, OsdFailure, RawMessage, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
-use nacre_osd_core::{Boot, Event as BootEvent, keeps_maps_until};
-use nacre_pg::{MergeState, Planted, Tuning};
+use nacre_osd_core::{Boot, Event as BootEvent, Merges, keeps_maps_until};
+use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger, mon_link_event};
-use nacre_types::{AuthName, EntityKind, Entropy, OsdId, PgId, Stamp, UTime};
+use nacre_types::{AuthName, EntityKind, Entropy, OsdId, Stamp, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -93,8 +93,7 @@ pub(crate) struct OsdControl {
     cluster_mode: String,
     /// What the monitor is asked for to go on from our map, and when it was.
     lack: Option<(Lack, Stamp)>,
-    /// PGs that are to be merged, by the source: what it and its target said last.
-    merges: BTreeMap<PgId, (Option<MergeState>, Option<MergeState>)>,
+    merges: Merges,
     reports: BTreeMap<usize, ShardReport>,
     report_due: bool,
     report_at: Stamp,
@@ -150,7 +149,7 @@ impl OsdControl {
             misunderstood: BTreeMap::new(),
             cluster_mode: Values::default().text("ms_cluster_mode").to_owned(),
             lack: None,
-            merges: BTreeMap::new(),
+            merges: Merges::default(),
             reports: BTreeMap::new(),
             report_due: false,
             report_at: Stamp::default(),

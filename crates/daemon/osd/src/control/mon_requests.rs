@@ -1,9 +1,9 @@
 //! [`MonRequest`]: what PGs want the monitor to know.
 
 use super::{ControlCx, OsdControl};
-use nacre_msg::{OsdPgCreated, OsdPgReadyToMerge};
+use nacre_msg::OsdPgCreated;
 use nacre_osd_core::Event as BootEvent;
-use nacre_pg::{MergeRole, MergeState};
+use nacre_pg::MergeState;
 use nacre_types::{Epoch, OsdId, PgId};
 
 /// Something that a PG wants the monitor to know.
@@ -15,8 +15,8 @@ pub(crate) enum MonRequest {
     PgTemp(PgId, Vec<OsdId>),
     /// The PG has come to life.
     Created(PgId),
-    /// How far a PG is that is to be merged.
-    Merge(MergeState),
+    /// How far a PG is that is to be merged, and whether it has one store with the other.
+    Merge { state: MergeState, same_store: bool },
 }
 
 impl OsdControl {
@@ -25,42 +25,13 @@ impl OsdControl {
         match order {
             MonRequest::UpThru(wanted) => self.boot_event(cx, BootEvent::WantUpThru(wanted)),
             MonRequest::PgTemp(pg, acting) => self.boot_event(cx, BootEvent::WantPgTemp(pg, acting)),
-            MonRequest::Merge(state) => self.merge_state(cx, state),
+            MonRequest::Merge { state, same_store } => {
+                if let Some(ready) = self.merges.heard(cx.maps.newest(), state, same_store) {
+                    self.tell_mon(ready.into());
+                }
+            }
             MonRequest::Created(pg) => self.tell_mon(OsdPgCreated { version: epoch.into(), pg }.into()),
         }
         self.settle(cx);
-    }
-
-    /// One of two PGs that are to be merged says how far it is. When both stand still the monitor may go on; when one
-    /// cannot, it should let both serve again. Repeated by the PGs on each tick: nothing of it need be kept.
-    fn merge_state(&mut self, cx: &ControlCx<'_>, state: MergeState) {
-        let pool = cx.maps.newest().pool(state.source.pool);
-        if pool
-            .is_none_or(|pool| pool.pg_num_pending != state.source.seed || pool.pg_num <= state.source.seed)
-        {
-            self.merges.remove(&state.source);
-            return;
-        }
-        let pair = self.merges.entry(state.source).or_default();
-        match state.role {
-            MergeRole::Source => pair.0 = Some(state),
-            MergeRole::Target => pair.1 = Some(state),
-        }
-        let (source, target) = match *pair {
-            (Some(source), Some(target)) => (source, target),
-            _ if !state.clean => (state, state),
-            _ => return,
-        };
-        self.merges.remove(&state.source);
-        let ready = OsdPgReadyToMerge {
-            version: source.epoch.min(target.epoch).into(),
-            pg: state.source,
-            source_version: source.version,
-            target_version: target.version,
-            last_epoch_started: target.last_epoch_started,
-            last_epoch_clean: target.last_epoch_clean,
-            ready: source.clean && target.clean,
-        };
-        self.tell_mon(ready.into());
     }
 }

@@ -125,11 +125,10 @@ impl Shard {
                 self.reserver.forget(&spg);
             }
             Effect::Merge(state) => {
-                // Each shard has a store of its own, between which nothing moves.
+                // Each shard has a store of its own.
                 let shard_of = |pg| self.router.shard_of(&SpgId::replicated(pg));
-                let clean = state.clean && shard_of(state.source) == shard_of(state.target);
-                let state = nacre_pg::MergeState { clean, ..state };
-                self.router.send(0, ShardMsg::MonRequest(MonRequest::Merge(state)));
+                let same_store = shard_of(state.source) == shard_of(state.target);
+                self.router.send(0, ShardMsg::MonRequest(MonRequest::Merge { state, same_store }));
             }
             Effect::Split { child, before, maps } => self.open_child(child, &before, &maps),
             // The monitor forgets snapshots by itself (see core/mon osd/snaps); the loop above resumes.
