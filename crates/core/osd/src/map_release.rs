@@ -71,11 +71,12 @@ mod tests {
         Stamp::default() + Duration::from_secs(seconds)
     }
 
-    /// osd.0, osd.1 and osd.2 are up.
+    /// osd.0, osd.1 and osd.2 are up, and have been down before.
     fn map() -> OsdMap {
         let mut map = OsdMap { epoch: 10, ..OsdMap::default() };
         map.set_max_osd(3);
         map.osd_state.fill(EXISTS | UP);
+        map.osd_info.iter_mut().for_each(|info| info.down_at = 3);
         map
     }
 

@@ -148,7 +148,7 @@ fn up_under_other_addresses_is_not_booted() {
     osd.handle(Event::Keyed);
     osd.mark_up();
     osd.map.client_addrs[1] = addrs(2);
-    osd.handle(Event::Map);
+    assert_eq!(osd.handle(Event::Map), []);
     assert!(!osd.boot.is_booted(), "an earlier instance");
 }
 
@@ -176,6 +176,11 @@ fn wrongly_marked_down_it_goes_on_as_a_new_instance_and_says_when_it_first_came_
     assert_eq!(osd.handle(Event::Map), [Effect::Rebind]);
     osd.addrs = addrs(2);
     assert!(!osd.boot.is_booted());
+    assert_eq!(
+        osd.handle(Event::HeartbeatsFollow),
+        [Effect::Boot { first_up }],
+        "the old instance's counts no more"
+    );
     assert_eq!(osd.handle(Event::MonitorOpened), [Effect::Boot { first_up }]);
     osd.mark_up();
     osd.handle(Event::Map);
