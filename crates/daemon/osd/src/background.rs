@@ -5,6 +5,7 @@ use crate::shard_msg::ShardMsg;
 use nacre_buf::AlignedBuf;
 use nacre_maps::OsdMap;
 use nacre_msg::{OsdForceRecovery, force_option};
+use nacre_osd_core::pg_exists;
 use nacre_pg::{Event, Pg, RecoveryKind, ScrubIntervals};
 use nacre_types::{SpgId, Stamp};
 use std::cmp::Ordering;
@@ -125,7 +126,7 @@ impl Shard {
 
     /// Whether the map has this PG: it may have been merged into another.
     pub(crate) fn exists(&self, spg: &SpgId) -> bool {
-        self.pgs.map().pool(spg.pg.pool).is_some_and(|pool| spg.pg.seed < pool.pg_num)
+        pg_exists(self.pgs.map(), spg.pg)
     }
 }
 

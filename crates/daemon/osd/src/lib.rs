@@ -1,7 +1,7 @@
 //! The OSD daemon: threads (shards) that host PGs, and OSD control that speaks with the monitor.
 //!
 //! Decides nothing about protocols: it carries messages between sockets, PGs (core/pg), the store
-//! (io/store), the monitor (core/monc) and the manager. Layer: daemon; uses base, core and io.
+//! (io/store), the monitor (core/monc) and the manager. What the OSD decides about itself is core/osd's. Layer: daemon; uses base, core and io.
 //!
 //! | file | holds |
 //! |---|---|
@@ -15,7 +15,6 @@
 //! | `pings` | heartbeats over sockets |
 //! | `maps` | the maps we have, and for whom |
 //! | `load_pgs` | what is kept for ourselves, and taking up again after a restart |
-//! | `failsafe_full` | refusing writes before the store is full |
 //! | `storage` | the store's files |
 //! | `report` | what an OSD says of itself |
 //! | `admin` | `ceph tell` |
@@ -24,7 +23,6 @@ mod admin;
 mod background;
 mod config;
 mod control;
-mod failsafe_full;
 mod links;
 mod load_pgs;
 mod lost;

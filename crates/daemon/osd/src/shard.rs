@@ -11,6 +11,7 @@ mod effects;
 mod keys;
 mod leases;
 mod peers;
+mod room;
 mod turn_latency;
 mod unseen;
 mod work;
@@ -19,7 +20,6 @@ use crate::admin;
 use crate::background::IdleTrim;
 use crate::config::OsdConfig;
 use crate::control::{ControlCx, ControlEvent, OsdControl};
-use crate::failsafe_full::{self, FullPeers};
 use crate::load_pgs::{stored_initial_pg_num, stored_maps};
 use crate::lost;
 use crate::maps::{MapCache, Source};
@@ -37,7 +37,7 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_osd_core::MapRelease;
+use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease};
 use nacre_pg::{
     Cx, Effects, Event, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
 };
@@ -81,7 +81,7 @@ pub struct Shard {
     walk: Walk,
     /// Maps that the PGs must not see yet, with the messages that brought them.
     map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
-    leases: Arc<Leases>,
+    gate: AdmissionGate,
     planted: Planted,
     sent_to_peers: u64,
     /// Clients' messages for PGs that we may not serve just now.
@@ -113,7 +113,6 @@ pub struct Shard {
     slow_ops_warned_at: Stamp,
     reserver: Reserver,
     throttle: RecoveryThrottle,
-    full_peers: FullPeers,
     /// What [`Tracker::commits`] was at the last report.
     commits_told: (u64, u64),
     pub(crate) idle_trim: IdleTrim,
@@ -159,6 +158,11 @@ impl Shard {
             walk: Walk::default(),
             sessions: Sessions::new(router.me, parts.config.methods.clone()),
             pgs,
+            gate: AdmissionGate::new(
+                parts.config.id,
+                Leases::new(Duration::ZERO, now),
+                planted == Planted::LeaseIgnored,
+            ),
             config: parts.config,
             clock: parts.clock,
             entropy: parts.entropy,
@@ -169,7 +173,6 @@ impl Shard {
             control_due: None,
             public: parts.public,
             map_release: MapRelease::default(),
-            leases: Arc::new(Leases::new(Duration::ZERO, now)),
             planted,
             sent_to_peers: 0,
             ops_awaiting_lease: BTreeMap::new(),
@@ -195,7 +198,6 @@ impl Shard {
             slow_ops_warned_at: now,
             reserver: Reserver::new(1),
             throttle: RecoveryThrottle::new(),
-            full_peers: FullPeers::default(),
             idle_trim: IdleTrim::default(),
             commits_told: (0, 0),
         }
@@ -390,7 +392,7 @@ impl Shard {
         }
         if !self.broken && self.now >= self.report_at && (all || self.pgs.have_changed()) {
             self.report_at = self.now + REPORT_INTERVAL;
-            let usage = failsafe_full::for_clients(&self.store.usage());
+            let usage = self.usage_for_clients();
             let mut report = self.pgs.report(self.router.me, usage, self.wall);
             let (count, spent_ns) = self.tracker.commits();
             report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
@@ -689,44 +691,26 @@ impl Shard {
         }
     }
 
-    /// Whether a member of the PG has no room for clients' data, as far as is known.
-    fn is_failsafe_full_for(&mut self, spg: &SpgId) -> bool {
-        if failsafe_full::is_failsafe_full(&self.store.usage()) {
-            return true;
-        }
-        if self.full_peers.are_none() {
-            return false;
-        }
-        let acting = self.pgs.get(spg).map_or(&[][..], |pg| pg.acting());
-        self.full_peers.any_of(acting, self.now)
-    }
-
     /// A client's message for a PG that lives here, if it exists.
     pub(crate) fn client_op(&mut self, spg: SpgId, mut op: nacre_pg::ClientOp) {
         if self.broken {
             return;
         }
-        // The PG says so: a message that is sent again may be done already.
-        op.is_beyond_room = failsafe_full::brings_data(&op.op) && self.is_failsafe_full_for(&spg);
-        if let Some(pg) = self.pgs.get(&spg) {
-            if pg.is_held_by_client(&op) {
-                return; // or it could wait for the lease until after the acknowledgement, and overtake others
-            }
-            if !self.is_leased(pg) {
-                return self.ops_awaiting_lease.entry(spg).or_default().push(op);
-            }
-            return self.deliver(spg, Event::ClientOp(op));
+        let (pg, store) = (self.pgs.get(&spg), &self.store);
+        let acting = pg.map_or(&[][..], |pg| pg.acting());
+        op.is_beyond_room = self.gate.is_beyond_room(&op.op, || room::room(&store.usage()), acting, self.now);
+        let decision = match pg {
+            // The clock as it is now: see [`Shard::is_leased`].
+            Some(pg) => self.gate.admit(&leases::facts(pg), pg.is_held_by_client(&op), self.clock.now()),
+            None => self.gate.admit_without_pg(self.pgs.map(), spg.pg, op.op.epoch),
+        };
+        match decision {
+            GateDecision::Drop => (),
+            GateDecision::Deliver => self.deliver(spg, Event::ClientOp(op)),
+            GateDecision::AwaitLease => self.ops_awaiting_lease.entry(spg).or_default().push(op),
+            GateDecision::Hold => self.pgs.hold(spg, op),
+            GateDecision::PushMaps { since } => self.push_maps(op.session.id, since),
         }
-        // Not ours by our map: silence. The client resends when it learns of a newer one, which it may lack.
-        let (newest, sent) = (self.pgs.map(), op.op.epoch);
-        let ours = || newest.pg_to_up_acting(spg.pg).acting.contains(&self.config.id);
-        if sent <= newest.epoch && !(self.exists(&spg) && ours()) {
-            if sent < newest.epoch {
-                self.push_maps(op.session.id, sent);
-            }
-            return;
-        }
-        self.pgs.hold(spg, op);
     }
 
     fn push_maps(&mut self, session: SessionId, since: nacre_types::Epoch) {
@@ -864,7 +848,7 @@ impl Shard {
         }
         let header = *message.header();
         if let PeerMessage::RepOpReply(reply) = &message {
-            self.full_peers.heard(from, reply.is_failsafe_full, self.now);
+            self.gate.heard_room(from, reply.is_failsafe_full, self.now);
         }
         if self.is_read_without_lease(&message) {
             return;

@@ -5,7 +5,6 @@
 
 use super::Shard;
 use crate::admin::{self, Failure};
-use crate::failsafe_full;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_msg::Message;
 use nacre_pg::SessionId;
@@ -83,10 +82,7 @@ impl Shard {
         if self.bench.is_some() {
             return Err((Errno::EBUSY, "another bench is under way".to_owned()));
         }
-        let usage = self.store.usage();
-        if failsafe_full::is_failsafe_full(&usage)
-            || failsafe_full::for_clients(&usage).available_bytes < count
-        {
+        if self.is_failsafe_full() || self.usage_for_clients().available_bytes < count {
             return Err((
                 Errno::ENOSPC,
                 format!("the store has no room for {count} bytes beside clients' data"),

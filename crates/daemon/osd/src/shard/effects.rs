@@ -2,7 +2,6 @@
 
 use super::Shard;
 use crate::control::MonRequest;
-use crate::failsafe_full;
 use crate::shard_msg::ShardMsg;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply, RawMessage};
@@ -94,7 +93,7 @@ impl Shard {
             }
             Effect::Peer { osd, mut message } => {
                 if let PeerMessage::RepOpReply(reply) = &mut message {
-                    reply.is_failsafe_full = failsafe_full::is_failsafe_full(&self.store.usage());
+                    reply.is_failsafe_full = self.is_failsafe_full();
                 }
                 let message = self.garbled(message.encode(0));
                 self.send_peer(osd, message);

@@ -3,25 +3,27 @@
 use super::Shard;
 use nacre_heartbeat::Leases;
 use nacre_msg::peer::PeerMessage;
-use nacre_pg::{Pg, Planted};
+use nacre_osd_core::PgFacts;
+use nacre_pg::Pg;
 use nacre_types::SpgId;
 use std::sync::Arc;
 
+/// What the gate wants to know of a PG.
+pub(super) fn facts(pg: &Pg) -> PgFacts<'_> {
+    PgFacts { is_primary: pg.is_primary(), acting: pg.acting() }
+}
+
 impl Shard {
     pub(super) fn set_leases(&mut self, leases: Arc<Leases>) {
-        self.leases = leases;
+        self.gate.set_leases(leases);
         self.retry_awaiting_lease();
     }
 
-    /// Whether we may serve a PG: others may not have taken over from us without our knowledge. By the clock as it is
-    /// now: the turn's was read before the sockets, and had we been stopped in between, what a client asked since would be
-    /// answered by a lease that ran out meanwhile. What is stopped behind this answers with what was true here.
+    /// Whether we may serve a PG. By the clock as it is now: the turn's was read before the sockets, and had we been stopped
+    /// in between, what a client asked since would be answered by a lease that ran out meanwhile. What is stopped behind this
+    /// answers with what was true here.
     pub(super) fn is_leased(&self, pg: &Pg) -> bool {
-        if !pg.is_primary() || self.planted == Planted::LeaseIgnored {
-            return true;
-        }
-        let now = self.clock.now();
-        pg.acting().iter().filter(|osd| **osd != self.config.id).all(|osd| self.leases.is_granted(*osd, now))
+        self.gate.is_leased(&facts(pg), self.clock.now())
     }
 
     /// Whether a peer's message asks for what a client will see, of a PG that we may not serve just now. Who asks tries again.

@@ -6,8 +6,7 @@
 //! primaries then refuse as if they were short themselves: what the replica keeps is enough for what is under way.
 
 use nacre_msg::OsdOp;
-use nacre_msg::osd_op::{code, flag};
-use nacre_store::StoreUsage;
+use nacre_msg::osd_op::{SubOp, code, flag};
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,22 +21,34 @@ const UNDER_WAY_DIVISOR: u64 = 4;
 /// How long a peer's word holds: writes that are refused bring no newer one.
 const SHORT_FOR: Duration = Duration::from_secs(2);
 
-/// What a store has for clients, which is what the monitor hears: the room for what is under way is no part of it. So
-/// the ratios of the map (nearfull, backfillfull, full) are reached in their order, and before the failsafe, however
-/// small the store.
-pub(crate) fn for_clients(usage: &StoreUsage) -> StoreUsage {
-    let under_way = UNDER_WAY_BYTES.min(usage.total_bytes / UNDER_WAY_DIVISOR);
-    StoreUsage {
-        total_bytes: usage.total_bytes - under_way,
-        available_bytes: usage.available_bytes.saturating_sub(under_way),
-        ..*usage
-    }
+/// The room of a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// All that it can hold, in bytes.
+    pub total_bytes: u64,
+    /// What of that is free, in bytes.
+    pub available_bytes: u64,
 }
 
-/// True when only messages that free space may pass.
-pub(crate) fn is_failsafe_full(usage: &StoreUsage) -> bool {
-    let usage = for_clients(usage);
-    usage.available_bytes < usage.total_bytes / 100 * FAILSAFE_PERCENT_FREE
+impl Room {
+    /// What a store has for clients, which is what the monitor hears: the room for what is under way is no part of it. So
+    /// the ratios of the map (nearfull, backfillfull, full) are reached in their order, and before the failsafe, however
+    /// small the store.
+    #[must_use]
+    pub fn for_clients(self) -> Self {
+        let under_way = UNDER_WAY_BYTES.min(self.total_bytes / UNDER_WAY_DIVISOR);
+        Self {
+            total_bytes: self.total_bytes - under_way,
+            available_bytes: self.available_bytes.saturating_sub(under_way),
+        }
+    }
+
+    /// True when only messages that free space may pass (`OSDService::check_failsafe_full`).
+    #[must_use]
+    pub fn is_failsafe_full(self) -> bool {
+        let room = self.for_clients();
+        room.available_bytes < room.total_bytes / 100 * FAILSAFE_PERCENT_FREE
+    }
 }
 
 /// Peers that said of late that they are short of room.
@@ -54,11 +65,6 @@ impl FullPeers {
         }
     }
 
-    /// True when nobody has said so of late.
-    pub(crate) fn are_none(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Whether one of a PG's members is short. A while after it said so, one write is let through to ask again.
     pub(crate) fn any_of(&mut self, members: &[OsdId], now: Stamp) -> bool {
         if members.iter().any(|osd| self.0.get(osd).is_some_and(|until| *until > now)) {
@@ -73,32 +79,57 @@ impl FullPeers {
     }
 }
 
-/// True when the message writes data of its own. Deletions, truncations and class methods pass, and what the
-/// metadata server forces.
+/// True when the message writes data of its own. Deletions, truncations and class methods (which are no writes by their code)
+/// pass, and what the metadata server forces.
 pub(crate) fn brings_data(op: &OsdOp) -> bool {
-    let writes = |code: u16| code::is_write(code) && code != code::CALL;
-    !op.has_flag(flag::FULL_FORCE) && op.ops.iter().any(|sub| writes(sub.code) && !sub.indata.is_empty())
+    let writes = |sub: &SubOp| code::is_write(sub.code) && !sub.indata.is_empty();
+    !op.has_flag(flag::FULL_FORCE) && op.ops.iter().any(writes)
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use nacre_buf::{BufList, Bytes};
+    use nacre_types::{ObjectLocator, PgId, ReqId, SnapId, SpgId, UTime};
+
+    /// A client's message with one operation.
+    pub(crate) fn op(code: u16, data: &'static [u8]) -> OsdOp {
+        let pg = PgId::new(1, 3);
+        OsdOp {
+            spg: SpgId::replicated(pg),
+            hash: pg.seed,
+            epoch: 10,
+            flags: 0,
+            reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: UTime::ZERO,
+            locator: ObjectLocator::in_pool(pg.pool),
+            name: "object".into(),
+            ops: vec![SubOp::new(code).with_indata(BufList::from(Bytes::from_static(data)))],
+            snap: SnapId::HEAD,
+            snap_seq: SnapId::default(),
+            snaps: Vec::new(),
+            retry_attempt: 0,
+            features: 0,
+        }
+    }
 
     #[test]
     fn room_is_kept_for_what_is_under_way() {
-        let usage = |total_bytes, available_bytes| StoreUsage {
-            total_bytes,
-            available_bytes,
-            ..StoreUsage::default()
-        };
-        assert!(!is_failsafe_full(&usage(1 << 40, 1 << 39)));
-        assert!(is_failsafe_full(&usage(1 << 40, 30 << 30)), "3 % of a large store");
-        assert!(
-            is_failsafe_full(&usage(2 << 30, 300 << 20)) && !is_failsafe_full(&usage(2 << 30, 312 << 20))
-        );
-        assert!(
-            is_failsafe_full(&usage(64 << 20, 17 << 20)) && !is_failsafe_full(&usage(64 << 20, 18 << 20))
-        );
+        let is_full = |total_bytes, available_bytes| Room { total_bytes, available_bytes }.is_failsafe_full();
+        assert!(!is_full(1 << 40, 1 << 39));
+        assert!(is_full(1 << 40, 30 << 30), "3 % of a large store");
+        assert!(is_full(2 << 30, 300 << 20) && !is_full(2 << 30, 312 << 20));
+        assert!(is_full(64 << 20, 17 << 20) && !is_full(64 << 20, 18 << 20));
+    }
+
+    #[test]
+    fn only_messages_that_write_data_of_their_own_need_room() {
+        assert!(brings_data(&op(code::WRITE, b"data")));
+        assert!(!brings_data(&op(code::READ, b"data")) && !brings_data(&op(code::DELETE, b"")));
+        assert!(!brings_data(&op(code::CALL, b"input")), "a class method may free space");
+        let forced = OsdOp { flags: flag::FULL_FORCE, ..op(code::WRITE, b"data") };
+        assert!(!brings_data(&forced));
     }
 
     #[test]
@@ -120,15 +151,13 @@ mod tests {
     fn the_monitor_hears_of_a_full_store_before_clients_are_refused() {
         for shift in 26..44 {
             let total_bytes = 1_u64 << shift;
+            let room = |available_bytes| Room { total_bytes, available_bytes };
             let used_when = |available_bytes: u64| {
-                let heard =
-                    for_clients(&StoreUsage { total_bytes, available_bytes, ..StoreUsage::default() });
+                let heard = room(available_bytes).for_clients();
                 100 - heard.available_bytes * 100 / heard.total_bytes
             };
             let available = (0..=1000).map(|nth| total_bytes / 1000 * (1000 - nth));
-            let usage =
-                |available_bytes| StoreUsage { total_bytes, available_bytes, ..StoreUsage::default() };
-            let refused = available.into_iter().find(|available| is_failsafe_full(&usage(*available)));
+            let refused = available.into_iter().find(|available| room(*available).is_failsafe_full());
             assert!(used_when(refused.expect("at the end")) >= 97, "{total_bytes}");
         }
     }
