@@ -104,6 +104,10 @@ mod tests {
         assert_eq!(merges.heard(&map(), state(SOURCE), true), None);
         let told = merges.heard(&map(), unclean, true).expect("something to tell");
         assert!(!told.ready && told.source_version == state(SOURCE).version);
+        let unclean = MergeState { clean: false, ..state(SOURCE) };
+        assert_eq!(merges.heard(&map(), state(TARGET), true), None);
+        let told = merges.heard(&map(), unclean, true).expect("something to tell");
+        assert!(!told.ready && told.target_version == state(TARGET).version);
     }
 
     #[test]
