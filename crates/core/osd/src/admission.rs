@@ -45,12 +45,6 @@ pub enum GateDecision {
     },
 }
 
-/// True while the map has this PG: it may have been merged into another, or its pool is gone.
-#[must_use]
-pub fn pg_exists(map: &OsdMap, pg: PgId) -> bool {
-    map.pool(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num)
-}
-
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct AdmissionGate {
@@ -229,12 +223,5 @@ mod tests {
         merged.pools.get_mut(&1).expect("the pool").pg_num = 3;
         assert_eq!(gate.admit_without_pg(&merged, pg, 10), GateDecision::Drop);
         assert_eq!(gate.admit_without_pg(&map(vec![ME]), PgId::new(2, 3), 10), GateDecision::Drop);
-    }
-
-    #[test]
-    fn a_pg_exists_below_the_number_of_its_pool() {
-        let map = map(vec![]);
-        assert!(pg_exists(&map, PgId::new(1, 3)));
-        assert!(!pg_exists(&map, PgId::new(1, 4)) && !pg_exists(&map, PgId::new(2, 0)));
     }
 }

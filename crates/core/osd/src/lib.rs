@@ -4,16 +4,19 @@
 //! [`Boot`] is an OSD's life as the monitor sees it: boot, beacons, being marked down, `up_thru`, `pg_temp`, leave.
 //! [`MapRelease`] says which maps the PGs may see, and when. [`Merges`] says when two PGs may be merged.
 //! [`AdmissionGate`] says which client's message may go to its PG now, and [`Room`] when a store is too full for it.
+//! [`decide_create`] says what becomes of a call for a copy of a PG.
 //! Layer: core; uses heartbeat, maps, msg, pg, types.
 
 mod admission;
 mod boot;
+mod create;
 mod failsafe_full;
 mod map_release;
 mod merges;
 
-pub use admission::{AdmissionGate, GateDecision, PgFacts, pg_exists};
+pub use admission::{AdmissionGate, GateDecision, PgFacts};
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
+pub use create::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 pub use failsafe_full::Room;
 pub use map_release::{MapRelease, keeps_maps_until};
 pub use merges::Merges;

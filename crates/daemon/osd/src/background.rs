@@ -5,7 +5,6 @@ use crate::shard_msg::ShardMsg;
 use nacre_buf::AlignedBuf;
 use nacre_maps::OsdMap;
 use nacre_msg::{OsdForceRecovery, force_option};
-use nacre_osd_core::pg_exists;
 use nacre_pg::{Event, Pg, RecoveryKind, ScrubIntervals};
 use nacre_types::{SpgId, Stamp};
 use std::cmp::Ordering;
@@ -122,11 +121,6 @@ impl Shard {
         for op in self.pgs.take_held_for(&spg) {
             self.client_op(spg, op);
         }
-    }
-
-    /// Whether the map has this PG: it may have been merged into another.
-    pub(crate) fn exists(&self, spg: &SpgId) -> bool {
-        pg_exists(self.pgs.map(), spg.pg)
     }
 }
 

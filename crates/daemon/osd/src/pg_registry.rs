@@ -112,11 +112,6 @@ impl PgRegistry {
         back.last().map_or(newest, |(epoch, _)| *epoch)
     }
 
-    /// Whether the maps from `epoch` on are all here.
-    pub(crate) fn has_all_since(&self, epoch: Epoch) -> bool {
-        epoch >= self.all_since()
-    }
-
     /// What the store has of a PG cannot be read. Nobody is answered for it before that is known which he needs to know.
     pub(crate) fn set_unread(&mut self, spg: SpgId) {
         self.unread.insert(spg);

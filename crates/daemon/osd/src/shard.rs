@@ -797,20 +797,10 @@ impl Shard {
         if self.is_broken() {
             return;
         }
-        if create_info.epoch > self.pgs.map().epoch || self.pgs.is_coming(&spg) {
-            return self.pgs.hold_create(spg, create_info);
-        }
-        if !self.exists(&spg) || self.keeps(&spg, &create_info) {
-            return;
-        }
-        if (self.pgs.is_unread(&spg) && create_info.lost_through == 0) || self.looks_up(spg, &create_info) {
-            return;
-        }
         let maps = self.pgs.maps_from(create_info.epoch);
         let Some(first) = maps.first() else { return };
-        if first.epoch > create_info.epoch {
-            // So many epochs ago that the interval is over. What came between we could not tell the PG.
-            return tracing::info!(osd = self.config.id, pg = %spg, epoch = create_info.epoch, "a peer's old call is ignored");
+        if !self.is_to_create(spg, &create_info, first.epoch) {
+            return;
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
         let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));

@@ -1,7 +1,6 @@
 //! What shards of one OSD tell each other, and the post that carries it.
 
 use crate::control::MonRequest;
-use crate::walk::Past;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -10,6 +9,7 @@ use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
 use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
+use nacre_osd_core::Past;
 use nacre_pg::{ClientOp, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
 use nacre_service::{MailboxFull, MailboxSender};
 use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};

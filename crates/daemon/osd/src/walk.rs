@@ -4,6 +4,7 @@
 use nacre_maps::OsdMap;
 use nacre_monc::next_map;
 use nacre_msg::{MonGetOsdMap, OsdMap as MapMessage};
+use nacre_osd_core::Past;
 use nacre_pg::{Lineage, PgCreateInfo};
 use nacre_types::{Epoch, SpgId, Stamp};
 use std::collections::BTreeMap;
@@ -16,15 +17,6 @@ const RETRY: Duration = Duration::from_secs(5);
 const MAPS_MAX: u32 = 40;
 /// Placements computed in one turn, about.
 const PLACEMENTS_MAX: usize = 2000;
-
-/// Why a PG's past is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Past {
-    /// The monitor orders a copy of a PG that it created in this epoch.
-    Created(Epoch),
-    /// The records of our copy are damaged, which saw maps up to this one. The monitor keeps all since the PG was clean.
-    Lost(Epoch),
-}
 
 /// One run through the maps, with all PGs that want something of it.
 #[derive(Debug, Default)]

@@ -3,44 +3,55 @@
 use super::Shard;
 use crate::control::OsdControl;
 use crate::shard_msg::ShardMsg;
-use crate::walk::Past;
 use nacre_msg::OsdMap as MapMessage;
+use nacre_osd_core::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 use nacre_pg::{Event, PgCreateInfo};
 use nacre_types::{Epoch, SpgId};
 
 impl Shard {
-    /// Learns the past of a PG that is to begin under a map that we do not have, or some behind it; false when we have
-    /// them all, or a peer told. Never to be guessed: others may have served it meanwhile.
-    pub(super) fn looks_up(&mut self, spg: SpgId, create_info: &PgCreateInfo) -> bool {
-        let past = match create_info.lost_through {
-            0 if create_info.is_ordered => Past::Created(create_info.history.epoch_created),
-            0 => return false,
-            through => Past::Lost(through),
-        };
-        if self.pgs.has_all_since(create_info.epoch) {
+    /// Whether a copy is to be made now, as it was called for. What is to be done first, or instead, is done.
+    pub(super) fn is_to_create(&mut self, spg: SpgId, create_info: &PgCreateInfo, first_map: Epoch) -> bool {
+        let mut copy = self.pgs.get(&spg).map(|pg| CopyFacts {
+            epoch_created: pg.info().history.epoch_created,
+            is_activated: pg.is_activated(),
+        });
+        let (osd, epoch) = (self.config.id, create_info.epoch);
+        loop {
+            let facts = CreateFacts {
+                map: self.pgs.map(),
+                all_since: self.pgs.all_since(),
+                first_map,
+                copy,
+                is_coming: self.pgs.is_coming(&spg),
+                is_unread: self.pgs.is_unread(&spg),
+            };
+            match decide_create(&facts, &spg, create_info) {
+                CreateDecision::Create => return true,
+                CreateDecision::Ignore => (),
+                CreateDecision::Hold => self.pgs.hold_create(spg, create_info.clone()),
+                CreateDecision::LookUp(past) => self.router.send(0, ShardMsg::Past(spg, past)),
+                CreateDecision::TooOld => {
+                    tracing::info!(osd, pg = %spg, epoch, "a peer's old call is ignored");
+                }
+                CreateDecision::GiveUp => {
+                    self.give_up(spg, create_info.history.epoch_created);
+                    copy = None;
+                    continue;
+                }
+            }
             return false;
         }
-        self.router.send(0, ShardMsg::Past(spg, past));
-        true
     }
 
-    /// Whether there is a copy, and it stays. The monitor creates a PG only once: a later creation is an operator's, who gives
-    /// up all that the PG held (`osd force-create-pg`). One that serves holds something.
-    pub(super) fn keeps(&mut self, spg: &SpgId, create_info: &PgCreateInfo) -> bool {
-        let Some(pg) = self.pgs.get(spg) else { return false };
-        let (created, known) = (create_info.history.epoch_created, pg.info().history.epoch_created);
-        if !create_info.is_ordered || created <= known || pg.is_activated() {
-            return true;
-        }
+    fn give_up(&mut self, spg: SpgId, epoch: Epoch) {
         tracing::error!(
             osd = self.config.id,
             pg = %spg,
-            epoch = created,
-            phase = pg.phase_name(),
+            epoch,
+            phase = self.pgs.get(&spg).map_or("", |pg| pg.phase_name()),
             "the PG is made anew by order; what it held is given up"
         );
-        self.deliver(*spg, Event::GiveUp);
-        false
+        self.deliver(spg, Event::GiveUp);
     }
 
     /// The records of a copy are damaged, which the maps up to `through` may have brought something: it begins with nothing
