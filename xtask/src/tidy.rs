@@ -20,6 +20,9 @@ const LAYERS: [(&str, &[&str]); 7] = [
 const FILE_LINES_MAX: usize = 1000;
 /// Functions longer than this need a reason; lowered as the longest ones shrink, never raised.
 const FUNCTION_LINES_MAX: usize = 120;
+/// What an OSD's course depends on, and `daemon/osd` therefore does not read: who is up or down, and what leases say.
+const DECIDED_BY_CORE_OSD: [&str; 6] =
+    [".is_up(", ".is_down(", ".dead_epoch", ".is_granted(", ".promised_until(", ".promised_before("];
 
 /// Columns of a line of a document; tables excepted, whose rows cannot be broken.
 const DOCUMENT_COLUMNS_MAX: usize = 140;
@@ -140,6 +143,13 @@ fn check_file(path: &Path, text: &str, wrong: &mut Vec<String>) {
         .any(|part| part.as_os_str().to_string_lossy().trim_end_matches(".rs").ends_with("tests"));
     if !text.trim_start().starts_with("//!") && !in_tests {
         wrong.push(format!("{shown}: does not begin by saying what it is (//!)"));
+    }
+    if path.starts_with("crates/daemon/osd") {
+        for call in DECIDED_BY_CORE_OSD.iter().filter(|call| text.contains(**call)) {
+            wrong.push(format!(
+                "{shown}: `{call}` is for core/osd to ask, which decides what follows from it"
+            ));
+        }
     }
     check_functions(path, text, wrong);
 }

@@ -5,6 +5,7 @@
 //! [`MapRelease`] says which maps the PGs may see, and when. [`Merges`] says when two PGs may be merged.
 //! [`AdmissionGate`] says which client's message may go to its PG now, and [`Room`] when a store is too full for it.
 //! [`decide_create`] says what becomes of a call for a copy of a PG.
+//! [`ping_notice`] and [`warns_clients`] say who is to be told of a map.
 //! Layer: core; uses heartbeat, maps, msg, pg, types.
 
 mod admission;
@@ -13,6 +14,7 @@ mod create;
 mod failsafe_full;
 mod map_release;
 mod merges;
+mod notice;
 
 pub use admission::{AdmissionGate, GateDecision, PgFacts};
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
@@ -20,3 +22,4 @@ pub use create::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 pub use failsafe_full::Room;
 pub use map_release::{MapRelease, keeps_maps_until};
 pub use merges::Merges;
+pub use notice::{PingNotice, ping_notice, warns_clients};

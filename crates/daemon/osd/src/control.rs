@@ -24,7 +24,7 @@ use nacre_msg::{
     EntityCaps, Message, MonGetOsdMap, OsdFailure, RawMessage, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
-use nacre_osd_core::{Boot, Event as BootEvent, Merges, keeps_maps_until};
+use nacre_osd_core::{Boot, Event as BootEvent, Merges, keeps_maps_until, ping_notice};
 use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Entropy, OsdId, Stamp, UTime};
@@ -377,19 +377,19 @@ impl OsdControl {
         };
         let (signature, theirs) = (self.signature(cx), ping.map_epoch);
         let map = cx.maps.newest();
-        let was_marked_down = !map.is_up(from) && map.info(from).down_at > theirs;
-        let promised = map.is_up(from).then(|| self.pings.leases.promise(from, cx.now));
+        let notice = ping_notice(map, from, theirs);
+        let promised = notice.promise.then(|| self.pings.leases.promise(from, cx.now));
         let answer = pong(ping, &signature, promised, cx.now);
-        if was_marked_down {
+        if notice.you_died {
             let word = nacre_msg::OsdPing { op: ping_op::YOU_DIED, ..answer };
             cx.messenger.send(conn, Message::from(word).encode(0));
         }
         cx.messenger.send(conn, Message::from(answer).encode(0));
-        if theirs > 0 && theirs < map.epoch {
-            // What we do not have the monitor will give it.
-            if let Some(maps) = cx.maps.message_for_osd(theirs) {
-                cx.messenger.send(conn, Message::from(maps).encode(0));
-            }
+        // What we do not have the monitor will give it.
+        if notice.maps
+            && let Some(maps) = cx.maps.message_for_osd(theirs)
+        {
+            cx.messenger.send(conn, Message::from(maps).encode(0));
         }
     }
 
@@ -638,8 +638,8 @@ impl OsdControl {
 
     fn follow_peers(&mut self, cx: &mut ControlCx<'_>, map: &OsdMap) {
         let (me, link_max, greeting) = (self.config.id, self.link_max, &self.greeting);
-        let gone =
-            |osd: &OsdId, link: &Link| !map.is_up(*osd) || map.cluster_addr(*osd) != Some(link.addrs());
+        // One that is down has no address.
+        let gone = |osd: &OsdId, link: &Link| map.cluster_addr(*osd) != Some(link.addrs());
         let ended: Vec<OsdId> =
             self.peers.iter().filter(|(osd, link)| gone(osd, link)).map(|(osd, _)| *osd).collect();
         for osd in ended {

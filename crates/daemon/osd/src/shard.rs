@@ -37,7 +37,7 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease};
+use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease, warns_clients};
 use nacre_pg::{
     Cx, Effects, Event, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
 };
@@ -507,11 +507,9 @@ impl Shard {
         self.retry_awaiting_lease();
     }
 
-    /// Hands maps in which an OSD went down to all clients. One that waits for an OSD which is frozen or cut off
-    /// hears nothing of it: it would ask for a newer map only after 10 to 15 s (librados, `objecter_timeout`).
+    /// Hands maps to all clients where they are not to wait for an OSD that went down.
     fn warn_clients(&mut self, before: &OsdMap) {
-        let now = self.maps.newest();
-        if before.epoch == 0 || before.up_osds().all(|osd| now.client_addr(osd) == before.client_addr(osd)) {
+        if !warns_clients(before, self.maps.newest()) {
             return;
         }
         for session in self.sessions.clients() {
