@@ -41,6 +41,11 @@ pub enum Planted {
     WatchersForgotten,
     /// An interval of which one member is said to be lost is done without, whoever else of it is away.
     OneLostForAll,
+    /// Erasure-coded: the shortest log is chosen although it ends before what all members had, because its OSD lost the end of it.
+    SafeToIgnored,
+    /// Erasure-coded: a copy is taken at its word when a log is chosen. What others know of newer activations, and of what all had,
+    /// does not count.
+    OldCopiesBelieved,
 }
 
 /// How much of peers' messages may wait where; what is more is lost, and made up for.

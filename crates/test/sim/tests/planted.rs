@@ -20,12 +20,17 @@ fn found(planted: Planted) {
     found_with(planted, Plan::default());
 }
 
-#[expect(clippy::print_stdout, reason = "how soon it shows is good to know")]
 fn found_with(planted: Planted, plan: Plan) {
+    found_from(0, planted, plan);
+}
+
+/// The same from another seed on, for what shows rarely: near one of which it is known that it shows there.
+#[expect(clippy::print_stdout, reason = "how soon it shows is good to know")]
+fn found_from(first: u64, planted: Planted, plan: Plan) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let (right, wrong) = (plan, Plan { tuning, ..plan });
     let mut told = 0;
-    let shows = (0..SEEDS_MAX).any(|seed| {
+    let shows = (first..first + SEEDS_MAX).any(|seed| {
         told += 1;
         let Err(failure) = catch_unwind(|| tell(seed, &wrong)) else { return false };
         let why = failure.downcast_ref::<String>().map_or("a panic without words", String::as_str);
@@ -84,6 +89,21 @@ fn watchers_forgotten() {
 #[test]
 fn one_lost_for_all() {
     found_with(Planted::OneLostForAll, Plan { flaw: Some(Flaw::Dies), ..Plan::default() });
+}
+
+/// A device has lost the end of the log that it said was durable: of those who took part in the newest activation its OSD has the
+/// shortest log. The others know that all had more.
+#[test]
+fn the_lost_end_of_a_log_believed() {
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Lies), ..Plan::default() };
+    found_from(110, Planted::SafeToIgnored, plan);
+}
+
+/// A copy that was put back to what it was before the newest activation has the shortest log.
+#[test]
+fn a_copy_that_went_back_believed() {
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::GoesBack), ..Plan::default() };
+    found_with(Planted::OldCopiesBelieved, plan);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Whose log is the authoritative one.
 
+use crate::Planted;
 use nacre_msg::peer::PgInfo;
 use nacre_types::{Epoch, Eversion, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -38,6 +39,8 @@ pub(crate) struct Known<'a> {
     pub(crate) me: OsdId,
     /// First epoch, last epoch and acting set of the intervals that may matter, the present one among them.
     pub(crate) intervals: Vec<(Epoch, Epoch, Vec<OsdId>)>,
+    /// A mistake built in on purpose.
+    pub(crate) planted: Planted,
 }
 
 impl Known<'_> {
@@ -57,10 +60,15 @@ impl Known<'_> {
 
     /// The shortest log among those that took part in the activation of `start`, and how many shards bear it out.
     fn shortest(&self, start: Epoch) -> Option<(OsdId, usize)> {
-        let of_start = || self.complete().filter(|(_, info)| info.last_epoch_started >= start);
+        let is_of_start =
+            |info: &PgInfo| info.last_epoch_started >= start || self.planted == Planted::OldCopiesBelieved;
+        let of_start = || self.complete().filter(|(_, info)| is_of_start(info));
         // All of them had this: one that has less lost what was acknowledged, and would have the others take it back.
-        let safe_to = of_start().map(|(_, info)| info.safe_to).max().unwrap_or_default();
-        let took_part = |info: &PgInfo| info.last_epoch_started >= start && info.last_update >= safe_to;
+        let safe_to = match self.planted {
+            Planted::SafeToIgnored | Planted::OldCopiesBelieved => Eversion::ZERO,
+            _ => of_start().map(|(_, info)| info.safe_to).max().unwrap_or_default(),
+        };
+        let took_part = |info: &PgInfo| is_of_start(info) && info.last_update >= safe_to;
         let best = of_start().filter(|(_, info)| took_part(info));
         let best = best.min_by_key(|(osd, info)| (info.last_update, info.log_tail, *osd != self.me, *osd));
         let (best, update) = best.map(|(osd, info)| (osd, info.last_update))?;
@@ -167,7 +175,7 @@ mod tests {
         infos.iter_mut().for_each(|(osd, info)| info.shard = u8::try_from(*osd).ok());
         let infos = infos.iter().map(|(osd, info)| (*osd, info)).collect();
         let intervals = vec![(past.0, past.1, past.2.to_vec())];
-        choose_coded(&Known { infos: &infos, me: 0, intervals }, 2)
+        choose_coded(&Known { infos: &infos, me: 0, intervals, planted: Planted::Nothing }, 2)
     }
 
     #[test]

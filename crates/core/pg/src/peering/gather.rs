@@ -384,7 +384,8 @@ impl Pg {
     fn known<'a>(&self, infos: &'a BTreeMap<OsdId, &'a PgInfo>) -> Known<'a> {
         let past = self.past.intervals.iter().map(|past| (past.first, past.last, past.acting.clone()));
         let present = (self.interval.since, self.map.epoch, self.interval.acting.clone());
-        Known { infos, me: self.whoami, intervals: past.chain([present]).collect() }
+        let intervals = past.chain([present]).collect();
+        Known { infos, me: self.whoami, intervals, planted: self.planted }
     }
 
     /// The authoritative log came: make it ours.
