@@ -1,9 +1,12 @@
 //! Is there an order in which all answers make sense, and each client's writes stay in theirs? The search of Wing and Gong with the memory of Lowe: one
 //! message after the other takes effect between its sending and its answer, and a state that was seen with the
 //! same messages done is not tried twice.
+//!
+//! Where the only copy of the newest writes is gone for good and was given up, the object may go back: to what it was at any time
+//! since the last write that others had, too. What was acknowledged since is lost then; what was not, its client sends again.
 
 use crate::model::{Action, Object, Seen, Snaps};
-use nacre_types::Epoch;
+use nacre_types::{Epoch, Eversion, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,8 +14,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// States looked at before the search gives up: far more than any history of ours has needed.
 const STATES_MAX: usize = 2_000_000;
 
+/// Messages on one object without an answer at a time that a loss is tried with in all ways.
+const OPEN_MAX: usize = 12;
+
 /// One message and its answer.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
     /// Who.
     pub(crate) client: usize,
@@ -28,6 +34,12 @@ pub(crate) struct Call {
     pub(crate) snaps: Snaps,
     /// The answer.
     pub(crate) seen: Option<Seen>,
+    /// The version that a write was given, as its answer says.
+    pub(crate) version: Eversion,
+    /// The calendar at its answer.
+    pub(crate) ended: UTime,
+    /// Since when a copy is known to have it that is never lost.
+    pub(crate) kept: Option<u64>,
 }
 
 /// The epoch from which on each client that was shut out is. Nothing of it takes effect behind what somebody sent who knew of that.
@@ -46,9 +58,10 @@ pub(crate) struct Impossible {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { client, sent, answered, epoch, action, snaps, seen } = self;
+        let Self { client, sent, answered, epoch, action, snaps, seen, version, ended: _, kept } = self;
         let answered = answered.map_or_else(|| "never".to_owned(), |at| at.to_string());
-        write!(f, "client {client} {sent}..{answered} in {epoch} {action:?} under {snaps:?}: {seen:?}")
+        write!(f, "client {client} {sent}..{answered} in {epoch} {action:?} under {snaps:?}: {seen:?}")?;
+        kept.map_or(Ok(()), |kept| write!(f, ", as {version}, kept since {kept}"))
     }
 }
 
@@ -63,9 +76,25 @@ impl fmt::Display for Impossible {
     }
 }
 
+/// What may have gone wrong by right.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Excuses {
+    /// Clients that were shut out.
+    pub(crate) fences: Fences,
+    /// When a copy that may have been the only one was gone for good, on the count of everything sent and answered.
+    pub(crate) losses: Vec<u64>,
+}
+
+/// A write that has taken effect, and what the object was before it.
+type Made = (usize, Object);
+
 struct Search<'a> {
     calls: &'a [Call],
-    fences: &'a Fences,
+    excuses: &'a Excuses,
+    /// Losses that are behind us.
+    lost: usize,
+    /// Writes since the last one that no loss to come can take, in order.
+    made: Vec<Made>,
     done: Vec<u64>,
     count: usize,
     /// Answered messages that are not done.
@@ -81,10 +110,12 @@ struct Search<'a> {
 ///
 /// # Panics
 /// When the search becomes too large: the workload must bound what is under way on one object.
-pub(crate) fn check(calls: &[Call], fences: &Fences) -> Result<(), Box<Impossible>> {
+pub(crate) fn check(calls: &[Call], excuses: &Excuses) -> Result<(), Box<Impossible>> {
     let mut search = Search {
         calls,
-        fences,
+        excuses,
+        lost: 0,
+        made: Vec::new(),
         done: vec![0; calls.len().div_ceil(64)],
         count: 0,
         left: calls.iter().filter(|call| call.answered.is_some()).count(),
@@ -105,7 +136,7 @@ impl Search<'_> {
     /// Whether the message comes too late: its client was shut out, and it or something that has taken effect was sent by somebody
     /// who knew.
     fn is_fenced(&self, at: usize) -> bool {
-        let Some(fence) = self.fences.get(&self.calls[at].client) else { return false };
+        let Some(fence) = self.excuses.fences.get(&self.calls[at].client) else { return false };
         let knew = |other: usize| self.calls[other].epoch >= *fence;
         knew(at) || (0..self.calls.len()).any(|other| self.is_done(other) && knew(other))
     }
@@ -113,7 +144,8 @@ impl Search<'_> {
     /// Messages that may take effect next: none that was sent after the answer of another that is not done, no write before an
     /// earlier one of its client, and nothing of a client that is shut out.
     fn next(&self) -> Vec<usize> {
-        let mut earliest_answer = u64::MAX;
+        // What was sent behind a loss finds what it left.
+        let mut earliest_answer = self.next_loss().unwrap_or(u64::MAX);
         let mut out = Vec::new();
         for (at, call) in self.calls.iter().enumerate() {
             if call.sent > earliest_answer {
@@ -134,9 +166,84 @@ impl Search<'_> {
         out
     }
 
+    fn next_loss(&self) -> Option<u64> {
+        self.excuses.losses.get(self.lost).copied()
+    }
+
+    /// Whether all that was answered before the next loss is done.
+    fn is_loss_due(&self) -> bool {
+        let due = |loss: u64| {
+            let before = |at: &usize| self.calls[*at].answered.is_some_and(|answered| answered < loss);
+            (0..self.calls.len()).filter(before).all(|at| self.is_done(at))
+        };
+        self.next_loss().is_some_and(due)
+    }
+
+    /// A copy is gone, and with it as many of the newest writes as none of others is known to have had. Whether what follows makes
+    /// sense behind any of that.
+    fn lose(&mut self, state: &Object) -> bool {
+        let Some(loss) = self.next_loss() else { return false };
+        let (first, made) = (self.first_loseable(loss), self.made.clone());
+        self.lost += 1;
+        let found = (first..=made.len()).rev().any(|left| {
+            let state = made.get(left).map_or(state, |(_, before)| before);
+            self.made = made[..left].to_vec();
+            // What was answered is never sent again. Of the rest any may be, as if it were for the first time: those whose entries in
+            // the log are lost as well.
+            let open = |at: &usize| self.calls[*at].answered.is_none_or(|answered| answered > loss);
+            let open: Vec<usize> = made[left..].iter().map(|(at, _)| *at).filter(open).collect();
+            (0..1_u64 << open.len().min(OPEN_MAX)).rev().any(|which| {
+                let again = open.iter().enumerate().filter(|(nth, _)| which >> nth & 1 == 1);
+                let again: Vec<usize> = again.map(|(_, at)| *at).collect();
+                again.iter().for_each(|at| self.undo(*at));
+                if self.is_new(state) && self.explore(state) {
+                    return true; // and all is left as it was found
+                }
+                again.iter().for_each(|at| self.mark(*at));
+                false
+            })
+        });
+        self.lost -= 1;
+        self.made = made;
+        found
+    }
+
+    /// How many of the writes made so far the loss cannot take.
+    fn first_loseable(&self, loss: u64) -> usize {
+        let is_kept = |made: &Made| self.calls[made.0].kept.is_some_and(|kept| kept < loss);
+        self.made.iter().rposition(is_kept).map_or(0, |kept| kept + 1)
+    }
+
+    fn mark(&mut self, at: usize) {
+        self.done[at / 64] |= 1 << (at % 64);
+        self.count += 1;
+        self.left -= usize::from(self.calls[at].answered.is_some());
+    }
+
+    fn undo(&mut self, at: usize) {
+        self.done[at / 64] &= !(1 << (at % 64));
+        self.count -= 1;
+        self.left += usize::from(self.calls[at].answered.is_some());
+    }
+
+    /// Whether the search was not here before: the same messages done, the same object, and the same to go back to.
+    fn is_new(&mut self, state: &Object) -> bool {
+        let mut hasher = DefaultHasher::new();
+        (state, self.lost).hash(&mut hasher);
+        if let Some(loss) = self.next_loss() {
+            self.made[self.first_loseable(loss)..].hash(&mut hasher);
+        }
+        let is_new = self.tried.insert((self.done.clone(), hasher.finish()));
+        assert!(self.tried.len() < STATES_MAX, "too many orders to try");
+        is_new
+    }
+
     fn explore(&mut self, state: &Object) -> bool {
         if self.left == 0 {
             return true; // whatever was not answered need not have happened
+        }
+        if self.is_loss_due() && self.lose(state) {
+            return true;
         }
         let next = self.next();
         if self.best.as_ref().is_none_or(|best| best.fit < self.count) {
@@ -152,21 +259,15 @@ impl Search<'_> {
             if call.seen.as_ref().is_some_and(|answer| *answer != seen) {
                 continue;
             }
-            let answered = usize::from(call.answered.is_some());
-            self.done[at / 64] |= 1 << (at % 64);
-            self.count += 1;
-            self.left -= answered;
-            let mut hasher = DefaultHasher::new();
-            after.hash(&mut hasher);
-            if self.tried.insert((self.done.clone(), hasher.finish())) {
-                assert!(self.tried.len() < STATES_MAX, "too many orders to try");
-                if self.explore(&after) {
-                    return true;
-                }
+            // What nothing can take back any more need not be remembered.
+            let remembers = !call.action.is_read() && self.next_loss().is_some();
+            self.mark(at);
+            self.made.extend(remembers.then(|| (at, state.clone())));
+            if self.is_new(&after) && self.explore(&after) {
+                return true;
             }
-            self.done[at / 64] &= !(1 << (at % 64));
-            self.count -= 1;
-            self.left += answered;
+            self.made.truncate(self.made.len() - usize::from(remembers));
+            self.undo(at);
         }
         false
     }
@@ -178,12 +279,12 @@ mod tests {
     use crate::model::Content;
 
     fn check(calls: &[Call]) -> Result<(), Box<Impossible>> {
-        super::check(calls, &Fences::new())
+        super::check(calls, &Excuses::default())
     }
 
     fn call(sent: u64, answered: u64, action: Action, seen: Seen) -> Call {
         let (answered, seen) = (Some(answered), Some(seen));
-        Call { client: 0, sent, answered, epoch: 1, action, snaps: Snaps::default(), seen }
+        Call { sent, answered, epoch: 1, action, seen, ..Call::default() }
     }
 
     fn append(sent: u64, answered: u64, text: &str) -> Call {
@@ -249,15 +350,71 @@ mod tests {
             ..append(1, 0, "a")
         };
         let after = |call: Call| Call { epoch: 7, ..call };
-        let fences = Fences::from([(1, 7)]);
+        let (fences, none) = (Excuses { fences: [(1, 7)].into(), ..Excuses::default() }, Excuses::default());
         let history = |late, last: &str| [fenced(late), after(append(2, 3, "b")), after(read(5, 6, last))];
         assert!(super::check(&history(Some(4), "ab"), &fences).is_ok());
         assert!(super::check(&history(Some(4), "ba"), &fences).is_err());
-        assert!(super::check(&history(Some(4), "ba"), &Fences::new()).is_ok());
+        assert!(super::check(&history(Some(4), "ba"), &none).is_ok());
         assert!(super::check(&history(None, "ab"), &fences).is_ok());
         assert!(super::check(&history(None, "b"), &fences).is_ok());
         assert!(super::check(&history(None, "ba"), &fences).is_err());
         let knew = [after(fenced(Some(4))), read(5, 6, "a")];
         assert!(super::check(&knew, &fences).is_err(), "it was sent under the very map that shuts it out");
+    }
+
+    fn losing(calls: &[Call], losses: &[u64]) -> bool {
+        super::check(calls, &Excuses { losses: losses.to_vec(), ..Excuses::default() }).is_ok()
+    }
+
+    #[test]
+    fn only_a_loss_takes_writes_back_and_only_the_newest() {
+        let history =
+            |text: &str| [append(1, 2, "a"), append(3, 4, "b"), append(5, 6, "c"), read(9, 10, text)];
+        for (text, is_right) in [("abc", true), ("ab", true), ("a", true), ("ac", false), ("bc", false)] {
+            assert_eq!(losing(&history(text), &[7]), is_right, "{text}");
+        }
+        assert!(!losing(&history("ab"), &[]));
+        assert!(!losing(&history("ab"), &[11]), "it came later");
+        let nothing = [append(1, 2, "a"), call(9, 10, Action::Read(None), Seen::Result(-2))];
+        assert!(losing(&nothing, &[7]));
+        let seen_before = [append(1, 2, "a"), read(3, 4, ""), read(9, 10, "a")];
+        assert!(!losing(&seen_before, &[7]), "what was read before was there");
+    }
+
+    #[test]
+    fn what_another_copy_has_no_loss_takes() {
+        let kept = |call: Call, kept| Call { kept: Some(kept), ..call };
+        let history = |at, text: &str| {
+            [append(1, 2, "a"), kept(append(3, 4, "b"), at), append(5, 6, "c"), read(9, 10, text)]
+        };
+        for (text, is_right) in [("abc", true), ("ab", true), ("a", false), ("", false)] {
+            assert_eq!(losing(&history(6, text), &[7]), is_right, "{text}");
+        }
+        assert!(losing(&history(8, "a"), &[7]), "it came to the other one too late");
+    }
+
+    #[test]
+    fn what_was_lost_before_its_answer_may_be_made_again() {
+        let (open, then) = (append(1, 9, "a"), append(10, 11, "b"));
+        let history = |text: &str| [open.clone(), read(2, 3, "a"), then.clone(), read(12, 13, text)];
+        assert!(losing(&history("ab"), &[5]), "kept, or made again");
+        assert!(losing(&history("b"), &[5]), "known to be made, and lost");
+        assert!(!losing(&history("aab"), &[5]));
+        let between = [
+            open.clone(),
+            read(2, 3, "a"),
+            call(6, 7, Action::Read(None), Seen::Result(-2)),
+            read(12, 13, "a"),
+        ];
+        assert!(losing(&between, &[5]));
+        assert!(!losing(&between, &[]));
+    }
+
+    #[test]
+    fn each_loss_takes_its_own() {
+        let calls =
+            [append(1, 2, "a"), append(3, 4, "b"), read(6, 7, "a"), append(8, 9, "c"), read(12, 13, "a")];
+        assert!(losing(&calls, &[5, 11]));
+        assert!(!losing(&calls, &[5]) && !losing(&calls, &[11]));
     }
 }

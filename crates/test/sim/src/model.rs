@@ -53,8 +53,11 @@ pub(crate) struct Object {
 }
 
 /// One message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Action {
+    /// Creates, or fails.
+    #[default]
+    Create,
     /// Appends.
     Append(String),
     /// Appends to an erasure-coded object, whose last stripe of so many bytes must be full.
@@ -63,8 +66,6 @@ pub(crate) enum Action {
     WriteFull(String),
     /// Writes at an offset.
     Write(usize, String),
-    /// Creates, or fails.
-    Create,
     /// Deletes.
     Delete,
     /// Sets an attribute.

@@ -15,7 +15,7 @@ use crate::world::{Config, OsdCopy, Proc, World};
 use nacre_client::Finished;
 use nacre_msg::stats::pg_state;
 use nacre_pg::Tuning;
-use nacre_types::{OsdId, Stamp};
+use nacre_types::{Epoch, OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -46,8 +46,8 @@ pub enum Flaw {
     Lies,
     /// Somebody puts back what it or its metadata held some time ago, or both.
     GoesBack,
-    /// It is gone for good, with all that it held, and so is the one that comes in its place. Everything acknowledged is elsewhere,
-    /// too: its OSD is said to be lost.
+    /// It is gone for good, with all that it held, and so is the one that comes in its place: its OSD is marked lost. Everything
+    /// acknowledged is elsewhere, too, unless one copy serves: then what only this one had is given up, and nothing else.
     Dies,
 }
 
@@ -129,6 +129,8 @@ enum Later {
     Mended,
     /// An OSD that is being replaced is asked whether it can be spared.
     Leave,
+    /// The bad device is gone for good.
+    Lose(OsdId),
 }
 
 /// See the module's documentation.
@@ -151,6 +153,10 @@ pub struct Story {
     copy: Option<OsdCopy>,
     /// Who is being replaced, as far as that is.
     leaving: Option<Leaving>,
+    /// What is known of the number of PGs, and since which epoch.
+    divided: (u32, Epoch),
+    /// When the bad device was gone for good, for the last time.
+    lost_in: Epoch,
     /// Who is being shut out, and how many clients have been.
     fencing: Option<Fencing>,
     fenced: u32,
@@ -206,6 +212,8 @@ impl Story {
             bad,
             copy: None,
             leaving: None,
+            divided: (0, 0),
+            lost_in: 0,
             fencing: None,
             fenced: 0,
             others: Vec::new(),
@@ -332,6 +340,7 @@ impl Story {
             Later::NotFull => self.set_full_ratio("0.95"),
             Later::Mended => self.bad.into_iter().for_each(|osd| self.world.mend_device(osd)),
             Later::Leave => self.leave(),
+            Later::Lose(osd) => drop(self.lose(osd)),
             Later::Heal => self.world.fabric().heal(),
             Later::Fast(proc) => self.world.set_slow(proc, 1),
             Later::Flag(verb) => {
@@ -356,6 +365,7 @@ impl Story {
                 self.note_map();
             }
             self.work_on();
+            self.note_kept();
             self.follow_pools();
             self.hear();
             for osd in self.world.take_gave_up() {
@@ -408,7 +418,7 @@ impl Story {
     /// Nothing goes wrong any more.
     fn end_troubles(&mut self) {
         while let Some((_, what)) = self.later.pop_first() {
-            if !matches!(what, Later::Crash(..) | Later::Leave) {
+            if !matches!(what, Later::Crash(..) | Later::Leave | Later::Lose(_)) {
                 self.do_later(what);
             }
         }
@@ -445,7 +455,7 @@ impl Story {
         while !(self.open() == 0 && self.is_clean() && self.watching.iter().all(Watching::is_content)) {
             if self.world.now() >= patience {
                 let open = self.open();
-                if open > 0 && self.waits_for_bad_device() {
+                if (open > 0 || self.loses()) && self.waits_for_bad_device() {
                     return false;
                 }
                 let watching = &self.watching;
@@ -459,13 +469,18 @@ impl Story {
         true
     }
 
-    /// Something is nowhere else, or may be: an object is unfound, or a PG down while the bad device's OSD cannot run any more.
+    /// Something is nowhere else, or may be: an object is unfound, or a PG down while the bad device's OSD cannot run any more. An
+    /// OSD that is marked lost is not waited for; but an object that others only know of is unfound for ever, the copies that are left
+    /// are incomplete if they were just being filled, and a PG that had no other copy is nowhere any more.
     fn waits_for_bad_device(&self) -> bool {
         let (Some(bad), Some(mon)) = (self.bad, self.world.mon()) else { return false };
-        if self.plan.flaw == Some(Flaw::Dies) {
-            return false; // it is said to be lost
-        }
-        let lost = if self.world.runs(Proc::Osd(bad)) { 0 } else { pg_state::DOWN };
+        let lost = match self.plan.flaw {
+            Some(Flaw::Dies) if !self.loses() => return false,
+            Some(Flaw::Dies) if self.has_lost_pgs() => return true,
+            Some(Flaw::Dies) => pg_state::INCOMPLETE,
+            _ if self.world.runs(Proc::Osd(bad)) => 0,
+            _ => pg_state::DOWN,
+        };
         let mut pgs = mon.state().stats.pgs.pgs(mon.state().osd.map());
         pgs.any(|(_, stat)| stat.state & (pg_state::RECOVERY_UNFOUND | lost) != 0)
     }

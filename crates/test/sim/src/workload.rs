@@ -1,13 +1,13 @@
 //! [`Workload`]: clients that work on a few objects, and the record of what they were told.
 
-use crate::history::{self, Call, Fences};
+use crate::history::{self, Call, Excuses};
 use crate::model::{Action, Content, Object, Seen, Snaps};
 use crate::world::World;
 use nacre_client::Finished;
-use nacre_maps::flags;
+use nacre_maps::{OsdMap, flags};
 use nacre_msg::osd_op::flag;
 use nacre_objecter::Request;
-use nacre_types::{Epoch, Errno, ObjectLocator, PoolId, SnapId, Stamp};
+use nacre_types::{Epoch, Errno, Eversion, ObjectLocator, PgId, PoolId, SnapId, Stamp, UTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -15,6 +15,12 @@ use std::time::Duration;
 const DEPTH_MAX: u64 = 3;
 /// Snapshots that exist at a time at most.
 const SNAPS_MAX: usize = 4;
+
+/// What calendars differ by, and more.
+const CLOCKS: Duration = Duration::from_secs(1);
+
+/// Up to which version a PG has writes on more than one copy, and the calendar when it said so.
+pub(crate) type Kept = (Eversion, UTime);
 
 /// Objects that are copied.
 const SOURCES: u64 = 2;
@@ -62,8 +68,8 @@ pub(crate) struct Workload {
     /// Messages under way: client and number to object and place in its history.
     open: BTreeMap<(usize, u64), (String, usize)>,
     workers: Vec<Worker>,
-    /// Since when who is shut out.
-    fences: Fences,
+    /// Since when who is shut out, and when the only copy of something may have been lost.
+    excuses: Excuses,
     /// Snapshots that exist, oldest first.
     snaps: Vec<u64>,
     /// Newest snapshot that ever was.
@@ -109,7 +115,7 @@ impl Workload {
             histories: BTreeMap::new(),
             open: BTreeMap::new(),
             workers: clients.into_iter().map(Worker::new).collect(),
-            fences: Fences::new(),
+            excuses: Excuses::default(),
             snaps: Vec::new(),
             snap_seq: 0,
             new_snaps: Vec::new(),
@@ -151,7 +157,26 @@ impl Workload {
 
     /// A client is shut out from `epoch` on.
     pub(crate) fn fence(&mut self, client: usize, epoch: Epoch) {
-        self.fences.insert(client, epoch);
+        self.excuses.fences.insert(client, epoch);
+    }
+
+    /// An OSD is gone for good, with writes that nobody else may have had.
+    pub(crate) fn lose(&mut self) {
+        self.moment += 1;
+        self.excuses.losses.push(self.moment);
+    }
+
+    /// Writes down which writes will not be lost: of a PG's, those up to a version that were answered before some time.
+    pub(crate) fn note_kept(&mut self, map: &OsdMap, kept: &BTreeMap<PgId, Kept>) {
+        for (object, calls) in &mut self.histories {
+            let pg = map.object_to_pg(object.as_bytes(), &ObjectLocator::in_pool(self.pool));
+            let Some((through, at)) = pg.and_then(|pg| kept.get(&pg)) else { continue };
+            let made = |call: &&mut Call| {
+                let is_made = !call.action.is_read() && call.seen == Some(Seen::Result(0));
+                is_made && call.kept.is_none() && call.version <= *through && call.ended.after(CLOCKS) < *at
+            };
+            calls.iter_mut().filter(made).for_each(|call| call.kept = Some(self.moment));
+        }
     }
 
     /// Messages that were answered.
@@ -257,7 +282,8 @@ impl Workload {
         for at in 0..self.workers.len() {
             let client = self.workers[at].client;
             for finished in world.take_finished(client) {
-                self.finished(at, finished);
+                let wall = world.client(client).wall();
+                self.finished(at, finished, wall);
             }
             self.use_snapshots();
             let wants = if self.workers[at].cleans { is_full(world, self.pool) } else { !self.stopped };
@@ -280,7 +306,7 @@ impl Workload {
         workers.filter_map(|worker| worker.next_at).min().filter(|_| !self.stopped)
     }
 
-    fn finished(&mut self, worker: usize, finished: Finished) {
+    fn finished(&mut self, worker: usize, finished: Finished, wall: UTime) {
         let worker = &mut self.workers[worker];
         match finished {
             Finished::Op { tid, outcome } => {
@@ -305,6 +331,7 @@ impl Workload {
                 }
                 call.answered = Some(self.moment);
                 call.seen = Some(call.action.seen(&reply));
+                (call.version, call.ended) = (reply.replay_version, wall);
                 if is_source(&object) && call.seen == Some(Seen::Result(0)) {
                     let (written, _) = Object::default().after(&call.action, &Snaps::default());
                     self.sources.extend(written.into_head().map(|content| (object, content)));
@@ -422,7 +449,7 @@ impl Workload {
         self.moment += 1;
         let history = self.histories.entry(object.clone()).or_default();
         let (sent, at) = (self.moment, history.len());
-        history.push(Call { client, sent, answered: None, epoch, action, snaps, seen: None });
+        history.push(Call { client, sent, epoch, action, snaps, ..Call::default() });
         let tid = world.order(client, |client| client.submit(request));
         self.open.insert((client, tid), (object, at));
     }
@@ -445,7 +472,7 @@ impl Workload {
     /// What is wrong, in words.
     pub(crate) fn check(&self) -> Result<(), String> {
         for (object, calls) in &self.histories {
-            history::check(calls, &self.fences).map_err(|impossible| {
+            history::check(calls, &self.excuses).map_err(|impossible| {
                 let all: Vec<String> = calls.iter().map(ToString::to_string).collect();
                 let text = format!("{object}: {impossible}all of it:\n{}", all.join("\n"));
                 let mut text = with_short_runs(&text);

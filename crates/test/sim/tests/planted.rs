@@ -91,6 +91,13 @@ fn one_lost_for_all() {
     found_with(Planted::OneLostForAll, Plan { flaw: Some(Flaw::Dies), ..Plan::default() });
 }
 
+/// Also where what only the lost one had may be lost: what others have, too, may not.
+#[test]
+fn one_lost_for_all_where_one_copy_serves() {
+    let plan = Plan { kind: Kind::OneServes, flaw: Some(Flaw::Dies), ..Plan::default() };
+    found_from(80, Planted::OneLostForAll, plan);
+}
+
 /// A device has lost the end of the log that it said was durable: of those who took part in the newest activation its OSD has the
 /// shortest log. The others know that all had more.
 #[test]

@@ -161,6 +161,13 @@ fn with_a_device_that_dies_stories_end_well() {
     end_well(seeds(usual, 1), &Plan { flaw: Some(Flaw::Dies), ..Plan::default() });
 }
 
+/// The same where one copy serves: what only the lost OSD had may be lost, and nothing else.
+#[test]
+fn where_one_copy_serves_and_a_device_dies_stories_end_well() {
+    let plan = Plan { kind: Kind::OneServes, flaw: Some(Flaw::Dies), ..Plan::default() };
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
+}
+
 #[test]
 fn with_a_device_that_dies_stories_of_coded_pools_end_well() {
     let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Dies), ..Plan::default() };

@@ -1,14 +1,26 @@
 //! An OSD whose device is replaced: it goes out, ends, is removed when the monitor says that it can be spared, and another one comes
 //! under its number. Or its device is gone at once, for good: then it is marked lost, removed by force, and another one comes.
 
-use super::{Later, Story};
+use super::{Flaw, Kind, Later, Story};
+use crate::workload::Kept;
 use crate::world::Proc;
 use nacre_client::Finished;
-use nacre_types::OsdId;
+use nacre_msg::stats::{PgStat, pg_state};
+use nacre_types::{OsdId, PgId};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How often the monitor is asked whether the OSD can be spared.
 const ASKING: Duration = Duration::from_secs(2);
+
+/// States of a PG whose copies, or some of them, lack something.
+const RECOVERS: u64 = pg_state::RECOVERING
+    | pg_state::RECOVERY_WAIT
+    | pg_state::RECOVERY_TOOFULL
+    | pg_state::RECOVERY_UNFOUND
+    | pg_state::BACKFILLING
+    | pg_state::BACKFILL_WAIT
+    | pg_state::BACKFILL_TOOFULL;
 
 /// Who is being replaced.
 #[derive(Debug, Clone, Copy)]
@@ -72,11 +84,67 @@ impl Story {
         if self.world.runs(Proc::Osd(osd)) {
             self.world.stop_osd(osd, true);
         }
+        if self.loses() {
+            self.note_kept();
+            self.work.lose();
+            self.lost_in = self.world.mon().map_or(self.lost_in, |mon| mon.state().osd.map().epoch);
+        }
         let purged = self.below(2) == 0;
         self.leaving = Some(Leaving { osd, purged, gone: Some(IsLost::NotYet), asked: None });
         let noticed = self.while_(Duration::from_secs(20));
         self.at(noticed, Later::Leave);
         "device lost"
+    }
+
+    /// What only the bad device had is lost with it, by right.
+    pub(super) fn loses(&self) -> bool {
+        self.plan.flaw == Some(Flaw::Dies) && self.plan.kind == Kind::OneServes
+    }
+
+    /// Writes down what is lost by no death of the bad device. A PG that has nothing to recover has all writes that were answered
+    /// before on all members of its acting set; as soon as one of these is another OSD, there always is another one that has them: they
+    /// leave a copy only when as many as the pool wants, which are two at least, have all of it.
+    pub(super) fn note_kept(&mut self) {
+        let (Some(bad), Some(mon), true) = (self.bad, self.world.mon(), self.loses()) else { return };
+        let map = mon.state().osd.map();
+        let pg_num = map.pool(super::POOL).map_or(0, |pool| pool.pg_num);
+        if pg_num != self.divided.0 {
+            self.divided = (pg_num, map.epoch);
+        }
+        let since = self.divided.1;
+        let is_kept = |stat: &PgStat| {
+            let whole = stat.state & pg_state::ACTIVE != 0 && stat.state & RECOVERS == 0;
+            whole && stat.reported_epoch > since && stat.acting.iter().any(|osd| *osd >= 0 && *osd != bad)
+        };
+        let pgs = mon.state().stats.pgs.pgs(map).filter(|(_, stat)| is_kept(stat));
+        let kept: BTreeMap<PgId, Kept> =
+            pgs.map(|(pg, stat)| (pg, (stat.version, stat.last_fresh))).collect();
+        self.work.note_kept(map, &kept);
+    }
+
+    /// The OSD with the bad device serves alone for a while, and then is gone.
+    pub(super) fn lose_alone(&mut self, osd: OsdId) -> &'static str {
+        if self.leaving.is_some() {
+            return "another one is leaving";
+        }
+        self.note(|| format!("osd.{osd} is left alone"));
+        let alone = Duration::from_millis(1000 + self.below(6000));
+        for other in self.world.osd_ids().into_iter().filter(|other| *other != osd) {
+            self.world.stop_osd(other, false);
+            let back = alone + self.while_(Duration::from_secs(10));
+            self.at(back, Later::Start(Proc::Osd(other)));
+        }
+        self.at(alone, Later::Lose(osd));
+        "device lost alone"
+    }
+
+    /// There are PGs of which nobody has anything: all copies were lost, and no OSD has reported them since.
+    pub(super) fn has_lost_pgs(&self) -> bool {
+        let (Some(mon), true) = (self.world.mon(), self.loses()) else { return false };
+        let map = mon.state().osd.map();
+        let stats = mon.state().stats.pgs.pgs(map);
+        let reported = stats.filter(|(_, stat)| stat.reported_epoch > self.lost_in).count();
+        map.pool(super::POOL).is_some_and(|pool| reported < pool.pg_num as usize)
     }
 
     fn stop_leaving(&mut self, osd: OsdId) {

@@ -65,6 +65,9 @@ impl Story {
 
     /// The bad device does something.
     fn betray(&mut self, osd: OsdId) -> &'static str {
+        if self.loses() && self.below(2) == 0 {
+            return self.lose_alone(osd);
+        }
         match self.plan.flaw {
             Some(Flaw::Lies) => self.lie(osd),
             Some(Flaw::GoesBack) => self.go_back(osd),
