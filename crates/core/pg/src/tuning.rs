@@ -1,6 +1,7 @@
 //! [`Tuning`]: what tests and the simulation make otherwise than it is in production.
 
 use crate::LogLimits;
+use nacre_msg::peer::PeerVersions;
 
 /// A mistake built in on purpose, to prove that the simulation would find it.
 #[doc(hidden)]
@@ -77,6 +78,8 @@ pub struct Tuning {
     pub scan_objects: usize,
     /// Bounds of queues.
     pub queues: QueueLimits,
+    /// Versions of the messages between OSDs that this one says it speaks.
+    pub versions: PeerVersions,
     /// [`crate::Pg::check`] runs after every event.
     pub checked: bool,
     #[doc(hidden)]
@@ -90,6 +93,7 @@ impl Default for Tuning {
             limits,
             scan_objects,
             queues: QueueLimits::default(),
+            versions: PeerVersions::OURS,
             checked: false,
             planted: Planted::Nothing,
         }

@@ -83,6 +83,8 @@ pub(crate) struct OsdControl {
     link_max: usize,
     /// What a session with a peer begins with.
     greeting: RawMessage,
+    /// What the monitor hears that we speak.
+    versions: PeerVersions,
     pings: Pings,
     mgr: Option<Link>,
     mgr_open_sent: bool,
@@ -142,7 +144,8 @@ impl OsdControl {
             effects: Vec::new(),
             peers: BTreeMap::new(),
             link_max: tuning.queues.link_max,
-            greeting: greeting(tuning.planted).encode(),
+            greeting: greeting(tuning).encode(),
+            versions: tuning.versions,
             pings: Pings::new(&Values::default(), now),
             mgr: None,
             mgr_open_sent: false,
@@ -666,11 +669,11 @@ impl OsdControl {
 }
 
 /// The versions of messages that we say we speak.
-fn greeting(planted: Planted) -> PeerVersions {
-    let next = PeerVersions::OURS.newest + 1;
-    if planted == Planted::VersionsUnknown {
+fn greeting(tuning: &Tuning) -> PeerVersions {
+    let next = tuning.versions.newest + 1;
+    if tuning.planted == Planted::VersionsUnknown {
         PeerVersions { oldest: next, newest: next }
     } else {
-        PeerVersions::OURS
+        tuning.versions
     }
 }

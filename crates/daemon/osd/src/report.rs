@@ -21,6 +21,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
 /// Facts about the OSD and its machine, for `ceph osd metadata`.
 pub(crate) fn metadata(
     config: &OsdConfig,
+    versions: PeerVersions,
     capacity_bytes: u64,
     addrs: &Addresses,
 ) -> BTreeMap<String, String> {
@@ -42,7 +43,7 @@ pub(crate) fn metadata(
         ("hb_front_addr", addrs.hb_front.to_string()),
         ("hostname", config.host.clone()),
         ("journal_rotational", "0".to_owned()),
-        (PeerVersions::METADATA_KEY, PeerVersions::OURS.to_string()),
+        (PeerVersions::METADATA_KEY, versions.to_string()),
         ("nacre_version", env!("CARGO_PKG_VERSION").to_owned()),
         ("os", "Linux".to_owned()),
         ("osd_data", data),

@@ -34,7 +34,7 @@ use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
-use nacre_msg::peer::PeerMessage;
+use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease, warns_clients};
@@ -83,6 +83,7 @@ pub struct Shard {
     map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
     gate: AdmissionGate,
     planted: Planted,
+    versions: PeerVersions,
     sent_to_peers: u64,
     /// Clients' messages for PGs that we may not serve just now.
     ops_awaiting_lease: BTreeMap<SpgId, Vec<nacre_pg::ClientOp>>,
@@ -146,7 +147,7 @@ pub(crate) struct Parts {
 impl Shard {
     pub(crate) fn new(parts: Parts) -> Self {
         let (now, wall) = (parts.clock.now(), parts.clock.wall());
-        let planted = parts.tuning.planted;
+        let (planted, versions) = (parts.tuning.planted, parts.tuning.versions);
         let mut pgs = PgRegistry::new(parts.tuning);
         let stored = stored_maps(parts.store.as_ref());
         let newest = stored.last().cloned();
@@ -174,6 +175,7 @@ impl Shard {
             public: parts.public,
             map_release: MapRelease::default(),
             planted,
+            versions,
             sent_to_peers: 0,
             ops_awaiting_lease: BTreeMap::new(),
             put_off: VecDeque::new(),

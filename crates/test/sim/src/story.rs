@@ -4,10 +4,12 @@ mod fence;
 mod pools;
 mod replace;
 mod troubles;
+mod upgrade;
 
 use self::fence::Fencing;
 use self::pools::Other;
 use self::replace::Leaving;
+use self::upgrade::Programs;
 use crate::net::Wires;
 use crate::watching::Watching;
 use crate::workload::Workload;
@@ -77,6 +79,9 @@ pub struct Plan {
     /// More than reads and writes of one pool: clients are shut out, pools come and go, classes are called, objects copied, watched
     /// and notified. With good devices.
     pub bustle: bool,
+    /// OSDs are upgraded one after the other, each program with versions of the messages between OSDs of its own; now and then one
+    /// is too new for the others.
+    pub upgrades: bool,
     /// How long things go wrong.
     pub troubles: Duration,
     /// Most messages of one client.
@@ -95,6 +100,7 @@ impl Default for Plan {
             flaw: None,
             small_devices: false,
             bustle: false,
+            upgrades: false,
             troubles: Duration::from_secs(60),
             messages_max: 150,
             objects: None,
@@ -105,7 +111,9 @@ impl Default for Plan {
 
 impl Plan {
     fn config(&self, osds: OsdId) -> Config {
-        let usual = Config { osds, clients: 4, tuning: self.tuning, ..Config::default() };
+        let versions = if self.upgrades { upgrade::versions(0) } else { self.tuning.versions };
+        let tuning = Tuning { versions, ..self.tuning };
+        let usual = Config { osds, clients: 4, tuning, ..Config::default() };
         let device_bytes = if self.small_devices { SMALL_DEVICE_BYTES } else { usual.device_bytes };
         Config { device_bytes, ..usual }
     }
@@ -131,6 +139,8 @@ enum Later {
     Leave,
     /// The bad device is gone for good.
     Lose(OsdId),
+    /// An OSD that is too new for the others gets a program that they understand.
+    SetBack(OsdId),
 }
 
 /// See the module's documentation.
@@ -163,6 +173,8 @@ pub struct Story {
     /// Pools beside the one that the story is about, and how many were made.
     others: Vec<Other>,
     made: u32,
+    /// Which programs OSDs run, where they are upgraded.
+    programs: Programs,
     /// Who watches, where there is bustle.
     watching: Option<Watching>,
     troubles: BTreeMap<&'static str, u64>,
@@ -218,6 +230,7 @@ impl Story {
             fenced: 0,
             others: Vec::new(),
             made: 0,
+            programs: Programs::default(),
             watching: None,
             troubles: BTreeMap::new(),
             calm,
@@ -340,6 +353,7 @@ impl Story {
             Later::NotFull => self.set_full_ratio("0.95"),
             Later::Mended => self.bad.into_iter().for_each(|osd| self.world.mend_device(osd)),
             Later::Leave => self.leave(),
+            Later::SetBack(osd) => self.set_back(osd),
             Later::Lose(osd) => drop(self.lose(osd)),
             Later::Heal => self.world.fabric().heal(),
             Later::Fast(proc) => self.world.set_slow(proc, 1),
@@ -366,6 +380,7 @@ impl Story {
             }
             self.work_on();
             self.note_kept();
+            self.check_versions();
             self.follow_pools();
             self.hear();
             for osd in self.world.take_gave_up() {

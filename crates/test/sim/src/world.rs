@@ -9,6 +9,7 @@ use nacre_client::{Access, Client, Finished};
 use nacre_env::{Clock, Disk};
 use nacre_kv::KvStore;
 use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
+use nacre_msg::peer::PeerVersions;
 use nacre_osd::{OsdConfig, Shard, StoreConfig};
 use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
@@ -151,6 +152,8 @@ pub struct World {
     fabric: Fabric,
     fsid: Uuid,
     tuning: Tuning,
+    /// What OSDs speak that speak other versions than `tuning` says, from their next start on.
+    versions: BTreeMap<OsdId, PeerVersions>,
     device_bytes: u64,
     admin_key: CryptoKey,
     mon: MonNode,
@@ -203,6 +206,7 @@ impl World {
             fabric,
             fsid,
             tuning: config.tuning,
+            versions: BTreeMap::new(),
             device_bytes: config.device_bytes,
             admin_key: mkfs.admin_key,
             mon: MonNode { kv, driver: None, incoming: Vec::new() },
@@ -354,10 +358,12 @@ impl World {
     /// # Panics
     /// When it cannot start for another reason.
     pub fn try_start_osd(&mut self, id: OsdId) -> Result<(), OpenError> {
+        let versions = self.versions.get(&id).copied().unwrap_or(self.tuning.versions);
         let Some(node) = self.osds.get_mut(&id) else { return Ok(()) };
         let (disk, kv) = node.hardware();
         let (store, _) = BlockStore::open(disk, kv, store_options())?;
-        let (clock, entropy, tuning) = (self.own_clock(Proc::Osd(id)), self.entropy(), self.tuning);
+        let (clock, entropy, tuning) =
+            (self.own_clock(Proc::Osd(id)), self.entropy(), Tuning { versions, ..self.tuning });
         let net = Box::new(self.fabric.start(Proc::Osd(id).host()));
         let Some(node) = self.osds.get_mut(&id) else { return Ok(()) };
         let config = OsdConfig {
@@ -388,6 +394,11 @@ impl World {
         }
         self.wake(Proc::Osd(id));
         Ok(())
+    }
+
+    /// An OSD is of another program from its next start on, which speaks these versions of the messages between OSDs.
+    pub fn set_versions(&mut self, id: OsdId, versions: PeerVersions) {
+        self.versions.insert(id, versions);
     }
 
     /// One more client. Gives its number.

@@ -29,6 +29,8 @@ const BAD_DEVICE_SEEDS: u64 = 5;
 const SMALL_DEVICE_SEEDS: u64 = 5;
 /// Stories of a normal run with more than one pool, classes, copies and fenced clients, of each kind of pools.
 const BUSTLE_SEEDS: u64 = 5;
+/// Stories of a normal run in which OSDs are upgraded.
+const UPGRADE_SEEDS: u64 = 5;
 /// Stories that did not end well once, and why:
 ///
 /// | seed | what was wrong |
@@ -208,6 +210,12 @@ fn where_there_is_bustle_stories_end_well() {
 fn where_there_is_bustle_stories_of_coded_pools_end_well() {
     let plan = Plan { kind: Kind::Coded, bustle: true, ..Plan::default() };
     end_well(seeds((0..BUSTLE_SEEDS).chain(CODED_BUSTLE_ONCE_BAD), 1), &plan);
+}
+
+/// OSDs are upgraded one after the other, and one of them may be too new for the others for a while.
+#[test]
+fn while_osds_are_upgraded_stories_end_well() {
+    end_well(seeds(0..UPGRADE_SEEDS, 1), &Plan { upgrades: true, ..Plan::default() });
 }
 
 /// Stories of erasure-coded pools that did not end well once:

@@ -120,7 +120,7 @@ impl OsdControl {
         OsdBoot {
             version: epoch.into(),
             superblock,
-            metadata: report::metadata(&self.config, self.capacity_bytes, &addrs),
+            metadata: report::metadata(&self.config, self.versions, self.capacity_bytes, &addrs),
             hb_back_addrs: addrs.hb_back,
             cluster_addrs: addrs.cluster,
             boot_epoch: first_up,

@@ -32,7 +32,7 @@ impl Shard {
     /// A session with a peer begins. The monitor has compared versions when each of the two booted; here nobody depends on what it
     /// knew.
     fn peer_versions(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
-        let ours = PeerVersions::OURS;
+        let ours = self.versions;
         match PeerVersions::decode(raw) {
             Ok(theirs) if ours.agree(&theirs).is_some() => (),
             Ok(theirs) => {

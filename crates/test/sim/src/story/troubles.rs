@@ -18,6 +18,11 @@ impl Story {
             *self.troubles.entry(what).or_default() += 1;
             return;
         }
+        if self.plan.upgrades && self.below(3) == 0 {
+            let what = self.upgrade(osd);
+            *self.troubles.entry(what).or_default() += 1;
+            return;
+        }
         if self.plan.bustle && self.below(6) == 0 {
             let what = if self.below(3) == 0 { self.fence() } else { self.change_pools() };
             *self.troubles.entry(what).or_default() += 1;
