@@ -45,9 +45,10 @@ pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand
 pub use config::{Config, Ping};
 pub use entity_caps::EntityCaps;
 pub use force::{OsdForceRecovery, force_option};
-pub use log::{Log, LogAck, LogEntry, LogPriority};
+pub use log::{ClusterLogEntry, Log, LogAck, LogPriority};
 pub use maps::{
-    FsMap, FsMapUser, FsMapUserBody, FsMapUserEntry, MdsMap, MgrMap, MonGetMap, MonGetOsdMap, MonMap, OsdMap,
+    FsMapUserBody, FsMapUserEntry, MFsMap, MFsMapUser, MMdsMap, MMgrMap, MMonMap, MOsdMap, MonGetMap,
+    MonGetOsdMap,
 };
 pub use mds::{Compat, FeatureSet, MdsBeacon, MdsHealthMetric, mds_state};
 pub use merge::OsdPgReadyToMerge;

@@ -14,7 +14,7 @@ pub struct Log {
     /// The cluster.
     pub fsid: Uuid,
     /// In the order of their sequence numbers.
-    pub entries: Vec<LogEntry>,
+    pub entries: Vec<ClusterLogEntry>,
 }
 body!(Log = 52, 1 / 1; @version; fsid, entries);
 
@@ -62,7 +62,7 @@ impl Decode for LogPriority {
 
 /// One line. Ceph `LogEntry`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct LogEntry {
+pub struct ClusterLogEntry {
     /// Who says it.
     pub name: AuthName,
     /// The running instance.
@@ -80,4 +80,4 @@ pub struct LogEntry {
     /// `cluster` or `audit`.
     pub channel: String,
 }
-fields!(LogEntry, "LogEntry", 5, 5; name, rank, addrs, stamp, seq, priority, message, channel);
+fields!(ClusterLogEntry, "LogEntry", 5, 5; name, rank, addrs, stamp, seq, priority, message, channel);

@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 
 /// `MMonMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MonMap {
-    /// Encoded `MonMap`.
+pub struct MMonMap {
+    /// Encoded `MMonMap`.
     pub map: Bytes,
 }
-body!(MonMap = 4, 1 / 1 [high]; map);
+body!(MMonMap = 4, 1 / 1 [high]; map);
 
 /// `MMonGetMap`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -36,7 +36,7 @@ impl Body for MonGetMap {
     }
 }
 
-/// `MMonGetOSDMap`: asks for epochs by number; answered by [`OsdMap`] with those that are kept. 0 and 0 for none.
+/// `MMonGetOSDMap`: asks for epochs by number; answered by [`MOsdMap`] with those that are kept. 0 and 0 for none.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MonGetOsdMap {
     /// Not looked at; 0.
@@ -54,7 +54,7 @@ body!(MonGetOsdMap = 6, 1 / 1; @version; full_first, full_last, inc_first, inc_l
 
 /// `MOSDMap`: consecutive incrementals, or a full map and the incrementals behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct OsdMap {
+pub struct MOsdMap {
     /// The cluster.
     pub fsid: Uuid,
     /// Encoded `OSDMap::Incremental` by the epoch that it leads to.
@@ -69,7 +69,7 @@ pub struct OsdMap {
     pub gap_removed_snaps: BTreeMap<PoolId, IntervalSet>,
 }
 
-impl Body for OsdMap {
+impl Body for MOsdMap {
     const NAME: &'static str = "OsdMap";
     const KIND: u16 = 41;
     const VERSION: u16 = 4;
@@ -101,7 +101,7 @@ impl Body for OsdMap {
 
 /// `MMDSMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MdsMap {
+pub struct MMdsMap {
     /// The cluster.
     pub fsid: Uuid,
     /// The map's epoch.
@@ -112,7 +112,7 @@ pub struct MdsMap {
     pub fs_name: String,
 }
 
-impl Body for MdsMap {
+impl Body for MMdsMap {
     const NAME: &'static str = "MdsMap";
     const KIND: u16 = 21;
     const VERSION: u16 = 2;
@@ -136,14 +136,14 @@ impl Body for MdsMap {
 
 /// `MFSMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FsMap {
+pub struct MFsMap {
     /// The map's epoch.
     pub epoch: Epoch,
     /// Encoded `FSMap`; on the wire without a length, it fills the rest of the front.
     pub map: Bytes,
 }
 
-impl Body for FsMap {
+impl Body for MFsMap {
     const NAME: &'static str = "FsMap";
     const KIND: u16 = 45;
     const VERSION: u16 = 1;
@@ -163,13 +163,13 @@ impl Body for FsMap {
 
 /// `MFSMapUser`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct FsMapUser {
+pub struct MFsMapUser {
     /// The map's epoch.
     pub epoch: Epoch,
     /// The map itself, `FSMapUser`.
     pub map: FsMapUserBody,
 }
-body!(FsMapUser = 103, 1 / 1 [high]; epoch, map);
+body!(MFsMapUser = 103, 1 / 1 [high]; epoch, map);
 
 /// `FSMapUser`: what file systems there are.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -195,12 +195,12 @@ fields!(FsMapUserEntry, "FSMapUser::fs_info_t", 1, 1; cid, name);
 
 /// `MMgrMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MgrMap {
-    /// Encoded `MgrMap`; on the wire without a length, it fills the front.
+pub struct MMgrMap {
+    /// Encoded `MMgrMap`; on the wire without a length, it fills the front.
     pub map: Bytes,
 }
 
-impl Body for MgrMap {
+impl Body for MMgrMap {
     const NAME: &'static str = "MgrMap";
     const KIND: u16 = 1796;
     const VERSION: u16 = 1;

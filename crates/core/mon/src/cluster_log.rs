@@ -2,7 +2,7 @@
 
 use crate::batch::{Batch, Snapshot};
 use nacre_denc::{Decode, DecodeError, Encode};
-use nacre_msg::LogEntry;
+use nacre_msg::ClusterLogEntry;
 use std::collections::VecDeque;
 
 const PREFIX: &str = "log";
@@ -15,7 +15,7 @@ pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 /// The log, newest entry last. Versions count entries and never repeat.
 #[derive(Debug)]
 pub struct ClusterLog {
-    entries: VecDeque<LogEntry>,
+    entries: VecDeque<ClusterLogEntry>,
     /// Version of the newest entry.
     version: u64,
     changes: Batch,
@@ -30,7 +30,7 @@ impl ClusterLog {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
         let pairs = snapshot.scan(PREFIX);
         let version = pairs.last().and_then(|(key, _)| key.parse().ok()).unwrap_or(0);
-        let entries = pairs.into_iter().map(|(_, value)| LogEntry::from_bytes(value));
+        let entries = pairs.into_iter().map(|(_, value)| ClusterLogEntry::from_bytes(value));
         Ok(Self { entries: entries.collect::<Result<_, _>>()?, version, changes: Batch::default() })
     }
 
@@ -41,18 +41,18 @@ impl ClusterLog {
     }
 
     /// The kept entries, oldest first.
-    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &LogEntry> {
+    pub fn entries(&self) -> impl DoubleEndedIterator<Item = &ClusterLogEntry> {
         self.entries.iter()
     }
 
     /// Kept entries newer than `version`, with their versions.
-    pub fn after(&self, version: u64) -> impl Iterator<Item = (u64, &LogEntry)> {
+    pub fn after(&self, version: u64) -> impl Iterator<Item = (u64, &ClusterLogEntry)> {
         let oldest = self.version + 1 - self.entries.len() as u64;
         (oldest..).zip(&self.entries).filter(move |(at, _)| *at > version)
     }
 
     /// Appends an entry and forgets the oldest beyond [`ENTRIES_COUNT_MAX`].
-    pub fn append(&mut self, mut entry: LogEntry) {
+    pub fn append(&mut self, mut entry: ClusterLogEntry) {
         if entry.message.len() > TEXT_BYTES_MAX {
             let mut end = TEXT_BYTES_MAX;
             while !entry.message.is_char_boundary(end) {

@@ -136,7 +136,7 @@ impl Mon {
         match message {
             Message::MonGetMap(_) => {
                 let map = self.state.mon.encoded();
-                self.send(session, 0, nacre_msg::MonMap { map });
+                self.send(session, 0, nacre_msg::MMonMap { map });
             }
             Message::MonSubscribe(subscriptions) => self.subscribe(cx, session, subscriptions),
             Message::MonGetVersion(ask) => self.get_version(session, tid, &ask),

@@ -5,7 +5,7 @@ use crate::mon::Mon;
 use crate::session::{Session, Subscription};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
-use nacre_msg::{FsMapUser, Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2};
+use nacre_msg::{Log, LogPriority, MFsMapUser, Message, MonGetOsdMap, OsdPgCreate2};
 use nacre_types::{Epoch, OsdId, SpgId};
 
 /// Maps per message; Ceph `osd_map_message_max`.
@@ -150,12 +150,12 @@ impl Mon {
             Topic::MonMap => {
                 let version = self.state.mon.map().epoch.into();
                 let map = self.state.mon.encoded();
-                self.serve_map(session, what, subscription, version, nacre_msg::MonMap { map });
+                self.serve_map(session, what, subscription, version, nacre_msg::MMonMap { map });
             }
             Topic::MgrMap => {
                 let version = self.state.mgr.map().epoch.into();
                 let map = self.state.mgr.map().to_bytes();
-                self.serve_map(session, what, subscription, version, nacre_msg::MgrMap { map });
+                self.serve_map(session, what, subscription, version, nacre_msg::MMgrMap { map });
             }
             Topic::ServiceMap => {
                 let map = self.state.services.map().clone();
@@ -196,11 +196,11 @@ impl Mon {
     fn serve_fs(&mut self, session: SessionId, what: &str, topic: Topic, subscription: Subscription) {
         let epoch = self.state.fs.map().epoch;
         let message: Message = match topic {
-            Topic::FsMap => nacre_msg::FsMap { epoch, map: self.state.fs.map().to_bytes() }.into(),
-            Topic::FsMapUser => FsMapUser { epoch, map: self.state.fs.user_map() }.into(),
+            Topic::FsMap => nacre_msg::MFsMap { epoch, map: self.state.fs.map().to_bytes() }.into(),
+            Topic::FsMapUser => MFsMapUser { epoch, map: self.state.fs.user_map() }.into(),
             _ => {
                 let map = self.state.fs.mds_map().to_bytes();
-                nacre_msg::MdsMap { fsid: self.state.fsid, epoch, map, fs_name: String::new() }.into()
+                nacre_msg::MMdsMap { fsid: self.state.fsid, epoch, map, fs_name: String::new() }.into()
             }
         };
         self.serve_map(session, what, subscription, epoch.into(), message);
@@ -244,16 +244,16 @@ impl Mon {
         }
     }
 
-    fn osdmap_message(&self) -> nacre_msg::OsdMap {
-        nacre_msg::OsdMap {
+    fn osdmap_message(&self) -> nacre_msg::MOsdMap {
+        nacre_msg::MOsdMap {
             fsid: self.state.fsid,
             oldest: self.state.osd.oldest(),
             newest: self.state.osd.published().epoch,
-            ..nacre_msg::OsdMap::default()
+            ..nacre_msg::MOsdMap::default()
         }
     }
 
-    fn send_osdmap(&mut self, session: SessionId, message: nacre_msg::OsdMap, upto: Epoch) {
+    fn send_osdmap(&mut self, session: SessionId, message: nacre_msg::MOsdMap, upto: Epoch) {
         self.send(session, 0, message);
         self.knows_epoch(session, upto);
     }

@@ -14,7 +14,7 @@ use crate::mon::OpenError;
 use crate::monmap::MonMaps;
 use crate::osd::OsdMaps;
 use crate::servicemap::ServiceMaps;
-use nacre_msg::{LogEntry, LogPriority};
+use nacre_msg::{ClusterLogEntry, LogPriority};
 use nacre_types::{AuthName, EntityKind, EntityName, UTime, Uuid};
 use std::collections::BTreeMap;
 
@@ -135,7 +135,7 @@ impl State {
     fn log_entry(&mut self, channel: &str, priority: LogPriority, wall: UTime, message: String) {
         let rank = self.mon.map().rank_of(&self.name).and_then(|rank| i64::try_from(rank).ok()).unwrap_or(0);
         let addrs = self.mon.map().mons.get(&self.name).map(|mon| mon.addrs.clone());
-        self.log.append(LogEntry {
+        self.log.append(ClusterLogEntry {
             name: AuthName::new(EntityKind::MON, self.name.clone()),
             rank: EntityName::mon(rank),
             addrs: addrs.unwrap_or_default(),

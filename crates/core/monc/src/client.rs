@@ -331,9 +331,9 @@ impl MonClient {
 
     fn on_message(&mut self, cx: &mut Context<'_>, link: LinkId, tid: u64, message: Message) {
         match message {
-            Message::MonMap(map) => {
+            Message::MMonMap(map) => {
                 self.take_monmap(&map);
-                self.effects.push(Effect::Deliver { tid, message: Message::MonMap(map) });
+                self.effects.push(Effect::Deliver { tid, message: Message::MMonMap(map) });
             }
             Message::AuthReply(reply) => match self.renewal.reply(cx, &mut self.auth, reply) {
                 Ok(effect) => self.effects.extend(effect),
@@ -346,7 +346,7 @@ impl MonClient {
     }
 
     /// A map that does not decode changes nothing; the one we have has worked so far.
-    fn take_monmap(&mut self, message: &nacre_msg::MonMap) {
+    fn take_monmap(&mut self, message: &nacre_msg::MMonMap) {
         let Ok(map) = MonMap::from_bytes(message.map.clone()) else { return };
         let addrs = map.mons.values().filter_map(|mon| mon.addrs.msgr2()).collect();
         self.hunter.set_addrs(addrs);

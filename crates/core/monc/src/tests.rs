@@ -147,7 +147,7 @@ impl World {
         let mons: Vec<_> = (1..=mons).map(|n| (n.to_string(), AddrVec::of(addr(n)))).collect();
         let fsid = nacre_types::Uuid([9; 16]);
         let map = nacre_maps::MonMap { epoch: 3, ..nacre_maps::MonMap::fresh(fsid, UTime::ZERO, &mons) };
-        self.message(link, 0, nacre_msg::MonMap { map: map.to_bytes() });
+        self.message(link, 0, nacre_msg::MMonMap { map: map.to_bytes() });
     }
 
     /// Answers an MAuth that the client has sent; says what it was.

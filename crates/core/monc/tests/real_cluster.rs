@@ -228,7 +228,7 @@ impl Driver {
     fn osdmap(&mut self) -> OsdMap {
         self.client.subscribe("osdmap", 0, Interest::Once);
         let bytes = self.until("an OSD map", |effect| match effect {
-            Effect::Deliver { message: Message::OsdMap(map), .. } => map.full.values().next_back().cloned(),
+            Effect::Deliver { message: Message::MOsdMap(map), .. } => map.full.values().next_back().cloned(),
             _ => None,
         });
         OsdMap::from_bytes(bytes).expect("a valid map")

@@ -221,7 +221,7 @@ impl Objecter {
     ///
     /// # Errors
     /// [`MapError`]; what came before the bad map is taken in.
-    pub fn maps(&mut self, now: Stamp, message: &nacre_msg::OsdMap) -> Result<(), MapError> {
+    pub fn maps(&mut self, now: Stamp, message: &nacre_msg::MOsdMap) -> Result<(), MapError> {
         loop {
             let (map, skipped) = match next_map(&self.map, message) {
                 Ok(Some(NextMap { map, skipped, .. })) => (map, skipped),

@@ -30,7 +30,7 @@ struct Rig(Objecter);
 
 impl Rig {
     fn learn(&mut self, map: &OsdMap) {
-        let message = nacre_msg::OsdMap { full: [(map.epoch, map.to_bytes())].into(), ..Default::default() };
+        let message = nacre_msg::MOsdMap { full: [(map.epoch, map.to_bytes())].into(), ..Default::default() };
         self.0.maps(NOW, &message).expect("a good map");
     }
 
@@ -122,7 +122,7 @@ fn an_increment_that_leads_elsewhere_is_replaced_by_the_whole_map() {
     inc.new_flags = 0;
     inc.full_crc = 7;
     let incrementals = [(6, inc.to_bytes())].into();
-    rig.0.maps(NOW, &nacre_msg::OsdMap { incrementals, ..Default::default() }).expect("nobody's end");
+    rig.0.maps(NOW, &nacre_msg::MOsdMap { incrementals, ..Default::default() }).expect("nobody's end");
     assert_eq!(rig.effects(), ["map 0"]);
     rig.learn(&map(7, 0));
     assert_eq!(rig.effects(), ["send 0 1 try 1"]);

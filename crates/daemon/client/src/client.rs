@@ -371,7 +371,7 @@ impl Client {
         };
         match message {
             Message::OsdOpReply(reply) => self.objecter.reply(self.clock.now(), osd, tid, reply),
-            Message::OsdMap(maps) => self.learn_maps(&maps),
+            Message::MOsdMap(maps) => self.learn_maps(&maps),
             Message::OsdBackoff(backoff) => self.objecter.backoff(self.clock.now(), osd, backoff),
             Message::WatchNotify(message) => self.finished.push(Finished::Notified(Box::new(message))),
             _ => {}
@@ -379,7 +379,7 @@ impl Client {
         true
     }
 
-    fn learn_maps(&mut self, maps: &nacre_msg::OsdMap) {
+    fn learn_maps(&mut self, maps: &nacre_msg::MOsdMap) {
         self.wanted = false;
         if let Err(error) = self.objecter.maps(self.clock.now(), maps) {
             self.failure = Some(Failure::Map(error));
@@ -523,7 +523,7 @@ impl Client {
 
     fn delivered(&mut self, tid: u64, message: Message) {
         match message {
-            Message::OsdMap(maps) => self.learn_maps(&maps),
+            Message::MOsdMap(maps) => self.learn_maps(&maps),
             Message::PoolOpReply(reply) => {
                 if self.pool_ops.remove(&tid).is_none() {
                     return;

@@ -36,7 +36,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) enum ControlEvent {
     /// A message with maps.
-    Maps(Box<nacre_msg::OsdMap>, Source),
+    Maps(Box<nacre_msg::MOsdMap>, Source),
     /// Secrets of the service.
     Keys(RotatingKeys),
     /// Tickets that hold no more.
@@ -352,7 +352,7 @@ impl OsdControl {
                 heard
             }
             // Who answers is ahead of us: our monitor may be slow, or cut off.
-            Ok(Message::OsdMap(maps)) => {
+            Ok(Message::MOsdMap(maps)) => {
                 cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Peer));
                 true
             }
@@ -496,9 +496,9 @@ impl OsdControl {
 
     fn delivered(&mut self, cx: &mut ControlCx<'_>, message: Message) {
         match message {
-            Message::OsdMap(maps) => cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Monitor)),
+            Message::MOsdMap(maps) => cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Monitor)),
             Message::OsdPgCreate2(create) => cx.events.push(ControlEvent::Create(Box::new(create))),
-            Message::MgrMap(message) => match MgrMap::from_bytes(message.map) {
+            Message::MMgrMap(message) => match MgrMap::from_bytes(message.map) {
                 Ok(map) => self.mgr_map(cx, &map),
                 Err(error) => tracing::error!(%error, "mgr map does not decode"),
             },

@@ -4,7 +4,7 @@ use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
 use nacre_monc::{MapError, NextMap, next_map};
-use nacre_msg::OsdMap as MapMessage;
+use nacre_msg::MOsdMap;
 use nacre_types::{Epoch, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl MapCache {
     /// [`LearnError`]; what came before the bad map is taken in and stands in `learned`.
     pub(crate) fn learn(
         &mut self,
-        message: &MapMessage,
+        message: &MOsdMap,
         source: Source,
         learned: &mut Vec<Arc<OsdMap>>,
     ) -> Result<(), LearnError> {
@@ -121,7 +121,7 @@ impl MapCache {
     }
 
     /// Whether the monitor has the map that we have, where it tells.
-    fn compare(&self, message: &MapMessage) -> Result<(), LearnError> {
+    fn compare(&self, message: &MOsdMap) -> Result<(), LearnError> {
         let epoch = self.newest.epoch;
         let Some(theirs) = message.full.get(&epoch) else { return Ok(()) };
         let found = theirs.last_chunk().map_or(0, |tail| u32::from_le_bytes(*tail));
@@ -141,7 +141,7 @@ impl MapCache {
     }
 
     /// What brings an OSD further that has come to `since`: the epochs behind it, if we have them. It takes no others.
-    pub(crate) fn message_for_osd(&self, since: Epoch) -> Option<MapMessage> {
+    pub(crate) fn message_for_osd(&self, since: Epoch) -> Option<MOsdMap> {
         if self.takes_gaps {
             return Some(self.message_since(since));
         }
@@ -149,16 +149,15 @@ impl MapCache {
         let wanted = self.incrementals.range(first..).take(MESSAGE_MAPS_MAX);
         let incrementals: BTreeMap<_, _> = wanted.map(|(epoch, bytes)| (*epoch, bytes.clone())).collect();
         let newest = self.newest.epoch;
-        let message =
-            MapMessage { fsid: self.fsid, oldest: 1, newest, incrementals, ..MapMessage::default() };
+        let message = MOsdMap { fsid: self.fsid, oldest: 1, newest, incrementals, ..MOsdMap::default() };
         message.incrementals.contains_key(&first).then_some(message)
     }
 
     /// What brings a client from `since` to the present: the incrementals if we have them all and they are
     /// few, else the full map.
-    pub(crate) fn message_since(&self, since: Epoch) -> MapMessage {
+    pub(crate) fn message_since(&self, since: Epoch) -> MOsdMap {
         let newest = self.newest.epoch;
-        let mut message = MapMessage { fsid: self.fsid, oldest: 1, newest, ..MapMessage::default() };
+        let mut message = MOsdMap { fsid: self.fsid, oldest: 1, newest, ..MOsdMap::default() };
         let wanted = self.incrementals.range(since.saturating_add(1)..);
         let complete = self.incrementals.contains_key(&since.saturating_add(1));
         if since > 0 && complete && newest - since <= MESSAGE_MAPS_MAX as u32 {
@@ -178,16 +177,16 @@ mod tests {
         OsdMap { epoch, flags: epoch, ..OsdMap::default() }
     }
 
-    fn full(epochs: &[Epoch], oldest: Epoch) -> MapMessage {
+    fn full(epochs: &[Epoch], oldest: Epoch) -> MOsdMap {
         let full = epochs.iter().map(|epoch| (*epoch, map(*epoch).to_bytes())).collect();
-        MapMessage { full, oldest, newest: 99, ..MapMessage::default() }
+        MOsdMap { full, oldest, newest: 99, ..MOsdMap::default() }
     }
 
     fn at(epoch: Epoch) -> MapCache {
         MapCache::new(Uuid::default(), (epoch > 0).then(|| Arc::new(map(epoch))))
     }
 
-    fn learn(cache: &mut MapCache, message: &MapMessage, source: Source) -> Result<Vec<Epoch>, LearnError> {
+    fn learn(cache: &mut MapCache, message: &MOsdMap, source: Source) -> Result<Vec<Epoch>, LearnError> {
         let mut learned = Vec::new();
         cache.learn(message, source, &mut learned)?;
         Ok(learned.iter().map(|map| map.epoch).collect())
@@ -210,7 +209,7 @@ mod tests {
     #[test]
     fn a_message_that_begins_behind_a_gap_tells_of_it() {
         let incrementals = [(8, Bytes::new())].into();
-        let message = MapMessage { incrementals, newest: 8, ..full(&[6], 1) };
+        let message = MOsdMap { incrementals, newest: 8, ..full(&[6], 1) };
         let mut cache = at(5);
         let gap = learn(&mut cache, &message, Source::Monitor);
         assert!(matches!(gap, Err(LearnError::Gap { own: 6, found: 8 })), "{gap:?}");

@@ -80,7 +80,7 @@ pub struct Shard {
     maps: MapCache,
     walk: Walk,
     /// Maps that the PGs must not see yet, with the messages that brought them.
-    map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<nacre_msg::OsdMap>)>,
+    map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<nacre_msg::MOsdMap>)>,
     gate: AdmissionGate,
     planted: Planted,
     versions: PeerVersions,
@@ -473,7 +473,7 @@ impl Shard {
         }
     }
 
-    fn learn_maps(&mut self, message: &Arc<nacre_msg::OsdMap>, source: Source) {
+    fn learn_maps(&mut self, message: &Arc<nacre_msg::MOsdMap>, source: Source) {
         let before = Arc::clone(self.maps.newest());
         let mut learned = Vec::new();
         let refused = self.maps.learn(message, source, &mut learned).err();

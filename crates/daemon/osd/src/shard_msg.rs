@@ -7,7 +7,7 @@ use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
-use nacre_msg::{Command, OsdMap as MapMessage, RawMessage};
+use nacre_msg::{Command, MOsdMap, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_osd_core::Past;
 use nacre_pg::{ClientOp, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum ShardMsg {
     /// Maps that OSD control has received.
-    Maps(Arc<MapMessage>),
+    Maps(Arc<MOsdMap>),
     /// Secrets of the service, to check tickets with.
     Keys(Arc<RotatingKeys>),
     /// A client's message for a PG of the receiver.

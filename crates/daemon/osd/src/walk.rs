@@ -3,7 +3,7 @@
 
 use nacre_maps::OsdMap;
 use nacre_monc::next_map;
-use nacre_msg::{MonGetOsdMap, OsdMap as MapMessage};
+use nacre_msg::{MOsdMap, MonGetOsdMap};
 use nacre_osd_core::Past;
 use nacre_pg::{Lineage, PgCreateInfo};
 use nacre_types::{Epoch, SpgId, Stamp};
@@ -77,11 +77,7 @@ impl Walk {
 
     /// Maps came from the monitor; `present` is the epoch that the PGs have come to. Yields the PGs whose past is known up to
     /// there, and how they begin with that map; nothing for those of which it cannot be known.
-    pub(crate) fn take(
-        &mut self,
-        message: &MapMessage,
-        present: Epoch,
-    ) -> Vec<(SpgId, Option<PgCreateInfo>)> {
+    pub(crate) fn take(&mut self, message: &MOsdMap, present: Epoch) -> Vec<(SpgId, Option<PgCreateInfo>)> {
         let mut out = self.give_up_trimmed(message.oldest);
         let before = self.map.epoch;
         while let Some(map) = self.next(message) {
@@ -113,7 +109,7 @@ impl Walk {
     }
 
     /// The next map of the message. The first must be the one that was asked for.
-    fn next(&self, message: &MapMessage) -> Option<Arc<OsdMap>> {
+    fn next(&self, message: &MOsdMap) -> Option<Arc<OsdMap>> {
         let next = match next_map(&self.map, message) {
             Ok(next) => next?,
             Err(error) => {
@@ -169,9 +165,9 @@ mod tests {
         SpgId::replicated(PgId::new(1, 0))
     }
 
-    fn answer(oldest: Epoch, epochs: impl Iterator<Item = Epoch>) -> MapMessage {
+    fn answer(oldest: Epoch, epochs: impl Iterator<Item = Epoch>) -> MOsdMap {
         let full = epochs.map(|epoch| (epoch, map(epoch).to_bytes())).collect();
-        MapMessage { full, oldest, newest: 99, ..MapMessage::default() }
+        MOsdMap { full, oldest, newest: 99, ..MOsdMap::default() }
     }
 
     #[test]

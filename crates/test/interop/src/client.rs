@@ -85,7 +85,7 @@ impl Client {
         while start.elapsed() < PATIENCE {
             for raw in wire.take()? {
                 let message = Message::decode(raw).map_err(|error| error.to_string())?;
-                if let Message::OsdMap(maps) = message
+                if let Message::MOsdMap(maps) = message
                     && let Some(full) = maps.full.into_values().next_back()
                 {
                     return OsdMap::from_bytes(full).map_err(|error| error.to_string());

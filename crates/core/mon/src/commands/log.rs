@@ -4,7 +4,7 @@ use super::call::{Answer, Call, done};
 use super::show;
 use super::table::{Command, command};
 use nacre_mgr::format::{Node, Section};
-use nacre_msg::{LogEntry, LogPriority};
+use nacre_msg::{ClusterLogEntry, LogPriority};
 use nacre_types::{AddrVec, EntityName};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -22,7 +22,7 @@ pub(super) const COMMANDS: &[Command] = &[
 const LINES: i64 = 20;
 
 fn put(call: &mut Call<'_>) -> Answer {
-    let entry = LogEntry {
+    let entry = ClusterLogEntry {
         name: call.identity.auth_name.clone(),
         rank: EntityName { kind: call.identity.name.kind, number: -1 },
         addrs: AddrVec::of(call.identity.addr),
@@ -50,7 +50,7 @@ fn rank_text(rank: EntityName) -> String {
     if rank.number < 0 { format!("{}.?", rank.kind.as_str()) } else { rank.to_string() }
 }
 
-fn line(entry: &LogEntry) -> String {
+fn line(entry: &ClusterLogEntry) -> String {
     format!(
         "{} {} ({}) {} : {} {} {}\n",
         entry.stamp,
@@ -63,7 +63,7 @@ fn line(entry: &LogEntry) -> String {
     )
 }
 
-fn tree(entry: &LogEntry) -> Section {
+fn tree(entry: &ClusterLogEntry) -> Section {
     Section::new()
         .with("name", entry.name.to_string())
         .with("rank", rank_text(entry.rank))
@@ -85,8 +85,10 @@ fn last(call: &mut Call<'_>) -> Answer {
         _ => LogPriority::INFO,
     };
     let channel = call.args.text_opt("channel").unwrap_or("cluster");
-    let wanted = |entry: &&LogEntry| entry.priority >= least && (channel == "*" || entry.channel == channel);
-    let mut entries: Vec<&LogEntry> = call.state.log.entries().rev().filter(wanted).take(count).collect();
+    let wanted =
+        |entry: &&ClusterLogEntry| entry.priority >= least && (channel == "*" || entry.channel == channel);
+    let mut entries: Vec<&ClusterLogEntry> =
+        call.state.log.entries().rev().filter(wanted).take(count).collect();
     entries.reverse();
     let plain: String = entries.iter().map(|entry| line(entry)).collect();
     call.either("tail", plain, Node::array("entry", entries.into_iter().map(tree)))

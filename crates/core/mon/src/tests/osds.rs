@@ -255,7 +255,7 @@ fn peering_gets_its_up_thru_and_acting_sets_and_the_maps_behind_them() {
     world.take(sessions[0]);
     world.message(sessions[0], 0, OsdAlive { version: epoch.into(), want: epoch });
     let maps = world.take(sessions[0]);
-    let Some(Message::OsdMap(maps)) = maps.first() else { panic!("maps, not {maps:?}") };
+    let Some(Message::MOsdMap(maps)) = maps.first() else { panic!("maps, not {maps:?}") };
     assert_eq!(maps.incrementals.keys().next(), Some(&(epoch + 1)));
     // An acting set equal to the up set is no exception.
     world.message(sessions[0], 0, ask(up, epoch));
@@ -493,7 +493,7 @@ fn epochs_are_given_by_number() {
     };
     world.message(session, 0, ask);
     let answer = world.take(session).into_iter().find_map(|message| match message {
-        Message::OsdMap(maps) => Some(maps),
+        Message::MOsdMap(maps) => Some(maps),
         _ => None,
     });
     let answer = answer.expect("maps");

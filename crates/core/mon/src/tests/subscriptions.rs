@@ -4,9 +4,9 @@ use super::{ADMIN, World};
 use nacre_msg::{Message, MonGetMap, MonGetVersion};
 use nacre_types::Epoch;
 
-fn osdmap(messages: &[Message]) -> Option<&nacre_msg::OsdMap> {
+fn osdmap(messages: &[Message]) -> Option<&nacre_msg::MOsdMap> {
     messages.iter().find_map(|message| match message {
-        Message::OsdMap(map) => Some(map),
+        Message::MOsdMap(map) => Some(map),
         _ => None,
     })
 }

@@ -3,7 +3,7 @@
 use super::Shard;
 use crate::control::OsdControl;
 use crate::shard_msg::ShardMsg;
-use nacre_msg::OsdMap as MapMessage;
+use nacre_msg::MOsdMap;
 use nacre_osd_core::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 use nacre_pg::{Event, PgCreateInfo};
 use nacre_types::{Epoch, SpgId};
@@ -72,7 +72,7 @@ impl Shard {
     }
 
     /// Maps came from the monitor, perhaps those that were asked for.
-    pub(super) fn learn_past(&mut self, message: &MapMessage) {
+    pub(super) fn learn_past(&mut self, message: &MOsdMap) {
         if self.walk.is_idle() {
             return;
         }
