@@ -140,6 +140,7 @@ impl Pg {
         }
         (self.info.last_update, self.info.log_tail) = (self.log.head(), self.log.tail());
         self.info.safe_to = Eversion::ZERO; // its numbers were others
+        self.replication.follow_log(&self.log);
         if whole {
             self.info.last_complete = self.info.last_update;
         }

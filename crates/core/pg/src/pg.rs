@@ -2,7 +2,7 @@
 //!
 //! What [`Pg::check`] asserts after every event in tests:
 //! - log entries strictly ascend; `log.tail <= log.head == info.last_update`;
-//! - `last_complete <= last_update`; every `missing.need <= log.head`;
+//! - `last_complete <= last_update`; every `missing.need <= log.head`; what all members have does not go beyond it;
 //! - writes in flight ascend in version and in token, and none waits for nobody;
 //! - no write is in flight outside the active phase of the interval that it began in;
 //! - nobody but a serving primary holds operations between admission and reply.
@@ -638,6 +638,7 @@ impl Pg {
         assert_eq!(tail, self.info.log_tail, "{}: log tail", self.spg);
         assert!(self.info.last_complete <= head, "{}: last_complete", self.spg);
         assert!(self.missing.iter().all(|(_, need)| need <= head), "{}: missing from the future", self.spg);
+        assert!(self.replication.committed_to() <= head, "{}: more is committed than the log has", self.spg);
         self.tokens.check();
         self.replication.check();
         let serving = self.is_primary() && self.phase.is_serving();

@@ -158,6 +158,7 @@ impl Pg {
             self.forget_missing(txn, &object);
         }
         self.log.replace(self.log.tail(), &kept);
+        self.replication.follow_log(&self.log);
         ends_with(&mut self.info, &self.log);
         self.info.last_complete = last_complete(
             self.info.last_complete,

@@ -227,7 +227,7 @@ fn while_osds_are_upgraded_stories_end_well() {
 /// | 900014 (bustle) | a watch ended before all copies knew; it was there again, and had missed a notify |
 /// | 810194 | a write waited for its object's recovery, and the next one, behind a read that went on, was made before it |
 const CODED_ONCE_BAD: [u64; 2] = [800_082, 810_194];
-const CODED_BUSTLE_ONCE_BAD: [u64; 1] = [900_014];
+const CODED_BUSTLE_ONCE_BAD: [u64; 2] = [200, 900_014];
 const CODED_SHORT_LOGS_ONCE_BAD: [u64; 2] = [800_077, 142_284_470_290_889];
 
 /// As with short logs of replicated pools.

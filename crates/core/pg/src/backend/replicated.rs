@@ -6,6 +6,7 @@
 //!      '--RepOp--> replica: submit --- durable -- reply --'
 //! ```
 
+use crate::log::PgLog;
 use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
@@ -112,6 +113,12 @@ impl Replication {
     /// All members hold the log up to `version`, and will agree on no shorter one.
     pub(crate) fn note_committed(&mut self, version: Eversion) {
         self.committed_to = self.committed_to.max(version);
+    }
+
+    /// The log is another one now, for a part of it left or others joined: what all members hold is the newest of those versions
+    /// that it still has.
+    pub(crate) fn follow_log(&mut self, log: &PgLog) {
+        self.committed_to = log.newest_up_to(self.committed_to);
     }
 
     /// The newest change of `head` on its way.

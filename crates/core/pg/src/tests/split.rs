@@ -94,6 +94,39 @@ fn what_a_copy_lacks_of_a_child_it_lacks_after_the_split() {
     assert_eq!((names.len(), saved.missing.len()), (2, 2));
 }
 
+/// What all copies had of an object that left with a child is none of the parent's versions: who has not got that much of the parent's
+/// log would be taken for one that lost something.
+#[test]
+fn what_left_with_a_child_is_not_known_to_be_on_all_copies() {
+    let mut world = World::coded(7, 1, 2, 2);
+    world.run_until_idle();
+    let of = |seed: u32| {
+        let names = (0..40).map(|n| format!("o{n}"));
+        names
+            .into_iter()
+            .find(|name| crate::harness::head(name).pg(PG_NUM) == child(seed).pg)
+            .expect("one of forty")
+    };
+    let (ours, theirs) = (of(0), of(1));
+    for object in [&ours, &theirs] {
+        assert_eq!(world.call(0, object, write("content")).result, 0);
+    }
+    split(&mut world);
+    let head = world.pg(0).expect("a copy").info().last_update;
+    world.request(0, &ours, write("newer"));
+    while world.step() {
+        for osd in 0..4 {
+            let info = world.pg(osd).expect("a copy").info();
+            let known = [head, info.last_update].contains(&info.safe_to);
+            assert!(
+                known,
+                "osd.{osd} knows {:?} of all copies, and its log {head:?} and {:?}",
+                info.safe_to, info.last_update
+            );
+        }
+    }
+}
+
 #[test]
 fn all_copies_split_alike_and_the_parent_goes_on() {
     let mut world = filled();
