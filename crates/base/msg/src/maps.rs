@@ -70,7 +70,7 @@ pub struct MOsdMap {
 }
 
 impl Body for MOsdMap {
-    const NAME: &'static str = "OsdMap";
+    const NAME: &'static str = "MOsdMap";
     const KIND: u16 = 41;
     const VERSION: u16 = 4;
     const COMPAT: u16 = 3;
@@ -113,7 +113,7 @@ pub struct MMdsMap {
 }
 
 impl Body for MMdsMap {
-    const NAME: &'static str = "MdsMap";
+    const NAME: &'static str = "MMdsMap";
     const KIND: u16 = 21;
     const VERSION: u16 = 2;
     const COMPAT: u16 = 1;
@@ -144,7 +144,7 @@ pub struct MFsMap {
 }
 
 impl Body for MFsMap {
-    const NAME: &'static str = "FsMap";
+    const NAME: &'static str = "MFsMap";
     const KIND: u16 = 45;
     const VERSION: u16 = 1;
     const COMPAT: u16 = 1;
@@ -201,7 +201,7 @@ pub struct MMgrMap {
 }
 
 impl Body for MMgrMap {
-    const NAME: &'static str = "MgrMap";
+    const NAME: &'static str = "MMgrMap";
     const KIND: u16 = 1796;
     const VERSION: u16 = 1;
     const COMPAT: u16 = 1;

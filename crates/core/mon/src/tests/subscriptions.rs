@@ -20,7 +20,7 @@ fn the_prologue_of_every_client_is_answered() {
     world.subscribe(client, "monmap", 0, false);
     world.subscribe(client, "mgrmap", 0, false);
     let kinds: Vec<&str> = world.take(client).iter().map(Message::name).collect();
-    assert_eq!(kinds, ["MonMap", "Config", "MonMap", "MgrMap"]);
+    assert_eq!(kinds, ["MMonMap", "Config", "MMonMap", "MMgrMap"]);
 }
 
 #[test]
