@@ -3,6 +3,7 @@
 //! `ci` is the one gate; it never edits. `fix` edits what can be edited by machine.
 
 mod advisories;
+mod circles;
 mod documents;
 mod outside;
 mod tidy;
