@@ -28,6 +28,7 @@ mod moving;
 pub mod object;
 pub mod ops;
 mod peering;
+mod permit;
 mod pg;
 mod pipeline;
 mod recovery;
@@ -50,6 +51,7 @@ pub use event::{ClientOp, Cx, Event};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
 pub use merge::{MergeRole, MergeState};
 pub use peering::{Lineage, PgCreateInfo};
+pub use permit::{Budget, Permit};
 pub use pg::{FUTURE_MESSAGES_MAX, Pg};
 pub use pipeline::{OpInFlight, OpStage};
 pub use recovery::{
@@ -57,6 +59,6 @@ pub use recovery::{
     Reserver, Side,
 };
 pub use scrub::ScrubIntervals;
-pub use session::{Budget, Permit, Session, SessionId, Trace};
+pub use session::{Session, SessionId, Trace};
 pub use tuning::{Planted, QueueLimits, Tuning};
 pub use turn::{TURN_WORK_MAX, TurnWork};

@@ -3,8 +3,6 @@
 use nacre_auth::OsdCaps;
 use nacre_maps::OsdMap;
 use nacre_types::{EntityAddr, EntityName, Stamp};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Names a client's session at this OSD; never used again.
@@ -33,55 +31,6 @@ impl Session {
     #[must_use]
     pub fn is_blocklisted(&self, map: &OsdMap) -> bool {
         map.is_blocklisted(&self.addr) || map.is_blocklisted(&self.seen_at)
-    }
-}
-
-/// Clients' messages that somebody has taken in and not let go of. Clones count together.
-#[derive(Debug, Clone, Default)]
-pub struct Budget(Arc<Held>);
-
-#[derive(Debug, Default)]
-struct Held {
-    messages: AtomicUsize,
-    bytes: AtomicUsize,
-}
-
-impl Budget {
-    /// Messages under way now.
-    #[must_use]
-    pub fn held_messages(&self) -> usize {
-        self.0.messages.load(Ordering::Relaxed)
-    }
-
-    /// Their bytes.
-    #[must_use]
-    pub fn held_bytes(&self) -> usize {
-        self.0.bytes.load(Ordering::Relaxed)
-    }
-
-    /// Counts a message of this size until the permit is dropped. Whether there is room is for the owner to see to,
-    /// before it reads more.
-    #[must_use]
-    pub fn take(&self, bytes: usize) -> Permit {
-        self.0.messages.fetch_add(1, Ordering::Relaxed);
-        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
-        Permit { budget: Some(self.clone()), bytes }
-    }
-}
-
-/// A message's part of a [`Budget`]; dropped with the message, on whatever thread. The default one counts nowhere.
-#[derive(Debug, Default)]
-pub struct Permit {
-    budget: Option<Budget>,
-    bytes: usize,
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        if let Some(Budget(held)) = &self.budget {
-            held.messages.fetch_sub(1, Ordering::Relaxed);
-            held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
     }
 }
 
@@ -128,16 +77,5 @@ mod tests {
         assert_eq!(write(SMALL_WRITE_BYTES_MAX).small_write(), Some(Duration::from_nanos(2000)));
         assert_eq!(write(SMALL_WRITE_BYTES_MAX + 1).small_write(), None);
         assert_eq!(Trace { replicated: Stamp::default(), ..write(0) }.small_write(), None, "a read");
-    }
-
-    #[test]
-    fn a_permit_counts_until_it_is_dropped() {
-        let budget = Budget::default();
-        let (one, two) = (budget.clone().take(100), budget.take(11));
-        assert_eq!((budget.held_messages(), budget.held_bytes()), (2, 111));
-        drop(one);
-        assert_eq!((budget.held_messages(), budget.held_bytes()), (1, 11));
-        drop((two, Permit::default()));
-        assert_eq!(budget.held_bytes(), 0);
     }
 }

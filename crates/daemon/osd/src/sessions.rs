@@ -1,4 +1,5 @@
-//! Who is connected to a shard: handshakes under way, clients, peers.
+//! [`Sessions`]: the connections that came in on a shard (handshakes under way, clients, other OSDs), and which clients are not read
+//! because they have too much under way.
 
 use crate::shard_msg::session_id;
 use nacre_auth::{
@@ -22,8 +23,8 @@ pub(crate) const CLIENT_OPS_MAX: usize = 1024;
 pub(crate) enum InboundPeer {
     /// Still proving who it is.
     Handshake(Box<ServiceServer>, Option<Identity>),
-    /// A client, or a daemon acting as one (metadata server, manager).
-    Client(Arc<Session>),
+    /// A client, or a daemon acting as one (metadata server, manager), with what its messages hold.
+    Client(Arc<Session>, Budget),
     /// Another OSD.
     Peer(OsdId),
     /// Another OSD, at our listeners for heartbeats.
@@ -52,9 +53,9 @@ pub(crate) struct Sessions {
     tickets: BTreeMap<ConnId, (AuthName, UTime)>,
     /// Clients whose sockets are not read for now.
     paused: BTreeSet<ConnId>,
-    /// Whose message took the last room: those behind it are read first when there is some again.
+    /// The client whose message took the last room: those behind it are read first when there is some again.
     last: ConnId,
-    /// What the messages of all clients of this shard take up.
+    /// What the messages of all clients of this shard hold; each client has a part of it.
     budget: Budget,
     limits: Limits,
     /// Times that all clients had to wait for messages to be answered, and for memory.
@@ -84,11 +85,6 @@ impl Sessions {
     /// Sets how much of all clients may be under way.
     pub(crate) fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
-    }
-
-    /// What a message of this size holds until it is answered.
-    pub(crate) fn permit(&self, bytes: usize) -> Permit {
-        self.budget.take(bytes)
     }
 
     pub(crate) fn conn(&self, session: SessionId) -> Option<ConnId> {
@@ -167,7 +163,7 @@ impl Sessions {
                 if pings { InboundPeer::HeartbeatPeer(claimed) } else { InboundPeer::Peer(claimed) }
             }
             _ if pings => return Err("only OSDs send heartbeats"),
-            _ => InboundPeer::Client(self.open(conn, peer, &identity)?),
+            _ => InboundPeer::Client(self.open(conn, peer, &identity)?, self.budget.part()),
         };
         self.inbound_peers.insert(conn, inbound_peer);
         Ok(())
@@ -188,7 +184,7 @@ impl Sessions {
     /// Whose session it is, while it lasts.
     pub(crate) fn client(&self, session: SessionId) -> Option<&Session> {
         match self.inbound_peers.get(self.conns.get(&session)?)? {
-            InboundPeer::Client(session) => Some(session),
+            InboundPeer::Client(session, _) => Some(session),
             _ => None,
         }
     }
@@ -221,7 +217,7 @@ impl Sessions {
     pub(crate) fn take_over_caps(&mut self, changed: &ChangedCaps) {
         for (conn, (name, created)) in &self.tickets {
             let Some(text) = changed.of(name, *created) else { continue };
-            let Some(InboundPeer::Client(session)) = self.inbound_peers.get_mut(conn) else { continue };
+            let Some(InboundPeer::Client(session, _)) = self.inbound_peers.get_mut(conn) else { continue };
             let caps = caps_at(OsdCaps::parse(text), text, name, &session.seen_at);
             if caps != session.caps {
                 tracing::info!(client = %session.name, entity = %name, "its session goes on with other caps");
@@ -234,17 +230,17 @@ impl Sessions {
     pub(crate) fn close(&mut self, conn: ConnId) -> Option<InboundPeer> {
         let inbound_peer = self.inbound_peers.remove(&conn);
         self.tickets.remove(&conn);
-        if let Some(InboundPeer::Client(session)) = &inbound_peer {
+        if let Some(InboundPeer::Client(session, _)) = &inbound_peer {
             self.conns.remove(&session.id);
         }
         self.paused.remove(&conn);
         inbound_peer
     }
 
-    /// Stops reading a client that has too much under way, and all of them when they have together. Every message under
-    /// way holds its session once.
-    pub(crate) fn throttle(&mut self, conn: ConnId, session: &Arc<Session>, messenger: &mut Messenger) {
-        if Arc::strong_count(session) > CLIENT_OPS_MAX && self.paused.insert(conn) {
+    /// A client's message came and holds `permit`: stops reading the client if it has too much under way, and all of them if they
+    /// have together.
+    pub(crate) fn throttle(&mut self, conn: ConnId, permit: &Permit, messenger: &mut Messenger) {
+        if permit.held_messages() >= CLIENT_OPS_MAX && self.paused.insert(conn) {
             messenger.set_paused(conn, true);
         }
         let many = self.budget.held_messages() >= self.limits.messages;
@@ -261,14 +257,9 @@ impl Sessions {
         }
     }
 
-    /// Messages of clients that PGs hold. Each holds its session once, beside ourselves.
+    /// Messages of clients that are under way, in PGs or on the way to them.
     pub(crate) fn ops_in_flight(&self) -> usize {
-        let clients = self.inbound_peers.values();
-        clients
-            .map(
-                |one| if let InboundPeer::Client(session) = one { Arc::strong_count(session) - 1 } else { 0 },
-            )
-            .sum()
+        self.budget.held_messages()
     }
 
     /// How much is under way, in the shape of Ceph's `throttle-osd_client_messages` and `throttle-osd_client_bytes`.
@@ -295,11 +286,12 @@ impl Sessions {
         {
             return;
         }
-        let busy = |session: &Arc<Session>| Arc::strong_count(session) > CLIENT_OPS_MAX / 2;
+        let busy = |budget: &Budget| budget.held_messages() > CLIENT_OPS_MAX / 2;
         let behind = self.paused.range((Bound::Excluded(self.last), Bound::Unbounded));
         let in_turn: Vec<ConnId> = behind.chain(self.paused.range(..=self.last)).copied().collect();
         for conn in in_turn {
-            if !matches!(self.inbound_peers.get(&conn), Some(InboundPeer::Client(session)) if busy(session)) {
+            if !matches!(self.inbound_peers.get(&conn), Some(InboundPeer::Client(_, budget)) if busy(budget))
+            {
                 self.paused.remove(&conn);
                 messenger.set_paused(conn, false);
             }
@@ -317,4 +309,88 @@ fn caps_at(parsed: Result<OsdCaps, CapsError>, text: &str, name: &AuthName, seen
         OsdCaps::none()
     });
     caps.at(seen_at.socket.map(|socket| socket.ip().to_canonical()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_env::real::RealNet;
+
+    fn messenger() -> Messenger {
+        Messenger::new(Box::new(RealNet::new().expect("an epoll")), 1)
+    }
+
+    /// Two clients, on connections 1 and 2.
+    fn sessions() -> Sessions {
+        let mut sessions = Sessions::new(0, Vec::new());
+        for number in [1, 2] {
+            let (id, addr) = (SessionId(number), EntityAddr::default());
+            let (name, caps) = (EntityName::client(number), OsdCaps::none());
+            let session = Session { id, name, addr, seen_at: addr, caps, backs_off: true };
+            sessions.conns.insert(id, ConnId(number));
+            let client = InboundPeer::Client(Arc::new(session), sessions.budget.part());
+            sessions.inbound_peers.insert(ConnId(number), client);
+        }
+        sessions
+    }
+
+    /// Messages of 100 bytes come.
+    fn take(sessions: &mut Sessions, conn: ConnId, count: usize, messenger: &mut Messenger) -> Vec<Permit> {
+        let Some(InboundPeer::Client(_, budget)) = sessions.inbound_peer(conn) else { panic!("a client") };
+        let budget = budget.clone();
+        let take = |_| {
+            let permit = budget.take(100);
+            sessions.throttle(conn, &permit, messenger);
+            permit
+        };
+        (0..count).map(take).collect()
+    }
+
+    #[test]
+    fn a_client_above_its_limit_is_not_read_until_half_of_it_is_answered() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        let mut held = take(&mut sessions, ConnId(1), CLIENT_OPS_MAX - 1, &mut messenger);
+        assert!(sessions.paused.is_empty());
+        held.extend(take(&mut sessions, ConnId(1), 1, &mut messenger));
+        assert_eq!(Vec::from_iter(&sessions.paused), [&ConnId(1)], "the other client is read");
+        assert_eq!(sessions.ops_in_flight(), CLIENT_OPS_MAX);
+        held.truncate(CLIENT_OPS_MAX / 2 + 1);
+        sessions.unthrottle(&mut messenger);
+        assert!(!sessions.paused.is_empty());
+        held.truncate(CLIENT_OPS_MAX / 2);
+        sessions.unthrottle(&mut messenger);
+        assert!(sessions.paused.is_empty());
+    }
+
+    #[test]
+    fn all_clients_together_have_limits_as_well() {
+        for limits in
+            [Limits { messages: 8, ..Limits::default() }, Limits { bytes: 799, ..Limits::default() }]
+        {
+            let (mut sessions, mut messenger) = (sessions(), messenger());
+            sessions.set_limits(limits);
+            let mut held = take(&mut sessions, ConnId(1), 7, &mut messenger);
+            assert!(sessions.paused.is_empty(), "{limits:?}");
+            held.extend(take(&mut sessions, ConnId(2), 1, &mut messenger));
+            assert_eq!(sessions.paused.len(), 2, "{limits:?}");
+            held.truncate(5);
+            sessions.unthrottle(&mut messenger);
+            assert!(sessions.paused.is_empty(), "{limits:?}");
+        }
+    }
+
+    /// Other rights make another session: what came before must count all the same.
+    #[test]
+    fn messages_count_although_the_session_has_other_caps_meanwhile() {
+        let (mut sessions, mut messenger) = (sessions(), messenger());
+        let held = take(&mut sessions, ConnId(1), 3, &mut messenger);
+        if let Some(InboundPeer::Client(session, _)) = sessions.inbound_peers.get_mut(&ConnId(1)) {
+            *session = Arc::new(Session { caps: OsdCaps::allow_all(), ..Session::clone(session) });
+        }
+        assert_eq!(sessions.ops_in_flight(), 3);
+        assert!(sessions.close(ConnId(1)).is_some());
+        assert_eq!(sessions.ops_in_flight(), 3, "they are in the PGs until these hear of it");
+        drop(held);
+        assert_eq!(sessions.ops_in_flight(), 0);
+    }
 }

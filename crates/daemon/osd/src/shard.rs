@@ -39,7 +39,7 @@ use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease, warns_clients};
 use nacre_pg::{
-    Cx, Effects, Event, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
+    Cx, Effects, Event, Permit, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
 };
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
@@ -602,7 +602,7 @@ impl Shard {
     ) {
         tracing::debug!(osd = self.config.id, ?conn, reason, "connection closed");
         match self.sessions.close(conn) {
-            Some(InboundPeer::Client(session)) => {
+            Some(InboundPeer::Client(session, _)) => {
                 let id = session.id;
                 self.session_closed(id);
                 self.router.send_others(|| ShardMsg::SessionClosed(id));
@@ -623,9 +623,9 @@ impl Shard {
 
     fn message(&mut self, conn: ConnId, raw: RawMessage) {
         match self.sessions.inbound_peer(conn) {
-            Some(InboundPeer::Client(session)) => {
-                let session = Arc::clone(session);
-                self.client_message(conn, session, raw);
+            Some(InboundPeer::Client(session, budget)) => {
+                let (session, permit) = (Arc::clone(session), budget.take(raw.front.len() + raw.data.len()));
+                self.client_message(conn, session, permit, raw);
             }
             Some(InboundPeer::Peer(osd)) => {
                 let osd = *osd;
@@ -651,17 +651,16 @@ impl Shard {
         }
     }
 
-    fn client_message(&mut self, conn: ConnId, session: Arc<Session>, raw: RawMessage) {
+    /// A client's message, which holds `permit` until it is done.
+    fn client_message(&mut self, conn: ConnId, session: Arc<Session>, permit: Permit, raw: RawMessage) {
         let tid = raw.tid;
-        let bytes = raw.front.len() + raw.data.len();
         match Message::decode(raw) {
             Ok(Message::OsdOp(op)) => {
                 let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
                 self.counters.ops += 1;
-                let permit = self.sessions.permit(bytes);
-                let op = client_op(Arc::clone(&session), tid, Box::new(op), self.now, permit);
+                self.sessions.throttle(conn, &permit, &mut self.messenger);
+                let op = client_op(session, tid, Box::new(op), self.now, permit);
                 self.counters.op_in_bytes += op.trace.input_bytes;
-                self.sessions.throttle(conn, &session, &mut self.messenger);
                 match self.router.shard_of(&spg) {
                     shard if shard == self.router.me => self.client_op(spg, op),
                     shard => self.router.send(shard, ShardMsg::Op(spg, op)),

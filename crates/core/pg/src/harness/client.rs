@@ -1,7 +1,7 @@
 //! Clients: sessions, requests, resends.
 
 use super::world::{POOL, spg};
-use crate::{ClientOp, Permit, Session, SessionId, Trace};
+use crate::{Budget, ClientOp, Session, SessionId, Trace};
 use nacre_auth::OsdCaps;
 use nacre_msg::{OsdOp, OsdOpReply, SubOp};
 use nacre_types::{EntityAddr, EntityName, Epoch, HObject, ObjectLocator, OsdId, ReqId, SnapId, UTime};
@@ -26,6 +26,8 @@ pub(crate) struct Client {
     pub(crate) epoch: Epoch,
     pub(crate) sessions: BTreeMap<OsdId, Arc<Session>>,
     last_tid: u64,
+    /// What its messages hold, wherever they are.
+    pub(crate) budget: Budget,
     pub(crate) sent: BTreeMap<u64, Sent>,
     /// It holds messages back when told to.
     pub(crate) backs_off: bool,
@@ -52,6 +54,7 @@ impl Client {
             epoch: 1,
             sessions: BTreeMap::new(),
             last_tid: 0,
+            budget: Budget::default(),
             sent: BTreeMap::new(),
             backs_off: false,
             reservations: ReqId::default(),
@@ -118,7 +121,7 @@ impl Client {
             retry_attempt: sent.retries,
             features: 0,
         };
-        let (trace, permit) = (Trace::default(), Permit::default());
+        let (trace, permit) = (Trace::default(), self.budget.take(1));
         ClientOp { session, tid, op: Box::new(op), trace, permit, is_beyond_room: self.is_beyond_room }
     }
 }

@@ -578,6 +578,11 @@ impl World {
         self.event(osd, Event::ClientOp(op));
     }
 
+    /// Clients' messages at OSDs that have no copy: held for one that may come.
+    pub(crate) fn held_without_pg(&self) -> usize {
+        self.osds.values().map(|osd| osd.held.len()).sum()
+    }
+
     /// Delivers the oldest packet of a wire.
     fn deliver(&mut self, wire: (End, End)) {
         let Some(packet) = self.wires.get_mut(&wire).and_then(VecDeque::pop_front) else { return };

@@ -316,6 +316,10 @@ impl Chaos {
         if !self.waiting.is_empty() {
             self.fail("requests without an answer");
         }
+        let permits: usize = self.world.clients.iter().map(|client| client.budget.held_messages()).sum();
+        if permits > self.world.held_without_pg() {
+            self.fail("messages that are gone, or answered, hold their permits");
+        }
         let primary = self.world.primary();
         let state = self.world.pg(primary).map_or(0, |pg| pg.state());
         if pg_state::text(state) != "active+clean" {

@@ -13,6 +13,7 @@ mod losses;
 mod lost;
 mod merge;
 mod payload;
+mod permits;
 mod repair;
 mod requests;
 mod reservations;

@@ -1,0 +1,108 @@
+//! [`Permit`]: the one mechanism that keeps clients from having more under way than is good for an OSD.
+//!
+//! A message takes a permit of its session's [`Budget`] as it comes from the socket, and carries it wherever it goes: through
+//! mailboxes, queues and the PG. Whatever becomes of the message, dropping it gives the permit back. Nobody counts by hand, so nothing
+//! can be counted once too often or once too rarely. Whoever reads sockets compares what is held with its limits.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Messages that were taken in and not let go of. Clones count together.
+#[derive(Debug, Clone, Default)]
+pub struct Budget(Arc<Held>);
+
+#[derive(Debug, Default)]
+struct Held {
+    messages: AtomicUsize,
+    bytes: AtomicUsize,
+    /// The budget that this one is a part of.
+    whole: Option<Budget>,
+}
+
+impl Budget {
+    /// A part of this budget, as one client has: what is taken from it counts in both.
+    #[must_use]
+    pub fn part(&self) -> Self {
+        Self(Arc::new(Held { whole: Some(self.clone()), ..Held::default() }))
+    }
+
+    /// Messages under way now.
+    #[must_use]
+    pub fn held_messages(&self) -> usize {
+        self.0.messages.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.0.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts a message of this size until the permit is dropped. Whether there is room is for the owner to see to,
+    /// before it reads more.
+    #[must_use]
+    pub fn take(&self, bytes: usize) -> Permit {
+        for held in self.and_wholes() {
+            held.messages.fetch_add(1, Ordering::Relaxed);
+            held.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Permit { budget: Some(self.clone()), bytes }
+    }
+
+    fn and_wholes(&self) -> impl Iterator<Item = &Held> {
+        std::iter::successors(Some(&*self.0), |held| held.whole.as_ref().map(|Self(whole)| &**whole))
+    }
+}
+
+/// A message's part of a [`Budget`]; given back as it is dropped, on whatever thread. The default one counts nowhere.
+#[derive(Debug, Default)]
+pub struct Permit {
+    budget: Option<Budget>,
+    bytes: usize,
+}
+
+impl Permit {
+    /// Messages that are under way in the budget that it was taken from, itself included.
+    #[must_use]
+    pub fn held_messages(&self) -> usize {
+        self.budget.as_ref().map_or(0, Budget::held_messages)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        for held in self.budget.iter().flat_map(Budget::and_wholes) {
+            held.messages.fetch_sub(1, Ordering::Relaxed);
+            held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_permit_counts_until_it_is_dropped() {
+        let budget = Budget::default();
+        let (one, two) = (budget.clone().take(100), budget.take(11));
+        assert_eq!((budget.held_messages(), budget.held_bytes()), (2, 111));
+        drop(one);
+        assert_eq!((budget.held_messages(), budget.held_bytes()), (1, 11));
+        drop((two, Permit::default()));
+        assert_eq!(budget.held_bytes(), 0);
+    }
+
+    #[test]
+    fn what_is_taken_from_a_part_counts_in_the_whole_even_when_the_part_is_gone() {
+        let whole = Budget::default();
+        let (one, other) = (whole.part(), whole.part());
+        let permits = (one.take(100), other.take(11));
+        assert_eq!((one.held_messages(), other.held_messages(), whole.held_messages()), (1, 1, 2));
+        assert_eq!((one.held_bytes(), other.held_bytes(), whole.held_bytes()), (100, 11, 111));
+        drop(one);
+        assert_eq!(whole.held_messages(), 2);
+        drop(permits);
+        assert_eq!((other.held_messages(), whole.held_messages(), whole.held_bytes()), (0, 0, 0));
+    }
+}
