@@ -41,9 +41,23 @@ const WITHIN_LAYERS: [(&str, &[&str]); 18] = [
 const FILE_LINES_MAX: usize = 1000;
 /// Functions longer than this need a reason; lowered as the longest ones shrink, never raised.
 const FUNCTION_LINES_MAX: usize = 120;
-/// What an OSD's course depends on, and `daemon/osd` therefore does not read: who is up or down, and what leases say.
-const DECIDED_BY_CORE_OSD: [&str; 6] =
-    [".is_up(", ".is_down(", ".dead_epoch", ".is_granted(", ".promised_until(", ".promised_before("];
+/// What an OSD's course depends on, and `daemon/osd` therefore does not read: who is up or down, what leases say, and whether a store is
+/// too full.
+const DECIDED_BY_CORE_OSD: [&str; 13] = [
+    ".is_up(",
+    ".is_down(",
+    ".up_osds(",
+    ".dead_epoch",
+    ".is_granted(",
+    ".promised_until(",
+    ".promised_before(",
+    ".is_leased(",
+    ".is_failsafe_full",
+    "StoreRoom::",
+    ".available_bytes <",
+    ".available_bytes >",
+    ".cluster_addr(",
+];
 
 /// Columns of a line of a document; tables excepted, whose rows cannot be broken.
 const DOCUMENT_COLUMNS_MAX: usize = 140;

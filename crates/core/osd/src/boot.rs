@@ -194,12 +194,6 @@ impl Boot {
         self.booted
     }
 
-    /// True once we have asked to be marked down, or end for another reason.
-    #[must_use]
-    pub fn is_leaving(&self) -> bool {
-        self.leaving.is_some()
-    }
-
     /// When [`Event::Tick`] is due at the latest.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Stamp> {

@@ -7,6 +7,7 @@
 
 use nacre_msg::OsdOp;
 use nacre_msg::osd_op::{SubOp, code, flag};
+use nacre_pg::StoreRoom;
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,9 +44,20 @@ impl Room {
         }
     }
 
-    /// True when only messages that free space may pass (`OSDService::check_failsafe_full`).
+    /// What PGs hear of it, and tell the primaries of their copies.
     #[must_use]
-    pub fn is_failsafe_full(self) -> bool {
+    pub fn for_pgs(self) -> StoreRoom {
+        if self.is_failsafe_full() { StoreRoom::FailsafeFull } else { StoreRoom::Ample }
+    }
+
+    /// Whether an operator's bench may write so many bytes beside clients' data (`ceph tell osd.N bench`).
+    #[must_use]
+    pub fn has_room_for_bench(self, bytes: u64) -> bool {
+        !self.is_failsafe_full() && self.for_clients().available_bytes >= bytes
+    }
+
+    /// True when only messages that free space may pass (`OSDService::check_failsafe_full`).
+    pub(crate) fn is_failsafe_full(self) -> bool {
         let room = self.for_clients();
         room.available_bytes < room.total_bytes / 100 * FAILSAFE_PERCENT_FREE
     }
@@ -57,9 +69,9 @@ pub(crate) struct FullPeers(BTreeMap<OsdId, Stamp>);
 
 impl FullPeers {
     /// A peer did a write and says whether it is short.
-    pub(crate) fn heard(&mut self, peer: OsdId, is_failsafe_full: bool, now: Stamp) {
+    pub(crate) fn heard(&mut self, peer: OsdId, is_failsafe_full: bool, clock: impl Fn() -> Stamp) {
         if is_failsafe_full {
-            self.0.insert(peer, now + SHORT_FOR);
+            self.0.insert(peer, clock() + SHORT_FOR);
         } else if !self.0.is_empty() {
             self.0.remove(&peer);
         }
@@ -124,6 +136,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn pgs_hear_of_a_full_store_and_a_bench_writes_only_what_fits_beside_clients_data() {
+        let room = |available_bytes| Room { total_bytes: 1 << 40, available_bytes };
+        assert_eq!(room(1 << 39).for_pgs(), StoreRoom::Ample);
+        assert_eq!(room(30 << 30).for_pgs(), StoreRoom::FailsafeFull);
+        let for_clients = room(1 << 39).for_clients().available_bytes;
+        assert!(room(1 << 39).has_room_for_bench(for_clients));
+        assert!(!room(1 << 39).has_room_for_bench(for_clients + 1));
+        assert!(!room(30 << 30).has_room_for_bench(1), "failsafe full");
+    }
+
+    #[test]
     fn only_messages_that_write_data_of_their_own_need_room() {
         assert!(brings_data(&op(code::WRITE, b"data")));
         assert!(!brings_data(&op(code::READ, b"data")) && !brings_data(&op(code::DELETE, b"")));
@@ -136,13 +159,13 @@ pub(crate) mod tests {
     fn a_peer_that_is_short_is_asked_again_after_a_while() {
         let (mut peers, now) = (FullPeers::default(), Stamp::default());
         let (one, two) = (1, 2);
-        peers.heard(one, true, now);
-        peers.heard(two, false, now);
+        peers.heard(one, true, || now);
+        peers.heard(two, false, || now);
         assert!(peers.any_of(&[two, one], now) && !peers.any_of(&[two], now));
         let later = now + SHORT_FOR;
         assert!(!peers.any_of(&[one], later) && peers.any_of(&[one], later), "one write only");
-        peers.heard(one, true, now);
-        peers.heard(one, false, now);
+        peers.heard(one, true, || now);
+        peers.heard(one, false, || now);
         assert!(!peers.any_of(&[one], now));
     }
 

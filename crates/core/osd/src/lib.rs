@@ -3,9 +3,10 @@
 //!
 //! [`Boot`] is an OSD's life as the monitor sees it: boot, beacons, being marked down, `up_thru`, `pg_temp`, leave.
 //! [`MapRelease`] says which maps the PGs may see, and when. [`Merges`] says when two PGs may be merged.
-//! [`AdmissionGate`] says which client's message may go to its PG now, and [`Room`] when a store is too full for it.
+//! [`AdmissionGate`] says which message of a client or of another OSD may go to its PG now, and [`Room`] when a store is too full for it.
 //! [`decide_create`] says what becomes of a call for a copy of a PG.
-//! [`ping_notice`] and [`warns_clients`] say who is to be told of a map.
+//! [`ping_notice`] and [`warns_clients`] say who is to be told of a map, [`peer_targets`] and [`heartbeat_targets`] with whom an OSD has
+//! connections.
 //! Layer: core; uses heartbeat, maps, msg, pg, types.
 
 mod admission;
@@ -14,12 +15,14 @@ mod create;
 mod failsafe_full;
 mod map_release;
 mod merges;
+mod neighbours;
 mod notice;
 
-pub use admission::{AdmissionGate, GateDecision, PgFacts};
+pub use admission::{AdmissionGate, GateDecision, PeerDecision, PgFacts};
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
 pub use create::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 pub use failsafe_full::Room;
 pub use map_release::{MapRelease, keeps_maps_until};
 pub use merges::Merges;
+pub use neighbours::{HeartbeatTarget, PeerTarget, ends_connection, heartbeat_targets, peer_targets};
 pub use notice::{PingNotice, ping_notice, warns_clients};

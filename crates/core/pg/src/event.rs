@@ -85,6 +85,16 @@ pub enum Event {
     },
 }
 
+/// The room of this OSD's store, as far as it concerns a PG.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum StoreRoom {
+    /// Enough for what clients write.
+    #[default]
+    Ample,
+    /// None for what brings data (failsafe full): the primaries of our copies hear of it with each write that is done.
+    FailsafeFull,
+}
+
 /// What a PG sees while it handles an event.
 pub struct Cx<'a> {
     /// The monotonic clock.
@@ -95,6 +105,8 @@ pub struct Cx<'a> {
     pub map: &'a Arc<OsdMap>,
     /// This OSD's objects.
     pub view: &'a dyn ObjectView,
+    /// The room that its store had when it last completed something.
+    pub room: StoreRoom,
     /// Randomness for object classes.
     pub entropy: &'a mut dyn Entropy,
     /// How fast recovery may go.

@@ -47,7 +47,7 @@ mod turn;
 mod watch;
 
 pub use effect::{Effect, Effects};
-pub use event::{ClientOp, Cx, Event};
+pub use event::{ClientOp, Cx, Event, StoreRoom};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
 pub use merge::{MergeRole, MergeState};
 pub use peering::{Lineage, PgCreateInfo};

@@ -316,9 +316,9 @@ impl Pg {
                 moving.maps.push_back(map);
                 continue;
             }
-            let (now, wall, view) = (cx.now, cx.wall, cx.view);
+            let (now, wall, view, room) = (cx.now, cx.wall, cx.view, cx.room);
             let (entropy, throttle, effects) = (&mut *cx.entropy, &mut *cx.throttle, &mut *cx.effects);
-            self.advance_map(&mut Cx { now, wall, map: &map, view, entropy, throttle, effects });
+            self.advance_map(&mut Cx { now, wall, map: &map, view, room, entropy, throttle, effects });
         }
         self.taken_in.clear();
         for event in kept {

@@ -24,7 +24,9 @@ use nacre_msg::{
     EntityCaps, Message, MonGetOsdMap, OsdFailure, RawMessage, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
-use nacre_osd_core::{Boot, Event as BootEvent, Merges, keeps_maps_until, ping_notice};
+use nacre_osd_core::{
+    Boot, Event as BootEvent, Merges, ends_connection, keeps_maps_until, peer_targets, ping_notice,
+};
 use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Entropy, OsdId, Stamp, UTime};
@@ -505,7 +507,7 @@ impl OsdControl {
             Message::VoidTickets(void) => cx.events.push(ControlEvent::Void(void)),
             Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
             Message::Config(config) => cx.events.push(ControlEvent::Options(config.config)),
-            Message::MarkMeDown(_) if self.boot.is_leaving() => self.boot_event(cx, BootEvent::MarkedMeDown),
+            Message::MarkMeDown(_) => self.boot_event(cx, BootEvent::MarkedMeDown),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
         }
     }
@@ -641,8 +643,7 @@ impl OsdControl {
 
     fn follow_peers(&mut self, cx: &mut ControlCx<'_>, map: &OsdMap) {
         let (me, link_max, greeting) = (self.config.id, self.link_max, &self.greeting);
-        // One that is down has no address.
-        let gone = |osd: &OsdId, link: &Link| map.cluster_addr(*osd) != Some(link.addrs());
+        let gone = |osd: &OsdId, link: &Link| ends_connection(map, *osd, link.addrs());
         let ended: Vec<OsdId> =
             self.peers.iter().filter(|(osd, link)| gone(osd, link)).map(|(osd, _)| *osd).collect();
         for osd in ended {
@@ -650,11 +651,10 @@ impl OsdControl {
                 link.end(cx.messenger);
             }
         }
-        for osd in map.up_osds().filter(|osd| *osd != me) {
-            let Some(addrs) = map.cluster_addr(osd) else { continue };
-            let dials = (me < osd).then(|| Arc::clone(&self.osd_addrs.cluster));
-            let link = || Link::new(EntityKind::OSD, addrs.clone(), dials, link_max);
-            self.peers.entry(osd).or_insert_with(|| link().with_greeting(greeting.clone()));
+        for target in peer_targets(map, me) {
+            let dials = target.dials.then(|| Arc::clone(&self.osd_addrs.cluster));
+            let link = || Link::new(EntityKind::OSD, target.addrs.clone(), dials, link_max);
+            self.peers.entry(target.osd).or_insert_with(|| link().with_greeting(greeting.clone()));
         }
         self.dial_all(cx);
     }

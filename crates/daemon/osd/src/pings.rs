@@ -2,11 +2,12 @@
 
 use crate::links::{Link, WAITING_MAX};
 use crate::osd_addrs::OsdAddrs;
-use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side, choose_peers};
+use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side};
 use nacre_maps::OsdMap;
 use nacre_mgr::options::Values;
 use nacre_msg::{Message, OsdPing, ping_op};
 use nacre_msgr::Session;
+use nacre_osd_core::heartbeat_targets;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, seconds};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -96,13 +97,12 @@ impl Pings {
         me: (OsdId, &OsdAddrs),
         messenger: &mut Messenger,
     ) {
-        let up: BTreeSet<OsdId> = map.up_osds().collect();
-        let peers = choose_peers(me.0, sharers, &up, count_min);
+        let targets = heartbeat_targets(map, me.0, sharers, count_min);
         let mut wanted: BTreeMap<(OsdId, Side), AddrVec> = BTreeMap::new();
-        for osd in &peers {
-            let Some((back, front)) = map.heartbeat_addrs(*osd) else { continue };
-            wanted.insert((*osd, Side::Back), back.clone());
-            wanted.insert((*osd, Side::Front), front.clone());
+        for target in &targets {
+            let Some((back, front)) = target.addrs else { continue };
+            wanted.insert((target.osd, Side::Back), back.clone());
+            wanted.insert((target.osd, Side::Front), front.clone());
         }
         let stale = |key: &(OsdId, Side), link: &Link| wanted.get(key) != Some(link.addrs());
         let ended: Vec<_> =
@@ -116,7 +116,7 @@ impl Pings {
             let dial = || Link::new(EntityKind::OSD, addrs, Some(Arc::clone(msgr_config)), WAITING_MAX);
             self.links.entry(key).or_insert_with(dial);
         }
-        let peers = peers.into_iter().map(|osd| (osd, map.info(osd).up_from)).collect();
+        let peers = targets.into_iter().map(|target| (target.osd, target.up_from)).collect();
         self.machine.handle(now, Event::Peers(peers));
     }
 

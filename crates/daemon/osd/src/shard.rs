@@ -37,9 +37,10 @@ use nacre_mgr::options::Values;
 use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
-use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease, warns_clients};
+use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease, PeerDecision, warns_clients};
 use nacre_pg::{
     Cx, Effects, Event, Permit, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
+    StoreRoom,
 };
 use nacre_service::{ConnId, Incoming, Mailbox, Messenger};
 use nacre_store::{Completion, ObjectStore};
@@ -82,6 +83,8 @@ pub struct Shard {
     /// Maps that the PGs must not see yet, with the messages that brought them.
     map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<nacre_msg::MOsdMap>)>,
     gate: AdmissionGate,
+    /// The store's room for what clients write, as of the last completion.
+    room: StoreRoom,
     planted: Planted,
     versions: PeerVersions,
     sent_to_peers: u64,
@@ -180,6 +183,7 @@ impl Shard {
             ops_awaiting_lease: BTreeMap::new(),
             put_off: VecDeque::new(),
             keys: Arc::default(),
+            room: room::room(&parts.store.usage()).for_pgs(),
             store: parts.store,
             effects: Effects::new(),
             incoming: Vec::new(),
@@ -327,6 +331,7 @@ impl Shard {
             let idle = completions.is_empty();
             if !idle {
                 self.now = self.clock.now();
+                self.room = room::room(&self.store.usage()).for_pgs();
                 self.note_load(completions.len());
             }
             for completion in completions.drain(..) {
@@ -552,7 +557,14 @@ impl Shard {
         let sources: Vec<Pg> = due.iter().filter_map(|source| self.pgs.take(source)).collect();
         sources.iter().for_each(|source| self.reserver.forget(&source.spg()));
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
+        let mut cx = cx(
+            map,
+            (self.now, self.wall),
+            store,
+            self.room,
+            entropy,
+            (&mut self.throttle, &mut self.effects),
+        );
         self.pgs.absorb(&mut cx, &spg, sources);
         self.execute_effects(spg);
     }
@@ -695,17 +707,20 @@ impl Shard {
         if self.broken {
             return;
         }
-        let (pg, store) = (self.pgs.get(&spg), &self.store);
-        let acting = pg.map_or(&[][..], |pg| pg.acting());
-        op.is_beyond_room = self.gate.is_beyond_room(&op.op, || room::room(&store.usage()), acting, self.now);
-        let decision = match pg {
-            // The clock as it is now: see [`Shard::is_leased`].
-            Some(pg) => self.gate.admit(&leases::facts(pg), pg.is_held_by_client(&op), self.clock.now()),
+        let decision = match self.pgs.get(&spg) {
+            Some(pg) => {
+                let (store, is_held) = (&self.store, pg.is_held_by_client(&op));
+                let room = || room::room(&store.usage());
+                self.gate.admit(&leases::facts(pg), &op.op, is_held, room, self.clock.now())
+            }
             None => self.gate.admit_without_pg(self.pgs.map(), spg.pg, op.op.epoch),
         };
         match decision {
             GateDecision::Drop => (),
-            GateDecision::Deliver => self.deliver(spg, Event::ClientOp(op)),
+            GateDecision::Deliver { is_beyond_room } => {
+                op.is_beyond_room = is_beyond_room;
+                self.deliver(spg, Event::ClientOp(op));
+            }
             GateDecision::AwaitLease => self.ops_awaiting_lease.entry(spg).or_default().push(op),
             GateDecision::Hold => self.pgs.hold(spg, op),
             GateDecision::PushMaps { since } => self.push_maps(op.session.id, since),
@@ -802,7 +817,14 @@ impl Shard {
             return;
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(first, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
+        let mut cx = cx(
+            first,
+            (self.now, self.wall),
+            store,
+            self.room,
+            entropy,
+            (&mut self.throttle, &mut self.effects),
+        );
         let pg = Pg::create(&mut cx, self.config.id, spg, create_info);
         self.pgs.insert(pg);
         if self.execute_effects(spg) {
@@ -835,29 +857,28 @@ impl Shard {
         if self.broken {
             return;
         }
-        let header = *message.header();
-        if let PeerMessage::RepOpReply(reply) = &message {
-            self.gate.heard_room(from, reply.is_failsafe_full, self.now);
+        let spg = message.header().spg;
+        let (pgs, clock) = (&self.pgs, &self.clock);
+        let pg = pgs.get(&spg).map(leases::facts);
+        let is_to_come = || pgs.is_unread(&spg) || pgs.is_coming(&spg);
+        let epoch = pgs.map().epoch;
+        match self.gate.admit_peer(from, &message, pg.as_ref(), epoch, is_to_come, || clock.now()) {
+            PeerDecision::Drop => (),
+            PeerDecision::Deliver => self.deliver(spg, Event::Peer { from, message }),
+            PeerDecision::Hold => self.pgs.hold_peer(from, message),
+            PeerDecision::Create(create_info) => {
+                self.create_pg(spg, *create_info);
+                self.deliver(spg, Event::Peer { from, message });
+            }
+            PeerDecision::AnswerWithoutPg => {
+                let map = Arc::clone(self.pgs.map());
+                let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
+                let io = (&mut self.throttle, &mut self.effects);
+                let mut cx = cx(&map, (self.now, self.wall), store, self.room, entropy, io);
+                Pg::reply_without_pg(&mut cx, from, &message);
+                self.execute_effects(spg);
+            }
         }
-        if self.is_read_without_lease(&message) {
-            return;
-        }
-        if self.pgs.contains(&header.spg) {
-            return self.deliver(header.spg, Event::Peer { from, message });
-        }
-        let map = Arc::clone(self.pgs.map());
-        let is_to_come = self.pgs.is_unread(&header.spg) || self.pgs.is_coming(&header.spg);
-        if header.epoch > map.epoch || is_to_come {
-            return self.pgs.hold_peer(from, message);
-        }
-        if let Some(create_info) = PgCreateInfo::called_for(&message) {
-            self.create_pg(header.spg, create_info);
-            return self.deliver(header.spg, Event::Peer { from, message });
-        }
-        let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(&map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
-        Pg::reply_without_pg(&mut cx, from, &message);
-        self.execute_effects(header.spg);
     }
 
     /// Hands one event to a PG and carries out what it wants, until it wants nothing more at once.
@@ -869,8 +890,14 @@ impl Shard {
         while let Some(event) = next {
             let Some((pg, map)) = self.pgs.get_mut(&spg) else { return };
             let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-            let mut cx =
-                cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
+            let mut cx = cx(
+                map,
+                (self.now, self.wall),
+                store,
+                self.room,
+                entropy,
+                (&mut self.throttle, &mut self.effects),
+            );
             pg.handle(&mut cx, event);
             let (due, put_off) = (pg.next_deadline(), pg.is_put_off());
             self.pgs.note_deadline(spg, due);
@@ -891,7 +918,14 @@ impl Shard {
             return self.deliver(spg, event);
         }
         let (store, entropy) = (self.store.as_ref(), self.entropy.as_mut());
-        let mut cx = cx(map, self.now, self.wall, store, entropy, (&mut self.throttle, &mut self.effects));
+        let mut cx = cx(
+            map,
+            (self.now, self.wall),
+            store,
+            self.room,
+            entropy,
+            (&mut self.throttle, &mut self.effects),
+        );
         self.pgs.handle_under(&mut cx, &spg, event);
         if self.execute_effects(spg) {
             self.deliver(spg, Event::Resume);
@@ -909,13 +943,13 @@ impl Shard {
 /// What a PG sees during one event.
 fn cx<'a>(
     map: &'a Arc<OsdMap>,
-    now: Stamp,
-    wall: UTime,
+    (now, wall): (Stamp, UTime),
     store: &'a dyn ObjectStore,
+    room: StoreRoom,
     entropy: &'a mut dyn Entropy,
     (throttle, effects): (&'a mut RecoveryThrottle, &'a mut Effects),
 ) -> Cx<'a> {
-    Cx { now, wall, map, view: store.as_view(), entropy, throttle, effects }
+    Cx { now, wall, map, view: store.as_view(), room, entropy, throttle, effects }
 }
 
 impl std::fmt::Debug for Shard {

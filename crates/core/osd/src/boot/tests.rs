@@ -205,7 +205,7 @@ fn marked_down_too_often_of_late_it_ends() {
     assert_eq!(down(&mut osd), [Effect::Rebind]);
     let period = SETTINGS.markdown_period;
     assert_eq!(down(&mut osd), [Effect::End(EndReason::MarkedDownTooOften { count: 3, period })]);
-    assert!(osd.boot.is_leaving());
+    assert!(osd.boot.leaving.is_some());
     assert_eq!(osd.handle(Event::MonitorOpened), [], "it does not boot again");
 }
 
@@ -255,7 +255,7 @@ fn who_is_not_up_or_has_no_monitor_leaves_at_once() {
 fn another_history_of_maps_ends_it() {
     let mut osd = Osd::booted();
     assert_eq!(osd.handle(Event::MapsForked), [Effect::End(EndReason::MapsForked)]);
-    assert!(osd.boot.is_leaving());
+    assert!(osd.boot.leaving.is_some());
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
 use crate::pipeline::{OpInFlight, OpStage, PendingReply, staged_token};
 use crate::tokens::{OnDurable, OnFetched};
-use crate::{ClientOp, Cx, Effect, Pg, Planted, storage};
+use crate::{ClientOp, Cx, Effect, Pg, Planted, StoreRoom, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId, Stamp};
@@ -357,12 +357,8 @@ impl Pg {
             OnDurable::Write(tid) => self.write_is_durable(cx, tid),
             OnDurable::RepOp { to, tid } => {
                 let last_complete = self.info.last_complete;
-                // Whether the store is short of room, the shard knows that owns it.
-                self.send(
-                    cx,
-                    to,
-                    RepOpReply { header: self.header(), tid, last_complete, is_failsafe_full: false },
-                );
+                let is_failsafe_full = cx.room == StoreRoom::FailsafeFull;
+                self.send(cx, to, RepOpReply { header: self.header(), tid, last_complete, is_failsafe_full });
             }
             OnDurable::Activation => self.confirmed(cx, self.whoami),
             OnDurable::Activated => self.activation_is_durable(cx),

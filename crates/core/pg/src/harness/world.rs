@@ -6,7 +6,7 @@ use crate::log::LogLimits;
 use crate::recovery::SCAN_OBJECTS_MAX;
 use crate::{
     ClientOp, Cx, Effect, Effects, Event, Lineage, Pg, PgCreateInfo, QueueLimits, RecoveryThrottle, Reserver,
-    SessionId, Side, Tuning,
+    SessionId, Side, StoreRoom, Tuning,
 };
 use nacre_buf::BufList;
 use nacre_maps::{OsdMap, Pool, flags};
@@ -16,7 +16,7 @@ use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, SubOp, WatchNotify, backoff_
 use nacre_txn::{FetchFrom, Token, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Epoch, HObject, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ struct Osd {
     held: Vec<ClientOp>,
     reserver: Reserver,
     throttle: RecoveryThrottle,
+    /// The room that it says its store has.
+    pub(super) room: StoreRoom,
 }
 
 impl Default for Osd {
@@ -76,6 +78,7 @@ impl Default for Osd {
             held: Vec::new(),
             reserver: Reserver::new(1),
             throttle: RecoveryThrottle::new(),
+            room: StoreRoom::Ample,
         }
     }
 }
@@ -118,6 +121,8 @@ pub(crate) struct World {
     pub(crate) merges: Vec<(OsdId, crate::MergeState)>,
     /// Bytes of the longest message from one OSD to another.
     pub(crate) longest_message: usize,
+    /// OSDs that said with a write that their store is full.
+    pub(crate) said_full: BTreeSet<OsdId>,
     effects: Effects,
     verbose: bool,
 }
@@ -165,6 +170,7 @@ impl World {
             children: Vec::new(),
             merges: Vec::new(),
             longest_message: 0,
+            said_full: BTreeSet::new(),
             effects: Effects::new(),
             verbose: std::env::var_os("CHAOS_LOG").is_some(),
         };
@@ -233,7 +239,8 @@ impl World {
         let mut pg = this.pg.take();
         let entropy = &mut self.rng;
         let throttle = &mut this.throttle;
-        let mut cx = Cx { now, wall, map: &map, view: &this.disk, entropy, throttle, effects: &mut effects };
+        let (view, room, effects_out) = (&this.disk, this.room, &mut effects);
+        let mut cx = Cx { now, wall, map: &map, view, room, entropy, throttle, effects: effects_out };
         f(&mut cx, &mut pg);
         this.pg = pg;
         let orders: Vec<Effect> = effects.drain().collect();
@@ -279,6 +286,11 @@ impl World {
         let other = SpgId::replicated(PgId::new(POOL + 1, 0));
         self.osds.get_mut(&osd).expect("an OSD").reserver.ask(other, Side::Local, 1, priority);
         self.hand_out_places(osd);
+    }
+
+    /// From now on the store of `osd` has this room.
+    pub(crate) fn set_room(&mut self, osd: OsdId, room: StoreRoom) {
+        self.osds.get_mut(&osd).expect("an OSD").room = room;
     }
 
     pub(crate) fn throttle(&mut self, osd: OsdId) -> &mut RecoveryThrottle {
@@ -421,6 +433,9 @@ impl World {
                 }
             }
             Effect::Peer { osd: to, message } => {
+                if matches!(&message, PeerMessage::RepOpReply(reply) if reply.is_failsafe_full) {
+                    self.said_full.insert(osd);
+                }
                 self.put(End::Osd(osd), End::Osd(to), Packet::Peer(message.encode(0)));
             }
             Effect::Peers { osds, message } => {

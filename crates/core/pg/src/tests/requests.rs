@@ -1,7 +1,7 @@
 //! Which request a message is, and when it counts as one that was made before.
 
-use crate::Event;
 use crate::harness::{POOL, Touched, World};
+use crate::{Event, StoreRoom};
 
 use nacre_auth::OsdCaps;
 use nacre_buf::ByteStr;
@@ -156,6 +156,22 @@ fn a_write_that_was_made_is_answered_from_the_log_when_there_is_no_room_any_more
             assert_eq!(world.call(0, "a", append("y")).result, Errno::ENOSPC.negated());
         }
     }
+}
+
+/// Its primary refuses what brings data then: a replica that cannot apply a write has to stop.
+#[test]
+fn a_replica_says_with_each_write_that_is_done_whether_its_store_is_full() {
+    let mut world = World::new(9, 1);
+    world.run_until_idle();
+    assert_eq!(world.call(0, "a", write("x")).result, 0);
+    assert!(world.said_full.is_empty());
+    world.set_room(1, StoreRoom::FailsafeFull);
+    assert_eq!(world.call(0, "a", write("y")).result, 0);
+    assert_eq!(Vec::from_iter(&world.said_full), [&1]);
+    world.said_full.clear();
+    world.set_room(1, StoreRoom::Ample);
+    assert_eq!(world.call(0, "a", write("z")).result, 0);
+    assert!(world.said_full.is_empty());
 }
 
 /// What was checked when a message came is checked again when its turn comes.

@@ -4,6 +4,7 @@
 //! what the store gives beside the clients' work.
 
 use super::Shard;
+use super::room::room;
 use crate::admin::{self, Failure};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_msg::Message;
@@ -82,7 +83,7 @@ impl Shard {
         if self.bench.is_some() {
             return Err((Errno::EBUSY, "another bench is under way".to_owned()));
         }
-        if self.is_failsafe_full() || self.usage_for_clients().available_bytes < count {
+        if !room(&self.store.usage()).has_room_for_bench(count) {
             return Err((
                 Errno::ENOSPC,
                 format!("the store has no room for {count} bytes beside clients' data"),

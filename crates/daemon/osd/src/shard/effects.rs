@@ -3,7 +3,6 @@
 use super::Shard;
 use crate::control::MonRequest;
 use crate::shard_msg::ShardMsg;
-use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply, RawMessage};
 use nacre_pg::{Effect, Effects, Planted, SessionId, Trace};
 use nacre_txn::{Token, Transaction};
@@ -91,10 +90,7 @@ impl Shard {
                 let shard = self.router.shard_of(&message.header().spg);
                 self.router.send(shard, ShardMsg::Peer(osd, Box::new(message)));
             }
-            Effect::Peer { osd, mut message } => {
-                if let PeerMessage::RepOpReply(reply) = &mut message {
-                    reply.is_failsafe_full = self.is_failsafe_full();
-                }
+            Effect::Peer { osd, message } => {
                 let message = self.garbled(message.encode(0));
                 self.send_peer(osd, message);
             }

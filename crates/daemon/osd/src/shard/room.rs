@@ -15,9 +15,4 @@ impl Shard {
         let Room { total_bytes, available_bytes } = room(&usage).for_clients();
         StoreUsage { total_bytes, available_bytes, ..usage }
     }
-
-    /// True when only messages that free space may pass.
-    pub(super) fn is_failsafe_full(&self) -> bool {
-        room(&self.store.usage()).is_failsafe_full()
-    }
 }
