@@ -1,10 +1,8 @@
-//! The manager's duties: what the OSDs report becomes the cluster's statistics; the words in which commands
-//! answer; the table of options.
+//! The manager's duties: what the OSDs report becomes the cluster's statistics; the table of options.
 //!
 //! Sans-I/O: [`Mgr`] takes the reports and yields replies. The monitor owns one and its commands read it.
 //! Layer: core; uses base.
 
-pub mod format;
 pub mod options;
 pub mod pgmap;
 mod services;

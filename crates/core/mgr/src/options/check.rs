@@ -1,7 +1,7 @@
 //! Is a value one that the option may have?
 
 use super::{Kind, OptionInfo};
-use crate::format::general;
+use nacre_format::general;
 use nacre_types::Uuid;
 
 /// Why a value was refused. The texts are those that Ceph's clients show behind `error parsing value: `.

@@ -1,7 +1,7 @@
 //! Statistics as trees, with the keys that Ceph's `pg dump` uses.
 
 use super::PoolSum;
-use crate::format::{Node, Section, stamp};
+use nacre_format::{Node, Section, stamp};
 use nacre_msg::stats::PgShard;
 use nacre_msg::stats::{ObjStatSum, OsdStat, PgStat, StoreStatfs, pg_state};
 use nacre_types::{OsdId, PgId, PoolId};

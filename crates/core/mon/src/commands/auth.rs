@@ -4,7 +4,7 @@ use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
 use nacre_auth::{AuthChange, AuthCommandError, Caps, CryptoKey, EntityAuth, Keyring};
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::{AuthName, Errno};
 
 pub(super) const COMMANDS: &[Command] = &[

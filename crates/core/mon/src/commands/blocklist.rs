@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, done, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
-use nacre_mgr::format::{Format, Node, Section, stamp};
+use nacre_format::{Format, Node, Section, stamp};
 use nacre_types::{AddrKind, EntityAddr, Errno, UTime, seconds};
 
 pub(super) const COMMANDS: &[Command] = &[

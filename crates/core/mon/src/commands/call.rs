@@ -7,7 +7,7 @@ use crate::session::Identity;
 use crate::state::State;
 use nacre_auth::Rwx;
 use nacre_buf::Bytes;
-use nacre_mgr::format::{Format, Node};
+use nacre_format::{Format, Node};
 use nacre_types::{Entropy, Errno, PoolId, Stamp, UTime};
 
 /// What a handler works on.

@@ -5,7 +5,7 @@ use super::table::{Command, command};
 use crate::command::Output;
 use crate::config::{Target, Who};
 use crate::osd::view;
-use nacre_mgr::format::{Align, Node, Section, Table, stamp};
+use nacre_format::{Align, Node, Section, Table, stamp};
 use nacre_mgr::options::{self, OptionInfo};
 use nacre_types::{AuthName, EntityKind, Errno};
 use std::collections::BTreeMap;

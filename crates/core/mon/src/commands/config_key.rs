@@ -5,7 +5,7 @@ use super::table::{Command, command};
 use crate::command::Output;
 use crate::config_key::{KEY_BYTES_MAX, KEYS_COUNT_MAX, STORE_BYTES_MAX, VALUE_BYTES_MAX};
 use nacre_buf::Bytes;
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::Errno;
 
 pub(super) const COMMANDS: &[Command] = &[

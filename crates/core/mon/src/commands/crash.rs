@@ -5,7 +5,7 @@ use super::call::{Answer, Call, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::config_key::VALUE_BYTES_MAX;
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::Errno;
 use serde_json::Value;
 

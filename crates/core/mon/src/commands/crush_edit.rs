@@ -8,8 +8,8 @@ use crate::command::Output;
 use crate::osd::hierarchy::{self, CrushPlace, LocationError};
 use nacre_crush::{CrushMap, EditError, Tunables, is_valid_name};
 use nacre_denc::Decode;
+use nacre_format::{Node, Section, general};
 use nacre_maps::WEIGHT_ONE;
-use nacre_mgr::format::{Node, Section, general};
 use nacre_types::{Errno, OsdId};
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -4,7 +4,7 @@ use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::show;
 use super::table::{Command, command};
 use nacre_crush::{CrushMap, EditError, RULES_MAX, Rule, RuleKind, Step};
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::Errno;
 use std::collections::BTreeMap;
 

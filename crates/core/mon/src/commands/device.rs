@@ -3,7 +3,7 @@
 
 use super::call::{Answer, Call, refuse};
 use super::table::{Command, command};
-use nacre_mgr::format::{Align, Node, Section, Table};
+use nacre_format::{Align, Node, Section, Table};
 use nacre_types::{Errno, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,8 +2,8 @@
 
 use super::call::{Answer, Call};
 use super::table::{Command, command};
+use nacre_format::{Align, Node, Section, Table, bytes, percent, si};
 use nacre_maps::{OsdMap, Pool};
-use nacre_mgr::format::{Align, Node, Section, Table, bytes, percent, si};
 use nacre_mgr::pgmap::{Digest, PoolSum, PoolUsage, pool_usage};
 use nacre_msg::stats::StoreStatfs;
 use nacre_types::PoolId;

@@ -4,7 +4,7 @@ use super::call::{Answer, Call};
 use super::show;
 use super::table::{Command, command};
 use crate::command::Output;
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("fs ls", "fs", "r", "File systems", ls),

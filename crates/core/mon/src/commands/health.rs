@@ -5,7 +5,7 @@ use super::table::{Command, command};
 use crate::command::Output;
 use crate::health::{Check, Mute, Severity, checks, overall};
 use crate::state::State;
-use nacre_mgr::format::{Node, Section, stamp};
+use nacre_format::{Node, Section, stamp};
 use nacre_mgr::options::{Kind, OptionInfo};
 use nacre_types::Errno;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, done};
 use super::show;
 use super::table::{Command, command};
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_msg::{ClusterLogEntry, LogPriority};
 use nacre_types::{AddrVec, EntityName};
 

@@ -4,7 +4,7 @@ use super::call::{Answer, Call, done, fail};
 use super::show;
 use super::table::{Command, command};
 use crate::command::Output;
-use nacre_mgr::format::{Node, Section, bytes};
+use nacre_format::{Node, Section, bytes};
 use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::Errno;
 

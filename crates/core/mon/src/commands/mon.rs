@@ -7,8 +7,8 @@ use super::status::{count_values, quorum_age};
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::state::State;
+use nacre_format::{Format, Node, Section};
 use nacre_maps::MonMap;
-use nacre_mgr::format::{Format, Node, Section};
 use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::{Errno, features};
 

@@ -7,8 +7,8 @@ use super::table::{Command, command};
 use crate::command::Output;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Encode};
+use nacre_format::{Align, Format, Node, Section, Table, general};
 use nacre_maps::OsdMap;
-use nacre_mgr::format::{Align, Format, Node, Section, Table, general};
 use nacre_types::{Epoch, Errno, ObjectLocator, OsdId, PgId};
 use std::sync::Arc;
 

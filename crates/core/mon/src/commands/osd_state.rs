@@ -5,8 +5,8 @@ use super::osd_read::existing;
 use super::show::{fraction, release_name};
 use super::signature::osd_id;
 use super::table::{Command, command};
+use nacre_format::general;
 use nacre_maps::{OsdMap, WEIGHT_ONE, flags};
-use nacre_mgr::format::general;
 use nacre_types::{Errno, OsdId, features};
 
 pub(super) const COMMANDS: &[Command] = &[

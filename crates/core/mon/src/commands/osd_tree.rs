@@ -4,8 +4,8 @@ use super::call::{Answer, Call, Failure, refuse};
 use super::osd_read::{osd_list, wanted_map};
 use super::show::{self, TreeItem, fraction};
 use super::table::{Command, command};
+use nacre_format::{Align, Node, Section, Table, weight};
 use nacre_maps::{OsdMap, flags};
-use nacre_mgr::format::{Align, Node, Section, Table, weight};
 use nacre_types::{Errno, OsdId};
 use std::collections::BTreeSet;
 

@@ -2,9 +2,9 @@
 
 use super::call::Call;
 use super::show::text_set;
+use nacre_format::{Align, Table, age, bytes, stamp};
 use nacre_maps::OsdMap;
 use nacre_mgr::PgMap;
-use nacre_mgr::format::{Align, Table, age, bytes, stamp};
 use nacre_mgr::pgmap::{Digest, PoolSum};
 use nacre_msg::stats::{ObjStatSum, PgStat, StoreStatfs, pg_state};
 use nacre_types::{Eversion, PgId};

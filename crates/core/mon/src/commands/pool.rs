@@ -8,8 +8,8 @@ use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, reco
 use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
 use nacre_crush::RuleKind;
+use nacre_format::{Align, Node, Section, Table, fixed, general};
 use nacre_maps::PoolKind;
-use nacre_mgr::format::{Align, Node, Section, Table, fixed, general};
 use nacre_mgr::pgmap::pool_usage;
 use nacre_types::{Errno, PoolId};
 

@@ -3,8 +3,8 @@
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
+use nacre_format::{Node, Section, bytes, si};
 use nacre_maps::Pool;
-use nacre_mgr::format::{Node, Section, bytes, si};
 use nacre_types::{Errno, PoolId};
 use std::collections::BTreeMap;
 

@@ -4,8 +4,8 @@ use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::pool::pool_failure;
 use super::show::{self, POOL_OPTIONS, PoolOptionKind};
 use super::table::{Command, command};
+use nacre_format::{Node, Section};
 use nacre_maps::{AutoscaleMode, OsdMap, Pool, PoolOption, flags};
-use nacre_mgr::format::{Node, Section};
 use nacre_types::{Errno, PoolId};
 
 pub(super) const COMMANDS: &[Command] = &[

@@ -6,7 +6,7 @@
 use super::args::{Arg, Args};
 use super::call::{Failure, refuse};
 use crate::command::CommandInput;
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::Errno;
 use serde_json::Value;
 
@@ -215,7 +215,7 @@ fn class_contains(class: &str, wanted: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_mgr::format::Format;
+    use nacre_format::Format;
 
     const REWEIGHT: &str = "osd reweight name=id,type=CephOsdName name=weight,type=CephFloat,range=0.0|1.0";
     const OUT: &str = "osd out name=ids,type=CephString,n=N name=sure,type=CephBool,req=false";

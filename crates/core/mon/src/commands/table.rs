@@ -2,7 +2,7 @@
 
 use super::call::{Answer, Call};
 use super::signature::Signature;
-use nacre_mgr::format::{Format, Node, Section};
+use nacre_format::{Format, Node, Section};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! The CRUSH map, its rules and tunables.
 
 use nacre_crush::{Bucket, CrushMap, Rule, Step, Tunables};
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 
 fn step(crush: &CrushMap, step: &Step) -> Section {
     let choose = |op: &str, count: i32, kind: i32| {

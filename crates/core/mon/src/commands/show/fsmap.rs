@@ -1,7 +1,7 @@
 //! The file systems' map.
 
+use nacre_format::{Node, Section};
 use nacre_maps::{Compat, FsMap};
-use nacre_mgr::format::{Node, Section};
 use std::collections::BTreeMap;
 
 fn features(features: &BTreeMap<u64, String>) -> Section {

@@ -1,8 +1,8 @@
 //! The managers' map.
 
 use super::{addr, addr_vec, legacy_addr, release_name};
+use nacre_format::{Node, Section, stamp};
 use nacre_maps::{MgrMap, MgrModule};
-use nacre_mgr::format::{Node, Section, stamp};
 use std::collections::BTreeSet;
 
 fn names(names: &BTreeSet<String>) -> Node {

@@ -19,7 +19,7 @@ pub(super) use pool::{
 };
 pub(super) use tree::{TreeItem, tree_children, tree_item_section, tree_items};
 
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::{AddrKind, AddrVec, EntityAddr};
 
 /// The name of an address's protocol.

@@ -1,8 +1,8 @@
 //! The monitors' map.
 
 use super::{addr_vec, legacy_addr, release_name};
+use nacre_format::{Node, Section};
 use nacre_maps::{MonInfo, MonMap};
-use nacre_mgr::format::{Node, Section};
 use nacre_types::UTime;
 
 /// Features of monitors, lowest bit first. Ceph `ceph::features::mon`.

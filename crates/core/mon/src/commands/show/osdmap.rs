@@ -1,8 +1,8 @@
 //! The OSD map.
 
 use super::{addr_vec, legacy_addr, pool_line, pool_snap_lines, pool_tree};
+use nacre_format::{Node, Section, general, stamp};
 use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags, release_name};
-use nacre_mgr::format::{Node, Section, general, stamp};
 use nacre_types::{AddrVec, IntervalSet, OsdId, PoolId};
 use std::collections::BTreeMap;
 

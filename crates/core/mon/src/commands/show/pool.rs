@@ -1,7 +1,7 @@
 //! Pools.
 
+use nacre_format::{Node, Section, general, stamp};
 use nacre_maps::{Pool, PoolOption, flags};
-use nacre_mgr::format::{Node, Section, general, stamp};
 use nacre_types::{IntervalSet, PoolId};
 
 /// Type of an optional setting.

@@ -2,7 +2,7 @@
 
 use super::osdmap::fraction;
 use nacre_crush::CrushMap;
-use nacre_mgr::format::{Node, Section};
+use nacre_format::{Node, Section};
 use nacre_types::OsdId;
 
 /// Levels that are followed; a deeper map has a cycle.

@@ -3,7 +3,7 @@
 //! Layouts follow Ceph `src/common/Formatter.cc` at v16.2.15: pretty JSON indents by four spaces, pretty XML
 //! by one; floating point numbers carry 17 digits.
 
-use super::general;
+use crate::number::general;
 use std::borrow::Cow;
 
 /// How an answer is rendered.

@@ -1,6 +1,6 @@
 //! Quantities as Ceph prints them for people: `1.0 GiB`, `2.83`, `16m`.
 
-use super::number::fixed;
+use crate::number::fixed;
 use nacre_types::UTime;
 use std::time::Duration;
 
