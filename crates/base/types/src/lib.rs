@@ -14,6 +14,7 @@ pub mod name;
 pub mod object;
 pub mod pg;
 pub mod time;
+pub mod version;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
 pub use entropy::Entropy;

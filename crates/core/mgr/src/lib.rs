@@ -1,13 +1,11 @@
-//! The manager's duties: what the OSDs report becomes the cluster's statistics; the table of options.
+//! The manager's duties: what the OSDs report becomes the cluster's statistics.
 //!
 //! Sans-I/O: [`Mgr`] takes the reports and yields replies. The monitor owns one and its commands read it.
 //! Layer: core; uses base.
 
-pub mod options;
 pub mod pgmap;
 mod services;
 mod sessions;
-pub mod version;
 
 pub use pgmap::PgMap;
 pub use services::{

@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Snapshot};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use nacre_mgr::options::{self, OptionError, OptionInfo};
+use nacre_options::{self as options, OptionError, OptionInfo};
 use nacre_types::{AuthName, EntityKind, Errno, UTime};
 use std::collections::BTreeMap;
 use std::fmt;

@@ -5,10 +5,10 @@ use crate::shard::Shard;
 use crate::shard_msg::{Question, QuestionKind};
 use crate::storage::StoreConfig;
 use nacre_buf::{BufList, Bytes};
-use nacre_mgr::options::{self, OptionInfo};
-use nacre_mgr::version;
 use nacre_msg::{Command, CommandReply};
+use nacre_options::{self as options, OptionInfo};
 use nacre_pg::{Pg, Session};
+use nacre_types::version;
 use nacre_types::{Epoch, Errno, OsdId, PgId, SpgId};
 use serde_json::{Map, Value, json};
 

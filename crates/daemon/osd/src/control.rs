@@ -17,13 +17,13 @@ use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_denc::Decode;
 use nacre_heartbeat::Leases;
 use nacre_maps::{MgrMap, OsdMap};
-use nacre_mgr::options::Values;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::{
     EntityCaps, Message, MonGetOsdMap, OsdFailure, RawMessage, VoidTickets, failure_flag, ping_op,
 };
 use nacre_msgr::{Config as MsgrConfig, Event as ConnEvent, Peer, Session, Target};
+use nacre_options::Values;
 use nacre_osd_core::{
     Boot, Event as BootEvent, Merges, ends_connection, keeps_maps_until, peer_targets, ping_notice,
 };

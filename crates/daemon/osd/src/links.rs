@@ -6,9 +6,9 @@
 
 use nacre_auth::{Authorizer, Offer};
 use nacre_buf::Bytes;
-use nacre_mgr::options::Values;
 use nacre_monc::{Context, MonClient};
 use nacre_msgr::{Config, Event, Session, Target};
+use nacre_options::Values;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, Stamp};
 use std::collections::VecDeque;

@@ -6,12 +6,12 @@ use crate::shard_msg::ShardReport;
 use crate::storage::{StoreConfig, device_facts};
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
-use nacre_mgr::version;
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::{OsdPerfStat, OsdStat, StoreStatfs, osd_alert};
 use nacre_msg::{MgrOpen, PgStats};
 use nacre_store::StoreUsage;
 use nacre_types::OsdId;
+use nacre_types::version;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -33,10 +33,10 @@ use nacre_auth::RotatingKeys;
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
-use nacre_mgr::options::Values;
 use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_msg::{Message, OsdPgCreate2, RawMessage, backoff_op};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
+use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, GateDecision, MapRelease, PeerDecision, warns_clients};
 use nacre_pg::{
     Cx, Effects, Event, Permit, Pg, PgCreateInfo, Planted, RecoveryThrottle, Reserver, Session, SessionId,
@@ -212,7 +212,7 @@ impl Shard {
 
     fn configured(mut self) -> Self {
         if let (Some(option), StoreConfig::File { memory_bytes, .. }) =
-            (nacre_mgr::options::find("osd_memory_target"), &self.config.store)
+            (nacre_options::find("osd_memory_target"), &self.config.store)
         {
             Arc::make_mut(&mut self.options).tell(option, memory_bytes.to_string()); // as it was started, for who asks
         }

@@ -6,7 +6,7 @@ use crate::command::Output;
 use crate::config::{Target, Who};
 use crate::osd::view;
 use nacre_format::{Align, Node, Section, Table, stamp};
-use nacre_mgr::options::{self, OptionInfo};
+use nacre_options::{self as options, OptionInfo};
 use nacre_types::{AuthName, EntityKind, Errno};
 use std::collections::BTreeMap;
 

@@ -6,7 +6,7 @@ use crate::command::Output;
 use crate::health::{Check, Mute, Severity, checks, overall};
 use crate::state::State;
 use nacre_format::{Node, Section, stamp};
-use nacre_mgr::options::{Kind, OptionInfo};
+use nacre_options::{Kind, OptionInfo};
 use nacre_types::Errno;
 use std::time::Duration;
 
@@ -122,7 +122,7 @@ fn span(text: &str) -> Option<Duration> {
         min: None,
         max: None,
         choices: &[],
-        level: nacre_mgr::options::Level::Basic,
+        level: nacre_options::Level::Basic,
         runtime: true,
         services: &[],
         text: "how long a mute lasts",

@@ -5,8 +5,8 @@ use super::show;
 use super::table::{Command, command};
 use crate::command::Output;
 use nacre_format::{Node, Section, bytes};
-use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::Errno;
+use nacre_types::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("mgr stat", "mgr", "r", "Summary of the managers", stat),

@@ -9,7 +9,7 @@ use crate::command::Output;
 use crate::state::State;
 use nacre_format::{Format, Node, Section};
 use nacre_maps::MonMap;
-use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
+use nacre_types::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::{Errno, features};
 
 /// A single monitor elects itself once; odd numbers are stable quorums.

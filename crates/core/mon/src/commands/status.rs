@@ -7,7 +7,7 @@ use super::table::{Command, command};
 use nacre_format::{Format, Node, Section, age, bytes, fixed, si, stamp};
 use nacre_maps::OsdMap;
 use nacre_mgr::pgmap::{self, Digest, Rate};
-use nacre_mgr::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
+use nacre_types::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::{UTime, features};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -4,8 +4,8 @@ use super::{ADMIN, World, addr};
 use crate::batch::Batch;
 use crate::health;
 use nacre_buf::Bytes;
-use nacre_mgr::options;
 use nacre_msg::OsdFailure;
+use nacre_options as options;
 use nacre_types::UTime;
 use std::time::Duration;
 

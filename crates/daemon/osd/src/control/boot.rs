@@ -2,9 +2,9 @@
 
 use super::{ControlCx, ControlEvent, OsdControl};
 use crate::report;
-use nacre_mgr::options::Values;
 use nacre_monc::Context;
 use nacre_msg::{MarkMeDown, Message, OsdAlive, OsdBeacon, OsdBoot, OsdPgTemp, Superblock};
+use nacre_options::Values;
 use nacre_osd_core::{Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
 use nacre_types::{Epoch, UTime, features};
 use std::sync::Arc;

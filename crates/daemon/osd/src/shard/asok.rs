@@ -5,7 +5,7 @@ use crate::control::OsdControl;
 use crate::shard_msg::ShardMsg;
 use crate::tracker;
 use nacre_maps::OsdMap;
-use nacre_mgr::options::{OptionInfo, Values};
+use nacre_options::{OptionInfo, Values};
 use nacre_service::IntakeReport;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Options of everything else: messenger, authentication, logs, places.
 
-use super::{Kind, Level, OptionInfo, row};
+use crate::info::{Kind, Level, OptionInfo, row};
 
 /// What the options of messenger modes may be.
 const MODES: &[&str] = &["crc", "secure", "crc secure", "secure crc"];

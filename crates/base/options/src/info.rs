@@ -1,19 +1,4 @@
-//! The table of options: Ceph's names, types, defaults and bounds, and what each means here.
-//!
-//! Facts are those of Ceph v16.2.15 (`ceph config help`), except where the sentence says otherwise. `config
-//! set` checks values against it; the OSD, the monitor and `config help|ls` read it.
-
-mod check;
-mod client;
-mod common;
-mod debug;
-mod mon;
-mod osd;
-mod readers;
-mod values;
-
-pub use check::OptionError;
-pub use values::Values;
+//! [`OptionInfo`]: what is known of one option. Its private builders are the words in which the tables are written.
 
 /// Type of an option's value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,7 +94,13 @@ pub struct OptionInfo {
     pub text: &'static str,
 }
 
-const fn row(name: &'static str, kind: Kind, default: &'static str, text: &'static str) -> OptionInfo {
+/// A row of the table: an option for operators who know why, which a running daemon follows.
+pub(crate) const fn row(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    text: &'static str,
+) -> OptionInfo {
     OptionInfo {
         name,
         kind,
@@ -125,70 +116,33 @@ const fn row(name: &'static str, kind: Kind, default: &'static str, text: &'stat
 }
 
 impl OptionInfo {
-    const fn level(mut self, level: Level) -> Self {
+    pub(crate) const fn level(mut self, level: Level) -> Self {
         self.level = level;
         self
     }
 
-    const fn at_least(mut self, min: &'static str) -> Self {
+    pub(crate) const fn at_least(mut self, min: &'static str) -> Self {
         self.min = Some(min);
         self
     }
 
-    const fn at_most(mut self, max: &'static str) -> Self {
+    pub(crate) const fn at_most(mut self, max: &'static str) -> Self {
         self.max = Some(max);
         self
     }
 
-    const fn one_of(mut self, choices: &'static [&'static str]) -> Self {
+    pub(crate) const fn one_of(mut self, choices: &'static [&'static str]) -> Self {
         self.choices = choices;
         self
     }
 
-    const fn services(mut self, services: &'static [&'static str]) -> Self {
+    pub(crate) const fn services(mut self, services: &'static [&'static str]) -> Self {
         self.services = services;
         self
     }
 
-    const fn at_start(mut self) -> Self {
+    pub(crate) const fn at_start(mut self) -> Self {
         self.runtime = false;
         self
-    }
-}
-
-/// All options, topic by topic, names ascending within each.
-pub fn all() -> impl Iterator<Item = &'static OptionInfo> {
-    [common::TABLE, debug::TABLE, mon::TABLE, osd::TABLE, client::TABLE].into_iter().flatten()
-}
-
-/// The option of that name; spaces and hyphens count as underscores.
-#[must_use]
-pub fn find(name: &str) -> Option<&'static OptionInfo> {
-    let name = name.trim().replace([' ', '-'], "_");
-    all().find(|option| option.name == name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::BTreeSet;
-
-    #[test]
-    fn names_are_unique_and_defaults_pass_their_own_check() {
-        let mut seen = BTreeSet::new();
-        for option in all() {
-            assert!(seen.insert(option.name), "{} twice", option.name);
-            if !option.default.is_empty() {
-                assert!(option.check(option.default).is_ok(), "default of {}", option.name);
-            }
-        }
-        assert!(seen.len() > 150);
-    }
-
-    #[test]
-    fn names_are_found_with_spaces_too() {
-        assert_eq!(find("osd max-backfills").map(|option| option.name), Some("osd_max_backfills"));
-        assert_eq!(find("no_such_option"), None);
-        assert_eq!(find("mon_allow_pool_delete").map(|option| option.default), Some("false"));
     }
 }

@@ -1,7 +1,7 @@
 //! Every option is read by somebody or refused with what holds instead; `docs/options.md` says which.
 //! `NACRE_BLESS=1` writes that file anew.
 
-use nacre_mgr::options::{self, OptionInfo};
+use nacre_options::{self as options, OptionInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -96,9 +96,9 @@ fn document() -> String {
     let files = [&reads("daemon/osd"), &reads("core/mon")];
     let mut sorted: Vec<&OptionInfo> = options::all().collect();
     sorted.sort_by_key(|option| option.name);
-    let mut out = "# Options\n\nMade by `NACRE_BLESS=1 cargo test -p nacre-mgr --test option_reads` from the reads in the \
-         code. `ceph config set WHO NAME VALUE` takes an\n\
-         option when WHO, or somebody in it, reads it; anything else is refused with EOPNOTSUPP and what holds instead.\n\n## Read by our daemons\n\n\
+    let mut out = "# Options\n\nMade by `NACRE_BLESS=1 cargo test -p nacre-options --test option_reads` from the reads in the \
+         code. `ceph config set WHO NAME VALUE` takes\n\
+         an option when WHO, or somebody in it, reads it; anything else is refused with EOPNOTSUPP and what holds instead.\n\n## Read by our daemons\n\n\
          | option | default | read by | takes effect | in |\n|---|---|---|---|---|\n"
         .to_owned();
     let ours = |option: &&&OptionInfo| option.readers().iter().any(|reader| *reader != "client");
@@ -128,6 +128,6 @@ fn the_document_is_what_the_code_says() {
     let held = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         held == wanted,
-        "docs/options.md is old: NACRE_BLESS=1 cargo test -p nacre-mgr --test option_reads"
+        "docs/options.md is old: NACRE_BLESS=1 cargo test -p nacre-options --test option_reads"
     );
 }

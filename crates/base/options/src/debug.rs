@@ -1,6 +1,6 @@
 //! Log levels by subsystem.
 
-use super::{Kind, OptionInfo, row};
+use crate::info::{Kind, OptionInfo, row};
 
 const fn level(name: &'static str, default: &'static str) -> OptionInfo {
     row(

@@ -1,6 +1,6 @@
 //! Options of monitors.
 
-use super::{Kind, Level, OptionInfo, row};
+use crate::info::{Kind, Level, OptionInfo, row};
 
 pub(super) static TABLE: &[OptionInfo] = &[
     row(

@@ -3,7 +3,7 @@
 //! `config set` refuses what would have no effect. The lists are checked against the reads in the code by
 //! `tests/option_reads.rs`, which also writes `docs/options.md`.
 
-use super::{OptionInfo, client, debug};
+use crate::{OptionInfo, client, debug};
 
 /// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or everybody.
 const OSD: &[&str] = &[

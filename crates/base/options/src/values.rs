@@ -1,6 +1,6 @@
 //! [`Values`]: what the options of one daemon are set to.
 
-use super::{OptionInfo, all, find};
+use crate::{OptionInfo, all, find};
 use nacre_types::seconds;
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Options of RADOS and RBD clients.
 
-use super::{Kind, OptionInfo, row};
+use crate::info::{Kind, OptionInfo, row};
 
 pub(super) static TABLE: &[OptionInfo] = &[
     row("client_mount_timeout", Kind::Seconds, "300", "Seconds a client waits for the cluster")

@@ -1,6 +1,6 @@
 //! Is a value one that the option may have?
 
-use super::{Kind, OptionInfo};
+use crate::info::{Kind, OptionInfo};
 use nacre_format::general;
 use nacre_types::Uuid;
 
@@ -200,8 +200,8 @@ fn debug_level(value: &str) -> Result<String, OptionError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::find;
     use super::Kind;
+    use crate::find;
 
     fn check(name: &str, value: &str) -> Result<String, String> {
         find(name).expect("a known option").check(value).map_err(|error| error.to_string())
@@ -231,7 +231,7 @@ mod tests {
             "99999999999999999999",
             "9E",
         ];
-        for option in super::super::all() {
+        for option in crate::all() {
             for value in wild {
                 let Ok(normal) = option.check(value) else { continue };
                 let Ok(number) = normal.parse::<f64>() else { continue };
