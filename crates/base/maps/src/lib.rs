@@ -3,7 +3,7 @@
 //! Source of the formats: Ceph `src/osd/OSDMap.{h,cc}`, `src/osd/osd_types.{h,cc}`, `src/mon/MonMap.{h,cc}`,
 //! `src/mon/MgrMap.h`, `src/mds/{FSMap,MDSMap}.{h,cc}` at v16.2.15. Golden bytes of a real cluster stand in
 //! `testdata/maps/`; placement is compared with `osdmaptool` by `tests/placement_oracle.rs`. Layer: base;
-//! uses buf, denc, types, crush.
+//! uses buf, denc, types, crush, and msg for the message that brings maps.
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 pub mod flags;
@@ -12,6 +12,7 @@ mod fsmap;
 mod incremental;
 mod mgrmap;
 mod monmap;
+mod next_map;
 mod osd_info;
 mod osdmap;
 mod placement;
@@ -23,6 +24,7 @@ pub use fsmap::{Compat, FileSystem, FsMap, MdsInfo, MdsMap};
 pub use incremental::Incremental;
 pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, StandbyMgr};
 pub use monmap::{MON_FEATURES, MonInfo, MonMap};
+pub use next_map::{MapError, NextMap, next_map};
 pub use osd_info::{OsdInfo, XInfo};
 pub use osdmap::{ApplyError, OsdMap};
 pub use placement::{UpActing, full_hash};

@@ -14,7 +14,7 @@
 //!   reply of the latest attempt from whom it was sent to --> Done
 //! ```
 //!
-//! Source of the behaviour: Ceph `src/osdc/Objecter.cc` at v16.2.15. Layer: core; uses maps, msg and monc (for taking maps in).
+//! Source of the behaviour: Ceph `src/osdc/Objecter.cc` at v16.2.15. Layer: core; uses maps and msg.
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 mod objecter;

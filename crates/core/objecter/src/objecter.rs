@@ -1,8 +1,7 @@
 //! [`Objecter`]: the state machine.
 
 use crate::request::Request;
-use nacre_maps::{OSD_NONE, OsdMap, UpActing, flags};
-use nacre_monc::{MapError, NextMap, next_map};
+use nacre_maps::{MapError, NextMap, OSD_NONE, OsdMap, UpActing, flags, next_map};
 use nacre_msg::{OsdBackoff, OsdOp, OsdOpReply, backoff_op};
 use nacre_types::{AddrVec, Epoch, Errno, HObject, OsdId, PgId, Stamp};
 use std::collections::BTreeMap;

@@ -5,8 +5,9 @@ use nacre_auth::{Authorizer, ClientAuth, Offer};
 use nacre_buf::BufList;
 use nacre_denc::Decode;
 use nacre_env::Clock;
+use nacre_maps::MapError;
 use nacre_monc::{
-    Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MapError, MonClient,
+    Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient,
     TooMany as TooManyQuestions,
 };
 use nacre_msg::{Message, OsdOpReply, PoolOp, RawMessage, WatchNotify};

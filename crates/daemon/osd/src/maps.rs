@@ -2,8 +2,7 @@
 
 use nacre_buf::Bytes;
 use nacre_denc::Encode;
-use nacre_maps::OsdMap;
-use nacre_monc::{MapError, NextMap, next_map};
+use nacre_maps::{MapError, NextMap, OsdMap, next_map};
 use nacre_msg::MOsdMap;
 use nacre_types::{Epoch, Uuid};
 use std::collections::BTreeMap;

@@ -1,8 +1,7 @@
 //! [`Walk`]: maps of the past, fetched from the monitor for PGs of which this OSD must know who served them before the
 //! maps that it keeps.
 
-use nacre_maps::OsdMap;
-use nacre_monc::next_map;
+use nacre_maps::{OsdMap, next_map};
 use nacre_msg::{MOsdMap, MonGetOsdMap};
 use nacre_osd_core::Past;
 use nacre_pg::{Lineage, PgCreateInfo};

@@ -1,8 +1,9 @@
-//! [`next_map`]: taking OSD maps in, one epoch at a time, for everybody who follows them.
+//! [`next_map`]: the OSD map that a message brings next, for OSDs and clients alike.
 
+use crate::{ApplyError, Incremental, OsdMap};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError};
-use nacre_maps::{ApplyError, Incremental, OsdMap};
+use nacre_msg::MOsdMap;
 use nacre_types::{Epoch, Uuid};
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ pub struct NextMap {
 /// # Errors
 /// [`MapError`]; `have` is as true as before. On [`MapError::Apply`] a whole map helps, and is taken from the same message
 /// if it is there.
-pub fn next_map(have: &Arc<OsdMap>, message: &nacre_msg::MOsdMap) -> Result<Option<NextMap>, MapError> {
+pub fn next_map(have: &Arc<OsdMap>, message: &MOsdMap) -> Result<Option<NextMap>, MapError> {
     if have.fsid != Uuid::default() && message.fsid != have.fsid {
         return Err(MapError::Foreign { found: message.fsid, own: have.fsid });
     }
@@ -85,7 +86,7 @@ mod tests {
     use nacre_denc::Encode;
 
     /// A map of epoch 5, and the message that leads to the next; `sound` when the checksum in it is right.
-    fn step(sound: bool) -> (Arc<OsdMap>, nacre_msg::MOsdMap) {
+    fn step(sound: bool) -> (Arc<OsdMap>, MOsdMap) {
         let map = OsdMap { epoch: 5, ..OsdMap::default() };
         let mut inc = Incremental::new(map.fsid, 6);
         inc.new_flags = 3;
@@ -93,7 +94,7 @@ mod tests {
         next.apply(&inc).expect("it follows");
         inc.full_crc = next.to_bytes_and_crc().1 ^ u32::from(!sound);
         let incrementals = [(6, inc.to_bytes())].into();
-        (Arc::new(map), nacre_msg::MOsdMap { incrementals, newest: 6, ..Default::default() })
+        (Arc::new(map), MOsdMap { incrementals, newest: 6, ..Default::default() })
     }
 
     #[test]
