@@ -24,7 +24,7 @@ pub use fsmap::{Compat, FileSystem, FsMap, MdsInfo, MdsMap};
 pub use incremental::Incremental;
 pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, StandbyMgr};
 pub use monmap::{MON_FEATURES, MonInfo, MonMap};
-pub use next_map::{MapError, NextMap, next_map};
+pub use next_map::{MapError, NextMap, newer_maps};
 pub use osd_info::{OsdInfo, XInfo};
 pub use osdmap::{ApplyError, OsdMap};
 pub use placement::{UpActing, full_hash};

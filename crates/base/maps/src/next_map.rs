@@ -1,4 +1,4 @@
-//! [`next_map`]: the OSD map that a message brings next, for OSDs and clients alike.
+//! [`newer_maps`]: the OSD maps that a message brings, in the order in which they are taken in. The one way for OSDs and clients alike.
 
 use crate::{ApplyError, Incremental, OsdMap};
 use nacre_buf::Bytes;
@@ -36,7 +36,7 @@ pub enum MapError {
     },
 }
 
-/// The next map of a message.
+/// A map of a message.
 #[derive(Clone, Debug)]
 pub struct NextMap {
     /// The map, newer than the one before.
@@ -47,13 +47,29 @@ pub struct NextMap {
     pub skipped: bool,
 }
 
-/// The oldest map in `message` that is newer than `have`: by its increment if that follows `have`, else whole. A
-/// `have` of epoch 0 is no map yet, but its cluster counts unless it is nil. None when nothing newer can be had.
+/// The maps in `message` that are newer than `have`, oldest first: by its increment where that follows the map before, else whole. A
+/// `have` of epoch 0 is no map yet, but its cluster counts unless it is nil.
 ///
 /// # Errors
-/// [`MapError`]; `have` is as true as before. On [`MapError::Apply`] a whole map helps, and is taken from the same message
-/// if it is there.
-pub fn next_map(have: &Arc<OsdMap>, message: &MOsdMap) -> Result<Option<NextMap>, MapError> {
+/// [`MapError`], once and at the end; the maps before it are good. On [`MapError::Apply`] a whole map helps; if the message has it, it is
+/// taken from there.
+pub fn newer_maps<'a>(
+    have: &Arc<OsdMap>,
+    message: &'a MOsdMap,
+) -> impl Iterator<Item = Result<NextMap, MapError>> + use<'a> {
+    let mut newest = Some(Arc::clone(have));
+    std::iter::from_fn(move || {
+        let next = next_map(newest.as_ref()?, message).transpose();
+        newest = match &next {
+            Some(Ok(next)) => Some(Arc::clone(&next.map)),
+            Some(Err(_)) | None => None,
+        };
+        next
+    })
+}
+
+/// The oldest map in `message` that is newer than `have`, if there is one.
+fn next_map(have: &Arc<OsdMap>, message: &MOsdMap) -> Result<Option<NextMap>, MapError> {
     if have.fsid != Uuid::default() && message.fsid != have.fsid {
         return Err(MapError::Foreign { found: message.fsid, own: have.fsid });
     }
@@ -108,5 +124,23 @@ mod tests {
         message.full.insert(6, whole.to_bytes());
         let next = next_map(&map, &message).expect("good").expect("newer");
         assert_eq!((next.map.flags, next.skipped), (9, false), "the whole map counts");
+    }
+
+    #[test]
+    fn maps_come_in_order_and_end_with_the_first_that_is_bad() {
+        let whole = |epoch| (epoch, OsdMap { epoch, ..OsdMap::default() }.to_bytes());
+        let (map, message) = step(true);
+        let mut message = MOsdMap { full: [whole(4), whole(7), whole(9)].into(), ..message };
+        let epochs = |message: &MOsdMap| -> Vec<_> {
+            let found = newer_maps(&map, message).map(|next| next.map(|next| (next.map.epoch, next.skipped)));
+            found
+                .map(|next| next.map_err(|error| matches!(error, MapError::Malformed { epoch: 8, .. })))
+                .collect()
+        };
+        assert_eq!(epochs(&message), [Ok((6, false)), Ok((7, false)), Ok((9, true))]);
+        message.full.insert(8, Bytes::new());
+        assert_eq!(epochs(&message), [Ok((6, false)), Ok((7, false)), Err(true)]);
+        message.fsid = Uuid::from_random([7; 16]);
+        assert_eq!(epochs(&message).len(), 3, "a map without a cluster takes those of any");
     }
 }

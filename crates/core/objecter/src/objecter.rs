@@ -1,7 +1,7 @@
 //! [`Objecter`]: the state machine.
 
 use crate::request::Request;
-use nacre_maps::{MapError, NextMap, OSD_NONE, OsdMap, UpActing, flags, next_map};
+use nacre_maps::{MapError, OSD_NONE, OsdMap, UpActing, flags, newer_maps};
 use nacre_msg::{OsdBackoff, OsdOp, OsdOpReply, backoff_op};
 use nacre_types::{AddrVec, Epoch, Errno, HObject, OsdId, PgId, Stamp};
 use std::collections::BTreeMap;
@@ -221,26 +221,28 @@ impl Objecter {
     /// # Errors
     /// [`MapError`]; what came before the bad map is taken in.
     pub fn maps(&mut self, now: Stamp, message: &nacre_msg::MOsdMap) -> Result<(), MapError> {
-        loop {
-            let (map, skipped) = match next_map(&self.map, message) {
-                Ok(Some(NextMap { map, skipped, .. })) => (map, skipped),
-                Ok(None) => return Ok(()),
+        for next in newer_maps(&self.map, message) {
+            let next = match next {
+                Ok(next) => next,
                 Err(MapError::Apply { .. }) => {
                     self.effects.push(Effect::WantMap { from: 0 });
                     return Ok(());
                 }
                 Err(error) => return Err(error),
             };
-            self.map = map;
+            self.map = next.map;
             self.follow_sessions();
             for tid in self.ops.keys().copied().collect::<Vec<_>>() {
                 // In a skipped epoch its primary may have changed and changed back, and dropped it.
-                if skipped && let Some(op) = self.ops.get_mut(&tid) {
+                if next.skipped
+                    && let Some(op) = self.ops.get_mut(&tid)
+                {
                     op.place = None;
                 }
                 self.aim(now, tid);
             }
         }
+        Ok(())
     }
 
     /// Connections with OSDs that are down or elsewhere now end.

@@ -2,7 +2,7 @@
 
 use nacre_buf::Bytes;
 use nacre_denc::Encode;
-use nacre_maps::{MapError, NextMap, OsdMap, next_map};
+use nacre_maps::{MapError, NextMap, OsdMap, newer_maps};
 use nacre_msg::MOsdMap;
 use nacre_types::{Epoch, Uuid};
 use std::collections::BTreeMap;
@@ -95,14 +95,12 @@ impl MapCache {
         if source == Source::Monitor {
             self.compare(message)?;
         }
-        loop {
+        for next in newer_maps(&self.newest, message) {
             let own = self.newest.epoch;
-            let next = match next_map(&self.newest, message) {
-                Ok(Some(next)) => next,
-                Ok(None) => break,
-                Err(error @ MapError::Apply { .. }) => return Err(LearnError::Increment(error)),
-                Err(error) => return Err(LearnError::Bad(error)),
-            };
+            let next = next.map_err(|error| match error {
+                MapError::Apply { .. } => LearnError::Increment(error),
+                error => LearnError::Bad(error),
+            })?;
             let found = next.map.epoch;
             let trimmed = source == Source::Monitor && own.saturating_add(1) < message.oldest;
             let may_skip = own == 0 || source == Source::OsdControl || (trimmed && found == message.oldest);

@@ -1,7 +1,7 @@
 //! [`Walk`]: maps of the past, fetched from the monitor for PGs of which this OSD must know who served them before the
 //! maps that it keeps.
 
-use nacre_maps::{OsdMap, next_map};
+use nacre_maps::{OsdMap, newer_maps};
 use nacre_msg::{MOsdMap, MonGetOsdMap};
 use nacre_osd_core::Past;
 use nacre_pg::{Lineage, PgCreateInfo};
@@ -79,7 +79,19 @@ impl Walk {
     pub(crate) fn take(&mut self, message: &MOsdMap, present: Epoch) -> Vec<(SpgId, Option<PgCreateInfo>)> {
         let mut out = self.give_up_trimmed(message.oldest);
         let before = self.map.epoch;
-        while let Some(map) = self.next(message) {
+        for next in newer_maps(&self.map, message) {
+            let map = match next {
+                Ok(next) => next.map,
+                Err(error) => {
+                    tracing::error!(%error, "a map of the past cannot be used");
+                    break;
+                }
+            };
+            // The first must be the one that was asked for.
+            let wanted = if self.map.epoch == 0 { self.first() } else { self.map.epoch + 1 };
+            if map.epoch != wanted {
+                break;
+            }
             self.follow(map);
             if self.map.epoch >= present {
                 out.extend(self.finish());
@@ -105,19 +117,6 @@ impl Walk {
             self.begin();
         }
         gone
-    }
-
-    /// The next map of the message. The first must be the one that was asked for.
-    fn next(&self, message: &MOsdMap) -> Option<Arc<OsdMap>> {
-        let next = match next_map(&self.map, message) {
-            Ok(next) => next?,
-            Err(error) => {
-                tracing::error!(%error, "a map of the past cannot be used");
-                return None;
-            }
-        };
-        let wanted = if self.map.epoch == 0 { self.first() } else { self.map.epoch + 1 };
-        (next.map.epoch == wanted).then_some(next.map)
     }
 
     fn follow(&mut self, map: Arc<OsdMap>) {
