@@ -16,13 +16,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("crates/base/types", &["ids", "name"]),
     ("crates/bin/nacre", &["files", "mon", "osd", "processes", "up"]),
     ("crates/core/auth", &["key_server", "keyring"]),
-    (
-        "crates/core/cls",
-        &[
-            "cas", "hello", "journal", "lock", "log", "numops", "rbd", "refcount", "sdk", "table", "timeindex", "user",
-            "version",
-        ],
-    ),
     ("crates/core/cls/journal", &["clients", "tags"]),
     ("crates/core/cls/rbd", &["header", "parent", "snapshots"]),
     ("crates/core/cls/rbd/mirror", &["images", "statuses"]),

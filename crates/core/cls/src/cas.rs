@@ -2,7 +2,7 @@
 //! Formats: Ceph `src/cls/cas/cls_cas_ops.h`, behaviour of v16.2.15. How the references are stored is ours.
 
 use crate::keys::stored;
-use crate::table::{Method, done, fail, read, write};
+use crate::method::{Method, done, fail, read, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Reader};

@@ -1,6 +1,6 @@
 //! Class `hello`: Ceph's example class; clients' tests use it to see how calls behave.
 
-use crate::table::{Method, done, fail, read, write, write_only};
+use crate::method::{Method, done, fail, read, write, write_only};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_types::Errno;

@@ -11,13 +11,14 @@ mod journal;
 mod keys;
 mod lock;
 mod log;
+mod method;
 mod numops;
 mod rbd;
 mod refcount;
+mod registry;
 #[cfg(test)]
 mod replay;
 mod sdk;
-mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod timeindex;
@@ -25,4 +26,5 @@ mod user;
 mod version;
 
 pub use cx::{Caller, ClassCx, Fault, MethodResult};
-pub use table::{CLASSES, Class, Flags, Method, lookup};
+pub use method::{Flags, Method};
+pub use registry::{CLASSES, Class, lookup};

@@ -3,7 +3,7 @@
 //! A lock lives in the attribute `lock.<name>` as `lock_info_t`.
 
 use crate::keys::{input, output, stored};
-use crate::table::{Method, done, fail, read, write};
+use crate::method::{Method, done, fail, read, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -4,7 +4,7 @@
 //! under `1_<seconds>.<microseconds>_<id>`, the header (newest entry) in the omap header.
 
 use crate::keys::{output, stored};
-use crate::table::{Method, done, fail, read, write};
+use crate::method::{Method, done, fail, read, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -2,7 +2,7 @@
 //! Facts: Ceph `src/cls/numops/cls_numops.cc`, v16.2.15.
 
 use crate::keys::input;
-use crate::table::{Method, done, fail, write};
+use crate::method::{Method, done, fail, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_types::Errno;

@@ -1,6 +1,6 @@
 //! Class `sdk`: Ceph's test of the public class interface; writes through every call and reads it all back.
 
-use crate::table::{Method, done, fail, write};
+use crate::method::{Method, done, fail, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_types::Errno;

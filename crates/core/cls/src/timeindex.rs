@@ -3,7 +3,7 @@
 
 use crate::keys::output;
 use crate::log::{ENTRIES_MAX, PREFIX, Span, list_span, marker_or_time, time_key, trim_input, trim_span};
-use crate::table::{Method, done, read, write};
+use crate::method::{Method, done, read, write};
 use crate::{ClassCx, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Reader, Writer};

@@ -2,7 +2,7 @@
 //! Formats: Ceph `src/cls/user/cls_user_types.h` and `cls_user_ops.h`; behaviour measured at v16.2.15.
 
 use crate::keys::{all, output, stored};
-use crate::table::{Method, done, fail, read, write};
+use crate::method::{Method, done, fail, read, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

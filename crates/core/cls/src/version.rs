@@ -2,7 +2,7 @@
 //! Formats: Ceph `src/cls/version/cls_version_types.h`, v16.2.15.
 
 use crate::keys::{input, stored};
-use crate::table::{Method, done, fail, read, write};
+use crate::method::{Method, done, fail, read, write};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -9,7 +9,7 @@ mod tags;
 mod tests;
 
 use crate::keys::{get, input, output, set};
-use crate::table::{Method, done, fail, read, write};
+use crate::method::{Method, done, fail, read, write};
 use crate::{ClassCx, MethodResult};
 use nacre_buf::Bytes;
 use nacre_denc::Reader;

@@ -3,7 +3,7 @@
 use super::clients::Client;
 use super::{NEXT_TAG_CLASS, NEXT_TAG_TID};
 use crate::keys::{all, get, input, output, remove, set, stored};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -1,6 +1,6 @@
 //! Data objects: copying up from a parent, and freeing zeros.
 
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, MethodResult};
 use nacre_buf::Bytes;
 use nacre_denc::Reader;

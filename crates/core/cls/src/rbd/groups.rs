@@ -3,7 +3,7 @@
 use super::header::{change_op_features, op_feature};
 use super::names;
 use crate::keys::{find, get, input, output, page, remove, remove_of_existing, set, stored};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

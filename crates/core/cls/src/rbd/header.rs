@@ -3,7 +3,7 @@
 use super::parent::Parent;
 use super::snapshots::Snapshot;
 use crate::keys::{find, get, input, output, remove, set};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Reader};

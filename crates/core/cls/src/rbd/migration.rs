@@ -2,7 +2,7 @@
 
 use super::header::{FEATURES, feature};
 use crate::keys::{find, get as stored_get, input, remove as stored_remove, set as stored_set};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -15,7 +15,7 @@ mod parent;
 mod snapshots;
 mod trash;
 
-use crate::table::{Method, read, write, write_only};
+use crate::method::{Method, read, write, write_only};
 use mirror::{images, instances, peers, statuses};
 
 pub(crate) static METHODS: &[Method] = &[

@@ -2,7 +2,7 @@
 
 use super::header::require_object;
 use crate::keys::{find, get, input, output, page, page_input, remove, remove_of_existing, set};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Reader};

@@ -2,7 +2,7 @@
 
 use super::bit_vector::{BitVector, Blocks, COUNT_MAX, EXISTS, EXISTS_CLEAN};
 use crate::keys::input;
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::Bytes;
 use nacre_denc::{Encode, Reader};

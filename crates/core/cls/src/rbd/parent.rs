@@ -3,7 +3,7 @@
 use super::header::{self, change_op_features, feature, op_feature};
 use super::snapshots::Snapshot;
 use crate::keys::{all, find, get, input, output, remove, set};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -2,7 +2,7 @@
 
 use super::names::{id_key, is_valid_id};
 use crate::keys::{find, get as stored_get, input, output, page, page_input, remove as stored_remove, set};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

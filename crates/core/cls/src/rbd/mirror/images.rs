@@ -2,7 +2,7 @@
 
 use super::statuses;
 use crate::keys::{all, find, get, input, output, page, page_input, remove, set, stored};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -1,7 +1,7 @@
 //! The `rbd-mirror` daemons of a pool, and which of them works on which image.
 
 use crate::keys::{all, input, output, page, page_input, remove, remove_of_existing};
-use crate::table::done;
+use crate::method::done;
 use crate::{ClassCx, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::Reader;

@@ -7,7 +7,7 @@ pub(super) mod snapshots;
 pub(super) mod statuses;
 
 use crate::keys::{find, get, input, output, remove, set};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::Encode;

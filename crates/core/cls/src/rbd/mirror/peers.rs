@@ -2,7 +2,7 @@
 
 use super::{UUID, is_enabled};
 use crate::keys::{all, get, input, output, remove, set, stored};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -1,8 +1,8 @@
 //! Mirror snapshots: which peers still need one, and how much of it has arrived.
 
 use crate::keys::{input, stored};
+use crate::method::{done, fail};
 use crate::rbd::snapshots::{Namespace, Snapshot};
-use crate::table::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

@@ -4,7 +4,7 @@
 use super::images::{self, Image};
 use super::peers::Peer;
 use crate::keys::{all, find, input, output, page_input, remove, set, stored};
-use crate::table::{done, fail};
+use crate::method::{done, fail};
 use crate::{Caller, ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
