@@ -15,7 +15,7 @@
 //!
 //! On a machine that has only OSDs there are `ceph.conf` and the folders of its OSDs.
 
-use crate::up::{Auth, StoreKind};
+use crate::args::{Auth, StoreKind};
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
 use nacre_client::conf;

@@ -1,34 +1,15 @@
 //! `nacre mon`: the monitor, with the manager's duties, of the cluster in a folder.
 
+use crate::args::MonArgs;
 use crate::files::{Folder, Identity, Lock};
 use crate::process::{self, Stop};
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use nacre_monitor::{Monitor, MonitorConfig};
-use std::path::{Path, PathBuf};
 
 /// Name of the one monitor that a folder has.
 pub(crate) const NAME: &str = "a";
 /// Its name among the daemons of a folder.
 pub(crate) const DAEMON: &str = "mon";
-
-/// Options of `nacre mon`.
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Folder of the cluster, made by `nacre up`.
-    #[arg(long, default_value = "nacre-data")]
-    dir: PathBuf,
-    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
-    #[arg(long)]
-    user: Option<String>,
-}
-
-impl Options {
-    /// As whom to run, and in which folder.
-    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
-        (self.user.as_deref(), &self.dir)
-    }
-}
 
 /// A monitor that runs in this process.
 #[derive(Debug)]
@@ -53,7 +34,7 @@ pub(crate) fn start(folder: &Folder, identity: &Identity, lock: Lock) -> Result<
 }
 
 /// Runs until SIGTERM or Ctrl-C.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &MonArgs) -> Result<()> {
     let stop = Stop::register()?;
     let folder = Folder::open(&options.dir)?;
     let Some(identity) = folder.identity()? else {

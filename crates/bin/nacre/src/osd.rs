@@ -1,92 +1,18 @@
 //! `nacre osd`: one or more OSDs of this machine.
 
 use crate::allocator;
+use crate::args::{OsdArgs, StoreKind};
 use crate::files::{Address, Folder, Lock};
 use crate::process::{self, Stop};
-use crate::up::{DeviceArgs, StoreKind, capacity_bytes, parse_size, random_uuid};
+use crate::up::{capacity_bytes, random_uuid};
 use anyhow::{Context, Result, bail};
-use clap::Args;
 use nacre_auth::CryptoKey;
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
-use nacre_types::{OsdId, Uuid};
+use nacre_types::OsdId;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-
-/// A store with less would do nothing but read its metadata.
-const MEMORY_BYTES_MIN: u64 = 64 << 20;
-
-/// Options of `nacre osd`.
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Folder with ceph.conf and the folders of the OSDs (osd.N).
-    #[arg(long, default_value = "nacre-data")]
-    dir: PathBuf,
-    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
-    #[arg(long)]
-    user: Option<String>,
-    /// OSD to run; may be given several times. Without it: all that have a folder.
-    #[arg(long)]
-    id: Vec<OsdId>,
-    /// Address to listen on.
-    #[arg(long, default_value = "127.0.0.1")]
-    listen: IpAddr,
-    /// Make the folder and the store of the one OSD given with --id, and end. See
-    /// docs/runbooks/osd-add-remove.md.
-    #[arg(long, requires = "id")]
-    mkfs: bool,
-    /// With --mkfs: identity of the store, as given to `ceph osd new`; random if not given.
-    #[arg(long, requires = "mkfs", value_parser = parse_uuid)]
-    uuid: Option<Uuid>,
-    /// With --mkfs: the OSD's key, as given to `ceph osd new`; without it a key is made, and printed in the
-    /// command that tells the cluster of it.
-    #[arg(long, requires = "mkfs", value_parser = parse_key)]
-    key: Option<CryptoKey>,
-    /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
-    #[arg(long, requires = "mkfs", value_parser = parse_size)]
-    osd_size: Option<u64>,
-    #[command(flatten)]
-    memory: MemoryOptions,
-    #[command(flatten)]
-    device_dirs: DeviceArgs,
-}
-
-impl Options {
-    /// As whom to run, and in which folder.
-    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
-        (self.user.as_deref(), &self.dir)
-    }
-}
-
-/// How much memory an OSD's store may use.
-#[derive(Debug, Args)]
-pub(crate) struct MemoryOptions {
-    /// Memory that an OSD's store keeps to, in bytes or with K, M, G, T; at least 64M. What clients have under way comes
-    /// on top.
-    #[arg(long, default_value = "1G", value_parser = parse_memory)]
-    osd_memory_target: u64,
-}
-
-impl MemoryOptions {
-    pub(crate) fn bytes(&self) -> usize {
-        usize::try_from(self.osd_memory_target).unwrap_or(usize::MAX)
-    }
-}
-
-fn parse_memory(text: &str) -> Result<u64, String> {
-    let bytes = parse_size(text)?;
-    if bytes < MEMORY_BYTES_MIN { Err("a store needs at least 64M".to_owned()) } else { Ok(bytes) }
-}
-
-fn parse_uuid(text: &str) -> Result<Uuid, String> {
-    Uuid::parse(text).ok_or_else(|| "no UUID".to_owned())
-}
-
-fn parse_key(text: &str) -> Result<CryptoKey, String> {
-    CryptoKey::parse(text).map_err(|error| error.to_string())
-}
 
 /// What OSDs of one process have in common.
 #[derive(Debug, Clone)]
@@ -253,7 +179,7 @@ fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Resu
 }
 
 /// Makes an OSD's folder: its identity last, so that what was left by half is no OSD.
-fn mkfs(folder: &Folder, options: &Options) -> Result<()> {
+fn mkfs(folder: &Folder, options: &OsdArgs) -> Result<()> {
     let [id] = options.id[..] else { bail!("--mkfs makes one OSD: give one --id") };
     if folder.osds()?.contains(&id) {
         bail!("{} holds an OSD; remove it if it is not needed any more", folder.osd(id).display());
@@ -282,7 +208,7 @@ fn mkfs(folder: &Folder, options: &Options) -> Result<()> {
 }
 
 /// Runs until SIGTERM or Ctrl-C.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &OsdArgs) -> Result<()> {
     if options.mkfs {
         return mkfs(&Folder::open(&options.dir)?, options);
     }

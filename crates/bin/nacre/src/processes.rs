@@ -3,9 +3,9 @@
 //! Each is started with `nacre mon` or `nacre osd` and may be killed and started again by anybody with the very
 //! command line that it had; we only say so when one of our children ends, unless told to start it again.
 
+use crate::args::UpArgs;
 use crate::files::{Folder, is_locked};
 use crate::process::{ReadyEar, START_POLL, Stop};
-use crate::up::Options;
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
@@ -52,7 +52,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     /// Starts the monitor, then the OSDs, and waits until all serve or `stop` wants the end.
-    pub(crate) fn start(folder: &Folder, osds: &[OsdId], options: &Options, stop: &Stop) -> Result<Self> {
+    pub(crate) fn start(folder: &Folder, osds: &[OsdId], options: &UpArgs, stop: &Stop) -> Result<Self> {
         let binary = std::env::current_exe().context("where is this binary?")?;
         let mut processes = Self {
             binary,
@@ -69,7 +69,7 @@ impl Processes {
         outcome.map(|()| processes)
     }
 
-    fn start_all(&mut self, osds: &[OsdId], options: &Options, stop: &Stop) -> Result<()> {
+    fn start_all(&mut self, osds: &[OsdId], options: &UpArgs, stop: &Stop) -> Result<()> {
         let folder = self.folder.clone();
         let dir = folder.path().display().to_string();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();

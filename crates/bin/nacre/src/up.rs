@@ -1,18 +1,17 @@
 //! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
 
+use crate::args::{Auth, StoreKind, UpArgs};
 use crate::files::{Address, Folder, Identity};
-use crate::osd::{Hosted, MemoryOptions, OsdDefaults};
+use crate::osd::{Hosted, OsdDefaults};
 use crate::process::{self, START_POLL, Stop};
 use crate::processes::Processes;
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
-use clap::{Args, ValueEnum};
-use nacre_auth::{AuthMethod, CryptoKey};
+use nacre_auth::CryptoKey;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
 use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -26,124 +25,8 @@ const OSD_BYTES_MAX: u64 = 64 << 30;
 /// The same for stores in files of `nacre up`, whose OSDs share a machine with whatever else it is for.
 const UP_OSD_BYTES_MAX: u64 = 10 << 30;
 
-/// Options of `nacre up`.
-#[derive(Debug, Args)]
-pub(crate) struct Options {
-    /// Folder of the cluster; made if it does not exist.
-    #[arg(long, default_value = "nacre-data")]
-    dir: PathBuf,
-    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
-    #[arg(long)]
-    user: Option<String>,
-    /// Number of OSDs of a new cluster; an existing one keeps its own.
-    #[arg(long)]
-    osds: Option<usize>,
-    /// Address to listen on.
-    #[arg(long, default_value = "127.0.0.1")]
-    pub(crate) listen: IpAddr,
-    /// Port of the monitor of a new cluster; chosen by the system if not given.
-    #[arg(long)]
-    port: Option<u16>,
-    /// Threads per OSD; by default as many as the machine has processors for each OSD, at least one.
-    #[arg(long)]
-    shards: Option<usize>,
-    /// Size of an OSD's store, in bytes or with K, M, G, T, which a new store takes from the disk at once; by default 10G, or its
-    /// part of a quarter of the free disk space if that is less. In memory its part of half the memory. Only for a new cluster, or in memory.
-    #[arg(long, value_parser = parse_size)]
-    osd_size: Option<u64>,
-    #[command(flatten)]
-    device_dirs: DeviceArgs,
-    /// How clients prove who they are; a cluster keeps what it was last given.
-    #[arg(long, value_enum)]
-    auth: Option<Auth>,
-    /// Where a new cluster keeps objects; an existing one keeps its own.
-    #[arg(long, value_enum)]
-    store: Option<StoreKind>,
-    /// Run each daemon as a process of its own, with pid files in run/ and logs in log/.
-    #[arg(long)]
-    processes: bool,
-    /// With --processes: start a daemon again that has ended.
-    #[arg(long, requires = "processes")]
-    pub(crate) restart: bool,
-    #[command(flatten)]
-    pub(crate) memory: MemoryOptions,
-}
-
-impl Options {
-    /// As whom to run, and in which folder.
-    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
-        (self.user.as_deref(), &self.dir)
-    }
-}
-
-/// What of a store is on devices of its own.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct DeviceArgs {
-    /// Folder for the write-ahead logs of new stores, when they are to be on a device of their own.
-    #[arg(long)]
-    wal_dir: Option<PathBuf>,
-    /// Folder for the metadata of new stores, when it is to be on a device of its own.
-    #[arg(long)]
-    meta_dir: Option<PathBuf>,
-}
-
-impl DeviceArgs {
-    pub(crate) fn device_dirs(&self) -> nacre_osd::DeviceDirs {
-        nacre_osd::DeviceDirs { log: self.wal_dir.clone(), meta: self.meta_dir.clone() }
-    }
-}
-
-/// Where objects are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum StoreKind {
-    /// In files of the cluster's folder: they survive a crash.
-    File,
-    /// In memory: they are gone when the process ends.
-    Memory,
-}
-
-/// How clients prove who they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Auth {
-    /// With keys and tickets.
-    Cephx,
-    /// Not at all: everybody who reaches the ports may do everything. The daemons still know each other by keys.
-    None,
-}
-
-impl Auth {
-    pub(crate) fn methods(self) -> Vec<AuthMethod> {
-        match self {
-            Self::Cephx => vec![AuthMethod::Cephx],
-            Self::None => vec![AuthMethod::None, AuthMethod::Cephx],
-        }
-    }
-
-    /// As in `ceph.conf`.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Cephx => "cephx",
-            Self::None => "none",
-        }
-    }
-}
-
-pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
-    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
-        "" => 0,
-        "K" | "k" => 10,
-        "M" | "m" => 20,
-        "G" | "g" => 30,
-        "T" | "t" => 40,
-        _ => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("no number in '{text}'"))?;
-    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("'{text}' is out of range"))
-}
-
 /// Runs until SIGTERM or Ctrl-C.
-pub(crate) fn run(options: &Options) -> Result<()> {
+pub(crate) fn run(options: &UpArgs) -> Result<()> {
     let stop = Stop::register()?;
     process::check_listen(options.listen)?;
     let clock = RealClock::start();
@@ -170,7 +53,7 @@ struct Cluster<'a> {
 
 impl Cluster<'_> {
     /// All daemons as threads of this process.
-    fn run_here(&self, options: &Options, stop: &Stop) -> Result<()> {
+    fn run_here(&self, options: &UpArgs, stop: &Stop) -> Result<()> {
         let mon = mon::start(self.folder, self.identity, self.folder.lock_mon()?)?;
         let defaults = self.defaults(options)?;
         let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &defaults)?;
@@ -184,7 +67,7 @@ impl Cluster<'_> {
     }
 
     /// Each daemon as a process.
-    fn run_apart(&self, options: &Options, stop: &Stop) -> Result<()> {
+    fn run_apart(&self, options: &UpArgs, stop: &Stop) -> Result<()> {
         if self.identity.store == StoreKind::Memory {
             bail!("--processes needs --store file: what is in memory is gone when its process ends");
         }
@@ -198,7 +81,7 @@ impl Cluster<'_> {
         outcome
     }
 
-    fn defaults(&self, options: &Options) -> Result<OsdDefaults> {
+    fn defaults(&self, options: &UpArgs) -> Result<OsdDefaults> {
         let Identity { fsid, monitor, store, auth, .. } = *self.identity;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (shards, capacity_bytes) = match store {
@@ -228,7 +111,7 @@ impl Cluster<'_> {
 }
 
 /// An existing cluster, if the options do not contradict it.
-fn known(folder: &Folder, identity: &Identity, options: &Options) -> Result<Identity> {
+fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Identity> {
     let count = folder.osds()?.len();
     if options.osds.is_some_and(|wanted| wanted != count) {
         bail!(
@@ -248,7 +131,7 @@ fn known(folder: &Folder, identity: &Identity, options: &Options) -> Result<Iden
     Ok(known)
 }
 
-fn make(folder: &Folder, options: &Options, clock: &RealClock) -> Result<Identity> {
+fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity> {
     if folder.conf().exists() {
         bail!(
             "{} belongs to a cluster whose monitor is elsewhere; choose another --dir",
@@ -403,19 +286,4 @@ fn print_welcome(folder: &Folder, identity: &Identity, osd_count: usize, clock: 
     println!("  rbd   {client} create rbd/image --size 10G");
     println!();
     println!("Ctrl-C stops the cluster.");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units_and_bounds() {
-        assert_eq!(parse_size("10G"), Ok(10 << 30));
-        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
-        assert_eq!(parse_size("7"), Ok(7));
-        for wrong in ["", "G", "1X", "0", "99999999999T"] {
-            assert!(parse_size(wrong).is_err(), "{wrong}");
-        }
-    }
 }

@@ -1,0 +1,265 @@
+//! The command line: subcommands, their arguments, and how these are read. What they do is in `up`, `mon` and `osd`.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use nacre_auth::{AuthMethod, CryptoKey};
+use nacre_types::{OsdId, Uuid};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// A store with less would do nothing but read its metadata.
+const MEMORY_BYTES_MIN: u64 = 64 << 20;
+
+/// A storage cluster that speaks the Ceph wire protocol.
+#[derive(Debug, Parser)]
+#[command(name = "nacre", version, about)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run a whole cluster on this machine: one monitor and some OSDs, in this process or in several.
+    Up(UpArgs),
+    /// Run the monitor of a cluster.
+    Mon(MonArgs),
+    /// Run OSDs of a cluster.
+    Osd(OsdArgs),
+    /// Look at, check, repair and move what a stopped OSD keeps; measure a store.
+    #[command(subcommand)]
+    Store(nacre_store_tool::Command),
+    /// Measure clusters, and say which of two is better.
+    #[command(subcommand)]
+    Bench(nacre_bench::Command),
+}
+
+impl Command {
+    /// As which user a daemon is to run, and in which folder; none for what is no daemon.
+    pub(crate) fn user(&self) -> Option<(Option<&str>, &Path)> {
+        match self {
+            Self::Up(args) => Some(args.user()),
+            Self::Mon(args) => Some(args.user()),
+            Self::Osd(args) => Some(args.user()),
+            Self::Store(_) | Self::Bench(_) => None,
+        }
+    }
+}
+
+/// Options of `nacre up`.
+#[derive(Debug, Args)]
+pub(crate) struct UpArgs {
+    /// Folder of the cluster; made if it does not exist.
+    #[arg(long, default_value = "nacre-data")]
+    pub(crate) dir: PathBuf,
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// Number of OSDs of a new cluster; an existing one keeps its own.
+    #[arg(long)]
+    pub(crate) osds: Option<usize>,
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) listen: IpAddr,
+    /// Port of the monitor of a new cluster; chosen by the system if not given.
+    #[arg(long)]
+    pub(crate) port: Option<u16>,
+    /// Threads per OSD; by default as many as the machine has processors for each OSD, at least one.
+    #[arg(long)]
+    pub(crate) shards: Option<usize>,
+    /// Size of an OSD's store, in bytes or with K, M, G, T, which a new store takes from the disk at once; by default 10G, or its
+    /// part of a quarter of the free disk space if that is less. In memory its part of half the memory. Only for a new cluster, or in memory.
+    #[arg(long, value_parser = parse_size)]
+    pub(crate) osd_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) device_dirs: DeviceArgs,
+    /// How clients prove who they are; a cluster keeps what it was last given.
+    #[arg(long, value_enum)]
+    pub(crate) auth: Option<Auth>,
+    /// Where a new cluster keeps objects; an existing one keeps its own.
+    #[arg(long, value_enum)]
+    pub(crate) store: Option<StoreKind>,
+    /// Run each daemon as a process of its own, with pid files in run/ and logs in log/.
+    #[arg(long)]
+    pub(crate) processes: bool,
+    /// With --processes: start a daemon again that has ended.
+    #[arg(long, requires = "processes")]
+    pub(crate) restart: bool,
+    #[command(flatten)]
+    pub(crate) memory: MemoryOptions,
+}
+
+impl UpArgs {
+    /// As which user to run, and in which folder.
+    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
+        (self.user.as_deref(), &self.dir)
+    }
+}
+
+/// Options of `nacre mon`.
+#[derive(Debug, Args)]
+pub(crate) struct MonArgs {
+    /// Folder of the cluster, made by `nacre up`.
+    #[arg(long, default_value = "nacre-data")]
+    pub(crate) dir: PathBuf,
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+}
+
+impl MonArgs {
+    /// As which user to run, and in which folder.
+    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
+        (self.user.as_deref(), &self.dir)
+    }
+}
+
+/// Options of `nacre osd`.
+#[derive(Debug, Args)]
+pub(crate) struct OsdArgs {
+    /// Folder with ceph.conf and the folders of the OSDs (osd.N).
+    #[arg(long, default_value = "nacre-data")]
+    pub(crate) dir: PathBuf,
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    #[arg(long)]
+    pub(crate) user: Option<String>,
+    /// OSD to run; may be given several times. Without it: all that have a folder.
+    #[arg(long)]
+    pub(crate) id: Vec<OsdId>,
+    /// Address to listen on.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub(crate) listen: IpAddr,
+    /// Make the folder and the store of the one OSD given with --id, and end. See
+    /// docs/runbooks/osd-add-remove.md.
+    #[arg(long, requires = "id")]
+    pub(crate) mkfs: bool,
+    /// With --mkfs: identity of the store, as given to `ceph osd new`; random if not given.
+    #[arg(long, requires = "mkfs", value_parser = parse_uuid)]
+    pub(crate) uuid: Option<Uuid>,
+    /// With --mkfs: the OSD's key, as given to `ceph osd new`; without it a key is made, and printed in the
+    /// command that tells the cluster of it.
+    #[arg(long, requires = "mkfs", value_parser = parse_key)]
+    pub(crate) key: Option<CryptoKey>,
+    /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
+    #[arg(long, requires = "mkfs", value_parser = parse_size)]
+    pub(crate) osd_size: Option<u64>,
+    #[command(flatten)]
+    pub(crate) memory: MemoryOptions,
+    #[command(flatten)]
+    pub(crate) device_dirs: DeviceArgs,
+}
+
+impl OsdArgs {
+    /// As which user to run, and in which folder.
+    pub(crate) fn user(&self) -> (Option<&str>, &Path) {
+        (self.user.as_deref(), &self.dir)
+    }
+}
+
+/// How much memory an OSD's store may use.
+#[derive(Debug, Args)]
+pub(crate) struct MemoryOptions {
+    /// Memory that an OSD's store keeps to, in bytes or with K, M, G, T; at least 64M. What clients have under way comes
+    /// on top.
+    #[arg(long, default_value = "1G", value_parser = parse_memory)]
+    osd_memory_target: u64,
+}
+
+impl MemoryOptions {
+    pub(crate) fn bytes(&self) -> usize {
+        usize::try_from(self.osd_memory_target).unwrap_or(usize::MAX)
+    }
+}
+
+/// What of a store is on devices of its own.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct DeviceArgs {
+    /// Folder for the write-ahead logs of new stores, when they are to be on a device of their own.
+    #[arg(long)]
+    wal_dir: Option<PathBuf>,
+    /// Folder for the metadata of new stores, when it is to be on a device of its own.
+    #[arg(long)]
+    meta_dir: Option<PathBuf>,
+}
+
+impl DeviceArgs {
+    pub(crate) fn device_dirs(&self) -> nacre_osd::DeviceDirs {
+        nacre_osd::DeviceDirs { log: self.wal_dir.clone(), meta: self.meta_dir.clone() }
+    }
+}
+
+/// Where objects are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum StoreKind {
+    /// In files of the cluster's folder: they survive a crash.
+    File,
+    /// In memory: they are gone when the process ends.
+    Memory,
+}
+
+/// How clients prove who they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Auth {
+    /// With keys and tickets.
+    Cephx,
+    /// Not at all: everybody who reaches the ports may do everything. The daemons still know each other by keys.
+    None,
+}
+
+impl Auth {
+    pub(crate) fn methods(self) -> Vec<AuthMethod> {
+        match self {
+            Self::Cephx => vec![AuthMethod::Cephx],
+            Self::None => vec![AuthMethod::None, AuthMethod::Cephx],
+        }
+    }
+
+    /// As in `ceph.conf`.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Cephx => "cephx",
+            Self::None => "none",
+        }
+    }
+}
+
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()));
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "K" | "k" => 10,
+        "M" | "m" => 20,
+        "G" | "g" => 30,
+        "T" | "t" => 40,
+        _ => return Err(format!("unknown unit '{unit}': use K, M, G or T")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("no number in '{text}'"))?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("'{text}' is out of range"))
+}
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    let bytes = parse_size(text)?;
+    if bytes < MEMORY_BYTES_MIN { Err("a store needs at least 64M".to_owned()) } else { Ok(bytes) }
+}
+
+fn parse_uuid(text: &str) -> Result<Uuid, String> {
+    Uuid::parse(text).ok_or_else(|| "no UUID".to_owned())
+}
+
+fn parse_key(text: &str) -> Result<CryptoKey, String> {
+    CryptoKey::parse(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_and_bounds() {
+        assert_eq!(parse_size("10G"), Ok(10 << 30));
+        assert_eq!(parse_size("512MiB"), Ok(512 << 20));
+        assert_eq!(parse_size("7"), Ok(7));
+        for wrong in ["", "G", "1X", "0", "99999999999T"] {
+            assert!(parse_size(wrong).is_err(), "{wrong}");
+        }
+    }
+}
