@@ -14,7 +14,6 @@ use syn::visit::{self, Visit};
 #[rustfmt::skip] // a list of names, not a column
 const KNOWN: &[(&str, &[&str])] = &[
     ("crates/base/types", &["ids", "name"]),
-    ("crates/bin/nacre", &["mon", "osd", "processes", "up"]),
     ("crates/core/auth", &["key_server", "keyring"]),
     ("crates/core/cls/journal", &["clients", "tags"]),
     ("crates/core/cls/rbd", &["header", "parent", "snapshots"]),

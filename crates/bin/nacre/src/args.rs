@@ -1,5 +1,6 @@
 //! The command line: subcommands, their arguments, and how these are read. What they do is in `up`, `mon` and `osd`.
 
+use anyhow::{Result, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use nacre_auth::{AuthMethod, CryptoKey};
 use nacre_types::{OsdId, Uuid};
@@ -247,6 +248,14 @@ fn parse_uuid(text: &str) -> Result<Uuid, String> {
 
 fn parse_key(text: &str) -> Result<CryptoKey, String> {
     CryptoKey::parse(text).map_err(|error| error.to_string())
+}
+
+/// Refuses what no client could connect to.
+pub(crate) fn check_listen(listen: IpAddr) -> Result<()> {
+    if listen.is_unspecified() {
+        bail!("--listen {listen} is no address that clients can connect to; give one of this machine's");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,10 +4,12 @@
 mod allocator;
 mod args;
 mod files;
+mod machine;
 mod mon;
 mod osd;
-mod process;
-mod processes;
+mod sd_notify;
+mod signals;
+mod supervisor;
 mod up;
 mod user;
 

@@ -2,7 +2,9 @@
 
 use crate::args::MonArgs;
 use crate::files::{Folder, Identity, Lock};
-use crate::process::{self, Stop};
+use crate::machine::host_name;
+use crate::sd_notify;
+use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use nacre_monitor::{Monitor, MonitorConfig};
 
@@ -24,7 +26,7 @@ pub(crate) fn start(folder: &Folder, identity: &Identity, lock: Lock) -> Result<
         store: folder.mon(),
         name: NAME.to_owned(),
         methods: identity.auth.methods(),
-        host: crate::osd::host_name(),
+        host: host_name(),
     };
     let monitor = Monitor::start(config).with_context(|| {
         format!("cannot start the monitor at {} with {}", identity.monitor, folder.path().display())
@@ -43,7 +45,7 @@ pub(crate) fn run(options: &MonArgs) -> Result<()> {
     let lock = folder.lock_mon()?;
     folder.write_pid(DAEMON)?;
     let running = start(&folder, &identity, lock)?;
-    process::say_ready(DAEMON)?;
+    sd_notify::say_ready(DAEMON)?;
     println!("mon.{NAME} serves cluster {} at {}", identity.fsid, running.monitor.addr());
     let outcome = stop.watch(|| match running.monitor.has_failed() {
         true => bail!("the monitor ended; its last log lines say why"),

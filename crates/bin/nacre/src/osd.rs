@@ -1,16 +1,17 @@
 //! `nacre osd`: one or more OSDs of this machine.
 
 use crate::allocator;
-use crate::args::{OsdArgs, StoreKind};
+use crate::args::{OsdArgs, StoreKind, check_listen};
 use crate::files::{Address, Folder, Lock};
-use crate::process::{self, Stop};
-use crate::up::{capacity_bytes, random_uuid};
+use crate::machine::{capacity_bytes, host_name};
+use crate::sd_notify;
+use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
-use nacre_types::OsdId;
+use nacre_types::{Entropy, OsdId, Uuid};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -38,13 +39,6 @@ pub(crate) struct Running {
 /// Name of an OSD among the daemons of a folder.
 pub(crate) fn daemon(id: OsdId) -> String {
     format!("osd.{id}")
-}
-
-/// The machine, as CRUSH and people know it.
-pub(crate) fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let short = name.trim().split('.').next().unwrap_or_default();
-    if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
 }
 
 /// Locks OSDs of a folder, so that no other process runs them.
@@ -76,7 +70,7 @@ impl<'a> Hosted<'a> {
         locked: Vec<(OsdId, Lock)>,
         defaults: &OsdDefaults,
     ) -> Result<Self> {
-        let started = process::side_by_side(locked, |(id, lock)| (id, start(folder, id, lock, defaults)));
+        let started = side_by_side(locked, |(id, lock)| (id, start(folder, id, lock, defaults)));
         let mut hosted = Self { folder, running: Vec::new(), ended: Vec::new(), panicked: false };
         let mut first = None;
         for (id, outcome) in started {
@@ -137,7 +131,7 @@ impl<'a> Hosted<'a> {
     /// # Errors
     /// When some had ended before: whoever watches this process is to know that it did not do all of its work.
     pub(crate) fn stop(self) -> Result<()> {
-        let panicked = process::side_by_side(self.running, |osd| {
+        let panicked = side_by_side(self.running, |osd| {
             self.folder.remove_pid(&daemon(osd.id));
             osd.handle.stop().is_err()
         });
@@ -178,6 +172,27 @@ fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Resu
     Ok(Running { id, handle, _lock: lock })
 }
 
+pub(crate) fn random_uuid(entropy: &mut SystemEntropy) -> Uuid {
+    let mut bytes = [0; 16];
+    entropy.fill(&mut bytes);
+    Uuid::from_random(bytes)
+}
+
+/// Does `work` for all `items` at a time, each on a thread of its own, and waits for all of them.
+///
+/// # Panics
+/// When one of them does.
+pub(crate) fn side_by_side<T: Send, R: Send>(
+    items: impl IntoIterator<Item = T>,
+    work: impl Fn(T) -> R + Sync,
+) -> Vec<R> {
+    let work = &work;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = items.into_iter().map(|item| scope.spawn(move || work(item))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("daemons do not panic")).collect()
+    })
+}
+
 /// Makes an OSD's folder: its identity last, so that what was left by half is no OSD.
 fn mkfs(folder: &Folder, options: &OsdArgs) -> Result<()> {
     let [id] = options.id[..] else { bail!("--mkfs makes one OSD: give one --id") };
@@ -213,7 +228,7 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
         return mkfs(&Folder::open(&options.dir)?, options);
     }
     let stop = Stop::register()?;
-    process::check_listen(options.listen)?;
+    check_listen(options.listen)?;
     let folder = Folder::open(&options.dir)?;
     let ids = if options.id.is_empty() {
         folder.osds()?
@@ -252,7 +267,7 @@ fn host(hosted: &mut Hosted<'_>, stop: &Stop) -> Result<()> {
     stop.watch(|| {
         for osd in hosted.running().iter().filter(|osd| osd.handle.is_booted()) {
             if said.insert(osd.id) {
-                process::say_ready(&daemon(osd.id))?;
+                sd_notify::say_ready(&daemon(osd.id))?;
                 println!("osd.{} is up", osd.id);
             }
         }

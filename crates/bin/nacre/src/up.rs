@@ -1,34 +1,31 @@
 //! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
 
-use crate::args::{Auth, StoreKind, UpArgs};
+use crate::args::{Auth, StoreKind, UpArgs, check_listen};
 use crate::files::{Address, Folder, Identity};
-use crate::osd::{Hosted, OsdDefaults};
-use crate::process::{self, START_POLL, Stop};
-use crate::processes::Processes;
+use crate::machine::{capacity_bytes, host_name};
+use crate::osd::{Hosted, OsdDefaults, random_uuid, side_by_side};
+use crate::signals::{START_POLL, Stop};
+use crate::supervisor::Supervisor;
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
-use nacre_types::{AddrVec, EntityAddr, Entropy, OsdId, Uuid};
+use nacre_types::{AddrVec, EntityAddr, OsdId, Uuid};
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::process::Command;
 use std::time::Duration;
 
 /// OSDs that have not booted after this time will not.
 const BOOT_TIMEOUT: Duration = Duration::from_secs(20);
 /// OSDs of one embedded cluster; each is at least one thread.
 const OSDS_MAX: usize = 64;
-/// Bounds of a store whose size nobody gave.
-const OSD_BYTES_MIN: u64 = 1 << 30;
-const OSD_BYTES_MAX: u64 = 64 << 30;
-/// The same for stores in files of `nacre up`, whose OSDs share a machine with whatever else it is for.
+/// Largest store in files that `nacre up` makes when nobody says how large: its OSDs share a machine with whatever else it is for.
 const UP_OSD_BYTES_MAX: u64 = 10 << 30;
 
 /// Runs until SIGTERM or Ctrl-C.
 pub(crate) fn run(options: &UpArgs) -> Result<()> {
     let stop = Stop::register()?;
-    process::check_listen(options.listen)?;
+    check_listen(options.listen)?;
     let clock = RealClock::start();
     let folder = Folder::open(&options.dir)?;
     let _lock = folder.lock()?;
@@ -74,10 +71,10 @@ impl Cluster<'_> {
         if options.shards.is_some_and(|shards| shards > 1) {
             bail!("--shards above 1 needs --store memory, which --processes does not have");
         }
-        let mut processes = Processes::start(self.folder, &self.osds, options, stop)?;
+        let mut supervisor = Supervisor::start(self.folder, &self.osds, options, stop)?;
         self.welcome(self.osds.len(), stop);
-        let outcome = stop.watch(|| processes.check_alive());
-        processes.stop();
+        let outcome = stop.watch(|| supervisor.check_alive());
+        supervisor.stop();
         outcome
     }
 
@@ -167,7 +164,7 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         // 0x10000 per TiB, as Ceph weighs devices.
         let weight = u32::try_from(capacity >> 24).unwrap_or(u32::MAX).max(1);
         let class = Some("ssd".to_owned());
-        mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: osd::host_name(), weight, class });
+        mkfs.osds.push(MkfsOsd { id, store: Some(store), key, host: host_name(), weight, class });
     }
     if osd_count < 3 {
         // Ceph's default of three copies could never be satisfied here.
@@ -182,49 +179,10 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     Ok(identity)
 }
 
-pub(crate) fn random_uuid(entropy: &mut SystemEntropy) -> Uuid {
-    let mut bytes = [0; 16];
-    entropy.fill(&mut bytes);
-    Uuid::from_random(bytes)
-}
-
 /// A port that is free now; the monitor keeps it for the cluster's life.
 fn free_port(listen: IpAddr) -> Result<u16> {
     let probe = TcpListener::bind((listen, 0)).with_context(|| format!("cannot listen on {listen}"))?;
     Ok(probe.local_addr()?.port())
-}
-
-fn memory_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
-    kib.unwrap_or(4 << 20) << 10
-}
-
-/// Size of one OSD's store.
-pub(crate) fn capacity_bytes(
-    folder: &Folder,
-    osd_size: Option<u64>,
-    store: StoreKind,
-    osd_count: usize,
-) -> Result<u64> {
-    if let Some(size) = osd_size {
-        return Ok(size);
-    }
-    let whole = match store {
-        StoreKind::Memory => memory_bytes() / 2,
-        StoreKind::File => free_bytes(folder)? / 4,
-    };
-    Ok((whole / osd_count as u64).clamp(OSD_BYTES_MIN, OSD_BYTES_MAX))
-}
-
-/// Free space of the file system that holds the folder, by `df`: no library of ours asks for it.
-fn free_bytes(folder: &Folder) -> Result<u64> {
-    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder.path()).output();
-    let output = output.context("df tells the free disk space; give --osd-size if there is no df")?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let free = text.lines().last().and_then(|line| line.trim().parse().ok());
-    free.context("df did not tell the free disk space; give --osd-size")
 }
 
 /// Makes the stores side by side: each zeroes its log.
@@ -244,7 +202,7 @@ fn make_stores(
     }
     let ids: Vec<Uuid> = (0..osd_count).map(|_| random_uuid(entropy)).collect();
     let make = |(id, uuid): (OsdId, Uuid)| nacre_osd::mkfs(&folder.osd(id), uuid, size_bytes, device_dirs);
-    let made = process::side_by_side((0..).zip(ids), make);
+    let made = side_by_side((0..).zip(ids), make);
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
 

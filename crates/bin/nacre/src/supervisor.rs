@@ -1,11 +1,12 @@
-//! `nacre up --processes`: the daemons of a folder as processes of their own.
+//! `nacre up --processes`: starts the daemons of a folder as child processes, watches them, starts them again with `--restart`, stops them.
 //!
-//! Each is started with `nacre mon` or `nacre osd` and may be killed and started again by anybody with the very
-//! command line that it had; we only say so when one of our children ends, unless told to start it again.
+//! Each child is `nacre mon` or `nacre osd`. An operator may kill it and start it again with the command line that it had; the supervisor
+//! says when one of its children ends.
 
 use crate::args::UpArgs;
 use crate::files::{Folder, is_locked};
-use crate::process::{ReadyEar, START_POLL, Stop};
+use crate::sd_notify::ReadyListener;
+use crate::signals::{START_POLL, Stop};
 use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
@@ -40,33 +41,33 @@ struct Daemon {
 }
 
 /// The daemons of a folder, as children.
-pub(crate) struct Processes {
+pub(crate) struct Supervisor {
     binary: PathBuf,
     folder: Folder,
-    ear: ReadyEar,
+    ready: ReadyListener,
     clock: RealClock,
     /// The monitor first.
     daemons: Vec<Daemon>,
     restart: bool,
 }
 
-impl Processes {
+impl Supervisor {
     /// Starts the monitor, then the OSDs, and waits until all serve or `stop` wants the end.
     pub(crate) fn start(folder: &Folder, osds: &[OsdId], options: &UpArgs, stop: &Stop) -> Result<Self> {
         let binary = std::env::current_exe().context("where is this binary?")?;
-        let mut processes = Self {
+        let mut supervisor = Self {
             binary,
             folder: folder.clone(),
-            ear: ReadyEar::open()?,
+            ready: ReadyListener::open()?,
             clock: RealClock::start(),
             daemons: Vec::new(),
             restart: options.restart,
         };
-        let outcome = processes.start_all(osds, options, stop);
+        let outcome = supervisor.start_all(osds, options, stop);
         if outcome.is_err() {
-            processes.stop();
+            supervisor.stop();
         }
-        outcome.map(|()| processes)
+        outcome.map(|()| supervisor)
     }
 
     fn start_all(&mut self, osds: &[OsdId], options: &UpArgs, stop: &Stop) -> Result<()> {
@@ -99,7 +100,7 @@ impl Processes {
         let log = private::options().create(true).append(true).open(&daemon.log);
         let log = log.with_context(|| daemon.log.display().to_string())?;
         let errors = log.try_clone().with_context(|| daemon.log.display().to_string())?;
-        let (variable, value) = self.ear.variable();
+        let (variable, value) = self.ready.variable();
         Command::new(&self.binary)
             .args(&daemon.arguments)
             .env(variable, value)
@@ -115,14 +116,14 @@ impl Processes {
     /// Waits until each daemon started so far has said that it serves.
     fn await_ready(&mut self, stop: &Stop) -> Result<()> {
         let mut waiting: Vec<String> = self.daemons.iter().map(|daemon| daemon.name.clone()).collect();
-        // The monitor has spoken when the OSDs' turn comes.
+        // The monitor serves already when the OSDs are started.
         if waiting.len() > 1 {
             waiting.remove(0);
         }
         let deadline = self.clock.now() + START_TIMEOUT;
         while !stop.is_wanted() {
-            let heard = self.ear.heard();
-            waiting.retain(|name| !heard.contains(name));
+            let ready = self.ready.take_ready();
+            waiting.retain(|name| !ready.contains(name));
             if waiting.is_empty() {
                 return Ok(());
             }
@@ -142,8 +143,8 @@ impl Processes {
     /// Says which children have ended, and starts them again if that is wanted.
     pub(crate) fn check_alive(&mut self) -> Result<()> {
         let now = self.clock.now();
-        // Nobody waits for the words of daemons that start again; unread ones would fill the socket.
-        drop(self.ear.heard());
+        // What daemons say that were started again is not waited for; left unread, it would fill the socket.
+        drop(self.ready.take_ready());
         for at in 0..self.daemons.len() {
             let Some(daemon) = self.daemons.get_mut(at) else { continue };
             let pid = daemon.child.as_ref().map_or(0, Child::id);
@@ -179,7 +180,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Stops every daemon of the folder, whoever started it last: the OSDs, and then the monitor.
+    /// Stops every daemon of the folder, also those that an operator started in place of our children: the OSDs, and then the monitor.
     pub(crate) fn stop(&mut self) {
         let folder = self.folder.clone();
         let mon_count = self.daemons.len().min(1);
@@ -221,7 +222,7 @@ fn stop_some(folder: &Folder, daemons: &mut [Daemon], clock: &RealClock) {
     let deadline = clock.now() + STOP_TIMEOUT;
     let mut told = BTreeSet::new();
     while running(daemons) && clock.now() < deadline {
-        // Again and again: somebody may just be starting one.
+        // Again and again: an operator may just be starting one.
         for (daemon, pid) in daemons.iter().filter_map(|daemon| Some((daemon, daemon.pid(folder)?))) {
             if told.insert(pid) {
                 signal(daemon, folder, "-TERM");

@@ -1,0 +1,53 @@
+//! What this machine has: its name, and how much memory and disk a new store may take of it.
+
+use crate::args::StoreKind;
+use crate::files::Folder;
+use anyhow::{Context, Result};
+use std::process::Command;
+
+/// Bounds of a store whose size nobody gave.
+const OSD_BYTES_MIN: u64 = 1 << 30;
+const OSD_BYTES_MAX: u64 = 64 << 30;
+
+/// The machine, as CRUSH and people know it.
+pub(crate) fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let short = name.trim().split('.').next().unwrap_or_default();
+    if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
+}
+
+/// Bytes of one OSD's store: what the operator says, or a part of the memory or of the free disk space.
+///
+/// # Errors
+/// When the free disk space cannot be known.
+pub(crate) fn capacity_bytes(
+    folder: &Folder,
+    osd_size: Option<u64>,
+    store: StoreKind,
+    osd_count: usize,
+) -> Result<u64> {
+    if let Some(size) = osd_size {
+        return Ok(size);
+    }
+    let whole = match store {
+        StoreKind::Memory => memory_bytes() / 2,
+        StoreKind::File => free_bytes(folder)? / 4,
+    };
+    Ok((whole / osd_count as u64).clamp(OSD_BYTES_MIN, OSD_BYTES_MAX))
+}
+
+fn memory_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(4 << 20) << 10
+}
+
+/// Free space of the file system that holds the folder, by `df`: no library of ours asks for it.
+fn free_bytes(folder: &Folder) -> Result<u64> {
+    let output = Command::new("df").args(["--output=avail", "-B1"]).arg(folder.path()).output();
+    let output = output.context("df tells the free disk space; give --osd-size if there is no df")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let free = text.lines().last().and_then(|line| line.trim().parse().ok());
+    free.context("df did not tell the free disk space; give --osd-size")
+}

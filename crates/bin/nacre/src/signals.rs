@@ -1,0 +1,46 @@
+//! SIGTERM and Ctrl-C: [`Stop`] knows whether this process is to end, and waits for it beside the daemons.
+
+use anyhow::{Context, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Pause between looks at whether the daemons are alive.
+const RUN_POLL: Duration = Duration::from_millis(100);
+/// The same while they start.
+pub(crate) const START_POLL: Duration = Duration::from_millis(2);
+
+/// Whether a signal has asked this process to end.
+#[derive(Debug, Clone)]
+pub(crate) struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Takes SIGTERM and Ctrl-C from now on.
+    ///
+    /// # Errors
+    /// When the system does not let us.
+    pub(crate) fn register() -> Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register(signal, Arc::clone(&stop)).context("cannot wait for signals")?;
+        }
+        Ok(Self(stop))
+    }
+
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Calls `check` again and again until a signal has come, or `check` finds that a daemon ended by itself.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) fn watch(&self, mut check: impl FnMut() -> Result<()>) -> Result<()> {
+        while !self.is_wanted() {
+            check()?;
+            std::thread::sleep(RUN_POLL);
+        }
+        Ok(())
+    }
+}
