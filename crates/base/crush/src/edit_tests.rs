@@ -82,6 +82,7 @@ fn a_bucket_goes_only_when_empty_and_untaken() {
         device_class: "",
         mode: RuleMode::FirstN,
         kind: RuleKind::REPLICATED,
+        sizes: (1, 10),
     };
     map.add_simple_rule(&rule).expect("a new rule");
     assert_eq!(map.remove_item(lone), Err(EditError::InUse { item: "other".into(), rule: "lone".into() }));
@@ -99,8 +100,9 @@ fn rules_of_a_class_take_its_shadow_tree() {
         device_class: "ssd",
         mode: RuleMode::FirstN,
         kind: RuleKind::REPLICATED,
+        sizes: (1, 10),
     };
-    let id = usize::try_from(map.add_simple_rule(&rule).expect("a new rule")).expect("not negative");
+    let id = usize::from(map.add_simple_rule(&rule).expect("a new rule"));
     for x in 0..20 {
         let mut found = map.do_rule(id, x, 2, &[0x1_0000; 4], None).to_vec();
         found.sort_unstable();

@@ -223,6 +223,21 @@ impl Tunables {
         allowed_bucket_algs: 22,
         chooseleaf_stable: 0,
     };
+
+    /// The tunables that Ceph calls by this name (`ceph osd crush tunables`).
+    #[must_use]
+    pub fn profile(name: &str) -> Option<Self> {
+        let hammer = Self { chooseleaf_stable: 0, ..Self::default() };
+        let firefly = Self { allowed_bucket_algs: 22, ..hammer };
+        Some(match name {
+            "legacy" | "argonaut" => Self::LEGACY,
+            "bobtail" => Self { chooseleaf_vary_r: 0, ..firefly },
+            "firefly" => firefly,
+            "hammer" => hammer,
+            "jewel" | "optimal" | "default" => Self::default(),
+            _ => return None,
+        })
+    }
 }
 
 /// Weights and ids that replace those of one bucket in one set. Ceph `crush_choose_arg`.

@@ -40,7 +40,7 @@ pub struct SimpleRule<'a> {
     pub name: &'a str,
     /// Name of the bucket to take.
     pub root: &'a str,
-    /// Level to spread over; empty or `osd` for devices.
+    /// Level to spread over; `osd` for devices.
     pub failure_domain: &'a str,
     /// Device class to restrict to, or empty.
     pub device_class: &'a str,
@@ -48,6 +48,8 @@ pub struct SimpleRule<'a> {
     pub mode: RuleMode,
     /// Kind of pool it is for.
     pub kind: RuleKind,
+    /// Least and largest size of the pools that it is for.
+    pub sizes: (u8, u8),
 }
 
 impl CrushMap {
@@ -67,6 +69,7 @@ impl CrushMap {
             device_class: "",
             mode: RuleMode::FirstN,
             kind: RuleKind::REPLICATED,
+            sizes: (1, 10),
         };
         map.add_bucket(ROOT_TYPE, "default").expect("an empty map has room for its first bucket");
         // An unknown level must not leave the cluster without a rule.
@@ -77,17 +80,17 @@ impl CrushMap {
         map
     }
 
-    /// Adds a rule; returns its id. Ceph `add_simple_rule`.
+    /// Adds a rule in the first free slot; returns its id. Ceph `add_simple_rule`.
     ///
     /// # Errors
     /// [`EditError::NameTaken`], [`EditError::NoSuchItem`], [`EditError::NoSuchType`],
     /// [`EditError::NoSuchClass`], [`EditError::TooMany`].
-    pub fn add_simple_rule(&mut self, rule: &SimpleRule<'_>) -> Result<i32, EditError> {
+    pub fn add_simple_rule(&mut self, rule: &SimpleRule<'_>) -> Result<u8, EditError> {
         if self.rule_by_name(rule.name).is_some() {
             return Err(EditError::NameTaken(rule.name.to_owned()));
         }
         let root = self.rule_root(rule.root, rule.device_class)?;
-        let domain = if rule.failure_domain.is_empty() { "osd" } else { rule.failure_domain };
+        let domain = rule.failure_domain;
         let kind = self.type_by_name(domain).ok_or_else(|| EditError::NoSuchType(domain.to_owned()))?;
         let mut steps = Vec::new();
         if rule.mode == RuleMode::Indep {
@@ -101,11 +104,11 @@ impl CrushMap {
             (RuleMode::Indep, _) => Step::ChooseLeafIndep { count: 0, kind },
         });
         steps.push(Step::Emit);
-        let (min_size, max_size) = if rule.mode == RuleMode::FirstN { (1, 10) } else { (3, 20) };
+        let (min_size, max_size) = rule.sizes;
         let id = self.rules.iter().position(Option::is_none).unwrap_or(self.rules.len());
         let ruleset = u8::try_from(id).map_err(|_| EditError::TooMany("rules"))?;
         self.put_rule(Rule { ruleset, kind: rule.kind, min_size, max_size, steps }, rule.name);
-        Ok(ruleset.into())
+        Ok(ruleset)
     }
 
     /// The bucket to take: the named one, or its shadow for a class.
@@ -138,8 +141,9 @@ impl CrushMap {
         let missing = || EditError::NoSuchRule(name.to_owned());
         let id = self.rule_by_name(name).ok_or_else(missing)?;
         self.rule_names.remove(&id);
-        let slot = usize::try_from(id).map_err(|_| missing())?;
-        *self.rules.get_mut(slot).ok_or_else(missing)? = None;
+        if let Some(slot) = usize::try_from(id).ok().and_then(|slot| self.rules.get_mut(slot)) {
+            *slot = None;
+        }
         Ok(())
     }
 

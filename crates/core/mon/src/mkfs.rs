@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::config::{ConfigDb, ConfigError, Who};
 use crate::monmap::MonMaps;
 use crate::osd::OsdMaps;
-use crate::osd::hierarchy::{self, CrushPlace, LocationError};
+use crate::osd::crush_edit::{self, CrushPlace, LocationError};
 use nacre_auth::{CryptoKey, EntityAuth};
 use nacre_crush::CrushMap;
 use nacre_maps::{MonMap, OsdMap, RELEASE_LUMINOUS, RELEASE_PACIFIC, flags};
@@ -139,10 +139,10 @@ fn first_osdmap(options: &MkfsOptions, wall: UTime) -> Result<OsdMap, MkfsError>
     let mut crush = CrushMap::fresh(failure_domain);
     for osd in &options.osds {
         let of_osd = |source| MkfsError::Place { osd: osd.id, source };
-        hierarchy::create_or_move(&mut crush, osd.id, osd.weight, &CrushPlace::host(&osd.host))
+        crush_edit::create_or_move(&mut crush, osd.id, osd.weight, &CrushPlace::host(&osd.host))
             .map_err(of_osd)?;
         if let Some(class) = &osd.class {
-            hierarchy::set_class(&mut crush, osd.id, Some(class)).map_err(of_osd)?;
+            crush_edit::set_class(&mut crush, osd.id, Some(class)).map_err(of_osd)?;
         }
     }
     let mut map = OsdMap {

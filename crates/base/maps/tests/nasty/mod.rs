@@ -242,11 +242,12 @@ fn rules(dice: &mut Dice, map: &mut CrushMap) {
             device_class: class,
             mode,
             kind,
+            sizes: (1, 10),
         };
         // A class that this map does not have.
         let Ok(id) = map.add_simple_rule(&rule) else { continue };
         let steps = if dice.one_in(2) { Some(steps(dice, map, mode)) } else { None };
-        let rule: &mut Rule = map.rules[id as usize].as_mut().expect("just made");
+        let rule: &mut Rule = map.rules[usize::from(id)].as_mut().expect("just made");
         (rule.min_size, rule.max_size) = if dice.one_in(6) { (3, 5) } else { (1, 10) };
         if let Some(steps) = steps {
             rule.steps = steps;

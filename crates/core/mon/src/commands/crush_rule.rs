@@ -3,7 +3,7 @@
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::show;
 use super::table::{Command, command};
-use nacre_crush::{CrushMap, EditError, RULES_MAX, Rule, RuleKind, Step};
+use nacre_crush::{CrushMap, EditError, Rule, RuleKind, RuleMode, SimpleRule};
 use nacre_format::{Node, Section};
 use nacre_types::Errno;
 use std::collections::BTreeMap;
@@ -144,86 +144,49 @@ fn rule_dump(call: &mut Call<'_>) -> Answer {
     }
 }
 
-/// The item that a rule takes: the root, or its shadow of a device class.
-fn root_of(crush: &CrushMap, root: &str, class: Option<&str>) -> Result<i32, Failure> {
-    let Some(id) = crush.item_by_name(root) else {
-        return fail(Errno::ENOENT, format!("root item {root} does not exist"));
-    };
-    let Some(class) = class.filter(|class| !class.is_empty()) else { return Ok(id) };
-    let Some(class_id) = crush.class_by_name(class) else {
-        return fail(Errno::EINVAL, format!("device class {class} does not exist"));
-    };
-    let shadow = crush.class_buckets.get(&id).and_then(|by_class| by_class.get(&class_id)).copied();
-    shadow.ok_or_else(|| refuse(Errno::EINVAL, format!("root {root} has no devices with class {class}")))
-}
-
-/// Chooses devices under distinct items of a type.
-fn choose(kind: i32, indep: bool) -> Step {
-    match (kind, indep) {
-        (0, false) => Step::ChooseFirstN { count: 0, kind },
-        (0, true) => Step::ChooseIndep { count: 0, kind },
-        (_, false) => Step::ChooseLeafFirstN { count: 0, kind },
-        (_, true) => Step::ChooseLeafIndep { count: 0, kind },
-    }
-}
-
-/// A rule that chooses devices under distinct items of a type.
-struct Placement<'a> {
-    root: &'a str,
-    /// The type.
-    kind: &'a str,
-    class: Option<&'a str>,
-    indep: bool,
-    /// Pools that it is for: least and largest size.
-    sizes: (u8, u8),
-}
-
-fn create_rule(call: &mut Call<'_>, indep: bool) -> Answer {
+fn create_rule(call: &mut Call<'_>, mode: RuleMode) -> Answer {
     let name = call.args.text("name").to_owned();
     let crush = &call.state.osd.upcoming().crush;
     if crush.rule_by_name(&name).is_some() {
         return done(format!("rule {name} already exists"));
     }
-    let text = |name| call.args.text_opt(name).map(str::to_owned);
-    let (root, kind, class) =
-        (text("root").unwrap_or_default(), text("type").unwrap_or_default(), text("class"));
-    let placement = Placement { root: &root, kind: &kind, class: class.as_deref(), indep, sizes: RULE_SIZES };
-    make_rule(call, name, &placement)?;
+    let text = |name| call.args.text_opt(name).unwrap_or_default().to_owned();
+    let (root, domain, class) = (text("root"), text("type"), text("class"));
+    let kind = if mode == RuleMode::Indep { RuleKind::ERASURE } else { RuleKind::REPLICATED };
+    let rule = SimpleRule {
+        name: &name,
+        root: &root,
+        failure_domain: &domain,
+        device_class: &class,
+        mode,
+        kind,
+        sizes: RULE_SIZES,
+    };
+    make_rule(call, &rule)?;
     done("")
 }
 
 /// Adds the rule, and says its id.
-fn make_rule(call: &mut Call<'_>, name: String, placement: &Placement<'_>) -> Result<u8, Failure> {
-    let Placement { root, kind, class, indep, sizes } = *placement;
+fn make_rule(call: &mut Call<'_>, rule: &SimpleRule<'_>) -> Result<u8, Failure> {
     // Rules of erasure-coded pools have the pool's name, which may have other characters.
-    if name.is_empty() {
-        return fail(Errno::EINVAL, EditError::BadName(name).to_string());
+    if rule.name.is_empty() {
+        return fail(Errno::EINVAL, EditError::BadName(String::new()).to_string());
     }
-    let crush = call.state.osd.upcoming().crush.clone();
-    let take = root_of(&crush, root, class)?;
-    let Some(kind) = crush.type_by_name(kind) else {
-        return fail(Errno::EINVAL, format!("unknown type {kind}"));
-    };
-    let free = (0..RULES_MAX).find(|at| crush.rules.get(*at).is_none_or(Option::is_none));
-    let Some((at, id)) = free.and_then(|at| Some((at, u8::try_from(at).ok()?))) else {
-        return fail(Errno::ENOSPC, "no free rule id");
-    };
-    let mut steps = vec![Step::Take(take), choose(kind, indep), Step::Emit];
-    if indep {
-        steps.splice(0..0, [Step::SetChooseLeafTries(5), Step::SetChooseTries(100)]);
-    }
-    let (min_size, max_size) = sizes;
-    let kind = if indep { RuleKind::ERASURE } else { RuleKind::REPLICATED };
-    let rule = Rule { ruleset: id, kind, min_size, max_size, steps };
-    let edited = call.state.osd.change_crush();
-    if edited.rules.len() <= at {
-        edited.rules.resize(at + 1, None);
-    }
-    if let Some(slot) = edited.rules.get_mut(at) {
-        *slot = Some(rule);
-    }
-    edited.rule_names.insert(i32::from(id), name);
-    Ok(id)
+    let SimpleRule { root, device_class, .. } = *rule;
+    call.state.osd.edit_crush(|crush| crush.add_simple_rule(rule)).map_err(|error| match error {
+        EditError::NoSuchItem(item) if item == root => {
+            refuse(Errno::ENOENT, format!("root item {root} does not exist"))
+        }
+        EditError::NoSuchItem(_) => {
+            refuse(Errno::EINVAL, format!("root {root} has no devices with class {device_class}"))
+        }
+        EditError::NoSuchClass(class) => {
+            refuse(Errno::EINVAL, format!("device class {class} does not exist"))
+        }
+        EditError::NoSuchType(level) => refuse(Errno::EINVAL, format!("unknown type {level}")),
+        EditError::TooMany(_) => refuse(Errno::ENOSPC, "no free rule id"),
+        error => refuse(Errno::EINVAL, error.to_string()),
+    })
 }
 
 fn create_erasure(call: &mut Call<'_>) -> Answer {
@@ -249,23 +212,25 @@ pub(super) fn erasure_rule(call: &mut Call<'_>, name: &str, profile: &str) -> Re
     check_profile(&profile)?;
     let value = |key: &str, usual| profile.get(key).map_or(usual, String::as_str);
     let shards = |key| value(key, "0").parse::<u8>().unwrap_or(0);
-    let placement = Placement {
+    let rule = SimpleRule {
+        name,
         root: value("crush-root", "default"),
-        kind: value("crush-failure-domain", "host"),
-        class: Some(value("crush-device-class", "")),
-        indep: true,
+        failure_domain: value("crush-failure-domain", "host"),
+        device_class: value("crush-device-class", ""),
+        mode: RuleMode::Indep,
+        kind: RuleKind::ERASURE,
         sizes: (ERASURE_SIZE_MIN, shards("k").saturating_add(shards("m"))),
     };
-    make_rule(call, name.to_owned(), &placement)
+    make_rule(call, &rule)
 }
 
 fn create_replicated(call: &mut Call<'_>) -> Answer {
-    create_rule(call, false)
+    create_rule(call, RuleMode::FirstN)
 }
 
 fn create_simple(call: &mut Call<'_>) -> Answer {
     let indep = call.args.text_opt("mode") == Some("indep");
-    create_rule(call, indep)
+    create_rule(call, if indep { RuleMode::Indep } else { RuleMode::FirstN })
 }
 
 fn rule_rm(call: &mut Call<'_>) -> Answer {
@@ -277,12 +242,10 @@ fn rule_rm(call: &mut Call<'_>) -> Answer {
     if map.pools.values().any(|pool| i32::from(pool.crush_rule) == id) {
         return fail(Errno::EBUSY, format!("crush ruleset {name} {id} is in use"));
     }
-    let crush = call.state.osd.change_crush();
-    if let Some(slot) = usize::try_from(id).ok().and_then(|at| crush.rules.get_mut(at)) {
-        *slot = None;
+    match call.state.osd.edit_crush(|crush| crush.remove_rule(&name)) {
+        Ok(()) => done(""),
+        Err(error) => fail(Errno::EINVAL, error.to_string()),
     }
-    crush.rule_names.remove(&id);
-    done("")
 }
 
 fn rule_rename(call: &mut Call<'_>) -> Answer {

@@ -13,7 +13,7 @@ mod call;
 mod config;
 mod config_key;
 mod crash;
-mod crush_edit;
+mod crush;
 mod crush_rule;
 mod device;
 mod df;
@@ -55,7 +55,7 @@ const TOPICS: &[&[table::Command]] = &[
     config::COMMANDS,
     config_key::COMMANDS,
     crash::COMMANDS,
-    crush_edit::COMMANDS,
+    crush::COMMANDS,
     crush_rule::COMMANDS,
     df::COMMANDS,
     upmap::COMMANDS,

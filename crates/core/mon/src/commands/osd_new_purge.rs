@@ -5,7 +5,7 @@ use super::osd_read::existing;
 use super::osd_state::{named_osds, set_state};
 use super::table::{Command, command};
 use crate::command::Output;
-use crate::osd::hierarchy;
+use crate::osd::crush_edit;
 use nacre_auth::{AuthChange, CryptoKey, EntityAuth};
 use nacre_format::{Format, Node, Section};
 use nacre_maps::{OsdMap, flags};
@@ -257,7 +257,7 @@ fn purge_now(call: &mut Call<'_>) -> Answer {
     must_be_down(call.state.osd.upcoming(), osd)?;
     let name = format!("osd.{osd}");
     if call.state.osd.upcoming().crush.item_by_name(&name).is_some() {
-        let edited = call.state.osd.edit_crush(|crush| hierarchy::remove(crush, &name));
+        let edited = call.state.osd.edit_crush(|crush| crush_edit::remove(crush, &name));
         edited.map_err(|error| refuse(Errno::EINVAL, error.to_string()))?;
     }
     forget_keys(call, osd);

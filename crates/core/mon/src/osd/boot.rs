@@ -1,6 +1,6 @@
 //! OSDs that come up.
 
-use super::{CrushPlace, OsdMaps, hierarchy, view};
+use super::{CrushPlace, OsdMaps, crush_edit, view};
 use crate::config::{ConfigDb, Target};
 use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
 use nacre_msg::peer::PeerVersions;
@@ -284,9 +284,9 @@ impl OsdMaps {
         let class = request.metadata.get("default_device_class").cloned();
         // A name that cannot stand in the hierarchy leaves the OSD unplaced, to be placed by command.
         let placed = self.edit_crush(|crush| {
-            hierarchy::create_or_move(crush, osd, weight, &place)?;
+            crush_edit::create_or_move(crush, osd, weight, &place)?;
             match &class {
-                Some(class) => hierarchy::set_class(crush, osd, Some(class)),
+                Some(class) => crush_edit::set_class(crush, osd, Some(class)),
                 None => Ok(()),
             }
         });

@@ -5,10 +5,9 @@
 
 mod blocklist;
 mod boot;
-mod crush;
+pub mod crush_edit;
 mod failure;
 mod full;
-pub mod hierarchy;
 mod history;
 mod merge;
 mod pools;
@@ -19,8 +18,8 @@ mod temp;
 pub(crate) mod view;
 
 pub use boot::{BootOutcome, BootRefusal, BootRequest};
+pub use crush_edit::{CrushPlace, LocationError};
 pub use failure::FailureReport;
-pub use hierarchy::{CrushPlace, LocationError};
 pub use history::{EPOCHS_COUNT_MIN, History};
 pub use pools::{POOL_NAME_BYTES_MAX, PoolError, PoolSpec, pool_by_name};
 pub use status::OsdStatus;
@@ -251,7 +250,7 @@ impl OsdMaps {
     }
 
     /// The next epoch's CRUSH map, to edit.
-    pub fn change_crush(&mut self) -> &mut CrushMap {
+    fn change_crush(&mut self) -> &mut CrushMap {
         let crush = Arc::clone(&self.latest.crush);
         let pending = self.pending();
         pending.upcoming = None;

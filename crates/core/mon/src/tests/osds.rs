@@ -69,7 +69,7 @@ fn a_new_osd_weighs_what_the_operator_says() {
         let session = world.connect(&format!("osd.{osd}"));
         world.boot(session, osd, 0);
         assert!(world.map().is_up(osd));
-        assert_eq!(crate::osd::hierarchy::weight_of(&world.map().crush, osd), weight, "osd.{osd}");
+        assert_eq!(crate::osd::crush_edit::weight_of(&world.map().crush, osd), weight, "osd.{osd}");
     }
     world.check();
 }

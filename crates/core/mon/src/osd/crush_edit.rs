@@ -1,6 +1,9 @@
-//! Edits of the CRUSH hierarchy as commands and boots ask for them: by names, all or nothing, shadow trees
-//! always up to date. The editing itself is `nacre-crush`'s.
+//! Every edit of the CRUSH map that commands and boots ask for, on the map itself and on that of the next epoch.
+//!
+//! Edits of buckets, devices and classes take names, happen whole or not at all, and leave the shadow trees up to date. How a map is edited
+//! piece by piece is `nacre-crush`'s affair; what a reply says is that of `commands/crush.rs` and `commands/crush_rule.rs`.
 
+use super::OsdMaps;
 use nacre_crush::{CrushMap, EditError};
 use nacre_types::OsdId;
 use std::collections::BTreeMap;
@@ -103,6 +106,14 @@ fn item(crush: &CrushMap, name: &str) -> Result<i32, LocationError> {
 pub fn add_bucket(crush: &mut CrushMap, kind: &str, name: &str) -> Result<i32, LocationError> {
     let level = crush.type_by_name(kind).ok_or_else(|| LocationError::Kind(kind.to_owned()))?;
     edit(crush, |crush| crush.add_bucket(level, name))
+}
+
+/// Gives a bucket another name; its shadows follow.
+///
+/// # Errors
+/// [`LocationError`]; the map is then as it was.
+pub fn rename_bucket(crush: &mut CrushMap, from: &str, to: &str) -> Result<(), LocationError> {
+    edit(crush, |crush| crush.rename_item(from, to))
 }
 
 /// Weight of an item where it hangs, 16.16; a bucket's own sum, an unplaced device's 0.
@@ -209,12 +220,76 @@ pub fn set_class(crush: &mut CrushMap, osd: OsdId, class: Option<&str>) -> Resul
     })
 }
 
+/// Adds a device class; yields its id. The shadow trees stay as they are: they would drop a class that no device has.
+pub fn add_class(crush: &mut CrushMap, class: &str) -> i32 {
+    let id = crush.class_names.keys().next_back().map_or(0, |id| id + 1);
+    crush.class_names.insert(id, class.to_owned());
+    id
+}
+
+/// Removes a device class, also from the devices that have it.
+///
+/// # Errors
+/// [`LocationError::Full`].
+pub fn remove_class(crush: &mut CrushMap, class: i32) -> Result<(), LocationError> {
+    edit(crush, |crush| {
+        crush.item_classes.retain(|_, at| *at != class);
+        crush.class_names.remove(&class);
+        Ok(())
+    })
+}
+
 /// Makes the shadow trees anew from the roots and the devices' classes.
 ///
 /// # Errors
 /// [`LocationError::Full`].
 pub fn rebuild_shadows(crush: &mut CrushMap) -> Result<(), LocationError> {
     edit(crush, |_| Ok(()))
+}
+
+impl OsdMaps {
+    /// Puts an OSD where `place` says, see [`create_or_move()`]. True when that changes anything.
+    ///
+    /// # Errors
+    /// [`LocationError`].
+    pub fn create_or_move(
+        &mut self,
+        osd: OsdId,
+        weight: u32,
+        place: &CrushPlace,
+    ) -> Result<bool, LocationError> {
+        if is_at(&self.upcoming().crush, osd, place) {
+            return Ok(false);
+        }
+        self.edit_crush(|crush| create_or_move(crush, osd, weight, place))
+    }
+
+    /// Gives an OSD a device class. True when that changes anything.
+    ///
+    /// # Errors
+    /// [`LocationError`].
+    pub fn set_device_class(&mut self, osd: OsdId, class: &str) -> Result<bool, LocationError> {
+        if self.upcoming().crush.item_class_name(osd) == Some(class) {
+            return Ok(false);
+        }
+        self.edit_crush(|crush| set_class(crush, osd, Some(class)).map(|()| true))
+    }
+
+    /// Edits the next epoch's CRUSH map on a copy, which is taken only when the edit succeeds.
+    ///
+    /// # Errors
+    /// The edit's.
+    pub fn edit_crush<T, E>(&mut self, edit: impl FnOnce(&mut CrushMap) -> Result<T, E>) -> Result<T, E> {
+        let mut edited = CrushMap::clone(&self.upcoming().crush);
+        let outcome = edit(&mut edited)?;
+        *self.change_crush() = edited;
+        Ok(outcome)
+    }
+
+    /// Makes `crush` the next epoch's CRUSH map.
+    pub fn set_crush(&mut self, crush: CrushMap) {
+        *self.change_crush() = crush;
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! Changes of the hierarchy: buckets, OSDs and their weights, classes, tunables.
+//! Commands that edit the CRUSH map: buckets, OSDs and their weights, device classes, tunables. The edits are in `osd/crush_edit.rs`.
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::osd_read::existing;
 use super::osd_state::named_osds;
 use super::table::{Command, command};
 use crate::command::Output;
-use crate::osd::hierarchy::{self, CrushPlace, LocationError};
+use crate::osd::crush_edit::{self, CrushPlace, LocationError};
 use nacre_crush::{CrushMap, EditError, Tunables, is_valid_name};
 use nacre_denc::Decode;
 use nacre_format::{Node, Section, general};
@@ -206,8 +206,8 @@ fn add_bucket(call: &mut Call<'_>) -> Answer {
     }
     let place = if call.args.list("args").is_empty() { None } else { Some(place_of(call)?) };
     edit(call, |crush| {
-        hierarchy::add_bucket(crush, &kind, &name)?;
-        place.as_ref().map_or(Ok(()), |place| hierarchy::move_bucket(crush, &name, place))
+        crush_edit::add_bucket(crush, &kind, &name)?;
+        place.as_ref().map_or(Ok(()), |place| crush_edit::move_bucket(crush, &name, place))
     })?;
     match place {
         Some(place) => done(format!("added bucket {name} type {kind} to location {}", place_text(&place))),
@@ -229,11 +229,8 @@ fn rename_bucket(call: &mut Call<'_>) -> Answer {
             fail(Errno::EINVAL, EditError::BadName(target).to_string())
         }
         (Some(id), None) if id >= 0 => fail(Errno::ENOTEMPTY, format!("'{source}' is not a bucket")),
-        (Some(id), None) => {
-            edit(call, |crush| {
-                crush.item_names.insert(id, target.clone());
-                hierarchy::rebuild_shadows(crush)
-            })?;
+        (Some(_), None) => {
+            edit(call, |crush| crush_edit::rename_bucket(crush, &source, &target))?;
             done(format!("renamed bucket {source} into {target}"))
         }
     }
@@ -244,15 +241,15 @@ fn move_bucket(call: &mut Call<'_>) -> Answer {
     let place = place_of(call)?;
     let id = item(call, &name, format!("item {name} does not exist"))?;
     let what = format!("item id {id} name '{name}' to location {} in crush map", place_text(&place));
-    if hierarchy::is_at(&call.state.osd.upcoming().crush, id, &place) {
+    if crush_edit::is_at(&call.state.osd.upcoming().crush, id, &place) {
         return done(format!("no need to move {what}"));
     }
     edit(call, |crush| {
         if id < 0 {
-            return hierarchy::move_bucket(crush, &name, &place);
+            return crush_edit::move_bucket(crush, &name, &place);
         }
-        let weight = hierarchy::weight_of(crush, id);
-        hierarchy::place_device(crush, id, weight, &place)
+        let weight = crush_edit::weight_of(crush, id);
+        crush_edit::place_device(crush, id, weight, &place)
     })?;
     done(format!("moved {what}"))
 }
@@ -282,8 +279,7 @@ fn rm(call: &mut Call<'_>) -> Answer {
         return done(format!("the crush map has no device '{name}'"));
     };
     check_ancestor(call, &name, id)?;
-    let rules = call.state.osd.upcoming().crush.rules.iter().flatten();
-    let taken = rules.flat_map(|rule| &rule.steps).any(|step| *step == nacre_crush::Step::Take(id));
+    let taken = call.state.osd.upcoming().crush.rule_that_takes(id).is_some();
     let has_items = call.state.osd.upcoming().crush.bucket(id).is_some_and(|bucket| !bucket.items.is_empty());
     if has_items {
         return fail(Errno::ENOTEMPTY, "(39) Directory not empty");
@@ -291,7 +287,7 @@ fn rm(call: &mut Call<'_>) -> Answer {
     if taken {
         return fail(Errno::EBUSY, format!("bucket '{name}' is used by a rule"));
     }
-    edit(call, |crush| hierarchy::remove(crush, &name))?;
+    edit(call, |crush| crush_edit::remove(crush, &name))?;
     done(format!("removed item id {id} name '{name}' from crush map"))
 }
 
@@ -303,7 +299,7 @@ fn osd_of(call: &mut Call<'_>) -> Result<OsdId, Failure> {
 
 fn set(call: &mut Call<'_>) -> Answer {
     let (osd, place, weight) = (osd_of(call)?, place_of(call)?, fixed_weight(call));
-    edit(call, |crush| hierarchy::place_device(crush, osd, weight, &place))?;
+    edit(call, |crush| crush_edit::place_device(crush, osd, weight, &place))?;
     let shown = general(f64::from(weight) / f64::from(WEIGHT_ONE), 6);
     done(format!(
         "set item id {osd} name 'osd.{osd}' weight {shown} at location {} to crush map",
@@ -331,7 +327,7 @@ fn reweight(call: &mut Call<'_>) -> Answer {
     if id < 0 {
         return fail(Errno::EINVAL, format!("'{name}' is a bucket of the crush map, no device"));
     }
-    edit(call, |crush| hierarchy::reweight(crush, id, weight))?;
+    edit(call, |crush| crush_edit::reweight(crush, id, weight))?;
     let shown = general(call.args.float("weight").unwrap_or(0.0), 6);
     done(format!("reweighted item id {id} name '{name}' to {shown} in crush map"))
 }
@@ -344,14 +340,14 @@ fn reweight_subtree(call: &mut Call<'_>) -> Answer {
         items
             .iter()
             .filter_map(super::show::TreeItem::osd)
-            .try_for_each(|osd| hierarchy::reweight(crush, osd, weight))
+            .try_for_each(|osd| crush_edit::reweight(crush, osd, weight))
     })?;
     let shown = general(call.args.float("weight").unwrap_or(0.0), 6);
     done(format!("reweighted subtree id {id} name '{name}' to {shown} in crush map"))
 }
 
 fn reweight_all(call: &mut Call<'_>) -> Answer {
-    edit(call, hierarchy::rebuild_shadows)?;
+    edit(call, crush_edit::rebuild_shadows)?;
     done("reweighted crush hierarchy")
 }
 
@@ -380,11 +376,7 @@ fn class_create(call: &mut Call<'_>) -> Answer {
     if !is_valid_name(&class) {
         return fail(Errno::EINVAL, EditError::BadName(class).to_string());
     }
-    let id = edit(call, |crush| {
-        let id = crush.class_names.keys().next_back().map_or(0, |id| id + 1);
-        crush.class_names.insert(id, class.clone());
-        Ok(id)
-    })?;
+    let id = edit(call, |crush| Ok(crush_edit::add_class(crush, &class)))?;
     done(format!("created class {class} with id {id} to crush map"))
 }
 
@@ -394,15 +386,10 @@ fn class_rm(call: &mut Call<'_>) -> Answer {
     let Some(id) = crush.class_by_name(&class) else { return done("") };
     let shadows: Vec<i32> =
         crush.class_buckets.values().filter_map(|by_class| by_class.get(&id)).copied().collect();
-    let mut steps = crush.rules.iter().flatten().flat_map(|rule| &rule.steps);
-    if steps.any(|step| matches!(step, nacre_crush::Step::Take(root) if shadows.contains(root))) {
+    if shadows.iter().any(|shadow| crush.rule_that_takes(*shadow).is_some()) {
         return fail(Errno::EBUSY, format!("class '{class}' still referenced by crush rule(s)"));
     }
-    edit(call, |crush| {
-        crush.item_classes.retain(|_, at| *at != id);
-        crush.class_names.remove(&id);
-        hierarchy::rebuild_shadows(crush)
-    })?;
+    edit(call, |crush| crush_edit::remove_class(crush, id))?;
     done(format!("removed class {class} with id {id} from crush map"))
 }
 
@@ -444,7 +431,7 @@ fn rm_device_class(call: &mut Call<'_>) -> Answer {
             text.push_str(&format!("osd.{osd} belongs to no class, "));
             continue;
         }
-        edit(call, |crush| hierarchy::set_class(crush, osd, None))?;
+        edit(call, |crush| crush_edit::set_class(crush, osd, None))?;
         changed.push(osd.to_string());
     }
     done(format!("{text}done removing class of osd(s): {}", changed.join(",")))
@@ -459,36 +446,13 @@ fn get_device_class(call: &mut Call<'_>) -> Answer {
     call.either("device_classes", plain, Node::array("osd", tree))
 }
 
-/// Local tries, fallback tries, total tries, descend once, vary r, stable, allowed algorithms.
-type Knobs = (u32, u32, u32, u32, u8, u8, u32);
-
-fn profile(name: &str) -> Option<Knobs> {
-    Some(match name {
-        "legacy" | "argonaut" => (2, 5, 19, 0, 0, 0, 22),
-        "bobtail" => (0, 0, 50, 1, 0, 0, 22),
-        "firefly" => (0, 0, 50, 1, 1, 0, 22),
-        "hammer" => (0, 0, 50, 1, 1, 0, 54),
-        "jewel" | "optimal" | "default" => (0, 0, 50, 1, 1, 1, 54),
-        _ => return None,
-    })
-}
-
 fn tunables(call: &mut Call<'_>) -> Answer {
     let name = call.args.text("profile").to_owned();
-    let Some((local, fallback, total, once, vary, stable, algs)) = profile(&name) else {
+    let Some(tunables) = Tunables::profile(&name) else {
         return fail(Errno::EINVAL, format!("unrecognized profile '{name}'"));
     };
     edit(call, |crush| {
-        crush.tunables = Tunables {
-            choose_local_tries: local,
-            choose_local_fallback_tries: fallback,
-            choose_total_tries: total,
-            chooseleaf_descend_once: once,
-            chooseleaf_vary_r: vary,
-            chooseleaf_stable: stable,
-            allowed_bucket_algs: algs,
-            straw_calc_version: u8::from(name != "legacy" && name != "argonaut"),
-        };
+        crush.tunables = tunables;
         Ok(())
     })?;
     done(format!("adjusted tunables profile to {name}"))
@@ -506,6 +470,6 @@ fn setcrushmap(call: &mut Call<'_>) -> Answer {
     if let Some(rule) = rules_used.clone().find(|rule| crush.rule(*rule).is_none()) {
         return fail(Errno::EINVAL, format!("pools use crush rule {rule}, which the new map does not have"));
     }
-    *call.state.osd.change_crush() = crush;
+    call.state.osd.set_crush(crush);
     Ok(Output { text: (version + 1).to_string(), ..Output::default() })
 }
