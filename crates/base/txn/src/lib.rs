@@ -8,5 +8,5 @@ mod codec;
 mod op;
 mod view;
 
-pub use op::{Op, Token, Transaction};
+pub use op::{Op, StoreToken, Token, Transaction};
 pub use view::{FetchFrom, ObjectView, OmapPage, ReadError};

@@ -1,7 +1,7 @@
 //! Transactions and their operations.
 
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_types::{Eversion, HObject, SpgId};
+use nacre_types::{Eversion, HObject, PgId, SpgId};
 
 /// Changes to one collection that become visible and durable together, in order.
 #[derive(Clone, PartialEq, Debug)]
@@ -263,6 +263,39 @@ impl Transaction {
     }
 }
 
-/// Names a submitted transaction or a requested read, chosen by the caller; comes back on completion.
+/// A PG's own name for a transaction that it submits or data that it asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Token(pub u64);
+
+/// Names a submitted transaction or requested data to a store, and comes back on completion: for which PG, and that PG's own name for it.
+/// Chosen by the caller; the store only hands it back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct StoreToken {
+    /// The PG that waits for it, which need not be the transaction's collection.
+    pub spg: SpgId,
+    /// The PG's own name.
+    pub token: Token,
+}
+
+impl StoreToken {
+    /// In the place of a PG where none waits. Pools are numbered from one, so no PG has it.
+    const NO_PG: SpgId = SpgId::replicated(PgId::new(-1, 0));
+
+    /// For which PG, and that PG's own name.
+    #[must_use]
+    pub const fn new(spg: SpgId, token: Token) -> Self {
+        Self { spg, token }
+    }
+
+    /// For no PG: an OSD's own records, a bench, a tool.
+    #[must_use]
+    pub const fn without_pg(number: u64) -> Self {
+        Self { spg: Self::NO_PG, token: Token(number) }
+    }
+
+    /// Whether a PG waits for it.
+    #[must_use]
+    pub fn is_of_pg(&self) -> bool {
+        self.spg != Self::NO_PG
+    }
+}

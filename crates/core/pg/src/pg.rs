@@ -182,6 +182,15 @@ impl Pg {
         Some(pg)
     }
 
+    /// Numbers what this copy asks of the store behind `last`; before it asks for anything. A loaded copy begins at zero otherwise,
+    /// as an earlier one of the same process did that was merged away and may have transactions under way.
+    ///
+    /// # Panics
+    /// When something is under way already.
+    pub fn number_tokens_from(&mut self, last: u64) {
+        self.tokens.begin_behind(last);
+    }
+
     fn assemble(
         spg: SpgId,
         whoami: OsdId,

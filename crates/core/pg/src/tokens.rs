@@ -148,6 +148,15 @@ impl Tokens {
         self.last = entropy.u64() >> 1;
     }
 
+    /// Begins to count behind `last`, for the same reason, where something tells of a place that no earlier copy was at.
+    pub(crate) fn begin_behind(&mut self, last: u64) {
+        assert!(
+            self.durable.is_empty() && self.fetches.is_empty(),
+            "nothing is under way under other tokens"
+        );
+        self.last = last;
+    }
+
     /// What the durable transaction was for; nothing for one of an earlier copy.
     ///
     /// # Panics

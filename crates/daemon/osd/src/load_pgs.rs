@@ -11,7 +11,7 @@ use nacre_denc::{Decode, Encode};
 use nacre_maps::OsdMap;
 use nacre_pg::{Event, Pg};
 use nacre_store::ObjectStore;
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::{Epoch, PgId, PoolId, SpgId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Shard {
             "a placement group's records are damaged: what this OSD stored of it is lost, if no other has it"
         );
         if let Some(txn) = note {
-            self.submit(spg, txn, Token::default());
+            self.submit(txn, StoreToken::without_pg(0));
         }
         self.begin_in_rubble(spg, through);
     }
@@ -78,7 +78,7 @@ impl Shard {
         if has_new_pools {
             txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: self.router.initial_pg_num().to_bytes() });
         }
-        self.submit(OWN_COLLECTION, txn, Token::default());
+        self.submit(txn, StoreToken::without_pg(0));
     }
 
     /// Loads the PGs that the store holds, and leads them together through the maps that it has: where one is

@@ -5,9 +5,9 @@ use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_pg::{ClientOp, Cx, Event, OpInFlight, Pg, PgCreateInfo, ScrubIntervals, SessionId, Tuning};
 use nacre_store::{Completion, StoreUsage};
-use nacre_txn::Token;
+use nacre_txn::StoreToken;
 use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp, UTime};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Maps kept so that a new copy can begin with the map in which it was called for.
@@ -17,16 +17,22 @@ const MAPS_KEPT_MAX: usize = 100;
 /// milliseconds, and all PGs of a pool divide at the same time.
 const DUE_MAX: usize = 16;
 
+/// Room for the tokens of one PG that was split off, before those of the next begin: more than it uses in years.
+const CHILD_TOKENS_BITS: u32 = 40;
+
 /// The PGs of one shard.
 pub(crate) struct PgRegistry {
     map: Arc<OsdMap>,
     pgs: BTreeMap<SpgId, Pg>,
     /// When PGs that have a deadline of their own want a tick; most have none.
     deadlines: BTreeMap<SpgId, Stamp>,
-    /// Transactions given to the store, in order: whose they are and what the PG calls them.
-    submitted: VecDeque<(Token, SpgId, Token)>,
-    fetching: BTreeMap<Token, (SpgId, Token)>,
-    last_ticket: u64,
+    /// Transactions that the store has and that are not durable, and which PG submitted the newest.
+    submitted: usize,
+    newest_submitter: Option<SpgId>,
+    /// Reads that the store has not answered.
+    fetching: usize,
+    /// PGs that were split off here.
+    children: u64,
     held: BTreeMap<SpgId, Vec<ClientOp>>,
     held_peer: Vec<(OsdId, PeerMessage)>,
     /// PGs that the monitor ordered ahead of the map in which they exist.
@@ -47,9 +53,10 @@ impl PgRegistry {
             map: Arc::new(OsdMap::default()),
             pgs: BTreeMap::new(),
             deadlines: BTreeMap::new(),
-            submitted: VecDeque::new(),
-            fetching: BTreeMap::new(),
-            last_ticket: 0,
+            submitted: 0,
+            newest_submitter: None,
+            fetching: 0,
+            children: 0,
             held: BTreeMap::new(),
             held_peer: Vec::new(),
             held_creates: BTreeMap::new(),
@@ -136,6 +143,14 @@ impl PgRegistry {
         self.changed = true;
     }
 
+    /// Takes in a PG that was split off. An earlier copy of it may have been merged away while the store was still at its
+    /// transactions: their completions must find nothing, so every child numbers its own from another place.
+    pub(crate) fn insert_child(&mut self, mut pg: Pg) {
+        self.children += 1;
+        pg.number_tokens_from(self.children << CHILD_TOKENS_BITS);
+        self.insert(pg);
+    }
+
     /// Handles an event of a PG under another map than the present one.
     pub(crate) fn handle_under(&mut self, cx: &mut Cx<'_>, spg: &SpgId, event: Event) {
         if let Some(pg) = self.pgs.get_mut(spg) {
@@ -216,58 +231,40 @@ impl PgRegistry {
         }
     }
 
-    fn ticket(&mut self) -> Token {
-        self.last_ticket += 1;
-        Token(self.last_ticket)
+    /// The store is about to get a transaction.
+    pub(crate) fn submitted(&mut self, token: StoreToken) {
+        self.submitted += 1;
+        self.newest_submitter = token.is_of_pg().then_some(token.spg);
     }
 
-    /// Numbers a transaction of a PG for the store.
-    pub(crate) fn submitted(&mut self, spg: SpgId, token: Token) -> Token {
-        let ticket = self.ticket();
-        self.submitted.push_back((ticket, spg, token));
-        ticket
-    }
-
-    /// True when the transaction of this number, and with it all before, are durable.
-    pub(crate) fn is_durable(&self, ticket: Token) -> bool {
-        self.submitted.front().is_none_or(|(oldest, _, _)| *oldest > ticket)
+    /// The store is about to be asked for data.
+    pub(crate) fn fetching(&mut self) {
+        self.fetching += 1;
     }
 
     /// True when all that the store is at is one write for which its PG waits for other OSDs as well: what they
     /// answer comes in any case, and until then it makes no difference whether the store is done.
     pub(crate) fn wait_for_peers(&mut self) -> bool {
-        let (1, true, Some((_, spg, _))) =
-            (self.submitted.len(), self.fetching.is_empty(), self.submitted.front())
-        else {
-            return false;
-        };
+        // Transactions end in the order in which they came, so the only one left is the newest.
+        let (1, 0, Some(spg)) = (self.submitted, self.fetching, &self.newest_submitter) else { return false };
         self.pgs.get_mut(spg).is_some_and(Pg::waits_for_others)
     }
 
-    /// Numbers a read of a PG for the store.
-    pub(crate) fn fetching(&mut self, spg: SpgId, token: Token) -> Token {
-        let ticket = self.ticket();
-        self.fetching.insert(ticket, (spg, token));
-        ticket
-    }
-
-    /// Whom a completion is for.
+    /// What the store has completed: for whom, and as what a PG hears of it. The PG may be gone, or be another copy by now,
+    /// whose tokens are others.
     ///
     /// # Panics
-    /// When the store completes another transaction than the oldest: an acknowledgement would be early.
-    pub(crate) fn completed(&mut self, completion: Completion) -> Option<(SpgId, Event)> {
+    /// When the store completes more than it was given: an acknowledgement would be early.
+    pub(crate) fn completed(&mut self, completion: Completion) -> (StoreToken, Event) {
+        let count = match completion {
+            Completion::Durable(_) => &mut self.submitted,
+            Completion::Fetched(_) | Completion::Brought(..) => &mut self.fetching,
+        };
+        *count = count.checked_sub(1).expect("the store completes what it was given, once");
         match completion {
-            Completion::Durable(ticket) => {
-                let (oldest, spg, token) = self.submitted.pop_front().expect("a transaction is under way");
-                assert_eq!(oldest, ticket, "the store completes transactions in order");
-                Some((spg, Event::Durable(token)))
-            }
-            Completion::Fetched(ticket) => {
-                self.fetching.remove(&ticket).map(|(spg, token)| (spg, Event::Fetched(token)))
-            }
-            Completion::Brought(ticket, data) => {
-                self.fetching.remove(&ticket).map(|(spg, token)| (spg, Event::Brought(token, data)))
-            }
+            Completion::Durable(of) => (of, Event::Durable(of.token)),
+            Completion::Fetched(of) => (of, Event::Fetched(of.token)),
+            Completion::Brought(of, data) => (of, Event::Brought(of.token, data)),
         }
     }
 
@@ -368,3 +365,6 @@ impl PgRegistry {
         ShardReport { shard, pgs, pools, pg_count, sharers, lost, usage, commits, throttled }
     }
 }
+
+#[cfg(test)]
+mod tests;

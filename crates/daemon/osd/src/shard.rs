@@ -107,6 +107,8 @@ pub struct Shard {
     booted: Arc<AtomicBool>,
     pub(crate) stopping: bool,
     bench: Option<bench::Bench>,
+    /// Blocks that benches have submitted so far, which number the tokens of the next.
+    bench_blocks: u64,
     /// The store cannot be trusted: see [`Shard::break_down`].
     broken: bool,
     pub(crate) options: Arc<Values>,
@@ -196,6 +198,7 @@ impl Shard {
             booted: parts.booted,
             stopping: false,
             bench: None,
+            bench_blocks: 0,
             broken: false,
             options: Arc::default(),
             counters: Counters::default(),
@@ -335,8 +338,11 @@ impl Shard {
                 self.note_load(completions.len());
             }
             for completion in completions.drain(..) {
-                if let Some((spg, event)) = self.pgs.completed(completion) {
-                    self.deliver(spg, event);
+                let (of, event) = self.pgs.completed(completion);
+                if of.is_of_pg() {
+                    self.deliver(of.spg, event);
+                } else {
+                    self.bench_durable(of);
                 }
             }
             self.completions = completions;
@@ -846,7 +852,7 @@ impl Shard {
         let Some(pg) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
             return self.break_down(&format!("what was split off as {child} cannot be read"));
         };
-        self.pgs.insert(pg);
+        self.pgs.insert_child(pg);
         for map in maps {
             self.deliver_under(map, child, Event::Map);
         }

@@ -9,7 +9,7 @@ use nacre_env::Net;
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_kv::{KvOptions, RedbKv};
 use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ fn fill(store: &mut BlockStore, net: &mut RealNet, objects: u64, pgs: u32) -> an
                     txn.push(Op::SetMeta { object: name, meta: vec![7; RECORD_BYTES].into() });
                 }
             }
-            store.submit(txn, Token(first))?;
+            store.submit(txn, StoreToken::without_pg(first))?;
         }
         while store.waiting() > 64 {
             turn(store, net)?;

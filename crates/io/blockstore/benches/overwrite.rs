@@ -10,7 +10,7 @@ use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Net, RealClock};
 use nacre_kv::RedbKv;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
 use std::io::Write;
@@ -86,7 +86,7 @@ impl Bench {
         }
         txn.push(Op::MetaSet { key: "info".into(), value: vec![9; 600].into() });
         self.submitted.push(self.clock.now());
-        self.store.submit(txn, Token(number - 1)).expect("room");
+        self.store.submit(txn, StoreToken::without_pg(number - 1)).expect("room");
     }
 
     /// One turn, as the shard's: drain until nothing comes, then sleep. Gives how many writes completed.
@@ -104,7 +104,7 @@ impl Bench {
             for completion in self.completions.drain(..) {
                 let Completion::Durable(token) = completion else { continue };
                 done += 1;
-                let at = usize::try_from(token.0).ok().and_then(|at| self.submitted.get(at));
+                let at = usize::try_from(token.token.0).ok().and_then(|at| self.submitted.get(at));
                 self.latencies.extend(at.map(|at| now.since(*at)));
             }
             if done > 0 {

@@ -9,7 +9,7 @@ use crate::table::{index_of, within};
 use nacre_buf::{BufList, Bytes, crc};
 use nacre_env::disk::DiskCompletion;
 use nacre_env::disk::blocking::READ_ATTEMPTS;
-use nacre_txn::{FetchFrom, Token};
+use nacre_txn::{FetchFrom, StoreToken};
 use nacre_types::{HObject, SpgId, Stamp};
 use smallvec::{SmallVec, smallvec};
 use std::time::Duration;
@@ -87,7 +87,7 @@ pub(crate) struct Fetch {
     pub(crate) length: u64,
     /// Where what it asks for now may come from; once the device has given everything, memory will do.
     pub(crate) from: FetchFrom,
-    pub(crate) token: Token,
+    pub(crate) token: StoreToken,
     pub(crate) reads_left: usize,
     /// One read brings all that it asks for: when that is good there is nothing left to look at.
     pub(crate) is_single: bool,
@@ -106,7 +106,7 @@ impl Fetch {
         offset: u64,
         length: u64,
         from: FetchFrom,
-        token: Token,
+        token: StoreToken,
     ) -> Self {
         let (reads_left, is_single, hand, is_stale, pins) = (0, false, None, false, Vec::new());
         Self { at, object, offset, length, from, token, reads_left, is_single, hand, is_stale, pins }

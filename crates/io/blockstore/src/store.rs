@@ -18,7 +18,7 @@ use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
 use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage, SubmitHint};
-use nacre_txn::{FetchFrom, ObjectView, Op, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -67,9 +67,9 @@ pub struct BlockStore {
     pub(crate) fetches: Slab<Fetch>,
     /// Blocks that could not be read, and why; until they are written again or asked for again.
     pub(crate) damaged: BTreeMap<u32, Damage>,
-    pub(crate) durable: Vec<Token>,
-    pub(crate) fetched: Vec<Token>,
-    pub(crate) brought: Vec<(Token, BufList)>,
+    pub(crate) durable: Vec<StoreToken>,
+    pub(crate) fetched: Vec<StoreToken>,
+    pub(crate) brought: Vec<(StoreToken, BufList)>,
     pub(crate) frees: u64,
     pub(crate) failed: Option<String>,
     /// Checkpoints completed since the store was opened.
@@ -417,7 +417,7 @@ impl BlockStore {
 }
 
 impl ObjectStore for BlockStore {
-    fn submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError> {
+    fn submit(&mut self, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
         self.refuse_impossible(&txn)?;
         self.make_room(&txn)?;
         if let Some(reason) = &self.failed {
@@ -452,7 +452,7 @@ impl ObjectStore for BlockStore {
         offset: u64,
         length: u64,
         from: FetchFrom,
-        token: Token,
+        token: StoreToken,
     ) {
         let fetch = Fetch::new(*collection, object.clone(), offset, length, from, token);
         let id = self.fetches.insert(fetch);

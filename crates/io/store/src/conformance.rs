@@ -5,7 +5,7 @@
 
 use crate::{Completion, ObjectStore};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{FetchFrom, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SnapId, SpgId};
 use std::collections::BTreeMap;
@@ -120,7 +120,7 @@ fn large_collections_go_bit_by_bit<S: ObjectStore>(mut store: S) {
     let mut before = store.usage().omap_bytes;
     assert_eq!(before, 2 * OBJECTS as u64);
     let again = vec![Op::RemoveCollection, Op::CreateCollection, write("o7", 0, "new")];
-    store.submit(Transaction { collection: pg(), ops: again }, Token(0)).expect("room");
+    store.submit(Transaction { collection: pg(), ops: again }, StoreToken::without_pg(0)).expect("room");
     assert!(before - store.usage().omap_bytes <= 2 * AT_ONCE_MAX, "by the transaction itself");
     before = store.usage().omap_bytes;
     let mut steps = 0;
@@ -176,7 +176,9 @@ fn object(name: &str) -> HObject {
 }
 
 fn submit<S: ObjectStore>(store: &mut S, ops: Vec<Op>) {
-    store.submit(Transaction { collection: pg(), ops }, Token(0)).expect("room for the suite's data");
+    store
+        .submit(Transaction { collection: pg(), ops }, StoreToken::without_pg(0))
+        .expect("room for the suite's data");
     store.drain(&mut Vec::new());
 }
 
@@ -190,7 +192,7 @@ fn write(name: &str, offset: u64, text: &'static str) -> Op {
 
 /// All of an object; what is not in memory is fetched.
 fn read<S: ObjectStore>(store: &mut S, at: &SpgId, object: &HObject) -> Bytes {
-    const FETCH: Token = Token(u64::MAX);
+    const FETCH: StoreToken = StoreToken::without_pg(u64::MAX);
     for _ in 0..100 {
         match store.read(at, object, 0, u64::MAX) {
             Ok(data) => return data.to_bytes(),
@@ -215,13 +217,14 @@ fn content<S: ObjectStore>(store: &mut S, name: &str) -> Bytes {
 fn completions_come_once_and_in_order<S: ObjectStore>(mut store: S) {
     for token in 1..=5 {
         let txn = Transaction { collection: pg(), ops: vec![write("a", token, "x")] };
-        store.submit(txn, Token(token)).expect("room");
+        store.submit(txn, StoreToken::without_pg(token)).expect("room");
     }
     let mut done = Vec::new();
     while done.len() < 5 {
         store.drain(&mut done);
     }
-    assert_eq!(done, (1..=5).map(|token| Completion::Durable(Token(token))).collect::<Vec<_>>());
+    let due = (1..=5).map(|number| Completion::Durable(StoreToken::without_pg(number)));
+    assert_eq!(done, due.collect::<Vec<_>>());
     store.drain(&mut done);
     assert_eq!(done.len(), 5, "a completion came twice");
 }

@@ -9,19 +9,19 @@ pub use extents::ExtentMap;
 pub use mem::MemStore;
 
 use nacre_buf::BufList;
-use nacre_txn::{FetchFrom, ObjectView, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
 
 /// Something asked of the store is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
     /// The transaction survives a crash; completions come in the order of submission.
-    Durable(Token),
+    Durable(StoreToken),
     /// The data asked for with [`ObjectStore::fetch`] can now be read without waiting.
-    Fetched(Token),
+    Fetched(StoreToken),
     /// The data asked for with [`FetchFrom::AnywhereOnce`], cut at the object's end as [`ObjectView::read`] does: as it was at some
     /// moment since. What of the object was changed meanwhile may be in it or not.
-    Brought(Token, BufList),
+    Brought(StoreToken, BufList),
 }
 
 /// The store takes no more: what it holds stays readable, but nothing is acknowledged any more.
@@ -89,7 +89,7 @@ pub trait ObjectStore: ObjectView {
     ///
     /// # Errors
     /// [`StoreError`]; then nothing of the transaction is visible.
-    fn submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError>;
+    fn submit(&mut self, txn: Transaction, token: StoreToken) -> Result<(), StoreError>;
 
     /// Brings data from the device to where [`ObjectView::read`] finds it; with [`FetchFrom::Device`] also what is there already.
     /// With [`FetchFrom::AnywhereOnce`] it may come as [`Completion::Brought`] instead.
@@ -100,7 +100,7 @@ pub trait ObjectStore: ObjectView {
         offset: u64,
         length: u64,
         from: FetchFrom,
-        token: Token,
+        token: StoreToken,
     );
 
     /// Moves what has completed to the end of `out`.

@@ -2,7 +2,7 @@
 
 use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreUsage};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -323,7 +323,7 @@ impl ObjectView for MemStore {
 }
 
 impl ObjectStore for MemStore {
-    fn submit(&mut self, txn: Transaction, token: Token) -> Result<(), StoreError> {
+    fn submit(&mut self, txn: Transaction, token: StoreToken) -> Result<(), StoreError> {
         let wanted_bytes = txn.data_bytes() as u64;
         let free_bytes = self.capacity_bytes.saturating_sub(self.allocated_bytes);
         if wanted_bytes > 0 && wanted_bytes > free_bytes {
@@ -336,7 +336,7 @@ impl ObjectStore for MemStore {
         Ok(())
     }
 
-    fn fetch(&mut self, _: &SpgId, _: &HObject, _: u64, _: u64, _: FetchFrom, token: Token) {
+    fn fetch(&mut self, _: &SpgId, _: &HObject, _: u64, _: u64, _: FetchFrom, token: StoreToken) {
         self.completed.push(Completion::Fetched(token));
     }
 
@@ -390,13 +390,16 @@ mod tests {
             offset: 0,
             data: Bytes::from_static(b"12345678").into(),
         });
-        assert_eq!(store.submit(txn.clone(), Token(1)), Ok(()));
+        assert_eq!(store.submit(txn.clone(), StoreToken::without_pg(1)), Ok(()));
         txn.push(Op::SetMeta { object: object.clone(), meta: Bytes::from_static(b"m") });
-        assert_eq!(store.submit(txn, Token(2)), Err(StoreError::Full { wanted_bytes: 8, free_bytes: 0 }));
+        assert_eq!(
+            store.submit(txn, StoreToken::without_pg(2)),
+            Err(StoreError::Full { wanted_bytes: 8, free_bytes: 0 })
+        );
         assert_eq!(store.meta(&at, &object), Some(Bytes::new()));
         let mut txn = Transaction::new(at);
         txn.push(Op::Remove(object));
-        assert_eq!(store.submit(txn, Token(3)), Ok(()));
+        assert_eq!(store.submit(txn, StoreToken::without_pg(3)), Ok(()));
         assert_eq!(store.usage().available_bytes, 8);
     }
 }

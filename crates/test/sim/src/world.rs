@@ -15,7 +15,7 @@ use nacre_pg::Tuning;
 use nacre_service::{Incoming, Messenger};
 use nacre_simdisk::{Failing, Faults, Image, SimConfig, SimDevice};
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{Token, Transaction};
+use nacre_txn::{StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, OsdId, Stamp, Uuid};
 use std::collections::BTreeMap;
@@ -449,9 +449,9 @@ impl World {
         let disk = Box::new(node.device.open());
         let opened = BlockStore::open(disk, Box::new(node.kv.clone()), store_options());
         let (mut store, _) = opened.expect("a sound store");
-        store.submit(txn, Token(1)).expect("a change that it takes");
+        store.submit(txn, StoreToken::without_pg(1)).expect("a change that it takes");
         let mut done = Vec::new();
-        while !done.contains(&Completion::Durable(Token(1))) {
+        while !done.contains(&Completion::Durable(StoreToken::without_pg(1))) {
             store.drain(&mut done);
             node.device.step();
             node.kv.step();

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use nacre_blockstore::BlockStore;
 use nacre_store::{ObjectStore, StoreError};
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use std::fs::OpenOptions;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -118,7 +118,7 @@ fn take(store: &mut BlockStore, source: &mut Source<impl Read>, header: &Header)
 }
 
 fn put(store: &mut BlockStore, txn: Transaction) -> Result<(), StoreError> {
-    store.submit(txn, Token::default())?;
+    store.submit(txn, StoreToken::without_pg(0))?;
     if store.waiting() >= WAITING_MAX {
         store.settle()
     } else {

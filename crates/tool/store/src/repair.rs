@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use nacre_blockstore::{BadRecord, Options as StoreOptions};
 use nacre_store::ObjectStore;
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::SpgId;
 use serde_json::json;
 use std::process::ExitCode;
@@ -138,7 +138,7 @@ fn reopen(target: &Target, removed: &[BadRecord]) -> Result<Vec<String>> {
     for (at, name) in removed.iter().filter_map(|record| record.object.as_ref()) {
         if store.shape(at, name).is_some() {
             let txn = Transaction { collection: *at, ops: vec![Op::Remove(name.clone())] };
-            store.submit(txn, Token::default())?;
+            store.submit(txn, StoreToken::without_pg(0))?;
             done.push(format!("removed what the log had of {at} {name}"));
         }
     }

@@ -10,14 +10,14 @@ use nacre_env::Disk;
 use nacre_kv::{KvError, RedbKv};
 use nacre_osd::storage;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{FetchFrom, ObjectView, ReadError, Token};
+use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
 use nacre_types::{HObject, PgId, SpgId, Uuid};
 use std::path::PathBuf;
 
 /// Objects listed at a time.
 const PAGE_OBJECTS: usize = 1024;
 /// Names the one read that is ever on its way.
-const FETCH: Token = Token(1);
+const FETCH: StoreToken = StoreToken::without_pg(1);
 
 /// Which store.
 #[derive(Debug, Clone, Args)]

@@ -9,7 +9,7 @@ use crate::admin::{self, Failure};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_msg::Message;
 use nacre_pg::SessionId;
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::{Errno, HObject, PgId, SpgId, Stamp};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -41,7 +41,7 @@ pub(super) struct Bench {
     block: Bytes,
     written: u64,
     /// What is not durable, oldest first, with its bytes.
-    under_way: VecDeque<(Token, u64)>,
+    under_way: VecDeque<(StoreToken, u64)>,
     began: Stamp,
 }
 
@@ -98,24 +98,31 @@ impl Shard {
     /// When it is due, if one is under way: at once when the store has made room for more.
     pub(super) fn bench_deadline(&self) -> Option<Stamp> {
         let bench = self.bench.as_ref()?;
-        let has_news = bench.under_way.front().is_none_or(|(oldest, _)| self.pgs.is_durable(*oldest));
+        let is_done = bench.written >= bench.count && bench.under_way.is_empty();
         let may_write = bench.written < bench.count && bench.has_room();
-        Some(if has_news || may_write { self.now } else { bench.until() })
+        Some(if is_done || may_write { self.now } else { bench.until() })
+    }
+
+    /// What the store has made durable for no PG: a block, unless it is one of a bench that gave up, or no bench's at all.
+    pub(super) fn bench_durable(&mut self, token: StoreToken) {
+        let Some(bench) = &mut self.bench else { return };
+        if bench.under_way.front().is_some_and(|(oldest, _)| *oldest == token) {
+            bench.under_way.pop_front();
+        }
     }
 
     /// Writes as much as may be under way, and answers at the end.
     pub(super) fn continue_bench(&mut self) {
         let Some(mut bench) = self.bench.take() else { return };
-        while bench.under_way.front().is_some_and(|(oldest, _)| self.pgs.is_durable(*oldest)) {
-            bench.under_way.pop_front();
-        }
         while bench.written < bench.count && bench.has_room() && !self.broken {
             let length = bench.size.min(bench.count - bench.written);
             let data = bench.block.slice(..usize::try_from(length).unwrap_or_default()).into();
             let op = Op::Write { object: object(), offset: bench.written, data };
             let txn = Transaction { collection: scratch(), ops: vec![op] };
-            let ticket = self.submit(scratch(), txn, Token::default());
-            bench.under_way.push_back((ticket, length));
+            self.bench_blocks += 1;
+            let token = StoreToken::without_pg(self.bench_blocks);
+            self.submit(txn, token);
+            bench.under_way.push_back((token, length));
             bench.written += length;
         }
         let elapsed = self.now.since(bench.began);
@@ -128,7 +135,7 @@ impl Shard {
             return;
         };
         let remove = Transaction { collection: scratch(), ops: vec![Op::RemoveCollection] };
-        self.submit(scratch(), remove, Token::default());
+        self.submit(remove, StoreToken::without_pg(0));
         self.tell_session(bench.session, Message::from(admin::reply(outcome)).encode(bench.tid));
     }
 }

@@ -5,7 +5,7 @@ use crate::control::MonRequest;
 use crate::shard_msg::ShardMsg;
 use nacre_msg::{Message, OsdOpReply, RawMessage};
 use nacre_pg::{Effect, Effects, Planted, SessionId, Trace};
-use nacre_txn::{Token, Transaction};
+use nacre_txn::{StoreToken, Transaction};
 use nacre_types::SpgId;
 
 /// Which of a shard's messages are garbled, where that is planted.
@@ -35,19 +35,17 @@ impl Shard {
         resume
     }
 
-    /// Hands a transaction to the store; the PG hears of it under `token` when it is durable.
-    /// Yields the store's name for it.
-    pub(crate) fn submit(&mut self, spg: SpgId, txn: Transaction, token: Token) -> Token {
+    /// Hands a transaction to the store; the PG hears of it under its token when it is durable.
+    pub(crate) fn submit(&mut self, txn: Transaction, token: StoreToken) {
         self.idle_trim.used(self.now);
-        let ticket = self.pgs.submitted(spg, token);
+        self.pgs.submitted(token);
         if self.broken {
             // It would be taken for the next of those that the store has refused.
-            return ticket;
+            return;
         }
-        if let Err(error) = self.store.submit(txn, ticket) {
+        if let Err(error) = self.store.submit(txn, token) {
             self.break_down(&format!("the store does not take a transaction: {error}"));
         }
-        ticket
     }
 
     /// A fault built in on purpose, now and then: see [`Planted::MessagesGarbled`].
@@ -99,12 +97,13 @@ impl Shard {
             }
             Effect::Submit { txn, token } => {
                 self.flush_early(); // the replicas begin while we are at our own part
-                self.submit(spg, txn, token);
+                self.submit(txn, StoreToken::new(spg, token));
             }
             Effect::Fetch { object, offset, length, from, token } => {
                 self.idle_trim.used(self.now);
-                let ticket = self.pgs.fetching(spg, token);
-                self.store.fetch(&spg, &object, offset, length, from, ticket);
+                self.pgs.fetching();
+                let token = StoreToken::new(spg, token);
+                self.store.fetch(&spg, &object, offset, length, from, token);
             }
             Effect::WantUpThru { epoch } => {
                 self.router.send(0, ShardMsg::MonRequest(MonRequest::UpThru(epoch)))

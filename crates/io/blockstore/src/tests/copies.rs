@@ -5,7 +5,7 @@ use crate::kv_schema::prefix;
 use crate::{BlockStore, Options};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, HObject, PgId, SpgId};
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ fn object(n: u64) -> HObject {
 }
 
 fn submit(store: &mut BlockStore, ops: Vec<Op>) {
-    store.submit(Transaction { collection: at(), ops }, Token(0)).expect("room");
+    store.submit(Transaction { collection: at(), ops }, StoreToken::without_pg(0)).expect("room");
     while store.waiting() > 0 {
         store.drain(&mut Vec::new());
     }
@@ -71,7 +71,7 @@ fn a_clone_of_a_large_omap_takes_a_few_changes_in_each_turn() {
     let source = omap(&store, &object(0));
     let before = changed(&store);
     let op = Op::Clone { source: object(0), target: object(1) };
-    store.submit(Transaction { collection: at(), ops: vec![op] }, Token(1)).expect("room");
+    store.submit(Transaction { collection: at(), ops: vec![op] }, StoreToken::without_pg(1)).expect("room");
     let by_clone = changed(&store) - before;
     assert!(by_clone < 8, "{by_clone} changes by one clone");
     assert_eq!(omap(&store, &object(1)), source);
@@ -247,7 +247,9 @@ fn a_clone_of_a_million_keys() {
         settle(&mut store);
         let before = cpu_us();
         let op = Op::Clone { source: object(0), target: object(1) };
-        store.submit(Transaction { collection: at(), ops: vec![op] }, Token(1)).expect("room");
+        store
+            .submit(Transaction { collection: at(), ops: vec![op] }, StoreToken::without_pg(1))
+            .expect("room");
         let by_clone = cpu_us() - before;
         let (mut worst, mut turns, begun) = (0, 0, cpu_us());
         while store.rest() || store.waiting() > 0 {

@@ -5,7 +5,7 @@ use super::rig::{Rig, tiny};
 use crate::options::Planted;
 use crate::{BlockStore, Options};
 use nacre_store::{ObjectStore, SubmitHint};
-use nacre_txn::Token;
+use nacre_txn::StoreToken;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 
@@ -41,7 +41,7 @@ pub(super) fn work(
     store: &mut BlockStore,
     rng: &mut SeededEntropy,
     history: &mut History,
-    acknowledged: &mut Vec<Token>,
+    acknowledged: &mut Vec<StoreToken>,
 ) -> Result<(), nacre_store::StoreError> {
     let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
     for _ in 0..rng.u64() % TRANSACTIONS_MAX {
@@ -50,7 +50,7 @@ pub(super) fn work(
         let mut state = history.states.last().cloned().unwrap_or_default();
         state.apply(&txn);
         store.set_submit_hint(if number.is_multiple_of(2) { SubmitHint::Now } else { SubmitHint::Batch });
-        let outcome = store.submit(txn, Token(number));
+        let outcome = store.submit(txn, StoreToken::without_pg(number));
         // A store that fails in it may have logged it.
         history.push(state);
         outcome?;
@@ -106,7 +106,7 @@ fn run_on(seed: u64, mut rig: Rig) -> Result<(), String> {
             (0..rng.u64() % 40).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
         }
         rig.crash(usize::try_from(rng.u64() % 3).unwrap_or_default());
-        let last = acknowledged.last().map_or(history.first, |token| token.0);
+        let last = acknowledged.last().map_or(history.first, |token| token.token.0);
         drop(store);
         // Sometimes power goes again while the store opens; it must not matter.
         if rng.u64().is_multiple_of(4) {
@@ -142,7 +142,7 @@ fn a_store_that_is_told_so_begins_before_it_is_drained() {
         let mut store = rig.open();
         store.set_submit_hint(hint);
         let txn = random_txn(&mut SeededEntropy(seed), 1, sizes);
-        store.submit(txn, Token(1)).expect("room");
+        store.submit(txn, StoreToken::without_pg(1)).expect("room");
         rig.crash(1);
         drop(store);
         newest(&rig.open()) == 1
@@ -217,10 +217,10 @@ fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {
             state.apply(&txn);
             history.push(state);
             store.set_submit_hint(SubmitHint::Now);
-            store.submit(txn, Token(number)).expect("room");
+            store.submit(txn, StoreToken::without_pg(number)).expect("room");
             rig.kill();
             drop(store);
-            let mut last = acknowledged.last().map_or(history.first, |token| token.0);
+            let mut last = acknowledged.last().map_or(history.first, |token| token.token.0);
             if round % 2 == 0 {
                 // What is shown now is read by clients, and by who decides what this copy has.
                 let (store, _) = rig.try_open().unwrap_or_else(|error| panic!("{context}: {error}"));

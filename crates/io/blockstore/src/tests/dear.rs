@@ -4,7 +4,7 @@ use super::rig::Rig;
 use crate::Options;
 use nacre_buf::{AlignedBuf, Bytes};
 use nacre_store::ObjectStore;
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
 
 fn cpu_us() -> u64 {
@@ -49,7 +49,10 @@ fn the_dearest_transactions() {
         let mut store = Rig::new(1, 4 << 30, Options::default()).open();
         let before = cpu_us();
         store
-            .submit(Transaction { collection: SpgId::replicated(PgId::new(1, 0)), ops }, Token(1))
+            .submit(
+                Transaction { collection: SpgId::replicated(PgId::new(1, 0)), ops },
+                StoreToken::without_pg(1),
+            )
             .expect("room");
         let by_submit = cpu_us() - before;
         store.drain(&mut Vec::new());

@@ -6,7 +6,7 @@ use crate::{BlockStore, Options};
 use nacre_buf::{BufList, Bytes};
 use nacre_simdisk::{Failing, Faults};
 use nacre_store::{Completion, ObjectStore, StoreError};
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId};
 
@@ -19,7 +19,7 @@ pub(super) fn write(nth: u64, offset: u64, data: Vec<u8>) -> Transaction {
     }
 }
 
-pub(super) fn wait(store: &mut BlockStore) -> Vec<Token> {
+pub(super) fn wait(store: &mut BlockStore) -> Vec<StoreToken> {
     let mut acknowledged = Vec::new();
     while store.waiting() > 0 {
         drain(store, &mut acknowledged);
@@ -53,7 +53,7 @@ fn a_failed_write_or_commit_ends_acknowledgements() {
             let txn = random_txn(&mut rng, number, sizes);
             let mut state = states.last().cloned().unwrap_or_default();
             state.apply(&txn);
-            if store.submit(txn, Token(number)).is_err() {
+            if store.submit(txn, StoreToken::without_pg(number)).is_err() {
                 break;
             }
             states.push(state);
@@ -69,14 +69,17 @@ fn a_failed_write_or_commit_ends_acknowledgements() {
         let before = acknowledged.len();
         (0..20).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
         assert_eq!(acknowledged.len(), before, "seed {seed}: acknowledged after a failure");
-        let refused = store.submit(write(1, 0, vec![1]), Token(0));
+        let refused = store.submit(write(1, 0, vec![1]), StoreToken::without_pg(0));
         assert!(matches!(refused, Err(StoreError::Failed { .. })), "seed {seed}: {refused:?}");
         drop(store);
         rig.device.heal();
         rig.crash(0);
         let mut store = rig.open();
         let found = newest(&store);
-        assert!(found >= acknowledged.last().map_or(0, |token| token.0), "seed {seed}: lost to a failure");
+        assert!(
+            found >= acknowledged.last().map_or(0, |token| token.token.0),
+            "seed {seed}: lost to a failure"
+        );
         let state = &states[usize::try_from(found).expect("small")];
         state.compare(&mut store, &mut Vec::new(), &format!("seed {seed}, after a failure"));
     }
@@ -86,8 +89,8 @@ fn a_failed_write_or_commit_ends_acknowledgements() {
 fn rot_and_unreadable_blocks_are_errors_of_their_object() {
     let mut rig = Rig::new(5, 8 << 20, Options::tiny());
     let mut store = rig.open();
-    store.submit(write(1, 0, vec![1; 40_000]), Token(1)).expect("room");
-    store.submit(write(2, 0, vec![2; 3000]), Token(2)).expect("room");
+    store.submit(write(1, 0, vec![1; 40_000]), StoreToken::without_pg(1)).expect("room");
+    store.submit(write(2, 0, vec![2; 3000]), StoreToken::without_pg(2)).expect("room");
     let mut store = cold(&mut rig, store);
     let data = BlockStore::offset(store.superblock.data.start);
     let rotten = (0..200).filter(|nth| rig.device.rot(data + nth * 4096, 4096)).count();
@@ -98,12 +101,12 @@ fn rot_and_unreadable_blocks_are_errors_of_their_object() {
     }
     assert!(!store.check(true).damaged.is_empty());
     // A write over a part of a damaged block must not make the rest of it good.
-    store.submit(write(2, 10, vec![9; 100]), Token(3)).expect("room");
+    store.submit(write(2, 10, vec![9; 100]), StoreToken::without_pg(3)).expect("room");
     let mut store = cold(&mut rig, store);
     let outcome = read(&mut store, &object(2), 0, 4096, &mut Vec::new());
     assert!(matches!(outcome, Err(ReadError::Damaged { .. })), "{outcome:?}");
     // One over all of it repairs it.
-    store.submit(write(2, 0, vec![7; 4096]), Token(4)).expect("room");
+    store.submit(write(2, 0, vec![7; 4096]), StoreToken::without_pg(4)).expect("room");
     let mut store = cold(&mut rig, store);
     assert_eq!(read(&mut store, &object(2), 0, 4096, &mut Vec::new()).map(|data| data.len()), Ok(4096));
 }
@@ -126,7 +129,7 @@ fn a_full_store_refuses_writes_deletes_and_takes_writes_again() {
         let mut count = 0;
         let refused = loop {
             let size = if count % 2 == 0 { 70_000 } else { 5000 };
-            match store.submit(write(count, 0, vec![1; size]), Token(count)) {
+            match store.submit(write(count, 0, vec![1; size]), StoreToken::without_pg(count)) {
                 Ok(()) => count += 1,
                 Err(error) => break error,
             }
@@ -141,7 +144,7 @@ fn a_full_store_refuses_writes_deletes_and_takes_writes_again() {
         assert_eq!(store.list(&pg(), &HObject::MIN, 1000).len() as u64, count, "round {round}");
         for nth in 0..count {
             let txn = Transaction { collection: pg(), ops: vec![Op::Remove(object(nth))] };
-            store.submit(txn, Token(nth)).expect("a full store deletes");
+            store.submit(txn, StoreToken::without_pg(nth)).expect("a full store deletes");
         }
         wait(&mut store);
         assert_eq!(store.usage().stored_bytes, 0);
@@ -154,7 +157,7 @@ fn a_full_store_refuses_writes_deletes_and_takes_writes_again() {
 fn a_full_store_divides_a_collection() {
     let mut rig = Rig::new(9, 4 << 20, Options::tiny());
     let mut store = rig.open();
-    let full = |nth: &u64| store.submit(write(*nth, 0, vec![1; 5000]), Token(*nth)).is_err();
+    let full = |nth: &u64| store.submit(write(*nth, 0, vec![1; 5000]), StoreToken::without_pg(*nth)).is_err();
     let count = (0..10_000).find(full).expect("it runs full");
     wait(&mut store);
     let entry = |nth| Op::LogAppend { version: Eversion::new(1, nth), entry: Bytes::from(vec![2; 100]) };
@@ -167,7 +170,7 @@ fn a_full_store_divides_a_collection() {
         ops: (1..=200).map(entry).collect(),
     };
     let txn = Transaction { collection: pg(), ops: vec![step] };
-    store.submit(txn, Token(count)).expect("nothing new comes to the device");
+    store.submit(txn, StoreToken::without_pg(count)).expect("nothing new comes to the device");
     wait(&mut store);
     drop(store);
     let mut store = rig.open();
@@ -183,13 +186,13 @@ fn many_clones_in_one_transaction_need_what_they_take() {
     let mut rig = Rig::new(9, 4 << 20, Options::tiny());
     let mut store = rig.open();
     let (snapshot, head) = (object(1), object(2));
-    store.submit(write(1, 0, vec![1; 5000]), Token(1)).expect("room");
+    store.submit(write(1, 0, vec![1; 5000]), StoreToken::without_pg(1)).expect("room");
     let mut txn = write(2, 0, vec![2; 100]);
     for nth in 0..80 {
         txn.push(Op::Clone { source: snapshot.clone(), target: head.clone() });
         txn.push(Op::Write { object: head.clone(), offset: nth, data: vec![3; 100].into() });
     }
-    store.submit(txn, Token(2)).expect("room");
+    store.submit(txn, StoreToken::without_pg(2)).expect("room");
     wait(&mut store);
     drop(store);
     let mut store = rig.open();
@@ -255,7 +258,7 @@ fn lost_and_misdirected_writes_are_noticed() {
         for number in 1..300 {
             let txn = random_txn(&mut rng, number, sizes);
             model.apply(&txn);
-            store.submit(txn, Token(number)).expect("room");
+            store.submit(txn, StoreToken::without_pg(number)).expect("room");
             drain(&mut store, &mut Vec::new());
         }
         let Ok(mut store) = cold_if_it_opens(&mut rig, store) else {
@@ -298,7 +301,7 @@ fn a_read_that_fails_once_costs_nothing() {
     for blocks in [1, 10] {
         let mut rig = Rig::new(31, 8 << 20, Options::tiny());
         let mut store = rig.open();
-        store.submit(write(1, 0, vec![1; blocks * 4096]), Token(1)).expect("room");
+        store.submit(write(1, 0, vec![1; blocks * 4096]), StoreToken::without_pg(1)).expect("room");
         let mut store = cold(&mut rig, store);
         let before = rig.device.counters();
         // The first of the fetch.
@@ -316,7 +319,7 @@ fn a_read_that_fails_once_costs_nothing() {
 fn one_unreadable_block_does_not_take_its_neighbours_along() {
     let mut rig = Rig::new(32, 8 << 20, Options::tiny());
     let mut store = rig.open();
-    store.submit(write(1, 0, vec![1; 10 * 4096]), Token(1)).expect("room");
+    store.submit(write(1, 0, vec![1; 10 * 4096]), StoreToken::without_pg(1)).expect("room");
     let mut store = cold(&mut rig, store);
     let extents = store.shape(&pg(), &object(1)).expect("there").extents;
     rig.device.fail_reads_at(extents[0].device_offset + 4096);
@@ -344,7 +347,7 @@ fn what_could_not_be_read_is_asked_for_again_later() {
     let mut rig = Rig::new(33, 8 << 20, Options::tiny());
     let mut store = rig.open();
     for nth in [1, 2] {
-        store.submit(write(nth, 0, vec![1; 4096]), Token(nth)).expect("room");
+        store.submit(write(nth, 0, vec![1; 4096]), StoreToken::without_pg(nth)).expect("room");
     }
     let mut store = cold(&mut rig, store);
     let now = std::sync::Arc::<std::sync::atomic::AtomicU64>::default();
@@ -371,13 +374,13 @@ fn what_could_not_be_read_is_asked_for_again_later() {
 fn a_checkpoint_reads_again_what_could_not_be_read() {
     let mut rig = Rig::new(34, 8 << 20, Options::tiny());
     let mut store = rig.open();
-    store.submit(write(1, 0, vec![1; 4096]), Token(1)).expect("room");
+    store.submit(write(1, 0, vec![1; 4096]), StoreToken::without_pg(1)).expect("room");
     let mut store = cold(&mut rig, store);
     let place = store.shape(&pg(), &object(1)).expect("there").extents[0].device_offset;
     rig.device.fail_reads_at(place);
     assert!(read(&mut store, &object(1), 0, 4096, &mut Vec::new()).is_err());
     rig.device.heal();
-    store.submit(write(1, 10, vec![9; 100]), Token(2)).expect("room");
+    store.submit(write(1, 10, vec![9; 100]), StoreToken::without_pg(2)).expect("room");
     let mut store = cold(&mut rig, store);
     let bytes = read(&mut store, &object(1), 0, 4096, &mut Vec::new()).expect("nothing was lost");
     assert_eq!((bytes[0], bytes[10], bytes[109], bytes[110]), (1, 9, 9, 1));
@@ -401,7 +404,7 @@ impl Churn {
         let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
         let txn = random_txn(&mut self.rng, number, sizes);
         self.model.apply(&txn);
-        self.store.submit(txn, Token(number)).expect("room");
+        self.store.submit(txn, StoreToken::without_pg(number)).expect("room");
     }
 }
 
@@ -427,7 +430,7 @@ fn reads_that_fail_now_and_then_lose_nothing() {
 
 /// Asks the device for a range, whatever is in memory.
 fn ask_device(store: &mut BlockStore, name: &HObject, offset: u64, length: u64) {
-    let token = Token(u64::MAX - 9);
+    let token = StoreToken::without_pg(u64::MAX - 9);
     store.fetch(&pg(), name, offset, length, FetchFrom::Device, token);
     let mut done = Vec::new();
     for _ in 0..1000 {
@@ -447,7 +450,7 @@ fn the_device_is_asked_past_the_memory() {
     for spoil in [rot, fail] {
         let mut rig = Rig::new(41, 8 << 20, Options::tiny());
         let mut store = rig.open();
-        store.submit(write(1, 0, vec![1; 10 * 4096]), Token(1)).expect("room");
+        store.submit(write(1, 0, vec![1; 10 * 4096]), StoreToken::without_pg(1)).expect("room");
         let mut store = cold(&mut rig, store);
         read(&mut store, &object(1), 0, u64::MAX, &mut Vec::new()).expect("healthy");
         let before = rig.device.counters().reads;
@@ -463,7 +466,7 @@ fn the_device_is_asked_past_the_memory() {
         assert!(matches!(outcome, Err(ReadError::Damaged { offset: 12_288, .. })), "{outcome:?}");
         assert!(store.read(&pg(), &object(1), 4 * 4096, u64::MAX).is_ok());
         // As any other, it is repaired by a write over it.
-        store.submit(write(1, 3 * 4096, vec![2; 4096]), Token(2)).expect("room");
+        store.submit(write(1, 3 * 4096, vec![2; 4096]), StoreToken::without_pg(2)).expect("room");
         ask_device(&mut store, &object(1), 0, u64::MAX);
         assert!(store.read(&pg(), &object(1), 0, u64::MAX).is_ok());
     }
@@ -477,7 +480,7 @@ fn asking_the_device_finds_nothing_on_a_healthy_one() {
         for number in 1..300 {
             churn.submit(number);
             let Churn { rng, store, .. } = &mut churn;
-            let token = Token(u64::MAX - 9 - number);
+            let token = StoreToken::without_pg(u64::MAX - 9 - number);
             store.fetch(&pg(), &object(rng.u64() % 6), rng.u64() % 50_000, 50_000, FetchFrom::Device, token);
             drain(store, &mut Vec::new());
             assert!(store.damaged.is_empty(), "seed {seed}, {number}: {:?}", store.damaged);

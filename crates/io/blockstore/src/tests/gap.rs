@@ -7,7 +7,7 @@ use crate::{BLOCK, BlockStore, MountReport, OpenError, Options};
 use nacre_buf::AlignedBuf;
 use nacre_env::disk::{Durability, blocking};
 use nacre_store::{ObjectStore, SubmitHint};
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
 
 /// What a device may do to a block.
@@ -22,7 +22,7 @@ const DAMAGES: [Damage; 3] = [Damage::Rot, Damage::Lost, Damage::Unreadable];
 
 /// One that is a record by itself, as long as a block but for a few bytes.
 fn submit(store: &mut BlockStore, nth: u64) {
-    store.submit(write(nth, 0, vec![7; 3700]), Token(nth)).expect("room");
+    store.submit(write(nth, 0, vec![7; 3700]), StoreToken::without_pg(nth)).expect("room");
 }
 
 fn submit_and_wait(store: &mut BlockStore, nth: u64) {
@@ -165,7 +165,7 @@ fn with_two_collections() -> Rig {
     let mut store = rig.open();
     let name = HObject::head(9, "".into(), "".into(), "kept".into());
     let ops = vec![Op::Write { object: name, offset: 0, data: vec![5; 9000].into() }];
-    store.submit(Transaction { collection: another(), ops }, Token(0)).expect("room");
+    store.submit(Transaction { collection: another(), ops }, StoreToken::without_pg(0)).expect("room");
     store.finish_checkpoint();
     (1..=4).for_each(|nth| submit_and_wait(&mut store, nth));
     store.finish_checkpoint();

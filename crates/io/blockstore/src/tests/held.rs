@@ -6,7 +6,7 @@ use super::rig::Rig;
 use crate::{BLOCK, Options};
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_store::ObjectStore;
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -46,7 +46,7 @@ fn heads_and_tails_of_large_writes_do_not_keep_their_messages() {
     for nth in 0..40 {
         // Unaligned: a head of 2 KiB and a tail of as much are inline.
         let data = message(1 << 20, &alive);
-        store.submit(write(nth, 2048, data), Token(nth)).expect("room");
+        store.submit(write(nth, 2048, data), StoreToken::without_pg(nth)).expect("room");
         wait(&mut store);
     }
     assert_eq!((store.checkpoints(), alive.load(Ordering::Relaxed)), (0, 0));
@@ -65,7 +65,7 @@ fn small_writes_in_a_large_message_do_not_keep_it() {
         txn.push(Op::Write { object: object(nth as u64), offset: 0, data });
     }
     drop(data);
-    store.submit(txn, Token(1)).expect("room");
+    store.submit(txn, StoreToken::without_pg(1)).expect("room");
     wait(&mut store);
     assert_eq!((store.checkpoints(), alive.load(Ordering::Relaxed)), (0, 0));
     assert_eq!(store.fill().dirty_bytes, 2 << 20);
@@ -80,10 +80,10 @@ fn what_dirty_blocks_keep_alive_counts_and_makes_checkpoints() {
     let block = BLOCK as u64;
     let mut most = 0;
     for nth in 0..400 {
-        store.submit(write(nth, 0, message(32 << 10, &alive)), Token(nth)).expect("room");
-        store.submit(write(nth, 0, message(BLOCK, &alive)), Token(nth)).expect("room");
+        store.submit(write(nth, 0, message(32 << 10, &alive)), StoreToken::without_pg(nth)).expect("room");
+        store.submit(write(nth, 0, message(BLOCK, &alive)), StoreToken::without_pg(nth)).expect("room");
         let ops = vec![Op::Truncate { object: object(nth), size: block * 2 }];
-        store.submit(Transaction { collection: pg(), ops }, Token(nth)).expect("room");
+        store.submit(Transaction { collection: pg(), ops }, StoreToken::without_pg(nth)).expect("room");
         wait(&mut store);
         let held = alive.load(Ordering::Relaxed);
         most = most.max(held);
@@ -108,8 +108,8 @@ fn replay_keeps_nothing_of_the_log() {
     let mut store = rig.open();
     let alive = Arc::default();
     for nth in 0..40 {
-        store.submit(write(nth, 0, message(20 << 10, &alive)), Token(nth)).expect("room");
-        store.submit(write(nth, 0, message(4 * BLOCK, &alive)), Token(nth)).expect("room");
+        store.submit(write(nth, 0, message(20 << 10, &alive)), StoreToken::without_pg(nth)).expect("room");
+        store.submit(write(nth, 0, message(4 * BLOCK, &alive)), StoreToken::without_pg(nth)).expect("room");
         wait(&mut store);
     }
     drop(store);
@@ -124,14 +124,16 @@ fn released_runs_make_checkpoints() {
     let options = Options { marks_max: 2000, ..Options::default() };
     let mut store = Rig::new(5, 128 << 20, options).open();
     let size = HOLES * 2 * BLOCK as u64;
-    store.submit(write(1, 0, message(size as usize, &Arc::default())), Token(1)).expect("room");
+    store
+        .submit(write(1, 0, message(size as usize, &Arc::default())), StoreToken::without_pg(1))
+        .expect("room");
     wait(&mut store);
     store.finish_checkpoint();
     let (before, memory) = (store.checkpoints(), store.memory_bytes());
     for nth in 0..HOLES {
         let (object, offset) = (object(1), nth * 2 * BLOCK as u64);
         let ops = vec![Op::Zero { object, offset, length: BLOCK as u64 }];
-        store.submit(Transaction { collection: pg(), ops }, Token(nth)).expect("room");
+        store.submit(Transaction { collection: pg(), ops }, StoreToken::without_pg(nth)).expect("room");
     }
     assert!(store.memory_bytes() > memory + HOLES as usize * 16, "released runs are counted");
     wait(&mut store);

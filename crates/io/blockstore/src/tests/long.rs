@@ -6,7 +6,7 @@ use super::rig::{Rig, tiny};
 use crate::BlockStore;
 use nacre_buf::Bytes;
 use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 
 /// Keys of 16 KiB: twice as long together as the log of [`crate::Options::tiny`].
 const KEYS: usize = 32;
@@ -38,7 +38,7 @@ fn what_no_record_holds_is_taken_in_order_and_survives() {
         let mut token = 0;
         let mut submit = |store: &mut BlockStore, txn: Transaction| {
             token += 1;
-            store.submit(txn, Token(token)).expect("a transaction of any length is taken");
+            store.submit(txn, StoreToken::without_pg(token)).expect("a transaction of any length is taken");
             token
         };
         for round in 0..3_u8 {
@@ -53,7 +53,7 @@ fn what_no_record_holds_is_taken_in_order_and_survives() {
                 drain(&mut store, &mut acknowledged);
             }
             if store.waiting() == 0 {
-                assert_eq!(acknowledged.last(), Some(&Token(last)), "in order");
+                assert_eq!(acknowledged.last(), Some(&StoreToken::without_pg(last)), "in order");
             }
         }
         while store.waiting() > 0 {
@@ -81,7 +81,7 @@ fn a_crash_finds_all_of_a_long_transaction_or_nothing() {
         let mut store = rig.open();
         let mut acknowledged = Vec::new();
         for round in 1..=4_u8 {
-            store.submit(long_omap(2, round), Token(round.into())).expect("taken");
+            store.submit(long_omap(2, round), StoreToken::without_pg(round.into())).expect("taken");
             (0..seed).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
         }
         drop(store);
@@ -89,7 +89,7 @@ fn a_crash_finds_all_of_a_long_transaction_or_nothing() {
         let store = rig.open();
         let found = value(&store, 2, 0);
         assert!((0..KEYS).all(|key| value(&store, 2, key) == found), "seed {seed}: half of a transaction");
-        let least = acknowledged.last().map_or(0, |token| token.0);
+        let least = acknowledged.last().map_or(0, |token| token.token.0);
         assert!(u64::from(found.unwrap_or(0)) >= least, "seed {seed}: {found:?}, {least} was acknowledged");
     }
 }

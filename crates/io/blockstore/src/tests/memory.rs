@@ -5,7 +5,7 @@ use super::rig::Rig;
 use crate::{BlockStore, Options};
 use nacre_buf::Bytes;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject};
 
 const OBJECTS: u64 = 6000;
@@ -45,7 +45,7 @@ fn far_more_metadata_than_memory_stays_below_the_target() {
     let mut store = rig.open();
     let (mut acknowledged, mut most) = (Vec::new(), 0);
     for nth in 0..OBJECTS {
-        store.submit(create(nth), Token(nth)).expect("room");
+        store.submit(create(nth), StoreToken::without_pg(nth)).expect("room");
         drain(&mut store, &mut acknowledged);
         // As the daemon does: a client has so many operations under way and no more.
         while store.waiting() > 64 {
@@ -73,7 +73,7 @@ fn a_store_that_rests_keeps_nothing_that_is_not_home() {
     let mut store = Rig::new(14, 64 << 20, Options::default()).open();
     assert!(!store.rest(), "nothing to do");
     let mut acknowledged = Vec::new();
-    (0..50).for_each(|nth| store.submit(create(nth), Token(nth)).expect("room"));
+    (0..50).for_each(|nth| store.submit(create(nth), StoreToken::without_pg(nth)).expect("room"));
     while store.rest() {
         drain(&mut store, &mut acknowledged);
     }
@@ -88,7 +88,9 @@ fn what_is_read_and_overwritten_stays_in_memory() {
     let mut store = Rig::new(16, 64 << 20, Options::default()).open();
     let write = |store: &mut BlockStore, index: u64, fill: u8| {
         let op = Op::Write { object: object(0), offset: index * 4096, data: vec![fill; 4096].into() };
-        store.submit(Transaction { collection: pg(), ops: vec![op] }, Token(0)).expect("room");
+        store
+            .submit(Transaction { collection: pg(), ops: vec![op] }, StoreToken::without_pg(0))
+            .expect("room");
     };
     let found = |store: &BlockStore, index: u64| match store.read(&pg(), &object(0), index * 4096, 4096) {
         Ok(bytes) => Some(bytes.to_bytes()[0]),
@@ -100,7 +102,7 @@ fn what_is_read_and_overwritten_stays_in_memory() {
     assert!((0..8).all(|index| found(&store, index).is_none()), "written, not read");
     let mut done = Vec::new();
     for index in 0..4 {
-        store.fetch(&pg(), &object(0), index * 4096, 4096, FetchFrom::Anywhere, Token(1));
+        store.fetch(&pg(), &object(0), index * 4096, 4096, FetchFrom::Anywhere, StoreToken::without_pg(1));
     }
     while done.iter().filter(|done| matches!(done, Completion::Fetched(_))).count() < 4 {
         store.drain(&mut done);
@@ -127,14 +129,14 @@ fn reads_wait_for_their_turn() {
         let (object, offset) = at(nth);
         let data = vec![u8::try_from(nth % 251).unwrap_or(0); 4096].into();
         let txn = Transaction { collection: pg(), ops: vec![Op::Write { object, offset, data }] };
-        store.submit(txn, Token(nth)).expect("room");
+        store.submit(txn, StoreToken::without_pg(nth)).expect("room");
     }
     store.finish_checkpoint();
     drop(store);
     let mut store = rig.open();
     for nth in 0..READS {
         let (object, offset) = at(nth);
-        store.fetch(&pg(), &object, offset, 4096, FetchFrom::Anywhere, Token(nth));
+        store.fetch(&pg(), &object, offset, 4096, FetchFrom::Anywhere, StoreToken::without_pg(nth));
     }
     assert!(store.at_device() <= 1024, "{} requests", store.at_device());
     while (done.len() as u64) < READS {
@@ -152,7 +154,7 @@ fn reads_wait_for_their_turn() {
 fn metadata_that_cannot_be_read_fails_the_store() {
     let mut rig = Rig::new(12, 8 << 20, Options::tiny());
     let mut store = rig.open();
-    store.submit(create(1), Token(1)).expect("room");
+    store.submit(create(1), StoreToken::without_pg(1)).expect("room");
     store.finish_checkpoint();
     drop(store);
     let mut store = rig.open();
@@ -160,7 +162,7 @@ fn metadata_that_cannot_be_read_fails_the_store() {
     rig.fail_metadata_reads();
     assert_eq!(store.meta(&pg(), &object(1)), None);
     assert!(store.has_failed());
-    assert!(store.submit(create(2), Token(2)).is_err());
+    assert!(store.submit(create(2), StoreToken::without_pg(2)).is_err());
     let mut acknowledged = Vec::new();
     (0..20).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
     assert!(acknowledged.is_empty() && store.failure().is_some());

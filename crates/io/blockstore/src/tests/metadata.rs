@@ -11,7 +11,7 @@ use nacre_env::FileRoom;
 use nacre_kv::{KvBatch, KvCompletion, KvError, KvOptions, KvStore, KvTag, Pair, RedbKv};
 use nacre_simdisk::{SimConfig, SimDevice, SimFile, Syncs};
 use nacre_store::{ObjectStore, StoreError};
-use nacre_txn::{Op, Token, Transaction};
+use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 use std::ops::Bound;
@@ -168,7 +168,7 @@ fn run(seed: u64, syncs: Syncs) -> Result<usize, String> {
         in_the_act += usize::from(machine.file.is_dead());
         machine.crash();
         drop(store);
-        let last = acknowledged.last().map_or(history.first, |token| token.0);
+        let last = acknowledged.last().map_or(history.first, |token| token.token.0);
         let mut store = machine.open_in_the_end(&mut rng, &context)?;
         verify(&mut store, &mut history, last, &context)?;
         machine.crash();
@@ -221,7 +221,7 @@ fn keys(nth: u64) -> Transaction {
     txn
 }
 
-fn settle(store: &mut BlockStore, acknowledged: &mut Vec<Token>) {
+fn settle(store: &mut BlockStore, acknowledged: &mut Vec<StoreToken>) {
     for _ in 0..10_000 {
         if store.waiting() == 0 || store.failure().is_some() {
             return;
@@ -246,7 +246,7 @@ fn usage_counts_the_room_of_the_metadata() {
         usage.available_bytes < usage.total_bytes / 20
     };
     while !is_short(&store) {
-        store.submit(keys(count), Token(count)).expect("room");
+        store.submit(keys(count), StoreToken::without_pg(count)).expect("room");
         settle(&mut store, &mut acknowledged);
         count += 1;
         assert!(count < 2000, "{:?}", store.usage());
@@ -254,7 +254,7 @@ fn usage_counts_the_room_of_the_metadata() {
     assert!(store.failure().is_none() && count > 50, "{count} objects");
     assert!(roomy.total_bytes == store.usage().total_bytes && machine.file.reserved_bytes() == RESERVE);
     for nth in 0..count {
-        store.submit(remove(nth), Token(count + nth)).expect("a full store deletes");
+        store.submit(remove(nth), StoreToken::without_pg(count + nth)).expect("a full store deletes");
         settle(&mut store, &mut acknowledged);
     }
     store.finish_checkpoint();
@@ -270,7 +270,7 @@ fn a_reserve_lets_a_store_open_and_delete_when_its_file_system_is_full() {
     let mut store = machine.open();
     let mut acknowledged = Vec::new();
     for nth in 0..60 {
-        store.submit(keys(nth), Token(nth)).expect("room");
+        store.submit(keys(nth), StoreToken::without_pg(nth)).expect("room");
         settle(&mut store, &mut acknowledged);
     }
     store.finish_checkpoint();
@@ -283,7 +283,7 @@ fn a_reserve_lets_a_store_open_and_delete_when_its_file_system_is_full() {
     let mut store = machine.open();
     assert_eq!(store.usage().available_bytes, 0);
     for nth in 0..60 {
-        store.submit(remove(nth), Token(100 + nth)).expect("a full store deletes");
+        store.submit(remove(nth), StoreToken::without_pg(100 + nth)).expect("a full store deletes");
         settle(&mut store, &mut acknowledged);
         if nth % 20 == 0 {
             store.finish_checkpoint();
@@ -292,7 +292,7 @@ fn a_reserve_lets_a_store_open_and_delete_when_its_file_system_is_full() {
     store.finish_checkpoint();
     assert_eq!(store.failure(), None);
     machine.file.set_quota(64 << 20);
-    store.submit(keys(1), Token(200)).expect("room");
+    store.submit(keys(1), StoreToken::without_pg(200)).expect("room");
     store.finish_checkpoint();
     assert!(machine.file.reserved_bytes() == RESERVE && store.usage().available_bytes > 0);
 }
@@ -315,7 +315,7 @@ fn a_full_file_system_is_an_error_that_loses_nothing() {
             let mut state = history.states.last().cloned().unwrap_or_default();
             state.apply(&txn);
             history.states.push(state);
-            if store.submit(txn, Token(number)).is_err() {
+            if store.submit(txn, StoreToken::without_pg(number)).is_err() {
                 break;
             }
             drain(&mut store, &mut acknowledged);
@@ -330,7 +330,7 @@ fn a_full_file_system_is_an_error_that_loses_nothing() {
         drop(store);
         machine.file.set_quota(u64::MAX);
         let mut store = machine.open();
-        let last = acknowledged.last().map_or(0, |token| token.0);
+        let last = acknowledged.last().map_or(0, |token| token.token.0);
         assert!(newest(&store) >= last, "seed {seed}");
         verify(&mut store, &mut history, last, &format!("seed {seed}"))
             .unwrap_or_else(|error| panic!("{error}"));

@@ -4,7 +4,7 @@
 use crate::{BLOCK, BlockStore};
 use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId};
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ impl Model {
     }
 
     /// Panics, saying where, unless the store shows exactly this.
-    pub(super) fn compare(&self, store: &mut BlockStore, acknowledged: &mut Vec<Token>, context: &str) {
+    pub(super) fn compare(&self, store: &mut BlockStore, acknowledged: &mut Vec<StoreToken>, context: &str) {
         let names = store.list(&pg(), &HObject::MIN, usize::MAX);
         assert!(names.iter().eq(self.objects.keys()), "{context}: objects differ: {names:?}");
         for (name, expected) in &self.objects {
@@ -214,7 +214,7 @@ impl Model {
 }
 
 /// Splits what completed into tokens of transactions and of fetches.
-pub(super) fn drain(store: &mut BlockStore, acknowledged: &mut Vec<Token>) -> Vec<Token> {
+pub(super) fn drain(store: &mut BlockStore, acknowledged: &mut Vec<StoreToken>) -> Vec<StoreToken> {
     let mut out = Vec::new();
     store.drain(&mut out);
     let mut fetched = Vec::new();
@@ -233,9 +233,9 @@ pub(super) fn read_once(
     name: &HObject,
     offset: u64,
     length: u64,
-    acknowledged: &mut Vec<Token>,
+    acknowledged: &mut Vec<StoreToken>,
 ) -> Option<BufList> {
-    let token = Token(FETCH - 1);
+    let token = StoreToken::without_pg(FETCH - 1);
     store.fetch(&pg(), name, offset, length, FetchFrom::AnywhereOnce, token);
     loop {
         let mut out = Vec::new();
@@ -267,7 +267,7 @@ pub(super) fn read(
     name: &HObject,
     offset: u64,
     length: u64,
-    acknowledged: &mut Vec<Token>,
+    acknowledged: &mut Vec<StoreToken>,
 ) -> Result<Bytes, ReadError> {
     for attempt in 0..100 {
         match store.read(&pg(), name, offset, length) {
@@ -278,7 +278,7 @@ pub(super) fn read(
                 }
             }
             Err(ReadError::Pending { .. }) => {
-                let token = Token(FETCH + attempt);
+                let token = StoreToken::without_pg(FETCH + attempt);
                 store.fetch(&pg(), name, offset, length, FetchFrom::Anywhere, token);
                 while !drain(store, acknowledged).contains(&token) {}
             }

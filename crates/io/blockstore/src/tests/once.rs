@@ -7,7 +7,10 @@ use crate::{BLOCK, BlockStore, Options};
 use nacre_buf::PAYLOAD_CRC_SEED;
 use nacre_simdisk::Failing;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{FetchFrom, ObjectView, ReadError, Token};
+use nacre_txn::{FetchFrom, ObjectView, ReadError, StoreToken};
+
+/// Of the read that something else happens beside.
+const FETCH: StoreToken = StoreToken::without_pg(77);
 
 fn once(store: &mut BlockStore, offset: u64, length: u64) -> Option<Vec<u8>> {
     let data = read_once(store, &object(1), offset, length, &mut Vec::new())?;
@@ -36,7 +39,7 @@ fn roomy() -> Options {
 /// Ten blocks and a half at the device, each full of its number.
 fn filled(rig: &mut Rig) -> BlockStore {
     let mut store = rig.open();
-    store.submit(write(1, 0, content()), Token(1)).expect("room");
+    store.submit(write(1, 0, content()), StoreToken::without_pg(1)).expect("room");
     cold(rig, store)
 }
 
@@ -76,8 +79,8 @@ fn what_is_read_once_stays_while_there_is_room() {
 fn what_is_in_memory_in_part_is_read_from_there() {
     let mut rig = Rig::new(52, 8 << 20, roomy());
     let mut store = filled(&mut rig);
-    store.submit(write(1, 8292, vec![99; 100]), Token(2)).expect("room");
-    store.submit(write(1, 60 * 4096, vec![98; 100]), Token(3)).expect("room");
+    store.submit(write(1, 8292, vec![99; 100]), StoreToken::without_pg(2)).expect("room");
+    store.submit(write(1, 60 * 4096, vec![98; 100]), StoreToken::without_pg(3)).expect("room");
     wait(&mut store);
     let mut expected = content();
     expected[8292..8392].fill(99);
@@ -114,22 +117,21 @@ fn a_read_that_fails_once_brings_the_data_and_rot_never_does() {
 fn what_was_moved_while_it_was_read_is_read_anew() {
     let mut rig = Rig::new(54, 8 << 20, roomy());
     let mut store = filled(&mut rig);
-    store.fetch(&pg(), &object(1), 4096, 4096, FetchFrom::AnywhereOnce, Token(77));
-    store.submit(write(1, 0, vec![50; 10 * BLOCK]), Token(2)).expect("room");
+    store.fetch(&pg(), &object(1), 4096, 4096, FetchFrom::AnywhereOnce, FETCH);
+    store.submit(write(1, 0, vec![50; 10 * BLOCK]), StoreToken::without_pg(2)).expect("room");
     // Frees what is being read, and writes to it.
     store.start_checkpoint();
     store.end_checkpoint();
-    store.submit(write(2, 0, vec![60; 40 * BLOCK]), Token(3)).expect("room");
+    store.submit(write(2, 0, vec![60; 40 * BLOCK]), StoreToken::without_pg(3)).expect("room");
     let mut done = Vec::new();
     let came = |done: &[Completion]| {
-        done.iter()
-            .any(|done| matches!(done, Completion::Fetched(Token(77)) | Completion::Brought(Token(77), _)))
+        done.iter().any(|done| matches!(done, Completion::Fetched(FETCH) | Completion::Brought(FETCH, _)))
     };
     while !came(&done) {
         store.drain(&mut done);
     }
     for completion in &done {
-        if let Completion::Brought(Token(77), data) = completion {
+        if let Completion::Brought(FETCH, data) = completion {
             let found = data.to_bytes();
             assert!(found.iter().all(|byte| *byte == 1) || found.iter().all(|byte| *byte == 50), "{found:?}");
         }

@@ -3,7 +3,7 @@
 use super::model::{Model, Sizes, drain, random_txn};
 use super::rig::{Rig, tiny};
 use nacre_store::{ObjectStore, SubmitHint};
-use nacre_txn::Token;
+use nacre_txn::StoreToken;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 
@@ -22,7 +22,7 @@ fn run(seed: u64) {
         let txn = random_txn(&mut rng, number, sizes);
         model.apply(&txn);
         store.set_submit_hint(if number.is_multiple_of(2) { SubmitHint::Now } else { SubmitHint::Batch });
-        store.submit(txn, Token(number)).expect("room");
+        store.submit(txn, StoreToken::without_pg(number)).expect("room");
         let chance = rng.u64() % 100;
         if chance < 70 {
             drain(&mut store, &mut acknowledged);
@@ -48,7 +48,7 @@ fn run(seed: u64) {
         drain(&mut store, &mut acknowledged);
     }
     assert!(
-        acknowledged.iter().copied().eq((1..=PER_SEED).map(Token)),
+        acknowledged.iter().copied().eq((1..=PER_SEED).map(StoreToken::without_pg)),
         "seed {seed}: acknowledgements out of order"
     );
     model.compare(&mut store, &mut acknowledged, &format!("seed {seed}, at the end"));

@@ -3,7 +3,7 @@
 use super::rig::{Rig, tiny};
 use crate::BlockStore;
 use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
 
 const OBJECTS: usize = 400;
@@ -17,7 +17,7 @@ fn object(n: usize) -> HObject {
 }
 
 fn submit(store: &mut BlockStore, collection: SpgId, ops: Vec<Op>) {
-    store.submit(Transaction { collection, ops }, Token(0)).expect("room");
+    store.submit(Transaction { collection, ops }, StoreToken::without_pg(0)).expect("room");
     while store.waiting() > 0 {
         store.drain(&mut Vec::new());
     }

@@ -5,13 +5,13 @@ use super::rig::Rig;
 use crate::{BLOCK, BlockStore, Options};
 use nacre_buf::BufList;
 use nacre_store::ObjectStore;
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
 fn write(store: &mut BlockStore, index: u64, data: BufList) {
     let op = Op::Write { object: object(0), offset: index * BLOCK_U64, data };
-    store.submit(Transaction { collection: pg(), ops: vec![op] }, Token(0)).expect("room");
+    store.submit(Transaction { collection: pg(), ops: vec![op] }, StoreToken::without_pg(0)).expect("room");
     let mut acknowledged = Vec::new();
     while acknowledged.is_empty() {
         drain(store, &mut acknowledged);
@@ -23,7 +23,7 @@ fn read(store: &mut BlockStore, offset: u64, length: u64) -> BufList {
         match store.read(&pg(), &object(0), offset, length) {
             Ok(data) => return data,
             Err(ReadError::Pending { .. }) => {
-                store.fetch(&pg(), &object(0), offset, length, FetchFrom::Anywhere, Token(1))
+                store.fetch(&pg(), &object(0), offset, length, FetchFrom::Anywhere, StoreToken::without_pg(1))
             }
             Err(error) => panic!("{error:?}"),
         }
@@ -81,7 +81,7 @@ fn what_the_device_has_is_read_with_its_checksums() {
 fn nothing_is_known_of_what_was_changed_in_parts() {
     let mut store = filled(&mut rig());
     let op = Op::Write { object: object(0), offset: 3 * BLOCK_U64 + 7, data: vec![9; 100].into() };
-    store.submit(Transaction { collection: pg(), ops: vec![op] }, Token(0)).expect("room");
+    store.submit(Transaction { collection: pg(), ops: vec![op] }, StoreToken::without_pg(0)).expect("room");
     assert_eq!(known(&mut store, 0, 5), [true, true, true, false, false], "up to there");
     assert_eq!(known(&mut store, 3, 1), [false]);
     assert_eq!(known(&mut store, 4, 18), [true; 18]);
@@ -107,7 +107,7 @@ fn a_wrong_checksum_that_came_along_is_stored() {
     let mut store = rig.open();
     assert_eq!(known(&mut store, 0, 9), [true; 9]);
     assert_eq!(known(&mut store, 10, 6), [true; 6]);
-    store.fetch(&pg(), &object(0), 9 * BLOCK_U64, BLOCK_U64, FetchFrom::Anywhere, Token(1));
+    store.fetch(&pg(), &object(0), 9 * BLOCK_U64, BLOCK_U64, FetchFrom::Anywhere, StoreToken::without_pg(1));
     while drain(&mut store, &mut Vec::new()).is_empty() {}
     let found = store.read(&pg(), &object(0), 9 * BLOCK_U64, BLOCK_U64);
     assert!(matches!(found, Err(ReadError::Damaged { .. })), "{found:?}");

@@ -4,7 +4,7 @@ use super::faults::write;
 use super::rig::Rig;
 use crate::Options;
 use nacre_store::ObjectStore;
-use nacre_txn::Token;
+use nacre_txn::StoreToken;
 use nacre_types::Entropy;
 use nacre_types::entropy::SeededEntropy;
 
@@ -24,7 +24,9 @@ fn longest_silence(mut rig: Rig, stage: &str) -> u64 {
     let (mut out, mut silence, mut longest) = (Vec::new(), 0, 0);
     for nth in 0..WRITES {
         let offset = rng.u64() % 256 * WRITE_BYTES as u64;
-        store.submit(write(nth % 64, offset, vec![7; WRITE_BYTES]), Token(nth)).expect("room");
+        store
+            .submit(write(nth % 64, offset, vec![7; WRITE_BYTES]), StoreToken::without_pg(nth))
+            .expect("room");
         while store.waiting() >= DEPTH {
             store.drain(&mut out);
             let goes_on = out.is_empty() && store.checkpoint_stage() == Some(stage);

@@ -15,7 +15,7 @@ pub(crate) use replay::{Found, Scan, Step};
 use crate::BLOCK;
 use crate::alloc::Run;
 use nacre_buf::Bytes;
-use nacre_txn::{Token, Transaction};
+use nacre_txn::{StoreToken, Transaction};
 use record::{HEADER_BYTES, Header};
 use ring::Ring;
 use std::collections::{BTreeMap, VecDeque};
@@ -65,7 +65,7 @@ pub(crate) struct Wal {
     in_flight: VecDeque<InFlight>,
     /// Placed data on its way, by transaction.
     placing: BTreeMap<TxnNumber, u32>,
-    tokens: VecDeque<(TxnNumber, Token)>,
+    tokens: VecDeque<(TxnNumber, StoreToken)>,
     next_number: TxnNumber,
     /// All transactions up to here have their records written, or are in a durable checkpoint.
     logged: TxnNumber,
@@ -134,7 +134,7 @@ impl Wal {
         self.next_number
     }
 
-    pub(crate) fn push(&mut self, encoded: Encoded, token: Token) {
+    pub(crate) fn push(&mut self, encoded: Encoded, token: StoreToken) {
         let number = self.next_number;
         self.next_number += 1;
         self.collecting.push_back(Collected { number, encoded });
@@ -237,7 +237,7 @@ impl Wal {
 
     /// Moves the tokens of transactions that have become durable to `out`, in order. A record counts as a whole: at
     /// replay, data that one of its transactions placed and that is not there discards all of it.
-    pub(crate) fn durable(&mut self, out: &mut Vec<Token>) {
+    pub(crate) fn durable(&mut self, out: &mut Vec<StoreToken>) {
         let placing = self.placing.first_key_value().map_or(TxnNumber::MAX, |(number, _)| *number);
         while let Some(record) =
             self.in_flight.front().filter(|record| record.written && record.last < placing)
@@ -249,7 +249,7 @@ impl Wal {
     }
 
     /// Moves the tokens up to a transaction to `out`.
-    pub(crate) fn acknowledge(&mut self, through: TxnNumber, out: &mut Vec<Token>) {
+    pub(crate) fn acknowledge(&mut self, through: TxnNumber, out: &mut Vec<StoreToken>) {
         while let Some((_, token)) = self.tokens.front().filter(|(number, _)| *number <= through) {
             out.push(*token);
             self.tokens.pop_front();
@@ -271,7 +271,7 @@ impl Wal {
     }
 
     /// The checkpoint of this cut is durable: the log before it is not needed any more.
-    pub(crate) fn checkpoint_durable(&mut self, cut: TxnNumber, at: WalPosition, out: &mut Vec<Token>) {
+    pub(crate) fn checkpoint_durable(&mut self, cut: TxnNumber, at: WalPosition, out: &mut Vec<StoreToken>) {
         self.ring.trim(at.position);
         self.needed_from = at.seq;
         if self.held {

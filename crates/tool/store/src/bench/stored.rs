@@ -8,7 +8,7 @@ use nacre_buf::{ByteStr, Bytes};
 use nacre_env::{Disk, RealClock};
 use nacre_kv::RedbKv;
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SpgId};
 use std::path::Path;
 use std::time::Duration;
@@ -52,7 +52,7 @@ impl Stored {
         let data = content(OBJECT_BYTES);
         for nth in 0..count {
             let txn = stored.write(object(nth), 0, &data);
-            stored.store.submit(txn, Token(0))?;
+            stored.store.submit(txn, StoreToken::without_pg(0))?;
             stored.store.settle()?;
         }
         stored.store.checkpoint_now()?;
@@ -110,13 +110,20 @@ impl Work for Stored {
         let offset = self.places.below(OBJECT_BYTES / case.bytes) * case.bytes;
         if !case.is_read {
             let txn = self.write(object.clone(), offset, data);
-            self.store.submit(txn, Token(number))?;
+            self.store.submit(txn, StoreToken::without_pg(number))?;
             return Ok(false);
         }
         match self.store.read(&GROUP, object, offset, case.bytes) {
             Ok(_) => Ok(true),
             Err(ReadError::Pending { object, offset, length }) => {
-                self.store.fetch(&GROUP, &object, offset, length, FetchFrom::AnywhereOnce, Token(number));
+                self.store.fetch(
+                    &GROUP,
+                    &object,
+                    offset,
+                    length,
+                    FetchFrom::AnywhereOnce,
+                    StoreToken::without_pg(number),
+                );
                 Ok(false)
             }
             Err(error) => Err(error.into()),
@@ -135,7 +142,7 @@ impl Work for Stored {
         }
         finished.extend(done.into_iter().map(|completion| match completion {
             Completion::Durable(token) | Completion::Fetched(token) | Completion::Brought(token, _) => {
-                token.0
+                token.token.0
             }
         }));
         Ok(())

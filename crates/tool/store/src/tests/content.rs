@@ -8,7 +8,7 @@ use nacre_maps::{OsdMap, Pool};
 use nacre_msg::peer::{Counters, LogEntry, LogKind, PgHistory, PgInfo};
 use nacre_osd::storage;
 use nacre_store::ObjectStore;
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, PgId, ReqId, SnapId, SpgId, UTime, Uuid};
 use std::path::Path;
 use tempfile::TempDir;
@@ -67,7 +67,7 @@ fn noise(seed: u32, bytes: usize) -> Vec<u8> {
 }
 
 pub(super) fn submit(store: &mut BlockStore, txn: Transaction) {
-    store.submit(txn, Token::default()).expect("there is room");
+    store.submit(txn, StoreToken::without_pg(0)).expect("there is room");
     store.settle().expect("a healthy device");
 }
 
