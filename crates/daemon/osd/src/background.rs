@@ -41,7 +41,9 @@ fn is_scrub_hour(hour: u32, begin: u32, end: u32) -> bool {
 impl Shard {
     /// Does what is best done while nobody waits.
     pub(crate) fn idle_trim(&mut self) {
-        if self.idle_trim.is_done || self.now < self.idle_trim.used_at + IDLE_TRIM_AFTER || self.store.rest()
+        if self.idle_trim.is_done
+            || self.now < self.idle_trim.used_at + IDLE_TRIM_AFTER
+            || self.store.idle_trim()
         {
             return;
         }

@@ -31,7 +31,7 @@ fn map_key(epoch: Epoch) -> ByteStr {
 /// No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
 #[must_use]
 pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
-    let stored = store.as_view().pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
+    let stored = store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
     let decode = |(key, bytes): (ByteStr, nacre_buf::Bytes)| match OsdMap::from_bytes(bytes) {
         Ok(map) => Some(Arc::new(map)),
         Err(error) => {
@@ -47,7 +47,7 @@ pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
 
 /// How many PGs each pool had at first, as the store has it.
 pub(crate) fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
-    let stored = store.as_view().pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);
+    let stored = store.pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);
     let value = stored.into_iter().find(|(key, _)| *key == INITIAL_PG_NUM_KEY).map(|(_, value)| value);
     value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()
 }
@@ -55,7 +55,7 @@ pub(crate) fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId,
 impl Shard {
     /// The records of a copy, or its log, are damaged.
     fn note_damage(&mut self, spg: SpgId) {
-        let (through, note) = Pg::note_damage(self.store.as_view(), spg, self.pgs.map().epoch);
+        let (through, note) = Pg::note_damage(&*self.store, spg, self.pgs.map().epoch);
         tracing::error!(
             osd = self.config.id,
             %spg,
@@ -88,7 +88,7 @@ impl Shard {
     pub(crate) fn load_pgs(&mut self) {
         let (mut oldest, mut behind) = (None, Vec::new());
         for spg in self.store.collections().into_iter().filter(|spg| *spg != OWN_COLLECTION) {
-            let epoch = Pg::stored_epoch(self.store.as_view(), &spg);
+            let epoch = Pg::stored_epoch(&*self.store, &spg);
             let maps = self.pgs.maps_from(epoch.unwrap_or(0));
             let Some(first) = maps.first() else { continue };
             if first.epoch == 0 {
@@ -101,7 +101,7 @@ impl Shard {
                 self.stopping = true;
                 return;
             }
-            let pg = epoch.and_then(|_| Pg::load(self.store.as_view(), self.config.id, spg, first));
+            let pg = epoch.and_then(|_| Pg::load(&*self.store, self.config.id, spg, first));
             let Some(pg) = pg else {
                 // Its parent, which comes before it, goes on to split it off.
                 if !self.pgs.is_coming(&spg) {

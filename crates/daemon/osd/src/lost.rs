@@ -68,7 +68,7 @@ pub(crate) fn list(shard: &Shard, spg: &SpgId, unfound: bool, from: &HObject) ->
     let Some(pg) = shard.pgs.get(spg).filter(|pg| pg.is_primary()) else {
         return reply(Err(not_here(shard, spg)));
     };
-    let (objects, more) = pg.missing_objects(shard.store.as_view(), from, unfound, RECORDS_MAX);
+    let (objects, more) = pg.missing_objects(&*shard.store, from, unfound, RECORDS_MAX);
     let (missing, unfound) = pg.missing_counts();
     reply(Ok(json!({
         "num_missing": missing,
@@ -81,7 +81,7 @@ pub(crate) fn list(shard: &Shard, spg: &SpgId, unfound: bool, from: &HObject) ->
 
 /// Gives up what nobody has.
 pub(crate) fn mark(shard: &mut Shard, spg: &SpgId, lost: Lost) -> CommandReply {
-    let view = shard.store.as_view();
+    let view = &*shard.store;
     let Some(possible) = shard.pgs.get(spg).map(|pg| pg.can_mark_lost(view, lost)) else {
         return reply(Err(not_here(shard, spg)));
     };

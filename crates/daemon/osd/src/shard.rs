@@ -849,7 +849,7 @@ impl Shard {
 
     /// Takes up what was split off a PG of ours.
     fn open_child(&mut self, child: SpgId, before: &Arc<OsdMap>, maps: &[Arc<OsdMap>]) {
-        let Some(pg) = Pg::load(self.store.as_view(), self.config.id, child, before) else {
+        let Some(pg) = Pg::load(&*self.store, self.config.id, child, before) else {
             return self.break_down(&format!("what was split off as {child} cannot be read"));
         };
         self.pgs.insert_child(pg);
@@ -955,7 +955,7 @@ fn cx<'a>(
     entropy: &'a mut dyn Entropy,
     (throttle, effects): (&'a mut RecoveryThrottle, &'a mut Effects),
 ) -> Cx<'a> {
-    Cx { now, wall, map, view: store.as_view(), room, entropy, throttle, effects }
+    Cx { now, wall, map, view: store, room, entropy, throttle, effects }
 }
 
 impl std::fmt::Debug for Shard {

@@ -8,7 +8,7 @@ use nacre_blockstore::{BlockStore, Options};
 use nacre_env::Net;
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_kv::{KvOptions, RedbKv};
-use nacre_store::ObjectStore;
+use nacre_store::{ObjectStore, StoreState};
 use nacre_txn::{ObjectView, Op, StoreToken, Transaction};
 use nacre_types::{HObject, PgId, SpgId};
 use std::io::Write;
@@ -60,7 +60,8 @@ fn open(folder: &Path) -> anyhow::Result<(BlockStore, RealNet)> {
 
 fn turn(store: &mut BlockStore, net: &mut RealNet) -> anyhow::Result<()> {
     store.drain(&mut Vec::new());
-    let timeout = if store.has_work() { Duration::ZERO } else { Duration::from_millis(10) };
+    let timeout =
+        if store.state() == StoreState::HasWork { Duration::ZERO } else { Duration::from_millis(10) };
     net.poll(Some(timeout), &mut Vec::new())?;
     Ok(())
 }
@@ -83,7 +84,7 @@ fn fill(store: &mut BlockStore, net: &mut RealNet, objects: u64, pgs: u32) -> an
             turn(store, net)?;
         }
     }
-    while store.waiting() > 0 || store.rest() {
+    while store.waiting() > 0 || store.idle_trim() {
         turn(store, net)?;
     }
     Ok(())

@@ -9,7 +9,7 @@ use nacre_buf::{AlignedBuf, Bytes};
 use nacre_env::real::{DriverChoice, RealDisk, RealNet};
 use nacre_env::{Clock, Net, RealClock};
 use nacre_kv::RedbKv;
-use nacre_store::{Completion, ObjectStore};
+use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId, Stamp};
@@ -114,7 +114,11 @@ impl Bench {
     }
 
     fn sleep(&mut self) {
-        let timeout = if self.store.has_work() { Duration::ZERO } else { Duration::from_millis(100) };
+        let timeout = if self.store.state() == StoreState::HasWork {
+            Duration::ZERO
+        } else {
+            Duration::from_millis(100)
+        };
         self.net.poll(Some(timeout), &mut Vec::new()).expect("an open epoll");
     }
 

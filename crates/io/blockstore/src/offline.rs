@@ -142,7 +142,7 @@ impl BlockStore {
 
     /// Waits until the device or the metadata has finished something, if anything is on its way.
     pub fn wait(&mut self) {
-        if !self.has_work() {
+        if !self.has_work {
             self.wait_for_anything();
         }
     }

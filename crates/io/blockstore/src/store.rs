@@ -17,8 +17,8 @@ use nacre_buf::BufList;
 use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
 use nacre_kv::{KvCompletion, KvStore};
-use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreUsage, SubmitHint};
-use nacre_txn::{FetchFrom, ObjectView, Op, StoreToken, Transaction};
+use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreState, StoreUsage, SubmitHint};
+use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -77,7 +77,7 @@ pub struct BlockStore {
     completions: Vec<DiskCompletion>,
     commits: Vec<KvCompletion>,
     /// The checkpoint has more to do that waits for nothing.
-    has_work: bool,
+    pub(crate) has_work: bool,
     submit_hint: SubmitHint,
 }
 
@@ -485,11 +485,17 @@ impl ObjectStore for BlockStore {
         self.submit_hint = hint;
     }
 
-    fn has_work(&self) -> bool {
-        self.has_work
+    fn state(&self) -> StoreState {
+        if self.failed.is_some() || self.table.has_failed() {
+            StoreState::Failed
+        } else if self.has_work {
+            StoreState::HasWork
+        } else {
+            StoreState::Idle
+        }
     }
 
-    fn rest(&mut self) -> bool {
+    fn idle_trim(&mut self) -> bool {
         if self.failed.is_none() && self.checkpoint.is_none() && self.has_changes() {
             self.start_checkpoint();
         }
@@ -498,15 +504,11 @@ impl ObjectStore for BlockStore {
             return true;
         }
         if self.failed.is_none()
-            && let Err(error) = self.table.kv.rest()
+            && let Err(error) = self.table.kv.idle_trim()
         {
             self.fail(format!("metadata cannot be opened again: {error}"));
         }
         false
-    }
-
-    fn has_failed(&self) -> bool {
-        self.failed.is_some() || self.table.has_failed()
     }
 
     fn collections(&self) -> Vec<SpgId> {
@@ -537,9 +539,5 @@ impl ObjectStore for BlockStore {
             changes_bytes: (self.memory_bytes() - data - metadata) as u64,
             kv_bytes: self.table.kv.cached_bytes() as u64,
         }
-    }
-
-    fn as_view(&self) -> &dyn ObjectView {
-        self
     }
 }

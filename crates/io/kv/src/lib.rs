@@ -192,7 +192,7 @@ pub trait KvStore {
     ///
     /// # Errors
     /// [`KvError`]; the store cannot be read or changed any more then.
-    fn rest(&mut self) -> Result<(), KvError> {
+    fn idle_trim(&mut self) -> Result<(), KvError> {
         Ok(())
     }
 

@@ -79,7 +79,7 @@ type OpenedFile = (Arc<dyn File>, Option<Arc<RealFile>>);
 /// Where a store's file is.
 pub(crate) enum Place {
     Path(PathBuf),
-    /// Somebody opens it for us, at the beginning and anew at every rest.
+    /// Somebody opens it for us, at the beginning and anew at every idle trim.
     Given(Box<OpenFile>),
 }
 
@@ -525,7 +525,7 @@ impl KvStore for RedbKv {
     }
 
     /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.
-    fn rest(&mut self) -> Result<(), KvError> {
+    fn idle_trim(&mut self) -> Result<(), KvError> {
         if self.cached_bytes() < REST_BYTES_MIN {
             return Ok(());
         }
@@ -596,7 +596,7 @@ mod tests {
                 kv.submit(batch, KvTag(nth));
             }
             assert_eq!(kv.get(b"-").expect("a healthy device"), None);
-            kv.rest().expect("a healthy device");
+            kv.idle_trim().expect("a healthy device");
             while finished.len() < 10 * (usize::from(round) + 1) {
                 kv.wait();
                 kv.drain(&mut finished);
@@ -604,7 +604,7 @@ mod tests {
             while kv.cached_bytes() < REST_BYTES_MIN {
                 assert_eq!(kv.scan_prefix(b"").expect("a healthy device").len(), 10);
             }
-            kv.rest().expect("a healthy device");
+            kv.idle_trim().expect("a healthy device");
             assert!(kv.cached_bytes() < 1 << 20, "{} bytes", kv.cached_bytes());
             let value = kv.get(b"7").expect("a healthy device").expect("as it was put");
             assert!(value.len() == 1 << 20 && value.iter().all(|byte| *byte == round));

@@ -3,7 +3,7 @@
 //! The random case compares the store with a model of plain vectors and maps after every transaction; it
 //! prints its seed when it fails.
 
-use crate::{Completion, ObjectStore};
+use crate::{Completion, ObjectStore, StoreState};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{FetchFrom, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
@@ -124,7 +124,7 @@ fn large_collections_go_bit_by_bit<S: ObjectStore>(mut store: S) {
     assert!(before - store.usage().omap_bytes <= 2 * AT_ONCE_MAX, "by the transaction itself");
     before = store.usage().omap_bytes;
     let mut steps = 0;
-    while store.usage().omap_bytes > 0 || store.has_work() {
+    while store.usage().omap_bytes > 0 || store.state() == StoreState::HasWork {
         assert_eq!(store.list(&pg(), &HObject::MIN, usize::MAX), [object("o7")]);
         assert!(store.pg_meta(&pg(), b"").is_empty());
         store.drain(&mut Vec::new());

@@ -1,5 +1,6 @@
-//! The seam between PGs and what keeps their objects: [`ObjectStore`], its conformance suite,
-//! and [`MemStore`], the in-memory implementation for tests and `nacre up --store memory`. Layer: io; uses base.
+//! What an OSD asks of the store that keeps its PGs' objects: the trait [`ObjectStore`], which `nacre-blockstore` implements durably, and
+//! [`MemStore`], which implements it in memory for tests and `nacre up --store memory`. [`conformance`] is the suite of tests that every
+//! implementation passes. Layer: io; uses base.
 
 pub mod conformance;
 mod extents;
@@ -12,7 +13,7 @@ use nacre_buf::BufList;
 use nacre_txn::{FetchFrom, ObjectView, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
 
-/// Something asked of the store is done.
+/// What was submitted or asked for under a token is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Completion {
     /// The transaction survives a crash; completions come in the order of submission.
@@ -73,6 +74,19 @@ pub struct StoreMemory {
     pub kv_bytes: u64,
 }
 
+/// What a store's owner has to do about it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StoreState {
+    /// Nothing, until it submits or the device completes something.
+    Idle,
+    /// The store has work of its own left that waits for nothing: call [`ObjectStore::drain`] again soon, after what else there is to
+    /// do, without sleeping.
+    HasWork,
+    /// The store could not read what it keeps, or not write it: what it has answered since is not to be relied on, and must leave the
+    /// OSD in no message. It takes no more transactions.
+    Failed,
+}
+
 /// How transactions come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SubmitHint {
@@ -117,21 +131,12 @@ pub trait ObjectStore: ObjectView {
         let _begins_when_drained = hint;
     }
 
-    /// True when the store has work of its own left that waits for nothing: call [`ObjectStore::drain`] again soon,
-    /// after what else there is to do, without sleeping.
-    fn has_work(&self) -> bool {
-        false
-    }
+    /// What the store's owner has to do about it. Asked before each effect of a PG.
+    fn state(&self) -> StoreState;
 
-    /// Nobody asks for anything just now: begins what would have to be done later anyway. True while some of it is left;
+    /// Nothing is asked of the store just now: begins what would have to be done later anyway. True while some of it is left;
     /// call again later then. May wait for the device, and give back memory that is cheap to fill again.
-    fn rest(&mut self) -> bool {
-        false
-    }
-
-    /// True when the store could not read what it keeps: what it has answered since is not to be relied on, and must
-    /// reach nobody. It takes no more transactions.
-    fn has_failed(&self) -> bool {
+    fn idle_trim(&mut self) -> bool {
         false
     }
 
@@ -145,7 +150,4 @@ pub trait ObjectStore: ObjectView {
     fn memory(&self) -> StoreMemory {
         StoreMemory::default()
     }
-
-    /// This store as what a PG reads through.
-    fn as_view(&self) -> &dyn ObjectView;
 }

@@ -1,6 +1,6 @@
 //! [`MemStore`]: everything in memory, durable at once, gone with the process.
 
-use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreUsage};
+use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreState, StoreUsage};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
@@ -345,8 +345,8 @@ impl ObjectStore for MemStore {
         out.append(&mut self.completed);
     }
 
-    fn has_work(&self) -> bool {
-        !self.removed.is_empty()
+    fn state(&self) -> StoreState {
+        if self.removed.is_empty() { StoreState::Idle } else { StoreState::HasWork }
     }
 
     fn collections(&self) -> Vec<SpgId> {
@@ -362,10 +362,6 @@ impl ObjectStore for MemStore {
             omap_bytes: self.omap_bytes,
             metadata_bytes: 0,
         }
-    }
-
-    fn as_view(&self) -> &dyn ObjectView {
-        self
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Shard;
 use crate::shard_msg::ShardMsg;
 use nacre_pg::Effects;
+use nacre_store::StoreState;
 
 impl Shard {
     /// Nothing that follows from what the store holds may leave this shard any more: what it holds is not what it said. No PG
@@ -26,7 +27,7 @@ impl Shard {
 
     /// True when the store has failed by itself since the last look, or before: this shard serves nobody.
     pub(crate) fn is_broken(&mut self) -> bool {
-        if !self.broken && self.store.has_failed() {
+        if !self.broken && self.store.state() == StoreState::Failed {
             self.break_down("the store has failed");
         }
         self.broken

@@ -2,6 +2,7 @@
 
 use super::Shard;
 use nacre_pg::{Event, TURN_WORK_MAX};
+use nacre_store::StoreState;
 use nacre_types::SpgId;
 
 impl Shard {
@@ -16,7 +17,7 @@ impl Shard {
 
     /// Whether a turn is due although nothing happens.
     pub(super) fn has_work(&self) -> bool {
-        self.store.has_work() || !self.put_off.is_empty()
+        self.store.state() == StoreState::HasWork || !self.put_off.is_empty()
     }
 
     pub(super) fn put_off(&mut self, spg: SpgId) {

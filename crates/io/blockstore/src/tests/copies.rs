@@ -49,7 +49,7 @@ fn omap(store: &BlockStore, object: &HObject) -> Omap {
 
 /// Everything that was begun is done, and a checkpoint has it.
 fn settle(store: &mut BlockStore) {
-    while store.rest() || store.waiting() > 0 {
+    while store.idle_trim() || store.waiting() > 0 {
         store.drain(&mut Vec::new());
     }
 }
@@ -252,7 +252,7 @@ fn a_clone_of_a_million_keys() {
             .expect("room");
         let by_clone = cpu_us() - before;
         let (mut worst, mut turns, begun) = (0, 0, cpu_us());
-        while store.rest() || store.waiting() > 0 {
+        while store.idle_trim() || store.waiting() > 0 {
             let before = cpu_us();
             store.drain(&mut Vec::new());
             (worst, turns) = (worst.max(cpu_us() - before), turns + 1);

@@ -4,7 +4,7 @@ use super::model::{drain, pg};
 use super::rig::Rig;
 use crate::{BlockStore, Options};
 use nacre_buf::Bytes;
-use nacre_store::{Completion, ObjectStore};
+use nacre_store::{Completion, ObjectStore, StoreState};
 use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject};
 
@@ -71,14 +71,14 @@ fn far_more_metadata_than_memory_stays_below_the_target() {
 #[test]
 fn a_store_that_rests_keeps_nothing_that_is_not_home() {
     let mut store = Rig::new(14, 64 << 20, Options::default()).open();
-    assert!(!store.rest(), "nothing to do");
+    assert!(!store.idle_trim(), "nothing to do");
     let mut acknowledged = Vec::new();
     (0..50).for_each(|nth| store.submit(create(nth), StoreToken::without_pg(nth)).expect("room"));
-    while store.rest() {
+    while store.idle_trim() {
         drain(&mut store, &mut acknowledged);
     }
     assert_eq!((store.checkpoints(), acknowledged.len(), store.fill().dirty_bytes), (1, 50, 0));
-    assert!(!store.rest());
+    assert!(!store.idle_trim());
 }
 
 /// What was in memory stays there when it is overwritten, also when that happens again during a checkpoint; what nobody read
@@ -158,10 +158,10 @@ fn metadata_that_cannot_be_read_fails_the_store() {
     store.finish_checkpoint();
     drop(store);
     let mut store = rig.open();
-    assert!(!store.has_failed());
+    assert!(store.state() != StoreState::Failed);
     rig.fail_metadata_reads();
     assert_eq!(store.meta(&pg(), &object(1)), None);
-    assert!(store.has_failed());
+    assert!(store.state() == StoreState::Failed);
     assert!(store.submit(create(2), StoreToken::without_pg(2)).is_err());
     let mut acknowledged = Vec::new();
     (0..20).for_each(|_| drop(drain(&mut store, &mut acknowledged)));

@@ -162,7 +162,7 @@ fn run(seed: u64, syncs: Syncs) -> Result<usize, String> {
             outcome => outcome.map_err(|error| format!("{context}: {error}"))?,
         }
         if rng.u64().is_multiple_of(3) && store.failure().is_none() {
-            store.rest();
+            store.idle_trim();
             (0..rng.u64() % 60).for_each(|_| drop(drain(&mut store, &mut acknowledged)));
         }
         in_the_act += usize::from(machine.file.is_dead());

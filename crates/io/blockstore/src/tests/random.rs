@@ -33,7 +33,7 @@ fn run(seed: u64) {
             assert!(report.inconsistencies.is_empty(), "seed {seed}, {number}: {:?}", report.inconsistencies);
         }
         if chance == 6 {
-            store.rest();
+            store.idle_trim();
         }
         if chance == 7 {
             while store.waiting() > 0 {

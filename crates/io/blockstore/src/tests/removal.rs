@@ -58,7 +58,7 @@ fn a_removal_goes_on_after_a_crash() {
             let report = store.check(false);
             assert_eq!(report.inconsistencies, Vec::<String>::new(), "seed {seed}");
         }
-        while store.rest() || store.waiting() > 0 {
+        while store.idle_trim() || store.waiting() > 0 {
             store.drain(&mut Vec::new());
         }
         assert_eq!(store.check(true).objects, 1, "seed {seed}");
