@@ -46,7 +46,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "store",
         ],
     ),
-    ("crates/io/kv", &["paced", "redb_kv"]),
     ("crates/tool/bench", &["cell", "compare", "html", "load", "run", "shape"]),
 ];
 

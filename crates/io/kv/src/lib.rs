@@ -5,16 +5,19 @@
 //! batches at a crash. Both pass [`conformance`]. Layer: io; uses files and the wake-up of nacre-env.
 //!
 //! A batch is committed in the call ([`KvStore::commit`]), or in the background ([`KvStore::submit`],
-//! [`KvStore::drain`]), as requests to a disk are: for whoever must not wait for the device.
+//! [`KvStore::drain`]), as requests to a disk are, where the caller must not wait for the device.
 
+mod add_sums;
 mod background;
 pub mod conformance;
 #[cfg(test)]
 mod crash;
 mod memory;
 mod paced;
+mod place;
 mod progress;
 mod real_file;
+mod redb_error;
 mod redb_kv;
 #[cfg(test)]
 mod rot;

@@ -3,9 +3,9 @@
 //! A commit writes some megabytes of pages, and then syncs. Left to the page cache they would all go to the device in that
 //! sync: every durable write of the store beside it, whose flush takes what the device holds with it, would wait for them.
 
+use crate::place::Place;
 use crate::progress::Progress;
 use crate::real_file::RealFile;
-use crate::redb_kv::Place;
 use crate::space::Space;
 use crate::sums::{Kind, Summed, kind_of};
 use crate::turn::Turn;

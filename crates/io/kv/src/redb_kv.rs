@@ -1,22 +1,22 @@
-//! [`RedbKv`]: the store in one redb file.
+//! [`RedbKv`]: the store in one redb file, committed by a thread of its own.
 
+use crate::add_sums::{add_sums, sync_parent};
 use crate::background::Background;
 use crate::memory::is_empty;
 use crate::paced::PacedFile;
+use crate::place::Place;
 use crate::progress::Progress;
-use crate::real_file::RealFile;
 use crate::space::Space;
-use crate::sums::{Kind, Summed, kind_of};
+use crate::sums::Summed;
 use crate::turn::Turn;
 use crate::{Durability, KvBatch, KvCompletion, KvError, KvStore, KvTag, Pair, check, end_of_prefix};
 use bytes::Bytes;
-use nacre_env::real::private;
 use nacre_env::{File, FileRoom};
-use redb::{Database, DatabaseError, ReadOnlyTable, ReadableDatabase, StorageError, TableDefinition};
+use redb::{Database, ReadOnlyTable, ReadableDatabase, TableDefinition};
 use std::cell::RefCell;
 use std::ops::Bound;
 use std::os::fd::BorrowedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
@@ -30,12 +30,6 @@ const OP_COST_BYTES: usize = 2 << 10;
 
 /// Memory for pages of the file, unless somebody asks for more or less.
 const CACHE_BYTES: usize = 16 << 20;
-
-/// What redb keeps at the beginning of a file, and the page that it is in.
-const HEADER_BYTES: usize = 320;
-const HEADER_PAGE_BYTES: u64 = 4096;
-/// Bytes of an older file that are copied at a time.
-const COPY_BYTES: usize = 1 << 20;
 
 /// Pages in memory that are worth opening the file anew.
 const REST_BYTES_MIN: usize = 8 << 20;
@@ -71,79 +65,17 @@ impl Default for KvOptions {
     }
 }
 
-type OpenFile = dyn Fn() -> std::io::Result<Arc<dyn File>> + Send + Sync;
-
-/// An open file, and the same if it is a real one.
-type OpenedFile = (Arc<dyn File>, Option<Arc<RealFile>>);
-
-/// Where a store's file is.
-pub(crate) enum Place {
-    Path(PathBuf),
-    /// Somebody opens it for us, at the beginning and anew at every idle trim.
-    Given(Box<OpenFile>),
-}
-
-impl Place {
-    pub(crate) fn open(&self) -> Result<OpenedFile, DatabaseError> {
-        match self {
-            Self::Path(path) => {
-                let file = Arc::new(RealFile::open(path)?);
-                Ok((Arc::clone(&file) as Arc<dyn File>, Some(file)))
-            }
-            Self::Given(open) => Ok((open()?, None)),
-        }
-    }
-}
-
 /// What both threads use.
 struct Core {
     place: Place,
     options: KvOptions,
-    /// `None` when it could not be opened anew.
+    /// `None` when the file could not be opened anew.
     database: RwLock<Option<Opened>>,
+    /// A commit failed: nothing is committed any more.
     fenced: AtomicBool,
-    /// Because the file system was full.
+    /// Whether the commit that fenced the store failed for lack of room.
     was_full: AtomicBool,
     progress: Arc<Progress>,
-}
-
-/// redb reports a file without its magic number as an I/O error of this kind.
-fn of_io(error: std::io::Error) -> KvError {
-    match error.kind() {
-        std::io::ErrorKind::InvalidData => KvError::Damaged(error.to_string()),
-        _ => error.into(),
-    }
-}
-
-impl From<StorageError> for KvError {
-    fn from(error: StorageError) -> Self {
-        match error {
-            StorageError::Io(error) => of_io(error),
-            StorageError::PreviousIo => Self::Fenced,
-            other => Self::Damaged(other.to_string()),
-        }
-    }
-}
-
-impl From<DatabaseError> for KvError {
-    fn from(error: DatabaseError) -> Self {
-        match error {
-            DatabaseError::DatabaseAlreadyOpen => Self::InUse,
-            DatabaseError::Storage(error) => error.into(),
-            other => Self::Damaged(other.to_string()),
-        }
-    }
-}
-
-impl From<redb::Error> for KvError {
-    fn from(error: redb::Error) -> Self {
-        match error {
-            redb::Error::Io(error) => of_io(error),
-            redb::Error::PreviousIo => Self::Fenced,
-            redb::Error::DatabaseAlreadyOpen => Self::InUse,
-            other => Self::Damaged(other.to_string()),
-        }
-    }
 }
 
 impl RedbKv {
@@ -283,68 +215,6 @@ impl Opened {
     }
 }
 
-/// Gives the store at `path` checksums, if an older program made it: its pages are copied to a new file, which takes its place.
-/// redb's own checksums prove first that what is copied is what was written. Without room for two it stays as it is.
-fn add_sums(path: &Path) -> Result<(), KvError> {
-    let file = match RealFile::open_as(path, private::options().read(true).write(true)) {
-        Ok(file) => file,
-        Err(DatabaseError::Storage(StorageError::Io(error)))
-            if error.kind() == std::io::ErrorKind::NotFound =>
-        {
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    if kind_of(&file).map_err(of_io)? != Kind::Plain {
-        return Ok(());
-    }
-    drop(file);
-    // What the link points to is replaced, not the link.
-    let path = path.canonicalize()?;
-    let mut old = redb::Builder::new().set_cache_size(CACHE_BYTES).open(&path)?;
-    old.check_integrity()?;
-    drop(old);
-    let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let draft = PathBuf::from(name);
-    match copy_with_sums(&path, &draft) {
-        Ok(()) => {
-            std::fs::rename(&draft, &path)?;
-            Ok(sync_parent(&path)?)
-        }
-        Err(error) => {
-            let _best_effort = std::fs::remove_file(&draft);
-            if error.kind() == std::io::ErrorKind::StorageFull { Ok(()) } else { Err(of_io(error)) }
-        }
-    }
-}
-
-fn copy_with_sums(path: &Path, draft: &Path) -> std::io::Result<()> {
-    let as_io = |error: DatabaseError| match error {
-        DatabaseError::Storage(StorageError::Io(error)) => error,
-        other => std::io::Error::other(other.to_string()),
-    };
-    let old = RealFile::open_as(path, private::options().read(true).write(true)).map_err(as_io)?;
-    let how = &mut private::options();
-    let how = how.read(true).write(true).create(true).truncate(true);
-    let new = Summed::create(Arc::new(RealFile::open_as(draft, how).map_err(as_io)?))?;
-    let len = old.length()?;
-    new.set_len(len)?;
-    let mut piece = vec![0; COPY_BYTES];
-    let mut at = HEADER_PAGE_BYTES;
-    while at < len {
-        let count = piece.len().min(usize::try_from(len - at).unwrap_or(usize::MAX));
-        let piece = piece.get_mut(..count).unwrap_or_default();
-        old.read(at, piece)?;
-        new.write(at, piece)?;
-        at += count as u64;
-    }
-    let mut header = [0; HEADER_BYTES];
-    old.read(0, &mut header)?;
-    new.write(0, &header)?;
-    new.sync_data()
-}
-
 impl Core {
     fn database(&self) -> RwLockReadGuard<'_, Option<Opened>> {
         // Whoever panicked while holding it has left it whole.
@@ -456,14 +326,6 @@ fn copy_of_range(
         out.push((copy(key.value()), copy(value.value())));
     }
     Ok(out)
-}
-
-/// A new file survives a power failure only with its folder's entry.
-fn sync_parent(path: &Path) -> Result<(), std::io::Error> {
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => std::fs::OpenOptions::new().read(true).open(parent)?.sync_all(),
-        None => Ok(()),
-    }
 }
 
 impl KvStore for RedbKv {
