@@ -95,75 +95,59 @@ fn encode_op(op: &Op, w: &mut Writer, data_out: &mut BufList) {
             w.u64(*size);
         }
         Op::Remove(object) => tagged(w, code::REMOVE, object),
-        Op::Clone { source, target } => {
-            tagged(w, code::CLONE, source);
-            w.put(target);
-        }
-        Op::Rename { source, target } => {
-            tagged(w, code::RENAME, source);
-            w.put(target);
-        }
-        Op::SetMeta { object, meta } => {
-            tagged(w, code::SET_META, object);
-            w.put(meta);
-        }
+        Op::Clone { source, target } => tagged_pair(w, code::CLONE, source, target),
+        Op::Rename { source, target } => tagged_pair(w, code::RENAME, source, target),
+        Op::SetMeta { object, meta } => tagged_pair(w, code::SET_META, object, meta),
         Op::SetAttr { object, name, value } => {
             tagged(w, code::SET_ATTR, object);
             w.put(name);
             w.put(value);
         }
-        Op::RemoveAttr { object, name } => {
-            tagged(w, code::REMOVE_ATTR, object);
-            w.put(name);
-        }
+        Op::RemoveAttr { object, name } => tagged_pair(w, code::REMOVE_ATTR, object, name),
         Op::ClearAttrs(object) => tagged(w, code::CLEAR_ATTRS, object),
-        Op::OmapSet { object, entries } => {
-            tagged(w, code::OMAP_SET, object);
-            w.put(entries);
-        }
-        Op::OmapRemove { object, keys } => {
-            tagged(w, code::OMAP_REMOVE, object);
-            w.put(keys);
-        }
+        Op::OmapSet { object, entries } => tagged_pair(w, code::OMAP_SET, object, entries),
+        Op::OmapRemove { object, keys } => tagged_pair(w, code::OMAP_REMOVE, object, keys),
         Op::OmapRemoveRange { object, first, last } => {
             tagged(w, code::OMAP_REMOVE_RANGE, object);
             w.put(first);
             w.put(last);
         }
-        Op::OmapSetHeader { object, header } => {
-            tagged(w, code::OMAP_SET_HEADER, object);
-            w.put(header);
-        }
+        Op::OmapSetHeader { object, header } => tagged_pair(w, code::OMAP_SET_HEADER, object, header),
         Op::OmapClear(object) => tagged(w, code::OMAP_CLEAR, object),
-        Op::LogAppend { version, entry } => {
-            tagged(w, code::LOG_APPEND, version);
-            w.put(entry);
-        }
+        Op::LogAppend { version, entry } => tagged_pair(w, code::LOG_APPEND, version, entry),
         Op::LogTrim { to } => tagged(w, code::LOG_TRIM, to),
         Op::LogRewind { to } => tagged(w, code::LOG_REWIND, to),
-        Op::MetaSet { key, value } => {
-            tagged(w, code::META_SET, key);
-            w.put(value);
-        }
+        Op::MetaSet { key, value } => tagged_pair(w, code::META_SET, key, value),
         Op::MetaRemove { key } => tagged(w, code::META_REMOVE, key),
         Op::Split { child, pg_num, ops } => {
             tagged(w, code::SPLIT, child);
             w.u32(*pg_num);
-            w.count(ops.len());
-            ops.iter().for_each(|op| encode_op(op, w, data_out));
+            encode_inner(ops, w, data_out);
         }
         Op::Move { target, pg_num, from, until, ops } => {
             tagged(w, code::MOVE, target);
             w.u32(*pg_num);
             w.put(from);
             w.put(until);
-            w.count(ops.len());
-            ops.iter().for_each(|op| encode_op(op, w, data_out));
+            encode_inner(ops, w, data_out);
         }
         Op::Merge { source } => tagged(w, code::MERGE, source),
     }
 }
 
+/// The ops inside of a split or move.
+fn encode_inner(ops: &[Op], w: &mut Writer, data_out: &mut BufList) {
+    w.count(ops.len());
+    ops.iter().for_each(|op| encode_op(op, w, data_out));
+}
+
+/// The code of an op, and its two fields.
+fn tagged_pair(w: &mut Writer, code: u8, first: &impl Encode, second: &impl Encode) {
+    tagged(w, code, first);
+    w.put(second);
+}
+
+/// The code of an op, and its first field.
 fn tagged(w: &mut Writer, code: u8, first: &impl Encode) {
     w.u8(code);
     w.put(first);

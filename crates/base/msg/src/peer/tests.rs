@@ -61,18 +61,12 @@ fn notify(info: PgInfo) -> PeerMessage {
 }
 
 fn all() -> Vec<PeerMessage> {
+    [of_writes_and_peering(), of_recovery(), of_scrub_and_copy(), of_erasure_coded_pools()].concat()
+}
+
+fn of_writes_and_peering() -> Vec<PeerMessage> {
     let (header, zero) = (header(), Eversion::ZERO);
     let missing = vec![MissingItem { object: object("m"), need: Eversion::new(1, 2) }];
-    let scrubbed = ScrubObject {
-        object: object("a"),
-        version: zero,
-        meta_crc: 1,
-        attrs_crc: 2,
-        data_crc: 3,
-        size: 4,
-        damaged: true,
-    };
-    let scanned = ScannedObject { object: object("a"), version: Eversion::new(1, 2) };
     vec![
         RepOp {
             header,
@@ -99,6 +93,13 @@ fn all() -> Vec<PeerMessage> {
         }
         .into(),
         Activated { header, info: info(), missing }.into(),
+    ]
+}
+
+fn of_recovery() -> Vec<PeerMessage> {
+    let (header, zero) = (header(), Eversion::ZERO);
+    let scanned = ScannedObject { object: object("a"), version: Eversion::new(1, 2) };
+    vec![
         Scan { header, from: HObject::MIN }.into(),
         ScanReply { header, from: HObject::MIN, objects: vec![scanned], next: HObject::max_value() }.into(),
         Pull { header, object: object("a"), need: zero, at: PartCursor::Data(7) }.into(),
@@ -128,6 +129,21 @@ fn all() -> Vec<PeerMessage> {
             .into(),
         Progress { header, info: info(), complete: true, last_backfill: HObject::MIN }.into(),
         Release { header }.into(),
+    ]
+}
+
+fn of_scrub_and_copy() -> Vec<PeerMessage> {
+    let (header, zero) = (header(), Eversion::ZERO);
+    let scrubbed = ScrubObject {
+        object: object("a"),
+        version: zero,
+        meta_crc: 1,
+        attrs_crc: 2,
+        data_crc: 3,
+        size: 4,
+        damaged: true,
+    };
+    vec![
         ScrubRequest { header, tid: 1, from: HObject::MIN, to: object("z"), deep: true }.into(),
         ScrubReply { header, tid: 1, objects: vec![scrubbed] }.into(),
         CopyGet {
@@ -147,6 +163,12 @@ fn all() -> Vec<PeerMessage> {
         }
         .into(),
         Reserve { header, number: 3, step: ReserveStep::Request, priority: 180 }.into(),
+    ]
+}
+
+fn of_erasure_coded_pools() -> Vec<PeerMessage> {
+    let header = header();
+    vec![
         notify(PgInfo { shard: Some(2), ..info() }),
         notify(PgInfo { lost_through: 16, ..info() }),
         notify(PgInfo { shard: Some(2), safe_to: Eversion::new(17, 4), ..info() }),
