@@ -39,13 +39,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "shard", "shard_msg", "storage",
         ],
     ),
-    (
-        "crates/io/blockstore",
-        &[
-            "alloc", "blocks", "checkpoint", "dirty", "freemap", "freeruns", "mount", "onode", "reads", "requests",
-            "store",
-        ],
-    ),
     ("crates/tool/bench", &["cell", "compare", "html", "load", "run", "shape"]),
 ];
 

@@ -3,6 +3,7 @@
 //! A block that nothing refers to any more is *pending*: the last durable checkpoint, or a log record behind
 //! it, may still refer to it. It becomes free when a checkpoint is durable whose cut came after the release.
 
+use crate::device::Run;
 use crate::freemap::{FreeMapShard, RefChanges};
 use crate::freeruns::FreeRuns;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,24 +20,6 @@ const SORTED_MAX: usize = 4096;
 /// Bytes of a run that waits for a checkpoint, and of a change of references.
 const PENDING_BYTES: usize = 16;
 const CHANGE_BYTES: usize = 12;
-
-/// A run of device blocks.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) struct Run {
-    pub(crate) start: u32,
-    pub(crate) count: u32,
-}
-
-impl Run {
-    pub(crate) fn end(self) -> u32 {
-        self.start + self.count
-    }
-
-    /// The blocks in order.
-    pub(crate) fn blocks(self) -> std::ops::Range<u32> {
-        self.start..self.end()
-    }
-}
 
 /// Allocation state of the data area. `check` in `check.rs` compares it with the objects.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //! checkpoint, which wants the blocks in memory only, passes over pages that have none.
 
 use crate::dirty::Dirty;
-use crate::onode::Slot;
+use crate::slot::Slot;
 use std::sync::Arc;
 
 /// Blocks of a page: 128 KiB of an object.
@@ -213,7 +213,7 @@ impl FromIterator<(u32, Slot)> for Blocks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::onode::DeviceBlock;
+    use crate::device::DeviceBlock;
     use std::collections::BTreeMap;
 
     fn at_home(block: u32) -> Slot {

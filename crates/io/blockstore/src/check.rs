@@ -1,7 +1,8 @@
 //! Checking everything: the table against the allocator, and on demand every block against its checksum.
 
 use crate::BLOCK;
-use crate::onode::{DeviceBlock, Slot};
+use crate::device::DeviceBlock;
+use crate::slot::Slot;
 use crate::store::BlockStore;
 use crate::table::Table;
 use nacre_buf::crc;

@@ -1,8 +1,8 @@
 //! [`Dirty`]: a 4 KiB block of an object with writes that are in the log but not yet at home.
 
 use crate::BLOCK;
+use crate::device::DeviceBlock;
 use crate::held::{Share, Source};
-use crate::onode::DeviceBlock;
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use smallvec::{SmallVec, smallvec};
 use std::sync::Arc;

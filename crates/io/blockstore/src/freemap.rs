@@ -1,7 +1,7 @@
 //! [`FreeMapShard`]: how often each block of a part of the data area is referred to, as checkpoints keep it in the KV store, so
 //! that opening a store need not look at its objects. Drawn in `docs/formats/blockstore.md`.
 
-use crate::alloc::Run;
+use crate::device::Run;
 use nacre_buf::Bytes;
 use nacre_denc::{DecodeError, Reader, Writer};
 use std::collections::BTreeMap;

@@ -6,8 +6,8 @@
 //! left, and a write of 4 MiB would be a thousand requests. So once long runs become rare, homes go into the holes:
 //! each then fills as many as it leaves behind, and what is long stays long.
 
-use crate::alloc::Run;
 use crate::blockset::BlockSet;
+use crate::device::Run;
 
 /// Classes of lengths: 2^n to 2^(n+1) - 1 blocks.
 const CLASSES: usize = 32;

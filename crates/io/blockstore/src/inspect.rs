@@ -4,7 +4,7 @@
 //! written again from the other, the free map is made anew from the objects, and metadata that cannot be understood is
 //! removed, when the caller asks for it.
 
-use crate::alloc::Run;
+use crate::device::Run;
 use crate::error::OpenError;
 use crate::kv_schema::{self, Keyspace, OmapCopy, State, StoredState, prefix};
 use crate::offline::Layout;

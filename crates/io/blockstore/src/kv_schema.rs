@@ -2,6 +2,7 @@
 
 use crate::error::OpenError;
 use crate::freemap::{FREE_MAP_SHARD_BLOCKS, FreeMapShard};
+use crate::memtable::Weigh;
 use crate::superblock::Superblock;
 use crate::wal::WalPosition;
 use nacre_buf::Bytes;
@@ -265,6 +266,12 @@ impl LogChunk {
         let mut r = Reader::new(Bytes::copy_from_slice(&self.encoded));
         let mut entry = || Ok::<_, DecodeError>((r.u64()?, r.blob()?));
         (0..self.count).map(|_| entry().expect("was encoded here or decoded before")).collect()
+    }
+}
+
+impl Weigh for LogChunk {
+    fn weight(&self) -> usize {
+        self.bytes() + size_of::<Self>()
     }
 }
 

@@ -19,14 +19,14 @@
 //! // In the shard's turn: submit and fetch as orders come, then drain until nothing comes. `drain` never waits; it also
 //! // starts what is queued, so call it once after the last submit of a turn. A completed request
 //! // makes the disk's `wake_fd` readable, or the KV store's: hand both to `RealNet::watch` before they go into the
-//! // store, and the shard's poll returns, its turn drains, and so on. While `has_work`, do not sleep.
+//! // store, and the shard's poll returns, its turn drains, and so on. While its state is `HasWork`, do not sleep.
 //! let mut completions = Vec::new();
 //! store.drain(&mut completions);
 //! # Ok(()) }
 //! ```
 //!
 //! Memory is bounded by a target, [`Options::for_memory`]: clean objects, omaps and logs are read from the KV store when they are
-//! asked for, and go when others need the room. Memtable: io; uses base and the seams of env, kv and store.
+//! asked for, and go when others need the room. Layer: io; uses base and the seams of env, kv and store.
 
 #![warn(clippy::indexing_slicing)]
 
@@ -36,9 +36,13 @@ mod blockset;
 mod cache;
 mod check;
 mod checkpoint;
+mod checkpointing;
 mod clock_cache;
+mod device;
+mod device_io;
 mod dirty;
 mod error;
+mod fetch;
 mod freemap;
 mod freeruns;
 mod gap;
@@ -50,15 +54,15 @@ mod mount;
 mod offline;
 mod onode;
 mod options;
-mod throttle;
-
 mod probe;
 mod reads;
 mod requests;
 mod reserve;
+mod slot;
 mod store;
 mod superblock;
 mod table;
+mod throttle;
 mod upgrade;
 mod view;
 mod wal;

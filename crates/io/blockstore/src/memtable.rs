@@ -10,12 +10,44 @@
 //! Changes go to `mutable` only. Freezing makes `mutable` the new `frozen`, in no time; the checkpoint writes `frozen` to the KV store as it
 //! is, and lets go of it when the KV store has it. So `frozen` may be looked at a piece at a time while writers go on.
 
+use nacre_buf::Bytes;
+use nacre_types::{Eversion, SpgId};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 /// About how many bytes a key or value takes in memory.
 pub(crate) trait Weigh {
     fn weight(&self) -> usize;
+}
+
+impl Weigh for Bytes {
+    fn weight(&self) -> usize {
+        self.len() + 32
+    }
+}
+
+impl Weigh for Box<[u8]> {
+    fn weight(&self) -> usize {
+        self.len() + size_of::<Self>()
+    }
+}
+
+impl Weigh for u64 {
+    fn weight(&self) -> usize {
+        8
+    }
+}
+
+impl<T: Weigh> Weigh for Option<T> {
+    fn weight(&self) -> usize {
+        8 + self.as_ref().map_or(0, Weigh::weight)
+    }
+}
+
+impl Weigh for (SpgId, Eversion) {
+    fn weight(&self) -> usize {
+        48
+    }
 }
 
 /// Bytes that an entry of a map takes beside key and value.

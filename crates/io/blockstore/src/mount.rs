@@ -1,7 +1,7 @@
 //! Making a store, and opening one: superblock, metadata, replay.
 
 use crate::BLOCK;
-use crate::alloc::Run;
+use crate::device::Run;
 use crate::error::{LogGap, OpenError};
 use crate::held::Source;
 use crate::kv_schema::{self, State, StoredState, Sums};
@@ -47,12 +47,35 @@ pub(crate) enum OnGap {
     Cut,
 }
 
-pub(crate) fn mkfs(
-    disk: &mut dyn Disk,
-    kv: &mut dyn KvStore,
-    id: [u8; 16],
-    options: &Options,
-) -> Result<(), OpenError> {
+impl BlockStore {
+    /// Makes a store on `disk`, overwriting what is there. `id` must be unique: take it from the kernel's entropy.
+    /// `kv` must be empty.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn mkfs(
+        disk: &mut dyn Disk,
+        kv: &mut dyn KvStore,
+        id: [u8; 16],
+        options: &Options,
+    ) -> Result<(), OpenError> {
+        mkfs(disk, kv, id, options)
+    }
+
+    /// Opens a store and replays its log. Reads all of the log's area: what is behind its end says whether it ends there.
+    ///
+    /// # Errors
+    /// [`OpenError`]; the store is as it was.
+    pub fn open(
+        disk: Box<dyn Disk>,
+        kv: Box<dyn KvStore + Send>,
+        options: Options,
+    ) -> Result<(Self, MountReport), OpenError> {
+        open(disk, kv, options, OnGap::Refuse)
+    }
+}
+
+fn mkfs(disk: &mut dyn Disk, kv: &mut dyn KvStore, id: [u8; 16], options: &Options) -> Result<(), OpenError> {
     if !kv.scan(Bound::Unbounded, Bound::Unbounded, 1)?.is_empty() {
         return Err(OpenError::NotEmpty);
     }

@@ -2,7 +2,8 @@
 //! durable. A serving shard uses none of it.
 
 use crate::BLOCK;
-use crate::onode::{DeviceBlock, Slot};
+use crate::device::DeviceBlock;
+use crate::slot::Slot;
 use crate::store::BlockStore;
 use crate::superblock::{Superblock, VERSION};
 use nacre_buf::Bytes;

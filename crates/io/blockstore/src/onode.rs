@@ -1,9 +1,9 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
-use crate::alloc::Run;
 use crate::blocks::Blocks;
-use crate::dirty::Dirty;
+use crate::device::{DeviceBlock, Run};
 use crate::memtable::Weigh;
+use crate::slot::Slot;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{HObject, SpgId};
@@ -15,32 +15,6 @@ use std::sync::{Arc, LazyLock};
 const VERSION: u8 = 2;
 /// Version, compat and length before the fields.
 const ENVELOPE_BYTES: usize = 6;
-
-/// A block on the device and the CRC-32C of its content.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct DeviceBlock {
-    pub(crate) block: u32,
-    pub(crate) crc: u32,
-}
-
-/// Where one 4 KiB block of an object is.
-#[derive(Clone, Debug)]
-pub(crate) enum Slot {
-    /// At home.
-    Device(DeviceBlock),
-    /// In memory, until a checkpoint writes it home.
-    Memory(Arc<Dirty>),
-}
-
-impl Slot {
-    /// The device block that this slot has a reference to.
-    pub(crate) fn device(&self) -> Option<DeviceBlock> {
-        match self {
-            Self::Device(device) => Some(*device),
-            Self::Memory(dirty) => dirty.base(),
-        }
-    }
-}
 
 type Attrs = BTreeMap<ByteStr, Bytes>;
 

@@ -1,124 +1,24 @@
 //! Reading from the device: fetches, and what a checkpoint needs to put blocks together.
 
 use crate::BLOCK;
-use crate::alloc::Run;
 use crate::cache::Pin;
-use crate::onode::{DeviceBlock, Onode, Slot};
+use crate::device::{DeviceBlock, Run};
+use crate::fetch::{Damage, DamageKind, Hand, ReadIo};
+use crate::onode::Onode;
+use crate::slot::Slot;
 use crate::store::{BlockStore, IO_BLOCKS_MAX};
 use crate::table::{index_of, within};
 use nacre_buf::{BufList, Bytes, crc};
 use nacre_env::disk::DiskCompletion;
 use nacre_env::disk::blocking::READ_ATTEMPTS;
-use nacre_txn::{FetchFrom, StoreToken};
-use nacre_types::{HObject, SpgId, Stamp};
-use smallvec::{SmallVec, smallvec};
+use nacre_txn::FetchFrom;
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// Damaged blocks remembered; of more, the oldest by number are tried again.
 const DAMAGED_MAX: usize = 10_000;
 /// How long a block that the device did not give is not asked for again.
 const UNREADABLE_FOR: Duration = Duration::from_secs(10);
-
-/// Why a block has no content.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Damage {
-    pub(crate) reason: String,
-    pub(crate) kind: DamageKind,
-}
-
-/// What is wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DamageKind {
-    /// It holds something else than was written: until it is written again.
-    Lost,
-    /// The device answered with an error, each time. It may hold what was written, and is asked again later.
-    Unreadable {
-        /// When that was, where there is a clock.
-        since: Option<Stamp>,
-    },
-}
-
-/// A read of a run of blocks with known checksums.
-#[derive(Debug)]
-pub(crate) struct ReadIo {
-    run: Run,
-    crcs: SmallVec<[u32; 2]>,
-    /// Which fetch waits for it; `None` for the checkpoint.
-    fetch: Option<usize>,
-    /// Frees so far: when there were more since, the blocks may hold something else by now.
-    frees: u64,
-    /// Times that it was tried before.
-    attempt: u32,
-}
-
-impl ReadIo {
-    pub(crate) const fn run(&self) -> Run {
-        self.run
-    }
-
-    /// Whether every block is what it should be.
-    fn is_good(&self, bytes: &Bytes) -> bool {
-        let mut blocks = bytes.chunks_exact(BLOCK).zip(&self.crcs);
-        blocks.len() == self.crcs.len() && blocks.all(|(block, crc)| crc::crc32c(u32::MAX, block) == *crc)
-    }
-
-    /// One block of it by itself.
-    fn single(&self, block: u32, crc: u32, attempt: u32) -> Self {
-        let run = Run { start: block, count: 1 };
-        Self { run, crcs: smallvec![crc], fetch: self.fetch, frees: self.frees, attempt }
-    }
-}
-
-/// What of a run that is read goes to who asked for it, past the cache: of a range whose blocks all lie at the device, one behind the
-/// other, none of them in memory.
-#[derive(Clone, Copy, Debug)]
-struct Hand {
-    run: Run,
-    /// First byte of the run that was asked for.
-    from: usize,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-pub(crate) struct Fetch {
-    pub(crate) at: SpgId,
-    pub(crate) object: HObject,
-    pub(crate) offset: u64,
-    pub(crate) length: u64,
-    /// Where what it asks for now may come from; once the device has given everything, memory will do.
-    pub(crate) from: FetchFrom,
-    pub(crate) token: StoreToken,
-    pub(crate) reads_left: usize,
-    /// One read brings all that it asks for: when that is good there is nothing left to look at.
-    pub(crate) is_single: bool,
-    /// That read brings just the range, for who asked: see [`Hand`].
-    hand: Option<Hand>,
-    /// Blocks were freed during a read: what it brought was not looked at.
-    pub(crate) is_stale: bool,
-    /// Runs in the cache that it brought.
-    pub(crate) pins: Vec<u32>,
-}
-
-impl Fetch {
-    pub(crate) fn new(
-        at: SpgId,
-        object: HObject,
-        offset: u64,
-        length: u64,
-        from: FetchFrom,
-        token: StoreToken,
-    ) -> Self {
-        let (reads_left, is_single, hand, is_stale, pins) = (0, false, None, false, Vec::new());
-        Self { at, object, offset, length, from, token, reads_left, is_single, hand, is_stale, pins }
-    }
-
-    /// All reads are back: the device was asked for everything, unless they have to be made again.
-    fn all_back(&mut self) {
-        if !std::mem::take(&mut self.is_stale) {
-            self.from = FetchFrom::Anywhere;
-        }
-    }
-}
 
 impl BlockStore {
     /// Reads device blocks, ascending and each once: neighbours together. Gives the number of reads.

@@ -1,10 +1,11 @@
 //! Room on the device: what a transaction needs is made sure of before it is applied, and large writes get their places.
 
 use crate::BLOCK;
-use crate::alloc::Run;
 use crate::cache::Pin;
 use crate::checkpoint::Checkpoint;
-use crate::store::{BlockStore, Io};
+use crate::device::Run;
+use crate::requests::Io;
+use crate::store::BlockStore;
 use crate::table::{Table, within};
 use crate::wal::{Placement, TxnNumber};
 use nacre_buf::{AlignedBuf, BufList, Bytes};

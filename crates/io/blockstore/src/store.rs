@@ -1,22 +1,22 @@
-//! [`BlockStore`] itself: submitting, completing, and turns. Reading is in `reads.rs`, finding room in `reserve.rs`.
+//! [`BlockStore`] itself: submitting, completing, and turns. Opening is in `mount.rs`, requests to the device in
+//! `device_io.rs`, reading in `reads.rs`, finding room in `reserve.rs`, checkpoints in `checkpointing/`.
 
+use crate::BLOCK;
 use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
+use crate::fetch::{Damage, Fetch};
 use crate::held::Source;
-use crate::mount::OnGap;
-use crate::options::{Options, Planted};
-use crate::reads::{Damage, Fetch, ReadIo};
-use crate::requests::Requests;
+use crate::options::Options;
+use crate::requests::{Io, Requests};
 use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::throttle::CheckpointShares;
 use crate::throttle::fill::Fill;
-use crate::wal::{Placement, RecordWrite, TxnNumber, Wal};
-use crate::{BLOCK, MountReport};
+use crate::wal::{Placement, TxnNumber, Wal};
 use nacre_buf::BufList;
 use nacre_env::Clock;
-use nacre_env::disk::{Disk, DiskCompletion, DiskTag, Durability};
-use nacre_kv::{KvCompletion, KvStore};
+use nacre_env::disk::{Disk, DiskCompletion};
+use nacre_kv::KvCompletion;
 use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreState, StoreUsage, SubmitHint};
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
@@ -30,18 +30,6 @@ const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
 
 /// Of `nacre_kv::COMMITTED`, the part of a commit after which writers who wait for it are looked at: 3 ms of one of 1.5 s.
 const COMMIT_STEP: u64 = 2;
-
-/// What a request to the device was for.
-#[derive(Debug)]
-pub(crate) enum Io {
-    Record { seq: u64 },
-    Placed { number: TxnNumber, first: u32 },
-    Piece { number: TxnNumber, first: u32 },
-    PiecesFlush { number: TxnNumber },
-    Read(ReadIo),
-    Home,
-    Flush,
-}
 
 /// An [`ObjectStore`] on a file or block device; formats and recovery are in the crate's documentation.
 ///
@@ -60,7 +48,7 @@ pub struct BlockStore {
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) shares: CheckpointShares,
     /// Requests on their way, by tag.
-    io: Slab<Io>,
+    pub(crate) io: Slab<Io>,
     pub(crate) requests: Requests,
     /// Pieces of large writes on their way that are to be flushed together, by transaction.
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
@@ -74,8 +62,8 @@ pub struct BlockStore {
     pub(crate) failed: Option<String>,
     /// Checkpoints completed since the store was opened.
     pub(crate) checkpoints: u64,
-    completions: Vec<DiskCompletion>,
-    commits: Vec<KvCompletion>,
+    pub(crate) completions: Vec<DiskCompletion>,
+    pub(crate) commits: Vec<KvCompletion>,
     /// The checkpoint has more to do that waits for nothing.
     pub(crate) has_work: bool,
     submit_hint: SubmitHint,
@@ -123,32 +111,6 @@ impl BlockStore {
             has_work: false,
             submit_hint: SubmitHint::Batch,
         }
-    }
-
-    /// Makes a store on `disk`, overwriting what is there. `id` must be unique: take it from the kernel's entropy.
-    /// `kv` must be empty.
-    ///
-    /// # Errors
-    /// [`crate::OpenError`].
-    pub fn mkfs(
-        disk: &mut dyn Disk,
-        kv: &mut dyn KvStore,
-        id: [u8; 16],
-        options: &Options,
-    ) -> Result<(), crate::OpenError> {
-        crate::mount::mkfs(disk, kv, id, options)
-    }
-
-    /// Opens a store and replays its log. Reads all of the log's area: what is behind its end says whether it ends there.
-    ///
-    /// # Errors
-    /// [`crate::OpenError`]; the store is as it was.
-    pub fn open(
-        disk: Box<dyn Disk>,
-        kv: Box<dyn KvStore + Send>,
-        options: Options,
-    ) -> Result<(Self, MountReport), crate::OpenError> {
-        crate::mount::open(disk, kv, options, OnGap::Refuse)
     }
 
     /// Lets the store learn from its checkpoints how their time divides into parts, by which writers that outrun one are
@@ -202,32 +164,6 @@ impl BlockStore {
         if self.failed.is_none() {
             tracing::error!(reason, "the store stops acknowledging");
             self.failed = Some(reason);
-        }
-    }
-
-    pub(crate) fn tag(&mut self, io: Io) -> DiskTag {
-        DiskTag(self.io.insert(io) as u64)
-    }
-
-    pub(crate) fn offset(block: u32) -> u64 {
-        u64::from(block) * BLOCK as u64
-    }
-
-    pub(crate) fn start_write(&mut self, first: u32, data: BufList, durability: Durability, io: Io) {
-        let tag = self.tag(io);
-        self.disk.write(Self::offset(first), data, durability, tag);
-    }
-
-    pub(crate) fn start_flush(&mut self) {
-        let tag = self.tag(Io::Flush);
-        self.disk.flush(tag);
-    }
-
-    fn start_record(&mut self, write: RecordWrite) {
-        let tag = self.tag(Io::Record { seq: write.seq });
-        self.disk.write(write.offset, write.data.into(), Durability::Durable, tag);
-        if self.options.planted == Planted::EarlyAcknowledgement {
-            self.wal.written(write.seq);
         }
     }
 
@@ -292,53 +228,6 @@ impl BlockStore {
         self.table.space.dirty_slots > 0 || self.table.changed().0 > 0
     }
 
-    /// Takes what the device and the KV store have finished.
-    fn poll_devices(&mut self) {
-        let mut commits = std::mem::take(&mut self.commits);
-        self.table.kv.drain(&mut commits);
-        commits.drain(..).for_each(|commit| self.committed(commit.result));
-        self.commits = commits;
-        let mut completions = std::mem::take(&mut self.completions);
-        self.disk.drain(&mut completions);
-        for completion in completions.drain(..) {
-            self.completed(completion);
-        }
-        self.completions = completions;
-        self.start_requests();
-    }
-
-    /// Requests that the device has.
-    pub(crate) fn at_device(&self) -> usize {
-        self.io.len()
-    }
-
-    fn completed(&mut self, completion: DiskCompletion) {
-        let tag = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
-        let Some(io) = self.io.try_remove(tag) else { return };
-        let io = match io {
-            Io::Read(read) => return self.read_completed(read, completion),
-            io => io,
-        };
-        if let Err(error) = completion.result {
-            return self.fail(error.to_string());
-        }
-        match io {
-            Io::Record { seq } => self.wal.written(seq),
-            Io::Placed { number, first } => {
-                self.cache.written(first);
-                self.wal.placed(number);
-            }
-            Io::Piece { number, first } => {
-                self.cache.written(first);
-                self.piece_written(number);
-            }
-            Io::PiecesFlush { number } => self.wal.placed(number),
-            Io::Home => self.home_written(),
-            Io::Flush => self.flushed(),
-            Io::Read(_) => (),
-        }
-    }
-
     /// Runs a whole checkpoint now, waiting for the device; a running one is finished and a new one made.
     pub(crate) fn finish_checkpoint(&mut self) {
         self.end_checkpoint();
@@ -362,20 +251,6 @@ impl BlockStore {
             self.wal.durable(&mut self.durable);
         }
         was_running
-    }
-
-    /// Waits for what is on its way. While the metadata is being committed, requests to the device end on their own.
-    pub(crate) fn wait_for_anything(&mut self) {
-        if self.io.is_empty() { self.wait_for_devices() } else { self.disk.wait() }
-    }
-
-    /// Waits for what the checkpoint waits for.
-    fn wait_for_devices(&mut self) {
-        if self.checkpoint.as_ref().is_some_and(Checkpoint::is_committing) {
-            self.table.kv.wait();
-        } else {
-            self.disk.wait();
-        }
     }
 
     /// Lets the checkpoint go on and sends what comes of it. Dirty blocks wait for the next turn if that comes at once: they

@@ -1,7 +1,7 @@
 //! The superblock: what never changes after a store was made. Two copies, in the first two blocks.
 
 use crate::BLOCK;
-use crate::alloc::Run;
+use crate::device::Run;
 use crate::error::OpenError;
 use nacre_buf::{AlignedBuf, Bytes, crc};
 use nacre_denc::{DecodeError, Reader, Writer};

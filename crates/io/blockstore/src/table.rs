@@ -7,31 +7,34 @@
 //! since must not leave the shard.
 
 mod copies;
+mod data;
 mod omap;
 mod pglog;
 mod recent;
 mod removal;
 mod scan;
+mod space;
 
 use crate::BLOCK;
-use crate::alloc::{Alloc, Run};
-use crate::blocks::Blocks;
+use crate::alloc::Alloc;
 use crate::clock_cache::Clock;
-use crate::dirty::{Dirty, ZEROS};
+use crate::device::Run;
 use crate::error::OpenError;
-use crate::held::{Held, Source};
+use crate::held::Source;
 use crate::kv_schema::{self, Keyspace, LogChunk, State, Sums};
-use crate::memtable::{Memtable, Weigh};
-use crate::onode::{DeviceBlock, Onode, Slot};
+use crate::memtable::Memtable;
+use crate::onode::Onode;
 use crate::options::{Options, Planted};
 use crate::wal::Placement;
 use copies::Copies;
-use nacre_buf::{BufList, Bytes};
+use data::{truncate, write, zero};
+use nacre_buf::Bytes;
 use nacre_kv::KvStore;
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
 use recent::Recent;
 use removal::Removals;
+use space::Space;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -47,109 +50,6 @@ pub(crate) struct Collection {
     space: u64,
     /// Keys of the chunks of its log, ascending, once they were asked for.
     chunks: RefCell<Option<VecDeque<Eversion>>>,
-}
-
-impl Weigh for Bytes {
-    fn weight(&self) -> usize {
-        self.len() + 32
-    }
-}
-
-impl Weigh for Box<[u8]> {
-    fn weight(&self) -> usize {
-        self.len() + size_of::<Self>()
-    }
-}
-
-impl Weigh for u64 {
-    fn weight(&self) -> usize {
-        8
-    }
-}
-
-impl<T: Weigh> Weigh for Option<T> {
-    fn weight(&self) -> usize {
-        8 + self.as_ref().map_or(0, Weigh::weight)
-    }
-}
-
-impl Weigh for (SpgId, Eversion) {
-    fn weight(&self) -> usize {
-        48
-    }
-}
-
-impl Weigh for LogChunk {
-    fn weight(&self) -> usize {
-        self.bytes() + size_of::<Self>()
-    }
-}
-
-/// Device blocks and the counts that follow from the slots.
-#[derive(Debug)]
-pub(crate) struct Space {
-    pub(crate) alloc: Alloc,
-    /// Slots of all objects, at home or not.
-    pub(crate) slots: u64,
-    /// Slots in memory: each needs a block at the next checkpoint.
-    pub(crate) dirty_slots: u64,
-    /// What they keep alive beyond themselves.
-    pub(crate) held: Arc<Held>,
-}
-
-impl Space {
-    /// Bytes of memory that dirty blocks take.
-    pub(crate) fn dirty_bytes(&self) -> u64 {
-        self.dirty_slots * BLOCK_U64 + self.held.excess() as u64
-    }
-
-    fn drop_slot(&mut self, slot: &Slot) {
-        self.slots -= 1;
-        self.dirty_slots -= u64::from(matches!(slot, Slot::Memory(_)));
-        if let Some(device) = slot.device() {
-            self.alloc.release(device.block);
-        }
-    }
-
-    pub(crate) fn add_slot(&mut self, slot: &Slot) {
-        self.slots += 1;
-        self.dirty_slots += u64::from(matches!(slot, Slot::Memory(_)));
-    }
-
-    fn put(&mut self, blocks: &mut Blocks, index: u32, slot: Slot) {
-        self.add_slot(&slot);
-        if let Some(old) = blocks.insert(index, slot) {
-            self.drop_slot(&old);
-        }
-    }
-
-    /// Removes slots `first ..` up to `end`, `None` for all behind.
-    fn punch(&mut self, blocks: &mut Blocks, first: u64, end: Option<u64>) {
-        let Ok(first) = u32::try_from(first) else { return };
-        let end = end.and_then(|end| u32::try_from(end).ok());
-        if end.is_some_and(|end| end <= first) {
-            return;
-        }
-        blocks.remove(first, end, |slot| self.drop_slot(slot));
-    }
-
-    /// Writes within one block.
-    fn write_block(&mut self, blocks: &mut Blocks, index: u32, at: usize, data: BufList, source: &Source) {
-        let hidden = if let Some(dirty) = blocks.in_memory_mut(index) {
-            Dirty::write_shared(dirty, at, data, source)
-        } else {
-            // The slot's reference to the block, if there is one, goes on as that of the base.
-            let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::device));
-            let hidden = dirty.write(at, data, source);
-            let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty))).is_some();
-            self.slots += u64::from(!was_there);
-            self.dirty_slots += 1;
-            hidden
-        };
-        if let Some(base) = hidden {
-            self.alloc.release(base.block);
-        }
-    }
 }
 
 /// Everything the store holds.
@@ -186,19 +86,6 @@ pub(crate) fn index_of(offset: u64) -> u32 {
 
 pub(crate) fn within(offset: u64) -> usize {
     usize::try_from(offset % BLOCK_U64).expect("less than a block")
-}
-
-/// Blocks a write touches, as `(index, first byte, bytes)`.
-fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u32, usize, usize)> {
-    let (mut at, mut left) = (offset, length);
-    std::iter::from_fn(move || {
-        let start = within(at);
-        let take = left.min(BLOCK - start);
-        let piece = (take > 0).then(|| (index_of(at), start, take));
-        at += take as u64;
-        left -= take;
-        piece
-    })
 }
 
 /// A value that is half of what a client's message may have, or more: it keeps not much more alive than it has itself.
@@ -628,73 +515,4 @@ impl Table {
             op => self.apply_log(at, op),
         }
     }
-}
-
-fn write(
-    onode: &mut Onode,
-    space: &mut Space,
-    offset: u64,
-    data: &BufList,
-    placement: Option<&Placement>,
-    source: &Source,
-) {
-    onode.size = onode.size.max(offset + data.len() as u64);
-    let blocks = Arc::make_mut(&mut onode.blocks);
-    let Some(placement) = placement else { return write_inline(blocks, space, offset, data, source) };
-    let head = (BLOCK - within(offset)) % BLOCK;
-    let placed = placement.crcs.len() * BLOCK;
-    write_inline(blocks, space, offset, &data.slice(0, head), source);
-    let first = index_of(offset + head as u64);
-    let devices = placement.runs.iter().flat_map(|run| run.blocks()).zip(&placement.crcs);
-    for (index, (block, crc)) in (first..).zip(devices) {
-        space.put(blocks, index, Slot::Device(DeviceBlock { block, crc: *crc }));
-    }
-    let tail = head + placed;
-    write_inline(blocks, space, offset + tail as u64, &data.slice(tail, data.len() - tail), source);
-}
-
-fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList, source: &Source) {
-    let mut at = 0;
-    for (index, start, length) in pieces(offset, data.len()) {
-        space.write_block(blocks, index, start, data.slice(at, length), source);
-        at += length;
-    }
-}
-
-fn zero(onode: &mut Onode, space: &mut Space, offset: u64, length: u64) {
-    let end = offset.saturating_add(length).min(onode.size);
-    if offset >= end {
-        return;
-    }
-    let blocks = Arc::make_mut(&mut onode.blocks);
-    let (first_whole, end_whole) = (offset.div_ceil(BLOCK_U64), end / BLOCK_U64);
-    // Bytes behind the end of the object are zeros already, so its last block may go as a whole.
-    let end_whole = if end == onode.size { end.div_ceil(BLOCK_U64) } else { end_whole };
-    if first_whole <= end_whole {
-        let head_end = (first_whole * BLOCK_U64).min(end);
-        zero_part(blocks, space, offset, head_end);
-        space.punch(blocks, first_whole, Some(end_whole));
-        zero_part(blocks, space, (end_whole * BLOCK_U64).max(head_end).min(end), end);
-    } else {
-        zero_part(blocks, space, offset, end);
-    }
-}
-
-/// Zeros within one block, if it is there.
-fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
-    if from < to && blocks.get(index_of(from)).is_some() {
-        let length = usize::try_from(to - from).expect("within a block");
-        let zeros = Bytes::from_static(&ZEROS).slice(..length);
-        space.write_block(blocks, index_of(from), within(from), zeros.into(), &Source::Copy);
-    }
-}
-
-fn truncate(onode: &mut Onode, space: &mut Space, size: u64) {
-    if size < onode.size {
-        let blocks = Arc::make_mut(&mut onode.blocks);
-        let whole = size.div_ceil(BLOCK_U64);
-        space.punch(blocks, whole, None);
-        zero_part(blocks, space, size, whole * BLOCK_U64);
-    }
-    onode.size = size;
 }

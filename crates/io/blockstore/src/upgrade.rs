@@ -1,11 +1,12 @@
 //! Stores of format 1 had neither names nor a free map in the KV store: both were made anew in memory at each opening. The
 //! first opening by this version writes them.
 
-use crate::alloc::Run;
+use crate::device::Run;
 use crate::error::OpenError;
 use crate::freemap::{FreeMapShard, RefChanges};
 use crate::kv_schema::{self, State, StoredState, Sums, prefix};
-use crate::onode::{Onode, Slot, Stored};
+use crate::onode::{Onode, Stored};
+use crate::slot::Slot;
 use nacre_buf::Bytes;
 use nacre_kv::{Durability, KvBatch, KvStore};
 use std::collections::BTreeMap;

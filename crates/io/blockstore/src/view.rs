@@ -1,8 +1,10 @@
 //! Reading what is in memory: [`ObjectView`] of the store.
 
 use crate::BLOCK;
+use crate::device::DeviceBlock;
 use crate::dirty::ZEROS;
-use crate::onode::{DeviceBlock, Onode, Slot};
+use crate::onode::Onode;
+use crate::slot::Slot;
 use crate::store::BlockStore;
 use crate::table::{index_of, within};
 use nacre_buf::crc::ZERO_BLOCK_CRC;

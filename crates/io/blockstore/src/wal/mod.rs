@@ -13,7 +13,7 @@ pub(crate) use record::{Encoded, Placement};
 pub(crate) use replay::{Found, Scan, Step};
 
 use crate::BLOCK;
-use crate::alloc::Run;
+use crate::device::Run;
 use nacre_buf::Bytes;
 use nacre_txn::{StoreToken, Transaction};
 use record::{HEADER_BYTES, Header};

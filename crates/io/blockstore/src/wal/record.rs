@@ -1,7 +1,7 @@
 //! A record of the log: a header and one or more transactions. Drawn in `docs/formats/blockstore.md`.
 
 use crate::BLOCK;
-use crate::alloc::Run;
+use crate::device::Run;
 use nacre_buf::{AlignedBuf, BufList, Bytes, crc};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_txn::Transaction;

@@ -2,7 +2,7 @@
 //! wrap; a record lies in one piece, so the end of the area may be left out.
 
 use crate::BLOCK;
-use crate::alloc::Run;
+use crate::device::Run;
 
 /// Blocks kept for the record that an opening of the store writes.
 const SPARE_BLOCKS: u64 = 1;

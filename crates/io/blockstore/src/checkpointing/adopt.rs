@@ -1,0 +1,118 @@
+//! After the commit: objects point to the new places of their blocks, and memory and blocks that are not needed any more become free.
+
+use super::{CHUNKS_PER_STEP, PAIRS_PER_STEP};
+use crate::checkpoint::{Checkpoint, Home, Stage};
+use crate::onode::Onode;
+use crate::options::Planted;
+use crate::slot::Slot;
+use crate::store::BlockStore;
+use crate::table::Table;
+use std::sync::Arc;
+
+/// Blocks given their new home in one step.
+const ADOPTIONS_PER_STEP: usize = 256;
+/// Runs of blocks freed in one step.
+const FREES_PER_STEP: usize = 64;
+
+impl BlockStore {
+    /// Objects of the cut become clean ones, the last one first.
+    pub(super) fn adopt(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let mut adopted = 0;
+        while adopted < ADOPTIONS_PER_STEP {
+            let Some((id, onode)) = self.table.onodes.frozen.pop_last() else {
+                let early = self.options.planted == Planted::EarlyReuse;
+                self.table.space.alloc.checkpoint_durable(if early { u64::MAX } else { checkpoint.cut });
+                checkpoint.stage = Stage::Release;
+                return true;
+            };
+            let first = checkpoint.homes.partition_point(|home| home.object < id);
+            let homes = checkpoint.homes.split_off(first);
+            adopted += 1 + homes.len();
+            if self.table.onodes.is_mutable(&id) {
+                // From here on a change of it need not copy any more.
+                drop(onode);
+                self.adopt_in_live(id, &homes);
+            } else if let Some(onode) = onode {
+                self.adopt_all(id, onode, &homes);
+            }
+        }
+        true
+    }
+
+    /// The object is as it was at the cut.
+    fn adopt_all(&mut self, id: u64, mut onode: Arc<Onode>, homes: &[Home]) {
+        let space = &mut self.table.space;
+        if !homes.is_empty() {
+            let blocks = Arc::make_mut(&mut Arc::make_mut(&mut onode).blocks);
+            for home in homes {
+                blocks.insert(home.index, Slot::Device(home.target));
+                space.dirty_slots -= 1;
+                if let Some(base) = home.base {
+                    space.alloc.release_base(base.block);
+                }
+            }
+        }
+        self.table.keep_clean(id, onode);
+    }
+
+    /// The object was changed since the cut, or removed: its slots point home if they are still the same. A clone made
+    /// since the cut keeps the block in memory until the next checkpoint.
+    fn adopt_in_live(&mut self, id: u64, homes: &[Home]) {
+        let Table { onodes, space, .. } = &mut self.table;
+        let same =
+            |slot: &Slot, home: &Home| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
+        let adopted = onodes.change(&id, |onode| {
+            let is_same = |home: &Home| onode.blocks.get(home.index).is_some_and(|slot| same(slot, home));
+            let adopted: Vec<bool> = homes.iter().map(is_same).collect();
+            if !homes.is_empty() {
+                let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);
+                for (home, adopted) in homes.iter().zip(&adopted) {
+                    if *adopted {
+                        blocks.insert(home.index, Slot::Device(home.target));
+                    } else if let Some(dirty) = blocks.in_memory_mut(home.index) {
+                        Arc::make_mut(dirty).set_replaced(home.target.block);
+                    }
+                }
+            }
+            adopted
+        });
+        let adopted = adopted.unwrap_or_else(|| vec![false; homes.len()]);
+        for (home, adopted) in homes.iter().zip(adopted) {
+            let base = home.base.map(|base| base.block);
+            if adopted {
+                space.dirty_slots -= 1;
+                base.into_iter().for_each(|base| space.alloc.release_base(base));
+            } else {
+                space.alloc.release(home.target.block);
+                base.into_iter().for_each(|base| space.alloc.base_was_released_early(base));
+            }
+        }
+    }
+
+    /// Lets go of the small values that the KV store has now.
+    pub(super) fn release(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let Table { pairs, onodes, log, .. } = &mut self.table;
+        let more = pairs.release(PAIRS_PER_STEP) | log.release(CHUNKS_PER_STEP) | onodes.release(1);
+        if !more {
+            checkpoint.stage = Stage::Free;
+        }
+        true
+    }
+
+    /// Frees what nothing refers to any more.
+    pub(super) fn free(&mut self, checkpoint: &mut Checkpoint) -> bool {
+        let freed = self.table.space.alloc.free_some(FREES_PER_STEP);
+        if freed.is_empty() {
+            self.checkpoints += 1;
+            checkpoint.stage = Stage::Done;
+            return true;
+        }
+        for run in freed {
+            self.cache.forget(run);
+            let damaged: Vec<u32> = self.damaged.range(run.blocks()).map(|(block, _)| *block).collect();
+            damaged.iter().for_each(|block| drop(self.damaged.remove(block)));
+        }
+        self.frees += 1;
+        true
+    }
+}

@@ -1,0 +1,96 @@
+//! Changes of an object's data, block by block: written, made zeros, cut.
+
+use super::space::Space;
+use super::{BLOCK_U64, index_of, within};
+use crate::BLOCK;
+use crate::blocks::Blocks;
+use crate::device::DeviceBlock;
+use crate::dirty::ZEROS;
+use crate::held::Source;
+use crate::onode::Onode;
+use crate::slot::Slot;
+use crate::wal::Placement;
+use nacre_buf::{BufList, Bytes};
+use std::sync::Arc;
+
+pub(super) fn write(
+    onode: &mut Onode,
+    space: &mut Space,
+    offset: u64,
+    data: &BufList,
+    placement: Option<&Placement>,
+    source: &Source,
+) {
+    onode.size = onode.size.max(offset + data.len() as u64);
+    let blocks = Arc::make_mut(&mut onode.blocks);
+    let Some(placement) = placement else { return write_inline(blocks, space, offset, data, source) };
+    let head = (BLOCK - within(offset)) % BLOCK;
+    let placed = placement.crcs.len() * BLOCK;
+    write_inline(blocks, space, offset, &data.slice(0, head), source);
+    let first = index_of(offset + head as u64);
+    let devices = placement.runs.iter().flat_map(|run| run.blocks()).zip(&placement.crcs);
+    for (index, (block, crc)) in (first..).zip(devices) {
+        space.put(blocks, index, Slot::Device(DeviceBlock { block, crc: *crc }));
+    }
+    let tail = head + placed;
+    write_inline(blocks, space, offset + tail as u64, &data.slice(tail, data.len() - tail), source);
+}
+
+fn write_inline(blocks: &mut Blocks, space: &mut Space, offset: u64, data: &BufList, source: &Source) {
+    let mut at = 0;
+    for (index, start, length) in pieces(offset, data.len()) {
+        space.write_block(blocks, index, start, data.slice(at, length), source);
+        at += length;
+    }
+}
+
+pub(super) fn zero(onode: &mut Onode, space: &mut Space, offset: u64, length: u64) {
+    let end = offset.saturating_add(length).min(onode.size);
+    if offset >= end {
+        return;
+    }
+    let blocks = Arc::make_mut(&mut onode.blocks);
+    let (first_whole, end_whole) = (offset.div_ceil(BLOCK_U64), end / BLOCK_U64);
+    // Bytes behind the end of the object are zeros already, so its last block may go as a whole.
+    let end_whole = if end == onode.size { end.div_ceil(BLOCK_U64) } else { end_whole };
+    if first_whole <= end_whole {
+        let head_end = (first_whole * BLOCK_U64).min(end);
+        zero_part(blocks, space, offset, head_end);
+        space.punch(blocks, first_whole, Some(end_whole));
+        zero_part(blocks, space, (end_whole * BLOCK_U64).max(head_end).min(end), end);
+    } else {
+        zero_part(blocks, space, offset, end);
+    }
+}
+
+/// Zeros within one block, if it is there.
+fn zero_part(blocks: &mut Blocks, space: &mut Space, from: u64, to: u64) {
+    if from < to && blocks.get(index_of(from)).is_some() {
+        let length = usize::try_from(to - from).expect("within a block");
+        let zeros = Bytes::from_static(&ZEROS).slice(..length);
+        space.write_block(blocks, index_of(from), within(from), zeros.into(), &Source::Copy);
+    }
+}
+
+pub(super) fn truncate(onode: &mut Onode, space: &mut Space, size: u64) {
+    if size < onode.size {
+        let blocks = Arc::make_mut(&mut onode.blocks);
+        let whole = size.div_ceil(BLOCK_U64);
+        space.punch(blocks, whole, None);
+        zero_part(blocks, space, size, whole * BLOCK_U64);
+    }
+    onode.size = size;
+}
+
+/// Blocks a write touches, as `(index, first byte, bytes)`.
+fn pieces(offset: u64, length: usize) -> impl Iterator<Item = (u32, usize, usize)> {
+    let (mut at, mut left) = (offset, length);
+    std::iter::from_fn(move || {
+        let start = within(at);
+        let take = left.min(BLOCK - start);
+        let piece = (take > 0).then(|| (index_of(at), start, take));
+        at += take as u64;
+        left -= take;
+        piece
+    })
+}
