@@ -23,7 +23,7 @@ body!(Auth = 17, 1 / 1; @version; protocol, payload, monmap_epoch);
 /// `MAuthReply`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct AuthReply {
-    /// Method.
+    /// The authentication method: 2 is cephx.
     pub protocol: u32,
     /// 0 or a negated errno.
     pub result: i32,

@@ -32,7 +32,7 @@ pub struct MonCommandAck {
     pub status: String,
     /// The command, echoed.
     pub cmd: Vec<String>,
-    /// Output.
+    /// What the command printed.
     pub data: BufList,
 }
 body!(MonCommandAck = 51, 1 / 1 [high]; @version; result, status, cmd; + data);
@@ -56,7 +56,7 @@ pub struct CommandReply {
     pub result: i32,
     /// Status line for people.
     pub status: String,
-    /// Output.
+    /// What the command printed.
     pub data: BufList,
 }
 body!(CommandReply = 98, 1 / 1; result, status; + data);
@@ -80,7 +80,7 @@ pub struct MgrCommandReply {
     pub result: i32,
     /// Status line for people.
     pub status: String,
-    /// Output.
+    /// What the command printed.
     pub data: BufList,
 }
 body!(MgrCommandReply = 1802, 1 / 1; result, status; + data);

@@ -9,7 +9,7 @@ use nacre_types::{SpgId, Uuid};
 pub mod force_option {
     /// Recovery by log.
     pub const RECOVERY: u8 = 1;
-    /// Backfill.
+    /// The order is about backfill.
     pub const BACKFILL: u8 = 2;
     /// Takes the order back.
     pub const CANCEL: u8 = 4;

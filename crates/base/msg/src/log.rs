@@ -25,7 +25,7 @@ pub struct LogAck {
     pub fsid: Uuid,
     /// Last entry that is committed.
     pub last_seq: u64,
-    /// Unused.
+    /// The log channel; unused.
     pub channel: String,
 }
 body!(LogAck = 53, 1 / 1 [high]; fsid, last_seq, channel);
@@ -39,7 +39,7 @@ impl LogPriority {
     pub const DEBUG: Self = Self(0);
     /// For the record.
     pub const INFO: Self = Self(1);
-    /// Security.
+    /// A matter of security.
     pub const SEC: Self = Self(2);
     /// Look into it.
     pub const WARN: Self = Self(3);
@@ -63,13 +63,13 @@ impl Decode for LogPriority {
 /// One line. Ceph `LogEntry`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ClusterLogEntry {
-    /// Who says it.
+    /// The daemon or client that says it.
     pub name: AuthName,
     /// The running instance.
     pub rank: EntityName,
     /// Its addresses.
     pub addrs: AddrVec,
-    /// When.
+    /// When it was said, by the sender's clock.
     pub stamp: UTime,
     /// Counts the sender's entries.
     pub seq: u64,

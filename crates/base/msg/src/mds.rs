@@ -18,7 +18,7 @@ pub mod mds_state {
     pub const CREATING: i32 = -6;
     /// Reading a predecessor's journal.
     pub const REPLAY: i32 = 8;
-    /// Serving.
+    /// The MDS serves clients.
     pub const ACTIVE: i32 = 13;
 }
 
@@ -93,7 +93,7 @@ pub struct MdsHealthMetric {
     pub severity: u8,
     /// Text for people.
     pub message: String,
-    /// Details.
+    /// Names and values of further details.
     pub metadata: BTreeMap<String, String>,
 }
 fields!(MdsHealthMetric, "MDSHealthMetric", 1, 1; kind, severity, message, metadata);

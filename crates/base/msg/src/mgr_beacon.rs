@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A command that the manager serves. Ceph `MonCommand` (the description, not the message).
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MgrCommandDescription {
-    /// Signature.
+    /// The command's words and arguments, as in `get_command_descriptions`.
     pub signature: String,
     /// Sentence for people.
     pub help: String,
-    /// Module.
+    /// The module that serves it.
     pub module: String,
     /// Permissions that it needs.
     pub permissions: String,
@@ -29,7 +29,7 @@ fields!(MgrCommandDescription, "MonCommand", 1, 1; signature, help, module, perm
 /// A module's option. Ceph `MgrMap::ModuleOption`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleOption {
-    /// Name.
+    /// Its name.
     pub name: String,
     /// Type of its value.
     pub kind: u8,
@@ -49,7 +49,7 @@ pub struct ModuleOption {
     pub description: String,
     /// Paragraph for people.
     pub long_description: String,
-    /// Keywords.
+    /// Keywords for a search.
     pub tags: BTreeSet<String>,
     /// Related options.
     pub see_also: BTreeSet<String>,
@@ -60,7 +60,7 @@ fields!(ModuleOption, "MgrMap::ModuleOption", 1, 1;
 /// A module. Ceph `MgrMap::ModuleInfo`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleInfo {
-    /// Name.
+    /// Its name.
     pub name: String,
     /// Whether it can run here.
     pub can_run: bool,

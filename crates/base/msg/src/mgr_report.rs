@@ -51,7 +51,7 @@ pub struct MgrReport {
     pub service_name: String,
     /// What `ceph service status` shows.
     pub daemon_status: Option<BTreeMap<String, String>>,
-    /// Complaints.
+    /// What is unhealthy about the daemon, for health checks.
     pub health_metrics: Vec<DaemonHealthMetric>,
     /// Its options, when they changed.
     pub config: Bytes,

@@ -44,7 +44,7 @@ pub struct Superblock {
     pub oldest_map: Epoch,
     /// Newest map that it has.
     pub newest_map: Epoch,
-    /// Obsolete.
+    /// Obsolete: nothing reads it.
     pub weight: f64,
     /// On-disk features.
     pub compat_features: Compat,

@@ -14,7 +14,7 @@ pub mod ping_op {
     pub const YOU_DIED: u8 = 2;
     /// Are you there?
     pub const PING: u8 = 4;
-    /// Yes.
+    /// The answer to a ping.
     pub const PING_REPLY: u8 = 5;
 }
 

@@ -52,7 +52,7 @@ pub struct MarkMeDown {
     pub version: u64,
     /// The cluster.
     pub fsid: Uuid,
-    /// Who goes down.
+    /// The OSD that goes down.
     pub osd: OsdId,
     /// Which instance of it.
     pub addrs: AddrVec,

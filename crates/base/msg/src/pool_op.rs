@@ -37,7 +37,7 @@ pub struct PoolOp {
     pub pool: u32,
     /// See [`pool_op_code`].
     pub op: u32,
-    /// Obsolete.
+    /// Obsolete: nothing reads it.
     pub auid: u64,
     /// Snapshot to delete.
     pub snap: SnapId,

@@ -53,7 +53,7 @@ pub struct StatfsReply {
     pub kb_used: u64,
     /// KiB available.
     pub kb_avail: u64,
-    /// Objects.
+    /// Number of objects.
     pub num_objects: u64,
 }
 body!(StatfsReply = 14, 1 / 1 [high]; fsid, version, kb, kb_used, kb_avail, num_objects);

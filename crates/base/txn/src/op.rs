@@ -28,7 +28,7 @@ pub enum Op {
         object: HObject,
         /// First byte written.
         offset: u64,
-        /// The bytes, shared with whoever sent them.
+        /// The bytes, shared with the message that brought them.
         data: BufList,
     },
     /// Makes a range read as zeros and frees what it can; never shortens or lengthens the object.
@@ -37,7 +37,7 @@ pub enum Op {
         object: HObject,
         /// First byte.
         offset: u64,
-        /// Bytes.
+        /// Length of the range in bytes.
         length: u64,
     },
     /// Cuts or extends (with zeros) the data to `size` bytes.
@@ -76,14 +76,14 @@ pub enum Op {
         object: HObject,
         /// Name without any prefix.
         name: ByteStr,
-        /// Value.
+        /// The new value.
         value: Bytes,
     },
     /// Removes one user attribute, if there.
     RemoveAttr {
         /// The object.
         object: HObject,
-        /// Name.
+        /// The attribute's name.
         name: ByteStr,
     },
     /// Removes all user attributes.
@@ -99,7 +99,7 @@ pub enum Op {
     OmapRemove {
         /// The object.
         object: HObject,
-        /// Keys.
+        /// The keys of the entries.
         keys: Vec<ByteStr>,
     },
     /// Removes omap entries with `first <= key < last`.
@@ -139,14 +139,14 @@ pub enum Op {
     },
     /// Sets a value in the collection's own small key-value space (PG info, past intervals, snap mapper).
     MetaSet {
-        /// Key.
+        /// The value's key.
         key: ByteStr,
-        /// Value.
+        /// The new value.
         value: Bytes,
     },
     /// Removes a value from the collection's own key-value space.
     MetaRemove {
-        /// Key.
+        /// The value's key.
         key: ByteStr,
     },
     /// Moves objects to another collection: those that belong to `child` when the pool has `pg_num` placement

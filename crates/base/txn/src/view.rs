@@ -35,7 +35,7 @@ pub enum FetchFrom {
     /// What is in memory need not be read again.
     #[default]
     Anywhere,
-    /// Likewise, for who looks at the data once: it may come with the completion instead, and memory need not keep it.
+    /// Likewise, for a caller that looks at the data once: it may come with the completion instead, and memory need not keep it.
     AnywhereOnce,
     /// The device is read and its checksums are compared even where memory has the data: a deep scrub asks what would be there
     /// after a restart. Blocks that turn out to be damaged read as [`ReadError::Damaged`] from then on. What is not at the

@@ -1,7 +1,7 @@
 //! [`Cache`]: clean content of device blocks, by runs as they were read, within a byte limit; and what is being written.
 //!
 //! What a read brings is young, and the first to go when room is wanted: a scan of everything leaves what is read again and again
-//! where it is, and takes the same few buffers over and over. Who is read once more while it is here, or comes back soon after it
+//! where it is, and takes the same few buffers over and over. A buffer that is read once more while it is here, or soon after it
 //! went, stays with the others until the hand of a clock finds it unused twice (Yang et al., FIFO queues are all you need for cache
 //! eviction, SOSP 2023).
 //!
@@ -12,7 +12,7 @@
 //!           room wanted
 //! ```
 //!
-//! What goes straight to who asked for it is young as well while there is room, and a ghost at once when something would have to go for
+//! What goes straight to the reader is young as well while there is room, and a ghost at once when something would have to go for
 //! it ([`Cache::passed`]): a scan moves nothing then.
 
 mod ghosts;
@@ -59,14 +59,14 @@ struct Buffer {
     number: u64,
     /// The blocks it came with.
     run: Run,
-    /// The first that it showed, by which who pinned it knows it.
+    /// The first block that it showed, by which it is unpinned.
     first: u32,
     /// Bytes of it that entries still show.
     shown: usize,
     pin: Pin,
     /// Among those that go first.
     is_young: bool,
-    /// The turn in which it came; not evicted in that one, so that who asked for it finds it.
+    /// The turn in which it came; not evicted in that one, so that the reader that asked for it finds it.
     turn: u64,
 }
 
@@ -183,7 +183,7 @@ impl Cache {
     }
 
     /// Takes those `parts` of the run's content, ascending and one at least, that nothing overlaps here yet. The memory of
-    /// all of it stays as long as one of them does. Who pins it knows it by the first block of the first part.
+    /// all of it stays as long as one of them does. It is unpinned by the first block of the first part.
     pub(crate) fn insert_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin) {
         let is_read = matches!(pin, Pin::Fetch(_) | Pin::Checkpoint);
         let is_young = is_read && !self.ghosts.take(run.start);
@@ -193,7 +193,7 @@ impl Cache {
     fn take_parts(&mut self, run: Run, bytes: &Bytes, parts: &[Run], pin: Pin, is_young: bool) {
         let Some(Run { start: first, .. }) = parts.first().copied() else { return };
         let shown = parts.iter().map(|part| part.count as usize * BLOCK).sum();
-        // Who had it read looks for it here, which is no use of it.
+        // The reader that asked for it looks for it here, which is no use of it.
         let fresh_in = matches!(pin, Pin::Fetch(_) | Pin::Checkpoint).then_some(self.turn);
         let key = self.keep((run, first, shown), pin, self.turn, is_young);
         for part in parts {
@@ -205,7 +205,7 @@ impl Cache {
         self.evict();
     }
 
-    /// A run was read for somebody who does not look for it here. It stays while there is room; without, only if it went by before, and
+    /// A run was read for a reader that does not look for it here. It stays while there is room; without, only if it went by before, and
     /// not long ago: what is read once in a long time makes nothing go, and the buffers of such reads are the same few all the time.
     pub(crate) fn passed(&mut self, run: Run, bytes: &Bytes) {
         let is_young = !self.ghosts.take(run.start);
@@ -332,7 +332,7 @@ impl Cache {
         let Some(buffer) = self.buffers.get_mut(entry.buffer) else { return };
         debug_assert!(buffer.pin != Pin::Write, "block {first} is written and given to somebody else");
         buffer.shown -= to - from;
-        // Who pinned it knows the whole by its first block, which may be the one that is gone.
+        // It is unpinned by its first block, which may be the one that is gone.
         (buffer.pin, buffer.turn) = (Pin::None, self.turn);
         if buffer.shown == 0 {
             self.remove_buffer(entry.buffer);

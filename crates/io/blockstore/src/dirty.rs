@@ -86,7 +86,7 @@ impl Dirty {
         self.base
     }
 
-    /// Where what was there before lies: who has that in memory will want this.
+    /// Where what was there before lies: a cache that has that will want this.
     pub(crate) fn replaced(&self) -> Option<u32> {
         self.replaced
     }

@@ -75,9 +75,9 @@ pub enum OpenError {
     /// A whole record of the log cannot be understood.
     #[error("record {seq} of the log is malformed: {source}")]
     Record {
-        /// Which.
+        /// Sequence number of the record.
         seq: u64,
-        /// How.
+        /// What cannot be decoded.
         source: DecodeError,
     },
     /// A value in the metadata cannot be understood.
@@ -92,9 +92,9 @@ pub enum OpenError {
     /// Two parts of the store contradict each other.
     #[error("the store is inconsistent: {what} {value}")]
     Inconsistent {
-        /// What.
+        /// What contradicts the rest.
         what: &'static str,
-        /// Where.
+        /// The number that shows it.
         value: u64,
     },
 }

@@ -54,7 +54,7 @@ impl ReadIo {
     }
 }
 
-/// What of a run that is read goes to who asked for it, past the cache: of a range whose blocks all lie at the device, one behind the
+/// What of a run that is read goes to the reader past the cache: of a range whose blocks all lie at the device, one behind the
 /// other, none of them in memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hand {
@@ -76,7 +76,7 @@ pub(crate) struct Fetch {
     pub(crate) reads_left: usize,
     /// One read brings all that it asks for: when that is good there is nothing left to look at.
     pub(crate) is_single: bool,
-    /// That read brings just the range, for who asked: see [`Hand`].
+    /// That read brings just the range, for the reader: see [`Hand`].
     pub(crate) hand: Option<Hand>,
     /// Blocks were freed during a read: what it brought was not looked at.
     pub(crate) is_stale: bool,

@@ -50,7 +50,7 @@ impl RefChanges {
         popped
     }
 
-    /// Runs.
+    /// Number of runs.
     pub(crate) const fn len(&self) -> usize {
         self.count
     }

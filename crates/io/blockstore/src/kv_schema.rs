@@ -242,7 +242,7 @@ pub(crate) struct LogChunk {
 }
 
 impl LogChunk {
-    /// Entries.
+    /// Number of entries.
     pub(crate) const fn len(&self) -> usize {
         self.count
     }

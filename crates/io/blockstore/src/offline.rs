@@ -72,7 +72,7 @@ pub struct FreeSpace {
     pub bytes: u64,
     /// Those of them in pieces of 1 MiB and more.
     pub long_bytes: u64,
-    /// Pieces.
+    /// Runs of neighbouring blocks that they make.
     pub pieces: usize,
 }
 

@@ -9,7 +9,7 @@ const WAL_BYTES_MAX: u64 = 256 << 20;
 #[doc(hidden)]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Planted {
-    /// None.
+    /// No mistake is built in.
     #[default]
     Nothing,
     /// Transactions are acknowledged when their record is queued, not when it is durable.
@@ -44,7 +44,7 @@ pub struct Options {
     pub dirty_metadata_bytes_max: usize,
     /// Bytes of clean metadata kept in memory; less than [`Options::clean_bytes_max`].
     pub metadata_bytes_max: usize,
-    /// Bytes of memory that the KV store is to have for pages of its file: for whoever opens it.
+    /// Bytes of memory that the KV store is to have for pages of its file: the caller opens it with that.
     pub kv_cache_bytes: usize,
     /// Bytes of clean metadata and clean blocks kept in memory: blocks have what metadata does not need.
     pub clean_bytes_max: usize,

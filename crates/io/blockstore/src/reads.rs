@@ -126,7 +126,7 @@ impl BlockStore {
         self.fetched.push(fetch.token);
     }
 
-    /// Gives what was read to who asked for it. Memory keeps it when it was asked for before, and not long ago.
+    /// Gives what was read to the reader that asked for it. Memory keeps it when it was asked for before, and not long ago.
     fn hand_over(&mut self, id: usize, read: &ReadIo, bytes: &Bytes, hand: Hand) {
         self.cache.passed(read.run, bytes);
         let Some(fetch) = self.fetches.try_remove(id) else { return };
@@ -174,7 +174,7 @@ impl BlockStore {
         read.run.blocks().all(|block| self.cache.find(block).is_none()) && read.is_good(bytes)
     }
 
-    /// Gives the cache the parts of what was read that it does not have, pinned for who asked for it.
+    /// Gives the cache the parts of what was read that it does not have, pinned for the reader that asked for it.
     fn keep_read(&mut self, read: &ReadIo, bytes: &Bytes, parts: &[Run]) {
         let Some(Run { start: first, .. }) = parts.first().copied() else { return };
         self.cache.insert_parts(read.run, bytes, parts, read.fetch.map_or(Pin::Checkpoint, Pin::Fetch));

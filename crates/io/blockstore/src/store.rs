@@ -28,7 +28,7 @@ pub(crate) const IO_BLOCKS_MAX: usize = 256;
 /// Objects are addressed by 32-bit block numbers.
 const OBJECT_BYTES_MAX: u64 = (u32::MAX as u64) * BLOCK as u64;
 
-/// Of `nacre_kv::COMMITTED`, the part of a commit after which writers who wait for it are looked at: 3 ms of one of 1.5 s.
+/// Of `nacre_kv::COMMITTED`, the part of a commit after which writers that wait for it are looked at: 3 ms of one of 1.5 s.
 const COMMIT_STEP: u64 = 2;
 
 /// An [`ObjectStore`] on a file or block device; formats and recovery are in the crate's documentation.

@@ -11,7 +11,7 @@
 //! | read | the buffer holds what was last written there |
 //! | discard | the content is either the old one or zeros |
 //!
-//! Requests in flight at the same time are not ordered against each other, so who needs an order waits for the
+//! Requests in flight at the same time are not ordered against each other, so a caller that needs an order waits for the
 //! completion. After loss of power an unfinished or unflushed write is there wholly, in part (any of its
 //! 512-byte sectors) or not at all, whatever became of the writes around it. After a failed write or flush it
 //! is unknown which of the unflushed writes are there, and no later flush tells: stop acknowledging.
@@ -36,7 +36,7 @@ pub const REQUESTS_MAX: usize = 16_384;
 /// Bytes of one request at most; Linux transfers no more than 2 GiB at a time.
 pub const REQUEST_BYTES_MAX: usize = 1 << 30;
 
-/// Names a request to whoever made it. The disk does not look at it; it need not be unique.
+/// Names a request to the caller that made it. The disk does not look at it; it need not be unique.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct DiskTag(pub u64);
 

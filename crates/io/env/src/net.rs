@@ -17,7 +17,7 @@ pub struct SocketId(pub usize);
 pub enum NetEvent {
     /// A peer connected.
     Accepted {
-        /// Where.
+        /// The listener that it is of.
         listener: ListenerId,
         /// The new stream.
         socket: SocketId,
@@ -26,7 +26,7 @@ pub enum NetEvent {
     },
     /// Peers wait to be accepted, and there is no descriptor for them. Said once until it goes on by itself.
     Starved {
-        /// Where.
+        /// The listener that it is of.
         listener: ListenerId,
     },
     /// There may be bytes (or the end of the stream) to receive, until [`Net::receive`] would block.

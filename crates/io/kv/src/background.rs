@@ -13,7 +13,7 @@ struct Queues {
     waiting: VecDeque<(KvTag, KvBatch)>,
     is_busy: bool,
     finished: Vec<KvCompletion>,
-    /// Whoever waits for a completion is to look at something else.
+    /// The thread that waits for a completion is to look at something else.
     is_roused: bool,
     stopping: bool,
 }
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Wakes who waits for a completion without one.
+    /// Wakes the thread that waits for a completion, without one.
     pub(crate) fn rouse(&self) {
         self.queues().is_roused = true;
         self.progress.notify_all();
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// The thread begins with the first batch: who only commits in the call never has it.
+/// The thread begins with the first batch: a store that only commits in the call never has it.
 pub(crate) struct Background {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

@@ -120,7 +120,7 @@ pub enum Durability {
     Durable,
 }
 
-/// Names a submitted batch to whoever submitted it.
+/// Names a submitted batch to the caller that submitted it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct KvTag(pub u64);
 

@@ -70,7 +70,7 @@ impl Progress {
         }
     }
 
-    /// Rouses who waits, once, when so much is done.
+    /// Wakes the waiting thread, once, when so much is done.
     pub(crate) fn rouse_at(&self, progress: u64) {
         set(&self.rouse_at, progress);
     }

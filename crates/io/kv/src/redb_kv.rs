@@ -217,7 +217,7 @@ impl Opened {
 
 impl Core {
     fn database(&self) -> RwLockReadGuard<'_, Option<Opened>> {
-        // Whoever panicked while holding it has left it whole.
+        // A thread that panicked while holding it has left it whole.
         self.database.read().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -48,7 +48,7 @@ pub enum Failing {
 /// Requests that took effect, counted since the device was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Reads.
+    /// Read requests that were done.
     pub reads: u64,
     /// Bytes read.
     pub read_bytes: u64,
@@ -58,9 +58,9 @@ pub struct Counters {
     pub durable_writes: u64,
     /// Bytes written by both.
     pub written_bytes: u64,
-    /// Flushes.
+    /// Flushes that were done.
     pub flushes: u64,
-    /// Discards.
+    /// Discards that were done.
     pub discards: u64,
     /// Requests that ended with an error.
     pub errors: u64,

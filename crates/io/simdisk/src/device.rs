@@ -341,7 +341,7 @@ impl Device {
         let blocks = offset / BLOCK..(offset + into.len() as u64) / BLOCK;
         let latent = self.unreadable.range(blocks).next().is_some();
         if ordered || latent || chance(&mut self.rng, self.faults.read_errors_ppm) {
-            // Who looks at it all the same should not find what he hopes for.
+            // A caller that looks at it all the same should not find what it hopes for.
             into.fill(0xdb);
             return false;
         }

@@ -17,7 +17,7 @@ pub enum Syncs {
     Done,
     /// Of two only the second.
     EverySecond,
-    /// None.
+    /// Nothing of it.
     Skipped,
 }
 

@@ -116,7 +116,7 @@ impl Platter {
         }
     }
 
-    /// Whoever owned what was written so far is gone, and all of it is done.
+    /// The owner of what was written so far is gone, and all of it is done.
     pub(crate) fn set_all_known(&mut self, at: u64) {
         self.unsynced.iter_mut().for_each(|write| write.known_at = write.known_at.or(Some(at)));
     }

@@ -7,17 +7,17 @@ use nacre_types::SnapId;
 
 /// Comparisons of `cmpxattr` and `omap-cmp`.
 pub mod compare_op {
-    /// Equal.
+    /// Holds when both are equal.
     pub const EQ: u8 = 1;
-    /// Not equal.
+    /// Holds when they differ.
     pub const NE: u8 = 2;
-    /// Greater.
+    /// Holds when the first is greater than the second; each operation says which is which.
     pub const GT: u8 = 3;
-    /// Greater or equal.
+    /// Holds when the first is greater, or both are equal.
     pub const GTE: u8 = 4;
-    /// Less.
+    /// Holds when the first is less than the second.
     pub const LT: u8 = 5;
-    /// Less or equal.
+    /// Holds when the first is less, or both are equal.
     pub const LTE: u8 = 6;
 }
 
@@ -27,7 +27,7 @@ pub mod watch_op {
     pub const UNWATCH: u8 = 0;
     /// Watch, as old clients say it.
     pub const LEGACY_WATCH: u8 = 1;
-    /// Watch.
+    /// Begin to watch.
     pub const WATCH: u8 = 3;
     /// Resume an existing watch on a new connection.
     pub const RECONNECT: u8 = 5;
@@ -157,7 +157,7 @@ pub struct PgList {
 pub struct WatchArgs {
     /// The client's handle.
     pub cookie: u64,
-    /// Obsolete.
+    /// Obsolete: nothing reads it.
     pub version: u64,
     /// See [`watch_op`].
     pub op: u8,

@@ -2,7 +2,7 @@
 
 /// Wants an acknowledgement (obsolete, always answered).
 pub const ACK: u32 = 0x1;
-/// Obsolete.
+/// Obsolete: nothing reads it.
 pub const ONNVRAM: u32 = 0x2;
 /// Wants the commit acknowledgement.
 pub const ONDISK: u32 = 0x4;

@@ -19,7 +19,7 @@ pub struct ChunkRead {
     pub version: Eversion,
     /// First byte of the chunk.
     pub offset: u64,
-    /// Bytes.
+    /// Length of the range in bytes.
     pub length: u64,
 }
 

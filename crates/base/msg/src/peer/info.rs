@@ -118,11 +118,11 @@ pub struct PgHistory {
     pub last_interval_clean: Epoch,
     /// Version when last scrubbed.
     pub last_scrub: Eversion,
-    /// When.
+    /// When it was last scrubbed.
     pub last_scrub_stamp: UTime,
     /// Version when last scrubbed deeply.
     pub last_deep_scrub: Eversion,
-    /// When.
+    /// When it was last scrubbed deeply.
     pub last_deep_scrub_stamp: UTime,
     /// When it was last found without errors.
     pub last_clean_scrub_stamp: UTime,

@@ -260,7 +260,7 @@ impl PeerMessage {
 }
 
 impl RepOp {
-    /// As [`PeerMessage::encode`], under transaction number 0, for who needs the parts afterwards.
+    /// As [`PeerMessage::encode`], under transaction number 0, for a caller that needs the parts afterwards.
     #[must_use]
     pub fn encode(&self) -> RawMessage {
         raw(Self::KIND, 0, FRONT_BYTES_USUAL, |w| self.encode_parts(w))

@@ -103,7 +103,7 @@ pub struct ScanReply {
     pub header: PeerHeader,
     /// Where it begins, echoed.
     pub from: HObject,
-    /// Ascending.
+    /// Objects and their versions, ascending.
     pub objects: Vec<ScannedObject>,
     /// First object not listed; the maximum when the list is complete.
     pub next: HObject,

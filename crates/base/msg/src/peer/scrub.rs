@@ -49,7 +49,7 @@ pub struct ScrubReply {
     pub header: PeerHeader,
     /// The request.
     pub tid: u64,
-    /// Ascending.
+    /// What was found, in ascending order of objects.
     pub objects: Vec<ScrubObject>,
 }
 

@@ -19,11 +19,11 @@ pub struct OsdPerfStat {
 /// Round trip times over one network, microseconds: averages over 1, 5 and 15 minutes.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PingWindow {
-    /// Averages.
+    /// Averages over 1, 5 and 15 minutes.
     pub average: [u32; 3],
-    /// Least.
+    /// The least in 1, 5 and 15 minutes.
     pub min: [u32; 3],
-    /// Greatest.
+    /// The greatest in 1, 5 and 15 minutes.
     pub max: [u32; 3],
     /// The last one.
     pub last: u32,
@@ -61,7 +61,7 @@ pub struct OsdStat {
     pub hb_peers: Vec<OsdId>,
     /// Ages of queued operations, a histogram over powers of two.
     pub op_queue_age_hist: Vec<i32>,
-    /// Latencies.
+    /// How long its commits and applies take.
     pub perf_stat: OsdPerfStat,
     /// Epoch in which it became up.
     pub up_from: Epoch,
@@ -75,7 +75,7 @@ pub struct OsdStat {
     pub kb_used_omap: i64,
     /// KiB of the store's own metadata.
     pub kb_used_meta: i64,
-    /// Capacity.
+    /// How large and how full its store is.
     pub statfs: StoreStatfs,
     /// Alerts: OSD, code (Ceph's are its store's, ours see [`osd_alert`]), text.
     pub alerts: BTreeMap<OsdId, BTreeMap<String, String>>,

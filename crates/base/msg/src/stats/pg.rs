@@ -90,7 +90,7 @@ pub struct PgStat {
     pub parent_split_bits: u32,
     /// Newest entry at the last scrub.
     pub last_scrub: Eversion,
-    /// When.
+    /// When it was last scrubbed.
     pub last_scrub_stamp: UTime,
     /// Sums over its objects.
     pub stats: ObjStatColl,
@@ -116,7 +116,7 @@ pub struct PgStat {
     pub mapping_epoch: Epoch,
     /// Newest entry at the last deep scrub.
     pub last_deep_scrub: Eversion,
-    /// When.
+    /// When it was last scrubbed deeply.
     pub last_deep_scrub_stamp: UTime,
     /// The sums are only roughly right.
     pub stats_invalid: bool,

@@ -10,7 +10,7 @@ use std::ops::{AddAssign, SubAssign};
 pub struct StoreStatfs {
     /// In all.
     pub total: i64,
-    /// Available.
+    /// Bytes that are free for data.
     pub available: i64,
     /// Set aside for the store itself.
     pub internally_reserved: i64,

@@ -132,7 +132,7 @@ fn what_comes_back_soon_is_not_young_again() {
     assert_eq!((cache.young_bytes, cache.bytes), (0, 0));
 }
 
-/// A run goes by on its way to who asked for it. Yields whether it is here since.
+/// A run goes by on its way to its reader. Yields whether it is here since.
 fn pass(cache: &mut Cache, block: u32, blocks: usize) -> bool {
     cache.next_turn(cache.bytes_max);
     let count = u32::try_from(blocks).expect("few");

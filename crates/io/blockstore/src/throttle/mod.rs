@@ -9,7 +9,7 @@ use nacre_env::Clock;
 use nacre_types::Stamp;
 
 /// Of [`WHOLE`], the end of what comes before the commit but for the homes: they begin a little above the end of the part
-/// before, so that a writer who keeps to the line need not wait for the whole of a part whose progress cannot be told.
+/// before, so that a writer that keeps to the line need not wait for the whole of a part whose progress cannot be told.
 const SETTLED: u64 = WHOLE * 2 / 100;
 /// No part is taken for shorter.
 const SHARE_MIN: u64 = WHOLE * 3 / 100;

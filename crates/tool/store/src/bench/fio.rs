@@ -1,4 +1,4 @@
-//! fio's own figures of the raw device, for whoever trusts no bench of ours.
+//! fio's own figures of the raw device, for people who trust no bench of ours.
 
 use super::figures::{Given, Round};
 use super::{Case, Engine};

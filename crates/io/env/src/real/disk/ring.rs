@@ -61,7 +61,7 @@ pub(super) struct Ring {
     target: Target,
     /// Where completions are kept back until that thread comes for them; `None` where any thread may.
     home: Option<ThreadId>,
-    /// Who used the ring last.
+    /// The thread that used the ring last.
     user: ThreadId,
     wake: EventFd,
     /// Somebody is to be woken when something finishes.
