@@ -37,6 +37,7 @@ mod session;
 pub mod snap;
 mod snaptrim;
 mod split;
+mod state;
 mod stats;
 mod storage;
 #[cfg(test)]

@@ -179,7 +179,7 @@ impl Pg {
     /// that is done; or it will in one of the maps that wait until its objects have moved.
     #[must_use]
     pub fn is_splitting_off(&self, spg: &SpgId) -> bool {
-        if spg.pg.pool != self.spg.pg.pool || *spg == self.spg {
+        if spg.pg.pool != self.state.spg.pg.pool || *spg == self.state.spg {
             return false;
         }
         let Some(moving) = &self.moving else {
@@ -188,9 +188,9 @@ impl Pg {
         let to_come =
             moving.maps.iter().filter_map(|map| map.pools.get(&spg.pg.pool)).map(|pool| pool.pg_num);
         let numbers = || to_come.clone().chain([moving.progress.pg_num]);
-        let least = numbers().fold(self.interval.pg_num, u32::min);
+        let least = numbers().fold(self.state.interval.pg_num, u32::min);
         let most = numbers().max().unwrap_or(0);
-        (least..most).contains(&spg.pg.seed) && hash::stable_mod(spg.pg.seed, least) == self.spg.pg.seed
+        (least..most).contains(&spg.pg.seed) && hash::stable_mod(spg.pg.seed, least) == self.state.spg.pg.seed
     }
 
     /// Whether the map of `epoch`, or a newer one, has come.
@@ -201,9 +201,9 @@ impl Pg {
 
     /// Epoch of the newest map that came, and the number of PGs by which the objects are divided then.
     pub(crate) fn newest_seen(&self) -> (Epoch, u32) {
-        let Some(moving) = &self.moving else { return (self.map.epoch, self.interval.pg_num) };
-        let map = moving.maps.back().unwrap_or(&self.map);
-        (map.epoch, map.pools.get(&self.spg.pg.pool).map_or(0, |pool| pool.pg_num))
+        let Some(moving) = &self.moving else { return (self.state.map.epoch, self.state.interval.pg_num) };
+        let map = moving.maps.back().unwrap_or(&self.state.map);
+        (map.epoch, map.pools.get(&self.state.spg.pg.pool).map_or(0, |pool| pool.pg_num))
     }
 
     /// When the next step is due.
@@ -217,10 +217,10 @@ impl Pg {
         let mut sources = self.sources.take();
         let progress = match sources.as_mut().map(|sources| sources.first_mut()) {
             Some(Some(source)) => {
-                if self.in_rubble {
-                    let mut txn = Transaction::new(self.spg);
+                if self.state.in_rubble {
+                    let mut txn = Transaction::new(self.state.spg);
                     begin_anew(&mut txn);
-                    self.submit(cx, txn, OnDurable::Nothing);
+                    self.state.submit(cx, txn, OnDurable::Nothing);
                 }
                 self.progress_of(source)
             }
@@ -236,8 +236,8 @@ impl Pg {
         self.cancel(cx);
         self.release_all(cx);
         self.forget_watches();
-        self.peers.clear();
-        (self.phase, self.begun) = (Phase::Stray, false);
+        self.state.peers.clear();
+        (self.state.phase, self.state.begun) = (Phase::Stray, false);
         self.moving = Some(Box::new(Moving {
             before: Arc::clone(before),
             progress,
@@ -252,8 +252,9 @@ impl Pg {
 
     /// How far a copy is that this one takes in.
     fn progress_of(&self, source: &mut Self) -> Progress {
-        let begun = source.progress.take().filter(|progress| progress.shares.contains_key(&self.spg.pg));
-        begun.unwrap_or_else(|| Progress::begin(self.pool.pg_num, std::iter::once(self.spg.pg)))
+        let begun =
+            source.progress.take().filter(|progress| progress.shares.contains_key(&self.state.spg.pg));
+        begun.unwrap_or_else(|| Progress::begin(self.state.pool.pg_num, std::iter::once(self.state.spg.pg)))
     }
 
     /// What happens while objects move: a step, or it has to wait.
@@ -278,8 +279,8 @@ impl Pg {
     /// One step.
     fn move_on(&mut self, cx: &mut Cx<'_>) {
         let Some(mut moving) = self.moving.take() else { return };
-        let from = moving.sources.get(moving.sources_done).map_or(self.spg, |source| source.spg);
-        let (mut txn, max) = (Transaction::new(from), STEP_MAX.min(self.scan_objects));
+        let from = moving.sources.get(moving.sources_done).map_or(self.state.spg, |source| source.state.spg);
+        let (mut txn, max) = (Transaction::new(from), STEP_MAX.min(self.state.scan_objects));
         if !moving.progress.next.max {
             moving.progress.move_objects(cx.view, (max, moving.sources.is_empty()), &from, &mut txn);
         } else if !moving.progress.done {
@@ -294,19 +295,19 @@ impl Pg {
         moving.due = cx.now;
         txn.push(storage::save_progress(&moving.progress));
         self.moving = Some(moving);
-        self.submit(cx, txn, OnDurable::Nothing);
+        self.state.submit(cx, txn, OnDurable::Nothing);
     }
 
     /// All objects are where they belong.
     fn end_moving(&mut self, cx: &mut Cx<'_>, moving: Moving) {
         let Moving { before, progress, sources, mut maps, kept, .. } = moving;
         // The map of this split is gone, and the one that came splits further.
-        let more = sources.is_empty() && progress.pg_num != self.pool.pg_num;
+        let more = sources.is_empty() && progress.pg_num != self.state.pool.pg_num;
         if sources.is_empty() {
-            self.split_off(cx, &before, &maps, progress);
+            self.state.split_off(cx, &before, &maps, progress);
         } else {
             self.take_in(&sources);
-            self.taken_in = sources.iter().map(|source| source.spg.pg).collect();
+            self.taken_in = sources.iter().map(|source| source.state.spg.pg).collect();
         }
         if !(more && self.begin_moving(cx, &before)) {
             self.take_interval(cx, &before);

@@ -1,30 +1,29 @@
-//! [`Pg`]: one PG on one OSD. Its state, where events enter, and what always holds.
+//! [`Pg`]: one PG on one OSD. Its parts, where events enter, and what always holds.
 //!
-//! What [`Pg::check`] asserts after every event in tests:
-//! - log entries strictly ascend; `log.tail <= log.head == info.last_update`;
-//! - `last_complete <= last_update`; every `missing.need <= log.head`; what all members have does not go beyond it;
-//! - writes in flight ascend in version and in token, and none waits for nobody;
+//! What [`Pg::check`] asserts after every event in tests, beside what `PgState::check` does:
+//! - writes in flight ascend in version, and none waits for nobody;
 //! - no write is in flight outside the active phase of the interval that it began in;
 //! - nobody but a serving primary holds operations between admission and reply.
 
-use crate::backend::{Coding, Ec, Replication};
-use crate::log::{LogLimits, Missing, PgLog};
+use crate::backend::Replication;
+use crate::backend::ec::Gather;
+use crate::log::LogLimits;
 use crate::moving::{Moving, Progress};
 use crate::ops::PoolFacts;
-use crate::peering::{Interval, Patience, Peer, PgCreateInfo, Phase};
+use crate::peering::{Interval, Peering, PgCreateInfo, Phase};
 use crate::pipeline::{Backoffs, OpStage, Pipeline};
-use crate::recovery::{Recovery, Reservations, SCAN_OBJECTS_MAX};
+use crate::recovery::{Recovery, Reservations};
 use crate::scrub::{Digests, Scrub};
 use crate::snaptrim::SnapTrim;
-use crate::stats::Stamps;
-use crate::tokens::{OnDurable, Tokens};
+use crate::state::PgState;
+use crate::tokens::OnDurable;
 use crate::watch::Watches;
-use crate::{Cx, Effect, Event, MergeRole, Planted, Tuning, merge, storage};
-use nacre_maps::{OsdMap, flags};
-use nacre_msg::peer::{PastIntervals, PeerHeader, PeerMessage, PgInfo};
-use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Epoch, Eversion, HObject, OsdId, PgId, PoolId, SpgId, Stamp};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use crate::{Cx, Effect, Event, Tuning, storage};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::{PeerMessage, PgInfo};
+use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_types::{Epoch, HObject, OsdId, PgId, SpgId, Stamp};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Peers' messages that may wait for a map. More are dropped; with those who sent them the PG begins anew when it has
@@ -33,70 +32,31 @@ pub const FUTURE_MESSAGES_MAX: usize = 10_000;
 
 /// One PG on one OSD.
 ///
-/// [`Pg::handle`] takes one event to its end: it changes the state, reads the objects through `cx.view`, and says in `cx.effects` what is to
-/// be done: messages, transactions, reads of the device. What an event submits is not in the view before the shard has carried it out, so work
-/// that needs to see it waits for [`Event::Resume`], which [`Effect::Resume`] asks for. A `Pg` owns everything about its copy but the objects
-/// themselves, which are the store's, and the map, which is the shard's. The price: nothing in here may wait, so whatever takes longer than an
-/// event is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests drive it in
+/// [`Pg::handle`] takes one event to its end: it changes the state, reads the objects through `cx.view`, and says in `cx.effects` what is
+/// to be done: messages, transactions, reads of the device. What an event submits is not in the view before the shard has carried it out,
+/// so work that needs to see it waits for [`Event::Resume`], which [`Effect::Resume`] asks for. A `Pg` owns everything about its copy but
+/// the objects themselves, which are the store's, and the map, which is the shard's: what the copy is in `state`, what is under way in one
+/// field per part (`pipeline`, `recovery`, `scrub` and so on). The price: nothing in here may wait, so whatever takes longer than an event
+/// is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests drive it in
 /// `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
 pub struct Pg {
-    pub(crate) spg: SpgId,
-    pub(crate) whoami: OsdId,
-    /// The last map that was handled; never newer than the driver's.
-    pub(crate) map: Arc<OsdMap>,
-    /// What execution needs of the pool, made once per map.
-    pub(crate) pool: PoolFacts,
-    pub(crate) interval: Interval,
-    pub(crate) past: PastIntervals,
-    pub(crate) info: PgInfo,
-    pub(crate) log: PgLog,
-    pub(crate) limits: LogLimits,
-    /// The newest epoch that marked the pool, or all of the cluster, full; 0 when none that this copy saw did. Writes
-    /// of older epochs are dropped. Nobody has to keep it: a new primary drops all that is older than itself.
-    pub(crate) marked_full: Epoch,
-    /// Objects that one comparison of a backfill looks at.
-    pub(crate) scan_objects: usize,
-    pub(crate) ignores_history_les: bool,
+    pub(crate) state: PgState,
     checked: bool,
-    pub(crate) planted: Planted,
-    /// What this copy lacks.
-    pub(crate) missing: Missing,
-    /// Those of them that the log does not reach back to, and that are therefore on record.
-    pub(crate) recorded: BTreeSet<HObject>,
-    /// Temporary objects in this copy, in which large copies are collected: hidden from all but those.
-    pub(crate) staged: BTreeSet<HObject>,
-    pub(crate) phase: Phase,
-    /// Other copies, as far as the primary knows of them in this interval.
-    pub(crate) peers: BTreeMap<OsdId, Peer>,
     pub(crate) pipeline: Pipeline,
     pub(crate) backoffs: Backoffs,
     pub(crate) replication: Replication,
-    /// In erasure-coded pools.
-    pub(crate) ec: Option<Ec>,
+    /// Chunks of erasure-coded objects on their way, by the token of what waits for them.
+    pub(crate) gathers: BTreeMap<Token, Gather>,
+    pub(crate) peering: Peering,
     pub(crate) recovery: Recovery,
     pub(crate) reservations: Reservations,
     pub(crate) watches: Watches,
     pub(crate) snaptrim: SnapTrim,
     pub(crate) scrub: Scrub,
-    pub(crate) stamps: Stamps,
-    pub(crate) tokens: Tokens,
     /// Peers' messages of epochs that we have no map of yet, or whose turn comes with the next event.
     future: VecDeque<(OsdId, PeerMessage)>,
     /// Most of them.
     future_max: usize,
-    pub(crate) patience: Patience,
-    /// Something was submitted during this event, and does not show in the view before its end.
-    pub(crate) view_is_stale: bool,
-    /// Names this copy's questions.
-    pub(crate) query_nonce: u64,
-    /// This copy was ordered by the monitor, which does so only until the PG has been active once.
-    pub(crate) ordered: bool,
-    /// In the store lies a damaged copy. It stays, for people to look at, until the primary calls for a new one.
-    pub(crate) in_rubble: bool,
-    /// The interval has begun; false after a load until the first map.
-    pub(crate) begun: bool,
-    /// What the PG is in a merge that is prepared: then it serves nobody.
-    pub(crate) merge_role: Option<MergeRole>,
     /// Changes that take in other PGs' copies, to be submitted with the map that ends those.
     pub(crate) absorbed: Vec<Op>,
     /// Copies to be taken in with the next map; `None` when it ends none for us.
@@ -111,6 +71,13 @@ pub struct Pg {
     removed: bool,
     /// Messages wait for a turn that may do more.
     put_off: bool,
+}
+
+impl PgState {
+    /// Whether a message can be handled now.
+    fn has_map_of(&self, message: &PeerMessage) -> bool {
+        self.begun && message.header().epoch <= self.map.epoch
+    }
 }
 
 impl Pg {
@@ -137,17 +104,17 @@ impl Pg {
             (history.last_scrub_stamp, history.last_deep_scrub_stamp) = (cx.wall, cx.wall);
             history.last_clean_scrub_stamp = cx.wall;
         }
-        let mut pg = Self::assemble(spg, whoami, cx.map, interval, create_info.past, info);
-        (pg.ordered, pg.in_rubble) = (ordered, in_rubble);
-        pg.tokens.begin_anywhere(cx.entropy);
-        pg.patience.wake(cx.now);
+        let mut pg = Self::assemble(PgState::new(spg, whoami, cx.map, interval, create_info.past, info));
+        (pg.state.ordered, pg.state.in_rubble) = (ordered, in_rubble);
+        pg.state.tokens.begin_anywhere(cx.entropy);
+        pg.peering.patience.wake(cx.now);
         if !in_rubble {
             let mut txn = Transaction::new(spg);
             begin_anew(&mut txn);
-            pg.save_state(&mut txn);
-            pg.submit(cx, txn, OnDurable::Nothing);
+            pg.state.save_state(&mut txn);
+            pg.state.submit(cx, txn, OnDurable::Nothing);
         }
-        pg.stamps.became(cx.wall);
+        pg.state.stamps.became(cx.wall);
         pg.begin_interval(cx);
         pg.run_pending(cx);
         pg
@@ -174,11 +141,11 @@ impl Pg {
     #[must_use]
     pub fn load(view: &dyn ObjectView, whoami: OsdId, spg: SpgId, map: &Arc<OsdMap>) -> Option<Self> {
         let saved = storage::load(view, &spg)?;
-        let mut pg = Self::assemble(spg, whoami, map, saved.interval, saved.past, saved.info);
-        pg.log = saved.log;
-        (pg.missing, pg.recorded, pg.progress) = (saved.missing, saved.recorded, saved.progress);
-        pg.staged = storage::staged(view, &spg);
-        pg.find_rollback_gens(view);
+        let mut pg = Self::assemble(PgState::new(spg, whoami, map, saved.interval, saved.past, saved.info));
+        pg.state.log = saved.log;
+        (pg.state.missing, pg.state.recorded, pg.progress) = (saved.missing, saved.recorded, saved.progress);
+        pg.state.staged = storage::staged(view, &spg);
+        pg.state.find_rollback_gens(view);
         Some(pg)
     }
 
@@ -188,58 +155,25 @@ impl Pg {
     /// # Panics
     /// When something is under way already.
     pub fn number_tokens_from(&mut self, last: u64) {
-        self.tokens.begin_behind(last);
+        self.state.tokens.begin_behind(last);
     }
 
-    fn assemble(
-        spg: SpgId,
-        whoami: OsdId,
-        map: &Arc<OsdMap>,
-        interval: Interval,
-        past: PastIntervals,
-        info: PgInfo,
-    ) -> Self {
+    fn assemble(state: PgState) -> Self {
         Self {
-            spg,
-            whoami,
-            map: Arc::clone(map),
-            pool: PoolFacts::of(map, spg.pg.pool).unwrap_or_default(),
-            interval,
-            past,
-            info,
-            log: PgLog::default(),
-            limits: LogLimits::default(),
-            // A client that knew of it already sends nothing; one that did not is dropped one time too often at worst.
-            marked_full: if is_full(map, spg.pg.pool) { map.epoch } else { 0 },
-            scan_objects: SCAN_OBJECTS_MAX,
-            ignores_history_les: false,
+            state,
             checked: false,
-            planted: Planted::Nothing,
-            missing: Missing::default(),
-            recorded: BTreeSet::new(),
-            staged: BTreeSet::new(),
-            phase: Phase::Stray,
-            peers: BTreeMap::new(),
             pipeline: Pipeline::default(),
             backoffs: Backoffs::default(),
             replication: Replication::default(),
-            ec: map.pools.get(&spg.pg.pool).and_then(Coding::of).map(Ec::new),
+            gathers: BTreeMap::new(),
+            peering: Peering::default(),
             recovery: Recovery::default(),
             reservations: Reservations::default(),
             watches: Watches::default(),
             snaptrim: SnapTrim::default(),
             scrub: Scrub::default(),
-            stamps: Stamps::default(),
-            tokens: Tokens::default(),
             future: VecDeque::new(),
             future_max: FUTURE_MESSAGES_MAX,
-            patience: Patience::default(),
-            view_is_stale: false,
-            query_nonce: 0,
-            ordered: false,
-            in_rubble: false,
-            begun: false,
-            merge_role: merge::role(map, spg.pg),
             absorbed: Vec::new(),
             sources: None,
             taken_in: Vec::new(),
@@ -255,8 +189,8 @@ impl Pg {
         if self.removed {
             return;
         }
-        self.view_is_stale = false;
-        self.patience.wake(cx.now);
+        self.state.view_is_stale = false;
+        self.peering.patience.wake(cx.now);
         if self.is_moving() {
             self.handle_while_moving(cx, event);
         } else {
@@ -312,7 +246,7 @@ impl Pg {
     fn has_more(&self, spent: bool) -> bool {
         !self.removed
             && (self.pipeline.has_ready() && !spent
-                || self.has_lists()
+                || self.state.has_lists()
                 || self.snaptrim.is_put_off()
                 || self.watches.is_put_off()
                 || self.has_early_message())
@@ -332,31 +266,27 @@ impl Pg {
     }
 
     fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.ask_monitor_again(cx);
+        self.state.ask_monitor_again(cx);
         self.retry_copies(cx);
         self.drop_unused_staged(cx);
         self.expire_watches(cx);
         self.expire_notifies(cx);
         self.trim_snaps(cx);
         self.scrub_on(cx);
-        self.report_merge(cx);
+        self.state.report_merge(cx);
         self.release_rollback_gens(cx);
         self.retry_peers(cx);
     }
 
     pub(crate) fn advance_map(&mut self, cx: &mut Cx<'_>) {
-        let before = std::mem::replace(&mut self.map, Arc::clone(cx.map));
-        let Some(pool) = PoolFacts::of(cx.map, self.spg.pg.pool) else {
+        let before = std::mem::replace(&mut self.state.map, Arc::clone(cx.map));
+        let Some(pool) = PoolFacts::of(cx.map, self.state.spg.pg.pool) else {
             return self.remove(cx);
         };
-        if self.spg.pg.seed >= pool.pg_num {
+        if self.state.spg.pg.seed >= pool.pg_num {
             return self.remove(cx); // merged, and there was no copy here of what it was merged into
         }
-        self.pool = pool;
-        if is_full(&self.map, self.spg.pg.pool) && !is_full(&before, self.spg.pg.pool) {
-            self.marked_full = self.map.epoch;
-        }
-        self.merge_role = merge::role(&self.map, self.spg.pg);
+        self.state.follow_map(&before, pool);
         if !self.begin_moving(cx, &before) {
             self.take_interval(cx, &before);
         }
@@ -367,13 +297,13 @@ impl Pg {
         self.advance_interval(cx, before);
         self.drop_blocklisted(cx);
         self.queue_removed_snaps();
-        self.pipeline.wake_for_epoch(self.map.epoch);
+        self.pipeline.wake_for_epoch(self.state.map.epoch);
         self.handle_early(cx);
     }
 
     /// A peer's message came: it waits for its map, and for those that came before it.
     fn receive(&mut self, cx: &mut Cx<'_>, from: OsdId, message: PeerMessage) {
-        if self.future.is_empty() && self.has_map_of(&message) {
+        if self.future.is_empty() && self.state.has_map_of(&message) {
             return self.peer_message(cx, from, message);
         }
         if self.future.len() < self.future_max {
@@ -384,13 +314,8 @@ impl Pg {
         self.handle_early(cx);
     }
 
-    /// Whether a message can be handled now.
-    fn has_map_of(&self, message: &PeerMessage) -> bool {
-        self.begun && message.header().epoch <= self.map.epoch
-    }
-
     fn early_index(&self) -> Option<usize> {
-        self.future.iter().position(|(_, message)| self.has_map_of(message))
+        self.future.iter().position(|(_, message)| self.state.has_map_of(message))
     }
 
     fn has_early_message(&self) -> bool {
@@ -405,7 +330,7 @@ impl Pg {
     /// Handles messages whose map is there, in the order in which they came, until one changes the store:
     /// the next one must see that change.
     fn handle_early(&mut self, cx: &mut Cx<'_>) {
-        while !self.view_is_stale && !self.removed {
+        while !self.state.view_is_stale && !self.removed {
             let Some((from, message)) = self.early_index().and_then(|at| self.future.remove(at)) else {
                 return;
             };
@@ -415,11 +340,11 @@ impl Pg {
 
     fn peer_message(&mut self, cx: &mut Cx<'_>, from: OsdId, message: PeerMessage) {
         let epoch = message.header().epoch;
-        if epoch < self.interval.since || self.removed {
+        if epoch < self.state.interval.since || self.removed {
             return; // of an older interval: its sender has forgotten it as well
         }
-        let from_primary = from == self.interval.primary;
-        self.patience.begin();
+        let from_primary = from == self.state.interval.primary;
+        self.peering.patience.begin();
         if matches!(message, PeerMessage::Push(_) | PeerMessage::PushReply(_)) {
             self.recovery.moves(cx.now);
         }
@@ -431,12 +356,12 @@ impl Pg {
             PeerMessage::LogReply(reply) => self.on_log(cx, from, *reply),
             PeerMessage::Activate(activate) if from_primary => self.activate_replica(cx, *activate),
             PeerMessage::Activated(activated) => self.on_activated(cx, from, *activated),
-            PeerMessage::Scan(scan) if from_primary => self.answer_scan(cx, from, *scan),
+            PeerMessage::Scan(scan) if from_primary => self.state.answer_scan(cx, from, *scan),
             PeerMessage::ScanReply(reply) => self.on_scan(cx, from, *reply),
-            PeerMessage::Pull(pull) => self.answer_pull(cx, from, *pull),
+            PeerMessage::Pull(pull) => self.state.answer_pull(cx, from, *pull),
             PeerMessage::Push(push) => self.receive_push(cx, from, *push),
             PeerMessage::PushReply(reply) => self.push_reply(cx, from, &reply),
-            PeerMessage::Progress(progress) if from_primary => self.on_progress(cx, &progress),
+            PeerMessage::Progress(progress) if from_primary => self.state.on_progress(cx, &progress),
             PeerMessage::Release(_) if from_primary => self.on_release(cx),
             PeerMessage::ScrubRequest(request) if from_primary => {
                 self.answer_scrub(cx, from, &request, Digests::default());
@@ -444,7 +369,7 @@ impl Pg {
             PeerMessage::ScrubReply(reply) => self.on_scrub(cx, from, *reply),
             PeerMessage::Reserve(message) => self.on_reserve(cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, *get, Vec::new()),
-            PeerMessage::ChunkRead(read) if from_primary => self.answer_chunk(cx, from, *read),
+            PeerMessage::ChunkRead(read) if from_primary => self.state.answer_chunk(cx, from, *read),
             PeerMessage::ChunkReply(reply) => self.on_chunk(cx, from, *reply),
             PeerMessage::CopyReply(reply) => self.on_copy(cx, &reply),
             _ => {} // only the primary gives orders
@@ -454,99 +379,41 @@ impl Pg {
     /// Drops the copy with all that is in it.
     pub(crate) fn remove(&mut self, cx: &mut Cx<'_>) {
         self.release_all(cx);
-        let mut txn = Transaction::new(self.spg);
+        let mut txn = Transaction::new(self.state.spg);
         txn.push(Op::RemoveCollection);
-        self.submit(cx, txn, OnDurable::Nothing);
+        self.state.submit(cx, txn, OnDurable::Nothing);
         self.remove_unborn(cx);
         self.removed = true;
         cx.effects.push(Effect::Removed);
     }
 
-    /// Hands a transaction to the store and notes what to do once it is durable.
-    pub(crate) fn submit(&mut self, cx: &mut Cx<'_>, mut txn: Transaction, then: OnDurable) {
-        self.view_is_stale = true;
-        if self.in_rubble {
-            match txn.ops.first() {
-                Some(Op::RemoveCollection) => self.in_rubble = false,
-                // It has nothing to keep yet: found damaged again, it begins as it did now.
-                _ => txn.ops.clear(),
-            }
-        }
-        let token = self.tokens.issue_durable(then);
-        cx.effects.push(Effect::Submit { txn, token });
-    }
-
-    /// Sends to a peer.
-    pub(crate) fn send(&self, cx: &mut Cx<'_>, osd: OsdId, message: impl Into<PeerMessage>) {
-        debug_assert!(osd != self.whoami, "no message to oneself");
-        cx.effects.push(Effect::Peer { osd, message: message.into() });
-    }
-
-    /// Begins every message of this copy.
-    pub(crate) fn header(&self) -> PeerHeader {
-        PeerHeader { spg: self.spg, epoch: self.map.epoch }
-    }
-
-    /// Adds all that is kept beside objects and log to a transaction.
-    pub(crate) fn save_state(&self, txn: &mut Transaction) {
-        storage::save_interval(txn, &self.interval, &self.past);
-        self.save_info(txn);
-    }
-
-    /// Adds the info to a transaction.
-    pub(crate) fn save_info(&self, txn: &mut Transaction) {
-        storage::save_info(txn, &self.info, self.map.epoch);
-    }
-
-    /// Records what is missing and older than the log will be once it is trimmed to `tail`.
-    pub(crate) fn record_missing(&mut self, txn: &mut Transaction, tail: Eversion) {
-        for (object, need) in self.missing.iter().filter(|(_, need)| *need <= tail) {
-            if self.recorded.insert(object.clone()) {
-                txn.push(storage::record_missing(object, need));
-            }
-        }
-    }
-
-    /// Takes the record of an object back that is missing no more, or in another version.
-    pub(crate) fn forget_missing(&mut self, txn: &mut Transaction, object: &HObject) {
-        if self.recorded.remove(object) {
-            txn.push(storage::forget_missing(object));
-        }
-    }
-
-    /// Takes all records back.
-    pub(crate) fn forget_all_missing(&mut self, txn: &mut Transaction) {
-        txn.ops.extend(std::mem::take(&mut self.recorded).iter().map(storage::forget_missing));
-    }
-
     /// True when this copy leads the PG in this interval.
     #[must_use]
     pub fn is_primary(&self) -> bool {
-        self.interval.primary == self.whoami
+        self.state.is_primary()
     }
 
     /// The OSDs that serve this PG, in order.
     #[must_use]
     pub fn acting(&self) -> &[OsdId] {
-        &self.interval.acting
+        &self.state.interval.acting
     }
 
     /// The OSDs that serve this PG, or are to: its up and acting sets.
     pub fn members(&self) -> impl Iterator<Item = OsdId> + '_ {
-        self.interval.up.iter().chain(&self.interval.acting).copied()
+        self.state.members()
     }
 
     /// True when clients are served, and anything may change.
     #[must_use]
     pub fn is_active(&self) -> bool {
-        let codes = self.ec.is_some() || self.pool.stripe_bytes.is_none();
-        self.phase.is_serving() && self.merge_role.is_none() && codes
+        self.state.is_active()
     }
 
     /// True when the members have agreed on a log, whether or not there are enough of them to serve.
     #[must_use]
     pub fn is_activated(&self) -> bool {
-        matches!(self.phase, Phase::Active { .. } | Phase::Activating { .. })
+        self.state.is_activated()
     }
 
     /// True once the copy's removal has been submitted.
@@ -558,25 +425,25 @@ impl Pg {
     /// Which PG this is.
     #[must_use]
     pub fn spg(&self) -> SpgId {
-        self.spg
+        self.state.spg
     }
 
     /// The map epoch that this copy has come to.
     #[must_use]
     pub fn epoch(&self) -> Epoch {
-        self.map.epoch
+        self.state.map.epoch
     }
 
     /// What this copy says of itself.
     #[must_use]
     pub fn info(&self) -> &PgInfo {
-        &self.info
+        &self.state.info
     }
 
     /// Name of the peering state, as Ceph calls it.
     #[must_use]
     pub fn phase_name(&self) -> &'static str {
-        self.phase.name()
+        self.state.phase.name()
     }
 
     /// When [`Event::Tick`] is due; `None` when a tick about once a second is enough.
@@ -595,28 +462,23 @@ impl Pg {
     /// in (`osd_find_best_info_ignore_history_les`): an operator's last resort where those who did are gone for good.
     /// With the next tick, an incomplete PG looks again.
     pub fn ignore_history_les(&mut self, ignore: bool) {
-        if ignore && !self.ignores_history_les {
-            self.patience.look_again();
+        if ignore && !self.peering.ignores_history_les {
+            self.peering.patience.look_again();
         }
-        self.ignores_history_les = ignore;
+        self.peering.ignores_history_les = ignore;
     }
 
     /// Makes the log's limits other than the default, for tests.
     pub fn set_log_limits(&mut self, limits: LogLimits) {
-        self.limits = limits;
+        self.state.limits = limits;
     }
 
     /// Makes the PG behave otherwise, for the simulation.
     pub fn tune(&mut self, tuning: &Tuning) {
-        (self.limits, self.checked, self.planted) = (tuning.limits, tuning.checked, tuning.planted);
-        self.scan_objects = tuning.scan_objects.max(1);
+        (self.state.limits, self.checked, self.state.planted) =
+            (tuning.limits, tuning.checked, tuning.planted);
+        self.state.scan_objects = tuning.scan_objects.max(1);
         self.future_max = tuning.queues.future_max;
-    }
-
-    /// The version of this copy of `object`: `None` when it does not exist, zero when it is only partly
-    /// there or its record is damaged.
-    pub(crate) fn copy_version(&self, view: &dyn ObjectView, object: &HObject) -> Option<Eversion> {
-        storage::copy_version(view, &self.spg, object)
     }
 
     /// Changes the phase.
@@ -625,14 +487,14 @@ impl Pg {
     /// When the edge is not in the picture of `peering`: our own mistake.
     pub(crate) fn set_phase(&mut self, next: Phase) {
         assert!(
-            self.phase.allows(&next),
+            self.state.phase.allows(&next),
             "{}: {} cannot follow {}",
-            self.spg,
+            self.state.spg,
             next.name(),
-            self.phase.name()
+            self.state.phase.name()
         );
-        self.phase = next;
-        self.patience.begin();
+        self.state.phase = next;
+        self.peering.patience.begin();
     }
 
     /// Asserts what always holds.
@@ -640,24 +502,21 @@ impl Pg {
     /// # Panics
     /// When it does not.
     pub fn check(&self) {
-        self.log.check();
-        let (tail, head) = (self.log.tail(), self.log.head());
-        assert!(tail <= head, "{}: log {tail}..{head}", self.spg);
-        assert_eq!(head, self.info.last_update, "{}: log head and last_update", self.spg);
-        assert_eq!(tail, self.info.log_tail, "{}: log tail", self.spg);
-        assert!(self.info.last_complete <= head, "{}: last_complete", self.spg);
-        assert!(self.missing.iter().all(|(_, need)| need <= head), "{}: missing from the future", self.spg);
-        assert!(self.replication.committed_to() <= head, "{}: more is committed than the log has", self.spg);
-        self.tokens.check();
+        self.state.check();
         self.replication.check();
-        let serving = self.is_primary() && self.phase.is_serving();
+        let serving = self.is_primary() && self.state.phase.is_serving();
         assert!(
             serving || self.replication.is_idle(),
             "{}: writes in flight in {}",
-            self.spg,
-            self.phase.name()
+            self.state.spg,
+            self.state.phase.name()
         );
-        assert!(serving || self.pipeline.is_idle(), "{}: operations run in {}", self.spg, self.phase.name());
+        assert!(
+            serving || self.pipeline.is_idle(),
+            "{}: operations run in {}",
+            self.state.spg,
+            self.state.phase.name()
+        );
     }
 }
 
@@ -666,10 +525,4 @@ impl Pg {
 pub(crate) fn begin_anew(txn: &mut Transaction) {
     txn.push(Op::RemoveCollection);
     txn.push(Op::CreateCollection);
-}
-
-/// Clients write nothing to the pool for lack of room.
-fn is_full(map: &OsdMap, pool: PoolId) -> bool {
-    map.has_flag(flags::osdmap::FULL)
-        || map.pools.get(&pool).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
 }

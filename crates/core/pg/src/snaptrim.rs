@@ -54,28 +54,29 @@ impl SnapTrim {
 impl Pg {
     /// Takes in which snapshots the map says are removed.
     pub(crate) fn queue_removed_snaps(&mut self) {
-        let removed = &self.pool.removed_snaps;
-        if !self.info.purged_snaps.is_empty() {
+        let removed = &self.state.pool.removed_snaps;
+        if !self.state.info.purged_snaps.is_empty() {
             // The monitor has taken those out that every PG reported; nobody asks about them again.
-            self.info.purged_snaps = self.info.purged_snaps.intersection(removed);
+            self.state.info.purged_snaps = self.state.info.purged_snaps.intersection(removed);
         }
         self.snaptrim.queue = removed.clone();
-        self.snaptrim.queue.subtract(&self.info.purged_snaps);
+        self.snaptrim.queue.subtract(&self.state.info.purged_snaps);
     }
 
     /// Trims some clones. Called on each tick.
     pub(crate) fn trim_snaps(&mut self, cx: &mut Cx<'_>) {
         (self.snaptrim.put_off, self.snaptrim.due) = (false, None);
         let mut purges_left = PURGES_MAX;
-        let paused = self.map.has_flag(flags::osdmap::NOSNAPTRIM);
-        while !paused && self.snaptrim.in_flight < TRIMS_MAX && self.is_recovered() && self.is_active() {
+        let paused = self.state.map.has_flag(flags::osdmap::NOSNAPTRIM);
+        while !paused && self.snaptrim.in_flight < TRIMS_MAX && self.state.is_recovered() && self.is_active()
+        {
             let Some((first, _)) = self.snaptrim.queue.iter().next() else { return };
-            if self.view_is_stale {
+            if self.state.view_is_stale {
                 self.snaptrim.put_off = true;
                 return;
             }
             let snap = SnapId(first);
-            let clones = mapper::clones(cx.view, &self.spg, snap, TRIMS_MAX);
+            let clones = mapper::clones(cx.view, &self.state.spg, snap, TRIMS_MAX);
             if clones.is_empty() {
                 if self.snaptrim.in_flight > 0 {
                     return; // purged is what no member has any more
@@ -96,10 +97,10 @@ impl Pg {
 
     fn snap_is_purged(&mut self, cx: &mut Cx<'_>, snap: SnapId) {
         self.snaptrim.queue.remove(snap.0, 1);
-        self.info.purged_snaps.insert(snap.0, 1);
-        cx.effects.push(Effect::Purged { pg: self.spg.pg, snaps: IntervalSet::of(snap.0, 1) });
+        self.state.info.purged_snaps.insert(snap.0, 1);
+        cx.effects.push(Effect::Purged { pg: self.state.spg.pg, snaps: IntervalSet::of(snap.0, 1) });
         if self.snaptrim.queue.is_empty() {
-            self.share_progress(cx);
+            self.state.share_progress(cx);
         }
     }
 
@@ -109,29 +110,29 @@ impl Pg {
         if self.must_recover(&head, true) || !self.is_undisturbed(&head) {
             return false;
         }
-        let context = ObjectContext::load(cx.view, &self.spg, &head).unwrap_or_default();
+        let context = ObjectContext::load(cx.view, &self.state.spg, &head).unwrap_or_default();
         let env = Env {
             view: cx.view,
-            collection: self.spg,
-            pool: &self.pool,
-            epoch: self.map.epoch,
+            collection: self.state.spg,
+            pool: &self.state.pool,
+            epoch: self.state.map.epoch,
             now: cx.wall,
-            at_version: self.next_version(),
-            last_user_version: self.info.last_user_version,
+            at_version: self.state.next_version(),
+            last_user_version: self.state.info.last_user_version,
             notify_id: 0,
             entropy: &mut *cx.entropy,
             work: 0,
         };
         let Ok(trim) = trim_object(&env, &head, &context, clone.snap, snap) else {
             // The entry is stale, or the clone damaged beyond what trimming can use: nothing to remove.
-            let mut txn = Transaction::new(self.spg);
+            let mut txn = Transaction::new(self.state.spg);
             mapper::remove(clone, &[snap], &mut txn.ops);
-            self.submit(cx, txn, OnDurable::Nothing);
+            self.state.submit(cx, txn, OnDurable::Nothing);
             return true;
         };
         self.write_started(&head);
         self.snaptrim.in_flight += 1;
-        let txn = Transaction { collection: self.spg, ops: trim.ops };
+        let txn = Transaction { collection: self.state.spg, ops: trim.ops };
         self.submit_write(
             cx,
             txn,

@@ -17,6 +17,7 @@ use crate::moving::{self, Progress};
 use crate::object::ObjectContext;
 use crate::peering::Interval;
 use crate::pg::begin_anew;
+use crate::state::PgState;
 use crate::storage::{self, log_append, save_info, save_interval};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
@@ -44,37 +45,7 @@ fn children(parent: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
     seeds.filter(is_child).map(move |seed| PgId::new(parent.pool, seed))
 }
 
-impl Pg {
-    /// How far the objects are that belong to new PGs in the map that came; `None` when none do.
-    pub(crate) fn split_progress(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) -> Option<Progress> {
-        let (old, new) = (self.interval.pg_num, self.pool.pg_num);
-        // Not of a merge whose map is yet to come.
-        if let Some(begun) = self.progress.take_if(|begun| begun.pg_num > old && begun.pg_num <= new) {
-            return Some(begun);
-        }
-        // A peer may have called for the child already: then this copy was born just now, late and empty.
-        let is_known = |child: &PgId| storage::load_info(cx.view, &SpgId::replicated(*child)).is_some();
-        let is_new = |child: &PgId| self.taken_in.contains(child) || !is_known(child);
-        let children = children(self.spg.pg, old, new).filter(is_new);
-        let progress = Progress::begin(new, children);
-        if progress.shares.is_empty() {
-            return None;
-        }
-        if self.in_rubble {
-            // Nothing of what lies there counts: the children are as empty as this one.
-            self.split_off(cx, before, &VecDeque::new(), progress);
-            return None;
-        }
-        let mut txn = Transaction::new(self.spg);
-        for child in progress.shares.keys() {
-            // Something unreadable may lie there.
-            txn.push(moving::change(*child, new, vec![Op::RemoveCollection, Op::CreateCollection]));
-        }
-        txn.push(storage::save_progress(&progress));
-        self.submit(cx, txn, OnDurable::Nothing);
-        Some(progress)
-    }
-
+impl PgState {
     /// The objects have moved: divides all else. `before` is the last map of the interval that ended; `waiting` are those that
     /// came while the objects moved.
     pub(crate) fn split_off(
@@ -121,17 +92,6 @@ impl Pg {
         }
     }
 
-    /// PGs that were being split off when this copy was stored, and never came to be.
-    pub(crate) fn remove_unborn(&mut self, cx: &mut Cx<'_>) {
-        let targets = self.progress.take().into_iter().flat_map(|progress| progress.shares.into_keys());
-        for target in targets.map(SpgId::replicated) {
-            if target != self.spg && storage::load_info(cx.view, &target).is_none() {
-                let txn = Transaction { collection: target, ops: vec![Op::RemoveCollection] };
-                self.submit(cx, txn, OnDurable::Nothing);
-            }
-        }
-    }
-
     /// Deals the log entries and the missing objects out.
     fn share_log(&mut self, new: u32, shares: &mut BTreeMap<PgId, Share>, txn: &mut Transaction) {
         let mut kept = Vec::with_capacity(self.log.len());
@@ -158,7 +118,7 @@ impl Pg {
             self.forget_missing(txn, &object);
         }
         self.log.replace(self.log.tail(), &kept);
-        self.replication.follow_log(&self.log);
+        self.follow_log();
         ends_with(&mut self.info, &self.log);
         self.info.last_complete = last_complete(
             self.info.last_complete,
@@ -183,6 +143,49 @@ impl Pg {
         save_interval(&mut txn, &Interval { pg_num, ..self.interval.clone() }, &self.past);
         save_info(&mut txn, &info, before.epoch);
         txn.ops
+    }
+}
+
+impl Pg {
+    /// How far the objects are that belong to new PGs in the map that came; `None` when none do.
+    pub(crate) fn split_progress(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) -> Option<Progress> {
+        let (old, new) = (self.state.interval.pg_num, self.state.pool.pg_num);
+        // Not of a merge whose map is yet to come.
+        if let Some(begun) = self.progress.take_if(|begun| begun.pg_num > old && begun.pg_num <= new) {
+            return Some(begun);
+        }
+        // A peer may have called for the child already: then this copy was born just now, late and empty.
+        let is_known = |child: &PgId| storage::load_info(cx.view, &SpgId::replicated(*child)).is_some();
+        let is_new = |child: &PgId| self.taken_in.contains(child) || !is_known(child);
+        let children = children(self.state.spg.pg, old, new).filter(is_new);
+        let progress = Progress::begin(new, children);
+        if progress.shares.is_empty() {
+            return None;
+        }
+        if self.state.in_rubble {
+            // Nothing of what lies there counts: the children are as empty as this one.
+            self.state.split_off(cx, before, &VecDeque::new(), progress);
+            return None;
+        }
+        let mut txn = Transaction::new(self.state.spg);
+        for child in progress.shares.keys() {
+            // Something unreadable may lie there.
+            txn.push(moving::change(*child, new, vec![Op::RemoveCollection, Op::CreateCollection]));
+        }
+        txn.push(storage::save_progress(&progress));
+        self.state.submit(cx, txn, OnDurable::Nothing);
+        Some(progress)
+    }
+
+    /// PGs that were being split off when this copy was stored, and never came to be.
+    pub(crate) fn remove_unborn(&mut self, cx: &mut Cx<'_>) {
+        let targets = self.progress.take().into_iter().flat_map(|progress| progress.shares.into_keys());
+        for target in targets.map(SpgId::replicated) {
+            if target != self.state.spg && storage::load_info(cx.view, &target).is_none() {
+                let txn = Transaction { collection: target, ops: vec![Op::RemoveCollection] };
+                self.state.submit(cx, txn, OnDurable::Nothing);
+            }
+        }
     }
 }
 

@@ -6,11 +6,11 @@
 //!      '--RepOp--> replica: submit --- durable -- reply --'
 //! ```
 
-use crate::log::PgLog;
 use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
 use crate::pipeline::{OpInFlight, OpStage, PendingReply, staged_token};
+use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{ClientOp, Cx, Effect, Pg, Planted, StoreRoom, storage};
 use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
@@ -88,8 +88,6 @@ impl InProgressOp {
 pub(crate) struct Replication {
     last_tid: u64,
     in_flight: VecDeque<InProgressOp>,
-    /// Everything up to here is durable on all members.
-    committed_to: Eversion,
 }
 
 impl Replication {
@@ -105,33 +103,16 @@ impl Replication {
         self.in_flight.get_mut(at).map(|write| &mut write.repgather)
     }
 
-    /// Up to where everything is durable on all members.
-    pub(crate) fn committed_to(&self) -> Eversion {
-        self.committed_to
-    }
-
-    /// All members hold the log up to `version`, and will agree on no shorter one.
-    pub(crate) fn note_committed(&mut self, version: Eversion) {
-        self.committed_to = self.committed_to.max(version);
-    }
-
-    /// The log is another one now, for a part of it left or others joined: what all members hold is the newest of those versions
-    /// that it still has.
-    pub(crate) fn follow_log(&mut self, log: &PgLog) {
-        self.committed_to = log.newest_up_to(self.committed_to);
-    }
-
     /// The newest change of `head` on its way.
     pub(crate) fn newest_of(&mut self, head: &HObject) -> Option<&mut RepGather> {
         let newest = self.in_flight.iter_mut().rev().find(|write| write.repgather.head == *head);
         newest.map(|write| &mut write.repgather)
     }
 
-    fn take_complete(&mut self) -> Option<RepGather> {
+    fn take_complete(&mut self) -> Option<(Eversion, RepGather)> {
         let complete = self.in_flight.front().is_some_and(|write| write.waiting_on.is_empty());
         let write = complete.then(|| self.in_flight.pop_front()).flatten()?;
-        self.committed_to = write.version;
-        Some(write.repgather)
+        Some((write.version, write.repgather))
     }
 
     /// The interval is over; yields the messages whose changes are in flight, oldest first.
@@ -177,64 +158,7 @@ impl Replication {
     }
 }
 
-impl Pg {
-    /// Sends a change to all members at once, this one included; `repgather` completes when all have it.
-    ///
-    /// # Panics
-    /// Without log entries: what is not in the log could not be replayed.
-    pub(crate) fn submit_write(
-        &mut self,
-        cx: &mut Cx<'_>,
-        mut txn: Transaction,
-        mut entries: Vec<LogEntry>,
-        repgather: RepGather,
-    ) {
-        let version = entries.last().expect("a write has a log entry").version;
-        let changes = txn.ops.len();
-        txn.ops.extend(entries.iter().map(storage::log_append));
-        let (previous, trim_to) = (self.log.head(), self.trim_target());
-        self.replication.last_tid += 1;
-        let tid = self.replication.last_tid;
-        let mut waiting_on: SmallVec<[OsdId; 4]> =
-            self.interval.acting.iter().chain(&self.interval.up).copied().collect();
-        waiting_on.sort_unstable();
-        waiting_on.dedup();
-        let others = waiting_on.iter().copied().filter(|osd| *osd != self.whoami);
-        let (later, osds): (Replicas, Replicas) =
-            others.partition(|osd| self.deferred_by_backfill(*osd, &repgather.head));
-        let (header, committed_to) = (self.header(), self.replication.committed_to);
-        let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
-        if self.ec.is_some() {
-            txn.ops.truncate(changes);
-            self.send_shards(cx, &mut txn, &entries, &osds, |txn| op(entries.clone(), txn));
-        } else if !osds.is_empty() {
-            let whole = op(entries, txn);
-            cx.effects.push(Effect::Peers { osds, message: whole.encode() });
-            RepOp { entries, txn, .. } = whole;
-        }
-        if !later.is_empty() {
-            let log_only = entries.iter().map(storage::log_append).collect();
-            let txn = Transaction { collection: txn.collection, ops: log_only };
-            self.add_backfill_missing(&later, &entries);
-            cx.effects.push(Effect::Peers { osds: later, message: op(entries.clone(), txn).encode() });
-        }
-        if self.planted == Planted::EarlyReply {
-            waiting_on.retain(|osd| *osd == self.whoami);
-        }
-        entries.iter().for_each(|entry| self.append(entry));
-        self.drop_rollback_gens(&mut txn, committed_to);
-        storage::follow_staged(&mut self.staged, &txn.ops);
-        self.trim_log(&mut txn, trim_to);
-        self.replication.in_flight.push_back(InProgressOp {
-            tid,
-            version,
-            since: cx.now,
-            waiting_on,
-            repgather,
-        });
-        self.submit(cx, txn, OnDurable::Write(tid));
-    }
-
+impl PgState {
     /// True for a copy that cannot apply a write to the object: the comparison has still to bring it there, or it lacks what
     /// is given up now (clients' writes wait for such copies).
     fn deferred_by_backfill(&self, osd: OsdId, head: &HObject) -> bool {
@@ -247,24 +171,10 @@ impl Pg {
         members.into_iter().filter(|osd| !self.deferred_by_backfill(*osd, head)).collect()
     }
 
-    /// These copies miss what `entries` made of objects that were compared.
-    fn add_backfill_missing(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
-        for entry in entries.iter().filter(|entry| entry.changes_object()) {
-            let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
-            for osd in osds {
-                if let Some(peer) = self.peers.get_mut(osd).filter(|peer| peer.knows(&entry.object)) {
-                    peer.missing.insert(entry.object.clone(), need);
-                    self.recovery.look_again_at(&entry.object);
-                }
-            }
-        }
-    }
-
     /// Chunks cannot do without what all members have: peering hears of it. Written down when nothing else is written.
     pub(crate) fn note_safe(&mut self) {
         if self.ec.is_some() {
-            self.info.safe_to =
-                self.info.safe_to.max(self.replication.committed_to).min(self.info.last_update);
+            self.info.safe_to = self.info.safe_to.max(self.committed_to).min(self.info.last_update);
         }
     }
 
@@ -283,7 +193,7 @@ impl Pg {
         let peers = self.peers.values().filter(behind).map(|peer| peer.info.last_complete);
         let needed = peers.chain(own).min().unwrap_or(self.log.head());
         let target = self.log.trim_target(needed, self.limits).unwrap_or_default();
-        target.min(self.replication.committed_to)
+        target.min(self.committed_to)
     }
 
     /// Forgets old log entries. What they alone told to be missing is recorded.
@@ -298,34 +208,6 @@ impl Pg {
         txn.push(Op::LogTrim { to });
     }
 
-    /// A write from the primary. It must follow exactly what is here: same interval, next version.
-    pub(crate) fn apply_rep_op(&mut self, cx: &mut Cx<'_>, op: RepOp) {
-        if !matches!(self.phase, Phase::Replica) {
-            return; // not activated yet: the primary has counted us out already
-        }
-        let ascending = op.entries.windows(2).all(|pair| pair[0].version < pair[1].version)
-            && op.entries.first().is_none_or(|entry| entry.version > op.previous);
-        let known = op.entries.last().is_none_or(|entry| !self.is_of_the_future(entry.version));
-        if op.previous != self.log.head() || !ascending || !known || op.txn.collection != self.spg {
-            return self.notify_primary(cx); // something was lost between us: peering finds out what
-        }
-        let mut txn = op.txn;
-        let lets_go = op.entries.is_empty() && self.ec.is_some();
-        self.note_rollback_gen(&txn.ops);
-        storage::follow_staged(&mut self.staged, &txn.ops);
-        self.drop_rollback_gens(&mut txn, op.committed_to);
-        self.miss_instead(&mut txn, &op.entries);
-        op.entries.iter().for_each(|entry| self.append(entry));
-        self.trim_log(&mut txn, op.trim_to);
-        self.replication.committed_to = op.committed_to;
-        self.note_safe();
-        if lets_go {
-            self.save_info(&mut txn);
-        }
-        let to = self.interval.primary;
-        self.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });
-    }
-
     /// What this copy misses of an object is what the newest entry says: one that nobody has was given up.
     fn miss_instead(&mut self, txn: &mut Transaction, entries: &[LogEntry]) {
         for entry in entries.iter().filter(|entry| entry.changes_object()) {
@@ -336,10 +218,111 @@ impl Pg {
             }
         }
     }
+}
+
+impl Pg {
+    /// Sends a change to all members at once, this one included; `repgather` completes when all have it.
+    ///
+    /// # Panics
+    /// Without log entries: what is not in the log could not be replayed.
+    pub(crate) fn submit_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut txn: Transaction,
+        mut entries: Vec<LogEntry>,
+        repgather: RepGather,
+    ) {
+        let version = entries.last().expect("a write has a log entry").version;
+        let changes = txn.ops.len();
+        txn.ops.extend(entries.iter().map(storage::log_append));
+        let (previous, trim_to) = (self.state.log.head(), self.state.trim_target());
+        self.replication.last_tid += 1;
+        let tid = self.replication.last_tid;
+        let mut waiting_on: SmallVec<[OsdId; 4]> =
+            self.state.interval.acting.iter().chain(&self.state.interval.up).copied().collect();
+        waiting_on.sort_unstable();
+        waiting_on.dedup();
+        let others = waiting_on.iter().copied().filter(|osd| *osd != self.state.whoami);
+        let (later, osds): (Replicas, Replicas) =
+            others.partition(|osd| self.state.deferred_by_backfill(*osd, &repgather.head));
+        let (header, committed_to) = (self.state.header(), self.state.committed_to);
+        let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
+        if self.state.ec.is_some() {
+            txn.ops.truncate(changes);
+            self.state.send_shards(cx, &mut txn, &entries, &osds, |txn| op(entries.clone(), txn));
+        } else if !osds.is_empty() {
+            let whole = op(entries, txn);
+            cx.effects.push(Effect::Peers { osds, message: whole.encode() });
+            RepOp { entries, txn, .. } = whole;
+        }
+        if !later.is_empty() {
+            let log_only = entries.iter().map(storage::log_append).collect();
+            let txn = Transaction { collection: txn.collection, ops: log_only };
+            self.add_backfill_missing(&later, &entries);
+            cx.effects.push(Effect::Peers { osds: later, message: op(entries.clone(), txn).encode() });
+        }
+        if self.state.planted == Planted::EarlyReply {
+            waiting_on.retain(|osd| *osd == self.state.whoami);
+        }
+        entries.iter().for_each(|entry| self.state.append(entry));
+        self.state.drop_rollback_gens(&mut txn, committed_to);
+        storage::follow_staged(&mut self.state.staged, &txn.ops);
+        self.state.trim_log(&mut txn, trim_to);
+        self.replication.in_flight.push_back(InProgressOp {
+            tid,
+            version,
+            since: cx.now,
+            waiting_on,
+            repgather,
+        });
+        self.state.submit(cx, txn, OnDurable::Write(tid));
+    }
+
+    /// These copies miss what `entries` made of objects that were compared.
+    fn add_backfill_missing(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
+        for entry in entries.iter().filter(|entry| entry.changes_object()) {
+            let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
+            for osd in osds {
+                if let Some(peer) = self.state.peers.get_mut(osd).filter(|peer| peer.knows(&entry.object)) {
+                    peer.missing.insert(entry.object.clone(), need);
+                    self.recovery.look_again_at(&entry.object);
+                }
+            }
+        }
+    }
+
+    /// A write from the primary. It must follow exactly what is here: same interval, next version.
+    pub(crate) fn apply_rep_op(&mut self, cx: &mut Cx<'_>, op: RepOp) {
+        if !matches!(self.state.phase, Phase::Replica) {
+            return; // not activated yet: the primary has counted us out already
+        }
+        let ascending = op.entries.windows(2).all(|pair| pair[0].version < pair[1].version)
+            && op.entries.first().is_none_or(|entry| entry.version > op.previous);
+        let known = op.entries.last().is_none_or(|entry| !self.state.is_of_the_future(entry.version));
+        if op.previous != self.state.log.head() || !ascending || !known || op.txn.collection != self.state.spg
+        {
+            return self.notify_primary(cx); // something was lost between us: peering finds out what
+        }
+        let mut txn = op.txn;
+        let lets_go = op.entries.is_empty() && self.state.ec.is_some();
+        self.state.note_rollback_gen(&txn.ops);
+        storage::follow_staged(&mut self.state.staged, &txn.ops);
+        self.state.drop_rollback_gens(&mut txn, op.committed_to);
+        self.state.miss_instead(&mut txn, &op.entries);
+        op.entries.iter().for_each(|entry| self.state.append(entry));
+        self.state.trim_log(&mut txn, op.trim_to);
+        self.state.committed_to = op.committed_to;
+        self.state.note_safe();
+        if lets_go {
+            self.state.save_info(&mut txn);
+        }
+        let to = self.state.interval.primary;
+        self.state.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });
+    }
 
     /// A replica has a write durably.
     pub(crate) fn rep_op_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &RepOpReply) {
-        if let Some(peer) = self.peers.get_mut(&from).filter(|peer| peer.activated) {
+        if let Some(peer) = self.state.peers.get_mut(&from).filter(|peer| peer.activated) {
             peer.info.last_complete = peer.info.last_complete.max(reply.last_complete);
         }
         if let Some(token) = staged_token(reply.tid) {
@@ -352,22 +335,23 @@ impl Pg {
 
     /// A transaction of this copy is durable.
     pub(crate) fn durable(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
-        match self.tokens.take_durable(token) {
+        match self.state.tokens.take_durable(token) {
             OnDurable::Nothing => {}
             OnDurable::Write(tid) => self.write_is_durable(cx, tid),
             OnDurable::RepOp { to, tid } => {
-                let last_complete = self.info.last_complete;
+                let last_complete = self.state.info.last_complete;
                 let is_failsafe_full = cx.room == StoreRoom::FailsafeFull;
-                self.send(cx, to, RepOpReply { header: self.header(), tid, last_complete, is_failsafe_full });
+                let header = self.state.header();
+                self.state.send(cx, to, RepOpReply { header, tid, last_complete, is_failsafe_full });
             }
-            OnDurable::Activation => self.confirmed(cx, self.whoami),
-            OnDurable::Activated => self.activation_is_durable(cx),
-            OnDurable::Pushed { to, reply } => self.send(cx, to, *reply),
+            OnDurable::Activation => self.confirmed(cx, self.state.whoami),
+            OnDurable::Activated => self.state.activation_is_durable(cx),
+            OnDurable::Pushed { to, reply } => self.state.send(cx, to, *reply),
             OnDurable::Recovered(object) => self.recovered_here(cx, &object),
-            OnDurable::Rebuilt(part) => self.part_is_there(cx, self.whoami, &part.0, &part.1),
-            OnDurable::Staged(token) => self.part_is_staged(cx, self.whoami, token),
+            OnDurable::Rebuilt(part) => self.part_is_there(cx, self.state.whoami, &part.0, &part.1),
+            OnDurable::Staged(token) => self.part_is_staged(cx, self.state.whoami, token),
         }
-        while let Some(then) = self.tokens.take_flushed(token) {
+        while let Some(then) = self.state.tokens.take_flushed(token) {
             self.flushed(cx, then);
         }
     }
@@ -376,13 +360,13 @@ impl Pg {
     /// it is durable here then changes nothing yet.
     #[must_use]
     pub fn waits_for_others(&mut self) -> bool {
-        let me = self.whoami;
-        let write = self.tokens.only_write().and_then(|tid| self.replication.by_tid(tid));
+        let me = self.state.whoami;
+        let write = self.state.tokens.only_write().and_then(|tid| self.replication.by_tid(tid));
         write.is_some_and(|write| write.waiting_on.iter().any(|osd| *osd != me))
     }
 
     fn write_is_durable(&mut self, cx: &mut Cx<'_>, tid: u64) {
-        let me = self.whoami;
+        let me = self.state.whoami;
         if let Some(write) = self.replication.by_tid(tid) {
             write.ack(me);
             stamp(&mut write.repgather, |trace| trace.logged = cx.now);
@@ -392,9 +376,10 @@ impl Pg {
 
     /// Completes what is durable everywhere, strictly in version order.
     fn complete_writes(&mut self, cx: &mut Cx<'_>) {
-        while let Some(mut repgather) = self.replication.take_complete() {
+        while let Some((version, mut repgather)) = self.replication.take_complete() {
+            self.state.committed_to = version;
             stamp(&mut repgather, |trace| trace.replicated = cx.now);
-            self.note_safe();
+            self.state.note_safe();
             self.write_completed(&repgather.head);
             for after in repgather.after {
                 self.after_commit(cx, &repgather.head, after);
@@ -409,14 +394,14 @@ impl Pg {
 
     /// Data that was asked for is there.
     pub(crate) fn fetched(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
-        match self.tokens.take_fetch(token) {
+        match self.state.tokens.take_fetch(token) {
             None => {} // of an older interval
             Some(OnFetched::Operation(op_ctx)) => self.unpark(cx, *op_ctx),
             Some(OnFetched::Push(object)) => self.push_was_read(cx, &object),
-            Some(OnFetched::Pull { from, pull }) => self.answer_pull(cx, from, *pull),
+            Some(OnFetched::Pull { from, pull }) => self.state.answer_pull(cx, from, *pull),
             Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
             Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),
-            Some(OnFetched::Chunk { from, read }) => self.answer_chunk(cx, from, *read),
+            Some(OnFetched::Chunk { from, read }) => self.state.answer_chunk(cx, from, *read),
             Some(OnFetched::Scrub { from, request, so_far }) => {
                 self.answer_scrub(cx, from, &request, so_far);
             }
@@ -425,7 +410,7 @@ impl Pg {
 
     /// The data itself came, which the view may not have.
     pub(crate) fn brought(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token, data: nacre_buf::BufList) {
-        if let Some(plain) = self.tokens.op_ctx_mut(token).and_then(|op_ctx| op_ctx.plain.as_mut()) {
+        if let Some(plain) = self.state.tokens.op_ctx_mut(token).and_then(|op_ctx| op_ctx.plain.as_mut()) {
             plain.bring(data);
         }
         self.fetched(cx, token);
@@ -435,14 +420,12 @@ impl Pg {
     /// changes left in the log is found there, the rest is executed anew or dropped.
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>) {
         let mut again = self.replication.cancel();
-        for waiting in self.tokens.cancel() {
+        for waiting in self.state.tokens.cancel() {
             if let OnFetched::Operation(op_ctx) = waiting {
                 again.push(op_ctx.op);
             }
         }
-        if let Some(ec) = &mut self.ec {
-            ec.gathers.clear();
-        }
+        self.gathers.clear();
         self.pipeline.requeue(again);
         self.release_objects(cx);
         self.cancel_reservations(cx);

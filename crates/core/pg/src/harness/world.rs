@@ -943,13 +943,13 @@ impl World {
                     "{} at {} knows {:?} update {} complete {} tail {} les {} incomplete {} missing {:?} {:?}",
                     pg.phase_name(),
                     pg.epoch(),
-                    pg.peers.iter().map(|(osd, peer)| (osd, peer.activated, peer.missing.len())).collect::<Vec<_>>(),
+                    pg.state.peers.iter().map(|(osd, peer)| (osd, peer.activated, peer.missing.len())).collect::<Vec<_>>(),
                     info.last_update,
                     info.last_complete,
                     info.log_tail,
                     info.last_epoch_started,
                     info.is_incomplete(),
-                    pg.missing,
+                    pg.state.missing,
                     pg.waiting().collect::<Vec<_>>(),
                 )
             });

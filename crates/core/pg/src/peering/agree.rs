@@ -2,6 +2,7 @@
 
 use super::phase::{Phase, Sync};
 use super::{Interval, is_up};
+use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
 use nacre_msg::peer::PgInfo;
@@ -9,14 +10,7 @@ use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeSet;
 
-impl Pg {
-    /// The log is agreed upon, and this copy has it.
-    pub(crate) fn agree(&mut self, cx: &mut Cx<'_>) {
-        self.assign_shards();
-        self.take_own_shard(cx);
-        self.ready_to_activate(cx);
-    }
-
+impl PgState {
     /// How `osd`'s copy comes to our log.
     pub(crate) fn sync_of(&self, osd: OsdId) -> Sync {
         match self.peers.get(&osd) {
@@ -77,26 +71,38 @@ impl Pg {
     pub(super) fn can_lead(&self, tail: Eversion) -> bool {
         leads(&self.info, tail)
     }
+}
+
+impl Pg {
+    /// The log is agreed upon, and this copy has it.
+    pub(crate) fn agree(&mut self, cx: &mut Cx<'_>) {
+        self.state.assign_shards();
+        self.state.take_own_shard(cx);
+        self.ready_to_activate(cx);
+    }
 
     /// Has those serve who can lead with a log that begins behind `tail`; this copy is brought up to date by them. Ceph's
     /// `NeedActingChange`.
     pub(super) fn leave_to_others(&mut self, cx: &mut Cx<'_>, tail: Eversion) {
         let mut wanted = Vec::new();
         let mut shards = BTreeSet::new();
-        let Interval { up, acting, size, .. } = &self.interval;
-        for osd in up.iter().chain(acting).chain(self.peers.keys()).copied() {
-            let Some(peer) =
-                self.peers.get(&osd).filter(|peer| is_up(&self.map, osd) && leads(&peer.info, tail))
+        let Interval { up, acting, size, .. } = &self.state.interval;
+        for osd in up.iter().chain(acting).chain(self.state.peers.keys()).copied() {
+            let Some(peer) = self
+                .state
+                .peers
+                .get(&osd)
+                .filter(|peer| is_up(&self.state.map, osd) && leads(&peer.info, tail))
             else {
                 continue;
             };
-            let adds = self.ec.is_none() || peer.info.shard.is_some_and(|shard| shards.insert(shard));
+            let adds = self.state.ec.is_none() || peer.info.shard.is_some_and(|shard| shards.insert(shard));
             if adds && wanted.len() < usize::from(*size) && !wanted.contains(&osd) {
                 wanted.push(osd);
             }
         }
         self.pipeline.wake_inactive(); // for their clients to hold
-        cx.effects.push(Effect::WantPgTemp { pg: self.spg.pg, acting: wanted.clone() });
+        cx.effects.push(Effect::WantPgTemp { pg: self.state.spg.pg, acting: wanted.clone() });
         self.set_phase(Phase::WaitActingChange { wanted });
     }
 }

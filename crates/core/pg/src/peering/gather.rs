@@ -4,6 +4,7 @@ use super::choose::{Known, choose, choose_coded};
 use super::intervals::{Interval, is_lost, is_up, up_thru};
 use super::phase::{Peer, Phase};
 use crate::log::PgLog;
+use crate::state::PgState;
 use crate::tokens::{AfterFlush, OnDurable};
 use crate::{Cx, Effect, Pg, Planted, merge, storage};
 use nacre_maps::OsdMap;
@@ -12,38 +13,7 @@ use nacre_txn::Transaction;
 use nacre_types::{Epoch, Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
-impl Pg {
-    /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
-    pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
-        let skipped = self.map.epoch > before.epoch.saturating_add(1);
-        let anew =
-            skipped || merge::role(before, self.spg.pg) != self.merge_role || !self.absorbed.is_empty();
-        let (next, changed) = self.interval.advance(&self.map, self.spg.pg, anew);
-        if !changed && self.begun {
-            return self.reconsider(cx);
-        }
-        if changed {
-            if skipped {
-                self.forget_intervals(before.epoch, &next);
-            } else {
-                let past = self.interval.to_past(before.epoch, before, self.info.history.epoch_created);
-                if self.planted != Planted::IntervalForgotten {
-                    self.past.push(past, self.chunks_needed().unwrap_or(1));
-                }
-            }
-            self.past.trim_before(self.info.history.last_epoch_started);
-            self.interval = next;
-            if skipped {
-                self.interval.primary_since = self.map.epoch;
-            }
-            let mut txn = Transaction { collection: self.spg, ops: std::mem::take(&mut self.absorbed) };
-            self.save_state(&mut txn);
-            self.submit(cx, txn, OnDurable::Nothing);
-        }
-        self.begin_interval(cx);
-        self.notify_primary(cx);
-    }
-
+impl PgState {
     /// The monitor has trimmed the maps between `last` and ours, which it does only once the PG was clean in one of those
     /// that are left: all that was written before is on the members of then, and they are those of our map, or serve in an
     /// interval that we are yet to see. Since when the first of these serves nobody knows any more, and so not either
@@ -60,58 +30,6 @@ impl Pg {
         self.past = PastIntervals { intervals: vec![unseen], ..PastIntervals::default() };
     }
 
-    /// Forgets all that belonged to the interval before and begins this one.
-    pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
-        self.begun = true;
-        self.patience.renew();
-        if let Some(ec) = &mut self.ec {
-            ec.may_change = false; // somebody may have come who lacks something
-        }
-        self.cancel(cx);
-        self.release_all(cx);
-        self.forget_watches(); // clients watch again when the interval changes
-        self.peers.clear();
-        self.phase = Phase::Stray;
-        if !self.is_primary() {
-            self.forget_forced();
-        } else {
-            self.phase = Phase::GetInfo { waiting: BTreeSet::new() };
-            self.start_peering(cx);
-        }
-    }
-
-    /// Tells the primary that this copy is there: it may need it, or want it gone.
-    pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
-        let primary = self.interval.primary;
-        if self.is_primary() || primary < 0 || !is_up(&self.map, primary) {
-            return;
-        }
-        let message = self.notify(0);
-        self.send_flushed(cx, primary, message);
-    }
-
-    /// Sends what tells of this copy's log, once that log is durable.
-    fn send_flushed(&mut self, cx: &mut Cx<'_>, to: OsdId, message: impl Into<PeerMessage>) {
-        let then = AfterFlush::Send { to, message: Box::new(message.into()) };
-        if let Some(then) = self.tokens.after_flush(then) {
-            self.flushed(cx, then);
-        }
-    }
-
-    /// All that this copy had submitted is durable.
-    pub(crate) fn flushed(&mut self, cx: &mut Cx<'_>, then: AfterFlush) {
-        match then {
-            AfterFlush::Send { to, message } => self.send(cx, to, *message),
-            AfterFlush::Peering(nonce) if nonce == self.query_nonce => {
-                if let Phase::GetInfo { waiting } = &mut self.phase {
-                    waiting.remove(&self.whoami);
-                    self.look_at_infos(cx);
-                }
-            }
-            AfterFlush::Peering(_) => {}
-        }
-    }
-
     fn notify(&self, nonce: u64) -> Notify {
         Notify {
             header: self.header(),
@@ -122,13 +40,6 @@ impl Pg {
         }
     }
 
-    /// Begins peering anew within the interval: a copy came, went, or changed.
-    pub(crate) fn restart_peering(&mut self, cx: &mut Cx<'_>) {
-        self.cancel(cx);
-        self.set_phase(Phase::GetInfo { waiting: BTreeSet::new() });
-        self.start_peering(cx);
-    }
-
     /// True when nobody can know anything of this PG yet. A copy that a peer called for is never fresh,
     /// however empty: this OSD may have lost its disk.
     fn is_fresh(&self) -> bool {
@@ -137,32 +48,6 @@ impl Pg {
             && self.past.intervals.is_empty()
             && self.info.is_empty()
             && self.info.last_epoch_started == 0
-    }
-
-    fn start_peering(&mut self, cx: &mut Cx<'_>) {
-        if self.is_fresh() {
-            let empty = PgInfo::empty(self.info.history);
-            let others: Vec<OsdId> = self.others().collect();
-            self.peers.extend(others.into_iter().map(|osd| (osd, Peer::new(empty.clone()))));
-            return self.agree(cx);
-        }
-        if up_thru(&self.map, self.whoami) < self.interval.since {
-            cx.effects.push(Effect::WantUpThru { epoch: self.interval.since });
-        }
-        let mut asked = self.whom_to_ask();
-        // A stray spoke once, when the interval began: what it said stays good while it is down.
-        self.peers.retain(|osd, _| !asked.contains(osd));
-        self.query_nonce += 1;
-        self.patience.begin();
-        for osd in &asked {
-            let (kind, nonce) = (QueryKind::Info, self.query_nonce);
-            self.send(cx, *osd, Query { header: self.header(), kind, nonce });
-        }
-        if self.tokens.after_flush(AfterFlush::Peering(self.query_nonce)).is_none() {
-            asked.insert(self.whoami); // our own log counts once it is durable
-        }
-        self.phase = Phase::GetInfo { waiting: asked };
-        self.look_at_infos(cx);
     }
 
     /// Members other than this OSD.
@@ -188,107 +73,14 @@ impl Pg {
         self.whom_to_ask().iter().any(|osd| !waiting.contains(osd) && !self.peers.contains_key(osd))
     }
 
-    /// A map came that did not change the interval: go on if somebody we wait for is gone, or if it brings
-    /// what we waited for.
-    fn reconsider(&mut self, cx: &mut Cx<'_>) {
-        let gone = |osd: &OsdId| *osd != self.whoami && !is_up(&self.map, *osd);
-        match &self.phase {
-            Phase::GetInfo { waiting } if waiting.iter().any(gone) || self.is_somebody_unasked() => {
-                self.restart_peering(cx);
-            }
-            Phase::GetLog { from } if gone(from) => self.restart_peering(cx),
-            Phase::Down { .. } | Phase::Incomplete => self.restart_peering(cx),
-            Phase::WaitActingChange { wanted } if wanted.iter().any(gone) => self.restart_peering(cx),
-            Phase::WaitUpThru => self.try_activate(cx),
-            Phase::Active { .. } => {
-                self.forget_dead_sources();
-                self.ask_late_comers(cx);
-            }
-            _ => {}
-        }
-    }
-
-    /// Asks those who have come up since the PG is active, and may have what others lack: one without a copy would not speak
-    /// by itself, and could not be told from one that is away.
-    fn ask_late_comers(&mut self, cx: &mut Cx<'_>) {
-        if self.is_recovered() {
-            return;
-        }
-        let (kind, nonce) = (QueryKind::Info, self.query_nonce);
-        for osd in self.whom_to_ask().into_iter().filter(|osd| !self.peers.contains_key(osd)) {
-            self.send(cx, osd, Query { header: self.header(), kind, nonce });
-        }
-    }
-
     /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
     /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
-    #[must_use]
-    pub fn unprobed(&self) -> Vec<OsdId> {
+    pub(crate) fn unprobed(&self) -> Vec<OsdId> {
         let lost =
             |osd: OsdId| !self.map.exists(osd) || self.map.info(osd).lost_at > self.map.info(osd).up_from;
         let told = |osd: OsdId| self.peers.contains_key(&osd) && is_up(&self.map, osd);
         let holders = self.past.holders().into_iter().filter(|osd| *osd >= 0 && *osd != self.whoami);
         holders.filter(|osd| !told(*osd) && (is_up(&self.map, *osd) || !lost(*osd))).collect()
-    }
-
-    /// The connection to `osd` was lost with messages in it, although both sides live on.
-    pub(crate) fn peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        if !self.begun {
-            return;
-        }
-        let asking = !matches!(self.phase, Phase::Activating { .. } | Phase::Active { .. });
-        let matters = asking || self.interval.members().contains(&osd) || self.peers.contains_key(&osd);
-        if !self.is_primary() && osd == self.interval.primary {
-            self.revoke_for_primary(cx);
-            self.notify_primary(cx);
-        } else if self.is_primary() && matters && is_up(&self.map, osd) {
-            self.restart_peering(cx);
-        }
-    }
-
-    /// Answers the primary's question.
-    pub(crate) fn answer_query(&mut self, cx: &mut Cx<'_>, from: OsdId, query: Query) {
-        self.patience.is_called();
-        match query.kind {
-            QueryKind::Info => {
-                let message = self.notify(query.nonce);
-                self.send_flushed(cx, from, message);
-            }
-            QueryKind::Log => {
-                let (header, info) = (self.header(), self.info.clone());
-                let (entries, missing) = (self.log.iter().collect(), self.missing.to_items());
-                self.send_flushed(cx, from, LogReply { header, info, entries, missing });
-            }
-        }
-    }
-
-    /// A copy says what it has, asked or unasked.
-    pub(crate) fn on_info(&mut self, cx: &mut Cx<'_>, from: OsdId, notify: Notify) {
-        if !self.is_primary() {
-            return;
-        }
-        let asked = notify.nonce == self.query_nonce && notify.nonce != 0;
-        let member = self.interval.members().contains(&from);
-        match &mut self.phase {
-            Phase::GetInfo { waiting } if asked => {
-                if waiting.remove(&from) {
-                    self.learn(from, notify);
-                    self.look_at_infos(cx);
-                }
-            }
-            // Its answer to our question follows on the same connection.
-            Phase::GetInfo { waiting } if waiting.contains(&from) => {}
-            // Answers a question of an earlier attempt: a member is asked again, a stray perhaps not.
-            _ if notify.nonce != 0 && (member || self.peers.contains_key(&from)) => {}
-            // A member that we had heard of speaks unasked: it has started anew and knows nothing of us.
-            _ if member => self.restart_peering(cx),
-            phase => {
-                let stuck =
-                    matches!(phase, Phase::Down { .. } | Phase::Incomplete | Phase::WaitActingChange { .. });
-                self.learn(from, notify);
-                if stuck { self.restart_peering(cx) } else { self.on_stray(cx, from) }
-            }
-        }
     }
 
     fn learn(&mut self, from: OsdId, notify: Notify) {
@@ -346,77 +138,12 @@ impl Pg {
         blocked.into_iter().collect()
     }
 
-    fn look_at_infos(&mut self, cx: &mut Cx<'_>) {
-        if !matches!(&self.phase, Phase::GetInfo { waiting } if waiting.is_empty()) {
-            return;
-        }
-        let blocked_by = self.blocked_by();
-        if !blocked_by.is_empty() {
-            self.pipeline.wake_inactive(); // for their clients to hold
-            return self.set_phase(Phase::Down { blocked_by });
-        }
-        let up = self.peers.iter().filter(|(osd, _)| is_up(&self.map, **osd));
-        let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.whoami, &self.info)]);
-        let infos = infos.collect();
-        let best = match self.chunks_needed() {
-            None => choose(&infos, self.whoami, self.ignores_history_les),
-            Some(needed) => choose_coded(&self.known(&infos), needed),
-        };
-        match best {
-            None => {
-                self.pipeline.wake_inactive();
-                self.set_phase(Phase::Incomplete);
-            }
-            Some(best) if best == self.whoami => self.agree(cx),
-            Some(best) => {
-                let tail = self.peers.get(&best).map_or(Eversion::ZERO, |peer| peer.info.log_tail);
-                if !self.can_lead(tail) {
-                    return self.leave_to_others(cx, tail);
-                }
-                self.set_phase(Phase::GetLog { from: best });
-                let nonce = self.query_nonce;
-                self.send(cx, best, Query { header: self.header(), kind: QueryKind::Log, nonce });
-            }
-        }
-    }
-
     /// What a choice among copies that are not whole rests on.
     fn known<'a>(&self, infos: &'a BTreeMap<OsdId, &'a PgInfo>) -> Known<'a> {
         let past = self.past.intervals.iter().map(|past| (past.first, past.last, past.acting.clone()));
         let present = (self.interval.since, self.map.epoch, self.interval.acting.clone());
         let intervals = past.chain([present]).collect();
         Known { infos, me: self.whoami, intervals, planted: self.planted }
-    }
-
-    /// The authoritative log came: make it ours.
-    pub(crate) fn on_log(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: LogReply) {
-        if !matches!(self.phase, Phase::GetLog { from: awaited } if awaited == from) {
-            return;
-        }
-        if self.is_of_the_future(reply.info.last_update) {
-            return;
-        }
-        let LogReply { info, entries, missing, .. } = reply;
-        let chosen = self.peers.get(&from).map(|peer| (peer.info.last_update, peer.info.last_epoch_started));
-        if chosen != Some((info.last_update, info.last_epoch_started)) {
-            // Not what it was chosen for: perhaps it lost its disk since.
-            self.peers.insert(from, Peer::new(info));
-            return self.restart_peering(cx);
-        }
-        let mut txn = Transaction::new(self.spg);
-        let merged =
-            self.can_lead(info.log_tail) && self.take_over(cx, &mut txn, &info, info.log_tail, &entries);
-        if !merged {
-            self.info.last_backfill = HObject::MIN; // others must serve, and compare this copy with theirs
-        }
-        self.save_state(&mut txn);
-        self.submit(cx, txn, OnDurable::Nothing);
-        if !merged {
-            return self.restart_peering(cx);
-        }
-        let peer = self.peers.entry(from).or_insert_with(|| Peer::new(info.clone()));
-        (peer.info, peer.missing) = (info, missing.into_iter().collect());
-        self.agree(cx);
     }
 
     /// Nobody can have written that yet: behind it, no write of ours would ascend.
@@ -519,5 +246,291 @@ impl Pg {
         // Whoever has the log of the last active interval took part in it, whether or not this one gets active.
         self.info.last_epoch_started = authority.last_epoch_started;
         self.info.last_interval_started = authority.last_interval_started;
+    }
+}
+
+impl Pg {
+    /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
+    /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
+    #[must_use]
+    pub fn unprobed(&self) -> Vec<OsdId> {
+        self.state.unprobed()
+    }
+
+    /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
+    pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
+        let skipped = self.state.map.epoch > before.epoch.saturating_add(1);
+        let anew = skipped
+            || merge::role(before, self.state.spg.pg) != self.state.merge_role
+            || !self.absorbed.is_empty();
+        let (next, changed) = self.state.interval.advance(&self.state.map, self.state.spg.pg, anew);
+        if !changed && self.state.begun {
+            return self.reconsider(cx);
+        }
+        if changed {
+            if skipped {
+                self.state.forget_intervals(before.epoch, &next);
+            } else {
+                let past =
+                    self.state.interval.to_past(before.epoch, before, self.state.info.history.epoch_created);
+                if self.state.planted != Planted::IntervalForgotten {
+                    self.state.past.push(past, self.state.chunks_needed().unwrap_or(1));
+                }
+            }
+            self.state.past.trim_before(self.state.info.history.last_epoch_started);
+            self.state.interval = next;
+            if skipped {
+                self.state.interval.primary_since = self.state.map.epoch;
+            }
+            let mut txn = Transaction { collection: self.state.spg, ops: std::mem::take(&mut self.absorbed) };
+            self.state.save_state(&mut txn);
+            self.state.submit(cx, txn, OnDurable::Nothing);
+        }
+        self.begin_interval(cx);
+        self.notify_primary(cx);
+    }
+
+    /// Forgets all that belonged to the interval before and begins this one.
+    pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
+        self.state.begun = true;
+        self.peering.patience.renew();
+        if let Some(ec) = &mut self.state.ec {
+            ec.may_change = false; // somebody may have come who lacks something
+        }
+        self.cancel(cx);
+        self.release_all(cx);
+        self.forget_watches(); // clients watch again when the interval changes
+        self.state.peers.clear();
+        self.state.phase = Phase::Stray;
+        if !self.is_primary() {
+            self.forget_forced();
+        } else {
+            self.state.phase = Phase::GetInfo { waiting: BTreeSet::new() };
+            self.start_peering(cx);
+        }
+    }
+
+    /// Tells the primary that this copy is there: it may need it, or want it gone.
+    pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
+        let primary = self.state.interval.primary;
+        if self.is_primary() || primary < 0 || !is_up(&self.state.map, primary) {
+            return;
+        }
+        let message = self.state.notify(0);
+        self.send_flushed(cx, primary, message);
+    }
+
+    /// Sends what tells of this copy's log, once that log is durable.
+    fn send_flushed(&mut self, cx: &mut Cx<'_>, to: OsdId, message: impl Into<PeerMessage>) {
+        let then = AfterFlush::Send { to, message: Box::new(message.into()) };
+        if let Some(then) = self.state.tokens.after_flush(then) {
+            self.flushed(cx, then);
+        }
+    }
+
+    /// All that this copy had submitted is durable.
+    pub(crate) fn flushed(&mut self, cx: &mut Cx<'_>, then: AfterFlush) {
+        match then {
+            AfterFlush::Send { to, message } => self.state.send(cx, to, *message),
+            AfterFlush::Peering(nonce) if nonce == self.peering.query_nonce => {
+                if let Phase::GetInfo { waiting } = &mut self.state.phase {
+                    waiting.remove(&self.state.whoami);
+                    self.look_at_infos(cx);
+                }
+            }
+            AfterFlush::Peering(_) => {}
+        }
+    }
+
+    /// Begins peering anew within the interval: a copy came, went, or changed.
+    pub(crate) fn restart_peering(&mut self, cx: &mut Cx<'_>) {
+        self.cancel(cx);
+        self.set_phase(Phase::GetInfo { waiting: BTreeSet::new() });
+        self.start_peering(cx);
+    }
+
+    fn start_peering(&mut self, cx: &mut Cx<'_>) {
+        if self.state.is_fresh() {
+            let empty = PgInfo::empty(self.state.info.history);
+            let others: Vec<OsdId> = self.state.others().collect();
+            self.state.peers.extend(others.into_iter().map(|osd| (osd, Peer::new(empty.clone()))));
+            return self.agree(cx);
+        }
+        if up_thru(&self.state.map, self.state.whoami) < self.state.interval.since {
+            cx.effects.push(Effect::WantUpThru { epoch: self.state.interval.since });
+        }
+        let mut asked = self.state.whom_to_ask();
+        // A stray spoke once, when the interval began: what it said stays good while it is down.
+        self.state.peers.retain(|osd, _| !asked.contains(osd));
+        self.peering.query_nonce += 1;
+        self.peering.patience.begin();
+        for osd in &asked {
+            let (kind, nonce) = (QueryKind::Info, self.peering.query_nonce);
+            self.state.send(cx, *osd, Query { header: self.state.header(), kind, nonce });
+        }
+        if self.state.tokens.after_flush(AfterFlush::Peering(self.peering.query_nonce)).is_none() {
+            asked.insert(self.state.whoami); // our own log counts once it is durable
+        }
+        self.state.phase = Phase::GetInfo { waiting: asked };
+        self.look_at_infos(cx);
+    }
+
+    /// A map came that did not change the interval: go on if somebody we wait for is gone, or if it brings
+    /// what we waited for.
+    fn reconsider(&mut self, cx: &mut Cx<'_>) {
+        let gone = |osd: &OsdId| *osd != self.state.whoami && !is_up(&self.state.map, *osd);
+        match &self.state.phase {
+            Phase::GetInfo { waiting } if waiting.iter().any(gone) || self.state.is_somebody_unasked() => {
+                self.restart_peering(cx);
+            }
+            Phase::GetLog { from } if gone(from) => self.restart_peering(cx),
+            Phase::Down { .. } | Phase::Incomplete => self.restart_peering(cx),
+            Phase::WaitActingChange { wanted } if wanted.iter().any(gone) => self.restart_peering(cx),
+            Phase::WaitUpThru => self.try_activate(cx),
+            Phase::Active { .. } => {
+                self.forget_dead_sources();
+                self.ask_late_comers(cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks those who have come up since the PG is active, and may have what others lack: one without a copy would not speak
+    /// by itself, and could not be told from one that is away.
+    fn ask_late_comers(&mut self, cx: &mut Cx<'_>) {
+        if self.state.is_recovered() {
+            return;
+        }
+        let (kind, nonce) = (QueryKind::Info, self.peering.query_nonce);
+        for osd in self.state.whom_to_ask().into_iter().filter(|osd| !self.state.peers.contains_key(osd)) {
+            self.state.send(cx, osd, Query { header: self.state.header(), kind, nonce });
+        }
+    }
+
+    /// The connection to `osd` was lost with messages in it, although both sides live on.
+    pub(crate) fn peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        if !self.state.begun {
+            return;
+        }
+        let asking = !matches!(self.state.phase, Phase::Activating { .. } | Phase::Active { .. });
+        let matters =
+            asking || self.state.interval.members().contains(&osd) || self.state.peers.contains_key(&osd);
+        if !self.is_primary() && osd == self.state.interval.primary {
+            self.revoke_for_primary(cx);
+            self.notify_primary(cx);
+        } else if self.is_primary() && matters && is_up(&self.state.map, osd) {
+            self.restart_peering(cx);
+        }
+    }
+
+    /// Answers the primary's question.
+    pub(crate) fn answer_query(&mut self, cx: &mut Cx<'_>, from: OsdId, query: Query) {
+        self.peering.patience.is_called();
+        match query.kind {
+            QueryKind::Info => {
+                let message = self.state.notify(query.nonce);
+                self.send_flushed(cx, from, message);
+            }
+            QueryKind::Log => {
+                let (header, info) = (self.state.header(), self.state.info.clone());
+                let (entries, missing) = (self.state.log.iter().collect(), self.state.missing.to_items());
+                self.send_flushed(cx, from, LogReply { header, info, entries, missing });
+            }
+        }
+    }
+
+    /// A copy says what it has, asked or unasked.
+    pub(crate) fn on_info(&mut self, cx: &mut Cx<'_>, from: OsdId, notify: Notify) {
+        if !self.is_primary() {
+            return;
+        }
+        let asked = notify.nonce == self.peering.query_nonce && notify.nonce != 0;
+        let member = self.state.interval.members().contains(&from);
+        match &mut self.state.phase {
+            Phase::GetInfo { waiting } if asked => {
+                if waiting.remove(&from) {
+                    self.state.learn(from, notify);
+                    self.look_at_infos(cx);
+                }
+            }
+            // Its answer to our question follows on the same connection.
+            Phase::GetInfo { waiting } if waiting.contains(&from) => {}
+            // Answers a question of an earlier attempt: a member is asked again, a stray perhaps not.
+            _ if notify.nonce != 0 && (member || self.state.peers.contains_key(&from)) => {}
+            // A member that we had heard of speaks unasked: it has started anew and knows nothing of us.
+            _ if member => self.restart_peering(cx),
+            phase => {
+                let stuck =
+                    matches!(phase, Phase::Down { .. } | Phase::Incomplete | Phase::WaitActingChange { .. });
+                self.state.learn(from, notify);
+                if stuck { self.restart_peering(cx) } else { self.on_stray(cx, from) }
+            }
+        }
+    }
+
+    fn look_at_infos(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(&self.state.phase, Phase::GetInfo { waiting } if waiting.is_empty()) {
+            return;
+        }
+        let blocked_by = self.state.blocked_by();
+        if !blocked_by.is_empty() {
+            self.pipeline.wake_inactive(); // for their clients to hold
+            return self.set_phase(Phase::Down { blocked_by });
+        }
+        let up = self.state.peers.iter().filter(|(osd, _)| is_up(&self.state.map, **osd));
+        let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.state.whoami, &self.state.info)]);
+        let infos = infos.collect();
+        let best = match self.state.chunks_needed() {
+            None => choose(&infos, self.state.whoami, self.peering.ignores_history_les),
+            Some(needed) => choose_coded(&self.state.known(&infos), needed),
+        };
+        match best {
+            None => {
+                self.pipeline.wake_inactive();
+                self.set_phase(Phase::Incomplete);
+            }
+            Some(best) if best == self.state.whoami => self.agree(cx),
+            Some(best) => {
+                let tail = self.state.peers.get(&best).map_or(Eversion::ZERO, |peer| peer.info.log_tail);
+                if !self.state.can_lead(tail) {
+                    return self.leave_to_others(cx, tail);
+                }
+                self.set_phase(Phase::GetLog { from: best });
+                let nonce = self.peering.query_nonce;
+                self.state.send(cx, best, Query { header: self.state.header(), kind: QueryKind::Log, nonce });
+            }
+        }
+    }
+
+    /// The authoritative log came: make it ours.
+    pub(crate) fn on_log(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: LogReply) {
+        if !matches!(self.state.phase, Phase::GetLog { from: awaited } if awaited == from) {
+            return;
+        }
+        if self.state.is_of_the_future(reply.info.last_update) {
+            return;
+        }
+        let LogReply { info, entries, missing, .. } = reply;
+        let chosen =
+            self.state.peers.get(&from).map(|peer| (peer.info.last_update, peer.info.last_epoch_started));
+        if chosen != Some((info.last_update, info.last_epoch_started)) {
+            // Not what it was chosen for: perhaps it lost its disk since.
+            self.state.peers.insert(from, Peer::new(info));
+            return self.restart_peering(cx);
+        }
+        let mut txn = Transaction::new(self.state.spg);
+        let merged = self.state.can_lead(info.log_tail)
+            && self.state.take_over(cx, &mut txn, &info, info.log_tail, &entries);
+        if !merged {
+            self.state.info.last_backfill = HObject::MIN; // others must serve, and compare this copy with theirs
+        }
+        self.state.save_state(&mut txn);
+        self.state.submit(cx, txn, OnDurable::Nothing);
+        if !merged {
+            return self.restart_peering(cx);
+        }
+        let peer = self.state.peers.entry(from).or_insert_with(|| Peer::new(info.clone()));
+        (peer.info, peer.missing) = (info, missing.into_iter().collect());
+        self.agree(cx);
     }
 }

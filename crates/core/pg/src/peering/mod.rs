@@ -27,3 +27,13 @@ pub(crate) use intervals::{Interval, is_up};
 pub use lineage::Lineage;
 pub(crate) use patience::Patience;
 pub(crate) use phase::{Peer, Phase};
+
+/// What this copy keeps for peering alone.
+#[derive(Debug, Default)]
+pub(crate) struct Peering {
+    pub(crate) patience: Patience,
+    /// Names this copy's questions.
+    query_nonce: u64,
+    /// The choice of the authoritative log leaves out what is known of intervals in which none of those who know took part.
+    pub(crate) ignores_history_les: bool,
+}

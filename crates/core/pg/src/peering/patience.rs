@@ -73,29 +73,29 @@ impl Patience {
 impl Pg {
     /// A message of `from` had to be dropped.
     pub(crate) fn note_lost(&mut self, from: OsdId) {
-        self.patience.lost.insert(from);
+        self.peering.patience.lost.insert(from);
     }
 
     /// Makes up for messages that were lost.
     pub(crate) fn retry_peers(&mut self, cx: &mut Cx<'_>) {
-        if !self.begun {
+        if !self.state.begun {
             return;
         }
         if !self.expects_map() {
-            for osd in std::mem::take(&mut self.patience.lost) {
+            for osd in std::mem::take(&mut self.peering.patience.lost) {
                 self.peer_reset(cx, osd);
             }
         }
         self.retry_scrub(cx);
-        if std::mem::take(&mut self.patience.again) && matches!(self.phase, Phase::Incomplete) {
+        if std::mem::take(&mut self.peering.patience.again) && matches!(self.state.phase, Phase::Incomplete) {
             self.restart_peering(cx);
         }
         let Some((since, wait)) = self.waits_for_peers() else { return };
         if cx.now.since(since) < wait {
             return;
         }
-        self.patience.wait = (self.patience.wait * 2).min(WAIT_MAX);
-        self.patience.begin();
+        self.peering.patience.wait = (self.peering.patience.wait * 2).min(WAIT_MAX);
+        self.peering.patience.begin();
         if self.is_primary() {
             self.restart_peering(cx);
         } else {
@@ -105,16 +105,16 @@ impl Pg {
 
     /// Since when this copy waits for others, and how long it does.
     fn waits_for_peers(&self) -> Option<(Stamp, Duration)> {
-        let (since, wait) = (self.patience.heard_at, self.patience.wait);
-        let on_others = |waiting: &BTreeSet<OsdId>| waiting.iter().any(|osd| *osd != self.whoami);
-        match &self.phase {
+        let (since, wait) = (self.peering.patience.heard_at, self.peering.patience.wait);
+        let on_others = |waiting: &BTreeSet<OsdId>| waiting.iter().any(|osd| *osd != self.state.whoami);
+        match &self.state.phase {
             Phase::GetInfo { waiting } | Phase::Activating { waiting, .. } => {
                 on_others(waiting).then_some((since, wait))
             }
             Phase::GetLog { .. } => Some((since, wait)),
-            Phase::Stray => (!self.is_primary() && !self.patience.called).then_some((since, wait)),
+            Phase::Stray => (!self.is_primary() && !self.peering.patience.called).then_some((since, wait)),
             Phase::Active { .. } => {
-                let write = self.replication.waits_for_others_since(self.whoami);
+                let write = self.replication.waits_for_others_since(self.state.whoami);
                 let recovery = self.recovery.waits_since().or_else(|| self.waits_for_list_since());
                 let oldest = write.into_iter().chain(recovery).min()?;
                 Some((oldest, wait * ACTIVE_FACTOR))

@@ -2,38 +2,14 @@
 
 use super::phase::Phase;
 use crate::pg::begin_anew;
+use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg};
 use nacre_msg::peer::{Activate, Activated, Progress};
 use nacre_txn::Transaction;
 use nacre_types::HObject;
 
-impl Pg {
-    /// The primary hands out the authoritative log.
-    pub(crate) fn activate_replica(&mut self, cx: &mut Cx<'_>, activate: Activate) {
-        if self.is_primary() || self.is_of_the_future(activate.info.last_update) {
-            return;
-        }
-        self.patience.is_called();
-        self.drop_staged(cx); // the primary begins its copies again
-        let Activate { info, since, entries, backfill, past, .. } = activate;
-        let mut txn = Transaction::new(self.spg);
-        if self.in_rubble {
-            begin_anew(&mut txn);
-        }
-        self.become_shard(&mut txn, info.shard);
-        if backfill || self.in_rubble {
-            self.rebuild_log(&mut txn, &info, since, &entries);
-        } else if !self.take_over(cx, &mut txn, &info, since, &entries) {
-            self.info.last_backfill = HObject::MIN; // the primary asks again, and compares all objects
-        }
-        self.past = past;
-        self.info.history.merge(&info.history);
-        self.save_state(&mut txn);
-        self.set_phase(Phase::Replica);
-        self.submit(cx, txn, OnDurable::Activated);
-    }
-
+impl PgState {
     /// The activation is durable: tell the primary.
     pub(crate) fn activation_is_durable(&self, cx: &mut Cx<'_>) {
         let (info, missing) = (self.info.clone(), self.missing.to_items());
@@ -69,6 +45,33 @@ impl Pg {
         self.save_state(&mut txn);
         self.submit(cx, txn, OnDurable::Nothing);
     }
+}
+
+impl Pg {
+    /// The primary hands out the authoritative log.
+    pub(crate) fn activate_replica(&mut self, cx: &mut Cx<'_>, activate: Activate) {
+        if self.is_primary() || self.state.is_of_the_future(activate.info.last_update) {
+            return;
+        }
+        self.peering.patience.is_called();
+        self.drop_staged(cx); // the primary begins its copies again
+        let Activate { info, since, entries, backfill, past, .. } = activate;
+        let mut txn = Transaction::new(self.state.spg);
+        if self.state.in_rubble {
+            begin_anew(&mut txn);
+        }
+        self.state.become_shard(&mut txn, info.shard);
+        if backfill || self.state.in_rubble {
+            self.state.rebuild_log(&mut txn, &info, since, &entries);
+        } else if !self.state.take_over(cx, &mut txn, &info, since, &entries) {
+            self.state.info.last_backfill = HObject::MIN; // the primary asks again, and compares all objects
+        }
+        self.state.past = past;
+        self.state.info.history.merge(&info.history);
+        self.state.save_state(&mut txn);
+        self.set_phase(Phase::Replica);
+        self.state.submit(cx, txn, OnDurable::Activated);
+    }
 
     /// The primary needs this copy no more. A member would not be told so. What is already here from a newer
     /// epoch is not thrown away: if the copy is still not needed then, it will be told again.
@@ -76,7 +79,9 @@ impl Pg {
         if self.expects_map() {
             return;
         }
-        if matches!(self.phase, Phase::Stray) && !self.interval.members().contains(&self.whoami) {
+        if matches!(self.state.phase, Phase::Stray)
+            && !self.state.interval.members().contains(&self.state.whoami)
+        {
             self.remove(cx);
         }
     }

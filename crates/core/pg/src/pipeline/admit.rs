@@ -2,6 +2,7 @@
 
 use super::OpContext;
 use crate::ops::{Intent, check_limits, classify};
+use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, Pg, Planted, SessionId};
 use nacre_auth::{ClassCall, OsdRequest};
 use nacre_cls::Caller;
@@ -24,103 +25,7 @@ enum Admission {
     Refuse(Errno),
 }
 
-impl Pg {
-    /// A message arrived.
-    pub(crate) fn client_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
-        op.trace.dispatched = cx.now;
-        if self.is_held_by_client(&op) {
-            return;
-        }
-        self.pipeline.ready.push_back(op);
-    }
-
-    /// Admits all that is ready, and runs what gets its turn by that; up to the first message that changes
-    /// something, since the next one must see the change, and as far as the turn goes.
-    pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
-        while !self.view_is_stale && !cx.throttle.turn.is_spent() {
-            if let Some(op_ctx) = self.pipeline.started.pop_front() {
-                self.go_on(cx, op_ctx);
-            } else if let Some(op) = self.pipeline.ready.pop_front() {
-                self.admit(cx, op);
-            } else {
-                return;
-            }
-        }
-    }
-
-    /// The session is gone.
-    pub(crate) fn session_closed(&mut self, cx: &mut Cx<'_>, session: SessionId) {
-        self.pipeline.drop_session(session);
-        self.drop_copies(session);
-        self.backoffs.drop_session(session);
-        self.disconnect_session(cx, session);
-    }
-
-    fn admit(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
-        match self.check_op(&op) {
-            Admission::Pass(intent, head) => {
-                self.push_maps(cx, &op);
-                self.enter(cx, op, intent, head);
-            }
-            admission => self.turn_away(cx, op, &admission),
-        }
-    }
-
-    /// Does what is to be done with a message that did not pass.
-    fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
-        match admission {
-            Admission::Drop => self.push_maps(cx, &op), // it may not know yet to whom it belongs
-            Admission::Refuse(errno) => self.refuse(cx, &op, *errno),
-            Admission::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
-            Admission::Inactive if op.session.backs_off && self.is_stuck() => self.back_off_pg(cx, &op),
-            Admission::Inactive | Admission::Pass(..) => self.pipeline.inactive.push_back(op),
-        }
-    }
-
-    /// Runs a message that has waited for its turn, or for data: what it passed when it came may not hold any more. A
-    /// map may have blocklisted its client or marked the pool full, or its object's copy have turned out damaged.
-    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
-        if op_ctx.admitted < self.map.epoch {
-            match self.check_op(&op_ctx.op) {
-                Admission::Pass(..) => op_ctx.admitted = self.map.epoch,
-                admission => {
-                    self.turn_away(cx, op_ctx.op, &admission);
-                    return self.start_next(&op_ctx.head);
-                }
-            }
-        }
-        if !op_ctx.intent.on_pg && self.waits_for_recovery(&op_ctx) {
-            return self.wait_for_recovery(cx, op_ctx);
-        }
-        self.execute(cx, op_ctx);
-    }
-
-    /// Whether the turn of a message is to come when its object is recovered. A write that waits for that is overtaken by reads, never by
-    /// another write; one that need not wait goes before what is on its way.
-    fn waits_for_recovery(&mut self, op_ctx: &OpContext) -> bool {
-        if op_ctx.is_write() && self.pipeline.is_waited_for(&op_ctx.head) {
-            return true;
-        }
-        let may_write = op_ctx.intent.may_write();
-        if may_write {
-            self.give_way(&op_ctx.head);
-        }
-        self.must_recover(&op_ctx.head, may_write)
-    }
-
-    /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
-    /// it meanwhile.
-    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
-        let head = op_ctx.head.clone();
-        self.recovery.want(&head);
-        if op_ctx.op.session.backs_off && self.recovery.is_unfound(&head) {
-            self.back_off_object(cx, &op_ctx.op, head.clone());
-        } else {
-            self.pipeline.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
-        }
-        self.start_next(&head);
-    }
-
+impl PgState {
     /// Sends the client the maps that it lacks.
     fn push_maps(&self, cx: &mut Cx<'_>, op: &ClientOp) {
         if op.op.epoch < self.map.epoch {
@@ -228,6 +133,104 @@ impl Pg {
             classes: &[],
         })
     }
+}
+
+impl Pg {
+    /// A message arrived.
+    pub(crate) fn client_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
+        op.trace.dispatched = cx.now;
+        if self.is_held_by_client(&op) {
+            return;
+        }
+        self.pipeline.ready.push_back(op);
+    }
+
+    /// Admits all that is ready, and runs what gets its turn by that; up to the first message that changes
+    /// something, since the next one must see the change, and as far as the turn goes.
+    pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
+        while !self.state.view_is_stale && !cx.throttle.turn.is_spent() {
+            if let Some(op_ctx) = self.pipeline.started.pop_front() {
+                self.go_on(cx, op_ctx);
+            } else if let Some(op) = self.pipeline.ready.pop_front() {
+                self.admit(cx, op);
+            } else {
+                return;
+            }
+        }
+    }
+
+    /// The session is gone.
+    pub(crate) fn session_closed(&mut self, cx: &mut Cx<'_>, session: SessionId) {
+        self.pipeline.drop_session(session);
+        self.drop_copies(session);
+        self.backoffs.drop_session(session);
+        self.disconnect_session(cx, session);
+    }
+
+    fn admit(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        match self.state.check_op(&op) {
+            Admission::Pass(intent, head) => {
+                self.state.push_maps(cx, &op);
+                self.enter(cx, op, intent, head);
+            }
+            admission => self.turn_away(cx, op, &admission),
+        }
+    }
+
+    /// Does what is to be done with a message that did not pass.
+    fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
+        match admission {
+            Admission::Drop => self.state.push_maps(cx, &op), // it may not know yet to whom it belongs
+            Admission::Refuse(errno) => self.refuse(cx, &op, *errno),
+            Admission::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
+            Admission::Inactive if op.session.backs_off && self.state.is_stuck() => self.back_off_pg(cx, &op),
+            Admission::Inactive | Admission::Pass(..) => self.pipeline.inactive.push_back(op),
+        }
+    }
+
+    /// Runs a message that has waited for its turn, or for data: what it passed when it came may not hold any more. A
+    /// map may have blocklisted its client or marked the pool full, or its object's copy have turned out damaged.
+    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
+        if op_ctx.admitted < self.state.map.epoch {
+            match self.state.check_op(&op_ctx.op) {
+                Admission::Pass(..) => op_ctx.admitted = self.state.map.epoch,
+                admission => {
+                    self.turn_away(cx, op_ctx.op, &admission);
+                    return self.start_next(&op_ctx.head);
+                }
+            }
+        }
+        if !op_ctx.intent.on_pg && self.waits_for_recovery(&op_ctx) {
+            return self.wait_for_recovery(cx, op_ctx);
+        }
+        self.execute(cx, op_ctx);
+    }
+
+    /// Whether the turn of a message is to come when its object is recovered. A write that waits for that is overtaken by reads, never by
+    /// another write; one that need not wait goes before what is on its way.
+    fn waits_for_recovery(&mut self, op_ctx: &OpContext) -> bool {
+        if op_ctx.is_write() && self.pipeline.is_waited_for(&op_ctx.head) {
+            return true;
+        }
+        let may_write = op_ctx.intent.may_write();
+        if may_write {
+            self.give_way(&op_ctx.head);
+        }
+        self.must_recover(&op_ctx.head, may_write)
+    }
+
+    /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
+    /// it meanwhile.
+    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
+        let head = op_ctx.head.clone();
+        self.recovery.want(&head);
+        if op_ctx.op.session.backs_off && self.recovery.is_unfound(&head) {
+            self.back_off_object(cx, &op_ctx.op, head.clone());
+        } else {
+            self.pipeline.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
+        }
+        self.start_next(&head);
+    }
 
     /// Takes its place among the messages on its object.
     fn enter(&mut self, cx: &mut Cx<'_>, op: ClientOp, intent: Intent, head: HObject) {
@@ -238,7 +241,7 @@ impl Pg {
             intent,
             head,
             caller,
-            admitted: self.map.epoch,
+            admitted: self.state.map.epoch,
             copied: Vec::new(),
             copied_bytes: 0,
             copying: None,
@@ -258,9 +261,10 @@ impl Pg {
     /// apply the write otherwise. A copy that is compared gets the object later, and until then of its writes the log
     /// entries only (`submit_write`); but a write would spoil what is on its way there just now.
     pub(crate) fn must_recover(&self, head: &HObject, write: bool) -> bool {
-        self.missing.has_family(head)
-            || self.has_too_few_chunks(head)
-            || write && (self.recovery.holds(head) || self.peers.values().any(|peer| peer.needs_first(head)))
+        self.state.missing.has_family(head)
+            || self.state.has_too_few_chunks(head)
+            || write
+                && (self.recovery.holds(head) || self.state.peers.values().any(|peer| peer.needs_first(head)))
     }
 }
 

@@ -20,6 +20,7 @@
 //! nobody has. Names are drawn at random, since PGs of several threads share a session.
 
 use crate::peering::Phase;
+use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, Pg, SessionId};
 use nacre_msg::{OsdBackoff, backoff_op};
 use nacre_types::{HObject, PgId, SnapId};
@@ -104,6 +105,21 @@ fn target_of(op: &ClientOp) -> HObject {
     super::admit::head_of(op)
 }
 
+impl PgState {
+    /// The PG will not serve before something happens that may take long.
+    pub(super) fn is_stuck(&self) -> bool {
+        let active = matches!(self.phase, Phase::Active { .. });
+        matches!(self.phase, Phase::Down { .. } | Phase::Incomplete) || (active && !self.is_active())
+    }
+
+    fn tell(&self, cx: &mut Cx<'_>, session: SessionId, id: u64, backoff: &Backoff, op: u8) {
+        let (spg, map_epoch) = (self.named_by_clients(), self.map.epoch);
+        let (begin, end) = (backoff.begin.clone(), backoff.end.clone());
+        let message = Box::new(OsdBackoff { spg, map_epoch, op, id, begin, end });
+        cx.effects.push(Effect::Backoff { session, message });
+    }
+}
+
 impl Pg {
     /// True for a message that its client sent before it learned to hold it, and will send again.
     #[must_use]
@@ -111,15 +127,9 @@ impl Pg {
         !self.backoffs.list.is_empty() && self.backoffs.cover(op.session.id, &target_of(op))
     }
 
-    /// The PG will not serve before something happens that may take long.
-    pub(super) fn is_stuck(&self) -> bool {
-        let active = matches!(self.phase, Phase::Active { .. });
-        matches!(self.phase, Phase::Down { .. } | Phase::Incomplete) || (active && !self.is_active())
-    }
-
     /// Drops a message; its client sends it again when the PG serves.
     pub(super) fn back_off_pg(&mut self, cx: &mut Cx<'_>, op: &ClientOp) {
-        let range = range_of(self.spg.pg, self.interval.pg_num);
+        let range = range_of(self.state.spg.pg, self.state.interval.pg_num);
         self.back_off(cx, op, range);
     }
 
@@ -134,15 +144,8 @@ impl Pg {
         }
         let (session, id) = (op.session.id, cx.entropy.u64());
         let backoff = Backoff { begin, end, acked: false, released: false };
-        self.tell(cx, session, id, &backoff, backoff_op::BLOCK);
+        self.state.tell(cx, session, id, &backoff, backoff_op::BLOCK);
         self.backoffs.list.insert((session, id), backoff);
-    }
-
-    fn tell(&self, cx: &mut Cx<'_>, session: SessionId, id: u64, backoff: &Backoff, op: u8) {
-        let (spg, map_epoch) = (self.named_by_clients(), self.map.epoch);
-        let (begin, end) = (backoff.begin.clone(), backoff.end.clone());
-        let message = Box::new(OsdBackoff { spg, map_epoch, op, id, begin, end });
-        cx.effects.push(Effect::Backoff { session, message });
     }
 
     /// The client holds its messages.
@@ -179,7 +182,7 @@ impl Pg {
             if backoff.released || !which(backoff) {
                 return true;
             }
-            self.tell(cx, *session, *id, backoff, backoff_op::UNBLOCK);
+            self.state.tell(cx, *session, *id, backoff, backoff_op::UNBLOCK);
             backoff.released = true;
             !backoff.acked
         });

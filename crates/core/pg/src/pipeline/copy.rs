@@ -7,6 +7,7 @@ use super::staged_copy::Staging;
 use crate::backend::ec::{EcView, Piece};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
 use crate::snap::{Resolved, resolve_snap};
+use crate::state::PgState;
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg, SessionId};
 use nacre_denc::{Decode, Encode, Reader, Writer};
@@ -53,114 +54,9 @@ impl Copying {
     }
 }
 
-impl Pg {
-    /// Begins to fetch what `op_ctx` copies.
-    pub(super) fn begin_copy(
-        &mut self,
-        cx: &mut Cx<'_>,
-        mut op_ctx: OpContext,
-        op_index: usize,
-        source: CopySource,
-    ) {
-        let cursor = CopyCursor::default();
-        let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(op_ctx.copied_bytes);
-        let (so_far, asked, heard, bytes, staging) = (None, cx.now, cx.now, 0, None);
-        op_ctx.copying =
-            Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes, staging });
-        let token = self.tokens.issue_fetch(OnFetched::Operation(Box::new(op_ctx)));
-        self.ask_part(cx, token);
-    }
-
-    pub(super) fn ask_part(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let (spg, epoch) = (self.spg, self.map.epoch);
-        let map = std::sync::Arc::clone(&self.map);
-        let Some(copying) = self.copying(token) else { return };
-        copying.asked = cx.now;
-        let object = copying.source.object.clone();
-        let Some(pool) = map.pools.get(&object.pool) else {
-            return self.finish_copy(cx, token, Err(Errno::ENOENT));
-        };
-        let source = object.pg(pool.pg_num);
-        let primary = map.pg_to_up_acting(source).acting_primary;
-        if primary < 0 {
-            return; // asked again when it has one
-        }
-        let header = PeerHeader { spg: SpgId::replicated(source), epoch };
-        let message =
-            CopyGet { header, reply_to: spg, tid: token.0, object, cursor: copying.cursor.to_bytes() };
-        cx.effects.push(Effect::Peer { osd: primary, message: message.into() });
-    }
-
+impl PgState {
     pub(super) fn copying(&mut self, token: Token) -> Option<&mut Copying> {
         self.tokens.op_ctx_mut(token)?.copying.as_mut()
-    }
-
-    /// Drops the copies of a session that is gone: nobody waits for them, but others for their targets.
-    pub(crate) fn drop_copies(&mut self, session: SessionId) {
-        for token in self.tokens.fetches() {
-            let is_its = |then: &mut OnFetched| matches!(then, OnFetched::Operation(op_ctx) if op_ctx.copying.is_some() && op_ctx.op.session.id == session);
-            if self.tokens.fetch_mut(token).is_some_and(is_its)
-                && let Some(OnFetched::Operation(op_ctx)) = self.tokens.take_fetch(token)
-            {
-                self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
-                self.start_next(&op_ctx.head);
-            }
-        }
-    }
-
-    /// Asks again for parts that did not come, and gives up when none have for long.
-    pub(crate) fn retry_copies(&mut self, cx: &mut Cx<'_>) {
-        for token in self.tokens.fetches() {
-            if self.copying(token).is_some_and(|copying| copying.is_staging()) {
-                continue; // a member that does not answer ends the interval
-            } else if self.copying(token).is_some_and(|copying| cx.now.since(copying.heard) >= GIVE_UP) {
-                self.finish_copy(cx, token, Err(Errno::EAGAIN));
-            } else if self.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
-                self.ask_part(cx, token);
-            }
-        }
-    }
-
-    /// Gives a part of an object of this PG. Silent while it cannot: the asker tries again.
-    pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet, gathered: Vec<Piece>) {
-        let head = get.object.to_head();
-        let busy = self.pipeline.order.has_in_flight(&head) || self.must_recover(&head, false);
-        let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
-        if !self.is_active() || busy || head.pg(self.interval.pg_num) != self.spg.pg {
-            return;
-        }
-        let coded = EcView { inner: cx.view, pieces: &gathered };
-        let view = if self.ec.is_some() { &coded } else { cx.view };
-        let part = match self.resolve(cx, &get.object) {
-            Some(object) => extract(view, &self.spg, &object, &cursor, PART_BYTES_MAX),
-            None => Ok(None),
-        };
-        let header = PeerHeader { spg: get.reply_to, epoch: self.map.epoch };
-        let mut reply =
-            CopyReply { header, tid: get.tid, result: 0, part: Default::default(), data: Default::default() };
-        match part {
-            // Its attributes alone are more than any copy may have.
-            Ok(Some(part)) if part.object.size_bytes() > TRANSACTION_BYTES_MAX => {
-                reply.result = Errno::EFBIG.negated();
-            }
-            Ok(Some(part)) => {
-                let mut w = Writer::new();
-                reply.data = part.encode_parts(&mut w);
-                reply.part = w.finish();
-            }
-            Ok(None) => reply.result = Errno::ENOENT.negated(),
-            Err(ReadError::Damaged { .. }) => reply.result = Errno::EIO.negated(),
-            Err(ReadError::Pending { object, offset, length }) => {
-                let then = OnFetched::Copy { from, get: Box::new(get), gathered };
-                if self.ec.is_some() {
-                    return self.gather(cx, object, offset, length, then);
-                }
-                let token = self.tokens.issue_fetch(then);
-                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
-                return;
-            }
-        }
-        cx.effects.push(Effect::Peer { osd: from, message: reply.into() });
     }
 
     /// The part cannot be read.
@@ -181,16 +77,124 @@ impl Pg {
             Resolved::Nowhere => None,
         }
     }
+}
+
+impl Pg {
+    /// Begins to fetch what `op_ctx` copies.
+    pub(super) fn begin_copy(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut op_ctx: OpContext,
+        op_index: usize,
+        source: CopySource,
+    ) {
+        let cursor = CopyCursor::default();
+        let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(op_ctx.copied_bytes);
+        let (so_far, asked, heard, bytes, staging) = (None, cx.now, cx.now, 0, None);
+        op_ctx.copying =
+            Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes, staging });
+        let token = self.state.tokens.issue_fetch(OnFetched::Operation(Box::new(op_ctx)));
+        self.ask_part(cx, token);
+    }
+
+    pub(super) fn ask_part(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let (spg, epoch) = (self.state.spg, self.state.map.epoch);
+        let map = std::sync::Arc::clone(&self.state.map);
+        let Some(copying) = self.state.copying(token) else { return };
+        copying.asked = cx.now;
+        let object = copying.source.object.clone();
+        let Some(pool) = map.pools.get(&object.pool) else {
+            return self.finish_copy(cx, token, Err(Errno::ENOENT));
+        };
+        let source = object.pg(pool.pg_num);
+        let primary = map.pg_to_up_acting(source).acting_primary;
+        if primary < 0 {
+            return; // asked again when it has one
+        }
+        let header = PeerHeader { spg: SpgId::replicated(source), epoch };
+        let message =
+            CopyGet { header, reply_to: spg, tid: token.0, object, cursor: copying.cursor.to_bytes() };
+        cx.effects.push(Effect::Peer { osd: primary, message: message.into() });
+    }
+
+    /// Drops the copies of a session that is gone: nobody waits for them, but others for their targets.
+    pub(crate) fn drop_copies(&mut self, session: SessionId) {
+        for token in self.state.tokens.fetches() {
+            let is_its = |then: &mut OnFetched| matches!(then, OnFetched::Operation(op_ctx) if op_ctx.copying.is_some() && op_ctx.op.session.id == session);
+            if self.state.tokens.fetch_mut(token).is_some_and(is_its)
+                && let Some(OnFetched::Operation(op_ctx)) = self.state.tokens.take_fetch(token)
+            {
+                self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
+                self.start_next(&op_ctx.head);
+            }
+        }
+    }
+
+    /// Asks again for parts that did not come, and gives up when none have for long.
+    pub(crate) fn retry_copies(&mut self, cx: &mut Cx<'_>) {
+        for token in self.state.tokens.fetches() {
+            if self.state.copying(token).is_some_and(|copying| copying.is_staging()) {
+                continue; // a member that does not answer ends the interval
+            } else if self.state.copying(token).is_some_and(|copying| cx.now.since(copying.heard) >= GIVE_UP)
+            {
+                self.finish_copy(cx, token, Err(Errno::EAGAIN));
+            } else if self.state.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
+                self.ask_part(cx, token);
+            }
+        }
+    }
+
+    /// Gives a part of an object of this PG. Silent while it cannot: the asker tries again.
+    pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet, gathered: Vec<Piece>) {
+        let head = get.object.to_head();
+        let busy = self.pipeline.order.has_in_flight(&head) || self.must_recover(&head, false);
+        let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
+        if !self.is_active() || busy || head.pg(self.state.interval.pg_num) != self.state.spg.pg {
+            return;
+        }
+        let coded = EcView { inner: cx.view, pieces: &gathered };
+        let view = if self.state.ec.is_some() { &coded } else { cx.view };
+        let part = match self.state.resolve(cx, &get.object) {
+            Some(object) => extract(view, &self.state.spg, &object, &cursor, PART_BYTES_MAX),
+            None => Ok(None),
+        };
+        let header = PeerHeader { spg: get.reply_to, epoch: self.state.map.epoch };
+        let mut reply =
+            CopyReply { header, tid: get.tid, result: 0, part: Default::default(), data: Default::default() };
+        match part {
+            // Its attributes alone are more than any copy may have.
+            Ok(Some(part)) if part.object.size_bytes() > TRANSACTION_BYTES_MAX => {
+                reply.result = Errno::EFBIG.negated();
+            }
+            Ok(Some(part)) => {
+                let mut w = Writer::new();
+                reply.data = part.encode_parts(&mut w);
+                reply.part = w.finish();
+            }
+            Ok(None) => reply.result = Errno::ENOENT.negated(),
+            Err(ReadError::Damaged { .. }) => reply.result = Errno::EIO.negated(),
+            Err(ReadError::Pending { object, offset, length }) => {
+                let then = OnFetched::Copy { from, get: Box::new(get), gathered };
+                if self.state.ec.is_some() {
+                    return self.gather(cx, object, offset, length, then);
+                }
+                let token = self.state.tokens.issue_fetch(then);
+                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
+                return;
+            }
+        }
+        cx.effects.push(Effect::Peer { osd: from, message: reply.into() });
+    }
 
     /// A part came.
     pub(crate) fn on_copy(&mut self, cx: &mut Cx<'_>, reply: &CopyReply) {
         // Asked twice, a part may come twice: the second one must not be taken for the next.
-        if self.copying(Token(reply.tid)).is_none_or(|copying| copying.is_staging()) {
+        if self.state.copying(Token(reply.tid)).is_none_or(|copying| copying.is_staging()) {
             return;
         }
-        let Some(token) = self.tokens.renew_fetch(Token(reply.tid)) else { return };
-        let coded = self.ec.is_some();
-        let Some(copying) = self.copying(token) else { return };
+        let Some(token) = self.state.tokens.renew_fetch(Token(reply.tid)) else { return };
+        let coded = self.state.ec.is_some();
+        let Some(copying) = self.state.copying(token) else { return };
         if reply.result < 0 {
             return self.finish_copy(cx, token, Err(Errno(reply.result.saturating_neg())));
         }
@@ -233,7 +237,7 @@ impl Pg {
         token: Token,
         result: Result<Box<CopiedObject>, Errno>,
     ) {
-        let Some(OnFetched::Operation(mut op_ctx)) = self.tokens.take_fetch(token) else { return };
+        let Some(OnFetched::Operation(mut op_ctx)) = self.state.tokens.take_fetch(token) else { return };
         let Some(copying) = op_ctx.copying.take() else { return };
         op_ctx.copied_bytes += copying.bytes;
         op_ctx.copied.push(Copied { op_index: copying.op_index, result });

@@ -7,6 +7,7 @@ use crate::backend::{AfterCommit, Ends, RepGather};
 use crate::list::{self, Listing};
 use crate::object::ObjectContext;
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
+use crate::state::PgState;
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg, Planted};
 use nacre_msg::peer::LogEntry;
@@ -14,92 +15,7 @@ use nacre_txn::{FetchFrom, Op, ReadError, Transaction};
 use nacre_types::{Errno, Eversion, HObject};
 use smallvec::smallvec;
 
-impl Pg {
-    /// Runs a message whose turn has come.
-    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
-        if let Some(plain) = op_ctx.plain.take()
-            && let Ok(outcome) = plain.finish(cx.view, &self.spg, &op_ctx.head)
-        {
-            // Changes of the object wait while it is parked: it is what the message saw.
-            return self.apply_outcome(cx, op_ctx, outcome);
-        }
-        if op_ctx.intent.may_write()
-            && let Some((version, reply)) = self.lookup_dup(cx, &op_ctx)
-        {
-            return self.finish_dup(cx, op_ctx, version, reply);
-        }
-        if op_ctx.op.is_beyond_room {
-            self.refuse(cx, &op_ctx.op, Errno::ENOSPC);
-            return self.start_next(&op_ctx.head);
-        }
-        self.drop_outdated_copies(&mut op_ctx);
-        match self.run(cx, &mut op_ctx) {
-            Ok(outcome) => self.apply_outcome(cx, op_ctx, outcome),
-            Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
-                self.park(&op_ctx);
-                let from = match op_ctx.plain {
-                    Some(_) => FetchFrom::AnywhereOnce,
-                    None => FetchFrom::Anywhere,
-                };
-                let then = OnFetched::Operation(Box::new(op_ctx));
-                if self.ec.is_some() {
-                    return self.gather(cx, object, offset, length, then);
-                }
-                let token = self.tokens.issue_fetch(then);
-                cx.effects.push(Effect::Fetch { object, offset, length, from, token });
-            }
-            Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
-                if !op_ctx.intent.on_pg && self.repair_here(cx, &object) {
-                    return self.wait_for_recovery(cx, op_ctx);
-                }
-                self.refuse(cx, &op_ctx.op, Errno::EIO);
-                self.start_next(&op_ctx.head);
-            }
-            Err(Suspend::Copy { op_index, source }) => {
-                self.park(&op_ctx);
-                self.begin_copy(cx, op_ctx, op_index, *source);
-            }
-        }
-    }
-
-    fn run(&mut self, cx: &mut Cx<'_>, op_ctx: &mut OpContext) -> Result<Outcome, Suspend> {
-        if op_ctx.intent.on_pg {
-            return Ok(self.list_objects(cx, op_ctx));
-        }
-        let Ok(context) = ObjectContext::load(cx.view, &self.spg, &op_ctx.head) else {
-            let (object, reason) = (op_ctx.head.clone(), "the object's record is damaged".to_owned());
-            return Err(ReadError::Damaged { object, offset: 0, reason }.into());
-        };
-        self.recall_watchers(cx.now, &op_ctx.head, &context.info);
-        let coded = EcView { inner: cx.view, pieces: &op_ctx.gathered };
-        let mut env = Env {
-            view: if self.ec.is_some() { &coded } else { cx.view },
-            collection: self.spg,
-            pool: &self.pool,
-            epoch: self.map.epoch,
-            now: cx.wall,
-            at_version: self.next_version(),
-            last_user_version: self.info.last_user_version,
-            notify_id: u64::from(self.map.epoch) << 32 | u64::from(self.pipeline.notifies),
-            entropy: &mut *cx.entropy,
-            work: 0,
-        };
-        let request = Request {
-            op: &op_ctx.op.op,
-            intent: &op_ctx.intent,
-            head: &op_ctx.head,
-            reqid: op_ctx.reqid,
-            caller: &op_ctx.caller,
-            copied: &op_ctx.copied,
-        };
-        let result = ops::execute(&mut env, &request, &context);
-        cx.throttle.turn.spend(env.work);
-        let is_pending = matches!(&result, Err(Suspend::Read(ReadError::Pending { .. })));
-        // What a coded object's data is put together from comes with it, and is looked at once.
-        op_ctx.plain = if is_pending && self.ec.is_none() { PlainRead::of(&request, &context) } else { None };
-        result
-    }
-
+impl PgState {
     fn list_objects(&self, cx: &Cx<'_>, op_ctx: &OpContext) -> Outcome {
         let there = |(object, need): &(&HObject, Eversion)| object.snap.is_head() && *need != Eversion::ZERO;
         let missing: Vec<HObject> =
@@ -126,6 +42,94 @@ impl Pg {
         let mut reply = self.reply_to(&op_ctx.op, Answer::of_entry(&entry));
         reply.trace.executed = cx.now;
         Some((entry.version, reply))
+    }
+}
+
+impl Pg {
+    /// Runs a message whose turn has come.
+    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
+        if let Some(plain) = op_ctx.plain.take()
+            && let Ok(outcome) = plain.finish(cx.view, &self.state.spg, &op_ctx.head)
+        {
+            // Changes of the object wait while it is parked: it is what the message saw.
+            return self.apply_outcome(cx, op_ctx, outcome);
+        }
+        if op_ctx.intent.may_write()
+            && let Some((version, reply)) = self.state.lookup_dup(cx, &op_ctx)
+        {
+            return self.finish_dup(cx, op_ctx, version, reply);
+        }
+        if op_ctx.op.is_beyond_room {
+            self.refuse(cx, &op_ctx.op, Errno::ENOSPC);
+            return self.start_next(&op_ctx.head);
+        }
+        self.state.drop_outdated_copies(&mut op_ctx);
+        match self.run(cx, &mut op_ctx) {
+            Ok(outcome) => self.apply_outcome(cx, op_ctx, outcome),
+            Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
+                self.park(&op_ctx);
+                let from = match op_ctx.plain {
+                    Some(_) => FetchFrom::AnywhereOnce,
+                    None => FetchFrom::Anywhere,
+                };
+                let then = OnFetched::Operation(Box::new(op_ctx));
+                if self.state.ec.is_some() {
+                    return self.gather(cx, object, offset, length, then);
+                }
+                let token = self.state.tokens.issue_fetch(then);
+                cx.effects.push(Effect::Fetch { object, offset, length, from, token });
+            }
+            Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
+                if !op_ctx.intent.on_pg && self.repair_here(cx, &object) {
+                    return self.wait_for_recovery(cx, op_ctx);
+                }
+                self.refuse(cx, &op_ctx.op, Errno::EIO);
+                self.start_next(&op_ctx.head);
+            }
+            Err(Suspend::Copy { op_index, source }) => {
+                self.park(&op_ctx);
+                self.begin_copy(cx, op_ctx, op_index, *source);
+            }
+        }
+    }
+
+    fn run(&mut self, cx: &mut Cx<'_>, op_ctx: &mut OpContext) -> Result<Outcome, Suspend> {
+        if op_ctx.intent.on_pg {
+            return Ok(self.state.list_objects(cx, op_ctx));
+        }
+        let Ok(context) = ObjectContext::load(cx.view, &self.state.spg, &op_ctx.head) else {
+            let (object, reason) = (op_ctx.head.clone(), "the object's record is damaged".to_owned());
+            return Err(ReadError::Damaged { object, offset: 0, reason }.into());
+        };
+        self.recall_watchers(cx.now, &op_ctx.head, &context.info);
+        let coded = EcView { inner: cx.view, pieces: &op_ctx.gathered };
+        let mut env = Env {
+            view: if self.state.ec.is_some() { &coded } else { cx.view },
+            collection: self.state.spg,
+            pool: &self.state.pool,
+            epoch: self.state.map.epoch,
+            now: cx.wall,
+            at_version: self.state.next_version(),
+            last_user_version: self.state.info.last_user_version,
+            notify_id: u64::from(self.state.map.epoch) << 32 | u64::from(self.pipeline.notifies),
+            entropy: &mut *cx.entropy,
+            work: 0,
+        };
+        let request = Request {
+            op: &op_ctx.op.op,
+            intent: &op_ctx.intent,
+            head: &op_ctx.head,
+            reqid: op_ctx.reqid,
+            caller: &op_ctx.caller,
+            copied: &op_ctx.copied,
+        };
+        let result = ops::execute(&mut env, &request, &context);
+        cx.throttle.turn.spend(env.work);
+        let is_pending = matches!(&result, Err(Suspend::Read(ReadError::Pending { .. })));
+        // What a coded object's data is put together from comes with it, and is looked at once.
+        op_ctx.plain =
+            if is_pending && self.state.ec.is_none() { PlainRead::of(&request, &context) } else { None };
+        result
     }
 
     /// Answers it: at once, or together with the write that is still in flight.
@@ -191,7 +195,7 @@ impl Pg {
             Change::Log(entry) => entry.version,
             Change::Write(write) => write.entries.last().map_or(Eversion::ZERO, |entry| entry.version),
         };
-        let reply = self.reply_to(&op_ctx.op, Answer { result, version, user_version, ops });
+        let reply = self.state.reply_to(&op_ctx.op, Answer { result, version, user_version, ops });
         let mut after = AfterCommit::of_reply(op_ctx.op, reply);
         if result >= 0 {
             (after.watches, after.notifies, after.acks) = (watches, notifies, acks);
@@ -199,7 +203,7 @@ impl Pg {
         match change {
             Change::Dropped => {}
             Change::None => {
-                self.info.counters.add(&counters);
+                self.state.info.counters.add(&counters);
                 self.finish_read(cx, &head, after);
             }
             Change::Log(entry) => self.replicate(cx, head.clone(), Vec::new(), vec![*entry], after),
@@ -226,7 +230,7 @@ impl Pg {
         after: AfterCommit,
     ) {
         self.write_started(&head);
-        let txn = Transaction { collection: self.spg, ops };
+        let txn = Transaction { collection: self.state.spg, ops };
         self.submit_write(cx, txn, entries, RepGather { head, after: smallvec![after], ends: Ends::Nothing });
     }
 

@@ -20,7 +20,7 @@ pub struct OpInFlight<'a> {
 impl Pg {
     /// The messages of clients that are here and not answered yet.
     pub fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
-        let parked = self.tokens.operations().map(|op_ctx| (OpStage::Data, &op_ctx.op));
+        let parked = self.state.tokens.operations().map(|op_ctx| (OpStage::Data, &op_ctx.op));
         let waiting = self.pipeline.messages().chain(parked);
         let waiting = waiting.map(|(stage, op)| OpInFlight {
             op,

@@ -1,6 +1,7 @@
 //! Answers to clients: from an execution, from the log, or a refusal.
 
 use crate::ops::OpResult;
+use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, Pg, SessionId, Trace};
 use nacre_buf::BufList;
 use nacre_msg::osd_op::flag;
@@ -55,7 +56,7 @@ fn echo(request: &OsdOp, ops: Vec<OpResult>) -> Vec<SubOpReply> {
     request.ops.iter().zip(results).map(|(op, result)| SubOpReply::to(op, result.rval, result.out)).collect()
 }
 
-impl Pg {
+impl PgState {
     /// The answer to `op`, not sent yet.
     pub(super) fn reply_to(&self, op: &ClientOp, answer: Answer) -> PendingReply {
         let request = &op.op;
@@ -77,7 +78,9 @@ impl Pg {
         };
         PendingReply { session: op.session.id, tid: op.tid, message: Box::new(message), trace: op.trace }
     }
+}
 
+impl Pg {
     /// Sends an answer.
     pub(crate) fn send_reply(cx: &mut Cx<'_>, reply: PendingReply) {
         let PendingReply { session, tid, message, mut trace } = reply;
@@ -87,7 +90,7 @@ impl Pg {
 
     /// Answers `op` with an errno.
     pub(super) fn refuse(&self, cx: &mut Cx<'_>, op: &ClientOp, errno: Errno) {
-        let reply = self.reply_to(op, Answer::refusal(errno));
+        let reply = self.state.reply_to(op, Answer::refusal(errno));
         Self::send_reply(cx, reply);
     }
 }

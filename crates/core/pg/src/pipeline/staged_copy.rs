@@ -12,6 +12,7 @@
 
 use super::OpContext;
 use crate::ops::{Copied, CopiedObject, Staged};
+use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg, storage};
 use nacre_msg::peer::RepOp;
@@ -86,46 +87,7 @@ impl OpContext {
     }
 }
 
-impl Pg {
-    /// Takes what came of a source to the temporary object; the next part is asked for when all members have it.
-    pub(super) fn stage_part(&mut self, cx: &mut Cx<'_>, token: Token) {
-        if let Some(errno) = self.pool.fullness.errno() {
-            return self.finish_copy(cx, token, Err(errno));
-        }
-        let Some(op_ctx) = self.tokens.op_ctx_mut(token) else { return };
-        // One is enough: all copies of a message have the same target.
-        if op_ctx.copied.iter().any(|copied| copied.staged().is_some()) {
-            return self.finish_copy(cx, token, Err(Errno::EFBIG));
-        }
-        let head = op_ctx.head.clone();
-        let members = self.appliers(&head);
-        let Some(copying) = self.copying(token) else { return };
-        let staging = copying.staging.get_or_insert_with(|| Box::new(Staging::new(&head, token, members)));
-        if let Some(so_far) = &mut copying.so_far {
-            cx.throttle.turn.spend(so_far.size_bytes() as u64);
-            staging.add(so_far);
-        }
-        copying.bytes = 0;
-        self.send_batch(cx, token);
-    }
-
-    /// Sends the next changes to all members, or asks for the next part when there are none.
-    fn send_batch(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(head) = self.tokens.op_ctx_mut(token).map(|op_ctx| op_ctx.head.clone()) else { return };
-        let (members, whoami) = (self.appliers(&head), self.whoami);
-        let Some(copying) = self.copying(token) else { return };
-        let Some(staging) = &mut copying.staging else { return };
-        if staging.staged.members != members {
-            copying.begin_again(); // somebody has not got the first parts
-            return self.ask_part(cx, token);
-        }
-        let Some(ops) = staging.batches.pop_front() else { return self.ask_part(cx, token) };
-        staging.waiting_on.clone_from(&members);
-        let others = members.into_iter().filter(|osd| *osd != whoami).collect();
-        let txn = Transaction { collection: self.spg, ops };
-        self.replicate_aside(cx, others, STAGED_TID | token.0, txn, OnDurable::Staged(token));
-    }
-
+impl PgState {
     /// Has `others` and this copy apply what no log entry tells of.
     fn replicate_aside(
         &mut self,
@@ -137,24 +99,12 @@ impl Pg {
     ) {
         storage::follow_staged(&mut self.staged, &txn.ops);
         let (header, previous) = (self.header(), self.log.head());
-        let (trim_to, committed_to) = (Eversion::ZERO, self.replication.committed_to());
+        let (trim_to, committed_to) = (Eversion::ZERO, self.committed_to);
         let op = RepOp { header, tid, previous, entries: Vec::new(), trim_to, committed_to, txn };
         if !others.is_empty() {
             cx.effects.push(Effect::Peers { osds: others.into(), message: op.encode() });
         }
         self.submit(cx, op.txn, then);
-    }
-
-    /// A member has durably what was sent last.
-    pub(crate) fn part_is_staged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
-        let now = cx.now;
-        let Some(copying) = self.copying(token) else { return };
-        let Some(staging) = copying.staging.as_mut().filter(|staging| staging.is_busy()) else { return };
-        staging.waiting_on.retain(|osd| *osd != from);
-        if !staging.is_busy() {
-            (copying.asked, copying.heard) = (now, now);
-            self.send_batch(cx, token);
-        }
     }
 
     /// Copies that some member has not got which is to apply their write are made again.
@@ -167,40 +117,95 @@ impl Pg {
         op_ctx.copied_bytes = op_ctx.copied.iter().map(Copied::size_bytes).sum();
     }
 
-    /// Has all members remove temporary objects that no message needs: it failed, or its client has gone.
-    pub(crate) fn drop_unused_staged(&mut self, cx: &mut Cx<'_>) {
-        if self.staged.is_empty() || !self.is_primary() || !self.phase.is_serving() {
-            return;
-        }
-        let waiting = self.tokens.operations().chain(&self.pipeline.started);
-        let needed: BTreeSet<&HObject> = waiting.flat_map(OpContext::staged).collect();
-        let unused: Vec<HObject> =
-            self.staged.iter().filter(|object| !needed.contains(object)).cloned().collect();
-        if unused.is_empty() {
-            return;
-        }
-        let others: BTreeSet<OsdId> = self.members().filter(|osd| *osd != self.whoami).collect();
-        let txn = removal(self, unused);
-        self.replicate_aside(cx, others.into_iter().collect(), 0, txn, OnDurable::Nothing);
-    }
-
-    /// No copy goes on: what was collected here is removed.
-    pub(crate) fn drop_staged(&mut self, cx: &mut Cx<'_>) {
-        let staged = std::mem::take(&mut self.staged);
-        if !staged.is_empty() {
-            let txn = removal(self, staged);
-            self.submit(cx, txn, OnDurable::Nothing);
-        }
-    }
-
     /// True for an object that is none of its own: what a write replaced, or a part of a copy.
     pub(crate) fn is_hidden(&self, object: &HObject) -> bool {
         self.is_rollback_gen(object) || self.staged.contains(object)
     }
 }
 
+impl Pg {
+    /// Takes what came of a source to the temporary object; the next part is asked for when all members have it.
+    pub(super) fn stage_part(&mut self, cx: &mut Cx<'_>, token: Token) {
+        if let Some(errno) = self.state.pool.fullness.errno() {
+            return self.finish_copy(cx, token, Err(errno));
+        }
+        let Some(op_ctx) = self.state.tokens.op_ctx_mut(token) else { return };
+        // One is enough: all copies of a message have the same target.
+        if op_ctx.copied.iter().any(|copied| copied.staged().is_some()) {
+            return self.finish_copy(cx, token, Err(Errno::EFBIG));
+        }
+        let head = op_ctx.head.clone();
+        let members = self.state.appliers(&head);
+        let Some(copying) = self.state.copying(token) else { return };
+        let staging = copying.staging.get_or_insert_with(|| Box::new(Staging::new(&head, token, members)));
+        if let Some(so_far) = &mut copying.so_far {
+            cx.throttle.turn.spend(so_far.size_bytes() as u64);
+            staging.add(so_far);
+        }
+        copying.bytes = 0;
+        self.send_batch(cx, token);
+    }
+
+    /// Sends the next changes to all members, or asks for the next part when there are none.
+    fn send_batch(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let Some(head) = self.state.tokens.op_ctx_mut(token).map(|op_ctx| op_ctx.head.clone()) else {
+            return;
+        };
+        let (members, whoami) = (self.state.appliers(&head), self.state.whoami);
+        let Some(copying) = self.state.copying(token) else { return };
+        let Some(staging) = &mut copying.staging else { return };
+        if staging.staged.members != members {
+            copying.begin_again(); // somebody has not got the first parts
+            return self.ask_part(cx, token);
+        }
+        let Some(ops) = staging.batches.pop_front() else { return self.ask_part(cx, token) };
+        staging.waiting_on.clone_from(&members);
+        let others = members.into_iter().filter(|osd| *osd != whoami).collect();
+        let txn = Transaction { collection: self.state.spg, ops };
+        self.state.replicate_aside(cx, others, STAGED_TID | token.0, txn, OnDurable::Staged(token));
+    }
+
+    /// A member has durably what was sent last.
+    pub(crate) fn part_is_staged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
+        let now = cx.now;
+        let Some(copying) = self.state.copying(token) else { return };
+        let Some(staging) = copying.staging.as_mut().filter(|staging| staging.is_busy()) else { return };
+        staging.waiting_on.retain(|osd| *osd != from);
+        if !staging.is_busy() {
+            (copying.asked, copying.heard) = (now, now);
+            self.send_batch(cx, token);
+        }
+    }
+
+    /// Has all members remove temporary objects that no message needs: it failed, or its client has gone.
+    pub(crate) fn drop_unused_staged(&mut self, cx: &mut Cx<'_>) {
+        if self.state.staged.is_empty() || !self.is_primary() || !self.state.phase.is_serving() {
+            return;
+        }
+        let waiting = self.state.tokens.operations().chain(&self.pipeline.started);
+        let needed: BTreeSet<&HObject> = waiting.flat_map(OpContext::staged).collect();
+        let unused: Vec<HObject> =
+            self.state.staged.iter().filter(|object| !needed.contains(object)).cloned().collect();
+        if unused.is_empty() {
+            return;
+        }
+        let others: BTreeSet<OsdId> = self.members().filter(|osd| *osd != self.state.whoami).collect();
+        let txn = removal(self, unused);
+        self.state.replicate_aside(cx, others.into_iter().collect(), 0, txn, OnDurable::Nothing);
+    }
+
+    /// No copy goes on: what was collected here is removed.
+    pub(crate) fn drop_staged(&mut self, cx: &mut Cx<'_>) {
+        let staged = std::mem::take(&mut self.state.staged);
+        if !staged.is_empty() {
+            let txn = removal(self, staged);
+            self.state.submit(cx, txn, OnDurable::Nothing);
+        }
+    }
+}
+
 fn removal(pg: &Pg, objects: impl IntoIterator<Item = HObject>) -> Transaction {
-    let mut txn = Transaction::new(pg.spg);
+    let mut txn = Transaction::new(pg.state.spg);
     for object in objects {
         txn.push(storage::forget_staged(&object));
         txn.push(Op::Remove(object));

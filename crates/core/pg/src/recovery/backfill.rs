@@ -23,6 +23,7 @@
 use super::Kind;
 use crate::log::Missing;
 use crate::peering::Peer;
+use crate::state::PgState;
 use crate::{Cx, Pg};
 use nacre_msg::peer::{Scan, ScanReply, ScannedObject};
 use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
@@ -56,7 +57,7 @@ impl Backfill {
     }
 }
 
-impl Pg {
+impl PgState {
     /// Lists a part of this copy for the primary.
     pub(crate) fn answer_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, scan: Scan) {
         let (list, next) = self.own_list(cx, &scan.from);
@@ -76,16 +77,25 @@ impl Pg {
         (list, next.unwrap_or_else(HObject::max_value))
     }
 
-    /// Since when it waits for the list of a copy, and moves no object meanwhile.
-    pub(crate) fn waits_for_list_since(&self) -> Option<Stamp> {
-        let is_asked = |peer: &Peer| peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
-        let waits = !self.recovery.is_busy() && self.peers.values().any(is_asked);
-        waits.then(|| self.recovery.moved_at())
-    }
-
     /// Some copy has not been compared to its end.
     pub(super) fn has_more_to_compare(&self) -> bool {
         self.peers.values().any(|peer| peer.activated && !peer.is_compared())
+    }
+
+    /// All lists that were asked for are there, and wait for an event that has submitted nothing, so that all shows in our own.
+    pub(crate) fn has_lists(&self) -> bool {
+        let mut asked = self.peers.values().filter_map(|peer| peer.backfill.as_ref());
+        let mut asked = asked.by_ref().filter(|backfill| backfill.asked).peekable();
+        asked.peek().is_some() && asked.all(|backfill| backfill.list.is_some())
+    }
+}
+
+impl Pg {
+    /// Since when it waits for the list of a copy, and moves no object meanwhile.
+    pub(crate) fn waits_for_list_since(&self) -> Option<Stamp> {
+        let is_asked = |peer: &Peer| peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
+        let waits = !self.recovery.is_busy() && self.state.peers.values().any(is_asked);
+        waits.then(|| self.recovery.moved_at())
     }
 
     /// Has the next objects listed when few are left to push of those that were compared. All copies go on together, so that
@@ -93,22 +103,28 @@ impl Pg {
     pub(super) fn compare_on(&mut self, cx: &mut Cx<'_>) {
         let unfound = self.recovery.unfound_count();
         // Some are left when the next comparison begins, so that pushing does not stop for it.
-        let left_max = self.scan_objects / 4;
+        let left_max = self.state.scan_objects / 4;
         let is_busy = |peer: &Peer| {
             let asked = peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
             asked || peer.missing.len().saturating_sub(unfound) > left_max
         };
-        let mut backfills = self.peers.values().filter(|peer| peer.activated && peer.backfill.is_some());
-        if !self.reservations.allow(Kind::Backfill) || !self.has_more_to_compare() || backfills.any(is_busy) {
+        let mut backfills =
+            self.state.peers.values().filter(|peer| peer.activated && peer.backfill.is_some());
+        if !self.reservations.allow(Kind::Backfill)
+            || !self.state.has_more_to_compare()
+            || backfills.any(is_busy)
+        {
             return;
         }
         self.recovery.resume_at = cx.throttle.begins_at(cx.now);
         if self.recovery.resume_at.is_some() {
             return;
         }
-        let header = self.header();
+        let header = self.state.header();
         let mut scans = Vec::new();
-        for (osd, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.activated && !peer.is_compared()) {
+        for (osd, peer) in
+            self.state.peers.iter_mut().filter(|(_, peer)| peer.activated && !peer.is_compared())
+        {
             if let Some(backfill) = &mut peer.backfill {
                 cx.throttle.take(cx.now, SCAN_COST_BYTES);
                 self.recovery.moves(cx.now);
@@ -117,13 +133,13 @@ impl Pg {
             }
         }
         for (osd, scan) in scans {
-            self.send(cx, osd, scan);
+            self.state.send(cx, osd, scan);
         }
     }
 
     /// A part of a copy's list.
     pub(crate) fn on_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScanReply) {
-        let backfill = self.peers.get_mut(&from).and_then(|peer| peer.backfill.as_mut());
+        let backfill = self.state.peers.get_mut(&from).and_then(|peer| peer.backfill.as_mut());
         let awaited = |backfill: &&mut Backfill| {
             backfill.asked && backfill.list.is_none() && backfill.compared == reply.from
         };
@@ -133,19 +149,13 @@ impl Pg {
         }
     }
 
-    /// All lists that were asked for are there, and wait for an event that has submitted nothing, so that all shows in our own.
-    pub(crate) fn has_lists(&self) -> bool {
-        let mut asked = self.peers.values().filter_map(|peer| peer.backfill.as_ref());
-        let mut asked = asked.by_ref().filter(|backfill| backfill.asked).peekable();
-        asked.peek().is_some() && asked.all(|backfill| backfill.list.is_some())
-    }
-
     /// Compares the lists that came with this copy.
     pub(crate) fn compare_lists(&mut self, cx: &mut Cx<'_>) {
-        if self.view_is_stale || !self.has_lists() {
+        if self.state.view_is_stale || !self.state.has_lists() {
             return;
         }
         let listed = self
+            .state
             .peers
             .iter_mut()
             .filter_map(|(osd, peer)| Some((*osd, peer.backfill.as_mut()?.list.take()?)));
@@ -155,9 +165,9 @@ impl Pg {
             self.compare(cx, osd, list);
         }
         for osd in compared {
-            let Some(peer) = self.peers.get_mut(&osd) else { continue };
+            let Some(peer) = self.state.peers.get_mut(&osd) else { continue };
             if peer.advance_backfill() {
-                self.send_progress(cx, osd);
+                self.state.send_progress(cx, osd);
             }
         }
         self.note_whole_peers(cx);
@@ -165,11 +175,11 @@ impl Pg {
 
     fn compare(&mut self, cx: &Cx<'_>, osd: OsdId, reply: ScanReply) {
         let ScanReply { from, objects, next, .. } = reply;
-        let (own, own_next) = self.own_list(cx, &from);
+        let (own, own_next) = self.state.own_list(cx, &from);
         // A list that does not go on is taken for complete: the same question would get the same answer.
         let next = if next > from { next } else { HObject::max_value() };
         let until = next.min(own_next).detached();
-        let expected = patched(own, &self.missing, &from, &until);
+        let expected = patched(own, &self.state.missing, &from, &until);
         let listed: BTreeMap<HObject, Eversion> = objects
             .into_iter()
             .filter(|listed| from <= listed.object && listed.object < until)
@@ -179,7 +189,7 @@ impl Pg {
         if let Some((first, _)) = missing.iter().next() {
             self.recovery.look_again_at(first);
         }
-        let Some(peer) = self.peers.get_mut(&osd) else { return };
+        let Some(peer) = self.state.peers.get_mut(&osd) else { return };
         missing.iter().for_each(|(object, need)| peer.missing.insert(object.clone(), need));
         peer.backfill = Some(Backfill::from(until));
     }

@@ -11,7 +11,7 @@ use nacre_types::{HObject, OsdId};
 impl Pg {
     /// A write to `head` is next: what is on its way of the object and its clones begins again later, unless it did so before.
     pub(crate) fn give_way(&mut self, head: &HObject) {
-        if !self.recovery.holds(head) || self.peers.values().any(|peer| peer.needs_first(head)) {
+        if !self.recovery.holds(head) || self.state.peers.values().any(|peer| peer.needs_first(head)) {
             return;
         }
         let objects: Vec<HObject> = self.recovery.held(head).cloned().collect();
@@ -31,11 +31,14 @@ impl Pg {
     /// way: a copy that has that no longer lacks the object.
     fn may_begin_again(&self, object: &HObject) -> bool {
         let is_later =
-            |osd: &OsdId| self.peers.get(osd).is_some_and(|peer| peer.deferred_by_backfill(object));
+            |osd: &OsdId| self.state.peers.get(osd).is_some_and(|peer| peer.deferred_by_backfill(object));
         let may = match self.recovery.active.get(object) {
             Some(Work::Pushing(pushing)) => pushing.has_more() && pushing.targets().all(is_later),
             Some(_) => false,
-            None => self.missing.need(object).is_none() && self.peers_without(object).iter().all(is_later),
+            None => {
+                self.state.missing.need(object).is_none()
+                    && self.state.peers_without(object).iter().all(is_later)
+            }
         };
         may && !self.recovery.gave_way.contains(object)
     }

@@ -7,6 +7,7 @@ use crate::backend::{Ends, RepGather};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, clone_record};
 use crate::peering::is_up;
+use crate::state::PgState;
 use crate::{Cx, Pg};
 use nacre_msg::peer::LogKind;
 use nacre_txn::{ObjectView, Op, Transaction};
@@ -81,6 +82,20 @@ pub struct MissingObject {
     pub locations: Vec<OsdId>,
 }
 
+impl PgState {
+    /// The log does not say that the lost version was the first.
+    fn existed_before(&self, object: &HObject) -> bool {
+        let Some(need) = self.missing.need(object) else { return true };
+        self.log.newest_of(object, need).is_none_or(|entry| entry.prior_version != Eversion::ZERO)
+    }
+
+    /// What the primary has of an object in place of the version that is lost.
+    fn older_version(&self, view: &dyn ObjectView, object: &HObject) -> Option<ObjectContext> {
+        self.missing.need(object)?;
+        ObjectContext::load(view, &self.spg, object).ok().filter(|context| context.exists)
+    }
+}
+
 impl Pg {
     /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
     /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
@@ -93,22 +108,22 @@ impl Pg {
         count_max: usize,
     ) -> (Vec<MissingObject>, bool) {
         let mut found = Vec::new();
-        let all = self.missing.iter().map(|(object, _)| object);
+        let all = self.state.missing.iter().map(|(object, _)| object);
         let listed: Box<dyn Iterator<Item = &HObject>> =
             if unfound { Box::new(self.recovery.unfound.iter()) } else { Box::new(all) };
         for object in listed.filter(|object| *object > from) {
             if found.len() == count_max {
                 return (found, true);
             }
-            let have = self.copy_version(view, object).unwrap_or_default();
-            let need = self.missing.need(object).unwrap_or(have);
+            let have = self.state.copy_version(view, object).unwrap_or_default();
+            let need = self.state.missing.need(object).unwrap_or(have);
             let has = |osd: &OsdId, peer: &crate::peering::Peer| {
-                is_up(&self.map, *osd) && peer.activated && peer.has(object)
+                is_up(&self.state.map, *osd) && peer.activated && peer.has(object)
             };
             let locations = if unfound {
                 Vec::new()
             } else {
-                self.peers.iter().filter(|(osd, peer)| has(osd, peer)).map(|(osd, _)| *osd).collect()
+                self.state.peers.iter().filter(|(osd, peer)| has(osd, peer)).map(|(osd, _)| *osd).collect()
             };
             found.push(MissingObject { object: object.clone(), need, have, locations });
         }
@@ -118,7 +133,7 @@ impl Pg {
     /// How many objects this copy lacks, and how many nobody has.
     #[must_use]
     pub fn missing_counts(&self) -> (usize, usize) {
-        (self.missing.len(), self.recovery.unfound_count())
+        (self.state.missing.len(), self.recovery.unfound_count())
     }
 
     /// How many objects [`crate::Event::MarkLost`] would give up.
@@ -132,33 +147,22 @@ impl Pg {
         if !self.is_active() {
             return Err(LostError::Inactive);
         }
-        let unprobed = self.unprobed();
+        let unprobed = self.state.unprobed();
         if !unprobed.is_empty() && self.recovery.unfound_count() > 0 {
             return Err(LostError::Unprobed(unprobed));
         }
         if lost == Lost::Revert {
-            if self.ec.is_some() {
+            if self.state.ec.is_some() {
                 return Err(LostError::Coded);
             }
-            let without =
-                |object: &&HObject| self.older_version(view, object).is_none() && self.existed_before(object);
+            let without = |object: &&HObject| {
+                self.state.older_version(view, object).is_none() && self.state.existed_before(object)
+            };
             if let Some(object) = self.recovery.unfound.iter().take(LOST_OBJECTS_MAX).find(without) {
-                return Err(LostError::NoOlder { osd: self.whoami, object: object.clone() });
+                return Err(LostError::NoOlder { osd: self.state.whoami, object: object.clone() });
             }
         }
         Ok(self.recovery.unfound_count().min(LOST_OBJECTS_MAX))
-    }
-
-    /// The log does not say that the lost version was the first.
-    fn existed_before(&self, object: &HObject) -> bool {
-        let Some(need) = self.missing.need(object) else { return true };
-        self.log.newest_of(object, need).is_none_or(|entry| entry.prior_version != Eversion::ZERO)
-    }
-
-    /// What the primary has of an object in place of the version that is lost.
-    fn older_version(&self, view: &dyn ObjectView, object: &HObject) -> Option<ObjectContext> {
-        self.missing.need(object)?;
-        ObjectContext::load(view, &self.spg, object).ok().filter(|context| context.exists)
     }
 
     /// The operator gives up what nobody has.
@@ -173,13 +177,13 @@ impl Pg {
     }
 
     fn mark_object_lost(&mut self, cx: &mut Cx<'_>, object: HObject, lost: Lost) {
-        let (head, version) = (object.to_head(), self.next_version());
-        let older = self.older_version(cx.view, &object);
-        let need = self.missing.need(&object).unwrap_or_default();
-        let user_version = self.info.last_user_version;
+        let (head, version) = (object.to_head(), self.state.next_version());
+        let older = self.state.older_version(cx.view, &object);
+        let need = self.state.missing.need(&object).unwrap_or_default();
+        let user_version = self.state.info.last_user_version;
         let mut entry = own_entry(LogKind::Delete, object.clone(), (version, need), user_version, cx.wall);
-        let mut txn = Transaction::new(self.spg);
-        self.forget_missing(&mut txn, &object);
+        let mut txn = Transaction::new(self.state.spg);
+        self.state.forget_missing(&mut txn, &object);
         let kept = older.as_ref().filter(|context| lost == Lost::Revert || !context.snaps.clones.is_empty());
         if let Some(context) = kept {
             entry.kind = LogKind::Modify;
@@ -196,12 +200,12 @@ impl Pg {
             }
             let meta = if object.snap.is_head() { context.to_record() } else { clone_record(&context.info) };
             txn.push(Op::SetMeta { object: object.clone(), meta });
-            self.missing.remove(&object);
+            self.state.missing.remove(&object);
         } else {
             entry.delta.objects = -1;
             entry.delta.clones = -i64::from(!object.snap.is_head());
             entry.delta.bytes = -signed(older.map_or(0, |context| context.info.size));
-            self.missing.insert(object.clone(), Eversion::ZERO);
+            self.state.missing.insert(object.clone(), Eversion::ZERO);
         }
         self.recovery.unfound.remove(&object);
         self.recovery.unrepairable.remove(&object);

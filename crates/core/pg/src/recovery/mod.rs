@@ -31,6 +31,7 @@ pub use reserver::{Decision, Reserver, Side};
 pub use throttle::RecoveryThrottle;
 
 use crate::object::ObjectContext;
+use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Pg, peering};
 use nacre_msg::peer::PartCursor;
@@ -188,6 +189,52 @@ impl Recovery {
     }
 }
 
+impl PgState {
+    /// Most bytes of a part of `object`. Other copies answer pulls by themselves, and chunks of one object must have parts alike.
+    fn part_bytes(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
+        let is_sent = self.ec.is_none() && self.missing.need(object).is_none();
+        if is_sent { cx.throttle.part_bytes(cx.now) as u64 } else { PART_BYTES_MAX as u64 }
+    }
+
+    fn copies_missing(&self) -> impl Iterator<Item = &crate::log::Missing> + '_ {
+        let peers = self.peers.values().filter(|peer| peer.activated).map(|peer| &peer.missing);
+        std::iter::once(&self.missing).chain(peers)
+    }
+
+    /// Bytes that the recovery of `object` moves; the PG's average where only others have it.
+    fn cost_of(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
+        let record = cx.view.meta(&self.spg, object).filter(|_| self.missing.need(object).is_none());
+        match record.and_then(|record| ObjectContext::from_record(record).ok()) {
+            Some(context) => context.info.size,
+            None => {
+                let counters = &self.info.counters;
+                counters.bytes.max(0).unsigned_abs() / counters.objects.max(1).unsigned_abs()
+            }
+        }
+    }
+
+    /// This copy misses nothing any more, and keeps that in mind.
+    fn is_whole_again(&mut self, cx: &mut Cx<'_>) {
+        self.info.last_complete = self.info.last_update;
+        self.info.last_backfill = HObject::max_value();
+        let mut txn = Transaction::new(self.spg);
+        self.forget_all_missing(&mut txn);
+        self.save_info(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
+    }
+
+    fn peer_is_whole(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let head = self.info.last_update;
+        if let Some(peer) = self.peers.get_mut(&osd) {
+            peer.backfill = None;
+            peer.told_complete = true;
+            peer.info.last_complete = head;
+            peer.info.last_backfill = HObject::max_value();
+        }
+        self.send_progress(cx, osd);
+    }
+}
+
 impl Pg {
     /// Peering has told what is missing where.
     pub(crate) fn begin_recovery(&mut self) {
@@ -197,11 +244,11 @@ impl Pg {
     /// Starts recoveries as far as the limit allows.
     pub(crate) fn start_recoveries(&mut self, cx: &mut Cx<'_>) {
         self.recovery.resume_at = None;
-        if self.recovery.is_at_rest() && self.reservations.has_none() && self.is_whole_everywhere() {
+        if self.recovery.is_at_rest() && self.reservations.has_none() && self.state.is_whole_everywhere() {
             return; // as after almost every event
         }
         self.update_reservation(cx);
-        if !matches!(self.phase, peering::Phase::Active { .. }) {
+        if !matches!(self.state.phase, peering::Phase::Active { .. }) {
             return;
         }
         self.recover_drained(cx);
@@ -250,7 +297,7 @@ impl Pg {
                 later.push_back(object);
                 continue;
             }
-            self.take_pace(cx, &object, self.part_bytes(cx, &object));
+            self.take_pace(cx, &object, self.state.part_bytes(cx, &object));
             self.recovery.moves(cx.now);
             match self.recovery.active.get(&object) {
                 Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
@@ -265,12 +312,6 @@ impl Pg {
     /// A client waits for `object`.
     fn is_urgent(&self, object: &HObject) -> bool {
         self.pipeline.is_waited_for(&object.to_head())
-    }
-
-    /// Most bytes of a part of `object`. Other copies answer pulls by themselves, and chunks of one object must have parts alike.
-    fn part_bytes(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
-        let is_sent = self.ec.is_none() && self.missing.need(object).is_none();
-        if is_sent { cx.throttle.part_bytes(cx.now) as u64 } else { PART_BYTES_MAX as u64 }
     }
 
     /// Counts what recovery moves of an object, unless a client waits for it: that goes at once, and nothing else pays for it.
@@ -306,13 +347,8 @@ impl Pg {
         }
     }
 
-    fn copies_missing(&self) -> impl Iterator<Item = &crate::log::Missing> + '_ {
-        let peers = self.peers.values().filter(|peer| peer.activated).map(|peer| &peer.missing);
-        std::iter::once(&self.missing).chain(peers)
-    }
-
     fn missing_family(&self, head: &HObject) -> BTreeSet<HObject> {
-        let families = self.copies_missing().flat_map(|missing| missing.family(head));
+        let families = self.state.copies_missing().flat_map(|missing| missing.family(head));
         families.map(|(object, _)| object.clone()).filter(|object| !self.recovery.is_taken(object)).collect()
     }
 
@@ -320,7 +356,7 @@ impl Pg {
     fn next_missing(&mut self, kind: Kind) -> Option<HObject> {
         loop {
             let cursor = self.recovery.cursor.clone()?;
-            let lists = self.missing_of(kind);
+            let lists = self.state.missing_of(kind);
             let next = lists.filter_map(|missing| missing.next_from(&cursor)).min().cloned();
             let Some(object) = next else {
                 self.recovery.cursor = None;
@@ -333,26 +369,14 @@ impl Pg {
         }
     }
 
-    /// Bytes that the recovery of `object` moves; the PG's average where only others have it.
-    fn cost_of(&self, cx: &Cx<'_>, object: &HObject) -> u64 {
-        let record = cx.view.meta(&self.spg, object).filter(|_| self.missing.need(object).is_none());
-        match record.and_then(|record| ObjectContext::from_record(record).ok()) {
-            Some(context) => context.info.size,
-            None => {
-                let counters = &self.info.counters;
-                counters.bytes.max(0).unsigned_abs() / counters.objects.max(1).unsigned_abs()
-            }
-        }
-    }
-
     /// Does the next thing that `object` needs.
     fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let first_part = self.cost_of(cx, &object).min(self.part_bytes(cx, &object));
+        let first_part = self.state.cost_of(cx, &object).min(self.state.part_bytes(cx, &object));
         self.take_pace(cx, &object, first_part + OBJECT_COST_BYTES);
         self.recovery.moves(cx.now);
-        match self.missing.need(&object) {
+        match self.state.missing.need(&object) {
             Some(Eversion::ZERO) => self.drop_here(cx, object),
-            Some(need) if self.ec.is_some() => self.reconstruct(cx, object, need),
+            Some(need) if self.state.ec.is_some() => self.reconstruct(cx, object, need),
             Some(need) => self.pull(cx, object, need, BTreeSet::new()),
             None => self.push(cx, object),
         }
@@ -361,11 +385,11 @@ impl Pg {
     /// This copy has `object` durably as it should be: go on with the other copies.
     pub(crate) fn recovered_here(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         self.recovery.active.remove(object);
-        self.missing.remove(object);
-        self.stamps.recovered_objects += 1;
-        self.stamps.repaired_objects += u64::from(self.recovery.repairing.remove(object));
-        if self.missing.is_empty() {
-            self.is_whole_again(cx);
+        self.state.missing.remove(object);
+        self.state.stamps.recovered_objects += 1;
+        self.state.stamps.repaired_objects += u64::from(self.recovery.repairing.remove(object));
+        if self.state.missing.is_empty() {
+            self.state.is_whole_again(cx);
         }
         self.go_on_with(cx, &object.to_head());
         self.recover(cx, object.clone());
@@ -383,20 +407,10 @@ impl Pg {
         self.recovery.unfound.insert(object);
     }
 
-    /// This copy misses nothing any more, and keeps that in mind.
-    fn is_whole_again(&mut self, cx: &mut Cx<'_>) {
-        self.info.last_complete = self.info.last_update;
-        self.info.last_backfill = HObject::max_value();
-        let mut txn = Transaction::new(self.spg);
-        self.forget_all_missing(&mut txn);
-        self.save_info(&mut txn);
-        self.submit(cx, txn, OnDurable::Nothing);
-    }
-
     /// Those who missed `object` when it was sent have it durably. Others may have turned out since to miss it, too.
     fn recovered_there(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        self.stamps.recovered_objects += 1;
-        if self.peers_without(object).is_empty() {
+        self.state.stamps.recovered_objects += 1;
+        if self.state.peers_without(object).is_empty() {
             self.recovered_everywhere(cx, object);
         } else {
             self.recover(cx, object.clone());
@@ -415,28 +429,17 @@ impl Pg {
     fn note_whole_peers(&mut self, cx: &mut Cx<'_>) {
         let whole = |peer: &peering::Peer| peer.is_complete() && !peer.told_complete;
         let whole: Vec<OsdId> =
-            self.peers.iter().filter(|(_, peer)| whole(peer)).map(|(osd, _)| *osd).collect();
+            self.state.peers.iter().filter(|(_, peer)| whole(peer)).map(|(osd, _)| *osd).collect();
         for osd in whole {
-            self.peer_is_whole(cx, osd);
+            self.state.peer_is_whole(cx, osd);
         }
         let _clean = self.finish_if_clean(cx);
         self.reconsider_serving(cx);
     }
 
-    fn peer_is_whole(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let head = self.info.last_update;
-        if let Some(peer) = self.peers.get_mut(&osd) {
-            peer.backfill = None;
-            peer.told_complete = true;
-            peer.info.last_complete = head;
-            peer.info.last_backfill = HObject::max_value();
-        }
-        self.send_progress(cx, osd);
-    }
-
     /// Some OSD went down: objects that were to come from it come from another one.
     pub(crate) fn forget_dead_sources(&mut self) {
-        let map = &self.map;
+        let map = &self.state.map;
         self.recovery.active.retain(|_, work| match work {
             Work::Pulling { from, .. } => peering::is_up(map, *from),
             Work::Reconstructing(work) => !work.lost_source(|osd| peering::is_up(map, osd)),

@@ -2,6 +2,7 @@
 
 use super::{Work, part};
 use crate::peering::is_up;
+use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
 use nacre_msg::peer::{PartCursor, Pull, Push, PushReply};
@@ -10,28 +11,7 @@ use nacre_txn::{FetchFrom, ReadError};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeSet;
 
-impl Pg {
-    pub(super) fn drop_here(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let mut txn = part::removal(self.spg, &object);
-        self.forget_missing(&mut txn, &object);
-        self.submit(cx, txn, OnDurable::Recovered(Box::new(object.clone())));
-        self.recovery.active.insert(object, Work::Dropping);
-    }
-
-    /// Asks somebody who may have it for `object`; `absent` have not.
-    pub(super) fn pull(&mut self, cx: &mut Cx<'_>, object: HObject, need: Eversion, absent: BTreeSet<OsdId>) {
-        let Some(from) = self.source_of(&object, need, &absent) else {
-            self.recovery.active.remove(&object);
-            if !self.give_up_repairing(cx, &object) {
-                self.is_out_of_reach(object);
-            }
-            return;
-        };
-        let (header, at) = (self.header(), PartCursor::Start);
-        self.send(cx, from, Pull { header, object: object.clone(), need, at: at.clone() });
-        self.recovery.active.insert(object, Work::Pulling { from, need, at, absent });
-    }
-
+impl PgState {
     /// Members that are known to have it are the surest; any other one only says no if it has another version.
     fn source_of(&self, object: &HObject, need: Eversion, absent: &BTreeSet<OsdId>) -> Option<OsdId> {
         let may_have = |osd: &OsdId, peer: &crate::peering::Peer| {
@@ -78,12 +58,35 @@ impl Pg {
             }
         }
     }
+}
+
+impl Pg {
+    pub(super) fn drop_here(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        let mut txn = part::removal(self.state.spg, &object);
+        self.state.forget_missing(&mut txn, &object);
+        self.state.submit(cx, txn, OnDurable::Recovered(Box::new(object.clone())));
+        self.recovery.active.insert(object, Work::Dropping);
+    }
+
+    /// Asks somebody who may have it for `object`; `absent` have not.
+    pub(super) fn pull(&mut self, cx: &mut Cx<'_>, object: HObject, need: Eversion, absent: BTreeSet<OsdId>) {
+        let Some(from) = self.state.source_of(&object, need, &absent) else {
+            self.recovery.active.remove(&object);
+            if !self.give_up_repairing(cx, &object) {
+                self.is_out_of_reach(object);
+            }
+            return;
+        };
+        let (header, at) = (self.state.header(), PartCursor::Start);
+        self.state.send(cx, from, Pull { header, object: object.clone(), need, at: at.clone() });
+        self.recovery.active.insert(object, Work::Pulling { from, need, at, absent });
+    }
 
     /// Asks for the part that is due.
     pub(super) fn pull_on(&self, cx: &mut Cx<'_>, object: &HObject) {
         if let Some(Work::Pulling { from, need, at, .. }) = self.recovery.active.get(object) {
-            let (header, object, at) = (self.header(), object.clone(), at.clone());
-            self.send(cx, *from, Pull { header, object, need: *need, at });
+            let (header, object, at) = (self.state.header(), object.clone(), at.clone());
+            self.state.send(cx, *from, Pull { header, object, need: *need, at });
         }
     }
 
@@ -100,13 +103,13 @@ impl Pg {
         match next {
             Some(next) => {
                 *at = next;
-                self.submit(cx, txn, OnDurable::Nothing);
+                self.state.submit(cx, txn, OnDurable::Nothing);
                 self.recovery.parts.push_back(object);
             }
             None => {
                 self.recovery.active.insert(object.clone(), Work::Applying);
-                self.forget_missing(&mut txn, &object);
-                self.submit(cx, txn, OnDurable::Recovered(Box::new(object)));
+                self.state.forget_missing(&mut txn, &object);
+                self.state.submit(cx, txn, OnDurable::Recovered(Box::new(object)));
             }
         }
     }

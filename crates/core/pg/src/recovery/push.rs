@@ -2,6 +2,7 @@
 
 use super::{Work, part};
 use crate::peering::Phase;
+use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
 use nacre_msg::peer::{PartCursor, Push, PushReply};
@@ -69,21 +70,23 @@ impl Pushing {
     }
 }
 
-impl Pg {
+impl PgState {
     /// Members that miss `object`, this one apart.
     pub(super) fn peers_without(&self, object: &HObject) -> BTreeSet<OsdId> {
         let misses = |peer: &crate::peering::Peer| peer.activated && peer.missing.need(object).is_some();
         self.peers.iter().filter(|(_, peer)| misses(peer)).map(|(osd, _)| *osd).collect()
     }
+}
 
+impl Pg {
     /// Sends `object` to all members that miss it.
     pub(super) fn push(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let targets = self.peers_without(&object);
+        let targets = self.state.peers_without(&object);
         if targets.is_empty() {
             return self.recovered_everywhere(cx, &object);
         }
-        let version = self.copy_version(cx.view, &object);
-        if let Some(version) = version.filter(|_| self.ec.is_some()) {
+        let version = self.state.copy_version(cx.view, &object);
+        if let Some(version) = version.filter(|_| self.state.ec.is_some()) {
             return self.reconstruct(cx, object, version);
         }
         let (next, sent) = (Some(PartCursor::Start), VecDeque::new());
@@ -122,15 +125,19 @@ impl Pg {
             return;
         };
         if version.is_none() {
-            let txn = part::removal(self.spg, object);
+            let txn = part::removal(self.state.spg, object);
             return self.send_part(cx, object, part::Part { txn, next: None });
         }
-        match part::read(cx.view, self.spg, (object, object), (at, cx.throttle.part_bytes(cx.now)), |size| {
-            size
-        }) {
+        match part::read(
+            cx.view,
+            self.state.spg,
+            (object, object),
+            (at, cx.throttle.part_bytes(cx.now)),
+            |size| size,
+        ) {
             Ok(part) => self.send_part(cx, object, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
-                let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
+                let token = self.state.tokens.issue_fetch(OnFetched::Push(object.clone()));
                 self.pushing(object).into_iter().for_each(|pushing| pushing.reading = true);
                 cx.effects.push(Effect::Fetch {
                     object: wanted,
@@ -151,7 +158,7 @@ impl Pg {
     }
 
     fn send_part(&mut self, cx: &mut Cx<'_>, object: &HObject, part: part::Part) {
-        let header = self.header();
+        let header = self.state.header();
         let Some(pushing) = self.pushing(object) else { return };
         let Some(at) = std::mem::replace(&mut pushing.next, part.next.clone()) else { return };
         let (targets, version) = (pushing.targets.clone(), pushing.version.unwrap_or_default());
@@ -161,13 +168,13 @@ impl Pg {
         }
         for osd in targets {
             let (object, at, next, txn) = (object.clone(), at.clone(), part.next.clone(), part.txn.clone());
-            self.send(cx, osd, Push { header, object, version, at, next, pulled: false, txn });
+            self.state.send(cx, osd, Push { header, object, version, at, next, pulled: false, txn });
         }
     }
 
     /// A part came, asked for or by the primary's order.
     pub(crate) fn receive_push(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
-        if push.txn.collection != self.spg {
+        if push.txn.collection != self.state.spg {
             return;
         }
         if push.pulled && self.is_reconstructing(&push.object) {
@@ -176,7 +183,7 @@ impl Pg {
         if push.pulled {
             return self.receive_pulled(cx, from, push);
         }
-        if from != self.interval.primary || !matches!(self.phase, Phase::Replica) {
+        if from != self.state.interval.primary || !matches!(self.state.phase, Phase::Replica) {
             return;
         }
         let Push { object, version, at, next, mut txn, .. } = push;
@@ -188,20 +195,20 @@ impl Pg {
             self.recovery.receiving.insert(object.clone(), next.clone());
         }
         let begins = next.is_some() && at == PartCursor::Start;
-        if begins && self.info.covers(&object) && self.missing.need(&object).is_none() {
+        if begins && self.state.info.covers(&object) && self.state.missing.need(&object).is_none() {
             // A copy that was there and is replaced: it must not be taken for whole after a crash.
-            self.missing.insert(object.clone(), version);
-            self.note_missing(&mut txn, &object, version);
+            self.state.missing.insert(object.clone(), version);
+            self.state.note_missing(&mut txn, &object, version);
         }
         if next.is_none() {
-            self.forget_missing(&mut txn, &object);
-            self.missing.remove(&object);
-            if self.missing.is_empty() && !self.info.is_incomplete() {
-                self.info.last_complete = self.info.last_update;
+            self.state.forget_missing(&mut txn, &object);
+            self.state.missing.remove(&object);
+            if self.state.missing.is_empty() && !self.state.info.is_incomplete() {
+                self.state.info.last_complete = self.state.info.last_update;
             }
         }
-        let reply = PushReply { header: self.header(), object, version, at, absent: false };
-        self.submit(cx, txn, OnDurable::Pushed { to: from, reply: Box::new(reply) });
+        let reply = PushReply { header: self.state.header(), object, version, at, absent: false };
+        self.state.submit(cx, txn, OnDurable::Pushed { to: from, reply: Box::new(reply) });
     }
 
     /// A part is durable there, or a source has nothing to give.
@@ -223,7 +230,7 @@ impl Pg {
             return;
         }
         for osd in std::mem::take(&mut pushing.targets) {
-            if let Some(peer) = self.peers.get_mut(&osd) {
+            if let Some(peer) = self.state.peers.get_mut(&osd) {
                 peer.missing.remove(object);
             }
         }

@@ -8,6 +8,7 @@
 //! A part holds the chunk's data and, at its ends, what all chunks of an object share: attributes and record.
 
 use super::{Work, part};
+use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect, Pg};
 use nacre_buf::{BufList, Bytes};
@@ -45,12 +46,34 @@ impl Reconstruction {
     }
 }
 
+impl PgState {
+    fn apply_own_part(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+        at: PartCursor,
+        is_last: bool,
+        mut txn: Transaction,
+    ) {
+        if is_last {
+            self.forget_missing(&mut txn, object);
+        }
+        self.submit(cx, txn, OnDurable::Rebuilt(Box::new((object.clone(), at))));
+    }
+
+    /// True when the chunks of others suffice for this copy's of `object`.
+    pub(super) fn can_reconstruct_here(&self, object: &HObject, need: Eversion) -> bool {
+        let sources = self.chunk_sources(object, need, &[self.whoami].into(), true);
+        self.chunks_needed().is_some_and(|k| sources.len() >= k)
+    }
+}
+
 impl Pg {
     /// Begins to compute `object` for all who lack it.
     pub(super) fn reconstruct(&mut self, cx: &mut Cx<'_>, object: HObject, version: Eversion) {
-        let mut targets = self.peers_without(&object);
-        if self.missing.need(&object).is_some() {
-            targets.insert(self.whoami);
+        let mut targets = self.state.peers_without(&object);
+        if self.state.missing.need(&object).is_some() {
+            targets.insert(self.state.whoami);
         }
         let work = Reconstruction {
             version,
@@ -80,12 +103,12 @@ impl Pg {
 
     /// Asks for as many parts as are needed, and no more.
     pub(super) fn collect_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(k) = self.chunks_needed() else { return };
+        let Some(k) = self.state.chunks_needed() else { return };
         let Some(Work::Reconstructing(work)) = self.recovery.active.get(object) else { return };
         if work.parts.len() >= k {
             return self.make_parts(cx, object);
         }
-        let mut sources = self.chunk_sources(object, work.version, &work.absent, true);
+        let mut sources = self.state.chunk_sources(object, work.version, &work.absent, true);
         sources.retain(|shard, osd| {
             !work.parts.contains_key(shard) && !work.asked.contains_key(shard) && !work.targets.contains(osd)
         });
@@ -94,13 +117,13 @@ impl Pg {
             return self.cannot_reconstruct(cx, object);
         }
         let fresh: Vec<(u8, OsdId)> = sources.into_iter().take(k.saturating_sub(under_way)).collect();
-        let (header, need, at) = (self.header(), work.version, work.at.clone());
-        let me = self.whoami;
+        let (header, need, at) = (self.state.header(), work.version, work.at.clone());
+        let me = self.state.whoami;
         if let Some(work) = self.reconstructing(object) {
             work.asked.extend(fresh.iter().copied());
         }
         for osd in fresh.iter().map(|(_, osd)| *osd).filter(|osd| *osd != me) {
-            self.send(cx, osd, Pull { header, object: object.clone(), need, at: at.clone() });
+            self.state.send(cx, osd, Pull { header, object: object.clone(), need, at: at.clone() });
         }
         if fresh.iter().any(|(_, osd)| *osd == me) {
             self.read_own_part(cx, object);
@@ -118,15 +141,16 @@ impl Pg {
     pub(super) fn read_own_part(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         let Some(Work::Reconstructing(work)) = self.recovery.active.get(object) else { return };
         let version = work.version;
-        let read = part::read(cx.view, self.spg, (object, object), (&work.at, PART_BYTES_MAX), |size| {
-            self.stored_bytes(size)
-        });
+        let read =
+            part::read(cx.view, self.state.spg, (object, object), (&work.at, PART_BYTES_MAX), |size| {
+                self.state.stored_bytes(size)
+            });
         match read {
-            Ok(part) if self.copy_version(cx.view, object) == Some(version) => {
-                self.part_came(cx, self.whoami, object, part.next, part.txn.ops);
+            Ok(part) if self.state.copy_version(cx.view, object) == Some(version) => {
+                self.part_came(cx, self.state.whoami, object, part.next, part.txn.ops);
             }
             Err(ReadError::Pending { object: wanted, offset, length }) => {
-                let token = self.tokens.issue_fetch(OnFetched::Push(object.clone()));
+                let token = self.state.tokens.issue_fetch(OnFetched::Push(object.clone()));
                 cx.effects.push(Effect::Fetch {
                     object: wanted,
                     offset,
@@ -135,7 +159,7 @@ impl Pg {
                     token,
                 });
             }
-            Ok(_) => self.part_is_absent(cx, self.whoami, object),
+            Ok(_) => self.part_is_absent(cx, self.state.whoami, object),
             Err(ReadError::Damaged { .. }) => {
                 self.recovery.active.remove(object);
                 if !self.repair_here(cx, object) {
@@ -183,7 +207,7 @@ impl Pg {
 
     /// All parts are there: computes those of the copies that lack the object.
     fn make_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(coding) = self.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding)) else { return };
+        let Some(coding) = self.state.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding)) else { return };
         let Some(work) = self.reconstructing(object) else { return };
         let parts = std::mem::take(&mut work.parts);
         let (version, at, next) = (work.version, work.at.clone(), work.next.clone());
@@ -191,32 +215,19 @@ impl Pg {
         work.waiting.clone_from(&targets);
         for osd in targets {
             let made = self
+                .state
                 .shard_of(osd)
                 .and_then(|shard| compute(&coding.codec, &parts, object, &at, next.as_ref(), shard));
             let Some(ops) = made else { return self.cannot_reconstruct(cx, object) };
-            let txn = Transaction { collection: self.spg, ops };
-            if osd == self.whoami {
-                self.apply_own_part(cx, object, at.clone(), next.is_none(), txn);
+            let txn = Transaction { collection: self.state.spg, ops };
+            if osd == self.state.whoami {
+                self.state.apply_own_part(cx, object, at.clone(), next.is_none(), txn);
             } else {
-                let (header, object, pulled) = (self.header(), object.clone(), false);
+                let (header, object, pulled) = (self.state.header(), object.clone(), false);
                 let (at, next) = (at.clone(), next.clone());
-                self.send(cx, osd, Push { header, object, version, at, next, pulled, txn });
+                self.state.send(cx, osd, Push { header, object, version, at, next, pulled, txn });
             }
         }
-    }
-
-    fn apply_own_part(
-        &mut self,
-        cx: &mut Cx<'_>,
-        object: &HObject,
-        at: PartCursor,
-        is_last: bool,
-        mut txn: Transaction,
-    ) {
-        if is_last {
-            self.forget_missing(&mut txn, object);
-        }
-        self.submit(cx, txn, OnDurable::Rebuilt(Box::new((object.clone(), at))));
     }
 
     /// A copy that lacked the object has the part that begins at `at` durably.
@@ -232,11 +243,11 @@ impl Pg {
         let targets = std::mem::take(&mut work.targets);
         self.recovery.active.remove(object);
         for osd in &targets {
-            if let Some(peer) = self.peers.get_mut(osd) {
+            if let Some(peer) = self.state.peers.get_mut(osd) {
                 peer.missing.remove(object);
             }
         }
-        if targets.contains(&self.whoami) {
+        if targets.contains(&self.state.whoami) {
             return self.recovered_here(cx, object);
         }
         self.recovered_there(cx, object);
@@ -253,15 +264,9 @@ impl Pg {
         }
     }
 
-    /// True when the chunks of others suffice for this copy's of `object`.
-    pub(super) fn can_reconstruct_here(&self, object: &HObject, need: Eversion) -> bool {
-        let sources = self.chunk_sources(object, need, &[self.whoami].into(), true);
-        self.chunks_needed().is_some_and(|k| sources.len() >= k)
-    }
-
     /// `osd`'s chunk of an object turned out to be damaged: it lacks it from now on.
     pub(crate) fn repair_there(&mut self, osd: OsdId, object: HObject, version: Eversion) {
-        if let Some(peer) = self.peers.get_mut(&osd).filter(|peer| peer.activated) {
+        if let Some(peer) = self.state.peers.get_mut(&osd).filter(|peer| peer.activated) {
             peer.missing.insert(object, version);
             peer.told_complete = false;
             self.search_again();

@@ -3,6 +3,7 @@
 use crate::Pg;
 use crate::log::Missing;
 use crate::peering::Peer;
+use crate::state::PgState;
 use nacre_maps::flags;
 use nacre_types::OsdId;
 
@@ -22,22 +23,7 @@ impl Kind {
     }
 }
 
-impl Pg {
-    /// What some copy lacks and somebody has; recovery comes before backfill.
-    pub(crate) fn recovery_due(&self) -> Option<Kind> {
-        if self.is_whole_everywhere() {
-            return None;
-        }
-        let is_due = |kind: &Kind| {
-            self.missing_of(*kind)
-                .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
-        };
-        match is_due(&Kind::Recovery) {
-            true => Some(Kind::Recovery),
-            false => (self.has_more_to_compare() || is_due(&Kind::Backfill)).then_some(Kind::Backfill),
-        }
-    }
-
+impl PgState {
     /// No copy that this one knows of lacks anything.
     pub(super) fn is_whole_everywhere(&self) -> bool {
         self.missing.is_empty()
@@ -80,5 +66,23 @@ impl Pg {
         let own = (kind == Kind::Recovery && !self.missing.is_empty()).then_some(self.whoami);
         own.into_iter()
             .chain(self.peers.iter().filter(move |(_, peer)| kind.is_due_at(peer)).map(|(osd, _)| *osd))
+    }
+}
+
+impl Pg {
+    /// What some copy lacks and somebody has; recovery comes before backfill.
+    pub(crate) fn recovery_due(&self) -> Option<Kind> {
+        if self.state.is_whole_everywhere() {
+            return None;
+        }
+        let is_due = |kind: &Kind| {
+            self.state
+                .missing_of(*kind)
+                .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
+        };
+        match is_due(&Kind::Recovery) {
+            true => Some(Kind::Recovery),
+            false => (self.state.has_more_to_compare() || is_due(&Kind::Backfill)).then_some(Kind::Backfill),
+        }
     }
 }

@@ -2,9 +2,20 @@
 //! recovered as anything that is missing.
 
 use super::Kind;
+use crate::state::PgState;
 use crate::{Cx, Pg, storage};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId};
+
+impl PgState {
+    /// Adds the record of a missing object to a transaction.
+    pub(super) fn note_missing(&mut self, txn: &mut Transaction, object: &HObject, need: Eversion) {
+        if self.recorded.insert(object.clone()) {
+            let op: Op = storage::record_missing(object, need);
+            txn.push(op);
+        }
+    }
+}
 
 impl Pg {
     /// This copy of `object` cannot be read: has it brought from another one. False when there is none to
@@ -13,9 +24,9 @@ impl Pg {
         if !self.is_primary() || self.recovery.unrepairable.contains(object) {
             return false;
         }
-        let version = self.copy_version(cx.view, object).filter(|version| *version != Eversion::ZERO);
+        let version = self.state.copy_version(cx.view, object).filter(|version| *version != Eversion::ZERO);
         let Some(need) = version else { return false };
-        if !self.has_source(object, need) {
+        if !self.state.has_source(object, need) {
             return false;
         }
         self.miss_here(cx, object, need);
@@ -24,20 +35,12 @@ impl Pg {
 
     /// Notes durably that this copy lacks `object`: what recovery brings may be half there at a crash.
     fn miss_here(&mut self, cx: &mut Cx<'_>, object: &HObject, need: Eversion) {
-        self.missing.insert(object.clone(), need);
-        let mut txn = Transaction::new(self.spg);
-        self.note_missing(&mut txn, object, need);
-        self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+        self.state.missing.insert(object.clone(), need);
+        let mut txn = Transaction::new(self.state.spg);
+        self.state.note_missing(&mut txn, object, need);
+        self.state.submit(cx, txn, crate::tokens::OnDurable::Nothing);
         self.recovery.repairing.insert(object.clone());
         self.search_again();
-    }
-
-    /// Adds the record of a missing object to a transaction.
-    pub(super) fn note_missing(&mut self, txn: &mut Transaction, object: &HObject, need: Eversion) {
-        if self.recorded.insert(object.clone()) {
-            let op: Op = storage::record_missing(object, need);
-            txn.push(op);
-        }
     }
 
     /// A scrub found that the copies on `bad` are not as the good ones of `version`, zero where there should be none. False when the object has
@@ -49,14 +52,14 @@ impl Pg {
         version: Eversion,
         bad: &[OsdId],
     ) -> bool {
-        let own = self.copy_version(cx.view, object);
-        let own_is_bad = bad.contains(&self.whoami);
+        let own = self.state.copy_version(cx.view, object);
+        let own_is_bad = bad.contains(&self.state.whoami);
         let good = Some(version).filter(|version| *version != Eversion::ZERO);
         if self.is_changing(&object.to_head()) || (!own_is_bad && own != good) {
             return false;
         }
         for osd in bad {
-            if let Some(peer) = self.peers.get_mut(osd) {
+            if let Some(peer) = self.state.peers.get_mut(osd) {
                 peer.missing.insert(object.clone(), version);
                 peer.told_complete = false;
             }
@@ -74,10 +77,10 @@ impl Pg {
             return false;
         }
         self.recovery.unrepairable.insert(object.clone());
-        self.missing.remove(object);
-        let mut txn = Transaction::new(self.spg);
-        self.forget_missing(&mut txn, object);
-        self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+        self.state.missing.remove(object);
+        let mut txn = Transaction::new(self.state.spg);
+        self.state.forget_missing(&mut txn, object);
+        self.state.submit(cx, txn, crate::tokens::OnDurable::Nothing);
         self.go_on_with(cx, &object.to_head());
         true
     }

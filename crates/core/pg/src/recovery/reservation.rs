@@ -71,8 +71,8 @@ impl Reservations {
 impl Pg {
     /// Reserves what the work that is due needs, and gives back what it does not.
     pub(crate) fn update_reservation(&mut self, cx: &mut Cx<'_>) {
-        let active = matches!(self.phase, Phase::Active { .. });
-        let due = active.then(|| self.recovery_due()).flatten().filter(|kind| self.is_permitted(*kind));
+        let active = matches!(self.state.phase, Phase::Active { .. });
+        let due = active.then(|| self.recovery_due()).flatten().filter(|kind| self.state.is_permitted(*kind));
         if self.reservations.own.as_ref().map(|reservation| reservation.kind) == due {
             return;
         }
@@ -88,14 +88,17 @@ impl Pg {
 
     /// As Ceph's `get_recovery_priority` and `get_backfill_priority`.
     fn recovery_priority(&self, kind: Kind) -> u32 {
-        let short =
-            |of: u8| u32::from(of).saturating_sub(u32::try_from(self.interval.acting.len()).unwrap_or(0));
+        let short = |of: u8| {
+            u32::from(of).saturating_sub(u32::try_from(self.state.interval.acting.len()).unwrap_or(0))
+        };
         match kind {
             Kind::Recovery if self.reservations.forced_recovery => PRIORITY_FORCED_RECOVERY,
             Kind::Backfill if self.reservations.forced_backfill => PRIORITY_FORCED_BACKFILL,
-            _ if !self.phase.is_serving() => PRIORITY_INACTIVE + short(self.interval.min_size),
+            _ if !self.state.phase.is_serving() => PRIORITY_INACTIVE + short(self.state.interval.min_size),
             Kind::Recovery => PRIORITY_RECOVERY,
-            Kind::Backfill if self.is_degraded() => PRIORITY_BACKFILL_DEGRADED + short(self.interval.size),
+            Kind::Backfill if self.state.is_degraded() => {
+                PRIORITY_BACKFILL_DEGRADED + short(self.state.interval.size)
+            }
             Kind::Backfill => PRIORITY_BACKFILL,
         }
     }
@@ -103,14 +106,14 @@ impl Pg {
     /// An operator wants this kind of work on this PG done before others' (or in turn again). As in Ceph a PG
     /// with nothing to do is left as it is, and the order holds until the PG is clean.
     pub(crate) fn force_recovery(&mut self, cx: &mut Cx<'_>, kind: Kind, forced: bool) {
-        let due = self.is_degraded()
-            || self.missing_of(kind).any(|missing| !missing.is_empty())
-            || (kind == Kind::Backfill && self.has_more_to_compare());
+        let due = self.state.is_degraded()
+            || self.state.missing_of(kind).any(|missing| !missing.is_empty())
+            || (kind == Kind::Backfill && self.state.has_more_to_compare());
         let held = match kind {
             Kind::Recovery => &mut self.reservations.forced_recovery,
             Kind::Backfill => &mut self.reservations.forced_backfill,
         };
-        if *held == forced || (forced && !(due && self.interval.primary == self.whoami)) {
+        if *held == forced || (forced && !(due && self.state.interval.primary == self.state.whoami)) {
             return;
         }
         *held = forced;
@@ -129,8 +132,8 @@ impl Pg {
         let Some(reservation) = self.reservations.own.take() else { return };
         cx.effects.push(Effect::Unreserve { side: Side::Local });
         for osd in reservation.granted.into_iter().chain(reservation.asked) {
-            let (header, number) = (self.header(), reservation.number);
-            self.send(cx, osd, Reserve { header, number, step: ReserveStep::Release, priority: 0 });
+            let (header, number) = (self.state.header(), reservation.number);
+            self.state.send(cx, osd, Reserve { header, number, step: ReserveStep::Release, priority: 0 });
         }
     }
 
@@ -150,8 +153,8 @@ impl Pg {
     pub(crate) fn revoke_for_primary(&mut self, cx: &mut Cx<'_>) {
         let Some(number) = self.reservations.for_primary else { return };
         self.release_for_primary(cx);
-        let (header, step) = (self.header(), ReserveStep::Revoke);
-        self.send(cx, self.interval.primary, Reserve { header, number, step, priority: 0 });
+        let (header, step) = (self.state.header(), ReserveStep::Revoke);
+        self.state.send(cx, self.state.interval.primary, Reserve { header, number, step, priority: 0 });
     }
 
     /// The OSD has decided about a slot here.
@@ -162,8 +165,12 @@ impl Pg {
                 if !decision.granted {
                     self.reservations.for_primary = None;
                 }
-                let (header, number) = (self.header(), decision.number);
-                self.send(cx, self.interval.primary, Reserve { header, number, step, priority: 0 });
+                let (header, number) = (self.state.header(), decision.number);
+                self.state.send(
+                    cx,
+                    self.state.interval.primary,
+                    Reserve { header, number, step, priority: 0 },
+                );
             }
             Side::Local if self.is_current(decision.number) => {
                 if let Some(reservation) = self.reservations.own.as_mut().filter(|_| decision.granted) {
@@ -183,22 +190,22 @@ impl Pg {
 
     /// Asks the next member that is to be brought up to date.
     fn reserve_next(&mut self, cx: &mut Cx<'_>) {
-        let header = self.header();
+        let header = self.state.header();
         let Some(reservation) = &mut self.reservations.own else { return };
         let kind = reservation.kind;
-        let targets = self.peers.iter().filter(|(_, peer)| kind.is_due_at(peer)).map(|(osd, _)| *osd);
+        let targets = self.state.peers.iter().filter(|(_, peer)| kind.is_due_at(peer)).map(|(osd, _)| *osd);
         reservation.asked = { targets }.find(|osd| !reservation.granted.contains(osd));
         let (number, priority) = (reservation.number, reservation.priority);
         if let Some(osd) = reservation.asked {
-            self.send(cx, osd, Reserve { header, number, step: ReserveStep::Request, priority });
+            self.state.send(cx, osd, Reserve { header, number, step: ReserveStep::Request, priority });
         }
     }
 
     /// The other side of a reservation speaks.
     pub(crate) fn on_reserve(&mut self, cx: &mut Cx<'_>, from: OsdId, message: &Reserve) {
-        let from_primary = from == self.interval.primary;
+        let from_primary = from == self.state.interval.primary;
         match message.step {
-            ReserveStep::Request if from_primary && matches!(self.phase, Phase::Replica) => {
+            ReserveStep::Request if from_primary && matches!(self.state.phase, Phase::Replica) => {
                 let (number, priority) = (message.number, message.priority);
                 self.reservations.for_primary = Some(number);
                 cx.effects.push(Effect::Reserve { side: Side::Remote, number, priority });

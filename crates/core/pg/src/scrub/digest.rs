@@ -2,6 +2,7 @@
 
 use super::ANSWER_OBJECTS_MAX;
 use crate::object::ObjectContext;
+use crate::state::PgState;
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg};
 use nacre_buf::crc::crc32c;
@@ -46,11 +47,13 @@ struct Reading<'a> {
     layout: Option<Layout>,
 }
 
-impl Pg {
+impl PgState {
     fn layout(&self) -> Option<Layout> {
         self.ec.as_ref().map(|ec| ec.coding.layout)
     }
+}
 
+impl Pg {
     /// Lists this copy's part of a chunk for whoever compares.
     pub(crate) fn answer_scrub(
         &mut self,
@@ -59,20 +62,25 @@ impl Pg {
         request: &ScrubRequest,
         mut so_far: Digests,
     ) {
-        let objects = cx.view.list(&self.spg, &request.from, ANSWER_OBJECTS_MAX);
+        let objects = cx.view.list(&self.state.spg, &request.from, ANSWER_OBJECTS_MAX);
         let inside = objects.into_iter().take_while(|object| *object < request.to);
-        let inside = inside.filter(|object| !self.is_hidden(object));
-        let reading = Reading { view: cx.view, spg: self.spg, deep: request.deep, layout: self.layout() };
+        let inside = inside.filter(|object| !self.state.is_hidden(object));
+        let reading =
+            Reading { view: cx.view, spg: self.state.spg, deep: request.deep, layout: self.state.layout() };
         let digests: Result<Vec<ScrubObject>, ReadError> =
             inside.map(|object| so_far.digest(&reading, object)).collect();
         match digests {
             Ok(objects) => {
-                let reply = ScrubReply { header: self.header(), tid: request.tid, objects };
-                if from == self.whoami { self.on_scrub(cx, from, reply) } else { self.send(cx, from, reply) }
+                let reply = ScrubReply { header: self.state.header(), tid: request.tid, objects };
+                if from == self.state.whoami {
+                    self.on_scrub(cx, from, reply)
+                } else {
+                    self.state.send(cx, from, reply)
+                }
             }
             Err(ReadError::Pending { object, offset, length }) => {
                 let request = Box::new(request.clone());
-                let token = self.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
+                let token = self.state.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
                 cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Device, token });
             }
             Err(ReadError::Damaged { .. }) => unreachable!("damage is part of a digest"),

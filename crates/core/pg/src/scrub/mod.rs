@@ -105,12 +105,12 @@ impl Pg {
     /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
     #[must_use]
     pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
-        if self.is_scrubbing() || !self.is_primary() || !self.is_clean() || !self.is_active() {
+        if self.is_scrubbing() || !self.is_primary() || !self.state.is_clean() || !self.is_active() {
             return None;
         }
-        let pool = self.map.pools.get(&self.spg.pg.pool)?;
-        let held = |everywhere, of_pool| self.map.has_flag(everywhere) || pool.has_flag(of_pool);
-        let history = &self.info.history;
+        let pool = self.state.map.pools.get(&self.state.spg.pg.pool)?;
+        let held = |everywhere, of_pool| self.state.map.has_flag(everywhere) || pool.has_flag(of_pool);
+        let history = &self.state.info.history;
         let of_pool = |key: i32, usual: Duration| match pool.options.get(&key) {
             Some(PoolOption::Float(interval)) if *interval > 0.0 => nacre_types::seconds(*interval),
             _ => usual,
@@ -121,7 +121,7 @@ impl Pg {
             return Some((deep_at, true));
         }
         // PGs that were made together need not be compared together: each waits longer, by up to a half.
-        let spread = nacre_types::hash::rjenkins(&self.spg.pg.seed.to_le_bytes()) % 1024;
+        let spread = nacre_types::hash::rjenkins(&self.state.spg.pg.seed.to_le_bytes()) % 1024;
         let at = history.last_scrub_stamp.after(shallow + shallow * spread / 2048);
         let due = at <= wall && !held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB);
         due.then_some((at, false))
@@ -136,7 +136,7 @@ impl Pg {
 
     /// Begins a scrub that was asked for.
     pub(crate) fn scrub_on(&mut self, cx: &mut Cx<'_>) {
-        if self.scrub.is_running() || !self.is_primary() || !self.is_clean() {
+        if self.scrub.is_running() || !self.is_primary() || !self.state.is_clean() {
             return;
         }
         let Some(deep) = self.scrub.wanted.take() else { return };
@@ -169,15 +169,15 @@ impl Pg {
     fn next_chunk(&mut self, cx: &mut Cx<'_>, from: HObject) {
         let Some(running) = &mut self.scrub.running else { return };
         let size = if running.deep { DEEP_CHUNK_OBJECTS } else { CHUNK_OBJECTS };
-        let objects = cx.view.list(&self.spg, &from, size + 1);
+        let objects = cx.view.list(&self.state.spg, &from, size + 1);
         running.to = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
         (running.from, running.tries) = (from, 0);
         self.ask_chunk(cx);
     }
 
     fn ask_chunk(&mut self, cx: &mut Cx<'_>) {
-        let members = self.interval.members();
-        let header = self.header();
+        let members = self.state.interval.members();
+        let header = self.state.header();
         self.scrub.last_tid += 1;
         let tid = self.scrub.last_tid;
         let Some(running) = &mut self.scrub.running else { return };
@@ -188,10 +188,10 @@ impl Pg {
         running.lists.clear();
         let (from, to, deep) = (running.from.clone(), running.to.clone(), running.deep);
         let request = ScrubRequest { header, tid, from, to, deep };
-        for osd in members.into_iter().filter(|osd| *osd != self.whoami) {
-            self.send(cx, osd, request.clone());
+        for osd in members.into_iter().filter(|osd| *osd != self.state.whoami) {
+            self.state.send(cx, osd, request.clone());
         }
-        self.answer_scrub(cx, self.whoami, &request, Digests::default());
+        self.answer_scrub(cx, self.state.whoami, &request, Digests::default());
     }
 
     /// An answer stays out for too long, lost on its way or its question: all are asked for the chunk anew. Each time that takes
@@ -222,7 +222,7 @@ impl Pg {
     fn compare_chunk(&mut self, cx: &mut Cx<'_>) {
         let Some(running) = &mut self.scrub.running else { return };
         let mut bad = BTreeSet::new();
-        if let Some(ec) = &self.ec {
+        if let Some(ec) = &self.state.ec {
             bad = chunks::unrelated(&ec.coding.codec, &ec.shards, &mut running.lists, running.deep);
         }
         bad.extend(differing(&running.lists));
@@ -232,8 +232,8 @@ impl Pg {
         running.errors += bad.len() as u64;
         let next = running.to.clone();
         if running.repair {
-            let log = &self.log;
-            let coded = self.ec.is_some();
+            let log = &self.state.log;
+            let coded = self.state.ec.is_some();
             let exists = |object: &HObject| match log.newest_of(object, log.head()) {
                 Some(entry) => Some(!entry.is_delete()),
                 None => coded.then_some(true), // too few chunks are no word against the object
@@ -255,19 +255,19 @@ impl Pg {
 
     fn finish_scrub(&mut self, cx: &mut Cx<'_>) {
         let Some(running) = self.scrub.running.take() else { return };
-        let history = &mut self.info.history;
-        (history.last_scrub, history.last_scrub_stamp) = (self.info.last_update, cx.wall);
+        let history = &mut self.state.info.history;
+        (history.last_scrub, history.last_scrub_stamp) = (self.state.info.last_update, cx.wall);
         if running.deep {
-            (history.last_deep_scrub, history.last_deep_scrub_stamp) = (self.info.last_update, cx.wall);
+            (history.last_deep_scrub, history.last_deep_scrub_stamp) = (self.state.info.last_update, cx.wall);
         }
         if running.errors == 0 {
             history.last_clean_scrub_stamp = cx.wall;
         }
-        self.info.counters.scrub_errors = i64::try_from(running.errors).unwrap_or(i64::MAX);
+        self.state.info.counters.scrub_errors = i64::try_from(running.errors).unwrap_or(i64::MAX);
         if running.repaired > 0 {
             self.scrub.wanted = Some(true); // only a look at all copies tells whether they are well now
         }
-        self.share_progress(cx);
+        self.state.share_progress(cx);
         self.scrub_on(cx);
     }
 }

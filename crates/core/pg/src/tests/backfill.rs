@@ -28,14 +28,14 @@ fn filled(objects: usize, scan_objects: usize) -> World {
     for osd in 0..3 {
         world.pg(osd).into_iter().for_each(|pg| {
             pg.set_log_limits(LIMITS);
-            pg.scan_objects = scan_objects;
+            pg.state.scan_objects = scan_objects;
         });
     }
     world.run_until_idle();
     for osd in 1..3 {
         let pg = world.pg(osd).expect("a copy");
         pg.set_log_limits(LIMITS);
-        pg.scan_objects = scan_objects;
+        pg.state.scan_objects = scan_objects;
     }
     for n in 0..objects {
         world.request(0, &format!("o{n}"), write("x"));

@@ -81,7 +81,7 @@ impl Chaos {
             let limits = world.limits;
             world.pg(osd).into_iter().for_each(|pg| {
                 pg.set_log_limits(limits);
-                pg.scan_objects = scan_objects;
+                pg.state.scan_objects = scan_objects;
             });
         }
         let (logs, waiting) = (BTreeMap::new(), BTreeMap::new());

@@ -48,7 +48,7 @@ fn filled(objects: usize, snap: SnapId) -> World {
             world.disk(osd).plant(clone, cloned.1.clone());
             world.disk(osd).plant(name, cloned.0.clone());
         }
-        let counters = &mut world.pg(osd).expect("a copy").info.counters;
+        let counters = &mut world.pg(osd).expect("a copy").state.info.counters;
         let count = i64::try_from(objects).expect("small");
         let clones = i64::try_from(objects.div_ceil(10)).expect("small");
         (counters.objects, counters.clones) = (counters.objects + count + clones, counters.clones + clones);
@@ -132,7 +132,7 @@ fn a_split_goes_on_after_a_crash_and_takes_nothing_for_missing() {
         world.crash(osd);
         world.restart(osd);
         assert!(!is_moving(&mut world, osd));
-        let lacks = world.pg(osd).map(|pg| pg.missing.len());
+        let lacks = world.pg(osd).map(|pg| pg.state.missing.len());
         assert_eq!(lacks, Some(0));
         // What comes meanwhile waits, and is answered.
         let ours = (0..100).map(|n| format!("o{n}")).find(|name| head(name).pg(PG_NUM) == spg().pg);

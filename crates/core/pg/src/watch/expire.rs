@@ -23,10 +23,10 @@ impl Pg {
 
     /// Ends watches of clients that the map shuts out.
     pub(crate) fn drop_blocklisted(&mut self, cx: &mut Cx<'_>) {
-        if !self.map.has_blocklist() {
+        if !self.state.map.has_blocklist() {
             return;
         }
-        let map = std::sync::Arc::clone(&self.map);
+        let map = std::sync::Arc::clone(&self.state.map);
         let is_shut_out = |watch: &Watch| {
             map.is_blocklisted(&watch.addr) || watch.seen_at.is_some_and(|addr| map.is_blocklisted(&addr))
         };
@@ -41,7 +41,7 @@ impl Pg {
         let all = self.watches.watches.iter().filter(|(_, watch)| !watch.is_ending && ended(watch));
         let keys: Vec<(HObject, WatchKey)> = all.map(|(key, _)| key.clone()).collect();
         for (head, key) in keys {
-            if self.view_is_stale {
+            if self.state.view_is_stale {
                 self.watches.put_off = true;
                 return;
             }
@@ -68,15 +68,15 @@ impl Pg {
 
     /// Removes the watch from the object's record; false when it is not there.
     fn unwatch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey) -> bool {
-        let Ok(mut context) = ObjectContext::load(cx.view, &self.spg, head) else { return false };
+        let Ok(mut context) = ObjectContext::load(cx.view, &self.state.spg, head) else { return false };
         if context.info.watchers.remove(&key).is_none() {
             return false;
         }
-        let (prior_version, version) = (context.info.version, self.next_version());
+        let (prior_version, version) = (context.info.version, self.state.next_version());
         (context.info.prior_version, context.info.version) = (prior_version, version);
         let user_version = context.info.user_version;
         let entry = own_entry(LogKind::Modify, head.clone(), (version, prior_version), user_version, cx.wall);
-        let mut txn = Transaction::new(self.spg);
+        let mut txn = Transaction::new(self.state.spg);
         txn.push(Op::SetMeta { object: head.clone(), meta: context.to_record() });
         self.write_started(head);
         let repgather = RepGather { head: head.clone(), after: SmallVec::new(), ends: Ends::Watch(key) };

@@ -99,7 +99,7 @@ fn tell(cx: &mut Cx<'_>, session: SessionId, message: WatchNotify) {
 impl Pg {
     /// Takes in who watches an object according to its record: they may have watched at another primary.
     pub(crate) fn recall_watchers(&mut self, now: Stamp, head: &HObject, info: &ObjectInfo) {
-        if self.planted == Planted::WatchersForgotten {
+        if self.state.planted == Planted::WatchersForgotten {
             return;
         }
         for (key, watcher) in &info.watchers {

@@ -4,6 +4,7 @@
 //! its start, as one that waits for the device does. Its object's queue keeps writes away meanwhile.
 
 use super::Coding;
+use crate::state::PgState;
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect, Pg};
 use nacre_buf::{BufList, Bytes};
@@ -113,132 +114,7 @@ fn filled_up(data: &BufList, length: usize) -> Bytes {
     bytes.into()
 }
 
-impl Pg {
-    /// Collects what `then` reads of `object`.
-    pub(crate) fn gather(
-        &mut self,
-        cx: &mut Cx<'_>,
-        object: HObject,
-        offset: u64,
-        length: u64,
-        then: OnFetched,
-    ) {
-        let version = self.copy_version(cx.view, &object).unwrap_or_default();
-        let token = self.tokens.issue_fetch(then);
-        let Some(ec) = &mut self.ec else { return };
-        let layout = ec.coding.layout;
-        let (range, wanted) = ((offset, length), layout.shards_of(offset, length).collect());
-        let (offset, length) = layout.around(offset, length);
-        let (asked, chunks, absent) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let gather = Gather { object, version, range, offset, length, wanted, asked, chunks, absent };
-        ec.gathers.insert(token, gather);
-        self.gather_on(cx, token);
-    }
-
-    fn gather_on(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(ec) = &self.ec else { return };
-        let Some(gather) = ec.gathers.get(&token) else { return };
-        let sources = self.chunk_sources(&gather.object, gather.version, &gather.absent, false);
-        match gather.next(&sources, ec.k()) {
-            Next::Wait => (),
-            Next::Done => self.gathered(cx, token),
-            Next::Fail => self.cannot_gather(cx, token),
-            Next::Ask(shards) => self.ask_chunks(cx, token, shards),
-        }
-    }
-
-    fn ask_chunks(&mut self, cx: &mut Cx<'_>, token: Token, shards: Vec<(u8, OsdId)>) {
-        let header = self.header();
-        let me = self.whoami;
-        let Some(ec) = &mut self.ec else { return };
-        let layout = ec.coding.layout;
-        let Some(gather) = ec.gathers.get_mut(&token) else { return };
-        gather.asked.extend(shards.iter().copied());
-        let (object, version) = (gather.object.clone(), gather.version);
-        let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
-        let own = shards.iter().any(|(_, osd)| *osd == me);
-        for osd in shards.into_iter().map(|(_, osd)| osd).filter(|osd| *osd != me) {
-            let object = object.clone();
-            self.send(cx, osd, ChunkRead { header, tid: token.0, object, version, offset, length });
-        }
-        if own {
-            self.read_own_chunk(cx, token);
-        }
-    }
-
-    /// Reads this copy's chunk for a gather of its own.
-    pub(crate) fn read_own_chunk(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(ec) = &self.ec else { return };
-        let layout = ec.coding.layout;
-        let Some(gather) = ec.gathers.get(&token) else { return };
-        let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
-        let object = gather.object.clone();
-        match cx.view.read(&self.spg, &object, offset, length) {
-            Ok(data) => self.chunk_came(cx, self.whoami, token, data),
-            Err(ReadError::Pending { object, offset, length }) => {
-                let own = self.tokens.issue_fetch(OnFetched::OwnChunk(token));
-                cx.effects.push(Effect::Fetch {
-                    object,
-                    offset,
-                    length,
-                    from: FetchFrom::Anywhere,
-                    token: own,
-                });
-            }
-            Err(ReadError::Damaged { .. }) => {
-                self.repair_here(cx, &object);
-                self.chunk_is_damaged(cx, self.whoami, token);
-            }
-        }
-    }
-
-    fn chunk_came(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token, data: BufList) {
-        let gather = self.ec.as_mut().and_then(|ec| ec.gathers.get_mut(&token));
-        let Some(gather) = gather else { return };
-        let Some(shard) = gather.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
-            return;
-        };
-        gather.asked.remove(&shard);
-        gather.chunks.insert(shard, data);
-        self.gather_on(cx, token);
-    }
-
-    fn chunk_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
-        let gather = self.ec.as_mut().and_then(|ec| ec.gathers.get_mut(&token));
-        let Some(gather) = gather else { return };
-        gather.asked.retain(|_, osd| *osd != from);
-        gather.absent.insert(from);
-        self.gather_on(cx, token);
-    }
-
-    /// The chunk is missing there from now on. A message that writes must not go on while it is; one that reads does
-    /// with the chunks of others.
-    fn chunk_is_damaged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
-        let writes = self.tokens.fetch_mut(token).is_some_and(|then| match then {
-            OnFetched::Operation(op_ctx) => op_ctx.is_write(),
-            _ => false,
-        });
-        if writes { self.cannot_gather(cx, token) } else { self.chunk_is_absent(cx, from, token) }
-    }
-
-    /// A member's answer.
-    pub(crate) fn on_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ChunkReply) {
-        let token = Token(reply.tid);
-        let gather = self.ec.as_ref().and_then(|ec| ec.gathers.get(&token));
-        let Some((object, version)) = gather.map(|gather| (gather.object.clone(), gather.version)) else {
-            return;
-        };
-        if reply.damaged {
-            self.repair_there(from, object, version);
-            return self.chunk_is_damaged(cx, from, token);
-        }
-        if reply.absent {
-            self.chunk_is_absent(cx, from, token)
-        } else {
-            self.chunk_came(cx, from, token, reply.data)
-        }
-    }
-
+impl PgState {
     /// Gives the primary a part of this copy's chunk.
     pub(crate) fn answer_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, read: ChunkRead) {
         let there = self.copy_version(cx.view, &read.object) == Some(read.version)
@@ -257,12 +133,137 @@ impl Pg {
             }
         }
     }
+}
+
+impl Pg {
+    /// Collects what `then` reads of `object`.
+    pub(crate) fn gather(
+        &mut self,
+        cx: &mut Cx<'_>,
+        object: HObject,
+        offset: u64,
+        length: u64,
+        then: OnFetched,
+    ) {
+        let version = self.state.copy_version(cx.view, &object).unwrap_or_default();
+        let token = self.state.tokens.issue_fetch(then);
+        let Some(ec) = &self.state.ec else { return };
+        let layout = ec.coding.layout;
+        let (range, wanted) = ((offset, length), layout.shards_of(offset, length).collect());
+        let (offset, length) = layout.around(offset, length);
+        let (asked, chunks, absent) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        let gather = Gather { object, version, range, offset, length, wanted, asked, chunks, absent };
+        self.gathers.insert(token, gather);
+        self.gather_on(cx, token);
+    }
+
+    fn gather_on(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let Some(ec) = &self.state.ec else { return };
+        let Some(gather) = self.gathers.get(&token) else { return };
+        let sources = self.state.chunk_sources(&gather.object, gather.version, &gather.absent, false);
+        match gather.next(&sources, ec.k()) {
+            Next::Wait => (),
+            Next::Done => self.gathered(cx, token),
+            Next::Fail => self.cannot_gather(cx, token),
+            Next::Ask(shards) => self.ask_chunks(cx, token, shards),
+        }
+    }
+
+    fn ask_chunks(&mut self, cx: &mut Cx<'_>, token: Token, shards: Vec<(u8, OsdId)>) {
+        let header = self.state.header();
+        let me = self.state.whoami;
+        let Some(ec) = &self.state.ec else { return };
+        let layout = ec.coding.layout;
+        let Some(gather) = self.gathers.get_mut(&token) else { return };
+        gather.asked.extend(shards.iter().copied());
+        let (object, version) = (gather.object.clone(), gather.version);
+        let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
+        let own = shards.iter().any(|(_, osd)| *osd == me);
+        for osd in shards.into_iter().map(|(_, osd)| osd).filter(|osd| *osd != me) {
+            let object = object.clone();
+            self.state.send(cx, osd, ChunkRead { header, tid: token.0, object, version, offset, length });
+        }
+        if own {
+            self.read_own_chunk(cx, token);
+        }
+    }
+
+    /// Reads this copy's chunk for a gather of its own.
+    pub(crate) fn read_own_chunk(&mut self, cx: &mut Cx<'_>, token: Token) {
+        let Some(ec) = &self.state.ec else { return };
+        let layout = ec.coding.layout;
+        let Some(gather) = self.gathers.get(&token) else { return };
+        let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
+        let object = gather.object.clone();
+        match cx.view.read(&self.state.spg, &object, offset, length) {
+            Ok(data) => self.chunk_came(cx, self.state.whoami, token, data),
+            Err(ReadError::Pending { object, offset, length }) => {
+                let own = self.state.tokens.issue_fetch(OnFetched::OwnChunk(token));
+                cx.effects.push(Effect::Fetch {
+                    object,
+                    offset,
+                    length,
+                    from: FetchFrom::Anywhere,
+                    token: own,
+                });
+            }
+            Err(ReadError::Damaged { .. }) => {
+                self.repair_here(cx, &object);
+                self.chunk_is_damaged(cx, self.state.whoami, token);
+            }
+        }
+    }
+
+    fn chunk_came(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token, data: BufList) {
+        let Some(gather) = self.gathers.get_mut(&token) else { return };
+        let Some(shard) = gather.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
+            return;
+        };
+        gather.asked.remove(&shard);
+        gather.chunks.insert(shard, data);
+        self.gather_on(cx, token);
+    }
+
+    fn chunk_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
+        let Some(gather) = self.gathers.get_mut(&token) else { return };
+        gather.asked.retain(|_, osd| *osd != from);
+        gather.absent.insert(from);
+        self.gather_on(cx, token);
+    }
+
+    /// The chunk is missing there from now on. A message that writes must not go on while it is; one that reads does
+    /// with the chunks of others.
+    fn chunk_is_damaged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
+        let writes = self.state.tokens.fetch_mut(token).is_some_and(|then| match then {
+            OnFetched::Operation(op_ctx) => op_ctx.is_write(),
+            _ => false,
+        });
+        if writes { self.cannot_gather(cx, token) } else { self.chunk_is_absent(cx, from, token) }
+    }
+
+    /// A member's answer.
+    pub(crate) fn on_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ChunkReply) {
+        let token = Token(reply.tid);
+        let gather = self.gathers.get(&token);
+        let Some((object, version)) = gather.map(|gather| (gather.object.clone(), gather.version)) else {
+            return;
+        };
+        if reply.damaged {
+            self.repair_there(from, object, version);
+            return self.chunk_is_damaged(cx, from, token);
+        }
+        if reply.absent {
+            self.chunk_is_absent(cx, from, token)
+        } else {
+            self.chunk_came(cx, from, token, reply.data)
+        }
+    }
 
     fn gathered(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(ec) = &mut self.ec else { return };
-        let Some(gather) = ec.gathers.remove(&token) else { return };
+        let Some(ec) = &self.state.ec else { return };
+        let Some(gather) = self.gathers.remove(&token) else { return };
         let Some(piece) = gather.decode(&ec.coding) else { return self.give_up_reading(cx, token) };
-        match self.tokens.take_fetch(token) {
+        match self.state.tokens.take_fetch(token) {
             Some(OnFetched::Operation(mut op_ctx)) => {
                 op_ctx.gathered.push(piece);
                 self.unpark(cx, *op_ctx);
@@ -276,17 +277,15 @@ impl Pg {
     }
 
     fn cannot_gather(&mut self, cx: &mut Cx<'_>, token: Token) {
-        if let Some(ec) = &mut self.ec {
-            ec.gathers.remove(&token);
-        }
+        self.gathers.remove(&token);
         self.give_up_reading(cx, token);
     }
 
     /// Too few chunks can be read.
     fn give_up_reading(&mut self, cx: &mut Cx<'_>, token: Token) {
-        match self.tokens.take_fetch(token) {
+        match self.state.tokens.take_fetch(token) {
             Some(OnFetched::Operation(op_ctx)) => self.unreadable(cx, *op_ctx),
-            Some(OnFetched::Copy { from, get, .. }) => self.refuse_copy(cx, from, &get),
+            Some(OnFetched::Copy { from, get, .. }) => self.state.refuse_copy(cx, from, &get),
             _ => (),
         }
     }

@@ -34,7 +34,6 @@ pub(crate) use view::EcView;
 
 use nacre_ec::{Codec, Layout};
 use nacre_maps::{Pool, STRIPE_UNIT_BYTES};
-use nacre_txn::Token;
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,21 +76,12 @@ pub(crate) struct Ec {
     pub(crate) may_change: bool,
     /// Members were told in this interval that writes up to here are safe.
     pub(crate) told_safe: Eversion,
-    /// Chunks on their way, by the token of what waits for them.
-    pub(crate) gathers: BTreeMap<Token, Gather>,
 }
 
 impl Ec {
     pub(crate) fn new(coding: Coding) -> Self {
-        let (shards, rollback_gens, gathers) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self {
-            coding: Arc::new(coding),
-            shards,
-            rollback_gens,
-            may_change: false,
-            told_safe: Eversion::ZERO,
-            gathers,
-        }
+        let (shards, rollback_gens) = (BTreeMap::new(), BTreeMap::new());
+        Self { coding: Arc::new(coding), shards, rollback_gens, may_change: false, told_safe: Eversion::ZERO }
     }
 
     /// Chunks that are needed to read anything.

@@ -11,7 +11,8 @@
 use crate::log::Change;
 use crate::object::ObjectContext;
 use crate::snap::mapper;
-use crate::{Pg, Planted, storage};
+use crate::state::PgState;
+use crate::{Planted, storage};
 use nacre_msg::peer::{LogEntry, LogKind};
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{Eversion, HObject, SnapId};
@@ -28,7 +29,7 @@ fn name(object: &HObject, version: Eversion) -> HObject {
     object.with_snap(SnapId(ROLLBACK_GEN | version.version))
 }
 
-impl Pg {
+impl PgState {
     /// True for what was kept of an object, in a PG that does so.
     pub(crate) fn is_rollback_gen(&self, object: &HObject) -> bool {
         self.ec.is_some() && is_rollback_gen(object)

@@ -2,6 +2,7 @@
 
 use super::Ec;
 use crate::log::Missing;
+use crate::state::PgState;
 use crate::storage;
 use crate::{Cx, Effect, Pg};
 use nacre_msg::peer::{LogEntry, PgInfo, RepOp};
@@ -45,7 +46,7 @@ fn assign<'a>(
     }
 }
 
-impl Pg {
+impl PgState {
     /// Chunks that are needed to read an object; `None` where every copy is whole.
     pub(crate) fn chunks_needed(&self) -> Option<usize> {
         self.ec.as_ref().map(Ec::k)
@@ -94,14 +95,6 @@ impl Pg {
             |set: &[OsdId]| set.iter().filter_map(|osd| self.shard_of(*osd)).collect::<BTreeSet<u8>>();
         let twins = |set: &[OsdId]| shards(set).len() < set.len();
         self.ec.is_some() && (twins(&self.interval.acting) || twins(&self.interval.up))
-    }
-
-    /// Nobody lacks anything: one of two members with the same chunks may begin anew with others.
-    pub(crate) fn part_twins(&mut self, cx: &mut Cx<'_>) {
-        if let Some(ec) = &mut self.ec {
-            ec.may_change = true;
-        }
-        self.restart_peering(cx);
     }
 
     /// The shard that a member holds in this interval.
@@ -196,24 +189,34 @@ impl Pg {
         let shards: BTreeSet<u8> = peers.chain(self.info.shard).collect();
         shards.len() < k
     }
+}
+
+impl Pg {
+    /// Nobody lacks anything: one of two members with the same chunks may begin anew with others.
+    pub(crate) fn part_twins(&mut self, cx: &mut Cx<'_>) {
+        if let Some(ec) = &mut self.state.ec {
+            ec.may_change = true;
+        }
+        self.restart_peering(cx);
+    }
 
     /// Tells members once that all writes are durable everywhere: what they replaced need not be kept.
     pub(crate) fn release_rollback_gens(&mut self, cx: &mut Cx<'_>) {
-        let committed_to = self.replication.committed_to();
-        let due = self.phase.is_serving() && self.replication.is_idle();
-        let Some(ec) = self.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
+        let committed_to = self.state.committed_to;
+        let due = self.state.phase.is_serving() && self.replication.is_idle();
+        let Some(ec) = self.state.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
         ec.told_safe = committed_to;
-        let (header, previous) = (self.header(), self.log.head());
-        for osd in self.others() {
-            let (trim_to, txn) = (Eversion::ZERO, Transaction::new(self.spg));
+        let (header, previous) = (self.state.header(), self.state.log.head());
+        for osd in self.state.others() {
+            let (trim_to, txn) = (Eversion::ZERO, Transaction::new(self.state.spg));
             let message = RepOp { header, tid: 0, previous, entries: Vec::new(), trim_to, committed_to, txn };
-            self.send(cx, osd, message);
+            self.state.send(cx, osd, message);
         }
-        let mut txn = Transaction::new(self.spg);
-        self.drop_rollback_gens(&mut txn, committed_to);
-        self.note_safe();
-        self.save_info(&mut txn);
-        self.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+        let mut txn = Transaction::new(self.state.spg);
+        self.state.drop_rollback_gens(&mut txn, committed_to);
+        self.state.note_safe();
+        self.state.save_info(&mut txn);
+        self.state.submit(cx, txn, crate::tokens::OnDurable::Nothing);
     }
 }
 
