@@ -32,6 +32,7 @@ mod permit;
 mod pg;
 mod pipeline;
 mod recovery;
+mod route;
 mod scrub;
 mod session;
 pub mod snap;

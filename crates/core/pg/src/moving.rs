@@ -235,7 +235,7 @@ impl Pg {
         };
         self.cancel(cx);
         self.release_all(cx);
-        self.forget_watches();
+        self.watches.forget();
         self.state.peers.clear();
         (self.state.phase, self.state.begun) = (Phase::Stray, false);
         self.moving = Some(Box::new(Moving {

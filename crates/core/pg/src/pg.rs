@@ -270,7 +270,7 @@ impl Pg {
         self.retry_copies(cx);
         self.drop_unused_staged(cx);
         self.expire_watches(cx);
-        self.expire_notifies(cx);
+        self.watches.expire_notifies(cx);
         self.trim_snaps(cx);
         self.scrub_on(cx);
         self.state.report_merge(cx);

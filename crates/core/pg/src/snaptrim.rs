@@ -107,7 +107,7 @@ impl Pg {
     /// Trims one clone; false when its object is in use just now.
     fn trim_clone(&mut self, cx: &mut Cx<'_>, clone: &HObject, snap: SnapId) -> bool {
         let head = clone.to_head();
-        if self.must_recover(&head, true) || !self.is_undisturbed(&head) {
+        if self.recovery.must_recover(&self.state, &head, true) || !self.pipeline.is_undisturbed(&head) {
             return false;
         }
         let context = ObjectContext::load(cx.view, &self.state.spg, &head).unwrap_or_default();
@@ -130,7 +130,7 @@ impl Pg {
             self.state.submit(cx, txn, OnDurable::Nothing);
             return true;
         };
-        self.write_started(&head);
+        self.pipeline.write_started(&head);
         self.snaptrim.in_flight += 1;
         let txn = Transaction { collection: self.state.spg, ops: trim.ops };
         self.submit_write(

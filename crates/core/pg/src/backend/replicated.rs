@@ -63,6 +63,18 @@ pub(crate) enum Ends {
     Watch(WatchKey),
 }
 
+/// A change that no client asked for. A part of the PG makes it, and [`Pg::submit_own`] sends it to all members.
+#[derive(Debug)]
+pub(crate) struct OwnChange {
+    /// The object's head.
+    pub(crate) head: HObject,
+    pub(crate) txn: Transaction,
+    /// At least one.
+    pub(crate) entries: Vec<LogEntry>,
+    /// What ends when it is durable everywhere.
+    pub(crate) ends: Ends,
+}
+
 /// A change on its way.
 #[derive(Debug)]
 struct InProgressOp {
@@ -221,6 +233,13 @@ impl PgState {
 }
 
 impl Pg {
+    /// Sends a change of our own to all members.
+    pub(crate) fn submit_own(&mut self, cx: &mut Cx<'_>, change: OwnChange) {
+        let OwnChange { head, txn, entries, ends } = change;
+        self.pipeline.write_started(&head);
+        self.submit_write(cx, txn, entries, RepGather { head, after: SmallVec::new(), ends });
+    }
+
     /// Sends a change to all members at once, this one included; `repgather` completes when all have it.
     ///
     /// # Panics
@@ -387,7 +406,7 @@ impl Pg {
             match repgather.ends {
                 Ends::Nothing => {}
                 Ends::Trim => self.trimmed(cx),
-                Ends::Watch(key) => self.end_watch(cx, &repgather.head, key, true),
+                Ends::Watch(key) => self.watches.end_watch(cx, &repgather.head, key, true),
             }
         }
     }

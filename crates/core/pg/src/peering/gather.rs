@@ -299,7 +299,7 @@ impl Pg {
         }
         self.cancel(cx);
         self.release_all(cx);
-        self.forget_watches(); // clients watch again when the interval changes
+        self.watches.forget(); // clients watch again when the interval changes
         self.state.peers.clear();
         self.state.phase = Phase::Stray;
         if !self.is_primary() {

@@ -164,7 +164,7 @@ impl Pg {
         self.pipeline.drop_session(session);
         self.drop_copies(session);
         self.backoffs.drop_session(session);
-        self.disconnect_session(cx, session);
+        self.watches.disconnect_session(cx.now, session);
     }
 
     fn admit(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
@@ -216,7 +216,7 @@ impl Pg {
         if may_write {
             self.give_way(&op_ctx.head);
         }
-        self.must_recover(&op_ctx.head, may_write)
+        self.recovery.must_recover(&self.state, &op_ctx.head, may_write)
     }
 
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
@@ -255,16 +255,6 @@ impl Pg {
         if let Some(op_ctx) = self.pipeline.order.enter(op_ctx) {
             self.go_on(cx, op_ctx);
         }
-    }
-
-    /// A read needs the object here. A write needs it also at everybody who knows what it misses: such a copy could not
-    /// apply the write otherwise. A copy that is compared gets the object later, and until then of its writes the log
-    /// entries only (`submit_write`); but a write would spoil what is on its way there just now.
-    pub(crate) fn must_recover(&self, head: &HObject, write: bool) -> bool {
-        self.state.missing.has_family(head)
-            || self.state.has_too_few_chunks(head)
-            || write
-                && (self.recovery.holds(head) || self.state.peers.values().any(|peer| peer.needs_first(head)))
     }
 }
 

@@ -147,7 +147,8 @@ impl Pg {
     /// Gives a part of an object of this PG. Silent while it cannot: the asker tries again.
     pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet, gathered: Vec<Piece>) {
         let head = get.object.to_head();
-        let busy = self.pipeline.order.has_in_flight(&head) || self.must_recover(&head, false);
+        let busy =
+            self.pipeline.order.has_in_flight(&head) || self.recovery.must_recover(&self.state, &head, false);
         let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
         if !self.is_active() || busy || head.pg(self.state.interval.pg_num) != self.state.spg.pg {
             return;

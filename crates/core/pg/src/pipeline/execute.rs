@@ -101,7 +101,7 @@ impl Pg {
             let (object, reason) = (op_ctx.head.clone(), "the object's record is damaged".to_owned());
             return Err(ReadError::Damaged { object, offset: 0, reason }.into());
         };
-        self.recall_watchers(cx.now, &op_ctx.head, &context.info);
+        self.watches.recall_watchers(&self.state, cx.now, &op_ctx.head, &context.info);
         let coded = EcView { inner: cx.view, pieces: &op_ctx.gathered };
         let mut env = Env {
             view: if self.state.ec.is_some() { &coded } else { cx.view },
@@ -145,16 +145,13 @@ impl Pg {
     /// Too few chunks of what a message reads can be had: it is admitted anew if that is being repaired.
     pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
         self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
-        if self.must_recover(&op_ctx.head, op_ctx.is_write()) && !self.recovery.is_unfound(&op_ctx.head) {
+        if self.recovery.must_recover(&self.state, &op_ctx.head, op_ctx.is_write())
+            && !self.recovery.is_unfound(&op_ctx.head)
+        {
             return self.wait_for_recovery(cx, op_ctx);
         }
         self.refuse(cx, &op_ctx.op, Errno::EIO);
         self.start_next(&op_ctx.head);
-    }
-
-    /// True when changes of the object are under way.
-    pub(crate) fn is_changing(&self, head: &HObject) -> bool {
-        self.pipeline.order.has_in_flight(head) || !self.pipeline.order.is_quiet(head)
     }
 
     fn park(&mut self, op_ctx: &OpContext) {
@@ -184,10 +181,10 @@ impl Pg {
         self.pipeline.next_notify(outcome.notifies.len());
         let Outcome { mut result, ops, user_version, change, watches, notifies, acks, counters } = outcome;
         let head = op_ctx.head;
-        if result >= 0 && !self.has_pinged(cx.now, &op_ctx.op.session, &head, &watches) {
+        if result >= 0 && !self.watches.has_pinged(cx.now, &op_ctx.op.session, &head, &watches) {
             result = Errno::ETIMEDOUT.negated();
         }
-        if result >= 0 && !self.takes_notifies(&op_ctx.op.session, &notifies) {
+        if result >= 0 && !self.watches.takes_notifies(&op_ctx.op.session, &notifies) {
             result = Errno::EBUSY.negated();
         }
         let version = match &change {
@@ -229,19 +226,9 @@ impl Pg {
         entries: Vec<LogEntry>,
         after: AfterCommit,
     ) {
-        self.write_started(&head);
+        self.pipeline.write_started(&head);
         let txn = Transaction { collection: self.state.spg, ops };
         self.submit_write(cx, txn, entries, RepGather { head, after: smallvec![after], ends: Ends::Nothing });
-    }
-
-    /// A change of the object is in flight from now on.
-    pub(crate) fn write_started(&mut self, head: &HObject) {
-        self.pipeline.order.write_started(head);
-    }
-
-    /// True when a change of our own may be made: nobody waits for data to look at the object as it is.
-    pub(crate) fn is_undisturbed(&self, head: &HObject) -> bool {
-        self.pipeline.order.is_quiet(head)
     }
 
     /// The change is durable everywhere.
@@ -256,8 +243,8 @@ impl Pg {
         let AfterCommit { origin, reply, watches, notifies, acks } = after;
         let user_version = reply.message.user_version;
         Self::send_reply(cx, reply);
-        self.change_watches(cx, &origin.session, head, watches);
-        self.start_notifies(cx, &origin.session, head, user_version, notifies);
-        self.acknowledge(cx, &origin.session, head, acks);
+        self.watches.change_watches(cx, &origin.session, head, watches);
+        self.watches.start_notifies(cx, &origin.session, head, user_version, notifies);
+        self.watches.acknowledge(cx, &origin.session, head, acks);
     }
 }

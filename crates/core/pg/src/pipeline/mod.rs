@@ -162,6 +162,21 @@ impl Pipeline {
             || self.started.iter().any(|op_ctx| op_ctx.is_write() && op_ctx.head == *head)
     }
 
+    /// True when changes of the object are under way.
+    pub(crate) fn is_changing(&self, head: &HObject) -> bool {
+        self.order.has_in_flight(head) || !self.order.is_quiet(head)
+    }
+
+    /// True when a change of our own may be made: no message waits for data to look at the object as it is.
+    pub(crate) fn is_undisturbed(&self, head: &HObject) -> bool {
+        self.order.is_quiet(head)
+    }
+
+    /// A change of the object is in flight from now on.
+    pub(crate) fn write_started(&mut self, head: &HObject) {
+        self.order.write_started(head);
+    }
+
     /// The interval is over: everything is to be admitted again, `first` before all, in the order in which
     /// it came.
     pub(crate) fn requeue(&mut self, first: Vec<ClientOp>) {

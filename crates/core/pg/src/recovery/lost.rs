@@ -3,7 +3,7 @@
 //! That is a change like any other: a log entry says what the object is from now on, an older version or nothing, and
 //! every member misses that. Recovery brings it there, and clients that wait for the object go on.
 
-use crate::backend::{Ends, RepGather};
+use crate::backend::{Ends, OwnChange};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, clone_record};
 use crate::peering::is_up;
@@ -12,7 +12,6 @@ use crate::{Cx, Pg};
 use nacre_msg::peer::LogKind;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{Errno, Eversion, HObject, OsdId};
-use smallvec::SmallVec;
 
 /// Objects given up at a time; the order can be given again for the rest.
 pub const LOST_OBJECTS_MAX: usize = 1000;
@@ -210,13 +209,7 @@ impl Pg {
         self.recovery.unfound.remove(&object);
         self.recovery.unrepairable.remove(&object);
         self.recovery.repairing.remove(&object);
-        self.write_started(&head);
-        self.submit_write(
-            cx,
-            txn,
-            vec![entry],
-            RepGather { head: head.clone(), after: SmallVec::new(), ends: Ends::Nothing },
-        );
+        self.submit_own(cx, OwnChange { head: head.clone(), txn, entries: vec![entry], ends: Ends::Nothing });
         self.recovery.want(&head);
         self.search_again();
         self.release_object(cx, &head);

@@ -181,6 +181,15 @@ impl Recovery {
         !(self.active.is_empty() && self.draining.is_empty()) && self.held(head).next().is_some()
     }
 
+    /// A read needs the object here. A write needs it also on every copy of which it is known what it misses: such a copy could not
+    /// apply the write otherwise. A copy that is compared gets the object later, and until then of its writes the log
+    /// entries only (`submit_write`); but a write would spoil what is on its way there just now.
+    pub(crate) fn must_recover(&self, state: &PgState, head: &HObject, write: bool) -> bool {
+        state.missing.has_family(head)
+            || state.has_too_few_chunks(head)
+            || write && (self.holds(head) || state.peers.values().any(|peer| peer.needs_first(head)))
+    }
+
     /// `head` and its clones as far as they are on their way, or next in turn.
     fn held(&self, head: &HObject) -> impl Iterator<Item = &HObject> + use<'_> {
         let family = head.with_snap(SnapId(0))..=head.with_snap(SnapId::SNAPDIR);
@@ -254,7 +263,7 @@ impl Pg {
         self.recover_drained(cx);
         while let Some(head) = self.recovery.urgent.pop_front() {
             self.hurry(&head);
-            if !self.must_recover(&head, true) {
+            if !self.recovery.must_recover(&self.state, &head, true) {
                 self.go_on_with(cx, &head); // it was given up, or nobody lacks it any more
             }
             for object in self.missing_family(&head) {

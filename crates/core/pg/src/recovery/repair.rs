@@ -55,7 +55,7 @@ impl Pg {
         let own = self.state.copy_version(cx.view, object);
         let own_is_bad = bad.contains(&self.state.whoami);
         let good = Some(version).filter(|version| *version != Eversion::ZERO);
-        if self.is_changing(&object.to_head()) || (!own_is_bad && own != good) {
+        if self.pipeline.is_changing(&object.to_head()) || (!own_is_bad && own != good) {
             return false;
         }
         for osd in bad {

@@ -217,7 +217,7 @@ fn what_a_client_notified_goes_with_its_session() {
     assert_eq!(world.call(2, "a", notify(77, 3000)).result, 0);
     let told = messages(&mut world, notify_op::NOTIFY).len();
     assert_eq!(told, 2);
-    let held = |world: &mut World| world.pg(primary).expect("a copy").notifies_count();
+    let held = |world: &mut World| world.pg(primary).expect("a copy").watches.notifies_count();
     assert_eq!(held(&mut world), 1);
     world.reset_session(2, primary);
     world.run_until_idle();

@@ -10,7 +10,8 @@ mod notify;
 
 use crate::object::{ObjectInfo, WatchKey};
 use crate::ops::WatchChange;
-use crate::{Cx, Effect, Pg, Planted, Session, SessionId};
+use crate::state::PgState;
+use crate::{Cx, Effect, Planted, Session, SessionId};
 use nacre_buf::{BufList, Bytes};
 use nacre_msg::WatchNotify;
 use nacre_msg::notify_op;
@@ -96,20 +97,20 @@ fn tell(cx: &mut Cx<'_>, session: SessionId, message: WatchNotify) {
     cx.effects.push(Effect::Watch { session, message: Box::new(message) });
 }
 
-impl Pg {
+impl Watches {
     /// Takes in who watches an object according to its record: they may have watched at another primary.
-    pub(crate) fn recall_watchers(&mut self, now: Stamp, head: &HObject, info: &ObjectInfo) {
-        if self.state.planted == Planted::WatchersForgotten {
+    pub(crate) fn recall_watchers(&mut self, state: &PgState, now: Stamp, head: &HObject, info: &ObjectInfo) {
+        if state.planted == Planted::WatchersForgotten {
             return;
         }
         for (key, watcher) in &info.watchers {
             let at = (head.clone(), *key);
-            if self.watches.watches.contains_key(&at) {
+            if self.watches.contains_key(&at) {
                 continue;
             }
             let timeout = Duration::from_secs(watcher.timeout_s.into());
             let deadline = now + timeout;
-            self.watches.arm(deadline);
+            self.arm(deadline);
             let watch = Watch {
                 session: None,
                 addr: watcher.addr,
@@ -118,13 +119,13 @@ impl Pg {
                 deadline: Some(deadline),
                 is_ending: false,
             };
-            self.watches.watches.insert(at, watch);
+            self.watches.insert(at, watch);
         }
     }
 
-    /// Forgets everybody: clients come again, to whoever is primary then.
-    pub(crate) fn forget_watches(&mut self) {
-        self.watches = Watches::default();
+    /// Forgets all of them: clients watch again, at the primary of then.
+    pub(crate) fn forget(&mut self) {
+        *self = Self::default();
     }
 
     /// Notes pings; false when one is for a watch that is not connected, which the client must make again.
@@ -138,7 +139,7 @@ impl Pg {
         changes.iter().all(|change| {
             let WatchChange::Ping { cookie } = change else { return true };
             let at = (head.clone(), (*cookie, session.name));
-            let watch = self.watches.watches.get_mut(&at).filter(|watch| watch.session == Some(session.id));
+            let watch = self.watches.get_mut(&at).filter(|watch| watch.session == Some(session.id));
             let Some(watch) = watch else { return false };
             watch.deadline = Some(now + watch.timeout);
             true
@@ -158,7 +159,7 @@ impl Pg {
                 WatchChange::Connect { cookie, watcher, will_ping } => {
                     let timeout = Duration::from_secs(watcher.timeout_s.into());
                     let deadline = will_ping.then_some(cx.now + timeout);
-                    deadline.into_iter().for_each(|at| self.watches.arm(at));
+                    deadline.into_iter().for_each(|at| self.arm(at));
                     let watch = Watch {
                         session: Some(session.id),
                         addr: watcher.addr,
@@ -168,7 +169,7 @@ impl Pg {
                         is_ending: false,
                     };
                     let key = (cookie, session.name);
-                    self.watches.watches.insert((head.clone(), key), watch);
+                    self.watches.insert((head.clone(), key), watch);
                     self.notify_again(cx, session.id, head, key);
                 }
                 WatchChange::Ping { .. } => {}
@@ -179,7 +180,7 @@ impl Pg {
 
     /// Ends a watch that the object's record does not have any more; notifies do not wait for it any longer.
     pub(crate) fn end_watch(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey, say_so: bool) {
-        let watch = self.watches.watches.remove(&(head.clone(), key));
+        let watch = self.watches.remove(&(head.clone(), key));
         if let Some(session) = watch.and_then(|watch| watch.session).filter(|_| say_so) {
             tell(cx, session, message(notify_op::DISCONNECT, key.0, 0));
         }
@@ -189,23 +190,23 @@ impl Pg {
     /// Notifies that wait for watchers.
     #[cfg(test)]
     pub(crate) fn notifies_count(&self) -> usize {
-        self.watches.notifies.len()
+        self.notifies.len()
     }
 
     /// A session is gone: its watches have their timeout to come back in.
-    pub(crate) fn disconnect_session(&mut self, cx: &mut Cx<'_>, session: SessionId) {
+    pub(crate) fn disconnect_session(&mut self, now: Stamp, session: SessionId) {
         let mut earliest = None;
-        for watch in self.watches.watches.values_mut().filter(|watch| watch.session == Some(session)) {
+        for watch in self.watches.values_mut().filter(|watch| watch.session == Some(session)) {
             if watch.is_ending {
                 watch.session = None;
                 continue;
             }
-            let deadline = cx.now + watch.timeout;
+            let deadline = now + watch.timeout;
             (watch.session, watch.deadline) = (None, Some(deadline));
             earliest = earliest.into_iter().chain([deadline]).min();
         }
-        earliest.into_iter().for_each(|at| self.watches.arm(at));
+        earliest.into_iter().for_each(|at| self.arm(at));
         // Nobody is left to tell: a client that comes back notifies anew.
-        self.watches.notifies.retain(|_, notify| !notify.is_of(session));
+        self.notifies.retain(|_, notify| !notify.is_of(session));
     }
 }

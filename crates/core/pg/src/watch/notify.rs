@@ -1,9 +1,9 @@
 //! Notifies: told to all watchers of an object, complete when each has answered, left or run out of time.
 
-use super::{message, tell};
+use super::{Watches, message, tell};
 use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck};
-use crate::{Cx, Pg, Session, SessionId};
+use crate::{Cx, Session, SessionId};
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::Encode;
 use nacre_msg::notify_op;
@@ -70,13 +70,13 @@ impl Notifying {
     }
 }
 
-impl Pg {
+impl Watches {
     /// True when the PG may keep `more` of a session until their watchers have answered.
     pub(crate) fn takes_notifies(&self, session: &Session, more: &[Notify]) -> bool {
         if more.is_empty() {
             return true;
         }
-        let held = self.watches.notifies.values();
+        let held = self.notifies.values();
         let bytes = held.clone().map(|notify| notify.payload.len()).sum::<usize>();
         let bytes = bytes + more.iter().map(|notify| notify.payload.len()).sum::<usize>();
         let count = held.filter(|notify| notify.is_of(session.id)).count() + more.len();
@@ -94,7 +94,7 @@ impl Pg {
     ) {
         for Notify { id, cookie, timeout_s, payload } in notifies {
             let watchers: Vec<(WatchKey, Option<SessionId>)> =
-                self.watches.of(head).map(|(key, watch)| (key, watch.session)).collect();
+                self.of(head).map(|(key, watch)| (key, watch.session)).collect();
             let deadline = cx.now + Duration::from_secs(timeout_s.into());
             let notifying = Notifying {
                 head: head.clone(),
@@ -112,15 +112,15 @@ impl Pg {
                     tell(cx, session, notifying.to_watcher(id, key.0));
                 }
             }
-            self.watches.notifies.insert(id, notifying);
-            self.watches.arm(deadline);
+            self.notifies.insert(id, notifying);
+            self.arm(deadline);
             self.finish_notify(cx, id, false);
         }
     }
 
     /// A watcher is back: it hears again what it has not answered.
     pub(super) fn notify_again(&self, cx: &mut Cx<'_>, session: SessionId, head: &HObject, key: WatchKey) {
-        for (id, notify) in &self.watches.notifies {
+        for (id, notify) in &self.notifies {
             if notify.head == *head && notify.waiting.contains(&key) {
                 tell(cx, session, notify.to_watcher(*id, key.0));
             }
@@ -136,8 +136,7 @@ impl Pg {
         acks: Vec<NotifyAck>,
     ) {
         for NotifyAck { id, cookie, reply } in acks {
-            let Some(notify) = self.watches.notifies.get_mut(&id).filter(|notify| notify.head == *head)
-            else {
+            let Some(notify) = self.notifies.get_mut(&id).filter(|notify| notify.head == *head) else {
                 continue;
             };
             let meant =
@@ -154,7 +153,6 @@ impl Pg {
     /// A watch ended: nobody waits for its answer.
     pub(super) fn notifies_lose(&mut self, cx: &mut Cx<'_>, head: &HObject, key: WatchKey) {
         let concerned: Vec<u64> = self
-            .watches
             .notifies
             .iter_mut()
             .filter(|(_, notify)| notify.head == *head)
@@ -165,9 +163,8 @@ impl Pg {
 
     /// Tells the notifier when nothing is waited for, or time is up.
     fn finish_notify(&mut self, cx: &mut Cx<'_>, id: u64, time_is_up: bool) {
-        let done =
-            self.watches.notifies.get(&id).is_some_and(|notify| time_is_up || notify.waiting.is_empty());
-        if let Some(notify) = done.then(|| self.watches.notifies.remove(&id)).flatten() {
+        let done = self.notifies.get(&id).is_some_and(|notify| time_is_up || notify.waiting.is_empty());
+        if let Some(notify) = done.then(|| self.notifies.remove(&id)).flatten() {
             tell(cx, notify.session, notify.outcome(id));
         }
     }
@@ -176,8 +173,8 @@ impl Pg {
     pub(crate) fn expire_notifies(&mut self, cx: &mut Cx<'_>) {
         let late = |notify: &Notifying| notify.deadline <= cx.now;
         let expired: Vec<u64> =
-            self.watches.notifies.iter().filter(|(_, notify)| late(notify)).map(|(id, _)| *id).collect();
+            self.notifies.iter().filter(|(_, notify)| late(notify)).map(|(id, _)| *id).collect();
         expired.into_iter().for_each(|id| self.finish_notify(cx, id, true));
-        self.watches.rearm();
+        self.rearm();
     }
 }
