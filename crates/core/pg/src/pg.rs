@@ -296,7 +296,7 @@ impl Pg {
     pub(crate) fn take_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
         self.advance_interval(cx, before);
         self.drop_blocklisted(cx);
-        self.queue_removed_snaps();
+        self.snaptrim.queue_removed_snaps(&mut self.state);
         self.pipeline.wake_for_epoch(self.state.map.epoch);
         self.handle_early(cx);
     }

@@ -1,15 +1,15 @@
 //! Removing the clones of removed snapshots, in the background and a bounded number at a time.
 
-use crate::backend::{Ends, RepGather};
+use crate::backend::{Ends, OwnChange};
 use crate::object::ObjectContext;
 use crate::ops::Env;
 use crate::snap::{mapper, trim_object};
+use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_maps::flags;
 use nacre_txn::Transaction;
 use nacre_types::{HObject, IntervalSet, SnapId, Stamp};
-use smallvec::SmallVec;
 
 /// Clones trimmed at a time in one PG.
 pub(crate) const TRIMS_MAX: usize = 16;
@@ -27,6 +27,11 @@ pub(crate) struct SnapTrim {
     put_off: bool,
     /// More can be, in a turn of its own.
     due: Option<Stamp>,
+}
+
+/// What is left to one round of trims.
+pub(crate) struct Round {
+    purges_left: usize,
 }
 
 impl SnapTrim {
@@ -51,105 +56,113 @@ impl SnapTrim {
     }
 }
 
-impl Pg {
+impl SnapTrim {
     /// Takes in which snapshots the map says are removed.
-    pub(crate) fn queue_removed_snaps(&mut self) {
-        let removed = &self.state.pool.removed_snaps;
-        if !self.state.info.purged_snaps.is_empty() {
+    pub(crate) fn queue_removed_snaps(&mut self, state: &mut PgState) {
+        let (removed, purged) = (&state.pool.removed_snaps, &mut state.info.purged_snaps);
+        if !purged.is_empty() {
             // The monitor has taken those out that every PG reported; nobody asks about them again.
-            self.state.info.purged_snaps = self.state.info.purged_snaps.intersection(removed);
+            *purged = purged.intersection(removed);
         }
-        self.snaptrim.queue = removed.clone();
-        self.snaptrim.queue.subtract(&self.state.info.purged_snaps);
+        self.queue = removed.clone();
+        self.queue.subtract(purged);
     }
 
-    /// Trims some clones. Called on each tick.
-    pub(crate) fn trim_snaps(&mut self, cx: &mut Cx<'_>) {
-        (self.snaptrim.put_off, self.snaptrim.due) = (false, None);
-        let mut purges_left = PURGES_MAX;
-        let paused = self.state.map.has_flag(flags::osdmap::NOSNAPTRIM);
-        while !paused && self.snaptrim.in_flight < TRIMS_MAX && self.state.is_recovered() && self.is_active()
-        {
-            let Some((first, _)) = self.snaptrim.queue.iter().next() else { return };
-            if self.state.view_is_stale {
-                self.snaptrim.put_off = true;
-                return;
+    /// Begins a round of trims, on each tick and when one is durable everywhere: call [`SnapTrim::next`] until `None`.
+    pub(crate) fn begin_round(&mut self) -> Round {
+        (self.put_off, self.due) = (false, None);
+        Round { purges_left: PURGES_MAX }
+    }
+
+    /// The next change of this round, to be submitted before the next call. `is_in_use` says whether a change of the object has to wait.
+    pub(crate) fn next(
+        &mut self,
+        round: &mut Round,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        is_in_use: impl Fn(&PgState, &HObject) -> bool,
+    ) -> Option<OwnChange> {
+        let paused = state.map.has_flag(flags::osdmap::NOSNAPTRIM);
+        while !paused && self.in_flight < TRIMS_MAX && state.is_recovered() && state.is_active() {
+            let (first, _) = self.queue.iter().next()?;
+            if state.view_is_stale {
+                self.put_off = true;
+                return None;
             }
             let snap = SnapId(first);
-            let clones = mapper::clones(cx.view, &self.state.spg, snap, TRIMS_MAX);
+            let clones = mapper::clones(cx.view, &state.spg, snap, TRIMS_MAX);
             if clones.is_empty() {
-                if self.snaptrim.in_flight > 0 {
-                    return; // purged is what no member has any more
+                if self.in_flight > 0 {
+                    return None; // purged is what no member has any more
                 }
-                if purges_left == 0 {
-                    self.snaptrim.due = Some(cx.now);
-                    return;
+                if round.purges_left == 0 {
+                    self.due = Some(cx.now);
+                    return None;
                 }
-                purges_left -= 1;
-                self.snap_is_purged(cx, snap);
+                round.purges_left -= 1;
+                self.snap_is_purged(state, cx, snap);
                 continue;
             }
-            if !clones.iter().any(|clone| self.trim_clone(cx, clone, snap)) {
-                return; // all of them are in use; the next tick tries again
+            // All of them in use: the next tick tries again.
+            let clone = clones.iter().find(|clone| !is_in_use(state, &clone.to_head()))?;
+            if let Some(change) = self.trim_clone(state, cx, clone, snap) {
+                return Some(change);
             }
         }
+        None
     }
 
-    fn snap_is_purged(&mut self, cx: &mut Cx<'_>, snap: SnapId) {
-        self.snaptrim.queue.remove(snap.0, 1);
-        self.state.info.purged_snaps.insert(snap.0, 1);
-        cx.effects.push(Effect::Purged { pg: self.state.spg.pg, snaps: IntervalSet::of(snap.0, 1) });
-        if self.snaptrim.queue.is_empty() {
-            self.state.share_progress(cx);
+    fn snap_is_purged(&mut self, state: &mut PgState, cx: &mut Cx<'_>, snap: SnapId) {
+        self.queue.remove(snap.0, 1);
+        state.info.purged_snaps.insert(snap.0, 1);
+        cx.effects.push(Effect::Purged { pg: state.spg.pg, snaps: IntervalSet::of(snap.0, 1) });
+        if self.queue.is_empty() {
+            state.share_progress(cx);
         }
     }
 
-    /// Trims one clone; false when its object is in use just now.
-    fn trim_clone(&mut self, cx: &mut Cx<'_>, clone: &HObject, snap: SnapId) -> bool {
+    /// The change that trims one clone; none for a stale entry, which is removed here.
+    fn trim_clone(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        clone: &HObject,
+        snap: SnapId,
+    ) -> Option<OwnChange> {
         let head = clone.to_head();
-        if self.recovery.must_recover(&self.state, &head, true) || !self.pipeline.is_undisturbed(&head) {
-            return false;
-        }
-        let context = ObjectContext::load(cx.view, &self.state.spg, &head).unwrap_or_default();
+        let context = ObjectContext::load(cx.view, &state.spg, &head).unwrap_or_default();
         let env = Env {
             view: cx.view,
-            collection: self.state.spg,
-            pool: &self.state.pool,
-            epoch: self.state.map.epoch,
+            collection: state.spg,
+            pool: &state.pool,
+            epoch: state.map.epoch,
             now: cx.wall,
-            at_version: self.state.next_version(),
-            last_user_version: self.state.info.last_user_version,
+            at_version: state.next_version(),
+            last_user_version: state.info.last_user_version,
             notify_id: 0,
             entropy: &mut *cx.entropy,
             work: 0,
         };
         let Ok(trim) = trim_object(&env, &head, &context, clone.snap, snap) else {
             // The entry is stale, or the clone damaged beyond what trimming can use: nothing to remove.
-            let mut txn = Transaction::new(self.state.spg);
+            let mut txn = Transaction::new(state.spg);
             mapper::remove(clone, &[snap], &mut txn.ops);
-            self.state.submit(cx, txn, OnDurable::Nothing);
-            return true;
+            state.submit(cx, txn, OnDurable::Nothing);
+            return None;
         };
-        self.pipeline.write_started(&head);
-        self.snaptrim.in_flight += 1;
-        let txn = Transaction { collection: self.state.spg, ops: trim.ops };
-        self.submit_write(
-            cx,
-            txn,
-            trim.entries,
-            RepGather { head, after: SmallVec::new(), ends: Ends::Trim },
-        );
-        true
+        self.in_flight += 1;
+        let txn = Transaction { collection: state.spg, ops: trim.ops };
+        Some(OwnChange { head, txn, entries: trim.entries, ends: Ends::Trim })
     }
 
     /// A trim is durable everywhere. The next one is a matter of the next turn: a store may be done at once, again and again.
-    pub(crate) fn trimmed(&mut self, cx: &Cx<'_>) {
-        self.snaptrim.in_flight = self.snaptrim.in_flight.saturating_sub(1);
-        self.snaptrim.due = Some(cx.now);
+    pub(crate) fn trimmed(&mut self, now: Stamp) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.due = Some(now);
     }
 
     /// The interval is over, and with it what was in flight.
-    pub(crate) fn cancel_trims(&mut self) {
-        (self.snaptrim.in_flight, self.snaptrim.put_off, self.snaptrim.due) = (0, false, None);
+    pub(crate) fn cancel(&mut self) {
+        (self.in_flight, self.put_off, self.due) = (0, false, None);
     }
 }

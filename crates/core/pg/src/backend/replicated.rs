@@ -405,7 +405,7 @@ impl Pg {
             }
             match repgather.ends {
                 Ends::Nothing => {}
-                Ends::Trim => self.trimmed(cx),
+                Ends::Trim => self.snaptrim.trimmed(cx.now),
                 Ends::Watch(key) => self.watches.end_watch(cx, &repgather.head, key, true),
             }
         }
@@ -449,7 +449,7 @@ impl Pg {
         self.release_objects(cx);
         self.cancel_reservations(cx);
         self.recovery = crate::recovery::Recovery::default();
-        self.cancel_trims();
+        self.snaptrim.cancel();
         self.abort_scrub(cx);
         self.drop_staged(cx);
     }
