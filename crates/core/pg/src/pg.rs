@@ -221,7 +221,10 @@ impl Pg {
             Event::Force { kind, forced } => self.force_recovery(cx, kind, forced),
             Event::MarkLost(lost) => self.mark_lost(cx, lost),
             Event::GiveUp => self.remove(cx),
-            Event::Scrub { deep, repair } => self.start_scrub(cx, deep, repair),
+            Event::Scrub { deep, repair } => {
+                let compared = self.scrub.start(&mut self.state, cx, deep, repair);
+                self.repair_compared(cx, compared);
+            }
         }
     }
 
@@ -272,7 +275,8 @@ impl Pg {
         self.expire_watches(cx);
         self.watches.expire_notifies(cx);
         self.trim_snaps(cx);
-        self.scrub_on(cx);
+        let compared = self.scrub.begin_wanted(&mut self.state, cx);
+        self.repair_compared(cx, compared);
         self.state.report_merge(cx);
         self.release_rollback_gens(cx);
         self.retry_peers(cx);
@@ -364,9 +368,13 @@ impl Pg {
             PeerMessage::Progress(progress) if from_primary => self.state.on_progress(cx, &progress),
             PeerMessage::Release(_) if from_primary => self.on_release(cx),
             PeerMessage::ScrubRequest(request) if from_primary => {
-                self.answer_scrub(cx, from, &request, Digests::default());
+                let compared = self.scrub.answer(&mut self.state, cx, from, &request, Digests::default());
+                self.repair_compared(cx, compared);
             }
-            PeerMessage::ScrubReply(reply) => self.on_scrub(cx, from, *reply),
+            PeerMessage::ScrubReply(reply) => {
+                let compared = self.scrub.on_reply(&mut self.state, cx, from, *reply);
+                self.repair_compared(cx, compared);
+            }
             PeerMessage::Reserve(message) => self.on_reserve(cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, *get, Vec::new()),
             PeerMessage::ChunkRead(read) if from_primary => self.state.answer_chunk(cx, from, *read),

@@ -3,6 +3,7 @@
 
 use crate::pipeline::Pipeline;
 use crate::recovery::Recovery;
+use crate::scrub::Compared;
 use crate::state::PgState;
 use crate::{Cx, Pg};
 use nacre_types::HObject;
@@ -23,6 +24,14 @@ impl Pg {
         let is_in_use = |head: &HObject| is_in_use(state, recovery, pipeline, head);
         if let Some(change) = watches.drop_blocklisted(state, cx, is_in_use) {
             self.submit_own(cx, change);
+        }
+    }
+
+    /// Has recovery repair what a scrub found, chunk by chunk as the scrub goes on.
+    pub(crate) fn repair_compared(&mut self, cx: &mut Cx<'_>, mut compared: Option<Compared>) {
+        while let Some(Compared { repairs }) = compared {
+            let begun = repairs.iter().filter(|repair| self.repair_copies(cx, repair)).count();
+            compared = self.scrub.go_on(&mut self.state, cx, begun as u64);
         }
     }
 

@@ -422,7 +422,8 @@ impl Pg {
             Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),
             Some(OnFetched::Chunk { from, read }) => self.state.answer_chunk(cx, from, *read),
             Some(OnFetched::Scrub { from, request, so_far }) => {
-                self.answer_scrub(cx, from, &request, so_far);
+                let compared = self.scrub.answer(&mut self.state, cx, from, &request, so_far);
+                self.repair_compared(cx, compared);
             }
         }
     }
@@ -450,7 +451,7 @@ impl Pg {
         self.cancel_reservations(cx);
         self.recovery = crate::recovery::Recovery::default();
         self.snaptrim.cancel();
-        self.abort_scrub(cx);
+        self.scrub.abort();
         self.drop_staged(cx);
     }
 }

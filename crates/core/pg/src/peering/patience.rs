@@ -86,7 +86,8 @@ impl Pg {
                 self.peer_reset(cx, osd);
             }
         }
-        self.retry_scrub(cx);
+        let compared = self.scrub.retry(&mut self.state, cx);
+        self.repair_compared(cx, compared);
         if std::mem::take(&mut self.peering.patience.again) && matches!(self.state.phase, Phase::Incomplete) {
             self.restart_peering(cx);
         }

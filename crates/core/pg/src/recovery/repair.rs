@@ -2,10 +2,11 @@
 //! recovered as anything that is missing.
 
 use super::Kind;
+use crate::scrub::Repair;
 use crate::state::PgState;
 use crate::{Cx, Pg, storage};
 use nacre_txn::{Op, Transaction};
-use nacre_types::{Eversion, HObject, OsdId};
+use nacre_types::{Eversion, HObject};
 
 impl PgState {
     /// Adds the record of a missing object to a transaction.
@@ -43,15 +44,11 @@ impl Pg {
         self.search_again();
     }
 
-    /// A scrub found that the copies on `bad` are not as the good ones of `version`, zero where there should be none. False when the object has
-    /// changed since, or is changing: the next scrub will tell.
-    pub(crate) fn repair_copies(
-        &mut self,
-        cx: &mut Cx<'_>,
-        object: &HObject,
-        version: Eversion,
-        bad: &[OsdId],
-    ) -> bool {
+    /// A scrub found copies that are not as the good ones. False when the object has changed since, or is changing: the next scrub
+    /// will tell.
+    pub(crate) fn repair_copies(&mut self, cx: &mut Cx<'_>, repair: &Repair) -> bool {
+        let Repair { object, version, bad } = repair;
+        let version = *version;
         let own = self.state.copy_version(cx.view, object);
         let own_is_bad = bad.contains(&self.state.whoami);
         let good = Some(version).filter(|version| *version != Eversion::ZERO);

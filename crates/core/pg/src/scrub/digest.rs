@@ -1,10 +1,10 @@
 //! One copy's part of a chunk: versions and checksums.
 
-use super::ANSWER_OBJECTS_MAX;
+use super::{ANSWER_OBJECTS_MAX, Compared, Scrub};
 use crate::object::ObjectContext;
 use crate::state::PgState;
 use crate::tokens::OnFetched;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_buf::crc::crc32c;
 use nacre_ec::{Layout, linear_sum};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
@@ -47,44 +47,39 @@ struct Reading<'a> {
     layout: Option<Layout>,
 }
 
-impl PgState {
-    fn layout(&self) -> Option<Layout> {
-        self.ec.as_ref().map(|ec| ec.coding.layout)
-    }
-}
-
-impl Pg {
-    /// Lists this copy's part of a chunk for whoever compares.
-    pub(crate) fn answer_scrub(
+impl Scrub {
+    /// Lists this copy's part of a chunk for the member that compares; if that is this one, as [`Scrub::on_reply`].
+    pub(crate) fn answer(
         &mut self,
+        state: &mut PgState,
         cx: &mut Cx<'_>,
         from: OsdId,
         request: &ScrubRequest,
         mut so_far: Digests,
-    ) {
-        let objects = cx.view.list(&self.state.spg, &request.from, ANSWER_OBJECTS_MAX);
+    ) -> Option<Compared> {
+        let objects = cx.view.list(&state.spg, &request.from, ANSWER_OBJECTS_MAX);
         let inside = objects.into_iter().take_while(|object| *object < request.to);
-        let inside = inside.filter(|object| !self.state.is_hidden(object));
-        let reading =
-            Reading { view: cx.view, spg: self.state.spg, deep: request.deep, layout: self.state.layout() };
+        let inside = inside.filter(|object| !state.is_hidden(object));
+        let layout = state.ec.as_ref().map(|ec| ec.coding.layout);
+        let reading = Reading { view: cx.view, spg: state.spg, deep: request.deep, layout };
         let digests: Result<Vec<ScrubObject>, ReadError> =
             inside.map(|object| so_far.digest(&reading, object)).collect();
         match digests {
             Ok(objects) => {
-                let reply = ScrubReply { header: self.state.header(), tid: request.tid, objects };
-                if from == self.state.whoami {
-                    self.on_scrub(cx, from, reply)
-                } else {
-                    self.state.send(cx, from, reply)
+                let reply = ScrubReply { header: state.header(), tid: request.tid, objects };
+                if from == state.whoami {
+                    return self.on_reply(state, cx, from, reply);
                 }
+                state.send(cx, from, reply);
             }
             Err(ReadError::Pending { object, offset, length }) => {
                 let request = Box::new(request.clone());
-                let token = self.state.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
+                let token = state.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
                 cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Device, token });
             }
             Err(ReadError::Damaged { .. }) => unreachable!("damage is part of a digest"),
         }
+        None
     }
 }
 

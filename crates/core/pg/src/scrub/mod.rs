@@ -11,6 +11,7 @@ mod digest;
 
 pub(crate) use digest::Digests;
 
+use crate::state::PgState;
 use crate::{Cx, Pg};
 use nacre_maps::{PoolOption, flags};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
@@ -94,23 +95,25 @@ impl Scrub {
 const POOL_SCRUB_MIN_INTERVAL: i32 = 0;
 const POOL_DEEP_SCRUB_INTERVAL: i32 = 2;
 
-impl Pg {
+impl Scrub {
     /// True while copies are compared, or are to be once the PG is clean.
-    #[must_use]
-    pub fn is_scrubbing(&self) -> bool {
-        self.is_primary() && (self.scrub.is_running() || self.scrub.wanted.is_some())
+    pub(crate) fn is_wanted(&self, state: &PgState) -> bool {
+        state.is_primary() && (self.is_running() || self.wanted.is_some())
     }
 
-    /// When it was time to compare the copies without anybody's order, and whether deeply: the earlier, the more
-    /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
-    #[must_use]
-    pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
-        if self.is_scrubbing() || !self.is_primary() || !self.state.is_clean() || !self.is_active() {
+    /// When it was time to compare the copies without anybody's order, and whether deeply: see [`crate::Pg::scrub_due`].
+    pub(crate) fn due(
+        &self,
+        state: &PgState,
+        wall: UTime,
+        intervals: &ScrubIntervals,
+    ) -> Option<(UTime, bool)> {
+        if self.is_wanted(state) || !state.is_primary() || !state.is_clean() || !state.is_active() {
             return None;
         }
-        let pool = self.state.map.pools.get(&self.state.spg.pg.pool)?;
-        let held = |everywhere, of_pool| self.state.map.has_flag(everywhere) || pool.has_flag(of_pool);
-        let history = &self.state.info.history;
+        let pool = state.map.pools.get(&state.spg.pg.pool)?;
+        let held = |everywhere, of_pool| state.map.has_flag(everywhere) || pool.has_flag(of_pool);
+        let history = &state.info.history;
         let of_pool = |key: i32, usual: Duration| match pool.options.get(&key) {
             Some(PoolOption::Float(interval)) if *interval > 0.0 => nacre_types::seconds(*interval),
             _ => usual,
@@ -121,28 +124,34 @@ impl Pg {
             return Some((deep_at, true));
         }
         // PGs that were made together need not be compared together: each waits longer, by up to a half.
-        let spread = nacre_types::hash::rjenkins(&self.state.spg.pg.seed.to_le_bytes()) % 1024;
+        let spread = nacre_types::hash::rjenkins(&state.spg.pg.seed.to_le_bytes()) % 1024;
         let at = history.last_scrub_stamp.after(shallow + shallow * spread / 2048);
         let due = at <= wall && !held(flags::osdmap::NOSCRUB, flags::pool::NOSCRUB);
         due.then_some((at, false))
     }
 
     /// Begins a scrub, or remembers to do so once the PG is clean.
-    pub(crate) fn start_scrub(&mut self, cx: &mut Cx<'_>, deep: bool, repair: bool) {
-        self.scrub.repair |= repair;
-        self.scrub.wanted = Some(deep || self.scrub.wanted == Some(true));
-        self.scrub_on(cx);
+    pub(crate) fn start(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        deep: bool,
+        repair: bool,
+    ) -> Option<Compared> {
+        self.repair |= repair;
+        self.wanted = Some(deep || self.wanted == Some(true));
+        self.begin_wanted(state, cx)
     }
 
     /// Begins a scrub that was asked for.
-    pub(crate) fn scrub_on(&mut self, cx: &mut Cx<'_>) {
-        if self.scrub.is_running() || !self.is_primary() || !self.state.is_clean() {
-            return;
+    pub(crate) fn begin_wanted(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+        if self.is_running() || !state.is_primary() || !state.is_clean() {
+            return None;
         }
-        let Some(deep) = self.scrub.wanted.take() else { return };
-        self.scrub.running = Some(ScrubRun {
+        let deep = self.wanted.take()?;
+        self.running = Some(ScrubRun {
             deep,
-            repair: std::mem::take(&mut self.scrub.repair),
+            repair: std::mem::take(&mut self.repair),
             repaired: 0,
             tid: 0,
             from: HObject::MIN,
@@ -154,33 +163,33 @@ impl Pg {
             lists: BTreeMap::new(),
             errors: 0,
         });
-        self.next_chunk(cx, HObject::MIN);
+        self.next_chunk(state, cx, HObject::MIN)
     }
 
     /// The interval is over: the scrub begins again in the next one.
-    pub(crate) fn abort_scrub(&mut self, _cx: &mut Cx<'_>) {
-        if let Some(running) = self.scrub.running.take() {
-            self.scrub.wanted = Some(running.deep || self.scrub.wanted == Some(true));
-            self.scrub.repair |= running.repair;
+    pub(crate) fn abort(&mut self) {
+        if let Some(running) = self.running.take() {
+            self.wanted = Some(running.deep || self.wanted == Some(true));
+            self.repair |= running.repair;
         }
     }
 
     /// Asks everybody for the chunk that begins at `from`.
-    fn next_chunk(&mut self, cx: &mut Cx<'_>, from: HObject) {
-        let Some(running) = &mut self.scrub.running else { return };
+    fn next_chunk(&mut self, state: &mut PgState, cx: &mut Cx<'_>, from: HObject) -> Option<Compared> {
+        let running = self.running.as_mut()?;
         let size = if running.deep { DEEP_CHUNK_OBJECTS } else { CHUNK_OBJECTS };
-        let objects = cx.view.list(&self.state.spg, &from, size + 1);
+        let objects = cx.view.list(&state.spg, &from, size + 1);
         running.to = objects.get(size).cloned().unwrap_or_else(HObject::max_value);
         (running.from, running.tries) = (from, 0);
-        self.ask_chunk(cx);
+        self.ask_chunk(state, cx)
     }
 
-    fn ask_chunk(&mut self, cx: &mut Cx<'_>) {
-        let members = self.state.interval.members();
-        let header = self.state.header();
-        self.scrub.last_tid += 1;
-        let tid = self.scrub.last_tid;
-        let Some(running) = &mut self.scrub.running else { return };
+    fn ask_chunk(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+        let members = state.interval.members();
+        let header = state.header();
+        self.last_tid += 1;
+        let tid = self.last_tid;
+        let running = self.running.as_mut()?;
         running.tid = tid;
         running.tries += 1;
         running.heard_at = cx.now;
@@ -188,88 +197,113 @@ impl Pg {
         running.lists.clear();
         let (from, to, deep) = (running.from.clone(), running.to.clone(), running.deep);
         let request = ScrubRequest { header, tid, from, to, deep };
-        for osd in members.into_iter().filter(|osd| *osd != self.state.whoami) {
-            self.state.send(cx, osd, request.clone());
+        for osd in members.into_iter().filter(|osd| *osd != state.whoami) {
+            state.send(cx, osd, request.clone());
         }
-        self.answer_scrub(cx, self.state.whoami, &request, Digests::default());
+        self.answer(state, cx, state.whoami, &request, Digests::default())
     }
 
     /// An answer stays out for too long, lost on its way or its question: all are asked for the chunk anew. Each time that takes
     /// twice as long, so that a slow device is not kept from ever answering.
-    pub(crate) fn retry_scrub(&mut self, cx: &mut Cx<'_>) {
-        let Some(running) = &mut self.scrub.running else { return };
+    pub(crate) fn retry(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+        let running = self.running.as_mut()?;
         if running.waiting.is_empty() || cx.now.since(running.heard_at) < running.patience {
-            return;
+            return None;
         }
         running.patience *= 2;
         running.tries -= 1;
-        self.ask_chunk(cx);
+        self.ask_chunk(state, cx)
     }
 
     /// A member's list.
-    pub(crate) fn on_scrub(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScrubReply) {
-        let Some(running) = &mut self.scrub.running else { return };
+    pub(crate) fn on_reply(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        reply: ScrubReply,
+    ) -> Option<Compared> {
+        let running = self.running.as_mut()?;
         if running.tid != reply.tid || !running.waiting.remove(&from) {
-            return;
+            return None;
         }
         running.lists.insert(from, reply.objects);
         running.heard_at = cx.now;
-        if running.waiting.is_empty() {
-            self.compare_chunk(cx);
-        }
+        if running.waiting.is_empty() { self.compare_chunk(state, cx) } else { None }
     }
 
-    fn compare_chunk(&mut self, cx: &mut Cx<'_>) {
-        let Some(running) = &mut self.scrub.running else { return };
+    /// All have answered. Yields what is to be repaired, unless a chunk that differs is compared again.
+    fn compare_chunk(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+        let running = self.running.as_mut()?;
         let mut bad = BTreeSet::new();
-        if let Some(ec) = &self.state.ec {
+        if let Some(ec) = &state.ec {
             bad = chunks::unrelated(&ec.coding.codec, &ec.shards, &mut running.lists, running.deep);
         }
         bad.extend(differing(&running.lists));
         if !bad.is_empty() && running.tries < TRIES {
-            return self.ask_chunk(cx);
+            return self.ask_chunk(state, cx);
         }
         running.errors += bad.len() as u64;
-        let next = running.to.clone();
-        if running.repair {
-            let log = &self.state.log;
-            let coded = self.state.ec.is_some();
-            let exists = |object: &HObject| match log.newest_of(object, log.head()) {
-                Some(entry) => Some(!entry.is_delete()),
-                None => coded.then_some(true), // too few chunks are no word against the object
-            };
-            let orders: Vec<_> = bad
-                .into_iter()
-                .filter_map(|object| verdict(&running.lists, exists(&object), object))
-                .collect();
-            let repaired = orders
-                .iter()
-                .filter(|order| self.repair_copies(cx, &order.object, order.version, &order.bad));
-            let repaired = repaired.count() as u64;
-            if let Some(running) = &mut self.scrub.running {
-                running.repaired += repaired;
-            }
+        if !running.repair {
+            return Some(Compared::default());
         }
-        if next.max { self.finish_scrub(cx) } else { self.next_chunk(cx, next) }
+        let log = &state.log;
+        let coded = state.ec.is_some();
+        let exists = |object: &HObject| match log.newest_of(object, log.head()) {
+            Some(entry) => Some(!entry.is_delete()),
+            None => coded.then_some(true), // too few chunks are no word against the object
+        };
+        let repairs = bad.into_iter().filter_map(|object| verdict(&running.lists, exists(&object), object));
+        Some(Compared { repairs: repairs.collect() })
     }
 
-    fn finish_scrub(&mut self, cx: &mut Cx<'_>) {
-        let Some(running) = self.scrub.running.take() else { return };
-        let history = &mut self.state.info.history;
-        (history.last_scrub, history.last_scrub_stamp) = (self.state.info.last_update, cx.wall);
+    /// The chunk is done, and so many of the objects that [`Compared`] named are being repaired: goes on with the next one.
+    pub(crate) fn go_on(&mut self, state: &mut PgState, cx: &mut Cx<'_>, repaired: u64) -> Option<Compared> {
+        let running = self.running.as_mut()?;
+        running.repaired += repaired;
+        let next = running.to.clone();
+        if next.max { self.finish(state, cx) } else { self.next_chunk(state, cx, next) }
+    }
+
+    fn finish(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<Compared> {
+        let running = self.running.take()?;
+        let history = &mut state.info.history;
+        (history.last_scrub, history.last_scrub_stamp) = (state.info.last_update, cx.wall);
         if running.deep {
-            (history.last_deep_scrub, history.last_deep_scrub_stamp) = (self.state.info.last_update, cx.wall);
+            (history.last_deep_scrub, history.last_deep_scrub_stamp) = (state.info.last_update, cx.wall);
         }
         if running.errors == 0 {
             history.last_clean_scrub_stamp = cx.wall;
         }
-        self.state.info.counters.scrub_errors = i64::try_from(running.errors).unwrap_or(i64::MAX);
+        state.info.counters.scrub_errors = i64::try_from(running.errors).unwrap_or(i64::MAX);
         if running.repaired > 0 {
-            self.scrub.wanted = Some(true); // only a look at all copies tells whether they are well now
+            self.wanted = Some(true); // only a look at all copies tells whether they are well now
         }
-        self.state.share_progress(cx);
-        self.scrub_on(cx);
+        state.share_progress(cx);
+        self.begin_wanted(state, cx)
     }
+}
+
+impl Pg {
+    /// True while copies are compared, or are to be once the PG is clean.
+    #[must_use]
+    pub fn is_scrubbing(&self) -> bool {
+        self.scrub.is_wanted(&self.state)
+    }
+
+    /// When it was time to compare the copies without anybody's order, and whether deeply: the earlier, the more
+    /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
+    #[must_use]
+    pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
+        self.scrub.due(&self.state, wall, intervals)
+    }
+}
+
+/// A chunk was compared: what of it is to be repaired. The scrub goes on when that is done ([`Scrub::go_on`]).
+#[must_use]
+#[derive(Debug, Default)]
+pub(crate) struct Compared {
+    pub(crate) repairs: Vec<Repair>,
 }
 
 /// Objects that are not the same on all members, or damaged on one.
@@ -286,29 +320,29 @@ fn differing(lists: &BTreeMap<OsdId, Vec<ScrubObject>>) -> BTreeSet<HObject> {
 
 /// What is to be done about an object whose copies differ.
 #[derive(Debug, PartialEq, Eq)]
-struct Order {
-    object: HObject,
+pub(crate) struct Repair {
+    pub(crate) object: HObject,
     /// Of the good copies; zero where there should be none.
-    version: Eversion,
-    /// Who has another copy, or none, or one too many.
-    bad: Vec<OsdId>,
+    pub(crate) version: Eversion,
+    /// Members with another copy, or none, or one too many.
+    pub(crate) bad: Vec<OsdId>,
 }
 
 /// Which copies are good: of those that can be read, the newest version; among these, what most members have.
-/// `None` when that is not clear, or nobody has a readable one.
+/// `None` when that is not clear, or no member has a readable one.
 ///
 /// Absence counts as well: what the log says was deleted, or what it does not reach and more than half of the members do
-/// not have, is a leftover, and goes (the order's version is zero). It would come back to life otherwise. `exists` is
+/// not have, is a leftover, and goes (the repair's version is zero). It would come back to life otherwise. `exists` is
 /// what the log says of the object, where it reaches it.
 fn verdict(
     lists: &BTreeMap<OsdId, Vec<ScrubObject>>,
     exists: Option<bool>,
     object: HObject,
-) -> Option<Order> {
+) -> Option<Repair> {
     let has_any = |list: &[ScrubObject]| list.iter().any(|copy| copy.object == object);
     let holders: Vec<OsdId> = lists.iter().filter(|(_, list)| has_any(list)).map(|(osd, _)| *osd).collect();
     if !exists.unwrap_or(holders.len() * 2 >= lists.len()) {
-        return Some(Order { object, version: Eversion::ZERO, bad: holders });
+        return Some(Repair { object, version: Eversion::ZERO, bad: holders });
     }
     let copy_of = |list: &'_ Vec<ScrubObject>| list.iter().find(|copy| copy.object == object).cloned();
     let copies: Vec<(OsdId, Option<ScrubObject>)> =
@@ -321,7 +355,7 @@ fn verdict(
         return None;
     }
     let bad = copies.iter().filter(|(_, copy)| copy.as_ref() != Some(good)).map(|(osd, _)| *osd).collect();
-    Some(Order { object, version: newest, bad })
+    Some(Repair { object, version: newest, bad })
 }
 
 #[cfg(test)]
@@ -342,7 +376,7 @@ mod tests {
         let lists = copies.iter().enumerate();
         let lists =
             lists.map(|(osd, copy)| (OsdId::try_from(osd).expect("small"), copy.iter().cloned().collect()));
-        verdict(&lists.collect(), exists, HObject::MIN).map(|order| (order.version.version, order.bad))
+        verdict(&lists.collect(), exists, HObject::MIN).map(|repair| (repair.version.version, repair.bad))
     }
 
     #[test]
