@@ -214,11 +214,11 @@ impl Pg {
             Event::Fetched(token) => self.fetched(cx, token),
             Event::Brought(token, data) => self.brought(cx, token, data),
             Event::PeerReset(osd) => self.peer_reset(cx, osd),
-            Event::Reservation(decision) => self.on_decision(cx, decision),
+            Event::Reservation(decision) => self.reservations.on_decision(&self.state, cx, decision),
             Event::Map => self.advance_map(cx),
             Event::Tick => self.tick(cx),
             Event::Resume => self.resume(cx),
-            Event::Force { kind, forced } => self.force_recovery(cx, kind, forced),
+            Event::Force { kind, forced } => self.reservations.force(&self.state, cx, kind, forced),
             Event::MarkLost(lost) => self.mark_lost(cx, lost),
             Event::GiveUp => self.remove(cx),
             Event::Scrub { deep, repair } => {
@@ -375,7 +375,7 @@ impl Pg {
                 let compared = self.scrub.on_reply(&mut self.state, cx, from, *reply);
                 self.repair_compared(cx, compared);
             }
-            PeerMessage::Reserve(message) => self.on_reserve(cx, from, &message),
+            PeerMessage::Reserve(message) => self.reservations.on_reserve(&self.state, cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, *get, Vec::new()),
             PeerMessage::ChunkRead(read) if from_primary => self.state.answer_chunk(cx, from, *read),
             PeerMessage::ChunkReply(reply) => self.on_chunk(cx, from, *reply),

@@ -448,7 +448,7 @@ impl Pg {
         self.gathers.clear();
         self.pipeline.requeue(again);
         self.release_objects(cx);
-        self.cancel_reservations(cx);
+        self.reservations.cancel(&self.state, cx);
         self.recovery = crate::recovery::Recovery::default();
         self.snaptrim.cancel();
         self.scrub.abort();

@@ -268,7 +268,7 @@ impl Pg {
             self.state.info.history.last_interval_clean = self.state.interval.since;
             self.state.past.clear();
             self.state.info.lost_through = 0;
-            self.forget_forced();
+            self.reservations.forget_forced();
             self.state.release_strays(cx);
         }
         self.state.share_progress(cx);

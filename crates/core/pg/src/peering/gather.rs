@@ -303,7 +303,7 @@ impl Pg {
         self.state.peers.clear();
         self.state.phase = Phase::Stray;
         if !self.is_primary() {
-            self.forget_forced();
+            self.reservations.forget_forced();
         } else {
             self.state.phase = Phase::GetInfo { waiting: BTreeSet::new() };
             self.start_peering(cx);
@@ -416,7 +416,7 @@ impl Pg {
         let matters =
             asking || self.state.interval.members().contains(&osd) || self.state.peers.contains_key(&osd);
         if !self.is_primary() && osd == self.state.interval.primary {
-            self.revoke_for_primary(cx);
+            self.reservations.revoke_for_primary(&self.state, cx);
             self.notify_primary(cx);
         } else if self.is_primary() && matters && is_up(&self.state.map, osd) {
             self.restart_peering(cx);

@@ -256,7 +256,7 @@ impl Pg {
         if self.recovery.is_at_rest() && self.reservations.has_none() && self.state.is_whole_everywhere() {
             return; // as after almost every event
         }
-        self.update_reservation(cx);
+        self.reservations.update(&self.state, cx, self.recovery_due());
         if !matches!(self.state.phase, peering::Phase::Active { .. }) {
             return;
         }
