@@ -257,7 +257,8 @@ impl Pg {
 
     /// Goes on with what had to wait for the view.
     fn resume(&mut self, cx: &mut Cx<'_>) {
-        self.compare_lists(cx);
+        let outcome = self.recovery.compare_lists(&mut self.state, cx);
+        self.follow_recovery(cx, outcome);
         self.handle_early(cx);
         if self.watches.is_put_off() {
             self.expire_watches(cx);
@@ -361,10 +362,20 @@ impl Pg {
             PeerMessage::Activate(activate) if from_primary => self.activate_replica(cx, *activate),
             PeerMessage::Activated(activated) => self.on_activated(cx, from, *activated),
             PeerMessage::Scan(scan) if from_primary => self.state.answer_scan(cx, from, *scan),
-            PeerMessage::ScanReply(reply) => self.on_scan(cx, from, *reply),
+            PeerMessage::ScanReply(reply) => {
+                let outcome = self.recovery.on_scan(&mut self.state, cx, from, *reply);
+                self.follow_recovery(cx, outcome);
+            }
             PeerMessage::Pull(pull) => self.state.answer_pull(cx, from, *pull),
-            PeerMessage::Push(push) => self.receive_push(cx, from, *push),
-            PeerMessage::PushReply(reply) => self.push_reply(cx, from, &reply),
+            PeerMessage::Push(push) => {
+                let outcome = self.recovery.receive_push(&mut self.state, cx, from, *push);
+                self.follow_recovery(cx, outcome);
+            }
+            PeerMessage::PushReply(reply) => {
+                let Self { state, recovery, pipeline, .. } = self;
+                let outcome = recovery.push_reply(state, cx, pipeline.object_use(), from, &reply);
+                self.follow_recovery(cx, outcome);
+            }
             PeerMessage::Progress(progress) if from_primary => self.state.on_progress(cx, &progress),
             PeerMessage::Release(_) if from_primary => self.on_release(cx),
             PeerMessage::ScrubRequest(request) if from_primary => {

@@ -30,7 +30,7 @@ pub(crate) struct SnapTrim {
 }
 
 /// What is left to one round of trims.
-pub(crate) struct Round {
+pub(crate) struct TrimRound {
     purges_left: usize,
 }
 
@@ -69,15 +69,15 @@ impl SnapTrim {
     }
 
     /// Begins a round of trims, on each tick and when one is durable everywhere: call [`SnapTrim::next`] until `None`.
-    pub(crate) fn begin_round(&mut self) -> Round {
+    pub(crate) fn begin_round(&mut self) -> TrimRound {
         (self.put_off, self.due) = (false, None);
-        Round { purges_left: PURGES_MAX }
+        TrimRound { purges_left: PURGES_MAX }
     }
 
     /// The next change of this round, to be submitted before the next call. `is_in_use` says whether a change of the object has to wait.
     pub(crate) fn next(
         &mut self,
-        round: &mut Round,
+        round: &mut TrimRound,
         state: &mut PgState,
         cx: &mut Cx<'_>,
         is_in_use: impl Fn(&PgState, &HObject) -> bool,

@@ -189,7 +189,7 @@ impl Pg {
 
     fn active_state(&self, started: bool) -> u64 {
         let serving = started && self.state.merge_role.is_none();
-        let recovery = match self.recovery_due() {
+        let recovery = match self.recovery.due(&self.state) {
             Some(kind @ Kind::Recovery) if self.is_recovering(kind) => pg_state::RECOVERING,
             Some(kind @ Kind::Recovery) if self.state.is_too_full(kind) => pg_state::RECOVERY_TOOFULL,
             Some(Kind::Recovery) => pg_state::RECOVERY_WAIT,

@@ -366,8 +366,16 @@ impl Pg {
             OnDurable::Activation => self.confirmed(cx, self.state.whoami),
             OnDurable::Activated => self.state.activation_is_durable(cx),
             OnDurable::Pushed { to, reply } => self.state.send(cx, to, *reply),
-            OnDurable::Recovered(object) => self.recovered_here(cx, &object),
-            OnDurable::Rebuilt(part) => self.part_is_there(cx, self.state.whoami, &part.0, &part.1),
+            OnDurable::Recovered(object) => {
+                let outcome = self.recovery.recovered_here(&mut self.state, cx, &object);
+                self.follow_recovery(cx, Some(outcome));
+            }
+            OnDurable::Rebuilt(part) => {
+                let Self { state, recovery, pipeline, .. } = self;
+                let (me, ops) = (state.whoami, pipeline.object_use());
+                let outcome = recovery.part_is_there(state, cx, ops, me, (&part.0, &part.1));
+                self.follow_recovery(cx, outcome);
+            }
             OnDurable::Staged(token) => self.part_is_staged(cx, self.state.whoami, token),
         }
         while let Some(then) = self.state.tokens.take_flushed(token) {
@@ -416,7 +424,10 @@ impl Pg {
         match self.state.tokens.take_fetch(token) {
             None => {} // of an older interval
             Some(OnFetched::Operation(op_ctx)) => self.unpark(cx, *op_ctx),
-            Some(OnFetched::Push(object)) => self.push_was_read(cx, &object),
+            Some(OnFetched::Push(object)) => {
+                let outcome = self.recovery.push_was_read(&mut self.state, cx, &object);
+                self.follow_recovery(cx, outcome);
+            }
             Some(OnFetched::Pull { from, pull }) => self.state.answer_pull(cx, from, *pull),
             Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
             Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),

@@ -235,7 +235,7 @@ impl Pg {
             }
         }
         self.state.stamps.activated(cx.wall, serving);
-        self.begin_recovery();
+        self.recovery.begin();
         for peer in self.state.peers.values_mut().filter(|peer| peer.is_complete()) {
             (peer.backfill, peer.told_complete) = (None, true); // by the progress that everybody gets now
         }

@@ -388,7 +388,7 @@ impl Pg {
             Phase::WaitActingChange { wanted } if wanted.iter().any(gone) => self.restart_peering(cx),
             Phase::WaitUpThru => self.try_activate(cx),
             Phase::Active { .. } => {
-                self.forget_dead_sources();
+                self.recovery.forget_dead_sources(&self.state);
                 self.ask_late_comers(cx);
             }
             _ => {}

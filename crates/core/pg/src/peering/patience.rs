@@ -116,7 +116,8 @@ impl Pg {
             Phase::Stray => (!self.is_primary() && !self.peering.patience.called).then_some((since, wait)),
             Phase::Active { .. } => {
                 let write = self.replication.waits_for_others_since(self.state.whoami);
-                let recovery = self.recovery.waits_since().or_else(|| self.waits_for_list_since());
+                let recovery =
+                    self.recovery.waits_since().or_else(|| self.recovery.waits_for_list_since(&self.state));
                 let oldest = write.into_iter().chain(recovery).min()?;
                 Some((oldest, wait * ACTIVE_FACTOR))
             }

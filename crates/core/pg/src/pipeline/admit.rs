@@ -209,12 +209,12 @@ impl Pg {
     /// Whether the turn of a message is to come when its object is recovered. A write that waits for that is overtaken by reads, never by
     /// another write; one that need not wait goes before what is on its way.
     fn waits_for_recovery(&mut self, op_ctx: &OpContext) -> bool {
-        if op_ctx.is_write() && self.pipeline.is_waited_for(&op_ctx.head) {
+        if op_ctx.is_write() && self.pipeline.missing.contains_key(&op_ctx.head) {
             return true;
         }
         let may_write = op_ctx.intent.may_write();
         if may_write {
-            self.give_way(&op_ctx.head);
+            self.recovery.give_way(&self.state, &op_ctx.head);
         }
         self.recovery.must_recover(&self.state, &op_ctx.head, may_write)
     }

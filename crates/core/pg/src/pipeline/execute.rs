@@ -80,7 +80,7 @@ impl Pg {
                 cx.effects.push(Effect::Fetch { object, offset, length, from, token });
             }
             Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
-                if !op_ctx.intent.on_pg && self.repair_here(cx, &object) {
+                if !op_ctx.intent.on_pg && self.recovery.repair_here(&mut self.state, cx, &object) {
                     return self.wait_for_recovery(cx, op_ctx);
                 }
                 self.refuse(cx, &op_ctx.op, Errno::EIO);

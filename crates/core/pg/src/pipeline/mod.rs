@@ -109,7 +109,40 @@ pub(crate) struct Pipeline {
     notifies: u32,
 }
 
+/// What clients' messages do with objects, as far as other parts of the PG have to know.
+#[derive(Clone, Copy)]
+pub(crate) struct ObjectUse<'a>(&'a Pipeline);
+
+impl ObjectUse<'_> {
+    /// A client waits for the object, or its head, to be recovered.
+    pub(crate) fn is_waited_for(self, object: &HObject) -> bool {
+        self.0.missing.contains_key(&object.to_head())
+    }
+
+    /// A write of the object, or its head, passed the checks and is not durable everywhere yet.
+    pub(crate) fn has_writes(self, object: &HObject) -> bool {
+        let head = object.to_head();
+        self.0.order.has_writes(&head)
+            || self.0.started.iter().any(|op_ctx| op_ctx.is_write() && op_ctx.head == head)
+    }
+
+    /// True when changes of the object with this head are under way.
+    pub(crate) fn is_changing(self, head: &HObject) -> bool {
+        self.0.order.has_in_flight(head) || !self.0.order.is_quiet(head)
+    }
+
+    /// True when a change of our own may be made: no message waits for data to look at the object as it is.
+    pub(crate) fn is_undisturbed(self, head: &HObject) -> bool {
+        self.0.order.is_quiet(head)
+    }
+}
+
 impl Pipeline {
+    /// What other parts of the PG may ask.
+    pub(crate) fn object_use(&self) -> ObjectUse<'_> {
+        ObjectUse(self)
+    }
+
     /// True when a message may go on at once.
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty() || !self.started.is_empty()
@@ -149,27 +182,6 @@ impl Pipeline {
     /// Nothing executes and nobody waits behind anything that does.
     pub(crate) fn is_idle(&self) -> bool {
         self.order.is_empty() && self.missing.is_empty() && self.started.is_empty()
-    }
-
-    /// A client waits for the object to be recovered.
-    pub(crate) fn is_waited_for(&self, head: &HObject) -> bool {
-        self.missing.contains_key(head)
-    }
-
-    /// A write of the object passed the checks and is not durable everywhere yet.
-    pub(crate) fn has_writes(&self, head: &HObject) -> bool {
-        self.order.has_writes(head)
-            || self.started.iter().any(|op_ctx| op_ctx.is_write() && op_ctx.head == *head)
-    }
-
-    /// True when changes of the object are under way.
-    pub(crate) fn is_changing(&self, head: &HObject) -> bool {
-        self.order.has_in_flight(head) || !self.order.is_quiet(head)
-    }
-
-    /// True when a change of our own may be made: no message waits for data to look at the object as it is.
-    pub(crate) fn is_undisturbed(&self, head: &HObject) -> bool {
-        self.order.is_quiet(head)
     }
 
     /// A change of the object is in flight from now on.

@@ -20,11 +20,11 @@
 //! A comparison is right because both lists are of one moment in the order of writes: those that the target had not seen when
 //! it made its list changed nothing there in the range that is compared.
 
-use super::Kind;
+use super::{Recovery, RecoveryOutcome};
+use crate::Cx;
 use crate::log::Missing;
 use crate::peering::Peer;
 use crate::state::PgState;
-use crate::{Cx, Pg};
 use nacre_msg::peer::{Scan, ScanReply, ScannedObject};
 use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
 use std::collections::BTreeMap;
@@ -90,96 +90,94 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Recovery {
     /// Since when it waits for the list of a copy, and moves no object meanwhile.
-    pub(crate) fn waits_for_list_since(&self) -> Option<Stamp> {
+    pub(crate) fn waits_for_list_since(&self, state: &PgState) -> Option<Stamp> {
         let is_asked = |peer: &Peer| peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
-        let waits = !self.recovery.is_busy() && self.state.peers.values().any(is_asked);
-        waits.then(|| self.recovery.moved_at())
+        let waits = !self.is_busy() && state.peers.values().any(is_asked);
+        waits.then(|| self.moved_at())
     }
 
     /// Has the next objects listed when few are left to push of those that were compared. All copies go on together, so that
     /// an object is read once for all of them.
-    pub(super) fn compare_on(&mut self, cx: &mut Cx<'_>) {
-        let unfound = self.recovery.unfound_count();
+    pub(super) fn compare_on(&mut self, state: &mut PgState, cx: &mut Cx<'_>, is_allowed: bool) {
+        let unfound = self.unfound_count();
         // Some are left when the next comparison begins, so that pushing does not stop for it.
-        let left_max = self.state.scan_objects / 4;
+        let left_max = state.scan_objects / 4;
         let is_busy = |peer: &Peer| {
             let asked = peer.backfill.as_ref().is_some_and(|backfill| backfill.asked);
             asked || peer.missing.len().saturating_sub(unfound) > left_max
         };
-        let mut backfills =
-            self.state.peers.values().filter(|peer| peer.activated && peer.backfill.is_some());
-        if !self.reservations.allow(Kind::Backfill)
-            || !self.state.has_more_to_compare()
-            || backfills.any(is_busy)
-        {
+        let mut backfills = state.peers.values().filter(|peer| peer.activated && peer.backfill.is_some());
+        if !is_allowed || !state.has_more_to_compare() || backfills.any(is_busy) {
             return;
         }
-        self.recovery.resume_at = cx.throttle.begins_at(cx.now);
-        if self.recovery.resume_at.is_some() {
+        self.resume_at = cx.throttle.begins_at(cx.now);
+        if self.resume_at.is_some() {
             return;
         }
-        let header = self.state.header();
+        let header = state.header();
         let mut scans = Vec::new();
-        for (osd, peer) in
-            self.state.peers.iter_mut().filter(|(_, peer)| peer.activated && !peer.is_compared())
-        {
+        for (osd, peer) in state.peers.iter_mut().filter(|(_, peer)| peer.activated && !peer.is_compared()) {
             if let Some(backfill) = &mut peer.backfill {
                 cx.throttle.take(cx.now, SCAN_COST_BYTES);
-                self.recovery.moves(cx.now);
+                self.moves(cx.now);
                 backfill.asked = true;
                 scans.push((*osd, Scan { header, from: backfill.compared.clone() }));
             }
         }
         for (osd, scan) in scans {
-            self.state.send(cx, osd, scan);
+            state.send(cx, osd, scan);
         }
     }
 
     /// A part of a copy's list.
-    pub(crate) fn on_scan(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ScanReply) {
-        let backfill = self.state.peers.get_mut(&from).and_then(|peer| peer.backfill.as_mut());
+    pub(crate) fn on_scan(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        reply: ScanReply,
+    ) -> Option<RecoveryOutcome> {
+        let backfill = state.peers.get_mut(&from).and_then(|peer| peer.backfill.as_mut());
         let awaited = |backfill: &&mut Backfill| {
             backfill.asked && backfill.list.is_none() && backfill.compared == reply.from
         };
-        if let Some(backfill) = backfill.filter(awaited) {
-            backfill.list = Some(reply);
-            self.compare_lists(cx);
-        }
+        let backfill = backfill.filter(awaited)?;
+        backfill.list = Some(reply);
+        self.compare_lists(state, cx)
     }
 
     /// Compares the lists that came with this copy.
-    pub(crate) fn compare_lists(&mut self, cx: &mut Cx<'_>) {
-        if self.state.view_is_stale || !self.state.has_lists() {
-            return;
+    pub(crate) fn compare_lists(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<RecoveryOutcome> {
+        if state.view_is_stale || !state.has_lists() {
+            return None;
         }
-        let listed = self
-            .state
+        let listed = state
             .peers
             .iter_mut()
             .filter_map(|(osd, peer)| Some((*osd, peer.backfill.as_mut()?.list.take()?)));
         let lists: Vec<(OsdId, ScanReply)> = listed.collect();
         let compared: Vec<OsdId> = lists.iter().map(|(osd, _)| *osd).collect();
         for (osd, list) in lists {
-            self.compare(cx, osd, list);
+            self.compare(state, cx, osd, list);
         }
         for osd in compared {
-            let Some(peer) = self.state.peers.get_mut(&osd) else { continue };
+            let Some(peer) = state.peers.get_mut(&osd) else { continue };
             if peer.advance_backfill() {
-                self.state.send_progress(cx, osd);
+                state.send_progress(cx, osd);
             }
         }
-        self.note_whole_peers(cx);
+        Some(RecoveryOutcome::Compared)
     }
 
-    fn compare(&mut self, cx: &Cx<'_>, osd: OsdId, reply: ScanReply) {
+    fn compare(&mut self, state: &mut PgState, cx: &Cx<'_>, osd: OsdId, reply: ScanReply) {
         let ScanReply { from, objects, next, .. } = reply;
-        let (own, own_next) = self.state.own_list(cx, &from);
+        let (own, own_next) = state.own_list(cx, &from);
         // A list that does not go on is taken for complete: the same question would get the same answer.
         let next = if next > from { next } else { HObject::max_value() };
         let until = next.min(own_next).detached();
-        let expected = patched(own, &self.state.missing, &from, &until);
+        let expected = patched(own, &state.missing, &from, &until);
         let listed: BTreeMap<HObject, Eversion> = objects
             .into_iter()
             .filter(|listed| from <= listed.object && listed.object < until)
@@ -187,9 +185,9 @@ impl Pg {
             .collect();
         let missing = difference(&listed, &expected);
         if let Some((first, _)) = missing.iter().next() {
-            self.recovery.look_again_at(first);
+            self.look_again_at(first);
         }
-        let Some(peer) = self.state.peers.get_mut(&osd) else { return };
+        let Some(peer) = state.peers.get_mut(&osd) else { return };
         missing.iter().for_each(|(object, need)| peer.missing.insert(object.clone(), need));
         peer.backfill = Some(Backfill::from(until));
     }

@@ -4,42 +4,39 @@
 //! is on its way is given up: the copy gets the write's log entry alone, as if the object's turn had not come yet, and later the object
 //! from the beginning. Ceph's clients wait (`PrimaryLogPG::is_degraded_or_backfilling_object`).
 
-use super::Work;
-use crate::Pg;
+use super::{Recovery, Work};
+use crate::state::PgState;
 use nacre_types::{HObject, OsdId};
 
-impl Pg {
+impl Recovery {
     /// A write to `head` is next: what is on its way of the object and its clones begins again later, unless it did so before.
-    pub(crate) fn give_way(&mut self, head: &HObject) {
-        if !self.recovery.holds(head) || self.state.peers.values().any(|peer| peer.needs_first(head)) {
+    pub(crate) fn give_way(&mut self, state: &PgState, head: &HObject) {
+        if !self.holds(head) || state.peers.values().any(|peer| peer.needs_first(head)) {
             return;
         }
-        let objects: Vec<HObject> = self.recovery.held(head).cloned().collect();
-        if !objects.iter().all(|object| self.may_begin_again(object)) {
+        let objects: Vec<HObject> = self.held(head).cloned().collect();
+        if !objects.iter().all(|object| self.may_begin_again(state, object)) {
             return;
         }
         for object in objects {
-            self.recovery.active.remove(&object);
-            self.recovery.draining.remove(&object);
-            self.recovery.parts.retain(|part| *part != object);
-            self.recovery.look_again_at(&object);
-            self.recovery.gave_way.insert(object);
+            self.active.remove(&object);
+            self.draining.remove(&object);
+            self.parts.retain(|part| *part != object);
+            self.look_again_at(&object);
+            self.gave_way.insert(object);
         }
     }
 
     /// Whether the object, which is on its way or next in turn, may be sent from the beginning later. Not once its last part is on its
     /// way: a copy that has that no longer lacks the object.
-    fn may_begin_again(&self, object: &HObject) -> bool {
+    fn may_begin_again(&self, state: &PgState, object: &HObject) -> bool {
         let is_later =
-            |osd: &OsdId| self.state.peers.get(osd).is_some_and(|peer| peer.deferred_by_backfill(object));
-        let may = match self.recovery.active.get(object) {
+            |osd: &OsdId| state.peers.get(osd).is_some_and(|peer| peer.deferred_by_backfill(object));
+        let may = match self.active.get(object) {
             Some(Work::Pushing(pushing)) => pushing.has_more() && pushing.targets().all(is_later),
             Some(_) => false,
-            None => {
-                self.state.missing.need(object).is_none()
-                    && self.state.peers_without(object).iter().all(is_later)
-            }
+            None => state.missing.need(object).is_none() && state.peers_without(object).iter().all(is_later),
         };
-        may && !self.recovery.gave_way.contains(object)
+        may && !self.gave_way.contains(object)
     }
 }

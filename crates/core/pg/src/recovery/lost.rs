@@ -7,6 +7,7 @@ use crate::backend::{Ends, OwnChange};
 use crate::log::own_entry;
 use crate::object::{ObjectContext, clone_record};
 use crate::peering::is_up;
+use crate::recovery::Recovery;
 use crate::state::PgState;
 use crate::{Cx, Pg};
 use nacre_msg::peer::LogKind;
@@ -95,94 +96,91 @@ impl PgState {
     }
 }
 
-impl Pg {
-    /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
-    /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
-    #[must_use]
-    pub fn missing_objects(
+impl Recovery {
+    /// See [`Pg::missing_objects`].
+    pub(crate) fn missing_objects(
         &self,
+        state: &PgState,
         view: &dyn ObjectView,
         from: &HObject,
         unfound: bool,
         count_max: usize,
     ) -> (Vec<MissingObject>, bool) {
         let mut found = Vec::new();
-        let all = self.state.missing.iter().map(|(object, _)| object);
+        let all = state.missing.iter().map(|(object, _)| object);
         let listed: Box<dyn Iterator<Item = &HObject>> =
-            if unfound { Box::new(self.recovery.unfound.iter()) } else { Box::new(all) };
+            if unfound { Box::new(self.unfound.iter()) } else { Box::new(all) };
         for object in listed.filter(|object| *object > from) {
             if found.len() == count_max {
                 return (found, true);
             }
-            let have = self.state.copy_version(view, object).unwrap_or_default();
-            let need = self.state.missing.need(object).unwrap_or(have);
+            let have = state.copy_version(view, object).unwrap_or_default();
+            let need = state.missing.need(object).unwrap_or(have);
             let has = |osd: &OsdId, peer: &crate::peering::Peer| {
-                is_up(&self.state.map, *osd) && peer.activated && peer.has(object)
+                is_up(&state.map, *osd) && peer.activated && peer.has(object)
             };
             let locations = if unfound {
                 Vec::new()
             } else {
-                self.state.peers.iter().filter(|(osd, peer)| has(osd, peer)).map(|(osd, _)| *osd).collect()
+                state.peers.iter().filter(|(osd, peer)| has(osd, peer)).map(|(osd, _)| *osd).collect()
             };
             found.push(MissingObject { object: object.clone(), need, have, locations });
         }
         (found, false)
     }
 
-    /// How many objects this copy lacks, and how many nobody has.
-    #[must_use]
-    pub fn missing_counts(&self) -> (usize, usize) {
-        (self.state.missing.len(), self.recovery.unfound_count())
-    }
-
-    /// How many objects [`crate::Event::MarkLost`] would give up.
-    ///
-    /// # Errors
-    /// [`LostError`]
-    pub fn can_mark_lost(&self, view: &dyn ObjectView, lost: Lost) -> Result<usize, LostError> {
-        if !self.is_primary() {
+    /// See [`Pg::can_mark_lost`].
+    pub(crate) fn can_mark_lost(
+        &self,
+        state: &PgState,
+        view: &dyn ObjectView,
+        lost: Lost,
+    ) -> Result<usize, LostError> {
+        if !state.is_primary() {
             return Err(LostError::NotPrimary);
         }
-        if !self.is_active() {
+        if !state.is_active() {
             return Err(LostError::Inactive);
         }
-        let unprobed = self.state.unprobed();
-        if !unprobed.is_empty() && self.recovery.unfound_count() > 0 {
+        let unprobed = state.unprobed();
+        if !unprobed.is_empty() && self.unfound_count() > 0 {
             return Err(LostError::Unprobed(unprobed));
         }
         if lost == Lost::Revert {
-            if self.state.ec.is_some() {
+            if state.ec.is_some() {
                 return Err(LostError::Coded);
             }
             let without = |object: &&HObject| {
-                self.state.older_version(view, object).is_none() && self.state.existed_before(object)
+                state.older_version(view, object).is_none() && state.existed_before(object)
             };
-            if let Some(object) = self.recovery.unfound.iter().take(LOST_OBJECTS_MAX).find(without) {
-                return Err(LostError::NoOlder { osd: self.state.whoami, object: object.clone() });
+            if let Some(object) = self.unfound.iter().take(LOST_OBJECTS_MAX).find(without) {
+                return Err(LostError::NoOlder { osd: state.whoami, object: object.clone() });
             }
         }
-        Ok(self.recovery.unfound_count().min(LOST_OBJECTS_MAX))
+        Ok(self.unfound_count().min(LOST_OBJECTS_MAX))
     }
 
-    /// The operator gives up what nobody has.
-    pub(crate) fn mark_lost(&mut self, cx: &mut Cx<'_>, lost: Lost) {
-        if self.can_mark_lost(cx.view, lost).is_err() {
-            return;
-        }
-        let objects: Vec<HObject> = self.recovery.unfound.iter().take(LOST_OBJECTS_MAX).cloned().collect();
-        for object in objects {
-            self.mark_object_lost(cx, object, lost);
-        }
+    /// Objects that [`crate::Event::MarkLost`] gives up; none if it cannot.
+    pub(crate) fn lost_objects(&self, state: &PgState, view: &dyn ObjectView, lost: Lost) -> Vec<HObject> {
+        let count = self.can_mark_lost(state, view, lost).unwrap_or(0);
+        self.unfound.iter().take(count).cloned().collect()
     }
 
-    fn mark_object_lost(&mut self, cx: &mut Cx<'_>, object: HObject, lost: Lost) {
-        let (head, version) = (object.to_head(), self.state.next_version());
-        let older = self.state.older_version(cx.view, &object);
-        let need = self.state.missing.need(&object).unwrap_or_default();
-        let user_version = self.state.info.last_user_version;
+    /// The change that gives up what no copy has: to be submitted, and followed by [`Recovery::retry`].
+    pub(crate) fn mark_object_lost(
+        &mut self,
+        state: &mut PgState,
+        cx: &Cx<'_>,
+        object: &HObject,
+        lost: Lost,
+    ) -> OwnChange {
+        let (head, version) = (object.to_head(), state.next_version());
+        let older = state.older_version(cx.view, object);
+        let need = state.missing.need(object).unwrap_or_default();
+        let user_version = state.info.last_user_version;
         let mut entry = own_entry(LogKind::Delete, object.clone(), (version, need), user_version, cx.wall);
-        let mut txn = Transaction::new(self.state.spg);
-        self.state.forget_missing(&mut txn, &object);
+        let mut txn = Transaction::new(state.spg);
+        state.forget_missing(&mut txn, object);
         let kept = older.as_ref().filter(|context| lost == Lost::Revert || !context.snaps.clones.is_empty());
         if let Some(context) = kept {
             entry.kind = LogKind::Modify;
@@ -199,20 +197,46 @@ impl Pg {
             }
             let meta = if object.snap.is_head() { context.to_record() } else { clone_record(&context.info) };
             txn.push(Op::SetMeta { object: object.clone(), meta });
-            self.state.missing.remove(&object);
+            state.missing.remove(object);
         } else {
             entry.delta.objects = -1;
             entry.delta.clones = -i64::from(!object.snap.is_head());
             entry.delta.bytes = -signed(older.map_or(0, |context| context.info.size));
-            self.state.missing.insert(object.clone(), Eversion::ZERO);
+            state.missing.insert(object.clone(), Eversion::ZERO);
         }
-        self.recovery.unfound.remove(&object);
-        self.recovery.unrepairable.remove(&object);
-        self.recovery.repairing.remove(&object);
-        self.submit_own(cx, OwnChange { head: head.clone(), txn, entries: vec![entry], ends: Ends::Nothing });
-        self.recovery.want(&head);
-        self.search_again();
-        self.release_object(cx, &head);
+        self.unfound.remove(object);
+        self.unrepairable.remove(object);
+        self.repairing.remove(object);
+        OwnChange { head, txn, entries: vec![entry], ends: Ends::Nothing }
+    }
+}
+
+impl Pg {
+    /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
+    /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
+    #[must_use]
+    pub fn missing_objects(
+        &self,
+        view: &dyn ObjectView,
+        from: &HObject,
+        unfound: bool,
+        count_max: usize,
+    ) -> (Vec<MissingObject>, bool) {
+        self.recovery.missing_objects(&self.state, view, from, unfound, count_max)
+    }
+
+    /// How many objects this copy lacks, and how many nobody has.
+    #[must_use]
+    pub fn missing_counts(&self) -> (usize, usize) {
+        (self.state.missing.len(), self.recovery.unfound_count())
+    }
+
+    /// How many objects [`crate::Event::MarkLost`] would give up.
+    ///
+    /// # Errors
+    /// [`LostError`]
+    pub fn can_mark_lost(&self, view: &dyn ObjectView, lost: Lost) -> Result<usize, LostError> {
+        self.recovery.can_mark_lost(&self.state, view, lost)
     }
 }
 

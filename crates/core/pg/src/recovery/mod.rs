@@ -21,6 +21,7 @@ mod recovery_kind;
 mod repair;
 mod reservation;
 mod reserver;
+mod round;
 mod throttle;
 
 pub(crate) use backfill::{Backfill, SCAN_OBJECTS_MAX};
@@ -31,9 +32,10 @@ pub use reserver::{Decision, Reserver, Side};
 pub use throttle::RecoveryThrottle;
 
 use crate::object::ObjectContext;
+use crate::pipeline::ObjectUse;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, Pg, peering};
+use crate::{Cx, peering};
 use nacre_msg::peer::PartCursor;
 use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::Transaction;
@@ -95,6 +97,22 @@ pub(crate) struct Recovery {
     moved_at: Stamp,
     /// The part that the primary is to send next of objects that come here: one behind a part that was lost makes no object.
     receiving: BTreeMap<HObject, PartCursor>,
+}
+
+/// What came of a step of recovery, for others to go on with.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum RecoveryOutcome {
+    /// Messages that wait for the object with this head go on.
+    GoOn(HObject),
+    /// No copy that is up can give an object with this head: clients that can are to hold what waits for it.
+    OutOfReach(HObject),
+    /// This copy has the object durably as it should be: messages go on, then [`Recovery::recover`] with the other copies.
+    Here(HObject),
+    /// No copy misses an object with this head any more: messages go on, and a copy may be whole now.
+    Everywhere(HObject),
+    /// Lists of copies were compared: one of them may be whole now.
+    Compared,
 }
 
 impl Recovery {
@@ -232,6 +250,16 @@ impl PgState {
         self.submit(cx, txn, OnDurable::Nothing);
     }
 
+    /// Tells copies once that they miss nothing any more.
+    pub(crate) fn tell_whole_peers(&mut self, cx: &mut Cx<'_>) {
+        let whole = |peer: &peering::Peer| peer.is_complete() && !peer.told_complete;
+        let whole: Vec<OsdId> =
+            self.peers.iter().filter(|(_, peer)| whole(peer)).map(|(osd, _)| *osd).collect();
+        for osd in whole {
+            self.peer_is_whole(cx, osd);
+        }
+    }
+
     fn peer_is_whole(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         let head = self.info.last_update;
         if let Some(peer) = self.peers.get_mut(&osd) {
@@ -244,224 +272,95 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Recovery {
     /// Peering has told what is missing where.
-    pub(crate) fn begin_recovery(&mut self) {
-        (self.recovery.kind, self.recovery.cursor) = (None, None);
-    }
-
-    /// Starts recoveries as far as the limit allows.
-    pub(crate) fn start_recoveries(&mut self, cx: &mut Cx<'_>) {
-        self.recovery.resume_at = None;
-        if self.recovery.is_at_rest() && self.reservations.has_none() && self.state.is_whole_everywhere() {
-            return; // as after almost every event
-        }
-        self.reservations.update(&self.state, cx, self.recovery_due());
-        if !matches!(self.state.phase, peering::Phase::Active { .. }) {
-            return;
-        }
-        self.recover_drained(cx);
-        while let Some(head) = self.recovery.urgent.pop_front() {
-            self.hurry(&head);
-            if !self.recovery.must_recover(&self.state, &head, true) {
-                self.go_on_with(cx, &head); // it was given up, or nobody lacks it any more
-            }
-            for object in self.missing_family(&head) {
-                self.recover_in_turn(cx, object); // beyond the limit: a client waits
-            }
-        }
-        self.send_due_parts(cx);
-        let Some(kind) = self.recovery_due().filter(|_| self.recovery.resume_at.is_none()) else { return };
-        if kind == Kind::Backfill {
-            self.compare_on(cx);
-        }
-        if self.recovery.kind != Some(kind) {
-            (self.recovery.kind, self.recovery.cursor) = (Some(kind), Some(HObject::MIN));
-        }
-        let under_way = |recovery: &Recovery| recovery.active.len() + recovery.draining.len();
-        while self.reservations.allow(kind) && under_way(&self.recovery) < cx.throttle.objects_max(cx.now) {
-            self.recovery.resume_at = cx.throttle.begins_at(cx.now);
-            if self.recovery.resume_at.is_some() {
-                return;
-            }
-            let Some(object) = self.next_missing(kind) else { break };
-            self.recover_in_turn(cx, object);
-        }
-        self.send_due_parts(cx);
-    }
-
-    /// Goes on with objects under way, part by part: a whole object at once would keep devices busy for longer than
-    /// a client should wait.
-    fn send_due_parts(&mut self, cx: &mut Cx<'_>) {
-        let mut later = VecDeque::new();
-        while let Some(object) = self.recovery.parts.pop_front() {
-            let is_urgent = self.is_urgent(&object);
-            let parts_max = if is_urgent { throttle::PARTS_MAX } else { cx.throttle.parts_max(cx.now) };
-            if !self.takes_another_part(&object, parts_max) {
-                continue;
-            }
-            let closed = if is_urgent { None } else { cx.throttle.goes_on_at(cx.now) };
-            if closed.is_some() {
-                self.recovery.resume_at = closed;
-                later.push_back(object);
-                continue;
-            }
-            self.take_pace(cx, &object, self.state.part_bytes(cx, &object));
-            self.recovery.moves(cx.now);
-            match self.recovery.active.get(&object) {
-                Some(Work::Pulling { .. }) => self.pull_on(cx, &object),
-                Some(Work::Pushing(_)) => self.push_on(cx, &object),
-                Some(Work::Reconstructing(_)) => self.collect_parts(cx, &object),
-                _ => (), // it turned out damaged, or gone, meanwhile
-            }
-        }
-        self.recovery.parts = later;
-    }
-
-    /// A client waits for `object`.
-    fn is_urgent(&self, object: &HObject) -> bool {
-        self.pipeline.is_waited_for(&object.to_head())
-    }
-
-    /// Counts what recovery moves of an object, unless a client waits for it: that goes at once, and nothing else pays for it.
-    fn take_pace(&self, cx: &mut Cx<'_>, object: &HObject, bytes: u64) {
-        if !self.is_urgent(object) {
-            cx.throttle.take(cx.now, bytes);
-        }
-    }
-
-    /// Clients that wait for an object under way go before the pace.
-    fn hurry(&mut self, head: &HObject) {
-        let family = head.with_snap(SnapId(0))..=head.with_snap(SnapId::SNAPDIR);
-        let under_way = self.recovery.active.range(family).map(|(object, _)| object.clone());
-        for object in under_way.collect::<Vec<_>>() {
-            if matches!(self.recovery.active.get(&object), Some(Work::Pushing(_))) {
-                self.recovery.part_is_due(&object);
-            }
-        }
-    }
-
-    /// Recovers `object`, at once or when writes to it that have begun are durable: what is copied must not change.
-    fn recover_in_turn(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        if self.pipeline.has_writes(&object.to_head()) {
-            self.recovery.draining.insert(object);
-        } else {
-            self.recover(cx, object);
-        }
-    }
-
-    fn recover_drained(&mut self, cx: &mut Cx<'_>) {
-        for object in std::mem::take(&mut self.recovery.draining) {
-            self.recover_in_turn(cx, object);
-        }
-    }
-
-    fn missing_family(&self, head: &HObject) -> BTreeSet<HObject> {
-        let families = self.state.copies_missing().flat_map(|missing| missing.family(head));
-        families.map(|(object, _)| object.clone()).filter(|object| !self.recovery.is_taken(object)).collect()
-    }
-
-    /// The next object that some copy misses and nobody works on.
-    fn next_missing(&mut self, kind: Kind) -> Option<HObject> {
-        loop {
-            let cursor = self.recovery.cursor.clone()?;
-            let lists = self.state.missing_of(kind);
-            let next = lists.filter_map(|missing| missing.next_from(&cursor)).min().cloned();
-            let Some(object) = next else {
-                self.recovery.cursor = None;
-                return None;
-            };
-            self.recovery.cursor = Some(successor(&object));
-            if !self.recovery.is_taken(&object) {
-                return Some(object);
-            }
-        }
+    pub(crate) fn begin(&mut self) {
+        (self.kind, self.cursor) = (None, None);
     }
 
     /// Does the next thing that `object` needs.
-    fn recover(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let first_part = self.state.cost_of(cx, &object).min(self.state.part_bytes(cx, &object));
-        self.take_pace(cx, &object, first_part + OBJECT_COST_BYTES);
-        self.recovery.moves(cx.now);
-        match self.state.missing.need(&object) {
-            Some(Eversion::ZERO) => self.drop_here(cx, object),
-            Some(need) if self.state.ec.is_some() => self.reconstruct(cx, object, need),
-            Some(need) => self.pull(cx, object, need, BTreeSet::new()),
-            None => self.push(cx, object),
+    pub(crate) fn recover(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        ops: ObjectUse<'_>,
+        object: HObject,
+    ) -> Option<RecoveryOutcome> {
+        let first_part = state.cost_of(cx, &object).min(state.part_bytes(cx, &object));
+        take_pace(cx, ops, &object, first_part + OBJECT_COST_BYTES);
+        self.moves(cx.now);
+        match state.missing.need(&object) {
+            Some(Eversion::ZERO) => {
+                self.drop_here(state, cx, object);
+                None
+            }
+            Some(need) if state.ec.is_some() => self.reconstruct(state, cx, object, need),
+            Some(need) => self.pull(state, cx, object, need, BTreeSet::new()),
+            None => self.push(state, cx, object),
         }
     }
 
-    /// This copy has `object` durably as it should be: go on with the other copies.
-    pub(crate) fn recovered_here(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        self.recovery.active.remove(object);
-        self.state.missing.remove(object);
-        self.state.stamps.recovered_objects += 1;
-        self.state.stamps.repaired_objects += u64::from(self.recovery.repairing.remove(object));
-        if self.state.missing.is_empty() {
-            self.state.is_whole_again(cx);
+    /// This copy has `object` durably as it should be.
+    pub(crate) fn recovered_here(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+    ) -> RecoveryOutcome {
+        self.active.remove(object);
+        state.missing.remove(object);
+        state.stamps.recovered_objects += 1;
+        state.stamps.repaired_objects += u64::from(self.repairing.remove(object));
+        if state.missing.is_empty() {
+            state.is_whole_again(cx);
         }
-        self.go_on_with(cx, &object.to_head());
-        self.recover(cx, object.clone());
+        RecoveryOutcome::Here(object.clone())
     }
 
-    /// Messages that waited for an object go on.
-    fn go_on_with(&mut self, cx: &mut Cx<'_>, head: &HObject) {
-        self.pipeline.wake_recovered(head);
-        self.release_object(cx, head);
+    /// No copy that is up can give an object.
+    fn is_out_of_reach(&mut self, object: HObject) -> RecoveryOutcome {
+        let head = object.to_head();
+        self.unfound.insert(object);
+        RecoveryOutcome::OutOfReach(head)
     }
 
-    /// Nobody who is up can give an object: clients that can are to hold what waits for it.
-    fn is_out_of_reach(&mut self, object: HObject) {
-        self.pipeline.wake_recovered(&object.to_head());
-        self.recovery.unfound.insert(object);
-    }
-
-    /// Those who missed `object` when it was sent have it durably. Others may have turned out since to miss it, too.
-    fn recovered_there(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        self.state.stamps.recovered_objects += 1;
-        if self.state.peers_without(object).is_empty() {
-            self.recovered_everywhere(cx, object);
-        } else {
-            self.recover(cx, object.clone());
+    /// Copies that missed `object` when it was sent have it durably. Others may have turned out since to miss it, too.
+    fn recovered_there(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        ops: ObjectUse<'_>,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
+        state.stamps.recovered_objects += 1;
+        if state.peers_without(object).is_empty() {
+            return Some(self.recovered_everywhere(object.clone()));
         }
+        self.recover(state, cx, ops, object.clone())
     }
 
     /// No copy misses `object` any more.
-    fn recovered_everywhere(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        self.recovery.active.remove(object);
-        self.recovery.gave_way.remove(object);
-        self.go_on_with(cx, &object.to_head());
-        self.note_whole_peers(cx);
-    }
-
-    /// Tells copies once that they miss nothing any more, and goes on if that was what the PG waited for.
-    fn note_whole_peers(&mut self, cx: &mut Cx<'_>) {
-        let whole = |peer: &peering::Peer| peer.is_complete() && !peer.told_complete;
-        let whole: Vec<OsdId> =
-            self.state.peers.iter().filter(|(_, peer)| whole(peer)).map(|(osd, _)| *osd).collect();
-        for osd in whole {
-            self.state.peer_is_whole(cx, osd);
-        }
-        let _clean = self.finish_if_clean(cx);
-        self.reconsider_serving(cx);
+    fn recovered_everywhere(&mut self, object: HObject) -> RecoveryOutcome {
+        self.active.remove(&object);
+        self.gave_way.remove(&object);
+        RecoveryOutcome::Everywhere(object.to_head())
     }
 
     /// Some OSD went down: objects that were to come from it come from another one.
-    pub(crate) fn forget_dead_sources(&mut self) {
-        let map = &self.state.map;
-        self.recovery.active.retain(|_, work| match work {
+    pub(crate) fn forget_dead_sources(&mut self, state: &PgState) {
+        let map = &state.map;
+        self.active.retain(|_, work| match work {
             Work::Pulling { from, .. } => peering::is_up(map, *from),
             Work::Reconstructing(work) => !work.lost_source(|osd| peering::is_up(map, osd)),
             _ => true,
         });
-        self.recovery.retry_unfound();
+        self.retry_unfound();
     }
 }
 
-/// The first object behind `object`.
-fn successor(object: &HObject) -> HObject {
-    match object.snap.0.checked_add(1) {
-        Some(snap) => object.with_snap(SnapId(snap)),
-        None => HObject { name: [&object.name[..], &[0]].concat().into(), snap: SnapId(0), ..object.clone() },
+/// Counts what recovery moves of an object, unless a client waits for it: that goes at once, and nothing else pays for it.
+fn take_pace(cx: &mut Cx<'_>, ops: ObjectUse<'_>, object: &HObject, bytes: u64) {
+    if !ops.is_waited_for(object) {
+        cx.throttle.take(cx.now, bytes);
     }
 }

@@ -1,10 +1,10 @@
 //! Objects that the primary's own copy lacks.
 
-use super::{Work, part};
+use super::{Recovery, RecoveryOutcome, Work, part};
 use crate::peering::is_up;
 use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_msg::peer::{PartCursor, Pull, Push, PushReply};
 use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::{FetchFrom, ReadError};
@@ -60,40 +60,44 @@ impl PgState {
     }
 }
 
-impl Pg {
-    pub(super) fn drop_here(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let mut txn = part::removal(self.state.spg, &object);
-        self.state.forget_missing(&mut txn, &object);
-        self.state.submit(cx, txn, OnDurable::Recovered(Box::new(object.clone())));
-        self.recovery.active.insert(object, Work::Dropping);
+impl Recovery {
+    pub(super) fn drop_here(&mut self, state: &mut PgState, cx: &mut Cx<'_>, object: HObject) {
+        let mut txn = part::removal(state.spg, &object);
+        state.forget_missing(&mut txn, &object);
+        state.submit(cx, txn, OnDurable::Recovered(Box::new(object.clone())));
+        self.active.insert(object, Work::Dropping);
     }
 
     /// Asks somebody who may have it for `object`; `absent` have not.
-    pub(super) fn pull(&mut self, cx: &mut Cx<'_>, object: HObject, need: Eversion, absent: BTreeSet<OsdId>) {
-        let Some(from) = self.state.source_of(&object, need, &absent) else {
-            self.recovery.active.remove(&object);
-            if !self.give_up_repairing(cx, &object) {
-                self.is_out_of_reach(object);
-            }
-            return;
+    pub(super) fn pull(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: HObject,
+        need: Eversion,
+        absent: BTreeSet<OsdId>,
+    ) -> Option<RecoveryOutcome> {
+        let Some(from) = state.source_of(&object, need, &absent) else {
+            return Some(self.cannot_recover(state, cx, &object));
         };
-        let (header, at) = (self.state.header(), PartCursor::Start);
-        self.state.send(cx, from, Pull { header, object: object.clone(), need, at: at.clone() });
-        self.recovery.active.insert(object, Work::Pulling { from, need, at, absent });
+        let (header, at) = (state.header(), PartCursor::Start);
+        state.send(cx, from, Pull { header, object: object.clone(), need, at: at.clone() });
+        self.active.insert(object, Work::Pulling { from, need, at, absent });
+        None
     }
 
     /// Asks for the part that is due.
-    pub(super) fn pull_on(&self, cx: &mut Cx<'_>, object: &HObject) {
-        if let Some(Work::Pulling { from, need, at, .. }) = self.recovery.active.get(object) {
-            let (header, object, at) = (self.state.header(), object.clone(), at.clone());
-            self.state.send(cx, *from, Pull { header, object, need: *need, at });
+    pub(super) fn pull_on(&self, state: &PgState, cx: &mut Cx<'_>, object: &HObject) {
+        if let Some(Work::Pulling { from, need, at, .. }) = self.active.get(object) {
+            let (header, object, at) = (state.header(), object.clone(), at.clone());
+            state.send(cx, *from, Pull { header, object, need: *need, at });
         }
     }
 
     /// A part that this primary asked for.
-    pub(super) fn receive_pulled(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
+    pub(super) fn receive_pulled(&mut self, state: &mut PgState, cx: &mut Cx<'_>, from: OsdId, push: Push) {
         let Push { object, version, at: here, next, mut txn, .. } = push;
-        let Some(Work::Pulling { from: source, need, at, .. }) = self.recovery.active.get_mut(&object) else {
+        let Some(Work::Pulling { from: source, need, at, .. }) = self.active.get_mut(&object) else {
             return;
         };
         let goes_on = next.as_ref().is_none_or(|next| *next > here);
@@ -103,29 +107,34 @@ impl Pg {
         match next {
             Some(next) => {
                 *at = next;
-                self.state.submit(cx, txn, OnDurable::Nothing);
-                self.recovery.parts.push_back(object);
+                state.submit(cx, txn, OnDurable::Nothing);
+                self.parts.push_back(object);
             }
             None => {
-                self.recovery.active.insert(object.clone(), Work::Applying);
-                self.state.forget_missing(&mut txn, &object);
-                self.state.submit(cx, txn, OnDurable::Recovered(Box::new(object)));
+                self.active.insert(object.clone(), Work::Applying);
+                state.forget_missing(&mut txn, &object);
+                state.submit(cx, txn, OnDurable::Recovered(Box::new(object)));
             }
         }
     }
 
     /// The source has not got it after all: ask another one.
-    pub(super) fn pull_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
+    pub(super) fn pull_is_absent(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        reply: &PushReply,
+    ) -> Option<RecoveryOutcome> {
         let object = &reply.object;
-        let Some(Work::Pulling { from: source, need, absent, .. }) = self.recovery.active.get_mut(object)
-        else {
-            return;
+        let Some(Work::Pulling { from: source, need, absent, .. }) = self.active.get_mut(object) else {
+            return None;
         };
         if *source != from || *need != reply.version {
-            return;
+            return None;
         }
         absent.insert(from);
         let (need, absent) = (*need, std::mem::take(absent));
-        self.pull(cx, object.clone(), need, absent);
+        self.pull(state, cx, object.clone(), need, absent)
     }
 }

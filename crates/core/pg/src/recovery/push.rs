@@ -1,10 +1,11 @@
 //! Objects that other copies lack.
 
-use super::{Work, part};
+use super::{Recovery, RecoveryOutcome, Work, part};
 use crate::peering::Phase;
+use crate::pipeline::ObjectUse;
 use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_msg::peer::{PartCursor, Push, PushReply};
 use nacre_txn::{FetchFrom, ReadError};
 use nacre_types::{Eversion, HObject, OsdId, Stamp};
@@ -78,25 +79,30 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Recovery {
     /// Sends `object` to all members that miss it.
-    pub(super) fn push(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let targets = self.state.peers_without(&object);
+    pub(super) fn push(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: HObject,
+    ) -> Option<RecoveryOutcome> {
+        let targets = state.peers_without(&object);
         if targets.is_empty() {
-            return self.recovered_everywhere(cx, &object);
+            return Some(self.recovered_everywhere(object));
         }
-        let version = self.state.copy_version(cx.view, &object);
-        if let Some(version) = version.filter(|_| self.state.ec.is_some()) {
-            return self.reconstruct(cx, object, version);
+        let version = state.copy_version(cx.view, &object);
+        if let Some(version) = version.filter(|_| state.ec.is_some()) {
+            return self.reconstruct(state, cx, object, version);
         }
         let (next, sent) = (Some(PartCursor::Start), VecDeque::new());
         let pushing = Pushing { targets, version, next, reading: false, sent };
-        self.recovery.active.insert(object.clone(), Work::Pushing(pushing));
-        self.push_on(cx, &object);
+        self.active.insert(object.clone(), Work::Pushing(pushing));
+        self.push_on(state, cx, &object)
     }
 
     fn pushing(&mut self, object: &HObject) -> Option<&mut Pushing> {
-        match self.recovery.active.get_mut(object) {
+        match self.active.get_mut(object) {
             Some(Work::Pushing(pushing)) => Some(pushing),
             _ => None,
         }
@@ -108,36 +114,41 @@ impl Pg {
     }
 
     /// What was to be read for a part is there.
-    pub(crate) fn push_was_read(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+    pub(crate) fn push_was_read(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
         if self.is_reconstructing(object) {
-            return self.read_own_part(cx, object);
+            return self.read_own_part(state, cx, object);
         }
-        if let Some(pushing) = self.pushing(object).filter(|pushing| pushing.reading) {
-            pushing.reading = false;
-            self.push_on(cx, object);
-        }
+        let pushing = self.pushing(object).filter(|pushing| pushing.reading)?;
+        pushing.reading = false;
+        self.push_on(state, cx, object)
     }
 
     /// Sends the part that is due.
-    pub(super) fn push_on(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(Work::Pushing(Pushing { next: Some(at), version, .. })) = self.recovery.active.get(object)
-        else {
-            return;
+    pub(super) fn push_on(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
+        let Some(Work::Pushing(Pushing { next: Some(at), version, .. })) = self.active.get(object) else {
+            return None;
         };
         if version.is_none() {
-            let txn = part::removal(self.state.spg, object);
-            return self.send_part(cx, object, part::Part { txn, next: None });
+            let txn = part::removal(state.spg, object);
+            self.send_part(state, cx, object, part::Part { txn, next: None });
+            return None;
         }
-        match part::read(
-            cx.view,
-            self.state.spg,
-            (object, object),
-            (at, cx.throttle.part_bytes(cx.now)),
-            |size| size,
-        ) {
-            Ok(part) => self.send_part(cx, object, part),
+        match part::read(cx.view, state.spg, (object, object), (at, cx.throttle.part_bytes(cx.now)), |size| {
+            size
+        }) {
+            Ok(part) => self.send_part(state, cx, object, part),
             Err(ReadError::Pending { object: wanted, offset, length }) => {
-                let token = self.state.tokens.issue_fetch(OnFetched::Push(object.clone()));
+                let token = state.tokens.issue_fetch(OnFetched::Push(object.clone()));
                 self.pushing(object).into_iter().for_each(|pushing| pushing.reading = true);
                 cx.effects.push(Effect::Fetch {
                     object: wanted,
@@ -148,92 +159,109 @@ impl Pg {
                 });
             }
             Err(ReadError::Damaged { .. }) => {
-                self.recovery.active.remove(object);
-                if !self.repair_here(cx, object) {
-                    // Nobody is a source: it is out of reach until the interval changes.
-                    self.is_out_of_reach(object.clone());
+                self.active.remove(object);
+                if !self.repair_here(state, cx, object) {
+                    // No copy is a source: it is out of reach until the interval changes.
+                    return Some(self.is_out_of_reach(object.clone()));
                 }
             }
         }
+        None
     }
 
-    fn send_part(&mut self, cx: &mut Cx<'_>, object: &HObject, part: part::Part) {
-        let header = self.state.header();
+    fn send_part(&mut self, state: &PgState, cx: &mut Cx<'_>, object: &HObject, part: part::Part) {
+        let header = state.header();
         let Some(pushing) = self.pushing(object) else { return };
         let Some(at) = std::mem::replace(&mut pushing.next, part.next.clone()) else { return };
         let (targets, version) = (pushing.targets.clone(), pushing.version.unwrap_or_default());
         pushing.sent.push_back(SentPart { at: at.clone(), since: cx.now, waiting: targets.clone() });
         if part.next.is_some() {
-            self.recovery.part_is_due(object);
+            self.part_is_due(object);
         }
         for osd in targets {
             let (object, at, next, txn) = (object.clone(), at.clone(), part.next.clone(), part.txn.clone());
-            self.state.send(cx, osd, Push { header, object, version, at, next, pulled: false, txn });
+            state.send(cx, osd, Push { header, object, version, at, next, pulled: false, txn });
         }
     }
 
     /// A part came, asked for or by the primary's order.
-    pub(crate) fn receive_push(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
-        if push.txn.collection != self.state.spg {
-            return;
+    pub(crate) fn receive_push(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        push: Push,
+    ) -> Option<RecoveryOutcome> {
+        if push.txn.collection != state.spg {
+            return None;
         }
         if push.pulled && self.is_reconstructing(&push.object) {
-            return self.receive_part(cx, from, push);
+            return self.receive_part(state, cx, from, push);
         }
         if push.pulled {
-            return self.receive_pulled(cx, from, push);
+            self.receive_pulled(state, cx, from, push);
+            return None;
         }
-        if from != self.state.interval.primary || !matches!(self.state.phase, Phase::Replica) {
-            return;
+        if from != state.interval.primary || !matches!(state.phase, Phase::Replica) {
+            return None;
         }
         let Push { object, version, at, next, mut txn, .. } = push;
-        let expected = self.recovery.receiving.remove(&object);
+        let expected = self.receiving.remove(&object);
         if at != PartCursor::Start && expected.as_ref() != Some(&at) {
-            return; // the primary begins anew when nobody answers
+            return None; // the primary begins anew when no answer comes
         }
         if let Some(next) = &next {
-            self.recovery.receiving.insert(object.clone(), next.clone());
+            self.receiving.insert(object.clone(), next.clone());
         }
         let begins = next.is_some() && at == PartCursor::Start;
-        if begins && self.state.info.covers(&object) && self.state.missing.need(&object).is_none() {
+        if begins && state.info.covers(&object) && state.missing.need(&object).is_none() {
             // A copy that was there and is replaced: it must not be taken for whole after a crash.
-            self.state.missing.insert(object.clone(), version);
-            self.state.note_missing(&mut txn, &object, version);
+            state.missing.insert(object.clone(), version);
+            state.note_missing(&mut txn, &object, version);
         }
         if next.is_none() {
-            self.state.forget_missing(&mut txn, &object);
-            self.state.missing.remove(&object);
-            if self.state.missing.is_empty() && !self.state.info.is_incomplete() {
-                self.state.info.last_complete = self.state.info.last_update;
+            state.forget_missing(&mut txn, &object);
+            state.missing.remove(&object);
+            if state.missing.is_empty() && !state.info.is_incomplete() {
+                state.info.last_complete = state.info.last_update;
             }
         }
-        let reply = PushReply { header: self.state.header(), object, version, at, absent: false };
-        self.state.submit(cx, txn, OnDurable::Pushed { to: from, reply: Box::new(reply) });
+        let reply = PushReply { header: state.header(), object, version, at, absent: false };
+        state.submit(cx, txn, OnDurable::Pushed { to: from, reply: Box::new(reply) });
+        None
     }
 
     /// A part is durable there, or a source has nothing to give.
-    pub(crate) fn push_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
+    pub(crate) fn push_reply(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        ops: ObjectUse<'_>,
+        from: OsdId,
+        reply: &PushReply,
+    ) -> Option<RecoveryOutcome> {
         if self.is_reconstructing(&reply.object) {
-            return self.part_reply(cx, from, reply);
+            return self.part_reply(state, cx, ops, from, reply);
         }
         if reply.absent {
-            return self.pull_is_absent(cx, from, reply);
+            return self.pull_is_absent(state, cx, from, reply);
         }
         let object = &reply.object;
-        let Some(pushing) = self.pushing(object) else { return };
-        let Some(since) = pushing.answered(from, reply.version, &reply.at) else { return };
+        let pushing = self.pushing(object)?;
+        let since = pushing.answered(from, reply.version, &reply.at)?;
         cx.throttle.part_came(cx.now, cx.now.since(since));
         if pushing.next.is_some() {
-            return self.recovery.part_is_due(object);
+            self.part_is_due(object);
+            return None;
         }
         if pushing.is_under_way() {
-            return;
+            return None;
         }
         for osd in std::mem::take(&mut pushing.targets) {
-            if let Some(peer) = self.state.peers.get_mut(&osd) {
+            if let Some(peer) = state.peers.get_mut(&osd) {
                 peer.missing.remove(object);
             }
         }
-        self.recovered_there(cx, object);
+        self.recovered_there(state, cx, ops, object)
     }
 }

@@ -7,10 +7,11 @@
 //! ```
 //! A part holds the chunk's data and, at its ends, what all chunks of an object share: attributes and record.
 
-use super::{Work, part};
+use super::{Recovery, RecoveryOutcome, Work, part};
+use crate::pipeline::ObjectUse;
 use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_buf::{BufList, Bytes};
 use nacre_ec::{Codec, Shards};
 use nacre_msg::peer::{PartCursor, Pull, Push, PushReply};
@@ -68,12 +69,18 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Recovery {
     /// Begins to compute `object` for all who lack it.
-    pub(super) fn reconstruct(&mut self, cx: &mut Cx<'_>, object: HObject, version: Eversion) {
-        let mut targets = self.state.peers_without(&object);
-        if self.state.missing.need(&object).is_some() {
-            targets.insert(self.state.whoami);
+    pub(super) fn reconstruct(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: HObject,
+        version: Eversion,
+    ) -> Option<RecoveryOutcome> {
+        let mut targets = state.peers_without(&object);
+        if state.missing.need(&object).is_some() {
+            targets.insert(state.whoami);
         }
         let work = Reconstruction {
             version,
@@ -85,12 +92,12 @@ impl Pg {
             absent: BTreeSet::new(),
             waiting: BTreeSet::new(),
         };
-        self.recovery.active.insert(object.clone(), Work::Reconstructing(Box::new(work)));
-        self.collect_parts(cx, &object);
+        self.active.insert(object.clone(), Work::Reconstructing(Box::new(work)));
+        self.collect_parts(state, cx, &object)
     }
 
     fn reconstructing(&mut self, object: &HObject) -> Option<&mut Reconstruction> {
-        match self.recovery.active.get_mut(object) {
+        match self.active.get_mut(object) {
             Some(Work::Reconstructing(work)) => Some(work),
             _ => None,
         }
@@ -98,59 +105,59 @@ impl Pg {
 
     /// True while `object` is being computed.
     pub(super) fn is_reconstructing(&self, object: &HObject) -> bool {
-        matches!(self.recovery.active.get(object), Some(Work::Reconstructing(_)))
+        matches!(self.active.get(object), Some(Work::Reconstructing(_)))
     }
 
     /// Asks for as many parts as are needed, and no more.
-    pub(super) fn collect_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(k) = self.state.chunks_needed() else { return };
-        let Some(Work::Reconstructing(work)) = self.recovery.active.get(object) else { return };
+    pub(super) fn collect_parts(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
+        let k = state.chunks_needed()?;
+        let Some(Work::Reconstructing(work)) = self.active.get(object) else { return None };
         if work.parts.len() >= k {
-            return self.make_parts(cx, object);
+            return self.make_parts(state, cx, object);
         }
-        let mut sources = self.state.chunk_sources(object, work.version, &work.absent, true);
+        let mut sources = state.chunk_sources(object, work.version, &work.absent, true);
         sources.retain(|shard, osd| {
             !work.parts.contains_key(shard) && !work.asked.contains_key(shard) && !work.targets.contains(osd)
         });
         let under_way = work.parts.len() + work.asked.len();
         if under_way + sources.len() < k {
-            return self.cannot_reconstruct(cx, object);
+            return Some(self.cannot_recover(state, cx, object));
         }
         let fresh: Vec<(u8, OsdId)> = sources.into_iter().take(k.saturating_sub(under_way)).collect();
-        let (header, need, at) = (self.state.header(), work.version, work.at.clone());
-        let me = self.state.whoami;
+        let (header, need, at) = (state.header(), work.version, work.at.clone());
+        let me = state.whoami;
         if let Some(work) = self.reconstructing(object) {
             work.asked.extend(fresh.iter().copied());
         }
         for osd in fresh.iter().map(|(_, osd)| *osd).filter(|osd| *osd != me) {
-            self.state.send(cx, osd, Pull { header, object: object.clone(), need, at: at.clone() });
+            state.send(cx, osd, Pull { header, object: object.clone(), need, at: at.clone() });
         }
-        if fresh.iter().any(|(_, osd)| *osd == me) {
-            self.read_own_part(cx, object);
-        }
-    }
-
-    fn cannot_reconstruct(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        self.recovery.active.remove(object);
-        if !self.give_up_repairing(cx, object) {
-            self.is_out_of_reach(object.clone());
-        }
+        if fresh.iter().any(|(_, osd)| *osd == me) { self.read_own_part(state, cx, object) } else { None }
     }
 
     /// This copy's own part.
-    pub(super) fn read_own_part(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(Work::Reconstructing(work)) = self.recovery.active.get(object) else { return };
+    pub(super) fn read_own_part(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
+        let Some(Work::Reconstructing(work)) = self.active.get(object) else { return None };
         let version = work.version;
-        let read =
-            part::read(cx.view, self.state.spg, (object, object), (&work.at, PART_BYTES_MAX), |size| {
-                self.state.stored_bytes(size)
-            });
+        let read = part::read(cx.view, state.spg, (object, object), (&work.at, PART_BYTES_MAX), |size| {
+            state.stored_bytes(size)
+        });
         match read {
-            Ok(part) if self.state.copy_version(cx.view, object) == Some(version) => {
-                self.part_came(cx, self.state.whoami, object, part.next, part.txn.ops);
+            Ok(part) if state.copy_version(cx.view, object) == Some(version) => {
+                self.part_came(state, cx, state.whoami, object, part.next, part.txn.ops)
             }
             Err(ReadError::Pending { object: wanted, offset, length }) => {
-                let token = self.state.tokens.issue_fetch(OnFetched::Push(object.clone()));
+                let token = state.tokens.issue_fetch(OnFetched::Push(object.clone()));
                 cx.effects.push(Effect::Fetch {
                     object: wanted,
                     offset,
@@ -158,115 +165,152 @@ impl Pg {
                     from: FetchFrom::Anywhere,
                     token,
                 });
+                None
             }
-            Ok(_) => self.part_is_absent(cx, self.state.whoami, object),
+            Ok(_) => self.part_is_absent(state, cx, state.whoami, object),
             Err(ReadError::Damaged { .. }) => {
-                self.recovery.active.remove(object);
-                if !self.repair_here(cx, object) {
-                    self.is_out_of_reach(object.clone());
-                }
+                self.active.remove(object);
+                let is_missing = self.repair_here(state, cx, object);
+                (!is_missing).then(|| self.is_out_of_reach(object.clone()))
             }
         }
     }
 
     /// A source's part came.
-    pub(super) fn receive_part(&mut self, cx: &mut Cx<'_>, from: OsdId, push: Push) {
+    pub(super) fn receive_part(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        push: Push,
+    ) -> Option<RecoveryOutcome> {
         let Push { object, version, at, next, txn, .. } = push;
         let fits = |work: &&mut Reconstruction| work.version == version && work.at == at;
         if self.reconstructing(&object).filter(fits).is_some() && next.as_ref().is_none_or(|next| *next > at)
         {
-            self.part_came(cx, from, &object, next, txn.ops);
+            return self.part_came(state, cx, from, &object, next, txn.ops);
         }
+        None
     }
 
     fn part_came(
         &mut self,
+        state: &mut PgState,
         cx: &mut Cx<'_>,
         from: OsdId,
         object: &HObject,
         next: Option<PartCursor>,
         ops: Vec<Op>,
-    ) {
-        let Some(work) = self.reconstructing(object) else { return };
-        let Some(shard) = work.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
-            return;
-        };
+    ) -> Option<RecoveryOutcome> {
+        let work = self.reconstructing(object)?;
+        let shard = work.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard)?;
         work.asked.remove(&shard);
         work.parts.insert(shard, ops);
         work.next = next;
-        self.collect_parts(cx, object);
+        self.collect_parts(state, cx, object)
     }
 
     /// A source has not got it after all.
-    pub(super) fn part_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject) {
-        let Some(work) = self.reconstructing(object) else { return };
+    pub(super) fn part_is_absent(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
+        let work = self.reconstructing(object)?;
         work.asked.retain(|_, osd| *osd != from);
         work.absent.insert(from);
-        self.collect_parts(cx, object);
+        self.collect_parts(state, cx, object)
     }
 
     /// All parts are there: computes those of the copies that lack the object.
-    fn make_parts(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Some(coding) = self.state.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding)) else { return };
-        let Some(work) = self.reconstructing(object) else { return };
+    fn make_parts(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        object: &HObject,
+    ) -> Option<RecoveryOutcome> {
+        let coding = state.ec.as_ref().map(|ec| std::sync::Arc::clone(&ec.coding))?;
+        let work = self.reconstructing(object)?;
         let parts = std::mem::take(&mut work.parts);
         let (version, at, next) = (work.version, work.at.clone(), work.next.clone());
         let targets = work.targets.clone();
         work.waiting.clone_from(&targets);
         for osd in targets {
-            let made = self
-                .state
+            let made = state
                 .shard_of(osd)
                 .and_then(|shard| compute(&coding.codec, &parts, object, &at, next.as_ref(), shard));
-            let Some(ops) = made else { return self.cannot_reconstruct(cx, object) };
-            let txn = Transaction { collection: self.state.spg, ops };
-            if osd == self.state.whoami {
-                self.state.apply_own_part(cx, object, at.clone(), next.is_none(), txn);
+            let Some(ops) = made else { return Some(self.cannot_recover(state, cx, object)) };
+            let txn = Transaction { collection: state.spg, ops };
+            if osd == state.whoami {
+                state.apply_own_part(cx, object, at.clone(), next.is_none(), txn);
             } else {
-                let (header, object, pulled) = (self.state.header(), object.clone(), false);
+                let (header, object, pulled) = (state.header(), object.clone(), false);
                 let (at, next) = (at.clone(), next.clone());
-                self.state.send(cx, osd, Push { header, object, version, at, next, pulled, txn });
+                state.send(cx, osd, Push { header, object, version, at, next, pulled, txn });
             }
         }
+        None
     }
 
     /// A copy that lacked the object has the part that begins at `at` durably.
-    pub(crate) fn part_is_there(&mut self, cx: &mut Cx<'_>, osd: OsdId, object: &HObject, at: &PartCursor) {
-        let Some(work) = self.reconstructing(object).filter(|work| work.at == *at) else { return };
+    pub(crate) fn part_is_there(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        ops: ObjectUse<'_>,
+        osd: OsdId,
+        (object, at): (&HObject, &PartCursor),
+    ) -> Option<RecoveryOutcome> {
+        let work = self.reconstructing(object).filter(|work| work.at == *at)?;
         if !work.waiting.remove(&osd) || !work.waiting.is_empty() {
-            return;
+            return None;
         }
         if let Some(next) = work.next.take() {
             work.at = next;
-            return self.recovery.parts.push_back(object.clone());
+            self.parts.push_back(object.clone());
+            return None;
         }
         let targets = std::mem::take(&mut work.targets);
-        self.recovery.active.remove(object);
+        self.active.remove(object);
         for osd in &targets {
-            if let Some(peer) = self.state.peers.get_mut(osd) {
+            if let Some(peer) = state.peers.get_mut(osd) {
                 peer.missing.remove(object);
             }
         }
-        if targets.contains(&self.state.whoami) {
-            return self.recovered_here(cx, object);
+        if targets.contains(&state.whoami) {
+            return Some(self.recovered_here(state, cx, object));
         }
-        self.recovered_there(cx, object);
+        self.recovered_there(state, cx, ops, object)
     }
 
     /// A part that was sent is durable there, or a source has nothing to give.
-    pub(super) fn part_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &PushReply) {
+    pub(super) fn part_reply(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        ops: ObjectUse<'_>,
+        from: OsdId,
+        reply: &PushReply,
+    ) -> Option<RecoveryOutcome> {
         if !reply.absent {
-            return self.part_is_there(cx, from, &reply.object, &reply.at);
+            return self.part_is_there(state, cx, ops, from, (&reply.object, &reply.at));
         }
         let fits = |work: &&mut Reconstruction| work.version == reply.version && work.at == reply.at;
-        if self.reconstructing(&reply.object).filter(fits).is_some() {
-            self.part_is_absent(cx, from, &reply.object);
-        }
+        self.reconstructing(&reply.object).filter(fits)?;
+        self.part_is_absent(state, cx, from, &reply.object)
     }
 
     /// `osd`'s chunk of an object turned out to be damaged: it lacks it from now on.
-    pub(crate) fn repair_there(&mut self, osd: OsdId, object: HObject, version: Eversion) {
-        if let Some(peer) = self.state.peers.get_mut(&osd).filter(|peer| peer.activated) {
+    pub(crate) fn repair_there(
+        &mut self,
+        state: &mut PgState,
+        osd: OsdId,
+        object: HObject,
+        version: Eversion,
+    ) {
+        if let Some(peer) = state.peers.get_mut(&osd).filter(|peer| peer.activated) {
             peer.missing.insert(object, version);
             peer.told_complete = false;
             self.search_again();

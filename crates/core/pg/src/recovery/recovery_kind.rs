@@ -1,6 +1,6 @@
 //! What is to be done next, and whether the cluster's flags allow it.
 
-use crate::Pg;
+use super::Recovery;
 use crate::log::Missing;
 use crate::peering::Peer;
 use crate::state::PgState;
@@ -69,20 +69,20 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Recovery {
     /// What some copy lacks and somebody has; recovery comes before backfill.
-    pub(crate) fn recovery_due(&self) -> Option<Kind> {
-        if self.state.is_whole_everywhere() {
+    pub(crate) fn due(&self, state: &PgState) -> Option<Kind> {
+        if state.is_whole_everywhere() {
             return None;
         }
         let is_due = |kind: &Kind| {
-            self.state
+            state
                 .missing_of(*kind)
-                .any(|missing| missing.iter().any(|(object, _)| !self.recovery.unfound.contains(object)))
+                .any(|missing| missing.iter().any(|(object, _)| !self.unfound.contains(object)))
         };
         match is_due(&Kind::Recovery) {
             true => Some(Kind::Recovery),
-            false => (self.state.has_more_to_compare() || is_due(&Kind::Backfill)).then_some(Kind::Backfill),
+            false => (state.has_more_to_compare() || is_due(&Kind::Backfill)).then_some(Kind::Backfill),
         }
     }
 }

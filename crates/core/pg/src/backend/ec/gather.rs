@@ -208,7 +208,7 @@ impl Pg {
                 });
             }
             Err(ReadError::Damaged { .. }) => {
-                self.repair_here(cx, &object);
+                self.recovery.repair_here(&mut self.state, cx, &object);
                 self.chunk_is_damaged(cx, self.state.whoami, token);
             }
         }
@@ -249,7 +249,7 @@ impl Pg {
             return;
         };
         if reply.damaged {
-            self.repair_there(from, object, version);
+            self.recovery.repair_there(&mut self.state, from, object, version);
             return self.chunk_is_damaged(cx, from, token);
         }
         if reply.absent {
