@@ -210,7 +210,7 @@ impl Pg {
 
     /// The PG is no more: its clients are to look for their objects elsewhere.
     fn end(&mut self, cx: &mut Cx<'_>) {
-        self.release_all(cx);
+        self.backoffs.release_all(&self.state, cx);
         for session in self.pipeline.sessions() {
             cx.effects.push(Effect::PushMaps { session, since: self.state.map.epoch });
         }

@@ -234,7 +234,7 @@ impl Pg {
             },
         };
         self.cancel(cx);
-        self.release_all(cx);
+        self.backoffs.release_all(&self.state, cx);
         self.watches.forget();
         self.state.peers.clear();
         (self.state.phase, self.state.begun) = (Phase::Stray, false);

@@ -207,7 +207,7 @@ impl Pg {
     pub(crate) fn react(&mut self, cx: &mut Cx<'_>, event: Event) {
         match event {
             Event::ClientOp(op) => self.client_op(cx, op),
-            Event::BackoffAck { session, id } => self.on_backoff_ack(session, id),
+            Event::BackoffAck { session, id } => self.backoffs.acknowledged(session, id),
             Event::SessionClosed(session) => self.session_closed(cx, session),
             Event::Peer { from, message } => self.receive(cx, from, message),
             Event::Durable(token) => self.durable(cx, token),
@@ -397,7 +397,7 @@ impl Pg {
 
     /// Drops the copy with all that is in it.
     pub(crate) fn remove(&mut self, cx: &mut Cx<'_>) {
-        self.release_all(cx);
+        self.backoffs.release_all(&self.state, cx);
         let mut txn = Transaction::new(self.state.spg);
         txn.push(Op::RemoveCollection);
         self.state.submit(cx, txn, OnDurable::Nothing);

@@ -83,7 +83,7 @@ impl Pg {
     /// Messages that waited for an object go on.
     fn go_on_with(&mut self, cx: &mut Cx<'_>, head: &HObject) {
         self.pipeline.wake_recovered(head);
-        self.release_object(cx, head);
+        self.backoffs.release_object(&self.state, cx, head);
     }
 
     /// Tells copies once that they miss nothing any more, and goes on if that was what the PG waited for.
@@ -100,7 +100,7 @@ impl Pg {
             let head = change.head.clone();
             self.submit_own(cx, change);
             self.recovery.retry(&head);
-            self.release_object(cx, &head);
+            self.backoffs.release_object(&self.state, cx, &head);
         }
     }
 

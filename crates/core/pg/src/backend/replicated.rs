@@ -458,7 +458,7 @@ impl Pg {
         }
         self.gathers.clear();
         self.pipeline.requeue(again);
-        self.release_objects(cx);
+        self.backoffs.release_objects(&self.state, cx);
         self.reservations.cancel(&self.state, cx);
         self.recovery = crate::recovery::Recovery::default();
         self.snaptrim.cancel();

@@ -245,7 +245,7 @@ impl Pg {
         }
         self.pipeline.wake_inactive(); // to be served, or for their clients to hold
         if self.is_active() {
-            self.release_pg(cx);
+            self.backoffs.release_pg(&self.state, cx);
         }
         self.reconsider_serving(cx);
     }

@@ -298,7 +298,7 @@ impl Pg {
             ec.may_change = false; // somebody may have come who lacks something
         }
         self.cancel(cx);
-        self.release_all(cx);
+        self.backoffs.release_all(&self.state, cx);
         self.watches.forget(); // clients watch again when the interval changes
         self.state.peers.clear();
         self.state.phase = Phase::Stray;

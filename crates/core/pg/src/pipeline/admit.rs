@@ -139,7 +139,7 @@ impl Pg {
     /// A message arrived.
     pub(crate) fn client_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
         op.trace.dispatched = cx.now;
-        if self.is_held_by_client(&op) {
+        if self.backoffs.hold(&op) {
             return;
         }
         self.pipeline.ready.push_back(op);
@@ -183,7 +183,9 @@ impl Pg {
             Admission::Drop => self.state.push_maps(cx, &op), // it may not know yet to whom it belongs
             Admission::Refuse(errno) => self.refuse(cx, &op, *errno),
             Admission::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
-            Admission::Inactive if op.session.backs_off && self.state.is_stuck() => self.back_off_pg(cx, &op),
+            Admission::Inactive if op.session.backs_off && self.state.is_stuck() => {
+                self.backoffs.back_off_pg(&self.state, cx, &op)
+            }
             Admission::Inactive | Admission::Pass(..) => self.pipeline.inactive.push_back(op),
         }
     }
@@ -225,7 +227,7 @@ impl Pg {
         let head = op_ctx.head.clone();
         self.recovery.want(&head);
         if op_ctx.op.session.backs_off && self.recovery.is_unfound(&head) {
-            self.back_off_object(cx, &op_ctx.op, head.clone());
+            self.backoffs.back_off_object(&self.state, cx, &op_ctx.op, head.clone());
         } else {
             self.pipeline.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
         }

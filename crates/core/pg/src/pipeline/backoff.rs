@@ -65,7 +65,7 @@ impl Backoffs {
     }
 
     /// The client holds its messages.
-    fn acknowledged(&mut self, session: SessionId, id: u64) {
+    pub(crate) fn acknowledged(&mut self, session: SessionId, id: u64) {
         let Some(backoff) = self.list.get_mut(&(session, id)) else { return };
         backoff.acked = true;
         if backoff.released {
@@ -120,73 +120,81 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Backoffs {
     /// True for a message that its client sent before it learned to hold it, and will send again.
-    #[must_use]
-    pub fn is_held_by_client(&self, op: &ClientOp) -> bool {
-        !self.backoffs.list.is_empty() && self.backoffs.cover(op.session.id, &target_of(op))
+    pub(crate) fn hold(&self, op: &ClientOp) -> bool {
+        !self.list.is_empty() && self.cover(op.session.id, &target_of(op))
     }
 
     /// Drops a message; its client sends it again when the PG serves.
-    pub(super) fn back_off_pg(&mut self, cx: &mut Cx<'_>, op: &ClientOp) {
-        let range = range_of(self.state.spg.pg, self.state.interval.pg_num);
-        self.back_off(cx, op, range);
+    pub(super) fn back_off_pg(&mut self, state: &PgState, cx: &mut Cx<'_>, op: &ClientOp) {
+        let range = range_of(state.spg.pg, state.interval.pg_num);
+        self.back_off(state, cx, op, range);
     }
 
-    /// Drops a message; its client sends it again when somebody has the object.
-    pub(super) fn back_off_object(&mut self, cx: &mut Cx<'_>, op: &ClientOp, head: HObject) {
-        self.back_off(cx, op, (head.clone(), head));
+    /// Drops a message; its client sends it again when a copy that is up has the object.
+    pub(super) fn back_off_object(&mut self, state: &PgState, cx: &mut Cx<'_>, op: &ClientOp, head: HObject) {
+        self.back_off(state, cx, op, (head.clone(), head));
     }
 
-    fn back_off(&mut self, cx: &mut Cx<'_>, op: &ClientOp, (begin, end): (HObject, HObject)) {
-        if self.is_held_by_client(op) {
+    fn back_off(
+        &mut self,
+        state: &PgState,
+        cx: &mut Cx<'_>,
+        op: &ClientOp,
+        (begin, end): (HObject, HObject),
+    ) {
+        if self.hold(op) {
             return;
         }
         let (session, id) = (op.session.id, cx.entropy.u64());
         let backoff = Backoff { begin, end, acked: false, released: false };
-        self.state.tell(cx, session, id, &backoff, backoff_op::BLOCK);
-        self.backoffs.list.insert((session, id), backoff);
-    }
-
-    /// The client holds its messages.
-    pub(crate) fn on_backoff_ack(&mut self, session: SessionId, id: u64) {
-        self.backoffs.acknowledged(session, id);
+        state.tell(cx, session, id, &backoff, backoff_op::BLOCK);
+        self.list.insert((session, id), backoff);
     }
 
     /// The PG serves again.
-    pub(crate) fn release_pg(&mut self, cx: &mut Cx<'_>) {
-        self.release(cx, |backoff| !backoff.is_of_object());
+    pub(crate) fn release_pg(&mut self, state: &PgState, cx: &mut Cx<'_>) {
+        self.release(state, cx, |backoff| !backoff.is_of_object());
     }
 
     /// The object is there, or there is no more waiting for it.
-    pub(crate) fn release_object(&mut self, cx: &mut Cx<'_>, head: &HObject) {
-        self.release(cx, |backoff| backoff.is_of_object() && backoff.begin == *head);
+    pub(crate) fn release_object(&mut self, state: &PgState, cx: &mut Cx<'_>, head: &HObject) {
+        self.release(state, cx, |backoff| backoff.is_of_object() && backoff.begin == *head);
     }
 
-    /// Peering begins: which objects nobody has will be found out anew.
-    pub(crate) fn release_objects(&mut self, cx: &mut Cx<'_>) {
-        self.release(cx, Backoff::is_of_object);
+    /// Peering begins: which objects no copy has will be found out anew.
+    pub(crate) fn release_objects(&mut self, state: &PgState, cx: &mut Cx<'_>) {
+        self.release(state, cx, Backoff::is_of_object);
     }
 
     /// Another interval: ranges and answers may be others.
-    pub(crate) fn release_all(&mut self, cx: &mut Cx<'_>) {
-        self.release(cx, |_| true);
+    pub(crate) fn release_all(&mut self, state: &PgState, cx: &mut Cx<'_>) {
+        self.release(state, cx, |_| true);
     }
 
-    fn release(&mut self, cx: &mut Cx<'_>, which: impl Fn(&Backoff) -> bool) {
-        if self.backoffs.list.is_empty() {
+    fn release(&mut self, state: &PgState, cx: &mut Cx<'_>, which: impl Fn(&Backoff) -> bool) {
+        if self.list.is_empty() {
             return;
         }
-        let mut list = std::mem::take(&mut self.backoffs.list);
+        let mut list = std::mem::take(&mut self.list);
         list.retain(|(session, id), backoff| {
             if backoff.released || !which(backoff) {
                 return true;
             }
-            self.state.tell(cx, *session, *id, backoff, backoff_op::UNBLOCK);
+            state.tell(cx, *session, *id, backoff, backoff_op::UNBLOCK);
             backoff.released = true;
             !backoff.acked
         });
-        self.backoffs.list = list;
+        self.list = list;
+    }
+}
+
+impl Pg {
+    /// True for a message that its client sent before it learned to hold it, and will send again.
+    #[must_use]
+    pub fn is_held_by_client(&self, op: &ClientOp) -> bool {
+        self.backoffs.hold(op)
     }
 }
 
