@@ -4,6 +4,8 @@
 mod client;
 mod coded;
 mod disk;
+mod steps;
+mod wires;
 mod world;
 
 use client::Sent;

@@ -1,21 +1,20 @@
 //! The cluster: OSDs with one copy each, the wires between them, the monitor, the clients.
 
-use super::client::{Client, object};
+use super::client::Client;
 use super::disk::{Disk, Touched};
 use crate::log::LogLimits;
 use crate::recovery::SCAN_OBJECTS_MAX;
 use crate::{
-    ClientOp, Cx, Effect, Effects, Event, Lineage, Pg, PgCreateInfo, QueueLimits, RecoveryThrottle, Reserver,
+    ClientOp, Cx, Effect, Effects, Event, Pg, PgCreateInfo, QueueLimits, RecoveryThrottle, Reserver,
     SessionId, Side, StoreRoom, Tuning,
 };
 use nacre_buf::BufList;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::size::{FRONT_BYTES_MAX, PEER_BYTES_MAX};
-use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, SubOp, WatchNotify, backoff_op};
-use nacre_txn::{FetchFrom, Token, Transaction};
+use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, WatchNotify};
+use nacre_txn::{FetchFrom, Token};
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{Entropy, Epoch, HObject, IntervalSet, OsdId, PgId, PoolId, SnapId, SpgId, Stamp, UTime};
+use nacre_types::{Entropy, Epoch, HObject, IntervalSet, OsdId, PgId, PoolId, SpgId, Stamp, UTime};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +32,7 @@ pub(crate) fn spg() -> SpgId {
 }
 
 /// What travels on a wire.
-enum Packet {
+pub(super) enum Packet {
     Peer(RawMessage),
     Op(ClientOp),
     Closed(SessionId),
@@ -45,23 +44,23 @@ enum Packet {
 
 /// End of a wire.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum End {
+pub(super) enum End {
     Osd(OsdId),
     Client(usize),
 }
 
-struct Osd {
-    running: bool,
-    pg: Option<Pg>,
-    disk: Disk,
-    epoch: Epoch,
-    fetches: VecDeque<(HObject, FetchFrom, Option<BufList>, Token)>,
+pub(super) struct Osd {
+    pub(super) running: bool,
+    pub(super) pg: Option<Pg>,
+    pub(super) disk: Disk,
+    pub(super) epoch: Epoch,
+    pub(super) fetches: VecDeque<(HObject, FetchFrom, Option<BufList>, Token)>,
     /// Messages of epochs that it has no map of, for a PG that it does not have.
-    early: Vec<(OsdId, PeerMessage)>,
+    pub(super) early: Vec<(OsdId, PeerMessage)>,
     /// Clients' messages for a PG that it does not have.
-    held: Vec<ClientOp>,
-    reserver: Reserver,
-    throttle: RecoveryThrottle,
+    pub(super) held: Vec<ClientOp>,
+    pub(super) reserver: Reserver,
+    pub(super) throttle: RecoveryThrottle,
     /// The room that it says its store has.
     pub(super) room: StoreRoom,
 }
@@ -84,7 +83,7 @@ impl Default for Osd {
 }
 
 /// What the monitor was asked for.
-enum Wish {
+pub(super) enum Wish {
     UpThru(OsdId, Epoch),
     PgTemp(Vec<OsdId>),
     Boot(OsdId),
@@ -93,12 +92,12 @@ enum Wish {
 pub(crate) struct World {
     pub(crate) rng: SeededEntropy,
     pub(crate) now: Stamp,
-    maps: Vec<Arc<OsdMap>>,
-    osds: BTreeMap<OsdId, Osd>,
-    wires: BTreeMap<(End, End), VecDeque<Packet>>,
+    pub(super) maps: Vec<Arc<OsdMap>>,
+    pub(super) osds: BTreeMap<OsdId, Osd>,
+    pub(super) wires: BTreeMap<(End, End), VecDeque<Packet>>,
     pub(crate) clients: Vec<Client>,
-    last_session: u64,
-    wishes: Vec<Wish>,
+    pub(super) last_session: u64,
+    pub(super) wishes: Vec<Wish>,
     pub(crate) limits: LogLimits,
     /// Objects that one comparison of a backfill looks at.
     pub(crate) scan_objects: usize,
@@ -123,8 +122,8 @@ pub(crate) struct World {
     pub(crate) longest_message: usize,
     /// OSDs that said with a write that their store is full.
     pub(crate) said_full: BTreeSet<OsdId>,
-    effects: Effects,
-    verbose: bool,
+    pub(super) effects: Effects,
+    pub(super) verbose: bool,
 }
 
 impl World {
@@ -197,7 +196,7 @@ impl World {
         self.maps.last().expect("a first map")
     }
 
-    fn map_at(&self, epoch: Epoch) -> Arc<OsdMap> {
+    pub(super) fn map_at(&self, epoch: Epoch) -> Arc<OsdMap> {
         Arc::clone(&self.maps[usize::try_from(epoch - 1).expect("small")])
     }
 
@@ -230,7 +229,7 @@ impl World {
     }
 
     /// Runs `f` on the copy of `osd` and carries its orders out.
-    fn with(&mut self, osd: OsdId, f: impl FnOnce(&mut Cx<'_>, &mut Option<Pg>)) {
+    pub(super) fn with(&mut self, osd: OsdId, f: impl FnOnce(&mut Cx<'_>, &mut Option<Pg>)) {
         let (now, map) = (self.now, self.map_at(self.osds[&osd].epoch));
         let wall = UTime::from_unix(Duration::from_nanos(now.0));
         let mut effects = std::mem::take(&mut self.effects);
@@ -260,7 +259,7 @@ impl World {
         self.hand_out_places(osd);
     }
 
-    fn hand_out_places(&mut self, osd: OsdId) {
+    pub(super) fn hand_out_places(&mut self, osd: OsdId) {
         let decisions = self.osds.get_mut(&osd).expect("an OSD").reserver.take_decisions();
         for decision in decisions.into_iter().filter(|decision| decision.spg == spg()) {
             self.event(osd, Event::Reservation(decision));
@@ -324,77 +323,7 @@ impl World {
         });
     }
 
-    fn put(&mut self, from: End, to: End, mut packet: Packet) {
-        if let Packet::Peer(raw) = &mut packet
-            && !self.may_lie(from, raw)
-        {
-            return;
-        }
-        if let Packet::Peer(raw) = &packet {
-            if self.loses(raw) {
-                return;
-            }
-            // No messenger would take it.
-            assert!(raw.front.len() <= FRONT_BYTES_MAX as usize, "a front of {} bytes", raw.front.len());
-            assert!(raw.data.len() <= PEER_BYTES_MAX as usize, "{} bytes of data", raw.data.len());
-            self.longest_message = self.longest_message.max(raw.front.len() + raw.data.len());
-            if let End::Osd(osd) = to {
-                *self.sent.entry((osd, raw.kind)).or_default() += 1;
-            }
-            self.note(|| {
-                format!(
-                    "  {from:?} -> {to:?} {:?}",
-                    PeerMessage::decode(raw.clone()).map(|m| (m.name(), m.header().epoch))
-                )
-            });
-        }
-        self.wires.entry((from, to)).or_default().push_back(packet);
-    }
-
-    /// False when what the liar says cannot be read: its session is reset.
-    fn may_lie(&mut self, from: End, raw: &mut RawMessage) -> bool {
-        let Some((_, of)) = self.liar.filter(|(liar, _)| from == End::Osd(*liar)) else { return true };
-        // What it writes in its own copies it may write in ours: that is no lie.
-        let is_write = raw.kind == nacre_msg::peer::RepOp::KIND || raw.kind == nacre_msg::peer::Push::KIND;
-        if is_write || !self.chance(of) {
-            return true;
-        }
-        let mut front = raw.front.to_vec();
-        for _ in 0..=self.pick(3) {
-            let at = self.pick(front.len());
-            front[at] = match self.pick(3) {
-                0 => front[at] ^ 1 << self.pick(8),
-                1 => front[at].wrapping_add(1),
-                _ => u8::try_from(self.pick(256)).unwrap_or(0),
-            };
-        }
-        raw.front = front.into();
-        PeerMessage::decode(raw.clone()).is_ok()
-    }
-
-    fn loses(&mut self, raw: &RawMessage) -> bool {
-        const LOST: [&str; 15] = [
-            "Query",
-            "Notify",
-            "LogReply",
-            "Activate",
-            "Activated",
-            "Scan",
-            "ScanReply",
-            "RepOp",
-            "RepOpReply",
-            "Pull",
-            "Push",
-            "PushReply",
-            "Release",
-            "ScrubRequest",
-            "ScrubReply",
-        ];
-        let named = |name: &str| PeerMessage::decode(raw.clone()).is_ok_and(|message| message.name() == name);
-        self.losses > 0 && self.chance(self.losses) && LOST.into_iter().any(named)
-    }
-
-    fn tuning(&self) -> Tuning {
+    pub(super) fn tuning(&self) -> Tuning {
         Tuning {
             limits: self.limits,
             queues: self.queues,
@@ -410,12 +339,7 @@ impl World {
         self.osds.values_mut().filter_map(|osd| osd.pg.as_mut()).for_each(|pg| pg.tune(&tuning));
     }
 
-    fn client_of(&self, session: SessionId) -> Option<usize> {
-        let owns = |client: &Client| client.sessions.values().any(|open| open.id == session);
-        self.clients.iter().position(owns)
-    }
-
-    fn execute_effect(&mut self, osd: OsdId, order: Effect) {
+    pub(super) fn execute_effect(&mut self, osd: OsdId, order: Effect) {
         match order {
             Effect::Reply { session, tid, message, .. } => {
                 if let Some(client) = self.client_of(session) {
@@ -474,11 +398,11 @@ impl World {
     }
 
     /// The monitor tells `osd` to create the PG, as long as nobody has.
-    fn order_creation(&mut self, osd: OsdId) {
+    pub(super) fn order_creation(&mut self, osd: OsdId) {
         self.create_info(osd, PgCreateInfo::ordered(1));
     }
 
-    fn create_info(&mut self, osd: OsdId, create_info: PgCreateInfo) {
+    pub(super) fn create_info(&mut self, osd: OsdId, create_info: PgCreateInfo) {
         let (epoch, tuning) = (self.osds[&osd].epoch, self.tuning());
         let from = create_info.epoch.min(epoch);
         self.osds.get_mut(&osd).expect("an OSD").epoch = from;
@@ -496,41 +420,8 @@ impl World {
         }
     }
 
-    /// An OSD's process dies, and everybody learns of it.
-    pub(crate) fn lose(&mut self, osd: OsdId) {
-        self.crash(osd);
-        self.mark_down(osd);
-        self.run_until_idle();
-    }
-
-    /// osd.`alone` of the first three serves what `writes` brings all by itself, and is gone then. The one below it has the log of
-    /// that, and not the objects; the third is away.
-    pub(crate) fn leave_alone(&mut self, alone: OsdId, writes: impl FnOnce(&mut Self)) {
-        let (next, third) = ((alone + 2) % 3, (alone + 1) % 3);
-        self.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 1));
-        self.run_until_idle();
-        self.lose(next);
-        self.lose(third);
-        writes(self);
-        self.restart(next);
-        (0..3).for_each(|osd| self.take_places(osd, true));
-        self.run_until_idle();
-        self.take_places(next, true);
-        self.run_until_idle();
-        self.lose(alone);
-    }
-
-    /// An operator gives up all that the PG held; its primary makes it anew.
-    pub(crate) fn recreate(&mut self) {
-        self.publish(|_| ());
-        self.run_until_idle();
-        let (primary, epoch) = (self.primary(), self.map().epoch);
-        self.event(primary, Event::GiveUp);
-        self.create_info(primary, PgCreateInfo::ordered(epoch));
-    }
-
     /// A PG that ends is taken in by this one. Nobody serves it here, so its copy is as it was split off.
-    fn absorb(&mut self, osd: OsdId, map: &OsdMap) {
+    pub(super) fn absorb(&mut self, osd: OsdId, map: &OsdMap) {
         let Some(sources) = self.pg(osd).map(|pg| pg.sources_in(map)).filter(|due| !due.is_empty()) else {
             return;
         };
@@ -546,7 +437,7 @@ impl World {
         self.osds.get_mut(&osd).expect("an OSD").epoch -= 1;
     }
 
-    fn advance(&mut self, osd: OsdId) {
+    pub(super) fn advance(&mut self, osd: OsdId) {
         let next = self.map_at(self.osds[&osd].epoch + 1);
         self.absorb(osd, &next);
         self.osds.get_mut(&osd).expect("an OSD").epoch += 1;
@@ -573,423 +464,8 @@ impl World {
         }
     }
 
-    fn peer_message(&mut self, osd: OsdId, from: OsdId, message: PeerMessage) {
-        if self.osds[&osd].pg.is_none() {
-            if message.header().epoch > self.osds[&osd].epoch {
-                return self.osds.get_mut(&osd).expect("an OSD").early.push((from, message));
-            }
-            match PgCreateInfo::called_for(&message) {
-                None => return self.with(osd, |cx, _| Pg::reply_without_pg(cx, from, &message)),
-                Some(create_info) => self.create_info(osd, create_info),
-            }
-        }
-        self.event(osd, Event::Peer { from, message });
-    }
-
-    fn client_op(&mut self, osd: OsdId, op: ClientOp) {
-        if self.osds[&osd].pg.is_none() {
-            return self.osds.get_mut(&osd).expect("an OSD").held.push(op);
-        }
-        self.event(osd, Event::ClientOp(op));
-    }
-
     /// Clients' messages at OSDs that have no copy: held for one that may come.
     pub(crate) fn held_without_pg(&self) -> usize {
         self.osds.values().map(|osd| osd.held.len()).sum()
     }
-
-    /// Delivers the oldest packet of a wire.
-    fn deliver(&mut self, wire: (End, End)) {
-        let Some(packet) = self.wires.get_mut(&wire).and_then(VecDeque::pop_front) else { return };
-        match (wire.1, packet) {
-            (End::Osd(osd), _) if !self.osds[&osd].running => {}
-            (End::Osd(osd), Packet::Peer(raw)) => {
-                let End::Osd(from) = wire.0 else { unreachable!("peers are OSDs") };
-                let message = PeerMessage::decode(raw).expect("what a peer encoded");
-                self.peer_message(osd, from, message);
-            }
-            (End::Osd(osd), Packet::Op(op)) => self.client_op(osd, op),
-            (End::Osd(osd), Packet::Closed(session)) => {
-                self.osds.get_mut(&osd).expect("an OSD").held.retain(|op| op.session.id != session);
-                self.event(osd, Event::SessionClosed(session));
-            }
-            (End::Osd(osd), Packet::Ack(session, id)) => {
-                self.event(osd, Event::BackoffAck { session, id });
-            }
-            (End::Client(at), Packet::Backoff(session, message)) => {
-                let End::Osd(osd) = wire.0 else { unreachable!("OSDs send backoffs") };
-                self.on_backoff(at, osd, session, *message);
-            }
-            (End::Client(at), Packet::Reply(session, tid, message)) => {
-                let client = &mut self.clients[at];
-                let open = client.sessions.values().any(|open| open.id == session);
-                if open && client.sent.remove(&tid).is_some() {
-                    client.replies.insert(tid, *message);
-                }
-            }
-            (End::Client(at), Packet::Watch(session, message)) => {
-                if self.clients[at].sessions.values().any(|open| open.id == session) {
-                    self.watch_messages.push((at, *message));
-                }
-            }
-            _ => unreachable!("a packet for the other kind of end"),
-        }
-    }
-
-    fn on_backoff(&mut self, at: usize, osd: OsdId, session: SessionId, message: OsdBackoff) {
-        let client = &mut self.clients[at];
-        if client.sessions.get(&osd).is_none_or(|open| open.id != session) {
-            return;
-        }
-        if message.op == backoff_op::BLOCK {
-            client.held.insert((osd, message.id), (message.begin, message.end));
-            return self.put(End::Client(at), End::Osd(osd), Packet::Ack(session, message.id));
-        }
-        let (begin, end) = client.held.remove(&(osd, message.id)).expect("it was told to hold");
-        let covers = |name: &str| {
-            let object = object(name);
-            object == begin || (begin < object && object < end)
-        };
-        self.resend(at, |sent| sent.target == Some(osd) && covers(&sent.object));
-    }
-
-    /// Sends a request, or one more time.
-    pub(crate) fn send(&mut self, at: usize, tid: u64) {
-        let epoch = self.clients[at].epoch;
-        let primary = self.map_at(epoch).pg_to_up_acting(pg()).acting_primary;
-        let client = &mut self.clients[at];
-        let Some(sent) = client.sent.get_mut(&tid) else { return };
-        sent.retries += i32::from(sent.target.is_some());
-        sent.target = None;
-        if primary < 0 || !self.osds[&primary].running {
-            return; // goes out with the next map
-        }
-        sent.target = Some(primary);
-        if client.holds(primary, &client.sent[&tid].object) {
-            return;
-        }
-        let session = client.session(primary, &mut self.last_session);
-        let message = client.message(tid, session);
-        self.put(End::Client(at), End::Osd(primary), Packet::Op(message));
-    }
-
-    /// A client sends a new request.
-    pub(crate) fn request(&mut self, at: usize, object: &str, ops: Vec<SubOp>) -> u64 {
-        let tid = self.clients[at].request(object, ops);
-        self.send(at, tid);
-        tid
-    }
-
-    /// A client sends a request that was answered once more.
-    pub(crate) fn repeat(&mut self, at: usize, tid: u64, object: &str, ops: Vec<SubOp>) {
-        let (object, snaps) = (object.to_owned(), Vec::new());
-        let sent = super::Sent { object, ops, snaps, flags: 0, target: None, retries: 1 };
-        self.clients[at].replies.remove(&tid);
-        self.clients[at].sent.insert(tid, sent);
-        self.send(at, tid);
-    }
-
-    /// The same under a snapshot context, newest first.
-    pub(crate) fn request_with_snaps(
-        &mut self,
-        at: usize,
-        object: &str,
-        ops: Vec<SubOp>,
-        snaps: Vec<SnapId>,
-    ) -> u64 {
-        let tid = self.clients[at].request(object, ops);
-        self.clients[at].sent.get_mut(&tid).expect("just made").snaps = snaps;
-        self.send(at, tid);
-        tid
-    }
-
-    /// The monitor takes a running OSD for dead; it says otherwise.
-    pub(crate) fn defame(&mut self, osd: OsdId) {
-        if self.osds[&osd].running && self.map().is_up(osd) {
-            self.mark_down(osd);
-            self.wishes.push(Wish::Boot(osd));
-        }
-    }
-
-    pub(crate) fn has_wishes(&self) -> bool {
-        !self.wishes.is_empty()
-    }
-
-    /// The connection between two OSDs breaks, with all that is on it.
-    pub(crate) fn cut(&mut self, one: OsdId, other: OsdId) {
-        for (from, to) in [(one, other), (other, one)] {
-            self.wires.remove(&(End::Osd(from), End::Osd(to)));
-        }
-        for (osd, peer) in [(one, other), (other, one)] {
-            if self.osds[&osd].running {
-                self.osds.get_mut(&osd).expect("an OSD").early.retain(|(from, _)| *from != peer);
-                self.event(osd, Event::PeerReset(peer));
-            }
-        }
-    }
-
-    /// A client's connection breaks; it makes a new one and sends everything again.
-    pub(crate) fn reset_session(&mut self, at: usize, osd: OsdId) {
-        let Some(session) = self.clients[at].sessions.remove(&osd) else { return };
-        self.clients[at].held.retain(|(of, _), _| *of != osd);
-        self.wires.remove(&(End::Osd(osd), End::Client(at)));
-        self.wires.remove(&(End::Client(at), End::Osd(osd)));
-        if self.osds[&osd].running {
-            self.put(End::Client(at), End::Osd(osd), Packet::Closed(session.id));
-        }
-        self.resend(at, |sent| sent.target == Some(osd));
-    }
-
-    fn resend(&mut self, at: usize, which: impl Fn(&super::Sent) -> bool) {
-        let again = self.clients[at].sent.iter().filter(|(_, sent)| which(sent)).map(|(tid, _)| *tid);
-        let again: Vec<u64> = again.collect();
-        again.into_iter().for_each(|tid| self.send(at, tid));
-    }
-
-    /// A client learns of the next map; what another primary serves now goes there.
-    fn inform(&mut self, at: usize) {
-        self.clients[at].epoch += 1;
-        let map = self.map_at(self.clients[at].epoch);
-        let primary = map.pg_to_up_acting(pg()).acting_primary;
-        self.resend(at, |sent| sent.target.is_none() || sent.target != Some(primary));
-    }
-
-    /// An OSD's process dies.
-    pub(crate) fn crash(&mut self, osd: OsdId) {
-        self.note(|| format!("osd.{osd} crashes"));
-        let this = self.osds.get_mut(&osd).expect("an OSD");
-        if !this.running {
-            return;
-        }
-        this.running = false;
-        this.pg = None;
-        this.reserver = Reserver::new(1);
-        this.disk.crash();
-        this.fetches.clear();
-        (this.early, this.held) = (Vec::new(), Vec::new());
-        self.wires.retain(|(from, to), _| *from != End::Osd(osd) && *to != End::Osd(osd));
-        for at in 0..self.clients.len() {
-            self.clients[at].sessions.remove(&osd);
-            self.clients[at].held.retain(|(of, _), _| *of != osd);
-            for sent in self.clients[at].sent.values_mut().filter(|sent| sent.target == Some(osd)) {
-                sent.target = None;
-            }
-        }
-    }
-
-    /// It comes back: tells the monitor, which marks it down and up again.
-    pub(crate) fn restart(&mut self, osd: OsdId) {
-        self.note(|| format!("osd.{osd} restarts"));
-        let this = self.osds.get_mut(&osd).expect("an OSD");
-        if this.running {
-            return;
-        }
-        this.running = true;
-        self.wishes.push(Wish::Boot(osd));
-        if Pg::stored_epoch(&self.osds[&osd].disk, &spg()).is_none() {
-            let this = self.osds.get_mut(&osd).expect("an OSD");
-            let (through, note) = Pg::note_damage(&this.disk, spg(), this.epoch);
-            this.epoch = self.maps.last().expect("a first map").epoch;
-            if this.disk.has_collection() {
-                this.disk.submit(note.unwrap_or_else(|| Transaction::new(spg())), Token(u64::MAX));
-                self.begin_in_rubble(osd, through);
-            }
-            return;
-        }
-        let disk = &self.osds[&osd].disk;
-        let epoch = Pg::stored_epoch(disk, &spg()).expect("readable records");
-        let mut pg = Pg::load(disk, osd, spg(), &self.map_at(epoch)).expect("readable records");
-        pg.tune(&self.tuning());
-        let this = self.osds.get_mut(&osd).expect("an OSD");
-        (this.pg, this.epoch) = (Some(pg), epoch);
-    }
-
-    /// What lies there cannot be read: the copy begins with what the maps tell, as the shard does it.
-    fn begin_in_rubble(&mut self, osd: OsdId, through: Epoch) {
-        let (first, rest) = self.maps.split_first().expect("a first map");
-        let mut lineage = Lineage::begin(spg(), first, false);
-        rest.iter().for_each(|map| lineage.advance(map));
-        self.create_info(osd, lineage.into_lost(through));
-    }
-
-    /// The monitor marks a dead OSD down.
-    pub(crate) fn mark_down(&mut self, osd: OsdId) {
-        let at = usize::try_from(osd).expect("small");
-        self.publish(|map| {
-            map.osd_state[at] &= !flags::osd::UP;
-            map.osd_info[at].down_at = map.epoch;
-        });
-    }
-
-    fn grant(&mut self, wish: Wish) {
-        match wish {
-            Wish::UpThru(osd, epoch) => {
-                let at = usize::try_from(osd).expect("small");
-                if self.map().is_up(osd) && self.map().osd_info[at].up_thru < epoch {
-                    let thru = self.map().epoch;
-                    self.publish(|map| map.osd_info[at].up_thru = thru);
-                }
-            }
-            Wish::PgTemp(acting) => {
-                if acting.is_empty() && self.map().pg_temp.contains_key(&pg()) {
-                    self.publish(|map| drop(map.pg_temp.remove(&pg())));
-                } else if !acting.is_empty() && acting.iter().all(|osd| self.map().is_up(*osd)) {
-                    self.publish(|map| drop(map.pg_temp.insert(pg(), acting)));
-                }
-            }
-            Wish::Boot(osd) => {
-                let at = usize::try_from(osd).expect("small");
-                if self.map().is_up(osd) {
-                    self.mark_down(osd);
-                }
-                self.publish(|map| {
-                    map.osd_state[at] |= flags::osd::UP;
-                    map.osd_info[at].up_from = map.epoch;
-                });
-            }
-        }
-    }
-
-    /// One thing that can happen happens; false when nothing can.
-    pub(crate) fn step(&mut self) -> bool {
-        self.now = self.now + Duration::from_micros(100);
-        let mut choices: Vec<Choice> = Vec::new();
-        let busy = self.wires.iter().filter(|(_, packets)| !packets.is_empty());
-        choices.extend(busy.map(|(wire, _)| Choice::Deliver(*wire)));
-        let newest = self.map().epoch;
-        for (id, osd) in self.osds.iter().filter(|(_, osd)| osd.running) {
-            choices.extend(osd.disk.has_pending().then_some(Choice::Sync(*id)));
-            choices.extend((!osd.fetches.is_empty()).then_some(Choice::Fetch(*id)));
-            choices.extend((osd.epoch < newest).then_some(Choice::Advance(*id)));
-            let due = osd.pg.as_ref().and_then(Pg::next_deadline).filter(|due| *due <= self.now);
-            choices.extend(due.map(|_| Choice::Due(*id)));
-        }
-        let behind = self.clients.iter().enumerate().filter(|(_, client)| client.epoch < newest);
-        choices.extend(behind.map(|(at, _)| Choice::Inform(at)));
-        choices.extend((!self.wishes.is_empty()).then_some(Choice::Grant));
-        if choices.is_empty() {
-            return false;
-        }
-        let at = self.pick(choices.len());
-        match choices.swap_remove(at) {
-            Choice::Deliver(wire) => self.deliver(wire),
-            Choice::Sync(osd) => {
-                if let Some(token) = self.disk(osd).sync_one() {
-                    self.event(osd, Event::Durable(token));
-                }
-            }
-            Choice::Fetch(osd) => {
-                self.fetch(osd);
-            }
-            Choice::Advance(osd) => self.advance(osd),
-            Choice::Due(osd) => self.event(osd, Event::Tick),
-            Choice::Inform(at) => self.inform(at),
-            Choice::Grant => {
-                let wish = self.wishes.remove(0);
-                self.grant(wish);
-            }
-        }
-        true
-    }
-
-    /// Time passes for everybody.
-    pub(crate) fn tick(&mut self, passed: Duration) {
-        self.now = self.now + passed;
-        for osd in 0..MEMBERS {
-            if self.osds[&osd].running {
-                self.event(osd, Event::Tick);
-            }
-        }
-    }
-
-    /// Goes on until nothing more happens.
-    pub(crate) fn run_until_idle(&mut self) {
-        for _ in 0..200_000 {
-            if !self.step() {
-                return;
-            }
-        }
-        panic!("no end: {}", self.describe());
-    }
-
-    /// Everybody comes back; time passes until the PG is clean.
-    pub(crate) fn heal(&mut self) {
-        for osd in 0..MEMBERS {
-            self.restart(osd);
-            self.take_places(osd, false);
-        }
-        for _ in 0..20 {
-            self.run_until_idle();
-            self.tick(Duration::from_secs(1));
-        }
-        self.run_until_idle();
-    }
-
-    /// Sends and waits for the answer.
-    pub(crate) fn call(&mut self, at: usize, object: &str, ops: Vec<SubOp>) -> OsdOpReply {
-        let tid = self.request(at, object, ops);
-        self.run_until_idle();
-        self.clients[at].replies.remove(&tid).unwrap_or_else(|| panic!("no reply: {}", self.describe()))
-    }
-
-    /// For people who look at a failure.
-    pub(crate) fn describe(&self) -> String {
-        let up: Vec<OsdId> = self.map().up_osds().collect();
-        let mut out = format!("map {} up {up:?} {:?}", self.map().epoch, self.map().pg_to_up_acting(pg()));
-        for (id, osd) in &self.osds {
-            let copy = osd.pg.as_ref().map(|pg| {
-                let info = pg.info();
-                format!(
-                    "{} at {} knows {:?} update {} complete {} tail {} les {} incomplete {} missing {:?} {:?}",
-                    pg.phase_name(),
-                    pg.epoch(),
-                    pg.state.peers.iter().map(|(osd, peer)| (osd, peer.activated, peer.missing.len())).collect::<Vec<_>>(),
-                    info.last_update,
-                    info.last_complete,
-                    info.log_tail,
-                    info.last_epoch_started,
-                    info.is_incomplete(),
-                    pg.state.missing,
-                    pg.waiting().collect::<Vec<_>>(),
-                )
-            });
-            out += &format!("\n osd.{id} running {} epoch {}: {copy:?}", osd.running, osd.epoch);
-        }
-        for client in &self.clients {
-            out += &format!("\n client {} epoch {} waits for {:?}", client.gid, client.epoch, client.sent);
-        }
-        out
-    }
-
-    /// Members hold the same objects.
-    pub(crate) fn assert_equal_copies(&mut self) {
-        if self.is_coded() {
-            return self.assert_related_chunks();
-        }
-        let members = self.map().pg_to_up_acting(pg()).acting;
-        let first = self.osds[&members[0]].disk.objects().clone();
-        for osd in members {
-            assert_eq!(self.osds[&osd].disk.objects(), &first, "osd.{osd} differs");
-        }
-    }
-
-    /// An object, or a clone, on the primary's disk.
-    pub(crate) fn stored_as(&self, object: &HObject) -> Option<&crate::ops::testing::Stored> {
-        self.osds[&self.primary()].disk.objects().get(object)
-    }
-
-    /// The object on the primary's disk.
-    pub(crate) fn stored(&self, name: &str) -> Option<&crate::ops::testing::Stored> {
-        self.osds[&self.primary()].disk.objects().get(&object(name))
-    }
-}
-
-enum Choice {
-    Deliver((End, End)),
-    Sync(OsdId),
-    Fetch(OsdId),
-    Advance(OsdId),
-    Due(OsdId),
-    Inform(usize),
-    Grant,
 }

@@ -175,13 +175,21 @@ fn cpu_ns() -> u64 {
 #[test]
 #[ignore = "prints what the dearest messages cost, for the choice of WORK_BYTES_MAX; asserts nothing of time"]
 fn the_dearest_messages() {
+    dearest_reads_and_writes();
+    dearest_calls_of_classes();
+    dearest_of_many_parts();
+}
+
+/// Sends a message, and says what it cost.
+fn tell(what: &str, client: &mut Client, ops: Vec<SubOp>) {
+    let before = cpu_ns();
+    let outcome = client.send(ops);
+    let (us, percent) = ((cpu_ns() - before) / 1000, client.work * 100 / WORK_BYTES_MAX);
+    println!("{us:>8} us {percent:>4} % of the budget, result {:>4}: {what}", outcome.result);
+}
+
+fn dearest_reads_and_writes() {
     let mut client = Client::with_old();
-    let tell = |what: &str, client: &mut Client, ops: Vec<SubOp>| {
-        let before = cpu_ns();
-        let outcome = client.send(ops);
-        let (us, percent) = ((cpu_ns() - before) / 1000, client.work * 100 / WORK_BYTES_MAX);
-        println!("{us:>8} us {percent:>4} % of the budget, result {:>4}: {what}", outcome.result);
-    };
     tell("a change of the most omap keys", &mut client, vec![omap_set(OMAP_KEYS_MAX, 1)]);
     tell("a change of the most omap bytes", &mut client, vec![omap_set(1024, 60 << 10)]);
     client.send(vec![omap_set(1024, 1400)]);
@@ -197,6 +205,9 @@ fn the_dearest_messages() {
     client.send(vec![SubOp::write_full(vec![1; 90 << 20].into())]);
     tell("comparing 90 MiB", &mut client, vec![compare()]);
     tell("the most operations", &mut client, (0..OPS_MAX).map(|_| stat()).collect());
+}
+
+fn dearest_calls_of_classes() {
     let mut client = Client::default();
     let call = |method: &str, input: &[u8]| SubOp::call("rbd", method, input);
     client.send(vec![call("object_map_resize", &(256_000_000_u64, 0_u8).to_bytes())]);
@@ -245,6 +256,9 @@ fn the_dearest_messages() {
         let sparsify = vec![call("sparsify", &(granule, false).to_bytes())];
         tell(&format!("made sparse by {granule}"), &mut client, sparsify);
     }
+}
+
+fn dearest_of_many_parts() {
     let mut client = Client::with_old();
     client.send(vec![omap_set(OMAP_KEYS_MAX, 1)]);
     tell("the most comparisons", &mut client, vec![compare_absent(100_000)]);
