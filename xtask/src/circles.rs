@@ -28,7 +28,7 @@ const KNOWN: &[(&str, &[&str])] = &[
         "crates/core/pg",
         &[
             "backend", "effect", "event", "list", "merge", "moving", "ops", "peering", "pg", "pipeline", "recovery",
-            "scrub", "snap", "snaptrim", "split", "stats", "storage", "tokens", "tuning", "turn", "watch",
+            "scrub", "snap", "snaptrim", "split", "state", "stats", "storage", "tokens", "watch",
         ],
     ),
     ("crates/core/pg/ops", &["copy", "execution", "outcome"]),

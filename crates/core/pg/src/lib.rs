@@ -54,7 +54,7 @@ pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimi
 pub use merge::{MergeRole, MergeState};
 pub use peering::{Lineage, PgCreateInfo};
 pub use permit::{Budget, Permit};
-pub use pg::{FUTURE_MESSAGES_MAX, Pg};
+pub use pg::Pg;
 pub use pipeline::{OpInFlight, OpStage};
 pub use recovery::{
     Decision, Kind as RecoveryKind, LOST_OBJECTS_MAX, Lost, LostError, MissingObject, RecoveryThrottle,
@@ -62,5 +62,5 @@ pub use recovery::{
 };
 pub use scrub::ScrubIntervals;
 pub use session::{Session, SessionId, Trace};
-pub use tuning::{Planted, QueueLimits, Tuning};
+pub use tuning::{FUTURE_MESSAGES_MAX, Planted, QueueLimits, Tuning};
 pub use turn::{TURN_WORK_MAX, TurnWork};

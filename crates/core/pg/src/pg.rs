@@ -18,17 +18,13 @@ use crate::snaptrim::SnapTrim;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::watch::Watches;
-use crate::{Cx, Effect, Event, Tuning, storage};
+use crate::{Cx, Effect, Event, FUTURE_MESSAGES_MAX, Tuning, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Token, Transaction};
 use nacre_types::{Epoch, HObject, OsdId, PgId, SpgId, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-
-/// Peers' messages that may wait for a map. More are dropped; with those who sent them the PG begins anew when it has
-/// caught up.
-pub const FUTURE_MESSAGES_MAX: usize = 10_000;
 
 /// One PG on one OSD.
 ///

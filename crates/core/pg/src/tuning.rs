@@ -3,6 +3,12 @@
 use crate::LogLimits;
 use nacre_msg::peer::PeerVersions;
 
+/// Peers' messages that may wait for a map. More are dropped; with those who sent them the PG begins anew when it has
+/// caught up.
+pub const FUTURE_MESSAGES_MAX: usize = 10_000;
+/// Objects that one comparison looks at on either side. Ceph's `osd_backfill_scan_max`.
+pub(crate) const SCAN_OBJECTS_MAX: usize = 512;
+
 /// A mistake built in on purpose, to prove that the simulation would find it.
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,7 +71,7 @@ pub struct QueueLimits {
 
 impl Default for QueueLimits {
     fn default() -> Self {
-        Self { future_max: crate::FUTURE_MESSAGES_MAX, held_max: 4096, link_max: 65_536, conn_max: 65_536 }
+        Self { future_max: FUTURE_MESSAGES_MAX, held_max: 4096, link_max: 65_536, conn_max: 65_536 }
     }
 }
 
@@ -88,7 +94,7 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        let (limits, scan_objects) = (LogLimits::default(), crate::recovery::SCAN_OBJECTS_MAX);
+        let (limits, scan_objects) = (LogLimits::default(), SCAN_OBJECTS_MAX);
         Self {
             limits,
             scan_objects,

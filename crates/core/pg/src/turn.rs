@@ -3,7 +3,8 @@
 //! What one message may cost is bounded ([`WORK_BYTES_MAX`]), but a turn may bring hundreds, and heartbeats wait for its end.
 //! So no message is begun any more once the turn has spent its part: what waits goes on in the next turn, in its order.
 
-use crate::ops::WORK_BYTES_MAX;
+/// Work of one message, in bytes that are read, summed or written on the way: some 100 ms.
+pub const WORK_BYTES_MAX: u64 = 256 << 20;
 
 /// Work in the units of [`WORK_BYTES_MAX`] (bytes that are read, summed or written) after which a turn begins no message. With
 /// the one that was begun last, a turn does five fourths of what one message may cost at most.

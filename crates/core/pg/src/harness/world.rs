@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::disk::{Disk, Touched};
 use crate::log::LogLimits;
-use crate::recovery::SCAN_OBJECTS_MAX;
+use crate::tuning::SCAN_OBJECTS_MAX;
 use crate::{
     ClientOp, Cx, Effect, Effects, Event, Pg, PgCreateInfo, QueueLimits, RecoveryThrottle, Reserver,
     SessionId, Side, StoreRoom, Tuning,

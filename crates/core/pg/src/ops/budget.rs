@@ -5,6 +5,7 @@
 //! A real OSD bounds neither.
 
 use super::{OBJECT_BYTES_MAX, OMAP_BYTES_MAX};
+use crate::turn::WORK_BYTES_MAX;
 use nacre_types::Errno;
 use std::cell::Cell;
 
@@ -17,8 +18,6 @@ pub const SNAPS_MAX: usize = 4096;
 pub const OMAP_KEYS_MAX: usize = 128 << 10;
 /// Bytes of data in one answer: an object, and a page of its omap.
 pub const REPLY_BYTES_MAX: u64 = OBJECT_BYTES_MAX + OMAP_BYTES_MAX as u64;
-/// Work of one message, in bytes that are read, summed or written on the way: some 100 ms.
-pub const WORK_BYTES_MAX: u64 = 256 << 20;
 
 /// What one operation costs, however little it does.
 pub(super) const OP_COST: u64 = 16 << 10;

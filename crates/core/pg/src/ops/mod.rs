@@ -30,7 +30,8 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use budget::{OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX, WORK_BYTES_MAX};
+pub use crate::turn::WORK_BYTES_MAX;
+pub use budget::{OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, SNAPS_MAX};
 pub use check::check_limits;
 pub use classify::{ClassUse, Intent, classify};
 pub use copy::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, Staged, extract};

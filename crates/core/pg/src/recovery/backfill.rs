@@ -29,8 +29,6 @@ use nacre_msg::peer::{Scan, ScanReply, ScannedObject};
 use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
 use std::collections::BTreeMap;
 
-/// Objects that one comparison looks at on either side. Ceph's `osd_backfill_scan_max`.
-pub(crate) const SCAN_OBJECTS_MAX: usize = 512;
 /// What a comparison costs, in bytes of data.
 const SCAN_COST_BYTES: u64 = 128 << 10;
 

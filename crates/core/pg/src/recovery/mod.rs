@@ -24,7 +24,7 @@ mod reserver;
 mod round;
 mod throttle;
 
-pub(crate) use backfill::{Backfill, SCAN_OBJECTS_MAX};
+pub(crate) use backfill::Backfill;
 pub use lost::{LOST_OBJECTS_MAX, Lost, LostError, MissingObject};
 pub use recovery_kind::Kind;
 pub(crate) use reservation::Reservations;
