@@ -4,19 +4,25 @@
 //! collects in [`Effects`]. The PG owns no clock, socket, disk or thread, so that a whole cluster runs in
 //! one thread from one seed. Layer: core; uses base, core/auth and core/cls.
 //!
+//! What the copy is lies in `state`; each part below owns what it has under way and the methods on it, and gets the state with the event's
+//! [`Cx`]. `pg` leads each event to its part, `commit` and `route` lead what comes of it to the others.
+//!
 //! | folder | holds |
 //! |---|---|
+//! | `pg`, `commit`, `route` | events to the parts, and from part to part |
+//! | `state` | interval, log, info, what is missing, what is known of other copies |
 //! | `pipeline` | a client's message from arrival to reply: checks, order per object, waiting |
 //! | `ops`, `snap`, `object`, `list` | execution of operations into a transaction |
 //! | `backend` | writes in flight to the replicas and their completion in order |
 //! | `log` | the PG log, duplicates of requests, merging of logs |
 //! | `peering` | intervals, and agreement of the members on one log |
-//! | `recovery` | objects brought up to date, pulled and pushed |
+//! | `recovery` | objects brought up to date, pulled and pushed; slots for that |
 //! | `watch` | watchers and notifies |
 //! | `split`, `merge`, `moving` | more PGs, or fewer |
 //! | `scrub`, `snaptrim` | background work |
 
 mod backend;
+mod commit;
 mod effect;
 mod event;
 #[cfg(test)]

@@ -350,7 +350,7 @@ impl Pg {
             self.recovery.moves(cx.now);
         }
         match message {
-            PeerMessage::RepOp(op) if from_primary => self.apply_rep_op(cx, op),
+            PeerMessage::RepOp(op) if from_primary => self.on_rep_op(cx, op),
             PeerMessage::RepOpReply(reply) => self.rep_op_reply(cx, from, &reply),
             PeerMessage::Query(query) if from_primary => self.answer_query(cx, from, *query),
             PeerMessage::Notify(notify) => self.on_info(cx, from, *notify),

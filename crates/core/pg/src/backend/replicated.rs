@@ -9,11 +9,11 @@
 use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck, WatchChange};
 use crate::peering::Phase;
-use crate::pipeline::{OpInFlight, OpStage, PendingReply, staged_token};
+use crate::pipeline::{OpInFlight, OpStage, PendingReply};
 use crate::state::PgState;
-use crate::tokens::{OnDurable, OnFetched};
-use crate::{ClientOp, Cx, Effect, Pg, Planted, StoreRoom, storage};
-use nacre_msg::peer::{LogEntry, RepOp, RepOpReply};
+use crate::tokens::OnDurable;
+use crate::{ClientOp, Cx, Effect, Planted, storage};
+use nacre_msg::peer::{LogEntry, RepOp};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId, Stamp};
 use smallvec::SmallVec;
@@ -63,7 +63,7 @@ pub(crate) enum Ends {
     Watch(WatchKey),
 }
 
-/// A change that no client asked for. A part of the PG makes it, and [`Pg::submit_own`] sends it to all members.
+/// A change that no client asked for. A part of the PG makes it, and [`crate::Pg::submit_own`] sends it to all members.
 #[derive(Debug)]
 pub(crate) struct OwnChange {
     /// The object's head.
@@ -121,14 +121,89 @@ impl Replication {
         newest.map(|write| &mut write.repgather)
     }
 
-    fn take_complete(&mut self) -> Option<(Eversion, RepGather)> {
+    /// Sends a change to all members at once, this one included; `repgather` completes when all have it. Yields the first object that
+    /// a copy lacks from now on which gets it by backfill.
+    ///
+    /// # Panics
+    /// Without log entries: what is not in the log could not be replayed.
+    pub(crate) fn submit_write(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        mut txn: Transaction,
+        mut entries: Vec<LogEntry>,
+        repgather: RepGather,
+    ) -> Option<HObject> {
+        let version = entries.last().expect("a write has a log entry").version;
+        let changes = txn.ops.len();
+        txn.ops.extend(entries.iter().map(storage::log_append));
+        let (previous, trim_to) = (state.log.head(), state.trim_target());
+        self.last_tid += 1;
+        let tid = self.last_tid;
+        let mut waiting_on: SmallVec<[OsdId; 4]> =
+            state.interval.acting.iter().chain(&state.interval.up).copied().collect();
+        waiting_on.sort_unstable();
+        waiting_on.dedup();
+        let others = waiting_on.iter().copied().filter(|osd| *osd != state.whoami);
+        let (later, osds): (Replicas, Replicas) =
+            others.partition(|osd| state.deferred_by_backfill(*osd, &repgather.head));
+        let (header, committed_to) = (state.header(), state.committed_to);
+        let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
+        if state.ec.is_some() {
+            txn.ops.truncate(changes);
+            state.send_shards(cx, &mut txn, &entries, &osds, |txn| op(entries.clone(), txn));
+        } else if !osds.is_empty() {
+            let whole = op(entries, txn);
+            cx.effects.push(Effect::Peers { osds, message: whole.encode() });
+            RepOp { entries, txn, .. } = whole;
+        }
+        let mut deferred = None;
+        if !later.is_empty() {
+            let log_only = entries.iter().map(storage::log_append).collect();
+            let txn = Transaction { collection: txn.collection, ops: log_only };
+            deferred = state.add_backfill_missing(&later, &entries);
+            cx.effects.push(Effect::Peers { osds: later, message: op(entries.clone(), txn).encode() });
+        }
+        if state.planted == Planted::EarlyReply {
+            waiting_on.retain(|osd| *osd == state.whoami);
+        }
+        entries.iter().for_each(|entry| state.append(entry));
+        state.drop_rollback_gens(&mut txn, committed_to);
+        storage::follow_staged(&mut state.staged, &txn.ops);
+        state.trim_log(&mut txn, trim_to);
+        self.in_flight.push_back(InProgressOp { tid, version, since: cx.now, waiting_on, repgather });
+        state.submit(cx, txn, OnDurable::Write(tid));
+        deferred
+    }
+
+    /// This copy has the change with this number durably; true when it is one that is in flight.
+    pub(crate) fn written(&mut self, me: OsdId, tid: u64, now: Stamp) -> bool {
+        let Some(write) = self.by_tid(tid) else { return false };
+        write.ack(me);
+        stamp(&mut write.repgather, |trace| trace.logged = now);
+        true
+    }
+
+    /// A member has the change with this number durably; true when it is one that is in flight.
+    pub(crate) fn acked(&mut self, from: OsdId, tid: u64) -> bool {
+        self.by_tid(tid).map(|write| write.ack(from)).is_some()
+    }
+
+    /// The change with this number waits for other members than this one.
+    pub(crate) fn waits_for_others(&mut self, me: OsdId, tid: u64) -> bool {
+        self.by_tid(tid).is_some_and(|write| write.waiting_on.iter().any(|osd| *osd != me))
+    }
+
+    /// The next change that all members have durably, in version order, and its version.
+    pub(crate) fn take_complete(&mut self, now: Stamp) -> Option<(Eversion, RepGather)> {
         let complete = self.in_flight.front().is_some_and(|write| write.waiting_on.is_empty());
-        let write = complete.then(|| self.in_flight.pop_front()).flatten()?;
+        let mut write = complete.then(|| self.in_flight.pop_front()).flatten()?;
+        stamp(&mut write.repgather, |trace| trace.replicated = now);
         Some((write.version, write.repgather))
     }
 
     /// The interval is over; yields the messages whose changes are in flight, oldest first.
-    fn cancel(&mut self) -> Vec<ClientOp> {
+    pub(crate) fn cancel(&mut self) -> Vec<ClientOp> {
         self.in_flight.drain(..).flat_map(|write| write.repgather.after).map(|after| after.origin).collect()
     }
 
@@ -230,240 +305,50 @@ impl PgState {
             }
         }
     }
-}
 
-impl Pg {
-    /// Sends a change of our own to all members.
-    pub(crate) fn submit_own(&mut self, cx: &mut Cx<'_>, change: OwnChange) {
-        let OwnChange { head, txn, entries, ends } = change;
-        self.pipeline.write_started(&head);
-        self.submit_write(cx, txn, entries, RepGather { head, after: SmallVec::new(), ends });
-    }
-
-    /// Sends a change to all members at once, this one included; `repgather` completes when all have it.
-    ///
-    /// # Panics
-    /// Without log entries: what is not in the log could not be replayed.
-    pub(crate) fn submit_write(
-        &mut self,
-        cx: &mut Cx<'_>,
-        mut txn: Transaction,
-        mut entries: Vec<LogEntry>,
-        repgather: RepGather,
-    ) {
-        let version = entries.last().expect("a write has a log entry").version;
-        let changes = txn.ops.len();
-        txn.ops.extend(entries.iter().map(storage::log_append));
-        let (previous, trim_to) = (self.state.log.head(), self.state.trim_target());
-        self.replication.last_tid += 1;
-        let tid = self.replication.last_tid;
-        let mut waiting_on: SmallVec<[OsdId; 4]> =
-            self.state.interval.acting.iter().chain(&self.state.interval.up).copied().collect();
-        waiting_on.sort_unstable();
-        waiting_on.dedup();
-        let others = waiting_on.iter().copied().filter(|osd| *osd != self.state.whoami);
-        let (later, osds): (Replicas, Replicas) =
-            others.partition(|osd| self.state.deferred_by_backfill(*osd, &repgather.head));
-        let (header, committed_to) = (self.state.header(), self.state.committed_to);
-        let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
-        if self.state.ec.is_some() {
-            txn.ops.truncate(changes);
-            self.state.send_shards(cx, &mut txn, &entries, &osds, |txn| op(entries.clone(), txn));
-        } else if !osds.is_empty() {
-            let whole = op(entries, txn);
-            cx.effects.push(Effect::Peers { osds, message: whole.encode() });
-            RepOp { entries, txn, .. } = whole;
-        }
-        if !later.is_empty() {
-            let log_only = entries.iter().map(storage::log_append).collect();
-            let txn = Transaction { collection: txn.collection, ops: log_only };
-            self.add_backfill_missing(&later, &entries);
-            cx.effects.push(Effect::Peers { osds: later, message: op(entries.clone(), txn).encode() });
-        }
-        if self.state.planted == Planted::EarlyReply {
-            waiting_on.retain(|osd| *osd == self.state.whoami);
-        }
-        entries.iter().for_each(|entry| self.state.append(entry));
-        self.state.drop_rollback_gens(&mut txn, committed_to);
-        storage::follow_staged(&mut self.state.staged, &txn.ops);
-        self.state.trim_log(&mut txn, trim_to);
-        self.replication.in_flight.push_back(InProgressOp {
-            tid,
-            version,
-            since: cx.now,
-            waiting_on,
-            repgather,
-        });
-        self.state.submit(cx, txn, OnDurable::Write(tid));
-    }
-
-    /// These copies miss what `entries` made of objects that were compared.
-    fn add_backfill_missing(&mut self, osds: &[OsdId], entries: &[LogEntry]) {
+    /// These copies miss what `entries` made of objects that were compared. Yields the first of these objects.
+    fn add_backfill_missing(&mut self, osds: &[OsdId], entries: &[LogEntry]) -> Option<HObject> {
+        let mut first: Option<&HObject> = None;
         for entry in entries.iter().filter(|entry| entry.changes_object()) {
             let need = if entry.is_delete() { Eversion::ZERO } else { entry.version };
             for osd in osds {
-                if let Some(peer) = self.state.peers.get_mut(osd).filter(|peer| peer.knows(&entry.object)) {
+                if let Some(peer) = self.peers.get_mut(osd).filter(|peer| peer.knows(&entry.object)) {
                     peer.missing.insert(entry.object.clone(), need);
-                    self.recovery.look_again_at(&entry.object);
+                    first = Some(first.map_or(&entry.object, |first| first.min(&entry.object)));
                 }
             }
         }
+        first.cloned()
     }
 
-    /// A write from the primary. It must follow exactly what is here: same interval, next version.
-    pub(crate) fn apply_rep_op(&mut self, cx: &mut Cx<'_>, op: RepOp) {
-        if !matches!(self.state.phase, Phase::Replica) {
-            return; // not activated yet: the primary has counted us out already
+    /// A write from the primary. It must follow exactly what is here: same interval, next version. False when it does not: something was
+    /// lost between us, and peering finds out what.
+    pub(crate) fn apply_rep_op(&mut self, cx: &mut Cx<'_>, op: RepOp) -> bool {
+        if !matches!(self.phase, Phase::Replica) {
+            return true; // not activated yet: the primary has counted us out already
         }
         let ascending = op.entries.windows(2).all(|pair| pair[0].version < pair[1].version)
             && op.entries.first().is_none_or(|entry| entry.version > op.previous);
-        let known = op.entries.last().is_none_or(|entry| !self.state.is_of_the_future(entry.version));
-        if op.previous != self.state.log.head() || !ascending || !known || op.txn.collection != self.state.spg
-        {
-            return self.notify_primary(cx); // something was lost between us: peering finds out what
+        let known = op.entries.last().is_none_or(|entry| !self.is_of_the_future(entry.version));
+        if op.previous != self.log.head() || !ascending || !known || op.txn.collection != self.spg {
+            return false;
         }
         let mut txn = op.txn;
-        let lets_go = op.entries.is_empty() && self.state.ec.is_some();
-        self.state.note_rollback_gen(&txn.ops);
-        storage::follow_staged(&mut self.state.staged, &txn.ops);
-        self.state.drop_rollback_gens(&mut txn, op.committed_to);
-        self.state.miss_instead(&mut txn, &op.entries);
-        op.entries.iter().for_each(|entry| self.state.append(entry));
-        self.state.trim_log(&mut txn, op.trim_to);
-        self.state.committed_to = op.committed_to;
-        self.state.note_safe();
+        let lets_go = op.entries.is_empty() && self.ec.is_some();
+        self.note_rollback_gen(&txn.ops);
+        storage::follow_staged(&mut self.staged, &txn.ops);
+        self.drop_rollback_gens(&mut txn, op.committed_to);
+        self.miss_instead(&mut txn, &op.entries);
+        op.entries.iter().for_each(|entry| self.append(entry));
+        self.trim_log(&mut txn, op.trim_to);
+        self.committed_to = op.committed_to;
+        self.note_safe();
         if lets_go {
-            self.state.save_info(&mut txn);
+            self.save_info(&mut txn);
         }
-        let to = self.state.interval.primary;
-        self.state.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });
-    }
-
-    /// A replica has a write durably.
-    pub(crate) fn rep_op_reply(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: &RepOpReply) {
-        if let Some(peer) = self.state.peers.get_mut(&from).filter(|peer| peer.activated) {
-            peer.info.last_complete = peer.info.last_complete.max(reply.last_complete);
-        }
-        if let Some(token) = staged_token(reply.tid) {
-            self.part_is_staged(cx, from, token);
-        } else if let Some(write) = self.replication.by_tid(reply.tid) {
-            write.ack(from);
-            self.complete_writes(cx);
-        }
-    }
-
-    /// A transaction of this copy is durable.
-    pub(crate) fn durable(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
-        match self.state.tokens.take_durable(token) {
-            OnDurable::Nothing => {}
-            OnDurable::Write(tid) => self.write_is_durable(cx, tid),
-            OnDurable::RepOp { to, tid } => {
-                let last_complete = self.state.info.last_complete;
-                let is_failsafe_full = cx.room == StoreRoom::FailsafeFull;
-                let header = self.state.header();
-                self.state.send(cx, to, RepOpReply { header, tid, last_complete, is_failsafe_full });
-            }
-            OnDurable::Activation => self.confirmed(cx, self.state.whoami),
-            OnDurable::Activated => self.state.activation_is_durable(cx),
-            OnDurable::Pushed { to, reply } => self.state.send(cx, to, *reply),
-            OnDurable::Recovered(object) => {
-                let outcome = self.recovery.recovered_here(&mut self.state, cx, &object);
-                self.follow_recovery(cx, Some(outcome));
-            }
-            OnDurable::Rebuilt(part) => {
-                let Self { state, recovery, pipeline, .. } = self;
-                let (me, ops) = (state.whoami, pipeline.object_use());
-                let outcome = recovery.part_is_there(state, cx, ops, me, (&part.0, &part.1));
-                self.follow_recovery(cx, outcome);
-            }
-            OnDurable::Staged(token) => self.part_is_staged(cx, self.state.whoami, token),
-        }
-        while let Some(then) = self.state.tokens.take_flushed(token) {
-            self.flushed(cx, then);
-        }
-    }
-
-    /// True when this copy has one write under way in the store, and other members have not said that they have it: that
-    /// it is durable here then changes nothing yet.
-    #[must_use]
-    pub fn waits_for_others(&mut self) -> bool {
-        let me = self.state.whoami;
-        let write = self.state.tokens.only_write().and_then(|tid| self.replication.by_tid(tid));
-        write.is_some_and(|write| write.waiting_on.iter().any(|osd| *osd != me))
-    }
-
-    fn write_is_durable(&mut self, cx: &mut Cx<'_>, tid: u64) {
-        let me = self.state.whoami;
-        if let Some(write) = self.replication.by_tid(tid) {
-            write.ack(me);
-            stamp(&mut write.repgather, |trace| trace.logged = cx.now);
-            self.complete_writes(cx);
-        }
-    }
-
-    /// Completes what is durable everywhere, strictly in version order.
-    fn complete_writes(&mut self, cx: &mut Cx<'_>) {
-        while let Some((version, mut repgather)) = self.replication.take_complete() {
-            self.state.committed_to = version;
-            stamp(&mut repgather, |trace| trace.replicated = cx.now);
-            self.state.note_safe();
-            self.write_completed(&repgather.head);
-            for after in repgather.after {
-                self.after_commit(cx, &repgather.head, after);
-            }
-            match repgather.ends {
-                Ends::Nothing => {}
-                Ends::Trim => self.snaptrim.trimmed(cx.now),
-                Ends::Watch(key) => self.watches.end_watch(cx, &repgather.head, key, true),
-            }
-        }
-    }
-
-    /// Data that was asked for is there.
-    pub(crate) fn fetched(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
-        match self.state.tokens.take_fetch(token) {
-            None => {} // of an older interval
-            Some(OnFetched::Operation(op_ctx)) => self.unpark(cx, *op_ctx),
-            Some(OnFetched::Push(object)) => {
-                let outcome = self.recovery.push_was_read(&mut self.state, cx, &object);
-                self.follow_recovery(cx, outcome);
-            }
-            Some(OnFetched::Pull { from, pull }) => self.state.answer_pull(cx, from, *pull),
-            Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
-            Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),
-            Some(OnFetched::Chunk { from, read }) => self.state.answer_chunk(cx, from, *read),
-            Some(OnFetched::Scrub { from, request, so_far }) => {
-                let compared = self.scrub.answer(&mut self.state, cx, from, &request, so_far);
-                self.repair_compared(cx, compared);
-            }
-        }
-    }
-
-    /// The data itself came, which the view may not have.
-    pub(crate) fn brought(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token, data: nacre_buf::BufList) {
-        if let Some(plain) = self.state.tokens.op_ctx_mut(token).and_then(|op_ctx| op_ctx.plain.as_mut()) {
-            plain.bring(data);
-        }
-        self.fetched(cx, token);
-    }
-
-    /// Takes back all that is under way in this interval. Clients' messages are admitted again: what their
-    /// changes left in the log is found there, the rest is executed anew or dropped.
-    pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>) {
-        let mut again = self.replication.cancel();
-        for waiting in self.state.tokens.cancel() {
-            if let OnFetched::Operation(op_ctx) = waiting {
-                again.push(op_ctx.op);
-            }
-        }
-        self.gathers.clear();
-        self.pipeline.requeue(again);
-        self.backoffs.release_objects(&self.state, cx);
-        self.reservations.cancel(&self.state, cx);
-        self.recovery = crate::recovery::Recovery::default();
-        self.snaptrim.cancel();
-        self.scrub.abort();
-        self.drop_staged(cx);
+        let to = self.interval.primary;
+        self.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });
+        true
     }
 }
 
