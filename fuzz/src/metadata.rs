@@ -7,7 +7,7 @@ use nacre_env::disk::{Disk, DiskTag, Durability};
 use nacre_kv::{KvBatch, KvCompletion, KvError, KvStore, KvTag, MemoryKv, Pair};
 use nacre_simdisk::{SimConfig, SimDevice};
 use nacre_store::ObjectStore;
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, Token, Transaction};
+use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, PgId, SnapId, SpgId};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -95,7 +95,7 @@ fn made() -> (SimDevice, Vec<Pair>) {
     BlockStore::mkfs(&mut device.open(), &mut kv.clone(), [5; 16], &options).expect("a store can be made");
     let (mut store, _) =
         BlockStore::open(Box::new(device.open()), Box::new(kv.clone()), options).expect("the store opens");
-    store.submit(content(), Token::default()).expect("there is room");
+    store.submit(content(), StoreToken::without_pg(0)).expect("there is room");
     store.settle().expect("a healthy device");
     store.checkpoint_now().expect("a healthy device");
     drop(store);
@@ -159,7 +159,7 @@ fn read_all(store: &mut BlockStore, object: &HObject) {
     drop(store.omap_header(&COLLECTION, object));
     drop(store.attrs(&COLLECTION, object));
     if matches!(store.read(&COLLECTION, object, 0, 60_000), Err(ReadError::Pending { .. })) {
-        store.fetch(&COLLECTION, object, 0, 60_000, FetchFrom::Anywhere, Token(1));
+        store.fetch(&COLLECTION, object, 0, 60_000, FetchFrom::Anywhere, StoreToken::without_pg(1));
         drop(store.settle());
         drop(store.read(&COLLECTION, object, 0, 60_000));
     }
