@@ -1,4 +1,4 @@
-//! [`Driver`]: the turn loop.
+//! [`Driver`]: the turn loop of the monitor's thread. It hands what sockets bring to [`Mon`] and executes the effects.
 
 use crate::audit_file::AuditFile;
 use crate::store;
@@ -7,8 +7,7 @@ use nacre_env::Clock;
 use nacre_kv::{KvError, KvStore};
 use nacre_mon::{Effect, Endpoint, Event, Mon, SessionId, TICK};
 use nacre_msg::Message;
-use nacre_msgr::Connection;
-use nacre_service::{ConnId, Incoming, Messenger};
+use nacre_service::{ConnId, Incoming, Messenger, answer_auth};
 use nacre_types::{Entropy, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +23,7 @@ pub enum DriverError {
     Poll(#[from] std::io::Error),
 }
 
-/// One monitor with everything that it drives. Its thread turns it; so does the simulation, in turn with
-/// everything else.
+/// One monitor with its store, sockets and clocks. Its thread calls [`Driver::turn`]; so does the simulation.
 pub struct Driver {
     pub(crate) mon: Mon,
     pub(crate) store: Box<dyn KvStore + Send>,
@@ -45,26 +43,12 @@ fn conn_of(session: SessionId) -> ConnId {
     ConnId(session.0)
 }
 
-/// A peer that means the manager shows a ticket, one that means the monitor its name; the first byte of what it
-/// says tells (`AUTH_MODE_AUTHORIZER` and `AUTH_MODE_MON` in Ceph's `src/auth/Auth.h`). Either must prove
-/// itself, so it does not matter at which of our addresses it says so.
+/// Whether a peer wants the manager or the monitor. A client of the manager shows a ticket, one of the monitor its name; the first byte of
+/// its request tells which (`AUTH_MODE_AUTHORIZER` and `AUTH_MODE_MON` in Ceph's `src/auth/Auth.h`). Either is authenticated, so it does not
+/// matter at which of our addresses the request comes in.
 fn endpoint_of(payload: &[u8]) -> Endpoint {
     const AUTHORIZER: u8 = 1;
     if payload.first() == Some(&AUTHORIZER) { Endpoint::Mgr } else { Endpoint::Mon }
-}
-
-fn answer(connection: &mut Connection, step: &Step) -> Result<(), nacre_msgr::Fault> {
-    match step {
-        Step::More(payload) => connection.auth_reply_more(payload),
-        Step::Done(done) => {
-            let (mode, secret) = (done.mode.code(), &done.connection_secret);
-            connection.auth_done(done.global_id, mode, &done.payload, &done.session_key, secret)
-        }
-        Step::Bad(refusal) => {
-            tracing::debug!(reason = %refusal.reason, "authentication refused");
-            connection.auth_bad(refusal.method, refusal.errno.negated(), &refusal.methods, &refusal.modes)
-        }
-    }
 }
 
 impl Driver {
@@ -107,7 +91,7 @@ impl Driver {
             self.mon.set_throttled_senders(self.messenger.intake().warnings);
             self.handle(Event::Tick);
         }
-        self.carry_out()?;
+        self.execute_effects()?;
         self.messenger.flush();
         Ok(())
     }
@@ -149,19 +133,19 @@ impl Driver {
                 match Message::decode(raw) {
                     Ok(message) => self.handle(Event::Message { session, tid, message: Box::new(message) }),
                     Err(error) => {
-                        tracing::warn!(conn = conn.0, kind, %error, "a message that does not decode");
+                        tracing::warn!(conn = conn.0, kind, %error, "a message does not decode; its connection is closed");
                         self.messenger.close(conn);
                         self.forget(conn);
                     }
                 }
             }
-            // Ours is the accepting side of lossy sessions: the rest concerns who dials or resumes.
+            // The monitor accepts lossy sessions; the other events are for those that dial or resume.
             _ => (),
         }
     }
 
-    /// Carries the monitor's orders out until there are none.
-    fn carry_out(&mut self) -> Result<(), DriverError> {
+    /// Executes the monitor's effects until there are none.
+    fn execute_effects(&mut self) -> Result<(), DriverError> {
         let mut effects = Vec::new();
         loop {
             self.mon.drain(&mut effects);
@@ -179,10 +163,15 @@ impl Driver {
                         self.messenger.send(conn_of(session), message.encode(tid));
                     }
                     Effect::Auth { session, step } => {
-                        if let Step::Done(done) = &step {
-                            self.messenger.set_proved(conn_of(session), done.identity.name.clone());
+                        let conn = conn_of(session);
+                        match &step {
+                            Step::More(_) => (),
+                            Step::Done(done) => self.messenger.set_proved(conn, done.identity.name.clone()),
+                            Step::Bad(refusal) => {
+                                tracing::debug!(reason = %refusal.reason, "authentication refused");
+                            }
                         }
-                        self.messenger.drive(conn_of(session), |connection| answer(connection, &step));
+                        self.messenger.drive(conn, |connection| answer_auth(connection, step));
                     }
                     Effect::Close { session } => {
                         self.messenger.close(conn_of(session));
