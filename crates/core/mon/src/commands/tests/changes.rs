@@ -68,6 +68,17 @@ fn pools_live_and_die() {
                 INVALID,
                 "error parsing value 'abc': strict_iecstrtoll: illegal prefix (length > 2)",
             ),
+        ],
+    );
+    pools_have_snapshots_and_applications(&mut bench);
+    pools_are_deleted_where_that_is_allowed(&mut bench);
+}
+
+/// Goes on with the pool `p` and renames it to `r`.
+fn pools_have_snapshots_and_applications(bench: &mut Bench) {
+    play(
+        bench,
+        &[
             (r#""prefix":"osd pool mksnap","pool":"p","snap":"s1""#, 0, "created pool p snap s1"),
             (r#""prefix":"osd pool mksnap","pool":"p","snap":"s1""#, 0, "pool p snap s1 already exists"),
             (r#""prefix":"osd pool rmsnap","pool":"p","snap":"s1""#, 0, "removed pool p snap s1"),
@@ -87,6 +98,15 @@ fn pools_live_and_die() {
                 0,
                 "set application 'app1' key 'k' to 'v' on pool 'r'",
             ),
+        ],
+    );
+}
+
+/// Goes on with the pool `r`.
+fn pools_are_deleted_where_that_is_allowed(bench: &mut Bench) {
+    play(
+        bench,
+        &[
             (
                 r#""prefix":"osd pool rm","pool":"r","pool2":"r","yes_i_really_really_mean_it":true"#,
                 DENIED,
