@@ -4,97 +4,33 @@
 //! connection's frames with as few system calls as possible. Lossless sessions of peers that dialled us are
 //! kept here while they have no socket; those that we dialled go back to the owner, who dials again.
 
+mod away;
+mod conn;
 mod half_open;
+mod incoming;
 mod intake;
 
+use away::AwaySessions;
+use conn::{Conn, Ending, read_some, write_all};
 use half_open::HalfOpen;
-use intake::{FREE_FRAME_BYTES, Intake, Owner};
+pub use incoming::{ConnId, Incoming};
+use intake::{FREE_FRAME_BYTES, Intake};
 pub use intake::{IntakeLimits, IntakeReport};
 use nacre_env::{ListenerId, Net, NetEvent, SocketId};
 use nacre_msgr::{Config, Connection, Event, Fault, Opening, RawMessage, Session, SessionAnswer, Target};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes read from one connection per turn before the others have theirs.
-const READ_BYTES_MAX: usize = 1 << 20;
-/// Events handed up in one turn, give or take what one socket gave at once: whoever takes them must be able to say that
-/// it is enough (see [`Messenger::set_paused`]) before all that a thousand clients have sent is in memory.
+/// Events handed up in one turn, give or take what one socket gave at once: their owner must be able to say that it is
+/// enough (see [`Messenger::set_paused`]) before all that a thousand clients have sent is in memory.
 const EVENTS_MAX: usize = 256;
-/// Slices of one gather write; Linux takes 1024.
-const WRITE_SLICES_MAX: usize = 256;
-/// Slices that most writes do with: a list for many more would take longer to clear than to fill.
-const WRITE_SLICES_USUAL: usize = 16;
-/// Lossless sessions kept for peers that are away; more are forgotten, lowest name first.
-const AWAY_SESSIONS_MAX: usize = 1024;
-/// How many of them one peer may have, under several addresses: none crowds out the others'.
-const AWAY_SESSIONS_PER_PEER_MAX: usize = 4;
 /// Connections at a time. Clients beyond it are turned away by closing.
 const CONNECTIONS_MAX: usize = 60_000;
-
-/// Names a connection; never used again while the messenger lives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct ConnId(pub u64);
-
-impl ConnId {
-    fn slot(self) -> usize {
-        (self.0 & u64::from(u32::MAX)) as usize
-    }
-}
-
-/// What a turn brought.
-#[derive(Debug)]
-pub enum Incoming {
-    /// Something happened on a connection, in order. Session requests are answered here and not shown.
-    Event {
-        /// Where.
-        conn: ConnId,
-        /// What.
-        event: Event,
-    },
-    /// The connection is gone; nothing more comes of it.
-    Closed {
-        /// Which.
-        conn: ConnId,
-        /// Why.
-        reason: String,
-        /// Nobody listens where we dialled: the peer's process is gone.
-        refused: bool,
-        /// For one that we dialled, and that is lossless: the session to resume.
-        session: Option<Box<Session>>,
-    },
-}
-
-struct Conn {
-    id: ConnId,
-    socket: SocketId,
-    connection: Connection,
-    /// The socket may have bytes to read.
-    readable: bool,
-    /// Nothing comes behind the bytes that are there.
-    ended: bool,
-    /// The socket may take bytes.
-    writable: bool,
-    /// The owner wants nothing read for now.
-    paused: bool,
-    /// Listed for the next flush.
-    dirty: bool,
-    /// Listed for the next reading.
-    queued: bool,
-    peer_addrs: AddrVec,
-    /// Whom a peer that dialled us has proved to be.
-    proved: Option<AuthName>,
-    /// Where the peer came in; `None` for one that we dialled.
-    listener: Option<ListenerId>,
-    /// Where it comes from, while it is half-open.
-    half_open: Option<IpAddr>,
-    /// When it is listed to be looked at.
-    due: Option<Stamp>,
-}
 
 /// All connections of one thread.
 pub struct Messenger {
@@ -102,8 +38,7 @@ pub struct Messenger {
     conns: Slab<Conn>,
     by_socket: BTreeMap<SocketId, usize>,
     listeners: BTreeMap<ListenerId, Arc<Config>>,
-    /// Sessions of lossless peers that dialled us and are away, by whom they proved to be and the addresses that they say.
-    away: BTreeMap<(AuthName, AddrVec), Session>,
+    away: AwaySessions,
     events: Vec<NetEvent>,
     /// Slots with bytes left to read.
     ready: VecDeque<usize>,
@@ -130,7 +65,7 @@ impl Messenger {
             conns: Slab::new(),
             by_socket: BTreeMap::new(),
             listeners: BTreeMap::new(),
-            away: BTreeMap::new(),
+            away: AwaySessions::default(),
             events: Vec::new(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
@@ -144,7 +79,7 @@ impl Messenger {
         }
     }
 
-    /// Listens on `addr`. Peers are let in once [`Messenger::serve`] has said who we are there.
+    /// Listens on `addr`. Peers are let in once [`Messenger::serve`] has said which daemon listens there.
     ///
     /// # Errors
     /// As the system says.
@@ -152,7 +87,7 @@ impl Messenger {
         self.net.listen(addr, shared)
     }
 
-    /// Sets who we are towards peers that come in by `listener`.
+    /// Sets as which daemon we answer peers that come in by `listener`.
     pub fn serve(&mut self, listener: ListenerId, config: Arc<Config>) {
         self.listeners.insert(listener, config);
     }
@@ -297,7 +232,8 @@ impl Messenger {
         self.conns.get(id.slot()).filter(|conn| conn.id == id)?.listener
     }
 
-    /// Tells whom the peer that dialled us has proved to be. Only such a one goes on with a lossless session, and only with its own.
+    /// Sets the entity that the peer that dialled us has proved to be. Only a peer that has proved itself goes on with a lossless session,
+    /// and only with its own.
     pub fn set_proved(&mut self, id: ConnId, name: AuthName) {
         if let Some(conn) = self.conn(id) {
             conn.proved = Some(name);
@@ -352,7 +288,7 @@ impl Messenger {
 
     /// Forgets the lossless session of a peer that will not come back under these addresses.
     pub fn forget_session(&mut self, peer: &AddrVec) {
-        self.away.retain(|(_, addrs), _| addrs != peer);
+        self.away.forget(peer);
     }
 
     fn take_conn(&mut self, id: ConnId) -> Option<Conn> {
@@ -378,30 +314,13 @@ impl Messenger {
         let session = match session {
             Some(session) if !dialled => {
                 if let Some(name) = conn.proved {
-                    self.keep_away(name, peer_addrs, session);
+                    self.away.keep(name, peer_addrs, session);
                 }
                 None
             }
             session => session.map(Box::new),
         };
         self.closed.push(Incoming::Closed { conn: id, reason, refused, session });
-    }
-
-    fn keep_away(&mut self, name: AuthName, peer: AddrVec, session: Session) {
-        let its = |away: &BTreeMap<(AuthName, AddrVec), Session>| -> Vec<(AuthName, AddrVec)> {
-            let from = away.range((name.clone(), AddrVec::default())..);
-            from.map(|(key, _)| key).take_while(|(owner, _)| *owner == name).cloned().collect()
-        };
-        self.away.insert((name.clone(), peer.clone()), session);
-        let held = its(&self.away);
-        if held.len() > AWAY_SESSIONS_PER_PEER_MAX
-            && let Some(other) = held.into_iter().find(|(_, addrs)| *addrs != peer)
-        {
-            self.away.remove(&other);
-        }
-        if self.away.len() > AWAY_SESSIONS_MAX {
-            self.away.pop_first();
-        }
     }
 
     /// One turn, beginning at `began`: waits until something happens or `deadline` (at most `timeout`), reads,
@@ -506,7 +425,7 @@ impl Messenger {
     }
 
     fn read_ready(&mut self, now: Stamp, incoming: &mut Vec<Incoming>) {
-        // Whoever has more goes to the back; who had no turn stays in front.
+        // A connection with more to read goes to the back; one that had no turn stays in front.
         for _ in 0..self.ready.len() {
             if incoming.len() >= EVENTS_MAX {
                 return;
@@ -591,15 +510,13 @@ impl Messenger {
     }
 
     /// The session that a peer dialling anew goes on with: kept while it was away, or of a connection that
-    /// has not noticed its end yet. The addresses are the peer's own words, and whoever takes a session away from another resets it:
-    /// so it must be of the same entity, and of the kind that this is.
+    /// has not noticed its end yet. Peers name their addresses themselves, and a peer that took a session away from another would reset
+    /// it: so the session must be of the same entity, and of this kind.
     fn take_session(&mut self, newer: ConnId, kind: EntityKind, peer: &AddrVec) -> Option<Session> {
         let name = self.conn(newer)?.proved.clone().filter(|name| name.kind == kind)?;
-        let key = (name, peer.clone());
-        if let Some(session) = self.away.remove(&key) {
+        if let Some(session) = self.away.take(&name, peer) {
             return Some(session);
         }
-        let (name, _) = key;
         let older = self
             .conns
             .iter()
@@ -651,97 +568,6 @@ impl Messenger {
         dirty.append(&mut self.dirty);
         self.dirty = dirty;
     }
-}
-
-/// Why a connection ends.
-struct Ending {
-    reason: String,
-    refused: bool,
-}
-
-impl From<String> for Ending {
-    fn from(reason: String) -> Self {
-        Self { reason, refused: false }
-    }
-}
-
-impl Ending {
-    fn of(what: &str, error: &io::Error) -> Self {
-        let refused = error.kind() == ErrorKind::ConnectionRefused;
-        Self { reason: format!("cannot {what}: {error}"), refused }
-    }
-}
-
-impl Conn {
-    /// Whether there may be bytes that the owner and the connection want.
-    fn may_read(&self) -> bool {
-        self.readable && !self.paused && self.connection.wants_read()
-    }
-}
-
-/// Reads until nothing is left, the budget is used up, or an answer of the owner is due.
-fn read_some(conn: &mut Conn, net: &mut dyn Net, intake: &mut Intake, now: Stamp) -> Result<(), Ending> {
-    let mut left = READ_BYTES_MAX;
-    while left > 0 && conn.connection.events_count() < EVENTS_MAX && conn.may_read() {
-        let space = conn.connection.recv_space();
-        let room = space.len();
-        match net.receive(conn.socket, space) {
-            Ok(0) => return Err("closed by the peer".to_owned().into()),
-            Ok(count) => {
-                conn.connection.received(now, count).map_err(|fault| fault.to_string())?;
-                take_room(conn, intake, now).map_err(|fault| fault.to_string())?;
-                left = left.saturating_sub(count);
-                // A short read has emptied the socket: the next bytes raise a new event, but the end does not.
-                conn.readable = count == room || conn.ended;
-            }
-            Err(error) if error.kind() == ErrorKind::WouldBlock => conn.readable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => (),
-            Err(error) => return Err(Ending::of("receive", &error)),
-        }
-    }
-    Ok(())
-}
-
-/// Gives back the room of a frame that is complete, and takes some for the next one if it asks; else it waits.
-fn take_room(conn: &mut Conn, intake: &mut Intake, now: Stamp) -> Result<(), Fault> {
-    loop {
-        if conn.connection.incoming_bytes() <= FREE_FRAME_BYTES {
-            intake.give_back(conn.id);
-        }
-        let Some(bytes) = conn.connection.room_wanted() else { return Ok(()) };
-        let owner = Owner::of(conn.proved.clone(), conn.listener.is_none());
-        if !intake.admit(conn.id, &owner, bytes, now) {
-            return Ok(());
-        }
-        conn.connection.give_room()?;
-    }
-}
-
-/// One write of as many slices as may be.
-#[inline(never)]
-fn write_many(conn: &Conn, net: &mut dyn Net) -> io::Result<usize> {
-    let mut slices = [IoSlice::new(&[]); WRITE_SLICES_MAX];
-    let count = conn.connection.out_slices(&mut slices);
-    net.send(conn.socket, &slices[..count])
-}
-
-fn write_all(conn: &mut Conn, net: &mut dyn Net) -> io::Result<()> {
-    while conn.writable && conn.connection.wants_write() {
-        let sent = {
-            let mut few = [IoSlice::new(&[]); WRITE_SLICES_USUAL];
-            match conn.connection.out_slices(&mut few) {
-                WRITE_SLICES_USUAL => write_many(conn, net),
-                count => net.send(conn.socket, &few[..count]),
-            }
-        };
-        match sent {
-            Ok(count) => conn.connection.sent(count),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => conn.writable = false,
-            Err(error) if error.kind() == ErrorKind::Interrupted => (),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
 }
 
 impl std::fmt::Debug for Messenger {

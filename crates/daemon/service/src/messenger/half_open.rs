@@ -1,7 +1,7 @@
 //! [`HalfOpen`]: connections that came in and have not proved who they are. Anybody can make them, so their number and what they
 //! hold are bounded: per address, and in all. They end by themselves after [`nacre_msgr::HANDSHAKE_TIMEOUT`].
 
-use super::ConnId;
+use super::incoming::ConnId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 

@@ -4,7 +4,7 @@
 //! room waits, its socket unread, until others are complete. Clients take turns, and none may hold more than its share.
 //! What other daemons send has a budget of its own: no client keeps recovery or replication waiting.
 
-use super::ConnId;
+use super::incoming::ConnId;
 use nacre_types::{AuthName, EntityKind, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

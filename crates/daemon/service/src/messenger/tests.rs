@@ -1,4 +1,4 @@
-//! Two messengers and whoever else dials, over sockets of this machine.
+//! Two messengers and other peers that dial, over sockets of this machine.
 
 use super::*;
 use nacre_env::real::RealNet;
@@ -140,22 +140,6 @@ fn nobody_takes_the_session_of_another() {
     server.until_open(&mut again);
     assert!(!server.messenger.has(first));
     assert_eq!(server.resets, 1);
-}
-
-#[test]
-fn one_peer_does_not_crowd_out_the_sessions_of_others() {
-    let mut server = Server::new();
-    let addrs = |port: u16| AddrVec::of(EntityAddr::msgr2(SocketAddr::from(([127, 0, 0, 1], port)), 5));
-    let session = || {
-        let target = Target { addr: addrs(1).front(), kind: EntityKind::OSD, gid: 1 };
-        let opening = Opening { now: Stamp(1), global_seq: 1, cookie: 1 };
-        let connection = Connection::connect(Arc::new(Config::osd(addrs(2), 1)), target, opening);
-        connection.into_session().expect("lossless")
-    };
-    server.messenger.keep_away(osd("0"), addrs(1), session());
-    (0..5000).for_each(|port| server.messenger.keep_away(osd("9"), addrs(port), session()));
-    assert!(server.messenger.away.contains_key(&(osd("0"), addrs(1))));
-    assert_eq!(server.messenger.away.len(), 1 + AWAY_SESSIONS_PER_PEER_MAX);
 }
 
 /// Peers that have connected and say nothing, as long as their sockets live.
