@@ -13,15 +13,17 @@ pub mod interval_set;
 pub mod name;
 pub mod object;
 pub mod pg;
+pub mod reqid;
 pub mod time;
 pub mod version;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
 pub use entropy::Entropy;
 pub use errno::Errno;
-pub use ids::{Epoch, Eversion, OsdId, PoolId, ReqId, SnapId, Uuid};
+pub use ids::{Epoch, Eversion, OsdId, PoolId, SnapId, Uuid};
 pub use interval_set::IntervalSet;
 pub use name::{AuthName, EntityKind, EntityName};
 pub use object::{HObject, ObjectLocator};
 pub use pg::{PgId, SHARD_NONE, SpgId};
+pub use reqid::ReqId;
 pub use time::{Stamp, UTime, seconds};

@@ -1,4 +1,4 @@
-//! [`KeyServer`]: the monitor's book of entities, rotating secrets and global ids.
+//! [`KeyServer`]: the entities, rotating secrets and global ids that the monitor keeps.
 //!
 //! Plain data. The monitor persists it in three places: one value per entity ([`EntityAuth`]), one for the
 //! rotating secrets ([`KeyServer::encode_rotating`]), one number for the global ids ([`GlobalIds`]).
@@ -6,57 +6,16 @@
 //! durable by the monitor, then applied.
 
 use crate::caps::{self, CapsError};
-use crate::{CryptoKey, Keyring, RotatingKeys};
+use crate::{Caps, CryptoKey, EntityAuth, Keyring, RotatingKeys};
 use nacre_buf::Bytes;
-use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{AuthName, EntityKind, Entropy, Errno, UTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Caps text by service name (`mon`, `osd`, `mgr`, `mds`).
-pub type Caps = BTreeMap<String, String>;
-
 /// Services whose secrets rotate. AUTH is the monitor's own: it seals the tickets that buy other tickets.
 pub const ROTATING_SERVICES: [EntityKind; 5] =
     [EntityKind::AUTH, EntityKind::MON, EntityKind::OSD, EntityKind::MDS, EntityKind::MGR];
-
-/// Key and caps of one entity. Ceph `EntityAuth`, struct_v 2 written, 1 and 2 read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct EntityAuth {
-    /// The entity's own key.
-    pub key: CryptoKey,
-    /// What it may do.
-    pub caps: Caps,
-}
-
-/// `CEPH_AUTH_UID_DEFAULT`: a field that lost its meaning.
-pub(crate) const AUID_DEFAULT: u64 = u64::MAX;
-
-impl Encode for EntityAuth {
-    fn encode(&self, w: &mut Writer) {
-        w.u8(2);
-        w.u64(AUID_DEFAULT);
-        w.put(&self.key);
-        w.count(self.caps.len());
-        for (service, text) in &self.caps {
-            w.str(service);
-            w.nested(|w| w.str(text));
-        }
-    }
-}
-
-impl Decode for EntityAuth {
-    const MIN_BYTES: usize = 5 + CryptoKey::MIN_BYTES;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        if r.u8()? >= 2 {
-            r.u64()?;
-        }
-        let key = r.get()?;
-        let sealed: BTreeMap<String, Bytes> = r.get()?;
-        let caps = sealed.into_iter().map(|(service, text)| Ok((service, Reader::new(text).text()?)));
-        Ok(Self { key, caps: caps.collect::<Result<_, DecodeError>>()? })
-    }
-}
 
 /// How long tickets last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,6 +20,7 @@ mod cephx;
 mod changed_caps;
 mod client;
 mod crypto;
+mod entity_auth;
 mod key_server;
 pub mod keyring;
 mod mode;
@@ -39,9 +40,10 @@ pub use caps::{CapsError, ClassCall, MgrCaps, MonCaps, OsdCaps, OsdRequest, Rwx}
 pub use changed_caps::{CHANGED_BYTES_MAX, CHANGED_ENTITIES_MAX, ChangedCaps};
 pub use client::{AuthStart, Authorizer, ClientAuth, ClientError, ClientReply, SessionKeys};
 pub use crypto::{CryptoError, CryptoKey, KEY_BYTES};
+pub use entity_auth::{Caps, EntityAuth};
 pub use key_server::{
-    AuthChange, AuthCommandError, Caps, EntityAuth, GLOBAL_IDS_PER_RESERVATION, GlobalIds, KeyServer,
-    ROTATING_SERVICES, TicketLifetimes,
+    AuthChange, AuthCommandError, GLOBAL_IDS_PER_RESERVATION, GlobalIds, KeyServer, ROTATING_SERVICES,
+    TicketLifetimes,
 };
 pub use keyring::Keyring;
 pub use mode::{AuthMethod, CONNECTION_SECRET_BYTES, ConnectionMode, Offer};

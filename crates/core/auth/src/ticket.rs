@@ -6,7 +6,7 @@
 //! bit of the next one, so that any holder can make `allow_all` of its own ticket with a few hundred tries. Ours is authenticated.
 
 use crate::cephx::{TicketBlob, service_bit};
-use crate::key_server::AUID_DEFAULT;
+use crate::entity_auth::AUID_DEFAULT;
 use crate::{CryptoError, CryptoKey};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{AuthName, EntityKind, Entropy, UTime};

@@ -3,6 +3,7 @@
 //!
 //! Facts: Ceph `src/cls/journal/cls_journal.cc` and `cls_journal_types.cc`, v16.2.15. Omap keys carry Ceph's names.
 
+mod client;
 mod clients;
 mod tags;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tags of a journal: each marks who wrote the entries that carry it. Tags of one origin share a class.
 
-use super::clients::Client;
+use super::client::Client;
 use super::{NEXT_TAG_CLASS, NEXT_TAG_TID};
 use crate::keys::{all, get, input, output, remove, set, stored};
 use crate::method::{done, fail};

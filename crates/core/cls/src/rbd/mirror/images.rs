@@ -1,73 +1,16 @@
 //! Images that are mirrored, by id and by the id that they have in all clusters.
 
+use super::image::{Image, global_key, image_key};
 use super::statuses;
-use crate::keys::{all, find, get, input, output, page, page_input, remove, set, stored};
+use crate::keys::{find, get, input, output, page_input, remove, set};
 use crate::method::{done, fail};
-use crate::{ClassCx, Fault, MethodResult};
+use crate::{ClassCx, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
-use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_denc::{Encode, Reader};
 use nacre_types::Errno;
 use std::collections::BTreeMap;
 
-const IMAGE: &str = "image_";
-const GLOBAL: &str = "global_";
 const DISABLING: u8 = 0;
-const ENABLED: u8 = 1;
-
-/// `cls::rbd::MirrorImage`
-pub(super) struct Image {
-    pub(super) global_id: ByteStr,
-    state: u8,
-    mode: u8,
-}
-
-impl Encode for Image {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
-            w.put(&self.global_id);
-            w.u8(self.state);
-            w.u8(self.mode);
-        });
-    }
-}
-
-impl Decode for Image {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("MirrorImage", 2, |version, r| {
-            Ok(Self { global_id: r.get()?, state: r.u8()?, mode: if version >= 2 { r.u8()? } else { 0 } })
-        })
-    }
-}
-
-impl Image {
-    /// All images, ascending by id.
-    pub(super) fn all(cx: &dyn ClassCx) -> Result<Vec<Self>, Fault> {
-        all(cx, IMAGE).into_iter().map(|(_, value)| stored(value)).collect()
-    }
-
-    /// Ids and images behind `after`, at most `count_max`.
-    pub(super) fn page(
-        cx: &dyn ClassCx,
-        after: &[u8],
-        count_max: u64,
-    ) -> Result<Vec<(ByteStr, Self)>, Fault> {
-        page(cx, IMAGE, after, count_max).into_iter().map(|(id, value)| Ok((id, stored(value)?))).collect()
-    }
-}
-
-/// True when the image with this global id is there and enabled: only such ones have a status.
-pub(super) fn is_enabled(cx: &dyn ClassCx, global_id: &ByteStr) -> Result<bool, Fault> {
-    let Some(id) = find::<ByteStr>(cx, &global_key(global_id))? else { return Ok(false) };
-    Ok(find::<Image>(cx, &image_key(&id))?.is_some_and(|image| image.state == ENABLED))
-}
-
-fn image_key(id: &ByteStr) -> String {
-    format!("{IMAGE}{id}")
-}
-
-fn global_key(global_id: &ByteStr) -> String {
-    format!("{GLOBAL}{global_id}")
-}
 
 /// Ids and global ids of the images, paged.
 pub(in crate::rbd) fn list(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {

@@ -1,5 +1,6 @@
 //! Mirroring metadata: what `rbd mirror` commands and `rbd-mirror` daemons keep in the cluster.
 
+mod image;
 pub(super) mod images;
 pub(super) mod instances;
 pub(super) mod peers;

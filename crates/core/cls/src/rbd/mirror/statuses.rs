@@ -1,7 +1,7 @@
 //! What `rbd-mirror` daemons say about their work on an image: ours under one key, each peer's under another.
 //! A status counts as up while the daemon that wrote it watches the object.
 
-use super::images::{self, Image};
+use super::image::{self, Image};
 use super::peers::Peer;
 use crate::keys::{all, find, input, output, page_input, remove, set, stored};
 use crate::method::{done, fail};
@@ -190,7 +190,7 @@ pub(super) fn forget(cx: &mut dyn ClassCx, global_id: &ByteStr) {
 pub(in crate::rbd) fn set_status(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let mut r = Reader::new(bytes);
     let (global_id, mut status): (ByteStr, Status) = (r.get()?, r.get()?);
-    if !images::is_enabled(cx, &global_id)? {
+    if !image::is_enabled(cx, &global_id)? {
         return done();
     }
     let key = match &status.mirror_uuid {
