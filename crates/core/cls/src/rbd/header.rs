@@ -1,7 +1,7 @@
 //! An image's size, features, flags, striping and times.
 
-use super::parent::Parent;
-use super::snapshots::Snapshot;
+use super::parent_record::Parent;
+use super::snapshot_record::Snapshot;
 use crate::keys::{find, get, input, output, remove, set};
 use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};

@@ -12,6 +12,8 @@ mod mirror;
 mod names;
 mod object_map;
 mod parent;
+mod parent_record;
+mod snapshot_record;
 mod snapshots;
 mod trash;
 

@@ -1,7 +1,8 @@
 //! Clones: an image's parent, and a parent's children.
 
 use super::header::{self, change_op_features, feature, op_feature};
-use super::snapshots::Snapshot;
+use super::parent_record::{Parent, ParentSpec};
+use super::snapshot_record::Snapshot;
 use crate::keys::{all, find, get, input, output, remove, set};
 use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
@@ -10,76 +11,9 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Errno, SnapId};
 use std::collections::BTreeSet;
 
-const PARENT: &str = "parent";
 /// The parent cannot be told to a client of this age.
 const EXDEV: Errno = Errno(18);
 const CHILDREN: &str = "snap_children_";
-
-/// `cls::rbd::ParentImageSpec`
-#[derive(Clone, PartialEq)]
-pub(super) struct ParentSpec {
-    pool: i64,
-    namespace: ByteStr,
-    image: ByteStr,
-    snap: SnapId,
-}
-
-impl ParentSpec {
-    const NONE: Self =
-        Self { pool: -1, namespace: ByteStr::EMPTY, image: ByteStr::EMPTY, snap: SnapId::HEAD };
-}
-
-impl Encode for ParentSpec {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
-            w.i64(self.pool);
-            w.put(&self.namespace);
-            w.put(&self.image);
-            w.put(&self.snap);
-        });
-    }
-}
-
-impl Decode for ParentSpec {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("ParentImageSpec", 1, |_, r| {
-            Ok(Self { pool: r.i64()?, namespace: r.get()?, image: r.get()?, snap: r.get()? })
-        })
-    }
-}
-
-/// The stored parent: where, and how much of the head it backs (`None` once flattened).
-pub(super) struct Parent {
-    spec: ParentSpec,
-    pub(super) head_overlap: Option<u64>,
-}
-
-impl Encode for Parent {
-    fn encode(&self, w: &mut Writer) {
-        w.put(&self.spec);
-        w.put(&self.head_overlap);
-    }
-}
-
-impl Decode for Parent {
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self { spec: r.get()?, head_overlap: r.get()? })
-    }
-}
-
-impl Parent {
-    pub(super) fn load(cx: &dyn ClassCx) -> Result<Option<Self>, Fault> {
-        find(cx, PARENT)
-    }
-
-    pub(super) fn save(&self, cx: &mut dyn ClassCx) {
-        set(cx, PARENT, self);
-    }
-
-    pub(super) fn remove(cx: &mut dyn ClassCx) {
-        remove(cx, PARENT);
-    }
-}
 
 fn is_layered(cx: &dyn ClassCx) -> Result<bool, Fault> {
     Ok(header::features(cx)? & feature::LAYERING != 0)

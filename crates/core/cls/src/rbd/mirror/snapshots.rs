@@ -2,7 +2,7 @@
 
 use crate::keys::{input, stored};
 use crate::method::{done, fail};
-use crate::rbd::snapshots::{Namespace, Snapshot};
+use crate::rbd::snapshot_record::{Namespace, Snapshot};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
