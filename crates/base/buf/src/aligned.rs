@@ -39,7 +39,7 @@ impl Pool {
         Some(block)
     }
 
-    /// Keeps a block. When there is no room, blocks of the class with the most memory make it: sizes that nobody asks
+    /// Keeps a block. When there is no room, blocks of the class with the most memory make it: sizes that are not asked
     /// for any more must not keep out those that are in use now.
     fn keep(&mut self, block: Block) {
         let class = Self::class(block.capacity);

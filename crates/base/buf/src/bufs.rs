@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 /// A gather list: slices that together are one run of bytes, passed on without copying.
 ///
-/// Holds no empty slice, so `slices()` can be handed to a vectored write as it is. Knows checksums where somebody has computed
+/// Holds no empty slice, so `slices()` can be handed to a vectored write as it is. Knows checksums where they have been computed
 /// them, of all bytes or of blocks of 4 KiB: what came with a message, or was verified when it was read, is sent on and
 /// stored without computing it again.
 #[derive(Clone, Default)]

@@ -35,7 +35,7 @@ pub enum EditError {
     BadParent {
         /// What was to be put there.
         item: String,
-        /// Where.
+        /// The bucket that it was to be put in.
         parent: String,
     },
     /// A rule takes the item.

@@ -30,7 +30,7 @@ pub trait Encode {
     }
 }
 
-/// Can be decoded from bytes that nobody vouches for.
+/// Can be decoded from bytes that are not to be trusted.
 pub trait Decode: Sized {
     /// Reads one value and leaves the reader behind it.
     ///

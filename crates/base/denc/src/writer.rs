@@ -45,7 +45,7 @@ impl Writer {
         Self { out: vec![0; capacity], ..Self::default() }
     }
 
-    /// An empty writer with room for `capacity` bytes beside long values, of which it keeps references: for who takes the encoding
+    /// An empty writer with room for `capacity` bytes beside long values, of which it keeps references: for a caller that takes the encoding
     /// as [`Writer::slices`] or [`Writer::finish_list`].
     #[must_use]
     pub fn gathering(capacity: usize) -> Self {

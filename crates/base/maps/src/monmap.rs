@@ -1,4 +1,4 @@
-//! [`MonMap`]: who the monitors are.
+//! [`MonMap`]: the monitors of a cluster, with their names, addresses and ranks.
 
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{AddrVec, Epoch, UTime, Uuid};

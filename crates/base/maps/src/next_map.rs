@@ -15,7 +15,7 @@ pub enum MapError {
     Foreign {
         /// The map's cluster.
         found: Uuid,
-        /// Ours.
+        /// The cluster that we belong to.
         own: Uuid,
     },
     /// Bytes that are no map.
@@ -91,7 +91,7 @@ fn applied(have: &OsdMap, epoch: Epoch, bytes: &Bytes) -> Result<Arc<OsdMap>, Ma
     let inc =
         Incremental::from_bytes(bytes.clone()).map_err(|source| MapError::Malformed { epoch, source })?;
     let mut map = have.clone();
-    // A map that is a little other than the monitor's would place PGs elsewhere than everybody else does.
+    // A map that is a little other than the monitor's would place PGs elsewhere than all others do.
     map.apply_verified(&inc).map_err(|source| MapError::Apply { epoch, source })?;
     Ok(Arc::new(map))
 }

@@ -1,4 +1,4 @@
-//! Is a value one that the option may have?
+//! Whether a value is one that the option may have, and its normal form.
 
 use crate::info::{Kind, OptionInfo};
 use nacre_format::general;
@@ -81,7 +81,7 @@ impl OptionInfo {
     }
 
     /// Smallest and largest value of a number, which each has: a time that does not fit a clock, or a number that is none, would end
-    /// whoever reads it, and end it again at each start.
+    /// the daemon that reads it, and end it again at each start.
     fn bounds(&self) -> (Option<&'static str>, Option<&'static str>) {
         let (min, max) = match self.kind {
             Kind::Uint => ("0", "4294967295"),

@@ -46,10 +46,10 @@ impl Kind {
     }
 }
 
-/// For whom an option is meant.
+/// What kind of operator an option is meant for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Everybody.
+    /// Every operator.
     Basic,
     /// Operators who know why.
     Advanced,
@@ -76,7 +76,7 @@ pub struct OptionInfo {
     pub name: &'static str,
     /// Type of its value.
     pub kind: Kind,
-    /// Value when nobody sets it.
+    /// Value when it is not set.
     pub default: &'static str,
     /// Smallest value, if bounded.
     pub min: Option<&'static str>,
@@ -84,7 +84,7 @@ pub struct OptionInfo {
     pub max: Option<&'static str>,
     /// The only values allowed; empty when any is.
     pub choices: &'static [&'static str],
-    /// For whom it is meant.
+    /// What kind of operator it is meant for.
     pub level: Level,
     /// Whether a running daemon follows a change.
     pub runtime: bool,

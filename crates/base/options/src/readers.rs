@@ -1,11 +1,11 @@
-//! Who reads which option, and what holds instead where nobody does.
+//! Which daemons and clients read which option, and what holds instead of an option that none reads.
 //!
 //! `config set` refuses what would have no effect. The lists are checked against the reads in the code by
 //! `tests/option_reads.rs`, which also writes `docs/options.md`.
 
 use crate::{OptionInfo, client, debug};
 
-/// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or everybody.
+/// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or `global`.
 const OSD: &[&str] = &[
     "osd_find_best_info_ignore_history_les",
     "ms_cluster_mode",
@@ -40,7 +40,7 @@ const OSD: &[&str] = &[
 /// Options that the monitor reads on behalf of an OSD, by that OSD's sections.
 const FOR_OSD: &[&str] = &["osd_crush_initial_weight"];
 
-/// Options that monitors read, from the section `mon`, one monitor or everybody.
+/// Options that monitors read, from the section `mon`, one monitor or `global`.
 const MON: &[&str] = &[
     "auth_mon_ticket_ttl",
     "auth_service_ticket_ttl",
@@ -104,7 +104,7 @@ const CLIENT: &[&str] = &[
     "run_dir",
 ];
 
-/// What holds instead of options that nobody reads.
+/// What holds instead of options that no daemon or client reads.
 const MISSING: &[(&str, &[&str])] = &[
     (
         "it belongs into the ceph.conf of who is to read it",
@@ -208,7 +208,7 @@ const MISSING: &[(&str, &[&str])] = &[
 ];
 
 impl OptionInfo {
-    /// Who reads it: some of `osd`, `mon` and `client`, or nobody.
+    /// Which read it: some of `osd`, `mon` and `client`, or none.
     #[must_use]
     pub fn readers(&self) -> Vec<&'static str> {
         let of_client = |table: &[Self]| table.iter().any(|option| option.name == self.name);
@@ -220,7 +220,7 @@ impl OptionInfo {
             .collect()
     }
 
-    /// What holds instead, for an option that nobody reads.
+    /// What holds instead, for an option that no daemon or client reads.
     #[must_use]
     pub fn missing(&self) -> Option<&'static str> {
         MISSING.iter().find(|(_, names)| names.contains(&self.name)).map(|(reason, _)| *reason)

@@ -5,7 +5,7 @@ use nacre_types::seconds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The values of one daemon: what somebody told it until it restarts, before what the configuration database
+/// The values of one daemon: what an operator set until it restarts, before what the configuration database
 /// has for it, before the default.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Values {

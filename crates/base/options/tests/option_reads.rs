@@ -1,4 +1,4 @@
-//! Every option is read by somebody or refused with what holds instead; `docs/options.md` says which.
+//! Every option is read by a daemon or client, or refused with what holds instead; `docs/options.md` says which.
 //! `NACRE_BLESS=1` writes that file anew.
 
 use nacre_options::{self as options, OptionInfo};

@@ -1,4 +1,4 @@
-//! Small identifiers: epochs, versions, pools, OSDs, snapshots, requests.
+//! Small identifiers: epochs, versions, pools, OSDs, snapshots, UUIDs.
 
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use std::fmt;

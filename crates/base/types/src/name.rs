@@ -1,4 +1,4 @@
-//! Who is speaking: daemons and clients by kind and number, or by kind and text.
+//! Names of daemons and clients: by kind and number, or by kind and text.
 
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use std::fmt;

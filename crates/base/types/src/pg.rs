@@ -1,4 +1,4 @@
-//! PGs.
+//! Names of PGs ([`PgId`]) and of the shards of PGs ([`SpgId`]).
 
 use crate::PoolId;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};

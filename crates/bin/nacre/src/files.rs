@@ -1,4 +1,4 @@
-//! The folder of an embedded cluster: who it is, its keys, and the files that clients are given. Only its owner may read what is
+//! The folder of an embedded cluster: its identity, its keys, and the files that clients are given. Only its owner may read what is
 //! in it, `ceph.conf` apart; what was left more open is tightened when it is opened.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Of `ceph.conf`, which is for whoever may reach the folder and holds no secret. All else is private.
+/// Of `ceph.conf`, which every user that may reach the folder may read: it holds no secret. All else is private.
 const PUBLIC_MODE: u32 = 0o644;
 /// Kinds of stores, as the file `cluster` names them.
 const FILE: &str = "file";
@@ -70,7 +70,7 @@ pub(crate) struct Identity {
 }
 
 impl Folder {
-    /// Makes the folder if needed, and sees to it that nobody else can read what of it is secret.
+    /// Makes the folder if needed, and sees to it that no other user can read what of it is secret.
     pub(crate) fn open(path: &Path) -> Result<Self> {
         private::make_folder(path).with_context(|| format!("cannot make the folder {}", path.display()))?;
         let path = path.canonicalize().with_context(|| path.display().to_string())?;
@@ -79,7 +79,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Tightens what is ours alone. The folder itself may have been somebody's before (`--dir .`), and so may `run` and `log`.
+    /// Tightens what is ours alone. The folder itself may have been in use before (`--dir .`), and so may `run` and `log`.
     fn make_private(&self) -> Result<()> {
         private::check_parent(&self.path)?;
         let osds = self.osds()?;
@@ -120,7 +120,7 @@ impl Folder {
     }
 
     /// Removes the monitor's state of an attempt to make a cluster that did not come to its end: there is no
-    /// file `cluster` yet, so nobody has relied on it.
+    /// file `cluster` yet, so no client has relied on it.
     pub(crate) fn remove_unfinished_monitor(&self) -> Result<()> {
         match fs::remove_dir_all(self.mon()) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

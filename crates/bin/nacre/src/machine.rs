@@ -5,7 +5,7 @@ use crate::files::Folder;
 use anyhow::{Context, Result};
 use std::process::Command;
 
-/// Bounds of a store whose size nobody gave.
+/// Bounds of a store whose size is not given.
 const OSD_BYTES_MIN: u64 = 1 << 30;
 const OSD_BYTES_MAX: u64 = 64 << 30;
 

@@ -56,7 +56,7 @@ pub(crate) struct Hosted<'a> {
     panicked: bool,
 }
 
-/// What somebody who reads our last line is told of an OSD that ended.
+/// What an operator who reads our last line is told of an OSD that ended.
 const SEE_LOG: &str = "its last log lines say why";
 
 impl<'a> Hosted<'a> {
@@ -129,7 +129,7 @@ impl<'a> Hosted<'a> {
     /// Stops what runs, side by side: each takes leave of the monitor first.
     ///
     /// # Errors
-    /// When some had ended before: whoever watches this process is to know that it did not do all of its work.
+    /// When some had ended before: the exit code is to say that it did not do all of its work.
     pub(crate) fn stop(self) -> Result<()> {
         let panicked = side_by_side(self.running, |osd| {
             self.folder.remove_pid(&daemon(osd.id));
@@ -251,7 +251,7 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
         memory_bytes: options.memory.bytes(),
     };
     let locked = lock_all(&folder, &ids)?;
-    // Opening a store takes a while after a crash; who wants to end us meanwhile must find us.
+    // Opening a store takes a while after a crash; an operator who wants to end the process meanwhile must find its pid file.
     ids.iter().try_for_each(|id| folder.write_pid(&daemon(*id)))?;
     let outcome = Hosted::start(&folder, locked, &defaults);
     let mut hosted = outcome.inspect_err(|_| ids.iter().for_each(|id| folder.remove_pid(&daemon(*id))))?;

@@ -19,7 +19,7 @@ use std::time::Duration;
 const BOOT_TIMEOUT: Duration = Duration::from_secs(20);
 /// OSDs of one embedded cluster; each is at least one thread.
 const OSDS_MAX: usize = 64;
-/// Largest store in files that `nacre up` makes when nobody says how large: its OSDs share a machine with whatever else it is for.
+/// Largest store in files that `nacre up` makes when no size is given: its OSDs share a machine with whatever else it is for.
 const UP_OSD_BYTES_MAX: u64 = 10 << 30;
 
 /// Runs until SIGTERM or Ctrl-C.
@@ -220,7 +220,7 @@ fn wait_until_up(monitor: &Monitor, osds: &mut Hosted<'_>, stop: &Stop, clock: &
     Ok(())
 }
 
-/// Finds out whether a daemon has ended by itself. The monitor's end is everybody's, an OSD's is its own.
+/// Finds out whether a daemon has ended by itself. The monitor's end is that of all daemons, an OSD's is its own.
 fn check_alive(monitor: &Monitor, osds: &mut Hosted<'_>) -> Result<()> {
     if monitor.has_failed() {
         bail!("the monitor ended; its last log lines say why");

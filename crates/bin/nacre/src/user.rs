@@ -1,4 +1,4 @@
-//! `--user`: a daemon started by root goes on as somebody who may only what it needs.
+//! `--user`: a daemon started by root goes on as a user that may do only what the daemon needs.
 
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
@@ -19,7 +19,7 @@ struct Ids {
 /// or any thread begun. Returns when that has been done already.
 ///
 /// # Errors
-/// For a user that there is not, a process that is not root's, and a folder that is somebody else's.
+/// For a user that there is not, a process that is not root's, and a folder that is another user's.
 pub(crate) fn become_user(user: Option<&str>, dir: &Path) -> Result<()> {
     let Some(user) = user else { return Ok(()) };
     let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();

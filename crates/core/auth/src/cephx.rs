@@ -10,7 +10,7 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{AuthName, EntityKind, UTime};
 use std::time::Duration;
 
-/// `CEPHX_GET_AUTH_SESSION_KEY`: prove who I am, give me the ticket that buys tickets.
+/// `CEPHX_GET_AUTH_SESSION_KEY`: proves the client's key, and yields the ticket that buys others.
 pub(crate) const GET_AUTH_SESSION_KEY: u16 = 0x0100;
 /// `CEPHX_GET_PRINCIPAL_SESSION_KEY`: here is that ticket, give me tickets for services.
 pub(crate) const GET_SERVICE_TICKETS: u16 = 0x0200;

@@ -47,7 +47,7 @@ impl ChangedCaps {
     }
 
     /// From `since` on, `name` has these caps; the last ticket that says otherwise expires at `until`. Yields entities for which
-    /// there is no room any more: their tickets must be void, as nobody would know what they may do.
+    /// there is no room any more: their tickets must be void, as no daemon would know what they may do.
     #[must_use]
     pub fn add(&mut self, name: AuthName, since: UTime, until: UTime, caps: String) -> Vec<AuthName> {
         self.insert(name, Changed { since, until, caps });

@@ -1,4 +1,4 @@
-//! The connecting side: [`ClientAuth`] towards monitors, [`Authorizer`] towards everybody else.
+//! The connecting side: [`ClientAuth`] towards monitors, [`Authorizer`] towards all other daemons.
 //!
 //! Source: Ceph `src/auth/cephx/CephxClientHandler.cc` and `CephXTicketHandler` at v16.2.15. A ticket is
 //! renewed when a quarter of its life is left.
@@ -28,7 +28,7 @@ pub enum ClientError {
     /// We have no key and the method needs one.
     #[error("no key for this entity")]
     NoKey,
-    /// A connection mode that we did not offer, or number nobody knows.
+    /// A connection mode that we did not offer, or a number that we do not know.
     #[error("connection mode {0} was not offered")]
     Mode(u32),
     /// A secret too short for the mode.
@@ -122,7 +122,7 @@ impl ClientAuth {
         Self { name, key, offer, wanted, global_id: 0, method, challenge: None, tickets: BTreeMap::new() }
     }
 
-    /// Who we are.
+    /// The entity that we are.
     #[must_use]
     pub fn name(&self) -> &AuthName {
         &self.name
@@ -400,7 +400,7 @@ impl Authorizer {
     /// AUTH_DONE: checks that the service could read our ticket.
     ///
     /// # Errors
-    /// [`ClientError`]; the peer is not who we wanted to speak to.
+    /// [`ClientError`]; the peer is not the daemon that we dialled.
     pub fn done(&self, mode: u32, payload: Bytes) -> Result<SessionKeys, ClientError> {
         let mode = offered(&self.modes, mode)?;
         let Some((_, session_key)) = &self.proof else {

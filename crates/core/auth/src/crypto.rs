@@ -2,7 +2,7 @@
 //!
 //! Source: Ceph `src/auth/Crypto.cc` (`CryptoAESKeyHandler`) and `encode_encrypt_enc_bl` in
 //! `src/auth/cephx/CephxProtocol.h`. AES-128-CBC with one fixed IV and PKCS#7 padding; there is no MAC, only
-//! a magic number inside. So an envelope proves nothing about who changed it: on a connection, signatures and GCM keep an
+//! a magic number inside. So an envelope does not show that it was changed: on a connection, signatures and GCM keep an
 //! attacker out who can change bytes; what a peer carries for others, its tickets, has a form of its own ([`crate::TicketForm`]).
 
 use aes::Aes128;

@@ -1,4 +1,4 @@
-//! Who may do what: cephx on both sides, keyrings, the key server's data, caps.
+//! Authentication and authorization: cephx on both sides, keyrings, the key server's data, caps.
 //!
 //! Everything here is plain data and small machines: no clock, no socket, no generator of random bytes; the
 //! caller passes `wall`, payloads and [`nacre_types::Entropy`] in. Source of the formats: Ceph
@@ -6,13 +6,13 @@
 //! `src/osd/OSDCap.cc` and `src/mon/MonCap.cc` at v16.2.15, checked against a running cluster of that
 //! release. Layer: core; uses buf, denc, types.
 //!
-//! | who | uses |
+//! | side | uses |
 //! |---|---|
 //! | monitor, incoming connection | [`MonServer`] with the [`KeyServer`] |
 //! | monitor, MAuth on a session | [`MonSessionAuth`] |
 //! | OSD and manager, incoming connection | [`ServiceServer`] with [`RotatingKeys`] |
-//! | whoever connects to a monitor | [`ClientAuth`] |
-//! | whoever connects to an OSD or manager | [`Authorizer`] from [`ClientAuth::authorizer`] |
+//! | a client of a monitor | [`ClientAuth`] |
+//! | a client of an OSD or manager | [`Authorizer`] from [`ClientAuth::authorizer`] |
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 pub mod caps;

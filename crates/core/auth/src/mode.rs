@@ -1,9 +1,9 @@
 //! Authentication methods and connection modes, and how two sides settle on one of each.
 
-/// How a peer proves who it is. Ceph `CEPH_AUTH_*`.
+/// How a peer proves which entity it is. Ceph `CEPH_AUTH_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AuthMethod {
-    /// Anybody is whoever it says; no keys, no signatures.
+    /// A peer is the entity that it names; no keys, no signatures.
     None,
     /// Shared secrets and tickets.
     Cephx,
@@ -80,7 +80,7 @@ impl Offer {
         Self { methods: vec![AuthMethod::Cephx], modes: vec![ConnectionMode::Secure, ConnectionMode::Crc] }
     }
 
-    /// Cephx, prefer plain frames: what everybody else uses (`ms_service_mode`, `ms_client_mode`).
+    /// Cephx, prefer plain frames: what all others use (`ms_service_mode`, `ms_client_mode`).
     #[must_use]
     pub fn crc_first() -> Self {
         Self { methods: vec![AuthMethod::Cephx], modes: vec![ConnectionMode::Crc, ConnectionMode::Secure] }

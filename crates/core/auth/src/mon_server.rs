@@ -356,7 +356,7 @@ pub struct MonSessionAuth {
 }
 
 impl MonSessionAuth {
-    /// Who the peer is.
+    /// The entity that the peer has proved to be.
     #[must_use]
     pub fn name(&self) -> &AuthName {
         &self.name

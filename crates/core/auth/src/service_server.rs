@@ -1,4 +1,4 @@
-//! [`ServiceServer`]: how an OSD or a manager checks who connects, without asking the monitor.
+//! [`ServiceServer`]: how an OSD or a manager authenticates a peer that connects, without asking the monitor.
 //!
 //! ```text
 //! client                                           service

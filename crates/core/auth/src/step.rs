@@ -9,7 +9,7 @@ use nacre_types::{AuthName, Errno, UTime};
 pub enum Step {
     /// Send AUTH_REPLY_MORE with this payload and wait for AUTH_REQUEST_MORE.
     More(Bytes),
-    /// Send AUTH_DONE; the peer is who it says.
+    /// Send AUTH_DONE; the peer is the entity that it names.
     Done(Box<AuthDone>),
     /// Send AUTH_BAD_METHOD.
     Bad(Refusal),
@@ -28,7 +28,7 @@ pub struct AuthDone {
     pub session_key: Bytes,
     /// Key material of secure frames; empty in crc mode.
     pub connection_secret: Bytes,
-    /// Who the peer is.
+    /// The entity that the peer has proved to be.
     pub identity: Identity,
 }
 
@@ -114,7 +114,7 @@ pub enum Reason {
     /// A new instance showed an old ticket.
     #[error("ticket presented with a new global id")]
     SuperfluousTicket,
-    /// Somebody asked for an existing global id without proving that it is theirs.
+    /// A client asked for an existing global id without proving that it is its own.
     #[error("global id reclaimed without a valid ticket")]
     Reclaim,
     /// The entity has no rights at this service.
@@ -141,7 +141,7 @@ pub enum Reason {
 }
 
 impl AuthDone {
-    /// With method none: whoever it says, with all rights.
+    /// With method none: the entity that the peer names, with all rights.
     pub(crate) fn of_anybody(name: AuthName, global_id: u64) -> Self {
         Self {
             global_id,

@@ -1,4 +1,4 @@
-//! What tests share.
+//! Helpers of several tests: times, names, a source of random bytes.
 
 use nacre_types::{AuthName, EntityKind, Entropy, UTime};
 

@@ -1,8 +1,8 @@
 //! What a ticket says, and the two forms in which it is sealed.
 //!
-//! A ticket is opened by the daemon that it is for and by nobody else: to whoever carries it, it is opaque bytes. So the
+//! A ticket is opened by the daemon that it is for and by no other: to the client that carries it, it is opaque bytes. So the
 //! form is a matter between the monitor that makes it and the daemons of its own cluster, see `docs/formats/ticket.md`.
-//! Ceph's form is AES-CBC with a fixed IV and no MAC: who changes a bit of a block garbles that block and changes the same
+//! Ceph's form is AES-CBC with a fixed IV and no MAC: a change of one bit of a block garbles that block and changes the same
 //! bit of the next one, so that any holder can make `allow_all` of its own ticket with a few hundred tries. Ours is authenticated.
 
 use crate::cephx::{TicketBlob, service_bit};
@@ -39,7 +39,7 @@ const FORM_VERSION: u8 = 1;
 /// Sets the key of the tickets apart from every other use of a rotating secret.
 const KEY_DOMAIN: &[u8] = b"nacre ticket 1";
 
-/// What a ticket is good for; whoever opens it must name the same.
+/// What a ticket is good for; the daemon that opens it must name the same.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Binding<'a> {
     /// AUTH for the ticket that buys others.

@@ -12,7 +12,7 @@ pub const VOID_ENTITIES_MAX: usize = 16_384;
 pub struct VoidTickets {
     /// Tickets of this entity made before that moment; and when the last of them expires.
     of: BTreeMap<AuthName, (UTime, UTime)>,
-    /// Tickets of everybody made before that moment.
+    /// Tickets of all entities made before that moment.
     all: UTime,
 }
 
@@ -46,7 +46,7 @@ impl VoidTickets {
         self.of.len() < count
     }
 
-    /// The entities with the moment before which their tickets are void, and the same for everybody.
+    /// The entities with the moment before which their tickets are void, and the same for all entities.
     #[must_use]
     pub fn to_tell(&self) -> (BTreeMap<AuthName, UTime>, UTime) {
         (self.of.iter().map(|(name, (made, _))| (name.clone(), *made)).collect(), self.all)

@@ -1,4 +1,4 @@
-//! Class `cas`: chunks that are stored once and counted by who refers to them.
+//! Class `cas`: chunks that are stored once, with a count of the objects that refer to them.
 //! Formats: Ceph `src/cls/cas/cls_cas_ops.h`, behaviour of v16.2.15. How the references are stored is ours.
 
 use crate::keys::stored;

@@ -5,7 +5,7 @@ use nacre_denc::DecodeError;
 use nacre_types::{EntityAddr, EntityName, Errno, SnapId, UTime};
 use std::collections::BTreeMap;
 
-/// Who calls the method.
+/// The client that calls the method.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// The client instance, such as `client.4123`.
@@ -95,9 +95,9 @@ pub trait ClassCx {
     /// Removes omap entries and header.
     fn omap_clear(&mut self);
 
-    /// Who watches the object, with addresses of kind `Any` as of [`ClassCx::caller`].
+    /// The clients that watch the object, with addresses of kind `Any` as of [`ClassCx::caller`].
     fn watchers(&self) -> Vec<Caller>;
-    /// Who calls.
+    /// The client that calls the method.
     fn caller(&self) -> &Caller;
     /// The calendar clock.
     fn now(&self) -> UTime;

@@ -28,7 +28,7 @@ pub struct TestObject {
     is_too_big: bool,
     /// Newest snapshot that the object has seen.
     pub snap_seq: SnapId,
-    /// Who watches the object.
+    /// The clients that watch the object.
     pub watchers: Vec<Caller>,
 }
 

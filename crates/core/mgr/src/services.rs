@@ -1,7 +1,7 @@
 //! [`Services`]: daemons of services (gateways, mirrors) that are connected to the manager, as they describe themselves.
 //!
 //! Ceph's `ServiceMap` at v16.2.15 keeps a daemon for 60 s after its last report, under whatever name any client gives. Here a
-//! daemon is its session's: it is there while that lasts, nobody else changes it, and what it may say is bounded.
+//! daemon is its session's: it is there while that lasts, no other session changes it, and its size is bounded.
 
 use nacre_msg::{MgrOpen, MgrReport};
 use nacre_types::AuthName;
@@ -24,7 +24,7 @@ pub struct ServiceDaemon {
     pub metadata: BTreeMap<String, String>,
     /// Its condition, as it said last.
     pub status: BTreeMap<String, String>,
-    /// Who proved to be it.
+    /// The entity that the session has proved to be.
     entity: AuthName,
     session: u64,
 }

@@ -35,11 +35,11 @@ pub enum PgOrderKind {
 /// An order to one OSD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PgOrder {
-    /// Who shall do it.
+    /// The OSD that is to carry the order out.
     pub osd: OsdId,
     /// With which PGs.
     pub pgs: Vec<PgId>,
-    /// What.
+    /// What it is to do with the PG.
     pub kind: PgOrderKind,
 }
 

@@ -1,4 +1,4 @@
-//! The audit log: who asked for what, from where, and how it ended. It is the channel `audit` of the cluster log, which the
+//! The audit log: which entity asked for what, from where, and how it ended. It is the channel `audit` of the cluster log, which the
 //! store keeps (`ceph log last 100 info audit`).
 
 use crate::command::{CommandInput, Output};
@@ -12,7 +12,7 @@ use std::time::Duration;
 const ARG_BYTES_MAX: usize = 256;
 /// Longest text of a command.
 const COMMAND_BYTES_MAX: usize = 2048;
-/// Refused commands of one entity that are written down one by one, per [`REFUSED_SPAN`]: others are counted, so that nobody can push
+/// Refused commands of one entity that are written down one by one, per [`REFUSED_SPAN`]: others are counted, so that no client can push
 /// what happened before out of the log.
 const REFUSED_MAX: u64 = 20;
 const REFUSED_SPAN: Duration = Duration::from_secs(60);

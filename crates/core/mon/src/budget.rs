@@ -36,7 +36,7 @@ impl Change {
         }
     }
 
-    /// What is told to whoever has too many waiting.
+    /// What a client is told that has too many waiting.
     pub(crate) fn refusal(self, name: &AuthName) -> String {
         let what = match self {
             Self::PoolOp => "snapshots and pools",
@@ -76,7 +76,7 @@ const WARN_FOR: Duration = Duration::from_secs(60);
 pub(crate) struct Budgets {
     all: BTreeMap<Change, Bucket>,
     each: BTreeMap<(AuthName, Change), Bucket>,
-    /// Who had to wait: how often, and when last.
+    /// The clients that had to wait: how often, and when last.
     throttled: BTreeMap<AuthName, (u64, Stamp)>,
     now: Stamp,
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 const PREFIX: &str = "log";
 
-/// Entries kept.
+/// Entries that are kept at most.
 pub const ENTRIES_COUNT_MAX: usize = 10_000;
 /// Longest text of one entry; the rest is cut off.
 pub const TEXT_BYTES_MAX: usize = 16 * 1024;

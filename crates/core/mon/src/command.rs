@@ -10,14 +10,15 @@ use serde_json::{Map, Value};
 ///
 /// A command changes the state at once through the services' methods. Its reply leaves only when everything
 /// that the state then held is durable, so commands know nothing of commits: they read, check, change, answer.
-/// Read-only commands use `state.osd.map()` (the newest closed epoch); mutators check against
-/// `state.osd.upcoming()` (with the pending changes) and edit through `state.osd.change()` or a helper.
+/// Commands that only read use `state.osd.map()`, the newest closed epoch. Those that change something check against
+/// `state.osd.upcoming()`, the map with the pending changes, and edit through `state.osd.change()`, `change_pool()`,
+/// `edit_crush()` or a method for the purpose.
 pub struct CommandCx<'a> {
-    /// All services.
+    /// The state of all services: maps, keys, options, logs.
     pub state: &'a mut State,
-    /// Who asks.
+    /// The entity that asks, with its caps.
     pub identity: &'a Identity,
-    /// Monotonic time.
+    /// Time since the process started.
     pub now: Stamp,
     /// Calendar time.
     pub wall: UTime,

@@ -10,9 +10,9 @@ use std::fmt;
 
 const PREFIX: &str = "config";
 
-/// Values kept.
+/// Values that are kept at most.
 pub const VALUES_COUNT_MAX: usize = 10_000;
-/// Longest value.
+/// Bytes of the longest value.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all values, their names and sections: what concerns a daemon is sent to it in one message.
 pub const VALUES_BYTES_MAX: usize = 4 << 20;
@@ -20,11 +20,11 @@ pub const VALUES_BYTES_MAX: usize = 4 << 20;
 /// Options that a daemon needs before it knows a monitor.
 const LOCAL_ONLY: &[&str] = &["fsid", "host", "keyring", "mon_host", "osd_data", "mon_data"];
 
-/// Whom a value concerns, least specific first: `global`, `osd`, `osd.3`, each perhaps with a mask
+/// Which daemons a value concerns, least specific first: `global`, `osd`, `osd.3`, each perhaps with a mask
 /// (`osd/class:ssd`, `osd/host:a`).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Who {
-    /// `None` for everybody.
+    /// `None` for all daemons and clients.
     kind: Option<EntityKind>,
     /// Name prefix behind the kind (`admin`, `rgw.a`), empty for all of the kind.
     id: String,
@@ -52,7 +52,7 @@ pub enum ConfigError {
     /// The value does not fit.
     #[error("error parsing value: {0}")]
     Value(#[from] OptionError),
-    /// Nobody in that section would read it.
+    /// No daemon of that section would read it.
     #[error("{name} has no effect for {who}: {instead}")]
     NotRead {
         /// The option.
@@ -79,7 +79,7 @@ impl From<&ConfigError> for Errno {
 }
 
 impl Who {
-    /// Everybody.
+    /// All daemons and clients.
     #[must_use]
     pub fn global() -> Self {
         Self { kind: None, id: String::new(), mask: Default::default() }
@@ -142,7 +142,7 @@ impl Who {
         kind_fits && id_fits && mask_fits
     }
 
-    /// An option is kept only where somebody reads it.
+    /// An option is kept only where a daemon or client reads it.
     fn check_readers(&self, option: &'static OptionInfo) -> Result<(), ConfigError> {
         let readers = option.readers();
         let fits = match self.kind {
@@ -229,9 +229,9 @@ pub struct Change {
 /// What changed at once. Stored as an envelope (1, 1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Changeset {
-    /// When.
+    /// When it was made.
     pub stamp: UTime,
-    /// What.
+    /// The values before and after.
     pub changes: Vec<Change>,
 }
 
@@ -316,7 +316,7 @@ impl ConfigDb {
         }
     }
 
-    /// Values that the store holds and no option may have: another version wrote them, or somebody by hand. They have no effect.
+    /// Values that the store holds and no option may have: another version wrote them, or a person by hand. They have no effect.
     pub(crate) fn unusable(&self) -> impl Iterator<Item = (&Who, &str, &str, &OptionError)> {
         let value = |entry| self.values.get(entry).map_or("", String::as_str);
         self.unusable.iter().map(move |(entry, error)| (&entry.0, entry.1.as_str(), value(entry), error))

@@ -8,9 +8,9 @@ const PREFIX: &str = "config-key";
 
 /// Largest value, as `mon_config_key_max_entry_size`.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// Longest key.
+/// Bytes of the longest key.
 pub const KEY_BYTES_MAX: usize = 4096;
-/// Keys kept.
+/// Keys that are kept at most.
 pub const KEYS_COUNT_MAX: usize = 100_000;
 /// Bytes of all keys and values.
 pub const STORE_BYTES_MAX: usize = 256 << 20;

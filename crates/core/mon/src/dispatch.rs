@@ -1,4 +1,4 @@
-//! Messages: what each asks for, and who may ask.
+//! Messages: what each asks for, and which caps that needs.
 
 use crate::budget::Change;
 use crate::command::{CommandCx, Output};
@@ -244,7 +244,7 @@ impl Mon {
         for (what, subscription) in subscriptions.what {
             let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
             if let Some(osd) = osd.filter(|_| what == "osdmap") {
-                // Who wants what follows an epoch has that one.
+                // A peer that wants what follows an epoch has that one.
                 self.hear_epoch(
                     cx,
                     osd,

@@ -1,4 +1,4 @@
-//! From a new connection to a session: who is it, and what may it do here, then and when its caps change?
+//! From a new connection to a session: authentication, the caps that the session has, and what follows when they change.
 
 use crate::auth::AuthDb;
 use crate::event::{Effect, Endpoint, SessionId};

@@ -1,5 +1,5 @@
-//! Health: what is wrong with the cluster, computed from the maps and the OSDs' reports, and what of it nobody
-//! wants to hear about.
+//! Health: what is wrong with the cluster, computed from the maps and the OSDs' reports, and which of these
+//! checks operators have muted.
 //!
 //! Codes, texts and severities are those of Ceph v16.2.15 (`src/osd/OSDMap.cc: check_health`, `src/mon/PGMap.cc:
 //! get_health_checks`), because alerts and tools match on them.
@@ -18,7 +18,7 @@ const PREFIX: &str = "health-mute";
 
 /// Lines of detail per check.
 pub const DETAILS_COUNT_MAX: usize = 1000;
-/// Mutes kept.
+/// Mutes that are kept at most.
 pub const MUTES_COUNT_MAX: usize = 1000;
 
 /// How bad it is.
@@ -51,13 +51,13 @@ pub struct Check {
     pub code: &'static str,
     /// How bad it is.
     pub severity: Severity,
-    /// One line.
+    /// What is wrong, in one line.
     pub summary: String,
     /// One line per culprit.
     pub detail: Vec<String>,
     /// How many things are affected; a mute ends when it grows.
     pub count: i64,
-    /// Somebody muted it.
+    /// An operator has muted it.
     pub muted: bool,
 }
 
@@ -75,7 +75,7 @@ impl Check {
     }
 }
 
-/// A check that somebody does not want to hear about.
+/// A check that an operator does not want to hear about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mute {
     /// When it ends; `None` for never.

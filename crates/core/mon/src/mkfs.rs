@@ -41,7 +41,7 @@ pub struct MkfsOptions {
     pub addrs: AddrVec,
     /// Key of `mon.`.
     pub mon_key: CryptoKey,
-    /// Key of `client.admin`, who may do everything.
+    /// Key of `client.admin`, which may do everything.
     pub admin_key: CryptoKey,
     /// OSDs that exist from the beginning.
     pub osds: Vec<MkfsOsd>,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Connections that may be in their handshake at a time; more are turned away.
 pub const HANDSHAKES_COUNT_MAX: usize = 4096;
-/// Established connections.
+/// Established connections at a time.
 pub const SESSIONS_COUNT_MAX: usize = 65_536;
 
 /// Time between two [`Event::Tick`].
@@ -62,7 +62,7 @@ pub(crate) struct Cx<'a> {
 /// drain()       -> changed state and no commit under way: one batch, the held effects wait for it
 /// Committed     -> the waiting effects leave, new maps are published
 /// ```
-/// A reply computed while a commit is under way waits for that commit, too: nobody is told what a crash could
+/// A reply computed while a commit is under way waits for that commit, too: no peer is told what a crash could
 /// take back, not even by a read.
 #[derive(Debug)]
 pub struct Mon {
@@ -112,14 +112,14 @@ impl Mon {
         })
     }
 
-    /// Accepts these methods of authentication instead of cephx alone. With [`AuthMethod::None`] everybody
-    /// is whoever it says, and may do everything.
+    /// Accepts these methods of authentication instead of cephx alone. With [`AuthMethod::None`] every
+    /// peer is the entity that it names, and may do everything.
     #[must_use]
     pub fn accepting(self, methods: Vec<AuthMethod>) -> Self {
         Self { methods, ..self }
     }
 
-    /// Says which machine we run on, for who asks.
+    /// Says which machine we run on, for commands that show it.
     #[must_use]
     pub fn on_host(mut self, host: String) -> Self {
         self.state.host = Some(host).filter(|host| !host.is_empty());

@@ -60,12 +60,12 @@ impl Mon {
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
-            // Known to nobody here, or an answer that we never asked for.
+            // Nothing here handles it, or it answers what we never asked for.
             _ => (),
         }
     }
 
-    /// An OSD says which map it has. Nobody has one that we have not published, unless our store is older than what we told.
+    /// An OSD says which map it has. No OSD has one that we have not published, unless our store is older than what we published.
     pub(crate) fn hear_epoch(&mut self, cx: &Cx<'_>, osd: OsdId, epoch: Epoch) {
         let newest = self.state.osd.published().epoch;
         if epoch > newest && self.state.osd.is_ahead(osd, epoch) {

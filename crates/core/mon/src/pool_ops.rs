@@ -38,7 +38,7 @@ impl Mon {
         self.send(session, tid, PoolOpReply { version, fsid: self.state.fsid, result, epoch, response });
     }
 
-    /// Snapshots of clients are also open to who may write objects of the pool: its OSD caps tell.
+    /// Snapshots of clients may also be made by a client that may write objects of the pool, by its OSD caps.
     fn may_pool_op(&self, session: SessionId, op: &PoolOp) -> bool {
         if self.allows(session, "osd", Rwx::W) {
             return true;

@@ -1,4 +1,4 @@
-//! Subscriptions: who gets which map when.
+//! Subscriptions: which session is sent which map, and when.
 
 use crate::event::SessionId;
 use crate::mon::Mon;
@@ -10,7 +10,7 @@ use nacre_types::{Epoch, OsdId, SpgId};
 
 /// Maps per message; Ceph `osd_map_message_max`.
 const MAPS_PER_MESSAGE_MAX: u32 = 40;
-/// Full maps in one answer to somebody who asks for them: each may have to be built anew.
+/// Full maps in one answer to a peer that asks for them: each may have to be built anew.
 const FULLS_PER_REQUEST_MAX: u32 = 4;
 /// Log entries per message.
 const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
@@ -129,7 +129,7 @@ impl Mon {
         }
     }
 
-    /// OSDs get every new epoch, whether they subscribed or not: nobody else waits for maps as they do.
+    /// OSDs get every new epoch, whether they subscribed or not: no other peer waits for maps as they do.
     fn share_with_osds(&mut self) {
         let known =
             |session: &SessionId| self.sessions.get(session).is_some_and(|entry| entry.osdmap_epoch > 0);
@@ -281,7 +281,7 @@ impl Mon {
         }
     }
 
-    /// Sends epochs that somebody asks for by number, as far as they are kept. What the peer has is for it to say.
+    /// Sends epochs that a peer asks for by number, as far as they are kept. Which maps the peer has is not looked at.
     pub(crate) fn osd_map_epochs(&mut self, session: SessionId, ask: &MonGetOsdMap) {
         if !self.allows(session, "osd", Rwx::R) {
             return;
@@ -314,7 +314,7 @@ impl Mon {
         }
     }
 
-    /// Whoever asks gets them whole, whatever version it had: the count begins anew with the monitor.
+    /// A session that asks gets them whole, whatever version it had: the count begins anew with the monitor.
     fn serve_void_tickets(&mut self, session: SessionId) {
         if self.sessions.get(&session).and_then(Session::osd).is_some() {
             let (of, all) = self.state.auth.void().to_tell();
@@ -322,7 +322,7 @@ impl Mon {
         }
     }
 
-    /// Likewise.
+    /// Sends an OSD the caps that have changed since tickets were made.
     fn serve_entity_caps(&mut self, session: SessionId) {
         if self.sessions.get(&session).and_then(Session::osd).is_some() {
             let of = self.state.auth.changed_caps().to_tell();

@@ -1,4 +1,4 @@
-//! Sessions: who is connected, what they may do, what they subscribed to.
+//! Sessions: the peers that are connected, their caps, their subscriptions.
 
 use crate::event::Endpoint;
 use nacre_auth::{MgrCaps, MonCaps, MonServer, MonSessionAuth, ServiceServer};
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 /// Subscriptions of one session.
 pub(crate) const SUBSCRIPTIONS_COUNT_MAX: usize = 64;
 
-/// Who a peer proved to be.
+/// The entity that a peer has proved to be, with its caps.
 #[derive(Debug, Clone)]
 pub struct Identity {
     /// The entity of the key, such as `client.admin` or `osd.3`.

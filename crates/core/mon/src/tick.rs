@@ -1,4 +1,5 @@
-//! What time alone brings about, once per second.
+//! What the monitor does once per second: rotating secrets, sessions whose rights were revoked, OSDs that are silent or out for long,
+//! snapshots to purge, changes of health in the cluster log.
 
 use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;

@@ -1,4 +1,4 @@
-//! What goes in and what comes out.
+//! [`Event`]: what the driver hands to the client of the monitors; [`Effect`]: what the driver is to do for it.
 
 use nacre_auth::{AuthStart, RotatingKeys, SessionKeys};
 use nacre_buf::{BufList, Bytes};

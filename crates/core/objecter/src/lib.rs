@@ -11,7 +11,7 @@
 //!   map: another interval of its PG, or maps were skipped --> Send again, one attempt later
 //!   lost: dial anew if the OSD is still up there, Send again when opened
 //!   BLOCK --> acknowledged; nothing of its range is sent before UNBLOCK, then all of it, one attempt later
-//!   reply of the latest attempt from whom it was sent to --> Done
+//!   reply to the latest attempt from the OSD that it was sent to --> Done
 //! ```
 //!
 //! Source of the behaviour: Ceph `src/osdc/Objecter.cc` at v16.2.15. Layer: core; uses maps and msg.

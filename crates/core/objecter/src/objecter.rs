@@ -90,9 +90,9 @@ struct Place {
 #[derive(Debug)]
 struct Op {
     request: Request,
-    /// Where the newest map has it; `None` while nobody serves it, or it may not go out.
+    /// Where the newest map has it; `None` while no OSD serves it, or it may not go out.
     place: Option<Place>,
-    /// To whom it was sent last, on the present connection.
+    /// The OSD that it was sent to last, on the present connection.
     sent_to: Option<OsdId>,
     /// How often it was sent.
     attempts: i32,
@@ -404,7 +404,7 @@ impl Objecter {
         }
     }
 
-    /// An answer came from `osd`. One to an earlier attempt, or of somebody who no longer serves the object, is
+    /// An answer came from `osd`. One to an earlier attempt, or of an OSD that no longer serves the object, is
     /// ignored: a later one is on its way.
     pub fn reply(&mut self, now: Stamp, osd: OsdId, tid: u64, reply: OsdOpReply) {
         let Some(op) = self.ops.get_mut(&tid) else { return };
@@ -465,7 +465,7 @@ impl Objecter {
     }
 }
 
-/// Each operation with its PG, where the map has it, to whom it was sent, and how often.
+/// Each operation with its PG, where the map has it, the OSD that it was sent to, and how often.
 impl std::fmt::Debug for Objecter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Objecter(epoch {}, {:?}", self.map.epoch, self.sessions)?;

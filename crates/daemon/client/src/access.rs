@@ -1,4 +1,4 @@
-//! [`Access`]: where a cluster is, and who we are there.
+//! [`Access`]: where a cluster is, and as which entity we use it.
 
 use crate::conf;
 use nacre_auth::{CryptoKey, Keyring, Offer};
@@ -9,7 +9,7 @@ use nacre_types::{AuthName, EntityAddr, EntityKind};
 pub struct Access {
     /// The monitors; any of them will do.
     pub monitors: Vec<EntityAddr>,
-    /// Who we are.
+    /// The entity that we are.
     pub name: AuthName,
     /// The proof.
     pub key: CryptoKey,

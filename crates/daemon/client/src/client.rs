@@ -150,7 +150,7 @@ impl Client {
         self.bad_messages
     }
 
-    /// Who this client is in the cluster, as outcomes of notifies name it; 0 before a monitor has said so.
+    /// The global id of this client, as outcomes of notifies name it; 0 before a monitor has said so.
     #[must_use]
     pub fn global_id(&self) -> u64 {
         self.monc.global_id()

@@ -1,7 +1,7 @@
 //! A client of a cluster, of ours or of Ceph: what a program uses as it would use librados.
 //!
 //! [`Client`] drives the client of the monitors (core/monc) and the objecter (core/objecter) over connections
-//! (service). It has no thread: whoever owns it calls [`Client::turn`]. [`Access`] says where the cluster is and who we
+//! (service). It has no thread: its owner calls [`Client::turn`]. [`Access`] says where the cluster is and who we
 //! are there, as `ceph.conf` and a keyring have it.
 //!
 //! Layer: daemon; uses base, core and io.

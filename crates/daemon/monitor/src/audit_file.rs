@@ -27,7 +27,7 @@ impl AuditFile {
         Ok(Self { log: Some(log), written: mon.state().log.version(), failed: false })
     }
 
-    /// Writes what is new. The store has it as well, so a full disk here stops nobody; the log says so once.
+    /// Writes what is new. The store has it as well, so a full disk here does not stop the monitor; the log says so once.
     pub(crate) fn write(&mut self, mon: &Mon) {
         let (Some(log), lines) = (&mut self.log, &mon.state().log) else { return };
         let mut text = String::new();

@@ -70,7 +70,7 @@ impl<T> std::fmt::Debug for MailboxSender<T> {
 
 impl<T> Mailbox<T> {
     /// Takes what lies there, oldest first. The flag falls before the first look, so that a message that
-    /// comes in between wakes the owner again instead of lying unseen; whoever sends one raises it afterwards, so
+    /// comes in between wakes the owner again instead of lying unseen; a sender raises it afterwards, so
     /// without the flag there is none that would not wake us.
     pub fn take(&self) -> impl Iterator<Item = T> + '_ {
         let signalled =

@@ -2,7 +2,7 @@
 //!
 //! A turn reads all that is there, hands every event up, and after the owner has reacted writes each
 //! connection's frames with as few system calls as possible. Lossless sessions of peers that dialled us are
-//! kept here while they have no socket; those that we dialled go back to the owner, who dials again.
+//! kept here while they have no socket; those that we dialled go back to the owner, which dials again.
 
 mod away;
 mod conn;

@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(verdict(1100.0), ("better", json!("better")));
         assert_eq!(verdict(900.0), ("worse", json!("worse")));
         assert_eq!(verdict(1000.0), ("same", json!("same")));
-        // Real, but nobody's concern.
+        // Real, but too small to count.
         assert_eq!(verdict(1005.0), ("same", json!("same")));
     }
 

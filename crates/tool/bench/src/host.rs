@@ -1,4 +1,4 @@
-//! What a run was made on.
+//! The machine and the programs that a run was made with, for its results.
 
 use serde_json::{Value, json};
 use std::process::Command;

@@ -94,7 +94,7 @@ pub(crate) struct Target<'a> {
     pub(crate) place: &'a Place,
 }
 
-/// Who puts the load on.
+/// The program that puts the load on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Driver {
     /// Stock fio with its rbd engine, that is librbd.

@@ -248,7 +248,7 @@ impl Side {
     /// What the first OSD has for options of these names.
     ///
     /// # Errors
-    /// When the cluster is not of our own: nobody would set them back if the bench were killed.
+    /// When the cluster is not of our own: they would stay so if the bench were killed.
     pub(crate) fn osd_options(&self, names: &OsdOptions) -> Result<OsdOptions> {
         if self.nacre.is_none() {
             bail!("same: needs a cluster of the bench's own as side A (nacre:..)");
@@ -453,7 +453,7 @@ impl Nacre {
         if !is_ready {
             bail!("{} up did not become ready; it said why above", binary.display());
         }
-        // It says little more; somebody must read that, or it would stop in the middle of a line one day.
+        // It says little more; that must be read, or it would stop in the middle of a line one day.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Ok(nacre)
     }
@@ -474,7 +474,7 @@ impl Drop for Nacre {
         let pid = self.child.id().to_string();
         let told = Command::new("kill").args(["-TERM", &pid]).status();
         if !told.is_ok_and(|status| status.success()) {
-            // It has ended already, or `kill` is missing; then at least nobody waits for ever.
+            // It has ended already, or `kill` is missing; then at least we do not wait for ever.
             let _ended = self.child.kill();
         }
         let _status = self.child.wait();

@@ -13,7 +13,7 @@ use nacre_types::{AddrVec, Epoch, OsdId, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Why a change cannot be applied; whoever sent it is at fault, and the map is as it was.
+/// Why a change cannot be applied; its sender is at fault, and the map is as it was.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
     /// The change is for another cluster.
@@ -53,7 +53,7 @@ pub enum ApplyError {
         epoch: Epoch,
         /// Checksum that the sender computed.
         wanted: u32,
-        /// Ours.
+        /// Checksum of the map that we made.
         computed: u32,
     },
 }

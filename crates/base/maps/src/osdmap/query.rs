@@ -164,7 +164,7 @@ impl OsdMap {
         flags::join(self.state(osd), osd::NAMES)
     }
 
-    /// True when somebody is shut out.
+    /// True when any client is shut out.
     #[must_use]
     pub fn has_blocklist(&self) -> bool {
         !self.blocklist.is_empty() || !self.range_blocklist.is_empty()

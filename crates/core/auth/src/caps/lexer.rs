@@ -105,7 +105,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// ` network a.b.c.d/n`; the address is checked by whoever uses it.
+    /// ` network a.b.c.d/n`; the address is checked where it is used.
     pub(super) fn network(&mut self) -> Option<&'a str> {
         self.attempt(|c| {
             c.keyword("network")?;

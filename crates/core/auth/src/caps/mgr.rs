@@ -26,8 +26,8 @@ impl MgrCaps {
         rights::parse(text, Dialect::Mgr, expand_profile).map(|grants| Self { grants })
     }
 
-    /// The caps of a peer at `addr`. A grant with a network lets nobody pass, wherever it is: so it is at Ceph's manager (v16.2.15),
-    /// and who relies on that must not find more let in here.
+    /// The caps of a peer at `addr`. A grant with a network lets no client pass, wherever it is: so it is at Ceph's manager (v16.2.15),
+    /// and an operator who relies on that must not find more clients let in here.
     #[must_use]
     pub fn at(mut self, _addr: Option<IpAddr>) -> Self {
         self.grants.retain(|grant| grant.network.is_none());

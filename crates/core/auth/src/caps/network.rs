@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-/// `address/prefix`. One that does not parse matches nobody, as in Ceph.
+/// `address/prefix`. One that does not parse matches no address, as in Ceph.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Network(Option<(IpAddr, u32)>);
 

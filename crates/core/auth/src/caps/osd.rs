@@ -152,7 +152,7 @@ impl OsdCaps {
         })
     }
 
-    /// True when some grant lets write in all of `pool`, or in a part of it that a namespace or a prefix sets apart: who has one may make
+    /// True when some grant lets write in all of `pool`, or in a part of it that a namespace or a prefix sets apart: a client with such a grant may make
     /// self-managed snapshots, which are the whole pool's. A grant by tag does not count, as in Ceph (`is_osd_writable` in
     /// `src/mon/OSDMonitor.cc`).
     #[must_use]
@@ -365,7 +365,7 @@ fn tag(c: &mut Cursor<'_>) -> Option<Tag> {
     Some(Tag { application, key, value })
 }
 
-/// Old caps name the owner of a pool; nobody owns pools any more, so the number is read and dropped.
+/// Old caps name the owner of a pool; pools have no owners any more, so the number is read and dropped.
 fn auid(c: &mut Cursor<'_>) -> Option<()> {
     c.option("auid")?.parse::<i64>().ok().map(drop)
 }

@@ -1,4 +1,4 @@
-//! Tags of a journal: each marks who wrote the entries that carry it. Tags of one origin share a class.
+//! Tags of a journal: each marks which client wrote the entries that carry it. Tags of one origin share a class.
 
 use super::client::Client;
 use super::{NEXT_TAG_CLASS, NEXT_TAG_TID};

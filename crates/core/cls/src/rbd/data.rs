@@ -13,7 +13,7 @@ const EXTENTS_MAX: u32 = 64 << 10;
 const OBJECT_BYTES_MAX: u64 = 128 << 20;
 
 pub(super) fn copyup(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
-    // Somebody else was faster: what is there now is newer than the parent.
+    // Another client was faster: what is there now is newer than the parent.
     if !cx.exists() {
         cx.create();
         cx.write(0, bytes.into());

@@ -30,7 +30,7 @@ struct MigrationSpec {
 
 impl Encode for MigrationSpec {
     fn encode(&self, w: &mut Writer) {
-        // Whoever does not know source specs must not take the image for one of this cluster.
+        // A client that does not know source specs must not take the image for one of this cluster.
         let compat = if self.source_spec.is_empty() { 1 } else { 3 };
         w.envelope(3, compat, |w| {
             w.u8(self.header_kind);

@@ -58,7 +58,7 @@ pub struct Digest {
     pub pg_count: usize,
     /// Active PGs.
     pub active_count: usize,
-    /// PGs that nobody reported yet.
+    /// PGs that no OSD has reported yet.
     pub unknown_count: usize,
     /// Sums of each pool that the map has.
     pub pools: BTreeMap<PoolId, PoolSum>,

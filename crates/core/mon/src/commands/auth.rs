@@ -1,4 +1,4 @@
-//! Keys and caps.
+//! Commands about keys and caps: `auth ls`, `auth get-or-create` and the like.
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::table::{Command, command};

@@ -1,4 +1,4 @@
-//! Clients that are shut out.
+//! `osd blocklist`: clients that are shut out.
 
 use super::call::{Answer, Call, done, refuse};
 use super::table::{Command, command};
@@ -27,7 +27,7 @@ pub(super) const COMMANDS: &[Command] = &[
     command("osd blacklist clear", "osd", "rw", "Old name of osd blocklist clear", clear),
 ];
 
-/// How long a client stays shut out when nobody says.
+/// How long a client stays shut out when no time is given.
 const EXPIRE_S: f64 = 3600.0;
 /// Longest time; beyond it the stamp would not fit the map.
 const EXPIRE_S_MAX: f64 = 50.0 * 365.0 * 86_400.0;

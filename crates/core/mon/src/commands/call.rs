@@ -12,11 +12,11 @@ use nacre_types::{Entropy, Errno, PoolId, Stamp, UTime};
 
 /// What a handler works on.
 pub struct Call<'a> {
-    /// All services.
+    /// The state of all services: maps, keys, options, logs.
     pub state: &'a mut State,
-    /// Who asks.
+    /// The entity that asks, with its caps.
     pub identity: &'a Identity,
-    /// Monotonic time.
+    /// Time since the process started.
     pub now: Stamp,
     /// Calendar time.
     pub wall: UTime,
@@ -50,7 +50,7 @@ impl Failure {
 /// What a handler returns.
 pub type Answer = Result<Output, Failure>;
 
-/// A refusal.
+/// Why a command is refused: the error and the text of the reply.
 pub(super) fn refuse(errno: Errno, text: impl Into<String>) -> Failure {
     Failure { errno, text: text.into() }
 }

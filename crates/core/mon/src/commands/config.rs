@@ -292,7 +292,7 @@ fn log(call: &mut Call<'_>) -> Answer {
     call.either("changesets", plain, Node::array("changeset", tree))
 }
 
-/// Changes that `config log` shows when nobody says how many.
+/// Changes that `config log` shows when no number is given.
 const LOG_COUNT: usize = 10;
 
 fn daemon(call: &Call<'_>) -> Result<AuthName, Failure> {

@@ -1,4 +1,4 @@
-//! The cluster log.
+//! Commands about the cluster log.
 
 use super::call::{Answer, Call, done};
 use super::show;
@@ -18,7 +18,7 @@ pub(super) const COMMANDS: &[Command] = &[
     ),
 ];
 
-/// Lines of `log last` when nobody says.
+/// Lines of `log last` when no number is given.
 const LINES: i64 = 20;
 
 fn put(call: &mut Call<'_>) -> Answer {

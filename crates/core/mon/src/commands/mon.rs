@@ -100,7 +100,7 @@ fn stat(call: &mut Call<'_>) -> Answer {
     call.either("mon_stat", plain, tree)
 }
 
-/// The machine that this monitor runs on, as it was told; "unknown" when nobody told it.
+/// The machine that this monitor runs on, as it was told; "unknown" when it was not told.
 pub(super) fn host_name(call: &Call<'_>) -> String {
     call.state.host.clone().unwrap_or_else(|| "unknown".to_owned())
 }
@@ -230,7 +230,7 @@ fn mon_status(call: &mut Call<'_>) -> Answer {
 }
 
 fn time_sync_status(call: &mut Call<'_>) -> Answer {
-    // One monitor has nobody to compare its clock with.
+    // One monitor has no other to compare its clock with.
     call.tree("time_sync", Section::new().with("timechecks", Section::new()))
 }
 

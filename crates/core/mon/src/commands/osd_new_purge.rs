@@ -147,7 +147,7 @@ fn take_id(call: &mut Call<'_>, osd: OsdId, uuid: Option<Uuid>) {
         change.new_uuid.insert(osd, uuid);
     }
     if replaces || !known {
-        // What an OSD of this number held is not there any more: nobody is to take this one for a witness of it.
+        // What an OSD of this number held is not there any more: no PG is to take this one for a witness of it.
         change.new_lost.insert(osd, epoch);
     }
 }
@@ -179,7 +179,7 @@ fn new(call: &mut Call<'_>) -> Answer {
         let auth = EntityAuth { key, caps };
         match call.state.auth.keys().entity(&osd_auth(osd)) {
             None => call.state.auth.apply(AuthChange::Put(osd_auth(osd), auth)),
-            // Asked again by who asked before. Anybody else would shut the OSD out that has the key, and take its place.
+            // The same request again. Another one would shut the OSD out that has the key, and take its place.
             Some(held) if held.key.secret() == auth.key.secret() && held.caps == auth.caps => (),
             Some(_) => {
                 return fail(

@@ -178,7 +178,7 @@ fn put_in(call: &mut Call<'_>) -> Answer {
     })
 }
 
-/// With the flag the word of who asks is taken for it that the processes are gone: nobody waits for their leases.
+/// With the flag the operator vouches for it that the processes are gone: their leases are not waited for.
 fn down(call: &mut Call<'_>) -> Answer {
     let dead = call.args.flag("definitely_dead");
     each(call, "down", move |call, osd| {

@@ -90,7 +90,7 @@ fn small<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Fail
     call.args.int(name).map(convert).transpose()
 }
 
-/// Arguments that only the autoscaler would read: who gives them is told so before there is a pool.
+/// Arguments that only the autoscaler would read: a command with them is refused before there is a pool.
 fn refuse_autoscaling(call: &Call<'_>) -> Result<(), Failure> {
     let numbers = ["pg_num_min", "pg_num_max", "target_size_bytes"];
     let wanted = call.args.text_opt("autoscale_mode").is_some_and(|mode| mode != "off")

@@ -325,7 +325,7 @@ fn set_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     change.done()
 }
 
-/// What a pool of this size needs for I/O when nobody says.
+/// What a pool of this size needs for I/O when no value is given.
 fn default_min_size(size: u8, configured: f64) -> u8 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate")]
     let configured = configured as u8;

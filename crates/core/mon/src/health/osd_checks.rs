@@ -9,7 +9,7 @@ use nacre_msg::stats::{OsdStat, osd_alert};
 use nacre_types::{OsdId, PoolId};
 use std::collections::BTreeMap;
 
-/// Flags that somebody set and may have forgotten.
+/// Flags that an operator set and may have forgotten.
 const TEMPORARY_FLAGS: u32 = flags::osdmap::PAUSE_READ
     | flags::osdmap::PAUSE_WRITE
     | flags::osdmap::PAUSE_RECOVERY

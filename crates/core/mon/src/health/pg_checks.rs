@@ -94,7 +94,7 @@ fn group_check(group: &Group, pgs: &PgMap, map: &OsdMap, digest: &Digest) -> Opt
     Some(Check::new(group.code, group.severity, format!("{}: {}", group.title, parts.join(", ")), lines))
 }
 
-/// PGs that nobody reported yet count as inactive only when some OSD could have reported them.
+/// PGs that no OSD has reported yet count as inactive only when some OSD could have reported them.
 fn availability(pgs: &PgMap, map: &OsdMap, digest: &Digest) -> Option<Check> {
     let inactive = digest.inactive_count();
     let mut parts = Vec::new();

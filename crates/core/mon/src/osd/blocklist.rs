@@ -85,7 +85,7 @@ impl OsdMaps {
         true
     }
 
-    /// Lets everybody in again.
+    /// Lets all clients in again.
     pub fn blocklist_clear(&mut self) {
         let map = self.upcoming();
         let all: Vec<EntityAddr> = map.blocklist.keys().chain(map.range_blocklist.keys()).copied().collect();

@@ -1,4 +1,4 @@
-//! OSDs that come up.
+//! Boots: which OSDs may come up, and what the map has of them then.
 
 use super::{CrushPlace, OsdMaps, crush_edit, view};
 use crate::config::{ConfigDb, Target};
@@ -70,7 +70,7 @@ pub enum BootRefusal {
     Ahead {
         /// The OSD's epoch.
         own: Epoch,
-        /// Ours.
+        /// The newest epoch of this monitor.
         newest: Epoch,
     },
     /// It is Ceph's.
@@ -81,11 +81,11 @@ pub enum BootRefusal {
         "it speaks versions {own} of the messages between OSDs, and osd.{osd}, which is up, {theirs}; upgrade the older one"
     )]
     Versions {
-        /// The OSD's.
+        /// What the OSD speaks.
         own: PeerVersions,
         /// One that is up.
         osd: OsdId,
-        /// That one's.
+        /// What that one speaks.
         theirs: PeerVersions,
     },
     /// Older than `require_osd_release`.
@@ -207,7 +207,7 @@ impl OsdMaps {
             return BootOutcome::Deferred;
         }
         if self.latest.is_up(request.osd) {
-            // It goes down with the next epoch. Were it up again in the same, nobody would see that it was away.
+            // It goes down with the next epoch. Were it up again in the same, no OSD would see that it was away.
             self.mark_dead(request.osd);
             return BootOutcome::Deferred;
         }

@@ -1,4 +1,4 @@
-//! Failure reports: who says that whom does not answer, and when that is enough.
+//! Failure reports: which OSDs report that another does not answer, and when that is enough to mark it down.
 
 use super::{OsdMaps, view};
 use crate::config::ConfigDb;
@@ -10,15 +10,15 @@ use std::time::Duration;
 /// One report, as `MOSDFailure` carries it.
 #[derive(Debug, Clone)]
 pub struct FailureReport {
-    /// Who reports.
+    /// The OSD that reports.
     pub reporter: OsdId,
-    /// Who does not answer.
+    /// The OSD that does not answer.
     pub target: OsdId,
     /// The instance meant.
     pub target_addrs: AddrVec,
     /// False when it answers again.
     pub failed: bool,
-    /// True when the connection was refused, so that nobody has to wait.
+    /// True when the connection was refused, so that the grace need not pass.
     pub immediate: bool,
     /// For how long it has not answered.
     pub failed_for: Duration,
@@ -36,7 +36,7 @@ pub(crate) struct Failed {
     pub(crate) immediate: bool,
 }
 
-/// As Ceph's cluster log says it, near enough for who reads it by eye.
+/// As Ceph's cluster log says it, near enough for a person who reads it.
 impl std::fmt::Display for Failed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { osd, reporters, after, grace, immediate } = self;
@@ -186,7 +186,7 @@ impl OsdMaps {
         found >= wanted.min(possible).max(1)
     }
 
-    /// The running OSDs that somebody reports, with the number of reporters.
+    /// The running OSDs that others report, with the number of reporters.
     pub fn reported_failures(&self) -> impl Iterator<Item = (OsdId, usize)> + '_ {
         self.failures.reports.iter().map(|(target, reporters)| (*target, reporters.len()))
     }

@@ -89,7 +89,7 @@ struct Fullest {
     by_pool: BTreeMap<PoolId, u32>,
 }
 
-/// Fullness of a pool: its own quota, and that of the fullest OSD that it uses. What nobody has reported yet, as
+/// Fullness of a pool: its own quota, and that of the fullest OSD that it uses. What no OSD has reported yet, as
 /// after a start of the monitor, is what the map says: a pool that was full stays full until it is known not to be.
 fn pool_bits(map: &OsdMap, id: PoolId, pool: &Pool, digest: &Digest, fullest: &Fullest) -> u64 {
     let both = flags::pool::FULL | flags::pool::FULL_QUOTA;

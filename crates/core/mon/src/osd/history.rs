@@ -123,7 +123,7 @@ impl History {
         self.newest.saturating_sub(EPOCHS_COUNT_MIN) > self.oldest
     }
 
-    /// Drops epochs below `floor`, the oldest that somebody may still need, but keeps
+    /// Drops epochs below `floor`, the oldest that an OSD may still need, but keeps
     /// [`EPOCHS_COUNT_MIN`].
     pub(crate) fn trim(&mut self, floor: Epoch, batch: &mut Batch) {
         let goal = floor

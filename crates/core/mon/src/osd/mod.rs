@@ -77,7 +77,7 @@ pub struct OsdMaps {
 struct Pending {
     incremental: Incremental,
     crush: Option<CrushMap>,
-    /// The map with these changes, while nobody has edited them since.
+    /// The map with these changes, while they have not been edited since.
     upcoming: Option<OsdMap>,
     /// The changes, without CRUSH, as they were when last they followed the map.
     sound: Incremental,
@@ -236,7 +236,7 @@ impl OsdMaps {
     /// Says whether the changes since the last call can be made; those that cannot are taken back.
     ///
     /// # Errors
-    /// [`ApplyError`] of the first one that cannot: our own mistake, which nobody else shall suffer from.
+    /// [`ApplyError`] of the first one that cannot: our own mistake, which no other change shall suffer from.
     pub fn check_changes(&mut self) -> Result<(), ApplyError> {
         self.upcoming();
         self.refused.take().map_or(Ok(()), Err)

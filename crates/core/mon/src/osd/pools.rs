@@ -12,7 +12,7 @@ const CREATING_PREFIX: &str = "osd-creating";
 /// Longest pool name.
 pub const POOL_NAME_BYTES_MAX: usize = 1024;
 
-/// A pool that somebody wants. `None` leaves a value to the options.
+/// A pool that is to be made. `None` leaves a value to the options.
 #[derive(Debug, Clone, Default)]
 pub struct PoolSpec {
     /// Its name.
@@ -240,7 +240,7 @@ impl OsdMaps {
             if spec.pg_num.is_some() || spec.pgp_num.is_some() || pg_num == 1 {
                 return Err(error);
             }
-            // Nobody asked for a number: one PG, where Ceph's autoscaler would begin as well.
+            // The command has no number: one PG, where Ceph's autoscaler would begin as well.
             return self.plan_pool(&PoolSpec { pg_num: Some(1), ..spec.clone() }, config);
         }
         Ok(Pool {
@@ -387,7 +387,7 @@ impl OsdMaps {
     }
 
     /// Gives a pool the PGs that it is to have, once all that it has are made. Those come about by splits, and an
-    /// OSD that makes a PG on our order may begin with a map behind the split: nobody would make what is split
+    /// OSD that makes a PG on our order may begin with a map behind the split: no OSD would make what is split
     /// off. We cannot order that either, as the PG may serve already, with objects that belong to the new one.
     pub(crate) fn grow_pool(&mut self, id: PoolId) {
         let numbers = |pool: &Pool| (pool.pg_num, pool.pg_num_pending, pool.pgp_num);

@@ -1,4 +1,4 @@
-//! PGs that an operator has made anew, because nobody has a copy of them any more: `osd force-create-pg`.
+//! PGs that an operator has made anew, because no OSD has a copy of them any more: `osd force-create-pg`.
 
 use super::OsdMaps;
 use crate::batch::{Batch, Snapshot};

@@ -113,7 +113,7 @@ impl OsdMaps {
         self.failures.forget_target(osd);
     }
 
-    /// Notes of an OSD marked down with the next epoch that it certainly runs no more: whoever takes over from
+    /// Notes of an OSD marked down with the next epoch that it certainly runs no more: an OSD that takes over from
     /// it need not wait until its leases run out.
     pub(crate) fn mark_dead(&mut self, osd: OsdId) {
         let epoch = self.next_epoch();
@@ -201,7 +201,7 @@ impl OsdMaps {
     }
 
     /// True when `osd` went down together with everything in a bucket of type `limit` or larger: that is a switch
-    /// or a power supply, and copying all that it held would help nobody.
+    /// or a power supply, and copying all that it held would not help.
     fn lost_subtree(&self, osd: OsdId, limit: &str) -> bool {
         let map = &self.latest;
         let Some(limit) = map.crush.type_by_name(limit).filter(|kind| *kind > 0) else { return false };
@@ -228,14 +228,14 @@ impl OsdMaps {
         change.new_xinfo.insert(osd, xinfo);
     }
 
-    /// Oldest epoch that somebody may need: whoever peers a PG must learn who served it since it was clean last. So every
-    /// PG of every pool holds the maps since then, the more if nobody leads it and tells.
+    /// Oldest epoch that an OSD may need: a primary that peers a PG must learn which OSDs served it since it was clean last. So every
+    /// PG of every pool holds the maps since then, the more if it has no primary that reports.
     pub(crate) fn trim_floor(&self) -> Epoch {
         let needs = self.latest.up_osds().map(|osd| self.status.get(&osd)?.last_epoch_clean_min);
         let pools = self.latest.pools.iter();
         let pgs = pools.flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
         let clean = pgs.map(|pg| self.clean.get(&pg).copied());
-        // Who has not reported since our start may need everything.
+        // An OSD that has not reported since our start may need everything.
         needs.chain(clean).map(|need| need.unwrap_or(0)).min().unwrap_or(0)
     }
 

@@ -46,7 +46,7 @@ impl OsdMaps {
 }
 
 impl OsdMaps {
-    /// Drops acting sets that the next map does not need: of PGs that are gone, sets nobody of whom runs, and
+    /// Drops acting sets that the next map does not need: of PGs that are gone, sets of which no OSD runs, and
     /// those equal to the up set. `map` is the next map before it is encoded.
     pub(super) fn clean_temps(&self, map: &mut OsdMap, change: &mut Incremental) {
         let idle = |pg: &PgId, osds: &Vec<OsdId>| {

@@ -1,4 +1,4 @@
-//! Who gets in, and what they may do.
+//! Which clients get in, and what they may do.
 
 use super::{ADMIN, World, addr, name};
 use crate::event::Event;

@@ -1,4 +1,4 @@
-//! Who may do what, cell by cell beside a real monitor and manager: `testdata/caps/table.json` is what `test/caps/record` wrote of a
+//! Which caps allow what, cell by cell beside a real monitor and manager: `testdata/caps/table.json` is what `test/caps/record` wrote of a
 //! cluster of Ceph v16.2.15. No cell may be laxer. Those that are stricter are listed here with the reason.
 
 use super::{World, name};
@@ -7,7 +7,7 @@ use nacre_auth::CryptoKey;
 use nacre_types::{Errno, UTime};
 use serde_json::Value;
 
-/// Commands that ours refuses with other words than "access denied" whoever asks, so that a cell says nothing.
+/// Commands that ours refuses with other words than "access denied" whatever the caps, so that a cell says nothing.
 fn says_nothing(result: i32, text: &str) -> bool {
     result == Errno::EINVAL.negated() && text.starts_with("command not known")
 }

@@ -1,4 +1,4 @@
-//! Who may do what, from where, how often, and what is written down of it.
+//! Which peer may do what, from where, how often, and what the audit log has of it.
 
 use super::{ADMIN, World, addr, name};
 use crate::event::{Endpoint, Event, SessionId};
@@ -276,7 +276,7 @@ fn new_osds_do_not_take_the_keys_of_others() {
     assert_eq!(new(&mut world, "", uuid, 1), 0, "asked again");
     assert_eq!(new(&mut world, "", uuid, 2), Errno::EEXIST.negated(), "another's secret");
     assert_eq!(key(&world), Some([1; 16]));
-    // The first OSDs have no store yet, so their UUIDs are zeros: nobody becomes one of them by saying so.
+    // The first OSDs have no store yet, so their UUIDs are zeros: no daemon becomes one of them by saying so.
     let zeros = "00000000-0000-0000-0000-000000000000";
     assert_eq!(new(&mut world, "", zeros, 3), Errno::EINVAL.negated());
 }

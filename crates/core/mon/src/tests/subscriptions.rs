@@ -1,4 +1,4 @@
-//! Who gets which map when.
+//! Which session is sent which map, and when.
 
 use super::{ADMIN, World};
 use nacre_msg::{Message, MonGetMap, MonGetVersion};

@@ -1,4 +1,4 @@
-//! [`HalfOpen`]: connections that came in and have not proved who they are. Anybody can make them, so their number and what they
+//! [`HalfOpen`]: connections that came in and are not authenticated yet. Any machine can make them, so their number and what they
 //! hold are bounded: per address, and in all. They end by themselves after [`nacre_msgr::HANDSHAKE_TIMEOUT`].
 
 use super::incoming::ConnId;

@@ -9,11 +9,11 @@ use nacre_types::{AuthName, EntityKind, Stamp};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Frames up to this length ask nobody: connections read as much at once in any case.
+/// Frames up to this length need no room to be given: connections read as much at once in any case.
 pub(super) const FREE_FRAME_BYTES: usize = 64 << 10;
 /// One client may hold this part of what all may: with more frames begun it waits, though there is room for others.
 const CLIENT_SHARE: usize = 4;
-/// A frame that is not complete after this time ends its connection, if others wait for room: its sender may hold what nobody
+/// A frame that is not complete after this time ends its connection, if others wait for room: its sender may hold what no
 /// else gets otherwise.
 const STALLED_AFTER: Duration = Duration::from_secs(60);
 /// Waiting for longer than this is worth a warning.
@@ -53,7 +53,7 @@ pub struct IntakeReport {
     pub half_open_bytes: usize,
     /// Connections turned away or ended since the start because there were too many of these.
     pub half_open_refused: u64,
-    /// What to tell the operator: who exhausted what, of late.
+    /// What to tell the operator: which peers exhausted what, of late.
     pub warnings: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Owner {
 }
 
 impl Owner {
-    /// `name` is whom the peer has proved to be, `dialled` whether we went to it.
+    /// `name` is the entity that the peer has proved to be, `dialled` whether we connected to it.
     pub(super) fn of(name: Option<AuthName>, dialled: bool) -> Self {
         let is_peer = dialled || name.as_ref().is_some_and(|name| name.kind == EntityKind::OSD);
         Self { class: if is_peer { Class::Peer } else { Class::Client }, name }
@@ -108,7 +108,7 @@ pub(super) struct Intake {
     check_at: Option<Stamp>,
     waits: u64,
     stalled: u64,
-    /// Who held too much, with the time of the last wait for it.
+    /// Owners that held too much, with the time of the last wait for it.
     named: BTreeMap<String, (String, Stamp)>,
 }
 
@@ -193,8 +193,8 @@ impl Intake {
         self.waiting.retain(|_, queue| !queue.is_empty());
     }
 
-    /// The next connection whose frame has found room, which it has from now on. Owners take turns; whoever waits for room that
-    /// others hold lets nobody pass, or a long frame would wait for ever.
+    /// The next connection whose frame has found room, which it has from now on. Owners take turns; one that waits for room that
+    /// others hold lets none pass, or a long frame would wait for ever.
     pub(super) fn next_admitted(&mut self, now: Stamp) -> Option<ConnId> {
         [Class::Client, Class::Peer].into_iter().find_map(|class| self.next_of(class, now))
     }
@@ -225,7 +225,7 @@ impl Intake {
         self.check_at
     }
 
-    /// Notes who makes others wait for long, and yields the connections that do so by never completing what they began.
+    /// Notes which owners make others wait for long, and yields the connections that do so by never completing what they began.
     pub(super) fn check(&mut self, now: Stamp) -> Vec<ConnId> {
         if self.check_at.is_none_or(|at| at > now) {
             return Vec::new();

@@ -40,9 +40,9 @@ pub(crate) struct Pair {
 pub(crate) struct Settings {
     /// Of the interval: of like sides, a share of 1 - confidence at most is called different.
     pub(crate) confidence: f64,
-    /// Differences up to this share are nobody's concern: two clusters from one binary differ by something.
+    /// Differences up to this share do not count: two clusters from one binary differ by something.
     pub(crate) margin: f64,
-    /// Who could not have found a difference of this share may not say "same".
+    /// A comparison that could not have found a difference of this share may not say "same".
     pub(crate) relevant: f64,
     pub(crate) resamples: usize,
     pub(crate) seed: u64,

@@ -39,7 +39,7 @@ pub(in crate::rbd) fn set_image(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodRes
         Some(old) if old.global_id != image.global_id => return fail(Errno::EINVAL),
         Some(_) => {}
         None if find::<ByteStr>(cx, &global_key(&image.global_id))?.is_some() => return fail(Errno::EEXIST),
-        // Somebody else was faster in disabling it.
+        // Another client was faster in disabling it.
         None if image.state == DISABLING => return fail(Errno::ENOENT),
         None => {}
     }

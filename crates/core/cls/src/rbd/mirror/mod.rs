@@ -33,7 +33,7 @@ pub(super) fn mode_set(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
         return fail(Errno::EINVAL);
     }
     if mode > 0 {
-        // Without an identity of our own nobody could tell our images from the peer's.
+        // Without an identity of our own our images could not be told from the peer's.
         get::<ByteStr>(cx, UUID).map_err(|_| Fault::Errno(Errno::EINVAL))?;
         set(cx, MODE, &mode);
         return done();

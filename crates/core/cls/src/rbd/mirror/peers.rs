@@ -75,7 +75,7 @@ impl Peer {
         self.direction == RECEIVE
     }
 
-    /// Complete for its direction: whoever reads from it logs in there.
+    /// Complete for its direction: a cluster that reads from it logs in there.
     fn is_valid(&self) -> bool {
         let can_log_in = match self.direction {
             TRANSMIT => true,

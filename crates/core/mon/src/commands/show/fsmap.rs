@@ -1,4 +1,4 @@
-//! The file systems' map.
+//! The file systems' map as a tree.
 
 use nacre_format::{Node, Section};
 use nacre_maps::{Compat, FsMap};

@@ -1,4 +1,4 @@
-//! The managers' map.
+//! The managers' map as a tree.
 
 use super::{addr, addr_vec, legacy_addr, release_name};
 use nacre_format::{Node, Section, stamp};

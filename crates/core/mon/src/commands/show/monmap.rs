@@ -1,4 +1,4 @@
-//! The monitors' map.
+//! The monitors' map as a tree and as text.
 
 use super::{addr_vec, legacy_addr, release_name};
 use nacre_format::{Node, Section};

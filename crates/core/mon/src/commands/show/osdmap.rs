@@ -1,4 +1,4 @@
-//! The OSD map.
+//! The OSD map as a tree and as text.
 
 use super::{addr_vec, legacy_addr, pool_line, pool_snap_lines, pool_tree};
 use nacre_format::{Node, Section, general, stamp};

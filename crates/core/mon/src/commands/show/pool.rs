@@ -1,4 +1,4 @@
-//! Pools.
+//! Pools as trees and as text.
 
 use nacre_format::{Node, Section, general, stamp};
 use nacre_maps::{Pool, PoolOption, flags};
@@ -7,9 +7,9 @@ use nacre_types::{IntervalSet, PoolId};
 /// Type of an optional setting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::commands) enum PoolOptionKind {
-    /// Text.
+    /// A text value.
     Text,
-    /// Integer.
+    /// A number.
     Int,
     /// Number with a fraction.
     Float,

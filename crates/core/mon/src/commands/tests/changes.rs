@@ -382,7 +382,7 @@ fn ranges_are_shut_out_and_let_in() {
     assert!(!bench.state.osd.upcoming().has_blocklist());
 }
 
-/// The map keeps the first end of an entry, so nobody is told of another.
+/// The map keeps the first end of an entry, so the reply names no other.
 #[test]
 fn an_entry_added_again_is_said_to_keep_its_end() {
     let mut bench = Bench::new();

@@ -69,7 +69,7 @@ fn limits_of_pools_follow_their_options() {
     assert!(bench.say(add).1.ends_with("(17 sec)"));
 }
 
-/// Nobody reads them, or not in that section: nothing is kept, and the answer says what holds.
+/// No daemon reads them, or not in that section: nothing is kept, and the answer says what holds.
 #[test]
 fn options_without_effect_are_refused() {
     let mut bench = Bench::new();
@@ -221,7 +221,7 @@ fn arguments_are_followed() {
     assert!(bench.state.osd.upcoming().crush.item_by_name("inner").is_none());
 }
 
-/// What nobody measured is not shown.
+/// What was not measured is not shown.
 #[test]
 fn what_is_not_known_is_absent() {
     let mut bench = Bench::new();

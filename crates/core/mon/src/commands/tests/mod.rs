@@ -25,7 +25,7 @@ fn file(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// A monitor's state and whoever asks it.
+/// A monitor's state and the client that asks it.
 struct Bench {
     state: State,
     identity: Identity,
