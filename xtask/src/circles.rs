@@ -30,8 +30,8 @@ const KNOWN: &[(&str, &[&str])] = &[
     (
         "crates/daemon/osd",
         &[
-            "admin", "background", "config", "control", "load_pgs", "lost", "pg_registry", "report", "sessions",
-            "shard", "shard_msg", "storage",
+            "admin", "background", "config", "control", "load_pgs", "lost", "mgr_report", "report", "shard",
+            "storage",
         ],
     ),
     ("crates/tool/bench", &["cell", "compare", "html", "load", "run", "shape"]),

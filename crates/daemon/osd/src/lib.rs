@@ -9,10 +9,14 @@
 //! | `pg_registry` | the PGs of a shard |
 //! | `sessions` | who has connected to a shard |
 //! | `shard_msg` | what shards tell each other |
-//! | `control` | once per OSD: monitor, boot, maps, peers, manager |
-//! | `links` | connections that we dial |
+//! | `control` | once per OSD: boot, and what connects the parts below |
+//! | `control_event` | what OSD control has for its shard |
+//! | `mon_link` | the session with the monitor |
+//! | `peer_links` | lossless connections with other OSDs |
+//! | `heartbeat_driver` | heartbeats over sockets |
+//! | `mgr_report` | the connection to the manager |
+//! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
-//! | `pings` | heartbeats over sockets |
 //! | `maps` | the maps we have, and for whom |
 //! | `load_pgs` | what is kept for ourselves, and taking up again after a restart |
 //! | `storage` | the store's files |
@@ -23,13 +27,17 @@ mod admin;
 mod background;
 mod config;
 mod control;
+mod control_event;
+mod heartbeat_driver;
 mod links;
 mod load_pgs;
 mod lost;
 mod maps;
+mod mgr_report;
+mod mon_link;
 mod osd_addrs;
+mod peer_links;
 mod pg_registry;
-mod pings;
 mod report;
 mod sessions;
 mod shard;

@@ -10,7 +10,7 @@ use nacre_monc::{Context, MonClient};
 use nacre_msgr::{Config, Event, Session, Target};
 use nacre_options::Values;
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{AddrVec, EntityKind, Stamp};
+use nacre_types::{AddrVec, EntityKind, Entropy, Stamp, UTime};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +61,21 @@ pub(crate) struct Link {
 /// `first`, doubled so many times, at most `max`.
 fn doubled(first: Duration, times: u32, max: Duration) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(times)).min(max)
+}
+
+/// What is at hand wherever something is sent or dialled.
+pub(crate) struct NetCx<'a> {
+    pub(crate) now: Stamp,
+    pub(crate) wall: UTime,
+    pub(crate) entropy: &'a mut dyn Entropy,
+    pub(crate) messenger: &'a mut Messenger,
+}
+
+impl NetCx<'_> {
+    /// What the client of the monitors sees of it.
+    pub(crate) fn monc(&mut self) -> Context<'_> {
+        Context { now: self.now, wall: self.wall, entropy: self.entropy }
+    }
 }
 
 /// What links need to dial.

@@ -10,8 +10,7 @@ use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::{OsdPerfStat, OsdStat, StoreStatfs, osd_alert};
 use nacre_msg::{MgrOpen, PgStats};
 use nacre_store::StoreUsage;
-use nacre_types::OsdId;
-use nacre_types::version;
+use nacre_types::{OsdId, Uuid, version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -55,10 +54,11 @@ pub(crate) fn metadata(
     facts.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(device).collect()
 }
 
-pub(crate) fn mgr_open(config: &OsdConfig) -> MgrOpen {
+/// What a session with the manager begins with.
+pub(crate) fn mgr_open(osd: OsdId) -> MgrOpen {
     let empty: BTreeMap<String, String> = BTreeMap::new();
     MgrOpen {
-        daemon_name: config.id.to_string(),
+        daemon_name: osd.to_string(),
         service_name: String::new(),
         service: None,
         config: empty.to_bytes(),
@@ -93,13 +93,13 @@ fn statfs(usage: &StoreUsage) -> StoreStatfs {
 
 /// One report to the manager, summed over the shards.
 pub(crate) fn pg_stats<'a>(
-    config: &OsdConfig,
+    (osd, fsid): (OsdId, Uuid),
     map: &OsdMap,
     seq: u64,
     shards: impl Iterator<Item = &'a ShardReport>,
     hb_peers: impl Iterator<Item = OsdId>,
 ) -> PgStats {
-    let mut report = PgStats { fsid: config.fsid, epoch: map.epoch, ..PgStats::default() };
+    let mut report = PgStats { fsid, epoch: map.epoch, ..PgStats::default() };
     let mut usage = StoreUsage::default();
     let mut pg_count = 0;
     let (mut commits, mut commits_ns) = (0_u64, 0_u64);
@@ -118,7 +118,7 @@ pub(crate) fn pg_stats<'a>(
     }
     report.osd_stat = OsdStat {
         hb_peers: hb_peers.collect(),
-        up_from: map.info(config.id).up_from,
+        up_from: map.info(osd).up_from,
         seq,
         num_pgs: pg_count,
         kb_used_data: kib(usage.allocated_bytes),

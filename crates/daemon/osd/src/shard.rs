@@ -19,10 +19,13 @@ mod work;
 use crate::admin;
 use crate::background::IdleTrim;
 use crate::config::OsdConfig;
-use crate::control::{ControlCx, ControlEvent, OsdControl};
+use crate::control::{ControlCx, OsdControl};
+use crate::control_event::ControlEvent;
+use crate::links::NetCx;
 use crate::load_pgs::{stored_initial_pg_num, stored_maps};
 use crate::lost;
 use crate::maps::{MapCache, Source};
+use crate::peer_links::PeerLinks;
 use crate::pg_registry::PgRegistry;
 use crate::sessions::{AuthFrame, InboundPeer, Limits, Sessions};
 use crate::shard_msg::{Question, QuestionKind, ShardMsg, ShardRouter, client_op, session_id};
@@ -74,6 +77,8 @@ pub struct Shard {
     mailbox: Mailbox<ShardMsg>,
     pub(crate) router: ShardRouter,
     control: Option<OsdControl>,
+    /// Where OSD control is.
+    peers: Option<PeerLinks>,
     /// When OSD control is due: as it last said, since only [`Shard::lend_control`] changes that.
     control_due: Option<Stamp>,
     /// Where clients come in.
@@ -143,6 +148,7 @@ pub(crate) struct Parts {
     pub(crate) mailbox: Mailbox<ShardMsg>,
     pub(crate) router: ShardRouter,
     pub(crate) control: Option<OsdControl>,
+    pub(crate) peers: Option<PeerLinks>,
     pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
     pub(crate) booted: Arc<AtomicBool>,
@@ -176,6 +182,7 @@ impl Shard {
             mailbox: parts.mailbox,
             router,
             control: parts.control,
+            peers: parts.peers,
             control_due: None,
             public: parts.public,
             map_release: MapRelease::default(),
@@ -427,21 +434,24 @@ impl Shard {
         &mut self,
         work: impl FnOnce(&mut OsdControl, &mut ControlCx<'_>) -> T,
     ) -> Option<(T, Vec<ControlEvent>)> {
-        let control = self.control.as_mut()?;
+        let (control, peers) = (self.control.as_mut()?, self.peers.as_mut()?);
         let mut cx = ControlCx {
             // Not the turn's: a promise given by a clock that was read before a pause would end before the lease does
             // that rests on it.
-            now: self.clock.now(),
-            wall: self.wall,
-            entropy: self.entropy.as_mut(),
-            messenger: &mut self.messenger,
+            net: NetCx {
+                now: self.clock.now(),
+                wall: self.wall,
+                entropy: self.entropy.as_mut(),
+                messenger: &mut self.messenger,
+            },
+            peers,
             maps: &self.maps,
             options: &self.options,
             events: &mut self.events,
         };
         let result = work(control, &mut cx);
         self.booted.store(control.is_booted(), Ordering::Release);
-        self.control_due = control.next_deadline();
+        self.control_due = control.next_deadline().into_iter().chain(cx.peers.next_deadline()).min();
         Some((result, std::mem::take(&mut self.events)))
     }
 
@@ -602,7 +612,7 @@ impl Shard {
                 }
                 if let Some(InboundPeer::Peer(osd)) = self.sessions.inbound_peer(conn) {
                     let osd = *osd;
-                    self.with_control(|control, cx| control.peer_connected(osd, &peer, conn, cx.messenger));
+                    self.with_control(|_, cx| cx.peers.connected(osd, &peer, conn, cx.net.messenger));
                 }
             }
             event => {
@@ -649,7 +659,7 @@ impl Shard {
                 let osd = *osd;
                 self.peer_message(conn, osd, raw);
             }
-            None if let Some(osd) = self.control.as_ref().and_then(|control| control.peer_of(conn)) => {
+            None if let Some(osd) = self.peers.as_ref().and_then(|peers| peers.peer_of(conn)) => {
                 self.peer_message(conn, osd, raw);
             }
             // Only zeros are left of it, and only a client's message is refused for its length.
@@ -765,10 +775,10 @@ impl Shard {
             ShardMsg::Peer(from, message) => self.peer_event(from, *message),
             ShardMsg::PeerReset(osd) => self.peer_reset(osd),
             ShardMsg::ToPeer(osd, message) => {
-                self.with_control(|control, cx| control.send_peer(osd, message, cx.messenger));
+                self.send_peer(osd, message);
             }
             ShardMsg::MonRequest(order) => {
-                self.with_control(|control, cx| control.order(cx, order));
+                self.with_control(|control, cx| control.mon_request(cx, order));
             }
             ShardMsg::Create(spg, create_info) => self.create_pg(spg, *create_info),
             ShardMsg::Past(spg, past) => self.walk.add(spg, past),
@@ -939,8 +949,8 @@ impl Shard {
     }
 
     fn send_peer(&mut self, osd: OsdId, message: RawMessage) {
-        match &mut self.control {
-            Some(control) => control.send_peer(osd, message, &mut self.messenger),
+        match &mut self.peers {
+            Some(peers) => peers.send(osd, message, &mut self.messenger),
             None => self.router.send(0, ShardMsg::ToPeer(osd, message)),
         }
     }

@@ -1,6 +1,5 @@
 //! What shards of one OSD tell each other, and the post that carries it.
 
-use crate::control::MonRequest;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -10,9 +9,9 @@ use nacre_msg::{Command, MOsdMap, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
-use nacre_pg::{ClientOp, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
+use nacre_pg::{ClientOp, MergeState, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
 use nacre_service::{MailboxFull, MailboxSender};
-use nacre_types::{OsdId, PgId, PoolId, SpgId, Stamp};
+use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -63,6 +62,19 @@ pub(crate) enum ShardMsg {
     Leave,
     /// The shard ends.
     Stop,
+}
+
+/// Something that a PG wants the monitor to know.
+#[derive(Debug, Clone)]
+pub(crate) enum MonRequest {
+    /// Raise our `up_thru`.
+    UpThru(Epoch),
+    /// Let these serve the PG for now.
+    PgTemp(PgId, Vec<OsdId>),
+    /// The PG has come to life.
+    Created(PgId),
+    /// How far a PG is that is to be merged, and whether it has one store with the other.
+    Merge { state: MergeState, same_store: bool },
 }
 
 /// What one shard has to report to the manager.

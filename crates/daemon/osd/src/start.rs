@@ -3,6 +3,7 @@
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets};
+use crate::peer_links::PeerLinks;
 use crate::shard::{Parts, Shard};
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::storage::{self, StorageError, StoreConfig};
@@ -193,6 +194,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             mailbox,
             router: ShardRouter::new(shard, Vec::new()),
             control: None,
+            peers: None,
             public,
             store: machine.store,
             tuning: machine.tuning,
@@ -209,6 +211,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             if shard == 0 {
                 listeners.serve(osd_addrs, &mut part.messenger);
                 let now = part.clock.now();
+                part.peers = Some(PeerLinks::new(config.id, &part.tuning));
                 part.control = Some(OsdControl::new(
                     config.clone(),
                     capacity_bytes,

@@ -1,8 +1,7 @@
 //! What PGs want: a shard carries it out, in the order in which it was said.
 
 use super::Shard;
-use crate::control::MonRequest;
-use crate::shard_msg::ShardMsg;
+use crate::shard_msg::{MonRequest, ShardMsg};
 use nacre_msg::{Message, OsdOpReply, RawMessage};
 use nacre_pg::{Effect, Effects, Planted, SessionId, Trace};
 use nacre_txn::{StoreToken, Transaction};

@@ -1,7 +1,7 @@
 //! What other OSDs say, and what is done where some of it is lost or cannot be read.
 
 use super::Shard;
-use crate::control::OsdControl;
+use crate::peer_links::PeerLinks;
 use crate::shard_msg::ShardMsg;
 use nacre_msg::RawMessage;
 use nacre_msg::peer::{PeerMessage, PeerVersions};
@@ -60,16 +60,18 @@ impl Shard {
 
     /// A peer has forgotten the session, or begun another: what was in it is lost, and the PGs must know.
     pub(super) fn session_reset(&mut self, conn: ConnId, lost_count: usize) {
-        let dialled = self.control.as_ref().and_then(|control| control.peer_of(conn));
+        let dialled = self.peers.as_ref().and_then(|peers| peers.peer_of(conn));
         let Some(osd) = dialled.or_else(|| self.sessions.peer_in_handshake(conn)) else { return };
         tracing::warn!(osd = self.config.id, peer = osd, lost_count, "the session with a peer is reset");
-        self.with_control(|control, cx| control.greet_again(conn, cx.messenger));
+        if let Some(peers) = &mut self.peers {
+            peers.greet_again(conn, &mut self.messenger);
+        }
         self.tell_reset(osd);
     }
 
     /// Messages to a peer found no room in a queue. That is as if the session with it had been reset.
     pub(super) fn tell_losses(&mut self) {
-        for osd in self.control.as_mut().map(OsdControl::take_lost).unwrap_or_default() {
+        for osd in self.peers.as_mut().map(PeerLinks::take_lost).unwrap_or_default() {
             tracing::warn!(
                 osd = self.config.id,
                 peer = osd,

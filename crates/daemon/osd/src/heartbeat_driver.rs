@@ -1,13 +1,15 @@
-//! [`Pings`]: heartbeats over sockets. What they mean is core/heartbeat's to decide.
+//! [`HeartbeatDriver`]: heartbeats over sockets. Whom this OSD pings `core/osd` decides, and what answers and silence mean `core/heartbeat`.
 
-use crate::links::{Link, WAITING_MAX};
+use crate::control_event::ControlEvent;
+use crate::links::{Link, NetCx, WAITING_MAX};
+use crate::maps::{MapCache, Source};
 use crate::osd_addrs::OsdAddrs;
 use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side};
 use nacre_maps::OsdMap;
-use nacre_msg::{Message, OsdPing, ping_op};
+use nacre_msg::{Message, OsdPing, RawMessage, ping_op};
 use nacre_msgr::Session;
 use nacre_options::Values;
-use nacre_osd_core::heartbeat_targets;
+use nacre_osd_core::{heartbeat_targets, ping_notice};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, seconds};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -17,8 +19,10 @@ use std::time::Duration;
 /// Bytes of a ping: so large that a network which loses large packets is noticed, as in Ceph.
 const PING_BYTES_MIN: u32 = 2000;
 
-/// Heartbeats of one OSD.
-pub(crate) struct Pings {
+/// Heartbeats of one OSD: two connections that it dials to each of those that it pings, and the promises that ride on the answers.
+pub(crate) struct HeartbeatDriver {
+    osd: OsdId,
+    fsid: Uuid,
     machine: Heartbeats,
     pub(crate) leases: Leases,
     links: BTreeMap<(OsdId, Side), Link>,
@@ -36,11 +40,11 @@ pub(crate) enum Verdict {
 
 /// What goes into every ping and every answer.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Signature {
-    pub(crate) fsid: Uuid,
-    pub(crate) map_epoch: Epoch,
-    pub(crate) up_from: Epoch,
-    pub(crate) wall: UTime,
+struct Signature {
+    fsid: Uuid,
+    map_epoch: Epoch,
+    up_from: Epoch,
+    wall: UTime,
 }
 
 fn nanoseconds(stamp: Stamp) -> i64 {
@@ -62,65 +66,70 @@ fn lease(options: &Values) -> Duration {
     seconds(options.seconds("osd_heartbeat_grace").as_secs_f64() * ratio)
 }
 
-impl Pings {
-    pub(crate) fn new(options: &Values, now: Stamp) -> Self {
+impl HeartbeatDriver {
+    /// Of `osd` in the cluster `fsid`, with nobody to ping yet.
+    pub(crate) fn new(osd: OsdId, fsid: Uuid, options: &Values, now: Stamp) -> Self {
         let (machine, leases) = (Heartbeats::new(settings(options), now), Leases::new(lease(options), now));
-        Self { machine, leases, links: BTreeMap::new(), effects: Vec::new() }
+        Self { osd, fsid, machine, leases, links: BTreeMap::new(), effects: Vec::new() }
     }
 
+    fn signature(&self, map: &OsdMap, wall: UTime) -> Signature {
+        Signature { fsid: self.fsid, map_epoch: map.epoch, up_from: map.info(self.osd).up_from, wall }
+    }
+
+    /// Options have changed.
     pub(crate) fn set(&mut self, options: &Values) {
         self.machine.set(settings(options));
         self.leases.set_length(lease(options));
     }
 
-    /// Whom it watches.
+    /// The OSDs that it pings.
     pub(crate) fn peers(&self) -> BTreeSet<OsdId> {
         self.machine.peers()
     }
 
+    /// Enough of the peers answer, so that it is not us who is cut off.
     pub(crate) fn is_healthy(&self, now: Stamp) -> bool {
         self.machine.is_healthy(now)
     }
 
+    /// When [`HeartbeatDriver::tick`] is due, or a link is to be dialled.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         let links = self.links.values().filter_map(Link::next_deadline);
         links.chain(self.machine.next_deadline()).min()
     }
 
-    /// Follows the map, and who shares PGs with us.
+    /// Follows the map and who shares PGs with us: dials `count_min` others at least, under our names `osd_addrs`.
     pub(crate) fn follow(
         &mut self,
-        now: Stamp,
         map: &OsdMap,
         sharers: &BTreeSet<OsdId>,
         count_min: usize,
-        me: (OsdId, &OsdAddrs),
-        messenger: &mut Messenger,
+        osd_addrs: &OsdAddrs,
+        net: &mut NetCx<'_>,
     ) {
-        let targets = heartbeat_targets(map, me.0, sharers, count_min);
+        let targets = heartbeat_targets(map, self.osd, sharers, count_min);
         let mut wanted: BTreeMap<(OsdId, Side), AddrVec> = BTreeMap::new();
         for target in &targets {
             let Some((back, front)) = target.addrs else { continue };
             wanted.insert((target.osd, Side::Back), back.clone());
             wanted.insert((target.osd, Side::Front), front.clone());
         }
-        let stale = |key: &(OsdId, Side), link: &Link| wanted.get(key) != Some(link.addrs());
-        let ended: Vec<_> =
-            self.links.iter().filter(|(key, link)| stale(key, link)).map(|(key, _)| *key).collect();
-        ended.into_iter().filter_map(|key| self.links.remove(&key)).for_each(|link| link.end(messenger));
+        let is_stale = |key: &(OsdId, Side), link: &mut Link| wanted.get(key) != Some(link.addrs());
+        self.links.extract_if(.., is_stale).for_each(|(_, link)| link.end(net.messenger));
         for (key, addrs) in wanted {
             let msgr_config = match key.1 {
-                Side::Back => &me.1.hb_back,
-                Side::Front => &me.1.hb_front,
+                Side::Back => &osd_addrs.hb_back,
+                Side::Front => &osd_addrs.hb_front,
             };
             let dial = || Link::new(EntityKind::OSD, addrs, Some(Arc::clone(msgr_config)), WAITING_MAX);
             self.links.entry(key).or_insert_with(dial);
         }
         let peers = targets.into_iter().map(|target| (target.osd, target.up_from)).collect();
-        self.machine.handle(now, Event::Peers(peers));
+        self.machine.handle(net.now, Event::Peers(peers));
     }
 
-    /// Ends all links; the next [`Pings::follow`] begins them anew.
+    /// Ends all links; the next [`HeartbeatDriver::follow`] begins them anew.
     pub(crate) fn hang_up(&mut self, messenger: &mut Messenger) {
         std::mem::take(&mut self.links).into_values().for_each(|link| link.end(messenger));
     }
@@ -158,24 +167,47 @@ impl Pings {
         }
     }
 
-    /// Nobody listens where a peer was.
+    /// Nobody listens where a peer was: its process is gone.
     pub(crate) fn refused(&mut self, osd: OsdId, now: Stamp) {
         self.machine.handle(now, Event::Refused(osd));
     }
 
+    /// A session with a monitor is open, which hears again who does not answer.
     pub(crate) fn monitor_opened(&mut self, now: Stamp) {
         self.machine.handle(now, Event::MonitorOpened);
     }
 
+    /// Does what is due.
     pub(crate) fn tick(&mut self, now: Stamp) {
         if self.machine.next_deadline().is_some_and(|at| at <= now) {
             self.machine.handle(now, Event::Tick);
         }
     }
 
-    /// A message on a connection that we dialled; false when it is none of these.
-    pub(crate) fn heard(&mut self, conn: ConnId, ping: &OsdPing, now: Stamp) -> bool {
-        let Some((osd, side)) = self.key_of(conn) else { return false };
+    /// A message on a connection that we dialled.
+    pub(crate) fn message(
+        &mut self,
+        conn: ConnId,
+        raw: RawMessage,
+        now: Stamp,
+        events: &mut Vec<ControlEvent>,
+    ) {
+        match Message::decode(raw) {
+            Ok(Message::OsdPing(ping)) => {
+                if ping.fsid == self.fsid {
+                    self.heard(conn, &ping, now);
+                }
+                events.push(ControlEvent::Leases(Arc::new(self.leases.clone())));
+            }
+            // The other one is ahead of us: our monitor may be slow, or cut off.
+            Ok(Message::MOsdMap(maps)) => events.push(ControlEvent::Maps(Box::new(maps), Source::Peer)),
+            Ok(other) => tracing::debug!(name = other.name(), "unexpected message in a heartbeat"),
+            Err(error) => tracing::error!(%error, "a peer's heartbeat does not decode"),
+        }
+    }
+
+    fn heard(&mut self, conn: ConnId, ping: &OsdPing, now: Stamp) {
+        let Some((osd, side)) = self.key_of(conn) else { return };
         match ping.op {
             ping_op::PING_REPLY => {
                 let sent = Stamp(u64::try_from(ping.mono_ping_stamp_ns).unwrap_or(0));
@@ -187,17 +219,51 @@ impl Pings {
             }
             op => tracing::debug!(osd, op, epoch = ping.map_epoch, "a peer's word in a heartbeat"),
         }
-        true
+    }
+
+    /// A peer's message at our listeners for heartbeats: a ping is answered, with our promise and the maps that the peer lacks.
+    pub(crate) fn pinged(
+        &mut self,
+        conn: ConnId,
+        from: OsdId,
+        raw: RawMessage,
+        maps: &MapCache,
+        net: &mut NetCx<'_>,
+    ) {
+        let ping = match Message::decode(raw) {
+            Ok(Message::OsdPing(ping)) if ping.fsid == self.fsid && ping.op == ping_op::PING => ping,
+            Ok(other) => {
+                return tracing::debug!(from, name = other.name(), "no ping at our listeners for them");
+            }
+            Err(error) => return tracing::error!(from, %error, "a peer's heartbeat does not decode"),
+        };
+        let (map, theirs) = (maps.newest(), ping.map_epoch);
+        let signature = self.signature(map, net.wall);
+        let notice = ping_notice(map, from, theirs);
+        let promised = notice.promise.then(|| self.leases.promise(from, net.now));
+        let answer = pong(ping, &signature, promised, net.now);
+        if notice.you_died {
+            let word = OsdPing { op: ping_op::YOU_DIED, ..answer };
+            net.messenger.send(conn, Message::from(word).encode(0));
+        }
+        net.messenger.send(conn, Message::from(answer).encode(0));
+        // What we do not have the monitor will give it.
+        if notice.maps
+            && let Some(maps) = maps.message_for_osd(theirs)
+        {
+            net.messenger.send(conn, Message::from(maps).encode(0));
+        }
     }
 
     /// Sends what is due and yields what the monitor is to hear.
-    pub(crate) fn carry_out(&mut self, signature: &Signature, messenger: &mut Messenger) -> Vec<Verdict> {
+    pub(crate) fn carry_out(&mut self, map: &OsdMap, net: &mut NetCx<'_>) -> Vec<Verdict> {
+        let signature = self.signature(map, net.wall);
         let mut effects = std::mem::take(&mut self.effects);
         self.machine.drain(&mut effects);
         let mut verdicts = Vec::new();
         for effect in effects.drain(..) {
             match effect {
-                Effect::Ping { osd, sent } => self.ping(osd, sent, signature, messenger),
+                Effect::Ping { osd, sent } => self.ping(osd, sent, &signature, net.messenger),
                 Effect::Failed { osd, silent_for, immediate } => {
                     verdicts.push(Verdict::Failed { osd, silent_for, immediate });
                 }
@@ -231,7 +297,7 @@ impl Pings {
 
 /// The answer to a ping, with a promise if we give one. It travels in a field for differences of clocks, which
 /// Ceph's OSDs use for the same end and ours have no use for.
-pub(crate) fn pong(ping: OsdPing, signature: &Signature, promised: Option<Duration>, now: Stamp) -> OsdPing {
+fn pong(ping: OsdPing, signature: &Signature, promised: Option<Duration>, now: Stamp) -> OsdPing {
     OsdPing {
         op: ping_op::PING_REPLY,
         map_epoch: signature.map_epoch,

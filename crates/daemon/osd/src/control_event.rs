@@ -1,0 +1,36 @@
+//! [`ControlEvent`]: what OSD control has for its shard.
+
+use crate::maps::Source;
+use nacre_auth::RotatingKeys;
+use nacre_heartbeat::Leases;
+use nacre_msg::{EntityCaps, MOsdMap, OsdForceRecovery, OsdPgCreate2, OsdScrub2, VoidTickets};
+use nacre_msgr::Config as MsgrConfig;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What the monitor, the manager or other OSDs brought, for the shard to carry out.
+#[derive(Debug)]
+pub(crate) enum ControlEvent {
+    /// A message with maps.
+    Maps(Box<MOsdMap>, Source),
+    /// Secrets of the service.
+    Keys(RotatingKeys),
+    /// Tickets that hold no more.
+    Void(VoidTickets),
+    /// Caps that tickets say otherwise.
+    Caps(EntityCaps),
+    /// PGs to create.
+    Create(Box<OsdPgCreate2>),
+    /// PGs to scrub.
+    Scrub(Box<OsdScrub2>),
+    /// PGs to recover before others, or in turn again.
+    Force(Box<OsdForceRecovery>),
+    /// What the configuration database has for this OSD.
+    Options(BTreeMap<String, String>),
+    /// We go on under this name towards clients; other OSDs are to connect anew.
+    Rebound(Arc<MsgrConfig>),
+    /// What others promise has changed.
+    Leases(Arc<Leases>),
+    /// This OSD ends.
+    End,
+}

@@ -1,0 +1,155 @@
+//! [`MgrReport`]: the connection to the manager: what the OSD reports of itself and its PGs, and what operators order through it.
+
+use crate::control_event::ControlEvent;
+use crate::links::{Link, NetCx, WAITING_MAX};
+use crate::report;
+use crate::shard_msg::ShardReport;
+use nacre_maps::{MgrMap, OsdMap};
+use nacre_msg::stats::PgStat;
+use nacre_msg::{Message, RawMessage};
+use nacre_msgr::{Config as MsgrConfig, Session};
+use nacre_service::{ConnId, Messenger};
+use nacre_types::{EntityKind, OsdId, PgId, Stamp, Uuid};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// An alert of a peer's message that did not decode lasts for this time.
+const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
+
+/// What all shards say of their PGs, and the link over which the manager hears it.
+pub(crate) struct MgrReport {
+    osd: OsdId,
+    fsid: Uuid,
+    link: Option<Link>,
+    open_sent: bool,
+    reports: BTreeMap<usize, ShardReport>,
+    /// Peers whose messages we could not read: what they said last, and when.
+    misunderstood: BTreeMap<OsdId, (String, Stamp)>,
+    is_due: bool,
+    due_at: Stamp,
+    seq: u64,
+}
+
+impl MgrReport {
+    /// Of `osd` in the cluster `fsid`; no manager is known yet.
+    pub(crate) fn new(osd: OsdId, fsid: Uuid) -> Self {
+        Self {
+            osd,
+            fsid,
+            link: None,
+            open_sent: false,
+            reports: BTreeMap::new(),
+            misunderstood: BTreeMap::new(),
+            is_due: false,
+            due_at: Stamp::default(),
+            seq: 0,
+        }
+    }
+
+    /// The link to the manager, to be dialled.
+    pub(crate) fn link(&mut self) -> Option<&mut Link> {
+        self.link.as_mut()
+    }
+
+    /// When the manager is to be dialled.
+    pub(crate) fn next_deadline(&self) -> Option<Stamp> {
+        self.link.as_ref().and_then(Link::next_deadline)
+    }
+
+    /// Whether a connection leads to the manager.
+    pub(crate) fn has(&self, conn: ConnId) -> bool {
+        self.link.as_ref().is_some_and(|link| link.conn() == Some(conn))
+    }
+
+    /// The connection is gone, and left `session` for the next one.
+    pub(crate) fn conn_closed(&mut self, session: Option<Box<Session>>, now: Stamp) {
+        self.open_sent = false;
+        if let Some(link) = &mut self.link {
+            link.closed(session, now);
+        }
+    }
+
+    /// Follows the map of the managers, under the name `as_whom`. The link is to be dialled then.
+    pub(crate) fn follow(&mut self, map: &MgrMap, as_whom: &Arc<MsgrConfig>, messenger: &mut Messenger) {
+        let wanted = map.available.then_some(&map.active_addrs).filter(|addrs| addrs.msgr2().is_some());
+        if self.link.as_ref().map(Link::addrs) == wanted {
+            return;
+        }
+        if let Some(link) = self.link.take() {
+            link.end(messenger);
+        }
+        self.open_sent = false;
+        let link =
+            |addrs| Link::new(EntityKind::MGR, Clone::clone(addrs), Some(Arc::clone(as_whom)), WAITING_MAX);
+        self.link = wanted.map(link);
+    }
+
+    /// The manager says something.
+    pub(crate) fn message(&self, raw: RawMessage, events: &mut Vec<ControlEvent>) {
+        match Message::decode(raw) {
+            Ok(Message::OsdScrub2(scrub)) if scrub.fsid == self.fsid => {
+                events.push(ControlEvent::Scrub(Box::new(scrub)));
+            }
+            Ok(Message::OsdForceRecovery(order)) if order.fsid == self.fsid => {
+                events.push(ControlEvent::Force(Box::new(order)));
+            }
+            // How often to report: we do so when something changes.
+            Ok(Message::MgrConfigure(_)) => (),
+            Ok(other) => tracing::debug!(name = other.name(), "unexpected message from the manager"),
+            Err(error) => tracing::error!(%error, "the manager sent what does not decode"),
+        }
+    }
+
+    /// There is something new to say.
+    pub(crate) fn set_due(&mut self) {
+        self.is_due = true;
+    }
+
+    /// A shard's PGs have changed; true when other OSDs than before share PGs with us.
+    pub(crate) fn heard_report(&mut self, report: ShardReport) -> bool {
+        self.is_due = true;
+        let before = self.reports.insert(report.shard, report).map(|report| report.sharers);
+        before.as_ref() != self.reports.values().next().map(|report| &report.sharers)
+    }
+
+    /// A peer said what we cannot read: the operator hears of it.
+    pub(crate) fn misunderstood(&mut self, from: OsdId, why: String, now: Stamp) {
+        self.misunderstood.insert(from, (why, now));
+        self.is_due = true;
+    }
+
+    /// OSDs that serve any of our PGs with us.
+    pub(crate) fn sharers(&self) -> BTreeSet<OsdId> {
+        self.reports.values().flat_map(|report| report.sharers.iter().copied()).collect()
+    }
+
+    /// The PGs that we lead, with what they say of themselves.
+    pub(crate) fn pgs(&self) -> impl Iterator<Item = &(PgId, PgStat)> + Clone {
+        self.reports.values().flat_map(|report| &report.pgs)
+    }
+
+    /// Sends a report if one is due and the manager listens. `hb_peers`: the OSDs that we ping.
+    pub(crate) fn send(&mut self, map: &OsdMap, hb_peers: BTreeSet<OsdId>, net: &mut NetCx<'_>) {
+        let Some(link) = self.link.as_mut().filter(|link| link.is_open()) else { return };
+        if !(self.is_due || net.now >= self.due_at) || self.reports.is_empty() {
+            return;
+        }
+        self.is_due = false;
+        self.due_at = net.now + report::INTERVAL;
+        self.seq += 1;
+        if !self.open_sent {
+            self.open_sent = true;
+            link.send(net.messenger, Message::from(report::mgr_open(self.osd)).encode(0));
+        }
+        let osd = (self.osd, self.fsid);
+        let mut stats = report::pg_stats(osd, map, self.seq, self.reports.values(), hb_peers.into_iter());
+        self.misunderstood.retain(|_, (_, at)| net.now.since(*at) < MISUNDERSTOOD_KEPT);
+        let misunderstood = self.misunderstood.values().map(|(text, _)| text.as_str());
+        let alerts = report::alerts(misunderstood, self.reports.values());
+        if !alerts.is_empty() {
+            stats.osd_stat.alerts.insert(self.osd, alerts);
+        }
+        link.send(net.messenger, Message::from(stats).encode(0));
+    }
+}

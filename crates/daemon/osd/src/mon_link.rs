@@ -1,0 +1,263 @@
+//! [`MonLink`]: the session with the monitor. `core/monc` decides whom to dial, what to subscribe to and which tickets to renew; here its
+//! effects become connections and messages.
+
+use crate::links::{Dialler, NetCx};
+use crate::maps::{LearnError, RETRY};
+use nacre_auth::{ClientAuth, Offer, RotatingKeys};
+use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
+use nacre_msg::{EntityCaps, Message, MonGetOsdMap, VoidTickets};
+use nacre_msgr::{Config as MsgrConfig, Connection, Event as ConnEvent, Fault, Target};
+use nacre_options::Values;
+use nacre_service::{ConnId, mon_link_event};
+use nacre_types::{AuthName, EntityKind, Epoch, OsdId, Stamp};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// What keeps us from newer maps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// The epochs behind ours.
+    Epochs,
+    /// The next one, whole; with it ours, to see whether the monitor has the same.
+    Whole,
+}
+
+/// What came of the session with the monitor.
+#[allow(clippy::large_enum_variant, reason = "taken apart where it is made")]
+#[derive(Debug)]
+pub(crate) enum MonEvent {
+    /// It is open; the monitor may know nothing of what was said in earlier ones.
+    Opened,
+    /// The monitor says something.
+    Message(Message),
+    /// The secrets of the service, newer ones than before.
+    Keys(RotatingKeys),
+}
+
+/// The session with the monitor, over whichever connection it has at the moment.
+pub(crate) struct MonLink {
+    osd: OsdId,
+    monc: MonClient,
+    conn: Option<(LinkId, ConnId)>,
+    /// What `monc` wants and has not got yet.
+    effects: VecDeque<Effect>,
+    /// What the monitor is asked for to go on from our map, and when it was.
+    lack: Option<(Lack, Stamp)>,
+}
+
+impl MonLink {
+    /// A client of the monitors for the OSD that `auth` names; it dials nobody yet.
+    pub(crate) fn new(osd: OsdId, auth: ClientAuth, monc_config: MoncConfig) -> Self {
+        let mut monc = MonClient::new(monc_config, auth);
+        for what in ["config", "mgrmap", "osd_pg_creates", VoidTickets::TOPIC, EntityCaps::TOPIC] {
+            monc.subscribe(what, 0, Interest::Lasting);
+        }
+        Self { osd, monc, conn: None, effects: VecDeque::new(), lack: None }
+    }
+
+    /// How the OSD proves itself.
+    pub(crate) fn auth_of(osd: OsdId, key: nacre_auth::CryptoKey) -> ClientAuth {
+        let name = AuthName::new(EntityKind::OSD, osd.to_string());
+        let services = [EntityKind::MON, EntityKind::OSD, EntityKind::MGR];
+        ClientAuth::new(name, Some(key), Offer::secure_first(), &services)
+    }
+
+    /// Looks for a monitor, and wants the maps behind `newest`, or all when that is 0.
+    pub(crate) fn start(&mut self, newest: Epoch, net: &mut NetCx<'_>) {
+        let start = if newest == 0 { 0 } else { u64::from(newest) + 1 };
+        self.monc.subscribe("osdmap", start, Interest::Lasting);
+        self.monc.start(&mut net.monc());
+    }
+
+    /// Begins a new session: the monitor takes our address for clients from it.
+    pub(crate) fn restart(&mut self, net: &mut NetCx<'_>) {
+        self.monc.stop();
+        self.monc.start(&mut net.monc());
+    }
+
+    /// True while a session is open.
+    pub(crate) fn is_open(&self) -> bool {
+        self.monc.is_open()
+    }
+
+    /// When [`MonLink::tick`] is due.
+    pub(crate) fn next_deadline(&self) -> Option<Stamp> {
+        self.monc.next_deadline()
+    }
+
+    /// Does what is due.
+    pub(crate) fn tick(&mut self, net: &mut NetCx<'_>) {
+        if self.monc.next_deadline().is_some_and(|at| at <= net.now) {
+            self.monc.handle(&mut net.monc(), Event::Tick);
+        }
+    }
+
+    /// Modes of connections with the monitor, as `ms_mon_cluster_mode` has them.
+    pub(crate) fn set_modes(&mut self, modes: &str) {
+        self.monc.set_modes(modes);
+    }
+
+    /// What links to other daemons need to dial: tickets come from the monitor.
+    pub(crate) fn dialler<'a>(&'a mut self, net: &'a mut NetCx<'_>, options: &'a Values) -> Dialler<'a> {
+        let NetCx { now, wall, entropy, messenger } = net;
+        let cx = Context { now: *now, wall: *wall, entropy: &mut **entropy };
+        Dialler { gid: i64::from(self.osd), messenger, monc: &mut self.monc, options, cx }
+    }
+
+    /// Queues a message for the monitor. What it does not get now it gets when `core/osd` has heard that a session is open, and says
+    /// again what still matters.
+    pub(crate) fn send(&mut self, message: Message) {
+        let tid = self.monc.next_tid();
+        if self.monc.send(tid, message).is_err() {
+            tracing::warn!(osd = self.osd, "too much waits for the monitor");
+        }
+    }
+
+    /// Whether a connection leads to the monitor.
+    pub(crate) fn has(&self, conn: ConnId) -> bool {
+        self.conn.is_some_and(|(_, mon)| mon == conn)
+    }
+
+    /// An event of the connection with the monitor.
+    pub(crate) fn conn_event(&mut self, event: ConnEvent, net: &mut NetCx<'_>) {
+        let Some((link, _)) = self.conn else { return };
+        match mon_link_event(event) {
+            Ok(Some(event)) => self.monc.handle(&mut net.monc(), Event::Link(link, event)),
+            Ok(None) => (),
+            Err(error) => tracing::error!(%error, "the monitor sent what does not decode"),
+        }
+    }
+
+    /// The connection with the monitor is gone.
+    pub(crate) fn conn_closed(&mut self, net: &mut NetCx<'_>) {
+        if let Some((link, _)) = self.conn.take() {
+            self.monc.handle(&mut net.monc(), Event::Link(link, LinkEvent::Lost));
+        }
+    }
+
+    /// Carries out what the client of the monitors wants, up to what is OSD control's to know; `None` when it wants nothing more.
+    /// `as_whom` is the name under which we dial.
+    pub(crate) fn next_event(&mut self, as_whom: &Arc<MsgrConfig>, net: &mut NetCx<'_>) -> Option<MonEvent> {
+        loop {
+            if self.effects.is_empty() {
+                let mut effects = Vec::new();
+                self.monc.drain(&mut effects);
+                self.effects = effects.into();
+            }
+            let event = match self.effects.pop_front()? {
+                Effect::Opened { .. } => MonEvent::Opened,
+                Effect::Deliver { message, .. } => MonEvent::Message(message),
+                Effect::RotatingKeys(keys) => MonEvent::Keys(keys),
+                effect => {
+                    self.carry_out(effect, as_whom, net);
+                    continue;
+                }
+            };
+            return Some(event);
+        }
+    }
+
+    fn carry_out(&mut self, effect: Effect, as_whom: &Arc<MsgrConfig>, net: &mut NetCx<'_>) {
+        match effect {
+            Effect::Connect { link, addr } => {
+                let target = Target { addr, kind: EntityKind::MON, gid: self.osd.into() };
+                match net.messenger.connect(Arc::clone(as_whom), target, None, net.now, net.entropy) {
+                    Ok(conn) => self.conn = Some((link, conn)),
+                    Err(error) => {
+                        tracing::warn!(%addr, %error, "cannot dial the monitor");
+                        self.monc.handle(&mut net.monc(), Event::Link(link, LinkEvent::Lost));
+                    }
+                }
+            }
+            Effect::AuthStart { link, start } => {
+                self.drive(link, net, |c| c.auth_start(start.method, &start.modes, &start.payload));
+            }
+            Effect::AuthMore { link, payload } => self.drive(link, net, |c| c.auth_request_more(&payload)),
+            Effect::AuthFinish { link, keys } => {
+                self.drive(link, net, |c| c.auth_finish(&keys.session_key, &keys.connection_secret));
+            }
+            Effect::Send { link, tid, message } => {
+                if let Some(conn) = self.conn_of(link) {
+                    net.messenger.send(conn, message.encode(tid));
+                }
+            }
+            Effect::Keepalive { link } => {
+                if let Some(conn) = self.conn_of(link) {
+                    net.messenger.send_keepalive(conn, net.wall);
+                }
+            }
+            Effect::Close { link } => {
+                if let Some(conn) = self.conn_of(link) {
+                    net.messenger.close(conn);
+                    self.conn = None;
+                }
+            }
+            Effect::Refused { errno } => {
+                tracing::error!(osd = self.osd, %errno, "the monitors refuse this OSD: check its key and caps");
+            }
+            Effect::RotatingRefused { errno } => {
+                tracing::error!(osd = self.osd, %errno, "the monitors give this OSD no service secrets");
+            }
+            // The first three end `next_event`.
+            Effect::Opened { .. } | Effect::Deliver { .. } | Effect::RotatingKeys(_) => (),
+            Effect::Lost | Effect::CommandDone { .. } | Effect::Version { .. } => (),
+        }
+    }
+
+    fn conn_of(&self, link: LinkId) -> Option<ConnId> {
+        self.conn.filter(|(current, _)| *current == link).map(|(_, conn)| conn)
+    }
+
+    fn drive(
+        &self,
+        link: LinkId,
+        net: &mut NetCx<'_>,
+        work: impl FnOnce(&mut Connection) -> Result<(), Fault>,
+    ) {
+        if let Some(conn) = self.conn_of(link) {
+            net.messenger.drive(conn, work);
+        }
+    }
+
+    /// Maps came that cannot be taken in, ours being of `epoch`; none of what came behind them was. Asks for what is lacking.
+    pub(crate) fn maps_refused(&mut self, error: &LearnError, epoch: Epoch, now: Stamp) {
+        let osd = self.osd;
+        let lack = match error {
+            LearnError::Gap { .. } => Lack::Epochs,
+            LearnError::Increment(_) => Lack::Whole,
+            LearnError::Forked { .. } | LearnError::Bad(_) => {
+                return tracing::error!(osd, %error, "cannot use these maps");
+            }
+        };
+        let asked = self.lack.filter(|(of, _)| *of == lack);
+        if asked.is_none() {
+            tracing::info!(osd, epoch, %error, "asking the monitor for the maps that follow ours");
+        }
+        self.lack = Some(asked.unwrap_or((lack, now)));
+        self.ask_for_maps(epoch, now, asked.is_none());
+    }
+
+    /// Asks the monitor for what we lack behind `epoch`: `at_once`, or when it has not come for a while.
+    pub(crate) fn ask_for_maps(&mut self, epoch: Epoch, now: Stamp, at_once: bool) {
+        let Some((lack, asked_at)) = self.lack else { return };
+        if !self.monc.is_open() || !(at_once || now >= asked_at + RETRY) {
+            return;
+        }
+        self.lack = Some((lack, now));
+        match lack {
+            Lack::Epochs => self.monc.ask_again("osdmap"),
+            Lack::Whole => {
+                let ask = MonGetOsdMap { full_first: epoch, full_last: epoch + 1, ..MonGetOsdMap::default() };
+                self.send(ask.into());
+            }
+        }
+    }
+
+    /// Our maps have come to `epoch`.
+    pub(crate) fn maps_learned(&mut self, epoch: Epoch) {
+        self.monc.got("osdmap", epoch.into());
+        if let Some((Lack::Whole, _)) = self.lack.take() {
+            self.monc.ask_again("osdmap"); // what came meanwhile was of no use
+        }
+    }
+}
