@@ -27,13 +27,6 @@ const KNOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/core/pg/ops", &["copy", "execution", "outcome"]),
-    (
-        "crates/daemon/osd",
-        &[
-            "admin", "background", "config", "control", "load_pgs", "lost", "mgr_report", "report", "shard",
-            "storage",
-        ],
-    ),
     ("crates/tool/bench", &["cell", "compare", "html", "load", "run", "shape"]),
 ];
 

@@ -1,15 +1,18 @@
 //! `ceph tell osd.N ...`: commands that an OSD answers itself. They run on the control shard.
 
+use crate::asok;
+use crate::command_reply::Failure;
+use crate::config::OsdConfig;
 use crate::lost;
-use crate::shard::Shard;
-use crate::shard_msg::{Question, QuestionKind};
+use crate::pg_driver::PgDriver;
+use crate::shard_msg::QuestionKind;
+use crate::shard_net::ShardNet;
 use crate::storage::StoreConfig;
-use nacre_buf::{BufList, Bytes};
-use nacre_msg::{Command, CommandReply};
-use nacre_options::{self as options, OptionInfo};
-use nacre_pg::{Pg, Session};
+use nacre_msg::Command;
+use nacre_options::{self as options, OptionInfo, Values};
+use nacre_pg::Session;
 use nacre_types::version;
-use nacre_types::{Epoch, Errno, OsdId, PgId, SpgId};
+use nacre_types::{Errno, PgId, SpgId, Stamp, UTime};
 use serde_json::{Map, Value, json};
 
 /// Words and arguments, and a line for people. An argument is `name:type`; behind the type of a choice `=` and
@@ -54,31 +57,37 @@ const COMMANDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A failed command: error number and a line that says why.
-pub(crate) type Failure = (Errno, String);
-
-pub(crate) fn reply(answer: Result<Value, Failure>) -> CommandReply {
-    match answer {
-        Ok(Value::Null) => CommandReply { result: 0, status: String::new(), data: BufList::new() },
-        Ok(value) => {
-            let text = serde_json::to_string_pretty(&value).unwrap_or_default();
-            CommandReply { result: 0, status: String::new(), data: Bytes::from(text + "\n").into() }
-        }
-        Err((errno, status)) => CommandReply { result: errno.negated(), status, data: BufList::new() },
-    }
+/// What commands look at.
+pub(crate) struct CommandView<'a> {
+    pub(crate) config: &'a OsdConfig,
+    pub(crate) options: &'a Values,
+    pub(crate) is_booted: bool,
+    pub(crate) pg_driver: &'a PgDriver,
+    pub(crate) net: &'a ShardNet,
+    /// Both clocks, as the turn has them.
+    pub(crate) times: (Stamp, UTime),
 }
 
-/// Runs a command and answers it, at once or from the shard of the PG that it is about.
-pub(crate) fn command(shard: &mut Shard, session: &Session, tid: u64, command: &Command) {
-    let answer = match parse(command) {
-        _ if !session.caps.allows_everything() => Err((Errno::EACCES, "access denied".to_owned())),
-        Ok(args) => match run(shard, session, tid, &args) {
-            Some(answer) => answer,
-            None => return,
-        },
-        Err(failure) => Err(failure),
-    };
-    shard.tell_session(session.id, nacre_msg::Message::from(reply(answer)).encode(tid));
+/// What a command comes to.
+#[derive(Debug)]
+pub(crate) enum CommandOutcome {
+    /// It is answered.
+    Reply(Result<Value, Failure>),
+    /// These options are to be set until the daemon restarts, and then the answer is this.
+    SetOptions(Vec<(&'static OptionInfo, String)>, Value),
+    /// The shard of this PG answers.
+    Ask(SpgId, QuestionKind),
+    /// A bench is to write so many bytes in blocks of such a size, and answers when it is done.
+    StartBench { count: Option<u64>, size: Option<u64> },
+}
+
+/// Runs a command of the client with this session.
+pub(crate) fn command(view: &CommandView<'_>, session: &Session, command: &Command) -> CommandOutcome {
+    if !session.caps.allows_everything() {
+        return CommandOutcome::Reply(Err((Errno::EACCES, "access denied".to_owned())));
+    }
+    let run = parse(command).and_then(|args| run(view, &args));
+    run.unwrap_or_else(|failure| CommandOutcome::Reply(Err(failure)))
 }
 
 fn parse(command: &Command) -> Result<Map<String, Value>, Failure> {
@@ -99,60 +108,52 @@ fn number(args: &Map<String, Value>, name: &str) -> Option<u64> {
     value.as_u64().or_else(|| value.as_str()?.parse().ok())
 }
 
-/// `None` when the answer comes from elsewhere.
-fn run(
-    shard: &mut Shard,
-    session: &Session,
-    tid: u64,
-    args: &Map<String, Value>,
-) -> Option<Result<Value, Failure>> {
+fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutcome, Failure> {
     // `pg PGID COMMAND` is COMMAND with a `pgid`.
     let prefix = match text(args, "prefix") {
         "pg" => text(args, "cmd"),
         prefix => prefix,
     };
     let kind = match prefix {
-        "query" => Some(Ok(QuestionKind::Query)),
-        "scrub" => Some(Ok(QuestionKind::Scrub { deep: false })),
-        "deep_scrub" => Some(Ok(QuestionKind::Scrub { deep: true })),
-        prefix => lost::question(prefix, args),
+        "query" => Some(QuestionKind::Query),
+        "scrub" => Some(QuestionKind::Scrub { deep: false }),
+        "deep_scrub" => Some(QuestionKind::Scrub { deep: true }),
+        prefix => lost::question(prefix, args).transpose()?,
     };
     if let Some(kind) = kind {
-        let kind = match kind {
-            Ok(kind) => kind,
-            Err(failure) => return Some(Err(failure)),
-        };
-        let Some(pg) = PgId::parse(text(args, "pgid")) else {
-            return Some(Err((Errno::EINVAL, format!("no placement group id in '{}'", text(args, "pgid")))));
-        };
-        let spg = SpgId::replicated(pg);
-        shard.ask(Question { session: session.id, tid, spg, kind });
-        return None;
+        let pgid = text(args, "pgid");
+        let pg = PgId::parse(pgid).ok_or((Errno::EINVAL, format!("no placement group id in '{pgid}'")))?;
+        return Ok(CommandOutcome::Ask(SpgId::replicated(pg), kind));
     }
-    Some(match prefix {
-        "get_command_descriptions" => Ok(descriptions()),
-        "version" => Ok(
-            json!({ "version": version::VERSION_SHORT, "release": version::RELEASE, "release_type": "stable" }),
-        ),
-        "status" => Ok(status(shard)),
-        "config get" => option(text(args, "var")).map(|info| json!({ info.name: shard.options.of(info) })),
-        "config set" => config_set(shard, args),
-        "injectargs" => injectargs(shard, args),
-        "config show" => Ok(config_show(shard)),
-        "config diff" => Ok(config_diff(shard)),
-        "perf dump" => Ok(shard.perf_dump()),
-        "perf histogram dump" => Ok(shard.dump_histograms()),
-        "dump_ops_in_flight" => Ok(shard.dump_ops()),
-        "dump_historic_ops" => Ok(shard.dump_historic_ops()),
-        "bench" => match shard.start_bench(session.id, tid, number(args, "count"), number(args, "size")) {
-            Ok(()) => return None,
-            Err(failure) => Err(failure),
-        },
-        _ => Err((
-            Errno::EINVAL,
-            format!("no valid command found: '{prefix}' is not known to osd.{}", shard.config.id),
-        )),
-    })
+    let value = match prefix {
+        "get_command_descriptions" => descriptions(),
+        "version" => {
+            json!({ "version": version::VERSION_SHORT, "release": version::RELEASE, "release_type": "stable" })
+        }
+        "status" => status(view),
+        "config get" => {
+            let info = option(text(args, "var"))?;
+            json!({ info.name: view.options.of(info) })
+        }
+        "config set" => return config_set(args),
+        "injectargs" => return injectargs(args),
+        "config show" => config_show(view.options),
+        "config diff" => config_diff(view.options),
+        "perf dump" => asok::perf_dump(view.pg_driver, view.net),
+        "perf histogram dump" => view.pg_driver.tracker.dump_histograms(),
+        "dump_ops_in_flight" => asok::dump_ops(&view.pg_driver.pgs, view.times),
+        "dump_historic_ops" => view.pg_driver.tracker.dump_history(view.times),
+        "bench" => {
+            let (count, size) = (number(args, "count"), number(args, "size"));
+            return Ok(CommandOutcome::StartBench { count, size });
+        }
+        _ => {
+            let osd = view.config.id;
+            let text = format!("no valid command found: '{prefix}' is not known to osd.{osd}");
+            return Err((Errno::EINVAL, text));
+        }
+    };
+    Ok(CommandOutcome::Reply(Ok(value)))
 }
 
 fn descriptions() -> Value {
@@ -189,19 +190,19 @@ fn describe_word(word: &str) -> Value {
     Value::Object(described)
 }
 
-fn status(shard: &Shard) -> Value {
-    let map = shard.newest_map();
+fn status(view: &CommandView<'_>) -> Value {
+    let (map, config) = (view.net.maps.newest(), view.config);
     json!({
-        "cluster_fsid": shard.config.fsid.to_string(),
-        "osd_fsid": shard.config.uuid.to_string(),
-        "whoami": shard.config.id,
-        "state": if shard.is_booted() { "active" } else { "booting" },
+        "cluster_fsid": config.fsid.to_string(),
+        "osd_fsid": config.uuid.to_string(),
+        "whoami": config.id,
+        "state": if view.is_booted { "active" } else { "booting" },
         // No older one is kept whole.
         "oldest_map": map.epoch,
         "newest_map": map.epoch,
-        "num_pgs": shard.pgs.all().len(),
-        "shards": shard.config.shards,
-        "store": match &shard.config.store {
+        "num_pgs": view.pg_driver.pgs.all().len(),
+        "shards": config.shards,
+        "store": match &config.store {
             StoreConfig::Memory { .. } => "memory",
             StoreConfig::File { .. } => "file",
         },
@@ -212,7 +213,7 @@ fn option(name: &str) -> Result<&'static OptionInfo, Failure> {
     options::find(name).ok_or_else(|| (Errno::ENOENT, format!("unrecognized config option '{name}'")))
 }
 
-fn config_set(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Failure> {
+fn config_set(args: &Map<String, Value>) -> Result<CommandOutcome, Failure> {
     let info = option(text(args, "var"))?;
     let value = match args.get("val") {
         Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "),
@@ -222,8 +223,7 @@ fn config_set(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Fai
     };
     let value = info.check(&value).map_err(|error| (Errno::EINVAL, error.to_string()))?;
     check_read(info)?;
-    shard.set_option(info, value);
-    Ok(json!({ "success": "" }))
+    Ok(CommandOutcome::SetOptions(vec![(info, value)], json!({ "success": "" })))
 }
 
 /// What an OSD does not read, it does not take.
@@ -258,7 +258,7 @@ fn injected(words: &[&str]) -> Result<Vec<(&'static OptionInfo, String)>, Failur
 }
 
 /// All of them or, when one is wrong, none.
-fn injectargs(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Failure> {
+fn injectargs(args: &Map<String, Value>) -> Result<CommandOutcome, Failure> {
     let words: Vec<&str> = match args.get("injected_args") {
         Some(Value::Array(words)) => words.iter().filter_map(Value::as_str).collect(),
         Some(Value::String(words)) => vec![words],
@@ -266,107 +266,18 @@ fn injectargs(shard: &mut Shard, args: &Map<String, Value>) -> Result<Value, Fai
     };
     let changes = injected(&words)?;
     let shown = changes.iter().map(|(info, value)| (info.name.to_owned(), json!(value))).collect();
-    for (info, value) in changes {
-        shard.set_option(info, value);
-    }
-    Ok(Value::Object(shown))
+    Ok(CommandOutcome::SetOptions(changes, Value::Object(shown)))
 }
 
-fn config_show(shard: &Shard) -> Value {
-    let all = options::all().map(|info| (info.name.to_owned(), Value::from(shard.options.of(info))));
+fn config_show(values: &Values) -> Value {
+    let all = options::all().map(|info| (info.name.to_owned(), Value::from(values.of(info))));
     Value::Object(all.collect())
 }
 
-fn config_diff(shard: &Shard) -> Value {
-    let show =
-        |info: &'static OptionInfo| json!({ "default": info.default, "final": shard.options.of(info) });
-    let shown = shard.options.changed().map(|info| (info.name.to_owned(), show(info)));
+fn config_diff(values: &Values) -> Value {
+    let show = |info: &'static OptionInfo| json!({ "default": info.default, "final": values.of(info) });
+    let shown = values.changed().map(|info| (info.name.to_owned(), show(info)));
     json!({ "diff": Value::Object(shown.collect()) })
-}
-
-/// The answer about a PG, from its shard.
-pub(crate) fn query(shard: &mut Shard, spg: &SpgId) -> CommandReply {
-    let wall = shard.wall;
-    let described = shard.pgs.get_mut(spg).and_then(|(pg, _)| describe(pg, wall));
-    reply(described.ok_or_else(|| not_here(shard, spg)))
-}
-
-pub(crate) fn not_here(shard: &Shard, spg: &SpgId) -> Failure {
-    (Errno::ENOENT, format!("osd.{} does not lead pg {spg}", shard.config.id))
-}
-
-/// The answer to the order to scrub a PG.
-pub(crate) fn scrub_ordered(shard: &Shard, spg: &SpgId, deep: bool) -> CommandReply {
-    if !shard.pgs.contains(spg) {
-        return reply(Err(not_here(shard, spg)));
-    }
-    let what = if deep { "deep-scrub" } else { "scrub" };
-    CommandReply { result: 0, status: format!("instructing pg {spg} to {what}"), data: BufList::new() }
-}
-
-fn describe(pg: &mut Pg, wall: nacre_types::UTime) -> Option<Value> {
-    let stat = pg.stat(wall)?;
-    let info = pg.info();
-    let sum = &stat.stats.sum;
-    Some(json!({
-        "state": nacre_msg::stats::pg_state::text(stat.state),
-        "epoch": pg.epoch(),
-        "up": stat.up,
-        "acting": stat.acting,
-        "acting_recovery_backfill": stat.acting.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "info": {
-            "pgid": pg.spg().to_string(),
-            "last_update": info.last_update.to_string(),
-            "last_complete": info.last_complete.to_string(),
-            "log_tail": info.log_tail.to_string(),
-            "last_user_version": info.last_user_version,
-            "stats": {
-                "version": stat.version.to_string(),
-                "state": nacre_msg::stats::pg_state::text(stat.state),
-                "last_scrub": stat.last_scrub.to_string(),
-                "last_scrub_stamp": stat.last_scrub_stamp.to_string(),
-                "last_deep_scrub": stat.last_deep_scrub.to_string(),
-                "last_deep_scrub_stamp": stat.last_deep_scrub_stamp.to_string(),
-                "log_size": stat.log_size,
-                "stat_sum": {
-                    "num_bytes": sum.num_bytes,
-                    "num_objects": sum.num_objects,
-                    "num_object_clones": sum.num_object_clones,
-                    "num_objects_degraded": sum.num_objects_degraded,
-                    "num_objects_misplaced": sum.num_objects_misplaced,
-                },
-                "up": stat.up,
-                "acting": stat.acting,
-            },
-        },
-        "recovery_state": [recovery_state(pg)],
-    }))
-}
-
-/// Where the PG stands, and what it waits for, in the shape of Ceph's.
-fn recovery_state(pg: &Pg) -> Value {
-    let mut state = json!({ "name": pg.phase_name() });
-    let unprobed = pg.unprobed();
-    if !unprobed.is_empty() {
-        let waited = |osd: &OsdId| json!({ "osd": osd.to_string(), "status": "not queried" });
-        state["might_have_unfound"] = unprobed.iter().map(waited).collect();
-    }
-    let blockers = pg.blockers();
-    if !blockers.is_empty() {
-        let blocker = |(osd, lost_through): &(OsdId, Epoch)| {
-            let comment = match lost_through {
-                0 => "it may have the only copy of acknowledged writes; start it, or mark it lost".to_owned(),
-                epoch => format!(
-                    "the records of its copy were damaged: what it stored up to epoch {epoch} is lost, and nobody else is known to \
-                     have it; bring back another copy, or mark it lost"
-                ),
-            };
-            json!({ "osd": osd, "comment": comment })
-        };
-        state["blocked"] = json!("nobody who is here has all writes that may have been acknowledged");
-        state["peering_blocked_by"] = blockers.iter().map(blocker).collect();
-    }
-    state
 }
 
 #[cfg(test)]

@@ -5,30 +5,44 @@
 //!
 //! | file | holds |
 //! |---|---|
-//! | `shard` | the turn loop: sockets, messages, completions, effects |
-//! | `pg_registry` | the PGs of a shard |
-//! | `sessions` | who has connected to a shard |
+//! | `shard` | a thread's part of an OSD, put together |
+//! | `turn` | the loop: wait, take, react, send |
+//! | `dispatch` | which part each event and message is for |
+//! | `connections` | connections come, prove who they are, and go |
+//! | `learn_maps` | maps come in, and when the PGs see them |
+//! | `pg_driver` | the PGs get events, and what they want is carried out |
+//! | `pg_create`, `pg_maps`, `load_pgs` | copies that are called for; maps reach the PGs; PGs after a restart |
+//! | `pg_registry` | the PGs of a shard, and what waits for them |
+//! | `shard_net` | the ways out of a shard: to clients, other OSDs, other shards |
 //! | `shard_msg` | what shards tell each other |
+//! | `sessions` | who has connected to a shard, and who is not read for now |
 //! | `control` | once per OSD: boot, and what connects the parts below |
 //! | `control_event` | what OSD control has for its shard |
 //! | `mon_link` | the session with the monitor |
 //! | `peer_links` | lossless connections with other OSDs |
 //! | `heartbeat_driver` | heartbeats over sockets |
-//! | `mgr_report` | the connection to the manager |
+//! | `mgr_report`, `report` | the connection to the manager, and what it hears |
 //! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
-//! | `maps` | the maps we have, and for whom |
-//! | `load_pgs` | what is kept for ourselves, and taking up again after a restart |
+//! | `maps`, `walk` | the maps we have, and for whom; the maps of a PG's past |
+//! | `own_collection` | what is kept for ourselves in the store |
 //! | `storage` | the store's files |
-//! | `report` | what an OSD says of itself |
-//! | `admin` | `ceph tell` |
+//! | `background`, `bench` | scrubs in time and giving back memory; `ceph tell osd.N bench` |
+//! | `tracker` | the stage clock of clients' messages |
+//! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell` and `ceph pg` |
 
 mod admin;
+mod asok;
 mod background;
+mod bench;
+mod command_reply;
 mod config;
+mod connections;
 mod control;
 mod control_event;
+mod dispatch;
 mod heartbeat_driver;
+mod learn_maps;
 mod links;
 mod load_pgs;
 mod lost;
@@ -36,15 +50,22 @@ mod maps;
 mod mgr_report;
 mod mon_link;
 mod osd_addrs;
+mod own_collection;
 mod peer_links;
+mod pg_create;
+mod pg_driver;
+mod pg_maps;
+mod pg_query;
 mod pg_registry;
 mod report;
 mod sessions;
 mod shard;
 mod shard_msg;
+mod shard_net;
 mod start;
 pub mod storage;
 mod tracker;
+mod turn;
 mod walk;
 
 pub use config::OsdConfig;

@@ -1,9 +1,9 @@
 //! `ceph pg PG list_unfound`, `list_missing` and `mark_unfound_lost`: what operators need when copies are gone.
 
-use crate::admin::{Failure, not_here, reply};
-use crate::shard::Shard;
+use crate::command_reply::{Failure, not_here, reply, said};
+use crate::pg_driver::PgDriver;
 use crate::shard_msg::QuestionKind;
-use nacre_buf::BufList;
+use crate::shard_net::ShardCx;
 use nacre_msg::CommandReply;
 use nacre_pg::{Event, LOST_OBJECTS_MAX, Lost, MissingObject};
 use nacre_types::{Errno, HObject, ObjectLocator, SnapId, SpgId};
@@ -64,11 +64,11 @@ fn describe(one: &MissingObject) -> Value {
 }
 
 /// The objects that a PG lacks.
-pub(crate) fn list(shard: &Shard, spg: &SpgId, unfound: bool, from: &HObject) -> CommandReply {
-    let Some(pg) = shard.pgs.get(spg).filter(|pg| pg.is_primary()) else {
-        return reply(Err(not_here(shard, spg)));
+pub(crate) fn list(pg_driver: &PgDriver, spg: &SpgId, unfound: bool, from: &HObject) -> CommandReply {
+    let Some(pg) = pg_driver.pgs.get(spg).filter(|pg| pg.is_primary()) else {
+        return reply(Err(not_here(pg_driver.osd, spg)));
     };
-    let (objects, more) = pg.missing_objects(&*shard.store, from, unfound, RECORDS_MAX);
+    let (objects, more) = pg.missing_objects(&*pg_driver.store, from, unfound, RECORDS_MAX);
     let (missing, unfound) = pg.missing_counts();
     reply(Ok(json!({
         "num_missing": missing,
@@ -80,30 +80,26 @@ pub(crate) fn list(shard: &Shard, spg: &SpgId, unfound: bool, from: &HObject) ->
 }
 
 /// Gives up what nobody has.
-pub(crate) fn mark(shard: &mut Shard, spg: &SpgId, lost: Lost) -> CommandReply {
-    let view = &*shard.store;
-    let Some(possible) = shard.pgs.get(spg).map(|pg| pg.can_mark_lost(view, lost)) else {
-        return reply(Err(not_here(shard, spg)));
+pub(crate) fn mark(pg_driver: &mut PgDriver, cx: &mut ShardCx<'_>, spg: &SpgId, lost: Lost) -> CommandReply {
+    let view = &*pg_driver.store;
+    let Some(possible) = pg_driver.pgs.get(spg).map(|pg| pg.can_mark_lost(view, lost)) else {
+        return reply(Err(not_here(pg_driver.osd, spg)));
     };
     let (count, all) = match possible {
         Err(error) => return reply(Err((error.errno(), error.to_string()))),
-        Ok(count) => (count, shard.pgs.get(spg).map_or(0, |pg| pg.missing_counts().1)),
+        Ok(count) => (count, pg_driver.pgs.get(spg).map_or(0, |pg| pg.missing_counts().1)),
     };
     if count == 0 {
         return said("pg has no unfound objects".to_owned());
     }
-    shard.deliver(*spg, Event::MarkLost(lost));
-    tracing::warn!(osd = shard.config.id, pg = %spg, count, ?lost, "unfound objects are given up by order");
+    pg_driver.deliver(cx, *spg, Event::MarkLost(lost));
+    tracing::warn!(osd = pg_driver.osd, pg = %spg, count, ?lost, "unfound objects are given up by order");
     let rest = if all > count {
         format!("; {} are left: give the order again ({LOST_OBJECTS_MAX} at a time)", all - count)
     } else {
         String::new()
     };
     said(format!("{count} unfound objects are marked lost{rest}"))
-}
-
-fn said(status: String) -> CommandReply {
-    CommandReply { result: 0, status, data: BufList::new() }
 }
 
 #[cfg(test)]

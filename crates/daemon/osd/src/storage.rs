@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-pub use crate::load_pgs::{OWN_COLLECTION, stored_maps};
+pub use crate::own_collection::{OWN_COLLECTION, stored_maps};
 
 /// Data and write-ahead log.
 const BLOCK_FILE: &str = "block";

@@ -96,6 +96,16 @@ struct Finished {
     trace: Trace,
 }
 
+/// Sums since the start, for `perf dump`.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) ops: u64,
+    pub(crate) op_in_bytes: u64,
+    pub(crate) replies: u64,
+    pub(crate) op_out_bytes: u64,
+    pub(crate) latency_ns: u64,
+}
+
 /// The stage clock of one shard.
 #[derive(Debug)]
 pub(crate) struct Tracker {

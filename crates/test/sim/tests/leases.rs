@@ -1,7 +1,7 @@
 //! A primary that is cut off from all but one client, which is cut off with it: nobody tells either of them that
 //! others have taken over. What the client asks then must not be answered with what was before.
 //!
-//! The first test fails when `Shard::is_leased` always says yes, as the last one shows, the second one when `Lead::keeps_maps_until` keeps
+//! The first test fails when `AdmissionGate` grants every lease, as the last one shows, the second one when `OsdControl::keeps_maps_until` keeps
 //! nothing back.
 
 use nacre_msg::SubOp;

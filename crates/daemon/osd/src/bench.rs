@@ -3,12 +3,13 @@
 //! The shard that does it may be OSD control's, which answers heartbeats: it goes on serving everybody meanwhile, so what is measured is
 //! what the store gives beside the clients' work.
 
-use super::Shard;
-use super::room::room;
-use crate::admin::{self, Failure};
+use crate::command_reply::{Failure, reply};
+use crate::pg_driver::{PgDriver, room};
+use crate::shard_net::ShardCx;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_msg::Message;
 use nacre_pg::SessionId;
+use nacre_store::ObjectStore;
 use nacre_txn::{Op, StoreToken, Transaction};
 use nacre_types::{Errno, HObject, PgId, SpgId, Stamp};
 use serde_json::{Value, json};
@@ -32,7 +33,7 @@ const UNDER_WAY_MAX: usize = 128;
 
 /// A bench under way.
 #[derive(Debug)]
-pub(super) struct Bench {
+pub(crate) struct Bench {
     /// Who asked, and under which number.
     session: SessionId,
     tid: u64,
@@ -64,15 +65,16 @@ fn object() -> HObject {
     HObject::head(-1, ByteStr::EMPTY, ByteStr::EMPTY, ByteStr::from_static("bench"))
 }
 
-impl Shard {
-    /// Begins to write blocks of one object of a collection that belongs to no pool; the answer comes when it is done.
-    pub(crate) fn start_bench(
-        &mut self,
-        session: SessionId,
-        tid: u64,
-        count: Option<u64>,
-        size: Option<u64>,
-    ) -> Result<(), Failure> {
+impl Bench {
+    /// Begins to write blocks of one object of a collection that belongs to no pool; the answer comes when it is done. `is_busy`:
+    /// another bench is under way.
+    pub(crate) fn start(
+        (session, tid): (SessionId, u64),
+        (count, size): (Option<u64>, Option<u64>),
+        is_busy: bool,
+        store: &dyn ObjectStore,
+        now: Stamp,
+    ) -> Result<Self, Failure> {
         let (count, size) = (count.unwrap_or(BYTES_DEFAULT), size.unwrap_or(BLOCK_BYTES_DEFAULT));
         if size == 0 || size > BLOCK_BYTES_MAX || count > BYTES_MAX || count / size > BLOCKS_MAX {
             let limits = format!(
@@ -80,67 +82,66 @@ impl Shard {
             );
             return Err((Errno::EINVAL, limits));
         }
-        if self.bench.is_some() {
+        if is_busy {
             return Err((Errno::EBUSY, "another bench is under way".to_owned()));
         }
-        if !room(&self.store.usage()).has_room_for_bench(count) {
+        if !room(&store.usage()).has_room_for_bench(count) {
             return Err((
                 Errno::ENOSPC,
                 format!("the store has no room for {count} bytes beside clients' data"),
             ));
         }
         let block = Bytes::from(vec![0x5a; usize::try_from(size).unwrap_or_default()]);
-        let (under_way, began) = (VecDeque::new(), self.now);
-        self.bench = Some(Bench { session, tid, count, size, block, written: 0, under_way, began });
-        Ok(())
+        Ok(Self { session, tid, count, size, block, written: 0, under_way: VecDeque::new(), began: now })
     }
 
-    /// When it is due, if one is under way: at once when the store has made room for more.
-    pub(super) fn bench_deadline(&self) -> Option<Stamp> {
-        let bench = self.bench.as_ref()?;
-        let is_done = bench.written >= bench.count && bench.under_way.is_empty();
-        let may_write = bench.written < bench.count && bench.has_room();
-        Some(if is_done || may_write { self.now } else { bench.until() })
+    /// When it is due: at once when the store has made room for more.
+    pub(crate) fn next_deadline(&self, now: Stamp) -> Stamp {
+        let is_done = self.written >= self.count && self.under_way.is_empty();
+        let may_write = self.written < self.count && self.has_room();
+        if is_done || may_write { now } else { self.until() }
     }
 
     /// What the store has made durable for no PG: a block, unless it is one of a bench that gave up, or no bench's at all.
-    pub(super) fn bench_durable(&mut self, token: StoreToken) {
-        let Some(bench) = &mut self.bench else { return };
-        if bench.under_way.front().is_some_and(|(oldest, _)| *oldest == token) {
-            bench.under_way.pop_front();
+    pub(crate) fn durable(&mut self, token: StoreToken) {
+        if self.under_way.front().is_some_and(|(oldest, _)| *oldest == token) {
+            self.under_way.pop_front();
         }
     }
 
-    /// Writes as much as may be under way, and answers at the end.
-    pub(super) fn continue_bench(&mut self) {
-        let Some(mut bench) = self.bench.take() else { return };
-        while bench.written < bench.count && bench.has_room() && !self.broken {
-            let length = bench.size.min(bench.count - bench.written);
-            let data = bench.block.slice(..usize::try_from(length).unwrap_or_default()).into();
-            let op = Op::Write { object: object(), offset: bench.written, data };
+    /// Writes as much as may be under way, and answers at the end. Yields what is left to do. `blocks` counts the blocks of all benches,
+    /// which number the tokens.
+    pub(crate) fn go_on(
+        mut self,
+        pg_driver: &mut PgDriver,
+        cx: &mut ShardCx<'_>,
+        blocks: &mut u64,
+    ) -> Option<Self> {
+        while self.written < self.count && self.has_room() && !pg_driver.was_broken() {
+            let length = self.size.min(self.count - self.written);
+            let data = self.block.slice(..usize::try_from(length).unwrap_or_default()).into();
+            let op = Op::Write { object: object(), offset: self.written, data };
             let txn = Transaction { collection: scratch(), ops: vec![op] };
-            self.bench_blocks += 1;
-            let token = StoreToken::without_pg(self.bench_blocks);
-            self.submit(txn, token);
-            bench.under_way.push_back((token, length));
-            bench.written += length;
+            *blocks += 1;
+            let token = StoreToken::without_pg(*blocks);
+            pg_driver.submit(cx, txn, token);
+            self.under_way.push_back((token, length));
+            self.written += length;
         }
-        let elapsed = self.now.since(bench.began);
-        let outcome = if bench.written >= bench.count && bench.under_way.is_empty() {
-            Ok(bench.result(elapsed))
-        } else if self.now >= bench.until() || self.broken {
+        let elapsed = cx.now.since(self.began);
+        let outcome = if self.written >= self.count && self.under_way.is_empty() {
+            Ok(self.result(elapsed))
+        } else if cx.now >= self.until() || pg_driver.was_broken() {
             Err((Errno::ETIMEDOUT, format!("the store did not finish within {DURATION_MAX:?}")))
         } else {
-            self.bench = Some(bench);
-            return;
+            return Some(self);
         };
         let remove = Transaction { collection: scratch(), ops: vec![Op::RemoveCollection] };
-        self.submit(remove, StoreToken::without_pg(0));
-        self.tell_session(bench.session, Message::from(admin::reply(outcome)).encode(bench.tid));
+        pg_driver.submit(cx, remove, StoreToken::without_pg(0));
+        cx.net.tell_session(self.session, Message::from(reply(outcome)).encode(self.tid));
+        None
     }
-}
 
-impl Bench {
     fn result(&self, elapsed: Duration) -> Value {
         let seconds = elapsed.as_secs_f64().max(f64::EPSILON);
         json!({

@@ -1,0 +1,84 @@
+//! What a shard shows of itself: to `tell`, and in the log.
+
+use crate::pg_driver::PgDriver;
+use crate::pg_registry::PgRegistry;
+use crate::shard_net::ShardNet;
+use crate::tracker;
+use nacre_service::IntakeReport;
+use nacre_types::{OsdId, Stamp, UTime};
+use std::time::Duration;
+
+/// Slow messages are named in the log at most this often.
+pub(crate) const SLOW_OPS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Messages that are not complete yet, and peers that have not proved themselves.
+fn intake(report: &IntakeReport) -> serde_json::Value {
+    serde_json::json!({
+        "client_bytes": report.client_bytes,
+        "peer_bytes": report.peer_bytes,
+        "waiting": report.waiting,
+        "waits": report.waits,
+        "stalled": report.stalled,
+        "half_open": report.half_open,
+        "half_open_bytes": report.half_open_bytes,
+        "half_open_refused": report.half_open_refused,
+    })
+}
+
+/// Tells the log of clients' messages that take longer than `limit`, and where the oldest of them is; false when there are none.
+pub(crate) fn warn_slow_ops(osd: OsdId, pgs: &PgRegistry, limit: Duration, now: Stamp) -> bool {
+    let is_slow = |op: &nacre_pg::OpInFlight<'_>| now.since(op.trace.received) >= limit;
+    let count = pgs.ops_in_flight().filter(is_slow).count();
+    let Some(oldest) = pgs.ops_in_flight().filter(is_slow).min_by_key(|op| op.trace.received) else {
+        return false;
+    };
+    let (age, what) = (now.since(oldest.trace.received), tracker::warn_slow_ops(&oldest));
+    tracing::warn!(osd, count, oldest_s = age.as_secs(), what, "slow requests");
+    true
+}
+
+/// The messages of clients that this shard's PGs have.
+pub(crate) fn dump_ops(pgs: &PgRegistry, times: (Stamp, UTime)) -> serde_json::Value {
+    let ops: Vec<_> = pgs.ops_in_flight().map(|op| tracker::dump_op_in_flight(&op, times)).collect();
+    serde_json::json!({ "num_ops": ops.len(), "ops": ops })
+}
+
+/// The counters of a shard.
+pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet) -> serde_json::Value {
+    let counters = &pg_driver.counters;
+    let usage = pg_driver.store.usage();
+    let mut osd = serde_json::Map::new();
+    for (name, value) in [
+        ("op", counters.ops),
+        ("op_wip", net.sessions.ops_in_flight() as u64),
+        ("op_in_bytes", counters.op_in_bytes),
+        ("op_out_bytes", counters.op_out_bytes),
+        ("numpg", pg_driver.pgs.all().len() as u64),
+        ("stat_bytes", usage.total_bytes),
+        ("stat_bytes_used", usage.allocated_bytes),
+        ("stat_bytes_avail", usage.available_bytes),
+    ] {
+        osd.insert(name.to_owned(), value.into());
+    }
+    let sum = counters.latency_ns as f64 / 1e9;
+    let average = sum / counters.replies.max(1) as f64;
+    let latency = serde_json::json!({ "avgcount": counters.replies, "sum": sum, "avgtime": average });
+    osd.insert("op_latency".to_owned(), latency);
+    let stages = pg_driver.tracker.dump(&mut osd);
+    let [messages, bytes] = net.sessions.dump_throttles();
+    let memory = pg_driver.store.memory();
+    serde_json::json!({
+        "osd": osd,
+        "osd-memory": {
+            "store_data_bytes": memory.data_bytes,
+            "store_metadata_bytes": memory.metadata_bytes,
+            "store_changes_bytes": memory.changes_bytes,
+            "store_kv_bytes": memory.kv_bytes,
+            "pg_log_bytes": pg_driver.pgs.log_bytes(),
+        },
+        "osd-stages": stages,
+        "throttle-osd_client_messages": messages,
+        "throttle-osd_client_bytes": bytes,
+        "osd-intake": intake(&net.messenger.intake()),
+    })
+}

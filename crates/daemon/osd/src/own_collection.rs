@@ -1,0 +1,64 @@
+//! What an OSD keeps for itself in its store.
+//!
+//! The collection [`OWN_COLLECTION`] belongs to no pool. Its key-value space holds the newest maps, each under
+//! `osdmap/<epoch>`, written before the PGs see the map: whatever epoch a PG has stored, the map of it
+//! is there. The key `origins` holds how many PGs each pool had when this OSD first heard of it, by which it finds
+//! the shard of PGs that were split since.
+
+use nacre_buf::ByteStr;
+use nacre_denc::{Decode, Encode};
+use nacre_maps::OsdMap;
+use nacre_store::ObjectStore;
+use nacre_txn::{Op, Transaction};
+use nacre_types::{Epoch, PgId, PoolId, SpgId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The OSD's own collection.
+pub const OWN_COLLECTION: SpgId = SpgId::replicated(PgId::new(-1, u32::MAX));
+const MAP_PREFIX: &str = "osdmap/";
+const INITIAL_PG_NUM_KEY: ByteStr = ByteStr::from_static("origins");
+/// Maps kept; a PG that is further behind begins with the oldest.
+const MAPS_KEPT_MAX: Epoch = 50;
+
+fn map_key(epoch: Epoch) -> ByteStr {
+    ByteStr::from(format!("{MAP_PREFIX}{epoch:010}"))
+}
+
+/// The newest maps that the store holds, oldest first and without a gap: those before one that does not decode are left out.
+/// No PG needs them, since whatever they changed for a PG was stored by it before the maps behind them.
+#[must_use]
+pub fn stored_maps(store: &dyn ObjectStore) -> Vec<Arc<OsdMap>> {
+    let stored = store.pg_meta(&OWN_COLLECTION, MAP_PREFIX.as_bytes());
+    let decode = |(key, bytes): (ByteStr, nacre_buf::Bytes)| match OsdMap::from_bytes(bytes) {
+        Ok(map) => Some(Arc::new(map)),
+        Err(error) => {
+            tracing::error!(%key, %error, "a stored map is damaged");
+            None
+        }
+    };
+    let mut maps: Vec<Arc<OsdMap>> = stored.into_iter().filter_map(decode).collect();
+    let gap = maps.iter().zip(maps.iter().skip(1)).rposition(|(map, next)| map.epoch + 1 < next.epoch);
+    maps.drain(..gap.map_or(0, |at| at + 1));
+    maps
+}
+
+/// How many PGs each pool had at first, as the store has it.
+pub(crate) fn stored_initial_pg_num(store: &dyn ObjectStore) -> BTreeMap<PoolId, u32> {
+    let stored = store.pg_meta(&OWN_COLLECTION, &INITIAL_PG_NUM_KEY);
+    let value = stored.into_iter().find(|(key, _)| *key == INITIAL_PG_NUM_KEY).map(|(_, value)| value);
+    value.and_then(|value| BTreeMap::from_bytes(value).ok()).unwrap_or_default()
+}
+
+/// Stores a map, and forgets one that is old enough; with it `initial_pg_num`, where that has changed.
+pub(crate) fn save_map(map: &OsdMap, initial_pg_num: Option<&BTreeMap<PoolId, u32>>) -> Transaction {
+    let mut txn = Transaction::new(OWN_COLLECTION);
+    txn.push(Op::MetaSet { key: map_key(map.epoch), value: map.to_bytes() });
+    if let Some(old) = map.epoch.checked_sub(MAPS_KEPT_MAX) {
+        txn.push(Op::MetaRemove { key: map_key(old) });
+    }
+    if let Some(pools) = initial_pg_num {
+        txn.push(Op::MetaSet { key: INITIAL_PG_NUM_KEY, value: pools.to_bytes() });
+    }
+    txn
+}

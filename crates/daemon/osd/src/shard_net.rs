@@ -1,0 +1,113 @@
+//! [`ShardNet`]: the connections of a shard and the ways out of it: to clients, to other OSDs, to the other shards.
+
+use crate::maps::MapCache;
+use crate::peer_links::PeerLinks;
+use crate::sessions::Sessions;
+use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
+use nacre_env::Clock;
+use nacre_msg::peer::PeerMessage;
+use nacre_msg::{Message, RawMessage};
+use nacre_pg::SessionId;
+use nacre_service::Messenger;
+use nacre_types::{Entropy, Epoch, OsdId, Stamp, UTime};
+
+/// A turn that brought no more events than this sends before it lets the store work; a busier one sends once.
+const EARLY_SEND_MAX: usize = 2;
+/// Which of a shard's messages are garbled, where that is planted.
+const GARBLED: [u64; 2] = [40, 200];
+
+/// What a shard sends with. It decides nothing: whoever has something to say finds here where it goes.
+pub(crate) struct ShardNet {
+    pub(crate) messenger: Messenger,
+    pub(crate) sessions: Sessions,
+    pub(crate) router: ShardRouter,
+    /// Where OSD control is; other shards send through it.
+    pub(crate) peers: Option<PeerLinks>,
+    pub(crate) maps: MapCache,
+    /// This turn has little to do: latency counts, not the processor's time.
+    lightly_loaded: bool,
+    /// A fault built in on purpose, now and then: see [`nacre_pg::Planted::MessagesGarbled`].
+    garbles: bool,
+    sent_to_peers: u64,
+}
+
+impl ShardNet {
+    /// `garbles`: see [`nacre_pg::Planted::MessagesGarbled`].
+    pub(crate) fn new(
+        messenger: Messenger,
+        (sessions, router): (Sessions, ShardRouter),
+        peers: Option<PeerLinks>,
+        maps: MapCache,
+        garbles: bool,
+    ) -> Self {
+        Self { messenger, sessions, router, peers, maps, lightly_loaded: false, garbles, sent_to_peers: 0 }
+    }
+
+    /// Sends a message to a client, through the shard that it is connected to.
+    pub(crate) fn tell_session(&mut self, session: SessionId, message: RawMessage) {
+        let shard = session_id::shard(session);
+        if shard != self.router.me {
+            return self.router.send(shard, ShardMsg::ToSession(session, message));
+        }
+        if let Some(conn) = self.sessions.conn(session) {
+            self.messenger.send(conn, message);
+        }
+    }
+
+    /// Hands a client the maps behind `since`.
+    pub(crate) fn push_maps(&mut self, session: SessionId, since: Epoch) {
+        let message = Message::from(self.maps.message_since(since)).encode(0);
+        self.tell_session(session, message);
+    }
+
+    /// Sends a message to another OSD, through the shard that has the links.
+    pub(crate) fn send_peer(&mut self, osd: OsdId, message: RawMessage) {
+        match &mut self.peers {
+            Some(peers) => peers.send(osd, message, &mut self.messenger),
+            None => self.router.send(0, ShardMsg::ToPeer(osd, message)),
+        }
+    }
+
+    /// Sends a PG's message to the same PG, or another, of `osd`, which may be this one.
+    pub(crate) fn send_pg(&mut self, me: OsdId, osd: OsdId, message: PeerMessage) {
+        if osd == me {
+            let shard = self.router.shard_of(&message.header().spg);
+            return self.router.send(shard, ShardMsg::Peer(osd, Box::new(message)));
+        }
+        let message = self.garbled(message.encode(0));
+        self.send_peer(osd, message);
+    }
+
+    fn garbled(&mut self, mut message: RawMessage) -> RawMessage {
+        if self.garbles {
+            self.sent_to_peers += 1;
+            if GARBLED.contains(&self.sent_to_peers) {
+                message.front = nacre_buf::Bytes::from_static(b"?");
+            }
+        }
+        message
+    }
+
+    /// Notes how many events there are to handle before the next sending.
+    pub(crate) fn note_load(&mut self, events: usize) {
+        self.lightly_loaded = events <= EARLY_SEND_MAX;
+    }
+
+    /// Sends what is there, if there is little to do.
+    pub(crate) fn flush_early(&mut self) {
+        if self.lightly_loaded {
+            self.messenger.flush();
+        }
+    }
+}
+
+/// What a shard lends to its parts.
+pub(crate) struct ShardCx<'a> {
+    /// As the turn has it.
+    pub(crate) now: Stamp,
+    pub(crate) wall: UTime,
+    /// For what must not rest on a time that was read before the sockets.
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) entropy: &'a mut dyn Entropy,
+    pub(crate) net: &'a mut ShardNet,
+}
