@@ -100,7 +100,7 @@ impl Pg {
         while let Some((version, repgather)) = self.replication.take_complete(cx.now) {
             self.state.committed_to = version;
             self.state.note_safe();
-            self.write_completed(&repgather.head);
+            self.pipeline.write_completed(&repgather.head);
             for after in repgather.after {
                 self.after_commit(cx, &repgather.head, after);
             }
@@ -123,7 +123,10 @@ impl Pg {
             }
             Some(OnFetched::Pull { from, pull }) => self.state.answer_pull(cx, from, *pull),
             Some(OnFetched::Copy { from, get, gathered }) => self.answer_copy(cx, from, *get, gathered),
-            Some(OnFetched::OwnChunk(token)) => self.read_own_chunk(cx, token),
+            Some(OnFetched::OwnChunk(token)) => {
+                let outcome = self.gathers.read_own_chunk(&mut self.state, cx, token);
+                self.follow_gather(cx, outcome);
+            }
             Some(OnFetched::Chunk { from, read }) => self.state.answer_chunk(cx, from, *read),
             Some(OnFetched::Scrub { from, request, so_far }) => {
                 let compared = self.scrub.answer(&mut self.state, cx, from, &request, so_far);

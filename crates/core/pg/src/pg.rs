@@ -6,7 +6,7 @@
 //! - nobody but a serving primary holds operations between admission and reply.
 
 use crate::backend::Replication;
-use crate::backend::ec::Gather;
+use crate::backend::ec::Gathers;
 use crate::log::LogLimits;
 use crate::moving::{Moving, Progress};
 use crate::ops::PoolFacts;
@@ -21,9 +21,9 @@ use crate::watch::Watches;
 use crate::{Cx, Effect, Event, FUTURE_MESSAGES_MAX, Tuning, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PeerMessage, PgInfo};
-use nacre_txn::{ObjectView, Op, Token, Transaction};
+use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{Epoch, HObject, OsdId, PgId, SpgId, Stamp};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// One PG on one OSD.
@@ -41,8 +41,8 @@ pub struct Pg {
     pub(crate) pipeline: Pipeline,
     pub(crate) backoffs: Backoffs,
     pub(crate) replication: Replication,
-    /// Chunks of erasure-coded objects on their way, by the token of what waits for them.
-    pub(crate) gathers: BTreeMap<Token, Gather>,
+    /// Chunks of erasure-coded objects on their way.
+    pub(crate) gathers: Gathers,
     pub(crate) peering: Peering,
     pub(crate) recovery: Recovery,
     pub(crate) reservations: Reservations,
@@ -161,7 +161,7 @@ impl Pg {
             pipeline: Pipeline::default(),
             backoffs: Backoffs::default(),
             replication: Replication::default(),
-            gathers: BTreeMap::new(),
+            gathers: Gathers::default(),
             peering: Peering::default(),
             recovery: Recovery::default(),
             reservations: Reservations::default(),
@@ -385,7 +385,10 @@ impl Pg {
             PeerMessage::Reserve(message) => self.reservations.on_reserve(&self.state, cx, from, &message),
             PeerMessage::CopyGet(get) => self.answer_copy(cx, from, *get, Vec::new()),
             PeerMessage::ChunkRead(read) if from_primary => self.state.answer_chunk(cx, from, *read),
-            PeerMessage::ChunkReply(reply) => self.on_chunk(cx, from, *reply),
+            PeerMessage::ChunkReply(reply) => {
+                let outcome = self.gathers.on_chunk(&mut self.state, cx, from, *reply);
+                self.follow_gather(cx, outcome);
+            }
             PeerMessage::CopyReply(reply) => self.on_copy(cx, &reply),
             _ => {} // only the primary gives orders
         }

@@ -1,11 +1,13 @@
 //! What one part of a PG wants of another. No part knows another one: it is asked with what it may know, and what it wants done comes back
 //! as a value, which is routed here.
 
+use crate::backend::ec::GatherOutcome;
 use crate::peering::Phase;
 use crate::pipeline::ObjectUse;
 use crate::recovery::{Lost, Recovery, RecoveryOutcome};
 use crate::scrub::{Compared, Repair};
 use crate::state::PgState;
+use crate::tokens::OnFetched;
 use crate::{Cx, Pg};
 use nacre_types::HObject;
 
@@ -76,6 +78,39 @@ impl Pg {
                     self.note_whole_peers(cx);
                 }
                 RecoveryOutcome::Compared => self.note_whole_peers(cx),
+            }
+        }
+    }
+
+    /// Goes on with what came of a step of collecting chunks.
+    pub(crate) fn follow_gather(&mut self, cx: &mut Cx<'_>, mut outcome: Option<GatherOutcome>) {
+        while let Some(came) = outcome.take() {
+            let Self { state, recovery, gathers, .. } = self;
+            match came {
+                GatherOutcome::DamagedHere(token, object) => {
+                    recovery.repair_here(state, cx, &object);
+                    outcome = gathers.chunk_is_damaged(state, cx, state.whoami, token);
+                }
+                GatherOutcome::DamagedThere(token, from, object, version) => {
+                    recovery.repair_there(state, from, object, version);
+                    outcome = gathers.chunk_is_damaged(state, cx, from, token);
+                }
+                GatherOutcome::Done(token, piece) => match state.tokens.take_fetch(token) {
+                    Some(OnFetched::Operation(mut op_ctx)) => {
+                        op_ctx.gathered.push(piece);
+                        self.unpark(cx, *op_ctx);
+                    }
+                    Some(OnFetched::Copy { from, get, mut gathered }) => {
+                        gathered.push(piece);
+                        self.answer_copy(cx, from, *get, gathered);
+                    }
+                    _ => (),
+                },
+                GatherOutcome::Failed(token) => match state.tokens.take_fetch(token) {
+                    Some(OnFetched::Operation(op_ctx)) => self.unreadable(cx, *op_ctx),
+                    Some(OnFetched::Copy { from, get, .. }) => state.refuse_copy(cx, from, &get),
+                    _ => (),
+                },
             }
         }
     }

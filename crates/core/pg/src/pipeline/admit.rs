@@ -181,7 +181,7 @@ impl Pg {
     fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
         match admission {
             Admission::Drop => self.state.push_maps(cx, &op), // it may not know yet to whom it belongs
-            Admission::Refuse(errno) => self.refuse(cx, &op, *errno),
+            Admission::Refuse(errno) => self.state.refuse(cx, &op, *errno),
             Admission::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
             Admission::Inactive if op.session.backs_off && self.state.is_stuck() => {
                 self.backoffs.back_off_pg(&self.state, cx, &op)
@@ -198,7 +198,7 @@ impl Pg {
                 Admission::Pass(..) => op_ctx.admitted = self.state.map.epoch,
                 admission => {
                     self.turn_away(cx, op_ctx.op, &admission);
-                    return self.start_next(&op_ctx.head);
+                    return self.pipeline.start_next(&op_ctx.head);
                 }
             }
         }
@@ -231,7 +231,7 @@ impl Pg {
         } else {
             self.pipeline.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
         }
-        self.start_next(&head);
+        self.pipeline.start_next(&head);
     }
 
     /// Takes its place among the messages on its object.

@@ -125,7 +125,7 @@ impl Pg {
                 && let Some(OnFetched::Operation(op_ctx)) = self.state.tokens.take_fetch(token)
             {
                 self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
-                self.start_next(&op_ctx.head);
+                self.pipeline.start_next(&op_ctx.head);
             }
         }
     }
@@ -177,7 +177,8 @@ impl Pg {
             Err(ReadError::Pending { object, offset, length }) => {
                 let then = OnFetched::Copy { from, get: Box::new(get), gathered };
                 if self.state.ec.is_some() {
-                    return self.gather(cx, object, offset, length, then);
+                    let outcome = self.gathers.gather(&mut self.state, cx, (object, offset, length), then);
+                    return self.follow_gather(cx, outcome);
                 }
                 let token = self.state.tokens.issue_fetch(then);
                 cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });

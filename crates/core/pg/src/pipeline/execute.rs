@@ -60,21 +60,22 @@ impl Pg {
             return self.finish_dup(cx, op_ctx, version, reply);
         }
         if op_ctx.op.is_beyond_room {
-            self.refuse(cx, &op_ctx.op, Errno::ENOSPC);
-            return self.start_next(&op_ctx.head);
+            self.state.refuse(cx, &op_ctx.op, Errno::ENOSPC);
+            return self.pipeline.start_next(&op_ctx.head);
         }
         self.state.drop_outdated_copies(&mut op_ctx);
         match self.run(cx, &mut op_ctx) {
             Ok(outcome) => self.apply_outcome(cx, op_ctx, outcome),
             Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
-                self.park(&op_ctx);
+                self.pipeline.park(&op_ctx);
                 let from = match op_ctx.plain {
                     Some(_) => FetchFrom::AnywhereOnce,
                     None => FetchFrom::Anywhere,
                 };
                 let then = OnFetched::Operation(Box::new(op_ctx));
                 if self.state.ec.is_some() {
-                    return self.gather(cx, object, offset, length, then);
+                    let outcome = self.gathers.gather(&mut self.state, cx, (object, offset, length), then);
+                    return self.follow_gather(cx, outcome);
                 }
                 let token = self.state.tokens.issue_fetch(then);
                 cx.effects.push(Effect::Fetch { object, offset, length, from, token });
@@ -83,11 +84,11 @@ impl Pg {
                 if !op_ctx.intent.on_pg && self.recovery.repair_here(&mut self.state, cx, &object) {
                     return self.wait_for_recovery(cx, op_ctx);
                 }
-                self.refuse(cx, &op_ctx.op, Errno::EIO);
-                self.start_next(&op_ctx.head);
+                self.state.refuse(cx, &op_ctx.op, Errno::EIO);
+                self.pipeline.start_next(&op_ctx.head);
             }
             Err(Suspend::Copy { op_index, source }) => {
-                self.park(&op_ctx);
+                self.pipeline.park(&op_ctx);
                 self.begin_copy(cx, op_ctx, op_index, *source);
             }
         }
@@ -139,7 +140,7 @@ impl Pg {
             Some(repgather) => repgather.after.push(after),
             None => self.after_commit(cx, &op_ctx.head, after),
         }
-        self.start_next(&op_ctx.head);
+        self.pipeline.start_next(&op_ctx.head);
     }
 
     /// Too few chunks of what a message reads can be had: it is admitted anew if that is being repaired.
@@ -150,14 +151,8 @@ impl Pg {
         {
             return self.wait_for_recovery(cx, op_ctx);
         }
-        self.refuse(cx, &op_ctx.op, Errno::EIO);
-        self.start_next(&op_ctx.head);
-    }
-
-    fn park(&mut self, op_ctx: &OpContext) {
-        if !op_ctx.intent.on_pg {
-            self.pipeline.order.park(&op_ctx.head, op_ctx.is_write());
-        }
+        self.state.refuse(cx, &op_ctx.op, Errno::EIO);
+        self.pipeline.start_next(&op_ctx.head);
     }
 
     /// What a parked message waited for is there.
@@ -169,11 +164,6 @@ impl Pg {
             true => self.pipeline.started.push_back(op_ctx),
             false => self.go_on(cx, op_ctx),
         }
-    }
-
-    /// See [`super::Pipeline::start_next`].
-    pub(super) fn start_next(&mut self, head: &HObject) {
-        self.pipeline.start_next(head);
     }
 
     fn apply_outcome(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext, outcome: Outcome) {
@@ -206,7 +196,7 @@ impl Pg {
             Change::Log(entry) => self.replicate(cx, head.clone(), Vec::new(), vec![*entry], after),
             Change::Write(write) => self.replicate(cx, head.clone(), write.ops, write.entries, after),
         }
-        self.start_next(&head);
+        self.pipeline.start_next(&head);
     }
 
     /// A message that changed nothing is answered at once, unless it saw what is not durable yet.
@@ -231,18 +221,11 @@ impl Pg {
         self.submit_write(cx, txn, entries, RepGather { head, after: smallvec![after], ends: Ends::Nothing });
     }
 
-    /// The change is durable everywhere.
-    pub(crate) fn write_completed(&mut self, head: &HObject) {
-        if self.pipeline.order.write_completed(head) {
-            self.start_next(head);
-        }
-    }
-
     /// Carries out what a message promised, now that it is durable.
     pub(crate) fn after_commit(&mut self, cx: &mut Cx<'_>, head: &HObject, after: AfterCommit) {
         let AfterCommit { origin, reply, watches, notifies, acks } = after;
         let user_version = reply.message.user_version;
-        Self::send_reply(cx, reply);
+        reply.send(cx);
         self.watches.change_watches(cx, &origin.session, head, watches);
         self.watches.start_notifies(cx, &origin.session, head, user_version, notifies);
         self.watches.acknowledge(cx, &origin.session, head, acks);

@@ -173,6 +173,20 @@ impl Pipeline {
         }
     }
 
+    /// The message waits for data.
+    fn park(&mut self, op_ctx: &OpContext) {
+        if !op_ctx.intent.on_pg {
+            self.order.park(&op_ctx.head, op_ctx.is_write());
+        }
+    }
+
+    /// A change of the object is durable everywhere.
+    pub(crate) fn write_completed(&mut self, head: &HObject) {
+        if self.order.write_completed(head) {
+            self.start_next(head);
+        }
+    }
+
     /// A message ended: the next one on its object has its turn. One at a time: what starts now decides whether the one behind it
     /// may start as well.
     fn start_next(&mut self, head: &HObject) {

@@ -2,7 +2,7 @@
 
 use crate::ops::OpResult;
 use crate::state::PgState;
-use crate::{ClientOp, Cx, Effect, Pg, SessionId, Trace};
+use crate::{ClientOp, Cx, Effect, SessionId, Trace};
 use nacre_buf::BufList;
 use nacre_msg::osd_op::flag;
 use nacre_msg::peer::{LogEntry, OpOutput};
@@ -56,6 +56,15 @@ fn echo(request: &OsdOp, ops: Vec<OpResult>) -> Vec<SubOpReply> {
     request.ops.iter().zip(results).map(|(op, result)| SubOpReply::to(op, result.rval, result.out)).collect()
 }
 
+impl PendingReply {
+    /// Sends an answer.
+    pub(crate) fn send(self, cx: &mut Cx<'_>) {
+        let Self { session, tid, message, mut trace } = self;
+        trace.replied = cx.now;
+        cx.effects.push(Effect::Reply { session, tid, message, trace });
+    }
+}
+
 impl PgState {
     /// The answer to `op`, not sent yet.
     pub(super) fn reply_to(&self, op: &ClientOp, answer: Answer) -> PendingReply {
@@ -78,19 +87,9 @@ impl PgState {
         };
         PendingReply { session: op.session.id, tid: op.tid, message: Box::new(message), trace: op.trace }
     }
-}
-
-impl Pg {
-    /// Sends an answer.
-    pub(crate) fn send_reply(cx: &mut Cx<'_>, reply: PendingReply) {
-        let PendingReply { session, tid, message, mut trace } = reply;
-        trace.replied = cx.now;
-        cx.effects.push(Effect::Reply { session, tid, message, trace });
-    }
 
     /// Answers `op` with an errno.
     pub(super) fn refuse(&self, cx: &mut Cx<'_>, op: &ClientOp, errno: Errno) {
-        let reply = self.state.reply_to(op, Answer::refusal(errno));
-        Self::send_reply(cx, reply);
+        self.reply_to(op, Answer::refusal(errno)).send(cx);
     }
 }

@@ -6,7 +6,7 @@
 use super::Coding;
 use crate::state::PgState;
 use crate::tokens::OnFetched;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_buf::{BufList, Bytes};
 use nacre_ec::Shards;
 use nacre_msg::peer::{ChunkRead, ChunkReply};
@@ -34,7 +34,7 @@ impl Piece {
 
 /// Chunks of a range of an object on their way.
 #[derive(Debug)]
-pub(crate) struct Gather {
+struct Gather {
     object: HObject,
     version: Eversion,
     /// What is read.
@@ -135,159 +135,175 @@ impl PgState {
     }
 }
 
-impl Pg {
+/// Reads that collect chunks, by the token of what waits for them.
+#[derive(Debug, Default)]
+pub(crate) struct Gathers(BTreeMap<Token, Gather>);
+
+/// What came of a step of collecting chunks, for others to go on with.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum GatherOutcome {
+    /// All that waits under the token reads is here.
+    Done(Token, Piece),
+    /// Too few chunks can be read.
+    Failed(Token),
+    /// This copy's chunk of the object cannot be read: [`Gathers::chunk_is_damaged`] when that is noted.
+    DamagedHere(Token, HObject),
+    /// A member's chunk of the object in this version cannot be read: likewise.
+    DamagedThere(Token, OsdId, HObject, Eversion),
+}
+
+impl Gathers {
+    /// The interval is over.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Collects what `then` reads of `object`.
     pub(crate) fn gather(
         &mut self,
+        state: &mut PgState,
         cx: &mut Cx<'_>,
-        object: HObject,
-        offset: u64,
-        length: u64,
+        (object, offset, length): (HObject, u64, u64),
         then: OnFetched,
-    ) {
-        let version = self.state.copy_version(cx.view, &object).unwrap_or_default();
-        let token = self.state.tokens.issue_fetch(then);
-        let Some(ec) = &self.state.ec else { return };
-        let layout = ec.coding.layout;
+    ) -> Option<GatherOutcome> {
+        let version = state.copy_version(cx.view, &object).unwrap_or_default();
+        let token = state.tokens.issue_fetch(then);
+        let layout = state.ec.as_ref()?.coding.layout;
         let (range, wanted) = ((offset, length), layout.shards_of(offset, length).collect());
         let (offset, length) = layout.around(offset, length);
         let (asked, chunks, absent) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
         let gather = Gather { object, version, range, offset, length, wanted, asked, chunks, absent };
-        self.gathers.insert(token, gather);
-        self.gather_on(cx, token);
+        self.0.insert(token, gather);
+        self.gather_on(state, cx, token)
     }
 
-    fn gather_on(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(ec) = &self.state.ec else { return };
-        let Some(gather) = self.gathers.get(&token) else { return };
-        let sources = self.state.chunk_sources(&gather.object, gather.version, &gather.absent, false);
+    fn gather_on(&mut self, state: &mut PgState, cx: &mut Cx<'_>, token: Token) -> Option<GatherOutcome> {
+        let ec = state.ec.as_ref()?;
+        let gather = self.0.get(&token)?;
+        let sources = state.chunk_sources(&gather.object, gather.version, &gather.absent, false);
         match gather.next(&sources, ec.k()) {
-            Next::Wait => (),
-            Next::Done => self.gathered(cx, token),
-            Next::Fail => self.cannot_gather(cx, token),
-            Next::Ask(shards) => self.ask_chunks(cx, token, shards),
+            Next::Wait => None,
+            Next::Done => {
+                let gather = self.0.remove(&token)?;
+                Some(
+                    gather
+                        .decode(&ec.coding)
+                        .map_or(GatherOutcome::Failed(token), |piece| GatherOutcome::Done(token, piece)),
+                )
+            }
+            Next::Fail => Some(self.cannot_gather(token)),
+            Next::Ask(shards) => self.ask_chunks(state, cx, token, shards),
         }
     }
 
-    fn ask_chunks(&mut self, cx: &mut Cx<'_>, token: Token, shards: Vec<(u8, OsdId)>) {
-        let header = self.state.header();
-        let me = self.state.whoami;
-        let Some(ec) = &self.state.ec else { return };
-        let layout = ec.coding.layout;
-        let Some(gather) = self.gathers.get_mut(&token) else { return };
+    fn ask_chunks(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        token: Token,
+        shards: Vec<(u8, OsdId)>,
+    ) -> Option<GatherOutcome> {
+        let (header, me) = (state.header(), state.whoami);
+        let layout = state.ec.as_ref()?.coding.layout;
+        let gather = self.0.get_mut(&token)?;
         gather.asked.extend(shards.iter().copied());
         let (object, version) = (gather.object.clone(), gather.version);
         let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
         let own = shards.iter().any(|(_, osd)| *osd == me);
         for osd in shards.into_iter().map(|(_, osd)| osd).filter(|osd| *osd != me) {
             let object = object.clone();
-            self.state.send(cx, osd, ChunkRead { header, tid: token.0, object, version, offset, length });
+            state.send(cx, osd, ChunkRead { header, tid: token.0, object, version, offset, length });
         }
-        if own {
-            self.read_own_chunk(cx, token);
-        }
+        if own { self.read_own_chunk(state, cx, token) } else { None }
     }
 
     /// Reads this copy's chunk for a gather of its own.
-    pub(crate) fn read_own_chunk(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(ec) = &self.state.ec else { return };
-        let layout = ec.coding.layout;
-        let Some(gather) = self.gathers.get(&token) else { return };
+    pub(crate) fn read_own_chunk(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        token: Token,
+    ) -> Option<GatherOutcome> {
+        let layout = state.ec.as_ref()?.coding.layout;
+        let gather = self.0.get(&token)?;
         let (offset, length) = (layout.in_chunk(gather.offset), layout.in_chunk(gather.length));
-        let object = gather.object.clone();
-        match cx.view.read(&self.state.spg, &object, offset, length) {
-            Ok(data) => self.chunk_came(cx, self.state.whoami, token, data),
+        match cx.view.read(&state.spg, &gather.object, offset, length) {
+            Ok(data) => self.chunk_came(state, cx, state.whoami, token, data),
             Err(ReadError::Pending { object, offset, length }) => {
-                let own = self.state.tokens.issue_fetch(OnFetched::OwnChunk(token));
-                cx.effects.push(Effect::Fetch {
-                    object,
-                    offset,
-                    length,
-                    from: FetchFrom::Anywhere,
-                    token: own,
-                });
+                let own = state.tokens.issue_fetch(OnFetched::OwnChunk(token));
+                let from = FetchFrom::Anywhere;
+                cx.effects.push(Effect::Fetch { object, offset, length, from, token: own });
+                None
             }
-            Err(ReadError::Damaged { .. }) => {
-                self.recovery.repair_here(&mut self.state, cx, &object);
-                self.chunk_is_damaged(cx, self.state.whoami, token);
-            }
+            Err(ReadError::Damaged { .. }) => Some(GatherOutcome::DamagedHere(token, gather.object.clone())),
         }
     }
 
-    fn chunk_came(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token, data: BufList) {
-        let Some(gather) = self.gathers.get_mut(&token) else { return };
-        let Some(shard) = gather.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard) else {
-            return;
-        };
+    fn chunk_came(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        token: Token,
+        data: BufList,
+    ) -> Option<GatherOutcome> {
+        let gather = self.0.get_mut(&token)?;
+        let shard = gather.asked.iter().find(|(_, osd)| **osd == from).map(|(shard, _)| *shard)?;
         gather.asked.remove(&shard);
         gather.chunks.insert(shard, data);
-        self.gather_on(cx, token);
+        self.gather_on(state, cx, token)
     }
 
-    fn chunk_is_absent(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
-        let Some(gather) = self.gathers.get_mut(&token) else { return };
+    fn chunk_is_absent(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        token: Token,
+    ) -> Option<GatherOutcome> {
+        let gather = self.0.get_mut(&token)?;
         gather.asked.retain(|_, osd| *osd != from);
         gather.absent.insert(from);
-        self.gather_on(cx, token);
+        self.gather_on(state, cx, token)
     }
 
     /// The chunk is missing there from now on. A message that writes must not go on while it is; one that reads does
     /// with the chunks of others.
-    fn chunk_is_damaged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
-        let writes = self.state.tokens.fetch_mut(token).is_some_and(|then| match then {
-            OnFetched::Operation(op_ctx) => op_ctx.is_write(),
-            _ => false,
-        });
-        if writes { self.cannot_gather(cx, token) } else { self.chunk_is_absent(cx, from, token) }
+    pub(crate) fn chunk_is_damaged(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        token: Token,
+    ) -> Option<GatherOutcome> {
+        let writes = state.tokens.op_ctx_mut(token).is_some_and(|op_ctx| op_ctx.is_write());
+        if writes { Some(self.cannot_gather(token)) } else { self.chunk_is_absent(state, cx, from, token) }
     }
 
     /// A member's answer.
-    pub(crate) fn on_chunk(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: ChunkReply) {
+    pub(crate) fn on_chunk(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        reply: ChunkReply,
+    ) -> Option<GatherOutcome> {
         let token = Token(reply.tid);
-        let gather = self.gathers.get(&token);
-        let Some((object, version)) = gather.map(|gather| (gather.object.clone(), gather.version)) else {
-            return;
-        };
+        let gather = self.0.get(&token)?;
         if reply.damaged {
-            self.recovery.repair_there(&mut self.state, from, object, version);
-            return self.chunk_is_damaged(cx, from, token);
+            return Some(GatherOutcome::DamagedThere(token, from, gather.object.clone(), gather.version));
         }
         if reply.absent {
-            self.chunk_is_absent(cx, from, token)
+            self.chunk_is_absent(state, cx, from, token)
         } else {
-            self.chunk_came(cx, from, token, reply.data)
+            self.chunk_came(state, cx, from, token, reply.data)
         }
     }
 
-    fn gathered(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(ec) = &self.state.ec else { return };
-        let Some(gather) = self.gathers.remove(&token) else { return };
-        let Some(piece) = gather.decode(&ec.coding) else { return self.give_up_reading(cx, token) };
-        match self.state.tokens.take_fetch(token) {
-            Some(OnFetched::Operation(mut op_ctx)) => {
-                op_ctx.gathered.push(piece);
-                self.unpark(cx, *op_ctx);
-            }
-            Some(OnFetched::Copy { from, get, mut gathered }) => {
-                gathered.push(piece);
-                self.answer_copy(cx, from, *get, gathered);
-            }
-            _ => (),
-        }
-    }
-
-    fn cannot_gather(&mut self, cx: &mut Cx<'_>, token: Token) {
-        self.gathers.remove(&token);
-        self.give_up_reading(cx, token);
-    }
-
-    /// Too few chunks can be read.
-    fn give_up_reading(&mut self, cx: &mut Cx<'_>, token: Token) {
-        match self.state.tokens.take_fetch(token) {
-            Some(OnFetched::Operation(op_ctx)) => self.unreadable(cx, *op_ctx),
-            Some(OnFetched::Copy { from, get, .. }) => self.state.refuse_copy(cx, from, &get),
-            _ => (),
-        }
+    fn cannot_gather(&mut self, token: Token) -> GatherOutcome {
+        self.0.remove(&token);
+        GatherOutcome::Failed(token)
     }
 }
 

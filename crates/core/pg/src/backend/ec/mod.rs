@@ -26,7 +26,7 @@ mod shard_txn;
 mod shards;
 mod view;
 
-pub(crate) use gather::{Gather, Piece};
+pub(crate) use gather::{GatherOutcome, Gathers, Piece};
 pub(crate) use rollback::ROLLBACK_GEN;
 #[cfg(test)]
 pub(crate) use rollback::is_rollback_gen as is_rollback_gen_name;
