@@ -34,7 +34,7 @@ impl Pg {
     /// A write from the primary.
     pub(crate) fn on_rep_op(&mut self, cx: &mut Cx<'_>, op: RepOp) {
         if !self.state.apply_rep_op(cx, op) {
-            self.notify_primary(cx);
+            self.state.notify_primary(cx);
         }
     }
 
@@ -61,7 +61,11 @@ impl Pg {
                 let header = self.state.header();
                 self.state.send(cx, to, RepOpReply { header, tid, last_complete, is_failsafe_full });
             }
-            OnDurable::Activation => self.confirmed(cx, self.state.whoami),
+            OnDurable::Activation => {
+                let me = self.state.whoami;
+                let outcome = self.peering.confirmed(&mut self.state, cx, me);
+                self.follow_peering(cx, outcome);
+            }
             OnDurable::Activated => self.state.activation_is_durable(cx),
             OnDurable::Pushed { to, reply } => self.state.send(cx, to, *reply),
             OnDurable::Recovered(object) => {
@@ -77,7 +81,8 @@ impl Pg {
             OnDurable::Staged(token) => self.part_is_staged(cx, self.state.whoami, token),
         }
         while let Some(then) = self.state.tokens.take_flushed(token) {
-            self.flushed(cx, then);
+            let outcome = self.peering.flushed(&mut self.state, cx, then);
+            self.follow_peering(cx, outcome);
         }
     }
 
@@ -159,6 +164,6 @@ impl Pg {
         self.recovery = crate::recovery::Recovery::default();
         self.snaptrim.cancel();
         self.scrub.abort();
-        self.drop_staged(cx);
+        self.state.drop_staged(cx);
     }
 }

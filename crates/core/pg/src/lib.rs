@@ -5,11 +5,11 @@
 //! one thread from one seed. Layer: core; uses base, core/auth and core/cls.
 //!
 //! What the copy is lies in `state`; each part below owns what it has under way and the methods on it, and gets the state with the event's
-//! [`Cx`]. `pg` leads each event to its part, `commit` and `route` lead what comes of it to the others.
+//! [`Cx`]. `pg` leads each event to its part, `commit`, `intervals` and `route` lead what comes of it to the others.
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `pg`, `commit`, `route` | events to the parts, and from part to part |
+//! | `pg`, `commit`, `intervals`, `route` | events to the parts, and from part to part |
 //! | `state` | interval, log, info, what is missing, what is known of other copies |
 //! | `pipeline` | a client's message from arrival to reply: checks, order per object, waiting |
 //! | `ops`, `snap`, `object`, `list` | execution of operations into a transaction |
@@ -27,6 +27,7 @@ mod effect;
 mod event;
 #[cfg(test)]
 mod harness;
+mod intervals;
 pub mod list;
 mod log;
 mod merge;

@@ -10,7 +10,7 @@ use crate::backend::ec::Gathers;
 use crate::log::LogLimits;
 use crate::moving::{Moving, Progress};
 use crate::ops::PoolFacts;
-use crate::peering::{Interval, Peering, PgCreateInfo, Phase};
+use crate::peering::{Interval, Peering, PgCreateInfo};
 use crate::pipeline::{Backoffs, OpStage, Pipeline};
 use crate::recovery::{Recovery, Reservations};
 use crate::scrub::{Digests, Scrub};
@@ -310,7 +310,7 @@ impl Pg {
         if self.future.len() < self.future_max {
             self.future.push_back((from, message));
         } else {
-            self.note_lost(from);
+            self.peering.note_lost(from);
         }
         self.handle_early(cx);
     }
@@ -352,11 +352,24 @@ impl Pg {
         match message {
             PeerMessage::RepOp(op) if from_primary => self.on_rep_op(cx, op),
             PeerMessage::RepOpReply(reply) => self.rep_op_reply(cx, from, &reply),
-            PeerMessage::Query(query) if from_primary => self.answer_query(cx, from, *query),
-            PeerMessage::Notify(notify) => self.on_info(cx, from, *notify),
-            PeerMessage::LogReply(reply) => self.on_log(cx, from, *reply),
-            PeerMessage::Activate(activate) if from_primary => self.activate_replica(cx, *activate),
-            PeerMessage::Activated(activated) => self.on_activated(cx, from, *activated),
+            PeerMessage::Query(query) if from_primary => {
+                self.peering.answer_query(&mut self.state, cx, from, *query);
+            }
+            PeerMessage::Notify(notify) => {
+                let outcome = self.peering.on_info(&mut self.state, cx, from, *notify);
+                self.follow_peering(cx, outcome);
+            }
+            PeerMessage::LogReply(reply) => {
+                let outcome = self.peering.on_log(&mut self.state, cx, from, *reply);
+                self.follow_peering(cx, outcome);
+            }
+            PeerMessage::Activate(activate) if from_primary => {
+                self.peering.activate_replica(&mut self.state, cx, *activate);
+            }
+            PeerMessage::Activated(activated) => {
+                let outcome = self.peering.on_activated(&mut self.state, cx, from, *activated);
+                self.follow_peering(cx, outcome);
+            }
             PeerMessage::Scan(scan) if from_primary => self.state.answer_scan(cx, from, *scan),
             PeerMessage::ScanReply(reply) => {
                 let outcome = self.recovery.on_scan(&mut self.state, cx, from, *reply);
@@ -497,22 +510,6 @@ impl Pg {
             (tuning.limits, tuning.checked, tuning.planted);
         self.state.scan_objects = tuning.scan_objects.max(1);
         self.future_max = tuning.queues.future_max;
-    }
-
-    /// Changes the phase.
-    ///
-    /// # Panics
-    /// When the edge is not in the picture of `peering`: our own mistake.
-    pub(crate) fn set_phase(&mut self, next: Phase) {
-        assert!(
-            self.state.phase.allows(&next),
-            "{}: {} cannot follow {}",
-            self.state.spg,
-            next.name(),
-            self.state.phase.name()
-        );
-        self.state.phase = next;
-        self.peering.patience.begin();
     }
 
     /// Asserts what always holds.

@@ -2,10 +2,11 @@
 
 use super::intervals::{Interval, up_thru};
 use super::phase::{Phase, Sync};
+use super::{Peering, PeeringOutcome};
 use crate::recovery::Backfill;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, Effect, Pg, Planted};
+use crate::{Cx, Effect, Planted};
 use nacre_maps::flags;
 use nacre_msg::peer::{Activate, Activated, PgInfo, Progress, Release};
 use nacre_txn::Transaction;
@@ -58,7 +59,7 @@ impl PgState {
         }
     }
 
-    fn release_strays(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn release_strays(&mut self, cx: &mut Cx<'_>) {
         let members = self.interval.members();
         let strays: Vec<OsdId> = self.peers.keys().copied().filter(|osd| !members.contains(osd)).collect();
         for osd in strays {
@@ -151,148 +152,106 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Peering {
     /// What every copy lacks is known, or will be once it has the log.
-    pub(crate) fn ready_to_activate(&mut self, cx: &mut Cx<'_>) {
-        self.set_phase(Phase::WaitUpThru);
-        self.try_activate(cx);
+    pub(crate) fn ready_to_activate(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+    ) -> Option<PeeringOutcome> {
+        self.set_phase(state, Phase::WaitUpThru);
+        self.try_activate(state, cx)
     }
 
     /// Activates once the monitor knows that this OSD lives in this interval. A PG that nobody ever
     /// served need not wait: its first interval counts as served whatever the map says.
-    pub(crate) fn try_activate(&mut self, cx: &mut Cx<'_>) {
-        let first = self.state.interval.since <= self.state.info.history.epoch_created;
-        let first = first || self.state.planted == Planted::UpThruNotAwaited;
-        if !first && up_thru(&self.state.map, self.state.whoami) < self.state.interval.since {
-            cx.effects.push(Effect::WantUpThru { epoch: self.state.interval.since });
-            return;
+    pub(crate) fn try_activate(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<PeeringOutcome> {
+        let first = state.interval.since <= state.info.history.epoch_created;
+        let first = first || state.planted == Planted::UpThruNotAwaited;
+        if !first && up_thru(&state.map, state.whoami) < state.interval.since {
+            cx.effects.push(Effect::WantUpThru { epoch: state.interval.since });
+            return None;
         }
-        let epoch = self.state.map.epoch;
-        self.state.wish_pg_temp(cx);
-        if self.state.complete_count(PgState::is_whole) >= self.state.min_size() {
-            self.state.info.last_epoch_started = epoch;
-            self.state.info.last_interval_started = self.state.interval.since;
+        let epoch = state.map.epoch;
+        state.wish_pg_temp(cx);
+        if state.complete_count(PgState::is_whole) >= state.min_size() {
+            state.info.last_epoch_started = epoch;
+            state.info.last_interval_started = state.interval.since;
         }
-        self.set_phase(Phase::Activating { epoch, waiting: self.state.interval.members() });
-        for osd in self.state.others() {
-            self.state.send_activate(cx, osd);
+        self.set_phase(state, Phase::Activating { epoch, waiting: state.interval.members() });
+        for osd in state.others() {
+            state.send_activate(cx, osd);
         }
-        let mut txn = Transaction::new(self.state.spg);
-        self.state.save_state(&mut txn);
-        self.state.submit(cx, txn, OnDurable::Activation);
-        if !self.state.interval.members().contains(&self.state.whoami) {
-            self.confirmed(cx, self.state.whoami); // a primary by order (primary_temp) that is no member
+        let mut txn = Transaction::new(state.spg);
+        state.save_state(&mut txn);
+        state.submit(cx, txn, OnDurable::Activation);
+        if !state.interval.members().contains(&state.whoami) {
+            return self.confirmed(state, cx, state.whoami); // a primary by order (primary_temp) that is no member
         }
+        None
     }
 
     /// A member has the log durably, and says what it misses.
-    pub(crate) fn on_activated(&mut self, cx: &mut Cx<'_>, from: OsdId, activated: Activated) {
-        if !matches!(&self.state.phase, Phase::Activating { waiting, .. } if waiting.contains(&from)) {
-            return;
+    pub(crate) fn on_activated(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        activated: Activated,
+    ) -> Option<PeeringOutcome> {
+        if !matches!(&state.phase, Phase::Activating { waiting, .. } if waiting.contains(&from)) {
+            return None;
         }
-        let Some(peer) = self.state.peers.get_mut(&from) else { return };
-        if activated.info.last_update != self.state.info.last_update {
+        let peer = state.peers.get_mut(&from)?;
+        if activated.info.last_update != state.info.last_update {
             peer.info = activated.info;
-            return self.restart_peering(cx); // its log turned out to have nothing in common with ours
+            return Some(PeeringOutcome::Restart); // its log turned out to have nothing in common with ours
         }
         peer.missing = activated.missing.into_iter().collect();
         let incomplete = activated.info.is_incomplete();
         peer.backfill = incomplete.then(|| Backfill::from(activated.info.last_backfill.clone()));
         peer.info = activated.info;
         peer.activated = true;
-        self.confirmed(cx, from);
+        self.confirmed(state, cx, from)
     }
 
     /// `osd` (perhaps this one) has the log durably.
-    pub(crate) fn confirmed(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let Phase::Activating { epoch, waiting } = &mut self.state.phase else { return };
+    pub(crate) fn confirmed(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        osd: OsdId,
+    ) -> Option<PeeringOutcome> {
+        let Phase::Activating { epoch, waiting } = &mut state.phase else { return None };
         waiting.remove(&osd);
-        if waiting.is_empty() {
-            let epoch = *epoch;
-            self.all_activated(cx, epoch);
-        }
+        let epoch = *epoch;
+        waiting.is_empty().then(|| self.all_activated(state, cx, epoch))
     }
 
-    fn all_activated(&mut self, cx: &mut Cx<'_>, epoch: Epoch) {
-        let serving = self.state.info.last_epoch_started == epoch;
-        self.set_phase(Phase::Active { serving });
+    fn all_activated(&mut self, state: &mut PgState, cx: &mut Cx<'_>, epoch: Epoch) -> PeeringOutcome {
+        let serving = state.info.last_epoch_started == epoch;
+        self.set_phase(state, Phase::Active { serving });
         if serving {
-            self.state.info.history.last_epoch_started = epoch;
-            self.state.info.history.last_interval_started = self.state.interval.since;
-            self.state.past.trim_before(epoch);
-            if self.state.ec.is_some() {
-                self.state.committed_to = self.state.committed_to.max(self.state.log.head()); // nobody goes behind this activation any more
-                self.state.note_safe();
+            state.info.history.last_epoch_started = epoch;
+            state.info.history.last_interval_started = state.interval.since;
+            state.past.trim_before(epoch);
+            if state.ec.is_some() {
+                state.committed_to = state.committed_to.max(state.log.head()); // nobody goes behind this activation any more
+                state.note_safe();
             }
-            if self
-                .state
+            if state
                 .map
                 .pools
-                .get(&self.state.spg.pg.pool)
+                .get(&state.spg.pg.pool)
                 .is_some_and(|pool| pool.has_flag(flags::pool::CREATING))
             {
-                cx.effects.push(Effect::Created(self.state.spg.pg));
+                cx.effects.push(Effect::Created(state.spg.pg));
             }
         }
-        self.state.stamps.activated(cx.wall, serving);
-        self.recovery.begin();
-        for peer in self.state.peers.values_mut().filter(|peer| peer.is_complete()) {
-            (peer.backfill, peer.told_complete) = (None, true); // by the progress that everybody gets now
+        state.stamps.activated(cx.wall, serving);
+        for peer in state.peers.values_mut().filter(|peer| peer.is_complete()) {
+            (peer.backfill, peer.told_complete) = (None, true); // by the progress that all get now
         }
-        if !self.finish_if_clean(cx) {
-            self.state.share_progress(cx);
-            self.state.report_merge(cx);
-        }
-        self.pipeline.wake_inactive(); // to be served, or for their clients to hold
-        if self.is_active() {
-            self.backoffs.release_pg(&self.state, cx);
-        }
-        self.reconsider_serving(cx);
-    }
-
-    /// When nobody misses anything any more: says so to everybody, frees copies that are not needed, gives a
-    /// temporary acting set up. True when clean.
-    pub(crate) fn finish_if_clean(&mut self, cx: &mut Cx<'_>) -> bool {
-        if !self.state.is_recovered() {
-            return false;
-        }
-        self.state.info.last_complete = self.state.info.last_update;
-        self.state.info.last_backfill = nacre_types::HObject::max_value();
-        if self.state.has_twins() {
-            self.state.share_progress(cx);
-            self.part_twins(cx);
-            return true;
-        }
-        if self.state.is_full_strength() && self.state.phase.is_serving() {
-            self.state.info.history.last_epoch_clean = self.state.map.epoch;
-            self.state.info.history.last_interval_clean = self.state.interval.since;
-            self.state.past.clear();
-            self.state.info.lost_through = 0;
-            self.reservations.forget_forced();
-            self.state.release_strays(cx);
-        }
-        self.state.share_progress(cx);
-        self.state.ask_monitor_again(cx);
-        self.state.report_merge(cx);
-        true
-    }
-
-    /// A copy that is no member turned up: perhaps it has what nobody else does, perhaps it can go.
-    pub(crate) fn on_stray(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        if self.state.is_clean() {
-            self.state.peers.remove(&osd);
-            self.state.send(cx, osd, Release { header: self.state.header() });
-        } else {
-            self.recovery.retry_unfound();
-        }
-    }
-
-    /// A rebuilt copy became whole: there may be enough now to serve clients.
-    pub(crate) fn reconsider_serving(&mut self, cx: &mut Cx<'_>) {
-        let counted =
-            self.state.complete_count(|state, osd| state.peers.get(&osd).is_some_and(|peer| peer.counts()));
-        if matches!(self.state.phase, Phase::Active { serving: false }) && counted >= self.state.min_size() {
-            self.restart_peering(cx);
-        }
+        PeeringOutcome::Activated
     }
 }

@@ -2,9 +2,10 @@
 
 use super::phase::{Phase, Sync};
 use super::{Interval, is_up};
+use super::{Peering, PeeringOutcome};
 use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_msg::peer::PgInfo;
 use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId};
@@ -73,37 +74,39 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Peering {
     /// The log is agreed upon, and this copy has it.
-    pub(crate) fn agree(&mut self, cx: &mut Cx<'_>) {
-        self.state.assign_shards();
-        self.state.take_own_shard(cx);
-        self.ready_to_activate(cx);
+    pub(crate) fn agree(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<PeeringOutcome> {
+        state.assign_shards();
+        state.take_own_shard(cx);
+        self.ready_to_activate(state, cx)
     }
 
     /// Has those serve who can lead with a log that begins behind `tail`; this copy is brought up to date by them. Ceph's
     /// `NeedActingChange`.
-    pub(super) fn leave_to_others(&mut self, cx: &mut Cx<'_>, tail: Eversion) {
+    pub(super) fn leave_to_others(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        tail: Eversion,
+    ) -> PeeringOutcome {
         let mut wanted = Vec::new();
         let mut shards = BTreeSet::new();
-        let Interval { up, acting, size, .. } = &self.state.interval;
-        for osd in up.iter().chain(acting).chain(self.state.peers.keys()).copied() {
-            let Some(peer) = self
-                .state
-                .peers
-                .get(&osd)
-                .filter(|peer| is_up(&self.state.map, osd) && leads(&peer.info, tail))
+        let Interval { up, acting, size, .. } = &state.interval;
+        for osd in up.iter().chain(acting).chain(state.peers.keys()).copied() {
+            let Some(peer) =
+                state.peers.get(&osd).filter(|peer| is_up(&state.map, osd) && leads(&peer.info, tail))
             else {
                 continue;
             };
-            let adds = self.state.ec.is_none() || peer.info.shard.is_some_and(|shard| shards.insert(shard));
+            let adds = state.ec.is_none() || peer.info.shard.is_some_and(|shard| shards.insert(shard));
             if adds && wanted.len() < usize::from(*size) && !wanted.contains(&osd) {
                 wanted.push(osd);
             }
         }
-        self.pipeline.wake_inactive(); // for their clients to hold
-        cx.effects.push(Effect::WantPgTemp { pg: self.state.spg.pg, acting: wanted.clone() });
-        self.set_phase(Phase::WaitActingChange { wanted });
+        cx.effects.push(Effect::WantPgTemp { pg: state.spg.pg, acting: wanted.clone() });
+        self.set_phase(state, Phase::WaitActingChange { wanted });
+        PeeringOutcome::Stuck
     }
 }
 

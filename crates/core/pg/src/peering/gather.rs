@@ -3,13 +3,14 @@
 use super::choose::{Known, choose, choose_coded};
 use super::intervals::{Interval, is_lost, is_up, up_thru};
 use super::phase::{Peer, Phase};
+use super::{Peering, PeeringOutcome};
 use crate::log::PgLog;
 use crate::state::PgState;
 use crate::tokens::{AfterFlush, OnDurable};
-use crate::{Cx, Effect, Pg, Planted, merge, storage};
+use crate::{Cx, Effect, Planted, merge, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{LogReply, Notify, PastInterval, PastIntervals, PeerMessage, PgInfo, Query, QueryKind};
-use nacre_txn::Transaction;
+use nacre_txn::{Op, Transaction};
 use nacre_types::{Epoch, Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -247,290 +248,269 @@ impl PgState {
         self.info.last_epoch_started = authority.last_epoch_started;
         self.info.last_interval_started = authority.last_interval_started;
     }
-}
 
-impl Pg {
-    /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
-    /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
-    #[must_use]
-    pub fn unprobed(&self) -> Vec<OsdId> {
-        self.state.unprobed()
-    }
-
-    /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one.
-    pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
-        let skipped = self.state.map.epoch > before.epoch.saturating_add(1);
-        let anew = skipped
-            || merge::role(before, self.state.spg.pg) != self.state.merge_role
-            || !self.absorbed.is_empty();
-        let (next, changed) = self.state.interval.advance(&self.state.map, self.state.spg.pg, anew);
-        if !changed && self.state.begun {
-            return self.reconsider(cx);
+    /// Looks whether `self.map` begins a new interval; `before` is the last map of the current one, and `absorbed` are
+    /// changes that go with the interval that begins.
+    pub(crate) fn advance_interval(
+        &mut self,
+        cx: &mut Cx<'_>,
+        before: &OsdMap,
+        absorbed: &mut Vec<Op>,
+    ) -> bool {
+        let skipped = self.map.epoch > before.epoch.saturating_add(1);
+        let anew = skipped || merge::role(before, self.spg.pg) != self.merge_role || !absorbed.is_empty();
+        let (next, changed) = self.interval.advance(&self.map, self.spg.pg, anew);
+        if !changed && self.begun {
+            return false;
         }
         if changed {
             if skipped {
-                self.state.forget_intervals(before.epoch, &next);
+                self.forget_intervals(before.epoch, &next);
             } else {
-                let past =
-                    self.state.interval.to_past(before.epoch, before, self.state.info.history.epoch_created);
-                if self.state.planted != Planted::IntervalForgotten {
-                    self.state.past.push(past, self.state.chunks_needed().unwrap_or(1));
+                let past = self.interval.to_past(before.epoch, before, self.info.history.epoch_created);
+                if self.planted != Planted::IntervalForgotten {
+                    self.past.push(past, self.chunks_needed().unwrap_or(1));
                 }
             }
-            self.state.past.trim_before(self.state.info.history.last_epoch_started);
-            self.state.interval = next;
+            self.past.trim_before(self.info.history.last_epoch_started);
+            self.interval = next;
             if skipped {
-                self.state.interval.primary_since = self.state.map.epoch;
+                self.interval.primary_since = self.map.epoch;
             }
-            let mut txn = Transaction { collection: self.state.spg, ops: std::mem::take(&mut self.absorbed) };
-            self.state.save_state(&mut txn);
-            self.state.submit(cx, txn, OnDurable::Nothing);
+            let mut txn = Transaction { collection: self.spg, ops: std::mem::take(absorbed) };
+            self.save_state(&mut txn);
+            self.submit(cx, txn, OnDurable::Nothing);
         }
-        self.begin_interval(cx);
-        self.notify_primary(cx);
-    }
-
-    /// Forgets all that belonged to the interval before and begins this one.
-    pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
-        self.state.begun = true;
-        self.peering.patience.renew();
-        if let Some(ec) = &mut self.state.ec {
-            ec.may_change = false; // somebody may have come who lacks something
-        }
-        self.cancel(cx);
-        self.backoffs.release_all(&self.state, cx);
-        self.watches.forget(); // clients watch again when the interval changes
-        self.state.peers.clear();
-        self.state.phase = Phase::Stray;
-        if !self.is_primary() {
-            self.reservations.forget_forced();
-        } else {
-            self.state.phase = Phase::GetInfo { waiting: BTreeSet::new() };
-            self.start_peering(cx);
-        }
+        true
     }
 
     /// Tells the primary that this copy is there: it may need it, or want it gone.
     pub(crate) fn notify_primary(&mut self, cx: &mut Cx<'_>) {
-        let primary = self.state.interval.primary;
-        if self.is_primary() || primary < 0 || !is_up(&self.state.map, primary) {
+        let primary = self.interval.primary;
+        if self.is_primary() || primary < 0 || !is_up(&self.map, primary) {
             return;
         }
-        let message = self.state.notify(0);
+        let message = self.notify(0);
         self.send_flushed(cx, primary, message);
     }
 
     /// Sends what tells of this copy's log, once that log is durable.
-    fn send_flushed(&mut self, cx: &mut Cx<'_>, to: OsdId, message: impl Into<PeerMessage>) {
+    pub(super) fn send_flushed(&mut self, cx: &mut Cx<'_>, to: OsdId, message: impl Into<PeerMessage>) {
         let then = AfterFlush::Send { to, message: Box::new(message.into()) };
-        if let Some(then) = self.state.tokens.after_flush(then) {
-            self.flushed(cx, then);
+        if let Some(AfterFlush::Send { to, message }) = self.tokens.after_flush(then) {
+            self.send(cx, to, *message);
         }
     }
+}
 
+impl Peering {
     /// All that this copy had submitted is durable.
-    pub(crate) fn flushed(&mut self, cx: &mut Cx<'_>, then: AfterFlush) {
+    pub(crate) fn flushed(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        then: AfterFlush,
+    ) -> Option<PeeringOutcome> {
         match then {
-            AfterFlush::Send { to, message } => self.state.send(cx, to, *message),
-            AfterFlush::Peering(nonce) if nonce == self.peering.query_nonce => {
-                if let Phase::GetInfo { waiting } = &mut self.state.phase {
-                    waiting.remove(&self.state.whoami);
-                    self.look_at_infos(cx);
-                }
+            AfterFlush::Send { to, message } => {
+                state.send(cx, to, *message);
+                None
             }
-            AfterFlush::Peering(_) => {}
+            AfterFlush::Peering(nonce) if nonce == self.query_nonce => {
+                let Phase::GetInfo { waiting } = &mut state.phase else { return None };
+                waiting.remove(&state.whoami);
+                self.look_at_infos(state, cx)
+            }
+            AfterFlush::Peering(_) => None,
         }
     }
 
-    /// Begins peering anew within the interval: a copy came, went, or changed.
-    pub(crate) fn restart_peering(&mut self, cx: &mut Cx<'_>) {
-        self.cancel(cx);
-        self.set_phase(Phase::GetInfo { waiting: BTreeSet::new() });
-        self.start_peering(cx);
+    /// Begins peering anew within the interval: a copy came, went, or changed. All that was under way has been taken back.
+    pub(crate) fn restart(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<PeeringOutcome> {
+        self.set_phase(state, Phase::GetInfo { waiting: BTreeSet::new() });
+        self.start(state, cx)
     }
 
-    fn start_peering(&mut self, cx: &mut Cx<'_>) {
-        if self.state.is_fresh() {
-            let empty = PgInfo::empty(self.state.info.history);
-            let others: Vec<OsdId> = self.state.others().collect();
-            self.state.peers.extend(others.into_iter().map(|osd| (osd, Peer::new(empty.clone()))));
-            return self.agree(cx);
+    /// Asks all that may know something; in a PG that is made just now there is nothing to ask for.
+    pub(crate) fn start(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<PeeringOutcome> {
+        if state.is_fresh() {
+            let empty = PgInfo::empty(state.info.history);
+            let others: Vec<OsdId> = state.others().collect();
+            state.peers.extend(others.into_iter().map(|osd| (osd, Peer::new(empty.clone()))));
+            return self.agree(state, cx);
         }
-        if up_thru(&self.state.map, self.state.whoami) < self.state.interval.since {
-            cx.effects.push(Effect::WantUpThru { epoch: self.state.interval.since });
+        if up_thru(&state.map, state.whoami) < state.interval.since {
+            cx.effects.push(Effect::WantUpThru { epoch: state.interval.since });
         }
-        let mut asked = self.state.whom_to_ask();
+        let mut asked = state.whom_to_ask();
         // A stray spoke once, when the interval began: what it said stays good while it is down.
-        self.state.peers.retain(|osd, _| !asked.contains(osd));
-        self.peering.query_nonce += 1;
-        self.peering.patience.begin();
+        state.peers.retain(|osd, _| !asked.contains(osd));
+        self.query_nonce += 1;
+        self.patience.begin();
         for osd in &asked {
-            let (kind, nonce) = (QueryKind::Info, self.peering.query_nonce);
-            self.state.send(cx, *osd, Query { header: self.state.header(), kind, nonce });
+            let (kind, nonce) = (QueryKind::Info, self.query_nonce);
+            state.send(cx, *osd, Query { header: state.header(), kind, nonce });
         }
-        if self.state.tokens.after_flush(AfterFlush::Peering(self.peering.query_nonce)).is_none() {
-            asked.insert(self.state.whoami); // our own log counts once it is durable
+        if state.tokens.after_flush(AfterFlush::Peering(self.query_nonce)).is_none() {
+            asked.insert(state.whoami); // our own log counts once it is durable
         }
-        self.state.phase = Phase::GetInfo { waiting: asked };
-        self.look_at_infos(cx);
+        state.phase = Phase::GetInfo { waiting: asked };
+        self.look_at_infos(state, cx)
     }
 
     /// A map came that did not change the interval: go on if somebody we wait for is gone, or if it brings
     /// what we waited for.
-    fn reconsider(&mut self, cx: &mut Cx<'_>) {
-        let gone = |osd: &OsdId| *osd != self.state.whoami && !is_up(&self.state.map, *osd);
-        match &self.state.phase {
-            Phase::GetInfo { waiting } if waiting.iter().any(gone) || self.state.is_somebody_unasked() => {
-                self.restart_peering(cx);
+    pub(crate) fn reconsider(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<PeeringOutcome> {
+        let gone = |osd: &OsdId| *osd != state.whoami && !is_up(&state.map, *osd);
+        match &state.phase {
+            Phase::GetInfo { waiting } if waiting.iter().any(gone) || state.is_somebody_unasked() => {
+                Some(PeeringOutcome::Restart)
             }
-            Phase::GetLog { from } if gone(from) => self.restart_peering(cx),
-            Phase::Down { .. } | Phase::Incomplete => self.restart_peering(cx),
-            Phase::WaitActingChange { wanted } if wanted.iter().any(gone) => self.restart_peering(cx),
-            Phase::WaitUpThru => self.try_activate(cx),
+            Phase::GetLog { from } if gone(from) => Some(PeeringOutcome::Restart),
+            Phase::Down { .. } | Phase::Incomplete => Some(PeeringOutcome::Restart),
+            Phase::WaitActingChange { wanted } if wanted.iter().any(gone) => Some(PeeringOutcome::Restart),
+            Phase::WaitUpThru => self.try_activate(state, cx),
             Phase::Active { .. } => {
-                self.recovery.forget_dead_sources(&self.state);
-                self.ask_late_comers(cx);
+                self.ask_late_comers(state, cx);
+                Some(PeeringOutcome::SourcesMayBeGone)
             }
-            _ => {}
+            _ => None,
         }
     }
 
     /// Asks those who have come up since the PG is active, and may have what others lack: one without a copy would not speak
     /// by itself, and could not be told from one that is away.
-    fn ask_late_comers(&mut self, cx: &mut Cx<'_>) {
-        if self.state.is_recovered() {
+    fn ask_late_comers(&self, state: &PgState, cx: &mut Cx<'_>) {
+        if state.is_recovered() {
             return;
         }
-        let (kind, nonce) = (QueryKind::Info, self.peering.query_nonce);
-        for osd in self.state.whom_to_ask().into_iter().filter(|osd| !self.state.peers.contains_key(osd)) {
-            self.state.send(cx, osd, Query { header: self.state.header(), kind, nonce });
-        }
-    }
-
-    /// The connection to `osd` was lost with messages in it, although both sides live on.
-    pub(crate) fn peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        if !self.state.begun {
-            return;
-        }
-        let asking = !matches!(self.state.phase, Phase::Activating { .. } | Phase::Active { .. });
-        let matters =
-            asking || self.state.interval.members().contains(&osd) || self.state.peers.contains_key(&osd);
-        if !self.is_primary() && osd == self.state.interval.primary {
-            self.reservations.revoke_for_primary(&self.state, cx);
-            self.notify_primary(cx);
-        } else if self.is_primary() && matters && is_up(&self.state.map, osd) {
-            self.restart_peering(cx);
+        let (kind, nonce) = (QueryKind::Info, self.query_nonce);
+        for osd in state.whom_to_ask().into_iter().filter(|osd| !state.peers.contains_key(osd)) {
+            state.send(cx, osd, Query { header: state.header(), kind, nonce });
         }
     }
 
     /// Answers the primary's question.
-    pub(crate) fn answer_query(&mut self, cx: &mut Cx<'_>, from: OsdId, query: Query) {
-        self.peering.patience.is_called();
+    pub(crate) fn answer_query(&mut self, state: &mut PgState, cx: &mut Cx<'_>, from: OsdId, query: Query) {
+        self.patience.is_called();
         match query.kind {
             QueryKind::Info => {
-                let message = self.state.notify(query.nonce);
-                self.send_flushed(cx, from, message);
+                let message = state.notify(query.nonce);
+                state.send_flushed(cx, from, message);
             }
             QueryKind::Log => {
-                let (header, info) = (self.state.header(), self.state.info.clone());
-                let (entries, missing) = (self.state.log.iter().collect(), self.state.missing.to_items());
-                self.send_flushed(cx, from, LogReply { header, info, entries, missing });
+                let (header, info) = (state.header(), state.info.clone());
+                let (entries, missing) = (state.log.iter().collect(), state.missing.to_items());
+                state.send_flushed(cx, from, LogReply { header, info, entries, missing });
             }
         }
     }
 
     /// A copy says what it has, asked or unasked.
-    pub(crate) fn on_info(&mut self, cx: &mut Cx<'_>, from: OsdId, notify: Notify) {
-        if !self.is_primary() {
-            return;
+    pub(crate) fn on_info(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        notify: Notify,
+    ) -> Option<PeeringOutcome> {
+        if !state.is_primary() {
+            return None;
         }
-        let asked = notify.nonce == self.peering.query_nonce && notify.nonce != 0;
-        let member = self.state.interval.members().contains(&from);
-        match &mut self.state.phase {
+        let asked = notify.nonce == self.query_nonce && notify.nonce != 0;
+        let member = state.interval.members().contains(&from);
+        match &mut state.phase {
             Phase::GetInfo { waiting } if asked => {
-                if waiting.remove(&from) {
-                    self.state.learn(from, notify);
-                    self.look_at_infos(cx);
+                if !waiting.remove(&from) {
+                    return None;
                 }
+                state.learn(from, notify);
+                self.look_at_infos(state, cx)
             }
             // Its answer to our question follows on the same connection.
-            Phase::GetInfo { waiting } if waiting.contains(&from) => {}
+            Phase::GetInfo { waiting } if waiting.contains(&from) => None,
             // Answers a question of an earlier attempt: a member is asked again, a stray perhaps not.
-            _ if notify.nonce != 0 && (member || self.state.peers.contains_key(&from)) => {}
+            _ if notify.nonce != 0 && (member || state.peers.contains_key(&from)) => None,
             // A member that we had heard of speaks unasked: it has started anew and knows nothing of us.
-            _ if member => self.restart_peering(cx),
+            _ if member => Some(PeeringOutcome::Restart),
             phase => {
                 let stuck =
                     matches!(phase, Phase::Down { .. } | Phase::Incomplete | Phase::WaitActingChange { .. });
-                self.state.learn(from, notify);
-                if stuck { self.restart_peering(cx) } else { self.on_stray(cx, from) }
+                state.learn(from, notify);
+                Some(if stuck { PeeringOutcome::Restart } else { PeeringOutcome::Stray(from) })
             }
         }
     }
 
-    fn look_at_infos(&mut self, cx: &mut Cx<'_>) {
-        if !matches!(&self.state.phase, Phase::GetInfo { waiting } if waiting.is_empty()) {
-            return;
+    fn look_at_infos(&mut self, state: &mut PgState, cx: &mut Cx<'_>) -> Option<PeeringOutcome> {
+        if !matches!(&state.phase, Phase::GetInfo { waiting } if waiting.is_empty()) {
+            return None;
         }
-        let blocked_by = self.state.blocked_by();
+        let blocked_by = state.blocked_by();
         if !blocked_by.is_empty() {
-            self.pipeline.wake_inactive(); // for their clients to hold
-            return self.set_phase(Phase::Down { blocked_by });
+            self.set_phase(state, Phase::Down { blocked_by });
+            return Some(PeeringOutcome::Stuck);
         }
-        let up = self.state.peers.iter().filter(|(osd, _)| is_up(&self.state.map, **osd));
-        let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(self.state.whoami, &self.state.info)]);
+        let up = state.peers.iter().filter(|(osd, _)| is_up(&state.map, **osd));
+        let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(state.whoami, &state.info)]);
         let infos = infos.collect();
-        let best = match self.state.chunks_needed() {
-            None => choose(&infos, self.state.whoami, self.peering.ignores_history_les),
-            Some(needed) => choose_coded(&self.state.known(&infos), needed),
+        let best = match state.chunks_needed() {
+            None => choose(&infos, state.whoami, self.ignores_history_les),
+            Some(needed) => choose_coded(&state.known(&infos), needed),
         };
         match best {
             None => {
-                self.pipeline.wake_inactive();
-                self.set_phase(Phase::Incomplete);
+                self.set_phase(state, Phase::Incomplete);
+                Some(PeeringOutcome::Stuck)
             }
-            Some(best) if best == self.state.whoami => self.agree(cx),
+            Some(best) if best == state.whoami => self.agree(state, cx),
             Some(best) => {
-                let tail = self.state.peers.get(&best).map_or(Eversion::ZERO, |peer| peer.info.log_tail);
-                if !self.state.can_lead(tail) {
-                    return self.leave_to_others(cx, tail);
+                let tail = state.peers.get(&best).map_or(Eversion::ZERO, |peer| peer.info.log_tail);
+                if !state.can_lead(tail) {
+                    return Some(self.leave_to_others(state, cx, tail));
                 }
-                self.set_phase(Phase::GetLog { from: best });
-                let nonce = self.peering.query_nonce;
-                self.state.send(cx, best, Query { header: self.state.header(), kind: QueryKind::Log, nonce });
+                self.set_phase(state, Phase::GetLog { from: best });
+                let nonce = self.query_nonce;
+                state.send(cx, best, Query { header: state.header(), kind: QueryKind::Log, nonce });
+                None
             }
         }
     }
 
     /// The authoritative log came: make it ours.
-    pub(crate) fn on_log(&mut self, cx: &mut Cx<'_>, from: OsdId, reply: LogReply) {
-        if !matches!(self.state.phase, Phase::GetLog { from: awaited } if awaited == from) {
-            return;
+    pub(crate) fn on_log(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        reply: LogReply,
+    ) -> Option<PeeringOutcome> {
+        if !matches!(state.phase, Phase::GetLog { from: awaited } if awaited == from) {
+            return None;
         }
-        if self.state.is_of_the_future(reply.info.last_update) {
-            return;
+        if state.is_of_the_future(reply.info.last_update) {
+            return None;
         }
         let LogReply { info, entries, missing, .. } = reply;
-        let chosen =
-            self.state.peers.get(&from).map(|peer| (peer.info.last_update, peer.info.last_epoch_started));
+        let chosen = state.peers.get(&from).map(|peer| (peer.info.last_update, peer.info.last_epoch_started));
         if chosen != Some((info.last_update, info.last_epoch_started)) {
             // Not what it was chosen for: perhaps it lost its disk since.
-            self.state.peers.insert(from, Peer::new(info));
-            return self.restart_peering(cx);
+            state.peers.insert(from, Peer::new(info));
+            return Some(PeeringOutcome::Restart);
         }
-        let mut txn = Transaction::new(self.state.spg);
-        let merged = self.state.can_lead(info.log_tail)
-            && self.state.take_over(cx, &mut txn, &info, info.log_tail, &entries);
+        let mut txn = Transaction::new(state.spg);
+        let merged =
+            state.can_lead(info.log_tail) && state.take_over(cx, &mut txn, &info, info.log_tail, &entries);
         if !merged {
-            self.state.info.last_backfill = HObject::MIN; // others must serve, and compare this copy with theirs
+            state.info.last_backfill = HObject::MIN; // others must serve, and compare this copy with theirs
         }
-        self.state.save_state(&mut txn);
-        self.state.submit(cx, txn, OnDurable::Nothing);
+        state.save_state(&mut txn);
+        state.submit(cx, txn, OnDurable::Nothing);
         if !merged {
-            return self.restart_peering(cx);
+            return Some(PeeringOutcome::Restart);
         }
-        let peer = self.state.peers.entry(from).or_insert_with(|| Peer::new(info.clone()));
+        let peer = state.peers.entry(from).or_insert_with(|| Peer::new(info.clone()));
         (peer.info, peer.missing) = (info, missing.into_iter().collect());
-        self.agree(cx);
+        self.agree(state, cx)
     }
 }

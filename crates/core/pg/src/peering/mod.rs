@@ -28,6 +28,9 @@ pub use lineage::Lineage;
 pub(crate) use patience::Patience;
 pub(crate) use phase::{Peer, Phase};
 
+use crate::state::PgState;
+use nacre_types::OsdId;
+
 /// What this copy keeps for peering alone.
 #[derive(Debug, Default)]
 pub(crate) struct Peering {
@@ -36,4 +39,38 @@ pub(crate) struct Peering {
     query_nonce: u64,
     /// The choice of the authoritative log leaves out what is known of intervals in which none of those who know took part.
     pub(crate) ignores_history_les: bool,
+}
+
+/// What came of a step of peering, for others to go on with.
+#[must_use]
+#[derive(Debug)]
+pub(crate) enum PeeringOutcome {
+    /// All that is under way is to be taken back; then [`Peering::restart`].
+    Restart,
+    /// The PG cannot serve before something happens that may take long: clients are to hold what waits for it.
+    Stuck,
+    /// All members have the log: what they miss is recovered, and clients are served if there are enough of them.
+    Activated,
+    /// A copy that is no member turned up.
+    Stray(OsdId),
+    /// An OSD may have gone down that was to send objects.
+    SourcesMayBeGone,
+}
+
+impl Peering {
+    /// Changes the phase.
+    ///
+    /// # Panics
+    /// When the edge is not in the picture of `peering`: our own mistake.
+    fn set_phase(&mut self, state: &mut PgState, next: Phase) {
+        assert!(
+            state.phase.allows(&next),
+            "{}: {} cannot follow {}",
+            state.spg,
+            next.name(),
+            state.phase.name()
+        );
+        state.phase = next;
+        self.patience.begin();
+    }
 }

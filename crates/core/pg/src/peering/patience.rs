@@ -1,13 +1,14 @@
 //! [`Patience`]: what a copy does when an answer stays out.
 //!
 //! Sessions between OSDs lose nothing while they last, and both sides hear when one is reset. But queues have bounds, and
-//! what does not fit is dropped. Whoever drops something takes it as a reset of that session ([`Pg::note_lost`]): both
+//! what does not fit is dropped. Whoever drops something takes it as a reset of that session ([`Peering::note_lost`]): both
 //! sides then find out anew what the other has. What nobody noticed is found by the clock: a primary that waits for a
 //! peer too long peers anew, a copy that its primary never spoke to introduces itself again. Each time it waits twice as
 //! long, so that a slow peer is not kept from ever answering. A scrub asks again by itself (`scrub/mod.rs`).
 
+use super::Peering;
 use super::phase::Phase;
-use crate::{Cx, Pg};
+use crate::state::PgState;
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +55,7 @@ impl Patience {
     }
 
     /// Another interval.
-    pub(super) fn renew(&mut self) {
+    pub(crate) fn renew(&mut self) {
         (self.wait, self.called) = (WAIT_FIRST, false);
         self.begin();
     }
@@ -70,57 +71,53 @@ impl Patience {
     }
 }
 
-impl Pg {
+impl Peering {
     /// A message of `from` had to be dropped.
     pub(crate) fn note_lost(&mut self, from: OsdId) {
-        self.peering.patience.lost.insert(from);
+        self.patience.lost.insert(from);
     }
 
-    /// Makes up for messages that were lost.
-    pub(crate) fn retry_peers(&mut self, cx: &mut Cx<'_>) {
-        if !self.state.begun {
-            return;
-        }
-        if !self.expects_map() {
-            for osd in std::mem::take(&mut self.peering.patience.lost) {
-                self.peer_reset(cx, osd);
-            }
-        }
-        let compared = self.scrub.retry(&mut self.state, cx);
-        self.repair_compared(cx, compared);
-        if std::mem::take(&mut self.peering.patience.again) && matches!(self.state.phase, Phase::Incomplete) {
-            self.restart_peering(cx);
-        }
-        let Some((since, wait)) = self.waits_for_peers() else { return };
-        if cx.now.since(since) < wait {
-            return;
-        }
-        self.peering.patience.wait = (self.peering.patience.wait * 2).min(WAIT_MAX);
-        self.peering.patience.begin();
-        if self.is_primary() {
-            self.restart_peering(cx);
-        } else {
-            self.notify_primary(cx);
-        }
+    /// Members of which messages had to be dropped.
+    pub(crate) fn take_lost(&mut self) -> BTreeSet<OsdId> {
+        std::mem::take(&mut self.patience.lost)
     }
 
-    /// Since when this copy waits for others, and how long it does.
-    fn waits_for_peers(&self) -> Option<(Stamp, Duration)> {
-        let (since, wait) = (self.peering.patience.heard_at, self.peering.patience.wait);
-        let on_others = |waiting: &BTreeSet<OsdId>| waiting.iter().any(|osd| *osd != self.state.whoami);
-        match &self.state.phase {
+    /// The operator has changed what counts, and the PG was incomplete by what counted before.
+    pub(crate) fn looks_again(&mut self, state: &PgState) -> bool {
+        std::mem::take(&mut self.patience.again) && matches!(state.phase, Phase::Incomplete)
+    }
+
+    /// True when this copy has waited for others for too long; from now on it waits twice as long.
+    pub(crate) fn is_out_of_patience(
+        &mut self,
+        state: &PgState,
+        now: Stamp,
+        active_since: impl FnOnce() -> Option<Stamp>,
+    ) -> bool {
+        let Some((since, wait)) = self.waits_for_peers(state, active_since) else { return false };
+        if now.since(since) < wait {
+            return false;
+        }
+        self.patience.wait = (self.patience.wait * 2).min(WAIT_MAX);
+        self.patience.begin();
+        true
+    }
+
+    /// Since when this copy waits for others, and how long it does. Writes and recovery wait since `active_since`.
+    fn waits_for_peers(
+        &self,
+        state: &PgState,
+        active_since: impl FnOnce() -> Option<Stamp>,
+    ) -> Option<(Stamp, Duration)> {
+        let (since, wait) = (self.patience.heard_at, self.patience.wait);
+        let on_others = |waiting: &BTreeSet<OsdId>| waiting.iter().any(|osd| *osd != state.whoami);
+        match &state.phase {
             Phase::GetInfo { waiting } | Phase::Activating { waiting, .. } => {
                 on_others(waiting).then_some((since, wait))
             }
             Phase::GetLog { .. } => Some((since, wait)),
-            Phase::Stray => (!self.is_primary() && !self.peering.patience.called).then_some((since, wait)),
-            Phase::Active { .. } => {
-                let write = self.replication.waits_for_others_since(self.state.whoami);
-                let recovery =
-                    self.recovery.waits_since().or_else(|| self.recovery.waits_for_list_since(&self.state));
-                let oldest = write.into_iter().chain(recovery).min()?;
-                Some((oldest, wait * ACTIVE_FACTOR))
-            }
+            Phase::Stray => (!state.is_primary() && !self.patience.called).then_some((since, wait)),
+            Phase::Active { .. } => Some((active_since()?, wait * ACTIVE_FACTOR)),
             Phase::Replica
             | Phase::WaitActingChange { .. }
             | Phase::WaitUpThru

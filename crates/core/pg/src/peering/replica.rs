@@ -1,10 +1,11 @@
 //! A copy that is not primary: what the primary's orders do to it.
 
+use super::Peering;
 use super::phase::Phase;
+use crate::Cx;
 use crate::pg::begin_anew;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, Pg};
 use nacre_msg::peer::{Activate, Activated, Progress};
 use nacre_txn::Transaction;
 use nacre_types::HObject;
@@ -47,42 +48,29 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Peering {
     /// The primary hands out the authoritative log.
-    pub(crate) fn activate_replica(&mut self, cx: &mut Cx<'_>, activate: Activate) {
-        if self.is_primary() || self.state.is_of_the_future(activate.info.last_update) {
+    pub(crate) fn activate_replica(&mut self, state: &mut PgState, cx: &mut Cx<'_>, activate: Activate) {
+        if state.is_primary() || state.is_of_the_future(activate.info.last_update) {
             return;
         }
-        self.peering.patience.is_called();
-        self.drop_staged(cx); // the primary begins its copies again
+        self.patience.is_called();
+        state.drop_staged(cx); // the primary begins its copies again
         let Activate { info, since, entries, backfill, past, .. } = activate;
-        let mut txn = Transaction::new(self.state.spg);
-        if self.state.in_rubble {
+        let mut txn = Transaction::new(state.spg);
+        if state.in_rubble {
             begin_anew(&mut txn);
         }
-        self.state.become_shard(&mut txn, info.shard);
-        if backfill || self.state.in_rubble {
-            self.state.rebuild_log(&mut txn, &info, since, &entries);
-        } else if !self.state.take_over(cx, &mut txn, &info, since, &entries) {
-            self.state.info.last_backfill = HObject::MIN; // the primary asks again, and compares all objects
+        state.become_shard(&mut txn, info.shard);
+        if backfill || state.in_rubble {
+            state.rebuild_log(&mut txn, &info, since, &entries);
+        } else if !state.take_over(cx, &mut txn, &info, since, &entries) {
+            state.info.last_backfill = HObject::MIN; // the primary asks again, and compares all objects
         }
-        self.state.past = past;
-        self.state.info.history.merge(&info.history);
-        self.state.save_state(&mut txn);
-        self.set_phase(Phase::Replica);
-        self.state.submit(cx, txn, OnDurable::Activated);
-    }
-
-    /// The primary needs this copy no more. A member would not be told so. What is already here from a newer
-    /// epoch is not thrown away: if the copy is still not needed then, it will be told again.
-    pub(crate) fn on_release(&mut self, cx: &mut Cx<'_>) {
-        if self.expects_map() {
-            return;
-        }
-        if matches!(self.state.phase, Phase::Stray)
-            && !self.state.interval.members().contains(&self.state.whoami)
-        {
-            self.remove(cx);
-        }
+        state.past = past;
+        state.info.history.merge(&info.history);
+        state.save_state(&mut txn);
+        self.set_phase(state, Phase::Replica);
+        state.submit(cx, txn, OnDurable::Activated);
     }
 }

@@ -121,6 +121,15 @@ impl PgState {
     pub(crate) fn is_hidden(&self, object: &HObject) -> bool {
         self.is_rollback_gen(object) || self.staged.contains(object)
     }
+
+    /// No copy goes on: what was collected here is removed.
+    pub(crate) fn drop_staged(&mut self, cx: &mut Cx<'_>) {
+        let staged = std::mem::take(&mut self.staged);
+        if !staged.is_empty() {
+            let txn = removal(self, staged);
+            self.submit(cx, txn, OnDurable::Nothing);
+        }
+    }
 }
 
 impl Pg {
@@ -190,22 +199,13 @@ impl Pg {
             return;
         }
         let others: BTreeSet<OsdId> = self.members().filter(|osd| *osd != self.state.whoami).collect();
-        let txn = removal(self, unused);
+        let txn = removal(&self.state, unused);
         self.state.replicate_aside(cx, others.into_iter().collect(), 0, txn, OnDurable::Nothing);
-    }
-
-    /// No copy goes on: what was collected here is removed.
-    pub(crate) fn drop_staged(&mut self, cx: &mut Cx<'_>) {
-        let staged = std::mem::take(&mut self.state.staged);
-        if !staged.is_empty() {
-            let txn = removal(self, staged);
-            self.state.submit(cx, txn, OnDurable::Nothing);
-        }
     }
 }
 
-fn removal(pg: &Pg, objects: impl IntoIterator<Item = HObject>) -> Transaction {
-    let mut txn = Transaction::new(pg.state.spg);
+fn removal(state: &PgState, objects: impl IntoIterator<Item = HObject>) -> Transaction {
+    let mut txn = Transaction::new(state.spg);
     for object in objects {
         txn.push(storage::forget_staged(&object));
         txn.push(Op::Remove(object));

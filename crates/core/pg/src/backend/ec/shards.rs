@@ -192,14 +192,6 @@ impl PgState {
 }
 
 impl Pg {
-    /// Nobody lacks anything: one of two members with the same chunks may begin anew with others.
-    pub(crate) fn part_twins(&mut self, cx: &mut Cx<'_>) {
-        if let Some(ec) = &mut self.state.ec {
-            ec.may_change = true;
-        }
-        self.restart_peering(cx);
-    }
-
     /// Tells members once that all writes are durable everywhere: what they replaced need not be kept.
     pub(crate) fn release_rollback_gens(&mut self, cx: &mut Cx<'_>) {
         let committed_to = self.state.committed_to;

@@ -1,0 +1,198 @@
+//! Where peering meets the other parts of the PG: intervals begin and end, the PG becomes active, clean, or begins to peer again.
+
+use crate::peering::{PeeringOutcome, Phase, is_up};
+use crate::{Cx, Pg};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::Release;
+use nacre_types::OsdId;
+use std::collections::BTreeSet;
+
+impl Pg {
+    /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
+    /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
+    #[must_use]
+    pub fn unprobed(&self) -> Vec<OsdId> {
+        self.state.unprobed()
+    }
+
+    /// Looks whether the map that came begins a new interval; `before` is the last map of the current one.
+    pub(crate) fn advance_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
+        if self.state.advance_interval(cx, before, &mut self.absorbed) {
+            self.begin_interval(cx);
+            self.state.notify_primary(cx);
+        } else {
+            let outcome = self.peering.reconsider(&mut self.state, cx);
+            self.follow_peering(cx, outcome);
+        }
+    }
+
+    /// Forgets all that belonged to the interval before and begins this one.
+    pub(crate) fn begin_interval(&mut self, cx: &mut Cx<'_>) {
+        self.state.begun = true;
+        self.peering.patience.renew();
+        if let Some(ec) = &mut self.state.ec {
+            ec.may_change = false; // somebody may have come who lacks something
+        }
+        self.cancel(cx);
+        self.backoffs.release_all(&self.state, cx);
+        self.watches.forget(); // clients watch again when the interval changes
+        self.state.peers.clear();
+        self.state.phase = Phase::Stray;
+        if !self.is_primary() {
+            self.reservations.forget_forced();
+        } else {
+            self.state.phase = Phase::GetInfo { waiting: BTreeSet::new() };
+            let outcome = self.peering.start(&mut self.state, cx);
+            self.follow_peering(cx, outcome);
+        }
+    }
+
+    /// Goes on with what came of a step of peering.
+    pub(crate) fn follow_peering(&mut self, cx: &mut Cx<'_>, mut outcome: Option<PeeringOutcome>) {
+        while let Some(came) = outcome.take() {
+            match came {
+                PeeringOutcome::Restart => {
+                    self.cancel(cx);
+                    outcome = self.peering.restart(&mut self.state, cx);
+                }
+                PeeringOutcome::Stuck => self.pipeline.wake_inactive(), // for their clients to hold
+                PeeringOutcome::Activated => self.all_activated(cx),
+                PeeringOutcome::Stray(osd) => self.on_stray(cx, osd),
+                PeeringOutcome::SourcesMayBeGone => self.recovery.forget_dead_sources(&self.state),
+            }
+        }
+    }
+
+    /// Begins peering anew within the interval: a copy came, went, or changed.
+    fn restart_peering(&mut self, cx: &mut Cx<'_>) {
+        self.follow_peering(cx, Some(PeeringOutcome::Restart));
+    }
+
+    /// All members have the log.
+    fn all_activated(&mut self, cx: &mut Cx<'_>) {
+        self.recovery.begin();
+        if !self.finish_if_clean(cx) {
+            self.state.share_progress(cx);
+            self.state.report_merge(cx);
+        }
+        self.pipeline.wake_inactive(); // to be served, or for their clients to hold
+        if self.is_active() {
+            self.backoffs.release_pg(&self.state, cx);
+        }
+        self.reconsider_serving(cx);
+    }
+
+    /// When nobody misses anything any more: says so to everybody, frees copies that are not needed, gives a
+    /// temporary acting set up. True when clean.
+    pub(crate) fn finish_if_clean(&mut self, cx: &mut Cx<'_>) -> bool {
+        if !self.state.is_recovered() {
+            return false;
+        }
+        self.state.info.last_complete = self.state.info.last_update;
+        self.state.info.last_backfill = nacre_types::HObject::max_value();
+        if self.state.has_twins() {
+            self.state.share_progress(cx);
+            self.part_twins(cx);
+            return true;
+        }
+        if self.state.is_full_strength() && self.state.phase.is_serving() {
+            self.state.info.history.last_epoch_clean = self.state.map.epoch;
+            self.state.info.history.last_interval_clean = self.state.interval.since;
+            self.state.past.clear();
+            self.state.info.lost_through = 0;
+            self.reservations.forget_forced();
+            self.state.release_strays(cx);
+        }
+        self.state.share_progress(cx);
+        self.state.ask_monitor_again(cx);
+        self.state.report_merge(cx);
+        true
+    }
+
+    /// A rebuilt copy became whole: there may be enough now to serve clients.
+    pub(crate) fn reconsider_serving(&mut self, cx: &mut Cx<'_>) {
+        let counted =
+            self.state.complete_count(|state, osd| state.peers.get(&osd).is_some_and(|peer| peer.counts()));
+        if matches!(self.state.phase, Phase::Active { serving: false }) && counted >= self.state.min_size() {
+            self.restart_peering(cx);
+        }
+    }
+
+    /// A copy that is no member turned up: perhaps it has what nobody else does, perhaps it can go.
+    pub(crate) fn on_stray(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        if self.state.is_clean() {
+            self.state.peers.remove(&osd);
+            self.state.send(cx, osd, Release { header: self.state.header() });
+        } else {
+            self.recovery.retry_unfound();
+        }
+    }
+
+    /// The connection to `osd` was lost with messages in it, although both sides live on.
+    pub(crate) fn peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        if !self.state.begun {
+            return;
+        }
+        let asking = !matches!(self.state.phase, Phase::Activating { .. } | Phase::Active { .. });
+        let matters =
+            asking || self.state.interval.members().contains(&osd) || self.state.peers.contains_key(&osd);
+        if !self.is_primary() && osd == self.state.interval.primary {
+            self.reservations.revoke_for_primary(&self.state, cx);
+            self.state.notify_primary(cx);
+        } else if self.is_primary() && matters && is_up(&self.state.map, osd) {
+            self.restart_peering(cx);
+        }
+    }
+
+    /// Makes up for messages that were lost.
+    pub(crate) fn retry_peers(&mut self, cx: &mut Cx<'_>) {
+        if !self.state.begun {
+            return;
+        }
+        if !self.expects_map() {
+            for osd in self.peering.take_lost() {
+                self.peer_reset(cx, osd);
+            }
+        }
+        let compared = self.scrub.retry(&mut self.state, cx);
+        self.repair_compared(cx, compared);
+        if self.peering.looks_again(&self.state) {
+            self.restart_peering(cx);
+        }
+        let Self { state, peering, replication, recovery, .. } = self;
+        let active_since = || {
+            let write = replication.waits_for_others_since(state.whoami);
+            let recovery = recovery.waits_since().or_else(|| recovery.waits_for_list_since(state));
+            write.into_iter().chain(recovery).min()
+        };
+        if !peering.is_out_of_patience(state, cx.now, active_since) {
+            return;
+        }
+        if self.is_primary() {
+            self.restart_peering(cx);
+        } else {
+            self.state.notify_primary(cx);
+        }
+    }
+
+    /// The primary needs this copy no more. A member would not be told so. What is already here from a newer
+    /// epoch is not thrown away: if the copy is still not needed then, it will be told again.
+    pub(crate) fn on_release(&mut self, cx: &mut Cx<'_>) {
+        if self.expects_map() {
+            return;
+        }
+        if matches!(self.state.phase, Phase::Stray)
+            && !self.state.interval.members().contains(&self.state.whoami)
+        {
+            self.remove(cx);
+        }
+    }
+
+    /// Nobody lacks anything: one of two members with the same chunks may begin anew with others.
+    pub(crate) fn part_twins(&mut self, cx: &mut Cx<'_>) {
+        if let Some(ec) = &mut self.state.ec {
+            ec.may_change = true;
+        }
+        self.restart_peering(cx);
+    }
+}
