@@ -32,9 +32,11 @@ use std::sync::Arc;
 /// to be done: messages, transactions, reads of the device. What an event submits is not in the view before the shard has carried it out,
 /// so work that needs to see it waits for [`Event::Resume`], which [`Effect::Resume`] asks for. A `Pg` owns everything about its copy but
 /// the objects themselves, which are the store's, and the map, which is the shard's: what the copy is in `state`, what is under way in one
-/// field per part (`pipeline`, `recovery`, `scrub` and so on). The price: nothing in here may wait, so whatever takes longer than an event
-/// is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests drive it in
-/// `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
+/// part each (`peering`, `recovery`, `scrub` and so on). A part's methods get the state and the event's [`Cx`]. No part changes another
+/// one: what it wants of one it yields as a value, which `Pg` leads on (`commit.rs`, `intervals.rs`, `route.rs`). The way of clients'
+/// messages and the moves of splits and merges are methods of `Pg` itself. The price: nothing in here may wait, so whatever takes longer
+/// than an event is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests
+/// drive it in `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
 pub struct Pg {
     pub(crate) state: PgState,
     checked: bool,

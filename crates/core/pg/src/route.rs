@@ -1,5 +1,4 @@
-//! What one part of a PG wants of another. No part knows another one: it is asked with what it may know, and what it wants done comes back
-//! as a value, which is routed here.
+//! What one part of a PG wants of another. No part changes another one: what it wants done comes back as a value, and is led on here.
 
 use crate::backend::ec::GatherOutcome;
 use crate::peering::Phase;
