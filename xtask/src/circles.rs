@@ -27,7 +27,6 @@ const KNOWN: &[(&str, &[&str])] = &[
         ],
     ),
     ("crates/core/pg/ops", &["copy", "execution", "outcome"]),
-    ("crates/tool/bench", &["cell", "compare", "html", "load", "run", "shape"]),
 ];
 
 /// Reports each circle that is not known, and each known one that has become smaller.

@@ -13,6 +13,7 @@
 //!   randwrite-4k-qd128-connections9  the depth is shared by 9 clients with connections of their own
 //! ```
 
+use crate::pace::Pace;
 use crate::shape::Shape;
 use anyhow::{Context, Result, bail};
 
@@ -46,33 +47,6 @@ impl Operation {
             Self::RandomRead => "randread",
             Self::RandomWrite => "randwrite",
             Self::Mix => "mix70",
-        }
-    }
-}
-
-/// How operations follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// So many in flight at any time.
-    Depth(usize),
-    /// One after the other; a flush after each.
-    Sync,
-    /// One after the other; each is durable when it is acknowledged.
-    DataSync,
-    /// So many clients, each with one operation per second.
-    Clients(usize),
-    /// So many operations per second in all, at random moments, whether or not earlier ones are answered.
-    Rate(usize),
-}
-
-impl Pace {
-    fn name(self) -> String {
-        match self {
-            Self::Depth(depth) => format!("qd{depth}"),
-            Self::Sync => "sync".to_owned(),
-            Self::DataSync => "dsync".to_owned(),
-            Self::Clients(count) => format!("clients{count}"),
-            Self::Rate(rate) => format!("rate{rate}"),
         }
     }
 }

@@ -1,16 +1,16 @@
 //! `nacre bench compare`: two sides in alternation, or two files of results, and a verdict per cell.
 
+use crate::driver::Driver;
 use crate::figures::{Metric, median};
-use crate::load::{Driver, Load};
-use crate::results::{Results, Row};
-use crate::run::Output;
+use crate::finding::Finding;
+use crate::load::Load;
+use crate::results::{Output, Results, Row};
 use crate::session::Session;
 use crate::side::Spec;
-use crate::stats::{Comparison, PAIRS_MAX, Pair, Settings, Verdict, judge};
+use crate::stats::{Comparison, PAIRS_MAX, Pair, Settings, judge};
 use crate::{html, table};
 use anyhow::{Result, bail};
 use clap::Args;
-use serde_json::{Value, json};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -59,49 +59,6 @@ pub struct Options {
 fn parse_metric(name: &str) -> Result<Metric, String> {
     let names = || Metric::ALL.map(Metric::name).join(", ");
     Metric::parse(name).ok_or_else(|| format!("'{name}' is none of {}", names()))
-}
-
-/// What was found about one figure of one cell.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Finding {
-    pub(crate) cell: String,
-    pub(crate) metric: Metric,
-    /// Medians of the sides.
-    pub(crate) a: f64,
-    pub(crate) b: f64,
-    pub(crate) comparison: Comparison,
-}
-
-impl Finding {
-    /// What B is, compared with A.
-    pub(crate) fn verdict(&self) -> &'static str {
-        match (self.comparison.verdict, self.metric.is_gain()) {
-            (Verdict::Higher, true) | (Verdict::Lower, false) => "better",
-            (Verdict::Higher, false) | (Verdict::Lower, true) => "worse",
-            (Verdict::Same, _) => "same",
-            (Verdict::CannotTell, _) => "cannot tell",
-        }
-    }
-
-    fn to_json(&self) -> Value {
-        let Comparison { pairs, effect, low, high, effect_size, detectable, .. } = self.comparison;
-        let percent =
-            |share: f64| if share.is_finite() { json!((share * 1e4).round() / 1e2) } else { Value::Null };
-        json!({
-            "kind": "verdict",
-            "cell": self.cell,
-            "metric": self.metric.name(),
-            "a": self.a,
-            "b": self.b,
-            "pairs": pairs,
-            "effect_percent": percent(effect),
-            "low_percent": percent(low),
-            "high_percent": percent(high),
-            "effect_size": (effect_size * 100.0).round() / 100.0,
-            "detectable_percent": percent(detectable),
-            "verdict": self.verdict(),
-        })
-    }
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
@@ -286,6 +243,7 @@ fn show(findings: &[Finding], settings: &Settings) -> String {
 mod tests {
     use super::*;
     use crate::results::tests::row;
+    use serde_json::json;
 
     fn results(sides: &[(&str, f64)]) -> Results {
         let rows = sides.iter().flat_map(|(side, iops)| {

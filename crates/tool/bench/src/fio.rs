@@ -1,8 +1,9 @@
 //! Stock fio with its rbd engine: what is asked of it, and what its report (`json+`) says.
 
-use crate::cell::{Cell, Operation, Pace};
+use crate::cell::{Cell, Operation};
 use crate::latency::Latencies;
 use crate::load::{Measured, Target, Timing};
+use crate::pace::Pace;
 use crate::shape::share;
 use crate::usage::Look;
 use anyhow::{Context, Result, bail};

@@ -3,7 +3,10 @@
 //! | file | holds |
 //! |---|---|
 //! | `cell` | one kind of load, by name |
+//! | `pace` | how its operations follow each other |
 //! | `shape` | how many images, objects and connections it has |
+//! | `place` | the images or objects that its operations go to |
+//! | `driver` | the program that puts the load on |
 //! | `load` | what is measured and how long |
 //! | `side` | a cluster that load is put on |
 //! | `fio` | stock fio with its rbd engine |
@@ -13,6 +16,7 @@
 //! | `latency`, `figures` | what one repetition gave |
 //! | `results` | the file of a run |
 //! | `session` | sides, ready for load, and the results so far |
+//! | `finding` | what a comparison found about one figure |
 //! | `run`, `compare` | the commands |
 //! | `stats` | are two sides different: pure functions |
 //! | `table`, `html` | for people |
@@ -27,13 +31,17 @@
 
 mod cell;
 mod compare;
+mod driver;
 mod figures;
+mod finding;
 mod fio;
 mod host;
 mod html;
 mod latency;
 mod load;
 mod own;
+mod pace;
+mod place;
 mod results;
 mod run;
 mod session;

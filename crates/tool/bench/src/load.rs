@@ -1,12 +1,13 @@
 //! What is measured and how long: options that `run` and `compare` share, and what a driver of load hands back.
 
 use crate::cell::{Cell, parse_cells};
+use crate::driver::Driver;
 use crate::figures::{Figures, Metric};
 use crate::latency::Latencies;
-use crate::shape::Place;
+use crate::place::Place;
 use crate::usage::Usage;
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::Path;
 
 /// Objects of an image have 4 MiB.
@@ -92,25 +93,6 @@ pub(crate) struct Target<'a> {
     pub(crate) user: &'a str,
     pub(crate) pool: &'a str,
     pub(crate) place: &'a Place,
-}
-
-/// The program that puts the load on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Driver {
-    /// Stock fio with its rbd engine, that is librbd.
-    Fio,
-    /// A client of our own, on objects laid out as an image's.
-    Own,
-}
-
-impl Driver {
-    /// In results.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Fio => "fio-rbd",
-            Self::Own => "own",
-        }
-    }
 }
 
 /// How long, and where.

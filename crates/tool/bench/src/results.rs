@@ -10,10 +10,25 @@
 
 use crate::figures::Figures;
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde_json::{Map, Value, json};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Where results go.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Output {
+    /// Folder for files of the bench and clusters that it starts; by default the system's temporary one.
+    #[arg(long)]
+    pub(crate) dir: Option<PathBuf>,
+    /// File that the results are appended to, as JSON lines.
+    #[arg(long)]
+    pub(crate) out: Option<PathBuf>,
+    /// File for a report with plots.
+    #[arg(long)]
+    pub(crate) html: Option<PathBuf>,
+}
 
 const VERSION: u64 = 1;
 /// A file with more lines is none of ours.

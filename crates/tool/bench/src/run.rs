@@ -1,7 +1,7 @@
 //! `nacre bench run`: cells on one side, some repetitions each.
 
 use crate::load::Load;
-use crate::results::Results;
+use crate::results::{Output, Results};
 use crate::session::Session;
 use crate::side::{Running, Setup, Spec};
 use crate::{html, table};
@@ -44,20 +44,6 @@ pub struct Options {
     label: String,
     #[command(flatten)]
     output: Output,
-}
-
-/// Where results go.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Output {
-    /// Folder for files of the bench and clusters that it starts; by default the system's temporary one.
-    #[arg(long)]
-    pub(crate) dir: Option<PathBuf>,
-    /// File that the results are appended to, as JSON lines.
-    #[arg(long)]
-    pub(crate) out: Option<PathBuf>,
-    /// File for a report with plots.
-    #[arg(long)]
-    pub(crate) html: Option<PathBuf>,
 }
 
 /// Options of `nacre bench report`.

@@ -1,8 +1,9 @@
 //! [`Session`]: sides that are ready for load, and the results so far.
 
 use crate::cell::Cell;
+use crate::driver::Driver;
 use crate::figures::Metric;
-use crate::load::{Driver, Load};
+use crate::load::Load;
 use crate::results::{Row, Writer};
 use crate::shape::Shape;
 use crate::side::{OsdOptions, Side, Spec};

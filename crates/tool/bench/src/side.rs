@@ -1,8 +1,10 @@
 //! [`Side`]: one cluster that load is put on. It runs already, or is a `nacre up --processes` of our own.
 
 use crate::cell::Cell;
-use crate::load::{Driver, Load, PGS_MAX, Target};
-use crate::shape::{Place, Shape};
+use crate::driver::Driver;
+use crate::load::{Load, PGS_MAX, Target};
+use crate::place::Place;
+use crate::shape::Shape;
 use crate::stages::Stages;
 use crate::{fio, own};
 use anyhow::{Context, Result, bail};

@@ -2,8 +2,8 @@
 
 mod svg;
 
-use crate::compare::Finding;
 use crate::figures::{Metric, median};
+use crate::finding::Finding;
 use crate::results::{Results, Row};
 use crate::table::{number, percent};
 use anyhow::{Context, Result};

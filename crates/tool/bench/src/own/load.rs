@@ -2,10 +2,12 @@
 
 use super::session::{Session, check};
 use super::{TURN_MAX, content};
-use crate::cell::{Cell, Operation, Pace};
+use crate::cell::{Cell, Operation};
 use crate::latency::Latencies;
 use crate::load::Timing;
-use crate::shape::{Place, share};
+use crate::pace::Pace;
+use crate::place::Place;
+use crate::shape::share;
 use crate::stats::Random;
 use anyhow::{Result, bail};
 use nacre_buf::BufList;
@@ -216,7 +218,7 @@ fn is_read(reply: &OsdOpReply) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::load::Driver;
+    use crate::driver::Driver;
 
     const TIMING: Timing = Timing { seconds: 1, warmup_s: 0, seed: 3, planted_delay: None };
 

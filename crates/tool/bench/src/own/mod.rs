@@ -8,9 +8,10 @@
 mod load;
 mod session;
 
-use crate::cell::{Cell, Pace};
+use crate::cell::Cell;
 use crate::latency::Latencies;
 use crate::load::{Measured, Target, Timing};
+use crate::pace::Pace;
 use crate::stats::Random;
 use crate::usage::Look;
 use anyhow::{Result, bail};

@@ -2,7 +2,7 @@
 
 use super::TURN_MAX;
 use crate::load::Target;
-use crate::shape::Place;
+use crate::place::Place;
 use anyhow::{Context, Result, bail};
 use nacre_client::{Access, Client, Finished};
 use nacre_env::real::RealNet;
