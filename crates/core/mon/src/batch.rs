@@ -1,9 +1,11 @@
 //! [`Batch`]: durable changes as data, and [`Snapshot`]: durable state as it is read back at start.
 //!
-//! The state of every service is a table of `(prefix, key) -> value`, prefixes naming the service. A driver
-//! writes a batch atomically and durably (today into a key-value store, later through a replicated log).
+//! The state of every service is a table of `(prefix, key) -> value`, prefixes naming the service. A batch is one entry of the monitors'
+//! log: durable with that, then applied to the tables in the order of the log.
 
 use nacre_buf::Bytes;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use std::borrow::Cow;
 
 /// Puts and deletes that take effect together or not at all, later ones over earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -15,7 +17,7 @@ pub struct Batch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BatchOp {
     /// Name of the service's table.
-    pub prefix: &'static str,
+    pub prefix: Cow<'static, str>,
     /// Key within the table.
     pub key: String,
     /// The new value, or `None` to delete.
@@ -25,12 +27,12 @@ pub struct BatchOp {
 impl Batch {
     /// Stores `value`.
     pub fn put(&mut self, prefix: &'static str, key: impl Into<String>, value: impl Into<Bytes>) {
-        self.ops.push(BatchOp { prefix, key: key.into(), value: Some(value.into()) });
+        self.ops.push(BatchOp { prefix: prefix.into(), key: key.into(), value: Some(value.into()) });
     }
 
     /// Deletes a key, whether it is there or not.
     pub fn delete(&mut self, prefix: &'static str, key: impl Into<String>) {
-        self.ops.push(BatchOp { prefix, key: key.into(), value: None });
+        self.ops.push(BatchOp { prefix: prefix.into(), key: key.into(), value: None });
     }
 
     /// The changes in order.
@@ -49,6 +51,36 @@ impl Batch {
     pub fn append(&mut self, other: &mut Self) {
         self.ops.append(&mut other.ops);
     }
+}
+
+/// In an envelope (version 1, compat 1): the count of changes; of each the table's name, the key, whether there is a value, and that.
+impl Encode for Batch {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.count(self.ops.len());
+            for op in &self.ops {
+                w.str(&op.prefix);
+                w.str(&op.key);
+                w.bool(op.value.is_some());
+                op.value.iter().for_each(|value| w.blob_of(value));
+            }
+        });
+    }
+}
+
+impl Decode for Batch {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("Batch", 1, |_, r| Ok(Self { ops: r.get()? }))
+    }
+}
+
+impl Decode for BatchOp {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let (prefix, key) = (Cow::Owned(r.text()?), r.text()?);
+        let value = if r.bool()? { Some(r.blob()?) } else { None };
+        Ok(Self { prefix, key, value })
+    }
+    const MIN_BYTES: usize = 9;
 }
 
 /// Durable state as the last committed batch left it.
@@ -70,7 +102,7 @@ impl MemorySnapshot {
     /// Applies a batch.
     pub fn apply(&mut self, batch: &Batch) {
         for op in batch.ops() {
-            let key = (op.prefix.to_owned(), op.key.clone());
+            let key = (op.prefix.clone().into_owned(), op.key.clone());
             match &op.value {
                 Some(value) => self.tables.insert(key, value.clone()),
                 None => self.tables.remove(&key),
@@ -88,5 +120,23 @@ impl Snapshot for MemorySnapshot {
         let from = (prefix.to_owned(), String::new());
         let pairs = self.tables.range(from..).take_while(|((table, _), _)| table == prefix);
         pairs.map(|((_, key), value)| (key.clone(), value.clone())).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_the_same_when_it_was_an_entry_of_the_log() {
+        let mut batch = Batch::default();
+        batch.put("osd", "full_1", "map");
+        batch.put("config", "empty", "");
+        batch.delete("osd", "1");
+        let bytes = batch.to_bytes();
+        assert_eq!(Batch::from_bytes(bytes.clone()).expect("its own encoding"), batch);
+        for length in 0..bytes.len() {
+            assert!(Batch::from_bytes(bytes.slice(..length)).is_err(), "{length} of {} bytes", bytes.len());
+        }
     }
 }

@@ -1,10 +1,9 @@
 //! [`Driver`]: the turn loop of the monitor's thread. It hands what sockets bring to [`Mon`] and executes the effects.
 
 use crate::audit_file::AuditFile;
-use crate::store;
+use crate::replica::{Replica, ReplicaError};
 use nacre_auth::Step;
 use nacre_env::Clock;
-use nacre_kv::{KvError, KvStore};
 use nacre_mon::{Effect, Endpoint, Event, Mon, SessionId, TICK};
 use nacre_msg::Message;
 use nacre_service::{ConnId, Incoming, Messenger, answer_auth};
@@ -17,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub enum DriverError {
     /// What changed could not be made durable: nothing may be promised any more.
     #[error("cannot write the store: {0}")]
-    Store(#[from] KvError),
+    Store(#[from] ReplicaError),
     /// The system cannot wait for sockets.
     #[error("cannot wait for sockets: {0}")]
     Poll(#[from] std::io::Error),
@@ -26,7 +25,7 @@ pub enum DriverError {
 /// One monitor with its store, sockets and clocks. Its thread calls [`Driver::turn`]; so does the simulation.
 pub struct Driver {
     pub(crate) mon: Mon,
-    pub(crate) store: Box<dyn KvStore + Send>,
+    pub(crate) replica: Replica,
     pub(crate) messenger: Messenger,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) entropy: Box<dyn Entropy + Send>,
@@ -90,6 +89,7 @@ impl Driver {
             self.next_tick = self.clock.now() + TICK;
             self.mon.set_throttled_senders(self.messenger.intake().warnings);
             self.handle(Event::Tick);
+            self.replica.flush().map_err(ReplicaError::from)?;
         }
         self.execute_effects()?;
         self.messenger.flush();
@@ -146,7 +146,7 @@ impl Driver {
 
     /// Executes the monitor's effects until there are none.
     fn execute_effects(&mut self) -> Result<(), DriverError> {
-        let mut effects = Vec::new();
+        let (mut effects, mut committed) = (Vec::new(), Vec::new());
         loop {
             self.mon.drain(&mut effects);
             if effects.is_empty() {
@@ -155,9 +155,11 @@ impl Driver {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Commit { batch, token } => {
-                        store::commit(self.store.as_mut(), &batch)?;
-                        self.audit.write(&self.mon);
-                        self.handle(Event::Committed(token));
+                        self.replica.commit(&batch, token, &mut committed)?;
+                        for token in committed.drain(..) {
+                            self.audit.write(&self.mon);
+                            self.handle(Event::Committed(token));
+                        }
                     }
                     Effect::Send { session, tid, message } => {
                         self.messenger.send(conn_of(session), message.encode(tid));

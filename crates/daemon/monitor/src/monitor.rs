@@ -2,6 +2,7 @@
 
 use crate::audit_file::AuditFile;
 use crate::driver::{Driver, DriverError};
+use crate::replica::{Replica, ReplicaError};
 use crate::store::{self, StoreSnapshot};
 use nacre_auth::AuthMethod;
 use nacre_env::real::RealNet;
@@ -58,6 +59,14 @@ pub enum StartError {
         path: PathBuf,
         /// What is wrong with it.
         source: KvError,
+    },
+    /// The log in the store is unusable.
+    #[error("{path}: {source}")]
+    Log {
+        /// The store's file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ReplicaError,
     },
     /// There is a cluster in the folder already.
     #[error("{0} holds a cluster already")]
@@ -120,7 +129,9 @@ const INTAKE_BYTES_MAX: usize = 128 << 20;
 /// [`StartError`].
 pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, EntityAddr), StartError> {
     let Machine { clock, mut entropy, net, store } = machine;
-    let snapshot = StoreSnapshot::new(store.as_ref());
+    let at = |source| StartError::Log { path: config.store.join(STORE_FILE), source };
+    let replica = Replica::open(store).map_err(at)?;
+    let snapshot = StoreSnapshot::new(replica.tables());
     let opened = Mon::open(&snapshot, &config.name, clock.wall());
     if let Some(source) = snapshot.into_failure() {
         return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
@@ -132,7 +143,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     let stop = Arc::new(AtomicBool::new(false));
     let next_tick = clock.now() + nacre_mon::TICK;
     let audit = AuditFile::default();
-    Ok((Driver { mon, store, messenger, clock, entropy, stop, next_tick, audit }, addr))
+    Ok((Driver { mon, replica, messenger, clock, entropy, stop, next_tick, audit }, addr))
 }
 
 /// A running monitor.

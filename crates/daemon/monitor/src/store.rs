@@ -11,17 +11,22 @@ fn full_key(prefix: &str, key: &str) -> Vec<u8> {
     [prefix.as_bytes(), &[0], key.as_bytes()].concat()
 }
 
-/// Writes a batch; it is durable when this returns.
+/// Writes a batch into a store without a log, which is that of a new cluster; it is durable when this returns.
 pub(crate) fn commit(store: &mut dyn KvStore, batch: &Batch) -> Result<(), KvError> {
     let mut out = KvBatch::default();
+    collect(batch, &mut out);
+    store.commit(&out, Durability::Durable)
+}
+
+/// Adds the changes of a batch to those of the store.
+pub(crate) fn collect(batch: &Batch, out: &mut KvBatch) {
     for op in batch.ops() {
-        let key = full_key(op.prefix, &op.key);
+        let key = full_key(&op.prefix, &op.key);
         match &op.value {
             Some(value) => out.put(key, value.clone()),
             None => out.delete(key),
         }
     }
-    store.commit(&out, Durability::Durable)
 }
 
 /// The store as the monitor reads it at its start. A read that fails yields nothing and is remembered.
