@@ -40,7 +40,9 @@ impl Shard {
         let is_control = self.control.is_some();
         let (pgs, mut cx) = self.pgs();
         for (maps, message) in released {
-            maps.iter().for_each(|map| pgs.advance(&mut cx, map));
+            // OSD control learns also those that only another shard has not seen.
+            let seen = pgs.pgs.map().epoch;
+            maps.iter().filter(|map| map.epoch > seen).for_each(|map| pgs.advance(&mut cx, map));
             if is_control {
                 cx.net.router.send_others(|| ShardMsg::Maps(Arc::clone(&message)));
             }

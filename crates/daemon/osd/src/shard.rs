@@ -16,7 +16,6 @@ use crate::control::{ControlCx, OsdControl};
 use crate::control_event::ControlEvent;
 use crate::links::NetCx;
 use crate::maps::MapCache;
-use crate::own_collection::{stored_initial_pg_num, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::pg_driver::PgDriver;
 use crate::sessions::{Limits, Sessions};
@@ -98,6 +97,10 @@ pub(crate) struct Parts {
     pub(crate) peers: Option<PeerLinks>,
     pub(crate) public: ListenerId,
     pub(crate) store: Box<dyn ObjectStore + Send>,
+    /// The maps that the store holds.
+    pub(crate) stored: Vec<Arc<OsdMap>>,
+    /// The map behind which this shard wants others.
+    pub(crate) begins_with: Option<Arc<OsdMap>>,
     pub(crate) booted: Arc<AtomicBool>,
     pub(crate) tuning: nacre_pg::Tuning,
 }
@@ -106,18 +109,16 @@ impl Shard {
     pub(crate) fn new(parts: Parts) -> Self {
         let (now, wall, config) = (parts.clock.now(), parts.clock.wall(), parts.config);
         let (planted, versions) = (parts.tuning.planted, parts.tuning.versions);
-        let stored = stored_maps(parts.store.as_ref());
-        let mut maps = MapCache::new(config.fsid, stored.last().cloned());
+        let mut maps = MapCache::new(config.fsid, parts.begins_with);
         if planted == Planted::MapGapAccepted {
             maps.take_gaps();
         }
-        let mut router = parts.router;
-        router.remember(stored_initial_pg_num(parts.store.as_ref()));
+        let router = parts.router;
         let sessions = Sessions::new(router.me, config.methods.clone());
         let leases = Leases::new(Duration::ZERO, now);
         let gate = AdmissionGate::new(config.id, leases, planted == Planted::LeaseIgnored);
         let mut pg_driver = PgDriver::new(config.id, parts.store, gate, parts.tuning);
-        stored.into_iter().for_each(|map| pg_driver.pgs.set_map(map));
+        parts.stored.into_iter().for_each(|map| pg_driver.pgs.set_map(map));
         let garbles = planted == Planted::MessagesGarbled;
         let mut shard = Self {
             net: ShardNet::new(parts.messenger, (sessions, router), parts.peers, maps, garbles),

@@ -130,11 +130,20 @@ pub(crate) struct ShardRouter {
     stuck: VecDeque<(usize, ShardMsg)>,
     /// How many PGs each pool had when this OSD first heard of it.
     initial_pg_num: BTreeMap<PoolId, u32>,
+    /// Epoch of the newest map of which an earlier life of this OSD took in the pools, on any shard.
+    remembered_epoch: Epoch,
 }
 
 impl ShardRouter {
     pub(crate) fn new(me: usize, senders: Vec<MailboxSender<ShardMsg>>) -> Self {
-        Self { me, senders, local: VecDeque::new(), stuck: VecDeque::new(), initial_pg_num: BTreeMap::new() }
+        Self {
+            me,
+            senders,
+            local: VecDeque::new(),
+            stuck: VecDeque::new(),
+            initial_pg_num: BTreeMap::new(),
+            remembered_epoch: 0,
+        }
     }
 
     /// Shards of this OSD.
@@ -142,9 +151,9 @@ impl ShardRouter {
         self.senders.len()
     }
 
-    /// What an earlier life of this OSD knew of pools.
-    pub(crate) fn remember(&mut self, initial_pg_num: BTreeMap<PoolId, u32>) {
-        self.initial_pg_num = initial_pg_num;
+    /// What an earlier life of this OSD knew of pools, up to the map of `epoch`.
+    pub(crate) fn remember(&mut self, initial_pg_num: BTreeMap<PoolId, u32>, epoch: Epoch) {
+        (self.initial_pg_num, self.remembered_epoch) = (initial_pg_num, epoch);
     }
 
     /// How many PGs each pool had when this OSD first heard of it.
@@ -155,7 +164,10 @@ impl ShardRouter {
     /// A map came; true when it has pools that are new to us. All shards see the same maps, so all find the
     /// same homes.
     pub(crate) fn learn_map(&mut self, map: &OsdMap) -> bool {
-        self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
+        // A shard that is behind others meets maps from before pools that are known already.
+        if map.epoch > self.remembered_epoch {
+            self.initial_pg_num.retain(|pool, _| map.pools.contains_key(pool));
+        }
         let known = self.initial_pg_num.len();
         for (id, pool) in &map.pools {
             self.initial_pg_num.entry(*id).or_insert(pool.pg_num);
@@ -238,4 +250,26 @@ pub(crate) fn client_op(
     let input_bytes = op.ops.iter().map(|sub| sub.indata.len() as u64).sum();
     let trace = Trace { received, input_bytes, ..Trace::default() };
     ClientOp { session, tid, op, trace, permit, is_beyond_room: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_maps::Pool;
+
+    fn map(epoch: Epoch, pools: &[(PoolId, u32)]) -> OsdMap {
+        let pools = pools.iter().map(|(id, pg_num)| (*id, Pool { pg_num: *pg_num, ..Pool::default() }));
+        OsdMap { epoch, pools: pools.collect(), ..OsdMap::default() }
+    }
+
+    #[test]
+    fn a_shard_that_is_behind_keeps_what_is_known_of_pools_that_come_later() {
+        let mut router = ShardRouter::new(1, Vec::new());
+        router.remember([(7, 1)].into(), 124);
+        assert!(!router.learn_map(&map(3, &[])));
+        assert!(!router.learn_map(&map(120, &[(7, 4)])), "the maps between were trimmed");
+        assert_eq!(router.initial_pg_num(), &[(7, 1)].into());
+        assert!(router.learn_map(&map(125, &[(8, 2)])));
+        assert_eq!(router.initial_pg_num(), &[(8, 2)].into(), "the pool is gone");
+    }
 }

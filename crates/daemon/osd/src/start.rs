@@ -3,16 +3,19 @@
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets};
+use crate::own_collection::{stored_initial_pg_num, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::shard::{Parts, Shard};
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::storage::{self, StorageError, StoreConfig};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
+use nacre_maps::OsdMap;
 use nacre_pg::Tuning;
 use nacre_service::{IntakeLimits, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
-use nacre_types::Entropy;
+use nacre_types::{Entropy, Epoch, PoolId};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -186,6 +189,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
                 Listeners::open(&mut messenger, (public, addr), any_port).map_err(listen_error)?;
             control = Some((listeners, sockets, (machine.entropy.u64() as u32).max(1)));
         }
+        let stored = stored_maps(machine.store.as_ref());
         parts.push(Parts {
             config: config.clone(),
             clock: machine.clock,
@@ -197,10 +201,17 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             peers: None,
             public,
             store: machine.store,
+            stored,
+            begins_with: None,
             tuning: machine.tuning,
             booted: Arc::clone(&booted),
         });
     }
+    let newest: Vec<_> = parts.iter().map(|part| part.stored.last().cloned()).collect();
+    for (part, first) in parts.iter_mut().zip(first_maps(&newest)) {
+        part.begins_with = first;
+    }
+    let (initial_pg_num, remembered_epoch) = stored_pools(&parts);
     let capacity_bytes = parts.iter().map(|part| part.store.usage().total_bytes).sum();
     let conn_max = parts.first().map_or(usize::MAX, |part| part.tuning.queues.conn_max);
     let control = control
@@ -224,9 +235,32 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             }
         }
         part.router = ShardRouter::new(shard, senders.clone());
+        part.router.remember(initial_pg_num.clone(), remembered_epoch);
         shards.push(Shard::new(part));
     }
     Ok(Osd { shards, senders, booted })
+}
+
+/// Shards end together, and not with the same maps stored. Gives the map behind which each of them wants others, of the `newest` that
+/// each has stored. OSD control, on the first one, asks the monitor for what it hands on: it begins where the shard is that is furthest
+/// behind. One that has none has no PGs, either, and begins there, too: what follows are increments.
+fn first_maps(newest: &[Option<Arc<OsdMap>>]) -> Vec<Option<Arc<OsdMap>>> {
+    let oldest = newest.iter().flatten().min_by_key(|map| map.epoch);
+    let first = |(shard, own): (usize, &Option<Arc<OsdMap>>)| {
+        let own = own.as_ref().filter(|_| shard > 0);
+        own.or(oldest).cloned()
+    };
+    newest.iter().enumerate().map(first).collect()
+}
+
+/// How many PGs each pool had at first, as any shard has stored it, and the epoch of the newest map that this rests on. All shards must
+/// say the same of it, or they would look for a PG on each other for ever.
+fn stored_pools(parts: &[Parts]) -> (BTreeMap<PoolId, u32>, Epoch) {
+    let epoch = |part: &Parts| part.stored.last().map_or(0, |map| map.epoch);
+    let mut by_epoch: Vec<&Parts> = parts.iter().collect();
+    by_epoch.sort_by_key(|part| epoch(part));
+    let pools = by_epoch.iter().flat_map(|part| stored_initial_pg_num(part.store.as_ref())).collect();
+    (pools, by_epoch.last().map_or(0, |part| epoch(part)))
 }
 
 /// Starts the threads of an OSD. It boots by itself as soon as it reaches a monitor.
@@ -256,4 +290,25 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
         threads.push(thread.map_err(|source| StartError::System { osd, source })?);
     }
     Ok(OsdHandle { senders, threads, booted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn osd_control_and_shards_without_maps_begin_with_the_map_of_the_shard_that_is_furthest_behind() {
+        let map =
+            |epoch: &Epoch| (*epoch > 0).then(|| Arc::new(OsdMap { epoch: *epoch, ..OsdMap::default() }));
+        let first = |newest: &[Epoch]| -> Vec<Epoch> {
+            let newest: Vec<_> = newest.iter().map(map).collect();
+            first_maps(&newest).iter().map(|map| map.as_ref().map_or(0, |map| map.epoch)).collect()
+        };
+        assert_eq!(first(&[124]), [124]);
+        assert_eq!(first(&[124, 2, 124]), [2, 2, 124]);
+        assert_eq!(first(&[2, 124]), [2, 124]);
+        assert_eq!(first(&[18, 0]), [18, 18], "increments lead on from there, and nothing from none");
+        assert_eq!(first(&[0, 5]), [5, 5], "without maps there are no PGs");
+        assert_eq!(first(&[0, 0]), [0, 0]);
+    }
 }
