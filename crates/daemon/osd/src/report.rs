@@ -50,8 +50,10 @@ pub(crate) fn metadata(
         ("osd_size_bytes", capacity_bytes.to_string()),
         ("rotational", "0".to_owned()),
     ];
+    // The monitor must know what cannot be merged.
+    let shards = (config.shards > 1).then(|| ("nacre_shards", config.shards.to_string()));
     // What is known of the device is better than what is said of any.
-    facts.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(device).collect()
+    { facts.into_iter().chain(shards) }.map(|(key, value)| (key.to_owned(), value)).chain(device).collect()
 }
 
 /// What a session with the manager begins with.

@@ -367,6 +367,11 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if pg_num == pool.pg_num_target {
         return done("");
     }
+    if let Some((osd, shards)) = call.state.osd.divided_below(pool.pg_num, pg_num) {
+        let why =
+            format!("osd.{osd} has {shards} shards, and pgs that are on different ones cannot be merged");
+        return fail(Errno::EOPNOTSUPP, why);
+    }
     if pg_num >= pool.pg_num {
         call.state
             .osd

@@ -30,6 +30,16 @@ enum Step {
     GiveUp,
 }
 
+/// Key of the metadata of an OSD of ours that says into how many shards its PGs are divided, each with a store of its own, where there are
+/// several. PGs of different shards cannot be merged.
+const SHARDS_KEY: &str = "nacre_shards";
+
+/// Whether the merge that leaves `pg_num` PGs may be one of PGs on different shards: a PG is on that of its seed, or of the seed that it
+/// was split off (`ShardRouter::shard_of` in daemon/osd).
+fn is_across_shards(pg_num: u32, shards: u32) -> bool {
+    pg_num.checked_ilog2().is_some_and(|highest| !(1_u32 << highest).is_multiple_of(shards.max(1)))
+}
+
 /// Both PGs of the next merge of a pool with `pg_num` PGs: source and target.
 fn pair(id: PoolId, pg_num: u32) -> (PgId, PgId) {
     let left = pg_num.saturating_sub(1).max(1);
@@ -81,11 +91,19 @@ fn step(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &Pool) -> Option<Step> {
 impl OsdMaps {
     /// Takes pools that are to have fewer PGs one step further.
     pub(crate) fn shrink_pools(&mut self, stats: &PgMap) {
+        let divided = self.divided();
         let map = self.upcoming();
         let shrinks = |pool: &Pool| pool.pg_num_target < pool.pg_num || pool.pg_num_pending < pool.pg_num;
+        // An OSD that came since may have several shards. Its PGs would stop and serve again for ever.
+        let is_apart = |pool: &Pool| {
+            let left = pool.pg_num.saturating_sub(1);
+            divided.iter().any(|(_, shards)| is_across_shards(left, *shards))
+        };
         let steps: Vec<(PoolId, Step)> = { map.pools.iter() }
             .filter(|(_, pool)| shrinks(pool))
-            .filter_map(|(id, pool)| Some((*id, step(map, stats, *id, pool)?)))
+            .filter_map(|(id, pool)| Some((*id, pool, step(map, stats, *id, pool)?)))
+            .filter(|(_, pool, step)| !matches!(step, Step::Prepare) || !is_apart(pool))
+            .map(|(id, _, step)| (id, step))
             .collect();
         for (id, step) in steps {
             let epoch = self.pending().incremental.epoch;
@@ -115,6 +133,19 @@ impl OsdMaps {
                 }
             }
         }
+    }
+
+    /// An OSD that is up and may have PGs on different shards that must be merged when a pool goes from `pg_num` PGs down to `wanted`,
+    /// with the number of its shards.
+    pub(crate) fn divided_below(&self, pg_num: u32, wanted: u32) -> Option<(OsdId, u32)> {
+        let is_across = |shards: u32| (wanted..pg_num).any(|left| is_across_shards(left, shards));
+        self.divided().into_iter().find(|(_, shards)| is_across(*shards))
+    }
+
+    /// OSDs that are up and say that they have several shards, with the number of these.
+    fn divided(&self) -> Vec<(OsdId, u32)> {
+        let shards = |osd: OsdId| self.metadata(osd)?.get(SHARDS_KEY)?.parse().ok();
+        self.map().up_osds().filter_map(|osd| Some((osd, shards(osd)?))).collect()
     }
 
     /// The primary of two PGs that are to be merged says how they stand. What is not so any more, or not yet,
@@ -158,4 +189,24 @@ impl OsdMaps {
 fn resend(pool: &mut Pool, epoch: Epoch) {
     pool.last_force_op_resend_preluminous = epoch;
     pool.last_force_op_resend_prenautilus = epoch;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_of_pgs_on_different_shards_are_known() {
+        for shards in 1..6 {
+            for pg_num in 2..40 {
+                let (source, target) = pair(1, pg_num);
+                let apart = source.seed % shards != target.seed % shards;
+                assert_eq!(
+                    is_across_shards(pg_num - 1, shards),
+                    apart,
+                    "{source} into {target}, {shards} shards"
+                );
+            }
+        }
+    }
 }

@@ -5,7 +5,9 @@ use crate::event::SessionId;
 use nacre_denc::Decode;
 use nacre_maps::flags;
 use nacre_msg::stats::{OsdStat, PgStat, pg_state};
-use nacre_msg::{Message, OsdPgCreated, PgStats, PoolOp, PoolOpReply, RemoveSnaps, pool_op_code as code};
+use nacre_msg::{
+    Message, OsdBoot, OsdPgCreated, PgStats, PoolOp, PoolOpReply, RemoveSnaps, pool_op_code as code,
+};
 use nacre_types::{Errno, PgId, SnapId};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -294,6 +296,44 @@ fn a_pool_loses_groups_one_at_a_time_when_both_stand_still() {
     assert_eq!(numbers(&world), (all - 1, all - 1, all - 1));
     let merge = world.map().pools[&1].last_pg_merge;
     assert_eq!((merge.source, u64::from(merge.ready_epoch)), (pg, epoch));
+    world.check();
+}
+
+/// An OSD with several shards says so: what it could not do is refused, and not begun when it comes later.
+#[test]
+fn pgs_on_different_shards_of_an_osd_are_not_to_be_merged() {
+    let (mut world, admin) = world_with_pool();
+    let osd = world.connect("osd.0");
+    let all = world.map().pools[&1].pg_num;
+    for seed in 0..all {
+        world.message(osd, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    let set = |world: &mut World, pg_num: u32| {
+        let json = format!(r#"{{"prefix":"osd pool set","pool":"p","var":"pg_num","val":"{pg_num}"}}"#);
+        world.ask(admin, &json).map(|ack| ack.result)
+    };
+    let boot = |world: &mut World, shards: &str| {
+        world.ask(admin, r#"{"prefix":"osd down","ids":["2"]}"#);
+        let session = world.connect("osd.2");
+        let boot_epoch = world.map().epoch;
+        world.boot_as(session, 2, 1, |mut boot| {
+            boot.metadata.insert("nacre_shards".to_owned(), shards.to_owned());
+            OsdBoot { boot_epoch, ..boot }
+        });
+        world.pass(Duration::from_secs(2));
+        assert!(world.map().is_up(2));
+    };
+    boot(&mut world, "2");
+    assert_eq!(set(&mut world, 1), Some(Errno::EOPNOTSUPP.negated()));
+    assert_eq!(set(&mut world, 2), Some(0), "an even distance");
+    assert_eq!(world.map().pools[&1].pg_num_target, 2);
+    boot(&mut world, "3");
+    world.pass(Duration::from_secs(2));
+    let epoch = world.map().epoch;
+    report(&mut world, osd, |stat| (stat.reported_epoch, stat.acting_primary) = (epoch, 0));
+    world.pass(Duration::from_secs(10));
+    let pool = &world.map().pools[&1];
+    assert_eq!((pool.pg_num, pool.pg_num_pending), (all, all), "nothing begins that does not end");
     world.check();
 }
 
