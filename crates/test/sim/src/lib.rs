@@ -10,7 +10,7 @@
 //! | `net`, `clock`, `kv` | what the machines are made of, beside io/simdisk |
 //! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
 //! | `watching` | clients that watch and notify, and what they may rely on |
-//! | `story` | what goes wrong (`story/troubles`), and how it must end; replaced and upgraded OSDs, fenced clients, other pools |
+//! | `story` | what goes wrong, and how it must end |
 //! | `ask` | questions of tests that tell a story of their own |
 
 mod ask;

@@ -1,22 +1,34 @@
 //! [`Story`]: a cluster, its clients and its misfortunes, from one seed.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `plan` | what a story is about, and for how long |
+//! | `troubles` | what goes wrong |
+//! | `replace`, `upgrade` | devices and OSDs that are replaced, programs that are |
+//! | `fence`, `pools` | clients that are shut out, pools beside the story's own |
+//! | `ending` | how it must end |
 
+mod ending;
 mod fence;
+mod plan;
 mod pools;
 mod replace;
 mod troubles;
 mod upgrade;
 
+pub use self::ending::Outcome;
 use self::fence::Fencing;
+use self::plan::{CODES, Code};
+pub use self::plan::{Flaw, Kind, Plan};
 use self::pools::Other;
 use self::replace::Leaving;
 use self::upgrade::Programs;
+
 use crate::net::Wires;
 use crate::watching::Watching;
 use crate::workload::Workload;
-use crate::world::{Config, OsdCopy, Proc, World};
+use crate::world::{OsdCopy, Proc, World};
 use nacre_client::Finished;
-use nacre_msg::stats::pg_state;
-use nacre_pg::Tuning;
 use nacre_types::{Epoch, OsdId, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,99 +37,6 @@ use std::time::Duration;
 const POOL: i64 = 1;
 /// The cluster must be there within this time.
 const BIRTH: Duration = Duration::from_secs(60);
-/// Once nothing goes wrong any more, everything must be answered, active and clean within this time.
-const HEALING: Duration = Duration::from_secs(300);
-
-/// What the pool is like that everything happens in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Copies, two of which serve at least.
-    Replicated,
-    /// Copies, any one of which serves alone at times.
-    OneServes,
-    /// Erasure-coded, with a code that the seed chooses.
-    Coded,
-}
-
-/// What is wrong with one of the devices. It is replaced at times, and always when its store does not open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flaw {
-    /// It rots, and fails at times.
-    Fails,
-    /// It says of writes that they are durable, and has lost them or written them elsewhere.
-    Lies,
-    /// Somebody puts back what it or its metadata held some time ago, or both.
-    GoesBack,
-    /// It is gone for good, with all that it held, and so is the one that comes in its place: its OSD is marked lost. Everything
-    /// acknowledged is elsewhere, too, unless one copy serves: then what only this one had is given up, and nothing else.
-    Dies,
-}
-
-/// How a pool is coded: data and parity shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Code {
-    k: u64,
-    m: u64,
-}
-
-/// Size of devices that run full. Behind the log of 256 KiB there are 188 blocks; the 47 of them that are kept for what is under way
-/// take one write of the largest (100 kB, 27 blocks) of each of a client's. With 640 KiB they are 23: one such write fills the device.
-const SMALL_DEVICE_BYTES: u64 = 1 << 20;
-
-/// Codes that stories of erasure-coded pools use.
-const CODES: [Code; 4] = [Code { k: 2, m: 1 }, Code { k: 2, m: 2 }, Code { k: 3, m: 1 }, Code { k: 3, m: 2 }];
-
-/// How long a story is, and how dense.
-#[derive(Debug, Clone, Copy)]
-pub struct Plan {
-    /// What the pool is like.
-    pub kind: Kind,
-    /// One of the devices is bad.
-    pub flaw: Option<Flaw>,
-    /// Devices are so small that they run full, and one of the clients deletes then.
-    pub small_devices: bool,
-    /// More than reads and writes of one pool: clients are shut out, pools come and go, classes are called, objects copied, watched
-    /// and notified. With good devices.
-    pub bustle: bool,
-    /// OSDs are upgraded one after the other, each program with versions of the messages between OSDs of its own; now and then one
-    /// is too new for the others.
-    pub upgrades: bool,
-    /// How long things go wrong.
-    pub troubles: Duration,
-    /// Most messages of one client.
-    pub messages_max: u64,
-    /// How many objects they are about; by chance if not given.
-    pub objects: Option<u64>,
-    /// How PGs behave.
-    pub tuning: Tuning,
-}
-
-impl Default for Plan {
-    fn default() -> Self {
-        let tuning = Tuning { checked: true, ..Tuning::default() };
-        Self {
-            kind: Kind::Replicated,
-            flaw: None,
-            small_devices: false,
-            bustle: false,
-            upgrades: false,
-            troubles: Duration::from_secs(60),
-            messages_max: 150,
-            objects: None,
-            tuning,
-        }
-    }
-}
-
-impl Plan {
-    fn config(&self, osds: OsdId) -> Config {
-        let versions = if self.upgrades { upgrade::versions(0) } else { self.tuning.versions };
-        let tuning = Tuning { versions, ..self.tuning };
-        let usual = Config { osds, clients: 4, tuning, ..Config::default() };
-        let device_bytes = if self.small_devices { SMALL_DEVICE_BYTES } else { usual.device_bytes };
-        Config { device_bytes, ..usual }
-    }
-}
 
 /// What happens by itself at some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +122,7 @@ impl Story {
         let code = coded.then(|| one_of(&mut world));
         let calm = Duration::from_millis(500 << world.below(5));
         let pause = plan.troubles / u32::try_from(plan.messages_max).unwrap_or(u32::MAX).max(1);
-        let pg_num = 1 + world.below(4);
+        let pg_num = (1 + world.below(4)).max(plan.shards as u64);
         let by_chance = 2 + world.below(5);
         let objects = plan.objects.unwrap_or(by_chance);
         let clients = 1 + usize::try_from(world.below(3)).unwrap_or(0);
@@ -429,205 +348,11 @@ impl Story {
         self.note(|| format!("map {} up {up:?} temp {:?} acting {acting:?}", map.epoch, map.pg_temp));
         self.noted = map.epoch;
     }
-
-    /// Nothing goes wrong any more.
-    fn end_troubles(&mut self) {
-        while let Some((_, what)) = self.later.pop_first() {
-            if !matches!(what, Later::Crash(..) | Later::Leave | Later::Lose(_)) {
-                self.do_later(what);
-            }
-        }
-        self.leave();
-        self.watching.iter_mut().for_each(Watching::calm_down);
-        self.world.fabric().heal();
-        self.world.fabric().set_wires(Wires::default());
-        for osd in self.world.osd_ids() {
-            self.world.set_slow(Proc::Osd(osd), 1);
-            if !self.is_leaving(osd) {
-                self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#));
-            }
-        }
-        self.set_usual_sizes();
-    }
-
-    fn is_clean(&self) -> bool {
-        let Some(mon) = self.world.mon() else { return false };
-        let map = mon.state().osd.map();
-        if map.pools.values().any(|pool| pool.pg_num != pool.pg_num_target) {
-            return false;
-        }
-        let wanted = map.pools.values().map(|pool| pool.pg_num as usize).sum::<usize>();
-        let all_up = map.up_count() == self.world.osd_ids().len();
-        let clean = pg_state::ACTIVE | pg_state::CLEAN;
-        let pgs: Vec<u64> = mon.state().stats.pgs.pgs(map).map(|(_, stat)| stat.state).collect();
-        all_up && pgs.len() == wanted && pgs.iter().all(|state| *state == clean)
-    }
-
-    /// Waits until everything is answered and clean. False when it never will be, because the bad device alone had a write that
-    /// was not acknowledged, and does not give it back: clients wait until an operator gives it up.
-    fn be_clean(&mut self) -> bool {
-        let patience = self.world.now() + HEALING;
-        while !(self.open() == 0 && self.is_clean() && self.watching.iter().all(Watching::is_content)) {
-            if self.world.now() >= patience {
-                let open = self.open();
-                if (open > 0 || self.loses()) && self.waits_for_bad_device() {
-                    return false;
-                }
-                let watching = &self.watching;
-                self.fail(&format!(
-                    "not clean after {HEALING:?}, {open} messages without an answer, {watching:?}"
-                ));
-            }
-            let next = self.world.now() + Duration::from_secs(1);
-            self.go_on(next, None);
-        }
-        true
-    }
-
-    /// Something is nowhere else, or may be: an object is unfound, or a PG down while the bad device's OSD cannot run any more. An
-    /// OSD that is marked lost is not waited for; but an object that others only know of is unfound for ever, the copies that are left
-    /// are incomplete if they were just being filled, and a PG that had no other copy is nowhere any more.
-    fn waits_for_bad_device(&self) -> bool {
-        let (Some(bad), Some(mon)) = (self.bad, self.world.mon()) else { return false };
-        let lost = match self.plan.flaw {
-            Some(Flaw::Dies) if !self.loses() => return false,
-            Some(Flaw::Dies) if self.has_lost_pgs() => return true,
-            Some(Flaw::Dies) => pg_state::INCOMPLETE,
-            _ if self.world.runs(Proc::Osd(bad)) => 0,
-            _ => pg_state::DOWN,
-        };
-        let mut pgs = mon.state().stats.pgs.pgs(mon.state().osd.map());
-        pgs.any(|(_, stat)| stat.state & (pg_state::RECOVERY_UNFOUND | lost) != 0)
-    }
-
-    fn check_histories(&self) {
-        self.works().for_each(|work| self.check_history(Some(work)));
-    }
-
-    fn check_history(&self, work: Option<&Workload>) {
-        if let Some(Err(why)) = work.map(Workload::check) {
-            self.fail(&why);
-        }
-    }
-
-    fn outcome(&mut self) -> Outcome {
-        let (trace, steps) = self.world.trace();
-        let answered = self.work.answered();
-        Outcome { trace, steps, now: self.world.now(), random: self.below(u64::MAX), answered }
-    }
-
-    /// All copies of everything are the same: a deep scrub of every PG finds nothing.
-    fn compare_copies(&mut self) {
-        self.scrub_all("deep-scrub", |state| state & pg_state::INCONSISTENT != 0);
-    }
-
-    /// Scrubs every PG, with all data; fails when the state of one is `bad`.
-    fn scrub_all(&mut self, how: &str, bad: impl Fn(u64) -> bool) {
-        let patience = self.world.now() + HEALING;
-        let since = self.world.client(self.admin).wall();
-        loop {
-            let mut left = Vec::new();
-            let states = self.world.mon().map_or_else(Vec::new, |mon| {
-                let map = mon.state().osd.map();
-                mon.state()
-                    .stats
-                    .pgs
-                    .pgs(map)
-                    .map(|(pg, stat)| (pg, stat.state, stat.last_deep_scrub_stamp))
-                    .collect()
-            });
-            for (pg, state, scrubbed) in &states {
-                if bad(*state) {
-                    self.fail(&format!("the copies of {pg} differ"));
-                }
-                // Calendars differ a little.
-                if *scrubbed < since.after(Duration::from_secs(1)) {
-                    left.push(*pg);
-                }
-            }
-            if left.is_empty() && !states.is_empty() {
-                return;
-            }
-            if self.world.now() >= patience {
-                self.fail(&format!("{left:?} are not scrubbed after {HEALING:?}"));
-            }
-            let next = self.world.now() + Duration::from_secs(2);
-            self.go_on(next, None);
-            for pg in left {
-                self.order(&format!(r#"{{"prefix": "pg {how}", "pgid": "{pg}"}}"#));
-            }
-            let next = self.world.now() + Duration::from_secs(3);
-            self.go_on(next, None);
-        }
-    }
-
-    fn fail(&self, why: &str) -> ! {
-        let states: Vec<String> = self.world.mon().map_or_else(Vec::new, |mon| {
-            let map = mon.state().osd.map();
-            let shown = mon.state().stats.pgs.pgs(map).map(|(pg, stat)| {
-                format!("{pg} {} {:?}", pg_state::text(stat.state), map.pg_to_up_acting(pg))
-            });
-            let up: Vec<_> = map.up_osds().collect();
-            [format!("epoch {} up {up:?}", map.epoch)].into_iter().chain(shown).collect()
-        });
-        let (seed, world, troubles) = (self.seed, &self.world, &self.troubles);
-        let clients: Vec<String> =
-            (0..world.client_count()).map(|n| format!("{:?}", world.client(n))).collect();
-        let (states, clients) = (states.join("\n"), clients.join("\n"));
-        panic!("seed {seed}: {why}\n{world:?}\n{troubles:?}\n{states}\n{clients}");
-    }
-
-    /// Tells it to the end.
-    ///
-    /// # Panics
-    /// When the cluster breaks a promise.
-    pub fn tell(mut self) -> Outcome {
-        let end = self.world.now() + self.plan.troubles;
-        self.go_on(end, Some(self.calm));
-        self.note(|| "the troubles end".to_owned());
-        self.with_works(|work, _| work.stop());
-        self.end_troubles();
-        if !self.be_clean() {
-            self.check_histories();
-            return self.outcome();
-        }
-        self.with_works(Workload::read_all);
-        let patience = self.world.now() + HEALING;
-        while self.open() > 0 {
-            if self.world.now() >= patience {
-                self.fail("the last reads get no answer");
-            }
-            let next = self.world.now() + Duration::from_millis(100);
-            self.go_on(next, None);
-        }
-        self.check_histories();
-        if self.bad.is_some() {
-            self.scrub_all("repair", |_| false);
-            self.be_clean();
-        }
-        self.compare_copies();
-        self.outcome()
-    }
 }
 
 /// Bytes of a stripe of `k` data shards.
 fn stripe_bytes(k: u64) -> usize {
     usize::try_from(k * u64::from(nacre_maps::STRIPE_UNIT_BYTES)).unwrap_or(0)
-}
-
-/// What a story comes to; the same for the same seed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
-    /// Follows from everything that happened, in order.
-    pub trace: u64,
-    /// How much happened.
-    pub steps: u64,
-    /// The clock at the end.
-    pub now: Stamp,
-    /// The next random number.
-    pub random: u64,
-    /// Messages answered.
-    pub answered: usize,
 }
 
 /// Tells the story of a seed.

@@ -31,6 +31,8 @@ const SMALL_DEVICE_SEEDS: u64 = 5;
 const BUSTLE_SEEDS: u64 = 5;
 /// Stories of a normal run in which OSDs are upgraded.
 const UPGRADE_SEEDS: u64 = 5;
+/// Stories of a normal run with two shards in each OSD, of each kind of pools.
+const TWO_SHARDS_SEEDS: u64 = 4;
 /// Stories that did not end well once, and why:
 ///
 /// | seed | what was wrong |
@@ -216,6 +218,23 @@ fn where_there_is_bustle_stories_of_coded_pools_end_well() {
 #[test]
 fn while_osds_are_upgraded_stories_end_well() {
     end_well(seeds(0..UPGRADE_SEEDS, 1), &Plan { upgrades: true, ..Plan::default() });
+}
+
+/// Stories of two shards that did not end well once: a shard ended before it had stored a map, and began behind maps that it could
+/// not follow.
+const TWO_SHARDS_ONCE_BAD: [u64; 1] = [3080];
+
+/// Each OSD has two threads, which take maps, leases and peers' messages at different moments.
+#[test]
+fn with_two_shards_stories_end_well() {
+    let plan = Plan { shards: 2, bustle: true, ..Plan::default() };
+    end_well(seeds((0..TWO_SHARDS_SEEDS).chain(TWO_SHARDS_ONCE_BAD), 1), &plan);
+}
+
+#[test]
+fn with_two_shards_stories_of_coded_pools_end_well() {
+    let plan = Plan { kind: Kind::Coded, shards: 2, ..Plan::default() };
+    end_well(seeds(0..TWO_SHARDS_SEEDS, 1), &plan);
 }
 
 /// Stories of erasure-coded pools that did not end well once:

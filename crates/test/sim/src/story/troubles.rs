@@ -289,6 +289,9 @@ impl Story {
     fn freeze(&mut self, osd: OsdId) -> &'static str {
         let proc = if self.below(4) == 0 { Proc::Mon } else { Proc::Osd(osd) };
         let long = self.while_(Duration::from_secs(30));
+        if proc != Proc::Mon && self.plan.shards > 1 && self.below(2) == 0 {
+            return self.hold_thread(osd, long);
+        }
         let in_turn = proc != Proc::Mon && self.world.runs(proc) && self.below(2) == 0;
         self.note(|| format!("{proc:?} is frozen for {long:?}, in its turn {in_turn}"));
         let until = self.world.now() + long;
@@ -298,6 +301,15 @@ impl Story {
         }
         self.world.freeze(proc, until);
         "freeze"
+    }
+
+    /// One thread of an OSD stands still, the others go on.
+    fn hold_thread(&mut self, osd: OsdId, long: Duration) -> &'static str {
+        let thread = usize::try_from(self.below(self.plan.shards as u64)).unwrap_or(0);
+        self.note(|| format!("thread {thread} of osd.{osd} stands still for {long:?}"));
+        let until = self.world.now() + long;
+        self.world.hold_thread(osd, thread, until);
+        "thread held up"
     }
 
     fn slow(&mut self, osd: OsdId) -> &'static str {
@@ -324,8 +336,9 @@ impl Story {
         match self.below(6) {
             0 => self.order(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#)),
             1 => self.order(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#)),
-            2 if self.pg_num > 1 && self.below(2) == 0 => {
-                self.pg_num -= 1 + self.below(self.pg_num - 1);
+            // What is on different shards is on different devices, and is not merged: the monitor refuses a merge of 1.1 and 1.0.
+            2 if self.pg_num > self.plan.shards as u64 && self.below(2) == 0 => {
+                self.pg_num -= 1 + self.below(self.pg_num - self.plan.shards as u64);
                 self.set_pool("pg_num", self.pg_num);
             }
             2 if self.pg_num < 16 => {
