@@ -53,6 +53,8 @@ pub enum Planted {
     /// Erasure-coded: a copy is taken at its word when a log is chosen. What others know of newer activations, and of what all had,
     /// does not count.
     OldCopiesBelieved,
+    /// With several shards: of clients' messages that come to another shard than their PG's, some are dropped.
+    OtherShardsOpsDropped,
 }
 
 /// How much of peers' messages may wait where; what is more is lost, and made up for.

@@ -21,11 +21,14 @@ use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_msg::{Command, Message, OsdForceRecovery, RawMessage, backoff_op, force_option};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
-use nacre_pg::{Event, Permit, PgCreateInfo, RecoveryKind, Session};
+use nacre_pg::{Event, Permit, PgCreateInfo, Planted, RecoveryKind, Session};
 use nacre_service::{ConnId, Incoming};
 use nacre_types::{OsdId, SpgId};
 use serde_json::Value;
 use std::sync::Arc;
+
+/// Of clients' messages for other shards this part is dropped where that is planted.
+const DROPPED_ONE_IN: u64 = 8;
 
 impl Shard {
     /// Something happened on a socket.
@@ -101,6 +104,8 @@ impl Shard {
                         let (pgs, mut cx) = self.pgs();
                         pgs.client_op(&mut cx, spg, op);
                     }
+                    _ if self.planted == Planted::OtherShardsOpsDropped
+                        && self.pg_driver.counters.ops.is_multiple_of(DROPPED_ONE_IN) => {}
                     shard => self.net.router.send(shard, ShardMsg::Op(spg, op)),
                 }
             }

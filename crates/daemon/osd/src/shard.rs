@@ -68,6 +68,8 @@ pub struct Shard {
     /// Maps that the PGs must not see yet, with the messages that brought them.
     pub(crate) map_release: MapRelease<(Vec<Arc<OsdMap>>, Arc<MOsdMap>)>,
     pub(crate) versions: PeerVersions,
+    /// A mistake built in on purpose.
+    pub(crate) planted: Planted,
     pub(crate) keys: Arc<RotatingKeys>,
     pub(crate) incoming: Vec<Incoming>,
     pub(crate) now: Stamp,
@@ -134,6 +136,7 @@ impl Shard {
             walk: Walk::default(),
             map_release: MapRelease::default(),
             versions,
+            planted,
             keys: Arc::default(),
             incoming: Vec::new(),
             now,

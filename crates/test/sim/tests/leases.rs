@@ -49,12 +49,12 @@ fn write(text: &'static str) -> SubOp {
 }
 
 fn cluster(seed: u64) -> (World, OsdId) {
-    cluster_with(seed, Planted::Nothing)
+    cluster_with(seed, Planted::Nothing, 1)
 }
 
-fn cluster_with(seed: u64, planted: Planted) -> (World, OsdId) {
+fn cluster_with(seed: u64, planted: Planted, shards: usize) -> (World, OsdId) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
-    let mut world = World::new(seed, &Config { osds: 3, clients: 2, tuning, ..Config::default() });
+    let mut world = World::new(seed, &Config { osds: 3, clients: 2, shards, tuning, ..Config::default() });
     world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#);
     done(&mut world, INSIDE, write("old"));
     done(&mut world, OUTSIDE, SubOp::read(0, 0));
@@ -94,19 +94,31 @@ fn a_primary_that_is_cut_off_serves_nothing_old() {
     }
 }
 
+/// What a primary answers that is marked down and does not hear of it, once another has taken over.
+fn answer_of_one_marked_down((mut world, primary): (World, OsdId)) -> Option<Vec<u8>> {
+    // Leases have just been renewed when somebody marks the primary down that hears nothing of it.
+    world.run_for(Duration::from_secs(3));
+    cut_off(&world, &[Proc::Osd(primary), Proc::Client(INSIDE)]);
+    let down = format!(r#"{{"prefix": "osd down", "ids": ["{primary}"]}}"#);
+    world.order(OUTSIDE, |client| client.command(&down));
+    done(&mut world, OUTSIDE, write("new"));
+    let tid = submit(&mut world, INSIDE, SubOp::read(0, 0));
+    answer(&mut world, INSIDE, tid, Duration::from_secs(20))
+}
+
 #[test]
 fn who_takes_over_waits_until_the_lease_has_run_out() {
     for seed in 0..5 {
-        let (mut world, primary) = cluster(seed);
-        // Leases have just been renewed when somebody marks the primary down that hears nothing of it.
-        world.run_for(Duration::from_secs(3));
-        cut_off(&world, &[Proc::Osd(primary), Proc::Client(INSIDE)]);
-        let down = format!(r#"{{"prefix": "osd down", "ids": ["{primary}"]}}"#);
-        world.order(OUTSIDE, |client| client.command(&down));
-        done(&mut world, OUTSIDE, write("new"));
-        let tid = submit(&mut world, INSIDE, SubOp::read(0, 0));
-        let meanwhile = answer(&mut world, INSIDE, tid, Duration::from_secs(20));
-        assert_eq!(meanwhile, None, "seed {seed}: osd.{primary} no longer leads");
+        assert_eq!(answer_of_one_marked_down(cluster(seed)), None, "seed {seed}: it no longer leads");
+    }
+}
+
+/// The PG is on the second shard, which hears of maps and promises from the first.
+#[test]
+fn who_takes_over_on_another_shard_waits_until_the_lease_has_run_out() {
+    for seed in 0..5 {
+        let cluster = cluster_with(seed, Planted::Nothing, 2);
+        assert_eq!(answer_of_one_marked_down(cluster), None, "seed {seed}: it no longer leads");
     }
 }
 
@@ -130,7 +142,7 @@ fn a_primary_that_stopped_behind_its_clock_serves_nothing_old() {
 /// The mistake shows: what was acknowledged elsewhere is not there.
 #[test]
 fn a_lease_ignored_is_found() {
-    let (mut world, primary) = cluster_with(0, Planted::LeaseIgnored);
+    let (mut world, primary) = cluster_with(0, Planted::LeaseIgnored, 1);
     cut_off(&world, &[Proc::Osd(primary), Proc::Client(INSIDE)]);
     done(&mut world, OUTSIDE, write("new"));
     let tid = submit(&mut world, INSIDE, SubOp::read(0, 0));

@@ -14,6 +14,8 @@ const SEEDS_MAX: u64 = 200;
 /// What the checkers say of a broken promise. Any other panic finds nothing: it is a consequence of the mistake if the story ends
 /// well without it (what one copy kept wrongly may be unfound for another), and else a mistake of another kind.
 const VERDICTS: [&str; 3] = ["messages that fit together", "the copies of", "overlooks a watch"];
+/// What they say where messages get no answer, of which a mistake may be that and no more.
+const NO_ANSWER: [&str; 2] = ["messages without an answer", "the last reads get no answer"];
 
 /// Tells stories from seed 0 on until one does not end well.
 fn found(planted: Planted) {
@@ -25,8 +27,12 @@ fn found_with(planted: Planted, plan: Plan) {
 }
 
 /// The same from another seed on, for what shows rarely: near one of which it is known that it shows there.
-#[expect(clippy::print_stdout, reason = "how soon it shows is good to know")]
 fn found_from(first: u64, planted: Planted, plan: Plan) {
+    found_by(&VERDICTS, first, planted, plan);
+}
+
+#[expect(clippy::print_stdout, reason = "how soon it shows is good to know")]
+fn found_by(verdicts: &[&str], first: u64, planted: Planted, plan: Plan) {
     let tuning = Tuning { checked: true, planted, ..Tuning::default() };
     let (right, wrong) = (plan, Plan { tuning, ..plan });
     let mut told = 0;
@@ -35,7 +41,7 @@ fn found_from(first: u64, planted: Planted, plan: Plan) {
         let Err(failure) = catch_unwind(|| tell(seed, &wrong)) else { return false };
         let why = failure.downcast_ref::<String>().map_or("a panic without words", String::as_str);
         let why = why.lines().next().unwrap_or_default();
-        let is_found = VERDICTS.iter().any(|verdict| why.contains(verdict));
+        let is_found = verdicts.iter().any(|verdict| why.contains(verdict));
         assert!(
             is_found || catch_unwind(|| tell(seed, &right)).is_ok(),
             "not by {planted:?}, but another mistake: {why}"
@@ -116,6 +122,13 @@ fn a_copy_that_went_back_believed() {
 #[test]
 fn a_fenced_client_served() {
     found_with(Planted::FencingIgnored, Plan { bustle: true, ..Plan::default() });
+}
+
+/// Only where an OSD has several shards: on one, every message comes to the right one.
+#[test]
+fn messages_for_other_shards_dropped() {
+    let plan = Plan { shards: 2, ..Plan::default() };
+    found_by(&NO_ANSWER, 0, Planted::OtherShardsOpsDropped, plan);
 }
 
 /// Who writes, and hears of the full pool from OSDs only; the first client gives commands.
