@@ -171,7 +171,7 @@ impl Pg {
         self.pipeline.next_notify(outcome.notifies.len());
         let Outcome { mut result, ops, user_version, change, watches, notifies, acks, counters } = outcome;
         let head = op_ctx.head;
-        if result >= 0 && !self.watches.has_pinged(cx.now, &op_ctx.op.session, &head, &watches) {
+        if result >= 0 && !self.watches.note_alive(cx.now, &op_ctx.op.session, &head, &watches) {
             result = Errno::ETIMEDOUT.negated();
         }
         if result >= 0 && !self.watches.takes_notifies(&op_ctx.op.session, &notifies) {

@@ -210,6 +210,26 @@ fn a_watch_ends_when_all_copies_know() {
     }
 }
 
+/// The client is told that its watch is there, so it must be: the log has the change that made it again before the one that ended it.
+#[test]
+fn a_watch_that_is_being_made_again_does_not_end_by_its_old_deadline() {
+    let mut world = watched();
+    let primary = world.primary();
+    world.reset_session(0, primary);
+    world.run_until_idle();
+    let acting = world.map().pg_to_up_acting(pg()).acting;
+    let other = acting.into_iter().find(|osd| *osd != primary).expect("three copies");
+    world.crash(other);
+    world.request(0, "a", watch(watch_op::RECONNECT, 10));
+    world.run_until_idle();
+    world.tick(Duration::from_secs(31));
+    world.run_until_idle();
+    world.mark_down(other);
+    world.run_until_idle();
+    // The one that it sent is answered; whether it is connected or to connect again, the watch is there.
+    assert_eq!(world.call(0, "a", watch(watch_op::RECONNECT, 10)).result, 0);
+}
+
 #[test]
 fn what_a_client_notified_goes_with_its_session() {
     let mut world = watched();

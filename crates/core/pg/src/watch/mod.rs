@@ -128,21 +128,31 @@ impl Watches {
         *self = Self::default();
     }
 
-    /// Notes pings; false when one is for a watch that is not connected, which the client must make again.
-    pub(crate) fn has_pinged(
+    /// Notes what a message that was executed says of its client's watches; false when a ping is for a watch that is not connected, which
+    /// the client must make again. One that is being made again has no deadline until that is durable: else the change that ends it would
+    /// go behind the one that its client is told of.
+    pub(crate) fn note_alive(
         &mut self,
         now: Stamp,
         session: &Session,
         head: &HObject,
         changes: &[WatchChange],
     ) -> bool {
-        changes.iter().all(|change| {
-            let WatchChange::Ping { cookie } = change else { return true };
-            let at = (head.clone(), (*cookie, session.name));
-            let watch = self.watches.get_mut(&at).filter(|watch| watch.session == Some(session.id));
-            let Some(watch) = watch else { return false };
-            watch.deadline = Some(now + watch.timeout);
-            true
+        changes.iter().all(|change| match change {
+            WatchChange::Ping { cookie } => {
+                let watch = self.watches.get_mut(&(head.clone(), (*cookie, session.name)));
+                let Some(watch) = watch.filter(|watch| watch.session == Some(session.id)) else {
+                    return false;
+                };
+                watch.deadline = Some(now + watch.timeout);
+                true
+            }
+            WatchChange::Connect { cookie, .. } => {
+                let watch = self.watches.get_mut(&(head.clone(), (*cookie, session.name)));
+                watch.into_iter().for_each(|watch| watch.deadline = None);
+                true
+            }
+            WatchChange::Disconnect { .. } => true,
         })
     }
 
