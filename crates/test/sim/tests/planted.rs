@@ -109,7 +109,7 @@ fn one_lost_for_all_where_one_copy_serves() {
 #[test]
 fn the_lost_end_of_a_log_believed() {
     let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Lies), ..Plan::default() };
-    found_from(110, Planted::SafeToIgnored, plan);
+    found_from(1000, Planted::SafeToIgnored, plan);
 }
 
 /// A copy that was put back to what it was before the newest activation has the shortest log.
