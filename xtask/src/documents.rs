@@ -1,10 +1,13 @@
 //! Documents that must follow the code: files that are named exist, and tables list what the code has.
 
 use anyhow::{Context, Result};
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
 const FOLDER: &str = "docs/";
+/// Named in ARCHITECTURE.md, and not in our code.
+const NOT_OURS: [&str; 1] = ["HashMap"];
 
 /// Checks what documents say about the code and the code about documents.
 pub(crate) fn check(texts: &[(String, String)], wrong: &mut Vec<String>) -> Result<()> {
@@ -18,6 +21,7 @@ pub(crate) fn check(texts: &[(String, String)], wrong: &mut Vec<String>) -> Resu
     for (path, text) in texts {
         check_module_table(Path::new(path), text, wrong);
     }
+    check_names("ARCHITECTURE.md", texts, wrong);
     let codec = read("crates/base/txn/src/codec.rs")?;
     let codes = codec.lines().filter_map(|line| {
         let (name, code) = line.trim().strip_prefix("pub(super) const ")?.split_once(": u8 = ")?;
@@ -54,6 +58,31 @@ fn check_module_table(path: &Path, text: &str, wrong: &mut Vec<String>) {
             wrong.push(format!("{}: its table names `{named}`, which is no file there", path.display()));
         }
     }
+}
+
+/// What the document names in backticks is in the code: identifiers, and paths of its files.
+fn check_names(document: &str, texts: &[(String, String)], wrong: &mut Vec<String>) {
+    let is_code = |path: &str| path.ends_with(".rs");
+    let mut words = BTreeSet::new();
+    for (_, text) in texts.iter().filter(|(path, _)| is_code(path)) {
+        words.extend(words_of(text));
+    }
+    let text = texts.iter().find(|(path, _)| path == document).map_or("", |(_, text)| text.as_str());
+    for named in text.lines().flat_map(|line| line.split('`').skip(1).step_by(2)) {
+        let is_gone = match is_code(named) {
+            true => !texts.iter().any(|(path, _)| path.ends_with(named)),
+            // Paths of running clusters and commands are not the code's.
+            false if named.contains(['/', ' ', '*', '.']) => false,
+            false => words_of(named).any(|word| word.len() > 3 && !words.contains(word)),
+        };
+        if is_gone && !NOT_OURS.contains(&named) {
+            wrong.push(format!("{document}: names `{named}`, which is not in the code"));
+        }
+    }
+}
+
+fn words_of(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).filter(|word| !word.is_empty())
 }
 
 /// Paths of documents, wherever they are mentioned.
@@ -106,5 +135,18 @@ mod tests {
         let found: Vec<_> = named_documents(&text).map(|path| &path[FOLDER.len()..]).collect();
         assert_eq!(found, ["a/b.md", "c.md"]);
         assert_eq!(camel_case("OMAP_SET_HEADER"), "OmapSetHeader");
+    }
+
+    #[test]
+    fn names_that_the_code_does_not_have_are_found() {
+        let pair = |path: &str, text: &str| (path.to_owned(), text.to_owned());
+        let texts = [
+            pair("A.md", "`Shard::turned` of `x/shard.rs`, `gone.rs`, `Shard::turn(Event)`, `osd.N/0`"),
+            pair("crates/x/shard.rs", "impl Shard { fn turn(event: Event) {} }"),
+        ];
+        let mut wrong = Vec::new();
+        check_names("A.md", &texts, &mut wrong);
+        let named: Vec<_> = wrong.iter().filter_map(|line| line.split('`').nth(1)).collect();
+        assert_eq!(named, ["Shard::turned", "gone.rs"]);
     }
 }
