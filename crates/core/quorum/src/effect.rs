@@ -27,8 +27,8 @@ pub enum Effect {
         position: LogPosition,
         /// The change; empty for entries of the algorithm itself.
         data: Bytes,
-        /// The members from here on, where the entry changes them.
-        members: Option<Members>,
+        /// The members from here on.
+        members: Members,
         /// Who waits for it: it was proposed here, in this term.
         proposal: Option<Proposal>,
     },
@@ -58,10 +58,10 @@ pub struct LogWrite {
     pub snapshot: Option<(LogPosition, Members)>,
     /// Entries, ascending without gaps: they replace all stored ones from the first of them on.
     pub entries: Vec<LogEntry>,
-    /// The new hard state.
-    pub hard_state: Option<HardState>,
-    /// Entries up to here are not needed any more.
-    pub trimmed: Option<LogPosition>,
+    /// The hard state from here on.
+    pub hard_state: HardState,
+    /// Entries up to here are not needed any more, since this write or an earlier one.
+    pub trimmed: LogPosition,
     /// It must be on the device before [`crate::Quorum::persisted`]; else a crash may take it back.
     pub must_sync: bool,
 }

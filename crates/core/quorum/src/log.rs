@@ -126,18 +126,14 @@ impl Log {
         (self.bytes, self.trimmed, self.applied, self.members) = (0, position, position, members);
     }
 
-    /// Drops applied entries, oldest first, until at most `entries` and `bytes` are left; says up to which, if any.
-    pub(crate) fn trim(&mut self, entries: usize, bytes: usize) -> Option<LogPosition> {
-        let mut trimmed = None;
+    /// Drops applied entries, oldest first, until at most `entries` and `bytes` are left.
+    pub(crate) fn trim(&mut self, entries: usize, bytes: usize) {
         while self.entries.len() > entries || self.bytes > bytes {
-            let Some(oldest) = self.entries.front().filter(|oldest| oldest.index < self.applied.index) else {
-                break;
-            };
-            trimmed = Some(LogPosition { index: oldest.index, term: oldest.term });
-            self.bytes -= self.entries.pop_front().as_ref().map_or(0, bytes_of);
+            let is_applied = |oldest: &mut Entry| oldest.index < self.applied.index;
+            let Some(oldest) = self.entries.pop_front_if(is_applied) else { return };
+            self.trimmed = LogPosition { index: oldest.index, term: oldest.term };
+            self.bytes -= bytes_of(&oldest);
         }
-        self.trimmed = trimmed.unwrap_or(self.trimmed);
-        trimmed
     }
 
     fn term_of(&self, index: u64) -> raft::Result<u64> {

@@ -86,12 +86,11 @@ pub struct Quorum {
     /// Proposals of the present term that are not applied, by entry.
     proposals: BTreeMap<u64, Proposal>,
     writing: Option<Writing>,
-    /// What was handed out to be applied, and has not been; with it, the members that it brings.
-    applying: VecDeque<(LogPosition, Option<Members>)>,
+    /// What was handed out to be applied, and has not been; with it, the members from there on.
+    applying: VecDeque<(LogPosition, Members)>,
     /// The term in which we lead, once that was said.
     leads: Option<u64>,
     followed: Option<(u64, Option<NodeId>)>,
-    trimmed: Option<LogPosition>,
 }
 
 impl std::fmt::Debug for Quorum {
@@ -142,7 +141,6 @@ impl Quorum {
             applying: VecDeque::new(),
             leads: None,
             followed: None,
-            trimmed: None,
         };
         if is_alone {
             quorum.campaign(MessageType::MsgHup);
@@ -298,11 +296,8 @@ impl Quorum {
         self.node.advance_apply_to(position.index);
         let log = self.node.mut_store();
         log.applied = position;
-        if let Some(members) = members {
-            log.members = members;
-        }
-        let (entries, bytes) = (self.settings.kept_entries_max, self.settings.kept_bytes_max);
-        self.trimmed = log.trim(entries, bytes).or(self.trimmed);
+        log.members = members;
+        log.trim(self.settings.kept_entries_max, self.settings.kept_bytes_max);
         if !self.leads() && self.is_leader() && position.term == self.node.raft.term {
             (self.leads, self.followed) = (Some(position.term), None);
             self.effects.push(Effect::BecameLeader { term: position.term });
@@ -427,19 +422,13 @@ impl Quorum {
             let members = Members::from(metadata.get_conf_state());
             log.reset(position, members.clone());
             self.applying.clear();
-            self.trimmed = None; // of the log before
             write.snapshot = Some((position, members));
         }
         log.append(ready.entries());
         write.entries = ready.take_entries().iter().map(LogEntry::from).collect();
-        if let Some(state) = ready.hs() {
-            log.hard_state = HardState::from(state);
-            write.hard_state = Some(log.hard_state);
-        }
-        let is_needed = write.snapshot.is_some() || write.hard_state.is_some() || !write.entries.is_empty();
-        if is_needed {
-            write.trimmed = self.trimmed.take();
-        }
+        log.hard_state = ready.hs().map_or(log.hard_state, HardState::from);
+        (write.hard_state, write.trimmed) = (log.hard_state, log.trimmed);
+        let is_needed = write.snapshot.is_some() || ready.hs().is_some() || !write.entries.is_empty();
         is_needed.then_some(write)
     }
 
@@ -447,19 +436,24 @@ impl Quorum {
         let position = LogPosition { index: entry.index, term: entry.term };
         let is_ours = self.is_leader() && entry.term == self.node.raft.term;
         let proposal = self.proposals.remove(&entry.index).filter(|_| is_ours);
-        let (data, members) = match entry.get_entry_type() {
-            EntryType::EntryNormal => (entry.data, None),
+        let data = match entry.get_entry_type() {
+            EntryType::EntryNormal => entry.data,
             EntryType::EntryConfChange | EntryType::EntryConfChangeV2 => {
-                (Bytes::new(), self.apply_members(&entry))
+                self.apply_members(&entry);
+                Bytes::new()
             }
         };
+        let members = self.members();
         self.applying.push_back((position, members.clone()));
         self.effects.push(Effect::Apply { position, data, members, proposal });
     }
 
-    fn apply_members(&mut self, entry: &Entry) -> Option<Members> {
-        let change: ConfChangeV2 = protobuf::Message::parse_from_bytes(&entry.data).ok()?;
-        self.node.apply_conf_change(&change).ok().map(|state| Members::from(&state))
+    /// One that is refused, or does not decode, changes nothing, on any member.
+    fn apply_members(&mut self, entry: &Entry) {
+        if let Ok(change) = protobuf::Message::parse_from_bytes(&entry.data) {
+            let change: ConfChangeV2 = change;
+            drop(self.node.apply_conf_change(&change));
+        }
     }
 
     /// Says when we stop to lead, and whom we follow. Elected and with the term's first entry not applied we follow nobody.

@@ -57,11 +57,9 @@ pub(crate) struct Replica {
     quorum: Quorum,
     /// Goes with the next commit: what was applied, and how far the log is known to be committed.
     pending: KvBatch,
-    /// As stored, or pending.
-    hard_state: HardState,
-    /// The last entry that is not kept.
+    /// The last entry that is not kept, as stored or pending.
     trimmed: LogPosition,
-    /// Index of the last entry.
+    /// Index of the last entry, as stored or pending.
     last: u64,
 }
 
@@ -89,10 +87,10 @@ impl Replica {
         if stored.members != Members::voting([ONLY]) {
             return Err(ReplicaError::NotAlone);
         }
-        let (hard_state, trimmed) = (stored.hard_state, stored.trimmed);
+        let trimmed = stored.trimmed;
         let last = stored.entries.last().map_or(trimmed.index, |entry| entry.position.index);
         let quorum = Quorum::open(settings, stored)?;
-        let mut replica = Self { store, quorum, pending: KvBatch::default(), hard_state, trimmed, last };
+        let mut replica = Self { store, quorum, pending: KvBatch::default(), trimmed, last };
         replica.carry_out(&mut Vec::new())?;
         replica.flush()?;
         if replica.quorum.leads() { Ok(replica) } else { Err(ReplicaError::NotAlone) }
@@ -136,7 +134,6 @@ impl Replica {
                         if !data.is_empty() {
                             store::collect(&Batch::from_bytes(data)?, &mut self.pending);
                         }
-                        let members = members.unwrap_or_else(|| self.quorum.members());
                         self.pending.put(APPLIED, applied_bytes(position, &members));
                         self.quorum.applied(position);
                         committed.extend(proposal.map(|proposal| Token(proposal.0)));
@@ -160,12 +157,10 @@ impl Replica {
             self.pending.put(key_of(entry.position.index), entry.to_bytes());
             self.last = entry.position.index;
         }
-        if let Some(trimmed) = write.trimmed {
-            (self.trimmed.index + 1..=trimmed.index).for_each(|index| self.pending.delete(key_of(index)));
-            self.trimmed = trimmed;
-        }
-        self.hard_state = write.hard_state.unwrap_or(self.hard_state);
-        self.pending.put(STATE, state_bytes(self.hard_state, self.trimmed));
+        let no_longer_kept = self.trimmed.index + 1..=write.trimmed.index;
+        no_longer_kept.for_each(|index| self.pending.delete(key_of(index)));
+        self.trimmed = write.trimmed;
+        self.pending.put(STATE, state_bytes(write.hard_state, write.trimmed));
         if write.must_sync {
             self.store.commit(&std::mem::take(&mut self.pending), Durability::Durable)?;
         }

@@ -65,11 +65,8 @@ impl Disk {
                 LogEntry::from_bytes(entry.to_bytes()).expect("its own encoding"),
             );
         }
-        self.hard_state = write.hard_state.unwrap_or(self.hard_state);
-        if let Some(trimmed) = write.trimmed {
-            self.trimmed = trimmed;
-            self.log = self.log.split_off(&(trimmed.index + 1));
-        }
+        (self.hard_state, self.trimmed) = (write.hard_state, write.trimmed);
+        self.log = self.log.split_off(&(self.trimmed.index + 1));
     }
 }
 
@@ -412,10 +409,8 @@ impl World {
 
     fn persist(&mut self, at: usize, write: &LogWrite) {
         let mut stored = write.clone();
-        if self.planted == Planted::VoteNotStored
-            && let Some(state) = &mut stored.hard_state
-        {
-            state.vote = 0;
+        if self.planted == Planted::VoteNotStored {
+            stored.hard_state.vote = 0;
         }
         let slot = &mut self.slots[at];
         slot.disk.write(&stored, slot.arrived.clone());
@@ -432,7 +427,7 @@ impl World {
         at: usize,
         position: LogPosition,
         data: Bytes,
-        members: Option<Members>,
+        members: Members,
         proposal: Option<Proposal>,
     ) {
         let known = self.log.entry(position.index).or_insert_with(|| (position.term, data.clone()));
@@ -448,7 +443,7 @@ impl World {
         }
         disk.tables.push((position, data.clone()));
         disk.applied = position;
-        disk.members = members.unwrap_or_else(|| disk.members.clone());
+        disk.members = members;
         if is_twice {
             slot.synced.tables.clone_from(&disk.tables);
         }
