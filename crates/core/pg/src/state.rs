@@ -164,10 +164,13 @@ impl PgState {
     /// Records what is missing and older than the log will be once it is trimmed to `tail`.
     pub(crate) fn record_missing(&mut self, txn: &mut Transaction, tail: Eversion) {
         for (object, need) in self.missing.iter().filter(|(_, need)| *need <= tail) {
-            if self.recorded.insert(object.clone()) {
-                txn.push(storage::record_missing(object, need));
-            }
+            note_missing(&mut self.recorded, txn, object, need);
         }
+    }
+
+    /// Adds the record of a missing object to a transaction.
+    pub(crate) fn note_missing(&mut self, txn: &mut Transaction, object: &HObject, need: Eversion) {
+        note_missing(&mut self.recorded, txn, object, need);
     }
 
     /// Takes the record of an object back that is missing no more, or in another version.
@@ -230,4 +233,10 @@ impl PgState {
 fn is_full(map: &OsdMap, pool: PoolId) -> bool {
     map.has_flag(flags::osdmap::FULL)
         || map.pools.get(&pool).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
+}
+
+fn note_missing(recorded: &mut BTreeSet<HObject>, txn: &mut Transaction, object: &HObject, need: Eversion) {
+    if recorded.insert(object.clone()) {
+        txn.push(storage::record_missing(object, need));
+    }
 }

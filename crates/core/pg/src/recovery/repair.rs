@@ -2,22 +2,12 @@
 //! recovered as anything that is missing.
 
 use super::{Kind, Recovery, RecoveryOutcome};
+use crate::Cx;
 use crate::pipeline::ObjectUse;
 use crate::scrub::Repair;
 use crate::state::PgState;
-use crate::{Cx, storage};
-use nacre_txn::{Op, Transaction};
+use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject};
-
-impl PgState {
-    /// Adds the record of a missing object to a transaction.
-    pub(super) fn note_missing(&mut self, txn: &mut Transaction, object: &HObject, need: Eversion) {
-        if self.recorded.insert(object.clone()) {
-            let op: Op = storage::record_missing(object, need);
-            txn.push(op);
-        }
-    }
-}
 
 impl Recovery {
     /// This copy of `object` cannot be read: has it brought from another one. False when there is none to
