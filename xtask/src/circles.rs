@@ -60,7 +60,8 @@ pub(crate) fn check(wrong: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-fn folders(path: &Path) -> Result<Vec<PathBuf>> {
+/// The folders in a folder, in their order.
+pub(crate) fn folders(path: &Path) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(path).with_context(|| path.display().to_string())?;
     let mut out: Vec<PathBuf> = entries.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
     out.retain(|path| path.is_dir());

@@ -133,13 +133,9 @@ fn files_below(root: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 /// Crate name to its layer, and to the crates of ours that it uses.
 fn manifests() -> Result<BTreeMap<String, (String, Vec<String>)>> {
     let mut out = BTreeMap::new();
-    for layer in fs::read_dir("crates")? {
-        let layer = layer?.path();
-        if !layer.is_dir() {
-            continue;
-        }
-        for folder in fs::read_dir(&layer)? {
-            let manifest = folder?.path().join("Cargo.toml");
+    for layer in circles::folders(Path::new("crates"))? {
+        for folder in circles::folders(&layer)? {
+            let manifest = folder.join("Cargo.toml");
             let text = fs::read_to_string(&manifest).with_context(|| manifest.display().to_string())?;
             let name = text.lines().find_map(|line| line.strip_prefix("name = ")).unwrap_or_default();
             // Tests of a crate may use more than the crate itself.
