@@ -22,11 +22,10 @@ const KNOWN: &[(&str, &[&str])] = &[
     (
         "crates/core/pg",
         &[
-            "backend", "effect", "event", "list", "merge", "moving", "ops", "peering", "pg", "pipeline", "recovery",
-            "scrub", "snap", "snaptrim", "split", "state", "stats", "storage", "tokens", "watch",
+            "backend", "moving", "peering", "pg", "pipeline", "recovery", "scrub", "snaptrim", "split", "state", "tokens",
+            "watch",
         ],
     ),
-    ("crates/core/pg/ops", &["copy", "execution", "outcome"]),
 ];
 
 /// Reports each circle that is not known, and each known one that has become smaller.

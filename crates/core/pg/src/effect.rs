@@ -1,6 +1,6 @@
 //! What a PG wants done: [`Effect`], collected in [`Effects`].
 
-use crate::{SessionId, Side, Trace};
+use crate::{MergeState, SessionId, Side, Trace};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, WatchNotify};
@@ -134,7 +134,7 @@ pub enum Effect {
     Resume,
     /// How far this PG, which is to be merged with another, is; repeated on each tick. Once both are clean, tell the
     /// monitor (`MOSDPGReadyToMerge`); if one is not, tell it as well.
-    Merge(crate::MergeState),
+    Merge(MergeState),
     /// The PG's copy is not needed here any more and its removal has been submitted: drop the `Pg` once
     /// the last token is durable.
     Removed,

@@ -1,6 +1,6 @@
 //! What happens to a PG: [`Event`], and what it sees when it does: [`Cx`].
 
-use crate::{Decision, Effects, Permit, RecoveryKind, RecoveryThrottle, Session, SessionId, Trace};
+use crate::{Decision, Effects, Permit, RecoveryThrottle, Session, SessionId, Trace};
 use nacre_buf::BufList;
 use nacre_maps::OsdMap;
 use nacre_msg::OsdOp;
@@ -24,6 +24,24 @@ pub struct ClientOp {
     pub permit: Permit,
     /// It brings data, and a member had no room for any when it came: only what was done already is answered.
     pub is_beyond_room: bool,
+}
+
+/// The two ways to bring a copy up to date.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecoveryKind {
+    /// The log tells what the copy lacks.
+    Recovery,
+    /// Only a comparison of all objects does: a new copy, or one that was away for too long.
+    Backfill,
+}
+
+/// What becomes of objects that nobody has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// The version before, where the primary has one; nothing, where the object was new.
+    Revert,
+    /// Nothing.
+    Delete,
 }
 
 /// Something happened.
@@ -73,7 +91,7 @@ pub enum Event {
         forced: bool,
     },
     /// An operator gives up the objects that nobody has, as far as [`crate::Pg::can_mark_lost`] says that it can be done.
-    MarkLost(crate::Lost),
+    MarkLost(Lost),
     /// An operator has the PG made anew: this copy goes.
     GiveUp,
     /// Somebody asks for a scrub.

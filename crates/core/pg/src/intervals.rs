@@ -1,6 +1,8 @@
 //! Where peering meets the other parts of the PG: intervals begin and end, the PG becomes active, clean, or begins to peer again.
 
-use crate::peering::{PeeringOutcome, Phase, is_up};
+use crate::interval::is_up;
+use crate::peering::PeeringOutcome;
+use crate::phase::Phase;
 use crate::{Cx, Pg};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::Release;

@@ -9,8 +9,12 @@
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `pg`, `commit`, `intervals`, `route` | events to the parts, and from part to part |
+//! | `pg`, `commit`, `intervals`, `route`, `status` | events to the parts, from part to part, and what the OSD asks |
 //! | `state` | interval, log, info, what is missing, what is known of other copies |
+//! | `interval`, `phase`, `peer`, `progress`, `stamps`, `coding`, `tokens` | what the state is made of |
+//! | `storage` | what of it is stored, and how it is found again |
+//! | `event`, `effect`, `session`, `permit`, `merge_role` | what passes between a PG and its OSD |
+//! | `reserver`, `throttle`, `turn` | what all PGs of a shard share |
 //! | `pipeline` | a client's message from arrival to reply: checks, order per object, waiting |
 //! | `ops`, `snap`, `object`, `list` | execution of operations into a transaction |
 //! | `backend` | writes in flight to the replicas and their completion in order |
@@ -19,55 +23,65 @@
 //! | `recovery` | objects brought up to date, pulled and pushed; slots for that |
 //! | `watch` | watchers and notifies |
 //! | `split`, `merge`, `moving` | more PGs, or fewer |
-//! | `scrub`, `snaptrim` | background work |
+//! | `scrub`, `digest`, `snaptrim` | background work |
 
 mod backend;
+mod coding;
 mod commit;
+mod digest;
 mod effect;
 mod event;
 #[cfg(test)]
 mod harness;
+mod interval;
 mod intervals;
 pub mod list;
 mod log;
 mod merge;
+mod merge_role;
 mod moving;
 pub mod object;
 pub mod ops;
+mod peer;
 mod peering;
 mod permit;
 mod pg;
+mod phase;
 mod pipeline;
+mod progress;
 mod recovery;
+mod reserver;
 mod route;
 mod scrub;
 mod session;
 pub mod snap;
 mod snaptrim;
 mod split;
+mod stamps;
 mod state;
 mod stats;
+mod status;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod throttle;
 mod tokens;
 mod tuning;
 mod turn;
 mod watch;
 
 pub use effect::{Effect, Effects};
-pub use event::{ClientOp, Cx, Event, StoreRoom};
+pub use event::{ClientOp, Cx, Event, Lost, RecoveryKind, StoreRoom};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
-pub use merge::{MergeRole, MergeState};
-pub use peering::{Lineage, PgCreateInfo};
+pub use merge_role::{MergeRole, MergeState};
+pub use peering::{Lineage, PgCreateInfo, reply_without_pg};
 pub use permit::{Budget, Permit};
 pub use pg::Pg;
 pub use pipeline::{OpInFlight, OpStage};
-pub use recovery::{
-    Decision, Kind as RecoveryKind, LOST_OBJECTS_MAX, Lost, LostError, MissingObject, RecoveryThrottle,
-    Reserver, Side,
-};
+pub use recovery::{LOST_OBJECTS_MAX, LostError, MissingObject};
+pub use reserver::{Decision, Reserver, Side};
 pub use scrub::ScrubIntervals;
 pub use session::{Session, SessionId, Trace};
+pub use throttle::RecoveryThrottle;
 pub use tuning::{FUTURE_MESSAGES_MAX, Planted, QueueLimits, Tuning};
 pub use turn::{TURN_WORK_MAX, TurnWork};

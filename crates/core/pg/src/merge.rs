@@ -16,6 +16,7 @@
 //! number, odd for the source. Each copy finds the same versions by itself, however far back its log reaches.
 
 use crate::log::{Missing, PgLog};
+use crate::merge_role::{self, MergeState};
 use crate::state::PgState;
 use crate::storage::{forget_missing, log_append};
 use crate::{Cx, Effect, Pg};
@@ -23,54 +24,6 @@ use nacre_maps::OsdMap;
 use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_txn::Op;
 use nacre_types::{Epoch, Eversion, HObject, PgId, SpgId, hash};
-
-/// What a PG is in a merge that is prepared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MergeRole {
-    /// It ends.
-    Source,
-    /// It takes the other in.
-    Target,
-}
-
-/// How far the primary of a PG that is to be merged is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct MergeState {
-    /// Which of the two.
-    pub role: MergeRole,
-    /// The PG that ends.
-    pub source: PgId,
-    /// The PG that takes it in.
-    pub target: PgId,
-    /// All copies are equal, and where they should be. False: this is not the time to merge.
-    pub clean: bool,
-    /// The PG's newest change.
-    pub version: Eversion,
-    /// The PG's.
-    pub last_epoch_started: Epoch,
-    /// The PG's.
-    pub last_epoch_clean: Epoch,
-    /// Of which map this is true.
-    pub epoch: Epoch,
-}
-
-/// The two PGs of a pool that are to be merged next: source and target.
-pub(crate) fn pair(map: &OsdMap, pool: nacre_types::PoolId) -> Option<(PgId, PgId)> {
-    let facts = map.pools.get(&pool)?;
-    let pending = facts.pg_num_pending;
-    let due = pending > 0 && pending < facts.pg_num;
-    due.then(|| (PgId::new(pool, pending), PgId::new(pool, hash::stable_mod(pending, pending))))
-}
-
-/// What `pg` is in it.
-pub(crate) fn role(map: &OsdMap, pg: PgId) -> Option<MergeRole> {
-    let (source, target) = pair(map, pg.pool)?;
-    match pg {
-        pg if pg == source => Some(MergeRole::Source),
-        pg if pg == target => Some(MergeRole::Target),
-        _ => None,
-    }
-}
 
 /// The PGs that `target` takes in when the pool goes from `old` to `new` PGs.
 pub(crate) fn sources_of(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
@@ -98,11 +51,12 @@ impl PgState {
 
     /// Tells how far a PG is that is to be merged.
     pub(crate) fn report_merge(&self, cx: &mut Cx<'_>) {
-        let (Some(role), Some((source, target))) = (self.merge_role, pair(&self.map, self.spg.pg.pool))
+        let (Some(role), Some((source, target))) =
+            (self.merge_role, merge_role::pair(&self.map, self.spg.pg.pool))
         else {
             return;
         };
-        if !self.is_primary() || !matches!(self.phase, crate::peering::Phase::Active { .. }) {
+        if !self.is_primary() || !matches!(self.phase, crate::phase::Phase::Active { .. }) {
             return;
         }
         let history = &self.info.history;

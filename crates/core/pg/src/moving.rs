@@ -10,18 +10,15 @@
 //! ```
 //! Each step is one transaction, which says in the collection that the objects leave how far it is (`moving`). So after a
 //! crash the copy is loaded as it was before the map, knows where the objects are that have left it already
-//! ([`Progress::place`]), and goes on when the map comes to it again.
+//! (`Progress::place`), and goes on when the map comes to it again.
 
 use crate::object::ObjectContext;
-use crate::peering::Phase;
-use crate::pg::begin_anew;
+use crate::phase::Phase;
+use crate::progress::Progress;
 use crate::snap::mapper;
 use crate::tokens::OnDurable;
 use crate::{Cx, Event, Pg, split, storage};
-use nacre_buf::ByteStr;
-use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::OsdMap;
-use nacre_msg::peer::Counters;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{Epoch, HObject, PgId, SnapId, SpgId, Stamp, hash};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -30,39 +27,7 @@ use std::sync::Arc;
 /// Objects, or entries of the snapshot mapper, that one step looks at.
 const STEP_MAX: usize = 128;
 
-/// How far the objects of one collection are that move to others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Progress {
-    /// The pool's number of PGs by which they move.
-    pub(crate) pg_num: u32,
-    /// Objects before this have moved.
-    pub(crate) next: HObject,
-    /// Entries of the snapshot mapper before this have.
-    clones_next: ByteStr,
-    /// All of them have.
-    done: bool,
-    /// Where to, and the sums of what has moved there.
-    pub(crate) shares: BTreeMap<PgId, Counters>,
-}
-
 impl Progress {
-    /// Of a collection that nothing has left yet.
-    pub(crate) fn begin(pg_num: u32, targets: impl Iterator<Item = PgId>) -> Self {
-        Self {
-            pg_num,
-            next: HObject::MIN,
-            clones_next: ByteStr::EMPTY,
-            done: false,
-            shares: targets.map(|target| (target, Counters::default())).collect(),
-        }
-    }
-
-    /// The collection that an object has moved to; `None` while it is where it was.
-    pub(crate) fn place(&self, object: &HObject) -> Option<SpgId> {
-        let home = object.pg(self.pg_num);
-        (*object < self.next && self.shares.contains_key(&home)).then(|| SpgId::replicated(home))
-    }
-
     /// Moves the next objects, at most `max`; with `count`, adds up what their heads stand for.
     fn move_objects(
         &mut self,
@@ -123,33 +88,6 @@ impl Progress {
 pub(crate) fn change(target: PgId, pg_num: u32, ops: Vec<Op>) -> Op {
     let (from, until) = (HObject::max_value(), HObject::max_value());
     Op::Move { target: SpgId::replicated(target), pg_num, from, until, ops }
-}
-
-impl Encode for Progress {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
-            w.u32(self.pg_num);
-            w.put(&self.next);
-            w.put(&self.clones_next);
-            w.bool(self.done);
-            w.put(&self.shares);
-        });
-    }
-}
-
-impl Decode for Progress {
-    const MIN_BYTES: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("moving objects", 1, |_, r| {
-            Ok(Self {
-                pg_num: r.u32()?,
-                next: r.get()?,
-                clones_next: r.get()?,
-                done: r.bool()?,
-                shares: r.get()?,
-            })
-        })
-    }
 }
 
 /// A PG between two intervals, while its objects move.
@@ -219,7 +157,7 @@ impl Pg {
             Some(Some(source)) => {
                 if self.state.in_rubble {
                     let mut txn = Transaction::new(self.state.spg);
-                    begin_anew(&mut txn);
+                    storage::begin_anew(&mut txn);
                     self.state.submit(cx, txn, OnDurable::Nothing);
                 }
                 self.progress_of(source)

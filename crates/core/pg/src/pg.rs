@@ -7,13 +7,16 @@
 
 use crate::backend::Replication;
 use crate::backend::ec::Gathers;
+use crate::digest::Digests;
+use crate::interval::Interval;
 use crate::log::LogLimits;
-use crate::moving::{Moving, Progress};
+use crate::moving::Moving;
 use crate::ops::PoolFacts;
-use crate::peering::{Interval, Peering, PgCreateInfo};
+use crate::peering::{Peering, PgCreateInfo};
 use crate::pipeline::{Backoffs, OpStage, Pipeline};
+use crate::progress::Progress;
 use crate::recovery::{Recovery, Reservations};
-use crate::scrub::{Digests, Scrub};
+use crate::scrub::Scrub;
 use crate::snaptrim::SnapTrim;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
@@ -108,7 +111,7 @@ impl Pg {
         pg.peering.patience.wake(cx.now);
         if !in_rubble {
             let mut txn = Transaction::new(spg);
-            begin_anew(&mut txn);
+            storage::begin_anew(&mut txn);
             pg.state.save_state(&mut txn);
             pg.state.submit(cx, txn, OnDurable::Nothing);
         }
@@ -277,7 +280,9 @@ impl Pg {
         let compared = self.scrub.begin_wanted(&mut self.state, cx);
         self.repair_compared(cx, compared);
         self.state.report_merge(cx);
-        self.release_rollback_gens(cx);
+        if self.replication.is_idle() {
+            self.state.release_rollback_gens(cx);
+        }
         self.retry_peers(cx);
     }
 
@@ -535,11 +540,4 @@ impl Pg {
             self.state.phase.name()
         );
     }
-}
-
-/// Empties the collection. A copy whose records were damaged may lie there: what it has would count as the new one's, and
-/// bring deleted objects back.
-pub(crate) fn begin_anew(txn: &mut Transaction) {
-    txn.push(Op::RemoveCollection);
-    txn.push(Op::CreateCollection);
 }

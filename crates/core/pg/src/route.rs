@@ -1,13 +1,13 @@
 //! What one part of a PG wants of another. No part changes another one: what it wants done comes back as a value, and is led on here.
 
 use crate::backend::ec::GatherOutcome;
-use crate::peering::Phase;
+use crate::phase::Phase;
 use crate::pipeline::ObjectUse;
-use crate::recovery::{Lost, Recovery, RecoveryOutcome};
+use crate::recovery::{Recovery, RecoveryOutcome};
 use crate::scrub::{Compared, Repair};
 use crate::state::PgState;
 use crate::tokens::OnFetched;
-use crate::{Cx, Pg};
+use crate::{Cx, Lost, Pg};
 use nacre_types::HObject;
 
 impl Pg {

@@ -12,13 +12,13 @@
 //! ([`crate::moving`]); then all else, in one transaction. The head of each log is the newest entry that is left in it:
 //! copies of one parent whose logs differ only in entries of the child do not differ at all afterwards.
 
+use crate::interval::Interval;
 use crate::log::PgLog;
-use crate::moving::{self, Progress};
+use crate::moving;
 use crate::object::ObjectContext;
-use crate::peering::Interval;
-use crate::pg::begin_anew;
+use crate::progress::Progress;
 use crate::state::PgState;
-use crate::storage::{self, log_append, save_info, save_interval};
+use crate::storage::{self, begin_anew, log_append, save_info, save_interval};
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Pg};
 use nacre_maps::OsdMap;

@@ -8,14 +8,16 @@
 //! - `last_complete <= last_update`; every `missing.need <= log.head`; what all members have does not go beyond it;
 //! - tokens ascend.
 
-use crate::backend::{Coding, Ec};
+use crate::coding::{Coding, Ec};
+use crate::interval::Interval;
 use crate::log::{LogLimits, Missing, PgLog};
 use crate::ops::PoolFacts;
-use crate::peering::{Interval, Peer, Phase};
-use crate::stats::Stamps;
+use crate::peer::Peer;
+use crate::phase::Phase;
+use crate::stamps::Stamps;
 use crate::tokens::{OnDurable, Tokens};
 use crate::tuning::SCAN_OBJECTS_MAX;
-use crate::{Cx, Effect, MergeRole, Planted, merge, storage};
+use crate::{Cx, Effect, MergeRole, Planted, merge_role, storage};
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::peer::{PastIntervals, PeerHeader, PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Transaction};
@@ -105,7 +107,7 @@ impl PgState {
             ordered: false,
             in_rubble: false,
             begun: false,
-            merge_role: merge::role(map, spg.pg),
+            merge_role: merge_role::role(map, spg.pg),
             committed_to: Eversion::ZERO,
         }
     }
@@ -116,7 +118,7 @@ impl PgState {
         if is_full(&self.map, self.spg.pg.pool) && !is_full(before, self.spg.pg.pool) {
             self.marked_full = self.map.epoch;
         }
-        self.merge_role = merge::role(&self.map, self.spg.pg);
+        self.merge_role = merge_role::role(&self.map, self.spg.pg);
     }
 
     /// The log is another one now, for a part of it left or others joined: what all members hold is the newest of those versions

@@ -1,65 +1,12 @@
 //! What the PG reports of itself: `pg_stat_t`, true at all times.
 
-use crate::Pg;
-use crate::peering::{Interval, Phase};
-use crate::recovery::Kind;
+use crate::interval::Interval;
+use crate::phase::Phase;
 use crate::state::PgState;
+use crate::{Pg, RecoveryKind as Kind};
 use nacre_maps::UpActing;
 use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
 use nacre_types::{Epoch, HObject, OsdId, UTime};
-
-/// When the PG last was what, by the calendar clock; and counts that only this copy's memory has.
-#[derive(Debug, Default)]
-pub(crate) struct Stamps {
-    state: u64,
-    change: UTime,
-    active: UTime,
-    clean: UTime,
-    peered: UTime,
-    undegraded: UTime,
-    full_size: UTime,
-    became_active: UTime,
-    became_peered: UTime,
-    reported_seq: u64,
-    reported_epoch: Epoch,
-    pub(crate) recovered_objects: u64,
-    pub(crate) repaired_objects: u64,
-}
-
-impl Stamps {
-    /// The PG exists from now on.
-    pub(crate) fn became(&mut self, wall: UTime) {
-        (self.change, self.active, self.clean, self.peered) = (wall, wall, wall, wall);
-        (self.undegraded, self.full_size) = (wall, wall);
-    }
-
-    /// Peering ended.
-    pub(crate) fn activated(&mut self, wall: UTime, serving: bool) {
-        self.became_peered = wall;
-        if serving {
-            self.became_active = wall;
-        }
-    }
-
-    fn refresh(&mut self, wall: UTime, state: u64) {
-        if state != self.state {
-            (self.state, self.change) = (state, wall);
-        }
-        let has = |bit: u64| state & bit != 0;
-        let marks = [
-            (has(pg_state::ACTIVE), &mut self.active),
-            (has(pg_state::CLEAN), &mut self.clean),
-            (has(pg_state::ACTIVE) || has(pg_state::PEERED), &mut self.peered),
-            (!has(pg_state::DEGRADED), &mut self.undegraded),
-            (!has(pg_state::UNDERSIZED), &mut self.full_size),
-        ];
-        for (now, stamp) in marks {
-            if now {
-                *stamp = wall;
-            }
-        }
-    }
-}
 
 /// `bit` where `is`.
 fn when(is: bool, bit: u64) -> u64 {

@@ -13,10 +13,11 @@
 //! the `last_update` that the stored info has, and what is missing from the entries above `last_complete`
 //! and the records of what is older than the log.
 
+use crate::interval::Interval;
 use crate::log::{Missing, PgLog};
-use crate::moving::Progress;
+
 use crate::object::ObjectContext;
-use crate::peering::Interval;
+use crate::progress::Progress;
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, Encode, Reader, Writer};
 use nacre_msg::peer::{LogEntry, PastIntervals, PgInfo};
@@ -44,6 +45,13 @@ pub(crate) struct Saved {
     pub(crate) recorded: BTreeSet<HObject>,
     /// Some of its objects have moved to others.
     pub(crate) progress: Option<Progress>,
+}
+
+/// Empties the collection. A copy whose records were damaged may lie there: what it has would count as the new one's, and
+/// bring deleted objects back.
+pub(crate) fn begin_anew(txn: &mut Transaction) {
+    txn.push(Op::RemoveCollection);
+    txn.push(Op::CreateCollection);
 }
 
 /// The change that says how far objects of this copy are on their way to others.

@@ -1,8 +1,8 @@
 //! [`Tokens`]: what to do when the store has done what it was asked to.
 
-use crate::backend::ec::Piece;
+use crate::coding::Piece;
+use crate::digest::Digests;
 use crate::pipeline::OpContext;
-use crate::scrub::Digests;
 use nacre_msg::peer::{ChunkRead, CopyGet, PartCursor, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
 use nacre_types::{Entropy, HObject, OsdId};

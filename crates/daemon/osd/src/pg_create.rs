@@ -24,7 +24,7 @@ impl PgDriver {
             }
             PeerDecision::AnswerWithoutPg => {
                 let map = Arc::clone(self.pgs.map());
-                self.with_pgs(cx, &map, spg, |_, pg_cx| Pg::reply_without_pg(pg_cx, from, &message));
+                self.with_pgs(cx, &map, spg, |_, pg_cx| nacre_pg::reply_without_pg(pg_cx, from, &message));
             }
         }
     }

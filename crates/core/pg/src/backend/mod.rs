@@ -3,5 +3,4 @@
 pub(crate) mod ec;
 mod replicated;
 
-pub(crate) use ec::{Coding, Ec};
 pub(crate) use replicated::{AfterCommit, Ends, OwnChange, RepGather, Replication};

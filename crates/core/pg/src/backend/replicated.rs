@@ -8,7 +8,8 @@
 
 use crate::object::WatchKey;
 use crate::ops::{Notify, NotifyAck, WatchChange};
-use crate::peering::Phase;
+use crate::peer::Peer;
+use crate::phase::Phase;
 use crate::pipeline::{OpInFlight, OpStage, PendingReply};
 use crate::state::PgState;
 use crate::tokens::OnDurable;
@@ -276,7 +277,7 @@ impl PgState {
     /// Up to where all members trim their logs with the next write.
     fn trim_target(&self) -> Eversion {
         let own = (!self.missing.is_empty() && !self.info.is_incomplete()).then_some(self.info.last_complete);
-        let behind = |peer: &&crate::peering::Peer| peer.counts() && !peer.missing.is_empty();
+        let behind = |peer: &&Peer| peer.counts() && !peer.missing.is_empty();
         let peers = self.peers.values().filter(behind).map(|peer| peer.info.last_complete);
         let needed = peers.chain(own).min().unwrap_or(self.log.head());
         let target = self.log.trim_target(needed, self.limits).unwrap_or_default();

@@ -2,8 +2,7 @@
 
 use super::World;
 use super::world::{POOL, pg};
-use crate::backend::Coding;
-use crate::backend::ec::is_rollback_gen_name;
+use crate::coding::{Coding, is_rollback_gen};
 use crate::object::ObjectContext;
 use crate::ops::testing::Stored;
 use nacre_ec::{Shards, linear_sum};
@@ -35,10 +34,7 @@ impl World {
         for osd in members {
             let shard = self.pg(osd).and_then(|pg| pg.info().shard).expect("a shard");
             let objects = self.disk(osd).objects().clone();
-            assert!(
-                objects.keys().all(|object| !is_rollback_gen_name(object)),
-                "osd.{osd} keeps what is safe"
-            );
+            assert!(objects.keys().all(|object| !is_rollback_gen(object)), "osd.{osd} keeps what is safe");
             let before = shards.insert(shard, (osd, objects));
             assert!(before.is_none(), "osd.{osd} holds the shard of another");
         }

@@ -2,7 +2,7 @@
 
 use super::client::{Client, object};
 use super::world::{End, Packet, World, pg};
-use crate::{ClientOp, Event, Pg, PgCreateInfo, SessionId};
+use crate::{ClientOp, Event, PgCreateInfo, SessionId};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::size::{FRONT_BYTES_MAX, PEER_BYTES_MAX};
 use nacre_msg::{OsdBackoff, RawMessage, SubOp, backoff_op};
@@ -91,7 +91,7 @@ impl World {
                 return self.osds.get_mut(&osd).expect("an OSD").early.push((from, message));
             }
             match PgCreateInfo::called_for(&message) {
-                None => return self.with(osd, |cx, _| Pg::reply_without_pg(cx, from, &message)),
+                None => return self.with(osd, |cx, _| crate::reply_without_pg(cx, from, &message)),
                 Some(create_info) => self.create_info(osd, create_info),
             }
         }

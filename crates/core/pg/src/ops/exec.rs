@@ -76,7 +76,7 @@ fn run<'a>(
     if request.intent.may_write() && request.op.has_flag(flag::ORDERSNAP) && snapc.seq < head.snaps.seq {
         return Ok(refused(request, head, Errno::EOLDSNAPC));
     }
-    if env.pool.stripe_bytes.is_some() && snapc.seq.0 >= crate::backend::ec::ROLLBACK_GEN {
+    if env.pool.stripe_bytes.is_some() && snapc.seq.0 >= crate::coding::ROLLBACK_GEN {
         return Ok(refused(request, head, Errno::EINVAL)); // the name of what is kept until a write is safe
     }
     let pending = Mutation::new(request.head, base);

@@ -4,7 +4,8 @@ use super::{
     Change, Copied, Env, Fullness, Outcome, PoolFacts, Request, Suspend, check_limits, classify, execute,
 };
 use crate::object::ObjectContext;
-use crate::snap::{mapper, trim_object};
+use crate::snap::mapper;
+use crate::snaptrim::trim_object;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_cls::Caller;
 use nacre_msg::peer::{Counters, LogEntry};

@@ -1,9 +1,9 @@
 //! The last step of peering: everybody takes over the log, durably; then clients are served.
 
-use super::intervals::{Interval, up_thru};
-use super::phase::{Phase, Sync};
 use super::{Peering, PeeringOutcome};
-use crate::recovery::Backfill;
+use crate::interval::{Interval, is_up, up_thru};
+use crate::peer::{Backfill, Sync};
+use crate::phase::Phase;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, Planted};
@@ -132,7 +132,7 @@ impl PgState {
         let mut shards = BTreeSet::new();
         for osd in up.iter().chain(acting).copied().chain(me).chain(strays) {
             let fits = wanted.len() < usize::from(*size) && !wanted.contains(&osd);
-            if fits && super::is_up(&self.map, osd) && whole(osd) && self.adds_shard(osd, &mut shards) {
+            if fits && is_up(&self.map, osd) && whole(osd) && self.adds_shard(osd, &mut shards) {
                 wanted.push(osd);
             }
         }

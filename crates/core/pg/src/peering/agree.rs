@@ -1,8 +1,9 @@
 //! The log is agreed upon: how each member comes to it, and who may lead until then.
 
-use super::phase::{Phase, Sync};
-use super::{Interval, is_up};
 use super::{Peering, PeeringOutcome};
+use crate::interval::{Interval, is_up};
+use crate::peer::Sync;
+use crate::phase::Phase;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect};

@@ -1,6 +1,6 @@
 //! PGs of which this OSD has no copy: when one must be made, and what to say without.
 
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_msg::peer::{
     IntervalId, LogReply, Notify, PastIntervals, PeerHeader, PeerMessage, PgHistory, PgInfo, PushReply,
     QueryKind, ScanReply,
@@ -14,7 +14,7 @@ pub struct PgCreateInfo {
     pub history: PgHistory,
     /// Its intervals since it was last known active.
     pub past: PastIntervals,
-    /// The epoch whose map [`Pg::create`] should see.
+    /// The epoch whose map [`crate::Pg::create`] should see.
     pub epoch: Epoch,
     /// The interval at `epoch`, where it is known for longer.
     pub interval: Option<IntervalId>,
@@ -35,7 +35,7 @@ impl PgCreateInfo {
     }
 
     /// A peer's message for a PG of which `whoami` has no copy calls for one: an order to take part, or
-    /// news of the PG to its primary. Anything else is served by [`Pg::reply_without_pg`].
+    /// news of the PG to its primary. Anything else is served by [`reply_without_pg`].
     #[must_use]
     pub fn called_for(message: &PeerMessage) -> Option<Self> {
         let (header, interval, info, past) = match message {
@@ -48,36 +48,34 @@ impl PgCreateInfo {
     }
 }
 
-impl Pg {
-    /// Answers a peer's message for a PG of which this OSD has no copy. Messages of epochs behind
-    /// `cx.map` only: the driver keeps others until that map is there.
-    pub fn reply_without_pg(cx: &mut Cx<'_>, from: OsdId, message: &PeerMessage) {
-        let header = PeerHeader { spg: message.header().spg, epoch: cx.map.epoch };
-        let info = || PgInfo::empty(PgHistory::default());
-        let answer: PeerMessage = match message {
-            PeerMessage::Query(query) => match query.kind {
-                QueryKind::Info => Notify {
-                    header,
-                    nonce: query.nonce,
-                    interval: IntervalId::default(),
-                    info: info(),
-                    past: PastIntervals::default(),
-                }
-                .into(),
-                QueryKind::Log => {
-                    LogReply { header, info: info(), entries: Vec::new(), missing: Vec::new() }.into()
-                }
-            },
-            PeerMessage::Scan(scan) => {
-                let (from, next) = (scan.from.clone(), HObject::max_value());
-                ScanReply { header, from, objects: Vec::new(), next }.into()
+/// Answers a peer's message for a PG of which this OSD has no copy. Messages of epochs behind
+/// `cx.map` only: the driver keeps others until that map is there.
+pub fn reply_without_pg(cx: &mut Cx<'_>, from: OsdId, message: &PeerMessage) {
+    let header = PeerHeader { spg: message.header().spg, epoch: cx.map.epoch };
+    let info = || PgInfo::empty(PgHistory::default());
+    let answer: PeerMessage = match message {
+        PeerMessage::Query(query) => match query.kind {
+            QueryKind::Info => Notify {
+                header,
+                nonce: query.nonce,
+                interval: IntervalId::default(),
+                info: info(),
+                past: PastIntervals::default(),
             }
-            PeerMessage::Pull(pull) => {
-                let (object, version, at) = (pull.object.clone(), pull.need, pull.at.clone());
-                PushReply { header, object, version, at, absent: true }.into()
+            .into(),
+            QueryKind::Log => {
+                LogReply { header, info: info(), entries: Vec::new(), missing: Vec::new() }.into()
             }
-            _ => return,
-        };
-        cx.effects.push(Effect::Peer { osd: from, message: answer });
-    }
+        },
+        PeerMessage::Scan(scan) => {
+            let (from, next) = (scan.from.clone(), HObject::max_value());
+            ScanReply { header, from, objects: Vec::new(), next }.into()
+        }
+        PeerMessage::Pull(pull) => {
+            let (object, version, at) = (pull.object.clone(), pull.need, pull.at.clone());
+            PushReply { header, object, version, at, absent: true }.into()
+        }
+        _ => return,
+    };
+    cx.effects.push(Effect::Peer { osd: from, message: answer });
 }

@@ -1,13 +1,14 @@
 //! From a new interval to the authoritative log: whom to ask, what the answers mean.
 
 use super::choose::{Known, choose, choose_coded};
-use super::intervals::{Interval, is_lost, is_up, up_thru};
-use super::phase::{Peer, Phase};
 use super::{Peering, PeeringOutcome};
+use crate::interval::{Interval, is_lost, is_up, up_thru};
 use crate::log::PgLog;
+use crate::peer::Peer;
+use crate::phase::Phase;
 use crate::state::PgState;
 use crate::tokens::{AfterFlush, OnDurable};
-use crate::{Cx, Effect, Planted, merge, storage};
+use crate::{Cx, Effect, Planted, merge_role, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{LogReply, Notify, PastInterval, PastIntervals, PeerMessage, PgInfo, Query, QueryKind};
 use nacre_txn::{Op, Transaction};
@@ -258,7 +259,8 @@ impl PgState {
         absorbed: &mut Vec<Op>,
     ) -> bool {
         let skipped = self.map.epoch > before.epoch.saturating_add(1);
-        let anew = skipped || merge::role(before, self.spg.pg) != self.merge_role || !absorbed.is_empty();
+        let anew =
+            skipped || merge_role::role(before, self.spg.pg) != self.merge_role || !absorbed.is_empty();
         let (next, changed) = self.interval.advance(&self.map, self.spg.pg, anew);
         if !changed && self.begun {
             return false;

@@ -1,8 +1,8 @@
 //! [`Lineage`]: who served a PG, followed map by map by an OSD that has no record of it.
 
-use super::intervals::copies_needed;
-use super::{Interval, PgCreateInfo};
-use crate::merge;
+use super::PgCreateInfo;
+use crate::interval::{Interval, copies_needed};
+use crate::merge_role;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PastIntervals, PgHistory};
 use nacre_types::{Epoch, PgId, SpgId, hash};
@@ -45,7 +45,7 @@ impl Lineage {
     pub fn advance(&mut self, map: &Arc<OsdMap>) {
         let before = std::mem::replace(&mut self.map, Arc::clone(map));
         assert_eq!(map.epoch, before.epoch + 1, "{}: no map may be left out", self.pg);
-        let anew = merge::role(&before, self.pg) != merge::role(map, self.pg);
+        let anew = merge_role::role(&before, self.pg) != merge_role::role(map, self.pg);
         let (next, changed) = self.interval.advance(map, ancestor(map, self.pg), anew);
         if !changed {
             return;

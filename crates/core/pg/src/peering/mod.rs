@@ -16,18 +16,15 @@ mod agree;
 mod choose;
 mod create;
 mod gather;
-mod intervals;
 mod lineage;
 mod patience;
-mod phase;
 mod replica;
 
-pub use create::PgCreateInfo;
-pub(crate) use intervals::{Interval, is_up};
+pub use create::{PgCreateInfo, reply_without_pg};
 pub use lineage::Lineage;
 pub(crate) use patience::Patience;
-pub(crate) use phase::{Peer, Phase};
 
+use crate::phase::Phase;
 use crate::state::PgState;
 use nacre_types::OsdId;
 

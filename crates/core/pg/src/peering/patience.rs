@@ -7,7 +7,7 @@
 //! long, so that a slow peer is not kept from ever answering. A scrub asks again by itself (`scrub/mod.rs`).
 
 use super::Peering;
-use super::phase::Phase;
+use crate::phase::Phase;
 use crate::state::PgState;
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeSet;

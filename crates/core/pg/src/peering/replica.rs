@@ -1,10 +1,10 @@
 //! A copy that is not primary: what the primary's orders do to it.
 
 use super::Peering;
-use super::phase::Phase;
 use crate::Cx;
-use crate::pg::begin_anew;
+use crate::phase::Phase;
 use crate::state::PgState;
+use crate::storage::begin_anew;
 use crate::tokens::OnDurable;
 use nacre_msg::peer::{Activate, Activated, Progress};
 use nacre_txn::Transaction;

@@ -19,7 +19,7 @@
 //! A PG holds one backoff per session and range: the PG, and each object that was asked for and that
 //! nobody has. Names are drawn at random, since PGs of several threads share a session.
 
-use crate::peering::Phase;
+use crate::phase::Phase;
 use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, Pg, SessionId};
 use nacre_msg::{OsdBackoff, backoff_op};

@@ -4,7 +4,7 @@
 
 use super::OpContext;
 use super::staged_copy::Staging;
-use crate::backend::ec::{EcView, Piece};
+use crate::coding::{EcView, Piece};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
 use crate::snap::{Resolved, resolve_snap};
 use crate::state::PgState;

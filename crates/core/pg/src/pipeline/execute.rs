@@ -2,8 +2,8 @@
 
 use super::reply::Answer;
 use super::{OpContext, PendingReply};
-use crate::backend::ec::EcView;
 use crate::backend::{AfterCommit, Ends, RepGather};
+use crate::coding::EcView;
 use crate::list::{self, Listing};
 use crate::object::ObjectContext;
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};

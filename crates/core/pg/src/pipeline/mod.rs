@@ -31,7 +31,7 @@ pub use ops_in_flight::OpInFlight;
 pub(crate) use reply::PendingReply;
 pub(crate) use staged_copy::staged_token;
 
-use crate::backend::ec::Piece;
+use crate::coding::Piece;
 use crate::ops::{Copied, Intent, PlainRead};
 use crate::{ClientOp, SessionId};
 use nacre_cls::Caller;

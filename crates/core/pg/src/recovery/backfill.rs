@@ -23,7 +23,7 @@
 use super::{Recovery, RecoveryOutcome};
 use crate::Cx;
 use crate::log::Missing;
-use crate::peering::Peer;
+use crate::peer::{Backfill, Peer};
 use crate::state::PgState;
 use nacre_msg::peer::{Scan, ScanReply, ScannedObject};
 use nacre_types::{Eversion, HObject, OsdId, SnapId, Stamp};
@@ -31,29 +31,6 @@ use std::collections::BTreeMap;
 
 /// What a comparison costs, in bytes of data.
 const SCAN_COST_BYTES: u64 = 128 << 10;
-
-/// How far a copy is that is compared with this one.
-#[derive(Debug)]
-pub(crate) struct Backfill {
-    /// Objects before this were compared: what the copy lacks of them is among its missing objects.
-    pub(crate) compared: HObject,
-    /// Its list from there on was asked for.
-    asked: bool,
-    /// The list, until what this event submitted shows in our own.
-    list: Option<ScanReply>,
-}
-
-impl Backfill {
-    /// From `last_backfill` on.
-    pub(crate) fn from(last_backfill: HObject) -> Self {
-        Self { compared: last_backfill, asked: false, list: None }
-    }
-
-    /// All objects were compared.
-    pub(crate) fn has_compared_all(&self) -> bool {
-        self.compared.max
-    }
-}
 
 impl PgState {
     /// Lists a part of this copy for the primary.
@@ -192,11 +169,6 @@ impl Recovery {
 }
 
 impl Peer {
-    /// All of the copy was compared, or need not be.
-    pub(crate) fn is_compared(&self) -> bool {
-        self.backfill.as_ref().is_none_or(Backfill::has_compared_all)
-    }
-
     /// Raises `last_backfill` to the first object that the copy lacks; true when that changed it.
     ///
     /// It stays in front of all clones of an object, one of which is lacking: a write to the object adds entries for several of

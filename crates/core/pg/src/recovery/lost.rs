@@ -4,27 +4,19 @@
 //! every member misses that. Recovery brings it there, and clients that wait for the object go on.
 
 use crate::backend::{Ends, OwnChange};
+use crate::interval::is_up;
 use crate::log::own_entry;
 use crate::object::{ObjectContext, clone_record};
-use crate::peering::is_up;
+use crate::peer::Peer;
 use crate::recovery::Recovery;
 use crate::state::PgState;
-use crate::{Cx, Pg};
+use crate::{Cx, Lost};
 use nacre_msg::peer::LogKind;
 use nacre_txn::{ObjectView, Op, Transaction};
 use nacre_types::{Errno, Eversion, HObject, OsdId};
 
 /// Objects given up at a time; the order can be given again for the rest.
 pub const LOST_OBJECTS_MAX: usize = 1000;
-
-/// What becomes of objects that nobody has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
-    /// The version before, where the primary has one; nothing, where the object was new.
-    Revert,
-    /// Nothing.
-    Delete,
-}
 
 /// Why objects are not given up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -97,7 +89,7 @@ impl PgState {
 }
 
 impl Recovery {
-    /// See [`Pg::missing_objects`].
+    /// See [`crate::Pg::missing_objects`].
     pub(crate) fn missing_objects(
         &self,
         state: &PgState,
@@ -116,9 +108,8 @@ impl Recovery {
             }
             let have = state.copy_version(view, object).unwrap_or_default();
             let need = state.missing.need(object).unwrap_or(have);
-            let has = |osd: &OsdId, peer: &crate::peering::Peer| {
-                is_up(&state.map, *osd) && peer.activated && peer.has(object)
-            };
+            let has =
+                |osd: &OsdId, peer: &Peer| is_up(&state.map, *osd) && peer.activated && peer.has(object);
             let locations = if unfound {
                 Vec::new()
             } else {
@@ -129,7 +120,7 @@ impl Recovery {
         (found, false)
     }
 
-    /// See [`Pg::can_mark_lost`].
+    /// See [`crate::Pg::can_mark_lost`].
     pub(crate) fn can_mark_lost(
         &self,
         state: &PgState,
@@ -208,35 +199,6 @@ impl Recovery {
         self.unrepairable.remove(object);
         self.repairing.remove(object);
         OwnChange { head, txn, entries: vec![entry], ends: Ends::Nothing }
-    }
-}
-
-impl Pg {
-    /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
-    /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
-    #[must_use]
-    pub fn missing_objects(
-        &self,
-        view: &dyn ObjectView,
-        from: &HObject,
-        unfound: bool,
-        count_max: usize,
-    ) -> (Vec<MissingObject>, bool) {
-        self.recovery.missing_objects(&self.state, view, from, unfound, count_max)
-    }
-
-    /// How many objects this copy lacks, and how many nobody has.
-    #[must_use]
-    pub fn missing_counts(&self) -> (usize, usize) {
-        (self.state.missing.len(), self.recovery.unfound_count())
-    }
-
-    /// How many objects [`crate::Event::MarkLost`] would give up.
-    ///
-    /// # Errors
-    /// [`LostError`]
-    pub fn can_mark_lost(&self, view: &dyn ObjectView, lost: Lost) -> Result<usize, LostError> {
-        self.recovery.can_mark_lost(&self.state, view, lost)
     }
 }
 

@@ -10,7 +10,6 @@
 //! that is always written to would never be.
 
 mod backfill;
-mod calm;
 mod give_way;
 mod lost;
 mod part;
@@ -20,22 +19,18 @@ mod reconstruct;
 mod recovery_kind;
 mod repair;
 mod reservation;
-mod reserver;
 mod round;
-mod throttle;
 
-pub(crate) use backfill::Backfill;
-pub use lost::{LOST_OBJECTS_MAX, Lost, LostError, MissingObject};
-pub use recovery_kind::Kind;
+pub use lost::{LOST_OBJECTS_MAX, LostError, MissingObject};
 pub(crate) use reservation::Reservations;
-pub use reserver::{Decision, Reserver, Side};
-pub use throttle::RecoveryThrottle;
 
+use crate::interval::is_up;
 use crate::object::ObjectContext;
+use crate::peer::Peer;
 use crate::pipeline::ObjectUse;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, peering};
+use crate::{Cx, RecoveryKind as Kind};
 use nacre_msg::peer::PartCursor;
 use nacre_msg::size::PART_BYTES_MAX;
 use nacre_txn::Transaction;
@@ -252,7 +247,7 @@ impl PgState {
 
     /// Tells copies once that they miss nothing any more.
     pub(crate) fn tell_whole_peers(&mut self, cx: &mut Cx<'_>) {
-        let whole = |peer: &peering::Peer| peer.is_complete() && !peer.told_complete;
+        let whole = |peer: &Peer| peer.is_complete() && !peer.told_complete;
         let whole: Vec<OsdId> =
             self.peers.iter().filter(|(_, peer)| whole(peer)).map(|(osd, _)| *osd).collect();
         for osd in whole {
@@ -350,8 +345,8 @@ impl Recovery {
     pub(crate) fn forget_dead_sources(&mut self, state: &PgState) {
         let map = &state.map;
         self.active.retain(|_, work| match work {
-            Work::Pulling { from, .. } => peering::is_up(map, *from),
-            Work::Reconstructing(work) => !work.lost_source(|osd| peering::is_up(map, osd)),
+            Work::Pulling { from, .. } => is_up(map, *from),
+            Work::Reconstructing(work) => !work.lost_source(|osd| is_up(map, osd)),
             _ => true,
         });
         self.retry_unfound();

@@ -1,7 +1,8 @@
 //! Objects that the primary's own copy lacks.
 
 use super::{Recovery, RecoveryOutcome, Work, part};
-use crate::peering::is_up;
+use crate::interval::is_up;
+use crate::peer::Peer;
 use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
 use crate::{Cx, Effect};
@@ -14,7 +15,7 @@ use std::collections::BTreeSet;
 impl PgState {
     /// Members that are known to have it are the surest; any other one only says no if it has another version.
     fn source_of(&self, object: &HObject, need: Eversion, absent: &BTreeSet<OsdId>) -> Option<OsdId> {
-        let may_have = |osd: &OsdId, peer: &crate::peering::Peer| {
+        let may_have = |osd: &OsdId, peer: &Peer| {
             is_up(&self.map, *osd)
                 && !absent.contains(osd)
                 && peer.missing.need(object).is_none()

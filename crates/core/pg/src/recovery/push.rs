@@ -1,7 +1,8 @@
 //! Objects that other copies lack.
 
 use super::{Recovery, RecoveryOutcome, Work, part};
-use crate::peering::Phase;
+use crate::peer::Peer;
+use crate::phase::Phase;
 use crate::pipeline::ObjectUse;
 use crate::state::PgState;
 use crate::tokens::{OnDurable, OnFetched};
@@ -74,7 +75,7 @@ impl Pushing {
 impl PgState {
     /// Members that miss `object`, this one apart.
     pub(super) fn peers_without(&self, object: &HObject) -> BTreeSet<OsdId> {
-        let misses = |peer: &crate::peering::Peer| peer.activated && peer.missing.need(object).is_some();
+        let misses = |peer: &Peer| peer.activated && peer.missing.need(object).is_some();
         self.peers.iter().filter(|(_, peer)| misses(peer)).map(|(osd, _)| *osd).collect()
     }
 }

@@ -1,20 +1,11 @@
 //! What is to be done next, and whether the cluster's flags allow it.
 
-use super::Recovery;
+use super::{Kind, Recovery};
 use crate::log::Missing;
-use crate::peering::Peer;
+use crate::peer::Peer;
 use crate::state::PgState;
 use nacre_maps::flags;
 use nacre_types::OsdId;
-
-/// The two ways to bring a copy up to date.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The log tells what the copy lacks.
-    Recovery,
-    /// Only a comparison of all objects does: a new copy, or one that was away for too long.
-    Backfill,
-}
 
 impl Kind {
     /// `peer` lacks something that comes there in this way.

@@ -11,10 +11,9 @@
 //! ```
 
 use super::Kind;
-use super::reserver::{Decision, Side};
-use crate::peering::Phase;
+use crate::phase::Phase;
 use crate::state::PgState;
-use crate::{Cx, Effect};
+use crate::{Cx, Decision, Effect, Side};
 use nacre_msg::peer::{Reserve, ReserveStep};
 use nacre_types::OsdId;
 use std::collections::BTreeSet;

@@ -4,10 +4,11 @@
 //! far as slots and the throttle allow. A step that comes to an outcome stops the round until that was followed: messages that go on
 //! may be writes, which the next object has to wait for.
 
-use super::{Kind, Recovery, RecoveryOutcome, Reservations, Work, take_pace, throttle};
+use super::{Kind, Recovery, RecoveryOutcome, Reservations, Work, take_pace};
 use crate::Cx;
 use crate::pipeline::ObjectUse;
 use crate::state::PgState;
+use crate::throttle::PARTS_MAX;
 use nacre_types::{HObject, SnapId};
 use std::collections::{BTreeSet, VecDeque};
 
@@ -165,7 +166,7 @@ impl Recovery {
             return None;
         };
         let is_urgent = ops.is_waited_for(&object);
-        let parts_max = if is_urgent { throttle::PARTS_MAX } else { cx.throttle.parts_max(cx.now) };
+        let parts_max = if is_urgent { PARTS_MAX } else { cx.throttle.parts_max(cx.now) };
         if !self.takes_another_part(&object, parts_max) {
             return None;
         }

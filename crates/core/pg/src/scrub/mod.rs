@@ -6,13 +6,12 @@
 //! device first is read later than the rest was listed; a chunk that differs is therefore compared again
 //! before it counts.
 
+mod answer;
 mod chunks;
-mod digest;
 
-pub(crate) use digest::Digests;
-
+use crate::Cx;
+use crate::digest::Digests;
 use crate::state::PgState;
-use crate::{Cx, Pg};
 use nacre_maps::{PoolOption, flags};
 use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
 use nacre_types::{Eversion, HObject, OsdId, Stamp, UTime};
@@ -281,21 +280,6 @@ impl Scrub {
         }
         state.share_progress(cx);
         self.begin_wanted(state, cx)
-    }
-}
-
-impl Pg {
-    /// True while copies are compared, or are to be once the PG is clean.
-    #[must_use]
-    pub fn is_scrubbing(&self) -> bool {
-        self.scrub.is_wanted(&self.state)
-    }
-
-    /// When it was time to compare the copies without anybody's order, and whether deeply: the earlier, the more
-    /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
-    #[must_use]
-    pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
-        self.scrub.due(&self.state, wall, intervals)
     }
 }
 

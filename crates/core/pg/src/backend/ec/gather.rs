@@ -3,7 +3,7 @@
 //! A message that reads is executed with what was gathered so far; what it lacks is gathered, and it runs again from
 //! its start, as one that waits for the device does. Its object's queue keeps writes away meanwhile.
 
-use super::Coding;
+use crate::coding::{Coding, Piece};
 use crate::state::PgState;
 use crate::tokens::OnFetched;
 use crate::{Cx, Effect};
@@ -13,24 +13,6 @@ use nacre_msg::peer::{ChunkRead, ChunkReply};
 use nacre_txn::{FetchFrom, ReadError, Token};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Data of an object that was gathered.
-#[derive(Debug, Clone)]
-pub(crate) struct Piece {
-    object: HObject,
-    offset: u64,
-    data: BufList,
-}
-
-impl Piece {
-    /// A range of it, if all of that is here.
-    pub(super) fn part(&self, object: &HObject, offset: u64, length: u64) -> Option<BufList> {
-        let start = offset.checked_sub(self.offset).filter(|_| *object == self.object)?;
-        let fits = start.checked_add(length)? <= self.data.len() as u64;
-        let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
-        fits.then(|| self.data.slice(start, length))
-    }
-}
 
 /// Chunks of a range of an object on their way.
 #[derive(Debug)]

@@ -8,6 +8,7 @@
 //! The name is that of a clone with a snapshot id that no snapshot can have, so what is kept splits off with its object.
 //! Clones share their data in the store.
 
+use crate::coding::{ROLLBACK_GEN, is_rollback_gen, rollback_gen_name};
 use crate::log::Change;
 use crate::object::ObjectContext;
 use crate::snap::mapper;
@@ -15,19 +16,7 @@ use crate::state::PgState;
 use crate::{Planted, storage};
 use nacre_msg::peer::{LogEntry, LogKind};
 use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Eversion, HObject, SnapId};
-
-/// Set in the snapshot ids of what is kept; the rest is the version number of the write.
-pub(crate) const ROLLBACK_GEN: u64 = 1 << 63;
-
-/// True for what was kept of an object, which is no object of its own.
-pub(crate) fn is_rollback_gen(object: &HObject) -> bool {
-    object.snap.0 & ROLLBACK_GEN != 0 && object.snap < SnapId::MAX
-}
-
-fn name(object: &HObject, version: Eversion) -> HObject {
-    object.with_snap(SnapId(ROLLBACK_GEN | version.version))
-}
+use nacre_types::{Eversion, HObject};
 
 impl PgState {
     /// True for what was kept of an object, in a PG that does so.
@@ -39,7 +28,7 @@ impl PgState {
     pub(crate) fn find_rollback_gens(&mut self, view: &dyn ObjectView) {
         let Some(ec) = &mut self.ec else { return };
         for entry in self.log.iter() {
-            let rollback_gen = name(&entry.object, entry.version);
+            let rollback_gen = rollback_gen_name(&entry.object, entry.version);
             if view.meta(&self.spg, &rollback_gen).is_some() {
                 ec.rollback_gens.insert(entry.version.version, rollback_gen);
             }
@@ -52,7 +41,7 @@ impl PgState {
         let there =
             entries.iter().filter(replaces).filter(|entry| view.meta(&self.spg, &entry.object).is_some());
         let keep = |entry: &LogEntry| {
-            let (source, target) = (entry.object.clone(), name(&entry.object, entry.version));
+            let (source, target) = (entry.object.clone(), rollback_gen_name(&entry.object, entry.version));
             Op::Clone { source, target }
         };
         ops.splice(0..0, there.map(keep));
@@ -96,9 +85,9 @@ impl PgState {
                 && storage::copy_version(view, &self.spg, rollback_gen) == Some(need)
         };
         let made = |rollback_gen: &HObject| {
-            self.log
-                .iter()
-                .any(|entry| name(&entry.object, entry.version) == *rollback_gen && entry.object == *object)
+            self.log.iter().any(|entry| {
+                rollback_gen_name(&entry.object, entry.version) == *rollback_gen && entry.object == *object
+            })
         };
         ec.rollback_gens.values().find(|rollback_gen| is_it(rollback_gen) && made(rollback_gen)).cloned()
     }

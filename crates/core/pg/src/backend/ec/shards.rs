@@ -1,12 +1,13 @@
 //! Which member holds which shard, and how a write reaches each with its own part.
 
-use super::Ec;
+use crate::coding::Ec;
 use crate::log::Missing;
+use crate::peer::Peer;
 use crate::state::PgState;
-use crate::storage;
-use crate::{Cx, Effect, Pg};
+use crate::tokens::OnDurable;
+use crate::{Cx, Effect, interval, storage};
 use nacre_msg::peer::{LogEntry, PgInfo, RepOp};
-use nacre_txn::{ObjectView, Op, Transaction};
+use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId, SHARD_NONE, SpgId};
 use smallvec::smallvec;
 use std::cmp::Reverse;
@@ -161,9 +162,9 @@ impl PgState {
         strays: bool,
     ) -> BTreeMap<u8, OsdId> {
         let mut sources = BTreeMap::new();
-        let sure = |peer: &crate::peering::Peer| peer.activated && peer.has(object);
-        let usable = |osd: &OsdId, peer: &crate::peering::Peer| {
-            crate::peering::is_up(&self.map, *osd)
+        let sure = |peer: &Peer| peer.activated && peer.has(object);
+        let usable = |osd: &OsdId, peer: &Peer| {
+            interval::is_up(&self.map, *osd)
                 && !absent.contains(osd)
                 && peer.missing.need(object).is_none()
                 && (sure(peer) || strays && (peer.activated || peer.info.last_update >= need))
@@ -184,37 +185,30 @@ impl PgState {
     /// True when members lack so many chunks of `head` or a clone of it that it cannot be read.
     pub(crate) fn has_too_few_chunks(&self, head: &HObject) -> bool {
         let Some(k) = self.chunks_needed() else { return false };
-        let holds = |peer: &&crate::peering::Peer| peer.activated && peer.has_family(head);
+        let holds = |peer: &&Peer| peer.activated && peer.has_family(head);
         let peers = self.peers.values().filter(holds).filter_map(|peer| peer.info.shard);
         let shards: BTreeSet<u8> = peers.chain(self.info.shard).collect();
         shards.len() < k
     }
-}
 
-impl Pg {
-    /// Tells members once that all writes are durable everywhere: what they replaced need not be kept.
+    /// Tells members once that all writes are durable everywhere: what they replaced need not be kept. Call it when no write is in flight.
     pub(crate) fn release_rollback_gens(&mut self, cx: &mut Cx<'_>) {
-        let committed_to = self.state.committed_to;
-        let due = self.state.phase.is_serving() && self.replication.is_idle();
-        let Some(ec) = self.state.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
+        let committed_to = self.committed_to;
+        let due = self.phase.is_serving();
+        let Some(ec) = self.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
         ec.told_safe = committed_to;
-        let (header, previous) = (self.state.header(), self.state.log.head());
-        for osd in self.state.others() {
-            let (trim_to, txn) = (Eversion::ZERO, Transaction::new(self.state.spg));
+        let (header, previous) = (self.header(), self.log.head());
+        for osd in self.others() {
+            let (trim_to, txn) = (Eversion::ZERO, Transaction::new(self.spg));
             let message = RepOp { header, tid: 0, previous, entries: Vec::new(), trim_to, committed_to, txn };
-            self.state.send(cx, osd, message);
+            self.send(cx, osd, message);
         }
-        let mut txn = Transaction::new(self.state.spg);
-        self.state.drop_rollback_gens(&mut txn, committed_to);
-        self.state.note_safe();
-        self.state.save_info(&mut txn);
-        self.state.submit(cx, txn, crate::tokens::OnDurable::Nothing);
+        let mut txn = Transaction::new(self.spg);
+        self.drop_rollback_gens(&mut txn, committed_to);
+        self.note_safe();
+        self.save_info(&mut txn);
+        self.submit(cx, txn, OnDurable::Nothing);
     }
-}
-
-/// The size of an object's data, by its record.
-pub(super) fn size_of(view: &dyn ObjectView, spg: &SpgId, object: &HObject) -> u64 {
-    crate::object::ObjectContext::load(view, spg, object).map_or(0, |context| context.info.size)
 }
 
 #[cfg(test)]

@@ -1,11 +1,28 @@
 //! [`EcView`]: the objects of a coded PG as execution sees them: metadata from this copy, data as gathered.
 
-use super::Piece;
-use super::shards::size_of;
+use crate::object::ObjectContext;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_txn::{ObjectView, OmapPage, ReadError};
 use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
+
+/// Data of an object that was gathered.
+#[derive(Debug, Clone)]
+pub(crate) struct Piece {
+    pub(crate) object: HObject,
+    pub(crate) offset: u64,
+    pub(crate) data: BufList,
+}
+
+impl Piece {
+    /// A range of it, if all of that is here.
+    fn part(&self, object: &HObject, offset: u64, length: u64) -> Option<BufList> {
+        let start = offset.checked_sub(self.offset).filter(|_| *object == self.object)?;
+        let fits = start.checked_add(length)? <= self.data.len() as u64;
+        let (start, length) = (usize::try_from(start).ok()?, usize::try_from(length).ok()?);
+        fits.then(|| self.data.slice(start, length))
+    }
+}
 
 /// Metadata of this copy, and data that was gathered; other data is pending.
 pub(crate) struct EcView<'a> {
@@ -90,4 +107,9 @@ impl ObjectView for EcView<'_> {
     ) -> Vec<(ByteStr, Bytes)> {
         self.inner.pg_meta_page(collection, prefix, from, count_max)
     }
+}
+
+/// The size of an object's data, by its record.
+fn size_of(view: &dyn ObjectView, spg: &SpgId, object: &HObject) -> u64 {
+    ObjectContext::load(view, spg, object).map_or(0, |context| context.info.size)
 }

@@ -7,7 +7,7 @@ use nacre_txn::Op;
 impl Coding {
     /// What each shard must apply. Data is that of whole stripes from the beginning of one, or reaches the object's
     /// end: what is left of its last stripe is filled up.
-    pub(super) fn encode_shards(&self, ops: Vec<Op>) -> Vec<Vec<Op>> {
+    pub(crate) fn encode_shards(&self, ops: Vec<Op>) -> Vec<Vec<Op>> {
         let mut by_shard: Vec<Vec<Op>> = vec![Vec::with_capacity(ops.len() + 2); self.codec.shards()];
         for op in ops {
             match op {

@@ -1,6 +1,6 @@
 //! [`Interval`]: who serves a PG, and from which epoch on.
 
-use crate::backend::ec::layout_of;
+use crate::coding::layout_of;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{IntervalId, PastInterval};

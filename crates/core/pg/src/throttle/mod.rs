@@ -26,8 +26,10 @@
 //! rate, the parts of one object that are on their way at a time are small and bounded: one more while they come back within
 //! the limit, half when they take twice that.
 
-use super::calm::Calm;
+mod calm;
+
 use crate::TurnWork;
+use calm::Calm;
 use nacre_msg::size::PART_BYTES_MAX;
 use nacre_types::Stamp;
 use std::time::Duration;
@@ -54,7 +56,7 @@ const RATE_MAX: u64 = 8 << 30;
 /// Bytes in a part that is sent while clients work: so long a small write may find the device busy with it.
 const PART_BYTES_BESIDE_CLIENTS: usize = 128 << 10;
 /// Parts of one object on their way at a time: 1 MiB beside clients.
-pub(super) const PARTS_MAX: usize = 8;
+pub(crate) const PARTS_MAX: usize = 8;
 
 /// The speed of recovery on one shard, shared by its PGs.
 #[derive(Debug)]

@@ -1,16 +1,16 @@
-//! Removing a snapshot from one of the clones that it keeps.
+//! Removing a snapshot from one of the clones that it keeps. Ceph `PrimaryLogPG::trim_object`.
 
-use super::mapper;
 use crate::log::own_entry;
 use crate::object::{CloneInfo, ObjectContext, ObjectInfo, SnapSet, clone_record};
 use crate::ops::Env;
+use crate::snap::mapper;
 use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_txn::Op;
 use nacre_types::{Eversion, HObject, SnapId};
 
 /// Why a clone could not be trimmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum TrimError {
+pub(crate) enum TrimError {
     /// The head's snapshot set does not know the clone. The mapper's entry is stale: drop it with
     /// [`mapper::remove`].
     #[error("{object} has no clone {clone:?}")]
@@ -32,13 +32,13 @@ pub enum TrimError {
 
 /// A clone trimmed: a change of the clone and of its head.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Trim {
+pub(crate) struct Trim {
     /// The changes, without the log.
-    pub ops: Vec<Op>,
+    pub(crate) ops: Vec<Op>,
     /// Two entries, of the clone and of the head; the last one carries the difference of the sums.
-    pub entries: Vec<LogEntry>,
+    pub(crate) entries: Vec<LogEntry>,
     /// The head afterwards; it does not exist when it only stood for its clones.
-    pub object: ObjectContext,
+    pub(crate) object: ObjectContext,
 }
 
 /// Takes `snap`, and all other snapshots under removal, from the clone's list, and removes the clone when no
@@ -46,7 +46,7 @@ pub struct Trim {
 ///
 /// # Errors
 /// [`TrimError`].
-pub fn trim_object(
+pub(crate) fn trim_object(
     env: &Env<'_>,
     head: &HObject,
     context: &ObjectContext,

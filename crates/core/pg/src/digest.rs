@@ -1,15 +1,11 @@
-//! One copy's part of a chunk: versions and checksums.
+//! [`Digests`]: one copy's part of a chunk that is scrubbed, as versions and checksums.
 
-use super::{ANSWER_OBJECTS_MAX, Compared, Scrub};
 use crate::object::ObjectContext;
-use crate::state::PgState;
-use crate::tokens::OnFetched;
-use crate::{Cx, Effect};
 use nacre_buf::crc::crc32c;
 use nacre_ec::{Layout, linear_sum};
-use nacre_msg::peer::{ScrubObject, ScrubReply, ScrubRequest};
-use nacre_txn::{FetchFrom, ObjectView, ReadError};
-use nacre_types::{HObject, OsdId, SpgId};
+use nacre_msg::peer::ScrubObject;
+use nacre_txn::{ObjectView, ReadError};
+use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
 
 /// Ceph's seed of a CRC-32C that is not continued from another.
@@ -39,54 +35,23 @@ struct Progress {
 pub(crate) struct Digests(BTreeMap<HObject, Progress>);
 
 /// What is read, and how.
-struct Reading<'a> {
-    view: &'a dyn ObjectView,
-    spg: SpgId,
-    deep: bool,
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub(crate) view: &'a dyn ObjectView,
+    pub(crate) spg: SpgId,
+    pub(crate) deep: bool,
     /// The data are chunks: what is summed up must be comparable with those of other shards, and there is no omap.
-    layout: Option<Layout>,
-}
-
-impl Scrub {
-    /// Lists this copy's part of a chunk for the member that compares; if that is this one, as [`Scrub::on_reply`].
-    pub(crate) fn answer(
-        &mut self,
-        state: &mut PgState,
-        cx: &mut Cx<'_>,
-        from: OsdId,
-        request: &ScrubRequest,
-        mut so_far: Digests,
-    ) -> Option<Compared> {
-        let objects = cx.view.list(&state.spg, &request.from, ANSWER_OBJECTS_MAX);
-        let inside = objects.into_iter().take_while(|object| *object < request.to);
-        let inside = inside.filter(|object| !state.is_hidden(object));
-        let layout = state.ec.as_ref().map(|ec| ec.coding.layout);
-        let reading = Reading { view: cx.view, spg: state.spg, deep: request.deep, layout };
-        let digests: Result<Vec<ScrubObject>, ReadError> =
-            inside.map(|object| so_far.digest(&reading, object)).collect();
-        match digests {
-            Ok(objects) => {
-                let reply = ScrubReply { header: state.header(), tid: request.tid, objects };
-                if from == state.whoami {
-                    return self.on_reply(state, cx, from, reply);
-                }
-                state.send(cx, from, reply);
-            }
-            Err(ReadError::Pending { object, offset, length }) => {
-                let request = Box::new(request.clone());
-                let token = state.tokens.issue_fetch(OnFetched::Scrub { from, request, so_far });
-                cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Device, token });
-            }
-            Err(ReadError::Damaged { .. }) => unreachable!("damage is part of a digest"),
-        }
-        None
-    }
+    pub(crate) layout: Option<Layout>,
 }
 
 impl Digests {
     /// The digest of one object; goes on with its data where it was left, or anew when the object was changed
     /// since. So all digests that are answered are of the same moment.
-    fn digest(&mut self, reading: &Reading<'_>, object: HObject) -> Result<ScrubObject, ReadError> {
+    pub(crate) fn digest(
+        &mut self,
+        reading: &Reading<'_>,
+        object: HObject,
+    ) -> Result<ScrubObject, ReadError> {
         let shallow = shallow_digest(reading.view, reading.spg, object);
         if !reading.deep {
             return Ok(shallow);

@@ -1,9 +1,13 @@
 //! Removing the clones of removed snapshots, in the background and a bounded number at a time.
 
+mod trim;
+
+pub(crate) use trim::trim_object;
+
 use crate::backend::{Ends, OwnChange};
 use crate::object::ObjectContext;
 use crate::ops::Env;
-use crate::snap::{mapper, trim_object};
+use crate::snap::mapper;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect};

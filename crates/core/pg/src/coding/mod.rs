@@ -1,0 +1,74 @@
+//! The code of an erasure-coded pool, and what a copy of one of its PGs has beside what every copy has.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `shard_txn` | a transaction of the primary as one for each shard |
+//! | `view` | the objects as execution sees them, with the data that was gathered |
+//! | `rollback_gen` | the names under which a shard keeps what a write replaced |
+//!
+//! How chunks travel between members, and how writes are taken back, is in `backend/ec`.
+
+mod rollback_gen;
+mod shard_txn;
+mod view;
+
+pub(crate) use rollback_gen::{ROLLBACK_GEN, is_rollback_gen, rollback_gen_name};
+pub(crate) use view::{EcView, Piece};
+
+use nacre_ec::{Codec, Layout};
+use nacre_maps::{Pool, STRIPE_UNIT_BYTES};
+use nacre_types::{Eversion, HObject, OsdId};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The code of a pool.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Coding {
+    pub(crate) layout: Layout,
+    pub(crate) codec: Codec,
+}
+
+impl Coding {
+    /// What `pool` is coded with; `None` if it is not, or its numbers make no code.
+    pub(crate) fn of(pool: &Pool) -> Option<Self> {
+        let layout = layout_of(pool)?;
+        let codec = Codec::new(layout.k, pool.size - layout.k)?;
+        Some(Self { layout, codec })
+    }
+}
+
+/// How `pool` cuts objects into chunks; `None` as for [`Coding::of`], which takes longer.
+pub(crate) fn layout_of(pool: &Pool) -> Option<Layout> {
+    if pool.is_replicated() {
+        return None;
+    }
+    let k = u8::try_from(pool.stripe_width / STRIPE_UNIT_BYTES).ok()?;
+    let parity = pool.size.checked_sub(k)?;
+    Codec::exists(k, parity).then_some(Layout { k, unit_bytes: STRIPE_UNIT_BYTES })
+}
+
+/// What a copy of an erasure-coded PG has beside what every copy has.
+#[derive(Debug)]
+pub(crate) struct Ec {
+    pub(crate) coding: Arc<Coding>,
+    /// Which member holds which shard in this interval; at the primary, from the agreement on.
+    pub(crate) shards: BTreeMap<OsdId, u8>,
+    /// What writes replaced that may still be taken back, by the version number of the write.
+    pub(crate) rollback_gens: BTreeMap<u64, HObject>,
+    /// All members have everything: those whose chunks others hold as well may get another shard.
+    pub(crate) may_change: bool,
+    /// Members were told in this interval that writes up to here are safe.
+    pub(crate) told_safe: Eversion,
+}
+
+impl Ec {
+    pub(crate) fn new(coding: Coding) -> Self {
+        let (shards, rollback_gens) = (BTreeMap::new(), BTreeMap::new());
+        Self { coding: Arc::new(coding), shards, rollback_gens, may_change: false, told_safe: Eversion::ZERO }
+    }
+
+    /// Chunks that are needed to read anything.
+    pub(crate) fn k(&self) -> usize {
+        self.coding.codec.data_shards()
+    }
+}

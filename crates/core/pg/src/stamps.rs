@@ -1,0 +1,58 @@
+//! [`Stamps`]: since when the PG is what, for its reports.
+
+use nacre_msg::stats::pg_state;
+use nacre_types::{Epoch, UTime};
+
+/// When the PG last was what, by the calendar clock; and counts that only this copy's memory has.
+#[derive(Debug, Default)]
+pub(crate) struct Stamps {
+    pub(crate) state: u64,
+    pub(crate) change: UTime,
+    pub(crate) active: UTime,
+    pub(crate) clean: UTime,
+    pub(crate) peered: UTime,
+    pub(crate) undegraded: UTime,
+    pub(crate) full_size: UTime,
+    pub(crate) became_active: UTime,
+    pub(crate) became_peered: UTime,
+    pub(crate) reported_seq: u64,
+    pub(crate) reported_epoch: Epoch,
+    pub(crate) recovered_objects: u64,
+    pub(crate) repaired_objects: u64,
+}
+
+impl Stamps {
+    /// The PG exists from now on.
+    pub(crate) fn became(&mut self, wall: UTime) {
+        (self.change, self.active, self.clean, self.peered) = (wall, wall, wall, wall);
+        (self.undegraded, self.full_size) = (wall, wall);
+    }
+
+    /// Peering ended.
+    pub(crate) fn activated(&mut self, wall: UTime, serving: bool) {
+        self.became_peered = wall;
+        if serving {
+            self.became_active = wall;
+        }
+    }
+
+    /// The PG reports these state bits: notes since when each of them holds, and when it last did.
+    pub(crate) fn refresh(&mut self, wall: UTime, state: u64) {
+        if state != self.state {
+            (self.state, self.change) = (state, wall);
+        }
+        let has = |bit: u64| state & bit != 0;
+        let marks = [
+            (has(pg_state::ACTIVE), &mut self.active),
+            (has(pg_state::CLEAN), &mut self.clean),
+            (has(pg_state::ACTIVE) || has(pg_state::PEERED), &mut self.peered),
+            (!has(pg_state::DEGRADED), &mut self.undegraded),
+            (!has(pg_state::UNDERSIZED), &mut self.full_size),
+        ];
+        for (now, stamp) in marks {
+            if now {
+                *stamp = wall;
+            }
+        }
+    }
+}
