@@ -2,7 +2,7 @@
 
 use crate::effect::{Effect, LogWrite, Proposal};
 use crate::log::{Log, Stored, StoredError};
-use crate::wire::{self, HardState, LogEntry, LogPosition, Members, NodeId, PeerMessage};
+use crate::wire::{self, HardState, LogEntry, LogPosition, Members, MembersChange, NodeId, PeerMessage};
 use nacre_buf::Bytes;
 use raft::eraftpb::{ConfChangeSingle, ConfChangeType, ConfChangeV2, Entry, EntryType, Message, MessageType};
 use raft::{Config, RawNode, ReadOnlyOption, SnapshotStatus, StateRole};
@@ -91,6 +91,10 @@ pub struct Quorum {
     /// The term in which we lead, once that was said.
     leads: Option<u64>,
     followed: Option<(u64, Option<NodeId>)>,
+    /// Ticks since this member was opened.
+    ticks: u64,
+    /// When other members were heard last.
+    heard: BTreeMap<NodeId, u64>,
 }
 
 impl std::fmt::Debug for Quorum {
@@ -141,6 +145,8 @@ impl Quorum {
             applying: VecDeque::new(),
             leads: None,
             followed: None,
+            ticks: 0,
+            heard: BTreeMap::new(),
         };
         if is_alone {
             quorum.campaign(MessageType::MsgHup);
@@ -156,6 +162,7 @@ impl Quorum {
 
     /// 50 ms have passed.
     pub fn tick(&mut self) {
+        self.ticks += 1;
         self.node.tick();
         self.pump();
     }
@@ -173,6 +180,9 @@ impl Quorum {
             return Err(StepError::WrongMember);
         }
         self.check_log(&message)?;
+        if self.node.raft.prs().get(from.0).is_some() {
+            self.heard.insert(from, self.ticks);
+        }
         // Refused are answers of those that are no members any more.
         self.node.step(message).unwrap_or_default();
         self.pump();
@@ -217,25 +227,19 @@ impl Quorum {
         self.append(proposal, Entry { data, ..Entry::default() })
     }
 
-    /// New members: who is added votes, or only listens; `removed` do neither. One change at a time.
+    /// Other members, as [`crate::Membership`] says. One change at a time.
     ///
     /// # Errors
     /// [`ProposeError`].
-    pub fn change_members(
-        &mut self,
-        proposal: Proposal,
-        voters: &[NodeId],
-        learners: &[NodeId],
-        removed: &[NodeId],
-    ) -> Result<(), ProposeError> {
+    pub fn change_members(&mut self, proposal: Proposal, wanted: &MembersChange) -> Result<(), ProposeError> {
         if !self.leads() {
             return Err(ProposeError::NotLeader);
         }
         let mut change = ConfChangeV2::default();
         let kinds = [
-            (ConfChangeType::AddNode, voters),
-            (ConfChangeType::AddLearnerNode, learners),
-            (ConfChangeType::RemoveNode, removed),
+            (ConfChangeType::AddNode, &wanted.voters),
+            (ConfChangeType::AddLearnerNode, &wanted.learners),
+            (ConfChangeType::RemoveNode, &wanted.removed),
         ];
         for (kind, ids) in kinds {
             for id in ids {
@@ -351,11 +355,34 @@ impl Quorum {
         self.leads.is_some()
     }
 
-    /// Entries by which a member is behind our log; `None` where we do not lead or it is no member.
+    /// Entries by which a member is behind our log; `None` where we do not lead, it is no member, or it has nothing of our log yet.
     #[must_use]
     pub fn lag_of(&self, member: NodeId) -> Option<u64> {
         let progress = self.node.raft.prs().get(member.0).filter(|_| self.leads())?;
-        Some(self.node.raft.raft_log.last_index().saturating_sub(progress.matched))
+        let matched = Some(progress.matched).filter(|matched| *matched > 0)?;
+        Some(self.node.raft.raft_log.last_index().saturating_sub(matched))
+    }
+
+    /// Ticks since a member was heard, 0 for this one; `None` when it is no member, or was not heard since this one was opened.
+    #[must_use]
+    pub fn silence_of(&self, member: NodeId) -> Option<u64> {
+        if member == self.settings.id {
+            return Some(0);
+        }
+        self.node.raft.prs().get(member.0)?;
+        self.heard.get(&member).map(|heard| self.ticks - heard)
+    }
+
+    /// Ticks since this member was opened.
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.ticks
+    }
+
+    /// This member.
+    #[must_use]
+    pub fn id(&self) -> NodeId {
+        self.settings.id
     }
 
     fn is_leader(&self) -> bool {

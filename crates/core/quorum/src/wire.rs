@@ -53,6 +53,17 @@ impl Members {
     }
 }
 
+/// A change of members, as [`crate::Quorum::change_members`] takes it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MembersChange {
+    /// Are to vote.
+    pub voters: Vec<NodeId>,
+    /// Are to listen.
+    pub learners: Vec<NodeId>,
+    /// Are no members any more.
+    pub removed: Vec<NodeId>,
+}
+
 /// What kind of entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryKind {

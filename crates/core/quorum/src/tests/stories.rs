@@ -149,6 +149,32 @@ fn one_member_keeps_what_it_acknowledges() {
     end_well(1, Faults { cuts: false, wipes: false, ..ALL });
 }
 
+/// Tables that name the others only, then a new member besides: the leader hands over and goes, and the new one comes to vote.
+#[test]
+fn members_become_those_that_the_tables_name() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 3, Planted::Nothing);
+        (0..600).for_each(|_| world.step());
+        let first = world.leader().expect("nothing is in the way");
+        let gone = world.slots[first].id;
+        let stay: Vec<_> = world.slots.iter().map(|slot| slot.id).filter(|id| *id != gone).collect();
+        world.name_members(first, &stay);
+        (0..1000).for_each(|_| world.step());
+        let leader = world.leader().expect("two are left");
+        assert_ne!(leader, first, "seed {seed}");
+        let voters = |world: &World| {
+            let quorum = world.slots[world.leader()?].quorum.as_ref()?;
+            Some((quorum.members().voters, quorum.members().learners))
+        };
+        assert_eq!(voters(&world), Some((stay, Vec::new())), "seed {seed}");
+        world.wipe(first);
+        (0..1000).for_each(|_| world.step());
+        assert!(world.is_complete(), "seed {seed}: {:?}", voters(&world));
+        end(&mut world);
+        assert_eq!(world.broken, None, "seed {seed}");
+    }
+}
+
 #[test]
 fn a_story_is_the_same_each_time() {
     let told = |seed| {

@@ -1,8 +1,8 @@
 //! [`World`]: members, their disks, the messages between them, and the judge of what they do.
 
 use crate::{
-    Effect, HardState, LogEntry, LogPosition, LogWrite, Members, NodeId, PeerMessage, Proposal, Quorum,
-    Settings, Stored,
+    Effect, HardState, LogEntry, LogPosition, LogWrite, Members, MembersStep, Membership, NodeId,
+    PeerMessage, Proposal, Quorum, Settings, Stored,
 };
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Encode};
@@ -74,6 +74,7 @@ impl Disk {
 pub(super) struct Slot {
     pub(super) id: NodeId,
     pub(super) quorum: Option<Quorum>,
+    membership: Membership,
     pub(super) disk: Disk,
     synced: Disk,
     frozen_until: u64,
@@ -117,6 +118,20 @@ fn settings(id: NodeId, rank: usize) -> Settings {
     Settings { id, rank, proposal_bytes_max: 1 << 20, kept_entries_max: 20, kept_bytes_max: 1 << 20 }
 }
 
+/// The members that are wanted, as a change of the tables: longer than a number.
+fn encode_wanted(ids: &[NodeId]) -> Bytes {
+    let mut out = vec![0];
+    ids.iter().for_each(|id| out.extend(id.0.to_le_bytes()));
+    out.into()
+}
+
+fn decode_wanted(data: &Bytes) -> Option<Vec<NodeId>> {
+    let ids = data.strip_prefix(&[0])?.chunks_exact(8);
+    let ids: Vec<NodeId> =
+        ids.filter_map(|id| Some(NodeId(u64::from_le_bytes(id.try_into().ok()?)))).collect();
+    (data.len() == 1 + 8 * ids.len() && !ids.is_empty()).then_some(ids)
+}
+
 fn number(data: &Bytes) -> Option<u64> {
     <[u8; 8]>::try_from(data.as_ref()).ok().map(u64::from_le_bytes)
 }
@@ -126,7 +141,9 @@ impl World {
         let voters = Members::voting((1..=members).map(NodeId));
         let slots = (1..=members).map(|id| {
             let disk = Disk::first(voters.clone());
-            Slot { id: NodeId(id), quorum: None, synced: disk.clone(), disk, frozen_until: 0, arrived: None }
+            let membership = Membership::default();
+            let (id, synced) = (NodeId(id), disk.clone());
+            Slot { id, quorum: None, membership, synced, disk, frozen_until: 0, arrived: None }
         });
         let mut world = Self {
             rng: SeededEntropy(seed),
@@ -179,12 +196,12 @@ impl World {
         }
         slot.synced = slot.disk.clone();
         (slot.quorum, slot.arrived) = (None, None);
+        slot.membership = Membership::default();
     }
 
-    /// A member's disk is lost: it comes back as another one, and the leader is told to take that in its place.
+    /// A member's disk is lost: it comes back as another one, and the tables are to name that in its place.
     pub(super) fn wipe(&mut self, at: usize) {
         self.slots[at].quorum = None;
-        let old = self.slots[at].id;
         if self.planted != Planted::IdReused {
             self.slots[at].id = NodeId(self.next_id);
             self.next_id += 1;
@@ -196,7 +213,7 @@ impl World {
         }
         self.slots[at].synced = self.slots[at].disk.clone();
         self.start(at);
-        self.replace(old, self.slots[at].id);
+        self.replace_lost_members();
     }
 
     /// True when all places' members, and nobody else, vote.
@@ -210,26 +227,41 @@ impl World {
         voters == ids && quorum.members().voters_outgoing.is_empty()
     }
 
-    fn replace(&mut self, old: NodeId, new: NodeId) {
-        let Some(leader) = self.leader().filter(|_| old != new) else { return };
-        let proposal = self.proposal();
-        if let Some(quorum) = &mut self.slots[leader].quorum {
-            quorum.change_members(proposal, &[new], &[], &[old]).unwrap_or_default();
-        }
-        self.carry_out(leader);
+    /// The members that the tables of a place name.
+    fn wanted(&self, at: usize) -> Vec<NodeId> {
+        let named = self.slots[at].disk.tables.iter().rev().find_map(|(_, data)| decode_wanted(data));
+        named.unwrap_or_else(|| (1..=self.slots.len() as u64).map(NodeId).collect())
     }
 
     /// Asks for the members that are there in place of those that are not any more.
     pub(super) fn replace_lost_members(&mut self) {
         let Some(leader) = self.leader() else { return };
-        let Some(quorum) = &self.slots[leader].quorum else { return };
-        let voters = quorum.members().voters;
         let ids: Vec<NodeId> = self.slots.iter().map(|slot| slot.id).collect();
-        let gone = voters.iter().find(|id| !ids.contains(id)).copied();
-        let new = ids.iter().find(|id| !voters.contains(id)).copied();
-        if let (Some(gone), Some(new)) = (gone, new) {
-            self.replace(gone, new);
+        if self.wanted(leader) != ids {
+            self.name_members(leader, &ids);
         }
+    }
+
+    /// Has a leader propose the members that the tables are to name.
+    pub(super) fn name_members(&mut self, leader: usize, ids: &[NodeId]) {
+        let proposal = self.proposal();
+        if let Some(quorum) = &mut self.slots[leader].quorum {
+            quorum.propose(proposal, encode_wanted(ids)).unwrap_or_default();
+        }
+        self.carry_out(leader);
+    }
+
+    /// Brings the members of a leader closer to those that its tables name.
+    fn change_members(&mut self, at: usize) {
+        let (wanted, proposal) = (self.wanted(at), self.proposal());
+        let slot = &mut self.slots[at];
+        let Some(quorum) = &mut slot.quorum else { return };
+        match slot.membership.next(&wanted, quorum) {
+            Some(MembersStep::Change(change)) => quorum.change_members(proposal, &change).unwrap_or_default(),
+            Some(MembersStep::HandOver(to)) => quorum.hand_over(to),
+            None => (),
+        }
+        self.carry_out(at);
     }
 
     pub(super) fn freeze(&mut self, at: usize, steps: u64) {
@@ -288,6 +320,7 @@ impl World {
             {
                 quorum.tick();
                 self.carry_out(at);
+                self.change_members(at);
             }
         }
     }
