@@ -146,7 +146,8 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         None => free_port(options.listen)?,
     };
     let monitor = EntityAddr::msgr2(SocketAddr::new(options.listen, port), 0);
-    let mut mkfs = MkfsOptions::new(fsid, "a", AddrVec::of(monitor), clock.wall(), &mut entropy);
+    let mons = vec![(mon::NAME.to_owned(), AddrVec::of(monitor))];
+    let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut entropy);
     mkfs.osds_are_failure_domains = true;
     let store_kind = options.store.unwrap_or(StoreKind::File);
     let most = if store_kind == StoreKind::File { UP_OSD_BYTES_MAX } else { u64::MAX };

@@ -24,6 +24,7 @@ pub mod health;
 pub mod mgrmap;
 mod mkfs;
 mod mon;
+pub mod mon_members;
 pub mod monmap;
 pub mod osd;
 mod osd_messages;

@@ -3,7 +3,7 @@
 use crate::auth;
 use crate::batch::Batch;
 use crate::config::{ConfigDb, ConfigError, Who};
-use crate::monmap::MonMaps;
+use crate::monmap::{MONS_MAX, MonMaps};
 use crate::osd::OsdMaps;
 use crate::osd::crush_edit::{self, CrushPlace, LocationError};
 use nacre_auth::{CryptoKey, EntityAuth};
@@ -35,10 +35,9 @@ pub struct MkfsOsd {
 pub struct MkfsOptions {
     /// The cluster.
     pub fsid: Uuid,
-    /// Name of the monitor, such as `a`.
-    pub name: String,
-    /// Where the monitor listens.
-    pub addrs: AddrVec,
+    /// The monitors in order of rank: name, such as `a`, and where it listens. Each gets a store of its own, made with the same options
+    /// and at the same time, and is the member of the log whose id is its place, from 1 on.
+    pub mons: Vec<(String, AddrVec)>,
     /// Key of `mon.`.
     pub mon_key: CryptoKey,
     /// Key of `client.admin`, which may do everything.
@@ -54,11 +53,10 @@ pub struct MkfsOptions {
 impl MkfsOptions {
     /// A cluster with fresh keys and no OSDs.
     #[must_use]
-    pub fn new(fsid: Uuid, name: &str, addrs: AddrVec, wall: UTime, entropy: &mut dyn Entropy) -> Self {
+    pub fn new(fsid: Uuid, mons: Vec<(String, AddrVec)>, wall: UTime, entropy: &mut dyn Entropy) -> Self {
         Self {
             fsid,
-            name: name.to_owned(),
-            addrs,
+            mons,
             mon_key: CryptoKey::generate(entropy, wall),
             admin_key: CryptoKey::generate(entropy, wall),
             osds: Vec::new(),
@@ -71,6 +69,12 @@ impl MkfsOptions {
 /// Why a cluster cannot begin like that.
 #[derive(Debug, thiserror::Error)]
 pub enum MkfsError {
+    /// No monitors, or too many.
+    #[error("a cluster has from 1 to {MONS_MAX} monitors, not {0}")]
+    MonCount(usize),
+    /// Another monitor has its name or its address.
+    #[error("mon.{0}: another monitor has the same name or address")]
+    MonTwice(String),
     /// An OSD's number is negative or too large.
     #[error("osd.{0} cannot exist")]
     OsdId(OsdId),
@@ -95,9 +99,9 @@ pub enum MkfsError {
 /// # Errors
 /// [`MkfsError`].
 pub fn mkfs(options: &MkfsOptions, wall: UTime) -> Result<Batch, MkfsError> {
+    check_mons(&options.mons)?;
     let mut batch = Batch::default();
-    let mons = [(options.name.clone(), options.addrs.clone())];
-    MonMaps::create(MonMap::fresh(options.fsid, wall, &mons), &mut batch);
+    MonMaps::create(&MonMap::fresh(options.fsid, wall, &options.mons), &mut batch);
     OsdMaps::create(&first_osdmap(options, wall)?, &mut batch);
     auth::create(&entities(options), &mut batch);
     let mut config = ConfigDb::default();
@@ -107,6 +111,19 @@ pub fn mkfs(options: &MkfsOptions, wall: UTime) -> Result<Batch, MkfsError> {
     }
     config.flush(wall, &mut batch);
     Ok(batch)
+}
+
+/// Refuses monitors that clients or the monitors themselves could not tell apart.
+fn check_mons(mons: &[(String, AddrVec)]) -> Result<(), MkfsError> {
+    if mons.is_empty() || mons.len() > MONS_MAX {
+        return Err(MkfsError::MonCount(mons.len()));
+    }
+    for (at, (name, addrs)) in mons.iter().enumerate() {
+        if mons.iter().take(at).any(|(other, taken)| other == name || taken == addrs) {
+            return Err(MkfsError::MonTwice(name.clone()));
+        }
+    }
+    Ok(())
 }
 
 fn caps(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
@@ -178,4 +195,36 @@ fn add_osd(map: &mut OsdMap, osd: &MkfsOsd) -> Result<(), MkfsError> {
         *place = store;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::MemorySnapshot;
+    use nacre_types::EntityAddr;
+    use nacre_types::entropy::SeededEntropy;
+
+    fn options(mons: &[(&str, u16)]) -> MkfsOptions {
+        let addr = |port: u16| EntityAddr::parse(&format!("v2:127.0.0.1:{port}/0")).expect("an address");
+        let mons = mons.iter().map(|(name, port)| ((*name).to_owned(), AddrVec::of(addr(*port)))).collect();
+        MkfsOptions::new(Uuid::from_random([7; 16]), mons, UTime::default(), &mut SeededEntropy(7))
+    }
+
+    #[test]
+    fn each_monitor_is_a_member_of_the_log() {
+        let batch = mkfs(&options(&[("b", 1), ("a", 2), ("c", 3)]), UTime::default()).expect("valid options");
+        let mut snapshot = MemorySnapshot::default();
+        snapshot.apply(&batch);
+        let maps = MonMaps::open(&snapshot).expect("its own encoding").expect("a cluster");
+        assert_eq!(maps.map().ranks, ["b", "a", "c"]);
+        assert_eq!(maps.members().iter().collect::<Vec<_>>(), [("a", 2), ("b", 1), ("c", 3)]);
+    }
+
+    #[test]
+    fn monitors_that_cannot_be_told_apart_are_refused() {
+        let refusal = |mons: &[(&str, u16)]| mkfs(&options(mons), UTime::default()).expect_err("refused");
+        assert!(matches!(refusal(&[]), MkfsError::MonCount(0)));
+        assert!(matches!(refusal(&[("a", 1), ("a", 2)]), MkfsError::MonTwice(name) if name == "a"));
+        assert!(matches!(refusal(&[("a", 1), ("b", 1)]), MkfsError::MonTwice(name) if name == "b"));
+    }
 }

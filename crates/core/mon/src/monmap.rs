@@ -1,34 +1,56 @@
-//! The monitors' own map.
+//! The monitors' own map, and which members of their log they are.
 
 use crate::batch::{Batch, Snapshot};
+use crate::mon_members::MonMembers;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode};
-use nacre_maps::MonMap;
+use nacre_maps::{MonInfo, MonMap};
+use nacre_types::{AddrVec, UTime};
 
 const PREFIX: &str = "monmap";
 const KEY: &str = "current";
 
-/// The monmap; with a single monitor it changes only at mkfs and when the address does.
+/// Monitors of one cluster. Each change waits for a majority of them.
+pub const MONS_MAX: usize = 31;
+
+/// The monmap and the members of the log, which change together: at mkfs, when monitors are added or removed, and when an address does.
 #[derive(Debug)]
 pub struct MonMaps {
     map: MonMap,
+    members: MonMembers,
     changes: Batch,
 }
 
+/// The stored monmap, for those that need no more of the monitors' state; none in a store without a cluster.
+///
+/// # Errors
+/// When it does not decode.
+pub fn read_monmap(snapshot: &dyn Snapshot) -> Result<Option<MonMap>, DecodeError> {
+    snapshot.get(PREFIX, KEY).map(MonMap::from_bytes).transpose()
+}
+
 impl MonMaps {
-    pub(crate) fn create(map: MonMap, batch: &mut Batch) {
+    pub(crate) fn create(map: &MonMap, batch: &mut Batch) {
         batch.put(PREFIX, KEY, map.to_bytes());
+        MonMembers::fresh(map).store(batch);
     }
 
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Option<Self>, DecodeError> {
-        let Some(bytes) = snapshot.get(PREFIX, KEY) else { return Ok(None) };
-        Ok(Some(Self { map: MonMap::from_bytes(bytes)?, changes: Batch::default() }))
+        let Some(map) = read_monmap(snapshot)? else { return Ok(None) };
+        let members = MonMembers::read(snapshot, &map)?;
+        Ok(Some(Self { map, members, changes: Batch::default() }))
     }
 
     /// The current map.
     #[must_use]
     pub fn map(&self) -> &MonMap {
         &self.map
+    }
+
+    /// Which member of the log each monitor is.
+    #[must_use]
+    pub fn members(&self) -> &MonMembers {
+        &self.members
     }
 
     /// The current map as clients read it.
@@ -39,9 +61,39 @@ impl MonMaps {
 
     /// Replaces the map by its successor; the epoch grows by one.
     pub fn update(&mut self, edit: impl FnOnce(&mut MonMap)) {
+        self.map.removed_ranks.clear(); // it tells of the newest change only
         edit(&mut self.map);
         self.map.epoch += 1;
         self.changes.put(PREFIX, KEY, self.map.to_bytes());
+    }
+
+    /// Adds a monitor, with the last rank, as a new member; yields its id. One that is there already gets the address, and is a new member
+    /// in place of the one that it was: it has lost its store.
+    pub fn add(&mut self, name: &str, addrs: AddrVec, wall: UTime) -> u64 {
+        self.update(|map| {
+            map.last_changed = wall;
+            let info = map.mons.entry(name.to_owned()).or_insert_with(MonInfo::default);
+            (info.name, info.addrs) = (name.to_owned(), addrs);
+            if map.rank_of(name).is_none() {
+                map.ranks.push(name.to_owned());
+            }
+        });
+        let id = self.members.add(name);
+        self.members.store(&mut self.changes);
+        id
+    }
+
+    /// Removes a monitor; those behind it move up by one rank.
+    pub fn remove(&mut self, name: &str, wall: UTime) {
+        self.update(|map| {
+            map.last_changed = wall;
+            map.removed_ranks =
+                map.rank_of(name).and_then(|rank| u32::try_from(rank).ok()).into_iter().collect();
+            map.mons.remove(name);
+            map.ranks.retain(|known| known != name);
+        });
+        self.members.remove(name);
+        self.members.store(&mut self.changes);
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

@@ -2,8 +2,8 @@
 
 use crate::audit_file::AuditFile;
 use crate::driver::{Driver, DriverError};
-use crate::replica::{Replica, ReplicaError};
-use crate::store::{self, StoreSnapshot};
+use crate::replica::{self, Replica, ReplicaError};
+use crate::store::StoreSnapshot;
 use nacre_auth::AuthMethod;
 use nacre_env::real::RealNet;
 use nacre_env::real::private::{self, PrivateError};
@@ -111,13 +111,14 @@ impl std::fmt::Debug for Machine {
     }
 }
 
-/// Makes an empty store that of a new cluster.
+/// Makes an empty store that of a new cluster, for any of its monitors.
 ///
 /// # Errors
 /// [`StartError::Mkfs`], or [`StartError::Store`] without a path.
 pub fn mkfs(store: &mut dyn KvStore, options: &MkfsOptions, wall: UTime) -> Result<(), StartError> {
     let batch = nacre_mon::mkfs(options, wall)?;
-    store::commit(store, &batch).map_err(|source| StartError::Store { path: PathBuf::new(), source })
+    replica::bootstrap(store, &batch, options)
+        .map_err(|source| StartError::Store { path: PathBuf::new(), source })
 }
 
 /// Memory that messages may take which have begun and are not complete: of clients, and of daemons.
@@ -168,7 +169,7 @@ fn open_store(folder: &Path) -> Result<RedbKv, StartError> {
 }
 
 impl Monitor {
-    /// Makes `folder` the store of a new cluster.
+    /// Makes `folder` the store of one monitor, any, of a new cluster.
     ///
     /// # Errors
     /// [`StartError`], among others when the folder holds a cluster already.

@@ -11,7 +11,7 @@ use crate::store;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_kv::{Durability, KvBatch, KvError, KvStore};
-use nacre_mon::{Batch, Token};
+use nacre_mon::{Batch, MkfsOptions, Token};
 use nacre_quorum::{
     Effect, HardState, LogEntry, LogPosition, LogWrite, Members, NodeId, Proposal, ProposeError, Quorum,
     Settings, Stored, StoredError,
@@ -198,20 +198,41 @@ fn load(store: &dyn KvStore) -> Result<Option<Stored>, ReplicaError> {
     Ok(Some(Stored { hard_state, members, applied, trimmed, entries }))
 }
 
+/// Writes the first tables of a new cluster, and the beginning of its log, into an empty store; durable when this returns. The monitors of
+/// `options` are members 1, 2, and so on, so stores that are made alike are those of one quorum.
+pub(crate) fn bootstrap(
+    store: &mut dyn KvStore,
+    tables: &Batch,
+    options: &MkfsOptions,
+) -> Result<(), KvError> {
+    let members = Members::voting((1..).map(NodeId).take(options.mons.len()));
+    let mut batch = KvBatch::default();
+    store::collect(tables, &mut batch);
+    begin_log(members, &mut batch);
+    store.commit(&batch, Durability::Durable)
+}
+
 /// Takes over the tables of a program before the log.
 fn adopt(store: &mut dyn KvStore) -> Result<Stored, KvError> {
-    let stored = Stored::bootstrap(Members::voting([ONLY]));
     let mut batch = KvBatch::default();
-    batch.put(STATE, state_bytes(stored.hard_state, stored.trimmed));
-    batch.put(APPLIED, applied_bytes(stored.applied, &stored.members));
+    let stored = begin_log(Members::voting([ONLY]), &mut batch);
     store.commit(&batch, Durability::Durable)?;
     Ok(stored)
+}
+
+fn begin_log(members: Members, batch: &mut KvBatch) -> Stored {
+    let stored = Stored::bootstrap(members);
+    batch.put(STATE, state_bytes(stored.hard_state, stored.trimmed));
+    batch.put(APPLIED, applied_bytes(stored.applied, &stored.members));
+    stored
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use nacre_kv::RedbKv;
+    use nacre_types::entropy::SeededEntropy;
+    use nacre_types::{AddrVec, EntityAddr, UTime, Uuid};
     use tempfile::TempDir;
 
     fn open(folder: &TempDir) -> RedbKv {
@@ -265,11 +286,18 @@ mod tests {
     fn a_log_of_several_monitors_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let mut kv = open(&folder);
-        let mut batch = KvBatch::default();
-        let stored = Stored::bootstrap(Members::voting([ONLY, NodeId(2)]));
-        batch.put(STATE, state_bytes(stored.hard_state, stored.trimmed));
-        batch.put(APPLIED, applied_bytes(stored.applied, &stored.members));
-        kv.commit(&batch, Durability::Durable).expect("the device is well");
+        let entropy = &mut SeededEntropy(7);
+        let addr = |port: u16| EntityAddr::parse(&format!("v2:127.0.0.1:{port}/0")).expect("an address");
+        let mons = vec![("a".to_owned(), AddrVec::of(addr(1))), ("b".to_owned(), AddrVec::of(addr(2)))];
+        let options = MkfsOptions::new(Uuid::from_random([7; 16]), mons, UTime::default(), entropy);
+        let tables = nacre_mon::mkfs(&options, UTime::default()).expect("valid options");
+        bootstrap(&mut kv, &tables, &options).expect("the device is well");
+        let other = tempfile::tempdir().expect("a folder");
+        let mut twin = open(&other);
+        let tables = nacre_mon::mkfs(&options, UTime::default()).expect("valid options");
+        bootstrap(&mut twin, &tables, &options).expect("the device is well");
+        let all = |kv: &RedbKv| kv.scan_prefix(b"").expect("the device is well");
+        assert_eq!(all(&kv), all(&twin));
         assert!(matches!(Replica::open(Box::new(kv)), Err(ReplicaError::NotAlone)));
     }
 }

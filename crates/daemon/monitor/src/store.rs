@@ -3,19 +3,12 @@
 //! A key of the store is the table's name, a zero byte and the key within the table; names have no zero byte.
 
 use nacre_buf::Bytes;
-use nacre_kv::{Durability, KvBatch, KvError, KvStore};
+use nacre_kv::{KvBatch, KvError, KvStore};
 use nacre_mon::{Batch, Snapshot};
 use std::cell::RefCell;
 
 fn full_key(prefix: &str, key: &str) -> Vec<u8> {
     [prefix.as_bytes(), &[0], key.as_bytes()].concat()
-}
-
-/// Writes a batch into a store without a log, which is that of a new cluster; it is durable when this returns.
-pub(crate) fn commit(store: &mut dyn KvStore, batch: &Batch) -> Result<(), KvError> {
-    let mut out = KvBatch::default();
-    collect(batch, &mut out);
-    store.commit(&out, Durability::Durable)
 }
 
 /// Adds the changes of a batch to those of the store.
@@ -70,7 +63,7 @@ impl Snapshot for StoreSnapshot<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_kv::MemoryKv;
+    use nacre_kv::{Durability, MemoryKv};
 
     #[test]
     fn tables_do_not_mix() {
@@ -80,7 +73,9 @@ mod tests {
         batch.put("osd-map", "1", "b");
         batch.put("osd", "2", "c");
         batch.delete("osd", "2");
-        commit(&mut kv, &batch).expect("memory does not fail");
+        let mut out = KvBatch::default();
+        collect(&batch, &mut out);
+        kv.commit(&out, Durability::Durable).expect("memory does not fail");
         let snapshot = StoreSnapshot::new(&kv);
         assert_eq!(snapshot.scan("osd"), [("1".to_owned(), Bytes::from("a"))]);
         assert_eq!(snapshot.get("osd-map", "1"), Some(Bytes::from("b")));

@@ -136,7 +136,8 @@ impl World {
         let fabric = Fabric::new(rng.u64(), Wires::default());
         let fsid = uuid(&mut rng);
         let addr = mon_addr();
-        let mut mkfs = MkfsOptions::new(fsid, "a", AddrVec::of(addr), clock.wall(), &mut rng);
+        let mons = vec![("a".to_owned(), AddrVec::of(addr))];
+        let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut rng);
         mkfs.osds_are_failure_domains = true;
         let mut osds = BTreeMap::new();
         for id in 0..config.osds {

@@ -61,7 +61,7 @@ impl World {
         let mut entropy = SeededEntropy(42);
         let wall = UTime { sec: 1_700_000_000, nsec: 0 };
         let fsid = Uuid::from_random([1; 16]);
-        let mut options = MkfsOptions::new(fsid, "a", addr(3300), wall, &mut entropy);
+        let mut options = MkfsOptions::new(fsid, vec![("a".to_owned(), addr(3300))], wall, &mut entropy);
         options.osds = (0..osds)
             .map(|id| MkfsOsd {
                 id,

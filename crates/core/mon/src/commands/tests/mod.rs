@@ -37,7 +37,7 @@ impl Bench {
     fn new() -> Self {
         let mut batch = Batch::default();
         let bytes = |name| Bytes::from(file(name));
-        MonMaps::create(MonMap::from_bytes(bytes("monmap.bin")).expect("a monmap"), &mut batch);
+        MonMaps::create(&MonMap::from_bytes(bytes("monmap.bin")).expect("a monmap"), &mut batch);
         OsdMaps::create(&OsdMap::from_bytes(bytes("osdmap.bin")).expect("an osdmap"), &mut batch);
         let mut snapshot = MemorySnapshot::default();
         snapshot.apply(&batch);
