@@ -14,6 +14,7 @@ const SERVICES: [EntityKind; 3] = [EntityKind::MON, EntityKind::OSD, EntityKind:
 /// A monitor's book, a clock and a seed.
 struct World {
     keys: KeyServer,
+    ids: GlobalIds,
     wall: UTime,
     entropy: SeededEntropy,
 }
@@ -28,12 +29,12 @@ impl World {
             TicketLifetimes { auth: Duration::from_secs(1000), service: Duration::from_secs(100) };
         let mut world = Self {
             keys: KeyServer::new(lifetimes),
+            ids: GlobalIds::default(),
             wall: UTime { sec: 5000, nsec: 0 },
             entropy: SeededEntropy(1),
         };
         assert!(world.keys.rotate(world.wall, &mut world.entropy));
-        let end = world.keys.global_ids.wanted_reservation().expect("nothing is reserved yet");
-        world.keys.global_ids.reserved(end);
+        world.ids.grant(1..GLOBAL_IDS_PER_GRANT);
         world.add("client.admin", &[("mon", "allow *"), ("osd", "allow rw pool=p")]);
         world.add("osd.3", &[("mon", "allow profile osd"), ("osd", "allow *")]);
         world
@@ -51,7 +52,7 @@ impl World {
     }
 
     fn at_mon(&mut self) -> MonAuthContext<'_> {
-        MonAuthContext { keys: &mut self.keys, wall: self.wall, entropy: &mut self.entropy }
+        MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall: self.wall, entropy: &mut self.entropy }
     }
 
     /// Runs a handshake with a monitor that accepts `offer`.
@@ -488,18 +489,4 @@ fn commands_on_entities_refuse_as_ceph_does() {
     let change = world.keys.decide_caps(&admin, &caps("allow r")).expect("an entity");
     world.keys.apply(change);
     assert_eq!(world.keys.caps_of(&admin, EntityKind::OSD), Some(""));
-}
-
-#[test]
-fn global_ids_come_from_durable_ranges_only() {
-    let mut ids = GlobalIds::starting_at(0);
-    assert_eq!(ids.take(), None);
-    let end = ids.wanted_reservation().expect("nothing left");
-    ids.reserved(end);
-    assert_eq!((ids.take(), ids.take()), (Some(1), Some(2)));
-    assert_eq!(ids.wanted_reservation(), None);
-    let mut after_restart = GlobalIds::starting_at(end);
-    assert_eq!(after_restart.take(), None);
-    after_restart.reserved(after_restart.wanted_reservation().expect("nothing left"));
-    assert_eq!(after_restart.take(), Some(end));
 }

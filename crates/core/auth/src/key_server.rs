@@ -1,7 +1,7 @@
-//! [`KeyServer`]: the entities, rotating secrets and global ids that the monitor keeps.
+//! [`KeyServer`]: the entities and rotating secrets that monitors keep.
 //!
-//! Plain data. The monitor persists it in three places: one value per entity ([`EntityAuth`]), one for the
-//! rotating secrets ([`KeyServer::encode_rotating`]), one number for the global ids ([`GlobalIds`]).
+//! Plain data. The monitors store it in two places: one value per entity ([`EntityAuth`]), one for the rotating
+//! secrets ([`KeyServer::encode_rotating`]).
 //! Commands are decided here ([`KeyServer::decide_get_or_create`] and friends give an [`AuthChange`]), made
 //! durable by the monitor, then applied.
 
@@ -38,49 +38,6 @@ impl TicketLifetimes {
     #[must_use]
     pub fn of(&self, service: EntityKind) -> Duration {
         if service == EntityKind::AUTH { self.auth } else { self.service }
-    }
-}
-
-/// Hands out global ids from ranges that the monitor has made durable before, so that none is ever used twice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct GlobalIds {
-    next: u64,
-    reserved_end: u64,
-}
-
-/// Ids per durable reservation; Ceph `mon_globalid_prealloc`.
-pub const GLOBAL_IDS_PER_RESERVATION: u64 = 10_000;
-
-impl GlobalIds {
-    /// After a restart: everything below `durable_end` may have been handed out. Nothing is available
-    /// before the first [`GlobalIds::reserved`].
-    #[must_use]
-    pub fn starting_at(durable_end: u64) -> Self {
-        let start = durable_end.max(1);
-        Self { next: start, reserved_end: start }
-    }
-
-    /// The end to make durable now, when less than half a range is left.
-    #[must_use]
-    pub fn wanted_reservation(&self) -> Option<u64> {
-        let left = self.reserved_end.saturating_sub(self.next);
-        (left < GLOBAL_IDS_PER_RESERVATION / 2)
-            .then(|| self.reserved_end.max(1).saturating_add(GLOBAL_IDS_PER_RESERVATION))
-    }
-
-    /// Everything below `end` is durable now.
-    pub fn reserved(&mut self, end: u64) {
-        self.reserved_end = self.reserved_end.max(end);
-        self.next = self.next.max(1);
-    }
-
-    /// A fresh id; `None` until a reservation is durable.
-    pub fn take(&mut self) -> Option<u64> {
-        let id = self.next.max(1);
-        (id < self.reserved_end).then(|| {
-            self.next = id + 1;
-            id
-        })
     }
 }
 
@@ -127,14 +84,12 @@ impl From<&AuthCommandError> for Errno {
     }
 }
 
-/// Entities, rotating secrets, global ids, ticket lifetimes.
+/// Entities, rotating secrets, ticket lifetimes.
 #[derive(Debug, Clone, Default)]
 pub struct KeyServer {
     entities: BTreeMap<AuthName, EntityAuth>,
     rotating: BTreeMap<u8, RotatingKeys>,
     lifetimes: TicketLifetimes,
-    /// Client instance numbers.
-    pub global_ids: GlobalIds,
 }
 
 impl KeyServer {

@@ -21,6 +21,7 @@ mod changed_caps;
 mod client;
 mod crypto;
 mod entity_auth;
+mod global_ids;
 mod key_server;
 pub mod keyring;
 mod mode;
@@ -41,10 +42,8 @@ pub use changed_caps::{CHANGED_BYTES_MAX, CHANGED_ENTITIES_MAX, ChangedCaps};
 pub use client::{AuthStart, Authorizer, ClientAuth, ClientError, ClientReply, SessionKeys};
 pub use crypto::{CryptoError, CryptoKey, KEY_BYTES};
 pub use entity_auth::{Caps, EntityAuth};
-pub use key_server::{
-    AuthChange, AuthCommandError, GLOBAL_IDS_PER_RESERVATION, GlobalIds, KeyServer, ROTATING_SERVICES,
-    TicketLifetimes,
-};
+pub use global_ids::{GLOBAL_IDS_PER_GRANT, GlobalIds};
+pub use key_server::{AuthChange, AuthCommandError, KeyServer, ROTATING_SERVICES, TicketLifetimes};
 pub use keyring::Keyring;
 pub use mode::{AuthMethod, CONNECTION_SECRET_BYTES, ConnectionMode, Offer};
 pub use mon_server::{MonAuthContext, MonAuthReply, MonServer, MonSessionAuth};

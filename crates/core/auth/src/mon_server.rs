@@ -17,8 +17,8 @@ use crate::cephx::{
 };
 use crate::ticket::{Binding, Ticket};
 use crate::{
-    AuthDone, AuthMethod, ConnectionMode, CryptoKey, Identity, KeyServer, Offer, Reason, Refusal, Step,
-    TicketForm,
+    AuthDone, AuthMethod, ConnectionMode, CryptoKey, GlobalIds, Identity, KeyServer, Offer, Reason, Refusal,
+    Step, TicketForm,
 };
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Reader, Writer};
@@ -29,8 +29,10 @@ const TICKET_SERVICES: [EntityKind; 4] = [EntityKind::MON, EntityKind::MDS, Enti
 
 /// What the monitor lends to a handshake.
 pub struct MonAuthContext<'a> {
-    /// Entities, secrets, global ids.
-    pub keys: &'a mut KeyServer,
+    /// Entities, secrets.
+    pub keys: &'a KeyServer,
+    /// Numbers for new instances.
+    pub ids: &'a mut GlobalIds,
     /// Calendar time.
     pub wall: UTime,
     /// Random bytes.
@@ -94,9 +96,7 @@ impl MonServer {
     }
 
     fn accept_anybody(&mut self, cx: &mut MonAuthContext<'_>, request: MonRequest) -> Step {
-        let Some(global_id) =
-            Some(request.global_id).filter(|id| *id != 0).or_else(|| cx.keys.global_ids.take())
-        else {
+        let Some(global_id) = Some(request.global_id).filter(|id| *id != 0).or_else(|| cx.ids.take()) else {
             return self.refuse(AuthMethod::None.code(), Errno::EAGAIN, Reason::NotReady);
         };
         self.state =
@@ -167,7 +167,7 @@ fn answer(
     let caps = cx.keys.caps_of(name, EntityKind::MON).filter(|caps| !caps.is_empty());
     let caps = caps.ok_or_else(|| denied(Reason::NoCaps))?.to_owned();
     let global_id = match claimed_id {
-        0 => cx.keys.global_ids.take().ok_or((Errno::EAGAIN, Reason::NotReady))?,
+        0 => cx.ids.take().ok_or((Errno::EAGAIN, Reason::NotReady))?,
         id => id,
     };
     let mut secret = vec![0; mode.secret_bytes()];

@@ -1,24 +1,33 @@
-//! Keys, caps, rotating secrets and global ids: [`KeyServer`] kept durable.
+//! Keys, caps, rotating secrets and global ids: [`KeyServer`] kept durable, and what the leader decides about it.
 
 use crate::batch::{Batch, Snapshot};
-use nacre_auth::{AuthChange, ChangedCaps, EntityAuth, KeyServer, TicketLifetimes, VoidTickets};
+use crate::config::ConfigDb;
+use nacre_auth::{
+    AuthChange, ChangedCaps, EntityAuth, GLOBAL_IDS_PER_GRANT, KeyServer, TicketLifetimes, VoidTickets,
+};
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_types::{AuthName, EntityKind, Entropy, UTime};
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 const PREFIX: &str = "auth";
-const ENTITY_PREFIX: &str = "auth-entity";
+/// The table of entities.
+pub(crate) const ENTITY_PREFIX: &str = "auth-entity";
 const ROTATING_KEY: &str = "rotating";
 const GLOBAL_ID_KEY: &str = "global_id_end";
 const VOID_KEY: &str = "void_tickets";
 const CAPS_KEY: &str = "changed_caps";
+/// Table and key of the rotating secrets.
+pub(crate) const ROTATING: (&str, &str) = (PREFIX, ROTATING_KEY);
+/// Table and key of the tickets that are void.
+pub(crate) const CHANGED_VOID: (&str, &str) = (PREFIX, VOID_KEY);
 
 /// The key server and what of it is not durable yet.
 #[derive(Debug, Default)]
 pub struct AuthDb {
     keys: KeyServer,
-    /// End of the global ids reserved by the batch that is being collected or committed.
-    reserving: Option<u64>,
+    /// End of the global ids that were granted.
+    granted_end: u64,
     /// Entities whose sessions must end, since their key is not theirs any more.
     revoked: BTreeSet<AuthName>,
     /// Entities whose sessions must take their caps over anew.
@@ -35,32 +44,18 @@ pub struct AuthDb {
 
 impl AuthDb {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
-        let mut keys = KeyServer::new(TicketLifetimes::default());
-        for (name, value) in snapshot.scan(ENTITY_PREFIX) {
-            if let Some(name) = AuthName::parse(&name) {
-                keys.apply(AuthChange::Put(name, EntityAuth::from_bytes(value)?));
-            }
-        }
-        if let Some(rotating) = snapshot.get(PREFIX, ROTATING_KEY) {
-            keys.restore_rotating(rotating)?;
-        }
+        let keys = open_keys(snapshot)?;
         let end = snapshot.get(PREFIX, GLOBAL_ID_KEY).map(u64::from_bytes).transpose()?;
-        keys.global_ids = nacre_auth::GlobalIds::starting_at(end.unwrap_or(0));
-        let void = snapshot.get(PREFIX, VOID_KEY).map(VoidTickets::from_bytes).transpose()?;
-        let void = void.unwrap_or_default();
+        let granted_end = end.unwrap_or(0).max(1);
+        let void = open_void(snapshot)?;
         let caps = snapshot.get(PREFIX, CAPS_KEY).map(ChangedCaps::from_bytes).transpose()?;
-        Ok(Self { keys, void, caps: caps.unwrap_or_default(), ..Self::default() })
+        Ok(Self { keys, granted_end, void, caps: caps.unwrap_or_default(), ..Self::default() })
     }
 
     /// Entities and secrets, for the decisions of `auth` commands.
     #[must_use]
     pub fn keys(&self) -> &KeyServer {
         &self.keys
-    }
-
-    /// What handshakes need.
-    pub(crate) fn keys_mut(&mut self) -> &mut KeyServer {
-        &mut self.keys
     }
 
     /// Carries out what a command decided.
@@ -150,31 +145,20 @@ impl AuthDb {
         self.caps_changed();
     }
 
-    /// Renews rotating secrets and reserves global ids when their time has come.
-    pub(crate) fn refresh(&mut self, wall: UTime, entropy: &mut dyn Entropy) {
+    /// Renews rotating secrets when their time has come.
+    pub(crate) fn refresh(&mut self, config: &ConfigDb, wall: UTime, entropy: &mut dyn Entropy) {
+        self.keys.set_lifetimes(lifetimes(config));
         if self.keys.rotate(wall, entropy) {
             self.changes.put(PREFIX, ROTATING_KEY, self.keys.encode_rotating());
         }
-        if self.reserving.is_none()
-            && let Some(end) = self.keys.global_ids.wanted_reservation()
-        {
-            self.reserving = Some(end);
-            self.changes.put(PREFIX, GLOBAL_ID_KEY, end.to_bytes());
-        }
     }
 
-    /// The batch that held our changes is durable: the reserved ids may be handed out.
-    pub(crate) fn committed(&mut self) {
-        if !self.is_dirty()
-            && let Some(end) = self.reserving.take()
-        {
-            self.keys.global_ids.reserved(end);
-        }
-    }
-
-    /// True while a reservation of global ids is not durable.
-    pub(crate) fn is_reserving(&self) -> bool {
-        self.reserving.is_some()
+    /// Global ids for one monitor to hand out. They are its own once the batch that says so is durable; what it does not hand out is lost.
+    pub(crate) fn grant_ids(&mut self) -> Range<u64> {
+        let start = self.granted_end;
+        self.granted_end = start.saturating_add(GLOBAL_IDS_PER_GRANT);
+        self.changes.put(PREFIX, GLOBAL_ID_KEY, self.granted_end.to_bytes());
+        start..self.granted_end
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -183,6 +167,36 @@ impl AuthDb {
 
     pub(crate) fn flush(&mut self, batch: &mut Batch) {
         batch.append(&mut self.changes);
+    }
+}
+
+/// Entities and secrets of the store.
+pub(crate) fn open_keys(snapshot: &dyn Snapshot) -> Result<KeyServer, DecodeError> {
+    let mut keys = KeyServer::new(TicketLifetimes::default());
+    for (name, value) in snapshot.scan(ENTITY_PREFIX) {
+        if let Some(name) = AuthName::parse(&name) {
+            keys.apply(AuthChange::Put(name, EntityAuth::from_bytes(value)?));
+        }
+    }
+    if let Some(rotating) = snapshot.get(PREFIX, ROTATING_KEY) {
+        keys.restore_rotating(rotating)?;
+    }
+    Ok(keys)
+}
+
+/// Tickets of the store that are void.
+pub(crate) fn open_void(snapshot: &dyn Snapshot) -> Result<VoidTickets, DecodeError> {
+    Ok(snapshot.get(PREFIX, VOID_KEY).map(VoidTickets::from_bytes).transpose()?.unwrap_or_default())
+}
+
+/// How long tickets made from now on last.
+pub(crate) fn lifetimes(config: &ConfigDb) -> TicketLifetimes {
+    let seconds = |name: &str, fallback: u32| {
+        nacre_types::seconds(config.number_of_monitor(name, fallback.into()).max(1.0))
+    };
+    TicketLifetimes {
+        auth: seconds("auth_mon_ticket_ttl", 72 * 3600),
+        service: seconds("auth_service_ticket_ttl", 3600),
     }
 }
 

@@ -8,7 +8,8 @@ use nacre_types::{AuthName, EntityKind, Errno, UTime};
 use std::collections::BTreeMap;
 use std::fmt;
 
-const PREFIX: &str = "config";
+/// The table of values.
+pub(crate) const PREFIX: &str = "config";
 
 /// Values that are kept at most.
 pub const VALUES_COUNT_MAX: usize = 10_000;
@@ -313,6 +314,28 @@ impl ConfigDb {
             history: history.collect(),
             unstamped: Vec::new(),
             changes: Batch::default(),
+        }
+    }
+
+    /// No values, for the monitor of this name; [`ConfigDb::take_in`] brings them.
+    pub(crate) fn of_monitor_named(monitor: &str) -> Self {
+        Self { monitor: monitor.to_owned(), ..Self::default() }
+    }
+
+    /// Takes over what the table has under `key` by now, if it is a value of one of these options. A database that does so makes no changes
+    /// of its own.
+    pub(crate) fn take_in(&mut self, key: &str, value: Option<&Bytes>, only: &[&str]) {
+        let Some(entry) = parse_key(key).filter(|(_, name)| only.contains(&name.as_str())) else { return };
+        self.unusable.remove(&entry);
+        match value {
+            None => drop(self.values.remove(&entry)),
+            Some(value) => {
+                let value = String::from_utf8_lossy(value).into_owned();
+                if let Some(error) = options::find(&entry.1).and_then(|option| option.check(&value).err()) {
+                    self.unusable.insert(entry.clone(), error);
+                }
+                self.values.insert(entry, value);
+            }
         }
     }
 

@@ -9,9 +9,8 @@ use nacre_auth::Rwx;
 use nacre_buf::BufList;
 use nacre_mgr::{Mgr, PgOrderKind, ServiceRefused};
 use nacre_msg::{
-    Auth, AuthReply, CommandReply, Log, LogAck, LogPriority, Message, MgrCommandReply, MonCommandAck,
-    MonGetVersion, MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply,
-    force_option,
+    CommandReply, Log, LogAck, LogPriority, Message, MgrCommandReply, MonCommandAck, MonGetVersion,
+    MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply, force_option,
 };
 use nacre_types::{AuthName, EntityName, Epoch, Errno, SpgId, Uuid};
 
@@ -45,7 +44,7 @@ const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
 
 impl Mon {
     pub(crate) fn message(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, message: Message) {
-        let Some(entry) = self.sessions.get(&session).filter(|entry| entry.established) else {
+        let Some(entry) = self.sessions.get(&session) else {
             self.close(session);
             return;
         };
@@ -141,7 +140,6 @@ impl Mon {
             Message::MonSubscribe(subscriptions) => self.subscribe(cx, session, subscriptions),
             Message::MonGetVersion(ask) => self.get_version(session, tid, &ask),
             Message::MonGetOsdMap(ask) => self.osd_map_epochs(session, &ask),
-            Message::Auth(auth) => self.session_auth(cx, session, tid, auth),
             Message::MonCommand(command) => {
                 let output = self.run(cx, session, &command.cmd, command.data);
                 let ack = MonCommandAck {
@@ -217,7 +215,7 @@ impl Mon {
                 PgOrderKind::CancelForceBackfill => force(pgs, force_option::BACKFILL | force_option::CANCEL),
             };
             let is_its = |entry: &crate::session::Session| {
-                entry.established && entry.endpoint == Endpoint::Mgr && entry.osd() == Some(order.osd)
+                entry.endpoint == Endpoint::Mgr && entry.osd() == Some(order.osd)
             };
             let session = self.sessions.iter().rev().find(|(_, entry)| is_its(entry));
             if let Some(session) = session.map(|(session, _)| *session) {
@@ -267,21 +265,6 @@ impl Mon {
         if let Some((newest, oldest)) = self.map_version(&ask.what) {
             self.send(session, tid, MonGetVersionReply { handle: ask.handle, newest, oldest });
         }
-    }
-
-    fn session_auth(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, auth: Auth) {
-        let Some(entry) = self.sessions.get(&session) else { return };
-        let global_id = entry.identity.global_id;
-        let Some(server) = entry.auth.clone() else { return };
-        let reply = server.handle(&mut self.mon_auth(cx), auth.payload);
-        let message = AuthReply {
-            protocol: auth.protocol,
-            result: reply.result,
-            global_id,
-            payload: reply.payload,
-            message: String::new(),
-        };
-        self.send(session, tid, message);
     }
 
     fn run(&mut self, cx: &mut Cx<'_>, session: SessionId, words: &[String], data: BufList) -> Output {

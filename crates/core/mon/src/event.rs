@@ -1,21 +1,20 @@
 //! What happens to the monitor ([`Event`]) and what it orders ([`Effect`]).
 
 use crate::batch::Batch;
-use nacre_auth::Step;
-use nacre_buf::Bytes;
 use nacre_msg::Message;
-use nacre_types::{AddrVec, EntityKind};
+use nacre_types::{AddrVec, AuthName, EntityKind};
 use std::net::IpAddr;
+use std::ops::Range;
 
-/// One connection, numbered by the driver; never used twice while the process lives.
+/// One connection to one of the monitors, numbered by their drivers; never used twice while the leader leads.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct SessionId(pub u64);
 
-/// Names one commit; tokens grow by one and commits complete in their order.
+/// Names one commit or confirmation; tokens grow by one, and one is under way at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Token(pub u64);
 
-/// Which of our two listening addresses a connection came in on.
+/// Which of a monitor's two listening addresses a connection came in on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Endpoint {
     /// The monitor's: peers authenticate with their own keys.
@@ -24,58 +23,58 @@ pub enum Endpoint {
     Mgr,
 }
 
+/// The peer of a session: what it has proved, and what it says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Where it came in.
+    pub endpoint: Endpoint,
+    /// The entity of its key, such as `client.admin` or `osd.3`.
+    pub auth_name: AuthName,
+    /// Unique number of this instance.
+    pub global_id: u64,
+    /// It proved nothing and needs no caps: authentication is off.
+    pub allows_all: bool,
+    /// What it says it is: what its key is of, or a client.
+    pub kind: EntityKind,
+    /// Its addresses of record, by its own word: those it listens on, for daemons; of a client, the instance.
+    pub addrs: AddrVec,
+    /// Where its socket is.
+    pub seen_at: Option<IpAddr>,
+}
+
 /// What happened.
 #[derive(Debug)]
 pub enum Event {
-    /// A connection opened its authentication.
-    AuthRequest {
-        /// The connection.
+    /// A session is open: a monitor's front has authenticated its peer.
+    Open {
+        /// The session.
         session: SessionId,
-        /// Where it came in.
-        endpoint: Endpoint,
-        /// What the peer says it is; it says the same in [`Event::Established`].
-        kind: EntityKind,
-        /// `CEPH_AUTH_*`: 1 none, 2 cephx.
-        method: u32,
-        /// Connection modes that the peer offers, in its order: 1 CRC, 2 secure.
-        modes: Vec<u32>,
-        /// First payload of the method.
-        payload: Bytes,
+        /// Its peer.
+        peer: Box<Peer>,
     },
-    /// The next payload of a running authentication.
-    AuthMore {
-        /// The connection.
-        session: SessionId,
-        /// Payload of the method.
-        payload: Bytes,
-    },
-    /// The handshake is complete; messages may follow.
-    Established {
-        /// The connection.
-        session: SessionId,
-        /// What the peer says it is; must agree with the identity that it proved.
-        kind: EntityKind,
-        /// The peer's addresses of record, by its own word: those it listens on, for daemons; of a client, the instance.
-        addrs: AddrVec,
-        /// Where its socket is.
-        seen_at: Option<IpAddr>,
-    },
-    /// A message of an established connection.
+    /// A message of an open session.
     Message {
-        /// The connection.
+        /// The session.
         session: SessionId,
         /// The peer's transaction number, echoed by the reply.
         tid: u64,
         /// The message.
         message: Box<Message>,
     },
-    /// The connection is gone.
+    /// The session is gone.
     Closed {
-        /// The connection.
+        /// The session.
         session: SessionId,
     },
     /// The batch of this token is durable.
     Committed(Token),
+    /// No other monitor led when [`Effect::Confirm`] came, or since.
+    Confirmed(Token),
+    /// A monitor's front needs global ids.
+    WantGlobalIds {
+        /// Which monitor's: its id, for [`Effect::GlobalIds`].
+        front: u64,
+    },
     /// Time passed; expected about once per second.
     Tick,
 }
@@ -83,25 +82,18 @@ pub enum Event {
 /// What the driver must do, in this order.
 #[derive(Debug)]
 pub enum Effect {
-    /// Answer a running authentication.
-    Auth {
-        /// The connection.
-        session: SessionId,
-        /// The answer.
-        step: Step,
-    },
-    /// Send a message; dropped when the connection is gone.
+    /// Send a message; dropped when the session is gone.
     Send {
-        /// The connection.
+        /// The session.
         session: SessionId,
         /// Transaction number: the request's for replies, 0 for pushes.
         tid: u64,
         /// The message.
         message: Box<Message>,
     },
-    /// Close a connection that broke the rules.
+    /// End a session that broke the rules, or whose key was revoked.
     Close {
-        /// The connection.
+        /// The session.
         session: SessionId,
     },
     /// Make `batch` durable, then report [`Event::Committed`].
@@ -110,5 +102,17 @@ pub enum Effect {
         batch: Batch,
         /// Names the commit.
         token: Token,
+    },
+    /// Make sure that no other monitor leads, then report [`Event::Confirmed`].
+    Confirm {
+        /// Names the question.
+        token: Token,
+    },
+    /// Tell a monitor's front that these global ids are its own to hand out ([`crate::Front::granted`]).
+    GlobalIds {
+        /// Which monitor's.
+        front: u64,
+        /// The ids.
+        ids: Range<u64>,
     },
 }

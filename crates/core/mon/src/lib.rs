@@ -1,10 +1,12 @@
-//! The monitor as one replicated state machine, without I/O: messages, timers and commits in, replies, map
-//! publications and durable batches out.
+//! The monitors, without I/O: [`Front`], which every monitor has, knows the peers that are connected to it; [`Mon`], which only the leader
+//! has, is the cluster's state as one replicated state machine: messages, timers and commits in, replies, map publications and durable
+//! batches out.
 //!
 //! [`Mon::handle`] changes the in-memory [`state::State`] at once; [`Mon::drain`] closes what changed into one
 //! [`Batch`] and holds back every reply computed from it until [`Event::Committed`] says that the batch is
-//! durable. One batch is in flight at a time, so changes that arrive meanwhile share the next one. Nothing is
-//! read back from the store after [`Mon::open`]. The batch is the unit that a replicated log will carry.
+//! durable. One batch is in flight at a time, so changes that arrive meanwhile share the next one. Where nothing
+//! changed, replies wait for [`Event::Confirmed`]: nobody else leads. Nothing is read back from the store after
+//! [`Mon::open`]. The batch is the unit that the replicated log carries.
 //! Layer: core; uses base and the cores auth and mgr.
 
 mod audit;
@@ -18,14 +20,15 @@ pub mod config;
 pub mod config_key;
 mod dispatch;
 pub mod event;
+mod front;
 pub mod fsmap;
-mod handshake;
 pub mod health;
 pub mod mgrmap;
 mod mkfs;
 mod mon;
 pub mod mon_members;
 pub mod monmap;
+mod opening;
 pub mod osd;
 mod osd_messages;
 mod pool_ops;
@@ -37,9 +40,10 @@ mod tick;
 
 pub use batch::{Batch, BatchOp, MemorySnapshot, Snapshot};
 pub use command::{CommandCx, CommandInput, Output};
-pub use event::{Effect, Endpoint, Event, SessionId, Token};
+pub use event::{Effect, Endpoint, Event, Peer, SessionId, Token};
+pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX};
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
-pub use mon::{HANDSHAKES_COUNT_MAX, Mon, OpenError, SESSIONS_COUNT_MAX, TICK};
+pub use mon::{Mon, OpenError, TICK};
 pub use session::Identity;
 
 #[cfg(test)]

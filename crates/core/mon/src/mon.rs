@@ -2,20 +2,14 @@
 
 use crate::batch::Snapshot;
 use crate::dispatch::Delayed;
-use crate::event::{Effect, Endpoint, Event, SessionId, Token};
+use crate::event::{Effect, Event, SessionId, Token};
 use crate::osd::{BootRequest, OsdMapsError};
-use crate::session::{Handshake, Session};
+use crate::session::Session;
 use crate::state::State;
-use nacre_auth::AuthMethod;
 use nacre_denc::DecodeError;
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-
-/// Connections that may be in their handshake at a time; more are turned away.
-pub const HANDSHAKES_COUNT_MAX: usize = 4096;
-/// Established connections at a time.
-pub const SESSIONS_COUNT_MAX: usize = 65_536;
 
 /// Time between two [`Event::Tick`].
 pub const TICK: Duration = Duration::from_secs(1);
@@ -34,13 +28,21 @@ pub enum OpenError {
     Decode(#[from] DecodeError),
 }
 
-/// A commit that is under way.
+/// What is asked of the log.
+#[derive(Debug)]
+enum Wait {
+    /// That a batch becomes durable, and with it the OSDMap up to this epoch.
+    Commit(Epoch),
+    /// That nobody else leads.
+    Confirm,
+}
+
+/// What is under way at the log.
 #[derive(Debug)]
 struct InFlight {
     token: Token,
-    /// Epoch of the newest OSDMap in or before the batch.
-    epoch: Epoch,
-    /// What may leave when it is durable.
+    waits_for: Wait,
+    /// What may leave then.
     held: Vec<Effect>,
 }
 
@@ -51,45 +53,44 @@ pub(crate) struct Cx<'a> {
     pub(crate) entropy: &'a mut dyn Entropy,
 }
 
-/// The monitor.
+/// The monitor that leads.
 ///
-/// It owns the cluster's state, all of it in memory, and the sessions. The price: one commit at a time, and nothing leaves before the commit
-/// that covers it, so a slow disk slows every answer. Tests hand in events and look at effects (`tests/`); the simulation runs it behind
-/// `monitor::Driver` with a store that forgets what was not committed.
+/// It owns the cluster's state, all of it in memory, and knows the sessions of all monitors' fronts. It is opened from the store when its
+/// monitor wins an election, and dropped when that loses the lead: what it has not told anybody has not happened. The price: one commit
+/// at a time, and nothing leaves before the commit that covers it, so a slow disk slows every answer. Tests hand in events and look at effects
+/// (`tests/`); the simulation runs it behind `monitor::Driver` with a store that forgets what was not committed.
 ///
 /// ```text
 /// handle(event) -> state changes at once, effects are held
-/// drain()       -> changed state and no commit under way: one batch, the held effects wait for it
+/// drain()       -> nothing under way at the log: changed state makes a batch, else a confirmation; the held effects wait for it
 /// Committed     -> the waiting effects leave, new maps are published
+/// Confirmed     -> the waiting effects leave
 /// ```
-/// A reply computed while a commit is under way waits for that commit, too: no peer is told what a crash could
-/// take back, not even by a read.
+/// An answer computed while something is under way waits for what follows: nobody is told what a crash could take back, nor what is
+/// no longer so because another monitor leads, not even by a read.
 #[derive(Debug)]
 pub struct Mon {
     pub(crate) state: State,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
-    pub(crate) handshakes: BTreeMap<SessionId, (Endpoint, Handshake)>,
-    /// Established sessions of OSDs, to share new maps with.
+    /// Sessions of OSDs, to share new maps with.
     pub(crate) osd_sessions: BTreeMap<OsdId, SessionId>,
     /// Boots that wait until the predecessor is marked down.
     pub(crate) deferred_boots: BTreeMap<SessionId, BootRequest>,
     /// Versions that subscribers were served last.
     pub(crate) served: crate::publish::Served,
-    /// Computed from state that may not be durable yet.
+    /// Computed since what is under way was begun.
     held: Vec<Effect>,
     in_flight: Option<InFlight>,
     /// Free to leave.
     ready: Vec<Effect>,
     next_token: u64,
     wall: UTime,
-    /// Methods of authentication that are accepted.
-    pub(crate) methods: Vec<AuthMethod>,
     /// Changes that clients asked for faster than they may, in their order.
     pub(crate) delayed: VecDeque<Delayed>,
 }
 
 impl Mon {
-    /// Takes up the state that the store holds. `name` is ours, such as `a`.
+    /// Takes up the state that the store holds. `name` is ours, such as `a`. [`Mon::lead`] comes next.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -98,7 +99,6 @@ impl Mon {
         Ok(Self {
             state,
             sessions: BTreeMap::new(),
-            handshakes: BTreeMap::new(),
             osd_sessions: BTreeMap::new(),
             deferred_boots: BTreeMap::new(),
             served: crate::publish::Served::default(),
@@ -107,16 +107,8 @@ impl Mon {
             ready: Vec::new(),
             next_token: 1,
             wall,
-            methods: vec![AuthMethod::Cephx],
             delayed: VecDeque::new(),
         })
-    }
-
-    /// Accepts these methods of authentication instead of cephx alone. With [`AuthMethod::None`] every
-    /// peer is the entity that it names, and may do everything.
-    #[must_use]
-    pub fn accepting(self, methods: Vec<AuthMethod>) -> Self {
-        Self { methods, ..self }
     }
 
     /// Says which machine we run on, for commands that show it.
@@ -143,23 +135,16 @@ impl Mon {
         self.state.fsid
     }
 
-    /// Says where we listen: as a monitor (when the map has another address, it changes) and as the active
-    /// manager. Call it once, before the first connection.
-    pub fn listening(
-        &mut self,
-        mon: AddrVec,
-        mgr: AddrVec,
-        now: Stamp,
-        wall: UTime,
-        entropy: &mut dyn Entropy,
-    ) {
+    /// Begins to lead, listening at `own` as a monitor and at `mgr` as the active manager. A monitor that is alone changes its address in the
+    /// map to `own`. OSDs that are up count as silent from now on, whatever they said to the leader before.
+    pub fn lead(&mut self, own: AddrVec, mgr: AddrVec, now: Stamp, wall: UTime, entropy: &mut dyn Entropy) {
         let name = self.state.name.clone();
-        let known = self.state.mon.map().mons.get(&name).map(|info| &info.addrs);
-        if known != Some(&mon) {
+        let mons = &self.state.mon.map().mons;
+        if mons.len() == 1 && mons.get(&name).is_some_and(|info| info.addrs != own) {
             self.state.mon.update(|map| {
                 map.last_changed = wall;
                 if let Some(info) = map.mons.get_mut(&name) {
-                    info.addrs = mon;
+                    info.addrs = own;
                 }
             });
         }
@@ -168,27 +153,20 @@ impl Mon {
         self.handle(now, wall, entropy, Event::Tick);
     }
 
-    /// True when no handshake can succeed yet because no global ids are reserved durably.
-    #[must_use]
-    pub fn is_starting(&self) -> bool {
-        self.in_flight.is_some() && self.state.auth.is_reserving()
-    }
-
     /// Takes in one event.
     pub fn handle(&mut self, now: Stamp, wall: UTime, entropy: &mut dyn Entropy, event: Event) {
         self.wall = wall;
         let mut cx = Cx { now, wall, entropy };
         match event {
-            Event::AuthRequest { session, endpoint, kind, method, modes, payload } => {
-                self.auth_request(&mut cx, session, (endpoint, kind), method, &modes, payload);
-            }
-            Event::AuthMore { session, payload } => self.auth_more(&mut cx, session, payload),
-            Event::Established { session, kind, addrs, seen_at } => {
-                self.established(&mut cx, session, kind, addrs, seen_at);
-            }
+            Event::Open { session, peer } => self.open_session(&cx, session, *peer),
             Event::Message { session, tid, message } => self.message(&mut cx, session, tid, *message),
             Event::Closed { session } => self.closed(session),
-            Event::Committed(token) => self.committed(&mut cx, token),
+            Event::Committed(token) => return self.committed(&mut cx, token),
+            Event::Confirmed(token) => drop(self.let_go(token)),
+            Event::WantGlobalIds { front } => {
+                let ids = self.state.auth.grant_ids();
+                self.hold(Effect::GlobalIds { front, ids });
+            }
             Event::Tick => self.tick(&mut cx),
         }
         self.take_over_caps(&cx);
@@ -197,36 +175,55 @@ impl Mon {
 
     /// Takes the effects that may leave, in their order.
     pub fn drain(&mut self, out: &mut Vec<Effect>) {
-        let dirty = self.state.is_dirty();
-        match &mut self.in_flight {
-            // What was computed from state of the commit under way leaves with it; with newer changes, later.
-            Some(in_flight) if !dirty => in_flight.held.append(&mut self.held),
-            Some(_) => (),
-            None if !dirty => self.ready.append(&mut self.held),
-            None => self.commit(),
+        if self.in_flight.is_none() {
+            if self.state.is_dirty() {
+                self.commit();
+            } else if !self.held.is_empty() {
+                let token = self.wait_for(Wait::Confirm);
+                self.ready.push(Effect::Confirm { token });
+            }
         }
         out.append(&mut self.ready);
     }
 
     fn commit(&mut self) {
         let batch = self.state.flush(self.wall);
-        let token = Token(self.next_token);
-        self.next_token += 1;
-        let held = std::mem::take(&mut self.held);
-        self.in_flight = Some(InFlight { token, epoch: self.state.osd.map().epoch, held });
+        let token = self.wait_for(Wait::Commit(self.state.osd.map().epoch));
         self.ready.push(Effect::Commit { batch, token });
     }
 
-    fn committed(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let in_flight = self.in_flight.take().expect("a commit is under way when one is reported");
-        assert_eq!(in_flight.token, token, "commits complete in order");
+    /// What is held now waits for what the log is asked next.
+    fn wait_for(&mut self, waits_for: Wait) -> Token {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        let held = std::mem::take(&mut self.held);
+        self.in_flight = Some(InFlight { token, waits_for, held });
+        token
+    }
+
+    /// Lets leave what waited for this.
+    fn let_go(&mut self, token: Token) -> Wait {
+        let in_flight = self.in_flight.take().expect("something is under way when its end is reported");
+        assert_eq!(in_flight.token, token, "one thing at a time is asked of the log");
         self.ready.extend(in_flight.held);
-        self.state.auth.committed();
-        if in_flight.epoch != self.state.osd.published().epoch {
-            self.state.osd.committed(in_flight.epoch);
+        in_flight.waits_for
+    }
+
+    fn committed(&mut self, cx: &mut Cx<'_>, token: Token) {
+        if let Wait::Commit(epoch) = self.let_go(token)
+            && epoch != self.state.osd.published().epoch
+        {
+            self.state.osd.committed(epoch);
             let map = std::sync::Arc::clone(self.state.osd.published());
             self.state.stats.osd_map(&map);
             self.retry_boots(cx);
+        }
+        let is_behind_others = !self.held.is_empty();
+        self.take_over_caps(cx);
+        self.publish();
+        // Published is what is durable, and that stays true whoever leads.
+        if !is_behind_others && !self.state.is_dirty() {
+            self.ready.append(&mut self.held);
         }
     }
 
@@ -239,14 +236,13 @@ impl Mon {
         self.held.push(effect);
     }
 
-    /// Ends a connection that broke the rules.
+    /// Ends a session that broke the rules.
     pub(crate) fn close(&mut self, session: SessionId) {
         self.hold(Effect::Close { session });
         self.closed(session);
     }
 
     fn closed(&mut self, session: SessionId) {
-        self.handshakes.remove(&session);
         self.deferred_boots.remove(&session);
         self.state.stats.services.closed(session.0);
         if let Some(gone) = self.sessions.remove(&session)

@@ -1,7 +1,7 @@
 //! Sessions: the peers that are connected, their caps, their subscriptions.
 
 use crate::event::Endpoint;
-use nacre_auth::{MgrCaps, MonCaps, MonServer, MonSessionAuth, ServiceServer};
+use nacre_auth::{MgrCaps, MonCaps};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, EntityName, Epoch};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -38,15 +38,6 @@ impl Identity {
     }
 }
 
-/// A handshake that is not finished.
-#[derive(Debug)]
-pub(crate) enum Handshake {
-    /// At the monitor's address, with the entity's own key.
-    Mon(MonServer),
-    /// At the manager's address, with a ticket.
-    Mgr(ServiceServer),
-}
-
 /// A subscription to one thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Subscription {
@@ -63,17 +54,13 @@ impl Subscription {
     }
 }
 
-/// One connection after its identity is proved.
+/// One connection that is open.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) identity: Identity,
     pub(crate) endpoint: Endpoint,
-    /// Answers MAuth; none at the manager's address.
-    pub(crate) auth: Option<MonSessionAuth>,
-    /// What the peer says it is, once established. A daemon's first, throw-away session says client.
+    /// What the peer says it is. A daemon's first, throw-away session says client.
     pub(crate) kind: EntityKind,
-    /// Whether the handshake is complete.
-    pub(crate) established: bool,
     /// The peer's addresses of record.
     pub(crate) addrs: AddrVec,
     /// By name, such as `osdmap`.
@@ -85,14 +72,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(identity: Identity, endpoint: Endpoint, auth: Option<MonSessionAuth>) -> Self {
+    pub(crate) fn new(identity: Identity, endpoint: Endpoint, kind: EntityKind, addrs: AddrVec) -> Self {
         Self {
             identity,
             endpoint,
-            auth,
-            kind: EntityKind::CLIENT,
-            established: false,
-            addrs: AddrVec::default(),
+            kind,
+            addrs,
             subscriptions: BTreeMap::new(),
             config_sent: None,
             osdmap_epoch: 0,

@@ -3,14 +3,13 @@
 
 use crate::mon::{Cx, Mon};
 use crate::osd::TimedOut;
-use nacre_auth::TicketLifetimes;
 use nacre_msg::LogPriority;
 use nacre_types::{EntityKind, IntervalSet, PoolId};
 use std::collections::BTreeMap;
 
 impl Mon {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
-        self.refresh_keys(cx);
+        self.state.auth.refresh(&self.state.config, cx.wall, cx.entropy);
         self.state.stats.tick(cx.now);
         self.tick_osds(cx);
         self.state.osd.expire_blocklist(cx.wall);
@@ -29,22 +28,6 @@ impl Mon {
         self.run_delayed(cx);
         self.log_health(cx);
         self.send_orders();
-    }
-
-    fn refresh_keys(&mut self, cx: &mut Cx<'_>) {
-        let seconds = |name: &str, fallback: u32| {
-            let value = self.state.config.number_of_monitor(name, fallback.into());
-            nacre_types::seconds(value.max(1.0))
-        };
-        let lifetimes = TicketLifetimes {
-            auth: seconds("auth_mon_ticket_ttl", 72 * 3600),
-            service: seconds("auth_service_ticket_ttl", 3600),
-        };
-        let keys = self.state.auth.keys_mut();
-        if keys.lifetimes() != lifetimes {
-            keys.set_lifetimes(lifetimes);
-        }
-        self.state.auth.refresh(cx.wall, cx.entropy);
     }
 
     /// Ends the sessions of entities whose key was removed or is another one, and makes the tickets void that they have, of which

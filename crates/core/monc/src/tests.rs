@@ -2,8 +2,8 @@
 
 use crate::*;
 use nacre_auth::{
-    AuthMethod, ClientAuth, ConnectionMode, KeyServer, Keyring, MonAuthContext, MonServer, MonSessionAuth,
-    Offer, Step, TicketLifetimes,
+    AuthMethod, ClientAuth, ConnectionMode, GlobalIds, KeyServer, Keyring, MonAuthContext, MonServer,
+    MonSessionAuth, Offer, Step, TicketLifetimes,
 };
 use nacre_buf::BufList;
 use nacre_denc::Encode;
@@ -22,6 +22,7 @@ fn addr(n: u8) -> EntityAddr {
 struct World {
     client: MonClient,
     keys: KeyServer,
+    ids: GlobalIds,
     entropy: SeededEntropy,
     elapsed: Duration,
     /// Effects not yet looked at.
@@ -34,7 +35,6 @@ impl World {
         let mut entropy = SeededEntropy(1);
         let lifetimes = TicketLifetimes { auth: SERVICE_LIFETIME * 100, service: SERVICE_LIFETIME };
         let mut keys = KeyServer::new(lifetimes);
-        keys.global_ids.reserved(10_000);
         let text =
             "[osd.3]\n\tkey = AQByaAFruKl8AxAA8Z0JFankF/SExDa9BmtaFw==\n\tcaps mon = \"profile osd\"\n";
         let ring = Keyring::parse(text).expect("a valid keyring");
@@ -45,8 +45,10 @@ impl World {
         let auth = ClientAuth::new(name, Some(key), offer, &[EntityKind::MON, EntityKind::OSD]);
         let config = Config { wants_rotating_keys: true, ..Config::new((1..=mons).map(addr).collect()) };
         let client = MonClient::new(config, auth);
+        let mut ids = GlobalIds::default();
+        ids.grant(1..10_000);
         let mut world =
-            Self { client, keys, entropy, elapsed: Duration::ZERO, effects: Vec::new(), session: None };
+            Self { client, keys, ids, entropy, elapsed: Duration::ZERO, effects: Vec::new(), session: None };
         world.keys.rotate(world.wall(), &mut world.entropy);
         entropy = world.entropy.clone();
         let (now, wall) = (world.now(), world.wall());
@@ -113,7 +115,8 @@ impl World {
         let start = start.expect("AUTH_REQUEST");
         let mut server = MonServer::new(Offer::crc_first());
         let wall = self.wall();
-        let mut cx = MonAuthContext { keys: &mut self.keys, wall, entropy: &mut self.entropy };
+        let mut cx =
+            MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall, entropy: &mut self.entropy };
         let Step::More(payload) = server.request(&mut cx, start.method, &start.modes, start.payload) else {
             panic!("no challenge")
         };
@@ -122,7 +125,8 @@ impl World {
             Effect::AuthMore { payload, .. } => Some(payload.clone()),
             _ => None,
         });
-        let mut cx = MonAuthContext { keys: &mut self.keys, wall, entropy: &mut self.entropy };
+        let mut cx =
+            MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall, entropy: &mut self.entropy };
         let Step::Done(done) = server.more(&mut cx, answer.expect("AUTH_REQUEST_MORE")) else {
             panic!("refused")
         };
@@ -158,7 +162,8 @@ impl World {
         })?;
         let kind = nacre_denc::Reader::new(auth.payload.clone()).u16().expect("a request");
         let wall = self.wall();
-        let mut cx = MonAuthContext { keys: &mut self.keys, wall, entropy: &mut self.entropy };
+        let mut cx =
+            MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall, entropy: &mut self.entropy };
         let reply = self.session.as_ref().expect("a session").handle(&mut cx, auth.payload);
         let (result, payload) = (reply.result, reply.payload);
         self.message(link, 0, AuthReply { protocol: 2, result, payload, ..AuthReply::default() });

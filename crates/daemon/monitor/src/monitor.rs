@@ -9,7 +9,7 @@ use nacre_env::real::RealNet;
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
-use nacre_mon::{MkfsError, MkfsOptions, Mon, OpenError};
+use nacre_mon::{Front, MkfsError, MkfsOptions, Mon, OpenError};
 use nacre_msgr::Config;
 use nacre_service::{IntakeLimits, Messenger};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
@@ -134,17 +134,21 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     let replica = Replica::open(store).map_err(at)?;
     let snapshot = StoreSnapshot::new(replica.tables());
     let opened = Mon::open(&snapshot, &config.name, clock.wall());
+    let front = Front::open(&snapshot, &config.name);
     if let Some(source) = snapshot.into_failure() {
         return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
     }
-    let mut mon = opened?.accepting(config.methods.clone()).on_host(config.host.clone());
+    let mut mon = opened?.on_host(config.host.clone());
+    let mut front = front.map_err(OpenError::from)?.accepting(config.methods.clone());
     let mut messenger = Messenger::new(net, clock.wall().sec.into());
     messenger.limit_intake(IntakeLimits { client_bytes: INTAKE_BYTES_MAX, peer_bytes: INTAKE_BYTES_MAX });
     let addr = listen(&mut mon, &mut messenger, &config.name, clock.as_ref(), entropy.as_mut())?;
+    front.serve(true);
+    front.set_active_mgr(true);
     let stop = Arc::new(AtomicBool::new(false));
     let next_tick = clock.now() + nacre_mon::TICK;
     let audit = AuditFile::default();
-    Ok((Driver { mon, replica, messenger, clock, entropy, stop, next_tick, audit }, addr))
+    Ok((Driver { front, mon, replica, messenger, clock, entropy, stop, next_tick, audit }, addr))
 }
 
 /// A running monitor.
@@ -286,7 +290,7 @@ fn listen(
     let nonce = u32::try_from(entropy.u64() >> 32).unwrap_or(0).max(1);
     let mgr_addrs = AddrVec::of(EntityAddr::msgr2(mgr_socket, nonce));
     let mon_addrs = AddrVec::of(addr);
-    mon.listening(mon_addrs.clone(), mgr_addrs.clone(), clock.now(), clock.wall(), entropy);
+    mon.lead(mon_addrs.clone(), mgr_addrs.clone(), clock.now(), clock.wall(), entropy);
     let gid = i64::try_from(mon.state().mgr.map().active_gid).unwrap_or(0);
     let limited = |config: Config| Arc::new(Config { queued_bytes_max: QUEUED_BYTES_MAX, ..config });
     messenger.serve(mon_ears, limited(Config::mon(mon_addrs, rank)));

@@ -51,6 +51,17 @@ pub enum ReplicaError {
     Refused(#[from] ProposeError),
 }
 
+/// What came of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ReplicaEvent {
+    /// The tables have taken this in.
+    Applied(Batch),
+    /// A change that was proposed here is durable and applied.
+    Committed(Token),
+    /// No other monitor led when this was asked.
+    Confirmed(Token),
+}
+
 /// The log, its tables, and what decides about them.
 pub(crate) struct Replica {
     store: Box<dyn KvStore + Send>,
@@ -101,15 +112,25 @@ impl Replica {
         self.store.as_ref()
     }
 
-    /// Makes a change durable and applies it; `committed` gets the tokens of those that are.
+    /// Makes a change durable and applies it; `events` gets what came of it.
     pub(crate) fn commit(
         &mut self,
         batch: &Batch,
         token: Token,
-        committed: &mut Vec<Token>,
+        events: &mut Vec<ReplicaEvent>,
     ) -> Result<(), ReplicaError> {
         self.quorum.propose(Proposal(token.0), batch.to_bytes())?;
-        self.carry_out(committed)
+        self.carry_out(events)
+    }
+
+    /// Asks whether another monitor leads; `events` gets the answer.
+    pub(crate) fn confirm(
+        &mut self,
+        token: Token,
+        events: &mut Vec<ReplicaEvent>,
+    ) -> Result<(), ReplicaError> {
+        self.quorum.read(Proposal(token.0))?;
+        self.carry_out(events)
     }
 
     /// Writes what was applied, without waiting for the device.
@@ -120,7 +141,7 @@ impl Replica {
         self.store.commit(&std::mem::take(&mut self.pending), Durability::Buffered)
     }
 
-    fn carry_out(&mut self, committed: &mut Vec<Token>) -> Result<(), ReplicaError> {
+    fn carry_out(&mut self, events: &mut Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
         let mut effects = Vec::new();
         loop {
             self.quorum.drain(&mut effects);
@@ -132,17 +153,17 @@ impl Replica {
                     Effect::Persist(write) => self.persist(&write)?,
                     Effect::Apply { position, data, members, proposal } => {
                         if !data.is_empty() {
-                            store::collect(&Batch::from_bytes(data)?, &mut self.pending);
+                            let batch = Batch::from_bytes(data)?;
+                            store::collect(&batch, &mut self.pending);
+                            events.push(ReplicaEvent::Applied(batch));
                         }
                         self.pending.put(APPLIED, applied_bytes(position, &members));
                         self.quorum.applied(position);
-                        committed.extend(proposal.map(|proposal| Token(proposal.0)));
+                        events.extend(proposal.map(|proposal| ReplicaEvent::Committed(Token(proposal.0))));
                     }
+                    Effect::ReadReady(read) => events.push(ReplicaEvent::Confirmed(Token(read.0))),
                     // There is nobody else.
-                    Effect::Send { .. }
-                    | Effect::BecameLeader { .. }
-                    | Effect::BecameFollower { .. }
-                    | Effect::ReadReady(_) => (),
+                    Effect::Send { .. } | Effect::BecameLeader { .. } | Effect::BecameFollower { .. } => (),
                 }
             }
         }
@@ -250,9 +271,12 @@ mod tests {
     }
 
     fn commit(replica: &mut Replica, token: u64, value: &str) {
-        let mut committed = Vec::new();
-        replica.commit(&put(value), Token(token), &mut committed).expect("the only member decides");
-        assert_eq!(committed, [Token(token)]);
+        let mut events = Vec::new();
+        replica.commit(&put(value), Token(token), &mut events).expect("the only member decides");
+        assert_eq!(events, [ReplicaEvent::Applied(put(value)), ReplicaEvent::Committed(Token(token))]);
+        events.clear();
+        replica.confirm(Token(token), &mut events).expect("the only member decides");
+        assert_eq!(events, [ReplicaEvent::Confirmed(Token(token))]);
     }
 
     #[test]

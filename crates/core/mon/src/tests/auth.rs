@@ -1,12 +1,15 @@
 //! Which clients get in, and what they may do.
 
-use super::{ADMIN, World, addr, name};
-use crate::event::Event;
+use super::{ADMIN, World, name};
 use nacre_auth::{ClientAuth, CryptoKey, Offer};
 use nacre_msg::{Auth, Message, MgrCommand, MgrOpen, MonGetMap, PoolOp, pool_op_code};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{EntityKind, Errno};
 use std::time::Duration;
+
+fn client(world: &World, who: &str) -> ClientAuth {
+    ClientAuth::new(name(who), world.keys.get(&name(who)).cloned(), Offer::secure_first(), &[])
+}
 
 #[test]
 fn a_wrong_key_and_an_unknown_name_are_refused_alike() {
@@ -21,8 +24,8 @@ fn a_wrong_key_and_an_unknown_name_are_refused_alike() {
 #[test]
 fn a_peer_that_lies_about_its_kind_or_speaks_too_early_is_dropped() {
     let mut world = World::new(1);
-    let session = world.connect(ADMIN);
-    world.event(Event::Established { session, kind: EntityKind::OSD, addrs: addr(1), seen_at: None });
+    let mut client = client(&world, ADMIN);
+    let session = world.connect_as_kind(&mut client, EntityKind::OSD).expect("the right key");
     assert_eq!(world.closed, [session]);
     let stranger = world.new_session();
     world.message(stranger, 1, MonGetMap);
@@ -34,13 +37,8 @@ fn a_peer_that_lies_about_its_kind_or_speaks_too_early_is_dropped() {
 fn a_daemon_may_fetch_maps_and_options_as_a_client() {
     let mut world = World::new(1);
     let daemon = world.connect("osd.0");
-    let early = world.connect("osd.0");
-    world.event(Event::Established {
-        session: early,
-        kind: EntityKind::CLIENT,
-        addrs: addr(0),
-        seen_at: None,
-    });
+    let mut client = client(&world, "osd.0");
+    let early = world.connect_as_kind(&mut client, EntityKind::CLIENT).expect("the right key");
     assert!(world.closed.is_empty());
     world.subscribe(early, "config", 0, false);
     world.subscribe(early, "monmap", 0, false);

@@ -100,3 +100,55 @@ fn options_keys_mutes_and_the_log_survive() {
         Some("host0")
     );
 }
+
+/// Another monitor may lead by now and have changed what is read here.
+#[test]
+fn a_read_leaves_when_it_is_confirmed_that_nobody_else_leads() {
+    use crate::event::{Effect, Event};
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let (client, other) = (world.connect(ADMIN), world.connect(ADMIN));
+    world.commits_complete = false;
+    for session in [client, other] {
+        assert_eq!(world.ask(session, r#"{"prefix":"osd dump"}"#), None);
+    }
+    let mut effects = Vec::new();
+    world.mon.drain(&mut effects);
+    assert!(effects.is_empty(), "one question at a time: {effects:?}");
+    // The first question was asked for the first client alone.
+    let token = world.waiting.take().expect("a question");
+    world.mon.handle(world.now, world.wall, &mut world.entropy, Event::Confirmed(token));
+    world.mon.drain(&mut effects);
+    let [Effect::Send { session, .. }, Effect::Confirm { token }] = &effects[..] else {
+        panic!("{effects:?}")
+    };
+    assert_eq!(*session, client);
+    world.mon.handle(world.now, world.wall, &mut world.entropy, Event::Confirmed(*token));
+    effects.clear();
+    world.mon.drain(&mut effects);
+    let [Effect::Send { session, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(*session, other);
+}
+
+#[test]
+fn a_read_during_a_commit_is_confirmed_by_what_follows() {
+    use crate::event::{Effect, Event};
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let (writer, reader) = (world.connect(ADMIN), world.connect(ADMIN));
+    world.commits_complete = false;
+    assert_eq!(world.ask(writer, CREATE), None);
+    assert_eq!(world.ask(reader, r#"{"prefix":"osd dump"}"#), None);
+    let token = world.waiting.take().expect("a commit");
+    world.mon.handle(world.now, world.wall, &mut world.entropy, Event::Committed(token));
+    let mut effects = Vec::new();
+    world.mon.drain(&mut effects);
+    let to = |effects: &[Effect], to| {
+        effects.iter().any(|effect| matches!(effect, Effect::Send { session, .. } if *session == to))
+    };
+    assert!(to(&effects, writer) && !to(&effects, reader), "{effects:?}");
+    let Some(Effect::Confirm { token }) = effects.pop() else { panic!("{effects:?}") };
+    world.mon.handle(world.now, world.wall, &mut world.entropy, Event::Confirmed(token));
+    world.mon.drain(&mut effects);
+    assert!(to(&effects, reader), "{effects:?}");
+}

@@ -1,7 +1,8 @@
 //! What commands show of daemons and of work under way is what daemons have reported, and gone with them.
 
 use super::{ADMIN, World};
-use crate::event::{Event, SessionId};
+use crate::event::SessionId;
+use crate::front::FrontEvent;
 use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{Message, MgrOpen, MgrReport, PgStats};
 use nacre_types::PgId;
@@ -85,6 +86,6 @@ fn services_are_shown_while_they_are_connected() {
     assert_eq!((world.take(other).len(), world.closed.contains(&other)), (0, true));
     assert_eq!(state(&mut world), "serves");
     assert!(world.logged("a service's daemon of client.x is turned away"));
-    world.event(Event::Closed { session: gateway });
+    world.front_event(FrontEvent::Closed { session: gateway });
     assert_eq!(shown(&mut world, admin, "service status"), serde_json::json!({}));
 }

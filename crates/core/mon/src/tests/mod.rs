@@ -3,6 +3,7 @@
 mod auth;
 mod caps_table;
 mod durability;
+mod front;
 mod fullness;
 mod limits;
 mod measured;
@@ -14,7 +15,8 @@ mod security;
 mod subscriptions;
 
 use crate::batch::MemorySnapshot;
-use crate::event::{Effect, Endpoint, Event, SessionId};
+use crate::event::{Effect, Endpoint, Event, SessionId, Token};
+use crate::front::{Front, FrontEffect, FrontEvent};
 use crate::mkfs::{MkfsOptions, MkfsOsd, mkfs};
 use crate::mon::Mon;
 use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
@@ -29,19 +31,24 @@ use std::time::Duration;
 
 pub(super) const ADMIN: &str = "client.admin";
 
-/// A monitor with its store and its clocks.
+/// A monitor that leads and has no others beside it, with its store and its clocks.
 pub(super) struct World {
     pub(super) mon: Mon,
+    pub(super) front: Front,
     pub(super) kv: MemorySnapshot,
     pub(super) now: Stamp,
     pub(super) wall: UTime,
-    entropy: SeededEntropy,
+    pub(super) entropy: SeededEntropy,
     next_session: u64,
     /// What left for each session since the last look.
     sent: BTreeMap<SessionId, Vec<(u64, Message)>>,
     pub(super) closed: Vec<SessionId>,
-    /// Commits are reported as soon as they are made.
+    /// Answers to handshakes that nobody has looked at.
+    steps: BTreeMap<SessionId, Step>,
+    /// Commits are reported as soon as they are made, and reads confirmed.
     pub(super) commits_complete: bool,
+    /// What the log was asked last and has not answered.
+    pub(super) waiting: Option<Token>,
     pub(super) keys: BTreeMap<AuthName, CryptoKey>,
 }
 
@@ -77,8 +84,10 @@ impl World {
         let mut kv = MemorySnapshot::default();
         kv.apply(&mkfs(&options, wall).expect("valid options"));
         let mon = Mon::open(&kv, "a", wall).expect("a fresh store");
+        let front = Front::open(&kv, "a").expect("a fresh store");
         let mut world = Self {
             mon,
+            front,
             kv,
             now: Stamp(1_000_000_000_000),
             wall,
@@ -86,7 +95,9 @@ impl World {
             next_session: 0,
             sent: BTreeMap::new(),
             closed: Vec::new(),
+            steps: BTreeMap::new(),
             commits_complete: true,
+            waiting: None,
             keys,
         };
         world.listen();
@@ -94,13 +105,16 @@ impl World {
     }
 
     fn listen(&mut self) {
-        self.mon.listening(addr(3300), addr(6800), self.now, self.wall, &mut self.entropy);
+        self.mon.lead(addr(3300), addr(6800), self.now, self.wall, &mut self.entropy);
+        self.front.serve(true);
+        self.front.set_active_mgr(true);
         self.settle();
     }
 
     /// The process dies and starts again with what the store holds.
     pub(super) fn restart(&mut self) {
         self.mon = Mon::open(&self.kv, "a", self.wall).expect("a usable store");
+        self.front = Front::open(&self.kv, "a").expect("a usable store");
         self.sent.clear();
         self.listen();
     }
@@ -110,29 +124,60 @@ impl World {
         self.settle();
     }
 
+    pub(super) fn front_event(&mut self, event: FrontEvent) {
+        self.front.handle(self.now, self.wall, &mut self.entropy, event);
+        self.settle();
+    }
+
     /// Carries effects out until there are none.
     pub(super) fn settle(&mut self) {
         loop {
-            let mut effects = Vec::new();
+            let (mut of_front, mut effects) = (Vec::new(), Vec::new());
+            self.front.drain(self.now, self.wall, &mut self.entropy, &mut of_front);
             self.mon.drain(&mut effects);
-            if effects.is_empty() {
+            if of_front.is_empty() && effects.is_empty() {
                 return;
             }
-            for effect in effects {
-                match effect {
-                    Effect::Send { session, tid, message } => {
-                        self.sent.entry(session).or_default().push((tid, *message));
-                    }
-                    Effect::Close { session } => self.closed.push(session),
-                    Effect::Commit { batch, token } if self.commits_complete => {
-                        self.kv.apply(&batch);
-                        self.mon.handle(self.now, self.wall, &mut self.entropy, Event::Committed(token));
-                    }
-                    Effect::Commit { .. } => (),
-                    Effect::Auth { .. } => panic!("handshakes are run by `handshake`"),
-                }
-            }
+            of_front.into_iter().for_each(|effect| self.front_effect(effect));
+            effects.into_iter().for_each(|effect| self.effect(effect));
         }
+    }
+
+    fn front_effect(&mut self, effect: FrontEffect) {
+        let event = match effect {
+            FrontEffect::Auth { session, step } => return drop(self.steps.insert(session, step)),
+            FrontEffect::Close { session } => return self.closed.push(session),
+            FrontEffect::Send { session, tid, message } => {
+                return self.sent.entry(session).or_default().push((tid, *message));
+            }
+            FrontEffect::Open { session, peer } => Event::Open { session, peer },
+            FrontEffect::Message { session, tid, message } => Event::Message { session, tid, message },
+            FrontEffect::Closed { session } => Event::Closed { session },
+            FrontEffect::WantGlobalIds => Event::WantGlobalIds { front: 1 },
+        };
+        self.mon.handle(self.now, self.wall, &mut self.entropy, event);
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        let event = match effect {
+            Effect::Send { session, tid, message } => {
+                return self.sent.entry(session).or_default().push((tid, *message));
+            }
+            Effect::Close { session } => {
+                self.closed.push(session);
+                let event = FrontEvent::Closed { session };
+                return self.front.handle(self.now, self.wall, &mut self.entropy, event);
+            }
+            Effect::GlobalIds { ids, .. } => return self.front.granted(ids),
+            Effect::Commit { batch, token } if self.commits_complete => {
+                self.kv.apply(&batch);
+                self.front.applied(&batch).expect("our own batch");
+                Event::Committed(token)
+            }
+            Effect::Confirm { token } if self.commits_complete => Event::Confirmed(token),
+            Effect::Commit { token, .. } | Effect::Confirm { token } => return self.waiting = Some(token),
+        };
+        self.mon.handle(self.now, self.wall, &mut self.entropy, event);
     }
 
     /// Lets `by` pass, a second at a time.
@@ -140,20 +185,19 @@ impl World {
         for _ in 0..by.as_secs() {
             self.now = self.now + Duration::from_secs(1);
             self.wall = self.wall.after(Duration::from_secs(1));
+            self.front_event(FrontEvent::Tick);
             self.event(Event::Tick);
         }
     }
 
-    /// The one answer that a handshake event brings; commits under way before it complete.
-    pub(super) fn auth_event(&mut self, event: Event) -> Step {
-        self.mon.handle(self.now, self.wall, &mut self.entropy, event);
-        let mut effects = Vec::new();
-        self.mon.drain(&mut effects);
-        let steps = effects.into_iter().filter_map(|effect| match effect {
-            Effect::Auth { step, .. } => Some(step),
-            _ => None,
-        });
-        steps.last().expect("an answer")
+    /// The answer that a handshake event brings.
+    pub(super) fn auth_event(&mut self, event: FrontEvent) -> Step {
+        let (FrontEvent::AuthRequest { session, .. } | FrontEvent::AuthMore { session, .. }) = &event else {
+            panic!("not of a handshake: {event:?}")
+        };
+        let session = *session;
+        self.front_event(event);
+        self.steps.remove(&session).expect("an answer")
     }
 
     pub(super) fn new_session(&mut self) -> SessionId {
@@ -170,24 +214,31 @@ impl World {
     }
 
     pub(super) fn connect_as(&mut self, client: &mut ClientAuth) -> Option<SessionId> {
+        let kind = client.name().kind;
+        self.connect_as_kind(client, kind)
+    }
+
+    /// Proves to be one entity and says to be of some kind.
+    pub(super) fn connect_as_kind(&mut self, client: &mut ClientAuth, kind: EntityKind) -> Option<SessionId> {
         let session = self.new_session();
         let start = client.start();
-        let step = self.auth_event(Event::AuthRequest {
+        let step = self.auth_event(FrontEvent::AuthRequest {
             session,
             endpoint: Endpoint::Mon,
-            kind: client.name().kind,
+            kind,
             method: start.method,
             modes: start.modes,
             payload: start.payload,
         });
         let Step::More(challenge) = step else { return None };
         let payload = client.more(challenge, &mut self.entropy).expect("a valid challenge");
-        let Step::Done(done) = self.auth_event(Event::AuthMore { session, payload }) else { return None };
+        let Step::Done(done) = self.auth_event(FrontEvent::AuthMore { session, payload }) else {
+            return None;
+        };
         client.done(done.global_id, done.mode.code(), done.payload, self.wall).expect("a valid reply");
-        let kind = client.name().kind;
         let osd: Option<u16> = client.name().id.parse().ok().filter(|_| kind == EntityKind::OSD);
         let addrs = addr(osd.map_or(0, |osd| 7000 + osd));
-        self.event(Event::Established { session, kind, addrs, seen_at: None });
+        self.front_event(FrontEvent::Established { session, kind, addrs, seen_at: None });
         Some(session)
     }
 
@@ -200,7 +251,7 @@ impl World {
             .authorizer(EntityKind::MGR, &Offer::crc_first(), self.wall, &mut SeededEntropy(5))
             .expect("a ticket for the manager");
         let (session, start) = (self.new_session(), authorizer.start());
-        let step = self.auth_event(Event::AuthRequest {
+        let step = self.auth_event(FrontEvent::AuthRequest {
             session,
             endpoint: Endpoint::Mgr,
             kind,
@@ -210,15 +261,15 @@ impl World {
         });
         let Step::More(challenge) = step else { panic!("a challenge, not {step:?}") };
         let payload = authorizer.more(&challenge).expect("a valid challenge");
-        let step = self.auth_event(Event::AuthMore { session, payload });
+        let step = self.auth_event(FrontEvent::AuthMore { session, payload });
         let Step::Done(done) = step else { panic!("accepted, not {step:?}") };
         assert!(authorizer.done(done.mode.code(), done.payload).is_ok());
-        self.event(Event::Established { session, kind, addrs: addr(0), seen_at: None });
+        self.front_event(FrontEvent::Established { session, kind, addrs: addr(0), seen_at: None });
         session
     }
 
     pub(super) fn message(&mut self, session: SessionId, tid: u64, message: impl Into<Message>) {
-        self.event(Event::Message { session, tid, message: Box::new(message.into()) });
+        self.front_event(FrontEvent::Message { session, tid, message: Box::new(message.into()) });
     }
 
     /// Takes what was sent to a session.

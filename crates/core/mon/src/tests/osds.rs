@@ -1,7 +1,7 @@
 //! OSDs come up, fail, are forgotten and come back.
 
 use super::{ADMIN, World, addr, store};
-use crate::event::Event;
+use crate::front::FrontEvent;
 use crate::osd::{BootOutcome, BootRefusal, BootRequest};
 use nacre_denc::{Decode, Encode};
 use nacre_maps::{OsdMap, flags};
@@ -413,7 +413,7 @@ fn only_osds_that_the_others_understand_boot() {
     };
     world.boot_as(session, 2, 0, |boot| with_versions(boot, None));
     assert!(told(&world).is_some_and(|text| text.starts_with("osd.2 may not boot: it is a ceph-osd")));
-    world.event(Event::Closed { session });
+    world.front_event(FrontEvent::Closed { session });
     assert_eq!(told(&world), None, "it is not there any more");
     let session = world.connect("osd.2");
     world.mon.state.osd.change().new_require_osd_release = 13;

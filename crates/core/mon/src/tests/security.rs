@@ -1,7 +1,8 @@
 //! Which peer may do what, from where, how often, and what the audit log has of it.
 
 use super::{ADMIN, World, addr, name};
-use crate::event::{Endpoint, Event, SessionId};
+use crate::event::{Endpoint, SessionId};
+use crate::front::FrontEvent;
 use crate::health;
 use nacre_auth::{ClientAuth, Offer, Step};
 use nacre_msg::{Message, MgrCommand, PoolOp, pool_op_code};
@@ -31,12 +32,13 @@ impl World {
         let (session, start) = (self.new_session(), client.start());
         let (method, modes, payload) = (start.method, start.modes, start.payload);
         let (endpoint, kind) = (Endpoint::Mon, EntityKind::CLIENT);
-        let step = self.auth_event(Event::AuthRequest { session, endpoint, kind, method, modes, payload });
+        let step =
+            self.auth_event(FrontEvent::AuthRequest { session, endpoint, kind, method, modes, payload });
         let Step::More(challenge) = step else { return None };
         let mut entropy = nacre_types::entropy::SeededEntropy(9);
         let payload = client.more(challenge, &mut entropy).expect("a challenge");
-        let Step::Done(_) = self.auth_event(Event::AuthMore { session, payload }) else { return None };
-        self.event(Event::Established { session, kind, addrs: addr(5), seen_at: Some(ip(from)) });
+        let Step::Done(_) = self.auth_event(FrontEvent::AuthMore { session, payload }) else { return None };
+        self.front_event(FrontEvent::Established { session, kind, addrs: addr(5), seen_at: Some(ip(from)) });
         Some(session)
     }
 
@@ -44,7 +46,7 @@ impl World {
     pub(super) fn connect_mgr(&mut self, who: &str) -> SessionId {
         let mut client = self.client(who);
         let session = self.connect_as(&mut client).expect("the right key");
-        self.event(Event::Closed { session });
+        self.front_event(FrontEvent::Closed { session });
         let mut entropy = nacre_types::entropy::SeededEntropy(11);
         let mut authorizer = client
             .authorizer(EntityKind::MGR, &Offer::crc_first(), self.wall, &mut entropy)
@@ -53,12 +55,20 @@ impl World {
         let start = authorizer.start();
         let (method, modes, payload) = (start.method, start.modes, start.payload);
         let (endpoint, kind) = (Endpoint::Mgr, EntityKind::CLIENT);
-        let step = self.auth_event(Event::AuthRequest { session, endpoint, kind, method, modes, payload });
+        let step =
+            self.auth_event(FrontEvent::AuthRequest { session, endpoint, kind, method, modes, payload });
         let Step::More(challenge) = step else { panic!("no challenge") };
         let payload = authorizer.more(&challenge).expect("a challenge");
-        let Step::Done(_) = self.auth_event(Event::AuthMore { session, payload }) else { panic!("refused") };
+        let Step::Done(_) = self.auth_event(FrontEvent::AuthMore { session, payload }) else {
+            panic!("refused")
+        };
         let seen_at = Some(ip("192.0.2.7"));
-        self.event(Event::Established { session, kind: EntityKind::CLIENT, addrs: addr(0), seen_at });
+        self.front_event(FrontEvent::Established {
+            session,
+            kind: EntityKind::CLIENT,
+            addrs: addr(0),
+            seen_at,
+        });
         session
     }
 
@@ -289,7 +299,8 @@ fn modes_are_those_of_the_options_for_new_connections() {
         let mut client = world.client(who);
         let (session, start) = (world.new_session(), client.start());
         let (endpoint, method, payload) = (Endpoint::Mon, start.method, start.payload);
-        let step = world.auth_event(Event::AuthRequest { session, endpoint, kind, method, modes, payload });
+        let step =
+            world.auth_event(FrontEvent::AuthRequest { session, endpoint, kind, method, modes, payload });
         matches!(step, Step::More(_))
     };
     let (crc, secure) = (vec![1], vec![2]);

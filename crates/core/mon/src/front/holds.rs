@@ -1,0 +1,85 @@
+//! [`Holds`]: what peers sent while the monitor cannot serve them.
+
+use super::handshake::Input;
+use crate::event::SessionId;
+use nacre_msg::Auth;
+use nacre_types::Stamp;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long a handshake waits before its connection is closed: less than the 3 s after which stock clients try another monitor by themselves.
+pub(super) const HELD_MAX: Duration = Duration::from_millis(2500);
+/// Bytes that may wait: those of handshakes, and the same again those of renewals.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// Payloads that wait, one of each handshake and the newest renewal of each session.
+#[derive(Debug, Default)]
+pub(super) struct Holds {
+    handshakes: BTreeMap<(Stamp, SessionId), Input>,
+    /// When each of them came.
+    since: BTreeMap<SessionId, Stamp>,
+    handshake_bytes: usize,
+    renewals: BTreeMap<SessionId, (u64, Auth)>,
+    renewal_bytes: usize,
+}
+
+impl Holds {
+    /// Keeps a payload of a handshake; false when there is no room, or when one of it waits already: its peer does not wait for its turn.
+    pub(super) fn handshake(&mut self, session: SessionId, now: Stamp, input: Input) -> bool {
+        let bytes = input.len();
+        if self.handshake_bytes + bytes > HELD_BYTES_MAX || self.since.contains_key(&session) {
+            return false;
+        }
+        self.handshake_bytes += bytes;
+        self.since.insert(session, now);
+        self.handshakes.insert((now, session), input);
+        true
+    }
+
+    /// Keeps a renewal of tickets instead of an earlier one of the session. Where there is no room it is dropped, and its peer asks again.
+    pub(super) fn renewal(&mut self, session: SessionId, tid: u64, auth: Auth) {
+        self.forget_renewal(session);
+        if self.renewal_bytes + auth.payload.len() <= HELD_BYTES_MAX {
+            self.renewal_bytes += auth.payload.len();
+            self.renewals.insert(session, (tid, auth));
+        }
+    }
+
+    /// The payload that has waited longest.
+    pub(super) fn next_handshake(&mut self) -> Option<(SessionId, Input)> {
+        let ((_, session), input) = self.handshakes.pop_first()?;
+        self.since.remove(&session);
+        self.handshake_bytes -= input.len();
+        Some((session, input))
+    }
+
+    pub(super) fn next_renewal(&mut self) -> Option<(SessionId, u64, Auth)> {
+        let session = *self.renewals.first_key_value()?.0;
+        self.forget_renewal(session).map(|(tid, auth)| (session, tid, auth))
+    }
+
+    /// Handshakes that have waited too long; they stay until they are forgotten.
+    pub(super) fn expired(&self, now: Stamp) -> Vec<SessionId> {
+        let over = self.handshakes.keys().take_while(|(since, _)| now.since(*since) >= HELD_MAX);
+        over.map(|(_, session)| *session).collect()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Stamp> {
+        self.handshakes.first_key_value().map(|((since, _), _)| *since + HELD_MAX)
+    }
+
+    pub(super) fn forget(&mut self, session: SessionId) {
+        if let Some(since) = self.since.remove(&session)
+            && let Some(input) = self.handshakes.remove(&(since, session))
+        {
+            self.handshake_bytes -= input.len();
+        }
+        self.forget_renewal(session);
+    }
+
+    fn forget_renewal(&mut self, session: SessionId) -> Option<(u64, Auth)> {
+        let renewal = self.renewals.remove(&session)?;
+        self.renewal_bytes -= renewal.1.payload.len();
+        Some(renewal)
+    }
+}

@@ -1,0 +1,305 @@
+//! [`Front`]: what every monitor does for the peers that are connected to it, whoever leads.
+//!
+//! It runs handshakes, answers MAuth on sessions, and passes all else on to the leader's [`crate::Mon`]. Keys, secrets and options it has from
+//! the tables of its own monitor ([`view`]), so nothing that it uses can be taken back.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `event.rs` | what happens to it and what it orders |
+//! | `handshake.rs` | authentication, up to a session's opening |
+//! | `holds.rs` | what waits until the monitor serves |
+//! | `view.rs` | keys, secrets and options as the tables have them |
+
+mod event;
+mod handshake;
+mod holds;
+mod view;
+
+pub use event::{FrontEffect, FrontEvent};
+
+use crate::batch::{Batch, Snapshot};
+use crate::event::{Endpoint, Peer, SessionId};
+use handshake::{Handshake, Input};
+use holds::Holds;
+use nacre_auth::{AuthMethod, GLOBAL_IDS_PER_GRANT, GlobalIds, MonAuthContext, MonSessionAuth};
+use nacre_denc::DecodeError;
+use nacre_msg::{Auth, AuthReply, Message};
+use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::ops::Range;
+use std::time::Duration;
+use view::AuthView;
+
+/// Connections that may be in their handshake at a time; more are turned away.
+pub const HANDSHAKES_COUNT_MAX: usize = 4096;
+/// Connections at a time that have proved who they are.
+pub const SESSIONS_COUNT_MAX: usize = 65_536;
+
+/// Global ids that were asked for are asked for again after this.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Sessions whose key has changed are ended by the leader, which shuts their clients out as well. Those that it cannot know of, since
+/// they opened in that moment, end after this.
+const REVOKED_GRACE: Duration = Duration::from_secs(3);
+
+/// The time and the randomness that an event brings along.
+pub(crate) struct FrontCx<'a> {
+    pub(crate) now: Stamp,
+    pub(crate) wall: UTime,
+    pub(crate) entropy: &'a mut dyn Entropy,
+}
+
+/// A connection that has proved who it is.
+#[derive(Debug)]
+struct Session {
+    peer: Peer,
+    /// Answers MAuth; none at the manager's address.
+    auth: Option<MonSessionAuth>,
+    /// The handshake is complete, and the leader knows of the session.
+    is_open: bool,
+    /// When its key became another, or nobody's.
+    revoked_at: Option<Stamp>,
+}
+
+/// Sessions and handshakes of one monitor.
+///
+/// It serves while its driver says so ([`Front::serve`]) and it has global ids to give. Meanwhile handshakes wait, up to 2.5 s, and then their
+/// connections are closed: clients try the next monitor after three seconds at the earliest, and at once where they are refused. Tests
+/// drive it together with `Mon` (`tests/front.rs`).
+#[derive(Debug)]
+pub struct Front {
+    view: AuthView,
+    /// Methods of authentication that are accepted.
+    methods: Vec<AuthMethod>,
+    handshakes: BTreeMap<SessionId, Handshake>,
+    sessions: BTreeMap<SessionId, Session>,
+    holds: Holds,
+    ids: GlobalIds,
+    /// When global ids were asked for that have not come.
+    asked_for_ids: Option<Stamp>,
+    leader_is_heard: bool,
+    mgr_is_active: bool,
+    /// Entities whose key has changed and whose sessions have not been looked at.
+    revoked: BTreeSet<AuthName>,
+    effects: Vec<FrontEffect>,
+}
+
+impl Front {
+    /// The front of the monitor `name`, such as `a`, with these tables. It serves nobody until [`Front::serve`].
+    ///
+    /// # Errors
+    /// [`DecodeError`] of stored values.
+    pub fn open(snapshot: &dyn Snapshot, name: &str) -> Result<Self, DecodeError> {
+        Ok(Self {
+            view: AuthView::open(snapshot, name)?,
+            methods: vec![AuthMethod::Cephx],
+            handshakes: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            holds: Holds::default(),
+            ids: GlobalIds::default(),
+            asked_for_ids: None,
+            leader_is_heard: false,
+            mgr_is_active: false,
+            revoked: BTreeSet::new(),
+            effects: Vec::new(),
+        })
+    }
+
+    /// Accepts these methods of authentication instead of cephx alone. With [`AuthMethod::None`] every peer is the entity that it names,
+    /// and may do everything.
+    #[must_use]
+    pub fn accepting(self, methods: Vec<AuthMethod>) -> Self {
+        Self { methods, ..self }
+    }
+
+    /// Takes in changes that the tables have taken in.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: the batch is a newer program's, and the monitor cannot go on.
+    pub fn applied(&mut self, batch: &Batch) -> Result<(), DecodeError> {
+        for op in batch.ops() {
+            self.revoked.extend(self.view.apply(op)?);
+        }
+        Ok(())
+    }
+
+    /// All tables were replaced: takes them up anew. Sessions stay, but for those whose keys are others.
+    ///
+    /// # Errors
+    /// [`DecodeError`] of stored values.
+    pub fn reload(&mut self, snapshot: &dyn Snapshot, name: &str) -> Result<(), DecodeError> {
+        let view = AuthView::open(snapshot, name)?;
+        let names: BTreeSet<&AuthName> = self.sessions.values().map(|entry| &entry.peer.auth_name).collect();
+        let revoked = names.into_iter().filter(|name| view.secret_of(name) != self.view.secret_of(name));
+        self.revoked.extend(revoked.cloned());
+        self.view = view;
+        Ok(())
+    }
+
+    /// Says whether a leader is heard, so that clients can be served.
+    pub fn serve(&mut self, leader_is_heard: bool) {
+        if leader_is_heard && !self.leader_is_heard {
+            // The leader before may have taken the wish with it.
+            self.asked_for_ids = None;
+        }
+        self.leader_is_heard = leader_is_heard;
+    }
+
+    /// Says whether the active manager is here. When it ceases to be, its sessions end.
+    pub fn set_active_mgr(&mut self, is_active: bool) {
+        if self.mgr_is_active && !is_active {
+            self.end(|entry| entry.peer.endpoint == Endpoint::Mgr);
+        }
+        self.mgr_is_active = is_active;
+    }
+
+    /// These global ids may be handed out here, and nowhere else.
+    pub fn granted(&mut self, ids: Range<u64>) {
+        self.ids.grant(ids);
+        self.asked_for_ids = None;
+    }
+
+    /// Ends all sessions: another leader knows nothing of them, and what they asked for and have had no answer to they
+    /// ask again.
+    pub fn end_sessions(&mut self) {
+        self.end(|_| true);
+    }
+
+    /// When [`FrontEvent::Tick`] is due, besides once per second.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Stamp> {
+        self.holds.next_deadline()
+    }
+
+    /// Takes in one event.
+    pub fn handle(&mut self, now: Stamp, wall: UTime, entropy: &mut dyn Entropy, event: FrontEvent) {
+        let mut cx = FrontCx { now, wall, entropy };
+        match event {
+            FrontEvent::AuthRequest { session, endpoint, kind, method, modes, payload } => {
+                let input = Input::Request { method, modes, payload };
+                self.auth_request(&mut cx, session, (endpoint, kind), input);
+            }
+            FrontEvent::AuthMore { session, payload } => {
+                self.auth_input(&mut cx, session, Input::More { payload });
+            }
+            FrontEvent::Established { session, kind, addrs, seen_at } => {
+                self.established(session, kind, addrs, seen_at);
+            }
+            FrontEvent::Message { session, tid, message } => self.message(&mut cx, session, tid, message),
+            FrontEvent::Closed { session } => self.closed(session),
+            FrontEvent::Tick => self.tick(&cx),
+        }
+    }
+
+    /// Takes what is to be done, in its order. What had to wait goes on when it may.
+    pub fn drain(&mut self, now: Stamp, wall: UTime, entropy: &mut dyn Entropy, out: &mut Vec<FrontEffect>) {
+        let mut cx = FrontCx { now, wall, entropy };
+        self.note_revoked(now);
+        self.ask_for_ids(now);
+        self.go_on(&mut cx);
+        out.append(&mut self.effects);
+    }
+
+    /// True when clients can be served.
+    fn is_serving(&self) -> bool {
+        self.leader_is_heard && self.ids.left() > 0 && self.view.has_secrets()
+    }
+
+    fn ask_for_ids(&mut self, now: Stamp) {
+        let is_due = self.asked_for_ids.is_none_or(|asked| now.since(asked) >= ASK_AGAIN);
+        if self.leader_is_heard && is_due && self.ids.left() <= GLOBAL_IDS_PER_GRANT / 2 {
+            self.asked_for_ids = Some(now);
+            self.effects.push(FrontEffect::WantGlobalIds);
+        }
+    }
+
+    fn tick(&mut self, cx: &FrontCx<'_>) {
+        for session in self.holds.expired(cx.now) {
+            self.close(session);
+        }
+        let is_over = |at: Stamp| cx.now.since(at) >= REVOKED_GRACE;
+        self.end(|entry| entry.revoked_at.is_some_and(is_over));
+    }
+
+    /// Looks at the sessions of entities whose key has changed. One that the leader does not know of yet ends at once.
+    fn note_revoked(&mut self, now: Stamp) {
+        let revoked = std::mem::take(&mut self.revoked);
+        if revoked.is_empty() {
+            return;
+        }
+        for entry in self.sessions.values_mut().filter(|entry| revoked.contains(&entry.peer.auth_name)) {
+            entry.revoked_at.get_or_insert(now);
+        }
+        self.end(|entry| !entry.is_open && entry.revoked_at.is_some());
+    }
+
+    fn established(&mut self, session: SessionId, kind: EntityKind, addrs: AddrVec, seen_at: Option<IpAddr>) {
+        let Some(entry) = self.sessions.get_mut(&session).filter(|entry| !entry.is_open) else {
+            self.close(session);
+            return;
+        };
+        // The secret proves the kind; a peer that claims to be another daemon lies. Every entity may speak as a
+        // client: daemons do to fetch the monitors' map and their options, before they are daemons.
+        if kind != EntityKind::CLIENT && entry.peer.auth_name.kind != kind {
+            self.close(session);
+            return;
+        }
+        entry.is_open = true;
+        (entry.peer.kind, entry.peer.addrs, entry.peer.seen_at) = (kind, addrs, seen_at);
+        let peer = Box::new(entry.peer.clone());
+        self.effects.push(FrontEffect::Open { session, peer });
+    }
+
+    fn message(&mut self, cx: &mut FrontCx<'_>, session: SessionId, tid: u64, message: Box<Message>) {
+        if !self.sessions.get(&session).is_some_and(|entry| entry.is_open) {
+            self.close(session);
+            return;
+        }
+        match *message {
+            Message::Auth(auth) if self.is_serving() => self.answer(cx, session, tid, auth),
+            Message::Auth(auth) => self.holds.renewal(session, tid, auth),
+            message => {
+                let message = Box::new(message);
+                self.effects.push(FrontEffect::Message { session, tid, message });
+            }
+        }
+    }
+
+    /// Answers MAuth.
+    fn answer(&mut self, cx: &mut FrontCx<'_>, session: SessionId, tid: u64, auth: Auth) {
+        let Some(entry) = self.sessions.get(&session) else { return };
+        let Some(server) = &entry.auth else { return };
+        let mut cx =
+            MonAuthContext { keys: self.view.keys(), ids: &mut self.ids, wall: cx.wall, entropy: cx.entropy };
+        let reply = server.handle(&mut cx, auth.payload);
+        let message = AuthReply {
+            protocol: auth.protocol,
+            result: reply.result,
+            global_id: entry.peer.global_id,
+            payload: reply.payload,
+            message: String::new(),
+        };
+        self.effects.push(FrontEffect::Send { session, tid, message: Box::new(message.into()) });
+    }
+
+    /// Ends sessions.
+    fn end(&mut self, is_ended: impl Fn(&Session) -> bool) {
+        let ended = self.sessions.iter().filter(|(_, entry)| is_ended(entry));
+        let ended: Vec<SessionId> = ended.map(|(session, _)| *session).collect();
+        ended.into_iter().for_each(|session| self.close(session));
+    }
+
+    /// Ends a connection.
+    fn close(&mut self, session: SessionId) {
+        self.closed(session);
+        self.effects.push(FrontEffect::Close { session });
+    }
+
+    fn closed(&mut self, session: SessionId) {
+        self.holds.forget(session);
+        self.handshakes.remove(&session);
+        if self.sessions.remove(&session).is_some_and(|entry| entry.is_open) {
+            self.effects.push(FrontEffect::Closed { session });
+        }
+    }
+}
