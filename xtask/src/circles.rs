@@ -22,7 +22,7 @@ const KNOWN: &[(&str, &[&str])] = &[
     (
         "crates/core/pg",
         &[
-            "backend", "moving", "peering", "pg", "pipeline", "recovery", "scrub", "snaptrim", "split", "state", "tokens",
+            "backend", "early", "moving", "peering", "pg", "pipeline", "recovery", "scrub", "snaptrim", "state", "tokens",
             "watch",
         ],
     ),

@@ -13,6 +13,8 @@
 //! | `state` | interval, log, info, what is missing, what is known of other copies |
 //! | `interval`, `phase`, `peer`, `progress`, `stamps`, `coding`, `tokens` | what the state is made of |
 //! | `storage` | what of it is stored, and how it is found again |
+//! | `early` | peers' messages that come before their map |
+//! | `stats` | the report for the manager |
 //! | `event`, `effect`, `session`, `permit`, `merge_role` | what passes between a PG and its OSD |
 //! | `reserver`, `throttle`, `turn` | what all PGs of a shard share |
 //! | `pipeline` | a client's message from arrival to reply: checks, order per object, waiting |
@@ -22,13 +24,14 @@
 //! | `peering` | intervals, and agreement of the members on one log |
 //! | `recovery` | objects brought up to date, pulled and pushed; slots for that |
 //! | `watch` | watchers and notifies |
-//! | `split`, `merge`, `moving` | more PGs, or fewer |
+//! | `moving` | more PGs, or fewer: splits and merges |
 //! | `scrub`, `digest`, `snaptrim` | background work |
 
 mod backend;
 mod coding;
 mod commit;
 mod digest;
+mod early;
 mod effect;
 mod event;
 #[cfg(test)]
@@ -37,7 +40,6 @@ mod interval;
 mod intervals;
 pub mod list;
 mod log;
-mod merge;
 mod merge_role;
 mod moving;
 pub mod object;
@@ -56,7 +58,6 @@ mod scrub;
 mod session;
 pub mod snap;
 mod snaptrim;
-mod split;
 mod stamps;
 mod state;
 mod stats;

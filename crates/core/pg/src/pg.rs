@@ -8,25 +8,23 @@
 use crate::backend::Replication;
 use crate::backend::ec::Gathers;
 use crate::digest::Digests;
+use crate::early::EarlyMessages;
 use crate::interval::Interval;
 use crate::log::LogLimits;
-use crate::moving::Moving;
-use crate::ops::PoolFacts;
+use crate::moving::Moves;
 use crate::peering::{Peering, PgCreateInfo};
-use crate::pipeline::{Backoffs, OpStage, Pipeline};
-use crate::progress::Progress;
+use crate::pipeline::{Backoffs, Pipeline};
 use crate::recovery::{Recovery, Reservations};
 use crate::scrub::Scrub;
 use crate::snaptrim::SnapTrim;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::watch::Watches;
-use crate::{Cx, Effect, Event, FUTURE_MESSAGES_MAX, Tuning, storage};
+use crate::{Cx, Effect, Event, Tuning, storage};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{PeerMessage, PgInfo};
 use nacre_txn::{ObjectView, Op, Transaction};
-use nacre_types::{Epoch, HObject, OsdId, PgId, SpgId, Stamp};
-use std::collections::VecDeque;
+use nacre_types::{Epoch, HObject, OsdId, SpgId};
 use std::sync::Arc;
 
 /// One PG on one OSD.
@@ -37,7 +35,7 @@ use std::sync::Arc;
 /// the objects themselves, which are the store's, and the map, which is the shard's: what the copy is in `state`, what is under way in one
 /// part each (`peering`, `recovery`, `scrub` and so on). A part's methods get the state and the event's [`Cx`]. No part changes another
 /// one: what it wants of one it yields as a value, which `Pg` leads on (`commit.rs`, `intervals.rs`, `route.rs`). The way of clients'
-/// messages and the moves of splits and merges are methods of `Pg` itself. The price: nothing in here may wait, so whatever takes longer
+/// messages is methods of `Pg` itself. The price: nothing in here may wait, so whatever takes longer
 /// than an event is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests
 /// drive it in `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
 pub struct Pg {
@@ -54,31 +52,12 @@ pub struct Pg {
     pub(crate) watches: Watches,
     pub(crate) snaptrim: SnapTrim,
     pub(crate) scrub: Scrub,
-    /// Peers' messages of epochs that we have no map of yet, or whose turn comes with the next event.
-    future: VecDeque<(OsdId, PeerMessage)>,
-    /// Most of them.
-    future_max: usize,
-    /// Changes that take in other PGs' copies, to be submitted with the map that ends those.
-    pub(crate) absorbed: Vec<Op>,
-    /// Copies to be taken in with the next map; `None` when it ends none for us.
-    pub(crate) sources: Option<Vec<Self>>,
-    /// PGs that were taken in with the present event. Until the next one the view shows their records.
-    pub(crate) taken_in: Vec<PgId>,
-    /// Objects move to other PGs, or from them.
-    pub(crate) moving: Option<Box<Moving>>,
-    /// How far that was when this copy was stored, until the map comes again.
-    pub(crate) progress: Option<Progress>,
+    early: EarlyMessages,
+    pub(crate) moves: Moves,
     /// The copy is being removed; nothing is handled any more.
     removed: bool,
     /// Messages wait for a turn that may do more.
     put_off: bool,
-}
-
-impl PgState {
-    /// Whether a message can be handled now.
-    fn has_map_of(&self, message: &PeerMessage) -> bool {
-        self.begun && message.header().epoch <= self.map.epoch
-    }
 }
 
 impl Pg {
@@ -144,7 +123,8 @@ impl Pg {
         let saved = storage::load(view, &spg)?;
         let mut pg = Self::assemble(PgState::new(spg, whoami, map, saved.interval, saved.past, saved.info));
         pg.state.log = saved.log;
-        (pg.state.missing, pg.state.recorded, pg.progress) = (saved.missing, saved.recorded, saved.progress);
+        (pg.state.missing, pg.state.recorded) = (saved.missing, saved.recorded);
+        pg.moves = Moves::stored(saved.progress);
         pg.state.staged = storage::staged(view, &spg);
         pg.state.find_rollback_gens(view);
         Some(pg)
@@ -173,13 +153,8 @@ impl Pg {
             watches: Watches::default(),
             snaptrim: SnapTrim::default(),
             scrub: Scrub::default(),
-            future: VecDeque::new(),
-            future_max: FUTURE_MESSAGES_MAX,
-            absorbed: Vec::new(),
-            sources: None,
-            taken_in: Vec::new(),
-            moving: None,
-            progress: None,
+            early: EarlyMessages::default(),
+            moves: Moves::default(),
             removed: false,
             put_off: false,
         }
@@ -192,12 +167,12 @@ impl Pg {
         }
         self.state.view_is_stale = false;
         self.peering.patience.wake(cx.now);
-        if self.is_moving() {
+        if self.moves.is_moving() {
             self.handle_while_moving(cx, event);
         } else {
             self.react(cx, event);
         }
-        if !self.is_moving() {
+        if !self.moves.is_moving() {
             self.run_pending(cx);
         }
         if self.checked && !self.removed {
@@ -240,6 +215,12 @@ impl Pg {
         }
     }
 
+    /// True once the copy's removal has been submitted.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.removed
+    }
+
     /// True when messages wait for a turn that may do more: then hand in [`Event::Resume`].
     #[must_use]
     pub fn is_put_off(&self) -> bool {
@@ -253,7 +234,7 @@ impl Pg {
                 || self.state.has_lists()
                 || self.snaptrim.is_put_off()
                 || self.watches.is_put_off()
-                || self.has_early_message())
+                || self.early.has_due(&self.state))
     }
 
     /// Goes on with what had to wait for the view.
@@ -286,60 +267,27 @@ impl Pg {
         self.retry_peers(cx);
     }
 
-    pub(crate) fn advance_map(&mut self, cx: &mut Cx<'_>) {
-        let before = std::mem::replace(&mut self.state.map, Arc::clone(cx.map));
-        let Some(pool) = PoolFacts::of(cx.map, self.state.spg.pg.pool) else {
-            return self.remove(cx);
-        };
-        if self.state.spg.pg.seed >= pool.pg_num {
-            return self.remove(cx); // merged, and there was no copy here of what it was merged into
-        }
-        self.state.follow_map(&before, pool);
-        if !self.begin_moving(cx, &before) {
-            self.take_interval(cx, &before);
-        }
-    }
-
-    /// What belongs to other PGs is there, and what is ours is here: the map's interval may begin.
-    pub(crate) fn take_interval(&mut self, cx: &mut Cx<'_>, before: &OsdMap) {
-        self.advance_interval(cx, before);
-        self.drop_blocklisted(cx);
-        self.snaptrim.queue_removed_snaps(&mut self.state);
-        self.pipeline.wake_for_epoch(self.state.map.epoch);
-        self.handle_early(cx);
-    }
-
     /// A peer's message came: it waits for its map, and for those that came before it.
     fn receive(&mut self, cx: &mut Cx<'_>, from: OsdId, message: PeerMessage) {
-        if self.future.is_empty() && self.state.has_map_of(&message) {
+        if self.early.lets_pass(&self.state, &message) {
             return self.peer_message(cx, from, message);
         }
-        if self.future.len() < self.future_max {
-            self.future.push_back((from, message));
-        } else {
+        if !self.early.push(from, message) {
             self.peering.note_lost(from);
         }
         self.handle_early(cx);
     }
 
-    fn early_index(&self) -> Option<usize> {
-        self.future.iter().position(|(_, message)| self.state.has_map_of(message))
-    }
-
-    fn has_early_message(&self) -> bool {
-        self.early_index().is_some()
-    }
-
     /// Something has come that belongs to an epoch behind our map.
     pub(crate) fn expects_map(&self) -> bool {
-        !self.future.is_empty() || self.pipeline.has_future()
+        !self.early.is_empty() || self.pipeline.has_future()
     }
 
     /// Handles messages whose map is there, in the order in which they came, until one changes the store:
     /// the next one must see that change.
-    fn handle_early(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn handle_early(&mut self, cx: &mut Cx<'_>) {
         while !self.state.view_is_stale && !self.removed {
-            let Some((from, message)) = self.early_index().and_then(|at| self.future.remove(at)) else {
+            let Some((from, message)) = self.early.take_due(&self.state) else {
                 return;
             };
             self.peer_message(cx, from, message);
@@ -420,80 +368,9 @@ impl Pg {
         let mut txn = Transaction::new(self.state.spg);
         txn.push(Op::RemoveCollection);
         self.state.submit(cx, txn, OnDurable::Nothing);
-        self.remove_unborn(cx);
+        self.moves.remove_unborn(&mut self.state, cx);
         self.removed = true;
         cx.effects.push(Effect::Removed);
-    }
-
-    /// True when this copy leads the PG in this interval.
-    #[must_use]
-    pub fn is_primary(&self) -> bool {
-        self.state.is_primary()
-    }
-
-    /// The OSDs that serve this PG, in order.
-    #[must_use]
-    pub fn acting(&self) -> &[OsdId] {
-        &self.state.interval.acting
-    }
-
-    /// The OSDs that serve this PG, or are to: its up and acting sets.
-    pub fn members(&self) -> impl Iterator<Item = OsdId> + '_ {
-        self.state.members()
-    }
-
-    /// True when clients are served, and anything may change.
-    #[must_use]
-    pub fn is_active(&self) -> bool {
-        self.state.is_active()
-    }
-
-    /// True when the members have agreed on a log, whether or not there are enough of them to serve.
-    #[must_use]
-    pub fn is_activated(&self) -> bool {
-        self.state.is_activated()
-    }
-
-    /// True once the copy's removal has been submitted.
-    #[must_use]
-    pub fn is_removed(&self) -> bool {
-        self.removed
-    }
-
-    /// Which PG this is.
-    #[must_use]
-    pub fn spg(&self) -> SpgId {
-        self.state.spg
-    }
-
-    /// The map epoch that this copy has come to.
-    #[must_use]
-    pub fn epoch(&self) -> Epoch {
-        self.state.map.epoch
-    }
-
-    /// What this copy says of itself.
-    #[must_use]
-    pub fn info(&self) -> &PgInfo {
-        &self.state.info
-    }
-
-    /// Name of the peering state, as Ceph calls it.
-    #[must_use]
-    pub fn phase_name(&self) -> &'static str {
-        self.state.phase.name()
-    }
-
-    /// When [`Event::Tick`] is due; `None` when a tick about once a second is enough.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Stamp> {
-        let own = [self.watches.next_deadline(), self.moving_due(), self.snaptrim.due()];
-        own.into_iter().flatten().chain(self.recovery.resume_at()).min()
-    }
-
-    /// How many clients' messages wait at which stage.
-    pub fn waiting(&self) -> impl Iterator<Item = (OpStage, usize)> + '_ {
-        self.pipeline.waiting().chain([(OpStage::Commit, self.replication.len())])
     }
 
     /// Whether the choice of the authoritative log may leave out what copies know of intervals that none of them took part
@@ -516,7 +393,7 @@ impl Pg {
         (self.state.limits, self.checked, self.state.planted) =
             (tuning.limits, tuning.checked, tuning.planted);
         self.state.scan_objects = tuning.scan_objects.max(1);
-        self.future_max = tuning.queues.future_max;
+        self.early.count_max = tuning.queues.future_max;
     }
 
     /// Asserts what always holds.

@@ -1,12 +1,33 @@
 //! What the PG reports of itself: `pg_stat_t`, true at all times.
 
+use crate::RecoveryKind as Kind;
 use crate::interval::Interval;
 use crate::phase::Phase;
 use crate::state::PgState;
-use crate::{Pg, RecoveryKind as Kind};
 use nacre_maps::UpActing;
 use nacre_msg::stats::{ObjStatColl, ObjStatSum, PgShard, PgStat, pg_state};
 use nacre_types::{Epoch, HObject, OsdId, UTime};
+
+/// What is under way in a PG, as far as its report says so.
+pub(crate) struct Activity {
+    /// Objects move to other PGs, or from them.
+    pub(crate) is_moving: bool,
+    /// What recovery has to do next.
+    pub(crate) due: Option<Kind>,
+    /// It has the slots for that, or works without for a client that waits.
+    pub(crate) is_recovering: bool,
+    /// Objects that nobody who is up has.
+    pub(crate) unfound: usize,
+    pub(crate) forced_recovery: bool,
+    pub(crate) forced_backfill: bool,
+    /// Removed snapshots whose clones may still be here.
+    pub(crate) trims_queued: u64,
+    pub(crate) is_trimming: bool,
+    pub(crate) is_scrubbing: bool,
+    pub(crate) is_deep_scrub: bool,
+    /// A scrub has what differs repaired.
+    pub(crate) is_repairing: bool,
+}
 
 /// `bit` where `is`.
 fn when(is: bool, bit: u64) -> u64 {
@@ -101,95 +122,76 @@ impl PgState {
     }
 }
 
-impl Pg {
-    /// Who keeps the PG down, and what was lost there through which epoch: 0 of one that is away.
-    #[must_use]
-    pub fn blockers(&self) -> Vec<(OsdId, Epoch)> {
-        self.state.blockers()
-    }
-
-    /// About the bytes of memory that the log takes.
-    #[must_use]
-    pub fn log_bytes(&self) -> u64 {
-        self.state.log_bytes()
-    }
-
+impl PgState {
     /// The state bits, as `ceph pg ls` shows them.
-    #[must_use]
-    pub fn state(&self) -> u64 {
-        let peering =
-            when(self.state.info.history.last_epoch_started == 0, pg_state::CREATING) | pg_state::PEERING;
-        match &self.state.phase {
-            Phase::Stray if self.is_moving() => peering,
+    pub(crate) fn report_bits(&self, activity: &Activity) -> u64 {
+        let peering = when(self.info.history.last_epoch_started == 0, pg_state::CREATING) | pg_state::PEERING;
+        match &self.phase {
+            Phase::Stray if activity.is_moving => peering,
             Phase::Stray => 0,
             Phase::Replica => pg_state::ACTIVE,
             Phase::GetInfo { .. }
             | Phase::GetLog { .. }
             | Phase::WaitActingChange { .. }
-            | Phase::WaitUpThru => peering | self.state.remapped(),
-            Phase::Down { .. } => pg_state::DOWN | self.state.remapped(),
-            Phase::Incomplete => pg_state::INCOMPLETE | self.state.remapped(),
-            Phase::Activating { .. } => pg_state::ACTIVATING | self.state.strength() | self.state.remapped(),
-            Phase::Active { serving } => self.active_state(*serving),
+            | Phase::WaitUpThru => peering | self.remapped(),
+            Phase::Down { .. } => pg_state::DOWN | self.remapped(),
+            Phase::Incomplete => pg_state::INCOMPLETE | self.remapped(),
+            Phase::Activating { .. } => pg_state::ACTIVATING | self.strength() | self.remapped(),
+            Phase::Active { serving } => self.active_bits(*serving, activity),
         }
     }
 
-    fn active_state(&self, started: bool) -> u64 {
-        let serving = started && self.state.merge_role.is_none();
-        let recovery = match self.recovery.due(&self.state) {
-            Some(kind @ Kind::Recovery) if self.is_recovering(kind) => pg_state::RECOVERING,
-            Some(kind @ Kind::Recovery) if self.state.is_too_full(kind) => pg_state::RECOVERY_TOOFULL,
+    fn active_bits(&self, started: bool, activity: &Activity) -> u64 {
+        let serving = started && self.merge_role.is_none();
+        let recovery = match activity.due {
+            Some(Kind::Recovery) if activity.is_recovering => pg_state::RECOVERING,
+            Some(kind @ Kind::Recovery) if self.is_too_full(kind) => pg_state::RECOVERY_TOOFULL,
             Some(Kind::Recovery) => pg_state::RECOVERY_WAIT,
-            Some(kind @ Kind::Backfill) if self.is_recovering(kind) => pg_state::BACKFILLING,
-            Some(kind @ Kind::Backfill) if self.state.is_too_full(kind) => pg_state::BACKFILL_TOOFULL,
+            Some(Kind::Backfill) if activity.is_recovering => pg_state::BACKFILLING,
+            Some(kind @ Kind::Backfill) if self.is_too_full(kind) => pg_state::BACKFILL_TOOFULL,
             Some(Kind::Backfill) => pg_state::BACKFILL_WAIT,
             None => 0,
         };
-        let (trims, trimming) = (self.snaptrim.queued() > 0, self.snaptrim.is_busy());
+        let (trims, trimming) = (activity.trims_queued > 0, activity.is_trimming);
         when(serving, pg_state::ACTIVE)
             | when(!serving, pg_state::PEERED)
-            | when(self.state.is_clean(), pg_state::CLEAN)
+            | when(self.is_clean(), pg_state::CLEAN)
             | recovery
-            | when(self.state.merge_role.is_some(), pg_state::PREMERGE)
-            | when(self.reservations.forced_recovery, pg_state::FORCED_RECOVERY)
-            | when(self.reservations.forced_backfill, pg_state::FORCED_BACKFILL)
-            | when(self.recovery.unfound_count() > 0, pg_state::RECOVERY_UNFOUND)
+            | when(self.merge_role.is_some(), pg_state::PREMERGE)
+            | when(activity.forced_recovery, pg_state::FORCED_RECOVERY)
+            | when(activity.forced_backfill, pg_state::FORCED_BACKFILL)
+            | when(activity.unfound > 0, pg_state::RECOVERY_UNFOUND)
             | when(trimming, pg_state::SNAPTRIM)
             | when(trims && !trimming, pg_state::SNAPTRIM_WAIT)
-            | when(self.scrub.is_running(), pg_state::SCRUBBING)
-            | when(self.scrub.is_deep(), pg_state::DEEP_SCRUB)
-            | when(self.scrub.is_repairing(), pg_state::REPAIR)
-            | when(self.state.info.counters.scrub_errors > 0, pg_state::INCONSISTENT)
-            | self.state.strength()
-            | self.state.remapped()
+            | when(activity.is_scrubbing, pg_state::SCRUBBING)
+            | when(activity.is_deep_scrub, pg_state::DEEP_SCRUB)
+            | when(activity.is_repairing, pg_state::REPAIR)
+            | when(self.info.counters.scrub_errors > 0, pg_state::INCONSISTENT)
+            | self.strength()
+            | self.remapped()
     }
 
-    /// It has the places that it needs, or works without for a client that waits.
-    fn is_recovering(&self, kind: Kind) -> bool {
-        self.reservations.allow(kind) || self.recovery.is_busy()
-    }
-
-    fn sums(&self) -> ObjStatSum {
-        let counters = &self.state.info.counters;
-        let size = i64::from(self.state.interval.size);
+    fn sums(&self, unfound: usize) -> ObjStatSum {
+        let counters = &self.info.counters;
+        let size = i64::from(self.interval.size);
         let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let (degraded, misplaced) = self.state.copies_short();
+        let (degraded, misplaced) = self.copies_short();
         ObjStatSum {
             num_bytes: counters.bytes,
             num_objects: counters.objects,
             num_object_clones: counters.clones,
             num_object_copies: counters.objects.saturating_mul(size),
-            num_objects_missing_on_primary: count(self.state.missing.len()),
+            num_objects_missing_on_primary: count(self.missing.len()),
             num_objects_degraded: degraded,
             num_objects_misplaced: misplaced,
-            num_objects_unfound: count(self.recovery.unfound_count()),
+            num_objects_unfound: count(unfound),
             num_rd: counters.reads,
             num_rd_kb: counters.read_bytes >> 10,
             num_wr: counters.writes,
             num_wr_kb: counters.write_bytes >> 10,
             num_scrub_errors: counters.scrub_errors,
-            num_objects_recovered: i64::try_from(self.state.stamps.recovered_objects).unwrap_or(i64::MAX),
-            num_objects_repaired: i64::try_from(self.state.stamps.repaired_objects).unwrap_or(i64::MAX),
+            num_objects_recovered: i64::try_from(self.stamps.recovered_objects).unwrap_or(i64::MAX),
+            num_objects_repaired: i64::try_from(self.stamps.repaired_objects).unwrap_or(i64::MAX),
             num_objects_dirty: counters.objects,
             num_whiteouts: counters.whiteouts,
             num_objects_omap: counters.omap_objects,
@@ -199,37 +201,34 @@ impl Pg {
         }
     }
 
-    /// The report for the manager; `None` where another OSD is primary.
-    pub fn stat(&mut self, wall: UTime) -> Option<PgStat> {
-        if !self.is_primary() {
-            return None;
-        }
-        let state = self.state();
-        self.state.stamps.refresh(wall, state);
-        self.state.stamps.reported_seq += 1;
-        self.state.stamps.reported_epoch = self.state.map.epoch;
-        let (history, stamps) = (&self.state.info.history, &self.state.stamps);
-        let log_size = i64::try_from(self.state.log.len()).unwrap_or(i64::MAX);
-        let blocked_by = match &self.state.phase {
+    /// The report for the manager, of a primary.
+    pub(crate) fn report(&mut self, wall: UTime, activity: &Activity) -> PgStat {
+        let state = self.report_bits(activity);
+        self.stamps.refresh(wall, state);
+        self.stamps.reported_seq += 1;
+        self.stamps.reported_epoch = self.map.epoch;
+        let (history, stamps) = (&self.info.history, &self.stamps);
+        let log_size = i64::try_from(self.log.len()).unwrap_or(i64::MAX);
+        let blocked_by = match &self.phase {
             Phase::Down { blocked_by } => blocked_by.clone(),
             Phase::GetInfo { waiting } => waiting.iter().copied().collect(),
             _ => Vec::new(),
         };
-        let whole = self.state.peers.iter().filter(|(_, peer)| peer.is_complete()).map(|(osd, _)| *osd);
-        let me = self.state.missing.is_empty().then_some(self.state.whoami);
-        let placed = self.state.placed();
-        Some(PgStat {
-            version: self.state.info.last_update,
+        let whole = self.peers.iter().filter(|(_, peer)| peer.is_complete()).map(|(osd, _)| *osd);
+        let me = self.missing.is_empty().then_some(self.whoami);
+        let placed = self.placed();
+        PgStat {
+            version: self.info.last_update,
             reported_seq: stamps.reported_seq,
             reported_epoch: stamps.reported_epoch,
             state,
-            log_start: self.state.log.tail(),
-            ondisk_log_start: self.state.log.tail(),
+            log_start: self.log.tail(),
+            ondisk_log_start: self.log.tail(),
             created: history.epoch_created,
             last_epoch_clean: history.last_epoch_clean,
             last_scrub: history.last_scrub,
             last_scrub_stamp: history.last_scrub_stamp,
-            stats: ObjStatColl { sum: self.sums() },
+            stats: ObjStatColl { sum: self.sums(activity.unfound) },
             log_size,
             ondisk_log_size: log_size,
             up: placed.up,
@@ -239,23 +238,23 @@ impl Pg {
             last_active: stamps.active,
             last_clean: stamps.clean,
             last_unstale: wall,
-            mapping_epoch: self.state.interval.since,
+            mapping_epoch: self.interval.since,
             last_deep_scrub: history.last_deep_scrub,
             last_deep_scrub_stamp: history.last_deep_scrub_stamp,
             last_clean_scrub_stamp: history.last_clean_scrub_stamp,
             last_became_active: stamps.became_active,
-            up_primary: self.state.interval.up_primary,
-            acting_primary: self.state.interval.primary,
+            up_primary: self.interval.up_primary,
+            acting_primary: self.interval.primary,
             blocked_by,
             last_undegraded: stamps.undegraded,
             last_fullsized: stamps.full_size,
             last_peered: stamps.peered,
             last_became_peered: stamps.became_peered,
-            snaptrimq_len: u32::try_from(self.snaptrim.queued()).unwrap_or(u32::MAX),
-            purged_snaps: self.state.info.purged_snaps.clone(),
-            avail_no_missing: me.into_iter().chain(whole).map(|osd| self.state.whole_copy(osd)).collect(),
+            snaptrimq_len: u32::try_from(activity.trims_queued).unwrap_or(u32::MAX),
+            purged_snaps: self.info.purged_snaps.clone(),
+            avail_no_missing: me.into_iter().chain(whole).map(|osd| self.whole_copy(osd)).collect(),
             ..PgStat::default()
-        })
+        }
     }
 }
 

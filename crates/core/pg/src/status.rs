@@ -1,11 +1,82 @@
 //! What the OSD asks a PG, without an event: where it stands, what waits in it, and what it lacks.
 
+use crate::phase::Phase;
+use crate::pipeline::OpStage;
 use crate::recovery::{LostError, MissingObject};
+use crate::stats::Activity;
 use crate::{Lost, Pg, ScrubIntervals};
+use nacre_maps::OsdMap;
+use nacre_msg::peer::PgInfo;
+use nacre_msg::stats::PgStat;
 use nacre_txn::ObjectView;
-use nacre_types::{HObject, UTime};
+use nacre_types::{Epoch, HObject, OsdId, SpgId, Stamp, UTime};
 
 impl Pg {
+    /// True when this copy leads the PG in this interval.
+    #[must_use]
+    pub fn is_primary(&self) -> bool {
+        self.state.is_primary()
+    }
+
+    /// The OSDs that serve this PG, in order.
+    #[must_use]
+    pub fn acting(&self) -> &[OsdId] {
+        &self.state.interval.acting
+    }
+
+    /// The OSDs that serve this PG, or are to: its up and acting sets.
+    pub fn members(&self) -> impl Iterator<Item = OsdId> + '_ {
+        self.state.members()
+    }
+
+    /// True when clients are served, and anything may change.
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.state.is_active()
+    }
+
+    /// True when the members have agreed on a log, whether or not there are enough of them to serve.
+    #[must_use]
+    pub fn is_activated(&self) -> bool {
+        self.state.is_activated()
+    }
+
+    /// Which PG this is.
+    #[must_use]
+    pub fn spg(&self) -> SpgId {
+        self.state.spg
+    }
+
+    /// The map epoch that this copy has come to.
+    #[must_use]
+    pub fn epoch(&self) -> Epoch {
+        self.state.map.epoch
+    }
+
+    /// What this copy says of itself.
+    #[must_use]
+    pub fn info(&self) -> &PgInfo {
+        &self.state.info
+    }
+
+    /// Name of the peering state, as Ceph calls it.
+    #[must_use]
+    pub fn phase_name(&self) -> &'static str {
+        self.state.phase.name()
+    }
+
+    /// When [`Event::Tick`] is due; `None` when a tick about once a second is enough.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Stamp> {
+        let own = [self.watches.next_deadline(), self.moves.due(), self.snaptrim.due()];
+        own.into_iter().flatten().chain(self.recovery.resume_at()).min()
+    }
+
+    /// How many clients' messages wait at which stage.
+    pub fn waiting(&self) -> impl Iterator<Item = (OpStage, usize)> + '_ {
+        self.pipeline.waiting().chain([(OpStage::Commit, self.replication.len())])
+    }
+
     /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
     /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
     #[must_use]
@@ -32,9 +103,7 @@ impl Pg {
     pub fn can_mark_lost(&self, view: &dyn ObjectView, lost: Lost) -> Result<usize, LostError> {
         self.recovery.can_mark_lost(&self.state, view, lost)
     }
-}
 
-impl Pg {
     /// True while copies are compared, or are to be once the PG is clean.
     #[must_use]
     pub fn is_scrubbing(&self) -> bool {
@@ -46,5 +115,76 @@ impl Pg {
     #[must_use]
     pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
         self.scrub.due(&self.state, wall, intervals)
+    }
+
+    /// Objects move, and nothing is served.
+    #[must_use]
+    pub fn is_moving(&self) -> bool {
+        self.moves.is_moving()
+    }
+
+    /// This copy is, or was when it was stored, about to hand objects over to `spg`, which has no records of its own before
+    /// that is done; or it will in one of the maps that wait until its objects have moved.
+    #[must_use]
+    pub fn is_splitting_off(&self, spg: &SpgId) -> bool {
+        self.moves.is_splitting_off(&self.state, spg)
+    }
+
+    /// Whether the map of `epoch`, or a newer one, has come.
+    #[must_use]
+    pub fn has_seen(&self, epoch: Epoch) -> bool {
+        self.moves.newest_seen(&self.state).0 >= epoch
+    }
+
+    /// The PGs that this one takes in when `map` comes; none if it has come already, or it has taken them in.
+    #[must_use]
+    pub fn sources_in(&self, map: &OsdMap) -> Vec<SpgId> {
+        self.moves.sources_in(&self.state, map)
+    }
+
+    /// Who keeps the PG down, and what was lost there through which epoch: 0 of one that is away.
+    #[must_use]
+    pub fn blockers(&self) -> Vec<(OsdId, Epoch)> {
+        self.state.blockers()
+    }
+
+    /// About the bytes of memory that the log takes.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        self.state.log_bytes()
+    }
+
+    /// The state bits, as `ceph pg ls` shows them.
+    #[must_use]
+    pub fn state(&self) -> u64 {
+        self.state.report_bits(&self.activity())
+    }
+
+    /// The report for the manager; `None` where another OSD is primary.
+    pub fn stat(&mut self, wall: UTime) -> Option<PgStat> {
+        if !self.is_primary() {
+            return None;
+        }
+        let activity = self.activity();
+        Some(self.state.report(wall, &activity))
+    }
+
+    fn activity(&self) -> Activity {
+        let is_active = matches!(self.state.phase, Phase::Active { .. });
+        let due = if is_active { self.recovery.due(&self.state) } else { None };
+        let may_recover = due.is_some_and(|kind| self.reservations.allow(kind));
+        Activity {
+            is_moving: self.moves.is_moving(),
+            due,
+            is_recovering: may_recover || self.recovery.is_busy(),
+            unfound: self.recovery.unfound_count(),
+            forced_recovery: self.reservations.forced_recovery,
+            forced_backfill: self.reservations.forced_backfill,
+            trims_queued: self.snaptrim.queued(),
+            is_trimming: self.snaptrim.is_busy(),
+            is_scrubbing: self.scrub.is_running(),
+            is_deep_scrub: self.scrub.is_deep(),
+            is_repairing: self.scrub.is_repairing(),
+        }
     }
 }

@@ -156,9 +156,13 @@ fn pgs_of_maps_that_wait_for_a_split_are_coming_too() {
         let pg = world.pg(1).expect("a copy");
         (0..8).filter(|seed| pg.is_splitting_off(&child(*seed))).collect::<Vec<_>>()
     };
+    let newest_pg_num = |world: &mut World| {
+        let pg = world.pg(1).expect("a copy");
+        pg.moves.newest_seen(&pg.state).1
+    };
     assert_eq!(coming(&mut world), [1]);
     split(&mut world);
-    while world.pg(1).expect("a copy").newest_seen().1 != PG_NUM {
+    while newest_pg_num(&mut world) != PG_NUM {
         assert!(world.step(), "{}", world.describe());
     }
     assert!(is_moving(&mut world, 1), "it was done already");

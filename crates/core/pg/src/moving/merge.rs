@@ -15,11 +15,12 @@
 //! change nothing, under versions of the epoch of the merge, which no copy from before it has: twice the old
 //! number, odd for the source. Each copy finds the same versions by itself, however far back its log reaches.
 
+use super::{Moves, Source};
 use crate::log::{Missing, PgLog};
 use crate::merge_role::{self, MergeState};
 use crate::state::PgState;
 use crate::storage::{forget_missing, log_append};
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{Counters, LogEntry, LogKind};
 use nacre_txn::Op;
@@ -49,6 +50,74 @@ impl PgState {
         !self.info.is_incomplete() && self.missing.is_empty() && self.info.last_update == version
     }
 
+    /// The objects of these copies are here: makes one of what else they have. Yields the changes that do so in the store, to be submitted with the interval that begins.
+    pub(super) fn take_in(&mut self, sources: &[Source]) -> Vec<Op> {
+        let Some(pool) = self.map.pools.get(&self.spg.pg.pool) else { return Vec::new() };
+        let (record, epoch) = (pool.last_pg_merge, self.map.epoch);
+        let due: Vec<PgId> = sources_of(self.spg.pg, self.interval.pg_num, pool.pg_num).collect();
+        let whole = match (&due[..], sources) {
+            ([due], [source]) => {
+                *due == source.state.spg.pg
+                    && *due == record.source
+                    && source.state.is_copy_of(record.source_version)
+                    && self.is_copy_of(record.target_version)
+            }
+            _ => false,
+        };
+        let mut ops = Vec::new();
+        if self.in_rubble {
+            ops.extend([Op::RemoveCollection, Op::CreateCollection]);
+        }
+        ops.push(Op::LogRewind { to: Eversion::ZERO });
+        for source in sources {
+            self.add_source(source, &mut ops);
+        }
+        ops.extend(std::mem::take(&mut self.recorded).iter().map(forget_missing));
+        self.missing = Missing::default();
+        match sources.first().filter(|_| whole) {
+            Some(source) => self.merge_logs(source, epoch),
+            None => {
+                self.log = PgLog::default();
+                (self.info.last_complete, self.info.last_backfill) = (Eversion::ZERO, HObject::MIN);
+            }
+        }
+        (self.info.last_update, self.info.log_tail) = (self.log.head(), self.log.tail());
+        self.info.safe_to = Eversion::ZERO; // its numbers were others
+        self.follow_log();
+        if whole {
+            self.info.last_complete = self.info.last_update;
+        }
+        ops.extend(self.log.iter().map(|entry| log_append(&entry)));
+        ops
+    }
+
+    fn add_source(&mut self, source: &Source, ops: &mut Vec<Op>) {
+        ops.push(Op::Merge { source: source.state.spg });
+        let (info, theirs) = (&mut self.info, &source.state.info);
+        info.counters.add(&theirs.counters);
+        info.last_user_version = info.last_user_version.max(theirs.last_user_version);
+        info.purged_snaps = info.purged_snaps.intersection(&theirs.purged_snaps);
+        let (history, older) = (&mut info.history, &theirs.history);
+        history.last_scrub_stamp = history.last_scrub_stamp.min(older.last_scrub_stamp);
+        history.last_deep_scrub_stamp = history.last_deep_scrub_stamp.min(older.last_deep_scrub_stamp);
+        history.last_clean_scrub_stamp = history.last_clean_scrub_stamp.min(older.last_clean_scrub_stamp);
+    }
+
+    fn merge_logs(&mut self, source: &Source, epoch: Epoch) {
+        let (ours, theirs) = (self.log.head().version, source.state.log.head().version);
+        let theirs = if source.state.log.head() == Eversion::ZERO { 0 } else { 2 * theirs + 1 };
+        let head = Eversion::new(epoch, theirs.max(2 * ours));
+        let mut entries: Vec<LogEntry> = self.log.iter().map(|entry| kept(&entry, epoch, false)).collect();
+        entries.extend(source.state.log.iter().map(|entry| kept(&entry, epoch, true)));
+        entries.sort_unstable_by_key(|entry| entry.version);
+        // A log may hold nothing and have a head all the same: then all copies agree on that alone.
+        if entries.last().is_some_and(|newest| newest.version == head) {
+            self.log.replace(Eversion::new(epoch, 0), &entries);
+        } else {
+            self.log.replace(head, &[]);
+        }
+    }
+
     /// Tells how far a PG is that is to be merged.
     pub(crate) fn report_merge(&self, cx: &mut Cx<'_>) {
         let (Some(role), Some((source, target))) =
@@ -73,101 +142,14 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Moves {
     /// The PGs that this one takes in when `map` comes; none if it has come already, or it has taken them in.
-    #[must_use]
-    pub fn sources_in(&self, map: &OsdMap) -> Vec<SpgId> {
-        let (seen, old) = self.newest_seen();
+    pub(crate) fn sources_in(&self, state: &PgState, map: &OsdMap) -> Vec<SpgId> {
+        let (seen, old) = self.newest_seen(state);
         let is_ahead = map.epoch > seen && self.sources.is_none();
-        let new = map.pools.get(&self.state.spg.pg.pool).filter(|_| is_ahead);
+        let new = map.pools.get(&state.spg.pg.pool).filter(|_| is_ahead);
         let new = new.map_or(u32::MAX, |pool| pool.pg_num);
-        sources_of(self.state.spg.pg, old, new).map(SpgId::replicated).collect()
-    }
-
-    /// Takes in the copies of PGs that end with `cx.map`, as far as this OSD has them; [`crate::Event::Map`] with
-    /// that map must come next. Their objects come some at a time (`moving.rs`).
-    pub fn absorb(&mut self, cx: &mut Cx<'_>, mut sources: Vec<Self>) {
-        sources.iter_mut().for_each(|source| source.end(cx));
-        self.sources = Some(sources);
-    }
-
-    /// The objects of these copies are here: makes one of what else they have, to be submitted with the interval that begins.
-    pub(crate) fn take_in(&mut self, sources: &[Self]) {
-        let Some(pool) = self.state.map.pools.get(&self.state.spg.pg.pool) else { return };
-        let (record, epoch) = (pool.last_pg_merge, self.state.map.epoch);
-        let due: Vec<PgId> = sources_of(self.state.spg.pg, self.state.interval.pg_num, pool.pg_num).collect();
-        let whole = match (&due[..], sources) {
-            ([due], [source]) => {
-                *due == source.state.spg.pg
-                    && *due == record.source
-                    && source.state.is_copy_of(record.source_version)
-                    && self.state.is_copy_of(record.target_version)
-            }
-            _ => false,
-        };
-        let mut ops = Vec::new();
-        if self.state.in_rubble {
-            ops.extend([Op::RemoveCollection, Op::CreateCollection]);
-        }
-        ops.push(Op::LogRewind { to: Eversion::ZERO });
-        for source in sources {
-            self.add_source(source, &mut ops);
-        }
-        ops.extend(std::mem::take(&mut self.state.recorded).iter().map(forget_missing));
-        self.state.missing = Missing::default();
-        match sources.first().filter(|_| whole) {
-            Some(source) => self.merge_logs(source, epoch),
-            None => {
-                self.state.log = PgLog::default();
-                (self.state.info.last_complete, self.state.info.last_backfill) =
-                    (Eversion::ZERO, HObject::MIN);
-            }
-        }
-        (self.state.info.last_update, self.state.info.log_tail) =
-            (self.state.log.head(), self.state.log.tail());
-        self.state.info.safe_to = Eversion::ZERO; // its numbers were others
-        self.state.follow_log();
-        if whole {
-            self.state.info.last_complete = self.state.info.last_update;
-        }
-        ops.extend(self.state.log.iter().map(|entry| log_append(&entry)));
-        self.absorbed = ops;
-    }
-
-    fn add_source(&mut self, source: &Self, ops: &mut Vec<Op>) {
-        ops.push(Op::Merge { source: source.state.spg });
-        let (info, theirs) = (&mut self.state.info, &source.state.info);
-        info.counters.add(&theirs.counters);
-        info.last_user_version = info.last_user_version.max(theirs.last_user_version);
-        info.purged_snaps = info.purged_snaps.intersection(&theirs.purged_snaps);
-        let (history, older) = (&mut info.history, &theirs.history);
-        history.last_scrub_stamp = history.last_scrub_stamp.min(older.last_scrub_stamp);
-        history.last_deep_scrub_stamp = history.last_deep_scrub_stamp.min(older.last_deep_scrub_stamp);
-        history.last_clean_scrub_stamp = history.last_clean_scrub_stamp.min(older.last_clean_scrub_stamp);
-    }
-
-    fn merge_logs(&mut self, source: &Self, epoch: Epoch) {
-        let (ours, theirs) = (self.state.log.head().version, source.state.log.head().version);
-        let theirs = if source.state.log.head() == Eversion::ZERO { 0 } else { 2 * theirs + 1 };
-        let head = Eversion::new(epoch, theirs.max(2 * ours));
-        let mut entries: Vec<LogEntry> =
-            self.state.log.iter().map(|entry| kept(&entry, epoch, false)).collect();
-        entries.extend(source.state.log.iter().map(|entry| kept(&entry, epoch, true)));
-        entries.sort_unstable_by_key(|entry| entry.version);
-        // A log may hold nothing and have a head all the same: then all copies agree on that alone.
-        if entries.last().is_some_and(|newest| newest.version == head) {
-            self.state.log.replace(Eversion::new(epoch, 0), &entries);
-        } else {
-            self.state.log.replace(head, &[]);
-        }
-    }
-
-    /// The PG is no more: its clients are to look for their objects elsewhere.
-    fn end(&mut self, cx: &mut Cx<'_>) {
-        self.backoffs.release_all(&self.state, cx);
-        for session in self.pipeline.sessions() {
-            cx.effects.push(Effect::PushMaps { session, since: self.state.map.epoch });
-        }
+        sources_of(state.spg.pg, old, new).map(SpgId::replicated).collect()
     }
 }
 

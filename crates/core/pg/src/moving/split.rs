@@ -9,18 +9,17 @@
 //! ```
 //! A copy and its child were the same PG in all intervals before, so the child's past is the parent's: it
 //! peers with whoever has split the same parent. Objects and snapshot entries move first, some at a time
-//! ([`crate::moving`]); then all else, in one transaction. The head of each log is the newest entry that is left in it:
+//! ([`super`]); then all else, in one transaction. The head of each log is the newest entry that is left in it:
 //! copies of one parent whose logs differ only in entries of the child do not differ at all afterwards.
 
+use super::{Moves, change};
 use crate::interval::Interval;
 use crate::log::PgLog;
-use crate::moving;
-use crate::object::ObjectContext;
 use crate::progress::Progress;
 use crate::state::PgState;
 use crate::storage::{self, begin_anew, log_append, save_info, save_interval};
 use crate::tokens::OnDurable;
-use crate::{Cx, Effect, Pg};
+use crate::{Cx, Effect};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{Counters, LogEntry, PgInfo};
 use nacre_txn::{Op, Transaction};
@@ -48,7 +47,7 @@ fn children(parent: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
 impl PgState {
     /// The objects have moved: divides all else. `before` is the last map of the interval that ended; `waiting` are those that
     /// came while the objects moved.
-    pub(crate) fn split_off(
+    pub(super) fn split_off(
         &mut self,
         cx: &mut Cx<'_>,
         before: &Arc<OsdMap>,
@@ -71,7 +70,7 @@ impl PgState {
             let mut ops =
                 if self.in_rubble { vec![Op::RemoveCollection, Op::CreateCollection] } else { Vec::new() };
             ops.extend(self.create_ops(share, complete_to, before, new));
-            txn.push(moving::change(child, new, ops));
+            txn.push(change(child, new, ops));
         }
         if let Some(ec) = &mut self.ec {
             let parent = self.spg.pg;
@@ -127,7 +126,7 @@ impl PgState {
         );
     }
 
-    /// What makes the child: as [`Pg::load`] reads it, at the end of the interval that it shares with us, from a copy that
+    /// What makes the child: as [`crate::Pg::load`] reads it, at the end of the interval that it shares with us, from a copy that
     /// lacked nothing up to `complete_to`.
     fn create_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap, new: u32) -> Vec<Op> {
         let mut log = PgLog::default();
@@ -146,10 +145,15 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Moves {
     /// How far the objects are that belong to new PGs in the map that came; `None` when none do.
-    pub(crate) fn split_progress(&mut self, cx: &mut Cx<'_>, before: &Arc<OsdMap>) -> Option<Progress> {
-        let (old, new) = (self.state.interval.pg_num, self.state.pool.pg_num);
+    pub(super) fn split_progress(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        before: &Arc<OsdMap>,
+    ) -> Option<Progress> {
+        let (old, new) = (state.interval.pg_num, state.pool.pg_num);
         // Not of a merge whose map is yet to come.
         if let Some(begun) = self.progress.take_if(|begun| begun.pg_num > old && begun.pg_num <= new) {
             return Some(begun);
@@ -157,33 +161,33 @@ impl Pg {
         // A peer may have called for the child already: then this copy was born just now, late and empty.
         let is_known = |child: &PgId| storage::load_info(cx.view, &SpgId::replicated(*child)).is_some();
         let is_new = |child: &PgId| self.taken_in.contains(child) || !is_known(child);
-        let children = children(self.state.spg.pg, old, new).filter(is_new);
+        let children = children(state.spg.pg, old, new).filter(is_new);
         let progress = Progress::begin(new, children);
         if progress.shares.is_empty() {
             return None;
         }
-        if self.state.in_rubble {
+        if state.in_rubble {
             // Nothing of what lies there counts: the children are as empty as this one.
-            self.state.split_off(cx, before, &VecDeque::new(), progress);
+            state.split_off(cx, before, &VecDeque::new(), progress);
             return None;
         }
-        let mut txn = Transaction::new(self.state.spg);
+        let mut txn = Transaction::new(state.spg);
         for child in progress.shares.keys() {
             // Something unreadable may lie there.
-            txn.push(moving::change(*child, new, vec![Op::RemoveCollection, Op::CreateCollection]));
+            txn.push(change(*child, new, vec![Op::RemoveCollection, Op::CreateCollection]));
         }
         txn.push(storage::save_progress(&progress));
-        self.state.submit(cx, txn, OnDurable::Nothing);
+        state.submit(cx, txn, OnDurable::Nothing);
         Some(progress)
     }
 
     /// PGs that were being split off when this copy was stored, and never came to be.
-    pub(crate) fn remove_unborn(&mut self, cx: &mut Cx<'_>) {
+    pub(crate) fn remove_unborn(&mut self, state: &mut PgState, cx: &mut Cx<'_>) {
         let targets = self.progress.take().into_iter().flat_map(|progress| progress.shares.into_keys());
         for target in targets.map(SpgId::replicated) {
-            if target != self.state.spg && storage::load_info(cx.view, &target).is_none() {
+            if target != state.spg && storage::load_info(cx.view, &target).is_none() {
                 let txn = Transaction { collection: target, ops: vec![Op::RemoveCollection] };
-                self.state.submit(cx, txn, OnDurable::Nothing);
+                state.submit(cx, txn, OnDurable::Nothing);
             }
         }
     }
@@ -199,21 +203,6 @@ fn ends_with(info: &mut PgInfo, log: &PgLog) {
 /// A copy that lacks nothing is complete up to its head; others are up to where they were.
 fn last_complete(was: Eversion, log: &PgLog, whole: bool) -> Eversion {
     if whole { log.head() } else { was.min(log.head()) }
-}
-
-/// What one head and its clones add to a PG's sums.
-pub(crate) fn add_head(sums: &mut Counters, head: &ObjectContext) {
-    let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
-    let clones = signed(head.snaps.clones.len() as u64);
-    let own: u64 = head.snaps.clones.iter().map(crate::object::CloneInfo::own_bytes).sum();
-    sums.add(&Counters {
-        objects: 1 + clones,
-        clones,
-        bytes: signed(head.info.size.saturating_add(own)),
-        whiteouts: i64::from(head.info.whiteout),
-        omap_objects: i64::from(head.info.has_omap) * (1 + clones),
-        ..Counters::default()
-    });
 }
 
 #[cfg(test)]
