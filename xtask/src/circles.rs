@@ -19,13 +19,6 @@ const KNOWN: &[(&str, &[&str])] = &[
         &["call", "mon", "osd_read", "pool", "pool_get_set", "signature", "status", "table"],
     ),
     ("crates/core/msgr", &["fault", "frame"]),
-    (
-        "crates/core/pg",
-        &[
-            "backend", "early", "moving", "peering", "pg", "pipeline", "recovery", "scrub", "snaptrim", "state", "tokens",
-            "watch",
-        ],
-    ),
 ];
 
 /// Reports each circle that is not known, and each known one that has become smaller.

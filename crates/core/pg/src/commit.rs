@@ -44,7 +44,8 @@ impl Pg {
             peer.info.last_complete = peer.info.last_complete.max(reply.last_complete);
         }
         if let Some(token) = staged_token(reply.tid) {
-            self.part_is_staged(cx, from, token);
+            let goes_on = self.pipeline.part_is_staged(&mut self.state, cx, from, token);
+            self.follow_op(cx, goes_on);
         } else if self.replication.acked(from, reply.tid) {
             self.complete_writes(cx);
         }
@@ -78,7 +79,11 @@ impl Pg {
                 let outcome = recovery.part_is_there(state, cx, ops, me, (&part.0, &part.1));
                 self.follow_recovery(cx, outcome);
             }
-            OnDurable::Staged(token) => self.part_is_staged(cx, self.state.whoami, token),
+            OnDurable::Staged(token) => {
+                let me = self.state.whoami;
+                let goes_on = self.pipeline.part_is_staged(&mut self.state, cx, me, token);
+                self.follow_op(cx, goes_on);
+            }
         }
         while let Some(then) = self.state.tokens.take_flushed(token) {
             let outcome = self.peering.flushed(&mut self.state, cx, then);
@@ -91,7 +96,8 @@ impl Pg {
     #[must_use]
     pub fn waits_for_others(&mut self) -> bool {
         let me = self.state.whoami;
-        self.state.tokens.only_write().is_some_and(|tid| self.replication.waits_for_others(me, tid))
+        let only_write = self.state.tokens.only_write().filter(|_| !self.pipeline.has_parked());
+        only_write.is_some_and(|tid| self.replication.waits_for_others(me, tid))
     }
 
     fn write_is_durable(&mut self, cx: &mut Cx<'_>, tid: u64) {
@@ -119,9 +125,11 @@ impl Pg {
 
     /// Data that was asked for is there.
     pub(crate) fn fetched(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token) {
+        if let Some(op_ctx) = self.pipeline.take_parked(token) {
+            return self.unpark(cx, op_ctx);
+        }
         match self.state.tokens.take_fetch(token) {
             None => {} // of an older interval
-            Some(OnFetched::Operation(op_ctx)) => self.unpark(cx, *op_ctx),
             Some(OnFetched::Push(object)) => {
                 let outcome = self.recovery.push_was_read(&mut self.state, cx, &object);
                 self.follow_recovery(cx, outcome);
@@ -142,24 +150,20 @@ impl Pg {
 
     /// The data itself came, which the view may not have.
     pub(crate) fn brought(&mut self, cx: &mut Cx<'_>, token: nacre_txn::Token, data: nacre_buf::BufList) {
-        if let Some(plain) = self.state.tokens.op_ctx_mut(token).and_then(|op_ctx| op_ctx.plain.as_mut()) {
+        let Some(mut op_ctx) = self.pipeline.take_parked(token) else { return self.fetched(cx, token) };
+        if let Some(plain) = &mut op_ctx.plain {
             plain.bring(data);
         }
-        self.fetched(cx, token);
+        self.unpark(cx, op_ctx);
     }
 
     /// Takes back all that is under way in this interval. Clients' messages are admitted again: what their
     /// changes left in the log is found there, the rest is executed anew or dropped.
     pub(crate) fn cancel(&mut self, cx: &mut Cx<'_>) {
-        let mut again = self.replication.cancel();
-        for waiting in self.state.tokens.cancel() {
-            if let OnFetched::Operation(op_ctx) = waiting {
-                again.push(op_ctx.op);
-            }
-        }
+        self.state.tokens.cancel();
         self.gathers.clear();
-        self.pipeline.requeue(again);
-        self.backoffs.release_objects(&self.state, cx);
+        self.pipeline.requeue(self.replication.cancel());
+        self.pipeline.backoffs.release_objects(&self.state, cx);
         self.reservations.cancel(&self.state, cx);
         self.recovery = crate::recovery::Recovery::default();
         self.snaptrim.cancel();

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub enum Effect {
     /// Answer a client's message. Everything that the answer implies is durable on all members already.
     Reply {
-        /// To whom.
+        /// The receiver.
         session: SessionId,
         /// The message's transaction number.
         tid: u64,
@@ -26,7 +26,7 @@ pub enum Effect {
     },
     /// Tell a watcher or notifier something, under tid 0.
     Watch {
-        /// To whom.
+        /// The receiver.
         session: SessionId,
         /// What.
         message: Box<WatchNotify>,
@@ -34,14 +34,14 @@ pub enum Effect {
     /// Tell a client to hold its messages on some objects, or to go on, under tid 0. What it acknowledges comes back
     /// as [`crate::Event::BackoffAck`], in order with its messages.
     Backoff {
-        /// To whom.
+        /// The receiver.
         session: SessionId,
         /// What.
         message: Box<OsdBackoff>,
     },
     /// Send the session the maps behind `since`: its operations are computed with an older one.
     PushMaps {
-        /// To whom.
+        /// The receiver.
         session: SessionId,
         /// The epoch that it has.
         since: Epoch,
@@ -49,14 +49,14 @@ pub enum Effect {
     /// Send to a peer, behind everything sent to it before. The peer may be this OSD itself (a copy between
     /// two of its PGs): hand the message to the PG in its header then.
     Peer {
-        /// To whom.
+        /// The receiver.
         osd: OsdId,
         /// What.
         message: PeerMessage,
     },
     /// Send the same to several peers, none of them this OSD, likewise.
     Peers {
-        /// To whom.
+        /// The receiver.
         osds: SmallVec<[OsdId; 4]>,
         /// What, as messages carry it: encoded once, before what it says goes to the store.
         message: RawMessage,
@@ -105,7 +105,7 @@ pub enum Effect {
     WantPgTemp {
         /// The PG.
         pg: PgId,
-        /// Who should serve.
+        /// The OSDs that should serve.
         acting: Vec<OsdId>,
     },
     /// The PG has served for the first time (`MOSDPGCreated`).

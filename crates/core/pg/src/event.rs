@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// One client message on its way through the PG.
 #[derive(Debug)]
 pub struct ClientOp {
-    /// Who sent it.
+    /// The session that it came in.
     pub session: Arc<Session>,
     /// Its transaction number.
     pub tid: u64,
@@ -35,7 +35,7 @@ pub enum RecoveryKind {
     Backfill,
 }
 
-/// What becomes of objects that nobody has.
+/// What becomes of objects that no copy has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// The version before, where the primary has one; nothing, where the object was new.
@@ -90,11 +90,11 @@ pub enum Event {
         /// False: in turn again.
         forced: bool,
     },
-    /// An operator gives up the objects that nobody has, as far as [`crate::Pg::can_mark_lost`] says that it can be done.
+    /// An operator gives up the objects that no copy has, as far as [`crate::Pg::can_mark_lost`] says that it can be done.
     MarkLost(Lost),
     /// An operator has the PG made anew: this copy goes.
     GiveUp,
-    /// Somebody asks for a scrub.
+    /// An operator, or the schedule, asks for a scrub.
     Scrub {
         /// Read and compare data, not only metadata.
         deep: bool,

@@ -1,4 +1,4 @@
-//! [`Interval`]: who serves a PG, and from which epoch on.
+//! [`Interval`]: which OSDs serve a PG, and from which epoch on.
 
 use crate::coding::layout_of;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
@@ -19,7 +19,7 @@ pub(crate) struct Interval {
     pub(crate) up: Vec<OsdId>,
     /// Primary of `up`, or -1.
     pub(crate) up_primary: OsdId,
-    /// Who serves it.
+    /// The OSDs that serve it.
     pub(crate) acting: Vec<OsdId>,
     /// Primary of `acting`, or -1.
     pub(crate) primary: OsdId,
@@ -79,7 +79,7 @@ impl Interval {
         }
     }
 
-    /// Takes the epochs over from somebody who knows the interval longer, if it is the same one.
+    /// Takes the epochs over from an OSD that knows the interval for longer, if it is the same one.
     pub(crate) fn recall(&mut self, known: &IntervalId) {
         if (&self.up, &self.acting, self.primary) == (&known.up, &known.acting, known.primary) {
             (self.since, self.primary_since) =
@@ -87,7 +87,7 @@ impl Interval {
         }
     }
 
-    /// Acting and up, without repetition: everybody who gets writes and, in the end, all objects.
+    /// Acting and up, without repetition: all that get writes and, in the end, all objects.
     pub(crate) fn members(&self) -> BTreeSet<OsdId> {
         self.acting.iter().chain(&self.up).copied().collect()
     }
@@ -105,7 +105,7 @@ impl Interval {
     }
 
     /// Writes may have been accepted: enough copies, and the monitor knew that the primary lived in it. The
-    /// first interval of a PG needs no such knowledge, since nobody could have served before.
+    /// first interval of a PG needs no such knowledge, since no OSD could have served before.
     fn maybe_went_rw(&self, map: &OsdMap, epoch_created: Epoch) -> bool {
         self.primary >= 0
             && self.acting.len() >= usize::from(self.min_size)
@@ -163,7 +163,7 @@ pub(crate) fn up_thru(map: &OsdMap, osd: OsdId) -> Epoch {
     map.info(osd).up_thru
 }
 
-/// True when somebody declared what `osd` held up to `epoch` lost for good, or the OSD is gone.
+/// True when an operator declared what `osd` held up to `epoch` lost for good, or the OSD is gone.
 pub(crate) fn is_lost(map: &OsdMap, osd: OsdId, epoch: Epoch) -> bool {
     !map.exists(osd) || map.info(osd).lost_at > epoch
 }

@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 impl Pg {
-    /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
+    /// OSDs that may have objects that no other has, and have not told what they have: not up, or asked just now. Those that were marked
     /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
     #[must_use]
     pub fn unprobed(&self) -> Vec<OsdId> {
@@ -30,7 +30,7 @@ impl Pg {
 
     /// The PG is no more: its clients are to look for their objects elsewhere.
     fn end(mut self, cx: &mut Cx<'_>) -> Source {
-        self.backoffs.release_all(&self.state, cx);
+        self.pipeline.backoffs.release_all(&self.state, cx);
         for session in self.pipeline.sessions() {
             cx.effects.push(Effect::PushMaps { session, since: self.state.map.epoch });
         }
@@ -133,7 +133,7 @@ impl Pg {
         self.state.begun = true;
         self.peering.patience.renew();
         if let Some(ec) = &mut self.state.ec {
-            ec.may_change = false; // somebody may have come who lacks something
+            ec.may_change = false; // a member may have come that lacks something
         }
         self.end_interval(cx);
         if !self.is_primary() {
@@ -148,7 +148,7 @@ impl Pg {
     /// Forgets all that belonged to the interval.
     fn end_interval(&mut self, cx: &mut Cx<'_>) {
         self.cancel(cx);
-        self.backoffs.release_all(&self.state, cx);
+        self.pipeline.backoffs.release_all(&self.state, cx);
         self.watches.forget(); // clients watch again when the interval changes
         self.state.peers.clear();
         self.state.phase = Phase::Stray;
@@ -184,12 +184,12 @@ impl Pg {
         }
         self.pipeline.wake_inactive(); // to be served, or for their clients to hold
         if self.is_active() {
-            self.backoffs.release_pg(&self.state, cx);
+            self.pipeline.backoffs.release_pg(&self.state, cx);
         }
         self.reconsider_serving(cx);
     }
 
-    /// When nobody misses anything any more: says so to everybody, frees copies that are not needed, gives a
+    /// When no copy misses anything any more: says so to all of them, frees copies that are not needed, gives a
     /// temporary acting set up. True when clean.
     pub(crate) fn finish_if_clean(&mut self, cx: &mut Cx<'_>) -> bool {
         if !self.state.is_recovered() {
@@ -225,7 +225,7 @@ impl Pg {
         }
     }
 
-    /// A copy that is no member turned up: perhaps it has what nobody else does, perhaps it can go.
+    /// A copy that is no member turned up: perhaps it has what no other does, perhaps it can go.
     pub(crate) fn on_stray(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         if self.state.is_clean() {
             self.state.peers.remove(&osd);
@@ -295,7 +295,7 @@ impl Pg {
         }
     }
 
-    /// Nobody lacks anything: one of two members with the same chunks may begin anew with others.
+    /// No copy lacks anything: one of two members with the same chunks may begin anew with others.
     pub(crate) fn part_twins(&mut self, cx: &mut Cx<'_>) {
         if let Some(ec) = &mut self.state.ec {
             ec.may_change = true;

@@ -5,19 +5,19 @@
 //! one thread from one seed. Layer: core; uses base, core/auth and core/cls.
 //!
 //! What the copy is lies in `state`; each part below owns what it has under way and the methods on it, and gets the state with the event's
-//! [`Cx`]. `pg` leads each event to its part, `commit`, `intervals` and `route` lead what comes of it to the others.
+//! [`Cx`]. `pg` leads each event to its part, `client_ops`, `commit`, `intervals` and `route` lead what comes of it to the others.
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `pg`, `commit`, `intervals`, `route`, `status` | events to the parts, from part to part, and what the OSD asks |
+//! | `pg`, `client_ops`, `commit`, `intervals`, `route`, `status` | events to the parts, from part to part, and what the OSD asks |
 //! | `state` | interval, log, info, what is missing, what is known of other copies |
 //! | `interval`, `phase`, `peer`, `progress`, `stamps`, `coding`, `tokens` | what the state is made of |
 //! | `storage` | what of it is stored, and how it is found again |
 //! | `early` | peers' messages that come before their map |
 //! | `stats` | the report for the manager |
-//! | `event`, `effect`, `session`, `permit`, `merge_role` | what passes between a PG and its OSD |
+//! | `event`, `effect`, `session`, `permit`, `merge_role`, `ops_in_flight` | what passes between a PG and its OSD |
 //! | `reserver`, `throttle`, `turn` | what all PGs of a shard share |
-//! | `pipeline` | a client's message from arrival to reply: checks, order per object, waiting |
+//! | `pipeline`, `reply` | a client's message from arrival to reply: checks, order per object, waiting |
 //! | `ops`, `snap`, `object`, `list` | execution of operations into a transaction |
 //! | `backend` | writes in flight to the replicas and their completion in order |
 //! | `log` | the PG log, duplicates of requests, merging of logs |
@@ -28,6 +28,7 @@
 //! | `scrub`, `digest`, `snaptrim` | background work |
 
 mod backend;
+mod client_ops;
 mod coding;
 mod commit;
 mod digest;
@@ -44,6 +45,7 @@ mod merge_role;
 mod moving;
 pub mod object;
 pub mod ops;
+mod ops_in_flight;
 mod peer;
 mod peering;
 mod permit;
@@ -52,6 +54,7 @@ mod phase;
 mod pipeline;
 mod progress;
 mod recovery;
+mod reply;
 mod reserver;
 mod route;
 mod scrub;
@@ -75,10 +78,10 @@ pub use effect::{Effect, Effects};
 pub use event::{ClientOp, Cx, Event, Lost, RecoveryKind, StoreRoom};
 pub use log::{LOG_ENTRIES_MAX, LOG_ENTRIES_TARGET, LOG_TRIM_ENTRIES_MIN, LogLimits};
 pub use merge_role::{MergeRole, MergeState};
+pub use ops_in_flight::{OpInFlight, OpStage};
 pub use peering::{Lineage, PgCreateInfo, reply_without_pg};
 pub use permit::{Budget, Permit};
 pub use pg::Pg;
-pub use pipeline::{OpInFlight, OpStage};
 pub use recovery::{LOST_OBJECTS_MAX, LostError, MissingObject};
 pub use reserver::{Decision, Reserver, Side};
 pub use scrub::ScrubIntervals;

@@ -1,9 +1,9 @@
 //! [`Pg`]: one PG on one OSD. Its parts, where events enter, and what always holds.
 //!
 //! What [`Pg::check`] asserts after every event in tests, beside what `PgState::check` does:
-//! - writes in flight ascend in version, and none waits for nobody;
+//! - writes in flight ascend in version, and each waits for some member;
 //! - no write is in flight outside the active phase of the interval that it began in;
-//! - nobody but a serving primary holds operations between admission and reply.
+//! - only a serving primary holds operations between admission and reply.
 
 use crate::backend::Replication;
 use crate::backend::ec::Gathers;
@@ -13,7 +13,7 @@ use crate::interval::Interval;
 use crate::log::LogLimits;
 use crate::moving::Moves;
 use crate::peering::{Peering, PgCreateInfo};
-use crate::pipeline::{Backoffs, Pipeline};
+use crate::pipeline::Pipeline;
 use crate::recovery::{Recovery, Reservations};
 use crate::scrub::Scrub;
 use crate::snaptrim::SnapTrim;
@@ -34,15 +34,13 @@ use std::sync::Arc;
 /// so work that needs to see it waits for [`Event::Resume`], which [`Effect::Resume`] asks for. A `Pg` owns everything about its copy but
 /// the objects themselves, which are the store's, and the map, which is the shard's: what the copy is in `state`, what is under way in one
 /// part each (`peering`, `recovery`, `scrub` and so on). A part's methods get the state and the event's [`Cx`]. No part changes another
-/// one: what it wants of one it yields as a value, which `Pg` leads on (`commit.rs`, `intervals.rs`, `route.rs`). The way of clients'
-/// messages is methods of `Pg` itself. The price: nothing in here may wait, so whatever takes longer
+/// one: what it wants of one it yields as a value, which `Pg` leads on (`client_ops.rs`, `commit.rs`, `intervals.rs`, `route.rs`). The price: nothing in here may wait, so whatever takes longer
 /// than an event is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests
 /// drive it in `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
 pub struct Pg {
     pub(crate) state: PgState,
     checked: bool,
     pub(crate) pipeline: Pipeline,
-    pub(crate) backoffs: Backoffs,
     pub(crate) replication: Replication,
     /// Chunks of erasure-coded objects on their way.
     pub(crate) gathers: Gathers,
@@ -144,7 +142,6 @@ impl Pg {
             state,
             checked: false,
             pipeline: Pipeline::default(),
-            backoffs: Backoffs::default(),
             replication: Replication::default(),
             gathers: Gathers::default(),
             peering: Peering::default(),
@@ -182,8 +179,8 @@ impl Pg {
 
     pub(crate) fn react(&mut self, cx: &mut Cx<'_>, event: Event) {
         match event {
-            Event::ClientOp(op) => self.client_op(cx, op),
-            Event::BackoffAck { session, id } => self.backoffs.acknowledged(session, id),
+            Event::ClientOp(op) => self.pipeline.client_op(cx.now, op),
+            Event::BackoffAck { session, id } => self.pipeline.backoffs.acknowledged(session, id),
             Event::SessionClosed(session) => self.session_closed(cx, session),
             Event::Peer { from, message } => self.receive(cx, from, message),
             Event::Durable(token) => self.durable(cx, token),
@@ -254,7 +251,7 @@ impl Pg {
     fn tick(&mut self, cx: &mut Cx<'_>) {
         self.state.ask_monitor_again(cx);
         self.retry_copies(cx);
-        self.drop_unused_staged(cx);
+        self.pipeline.drop_unused_staged(&mut self.state, cx);
         self.expire_watches(cx);
         self.watches.expire_notifies(cx);
         self.trim_snaps(cx);
@@ -357,14 +354,17 @@ impl Pg {
                 let outcome = self.gathers.on_chunk(&mut self.state, cx, from, *reply);
                 self.follow_gather(cx, outcome);
             }
-            PeerMessage::CopyReply(reply) => self.on_copy(cx, &reply),
+            PeerMessage::CopyReply(reply) => {
+                let goes_on = self.pipeline.on_copy(&mut self.state, cx, &reply);
+                self.follow_op(cx, goes_on);
+            }
             _ => {} // only the primary gives orders
         }
     }
 
     /// Drops the copy with all that is in it.
     pub(crate) fn remove(&mut self, cx: &mut Cx<'_>) {
-        self.backoffs.release_all(&self.state, cx);
+        self.pipeline.backoffs.release_all(&self.state, cx);
         let mut txn = Transaction::new(self.state.spg);
         txn.push(Op::RemoveCollection);
         self.state.submit(cx, txn, OnDurable::Nothing);
@@ -374,7 +374,7 @@ impl Pg {
     }
 
     /// Whether the choice of the authoritative log may leave out what copies know of intervals that none of them took part
-    /// in (`osd_find_best_info_ignore_history_les`): an operator's last resort where those who did are gone for good.
+    /// in (`osd_find_best_info_ignore_history_les`): an operator's last resort where those that did are gone for good.
     /// With the next tick, an incomplete PG looks again.
     pub fn ignore_history_les(&mut self, ignore: bool) {
         if ignore && !self.peering.ignores_history_les {

@@ -10,28 +10,28 @@ pub(crate) enum Phase {
     Stray,
     /// Not primary; takes writes.
     Replica,
-    /// Primary: asks everybody who may know something.
+    /// Primary: asks all OSDs that may know something.
     GetInfo {
-        /// Who has not answered.
+        /// OSDs that have not answered.
         waiting: BTreeSet<OsdId>,
     },
     /// Primary: fetches the authoritative log.
     GetLog {
-        /// From whom.
+        /// The OSD that has it.
         from: OsdId,
     },
     /// Primary that cannot lead, for the log does not tell what it lacks: the monitor is to let others serve.
     WaitActingChange {
-        /// Who can.
+        /// Those that can lead or serve.
         wanted: Vec<OsdId>,
     },
     /// Primary: ready but for the monitor's word that it lives in this interval.
     WaitUpThru,
-    /// Primary: everybody takes over the log.
+    /// Primary: all members take over the log.
     Activating {
         /// Becomes `last_epoch_started`.
         epoch: Epoch,
-        /// Who has not got it durably, this OSD included.
+        /// OSDs that have not got it durably, this one among them.
         waiting: BTreeSet<OsdId>,
     },
     /// Primary: all members have the log.
@@ -39,7 +39,7 @@ pub(crate) enum Phase {
         /// Clients are served: enough copies are complete.
         serving: bool,
     },
-    /// Primary: an earlier interval may hold writes that nobody who is up has.
+    /// Primary: an earlier interval may hold writes that no OSD that is up has.
     Down {
         /// Any of these would help.
         blocked_by: Vec<OsdId>,

@@ -2,7 +2,7 @@
 //!
 //! A PG needs a slot at its primary (local) and one at each OSD that is brought up to date (remote). The
 //! two kinds are counted apart, and a primary asks for the local one first and then for the remote ones in
-//! ascending order of OSDs: so nobody waits in a circle. Ceph's `AsyncReserver`.
+//! ascending order of OSDs: so no PGs wait for each other in a circle. Ceph's `AsyncReserver`.
 
 use nacre_types::SpgId;
 use std::cmp::Reverse;
@@ -54,7 +54,7 @@ impl Slots {
         }
     }
 
-    /// Who holds a slot with the lowest priority, the youngest of them.
+    /// The PG that holds a slot with the lowest priority, the youngest of them.
     fn weakest(&self) -> Option<(SpgId, Request)> {
         let all = self.held.iter().map(|(spg, request)| (*spg, *request));
         all.max_by_key(|(_, request)| (Reverse(request.priority), request.order))
@@ -85,7 +85,7 @@ impl Reserver {
         }
     }
 
-    /// Changes the number of slots; who holds one keeps it.
+    /// Changes the number of slots; a PG that holds one keeps it.
     pub fn set_places(&mut self, places_max: usize) {
         self.places_max = places_max;
         self.decide(Side::Local);

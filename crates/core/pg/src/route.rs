@@ -84,7 +84,7 @@ impl Pg {
     /// Goes on with what came of a step of collecting chunks.
     pub(crate) fn follow_gather(&mut self, cx: &mut Cx<'_>, mut outcome: Option<GatherOutcome>) {
         while let Some(came) = outcome.take() {
-            let Self { state, recovery, gathers, .. } = self;
+            let Self { state, pipeline, recovery, gathers, .. } = self;
             match came {
                 GatherOutcome::DamagedHere(token, object) => {
                     recovery.repair_here(state, cx, &object);
@@ -94,22 +94,24 @@ impl Pg {
                     recovery.repair_there(state, from, object, version);
                     outcome = gathers.chunk_is_damaged(state, cx, from, token);
                 }
-                GatherOutcome::Done(token, piece) => match state.tokens.take_fetch(token) {
-                    Some(OnFetched::Operation(mut op_ctx)) => {
+                GatherOutcome::Done(token, piece) => {
+                    if let Some(mut op_ctx) = pipeline.take_parked(token) {
                         op_ctx.gathered.push(piece);
-                        self.unpark(cx, *op_ctx);
-                    }
-                    Some(OnFetched::Copy { from, get, mut gathered }) => {
+                        self.unpark(cx, op_ctx);
+                    } else if let Some(OnFetched::Copy { from, get, mut gathered }) =
+                        state.tokens.take_fetch(token)
+                    {
                         gathered.push(piece);
                         self.answer_copy(cx, from, *get, gathered);
                     }
-                    _ => (),
-                },
-                GatherOutcome::Failed(token) => match state.tokens.take_fetch(token) {
-                    Some(OnFetched::Operation(op_ctx)) => self.unreadable(cx, *op_ctx),
-                    Some(OnFetched::Copy { from, get, .. }) => state.refuse_copy(cx, from, &get),
-                    _ => (),
-                },
+                }
+                GatherOutcome::Failed(token) => {
+                    if let Some(op_ctx) = pipeline.take_parked(token) {
+                        self.unreadable(cx, *op_ctx);
+                    } else if let Some(OnFetched::Copy { from, get, .. }) = state.tokens.take_fetch(token) {
+                        state.refuse_copy(cx, from, &get);
+                    }
+                }
             }
         }
     }
@@ -117,7 +119,7 @@ impl Pg {
     /// Messages that waited for an object go on.
     fn go_on_with(&mut self, cx: &mut Cx<'_>, head: &HObject) {
         self.pipeline.wake_recovered(head);
-        self.backoffs.release_object(&self.state, cx, head);
+        self.pipeline.backoffs.release_object(&self.state, cx, head);
     }
 
     /// Tells copies once that they miss nothing any more, and goes on if that was what the PG waited for.
@@ -134,7 +136,7 @@ impl Pg {
             let head = change.head.clone();
             self.submit_own(cx, change);
             self.recovery.retry(&head);
-            self.backoffs.release_object(&self.state, cx, &head);
+            self.pipeline.backoffs.release_object(&self.state, cx, &head);
         }
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Activity {
     pub(crate) due: Option<Kind>,
     /// It has the slots for that, or works without for a client that waits.
     pub(crate) is_recovering: bool,
-    /// Objects that nobody who is up has.
+    /// Objects that no OSD that is up has.
     pub(crate) unfound: usize,
     pub(crate) forced_recovery: bool,
     pub(crate) forced_backfill: bool,
@@ -111,7 +111,7 @@ impl PgState {
         UpActing { up, up_primary, acting, acting_primary: primary }
     }
 
-    /// Who keeps the PG down, and what was lost there through which epoch: 0 of one that is away.
+    /// The OSDs that keep the PG down, and what was lost there through which epoch: 0 of one that is away.
     pub(crate) fn blockers(&self) -> Vec<(OsdId, Epoch)> {
         match &self.phase {
             Phase::Down { blocked_by } => {

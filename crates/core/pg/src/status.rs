@@ -1,10 +1,9 @@
 //! What the OSD asks a PG, without an event: where it stands, what waits in it, and what it lacks.
 
 use crate::phase::Phase;
-use crate::pipeline::OpStage;
 use crate::recovery::{LostError, MissingObject};
 use crate::stats::Activity;
-use crate::{Lost, Pg, ScrubIntervals};
+use crate::{ClientOp, Lost, OpInFlight, OpStage, Pg, ScrubIntervals};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PgInfo;
 use nacre_msg::stats::PgStat;
@@ -78,7 +77,7 @@ impl Pg {
     }
 
     /// Objects that the primary or a copy that it recovers by the log lacks, in order behind `from`, at most
-    /// `count_max`; and whether there are more. `unfound`: only those that nobody who is up has.
+    /// `count_max`; and whether there are more. `unfound`: only those that no OSD that is up has.
     #[must_use]
     pub fn missing_objects(
         &self,
@@ -90,7 +89,7 @@ impl Pg {
         self.recovery.missing_objects(&self.state, view, from, unfound, count_max)
     }
 
-    /// How many objects this copy lacks, and how many nobody has.
+    /// How many objects this copy lacks, and how many no copy has.
     #[must_use]
     pub fn missing_counts(&self) -> (usize, usize) {
         (self.state.missing.len(), self.recovery.unfound_count())
@@ -110,7 +109,7 @@ impl Pg {
         self.scrub.is_wanted(&self.state)
     }
 
-    /// When it was time to compare the copies without anybody's order, and whether deeply: the earlier, the more
+    /// When it was time to compare the copies without an order, and whether deeply: the earlier, the more
     /// urgent. `None` if that is not now: too soon, not clean, held by `noscrub` or `nodeep-scrub`.
     #[must_use]
     pub fn scrub_due(&self, wall: UTime, intervals: &ScrubIntervals) -> Option<(UTime, bool)> {
@@ -142,7 +141,7 @@ impl Pg {
         self.moves.sources_in(&self.state, map)
     }
 
-    /// Who keeps the PG down, and what was lost there through which epoch: 0 of one that is away.
+    /// The OSDs that keep the PG down, and what was lost there through which epoch: 0 of one that is away.
     #[must_use]
     pub fn blockers(&self) -> Vec<(OsdId, Epoch)> {
         self.state.blockers()
@@ -186,5 +185,16 @@ impl Pg {
             is_deep_scrub: self.scrub.is_deep(),
             is_repairing: self.scrub.is_repairing(),
         }
+    }
+
+    /// The messages of clients that are here and not answered yet.
+    pub fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
+        self.pipeline.ops_in_flight().chain(self.replication.ops_in_flight())
+    }
+
+    /// True for a message that its client sent before it learned to hold it, and will send again.
+    #[must_use]
+    pub fn is_held_by_client(&self, op: &ClientOp) -> bool {
+        self.pipeline.backoffs.hold(op)
     }
 }

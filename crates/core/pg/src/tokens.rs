@@ -2,7 +2,6 @@
 
 use crate::coding::Piece;
 use crate::digest::Digests;
-use crate::pipeline::OpContext;
 use nacre_msg::peer::{ChunkRead, CopyGet, PartCursor, PeerMessage, Pull, PushReply, ScrubRequest};
 use nacre_txn::Token;
 use nacre_types::{Entropy, HObject, OsdId};
@@ -42,12 +41,12 @@ pub(crate) enum OnDurable {
 }
 
 /// What must not happen before all that this copy has submitted is durable: a copy that tells others of
-/// log entries and then loses them in a crash leaves objects behind that nobody has.
+/// log entries and then loses them in a crash leaves objects behind that no copy has.
 #[derive(Debug)]
 pub(crate) enum AfterFlush {
     /// Send this.
     Send {
-        /// To whom.
+        /// The receiver.
         to: OsdId,
         /// What.
         message: Box<PeerMessage>,
@@ -59,20 +58,18 @@ pub(crate) enum AfterFlush {
 /// What to do when data is there to be read.
 #[derive(Debug)]
 pub(crate) enum OnFetched {
-    /// Execute the operation again.
-    Operation(Box<OpContext>),
     /// Go on pushing the object.
     Push(HObject),
     /// Answer the pull.
     Pull {
-        /// Who wants the object.
+        /// The OSD that wants the object.
         from: OsdId,
         /// What it wants.
         pull: Box<Pull>,
     },
     /// Give a part of an object that another PG copies.
     Copy {
-        /// Who wants it.
+        /// The OSD that wants it.
         from: OsdId,
         /// What.
         get: Box<CopyGet>,
@@ -83,14 +80,14 @@ pub(crate) enum OnFetched {
     OwnChunk(Token),
     /// Give a part of this copy's chunk.
     Chunk {
-        /// Who wants it.
+        /// The OSD that wants it.
         from: OsdId,
         /// What.
         read: Box<ChunkRead>,
     },
     /// Answer the scrub.
     Scrub {
-        /// Who asked; this OSD for its own copy.
+        /// The OSD that asked; this one for its own copy.
         from: OsdId,
         /// What it wants.
         request: Box<ScrubRequest>,
@@ -110,21 +107,22 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    fn next(&mut self) -> Token {
+    /// A token for a client's message that waits (`Pipeline::park`).
+    pub(crate) fn issue(&mut self) -> Token {
         self.last += 1;
         Token(self.last)
     }
 
     /// A token for a transaction.
     pub(crate) fn issue_durable(&mut self, then: OnDurable) -> Token {
-        let token = self.next();
+        let token = self.issue();
         self.durable.push_back((token, then));
         token
     }
 
     /// A token for a read.
     pub(crate) fn issue_fetch(&mut self, then: OnFetched) -> Token {
-        let token = self.next();
+        let token = self.issue();
         self.fetches.insert(token, then);
         token
     }
@@ -143,7 +141,7 @@ impl Tokens {
     }
 
     /// Begins to count at a random place: transactions of an earlier copy of the PG, which was removed, may
-    /// still be under way, and their completions must find nobody.
+    /// still be under way, and their completions must find nothing.
     pub(crate) fn begin_anywhere(&mut self, entropy: &mut dyn Entropy) {
         self.last = entropy.u64() >> 1;
     }
@@ -192,43 +190,11 @@ impl Tokens {
         self.fetches.remove(&token)
     }
 
-    /// The read goes on under another token: what still comes under this one finds nobody.
-    pub(crate) fn renew_fetch(&mut self, token: Token) -> Option<Token> {
-        let then = self.fetches.remove(&token)?;
-        Some(self.issue_fetch(then))
-    }
-
-    /// What a read is for that has not come back.
-    pub(crate) fn fetch_mut(&mut self, token: Token) -> Option<&mut OnFetched> {
-        self.fetches.get_mut(&token)
-    }
-
-    /// The client's message that waits under the token.
-    pub(crate) fn op_ctx_mut(&mut self, token: Token) -> Option<&mut OpContext> {
-        match self.fetch_mut(token)? {
-            OnFetched::Operation(op_ctx) => Some(op_ctx),
-            _ => None,
-        }
-    }
-
-    /// Reads that have not come back.
-    pub(crate) fn fetches(&self) -> Vec<Token> {
-        self.fetches.keys().copied().collect()
-    }
-
-    /// Clients' messages that wait for data.
-    pub(crate) fn operations(&self) -> impl Iterator<Item = &OpContext> + '_ {
-        self.fetches.values().filter_map(|then| match then {
-            OnFetched::Operation(op_ctx) => Some(&**op_ctx),
-            _ => None,
-        })
-    }
-
-    /// Forgets what everything was for, since the interval is over, and yields what waited for data.
-    pub(crate) fn cancel(&mut self) -> impl Iterator<Item = OnFetched> + use<> {
+    /// Forgets what everything was for, since the interval is over.
+    pub(crate) fn cancel(&mut self) {
         self.durable.iter_mut().for_each(|(_, then)| *then = OnDurable::Nothing);
         self.flushes.clear();
-        std::mem::take(&mut self.fetches).into_values()
+        self.fetches.clear();
     }
 
     /// Asserts what always holds.

@@ -57,7 +57,7 @@ impl ObjectView for EcView<'_> {
         found.ok_or_else(|| ReadError::Pending { object: object.clone(), offset, length })
     }
 
-    /// Nobody knows where the holes are: all of the object counts as written.
+    /// Where the holes are is not known: all of the object counts as written.
     fn extents(&self, collection: &SpgId, object: &HObject, offset: u64, length: u64) -> Vec<(u64, u64)> {
         let length = self.length_within(collection, object, offset, length);
         if length == 0 { Vec::new() } else { vec![(offset, length)] }

@@ -1,7 +1,7 @@
 //! Merging: the pool gets fewer PGs, and what belonged to the last one belongs to another.
 //!
 //! ```text
-//!  pool: pg_num 8, pending 7     3.7 (source) and 3.3 (target) begin an interval in which they serve nobody
+//!  pool: pg_num 8, pending 7     3.7 (source) and 3.3 (target) begin an interval in which they serve no client
 //!                                primary: both clean? "ready", with the versions of both -> monitor
 //!  pool: pg_num 7                every copy of 3.3 takes in the copy of 3.7 beside it, before anything else
 //!                                of that map, and they peer as one

@@ -8,7 +8,7 @@
 //!   (pg_num 8)       history, intervals, purged snapshots: the same            (pg_num 16, made whole)
 //! ```
 //! A copy and its child were the same PG in all intervals before, so the child's past is the parent's: it
-//! peers with whoever has split the same parent. Objects and snapshot entries move first, some at a time
+//! peers with the OSDs that have split the same parent. Objects and snapshot entries move first, some at a time
 //! ([`super`]); then all else, in one transaction. The head of each log is the newest entry that is left in it:
 //! copies of one parent whose logs differ only in entries of the child do not differ at all afterwards.
 

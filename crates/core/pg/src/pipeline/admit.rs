@@ -1,13 +1,13 @@
 //! What is checked before a message touches anything.
 
-use super::OpContext;
+use super::{OpContext, Pipeline};
 use crate::ops::{Intent, check_limits, classify};
 use crate::state::PgState;
-use crate::{ClientOp, Cx, Effect, Pg, Planted, SessionId};
+use crate::{ClientOp, Cx, Effect, Planted};
 use nacre_auth::{ClassCall, OsdRequest};
 use nacre_cls::Caller;
 use nacre_msg::osd_op::flag;
-use nacre_types::{EntityKind, EntityName, Errno, HObject, ReqId};
+use nacre_types::{EntityKind, EntityName, Errno, HObject, ReqId, Stamp};
 use smallvec::SmallVec;
 
 /// What the checks say of a message.
@@ -135,107 +135,100 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Pipeline {
     /// A message arrived.
-    pub(crate) fn client_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
-        op.trace.dispatched = cx.now;
-        if self.backoffs.hold(&op) {
-            return;
+    pub(crate) fn client_op(&mut self, now: Stamp, mut op: ClientOp) {
+        op.trace.dispatched = now;
+        if !self.backoffs.hold(&op) {
+            self.ready.push_back(op);
         }
-        self.pipeline.ready.push_back(op);
     }
 
-    /// Admits all that is ready, and runs what gets its turn by that; up to the first message that changes
-    /// something, since the next one must see the change, and as far as the turn goes.
-    pub(crate) fn run_ready(&mut self, cx: &mut Cx<'_>) {
-        while !self.state.view_is_stale && !cx.throttle.turn.is_spent() {
-            if let Some(op_ctx) = self.pipeline.started.pop_front() {
-                self.go_on(cx, op_ctx);
-            } else if let Some(op) = self.pipeline.ready.pop_front() {
-                self.admit(cx, op);
-            } else {
-                return;
+    /// The next message that may go on: one whose turn has come, or else the first of those that are ready which passes the checks and
+    /// has its turn at once.
+    pub(crate) fn next(&mut self, state: &PgState, cx: &mut Cx<'_>) -> Option<OpContext> {
+        if let Some(op_ctx) = self.started.pop_front() {
+            return Some(op_ctx);
+        }
+        while let Some(op) = self.ready.pop_front() {
+            if let Some(op_ctx) = self.admit(state, cx, op) {
+                return Some(op_ctx);
             }
         }
+        None
     }
 
-    /// The session is gone.
-    pub(crate) fn session_closed(&mut self, cx: &mut Cx<'_>, session: SessionId) {
-        self.pipeline.drop_session(session);
-        self.drop_copies(session);
-        self.backoffs.drop_session(session);
-        self.watches.disconnect_session(cx.now, session);
-    }
-
-    fn admit(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
-        match self.state.check_op(&op) {
+    fn admit(&mut self, state: &PgState, cx: &mut Cx<'_>, op: ClientOp) -> Option<OpContext> {
+        match state.check_op(&op) {
             Admission::Pass(intent, head) => {
-                self.state.push_maps(cx, &op);
-                self.enter(cx, op, intent, head);
+                state.push_maps(cx, &op);
+                self.enter(state, op, intent, head)
             }
-            admission => self.turn_away(cx, op, &admission),
+            admission => {
+                self.turn_away(state, cx, op, &admission);
+                None
+            }
         }
     }
 
     /// Does what is to be done with a message that did not pass.
-    fn turn_away(&mut self, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
+    fn turn_away(&mut self, state: &PgState, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
         match admission {
-            Admission::Drop => self.state.push_maps(cx, &op), // it may not know yet to whom it belongs
-            Admission::Refuse(errno) => self.state.refuse(cx, &op, *errno),
-            Admission::Future => self.pipeline.future.entry(op.op.epoch).or_default().push(op),
-            Admission::Inactive if op.session.backs_off && self.state.is_stuck() => {
-                self.backoffs.back_off_pg(&self.state, cx, &op)
+            Admission::Drop => state.push_maps(cx, &op), // it may not know yet to whom it belongs
+            Admission::Refuse(errno) => state.refuse(cx, &op, *errno),
+            Admission::Future => self.future.entry(op.op.epoch).or_default().push(op),
+            Admission::Inactive if op.session.backs_off && state.is_stuck() => {
+                self.backoffs.back_off_pg(state, cx, &op);
             }
-            Admission::Inactive | Admission::Pass(..) => self.pipeline.inactive.push_back(op),
+            Admission::Inactive | Admission::Pass(..) => self.inactive.push_back(op),
         }
     }
 
-    /// Runs a message that has waited for its turn, or for data: what it passed when it came may not hold any more. A
-    /// map may have blocklisted its client or marked the pool full, or its object's copy have turned out damaged.
-    pub(super) fn go_on(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
-        if op_ctx.admitted < self.state.map.epoch {
-            match self.state.check_op(&op_ctx.op) {
-                Admission::Pass(..) => op_ctx.admitted = self.state.map.epoch,
-                admission => {
-                    self.turn_away(cx, op_ctx.op, &admission);
-                    return self.pipeline.start_next(&op_ctx.head);
-                }
+    /// A message has waited for its turn, or for data, and a map has come: what it passed when it came may not hold any more. The map may
+    /// have blocklisted its client or marked the pool full. Gives it back if it passes again.
+    pub(crate) fn readmit(
+        &mut self,
+        state: &PgState,
+        cx: &mut Cx<'_>,
+        mut op_ctx: OpContext,
+    ) -> Option<OpContext> {
+        match state.check_op(&op_ctx.op) {
+            Admission::Pass(..) => op_ctx.admitted = state.map.epoch,
+            admission => {
+                self.turn_away(state, cx, op_ctx.op, &admission);
+                self.start_next(&op_ctx.head);
+                return None;
             }
         }
-        if !op_ctx.intent.on_pg && self.waits_for_recovery(&op_ctx) {
-            return self.wait_for_recovery(cx, op_ctx);
-        }
-        self.execute(cx, op_ctx);
+        Some(op_ctx)
     }
 
-    /// Whether the turn of a message is to come when its object is recovered. A write that waits for that is overtaken by reads, never by
-    /// another write; one that need not wait goes before what is on its way.
-    fn waits_for_recovery(&mut self, op_ctx: &OpContext) -> bool {
-        if op_ctx.is_write() && self.pipeline.missing.contains_key(&op_ctx.head) {
-            return true;
-        }
-        let may_write = op_ctx.intent.may_write();
-        if may_write {
-            self.recovery.give_way(&self.state, &op_ctx.head);
-        }
-        self.recovery.must_recover(&self.state, &op_ctx.head, may_write)
+    /// A write whose turn has come is behind others that wait for the object to be recovered: it is overtaken by reads then, never by
+    /// another write.
+    pub(crate) fn is_behind_missing(&self, op_ctx: &OpContext) -> bool {
+        op_ctx.is_write() && self.missing.contains_key(&op_ctx.head)
     }
 
     /// A message whose turn has come waits until its object is recovered, and then has its turn again; the next of its object has
-    /// it meanwhile.
-    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
+    /// it meanwhile. Of an object that nobody has (`is_unfound`), its client is to hold the message if it can.
+    pub(crate) fn wait_for_recovery(
+        &mut self,
+        state: &PgState,
+        cx: &mut Cx<'_>,
+        op_ctx: OpContext,
+        is_unfound: bool,
+    ) {
         let head = op_ctx.head.clone();
-        self.recovery.want(&head);
-        if op_ctx.op.session.backs_off && self.recovery.is_unfound(&head) {
-            self.backoffs.back_off_object(&self.state, cx, &op_ctx.op, head.clone());
+        if op_ctx.op.session.backs_off && is_unfound {
+            self.backoffs.back_off_object(state, cx, &op_ctx.op, head.clone());
         } else {
-            self.pipeline.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
+            self.missing.entry(head.clone()).or_default().push_back(op_ctx.anew());
         }
-        self.pipeline.start_next(&head);
+        self.start_next(&head);
     }
 
-    /// Takes its place among the messages on its object.
-    fn enter(&mut self, cx: &mut Cx<'_>, op: ClientOp, intent: Intent, head: HObject) {
+    /// The message takes its place among those on its object; gives it back when its turn has come already.
+    fn enter(&mut self, state: &PgState, op: ClientOp, intent: Intent, head: HObject) -> Option<OpContext> {
         let caller = Caller { name: op.session.name, addr: op.session.addr };
         let op_ctx = OpContext {
             reqid: reqid_of(&op),
@@ -243,7 +236,7 @@ impl Pg {
             intent,
             head,
             caller,
-            admitted: self.state.map.epoch,
+            admitted: state.map.epoch,
             copied: Vec::new(),
             copied_bytes: 0,
             copying: None,
@@ -251,12 +244,10 @@ impl Pg {
             plain: None,
         };
         if op_ctx.intent.on_pg {
-            return self.execute(cx, op_ctx);
+            return Some(op_ctx);
         }
         // First the order, then the object: while it is missing, messages that came before may still wait for their turn.
-        if let Some(op_ctx) = self.pipeline.order.enter(op_ctx) {
-            self.go_on(cx, op_ctx);
-        }
+        self.order.enter(op_ctx)
     }
 }
 

@@ -1,6 +1,6 @@
 //! [`Backoffs`]: clients told to hold what could only wait here.
 //!
-//! A PG that cannot serve for as long as some OSD stays away, or lacks an object that nobody has, keeps no
+//! A PG that cannot serve for as long as some OSD stays away, or lacks an object that no copy has, keeps no
 //! messages for that time: it drops them, and tells each client that can (`RADOS_BACKOFF`) to hold its
 //! messages on a range of objects and to send them again when told to.
 //!
@@ -17,11 +17,11 @@
 //! `doc/dev/osd_internals/backoff.rst`.
 //!
 //! A PG holds one backoff per session and range: the PG, and each object that was asked for and that
-//! nobody has. Names are drawn at random, since PGs of several threads share a session.
+//! no copy has. Names are drawn at random, since PGs of several threads share a session.
 
 use crate::phase::Phase;
 use crate::state::PgState;
-use crate::{ClientOp, Cx, Effect, Pg, SessionId};
+use crate::{ClientOp, Cx, Effect, SessionId};
 use nacre_msg::{OsdBackoff, backoff_op};
 use nacre_types::{HObject, PgId, SnapId};
 use std::collections::BTreeMap;
@@ -187,14 +187,6 @@ impl Backoffs {
             !backoff.acked
         });
         self.list = list;
-    }
-}
-
-impl Pg {
-    /// True for a message that its client sent before it learned to hold it, and will send again.
-    #[must_use]
-    pub fn is_held_by_client(&self, op: &ClientOp) -> bool {
-        self.backoffs.hold(op)
     }
 }
 

@@ -2,14 +2,15 @@
 //! OSDs do with the op `copy-get`. The primary may be this OSD, even this PG: the driver carries the
 //! messages there too.
 
-use super::OpContext;
 use super::staged_copy::Staging;
+use super::{OpContext, Pipeline};
+use crate::backend::ec::GatherRequest;
 use crate::coding::{EcView, Piece};
 use crate::ops::{Copied, CopiedObject, CopyCursor, CopyPart, CopySource, TRANSACTION_BYTES_MAX, extract};
 use crate::snap::{Resolved, resolve_snap};
 use crate::state::PgState;
 use crate::tokens::OnFetched;
-use crate::{Cx, Effect, Pg, SessionId};
+use crate::{Cx, Effect, SessionId};
 use nacre_denc::{Decode, Encode, Reader, Writer};
 use nacre_msg::peer::{CopyGet, CopyReply, PeerHeader};
 use nacre_txn::{FetchFrom, ReadError, Token};
@@ -21,7 +22,7 @@ const PART_BYTES_MAX: usize = 4 << 20;
 /// Silence after which a part is asked for again: its PG's primary may have changed, or not serve yet.
 const RETRY: Duration = Duration::from_secs(2);
 
-/// Silence after which the copy fails with `EAGAIN`: its source's PG serves nobody, and all who want the target wait behind
+/// Silence after which the copy fails with `EAGAIN`: its source's PG serves no client, and all that want the target wait behind
 /// this message. Longer than it takes to notice that an OSD is gone and to peer without it.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
@@ -55,10 +56,6 @@ impl Copying {
 }
 
 impl PgState {
-    pub(super) fn copying(&mut self, token: Token) -> Option<&mut Copying> {
-        self.tokens.op_ctx_mut(token)?.copying.as_mut()
-    }
-
     /// The part cannot be read.
     pub(crate) fn refuse_copy(&self, cx: &mut Cx<'_>, from: OsdId, get: &CopyGet) {
         let header = PeerHeader { spg: get.reply_to, epoch: self.map.epoch };
@@ -79,28 +76,32 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Pipeline {
+    /// The copy that the message under the token waits for.
+    pub(super) fn copying(&mut self, token: Token) -> Option<&mut Copying> {
+        self.parked.get_mut(&token)?.copying.as_mut()
+    }
+
     /// Begins to fetch what `op_ctx` copies.
-    pub(super) fn begin_copy(
+    pub(crate) fn begin_copy(
         &mut self,
+        state: &mut PgState,
         cx: &mut Cx<'_>,
         mut op_ctx: OpContext,
-        op_index: usize,
-        source: CopySource,
-    ) {
+        (op_index, source): (usize, CopySource),
+    ) -> Option<OpContext> {
         let cursor = CopyCursor::default();
         let bytes_max = TRANSACTION_BYTES_MAX.saturating_sub(op_ctx.copied_bytes);
         let (so_far, asked, heard, bytes, staging) = (None, cx.now, cx.now, 0, None);
         op_ctx.copying =
             Some(Copying { op_index, source, cursor, so_far, asked, heard, bytes_max, bytes, staging });
-        let token = self.state.tokens.issue_fetch(OnFetched::Operation(Box::new(op_ctx)));
-        self.ask_part(cx, token);
+        let token = self.park(state, op_ctx);
+        self.ask_part(state, cx, token)
     }
 
-    pub(super) fn ask_part(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let (spg, epoch) = (self.state.spg, self.state.map.epoch);
-        let map = std::sync::Arc::clone(&self.state.map);
-        let Some(copying) = self.state.copying(token) else { return };
+    pub(super) fn ask_part(&mut self, state: &PgState, cx: &mut Cx<'_>, token: Token) -> Option<OpContext> {
+        let (spg, map) = (state.spg, &state.map);
+        let copying = self.copying(token)?;
         copying.asked = cx.now;
         let object = copying.source.object.clone();
         let Some(pool) = map.pools.get(&object.pool) else {
@@ -109,57 +110,71 @@ impl Pg {
         let source = object.pg(pool.pg_num);
         let primary = map.pg_to_up_acting(source).acting_primary;
         if primary < 0 {
-            return; // asked again when it has one
+            return None; // asked again when it has one
         }
-        let header = PeerHeader { spg: SpgId::replicated(source), epoch };
+        let header = PeerHeader { spg: SpgId::replicated(source), epoch: map.epoch };
         let message =
             CopyGet { header, reply_to: spg, tid: token.0, object, cursor: copying.cursor.to_bytes() };
         cx.effects.push(Effect::Peer { osd: primary, message: message.into() });
+        None
     }
 
-    /// Drops the copies of a session that is gone: nobody waits for them, but others for their targets.
-    pub(crate) fn drop_copies(&mut self, session: SessionId) {
-        for token in self.state.tokens.fetches() {
-            let is_its = |then: &mut OnFetched| matches!(then, OnFetched::Operation(op_ctx) if op_ctx.copying.is_some() && op_ctx.op.session.id == session);
-            if self.state.tokens.fetch_mut(token).is_some_and(is_its)
-                && let Some(OnFetched::Operation(op_ctx)) = self.state.tokens.take_fetch(token)
+    /// Drops the copies of a session that is gone: no client waits for them, but others do for their targets.
+    pub(super) fn drop_copies(&mut self, session: SessionId) {
+        for token in self.copies() {
+            let is_its = |op_ctx: &OpContext| op_ctx.op.session.id == session;
+            if self.parked.get(&token).is_some_and(|op_ctx| is_its(op_ctx))
+                && let Some(op_ctx) = self.parked.remove(&token)
             {
-                self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
-                self.pipeline.start_next(&op_ctx.head);
+                self.order.unpark(&op_ctx.head, op_ctx.is_write());
+                self.start_next(&op_ctx.head);
             }
         }
     }
 
-    /// Asks again for parts that did not come, and gives up when none have for long.
-    pub(crate) fn retry_copies(&mut self, cx: &mut Cx<'_>) {
-        for token in self.state.tokens.fetches() {
-            if self.state.copying(token).is_some_and(|copying| copying.is_staging()) {
-                continue; // a member that does not answer ends the interval
-            } else if self.state.copying(token).is_some_and(|copying| cx.now.since(copying.heard) >= GIVE_UP)
-            {
-                self.finish_copy(cx, token, Err(Errno::EAGAIN));
-            } else if self.state.copying(token).is_some_and(|copying| cx.now.since(copying.asked) >= RETRY) {
-                self.ask_part(cx, token);
-            }
+    /// The messages that wait for what they copy.
+    pub(crate) fn copies(&self) -> Vec<Token> {
+        let copies = self.parked.iter().filter(|(_, op_ctx)| op_ctx.copying.is_some());
+        copies.map(|(token, _)| *token).collect()
+    }
+
+    /// Asks again for a part that did not come, and gives up when none has for long.
+    pub(crate) fn retry_copy(&mut self, state: &PgState, cx: &mut Cx<'_>, token: Token) -> Option<OpContext> {
+        let now = cx.now;
+        let copying = self.copying(token)?;
+        if copying.is_staging() {
+            None // a member that does not answer ends the interval
+        } else if now.since(copying.heard) >= GIVE_UP {
+            self.finish_copy(cx, token, Err(Errno::EAGAIN))
+        } else if now.since(copying.asked) >= RETRY {
+            self.ask_part(state, cx, token)
+        } else {
+            None
         }
     }
 
-    /// Gives a part of an object of this PG. Silent while it cannot: the asker tries again.
-    pub(crate) fn answer_copy(&mut self, cx: &mut Cx<'_>, from: OsdId, get: CopyGet, gathered: Vec<Piece>) {
+    /// Gives a part of an object of this PG. Silent while it cannot: the asker tries again. `is_missing`: the object is to be
+    /// recovered first.
+    pub(crate) fn answer_copy(
+        &self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        (from, get, gathered): (OsdId, CopyGet, Vec<Piece>),
+        is_missing: bool,
+    ) -> Option<GatherRequest> {
         let head = get.object.to_head();
-        let busy =
-            self.pipeline.order.has_in_flight(&head) || self.recovery.must_recover(&self.state, &head, false);
-        let Ok(cursor) = CopyCursor::from_bytes(get.cursor.clone()) else { return };
-        if !self.is_active() || busy || head.pg(self.state.interval.pg_num) != self.state.spg.pg {
-            return;
+        let busy = self.order.has_in_flight(&head) || is_missing;
+        let cursor = CopyCursor::from_bytes(get.cursor.clone()).ok()?;
+        if !state.is_active() || busy || head.pg(state.interval.pg_num) != state.spg.pg {
+            return None;
         }
         let coded = EcView { inner: cx.view, pieces: &gathered };
-        let view = if self.state.ec.is_some() { &coded } else { cx.view };
-        let part = match self.state.resolve(cx, &get.object) {
-            Some(object) => extract(view, &self.state.spg, &object, &cursor, PART_BYTES_MAX),
+        let view = if state.ec.is_some() { &coded } else { cx.view };
+        let part = match state.resolve(cx, &get.object) {
+            Some(object) => extract(view, &state.spg, &object, &cursor, PART_BYTES_MAX),
             None => Ok(None),
         };
-        let header = PeerHeader { spg: get.reply_to, epoch: self.state.map.epoch };
+        let header = PeerHeader { spg: get.reply_to, epoch: state.map.epoch };
         let mut reply =
             CopyReply { header, tid: get.tid, result: 0, part: Default::default(), data: Default::default() };
         match part {
@@ -175,28 +190,35 @@ impl Pg {
             Ok(None) => reply.result = Errno::ENOENT.negated(),
             Err(ReadError::Damaged { .. }) => reply.result = Errno::EIO.negated(),
             Err(ReadError::Pending { object, offset, length }) => {
+                let is_coded = state.ec.is_some();
                 let then = OnFetched::Copy { from, get: Box::new(get), gathered };
-                if self.state.ec.is_some() {
-                    let outcome = self.gathers.gather(&mut self.state, cx, (object, offset, length), then);
-                    return self.follow_gather(cx, outcome);
+                let token = state.tokens.issue_fetch(then);
+                if is_coded {
+                    return Some(GatherRequest { token, writes: false, object, offset, length });
                 }
-                let token = self.state.tokens.issue_fetch(then);
                 cx.effects.push(Effect::Fetch { object, offset, length, from: FetchFrom::Anywhere, token });
-                return;
+                return None;
             }
         }
         cx.effects.push(Effect::Peer { osd: from, message: reply.into() });
+        None
     }
 
     /// A part came.
-    pub(crate) fn on_copy(&mut self, cx: &mut Cx<'_>, reply: &CopyReply) {
+    pub(crate) fn on_copy(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        reply: &CopyReply,
+    ) -> Option<OpContext> {
         // Asked twice, a part may come twice: the second one must not be taken for the next.
-        if self.state.copying(Token(reply.tid)).is_none_or(|copying| copying.is_staging()) {
-            return;
+        if self.copying(Token(reply.tid))?.is_staging() {
+            return None;
         }
-        let Some(token) = self.state.tokens.renew_fetch(Token(reply.tid)) else { return };
-        let coded = self.state.ec.is_some();
-        let Some(copying) = self.state.copying(token) else { return };
+        let op_ctx = self.parked.remove(&Token(reply.tid))?;
+        let token = state.tokens.issue();
+        self.parked.insert(token, op_ctx);
+        let copying = self.copying(token)?;
         if reply.result < 0 {
             return self.finish_copy(cx, token, Err(Errno(reply.result.saturating_neg())));
         }
@@ -215,34 +237,39 @@ impl Pg {
                 if so_far.append(object).is_err() {
                     // The source changed between two parts: begin again.
                     copying.begin_again();
-                    return self.ask_part(cx, token);
+                    return self.ask_part(state, cx, token);
                 }
             }
         }
         match next {
             Some(next) if next != copying.cursor => {
                 copying.cursor = next;
-                let is_large = !coded && copying.so_far.as_ref().is_some_and(|so_far| so_far.is_large());
-                if is_large { self.stage_part(cx, token) } else { self.ask_part(cx, token) }
+                let is_large = copying.so_far.as_ref().is_some_and(|so_far| so_far.is_large());
+                if is_large && state.ec.is_none() {
+                    self.stage_part(state, cx, token)
+                } else {
+                    self.ask_part(state, cx, token)
+                }
             }
             _ => {
                 let mut object = copying.so_far.take().unwrap_or_default();
                 object.staged = copying.staging.take().map(|staging| Box::new(staging.into_staged()));
-                self.finish_copy(cx, token, Ok(object));
+                self.finish_copy(cx, token, Ok(object))
             }
         }
     }
 
+    /// The message goes on with what was copied, or why it could not be.
     pub(super) fn finish_copy(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &Cx<'_>,
         token: Token,
         result: Result<Box<CopiedObject>, Errno>,
-    ) {
-        let Some(OnFetched::Operation(mut op_ctx)) = self.state.tokens.take_fetch(token) else { return };
-        let Some(copying) = op_ctx.copying.take() else { return };
+    ) -> Option<OpContext> {
+        let mut op_ctx = self.parked.remove(&token)?;
+        let copying = op_ctx.copying.take()?;
         op_ctx.copied_bytes += copying.bytes;
         op_ctx.copied.push(Copied { op_index: copying.op_index, result });
-        self.unpark(cx, *op_ctx);
+        self.unpark(cx, op_ctx)
     }
 }

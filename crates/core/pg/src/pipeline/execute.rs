@@ -1,19 +1,16 @@
-//! Running a message, and carrying out what comes of it.
+//! Running a message against the objects, and its answer.
 
-use super::reply::Answer;
-use super::{OpContext, PendingReply};
-use crate::backend::{AfterCommit, Ends, RepGather};
+use super::{OpContext, Pipeline};
+use crate::backend::AfterCommit;
 use crate::coding::EcView;
 use crate::list::{self, Listing};
-use crate::object::ObjectContext;
+use crate::object::{ObjectContext, ObjectInfo};
 use crate::ops::{self, Change, Env, Outcome, PlainRead, Request, Suspend};
+use crate::reply::{Answer, PendingReply};
 use crate::state::PgState;
-use crate::tokens::OnFetched;
-use crate::{Cx, Effect, Pg, Planted};
-use nacre_msg::peer::LogEntry;
-use nacre_txn::{FetchFrom, Op, ReadError, Transaction};
-use nacre_types::{Errno, Eversion, HObject};
-use smallvec::smallvec;
+use crate::{Cx, Planted};
+use nacre_txn::ReadError;
+use nacre_types::{Errno, Eversion, HObject, Stamp};
 
 impl PgState {
     fn list_objects(&self, cx: &Cx<'_>, op_ctx: &OpContext) -> Outcome {
@@ -45,74 +42,84 @@ impl PgState {
     }
 }
 
-impl Pg {
-    /// Runs a message whose turn has come.
-    pub(super) fn execute(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext) {
+/// How it went with a message whose turn has come.
+#[allow(clippy::large_enum_variant, reason = "moved once; a box would be an allocation per message")]
+pub(crate) enum Attempt {
+    /// It was executed: [`Pipeline::finish`].
+    Executed(Outcome),
+    /// The log has it already, in the entry of this version, and with it the answer.
+    Dup(Eversion, PendingReply),
+    /// It is answered with an errno.
+    Refused(Errno),
+    /// It waits.
+    Suspended(Suspend),
+}
+
+/// A message that was executed: what is left to do.
+pub(crate) struct Executed {
+    /// Its object's head.
+    pub(crate) head: HObject,
+    pub(crate) change: Change,
+    /// Due when that is durable everywhere.
+    pub(crate) after: AfterCommit,
+}
+
+impl Pipeline {
+    /// Runs a message whose turn has come against the objects as they are; changes nothing yet. `recall` hears what its object's record
+    /// says of watchers.
+    pub(crate) fn run(
+        &self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        op_ctx: &mut OpContext,
+        recall: impl FnOnce(&PgState, Stamp, &HObject, &ObjectInfo),
+    ) -> Attempt {
         if let Some(plain) = op_ctx.plain.take()
-            && let Ok(outcome) = plain.finish(cx.view, &self.state.spg, &op_ctx.head)
+            && let Ok(outcome) = plain.finish(cx.view, &state.spg, &op_ctx.head)
         {
             // Changes of the object wait while it is parked: it is what the message saw.
-            return self.apply_outcome(cx, op_ctx, outcome);
+            return Attempt::Executed(outcome);
         }
         if op_ctx.intent.may_write()
-            && let Some((version, reply)) = self.state.lookup_dup(cx, &op_ctx)
+            && let Some((version, reply)) = state.lookup_dup(cx, op_ctx)
         {
-            return self.finish_dup(cx, op_ctx, version, reply);
+            return Attempt::Dup(version, reply);
         }
         if op_ctx.op.is_beyond_room {
-            self.state.refuse(cx, &op_ctx.op, Errno::ENOSPC);
-            return self.pipeline.start_next(&op_ctx.head);
+            return Attempt::Refused(Errno::ENOSPC);
         }
-        self.state.drop_outdated_copies(&mut op_ctx);
-        match self.run(cx, &mut op_ctx) {
-            Ok(outcome) => self.apply_outcome(cx, op_ctx, outcome),
-            Err(Suspend::Read(ReadError::Pending { object, offset, length })) => {
-                self.pipeline.park(&op_ctx);
-                let from = match op_ctx.plain {
-                    Some(_) => FetchFrom::AnywhereOnce,
-                    None => FetchFrom::Anywhere,
-                };
-                let then = OnFetched::Operation(Box::new(op_ctx));
-                if self.state.ec.is_some() {
-                    let outcome = self.gathers.gather(&mut self.state, cx, (object, offset, length), then);
-                    return self.follow_gather(cx, outcome);
-                }
-                let token = self.state.tokens.issue_fetch(then);
-                cx.effects.push(Effect::Fetch { object, offset, length, from, token });
-            }
-            Err(Suspend::Read(ReadError::Damaged { object, .. })) => {
-                if !op_ctx.intent.on_pg && self.recovery.repair_here(&mut self.state, cx, &object) {
-                    return self.wait_for_recovery(cx, op_ctx);
-                }
-                self.state.refuse(cx, &op_ctx.op, Errno::EIO);
-                self.pipeline.start_next(&op_ctx.head);
-            }
-            Err(Suspend::Copy { op_index, source }) => {
-                self.pipeline.park(&op_ctx);
-                self.begin_copy(cx, op_ctx, op_index, *source);
-            }
+        state.drop_outdated_copies(op_ctx);
+        match self.execute(state, cx, op_ctx, recall) {
+            Ok(outcome) => Attempt::Executed(outcome),
+            Err(suspend) => Attempt::Suspended(suspend),
         }
     }
 
-    fn run(&mut self, cx: &mut Cx<'_>, op_ctx: &mut OpContext) -> Result<Outcome, Suspend> {
+    fn execute(
+        &self,
+        state: &PgState,
+        cx: &mut Cx<'_>,
+        op_ctx: &mut OpContext,
+        recall: impl FnOnce(&PgState, Stamp, &HObject, &ObjectInfo),
+    ) -> Result<Outcome, Suspend> {
         if op_ctx.intent.on_pg {
-            return Ok(self.state.list_objects(cx, op_ctx));
+            return Ok(state.list_objects(cx, op_ctx));
         }
-        let Ok(context) = ObjectContext::load(cx.view, &self.state.spg, &op_ctx.head) else {
+        let Ok(context) = ObjectContext::load(cx.view, &state.spg, &op_ctx.head) else {
             let (object, reason) = (op_ctx.head.clone(), "the object's record is damaged".to_owned());
             return Err(ReadError::Damaged { object, offset: 0, reason }.into());
         };
-        self.watches.recall_watchers(&self.state, cx.now, &op_ctx.head, &context.info);
+        recall(state, cx.now, &op_ctx.head, &context.info);
         let coded = EcView { inner: cx.view, pieces: &op_ctx.gathered };
         let mut env = Env {
-            view: if self.state.ec.is_some() { &coded } else { cx.view },
-            collection: self.state.spg,
-            pool: &self.state.pool,
-            epoch: self.state.map.epoch,
+            view: if state.ec.is_some() { &coded } else { cx.view },
+            collection: state.spg,
+            pool: &state.pool,
+            epoch: state.map.epoch,
             now: cx.wall,
-            at_version: self.state.next_version(),
-            last_user_version: self.state.info.last_user_version,
-            notify_id: u64::from(self.state.map.epoch) << 32 | u64::from(self.pipeline.notifies),
+            at_version: state.next_version(),
+            last_user_version: state.info.last_user_version,
+            notify_id: u64::from(state.map.epoch) << 32 | u64::from(self.notifies),
             entropy: &mut *cx.entropy,
             work: 0,
         };
@@ -129,105 +136,36 @@ impl Pg {
         let is_pending = matches!(&result, Err(Suspend::Read(ReadError::Pending { .. })));
         // What a coded object's data is put together from comes with it, and is looked at once.
         op_ctx.plain =
-            if is_pending && self.state.ec.is_none() { PlainRead::of(&request, &context) } else { None };
+            if is_pending && state.ec.is_none() { PlainRead::of(&request, &context) } else { None };
         result
     }
 
-    /// Answers it: at once, or together with the write that is still in flight.
-    fn finish_dup(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext, version: Eversion, reply: PendingReply) {
-        let after = AfterCommit::of_reply(op_ctx.op, reply);
-        match self.replication.repgather_of(version) {
-            Some(repgather) => repgather.after.push(after),
-            None => self.after_commit(cx, &op_ctx.head, after),
-        }
-        self.pipeline.start_next(&op_ctx.head);
-    }
-
-    /// Too few chunks of what a message reads can be had: it is admitted anew if that is being repaired.
-    pub(crate) fn unreadable(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
-        self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
-        if self.recovery.must_recover(&self.state, &op_ctx.head, op_ctx.is_write())
-            && !self.recovery.is_unfound(&op_ctx.head)
-        {
-            return self.wait_for_recovery(cx, op_ctx);
-        }
-        self.state.refuse(cx, &op_ctx.op, Errno::EIO);
-        self.pipeline.start_next(&op_ctx.head);
-    }
-
-    /// What a parked message waited for is there.
-    pub(crate) fn unpark(&mut self, cx: &mut Cx<'_>, op_ctx: OpContext) {
-        if !op_ctx.intent.on_pg {
-            self.pipeline.order.unpark(&op_ctx.head, op_ctx.is_write());
-        }
-        match cx.throttle.turn.is_spent() {
-            true => self.pipeline.started.push_back(op_ctx),
-            false => self.go_on(cx, op_ctx),
-        }
-    }
-
-    fn apply_outcome(&mut self, cx: &mut Cx<'_>, mut op_ctx: OpContext, outcome: Outcome) {
+    /// Takes the outcome of a message, or the `refusal` of one that went well otherwise, for its answer.
+    pub(crate) fn finish(
+        &mut self,
+        state: &mut PgState,
+        cx: &Cx<'_>,
+        mut op_ctx: OpContext,
+        outcome: Outcome,
+        refusal: Option<Errno>,
+    ) -> Executed {
         op_ctx.op.trace.executed = cx.now;
-        self.pipeline.next_notify(outcome.notifies.len());
+        self.next_notify(outcome.notifies.len());
         let Outcome { mut result, ops, user_version, change, watches, notifies, acks, counters } = outcome;
-        let head = op_ctx.head;
-        if result >= 0 && !self.watches.note_alive(cx.now, &op_ctx.op.session, &head, &watches) {
-            result = Errno::ETIMEDOUT.negated();
-        }
-        if result >= 0 && !self.watches.takes_notifies(&op_ctx.op.session, &notifies) {
-            result = Errno::EBUSY.negated();
-        }
+        result = refusal.map_or(result, Errno::negated);
         let version = match &change {
             Change::None | Change::Dropped => Eversion::ZERO,
             Change::Log(entry) => entry.version,
             Change::Write(write) => write.entries.last().map_or(Eversion::ZERO, |entry| entry.version),
         };
-        let reply = self.state.reply_to(&op_ctx.op, Answer { result, version, user_version, ops });
+        if matches!(change, Change::None) {
+            state.info.counters.add(&counters);
+        }
+        let reply = state.reply_to(&op_ctx.op, Answer { result, version, user_version, ops });
         let mut after = AfterCommit::of_reply(op_ctx.op, reply);
         if result >= 0 {
             (after.watches, after.notifies, after.acks) = (watches, notifies, acks);
         }
-        match change {
-            Change::Dropped => {}
-            Change::None => {
-                self.state.info.counters.add(&counters);
-                self.finish_read(cx, &head, after);
-            }
-            Change::Log(entry) => self.replicate(cx, head.clone(), Vec::new(), vec![*entry], after),
-            Change::Write(write) => self.replicate(cx, head.clone(), write.ops, write.entries, after),
-        }
-        self.pipeline.start_next(&head);
-    }
-
-    /// A message that changed nothing is answered at once, unless it saw what is not durable yet.
-    fn finish_read(&mut self, cx: &mut Cx<'_>, head: &HObject, after: AfterCommit) {
-        let flying = self.pipeline.order.has_in_flight(head);
-        match flying.then(|| self.replication.newest_of(head)).flatten() {
-            Some(repgather) => repgather.after.push(after),
-            None => self.after_commit(cx, head, after),
-        }
-    }
-
-    fn replicate(
-        &mut self,
-        cx: &mut Cx<'_>,
-        head: HObject,
-        ops: Vec<Op>,
-        entries: Vec<LogEntry>,
-        after: AfterCommit,
-    ) {
-        self.pipeline.write_started(&head);
-        let txn = Transaction { collection: self.state.spg, ops };
-        self.submit_write(cx, txn, entries, RepGather { head, after: smallvec![after], ends: Ends::Nothing });
-    }
-
-    /// Carries out what a message promised, now that it is durable.
-    pub(crate) fn after_commit(&mut self, cx: &mut Cx<'_>, head: &HObject, after: AfterCommit) {
-        let AfterCommit { origin, reply, watches, notifies, acks } = after;
-        let user_version = reply.message.user_version;
-        reply.send(cx);
-        self.watches.change_watches(cx, &origin.session, head, watches);
-        self.watches.start_notifies(cx, &origin.session, head, user_version, notifies);
-        self.watches.acknowledge(cx, &origin.session, head, acks);
+        Executed { head: op_ctx.head, change, after }
     }
 }

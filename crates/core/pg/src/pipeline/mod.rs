@@ -20,41 +20,22 @@ mod backoff;
 mod copy;
 mod execute;
 mod object_order;
-mod ops_in_flight;
-mod reply;
 mod staged_copy;
-#[cfg(test)]
-mod tests;
 
-pub(crate) use backoff::Backoffs;
-pub use ops_in_flight::OpInFlight;
-pub(crate) use reply::PendingReply;
+pub(crate) use execute::{Attempt, Executed};
 pub(crate) use staged_copy::staged_token;
 
+use crate::backend::ec::GatherRequest;
 use crate::coding::Piece;
 use crate::ops::{Copied, Intent, PlainRead};
-use crate::{ClientOp, SessionId};
+use crate::state::PgState;
+use crate::{ClientOp, Cx, Effect, OpInFlight, OpStage, SessionId};
+use backoff::Backoffs;
 use nacre_cls::Caller;
-use nacre_types::{Epoch, HObject, ReqId};
+use nacre_txn::{FetchFrom, Token};
+use nacre_types::{Epoch, Errno, HObject, ReqId};
 use object_order::ObjectOrder;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Where a message waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum OpStage {
-    /// For a newer map.
-    Future,
-    /// For the PG to become active.
-    Inactive,
-    /// For its object to be recovered.
-    Missing,
-    /// For earlier messages on the same object.
-    Queued,
-    /// For data.
-    Data,
-    /// For the members to make it durable.
-    Commit,
-}
 
 /// A message that passed the checks.
 #[derive(Debug)]
@@ -93,6 +74,9 @@ impl OpContext {
 }
 
 /// Messages that are not in flight.
+///
+/// [`Pipeline::next`] admits what came and yields a message whose turn it is; `Pg` asks recovery whether its object is there, and has it
+/// run ([`Pipeline::run`]). A message that waits comes back from what ends the waiting, as an [`OpContext`] to go on with.
 #[derive(Debug, Default)]
 pub(crate) struct Pipeline {
     /// To be admitted (again) before the event ends.
@@ -105,6 +89,10 @@ pub(crate) struct Pipeline {
     /// behind each other, while reads of an object that is here go on.
     missing: BTreeMap<HObject, VecDeque<OpContext>>,
     order: ObjectOrder,
+    /// Wait for data, or for what they copy.
+    parked: BTreeMap<Token, Box<OpContext>>,
+    /// Clients that hold their messages until they are told to go on.
+    pub(crate) backoffs: Backoffs,
     /// Counts notifies of this copy: their ids must not repeat within an epoch.
     notifies: u32,
 }
@@ -173,11 +161,70 @@ impl Pipeline {
         }
     }
 
-    /// The message waits for data.
-    fn park(&mut self, op_ctx: &OpContext) {
+    /// The message waits under a new token.
+    fn park(&mut self, state: &mut PgState, op_ctx: OpContext) -> Token {
         if !op_ctx.intent.on_pg {
             self.order.park(&op_ctx.head, op_ctx.is_write());
         }
+        let token = state.tokens.issue();
+        self.parked.insert(token, Box::new(op_ctx));
+        token
+    }
+
+    /// The message waits for data from the device; in an erasure-coded pool for chunks of it, which the caller is to have gathered.
+    pub(crate) fn wait_for_data(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        op_ctx: OpContext,
+        (object, offset, length): (HObject, u64, u64),
+    ) -> Option<GatherRequest> {
+        let writes = op_ctx.is_write();
+        let from = if op_ctx.plain.is_some() { FetchFrom::AnywhereOnce } else { FetchFrom::Anywhere };
+        let token = self.park(state, op_ctx);
+        if state.ec.is_some() {
+            return Some(GatherRequest { token, writes, object, offset, length });
+        }
+        cx.effects.push(Effect::Fetch { object, offset, length, from, token });
+        None
+    }
+
+    /// The message that waits under the token; `None` when its interval is over, or something else waits there.
+    pub(crate) fn take_parked(&mut self, token: Token) -> Option<Box<OpContext>> {
+        self.parked.remove(&token)
+    }
+
+    /// True when messages wait for data.
+    pub(crate) fn has_parked(&self) -> bool {
+        !self.parked.is_empty()
+    }
+
+    /// What a parked message waited for is there: it goes on, at once if the turn has anything left for it.
+    pub(crate) fn unpark(&mut self, cx: &Cx<'_>, op_ctx: Box<OpContext>) -> Option<OpContext> {
+        if !op_ctx.intent.on_pg {
+            self.order.unpark(&op_ctx.head, op_ctx.is_write());
+        }
+        if cx.throttle.turn.is_spent() {
+            self.started.push_back(*op_ctx);
+            return None;
+        }
+        Some(*op_ctx)
+    }
+
+    /// What a parked message waited for cannot be had: it has its turn still, and does not wait any more.
+    pub(crate) fn give_up_waiting(&mut self, op_ctx: &OpContext) {
+        self.order.unpark(&op_ctx.head, op_ctx.is_write());
+    }
+
+    /// Answers a message with an errno; the next one on its object has its turn.
+    pub(crate) fn refuse(&mut self, state: &PgState, cx: &mut Cx<'_>, op_ctx: &OpContext, errno: Errno) {
+        state.refuse(cx, &op_ctx.op, errno);
+        self.start_next(&op_ctx.head);
+    }
+
+    /// A change of the object is in flight, and not durable everywhere yet.
+    pub(crate) fn has_in_flight(&self, head: &HObject) -> bool {
+        self.order.has_in_flight(head)
     }
 
     /// A change of the object is durable everywhere.
@@ -189,11 +236,11 @@ impl Pipeline {
 
     /// A message ended: the next one on its object has its turn. One at a time: what starts now decides whether the one behind it
     /// may start as well.
-    fn start_next(&mut self, head: &HObject) {
+    pub(crate) fn start_next(&mut self, head: &HObject) {
         self.started.extend(self.order.next(head));
     }
 
-    /// Nothing executes and nobody waits behind anything that does.
+    /// Nothing executes, and no message waits behind one that does.
     pub(crate) fn is_idle(&self) -> bool {
         self.order.is_empty() && self.missing.is_empty() && self.started.is_empty()
     }
@@ -207,6 +254,7 @@ impl Pipeline {
     /// it came.
     pub(crate) fn requeue(&mut self, first: Vec<ClientOp>) {
         let mut all: Vec<ClientOp> = first;
+        all.extend(std::mem::take(&mut self.parked).into_values().map(|op_ctx| op_ctx.op));
         let missing = std::mem::take(&mut self.missing).into_values().flatten();
         let waiting =
             missing.chain(self.started.drain(..)).chain(std::mem::take(&mut self.order).into_waiting());
@@ -216,7 +264,7 @@ impl Pipeline {
         self.ready = all.into();
     }
 
-    /// Drops what a closed session waits for. What runs already stays: its reply goes nowhere.
+    /// Drops what a closed session waits for, and forgets what its client holds. What runs already stays: its reply goes nowhere.
     pub(crate) fn drop_session(&mut self, session: SessionId) {
         let keep = |op: &ClientOp| op.session.id != session;
         self.ready.retain(keep);
@@ -226,6 +274,8 @@ impl Pipeline {
         self.missing.values_mut().for_each(|waiting| waiting.retain(|op_ctx| keep(&op_ctx.op)));
         self.missing.retain(|_, waiting| !waiting.is_empty());
         self.order.drop_waiting(session);
+        self.drop_copies(session);
+        self.backoffs.drop_session(session);
     }
 
     /// Whose messages wait for the PG to serve, or for a newer map.
@@ -246,6 +296,18 @@ impl Pipeline {
             (OpStage::Data, self.order.parked_count()),
         ]
         .into_iter()
+    }
+
+    /// Messages that are not in flight, and what each waits for.
+    pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
+        let future = self.future.values().flatten().map(|op| (OpStage::Future, op));
+        let inactive = self.inactive.iter().map(|op| (OpStage::Inactive, op));
+        let missing = self.missing.values().flatten().map(|op_ctx| (OpStage::Missing, &op_ctx.op));
+        let in_order = self.started.iter().chain(self.order.waiting()).map(|op_ctx| &op_ctx.op);
+        let in_order = self.ready.iter().chain(in_order).map(|op| (OpStage::Queued, op));
+        let parked = self.parked.values().map(|op_ctx| (OpStage::Data, &op_ctx.op));
+        let all = future.chain(inactive).chain(missing).chain(in_order).chain(parked);
+        all.map(|(stage, op)| OpInFlight { op, trace: op.trace, stage, waiting_on: &[] })
     }
 
     fn next_notify(&mut self, count: usize) {

@@ -10,11 +10,11 @@
 //! has of this kind when the interval ends, and at its start after a crash; the primary has all remove what no message needs
 //! any more. In erasure-coded pools, whose objects have no omap, a copy is no longer than a write may be.
 
-use super::OpContext;
+use super::{OpContext, Pipeline};
 use crate::ops::{Copied, CopiedObject, Staged};
 use crate::state::PgState;
 use crate::tokens::OnDurable;
-use crate::{Cx, Effect, Pg, storage};
+use crate::{Cx, Effect, storage};
 use nacre_msg::peer::RepOp;
 use nacre_txn::{Op, Token, Transaction};
 use nacre_types::{Errno, Eversion, HObject, OsdId, SnapId};
@@ -38,7 +38,7 @@ pub(super) struct Staging {
     staged: Staged,
     /// Changes that are yet to be sent, each a write.
     batches: VecDeque<Vec<Op>>,
-    /// Who has not got the last one durably.
+    /// Members that have not got the last one durably.
     waiting_on: Vec<OsdId>,
 }
 
@@ -132,75 +132,85 @@ impl PgState {
     }
 }
 
-impl Pg {
+impl Pipeline {
     /// Takes what came of a source to the temporary object; the next part is asked for when all members have it.
-    pub(super) fn stage_part(&mut self, cx: &mut Cx<'_>, token: Token) {
-        if let Some(errno) = self.state.pool.fullness.errno() {
+    pub(super) fn stage_part(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        token: Token,
+    ) -> Option<OpContext> {
+        if let Some(errno) = state.pool.fullness.errno() {
             return self.finish_copy(cx, token, Err(errno));
         }
-        let Some(op_ctx) = self.state.tokens.op_ctx_mut(token) else { return };
+        let op_ctx = self.parked.get_mut(&token)?;
         // One is enough: all copies of a message have the same target.
         if op_ctx.copied.iter().any(|copied| copied.staged().is_some()) {
             return self.finish_copy(cx, token, Err(Errno::EFBIG));
         }
-        let head = op_ctx.head.clone();
-        let members = self.state.appliers(&head);
-        let Some(copying) = self.state.copying(token) else { return };
-        let staging = copying.staging.get_or_insert_with(|| Box::new(Staging::new(&head, token, members)));
+        let head = &op_ctx.head;
+        let copying = op_ctx.copying.as_mut()?;
+        let staging =
+            copying.staging.get_or_insert_with(|| Box::new(Staging::new(head, token, state.appliers(head))));
         if let Some(so_far) = &mut copying.so_far {
             cx.throttle.turn.spend(so_far.size_bytes() as u64);
             staging.add(so_far);
         }
         copying.bytes = 0;
-        self.send_batch(cx, token);
+        self.send_batch(state, cx, token)
     }
 
     /// Sends the next changes to all members, or asks for the next part when there are none.
-    fn send_batch(&mut self, cx: &mut Cx<'_>, token: Token) {
-        let Some(head) = self.state.tokens.op_ctx_mut(token).map(|op_ctx| op_ctx.head.clone()) else {
-            return;
-        };
-        let (members, whoami) = (self.state.appliers(&head), self.state.whoami);
-        let Some(copying) = self.state.copying(token) else { return };
-        let Some(staging) = &mut copying.staging else { return };
+    fn send_batch(&mut self, state: &mut PgState, cx: &mut Cx<'_>, token: Token) -> Option<OpContext> {
+        let op_ctx = self.parked.get_mut(&token)?;
+        let members = state.appliers(&op_ctx.head);
+        let copying = op_ctx.copying.as_mut()?;
+        let staging = copying.staging.as_mut()?;
         if staging.staged.members != members {
-            copying.begin_again(); // somebody has not got the first parts
-            return self.ask_part(cx, token);
+            copying.begin_again(); // a member has not got the first parts
+            return self.ask_part(state, cx, token);
         }
-        let Some(ops) = staging.batches.pop_front() else { return self.ask_part(cx, token) };
+        let Some(ops) = staging.batches.pop_front() else { return self.ask_part(state, cx, token) };
         staging.waiting_on.clone_from(&members);
-        let others = members.into_iter().filter(|osd| *osd != whoami).collect();
-        let txn = Transaction { collection: self.state.spg, ops };
-        self.state.replicate_aside(cx, others, STAGED_TID | token.0, txn, OnDurable::Staged(token));
+        let others = members.into_iter().filter(|osd| *osd != state.whoami).collect();
+        let txn = Transaction { collection: state.spg, ops };
+        state.replicate_aside(cx, others, STAGED_TID | token.0, txn, OnDurable::Staged(token));
+        None
     }
 
     /// A member has durably what was sent last.
-    pub(crate) fn part_is_staged(&mut self, cx: &mut Cx<'_>, from: OsdId, token: Token) {
-        let now = cx.now;
-        let Some(copying) = self.state.copying(token) else { return };
-        let Some(staging) = copying.staging.as_mut().filter(|staging| staging.is_busy()) else { return };
+    pub(crate) fn part_is_staged(
+        &mut self,
+        state: &mut PgState,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        token: Token,
+    ) -> Option<OpContext> {
+        let copying = self.copying(token)?;
+        let staging = copying.staging.as_mut().filter(|staging| staging.is_busy())?;
         staging.waiting_on.retain(|osd| *osd != from);
-        if !staging.is_busy() {
-            (copying.asked, copying.heard) = (now, now);
-            self.send_batch(cx, token);
+        if staging.is_busy() {
+            return None;
         }
+        (copying.asked, copying.heard) = (cx.now, cx.now);
+        self.send_batch(state, cx, token)
     }
 
     /// Has all members remove temporary objects that no message needs: it failed, or its client has gone.
-    pub(crate) fn drop_unused_staged(&mut self, cx: &mut Cx<'_>) {
-        if self.state.staged.is_empty() || !self.is_primary() || !self.state.phase.is_serving() {
+    pub(crate) fn drop_unused_staged(&self, state: &mut PgState, cx: &mut Cx<'_>) {
+        if state.staged.is_empty() || !state.is_primary() || !state.phase.is_serving() {
             return;
         }
-        let waiting = self.state.tokens.operations().chain(&self.pipeline.started);
+        let waiting = self.parked.values().map(|op_ctx| &**op_ctx).chain(&self.started);
         let needed: BTreeSet<&HObject> = waiting.flat_map(OpContext::staged).collect();
         let unused: Vec<HObject> =
-            self.state.staged.iter().filter(|object| !needed.contains(object)).cloned().collect();
+            state.staged.iter().filter(|object| !needed.contains(object)).cloned().collect();
         if unused.is_empty() {
             return;
         }
-        let others: BTreeSet<OsdId> = self.members().filter(|osd| *osd != self.state.whoami).collect();
-        let txn = removal(&self.state, unused);
-        self.state.replicate_aside(cx, others.into_iter().collect(), 0, txn, OnDurable::Nothing);
+        let others: BTreeSet<OsdId> = state.members().filter(|osd| *osd != state.whoami).collect();
+        let txn = removal(state, unused);
+        state.replicate_aside(cx, others.into_iter().collect(), 0, txn, OnDurable::Nothing);
     }
 }
 

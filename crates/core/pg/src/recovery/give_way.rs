@@ -9,8 +9,16 @@ use crate::state::PgState;
 use nacre_types::{HObject, OsdId};
 
 impl Recovery {
+    /// A message whose turn has come is to wait until its object is recovered. One that need not goes before what is on its way.
+    pub(crate) fn holds_back(&mut self, state: &PgState, head: &HObject, may_write: bool) -> bool {
+        if may_write {
+            self.give_way(state, head);
+        }
+        self.must_recover(state, head, may_write)
+    }
+
     /// A write to `head` is next: what is on its way of the object and its clones begins again later, unless it did so before.
-    pub(crate) fn give_way(&mut self, state: &PgState, head: &HObject) {
+    fn give_way(&mut self, state: &PgState, head: &HObject) {
         if !self.holds(head) || state.peers.values().any(|peer| peer.needs_first(head)) {
             return;
         }

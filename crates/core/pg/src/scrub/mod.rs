@@ -30,7 +30,7 @@ pub(crate) const TRIES: u32 = 3;
 /// How long a member's answer may stay out, at first.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How often copies are compared without anybody's order.
+/// How often copies are compared without an order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScrubIntervals {
     /// Sizes, attributes and versions: `osd_scrub_min_interval`, and up to half as long again.
@@ -54,7 +54,7 @@ struct ScrubRun {
     /// How often this chunk was compared.
     tries: u32,
     waiting: BTreeSet<OsdId>,
-    /// When somebody last answered, or all were asked.
+    /// When a member last answered, or all were asked.
     heard_at: Stamp,
     /// How long an answer may stay out.
     patience: Duration,
@@ -100,7 +100,7 @@ impl Scrub {
         state.is_primary() && (self.is_running() || self.wanted.is_some())
     }
 
-    /// When it was time to compare the copies without anybody's order, and whether deeply: see [`crate::Pg::scrub_due`].
+    /// When it was time to compare the copies without an order, and whether deeply: see [`crate::Pg::scrub_due`].
     pub(crate) fn due(
         &self,
         state: &PgState,
@@ -173,7 +173,7 @@ impl Scrub {
         }
     }
 
-    /// Asks everybody for the chunk that begins at `from`.
+    /// Asks all members for the chunk that begins at `from`.
     fn next_chunk(&mut self, state: &mut PgState, cx: &mut Cx<'_>, from: HObject) -> Option<Compared> {
         let running = self.running.as_mut()?;
         let size = if running.deep { DEEP_CHUNK_OBJECTS } else { CHUNK_OBJECTS };

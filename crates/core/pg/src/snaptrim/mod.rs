@@ -65,7 +65,7 @@ impl SnapTrim {
     pub(crate) fn queue_removed_snaps(&mut self, state: &mut PgState) {
         let (removed, purged) = (&state.pool.removed_snaps, &mut state.info.purged_snaps);
         if !purged.is_empty() {
-            // The monitor has taken those out that every PG reported; nobody asks about them again.
+            // The monitor has taken those out that every PG reported; no OSD asks about them again.
             *purged = purged.intersection(removed);
         }
         self.queue = removed.clone();

@@ -9,13 +9,13 @@ mod expire;
 mod notify;
 
 use crate::object::{ObjectInfo, WatchKey};
-use crate::ops::WatchChange;
+use crate::ops::{Outcome, WatchChange};
 use crate::state::PgState;
 use crate::{Cx, Effect, Planted, Session, SessionId};
 use nacre_buf::{BufList, Bytes};
 use nacre_msg::WatchNotify;
 use nacre_msg::notify_op;
-use nacre_types::{EntityAddr, HObject, Stamp};
+use nacre_types::{EntityAddr, Errno, HObject, Stamp};
 use notify::Notifying;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -128,16 +128,28 @@ impl Watches {
         *self = Self::default();
     }
 
-    /// Notes what a message that was executed says of its client's watches; false when a ping is for a watch that is not connected, which
-    /// the client must make again. One that is being made again has no deadline until that is durable: else the change that ends it would
-    /// go behind the one that its client is told of.
-    pub(crate) fn note_alive(
+    /// Why a message that went well cannot be answered as it went: it pings a watch that is not connected (`ETIMEDOUT`), or notifies more
+    /// than the PG may keep (`EBUSY`). Notes what it says of its client's watches.
+    pub(crate) fn refusal(
         &mut self,
         now: Stamp,
         session: &Session,
         head: &HObject,
-        changes: &[WatchChange],
-    ) -> bool {
+        outcome: &Outcome,
+    ) -> Option<Errno> {
+        if outcome.result < 0 {
+            None
+        } else if !self.note_alive(now, session, head, &outcome.watches) {
+            Some(Errno::ETIMEDOUT)
+        } else {
+            (!self.takes_notifies(session, &outcome.notifies)).then_some(Errno::EBUSY)
+        }
+    }
+
+    /// Notes what a message that was executed says of its client's watches; false when a ping is for a watch that is not connected, which
+    /// the client must make again. One that is being made again has no deadline until that is durable: else the change that ends it would
+    /// go behind the one that its client is told of.
+    fn note_alive(&mut self, now: Stamp, session: &Session, head: &HObject, changes: &[WatchChange]) -> bool {
         changes.iter().all(|change| match change {
             WatchChange::Ping { cookie } => {
                 let watch = self.watches.get_mut(&(head.clone(), (*cookie, session.name)));

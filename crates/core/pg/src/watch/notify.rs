@@ -72,7 +72,7 @@ impl Notifying {
 
 impl Watches {
     /// True when the PG may keep `more` of a session until their watchers have answered.
-    pub(crate) fn takes_notifies(&self, session: &Session, more: &[Notify]) -> bool {
+    pub(super) fn takes_notifies(&self, session: &Session, more: &[Notify]) -> bool {
         if more.is_empty() {
             return true;
         }

@@ -14,11 +14,25 @@ use nacre_txn::{FetchFrom, ReadError, Token};
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Data that is read, and what waits for it.
+#[derive(Debug)]
+pub(crate) struct GatherRequest {
+    /// Under which the reader waits.
+    pub(crate) token: Token,
+    /// It is a message that changes the object.
+    pub(crate) writes: bool,
+    pub(crate) object: HObject,
+    pub(crate) offset: u64,
+    pub(crate) length: u64,
+}
+
 /// Chunks of a range of an object on their way.
 #[derive(Debug)]
 struct Gather {
     object: HObject,
     version: Eversion,
+    /// What waits changes the object.
+    writes: bool,
     /// What is read.
     range: (u64, u64),
     /// Whole stripes around it.
@@ -28,7 +42,7 @@ struct Gather {
     wanted: BTreeSet<u8>,
     asked: BTreeMap<u8, OsdId>,
     chunks: BTreeMap<u8, BufList>,
-    /// Who cannot give a chunk.
+    /// Members that cannot give a chunk.
     absent: BTreeSet<OsdId>,
 }
 
@@ -141,21 +155,20 @@ impl Gathers {
         self.0.clear();
     }
 
-    /// Collects what `then` reads of `object`.
+    /// Collects the chunks of what is read.
     pub(crate) fn gather(
         &mut self,
         state: &mut PgState,
         cx: &mut Cx<'_>,
-        (object, offset, length): (HObject, u64, u64),
-        then: OnFetched,
+        request: GatherRequest,
     ) -> Option<GatherOutcome> {
+        let GatherRequest { token, writes, object, offset, length } = request;
         let version = state.copy_version(cx.view, &object).unwrap_or_default();
-        let token = state.tokens.issue_fetch(then);
         let layout = state.ec.as_ref()?.coding.layout;
         let (range, wanted) = ((offset, length), layout.shards_of(offset, length).collect());
         let (offset, length) = layout.around(offset, length);
         let (asked, chunks, absent) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let gather = Gather { object, version, range, offset, length, wanted, asked, chunks, absent };
+        let gather = Gather { object, version, writes, range, offset, length, wanted, asked, chunks, absent };
         self.0.insert(token, gather);
         self.gather_on(state, cx, token)
     }
@@ -259,8 +272,11 @@ impl Gathers {
         from: OsdId,
         token: Token,
     ) -> Option<GatherOutcome> {
-        let writes = state.tokens.op_ctx_mut(token).is_some_and(|op_ctx| op_ctx.is_write());
-        if writes { Some(self.cannot_gather(token)) } else { self.chunk_is_absent(state, cx, from, token) }
+        if self.0.get(&token).is_some_and(|gather| gather.writes) {
+            Some(self.cannot_gather(token))
+        } else {
+            self.chunk_is_absent(state, cx, from, token)
+        }
     }
 
     /// A member's answer.
@@ -297,6 +313,7 @@ mod tests {
         Gather {
             object: HObject::MIN,
             version: Eversion::ZERO,
+            writes: false,
             range: (0, 0),
             offset: 0,
             length: 0,

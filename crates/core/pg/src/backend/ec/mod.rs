@@ -15,11 +15,11 @@
 //! - An object that is missing somewhere is computed from `k` others (`recovery/reconstruct.rs`).
 //!
 //! A shard belongs to an OSD's copy, not to a place in the acting set: the primary gives a new member a shard that is
-//! free when the interval begins, and who has one keeps it. So a change of places moves no data. Two may have the same when
-//! one returns that another had replaced: that is settled when nobody lacks anything any more.
+//! free when the interval begins, and a member that has one keeps it. So a change of places moves no data. Two may have the same when
+//! one returns that another had replaced: that is settled when no copy lacks anything any more.
 
 mod gather;
 mod rollback;
 mod shards;
 
-pub(crate) use gather::{GatherOutcome, Gathers};
+pub(crate) use gather::{GatherOutcome, GatherRequest, Gathers};

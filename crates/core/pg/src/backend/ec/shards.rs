@@ -13,7 +13,7 @@ use smallvec::smallvec;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Gives every member of `set` a shard: who has one keeps it, the others get those that are free. If two have the same,
+/// Gives every member of `set` a shard: a member that has one keeps it, the others get those that are free. If two have the same,
 /// one of them gets another one only if it `may_change`. `shards` says what is given out already.
 fn assign<'a>(
     shards: &mut BTreeMap<OsdId, u8>,
@@ -90,7 +90,7 @@ impl PgState {
     }
 
     /// Two members that should hold different chunks hold the same: one came back that another had replaced. Either
-    /// may have what nobody else does, so both keep theirs until nobody lacks anything.
+    /// may have what no other does, so both keep theirs until no copy lacks anything.
     pub(crate) fn has_twins(&self) -> bool {
         let shards =
             |set: &[OsdId]| set.iter().filter_map(|osd| self.shard_of(*osd)).collect::<BTreeSet<u8>>();
@@ -152,7 +152,7 @@ impl PgState {
         self.note_rollback_gen(&txn.ops);
     }
 
-    /// Who can give a chunk of `object` in the version `need`, by shard: members that are known to have it are the surest;
+    /// Members that can give a chunk of `object` in the version `need`, by shard: members that are known to have it are the surest;
     /// any other one (`strays`) only says no if it has another version.
     pub(crate) fn chunk_sources(
         &self,

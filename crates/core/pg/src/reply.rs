@@ -19,23 +19,23 @@ pub(crate) struct PendingReply {
 }
 
 /// What an answer says beside the echo of the request.
-pub(super) struct Answer {
-    pub(super) result: i32,
+pub(crate) struct Answer {
+    pub(crate) result: i32,
     /// The log version for writes, zero for reads.
-    pub(super) version: Eversion,
-    pub(super) user_version: u64,
+    pub(crate) version: Eversion,
+    pub(crate) user_version: u64,
     /// Results of the operations; those that are left out are 0 and empty.
-    pub(super) ops: Vec<OpResult>,
+    pub(crate) ops: Vec<OpResult>,
 }
 
 impl Answer {
     /// A bare errno.
-    pub(super) fn refusal(errno: Errno) -> Self {
+    pub(crate) fn refusal(errno: Errno) -> Self {
         Self { result: errno.negated(), version: Eversion::ZERO, user_version: 0, ops: Vec::new() }
     }
 
     /// What the request was told when it made `entry`.
-    pub(super) fn of_entry(entry: &LogEntry) -> Self {
+    pub(crate) fn of_entry(entry: &LogEntry) -> Self {
         let op = |output: &OpOutput| OpResult { rval: output.rval, out: BufList::from(output.data.clone()) };
         Self {
             result: entry.result,
@@ -67,7 +67,7 @@ impl PendingReply {
 
 impl PgState {
     /// The answer to `op`, not sent yet.
-    pub(super) fn reply_to(&self, op: &ClientOp, answer: Answer) -> PendingReply {
+    pub(crate) fn reply_to(&self, op: &ClientOp, answer: Answer) -> PendingReply {
         let request = &op.op;
         let message = OsdOpReply {
             name: request.name.clone(),
@@ -89,7 +89,7 @@ impl PgState {
     }
 
     /// Answers `op` with an errno.
-    pub(super) fn refuse(&self, cx: &mut Cx<'_>, op: &ClientOp, errno: Errno) {
+    pub(crate) fn refuse(&self, cx: &mut Cx<'_>, op: &ClientOp, errno: Errno) {
         self.reply_to(op, Answer::refusal(errno)).send(cx);
     }
 }

@@ -1,0 +1,34 @@
+//! [`OpInFlight`]: the messages that a PG has not answered yet, and what each waits for.
+
+use crate::{ClientOp, Trace};
+use nacre_types::OsdId;
+
+/// Where a message waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OpStage {
+    /// For a newer map.
+    Future,
+    /// For the PG to become active.
+    Inactive,
+    /// For its object to be recovered.
+    Missing,
+    /// For earlier messages on the same object.
+    Queued,
+    /// For data.
+    Data,
+    /// For the members to make it durable.
+    Commit,
+}
+
+/// A client's message that is not answered yet.
+#[derive(Debug, Clone, Copy)]
+pub struct OpInFlight<'a> {
+    /// The message.
+    pub op: &'a ClientOp,
+    /// What it has passed.
+    pub trace: Trace,
+    /// Where it waits.
+    pub stage: OpStage,
+    /// In [`OpStage::Commit`]: the members that do not have it durably yet.
+    pub waiting_on: &'a [OsdId],
+}
