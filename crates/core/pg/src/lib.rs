@@ -5,11 +5,11 @@
 //! one thread from one seed. Layer: core; uses base, core/auth and core/cls.
 //!
 //! What the copy is lies in `state`; each part below owns what it has under way and the methods on it, and gets the state with the event's
-//! [`Cx`]. `pg` leads each event to its part, `client_ops`, `commit`, `intervals` and `route` lead what comes of it to the others.
+//! [`Cx`]. `pg` leads each event to its part, `client_ops`, `commit`, `maps`, `activation` and `route` lead what comes of it to the others.
 //!
 //! | folder | holds |
 //! |---|---|
-//! | `pg`, `client_ops`, `commit`, `intervals`, `route`, `status` | events to the parts, from part to part, and what the OSD asks |
+//! | `pg`, `client_ops`, `commit`, `maps`, `activation`, `route`, `status` | events to the parts, from part to part, and what the OSD asks |
 //! | `state` | interval, log, info, what is missing, what is known of other copies |
 //! | `interval`, `phase`, `peer`, `progress`, `stamps`, `coding`, `tokens` | what the state is made of |
 //! | `storage` | what of it is stored, and how it is found again |
@@ -27,6 +27,7 @@
 //! | `moving` | more PGs, or fewer: splits and merges |
 //! | `scrub`, `digest`, `snaptrim` | background work |
 
+mod activation;
 mod backend;
 mod client_ops;
 mod coding;
@@ -38,9 +39,9 @@ mod event;
 #[cfg(test)]
 mod harness;
 mod interval;
-mod intervals;
 pub mod list;
 mod log;
+mod maps;
 mod merge_role;
 mod moving;
 pub mod object;

@@ -34,9 +34,10 @@ use std::sync::Arc;
 /// so work that needs to see it waits for [`Event::Resume`], which [`Effect::Resume`] asks for. A `Pg` owns everything about its copy but
 /// the objects themselves, which are the store's, and the map, which is the shard's: what the copy is in `state`, what is under way in one
 /// part each (`peering`, `recovery`, `scrub` and so on). A part's methods get the state and the event's [`Cx`]. No part changes another
-/// one: what it wants of one it yields as a value, which `Pg` leads on (`client_ops.rs`, `commit.rs`, `intervals.rs`, `route.rs`). The price: nothing in here may wait, so whatever takes longer
-/// than an event is a state of its own (a parked message, a token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests
-/// drive it in `harness`: several `Pg`s over simulated disks, one event after another, from a seed, with [`Pg::check`] behind each.
+/// one: what it wants of one it yields as a value, which `Pg` leads on (`client_ops.rs`, `commit.rs`, `maps.rs`, `activation.rs`,
+/// `route.rs`). The price: nothing in here may wait, so whatever takes longer than an event is a state of its own (a parked message, a
+/// token, a cursor), and each turn's work is bounded by `cx.throttle.turn`. Tests drive it in `harness`: several `Pg`s over simulated
+/// disks, one event after another, from a seed, with [`Pg::check`] behind each.
 pub struct Pg {
     pub(crate) state: PgState,
     checked: bool,

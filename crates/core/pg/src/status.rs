@@ -197,4 +197,11 @@ impl Pg {
     pub fn is_held_by_client(&self, op: &ClientOp) -> bool {
         self.pipeline.backoffs.hold(op)
     }
+
+    /// OSDs that may have objects that no other has, and have not told what they have: not up, or asked just now. Those that were marked
+    /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
+    #[must_use]
+    pub fn unprobed(&self) -> Vec<OsdId> {
+        self.state.unprobed()
+    }
 }

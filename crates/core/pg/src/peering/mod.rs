@@ -14,12 +14,14 @@
 mod activate;
 mod agree;
 mod choose;
+mod clean;
 mod create;
 mod gather;
 mod lineage;
 mod patience;
 mod replica;
 
+pub(crate) use clean::Recovered;
 pub use create::{PgCreateInfo, reply_without_pg};
 pub use lineage::Lineage;
 pub(crate) use patience::Patience;
