@@ -2,17 +2,20 @@
 //! it knows (its clock, its map, its sessions), makes the messages and sends them.
 //!
 //! [`Boot`] is an OSD's life as the monitor sees it: boot, beacons, being marked down, `up_thru`, `pg_temp`, leave.
-//! [`MapRelease`] says which maps the PGs may see, and when. [`Merges`] says when two PGs may be merged.
+//! [`MapCache`] takes maps in, epoch by epoch, [`MapCatchUp`] says what to ask the monitor for where they do not follow ours, and
+//! [`MapRelease`] which of them the PGs may see, and when. [`Merges`] says when two PGs may be merged.
 //! [`AdmissionGate`] says which message of a client or of another OSD may go to its PG now, and [`Room`] when a store is too full for it.
 //! [`decide_create`] says what becomes of a call for a copy of a PG.
 //! [`ping_notice`] and [`warns_clients`] say who is to be told of a map, [`peer_targets`] and [`heartbeat_targets`] with whom an OSD has
 //! connections.
-//! Layer: core; uses heartbeat, maps, msg, pg, types.
+//! Layer: core; uses buf, denc, heartbeat, maps, msg, pg, types.
 
 mod admission;
 mod boot;
 mod create;
 mod failsafe_full;
+mod map_cache;
+mod map_catch_up;
 mod map_release;
 mod merges;
 mod neighbours;
@@ -22,6 +25,8 @@ pub use admission::{AdmissionGate, GateDecision, PeerDecision, PgFacts};
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
 pub use create::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 pub use failsafe_full::Room;
+pub use map_cache::{LearnError, MapCache, MapSource};
+pub use map_catch_up::{MapCatchUp, MapRefusal, MapRequest};
 pub use map_release::{MapRelease, keeps_maps_until};
 pub use merges::Merges;
 pub use neighbours::{HeartbeatTarget, PeerTarget, ends_connection, heartbeat_targets, peer_targets};

@@ -7,7 +7,7 @@
 //! | [`PeerLinks`] | connections with other OSDs; the shard's, since its PGs send through them |
 //! | [`HeartbeatDriver`] | pings and promises |
 //! | [`MgrReport`] | the connection to the manager |
-//! | `core/osd` | the decisions: [`Boot`], [`Merges`], until when maps are kept from the PGs |
+//! | `core/osd` | the decisions: [`Boot`], [`Merges`], [`MapCatchUp`], until when maps are kept from the PGs |
 
 mod boot;
 
@@ -15,7 +15,6 @@ use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
 use crate::heartbeat_driver::{HeartbeatDriver, Verdict};
 use crate::links::NetCx;
-use crate::maps::{LearnError, MapCache, Source};
 use crate::mgr_report::MgrReport;
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
@@ -28,7 +27,10 @@ use nacre_msg::peer::PeerVersions;
 use nacre_msg::{Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage, failure_flag};
 use nacre_msgr::{Event as ConnEvent, Session};
 use nacre_options::Values;
-use nacre_osd_core::{Boot, Effect, Event as BootEvent, Merges, Present, keeps_maps_until};
+use nacre_osd_core::{
+    Boot, Effect, Event as BootEvent, LearnError, MapCache, MapCatchUp, MapRefusal, MapSource, Merges,
+    Present, keeps_maps_until,
+};
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{OsdId, Stamp};
@@ -47,6 +49,7 @@ pub(crate) struct OsdControl {
     mgr: MgrReport,
     boot: Boot,
     merges: Merges,
+    map_catch_up: MapCatchUp,
     /// What the monitor hears that we speak.
     versions: PeerVersions,
     /// `ms_cluster_mode`, as connections to other OSDs were made.
@@ -83,6 +86,7 @@ impl OsdControl {
             mgr: MgrReport::new(osd, fsid),
             boot: Boot::new(osd, boot::settings(&options)),
             merges: Merges::default(),
+            map_catch_up: MapCatchUp::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
             config,
@@ -116,7 +120,10 @@ impl OsdControl {
         self.mon.tick(&mut cx.net);
         self.dial_all(cx);
         self.heartbeats.tick(cx.net.now);
-        self.mon.ask_for_maps(cx.maps.newest().epoch, cx.net.now, false);
+        let own = cx.maps.newest().epoch;
+        if let Some(request) = self.map_catch_up.next_request(own, cx.net.now, self.mon.is_open()) {
+            self.mon.ask_for_maps(request);
+        }
         self.boot_event(cx, BootEvent::Tick);
         self.report(cx);
         self.settle(cx);
@@ -152,7 +159,7 @@ impl OsdControl {
 
     fn mon_message(&mut self, cx: &mut ControlCx<'_>, message: Message) {
         match message {
-            Message::MOsdMap(maps) => cx.events.push(ControlEvent::Maps(Box::new(maps), Source::Monitor)),
+            Message::MOsdMap(maps) => cx.events.push(ControlEvent::Maps(Box::new(maps), MapSource::Monitor)),
             Message::OsdPgCreate2(create) => cx.events.push(ControlEvent::Create(Box::new(create))),
             Message::MMgrMap(message) => match MgrMap::from_bytes(message.map) {
                 Ok(map) => {
@@ -237,16 +244,26 @@ impl OsdControl {
 
     /// Maps came that cannot be taken in; none of what came behind them was.
     pub(crate) fn maps_refused(&mut self, cx: &mut ControlCx<'_>, error: &LearnError) {
-        if let LearnError::Forked { .. } = error {
-            tracing::error!(
-                osd = self.config.id,
-                %error,
-                "the monitor's history of maps is another one than this OSD followed, as after its store was restored from \
-                 an older copy; this OSD stops, as it cannot tell who served meanwhile: start the monitor on its newest store"
-            );
-            return self.boot_event(cx, BootEvent::MapsForked);
+        let (osd, own) = (self.config.id, cx.maps.newest().epoch);
+        match self.map_catch_up.refused(error, own, cx.net.now, self.mon.is_open()) {
+            MapRefusal::Ask(request) => {
+                tracing::debug!(osd, epoch = own, %error, "these maps do not follow ours");
+                if let Some(request) = request {
+                    tracing::info!(osd, epoch = own, %error, ?request, "asking the monitor for maps");
+                    self.mon.ask_for_maps(request);
+                }
+            }
+            MapRefusal::Ignore => tracing::error!(osd, %error, "cannot use these maps"),
+            MapRefusal::Stop => {
+                tracing::error!(
+                    osd,
+                    %error,
+                    "the monitor's history of maps is another one than this OSD followed, as after its store was restored from \
+                     an older copy; this OSD stops, as it cannot tell who served meanwhile: start the monitor on its newest store"
+                );
+                return self.boot_event(cx, BootEvent::MapsForked);
+            }
         }
-        self.mon.maps_refused(error, cx.maps.newest().epoch, cx.net.now);
         self.settle(cx);
     }
 
@@ -254,7 +271,10 @@ impl OsdControl {
     pub(crate) fn maps_learned(&mut self, cx: &mut ControlCx<'_>) {
         let maps = cx.maps;
         let map = maps.newest();
-        self.mon.maps_learned(map.epoch);
+        self.mon.has_maps(map.epoch);
+        if let Some(request) = self.map_catch_up.learned() {
+            self.mon.ask_for_maps(request);
+        }
         self.follow_peers(cx, map);
         self.boot_event(cx, BootEvent::Map);
         self.mgr.set_due();

@@ -1,10 +1,10 @@
 //! [`ControlEvent`]: what OSD control has for its shard.
 
-use crate::maps::Source;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_msg::{EntityCaps, MOsdMap, OsdForceRecovery, OsdPgCreate2, OsdScrub2, VoidTickets};
 use nacre_msgr::Config as MsgrConfig;
+use nacre_osd_core::MapSource;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum ControlEvent {
     /// A message with maps.
-    Maps(Box<MOsdMap>, Source),
+    Maps(Box<MOsdMap>, MapSource),
     /// Secrets of the service.
     Keys(RotatingKeys),
     /// Tickets that hold no more.

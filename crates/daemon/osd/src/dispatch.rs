@@ -12,7 +12,7 @@ use crate::command_reply::{Failure, reply};
 use crate::control::OsdControl;
 use crate::control_event::ControlEvent;
 use crate::lost;
-use crate::maps::Source;
+
 use crate::pg_query;
 use crate::sessions::{AuthFrame, InboundPeer};
 use crate::shard::Shard;
@@ -21,6 +21,7 @@ use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_msg::{Command, Message, OsdForceRecovery, RawMessage, backoff_op, force_option};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
+use nacre_osd_core::MapSource;
 use nacre_pg::{Event, Permit, PgCreateInfo, Planted, RecoveryKind, Session};
 use nacre_service::{ConnId, Incoming};
 use nacre_types::{OsdId, SpgId};
@@ -180,7 +181,7 @@ impl Shard {
             ShardMsg::ToPeer(osd, message) => cx.net.send_peer(osd, message),
             ShardMsg::Ask(question) => self.answer(&question),
             ShardMsg::Command(session, tid, command) => self.command(&session, tid, &command),
-            ShardMsg::Maps(message) => self.learn_maps(&message, Source::OsdControl),
+            ShardMsg::Maps(message) => self.learn_maps(&message, MapSource::OsdControl),
             ShardMsg::Keys(keys) => self.set_keys(keys),
             ShardMsg::Options(options) => {
                 self.options = options;
@@ -212,7 +213,7 @@ impl Shard {
     fn control_event(&mut self, event: ControlEvent) {
         match event {
             ControlEvent::Maps(message, source) => {
-                if source == Source::Monitor {
+                if source == MapSource::Monitor {
                     self.learn_past(&message);
                 }
                 self.learn_maps(&Arc::new(*message), source);

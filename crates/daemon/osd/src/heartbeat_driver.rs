@@ -2,14 +2,13 @@
 
 use crate::control_event::ControlEvent;
 use crate::links::{Link, NetCx, WAITING_MAX};
-use crate::maps::{MapCache, Source};
 use crate::osd_addrs::OsdAddrs;
 use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side};
 use nacre_maps::OsdMap;
 use nacre_msg::{Message, OsdPing, RawMessage, ping_op};
 use nacre_msgr::Session;
 use nacre_options::Values;
-use nacre_osd_core::{heartbeat_targets, ping_notice};
+use nacre_osd_core::{MapCache, MapSource, heartbeat_targets, ping_notice};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, seconds};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -200,7 +199,7 @@ impl HeartbeatDriver {
                 events.push(ControlEvent::Leases(Arc::new(self.leases.clone())));
             }
             // The other one is ahead of us: our monitor may be slow, or cut off.
-            Ok(Message::MOsdMap(maps)) => events.push(ControlEvent::Maps(Box::new(maps), Source::Peer)),
+            Ok(Message::MOsdMap(maps)) => events.push(ControlEvent::Maps(Box::new(maps), MapSource::Peer)),
             Ok(other) => tracing::debug!(name = other.name(), "unexpected message in a heartbeat"),
             Err(error) => tracing::error!(%error, "a peer's heartbeat does not decode"),
         }

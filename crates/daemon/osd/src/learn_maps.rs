@@ -1,17 +1,16 @@
 //! Maps come in: OSD control follows them, and the PGs see them when no promise forbids it. So do maps of the past, by which the history
 //! of a PG is computed that this OSD does not know.
 
-use crate::maps::Source;
 use crate::shard::Shard;
 use crate::shard_msg::ShardMsg;
 use nacre_maps::OsdMap;
 use nacre_msg::MOsdMap;
-use nacre_osd_core::warns_clients;
+use nacre_osd_core::{MapSource, warns_clients};
 use std::sync::Arc;
 
 impl Shard {
     /// Takes in what a message with maps has that follows ours.
-    pub(crate) fn learn_maps(&mut self, message: &Arc<MOsdMap>, source: Source) {
+    pub(crate) fn learn_maps(&mut self, message: &Arc<MOsdMap>, source: MapSource) {
         let before = Arc::clone(self.net.maps.newest());
         let mut learned = Vec::new();
         let refused = self.net.maps.learn(message, source, &mut learned).err();

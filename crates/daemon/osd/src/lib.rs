@@ -24,7 +24,7 @@
 //! | `mgr_report`, `report` | the connection to the manager, and what it hears |
 //! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
-//! | `maps`, `walk` | the maps we have, and for whom; the maps of a PG's past |
+//! | `walk` | the maps of a PG's past, fetched from the monitor |
 //! | `own_collection` | what is kept for ourselves in the store |
 //! | `storage` | the store's files |
 //! | `background`, `bench` | scrubs in time and giving back memory; `ceph tell osd.N bench` |
@@ -46,7 +46,6 @@ mod learn_maps;
 mod links;
 mod load_pgs;
 mod lost;
-mod maps;
 mod mgr_report;
 mod mon_link;
 mod osd_addrs;

@@ -2,25 +2,16 @@
 //! effects become connections and messages.
 
 use crate::links::{Dialler, NetCx};
-use crate::maps::{LearnError, RETRY};
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::{EntityCaps, Message, MonGetOsdMap, VoidTickets};
 use nacre_msgr::{Config as MsgrConfig, Connection, Event as ConnEvent, Fault, Target};
 use nacre_options::Values;
+use nacre_osd_core::MapRequest;
 use nacre_service::{ConnId, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Epoch, OsdId, Stamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// What keeps us from newer maps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lack {
-    /// The epochs behind ours.
-    Epochs,
-    /// The next one, whole; with it ours, to see whether the monitor has the same.
-    Whole,
-}
 
 /// What came of the session with the monitor.
 #[allow(clippy::large_enum_variant, reason = "taken apart where it is made")]
@@ -41,8 +32,6 @@ pub(crate) struct MonLink {
     conn: Option<(LinkId, ConnId)>,
     /// What `monc` wants and has not got yet.
     effects: VecDeque<Effect>,
-    /// What the monitor is asked for to go on from our map, and when it was.
-    lack: Option<(Lack, Stamp)>,
 }
 
 impl MonLink {
@@ -52,7 +41,7 @@ impl MonLink {
         for what in ["config", "mgrmap", "osd_pg_creates", VoidTickets::TOPIC, EntityCaps::TOPIC] {
             monc.subscribe(what, 0, Interest::Lasting);
         }
-        Self { osd, monc, conn: None, effects: VecDeque::new(), lack: None }
+        Self { osd, monc, conn: None, effects: VecDeque::new() }
     }
 
     /// How the OSD proves itself.
@@ -219,45 +208,19 @@ impl MonLink {
         }
     }
 
-    /// Maps came that cannot be taken in, ours being of `epoch`; none of what came behind them was. Asks for what is lacking.
-    pub(crate) fn maps_refused(&mut self, error: &LearnError, epoch: Epoch, now: Stamp) {
-        let osd = self.osd;
-        let lack = match error {
-            LearnError::Gap { .. } => Lack::Epochs,
-            LearnError::Increment(_) => Lack::Whole,
-            LearnError::Forked { .. } | LearnError::Bad(_) => {
-                return tracing::error!(osd, %error, "cannot use these maps");
-            }
-        };
-        let asked = self.lack.filter(|(of, _)| *of == lack);
-        if asked.is_none() {
-            tracing::info!(osd, epoch, %error, "asking the monitor for the maps that follow ours");
-        }
-        self.lack = Some(asked.unwrap_or((lack, now)));
-        self.ask_for_maps(epoch, now, asked.is_none());
-    }
-
-    /// Asks the monitor for what we lack behind `epoch`: `at_once`, or when it has not come for a while.
-    pub(crate) fn ask_for_maps(&mut self, epoch: Epoch, now: Stamp, at_once: bool) {
-        let Some((lack, asked_at)) = self.lack else { return };
-        if !self.monc.is_open() || !(at_once || now >= asked_at + RETRY) {
-            return;
-        }
-        self.lack = Some((lack, now));
-        match lack {
-            Lack::Epochs => self.monc.ask_again("osdmap"),
-            Lack::Whole => {
-                let ask = MonGetOsdMap { full_first: epoch, full_last: epoch + 1, ..MonGetOsdMap::default() };
+    /// Asks the monitor for maps.
+    pub(crate) fn ask_for_maps(&mut self, request: MapRequest) {
+        match request {
+            MapRequest::Following => self.monc.ask_again("osdmap"),
+            MapRequest::Full { own } => {
+                let ask = MonGetOsdMap { full_first: own, full_last: own + 1, ..MonGetOsdMap::default() };
                 self.send(ask.into());
             }
         }
     }
 
-    /// Our maps have come to `epoch`.
-    pub(crate) fn maps_learned(&mut self, epoch: Epoch) {
+    /// Our maps have come to `epoch`: the subscription goes on behind it.
+    pub(crate) fn has_maps(&mut self, epoch: Epoch) {
         self.monc.got("osdmap", epoch.into());
-        if let Some((Lack::Whole, _)) = self.lack.take() {
-            self.monc.ask_again("osdmap"); // what came meanwhile was of no use
-        }
     }
 }

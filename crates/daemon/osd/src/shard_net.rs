@@ -1,12 +1,12 @@
 //! [`ShardNet`]: the connections of a shard and the ways out of it: to clients, to other OSDs, to the other shards.
 
-use crate::maps::MapCache;
 use crate::peer_links::PeerLinks;
 use crate::sessions::Sessions;
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
 use nacre_env::Clock;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, RawMessage};
+use nacre_osd_core::MapCache;
 use nacre_pg::SessionId;
 use nacre_service::Messenger;
 use nacre_types::{Entropy, Epoch, OsdId, Stamp, UTime};

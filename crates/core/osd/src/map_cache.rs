@@ -1,4 +1,4 @@
-//! [`MapCache`]: the OSD maps that an OSD has, for itself and to hand on to clients that are behind.
+//! [`MapCache`]: the OSD maps that an OSD has, for itself and to hand on to clients that are behind; which maps of a message it takes.
 
 use nacre_buf::Bytes;
 use nacre_denc::Encode;
@@ -7,18 +7,15 @@ use nacre_msg::MOsdMap;
 use nacre_types::{Epoch, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
-/// Maps that we lack are asked for again after this time.
-pub(crate) const RETRY: Duration = Duration::from_secs(5);
 /// Incrementals kept for clients that are behind; one that is further behind gets a full map.
 const INCREMENTALS_MAX: usize = 200;
 /// Incrementals in one message, Ceph's `osd_map_message_max`.
 const MESSAGE_MAPS_MAX: usize = 40;
 
-/// Whom a message with maps came from.
+/// Where a message with maps came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Source {
+pub enum MapSource {
     /// A monitor: what it no longer keeps nobody needs.
     Monitor,
     /// Another OSD, which keeps the newest only.
@@ -29,7 +26,7 @@ pub(crate) enum Source {
 
 /// Why maps that came are of no use as they are.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LearnError {
+pub enum LearnError {
     /// They begin behind the epoch after ours. Who served in those between must be known, so they are asked for.
     #[error("maps from epoch {found} on, but those behind {own} are missing")]
     Gap {
@@ -58,7 +55,7 @@ pub(crate) enum LearnError {
 
 /// The newest map, and the incrementals that led to it.
 #[derive(Debug)]
-pub(crate) struct MapCache {
+pub struct MapCache {
     fsid: Uuid,
     newest: Arc<OsdMap>,
     incrementals: BTreeMap<Epoch, Bytes>,
@@ -68,16 +65,20 @@ pub(crate) struct MapCache {
 
 impl MapCache {
     /// Goes on from `newest`, the map that the store holds, if any.
-    pub(crate) fn new(fsid: Uuid, newest: Option<Arc<OsdMap>>) -> Self {
+    #[must_use]
+    pub fn new(fsid: Uuid, newest: Option<Arc<OsdMap>>) -> Self {
         let newest = newest.unwrap_or_else(|| Arc::new(OsdMap { fsid, ..OsdMap::default() }));
         Self { fsid, newest, incrementals: BTreeMap::new(), takes_gaps: false }
     }
 
-    pub(crate) fn take_gaps(&mut self) {
+    /// Plants a mistake: see [`nacre_pg::Planted::MapGapAccepted`].
+    pub fn take_gaps(&mut self) {
         self.takes_gaps = true;
     }
 
-    pub(crate) fn newest(&self) -> &Arc<OsdMap> {
+    /// The newest map; of epoch 0 before the first.
+    #[must_use]
+    pub fn newest(&self) -> &Arc<OsdMap> {
         &self.newest
     }
 
@@ -86,13 +87,13 @@ impl MapCache {
     ///
     /// # Errors
     /// [`LearnError`]; what came before the bad map is taken in and stands in `learned`.
-    pub(crate) fn learn(
+    pub fn learn(
         &mut self,
         message: &MOsdMap,
-        source: Source,
+        source: MapSource,
         learned: &mut Vec<Arc<OsdMap>>,
     ) -> Result<(), LearnError> {
-        if source == Source::Monitor {
+        if source == MapSource::Monitor {
             self.compare(message)?;
         }
         for next in newer_maps(&self.newest, message) {
@@ -102,8 +103,9 @@ impl MapCache {
                 error => LearnError::Bad(error),
             })?;
             let found = next.map.epoch;
-            let trimmed = source == Source::Monitor && own.saturating_add(1) < message.oldest;
-            let may_skip = own == 0 || source == Source::OsdControl || (trimmed && found == message.oldest);
+            let trimmed = source == MapSource::Monitor && own.saturating_add(1) < message.oldest;
+            let may_skip =
+                own == 0 || source == MapSource::OsdControl || (trimmed && found == message.oldest);
             if next.skipped && !may_skip && !self.takes_gaps {
                 return Err(LearnError::Gap { own, found });
             }
@@ -138,7 +140,8 @@ impl MapCache {
     }
 
     /// What brings an OSD further that has come to `since`: the epochs behind it, if we have them. It takes no others.
-    pub(crate) fn message_for_osd(&self, since: Epoch) -> Option<MOsdMap> {
+    #[must_use]
+    pub fn message_for_osd(&self, since: Epoch) -> Option<MOsdMap> {
         if self.takes_gaps {
             return Some(self.message_since(since));
         }
@@ -152,7 +155,8 @@ impl MapCache {
 
     /// What brings a client from `since` to the present: the incrementals if we have them all and they are
     /// few, else the full map.
-    pub(crate) fn message_since(&self, since: Epoch) -> MOsdMap {
+    #[must_use]
+    pub fn message_since(&self, since: Epoch) -> MOsdMap {
         let newest = self.newest.epoch;
         let mut message = MOsdMap { fsid: self.fsid, oldest: 1, newest, ..MOsdMap::default() };
         let wanted = self.incrementals.range(since.saturating_add(1)..);
@@ -183,7 +187,7 @@ mod tests {
         MapCache::new(Uuid::default(), (epoch > 0).then(|| Arc::new(map(epoch))))
     }
 
-    fn learn(cache: &mut MapCache, message: &MOsdMap, source: Source) -> Result<Vec<Epoch>, LearnError> {
+    fn learn(cache: &mut MapCache, message: &MOsdMap, source: MapSource) -> Result<Vec<Epoch>, LearnError> {
         let mut learned = Vec::new();
         cache.learn(message, source, &mut learned)?;
         Ok(learned.iter().map(|map| map.epoch).collect())
@@ -191,16 +195,16 @@ mod tests {
 
     #[test]
     fn epochs_are_passed_over_only_where_the_monitor_has_trimmed_them() {
-        for source in [Source::Peer, Source::Monitor] {
+        for source in [MapSource::Peer, MapSource::Monitor] {
             let gap = learn(&mut at(5), &full(&[7, 8], 1), source);
             assert!(matches!(gap, Err(LearnError::Gap { own: 5, found: 7 })), "{source:?} {gap:?}");
         }
         let trimmed = full(&[7, 8], 7);
-        assert!(learn(&mut at(5), &trimmed, Source::Peer).is_err(), "what an OSD keeps says nothing");
-        assert_eq!(learn(&mut at(5), &trimmed, Source::Monitor).expect("nobody needs 6"), [7, 8]);
-        assert!(learn(&mut at(5), &full(&[9], 7), Source::Monitor).is_err(), "7 and 8 are kept");
-        assert_eq!(learn(&mut at(0), &full(&[7], 1), Source::Monitor).expect("a new OSD"), [7]);
-        assert_eq!(learn(&mut at(5), &full(&[6, 7], 1), Source::Peer).expect("no gap"), [6, 7]);
+        assert!(learn(&mut at(5), &trimmed, MapSource::Peer).is_err(), "what an OSD keeps says nothing");
+        assert_eq!(learn(&mut at(5), &trimmed, MapSource::Monitor).expect("nobody needs 6"), [7, 8]);
+        assert!(learn(&mut at(5), &full(&[9], 7), MapSource::Monitor).is_err(), "7 and 8 are kept");
+        assert_eq!(learn(&mut at(0), &full(&[7], 1), MapSource::Monitor).expect("a new OSD"), [7]);
+        assert_eq!(learn(&mut at(5), &full(&[6, 7], 1), MapSource::Peer).expect("no gap"), [6, 7]);
     }
 
     #[test]
@@ -208,7 +212,7 @@ mod tests {
         let incrementals = [(8, Bytes::new())].into();
         let message = MOsdMap { incrementals, newest: 8, ..full(&[6], 1) };
         let mut cache = at(5);
-        let gap = learn(&mut cache, &message, Source::Monitor);
+        let gap = learn(&mut cache, &message, MapSource::Monitor);
         assert!(matches!(gap, Err(LearnError::Gap { own: 6, found: 8 })), "{gap:?}");
         assert_eq!(cache.newest().epoch, 6);
     }
@@ -216,9 +220,9 @@ mod tests {
     #[test]
     fn a_monitor_with_another_map_of_our_epoch_is_not_followed() {
         let mut message = full(&[5, 6], 1);
-        assert_eq!(learn(&mut at(5), &message, Source::Monitor).expect("the same history"), [6]);
+        assert_eq!(learn(&mut at(5), &message, MapSource::Monitor).expect("the same history"), [6]);
         message.full.insert(5, OsdMap { flags: 77, ..map(5) }.to_bytes());
-        let forked = learn(&mut at(5), &message, Source::Monitor);
+        let forked = learn(&mut at(5), &message, MapSource::Monitor);
         assert!(matches!(forked, Err(LearnError::Forked { epoch: 5, .. })), "{forked:?}");
     }
 }
