@@ -31,9 +31,47 @@ const UNDER_WAY_BYTES_MAX: u64 = 8 << 20;
 /// Blocks under way at a time.
 const UNDER_WAY_MAX: usize = 128;
 
+/// The bench of a shard, if one is under way.
+#[derive(Debug, Default)]
+pub(crate) struct BenchSlot {
+    running: Option<Bench>,
+    /// Blocks that benches have submitted so far, which number the tokens of the next.
+    blocks: u64,
+}
+
+impl BenchSlot {
+    /// Begins a bench: `count` bytes in blocks of `size` bytes, answered to `session` under `tid` when it is done.
+    pub(crate) fn start(
+        &mut self,
+        whose: (SessionId, u64),
+        what: (Option<u64>, Option<u64>),
+        store: &dyn ObjectStore,
+        now: Stamp,
+    ) -> Result<(), Failure> {
+        self.running = Some(Bench::start(whose, what, self.running.is_some(), store, now)?);
+        Ok(())
+    }
+
+    /// When the bench is due.
+    pub(crate) fn next_deadline(&self, now: Stamp) -> Option<Stamp> {
+        self.running.as_ref().map(|bench| bench.next_deadline(now))
+    }
+
+    /// What the store has made durable for no PG.
+    pub(crate) fn durable(&mut self, token: StoreToken) {
+        self.running.iter_mut().for_each(|bench| bench.durable(token));
+    }
+
+    /// Writes as much as may be under way, and answers at the end.
+    pub(crate) fn go_on(&mut self, pgs: &mut PgDriver, cx: &mut ShardCx<'_>) {
+        let Self { running, blocks } = self;
+        *running = running.take().and_then(|bench| bench.go_on(pgs, cx, blocks));
+    }
+}
+
 /// A bench under way.
 #[derive(Debug)]
-pub(crate) struct Bench {
+struct Bench {
     /// Who asked, and under which number.
     session: SessionId,
     tid: u64,
@@ -68,7 +106,7 @@ fn object() -> HObject {
 impl Bench {
     /// Begins to write blocks of one object of a collection that belongs to no pool; the answer comes when it is done. `is_busy`:
     /// another bench is under way.
-    pub(crate) fn start(
+    fn start(
         (session, tid): (SessionId, u64),
         (count, size): (Option<u64>, Option<u64>),
         is_busy: bool,
@@ -96,14 +134,14 @@ impl Bench {
     }
 
     /// When it is due: at once when the store has made room for more.
-    pub(crate) fn next_deadline(&self, now: Stamp) -> Stamp {
+    fn next_deadline(&self, now: Stamp) -> Stamp {
         let is_done = self.written >= self.count && self.under_way.is_empty();
         let may_write = self.written < self.count && self.has_room();
         if is_done || may_write { now } else { self.until() }
     }
 
     /// What the store has made durable for no PG: a block, unless it is one of a bench that gave up, or no bench's at all.
-    pub(crate) fn durable(&mut self, token: StoreToken) {
+    fn durable(&mut self, token: StoreToken) {
         if self.under_way.front().is_some_and(|(oldest, _)| *oldest == token) {
             self.under_way.pop_front();
         }
@@ -111,12 +149,7 @@ impl Bench {
 
     /// Writes as much as may be under way, and answers at the end. Yields what is left to do. `blocks` counts the blocks of all benches,
     /// which number the tokens.
-    pub(crate) fn go_on(
-        mut self,
-        pg_driver: &mut PgDriver,
-        cx: &mut ShardCx<'_>,
-        blocks: &mut u64,
-    ) -> Option<Self> {
+    fn go_on(mut self, pg_driver: &mut PgDriver, cx: &mut ShardCx<'_>, blocks: &mut u64) -> Option<Self> {
         while self.written < self.count && self.has_room() && !pg_driver.was_broken() {
             let length = self.size.min(self.count - self.written);
             let data = self.block.slice(..usize::try_from(length).unwrap_or_default()).into();

@@ -1,67 +1,86 @@
-//! What comes in on a shard, and which part of it that is for: the PGs, OSD control, or the shard itself.
+//! [`Dispatch`]: what comes in on a shard, and which part of it that is for: the PGs, OSD control, connections or maps.
 //!
 //! | from | here |
 //! |---|---|
-//! | sockets | [`Shard::incoming`]: connections, and messages of clients and other OSDs |
-//! | other shards | [`Shard::shard_msg`] |
-//! | OSD control | [`Shard::take_control_events`] |
+//! | sockets | [`Dispatch::incoming`]: connections, and messages of clients and other OSDs |
+//! | other shards | [`Dispatch::shard_msg`] |
+//! | OSD control | [`Dispatch::control_event`] |
+//!
+//! What is for the shard as a whole comes back as a [`ShardAction`].
 
-use crate::admin::{CommandOutcome, CommandView, command};
-use crate::bench::Bench;
-use crate::command_reply::{Failure, reply};
+use crate::connections::Connections;
 use crate::control::OsdControl;
 use crate::control_event::ControlEvent;
-use crate::lost;
-
+use crate::lent_parts::LentParts;
+use crate::map_intake::MapIntake;
 use crate::pg_query;
 use crate::sessions::{AuthFrame, InboundPeer};
-use crate::shard::Shard;
-use crate::shard_msg::{Question, QuestionKind, ShardMsg, client_op};
+use crate::shard_msg::{ShardMsg, client_op};
 use nacre_msg::peer::{PeerMessage, PeerVersions};
 use nacre_msg::{Command, Message, OsdForceRecovery, RawMessage, backoff_op, force_option};
 use nacre_msgr::{DATA_BYTES_MAX, Event as ConnEvent};
 use nacre_options::Values;
 use nacre_osd_core::MapSource;
-use nacre_pg::{Event, Permit, PgCreateInfo, Planted, RecoveryKind, Session};
+use nacre_pg::{Event, Permit, PgCreateInfo, RecoveryKind, Session};
 use nacre_service::{ConnId, Incoming};
 use nacre_types::{OsdId, SpgId};
-use serde_json::Value;
 use std::sync::Arc;
 
-/// Of clients' messages for other shards this part is dropped where that is planted.
-const DROPPED_ONE_IN: u64 = 8;
+/// What concerns all of a shard.
+#[derive(Debug)]
+pub(crate) enum ShardAction {
+    /// These options hold from now on.
+    FollowOptions(Arc<Values>),
+    /// These options hold from now on, on all shards.
+    ShareOptions(Values),
+    /// A client gives a command, under this number.
+    Command(Arc<Session>, u64, Box<Command>),
+    /// This is the shard's last turn.
+    Stop,
+}
 
-impl Shard {
+/// The parts of a shard between which events are shared out.
+pub(crate) struct Dispatch<'a> {
+    pub(crate) parts: LentParts<'a>,
+    pub(crate) connections: &'a mut Connections,
+    pub(crate) maps: &'a mut MapIntake,
+}
+
+impl Dispatch<'_> {
     /// Something happened on a socket.
     pub(crate) fn incoming(&mut self, item: Incoming) {
         match item {
             Incoming::Event { conn, event } => self.conn_event(conn, event),
             Incoming::Closed { conn, reason, refused, session } => {
-                self.conn_closed(conn, &reason, refused, session);
+                self.connections.conn_closed(&mut self.parts, conn, &reason, refused, session);
             }
         }
-        self.take_control_events();
     }
 
     fn conn_event(&mut self, conn: ConnId, event: ConnEvent) {
+        let Self { parts, connections, .. } = self;
         match event {
             ConnEvent::AuthRequest { method, modes, payload } => {
-                self.authenticate(conn, AuthFrame::Request { method, modes, payload });
+                let frame = AuthFrame::Request { method, modes, payload };
+                connections.authenticate(&mut parts.cx, conn, frame);
             }
-            ConnEvent::AuthMore { payload } => self.authenticate(conn, AuthFrame::More { payload }),
+            ConnEvent::AuthMore { payload } => {
+                connections.authenticate(&mut parts.cx, conn, AuthFrame::More { payload });
+            }
             ConnEvent::Message(raw) => self.message(conn, raw),
-            ConnEvent::SessionReset { lost_count } => self.session_reset(conn, lost_count),
-            ConnEvent::Established(peer) if self.net.sessions.inbound_peer(conn).is_some() => {
-                self.established(conn, &peer);
+            ConnEvent::SessionReset { lost_count } => connections.session_reset(parts, conn, lost_count),
+            ConnEvent::Established(peer) if parts.cx.net.sessions.inbound_peer(conn).is_some() => {
+                connections.established(parts, conn, &peer);
             }
             event => {
-                self.lend_control(|control, cx| control.conn_event(cx, conn, event));
+                parts.lend_control(|control, cx| control.conn_event(cx, conn, event));
             }
         }
     }
 
     fn message(&mut self, conn: ConnId, raw: RawMessage) {
-        match self.net.sessions.inbound_peer(conn) {
+        let net = &mut *self.parts.cx.net;
+        match net.sessions.inbound_peer(conn) {
             Some(InboundPeer::Client(session, budget)) => {
                 let (session, permit) = (Arc::clone(session), budget.take(raw.front.len() + raw.data.len()));
                 self.client_message(conn, session, permit, raw);
@@ -70,58 +89,54 @@ impl Shard {
                 let osd = *osd;
                 self.peer_message(conn, osd, raw);
             }
-            None if let Some(osd) = self.net.peers.as_ref().and_then(|peers| peers.peer_of(conn)) => {
+            None if let Some(osd) = net.peers.as_ref().and_then(|peers| peers.peer_of(conn)) => {
                 self.peer_message(conn, osd, raw);
             }
             // Only zeros are left of it, and only a client's message is refused for its length.
             _ if raw.data.len() > DATA_BYTES_MAX as usize => {
-                tracing::error!(osd = self.config.id, ?conn, bytes = raw.data.len(), "message too long");
-                self.close_malformed(conn, "message too long");
+                tracing::error!(osd = self.parts.pgs.osd, ?conn, bytes = raw.data.len(), "message too long");
+                self.connections.close_malformed(&mut self.parts, conn, "message too long");
             }
             Some(InboundPeer::HeartbeatPeer(osd)) => {
                 let osd = *osd;
-                self.lend_control(|control, cx| control.pinged(cx, conn, osd, raw));
+                self.parts.lend_control(|control, cx| control.pinged(cx, conn, osd, raw));
             }
-            Some(InboundPeer::Handshake(..)) => self.net.messenger.close(conn),
+            Some(InboundPeer::Handshake(..)) => net.messenger.close(conn),
             None => {
-                self.lend_control(|control, cx| control.conn_event(cx, conn, ConnEvent::Message(raw)));
+                let event = ConnEvent::Message(raw);
+                self.parts.lend_control(|control, cx| control.conn_event(cx, conn, event));
             }
         }
     }
 
     /// A client's message, which holds `permit` until it is done.
     fn client_message(&mut self, conn: ConnId, session: Arc<Session>, permit: Permit, raw: RawMessage) {
+        let LentParts { pgs, cx, .. } = &mut self.parts;
         let tid = raw.tid;
         match Message::decode(raw) {
             Ok(Message::OsdOp(op)) => {
                 let spg = SpgId::replicated(op.spg.pg); // clients name the primary's place; copies have none
-                self.net.sessions.throttle(conn, &permit, &mut self.net.messenger);
-                let op = client_op(session, tid, Box::new(op), self.now, permit);
-                let counters = &mut self.pg_driver.counters;
-                counters.ops += 1;
-                counters.op_in_bytes += op.trace.input_bytes;
-                match self.net.router.shard_of(&spg) {
-                    shard if shard == self.net.router.me => {
-                        let (pgs, mut cx) = self.pgs();
-                        pgs.client_op(&mut cx, spg, op);
-                    }
-                    _ if self.planted == Planted::OtherShardsOpsDropped
-                        && self.pg_driver.counters.ops.is_multiple_of(DROPPED_ONE_IN) => {}
-                    shard => self.net.router.send(shard, ShardMsg::Op(spg, op)),
+                cx.net.sessions.throttle(conn, &permit, &mut cx.net.messenger);
+                let op = client_op(session, tid, Box::new(op), cx.now, permit);
+                pgs.counters.ops += 1;
+                pgs.counters.op_in_bytes += op.trace.input_bytes;
+                match cx.net.router.shard_of(&spg) {
+                    shard if shard == cx.net.router.me => pgs.client_op(cx, spg, op),
+                    shard => cx.net.forward_op(shard, spg, op, pgs.counters.ops),
                 }
             }
             Ok(Message::OsdBackoff(backoff)) if backoff.op == backoff_op::ACK_BLOCK => {
                 let (spg, session, id) = (SpgId::replicated(backoff.spg.pg), session.id, backoff.id);
-                match self.net.router.shard_of(&spg) {
+                match cx.net.router.shard_of(&spg) {
                     // At once: what the client sends behind it must not come first, or would be dropped as held.
-                    shard if shard == self.net.router.me => {
-                        self.deliver(spg, Event::BackoffAck { session, id });
+                    shard if shard == cx.net.router.me => {
+                        pgs.deliver(cx, spg, Event::BackoffAck { session, id });
                     }
-                    shard => self.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
+                    shard => cx.net.router.send(shard, ShardMsg::BackoffAck { spg, session, id }),
                 }
             }
             Ok(Message::Command(command)) => {
-                self.net.router.send(0, ShardMsg::Command(session, tid, Box::new(command)));
+                cx.net.router.send(0, ShardMsg::Command(session, tid, Box::new(command)));
             }
             // Objecter's sign of life on sessions with watches; a manager's configuration of us.
             Ok(Message::Ping(_) | Message::MgrConfigure(_)) => (),
@@ -130,132 +145,115 @@ impl Shard {
             }
             Err(error) => {
                 tracing::warn!(client = %session.name, %error, "message does not decode; closing the session");
-                self.close_malformed(conn, "malformed message");
+                self.connections.close_malformed(&mut self.parts, conn, "malformed message");
             }
         }
     }
 
     fn peer_message(&mut self, conn: ConnId, from: OsdId, raw: RawMessage) {
+        let Self { parts, connections, .. } = self;
         if raw.kind == PeerVersions::KIND {
-            return self.peer_versions(conn, from, raw);
+            return connections.peer_versions(parts, conn, from, raw);
         }
         match PeerMessage::decode(raw) {
-            Ok(message) => match self.net.router.shard_of(&message.header().spg) {
-                shard if shard == self.net.router.me => {
-                    let (pgs, mut cx) = self.pgs();
-                    pgs.peer_message(&mut cx, from, message);
+            Ok(message) => match parts.cx.net.router.shard_of(&message.header().spg) {
+                shard if shard == parts.cx.net.router.me => {
+                    parts.pgs.peer_message(&mut parts.cx, from, message);
                 }
-                shard => self.net.router.send(shard, ShardMsg::Peer(from, Box::new(message))),
+                shard => parts.cx.net.router.send(shard, ShardMsg::Peer(from, Box::new(message))),
             },
             Err(error) => {
-                self.cannot_talk(conn, from, format!("a message of osd.{from} does not decode: {error}"));
+                let why = format!("a message of osd.{from} does not decode: {error}");
+                connections.cannot_talk(parts, conn, from, why);
             }
         }
-    }
-
-    fn deliver(&mut self, spg: SpgId, event: Event) {
-        let (pgs, mut cx) = self.pgs();
-        pgs.deliver(&mut cx, spg, event);
     }
 
     /// Another shard says something, or this one to itself.
-    pub(crate) fn shard_msg(&mut self, msg: ShardMsg) {
-        let (pgs, mut cx) = self.pgs();
+    pub(crate) fn shard_msg(&mut self, msg: ShardMsg) -> Option<ShardAction> {
+        let LentParts { pgs, cx, .. } = &mut self.parts;
         match msg {
-            ShardMsg::Op(spg, op) => pgs.client_op(&mut cx, spg, op),
-            ShardMsg::Peer(from, message) => pgs.peer_message(&mut cx, from, *message),
-            ShardMsg::SessionClosed(session) => pgs.session_closed(&mut cx, session),
-            ShardMsg::PeerReset(osd) => pgs.peer_reset(&mut cx, osd),
-            ShardMsg::Create(spg, create_info) => pgs.create_pg(&mut cx, spg, *create_info),
-            ShardMsg::Leases(leases) => pgs.set_leases(&mut cx, leases),
+            ShardMsg::Op(spg, op) => pgs.client_op(cx, spg, op),
+            ShardMsg::Peer(from, message) => pgs.peer_message(cx, from, *message),
+            ShardMsg::SessionClosed(session) => pgs.session_closed(cx, session),
+            ShardMsg::PeerReset(osd) => pgs.peer_reset(cx, osd),
+            ShardMsg::Create(spg, create_info) => pgs.create_pg(cx, spg, *create_info),
+            ShardMsg::Leases(leases) => pgs.set_leases(cx, leases),
             ShardMsg::BackoffAck { spg, session, id } => {
-                pgs.deliver(&mut cx, spg, Event::BackoffAck { session, id });
+                pgs.deliver(cx, spg, Event::BackoffAck { session, id });
             }
-            ShardMsg::Force { spg, kind, forced } => {
-                pgs.deliver(&mut cx, spg, Event::Force { kind, forced });
-            }
-            ShardMsg::Scrub { spg, deep, repair } => {
-                pgs.deliver(&mut cx, spg, Event::Scrub { deep, repair });
-            }
+            ShardMsg::Force { spg, kind, forced } => pgs.deliver(cx, spg, Event::Force { kind, forced }),
+            ShardMsg::Scrub { spg, deep, repair } => pgs.deliver(cx, spg, Event::Scrub { deep, repair }),
             ShardMsg::ToSession(session, message) => cx.net.tell_session(session, message),
             ShardMsg::ToPeer(osd, message) => cx.net.send_peer(osd, message),
-            ShardMsg::Ask(question) => self.answer(&question),
-            ShardMsg::Command(session, tid, command) => self.command(&session, tid, &command),
-            ShardMsg::Maps(message) => self.learn_maps(&message, MapSource::OsdControl),
-            ShardMsg::Keys(keys) => self.set_keys(keys),
-            ShardMsg::Options(options) => {
-                self.options = options;
-                self.follow_options();
-            }
-            ShardMsg::Rebound(msgr_config) => self.net.messenger.serve(self.public, msgr_config),
+            ShardMsg::Ask(question) => pg_query::answer(pgs, cx, &question),
+            ShardMsg::Maps(message) => self.maps.learn(&mut self.parts, &message, MapSource::OsdControl),
+            ShardMsg::Keys(keys) => self.connections.set_keys(cx.net, keys),
+            ShardMsg::Rebound(msgr_config) => cx.net.serve_public(msgr_config),
             ShardMsg::MonRequest(request) => {
-                self.lend_control(|control, cx| control.mon_request(cx, request));
+                self.parts.lend_control(|control, cx| control.mon_request(cx, request));
             }
-            ShardMsg::Past(spg, past) => self.walk.add(spg, past),
+            ShardMsg::Past(spg, past) => self.maps.want_past(spg, past),
             ShardMsg::Stats(report) => {
-                self.lend_control(|control, cx| control.heard_report(cx, report));
+                self.parts.lend_control(|control, cx| control.heard_report(cx, report));
             }
             ShardMsg::Leave => {
-                self.lend_control(OsdControl::leave);
+                self.parts.lend_control(OsdControl::leave);
             }
-            ShardMsg::Stop => self.stopping = true,
+            ShardMsg::Options(options) => return Some(ShardAction::FollowOptions(options)),
+            ShardMsg::Command(session, tid, command) => {
+                return Some(ShardAction::Command(session, tid, command));
+            }
+            ShardMsg::Stop => return Some(ShardAction::Stop),
         }
-        self.take_control_events();
+        None
     }
 
-    /// Carries out what OSD control has for the shard, until it has nothing more.
-    pub(crate) fn take_control_events(&mut self) {
-        while let Some(event) = self.events.pop_front() {
-            self.control_event(event);
-        }
-    }
-
-    fn control_event(&mut self, event: ControlEvent) {
+    /// Carries out what OSD control has for the shard.
+    pub(crate) fn control_event(&mut self, event: ControlEvent) -> Option<ShardAction> {
+        let Self { parts, connections, maps } = self;
         match event {
             ControlEvent::Maps(message, source) => {
                 if source == MapSource::Monitor {
-                    self.learn_past(&message);
+                    maps.learn_past(parts, &message);
                 }
-                self.learn_maps(&Arc::new(*message), source);
+                maps.learn(parts, &Arc::new(*message), source);
             }
-            ControlEvent::Keys(keys) => self.learn_keys(keys),
-            ControlEvent::Void(void) => self.learn_void(void),
-            ControlEvent::Caps(caps) => self.learn_caps(caps),
+            ControlEvent::Keys(keys) => connections.learn_keys(parts.cx.net, keys),
+            ControlEvent::Void(void) => connections.learn_void(parts.cx.net, void),
+            ControlEvent::Caps(caps) => connections.learn_caps(parts.cx.net, caps),
             ControlEvent::Create(create) => {
                 for (spg, (created, _)) in &create.pgs {
                     let create_info = PgCreateInfo::ordered(*created);
-                    self.route(*spg, ShardMsg::Create(*spg, Box::new(create_info)));
+                    parts.route(*spg, ShardMsg::Create(*spg, Box::new(create_info)));
                 }
             }
             ControlEvent::Options(config) => {
-                let mut options = Values::clone(&self.options);
+                let mut options = parts.cx.options.clone();
                 options.store(&config);
-                self.set_options(options);
+                return Some(ShardAction::ShareOptions(options));
             }
             ControlEvent::Leases(leases) => {
-                self.net.router.send_others(|| ShardMsg::Leases(Arc::clone(&leases)));
-                let (pgs, mut cx) = self.pgs();
-                pgs.set_leases(&mut cx, leases);
+                parts.cx.net.router.send_others(|| ShardMsg::Leases(Arc::clone(&leases)));
+                parts.pgs.set_leases(&mut parts.cx, leases);
             }
             ControlEvent::Rebound(msgr_config) => {
-                for conn in self.net.sessions.of_osds() {
-                    self.net.messenger.close(conn);
-                    self.net.sessions.close(conn);
-                }
-                self.net.router.send_others(|| ShardMsg::Rebound(Arc::clone(&msgr_config)));
+                parts.cx.net.hang_up_osds();
+                parts.cx.net.router.send_others(|| ShardMsg::Rebound(Arc::clone(&msgr_config)));
             }
             ControlEvent::End => {
-                self.stopping = true;
-                self.net.router.send_others(|| ShardMsg::Stop);
+                parts.cx.net.router.send_others(|| ShardMsg::Stop);
+                return Some(ShardAction::Stop);
             }
             ControlEvent::Force(order) => self.force_recovery(&order),
             ControlEvent::Scrub(scrub) => {
                 let (deep, repair) = (scrub.deep, scrub.repair);
                 for spg in scrub.pgs {
-                    self.route(spg, ShardMsg::Scrub { spg, deep, repair });
+                    parts.route(spg, ShardMsg::Scrub { spg, deep, repair });
                 }
             }
         }
+        None
     }
 
     /// Hands the manager's order to the PGs that it names.
@@ -267,60 +265,8 @@ impl Shard {
         ];
         for (_, kind) in kinds.into_iter().filter(|(bit, _)| order.options & bit != 0) {
             for spg in order.pgs.iter().copied() {
-                self.route(spg, ShardMsg::Force { spg, kind, forced });
+                self.parts.route(spg, ShardMsg::Force { spg, kind, forced });
             }
         }
-    }
-
-    /// Sends a message to the shard of a PG.
-    fn route(&mut self, spg: SpgId, msg: ShardMsg) {
-        self.net.router.send(self.net.router.shard_of(&spg), msg);
-    }
-
-    /// A command of a client; answered at once, or from the shard of the PG that it is about.
-    fn command(&mut self, session: &Session, tid: u64, given: &Command) {
-        let view = CommandView {
-            config: &self.config,
-            options: &self.options,
-            is_booted: self.is_booted(),
-            pg_driver: &self.pg_driver,
-            net: &self.net,
-            times: (self.now, self.wall),
-        };
-        let answer: Result<Value, Failure> = match command(&view, session, given) {
-            CommandOutcome::Reply(answer) => answer,
-            CommandOutcome::SetOptions(changes, shown) => {
-                for (info, value) in changes {
-                    let mut options = Values::clone(&self.options);
-                    options.tell(info, value);
-                    self.set_options(options);
-                }
-                Ok(shown)
-            }
-            CommandOutcome::Ask(spg, kind) => {
-                let question = Question { session: session.id, tid, spg, kind };
-                return self.route(spg, ShardMsg::Ask(Box::new(question)));
-            }
-            CommandOutcome::StartBench { count, size } => {
-                let (whose, is_busy) = ((session.id, tid), self.bench.is_some());
-                match Bench::start(whose, (count, size), is_busy, self.pg_driver.store.as_ref(), self.now) {
-                    Ok(bench) => return self.bench = Some(bench),
-                    Err(failure) => Err(failure),
-                }
-            }
-        };
-        self.net.tell_session(session.id, Message::from(reply(answer)).encode(tid));
-    }
-
-    /// A question about a PG of this shard.
-    fn answer(&mut self, question: &Question) {
-        let (pgs, mut cx) = self.pgs();
-        let reply = match &question.kind {
-            QuestionKind::Query => pg_query::query(pgs, cx.wall, &question.spg),
-            QuestionKind::Scrub { deep } => pg_query::scrub(pgs, &mut cx, &question.spg, *deep),
-            QuestionKind::List { unfound, from } => lost::list(pgs, &question.spg, *unfound, from),
-            QuestionKind::MarkLost(lost) => lost::mark(pgs, &mut cx, &question.spg, *lost),
-        };
-        cx.net.tell_session(question.session, Message::from(reply).encode(question.tid));
     }
 }

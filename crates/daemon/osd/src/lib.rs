@@ -7,9 +7,9 @@
 //! |---|---|
 //! | `shard` | a thread's part of an OSD, put together |
 //! | `turn` | the loop: wait, take, react, send |
-//! | `dispatch` | which part each event and message is for |
+//! | `dispatch`, `lent_parts` | which part each event and message is for; what such a part borrows |
 //! | `connections` | connections come, prove who they are, and go |
-//! | `learn_maps` | maps come in, and when the PGs see them |
+//! | `map_intake` | maps come in, and when the PGs see them |
 //! | `pg_driver` | the PGs get events, and what they want is carried out |
 //! | `pg_create`, `pg_maps`, `load_pgs` | copies that are called for; maps reach the PGs; PGs after a restart |
 //! | `pg_registry` | the PGs of a shard, and what waits for them |
@@ -17,7 +17,7 @@
 //! | `shard_msg` | what shards tell each other |
 //! | `sessions` | who has connected to a shard, and who is not read for now |
 //! | `control` | once per OSD: boot, and what connects the parts below |
-//! | `control_event` | what OSD control has for its shard |
+//! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |
 //! | `peer_links` | lossless connections with other OSDs |
 //! | `heartbeat_driver` | heartbeats over sockets |
@@ -27,30 +27,33 @@
 //! | `walk` | the maps of a PG's past, fetched from the monitor |
 //! | `own_collection` | what is kept for ourselves in the store |
 //! | `storage` | the store's files |
-//! | `background`, `bench` | scrubs in time and giving back memory; `ceph tell osd.N bench` |
+//! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
 //! | `tracker` | the stage clock of clients' messages |
 //! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell` and `ceph pg` |
 
 mod admin;
 mod asok;
-mod background;
 mod bench;
 mod command_reply;
 mod config;
 mod connections;
 mod control;
 mod control_event;
+mod control_host;
 mod dispatch;
 mod heartbeat_driver;
-mod learn_maps;
+mod idle_trim;
+mod lent_parts;
 mod links;
 mod load_pgs;
 mod lost;
+mod map_intake;
 mod mgr_report;
 mod mon_link;
 mod osd_addrs;
 mod own_collection;
 mod peer_links;
+mod periodic;
 mod pg_create;
 mod pg_driver;
 mod pg_maps;

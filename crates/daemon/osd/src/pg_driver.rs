@@ -4,7 +4,7 @@
 //!   event -> Pg::handle -> effects -> messages, transactions, reads, ... -> Resume, while the PG wants it
 //! ```
 
-use crate::background::IdleTrim;
+use crate::idle_trim::IdleTrim;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{MonRequest, ShardMsg};
 use crate::shard_net::{ShardCx, ShardNet};
@@ -13,6 +13,7 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, OsdOpReply};
+use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, GateDecision, PeerDecision, PgFacts, Room};
 use nacre_pg::{
     ClientOp, Cx, Effect, Effects, Event, Pg, RecoveryThrottle, Reserver, SessionId, StoreRoom,
@@ -20,9 +21,12 @@ use nacre_pg::{
 };
 use nacre_store::{Completion, ObjectStore, StoreState, StoreUsage, SubmitHint};
 use nacre_txn::{StoreToken, Transaction};
-use nacre_types::{OsdId, SpgId};
+use nacre_types::{OsdId, SpgId, seconds};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+/// Finished messages kept for `dump_historic_ops`, whatever `osd_op_history_size` says.
+const HISTORY_MAX: usize = 10_000;
 
 /// The PGs of a shard, its part of the store, and what goes between them.
 pub(crate) struct PgDriver {
@@ -91,6 +95,23 @@ impl PgDriver {
             idle_trim: IdleTrim::default(),
             broken: false,
         }
+    }
+
+    /// Takes over what options say of PGs.
+    pub(crate) fn follow_options(&mut self, options: &Values) {
+        let slots = options.count("osd_max_backfills").max(1);
+        let objects = match options.count("osd_recovery_max_active") {
+            0 => options.count("osd_recovery_max_active_ssd"),
+            objects => objects,
+        };
+        let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
+        // All PGs that hold a slot together keep to the number of objects.
+        self.throttle.configure(seconds(target / 1e3), objects.div_ceil(slots));
+        self.reserver.set_places(slots);
+        let kept_for = options.seconds("osd_op_history_duration");
+        self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
+        self.tracker.enable(options.flag("osd_enable_op_tracker"));
+        self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
     }
 
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.

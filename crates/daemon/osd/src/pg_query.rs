@@ -1,21 +1,34 @@
-//! `ceph pg PG query` and `scrub`: answers about one PG, from its shard.
+//! Questions about one PG, answered by its shard: `ceph pg PG query`, `scrub`, and those of `lost.rs`.
 
 use crate::command_reply::{not_here, reply, said};
+use crate::lost;
 use crate::pg_driver::PgDriver;
+use crate::shard_msg::{Question, QuestionKind};
 use crate::shard_net::ShardCx;
-use nacre_msg::CommandReply;
+use nacre_msg::{CommandReply, Message};
 use nacre_pg::{Event, Pg};
 use nacre_types::{Epoch, OsdId, SpgId, UTime};
 use serde_json::{Value, json};
 
+/// Answers a question about a PG of this shard.
+pub(crate) fn answer(pgs: &mut PgDriver, cx: &mut ShardCx<'_>, question: &Question) {
+    let reply = match &question.kind {
+        QuestionKind::Query => query(pgs, cx.wall, &question.spg),
+        QuestionKind::Scrub { deep } => scrub(pgs, cx, &question.spg, *deep),
+        QuestionKind::List { unfound, from } => lost::list(pgs, &question.spg, *unfound, from),
+        QuestionKind::MarkLost(lost) => lost::mark(pgs, cx, &question.spg, *lost),
+    };
+    cx.net.tell_session(question.session, Message::from(reply).encode(question.tid));
+}
+
 /// What the PG is, if we lead it.
-pub(crate) fn query(pg_driver: &mut PgDriver, wall: UTime, spg: &SpgId) -> CommandReply {
+fn query(pg_driver: &mut PgDriver, wall: UTime, spg: &SpgId) -> CommandReply {
     let described = pg_driver.pgs.get_mut(spg).and_then(|(pg, _)| describe(pg, wall));
     reply(described.ok_or_else(|| not_here(pg_driver.osd, spg)))
 }
 
 /// Orders a scrub of a PG.
-pub(crate) fn scrub(pg_driver: &mut PgDriver, cx: &mut ShardCx<'_>, spg: &SpgId, deep: bool) -> CommandReply {
+fn scrub(pg_driver: &mut PgDriver, cx: &mut ShardCx<'_>, spg: &SpgId, deep: bool) -> CommandReply {
     if !pg_driver.pgs.contains(spg) {
         return reply(Err(not_here(pg_driver.osd, spg)));
     }

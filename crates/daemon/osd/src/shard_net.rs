@@ -1,24 +1,31 @@
 //! [`ShardNet`]: the connections of a shard and the ways out of it: to clients, to other OSDs, to the other shards.
 
 use crate::peer_links::PeerLinks;
-use crate::sessions::Sessions;
+use crate::sessions::{Limits, Sessions};
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
-use nacre_env::Clock;
+use nacre_env::{Clock, ListenerId};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{Message, RawMessage};
+use nacre_msgr::Config as MsgrConfig;
+use nacre_options::Values;
 use nacre_osd_core::MapCache;
-use nacre_pg::SessionId;
+use nacre_pg::{ClientOp, Planted, SessionId};
 use nacre_service::Messenger;
-use nacre_types::{Entropy, Epoch, OsdId, Stamp, UTime};
+use nacre_types::{Entropy, Epoch, OsdId, SpgId, Stamp, UTime};
+use std::sync::Arc;
 
 /// A turn that brought no more events than this sends before it lets the store work; a busier one sends once.
 const EARLY_SEND_MAX: usize = 2;
 /// Which of a shard's messages are garbled, where that is planted.
 const GARBLED: [u64; 2] = [40, 200];
+/// Of clients' messages for other shards this part is dropped where that is planted.
+const DROPPED_ONE_IN: u64 = 8;
 
 /// What a shard sends with. It decides nothing: whoever has something to say finds here where it goes.
 pub(crate) struct ShardNet {
     pub(crate) messenger: Messenger,
+    /// Where clients come in.
+    public: ListenerId,
     pub(crate) sessions: Sessions,
     pub(crate) router: ShardRouter,
     /// Where OSD control is; other shards send through it.
@@ -26,21 +33,30 @@ pub(crate) struct ShardNet {
     pub(crate) maps: MapCache,
     /// This turn has little to do: latency counts, not the processor's time.
     lightly_loaded: bool,
-    /// A fault built in on purpose, now and then: see [`nacre_pg::Planted::MessagesGarbled`].
-    garbles: bool,
+    /// A mistake built in on purpose, now and then: [`Planted::MessagesGarbled`], [`Planted::OtherShardsOpsDropped`].
+    planted: Planted,
     sent_to_peers: u64,
 }
 
 impl ShardNet {
-    /// `garbles`: see [`nacre_pg::Planted::MessagesGarbled`].
     pub(crate) fn new(
-        messenger: Messenger,
+        (messenger, public): (Messenger, ListenerId),
         (sessions, router): (Sessions, ShardRouter),
         peers: Option<PeerLinks>,
         maps: MapCache,
-        garbles: bool,
+        planted: Planted,
     ) -> Self {
-        Self { messenger, sessions, router, peers, maps, lightly_loaded: false, garbles, sent_to_peers: 0 }
+        Self {
+            messenger,
+            public,
+            sessions,
+            router,
+            peers,
+            maps,
+            lightly_loaded: false,
+            planted,
+            sent_to_peers: 0,
+        }
     }
 
     /// Sends a message to a client, through the shard that it is connected to.
@@ -78,8 +94,36 @@ impl ShardNet {
         self.send_peer(osd, message);
     }
 
+    /// Hands a client's message to the shard of its PG; `count` clients' messages have come here so far.
+    pub(crate) fn forward_op(&mut self, shard: usize, spg: SpgId, op: ClientOp, count: u64) {
+        if self.planted != Planted::OtherShardsOpsDropped || !count.is_multiple_of(DROPPED_ONE_IN) {
+            self.router.send(shard, ShardMsg::Op(spg, op));
+        }
+    }
+
+    /// Serves clients as `msgr_config` says, which has our addresses.
+    pub(crate) fn serve_public(&mut self, msgr_config: Arc<MsgrConfig>) {
+        self.messenger.serve(self.public, msgr_config);
+    }
+
+    /// Ends the connections of other OSDs.
+    pub(crate) fn hang_up_osds(&mut self) {
+        for conn in self.sessions.of_osds() {
+            self.messenger.close(conn);
+            self.sessions.close(conn);
+        }
+    }
+
+    /// Takes over what options say of sessions.
+    pub(crate) fn follow_options(&mut self, options: &Values) {
+        // 0 means no limit.
+        let limit = |name| Some(options.count(name)).filter(|limit| *limit > 0).unwrap_or(usize::MAX);
+        let (messages, bytes) = (limit("osd_client_message_cap"), limit("osd_client_message_size_cap"));
+        self.sessions.set_limits(Limits { messages, bytes });
+    }
+
     fn garbled(&mut self, mut message: RawMessage) -> RawMessage {
-        if self.garbles {
+        if self.planted == Planted::MessagesGarbled {
             self.sent_to_peers += 1;
             if GARBLED.contains(&self.sent_to_peers) {
                 message.front = nacre_buf::Bytes::from_static(b"?");
@@ -101,7 +145,7 @@ impl ShardNet {
     }
 }
 
-/// What a shard lends to its parts.
+/// What a shard lends to its parts: clocks, randomness, options and the ways out.
 pub(crate) struct ShardCx<'a> {
     /// As the turn has it.
     pub(crate) now: Stamp,
@@ -109,5 +153,6 @@ pub(crate) struct ShardCx<'a> {
     /// For what must not rest on a time that was read before the sockets.
     pub(crate) clock: &'a dyn Clock,
     pub(crate) entropy: &'a mut dyn Entropy,
+    pub(crate) options: &'a Values,
     pub(crate) net: &'a mut ShardNet,
 }

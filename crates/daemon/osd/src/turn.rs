@@ -1,30 +1,31 @@
 //! The turn of a shard: wait; take what sockets, other shards and the store have; hand each to its PG; carry out what
 //! the PGs want; write to the sockets; sleep until the nearest deadline.
 
-use crate::asok;
+use crate::admin::{CommandOutcome, CommandView, command};
+use crate::command_reply::{Failure, reply};
 use crate::control::OsdControl;
-use crate::shard::Shard;
-use crate::shard_msg::ShardMsg;
-use nacre_pg::Event;
+use crate::dispatch::{Dispatch, ShardAction};
+use crate::lent_parts::LentParts;
+use crate::shard::{Background, Shard};
+use crate::shard_msg::{Question, ShardMsg};
+use nacre_msg::{Command, Message};
+use nacre_options::Values;
+use nacre_pg::{Event, Session};
 use nacre_types::Stamp;
+use serde_json::Value;
 use std::io;
 use std::time::Duration;
 
-/// PGs get a tick this often.
-const TICK_INTERVAL: Duration = Duration::from_secs(1);
-/// Changes of the PGs are reported to OSD control at most this often.
-const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// While a message to another shard waits for room in its mailbox, it is tried again this often.
 const STUCK_RETRY: Duration = Duration::from_millis(1);
 
 impl Shard {
     /// Takes up what the store holds and looks for a monitor.
     pub fn begin(&mut self) {
-        let (pgs, mut cx) = self.pgs();
-        if pgs.load_pgs(&mut cx).is_err() {
-            self.stopping = true;
-        }
-        self.lend_control(OsdControl::start);
+        let mut parts = self.dispatch().parts;
+        let is_loaded = parts.pgs.load_pgs(&mut parts.cx).is_ok();
+        parts.lend_control(OsdControl::start);
+        self.stopping |= !is_loaded;
         self.take_control_events();
     }
 
@@ -61,17 +62,21 @@ impl Shard {
     /// # Errors
     /// When sockets cannot be waited for any more.
     pub fn turn(&mut self) -> io::Result<()> {
-        let control_due = self.control_due;
+        let control_due = self.control.due();
         let msgs = self.wait()?;
         self.note_load(self.incoming.len() + msgs.len());
-        let (pgs, mut cx) = self.pgs();
+        let LentParts { pgs, mut cx, .. } = self.dispatch().parts;
         pgs.begin_work(&mut cx);
         let mut incoming = std::mem::take(&mut self.incoming);
-        incoming.drain(..).for_each(|item| self.incoming(item));
+        for item in incoming.drain(..) {
+            self.dispatch().incoming(item);
+            self.take_control_events();
+        }
         self.incoming = incoming;
         msgs.into_iter().for_each(|msg| self.shard_msg(msg));
         self.run_deadlines(control_due);
-        self.continue_bench();
+        let (Dispatch { mut parts, .. }, Background { bench, .. }) = self.lend();
+        bench.go_on(parts.pgs, &mut parts.cx);
         self.read_local();
         self.net.flush_early();
         self.drain_store();
@@ -108,12 +113,10 @@ impl Shard {
     fn drain_store(&mut self) {
         loop {
             self.read_local();
-            let mut bench = self.bench.take();
-            let (pgs, mut cx) = self.pgs();
-            let has_more = pgs.drain_completions(&mut cx, |token| {
-                bench.iter_mut().for_each(|bench| bench.durable(token));
-            });
-            (self.now, self.bench) = (cx.now, bench);
+            let (Dispatch { parts, .. }, Background { bench, .. }) = self.lend();
+            let LentParts { pgs, mut cx, .. } = parts;
+            let has_more = pgs.drain_completions(&mut cx, |token| bench.durable(token));
+            self.now = cx.now;
             if !has_more && !self.net.router.has_local() {
                 return;
             }
@@ -129,73 +132,96 @@ impl Shard {
 
     fn deadline(&self) -> Stamp {
         let pgs = &self.pg_driver.pgs;
-        let bench = self.bench.as_ref().map(|bench| bench.next_deadline(self.now));
-        let due = [self.control_due, pgs.next_deadline(), self.map_release.next_deadline(), bench];
-        due.into_iter().flatten().chain([self.tick_at]).min().unwrap_or(self.tick_at)
+        let (maps, bench) = (self.maps.next_deadline(), self.bench.next_deadline(self.now));
+        let tick_at = self.periodic.next_deadline();
+        let due = [self.control.due(), pgs.next_deadline(), maps, bench];
+        due.into_iter().flatten().chain([tick_at]).min().unwrap_or(tick_at)
     }
 
     /// Does what is due. `control_due` is when OSD control was due at the turn's beginning: what has become due since is
     /// for the next turn.
     fn run_deadlines(&mut self, control_due: Option<Stamp>) {
-        let all = self.now >= self.tick_at;
-        if all {
-            self.tick_at = self.now + TICK_INTERVAL;
+        let is_tick = self.periodic.take_tick(self.now);
+        let (Dispatch { mut parts, maps, .. }, Background { periodic, give_back_memory, .. }) = self.lend();
+        maps.tick(&mut parts);
+        for spg in parts.pgs.pgs.due(parts.cx.now, is_tick) {
+            parts.pgs.deliver(&mut parts.cx, spg, Event::Tick);
         }
-        if self.map_release.next_deadline().is_some_and(|until| self.now >= until) {
-            self.release_maps();
+        if is_tick {
+            periodic.tick(parts.pgs, &mut parts.cx, give_back_memory);
         }
-        for spg in self.pg_driver.pgs.due(self.now, all) {
-            let (pgs, mut cx) = self.pgs();
-            pgs.deliver(&mut cx, spg, Event::Tick);
-        }
-        if all {
-            self.start_scrub();
-            let pgs = &mut self.pg_driver;
-            pgs.idle_trim.trim(self.now, pgs.store.as_mut(), self.config.give_back_memory);
-            pgs.tracker.expire(self.now);
-            self.warn_slow_ops();
-        }
-        if all || control_due.is_some_and(|at| at <= self.now) {
-            self.lend_control(OsdControl::tick);
+        if is_tick || control_due.is_some_and(|at| at <= self.now) {
+            self.dispatch().parts.lend_control(OsdControl::tick);
             self.take_control_events();
-            self.tell_losses();
-            self.ask_for_past();
+            let Dispatch { mut parts, connections, maps } = self.dispatch();
+            connections.tell_losses(&mut parts);
+            maps.ask_for_past(&mut parts);
             self.take_control_events();
         }
-        let is_due = self.now >= self.report_at && (all || self.pg_driver.pgs.have_changed());
-        if is_due && !self.pg_driver.was_broken() {
-            self.report();
+        let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
+        periodic.report(parts.pgs, &mut parts.cx, is_tick);
+    }
+
+    /// Another shard says something, or this one to itself.
+    fn shard_msg(&mut self, msg: ShardMsg) {
+        let action = self.dispatch().shard_msg(msg);
+        self.act(action);
+        self.take_control_events();
+    }
+
+    /// Carries out what OSD control has for the shard, until it has nothing more.
+    fn take_control_events(&mut self) {
+        while let Some(event) = self.control.next_event() {
+            let action = self.dispatch().control_event(event);
+            self.act(action);
         }
     }
 
-    /// Tells OSD control what the PGs say of themselves.
-    fn report(&mut self) {
-        self.report_at = self.now + REPORT_INTERVAL;
-        let usage = self.pg_driver.usage_for_clients();
-        let mut report = self.pg_driver.pgs.report(self.net.router.me, usage, self.wall);
-        let (count, spent_ns) = self.pg_driver.tracker.commits();
-        report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
-        self.commits_told = (count, spent_ns);
-        report.throttled = self.net.messenger.intake().warnings;
-        self.net.router.send(0, ShardMsg::Stats(report));
-    }
-
-    fn warn_slow_ops(&mut self) {
-        let limit = self.options.seconds("osd_op_complaint_time");
-        if limit.is_zero() || self.now < self.slow_ops_warned_at {
-            return;
-        }
-        if asok::warn_slow_ops(self.config.id, &self.pg_driver.pgs, limit, self.now) {
-            self.slow_ops_warned_at = self.now + asok::SLOW_OPS_INTERVAL;
+    fn act(&mut self, action: Option<ShardAction>) {
+        match action {
+            None => (),
+            Some(ShardAction::FollowOptions(options)) => {
+                self.options = options;
+                self.follow_options();
+            }
+            Some(ShardAction::ShareOptions(options)) => self.set_options(options),
+            Some(ShardAction::Command(session, tid, given)) => self.command(&session, tid, &given),
+            Some(ShardAction::Stop) => self.stopping = true,
         }
     }
 
-    fn continue_bench(&mut self) {
-        if let Some(bench) = self.bench.take() {
-            let mut blocks = self.bench_blocks;
-            let (pgs, mut cx) = self.pgs();
-            self.bench = bench.go_on(pgs, &mut cx, &mut blocks);
-            self.bench_blocks = blocks;
-        }
+    /// A command of a client; answered at once, or from the shard of the PG that it is about.
+    fn command(&mut self, session: &Session, tid: u64, given: &Command) {
+        let view = CommandView {
+            config: &self.config,
+            options: &self.options,
+            is_booted: self.is_booted(),
+            pg_driver: &self.pg_driver,
+            net: &self.net,
+            times: (self.now, self.wall),
+        };
+        let answer: Result<Value, Failure> = match command(&view, session, given) {
+            CommandOutcome::Reply(answer) => answer,
+            CommandOutcome::SetOptions(changes, shown) => {
+                for (info, value) in changes {
+                    let mut options = Values::clone(&self.options);
+                    options.tell(info, value);
+                    self.set_options(options);
+                }
+                Ok(shown)
+            }
+            CommandOutcome::Ask(spg, kind) => {
+                let question = Question { session: session.id, tid, spg, kind };
+                return self.dispatch().parts.route(spg, ShardMsg::Ask(Box::new(question)));
+            }
+            CommandOutcome::StartBench { count, size } => {
+                let (whose, store) = ((session.id, tid), self.pg_driver.store.as_ref());
+                match self.bench.start(whose, (count, size), store, self.now) {
+                    Ok(()) => return,
+                    Err(failure) => Err(failure),
+                }
+            }
+        };
+        self.net.tell_session(session.id, Message::from(reply(answer)).encode(tid));
     }
 }

@@ -1,0 +1,124 @@
+//! [`Periodic`]: what a shard does again and again beside clients' work: scrubs that are due, reports of its PGs, slow requests in the log.
+
+use crate::asok;
+use crate::pg_driver::PgDriver;
+use crate::pg_registry::PgRegistry;
+use crate::shard_msg::ShardMsg;
+use crate::shard_net::ShardCx;
+use nacre_options::Values;
+use nacre_pg::{Event, ScrubIntervals};
+use nacre_types::{SpgId, Stamp, UTime};
+use std::cmp::Ordering;
+use std::time::Duration;
+
+/// PGs get a tick this often.
+const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// Changes of the PGs are reported to OSD control at most this often.
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
+
+/// When the work of a shard is due that comes back.
+#[derive(Debug)]
+pub(crate) struct Periodic {
+    tick_at: Stamp,
+    report_at: Stamp,
+    slow_ops_warned_at: Stamp,
+    /// What [`crate::tracker::Tracker::commits`] was at the last report.
+    commits_told: (u64, u64),
+}
+
+impl Periodic {
+    pub(crate) fn new(now: Stamp) -> Self {
+        Self { tick_at: now, report_at: now, slow_ops_warned_at: now, commits_told: (0, 0) }
+    }
+
+    /// When the next tick is due.
+    pub(crate) fn next_deadline(&self) -> Stamp {
+        self.tick_at
+    }
+
+    /// Whether a tick is due, and the next one is in a second.
+    pub(crate) fn take_tick(&mut self, now: Stamp) -> bool {
+        let is_due = now >= self.tick_at;
+        if is_due {
+            self.tick_at = now + TICK_INTERVAL;
+        }
+        is_due
+    }
+
+    /// What each tick does, once the PGs have had theirs.
+    pub(crate) fn tick(&mut self, pgs: &mut PgDriver, cx: &mut ShardCx<'_>, give_back_memory: fn()) {
+        if let Some((spg, deep)) = due_scrub(&pgs.pgs, cx.options, cx.wall) {
+            pgs.deliver(cx, spg, Event::Scrub { deep, repair: false });
+        }
+        pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
+        pgs.tracker.expire(cx.now);
+        let limit = cx.options.seconds("osd_op_complaint_time");
+        if limit.is_zero() || cx.now < self.slow_ops_warned_at {
+            return;
+        }
+        if asok::warn_slow_ops(pgs.osd, &pgs.pgs, limit, cx.now) {
+            self.slow_ops_warned_at = cx.now + asok::SLOW_OPS_INTERVAL;
+        }
+    }
+
+    /// Tells OSD control what the PGs say of themselves, when they have changed or a tick was due.
+    pub(crate) fn report(&mut self, pgs: &mut PgDriver, cx: &mut ShardCx<'_>, is_tick: bool) {
+        let is_due = cx.now >= self.report_at && (is_tick || pgs.pgs.have_changed());
+        if !is_due || pgs.was_broken() {
+            return;
+        }
+        self.report_at = cx.now + REPORT_INTERVAL;
+        let usage = pgs.usage_for_clients();
+        let mut report = pgs.pgs.report(cx.net.router.me, usage, cx.wall);
+        let (count, spent_ns) = pgs.tracker.commits();
+        report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
+        self.commits_told = (count, spent_ns);
+        report.throttled = cx.net.messenger.intake().warnings;
+        cx.net.router.send(0, ShardMsg::Stats(report));
+    }
+}
+
+/// May scrubs begin by themselves at `hour`? Until `end`, which is left out, and over midnight when that comes first.
+fn is_scrub_hour(hour: u32, begin: u32, end: u32) -> bool {
+    match begin.cmp(&end) {
+        Ordering::Equal => true,
+        Ordering::Less => (begin..end).contains(&hour),
+        Ordering::Greater => hour >= begin || hour < end,
+    }
+}
+
+/// The PG whose copies it is high time to compare, if there are not enough scrubs already, and whether deeply.
+fn due_scrub(pgs: &PgRegistry, options: &Values, wall: UTime) -> Option<(SpgId, bool)> {
+    let intervals = ScrubIntervals {
+        shallow: options.seconds("osd_scrub_min_interval"),
+        deep: options.seconds("osd_deep_scrub_interval"),
+    };
+    let hour = |count| u32::try_from(count).unwrap_or(0);
+    let begin = hour(options.count("osd_scrub_begin_hour"));
+    let end = hour(options.count("osd_scrub_end_hour"));
+    if !is_scrub_hour(wall.sec / 3600 % 24, begin, end) {
+        return None;
+    }
+    pgs.next_scrub(wall, &intervals, options.count("osd_max_scrubs"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_scrub_hour;
+
+    #[test]
+    fn scrubs_begin_in_their_hours_only() {
+        for (hour, begin, end, may) in [
+            (5, 0, 0, true),
+            (23, 22, 6, true),
+            (3, 22, 6, true),
+            (6, 22, 6, false),
+            (12, 22, 6, false),
+            (9, 9, 17, true),
+            (17, 9, 17, false),
+            (8, 9, 17, false),
+        ] {
+            assert_eq!(is_scrub_hour(hour, begin, end), may, "{hour} of {begin} to {end}");
+        }
+    }
+}
