@@ -109,6 +109,7 @@ pub(crate) fn check(path: &Path, text: &str, wrong: &mut Vec<String>) {
         .filter(|(folder, _)| path.starts_with(folder))
         .flat_map(|(_, words)| words.iter().copied())
         .collect();
+    check_docs(path, text, wrong);
     let pgs = PG_FOLDERS.iter().any(|folder| path.starts_with(folder));
     for (index, line) in text.lines().enumerate() {
         let (code, comment) = halves(line);
@@ -131,6 +132,36 @@ pub(crate) fn check(path: &Path, text: &str, wrong: &mut Vec<String>) {
             before = word;
         }
     }
+}
+
+/// Crates whose short comments are still to be written out.
+const SHORT_DOCS: [&str; 2] = ["crates/core/mon", "crates/daemon/monitor"];
+
+/// A documentation comment of one or two words says no more than the name below it, unless it names something (`MAuth`, [`Event`]).
+fn check_docs(path: &Path, text: &str, wrong: &mut Vec<String>) {
+    if SHORT_DOCS.iter().any(|folder| path.starts_with(folder)) {
+        return;
+    }
+    let lines: Vec<Option<&str>> = text.lines().map(doc_text).collect();
+    for (index, line) in lines.iter().enumerate() {
+        let beside = |at: Option<usize>| at.and_then(|at| lines.get(at)).is_some_and(Option::is_some);
+        let Some(doc) = line.filter(|_| !beside(index.checked_sub(1)) && !beside(Some(index + 1))) else {
+            continue;
+        };
+        if doc.split_whitespace().count() < 3 && !doc.contains('`') {
+            wrong.push(format!(
+                "{}:{}: \"{doc}\": say what it is: unit, owner, bounds",
+                path.display(),
+                index + 1
+            ));
+        }
+    }
+}
+
+/// What a line says that is part of a documentation comment.
+fn doc_text(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    line.strip_prefix("///").or_else(|| line.strip_prefix("//!")).map(str::trim)
 }
 
 fn is_group(word: &str) -> bool {
@@ -166,10 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_of_two_words_says_nothing_unless_it_names_something() {
+        let field =
+            |doc: &str| complaints("crates/base/msg/src/x.rs", &format!("    /// {doc}\n    pub id: u64,\n"));
+        assert_eq!(field("What."), 1);
+        assert_eq!(field("Its outcome."), 1);
+        assert_eq!(field("See [`op_flag`]."), 0);
+        assert_eq!(field("Number of the OSD."), 0);
+        assert_eq!(field("Its\n    /// outcome."), 0, "a line of more");
+    }
+
+    #[test]
     fn prose_says_pg() {
         let (it, is) = ("group", "mended");
         assert_eq!(complaints("crates/core/pg/src/x.rs", &format!("run(); // the {it} is {is}")), 2);
-        assert_eq!(complaints("crates/core/pg/src/x.rs", "//! Placement groups."), 0);
+        assert_eq!(complaints("crates/core/pg/src/x.rs", "//! Placement groups of a pool."), 0);
         assert_eq!(complaints("crates/core/auth/src/x.rs", "// the group of a user"), 0);
     }
 }

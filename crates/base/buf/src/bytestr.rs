@@ -43,7 +43,7 @@ impl ByteStr {
         if self.is_empty() { Self::EMPTY } else { Self(Bytes::copy_from_slice(&self.0)) }
     }
 
-    /// The bytes.
+    /// The bytes, which need not be UTF-8.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0

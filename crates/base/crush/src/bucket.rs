@@ -21,7 +21,7 @@ impl Bucket {
         Self { id, kind, hash: 0, weight: 0, items: Vec::new(), body }
     }
 
-    /// The algorithm.
+    /// How an item is chosen from this bucket.
     #[must_use]
     pub fn alg(&self) -> BucketAlg {
         match self.body {

@@ -41,9 +41,9 @@ pub enum EditError {
     /// A rule takes the item.
     #[error("item {item} is in use by rule {rule}")]
     InUse {
-        /// The item.
+        /// Name of the item.
         item: String,
-        /// The rule.
+        /// Name of the rule.
         rule: String,
     },
     /// No room: buckets, items or rules.

@@ -124,14 +124,14 @@ pub enum Step {
     Take(i32),
     /// Choose `count` (0: as many as wanted, negative: fewer) distinct items of type `kind`; failures shift left.
     ChooseFirstN {
-        /// How many.
+        /// Items to choose; 0 for as many as the pool has copies, fewer by so many when negative.
         count: i32,
         /// Level of the hierarchy.
         kind: i32,
     },
     /// As above; failures leave holes.
     ChooseIndep {
-        /// How many.
+        /// As of [`Step::ChooseFirstN`].
         count: i32,
         /// Level of the hierarchy.
         kind: i32,
@@ -140,14 +140,14 @@ pub enum Step {
     Emit,
     /// Choose items of type `kind` and one device under each; failures shift left.
     ChooseLeafFirstN {
-        /// How many.
+        /// As of [`Step::ChooseFirstN`].
         count: i32,
         /// Level of the hierarchy.
         kind: i32,
     },
     /// As above; failures leave holes.
     ChooseLeafIndep {
-        /// How many.
+        /// As of [`Step::ChooseFirstN`].
         count: i32,
         /// Level of the hierarchy.
         kind: i32,
@@ -166,11 +166,11 @@ pub enum Step {
     SetChooseLeafStable(i32),
     /// A step that we do not know; the mapper passes over it, as Ceph's does.
     Other {
-        /// Operation code.
+        /// Operation code, which this release does not know.
         op: u32,
-        /// First argument.
+        /// First argument of the operation.
         arg1: i32,
-        /// Second argument.
+        /// Second argument of the operation.
         arg2: i32,
     },
 }
@@ -267,7 +267,7 @@ pub struct CrushMap {
     pub item_names: BTreeMap<i32, String>,
     /// Rule to its name.
     pub rule_names: BTreeMap<i32, String>,
-    /// Mapper knobs.
+    /// How many tries the mapper makes, and by which generation's rules.
     pub tunables: Tunables,
     /// Device to its class.
     pub item_classes: BTreeMap<i32, i32>,

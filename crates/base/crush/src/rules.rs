@@ -36,7 +36,7 @@ impl RuleMode {
 /// A rule that spreads a set over one level of the hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SimpleRule<'a> {
-    /// Its name.
+    /// Name under which the rule is found.
     pub name: &'a str,
     /// Name of the bucket to take.
     pub root: &'a str,

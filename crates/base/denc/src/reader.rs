@@ -49,7 +49,7 @@ pub enum DecodeError {
     Checksum {
         /// What the checksum covers.
         what: &'static str,
-        /// Stored value.
+        /// The value that was read.
         found: u32,
         /// Value of the bytes that are there.
         computed: u32,

@@ -164,7 +164,7 @@ impl Writer {
         self.at += count;
     }
 
-    /// One byte.
+    /// Appends one byte.
     #[inline]
     pub fn u8(&mut self, value: u8) {
         self.array([value]);
@@ -233,7 +233,7 @@ impl Writer {
         self.shared_bytes += bytes.len();
     }
 
-    /// A string.
+    /// Appends a string behind its length.
     pub fn str(&mut self, text: &str) {
         self.blob(text.as_bytes());
     }

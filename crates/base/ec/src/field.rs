@@ -36,7 +36,7 @@ const fn logarithms() -> [u8; 256] {
     table
 }
 
-/// The product.
+/// The product of two elements of the field.
 pub(crate) fn multiply(a: u8, b: u8) -> u8 {
     if a == 0 || b == 0 {
         return 0;
@@ -62,7 +62,7 @@ pub(crate) fn power(n: usize) -> u8 {
 pub(crate) struct Products([u8; 256]);
 
 impl Products {
-    /// Of `factor`.
+    /// The products of `factor` with every element.
     pub(crate) fn of(factor: u8) -> Self {
         let mut table = [0; 256];
         for (product, b) in table.iter_mut().zip(0..=u8::MAX) {

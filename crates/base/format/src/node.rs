@@ -14,11 +14,11 @@ pub enum Format {
     Plain,
     /// JSON without spaces.
     Json,
-    /// Indented JSON.
+    /// JSON with line breaks and indentation.
     JsonPretty,
     /// XML without spaces.
     Xml,
-    /// Indented XML.
+    /// XML with line breaks and indentation.
     XmlPretty,
 }
 
@@ -53,7 +53,7 @@ pub enum Node {
     Uint(u64),
     /// A floating point number.
     Float(f64),
-    /// A string.
+    /// A string, escaped when it is printed.
     Text(String),
     /// Text that stands in JSON as it is, without quotes: a number with a fixed count of decimals.
     Raw(String),

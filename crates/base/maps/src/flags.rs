@@ -20,11 +20,11 @@ pub mod osdmap {
     pub const NOOUT: u32 = 0x80;
     /// OSDs are not marked in.
     pub const NOIN: u32 = 0x100;
-    /// No backfill.
+    /// No PG is backfilled.
     pub const NOBACKFILL: u32 = 0x200;
-    /// No recovery.
+    /// No object is recovered.
     pub const NORECOVER: u32 = 0x400;
-    /// No scrub.
+    /// No scrub begins by itself.
     pub const NOSCRUB: u32 = 0x800;
     /// No deep scrub.
     pub const NODEEP_SCRUB: u32 = 0x1000;
@@ -132,13 +132,13 @@ pub mod pool {
     pub const NOSIZECHANGE: u64 = 0x40;
     /// Writes carry "do not cache".
     pub const WRITE_FADVISE_DONTNEED: u64 = 0x80;
-    /// No scrub.
+    /// No scrub of this pool begins by itself.
     pub const NOSCRUB: u64 = 0x100;
     /// No deep scrub.
     pub const NODEEP_SCRUB: u64 = 0x200;
     /// Over its quota.
     pub const FULL_QUOTA: u64 = 0x400;
-    /// Near full.
+    /// The pool has nearly reached its quota.
     pub const NEARFULL: u64 = 0x800;
     /// Too full for backfill.
     pub const BACKFILLFULL: u64 = 0x1000;

@@ -7,42 +7,42 @@ use std::collections::{BTreeMap, BTreeSet};
 /// One option of a module. Ceph `MgrMap::ModuleOption`, version 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MgrModuleOption {
-    /// Its name.
+    /// Name of the option.
     pub name: String,
     /// `Option::type_t`.
     pub kind: u8,
     /// `Option::level_t`.
     pub level: u8,
-    /// Flags.
+    /// `Option::flag_t` bits.
     pub flags: u32,
-    /// Default value.
+    /// Default value, as text.
     pub default_value: String,
-    /// Smallest value.
+    /// Smallest value that is allowed, as text; empty for none.
     pub min: String,
-    /// Largest value.
+    /// Largest value that is allowed, as text; empty for none.
     pub max: String,
-    /// Allowed values.
+    /// The only values that are allowed; empty for any.
     pub enum_allowed: BTreeSet<String>,
-    /// One sentence.
+    /// What it sets, in a sentence.
     pub description: String,
-    /// More.
+    /// What it sets, at length.
     pub long_description: String,
-    /// Tags.
+    /// Words to find it by.
     pub tags: BTreeSet<String>,
-    /// Related options.
+    /// Names of options to look at with it.
     pub see_also: BTreeSet<String>,
 }
 
 /// A module that a manager could run. Ceph `MgrMap::ModuleInfo`, version 2.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MgrModule {
-    /// Its name.
+    /// Name of the module.
     pub name: String,
     /// False when something is missing.
     pub can_run: bool,
     /// What is missing.
     pub error_string: String,
-    /// Its options.
+    /// The module's options, by name.
     pub options: BTreeMap<String, MgrModuleOption>,
 }
 
@@ -51,13 +51,13 @@ pub struct MgrModule {
 pub struct StandbyMgr {
     /// Its global id.
     pub gid: u64,
-    /// Its name.
+    /// Name of the daemon, as in `mgr.NAME`.
     pub name: String,
     /// Module names (historic).
     pub legacy_modules: BTreeSet<String>,
     /// Modules it could run.
     pub available_modules: Vec<MgrModule>,
-    /// Feature bits.
+    /// Features of the sender, one bit each (`CEPH_FEATURE_*`).
     pub features: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct MgrMap {
     pub active_gid: u64,
     /// It has loaded its modules and answers commands.
     pub available: bool,
-    /// Its name.
+    /// Name of the active manager; empty while there is none.
     pub active_name: String,
     /// Managers in waiting by global id.
     pub standbys: BTreeMap<u64, StandbyMgr>,

@@ -22,7 +22,7 @@ pub struct MonInfo {
 /// The monitors of a cluster. Ceph `MonMap`, version 9.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MonMap {
-    /// The cluster.
+    /// Id of the cluster.
     pub fsid: Uuid,
     /// Version of this map.
     pub epoch: Epoch,
@@ -46,7 +46,7 @@ pub struct MonMap {
     pub strategy: u8,
     /// Monitors that may not lead.
     pub disallowed_leaders: BTreeSet<String>,
-    /// Stretch mode.
+    /// The monitors are in stretch mode.
     pub stretch_mode_enabled: bool,
     /// Tie-breaker of stretch mode.
     pub tiebreaker_mon: String,

@@ -30,7 +30,7 @@ pub struct UpActing {
 }
 
 impl Default for UpActing {
-    /// Nowhere.
+    /// No OSD, and no primary.
     fn default() -> Self {
         Self { up: Vec::new(), up_primary: OSD_NONE, acting: Vec::new(), acting_primary: OSD_NONE }
     }

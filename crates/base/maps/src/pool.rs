@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How a pool keeps its objects; the value is the wire's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum PoolKind {
-    /// Whole copies.
+    /// Whole copies of each object.
     #[default]
     Replicated = 1,
-    /// Erasure-coded shards.
+    /// Shards of each object by an erasure code.
     Erasure = 3,
 }
 
@@ -28,33 +28,33 @@ impl PoolKind {
 /// A snapshot of a whole pool. Ceph `pool_snap_info_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSnap {
-    /// Its number.
+    /// Id of the snapshot.
     pub id: SnapId,
     /// When it was made.
     pub stamp: UTime,
-    /// Its name.
+    /// Name of the snapshot.
     pub name: String,
 }
 
 /// Value of an optional pool setting. Ceph `pool_opts_t::value_t`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PoolOption {
-    /// Text.
+    /// A value of text.
     Text(String),
-    /// Integer.
+    /// A value that is an integer.
     Int(i64),
-    /// Floating point.
+    /// A value in floating point.
     Float(f64),
 }
 
 /// What the PG autoscaler may do with the pool; the value is the wire's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AutoscaleMode {
-    /// Nothing.
+    /// `pg_num` is left alone, and nobody is told.
     Off = 0,
     /// Raise a health warning.
     Warn = 1,
-    /// Change `pg_num`.
+    /// `pg_num` is changed as the data grow.
     #[default]
     On = 2,
 }
@@ -109,7 +109,7 @@ pub struct Pool {
     pub snap_seq: SnapId,
     /// Epoch of the last snapshot change.
     pub snap_epoch: Epoch,
-    /// Pool snapshots.
+    /// Snapshots of the whole pool, by id.
     pub snaps: BTreeMap<SnapId, PoolSnap>,
     /// Removed self-managed snapshots (historic; empty since Octopus).
     pub removed_snaps: IntervalSet,
@@ -133,7 +133,7 @@ pub struct Pool {
     pub read_tier: PoolId,
     /// Pool to write to instead, or -1.
     pub write_tier: PoolId,
-    /// Properties (historic).
+    /// Properties of the pool, which are historic.
     pub properties: BTreeMap<String, String>,
     /// Hit set parameters as they stand on the wire (cache tiers only).
     pub hit_set_params: Bytes,
@@ -159,21 +159,21 @@ pub struct Pool {
     pub erasure_code_profile: String,
     /// Epoch from which clients before Luminous resend.
     pub last_force_op_resend_preluminous: Epoch,
-    /// Cache tuning.
+    /// Tunes cache tiers, which we do not have; kept as it came.
     pub min_read_recency_for_promote: u32,
     /// Objects that the pool is expected to hold, 0 = unknown.
     pub expected_num_objects: u64,
     /// Cache tuning, millionths.
     pub cache_target_dirty_high_ratio_micro: u32,
-    /// Cache tuning.
+    /// Tunes cache tiers, which we do not have; kept as it came.
     pub min_write_recency_for_promote: u32,
     /// Hit set stamps are in UTC.
     pub use_gmt_hitset: bool,
     /// Erasure-coded reads ask all shards.
     pub fast_read: bool,
-    /// Cache tuning.
+    /// Tunes cache tiers, which we do not have; kept as it came.
     pub hit_set_grade_decay_rate: u32,
-    /// Cache tuning.
+    /// Tunes cache tiers, which we do not have; kept as it came.
     pub hit_set_search_last_n: u32,
     /// Optional settings by key (`pool_opts_t`).
     pub options: BTreeMap<i32, PoolOption>,

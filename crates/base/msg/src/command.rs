@@ -12,11 +12,11 @@ use nacre_types::Uuid;
 pub struct MonCommand {
     /// Version that the sender knows, usually 0.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// One JSON object, usually in one string.
     pub cmd: Vec<String>,
-    /// Bulk input.
+    /// Input beside the arguments, as of `-i FILE`.
     pub data: BufList,
 }
 body!(MonCommand = 50, 1 / 1; @version; fsid, cmd; + data);
@@ -40,11 +40,11 @@ body!(MonCommandAck = 51, 1 / 1 [high]; @version; result, status, cmd; + data);
 /// `MCommand`: by `tell`, to any daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Command {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// One JSON object, usually in one string.
     pub cmd: Vec<String>,
-    /// Bulk input.
+    /// Input beside the arguments, as of `-i FILE`.
     pub data: BufList,
 }
 body!(Command = 97, 1 / 1; fsid, cmd; + data);
@@ -68,7 +68,7 @@ pub struct MgrCommand {
     pub fsid: Uuid,
     /// One JSON object, usually in one string.
     pub cmd: Vec<String>,
-    /// Bulk input.
+    /// Input beside the arguments, as of `-i FILE`.
     pub data: BufList,
 }
 body!(MgrCommand = 1801, 1 / 1; fsid, cmd; + data);

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// `MConfig`: the options that concern the receiver, sections and masks applied.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Config {
-    /// By name.
+    /// Values of options, by name.
     pub config: BTreeMap<String, String>,
 }
 body!(Config = 62, 1 / 1 [high]; config);

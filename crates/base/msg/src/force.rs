@@ -18,9 +18,9 @@ pub mod force_option {
 /// `MOSDForceRecovery`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct OsdForceRecovery {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
-    /// Which PGs.
+    /// PGs that it is about.
     pub pgs: Vec<SpgId>,
     /// See [`force_option`].
     pub options: u8,

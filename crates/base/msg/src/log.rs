@@ -11,7 +11,7 @@ use nacre_types::{AddrVec, AuthName, EntityName, UTime, Uuid};
 pub struct Log {
     /// Version that the sender knows.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// In the order of their sequence numbers.
     pub entries: Vec<ClusterLogEntry>,
@@ -21,7 +21,7 @@ body!(Log = 52, 1 / 1; @version; fsid, entries);
 /// `MLogAck`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct LogAck {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Last entry that is committed.
     pub last_seq: u64,
@@ -35,7 +35,7 @@ body!(LogAck = 53, 1 / 1 [high]; fsid, last_seq, channel);
 pub struct LogPriority(pub u16);
 
 impl LogPriority {
-    /// For developers.
+    /// Of use to developers only.
     pub const DEBUG: Self = Self(0);
     /// For the record.
     pub const INFO: Self = Self(1);
@@ -67,15 +67,15 @@ pub struct ClusterLogEntry {
     pub name: AuthName,
     /// The running instance.
     pub rank: EntityName,
-    /// Its addresses.
+    /// Addresses of the daemon that says it.
     pub addrs: AddrVec,
     /// When it was said, by the sender's clock.
     pub stamp: UTime,
     /// Counts the sender's entries.
     pub seq: u64,
-    /// How grave.
+    /// How grave it is.
     pub priority: LogPriority,
-    /// The text.
+    /// The line, for people.
     pub message: String,
     /// `cluster` or `audit`.
     pub channel: String,

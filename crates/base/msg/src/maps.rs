@@ -45,9 +45,9 @@ pub struct MonGetOsdMap {
     pub full_first: Epoch,
     /// Last full map.
     pub full_last: Epoch,
-    /// First incremental.
+    /// First incremental that is wanted; 0 for none.
     pub inc_first: Epoch,
-    /// Last incremental.
+    /// Last incremental that is wanted.
     pub inc_last: Epoch,
 }
 body!(MonGetOsdMap = 6, 1 / 1; @version; full_first, full_last, inc_first, inc_last);
@@ -55,7 +55,7 @@ body!(MonGetOsdMap = 6, 1 / 1; @version; full_first, full_last, inc_first, inc_l
 /// `MOSDMap`: consecutive incrementals, or a full map and the incrementals behind it.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MOsdMap {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Encoded `OSDMap::Incremental` by the epoch that it leads to.
     pub incrementals: BTreeMap<Epoch, Bytes>,
@@ -102,7 +102,7 @@ impl Body for MOsdMap {
 /// `MMDSMap`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MMdsMap {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// The map's epoch.
     pub epoch: Epoch,
@@ -188,7 +188,7 @@ fields!(FsMapUserBody, "FSMapUser", 1, 1; epoch, legacy_fscid, filesystems);
 pub struct FsMapUserEntry {
     /// The file system's number.
     pub cid: i32,
-    /// Its name.
+    /// Name of the file system.
     pub name: String,
 }
 fields!(FsMapUserEntry, "FSMapUser::fs_info_t", 1, 1; cid, name);

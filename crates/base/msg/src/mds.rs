@@ -87,7 +87,7 @@ impl Decode for Compat {
 /// One complaint of a metadata server. Ceph `MDSHealthMetric`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MdsHealthMetric {
-    /// What about.
+    /// What it complains about.
     pub kind: u16,
     /// Health status: 0 error, 1 warning, 2 fine.
     pub severity: u8,
@@ -103,23 +103,23 @@ fields!(MdsHealthMetric, "MDSHealthMetric", 1, 1; kind, severity, message, metad
 pub struct MdsBeacon {
     /// Last epoch of the map that the sender saw.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
-    /// The instance.
+    /// Id of the daemon's instance, from its session with the monitors.
     pub global_id: u64,
     /// Wanted or acknowledged state.
     pub state: i32,
-    /// Counts beacons.
+    /// Number of the beacon, counted by its sender.
     pub seq: u64,
     /// The daemon's name.
     pub name: String,
     /// What it can read and write.
     pub compat: Compat,
-    /// Its complaints.
+    /// What the daemon complains about.
     pub health: Vec<MdsHealthMetric>,
     /// About its machine; only in state [`mds_state::BOOT`].
     pub sys_info: BTreeMap<String, String>,
-    /// Feature bits.
+    /// Features of the sender, one bit each (`CEPH_FEATURE_*`).
     pub features: u64,
     /// File system that it wants to join, or empty.
     pub fs: String,

@@ -16,9 +16,9 @@ pub struct OsdPgReadyToMerge {
     pub source_version: Eversion,
     /// The newest change of the PG that takes it in.
     pub target_version: Eversion,
-    /// That PG's.
+    /// `last_epoch_started` of the PG that is ready.
     pub last_epoch_started: Epoch,
-    /// That PG's.
+    /// `last_epoch_clean` of the PG that is ready.
     pub last_epoch_clean: Epoch,
     /// False: they cannot be merged now, and are to go on as they are.
     pub ready: bool,

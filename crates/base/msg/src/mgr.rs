@@ -86,7 +86,7 @@ impl Body for MgrConfigure {
 pub struct MgrClose {
     /// Id of the daemon.
     pub daemon_name: String,
-    /// Its service.
+    /// Service that the daemon belongs to; empty for Ceph's own kinds.
     pub service_name: String,
 }
 body!(MgrClose = 1800, 1 / 1; daemon_name, service_name);

@@ -29,7 +29,7 @@ fields!(MgrCommandDescription, "MonCommand", 1, 1; signature, help, module, perm
 /// A module's option. Ceph `MgrMap::ModuleOption`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleOption {
-    /// Its name.
+    /// Name of the option.
     pub name: String,
     /// Type of its value.
     pub kind: u8,
@@ -51,7 +51,7 @@ pub struct ModuleOption {
     pub long_description: String,
     /// Keywords for a search.
     pub tags: BTreeSet<String>,
-    /// Related options.
+    /// Names of options to look at with it.
     pub see_also: BTreeSet<String>,
 }
 fields!(ModuleOption, "MgrMap::ModuleOption", 1, 1;
@@ -60,11 +60,11 @@ fields!(ModuleOption, "MgrMap::ModuleOption", 1, 1;
 /// A module. Ceph `MgrMap::ModuleInfo`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ModuleInfo {
-    /// Its name.
+    /// Name of the module.
     pub name: String,
     /// Whether it can run here.
     pub can_run: bool,
-    /// Why not.
+    /// Why the module cannot run.
     pub error: String,
     /// Options by name.
     pub options: BTreeMap<String, ModuleOption>,
@@ -78,13 +78,13 @@ pub struct MgrBeacon {
     pub version: u64,
     /// Where it listens.
     pub server_addrs: AddrVec,
-    /// The instance.
+    /// Id of the manager's instance, from its session with the monitors.
     pub gid: u64,
     /// Ready to serve.
     pub available: bool,
     /// The daemon's name.
     pub name: String,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Commands that it serves; only in its first beacon.
     pub commands: Vec<MgrCommandDescription>,
@@ -94,7 +94,7 @@ pub struct MgrBeacon {
     pub services: BTreeMap<String, String>,
     /// Modules that it has.
     pub modules: Vec<ModuleInfo>,
-    /// Feature bits.
+    /// Features of the sender, one bit each (`CEPH_FEATURE_*`).
     pub features: u64,
     /// Addresses of its own clients, to be blocklisted when it fails.
     pub clients: Vec<AddrVec>,

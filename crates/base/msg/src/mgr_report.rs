@@ -15,7 +15,7 @@ pub struct PerfCounterType {
     pub path: String,
     /// Sentence for people.
     pub description: String,
-    /// Column title.
+    /// Short title of a column with the counter.
     pub nick: String,
     /// Bits: 1 time, 2 `u64`, 4 long-run average, 8 counter, 16 histogram.
     pub kind: u8,
@@ -47,7 +47,7 @@ pub struct MgrReport {
     pub packed: Bytes,
     /// Counters that are gone.
     pub undeclare_types: Vec<String>,
-    /// Its service.
+    /// Service that the daemon belongs to; empty for Ceph's own kinds.
     pub service_name: String,
     /// What `ceph service status` shows.
     pub daemon_status: Option<BTreeMap<String, String>>,
@@ -108,9 +108,9 @@ impl Body for MgrReport {
 pub struct HealthCheck {
     /// Health status: 0 error, 1 warning, 2 fine.
     pub severity: u8,
-    /// One line.
+    /// What is wrong, in one line.
     pub summary: String,
-    /// More lines.
+    /// What is wrong, a line for each case.
     pub detail: Vec<String>,
     /// How many things are affected.
     pub count: i64,
@@ -128,7 +128,7 @@ fields!(HealthChecks, "health_check_map_t", 1, 1; checks);
 /// Progress of one long change. Ceph `ProgressEvent`.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct ProgressEvent {
-    /// For people.
+    /// What is being done, for people.
     pub message: String,
     /// 0 to 1.
     pub progress: f32,
@@ -146,9 +146,9 @@ pub struct MonMgrReport {
     pub health_checks: HealthChecks,
     /// Encoded `ServiceMap`, or empty.
     pub service_map: Bytes,
-    /// By id.
+    /// Events under way, by their id.
     pub progress_events: BTreeMap<String, ProgressEvent>,
-    /// The manager.
+    /// Id of the manager's instance.
     pub gid: u64,
     /// Encoded `PGMapDigest`.
     pub digest: BufList,

@@ -25,7 +25,7 @@ pub struct OsdBoot {
     pub hb_front_addrs: AddrVec,
     /// About it and its machine.
     pub metadata: BTreeMap<String, String>,
-    /// Feature bits.
+    /// Features of the sender, one bit each (`CEPH_FEATURE_*`).
     pub features: u64,
 }
 body!(OsdBoot = 71, 7 / 7; @version;
@@ -34,9 +34,9 @@ body!(OsdBoot = 71, 7 / 7; @version;
 /// What an OSD knows of itself. Ceph `OSDSuperblock`, struct version 10, compat 5.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Superblock {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub cluster_fsid: Uuid,
-    /// The OSD.
+    /// Number of the OSD.
     pub whoami: OsdId,
     /// Newest map that it has worked with.
     pub current_epoch: Epoch,
@@ -46,7 +46,7 @@ pub struct Superblock {
     pub newest_map: Epoch,
     /// Obsolete: nothing reads it.
     pub weight: f64,
-    /// On-disk features.
+    /// Features that its store on disk needs.
     pub compat_features: Compat,
     /// Last epoch in which all of its PGs were clean when it stopped in good order.
     pub clean_thru: Epoch,

@@ -28,7 +28,7 @@ pub struct OsdOpReply {
     pub epoch: Epoch,
     /// The request's operations with their results.
     pub ops: Vec<SubOpReply>,
-    /// The request's.
+    /// The attempt that is answered, as the request counted it.
     pub retry_attempt: i32,
     /// For writes the PG log version; `0'0` for reads.
     pub replay_version: Eversion,
@@ -47,7 +47,7 @@ pub struct SubOpReply {
     pub args: [u8; ARGS_BYTES],
     /// Result of this operation.
     pub rval: i32,
-    /// Its output.
+    /// Output of the operation.
     pub outdata: BufList,
 }
 

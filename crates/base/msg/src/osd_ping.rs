@@ -27,7 +27,7 @@ const NS_PER_S: i64 = 1_000_000_000;
 /// `MOSDPing`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct OsdPing {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Epoch of the sender's map.
     pub map_epoch: Epoch,

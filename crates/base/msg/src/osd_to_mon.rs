@@ -20,7 +20,7 @@ pub mod failure_flag {
 pub struct OsdFailure {
     /// Epoch of the sender's map.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Whom it is about.
     pub target: OsdId,
@@ -50,7 +50,7 @@ body!(OsdAlive = 73, 1 / 1; @version; want);
 pub struct MarkMeDown {
     /// Epoch of the sender's map.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// The OSD that goes down.
     pub osd: OsdId,
@@ -100,7 +100,7 @@ body!(OsdBeacon = 79, 3 / 1; @version; pgs, min_last_epoch_clean, last_purged_sn
 pub struct OsdPgCreated {
     /// Version that the sender knows.
     pub version: u64,
-    /// Which one.
+    /// PG that was created.
     pub pg: PgId,
 }
 body!(OsdPgCreated = 116, 1 / 1; @version; pg);

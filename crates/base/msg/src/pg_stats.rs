@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct PgStats {
     /// Version that the sender knows.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// About the OSD.
     pub osd_stat: OsdStat,

@@ -31,7 +31,7 @@ pub mod pool_op_code {
 pub struct PoolOp {
     /// Version of the OSD map that the sender knows.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// The pool; 0 for creation.
     pub pool: u32,
@@ -80,7 +80,7 @@ impl Body for PoolOp {
 pub struct PoolOpReply {
     /// Version of the OSD map.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// 0 or a negated errno.
     pub result: i32,

@@ -6,7 +6,7 @@ use nacre_buf::{BufList, Bytes};
 pub mod priority {
     /// Clients' operations (`osd_client_op_priority`).
     pub const CLIENT: u16 = 63;
-    /// Bulk work.
+    /// Priority of bulk work, such as recovery.
     pub const LOW: u16 = 64;
     /// Everything without a reason for another.
     pub const DEFAULT: u16 = 127;
@@ -33,6 +33,6 @@ pub struct RawMessage {
     pub front: Bytes,
     /// Unused by the messages that we know.
     pub middle: Bytes,
-    /// Bulk data.
+    /// Payload that is not decoded with the message.
     pub data: BufList,
 }

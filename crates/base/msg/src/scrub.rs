@@ -8,11 +8,11 @@ use nacre_types::{Epoch, SpgId, Uuid};
 /// `MOSDScrub2`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct OsdScrub2 {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Epoch of the map that the sender looked at.
     pub epoch: Epoch,
-    /// Which PGs.
+    /// PGs that are to be scrubbed.
     pub pgs: Vec<SpgId>,
     /// Repair what differs.
     pub repair: bool,

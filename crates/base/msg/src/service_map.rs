@@ -15,7 +15,7 @@ pub struct ServiceMap {
     pub epoch: Epoch,
     /// When it changed.
     pub modified: UTime,
-    /// By name.
+    /// Services by name.
     pub services: BTreeMap<String, ServiceEntry>,
 }
 fields!(ServiceMap, "ServiceMap", 1, 1; epoch, modified, services);
@@ -40,7 +40,7 @@ impl Body for ServiceMap {
 /// One service. Ceph `ServiceMap::Service`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ServiceEntry {
-    /// By id.
+    /// Daemons of the service by id.
     pub daemons: BTreeMap<String, ServiceDaemon>,
     /// Replaces the list of daemons in `ceph status`, when not empty.
     pub summary: String,
@@ -50,9 +50,9 @@ fields!(ServiceEntry, "ServiceMap::Service", 1, 1; daemons, summary);
 /// One daemon. Ceph `ServiceMap::Daemon`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ServiceDaemon {
-    /// The instance.
+    /// Id of the daemon's instance.
     pub gid: u64,
-    /// Its address.
+    /// Address that the daemon serves at.
     pub addr: EntityAddr,
     /// Epoch of the map in which it appeared.
     pub start_epoch: Epoch,

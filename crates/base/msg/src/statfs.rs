@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 pub struct Statfs {
     /// Version of the statistics that the sender knows.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Only this pool, as a file system on it sees its space.
     pub data_pool: Option<PoolId>,
@@ -43,7 +43,7 @@ impl Body for Statfs {
 /// `MStatfsReply`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StatfsReply {
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Version of the statistics.
     pub version: u64,
@@ -51,7 +51,7 @@ pub struct StatfsReply {
     pub kb: u64,
     /// KiB in use.
     pub kb_used: u64,
-    /// KiB available.
+    /// Bytes that can still be written, in KiB.
     pub kb_avail: u64,
     /// Number of objects.
     pub num_objects: u64,
@@ -63,7 +63,7 @@ body!(StatfsReply = 14, 1 / 1 [high]; fsid, version, kb, kb_used, kb_avail, num_
 pub struct GetPoolStats {
     /// Version of the statistics that the sender knows.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
     /// Names of pools.
     pub pools: Vec<String>,
@@ -75,9 +75,9 @@ body!(GetPoolStats = 58, 1 / 1; @version; fsid, pools);
 pub struct GetPoolStatsReply {
     /// Version of the statistics.
     pub version: u64,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
-    /// By name.
+    /// Sums of each pool, by its name.
     pub pool_stats: BTreeMap<String, PoolStat>,
     /// True when `StoreStatfs` of the pools is real.
     pub per_pool_stats: bool,

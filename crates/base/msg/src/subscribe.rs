@@ -77,7 +77,7 @@ impl Body for MonSubscribe {
 pub struct MonSubscribeAck {
     /// Seconds until the subscription must be renewed.
     pub interval_s: u32,
-    /// The cluster.
+    /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
 }
 body!(MonSubscribeAck = 16, 1 / 1; interval_s, fsid);
@@ -87,7 +87,7 @@ body!(MonSubscribeAck = 16, 1 / 1; interval_s, fsid);
 pub struct MonGetVersion {
     /// The client's handle, echoed.
     pub handle: u64,
-    /// Which map.
+    /// Name of the map: `osdmap`, `monmap`, ...
     pub what: String,
 }
 body!(MonGetVersion = 19, 1 / 1; handle, what);
@@ -95,9 +95,9 @@ body!(MonGetVersion = 19, 1 / 1; handle, what);
 /// `MMonGetVersionReply`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MonGetVersionReply {
-    /// The request's.
+    /// Number of the request that is answered.
     pub handle: u64,
-    /// Newest version.
+    /// Newest version that the monitors have.
     pub newest: u64,
     /// Oldest version kept; 0 before version 2.
     pub oldest: u64,

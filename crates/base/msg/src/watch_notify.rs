@@ -104,14 +104,14 @@ pub mod backoff_op {
     pub const BLOCK: u8 = 1;
     /// The client does.
     pub const ACK_BLOCK: u8 = 2;
-    /// Go on.
+    /// The client may send again.
     pub const UNBLOCK: u8 = 3;
 }
 
 /// `MOSDBackoff`: hold operations on the objects `begin .. end` of a PG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdBackoff {
-    /// The PG.
+    /// PG that the backoff is about.
     pub spg: SpgId,
     /// The sender's map epoch.
     pub map_epoch: Epoch,
@@ -119,7 +119,7 @@ pub struct OsdBackoff {
     pub op: u8,
     /// Names the backoff within the session.
     pub id: u64,
-    /// First object.
+    /// First object that the backoff covers.
     pub begin: HObject,
     /// Behind the last object; equal to `begin` for that object alone.
     pub end: HObject,

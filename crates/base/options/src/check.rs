@@ -44,7 +44,7 @@ pub enum OptionError {
     Below {
         /// What was given.
         value: String,
-        /// The bound.
+        /// The smallest value that is allowed.
         min: &'static str,
     },
     /// Above the bound.
@@ -52,7 +52,7 @@ pub enum OptionError {
     Above {
         /// What was given.
         value: String,
-        /// The bound.
+        /// The largest value that is allowed.
         max: &'static str,
     },
 }

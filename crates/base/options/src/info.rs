@@ -5,23 +5,23 @@
 pub enum Kind {
     /// Not negative; `k`, `M`, ... mean powers of 1000.
     Uint,
-    /// An integer.
+    /// An integer, with a sign.
     Int,
     /// `true` or `false`.
     Bool,
-    /// A number.
+    /// A number in floating point.
     Float,
     /// Bytes; `K`, `Mi`, `G`, ... mean powers of 1024.
     Size,
-    /// Any text.
+    /// Any text at all.
     Text,
     /// Whole seconds, or a span such as `2h`.
     Seconds,
-    /// Milliseconds.
+    /// A time in milliseconds.
     Millis,
     /// A network address, or several.
     Addr,
-    /// A UUID.
+    /// A UUID, as text.
     Uuid,
     /// `N` or `N/M`, each up to 99.
     DebugLevel,
@@ -49,11 +49,11 @@ impl Kind {
 /// What kind of operator an option is meant for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Level {
-    /// Every operator.
+    /// For every operator to look at.
     Basic,
     /// Operators who know why.
     Advanced,
-    /// Developers.
+    /// For developers of the daemon.
     Dev,
 }
 
@@ -69,7 +69,7 @@ impl Level {
     }
 }
 
-/// One option.
+/// One option of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OptionInfo {
     /// Its name, words joined by underscores.
@@ -90,7 +90,7 @@ pub struct OptionInfo {
     pub runtime: bool,
     /// Kinds of daemons that read it; empty when many do.
     pub services: &'static [&'static str],
-    /// One sentence.
+    /// What the option sets, in a sentence.
     pub text: &'static str,
 }
 

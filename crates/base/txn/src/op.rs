@@ -24,7 +24,7 @@ pub enum Op {
     Touch(HObject),
     /// Writes `data` at `offset` bytes; a gap before it reads as zeros.
     Write {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// First byte written.
         offset: u64,
@@ -33,16 +33,16 @@ pub enum Op {
     },
     /// Makes a range read as zeros and frees what it can; never shortens or lengthens the object.
     Zero {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
-        /// First byte.
+        /// Offset of the first byte that is written.
         offset: u64,
         /// Length of the range in bytes.
         length: u64,
     },
     /// Cuts or extends (with zeros) the data to `size` bytes.
     Truncate {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// New length in bytes.
         size: u64,
@@ -65,14 +65,14 @@ pub enum Op {
     },
     /// Replaces the PG's own record of the object (object info, snapshot set), opaque to the store.
     SetMeta {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
-        /// The record.
+        /// The object's record, which the PG encodes.
         meta: Bytes,
     },
     /// Sets one user attribute.
     SetAttr {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// Name without any prefix.
         name: ByteStr,
@@ -81,7 +81,7 @@ pub enum Op {
     },
     /// Removes one user attribute, if there.
     RemoveAttr {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// The attribute's name.
         name: ByteStr,
@@ -90,21 +90,21 @@ pub enum Op {
     ClearAttrs(HObject),
     /// Sets omap entries.
     OmapSet {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// Keys and values; a key given twice keeps the later value.
         entries: Vec<(ByteStr, Bytes)>,
     },
     /// Removes omap entries, those that are there.
     OmapRemove {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// The keys of the entries.
         keys: Vec<ByteStr>,
     },
     /// Removes omap entries with `first <= key < last`.
     OmapRemoveRange {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// First key removed.
         first: ByteStr,
@@ -113,9 +113,9 @@ pub enum Op {
     },
     /// Replaces the omap header.
     OmapSetHeader {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
-        /// The header.
+        /// The omap's header.
         header: Bytes,
     },
     /// Removes all omap entries and the header.

@@ -10,17 +10,17 @@ pub enum ReadError {
     /// The data must come from the device first. The driver fetches it and hands the parked operation back.
     #[error("data of {object} at {offset}~{length} is on its way from the device")]
     Pending {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// First byte wanted.
         offset: u64,
-        /// Bytes wanted.
+        /// Length of the read in bytes.
         length: u64,
     },
     /// The device cannot give the data, or its checksum does not match.
     #[error("data of {object} at {offset} cannot be read: {reason}")]
     Damaged {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
         /// First byte that is damaged.
         offset: u64,

@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// Protocol that an address speaks. Ceph `entity_addr_t::TYPE_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum AddrKind {
-    /// No address.
+    /// No address at all.
     #[default]
     None,
-    /// Messenger v1.
+    /// Messenger v1, which is not spoken.
     Legacy,
-    /// Messenger v2.
+    /// Messenger v2, which all of ours speaks.
     Msgr2,
     /// Any protocol: a client instance, a blocklist entry.
     Any,
@@ -40,7 +40,7 @@ impl AddrKind {
 /// Ceph `entity_addr_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct EntityAddr {
-    /// Protocol.
+    /// Which protocol is spoken there.
     pub kind: AddrKind,
     /// Set anew by each start of a daemon; 0 for monitors.
     pub nonce: u32,

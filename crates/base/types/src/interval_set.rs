@@ -16,7 +16,7 @@ impl IntervalSet {
         Self { ranges: BTreeMap::new() }
     }
 
-    /// One range.
+    /// The set of one range.
     #[must_use]
     pub fn of(start: u64, length: u64) -> Self {
         let mut set = Self::new();

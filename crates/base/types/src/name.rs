@@ -8,15 +8,15 @@ use std::fmt;
 pub struct EntityKind(pub u8);
 
 impl EntityKind {
-    /// A monitor.
+    /// Monitors, `mon.ID`.
     pub const MON: Self = Self(1);
     /// A metadata server.
     pub const MDS: Self = Self(2);
-    /// An OSD.
+    /// Object storage daemons, `osd.ID`.
     pub const OSD: Self = Self(4);
-    /// A client.
+    /// Clients, `client.ID`.
     pub const CLIENT: Self = Self(8);
-    /// A manager.
+    /// Managers, `mgr.ID`.
     pub const MGR: Self = Self(16);
     /// The authentication service; only tickets carry it.
     pub const AUTH: Self = Self(32);

@@ -186,7 +186,7 @@ impl Decode for HObject {
 /// Where a client says an object belongs. Ceph `object_locator_t`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ObjectLocator {
-    /// The pool.
+    /// Id of the pool.
     pub pool: PoolId,
     /// Places the object instead of its name, when not empty.
     pub key: ByteStr,

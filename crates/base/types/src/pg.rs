@@ -11,7 +11,7 @@ pub const SHARD_NONE: i8 = -1;
 /// A PG: pool and number within it, printed `2.1f`. Ceph `pg_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct PgId {
-    /// The pool.
+    /// Id of the pool.
     pub pool: PoolId,
     /// Number within the pool, below its `pg_num`.
     pub seed: u32,
@@ -71,7 +71,7 @@ impl Decode for PgId {
 /// A PG and, in erasure-coded pools, which shard of it. Ceph `spg_t`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpgId {
-    /// The PG.
+    /// The PG, of which this is a copy or a shard.
     pub pg: PgId,
     /// Index in the acting set, or [`SHARD_NONE`].
     pub shard: i8,

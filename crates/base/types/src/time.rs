@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Ceph `utime_t`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct UTime {
-    /// Whole seconds.
+    /// Whole seconds since 1970.
     pub sec: u32,
     /// Nanoseconds within the second.
     pub nsec: u32,

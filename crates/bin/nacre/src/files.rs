@@ -38,7 +38,7 @@ const MEMORY: &str = "memory";
 const LOCK_WAIT: Duration = Duration::from_secs(3);
 const LOCK_POLL: Duration = Duration::from_millis(20);
 
-/// The folder.
+/// Where a cluster's daemons keep what is theirs.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     path: PathBuf,

@@ -132,7 +132,7 @@ pub(crate) fn decode_challenge(r: &mut Reader) -> Result<u64, DecodeError> {
 /// One ticket on its way from the monitor to its holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TicketGrant {
-    /// Service bit.
+    /// The service that the ticket is for, as a bit of `CEPH_ENTITY_TYPE_*`.
     pub(crate) service: u32,
     pub(crate) session_key: CryptoKey,
     pub(crate) validity: Duration,

@@ -4,7 +4,7 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{AuthName, UTime};
 use std::collections::BTreeMap;
 
-/// Entities remembered.
+/// Most entities whose caps or keys have changed that are remembered.
 pub const CHANGED_ENTITIES_MAX: usize = 4096;
 /// Bytes of their caps, in all.
 pub const CHANGED_BYTES_MAX: usize = 4 << 20;

@@ -45,11 +45,11 @@ pub enum ClientError {
 /// What AUTH_REQUEST carries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuthStart {
-    /// Method number.
+    /// Number of the method, as on the wire.
     pub method: u32,
     /// Mode numbers, most wanted first.
     pub modes: Vec<u32>,
-    /// The payload.
+    /// Payload of AUTH_REQUEST.
     pub payload: Bytes,
 }
 
@@ -360,7 +360,7 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
-    /// AUTH_REQUEST.
+    /// What AUTH_REQUEST is sent with.
     #[must_use]
     pub fn start(&self) -> AuthStart {
         let method = if self.proof.is_some() { AuthMethod::Cephx } else { AuthMethod::None };

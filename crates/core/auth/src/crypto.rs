@@ -29,7 +29,7 @@ const KEY_TYPE_AES: u16 = 1;
 /// Why a key or an envelope was refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CryptoError {
-    /// Not base64.
+    /// The text is not base64.
     #[error("key is not base64")]
     Base64,
     /// Decryption failed: another key, or changed bytes.

@@ -46,7 +46,7 @@ impl TicketLifetimes {
 pub enum AuthChange {
     /// Insert or replace.
     Put(AuthName, EntityAuth),
-    /// Remove.
+    /// The entity exists no more.
     Remove(AuthName),
 }
 
@@ -62,7 +62,7 @@ pub enum AuthCommandError {
     /// `auth get-or-create`: the entity exists with other caps for this service.
     #[error("key for {name} exists but cap {service} does not match")]
     CapsMismatch {
-        /// The entity.
+        /// Name of the entity.
         name: AuthName,
         /// The service whose caps differ.
         service: String,

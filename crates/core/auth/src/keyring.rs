@@ -30,7 +30,7 @@ pub enum KeyringError {
     Entity {
         /// Line number, from 1.
         line: usize,
-        /// The section.
+        /// Name of the section, which should be an entity's.
         name: String,
     },
     /// A value outside of any section.
@@ -109,7 +109,7 @@ impl Keyring {
         self.entities.insert(name, auth);
     }
 
-    /// All entities.
+    /// All entities with their keys and caps, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&AuthName, &EntityAuth)> {
         self.entities.iter()
     }

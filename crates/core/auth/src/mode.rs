@@ -29,9 +29,9 @@ impl AuthMethod {
 /// How frames are protected once authenticated. Ceph `CEPH_CON_MODE_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum ConnectionMode {
-    /// Checksums only.
+    /// Frames have checksums, and are readable by all.
     Crc,
-    /// AES-GCM.
+    /// Frames are sealed by AES-GCM.
     Secure,
 }
 
@@ -67,9 +67,9 @@ impl ConnectionMode {
 /// What one side accepts, most wanted first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Methods.
+    /// Methods of authentication, the preferred first.
     pub methods: Vec<AuthMethod>,
-    /// Modes.
+    /// Modes of the connection, the preferred first.
     pub modes: Vec<ConnectionMode>,
 }
 

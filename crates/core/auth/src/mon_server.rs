@@ -29,13 +29,13 @@ const TICKET_SERVICES: [EntityKind; 4] = [EntityKind::MON, EntityKind::MDS, Enti
 
 /// What the monitor lends to a handshake.
 pub struct MonAuthContext<'a> {
-    /// Entities, secrets.
+    /// Entities and the secrets of services.
     pub keys: &'a KeyServer,
     /// Numbers for new instances.
     pub ids: &'a mut GlobalIds,
-    /// Calendar time.
+    /// Time of day, by which tickets expire.
     pub wall: UTime,
-    /// Random bytes.
+    /// Source of challenges, keys and ids.
     pub entropy: &'a mut dyn Entropy,
 }
 
@@ -113,7 +113,7 @@ impl MonServer {
         Step::More(w.finish())
     }
 
-    /// AUTH_REQUEST_MORE.
+    /// Takes the payload of AUTH_REQUEST_MORE.
     pub fn more(&mut self, cx: &mut MonAuthContext<'_>, payload: Bytes) -> Step {
         let method = AuthMethod::Cephx.code();
         let State::Challenged { name, global_id, mode, challenge } =
@@ -362,7 +362,7 @@ impl MonSessionAuth {
         &self.name
     }
 
-    /// Its instance.
+    /// Global id of the instance that has proved who it is.
     #[must_use]
     pub fn global_id(&self) -> u64 {
         self.global_id

@@ -15,7 +15,7 @@ const REFRESH_DELAY_MAX: Duration = Duration::from_secs(30);
 /// A key and the moment after which tickets are no longer made with it. Ceph `ExpiringCryptoKey`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExpiringKey {
-    /// The key.
+    /// The service's secret.
     pub key: CryptoKey,
     /// When the next one takes over.
     pub expires: UTime,

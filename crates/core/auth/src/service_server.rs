@@ -26,9 +26,9 @@ use nacre_types::{AuthName, EntityKind, Entropy, Errno, UTime};
 pub struct ServiceAuthContext<'a> {
     /// The service's secrets, as the monitor gave them last.
     pub keys: &'a RotatingKeys,
-    /// Calendar time.
+    /// Time of day, by which tickets expire.
     pub wall: UTime,
-    /// Random bytes.
+    /// Source of challenges, keys and ids.
     pub entropy: &'a mut dyn Entropy,
 }
 
@@ -100,7 +100,7 @@ impl ServiceServer {
         }
     }
 
-    /// AUTH_REQUEST_MORE.
+    /// Takes the payload of AUTH_REQUEST_MORE.
     pub fn more(&mut self, cx: &mut ServiceAuthContext<'_>, payload: Bytes) -> Step {
         let method = AuthMethod::Cephx.code();
         let State::Challenged { mode, challenge } = self.state else {

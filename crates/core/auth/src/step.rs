@@ -11,7 +11,7 @@ pub enum Step {
     More(Bytes),
     /// Send AUTH_DONE; the peer is the entity that it names.
     Done(Box<AuthDone>),
-    /// Send AUTH_BAD_METHOD.
+    /// AUTH_BAD_METHOD is to be sent.
     Bad(Refusal),
 }
 
@@ -22,7 +22,7 @@ pub struct AuthDone {
     pub global_id: u64,
     /// How frames are protected from here on.
     pub mode: ConnectionMode,
-    /// AUTH_DONE's payload.
+    /// Payload of AUTH_DONE.
     pub payload: Bytes,
     /// Key of the signatures; empty with method none.
     pub session_key: Bytes,
@@ -35,7 +35,7 @@ pub struct AuthDone {
 /// An authenticated peer and its rights at this service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// The entity.
+    /// Name of the entity that has proved itself.
     pub name: AuthName,
     /// The instance, unique in the cluster's life.
     pub global_id: u64,

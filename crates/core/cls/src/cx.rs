@@ -42,7 +42,7 @@ pub trait ClassCx {
     fn exists(&self) -> bool;
     /// Length of the data in bytes.
     fn size(&self) -> u64;
-    /// Modification time.
+    /// When the object was last changed.
     fn mtime(&self) -> UTime;
     /// Data in `[offset, offset + length)`, cut at the end.
     ///
@@ -56,7 +56,7 @@ pub trait ClassCx {
     fn afford(&self, bytes: u64) -> Result<(), Fault>;
     /// One attribute. The name is the user's, without prefix.
     fn attr(&self, name: &[u8]) -> Option<Bytes>;
-    /// All attributes.
+    /// All attributes of the object.
     fn attrs(&self) -> BTreeMap<ByteStr, Bytes>;
     /// The omap header, empty when never set.
     fn omap_header(&self) -> Bytes;
@@ -72,7 +72,7 @@ pub trait ClassCx {
 
     /// Makes the object exist.
     fn create(&mut self);
-    /// Writes data.
+    /// Writes data at a byte offset of the object.
     fn write(&mut self, offset: u64, data: BufList);
     /// Replaces the data.
     fn write_full(&mut self, data: BufList);

@@ -29,7 +29,7 @@ impl Flags {
     }
 }
 
-/// One method.
+/// One method of a class.
 #[derive(Debug)]
 pub struct Method {
     /// Name on the wire.
@@ -38,7 +38,7 @@ pub struct Method {
     pub flags: Flags,
     /// Most of its input is data, not lists that are looked at entry by entry.
     pub takes_data: bool,
-    /// The function.
+    /// Runs the method on an object, with its input.
     pub run: fn(&mut dyn ClassCx, Bytes) -> MethodResult,
 }
 

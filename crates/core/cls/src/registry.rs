@@ -4,12 +4,12 @@ use crate::method::Method;
 use crate::{cas, hello, journal, lock, log, numops, rbd, refcount, sdk, timeindex, user, version};
 use nacre_types::Errno;
 
-/// One class.
+/// One object class.
 #[derive(Debug)]
 pub struct Class {
     /// Name on the wire.
     pub name: &'static str,
-    /// Its methods.
+    /// The methods that clients may call.
     pub methods: &'static [Method],
 }
 

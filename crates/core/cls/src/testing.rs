@@ -84,7 +84,7 @@ impl TestObject {
         }
     }
 
-    /// The data.
+    /// The object's data.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         &self.base.data

@@ -24,9 +24,9 @@ pub struct Settings {
 /// Which network a ping went over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
-    /// The cluster's.
+    /// The cluster network, between OSDs.
     Back,
-    /// The clients'.
+    /// The public network, which clients use.
     Front,
 }
 
@@ -37,11 +37,11 @@ pub enum Event {
     Peers(BTreeMap<OsdId, Epoch>),
     /// A peer has answered the ping that was sent at `sent`.
     Pong {
-        /// Who.
+        /// Number of the peer.
         osd: OsdId,
-        /// Where.
+        /// Network over which it came.
         side: Side,
-        /// Which ping.
+        /// When the ping was sent that is answered.
         sent: Stamp,
     },
     /// A connection to the peer is open: it is pinged at once.
@@ -59,14 +59,14 @@ pub enum Event {
 pub enum Effect {
     /// Ping the peer on both sides; answers quote the stamp.
     Ping {
-        /// Whom.
+        /// Number of the OSD that failed.
         osd: OsdId,
         /// The ping's name.
         sent: Stamp,
     },
     /// Report the peer failed.
     Failed {
-        /// Whom.
+        /// Number of the OSD that answers again.
         osd: OsdId,
         /// For how long it has not answered.
         silent_for: Duration,
@@ -80,7 +80,7 @@ pub enum Effect {
     },
 }
 
-/// One peer.
+/// A peer that is pinged.
 #[derive(Debug, Default)]
 struct Watched {
     up_from: Epoch,
@@ -184,7 +184,7 @@ impl Heartbeats {
         out.append(&mut self.effects);
     }
 
-    /// One event.
+    /// Takes one event; its effects are drained after.
     pub fn handle(&mut self, now: Stamp, event: Event) {
         match event {
             Event::Peers(peers) => self.follow(peers),

@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_secs(7);
 struct World {
     machine: Heartbeats,
     now: Stamp,
-    /// Who answers.
+    /// OSDs that answer pings.
     alive: BTreeSet<OsdId>,
     reports: Vec<Effect>,
 }

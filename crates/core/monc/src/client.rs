@@ -20,7 +20,7 @@ enum State {
     Pausing { until: Stamp },
     /// From the first packet to the established session.
     Dialling { link: LinkId, addr: EntityAddr, deadline: Stamp },
-    /// Messages flow.
+    /// The session is open, and messages flow.
     Open { link: LinkId, opened_at: Stamp, heard_at: Stamp, keepalive_at: Stamp },
 }
 
@@ -203,7 +203,7 @@ impl MonClient {
         self.state = State::Stopped;
     }
 
-    /// One event.
+    /// Takes one event; its effects are drained after.
     pub fn handle(&mut self, cx: &mut Context<'_>, event: Event) {
         match event {
             Event::Tick => self.tick(cx),

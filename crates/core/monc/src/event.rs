@@ -15,11 +15,11 @@ pub struct Context<'a> {
     pub now: Stamp,
     /// Calendar time, for tickets.
     pub wall: UTime,
-    /// Random bytes.
+    /// Source of challenges, keys and ids.
     pub entropy: &'a mut dyn Entropy,
 }
 
-/// What happened.
+/// What happens to the client of the monitors.
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "an event is made, handled and gone; none is ever stored")]
 pub enum Event {
@@ -35,23 +35,23 @@ pub enum Event {
 pub enum LinkEvent {
     /// The monitor has introduced itself.
     Hello,
-    /// AUTH_REPLY_MORE.
+    /// The monitor sent AUTH_REPLY_MORE.
     AuthMore {
-        /// Its payload.
+        /// Payload of the frame.
         payload: Bytes,
     },
-    /// AUTH_DONE.
+    /// The monitor sent AUTH_DONE.
     AuthDone {
         /// Our instance number.
         global_id: u64,
         /// The mode that the monitor chose.
         mode: u32,
-        /// Its payload.
+        /// Payload of the frame.
         payload: Bytes,
     },
-    /// AUTH_BAD_METHOD.
+    /// The monitor sent AUTH_BAD_METHOD.
     AuthBad {
-        /// Negative errno.
+        /// Why, as a negative errno.
         result: i32,
         /// Methods that the monitor accepts.
         methods: Vec<u32>,
@@ -62,7 +62,7 @@ pub enum LinkEvent {
     Message {
         /// Its transaction number.
         tid: u64,
-        /// Itself.
+        /// The message that came.
         message: Message,
     },
     /// The monitor has seen our keepalive.
@@ -76,30 +76,30 @@ pub enum LinkEvent {
 pub enum Effect {
     /// Dial a monitor, under this id, with messenger v2.
     Connect {
-        /// The attempt.
+        /// Attempt to connect, of which there may be several.
         link: LinkId,
-        /// The monitor.
+        /// Address of the monitor.
         addr: EntityAddr,
     },
-    /// Send AUTH_REQUEST.
+    /// AUTH_REQUEST is to be sent.
     AuthStart {
         /// On this connection.
         link: LinkId,
         /// Method, modes and payload.
         start: AuthStart,
     },
-    /// Send AUTH_REQUEST_MORE.
+    /// AUTH_REQUEST_MORE is to be sent.
     AuthMore {
         /// On this connection.
         link: LinkId,
-        /// The payload.
+        /// Payload of the frame.
         payload: Bytes,
     },
     /// Switch to these keys.
     AuthFinish {
         /// On this connection.
         link: LinkId,
-        /// The keys.
+        /// Keys that the connection goes on with.
         keys: SessionKeys,
     },
     /// Send a message.
@@ -108,7 +108,7 @@ pub enum Effect {
         link: LinkId,
         /// Its transaction number.
         tid: u64,
-        /// Itself.
+        /// The message to send.
         message: Message,
     },
     /// Send a keepalive.
@@ -118,14 +118,14 @@ pub enum Effect {
     },
     /// Close; nothing this connection still says matters.
     Close {
-        /// This connection.
+        /// Connection that the session is over.
         link: LinkId,
     },
     /// A session is open: send again what was given to `send` and still matters.
     Opened {
         /// Our instance number.
         global_id: u64,
-        /// The monitor.
+        /// Address of the monitor.
         addr: EntityAddr,
     },
     /// The session is lost; another is being looked for.
@@ -139,7 +139,7 @@ pub enum Effect {
     Deliver {
         /// Its transaction number.
         tid: u64,
-        /// Itself.
+        /// The message that came.
         message: Message,
     },
     /// A command has been answered.
@@ -150,14 +150,14 @@ pub enum Effect {
         result: i32,
         /// The status line.
         status: String,
-        /// The output.
+        /// Output of the command.
         data: BufList,
     },
     /// A question for a map's version has been answered.
     Version {
         /// Number that [`crate::MonClient::get_version`] gave.
         handle: u64,
-        /// Newest epoch.
+        /// Newest epoch that the monitors have.
         newest: u64,
         /// Oldest epoch kept.
         oldest: u64,

@@ -112,7 +112,7 @@ impl Renewal {
         tickets.into_iter().chain(rotating).min()
     }
 
-    /// MAuthReply.
+    /// The monitor's answer to a request for tickets (`MAuthReply`).
     pub(crate) fn reply(
         &mut self,
         cx: &Context<'_>,

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// How long an interest lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
-    /// Until unsubscribed.
+    /// Wanted until it is unsubscribed.
     Lasting,
     /// Until the next map comes.
     Once,

@@ -9,7 +9,7 @@ use nacre_types::{AddrVec, EntityAddr, EntityKind};
 /// The session may be dropped with the connection. Ceph `CEPH_MSG_CONNECT_LOSSY`.
 pub(crate) const FLAG_LOSSY: u64 = 1;
 
-/// HELLO.
+/// Payload of HELLO: the sender's kind, and the address that it sees the other at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub(crate) kind: EntityKind,
@@ -30,7 +30,7 @@ impl Decode for Hello {
     }
 }
 
-/// AUTH_REQUEST.
+/// Payload of AUTH_REQUEST: a method, modes in order of preference, and the method's part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthRequest {
     pub(crate) method: u32,
@@ -52,7 +52,7 @@ impl Decode for AuthRequest {
     }
 }
 
-/// AUTH_BAD_METHOD.
+/// Payload of AUTH_BAD_METHOD: why, and what is accepted instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthBad {
     pub(crate) method: u32,
@@ -76,7 +76,7 @@ impl Decode for AuthBad {
     }
 }
 
-/// AUTH_DONE.
+/// Payload of AUTH_DONE: the instance, the mode, and the method's part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AuthDone {
     pub(crate) global_id: u64,
@@ -98,7 +98,7 @@ impl Decode for AuthDone {
     }
 }
 
-/// CLIENT_IDENT.
+/// Payload of CLIENT_IDENT: who dials, under which addresses, with which features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientIdent {
     pub(crate) addrs: AddrVec,
@@ -137,7 +137,7 @@ impl Decode for ClientIdent {
     }
 }
 
-/// SERVER_IDENT.
+/// Payload of SERVER_IDENT: who answers, under which addresses, with which features.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerIdent {
     pub(crate) addrs: AddrVec,
@@ -173,7 +173,7 @@ impl Decode for ServerIdent {
     }
 }
 
-/// SESSION_RECONNECT.
+/// Payload of SESSION_RECONNECT: the session that is to go on, and what was received in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reconnect {
     pub(crate) addrs: AddrVec,

@@ -54,13 +54,13 @@ pub enum Fault {
     /// A tag that no frame has.
     #[error("unknown frame tag {tag}")]
     UnknownTag {
-        /// The tag.
+        /// Number of the frame's kind, which is not known.
         tag: u8,
     },
     /// A known frame that has no place here.
     #[error("frame {tag:?} while {phase}")]
     Unexpected {
-        /// The frame.
+        /// Kind of the frame that it came in.
         tag: Tag,
         /// What the connection was waiting for.
         phase: &'static str,
@@ -68,7 +68,7 @@ pub enum Fault {
     /// A frame with no or too many segments.
     #[error("frame {tag:?} with {count} segments")]
     SegmentCount {
-        /// The frame.
+        /// Kind of the frame that it came in.
         tag: Tag,
         /// Its number of segments.
         count: u8,
@@ -76,27 +76,27 @@ pub enum Fault {
     /// A segment longer than its limit.
     #[error("frame {tag:?}: segment {segment} of {length} bytes, at most {max} allowed")]
     SegmentLength {
-        /// The frame.
+        /// Kind of the frame that it came in.
         tag: Tag,
         /// 0 header or control payload, 1 front, 2 middle, 3 data.
         segment: usize,
         /// The announced length.
         length: u32,
-        /// The limit.
+        /// Most that is allowed.
         max: u32,
     },
     /// The byte that ends a frame is neither "complete" nor "aborted".
     #[error("late status {status:#04x} of frame {tag:?}")]
     LateStatus {
-        /// The frame.
+        /// Kind of the frame that it came in.
         tag: Tag,
-        /// The byte.
+        /// The byte, which says neither "complete" nor "aborted".
         status: u8,
     },
     /// A control frame's payload cannot be decoded.
     #[error("frame {tag:?}: {error}")]
     Payload {
-        /// The frame.
+        /// Kind of the frame that it came in.
         tag: Tag,
         /// What is wrong with it.
         error: DecodeError,
@@ -110,13 +110,13 @@ pub enum Fault {
     /// More authentication rounds, identifications or retries than any honest peer needs.
     #[error("more than {max} requests during the handshake")]
     Rounds {
-        /// The limit.
+        /// Most that is allowed.
         max: u32,
     },
     /// The server chose a connection mode that does not exist.
     #[error("connection mode {mode}")]
     Mode {
-        /// The mode.
+        /// Number of the mode that was chosen.
         mode: u32,
     },
     /// The connection secret is too short for the chosen mode: the authenticator's mistake, or the server's.
@@ -154,19 +154,19 @@ pub enum Fault {
     WrongPeer {
         /// Whom we dialled.
         target: EntityAddr,
-        /// Who answered.
+        /// Addresses of who answered.
         found: AddrVec,
     },
     /// One side lacks features that the other insists on.
     #[error("missing features {missing:#x}")]
     Features {
-        /// The features.
+        /// Features that the peer lacks, one bit each.
         missing: u64,
     },
     /// An identification older than one already seen from the same peer: a leftover of an earlier attempt.
     #[error("stale attempt {global_seq}, {known} already seen")]
     Stale {
-        /// Its number.
+        /// The peer's number for its attempt to connect.
         global_seq: u64,
         /// The newest number seen.
         known: u64,
@@ -177,7 +177,7 @@ pub enum Fault {
     /// A message's header segment has the wrong length.
     #[error("message header of {length} bytes")]
     MessageHeader {
-        /// Its length.
+        /// Length in bytes.
         length: usize,
     },
     /// A message is missing between two received ones.

@@ -39,8 +39,8 @@ pub const ROUNDS_MAX: u32 = 32;
 pub const ANSWERS_BYTES_MAX: usize = 64 << 10;
 /// Connection modes. Ceph `CEPH_CON_MODE_*`.
 pub mod mode {
-    /// Checksums only.
+    /// Checksums only: frames are readable.
     pub const CRC: u32 = 1;
-    /// AES-128-GCM.
+    /// AES-128-GCM: frames are sealed.
     pub const SECURE: u32 = 2;
 }

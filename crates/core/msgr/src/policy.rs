@@ -82,7 +82,7 @@ impl Config {
         Self { any_local_address: true, ..Self::new(EntityKind::MON, addrs, rank) }
     }
 
-    /// A manager.
+    /// A manager: sessions end with their connections.
     #[must_use]
     pub fn mgr(addrs: AddrVec, gid: i64) -> Self {
         Self::new(EntityKind::MGR, addrs, gid)

@@ -25,35 +25,35 @@ const REDIAL_DELAY: Duration = Duration::from_millis(200);
 pub enum Effect {
     /// Dial this OSD; any earlier connection with it was closed.
     Open {
-        /// The OSD.
+        /// Number of the OSD.
         osd: OsdId,
         /// Where the map has it.
         addrs: AddrVec,
     },
     /// Close the connection; nothing that comes on it matters.
     Close {
-        /// The OSD.
+        /// Number of the OSD.
         osd: OsdId,
     },
     /// Send on the open connection.
     Send {
-        /// The OSD.
+        /// Number of the OSD.
         osd: OsdId,
         /// Number of the operation.
         tid: u64,
-        /// The message.
+        /// The message to send.
         message: Box<OsdOp>,
     },
     /// Send an acknowledgement on the open connection, under number 0.
     Acknowledge {
-        /// The OSD.
+        /// Number of the OSD.
         osd: OsdId,
-        /// The message.
+        /// The acknowledgement to send.
         message: Box<OsdBackoff>,
     },
     /// An operation is finished.
     Done {
-        /// Its number.
+        /// Number under which the operation was begun.
         tid: u64,
         /// The answer; of an operation that never reached an OSD, why.
         outcome: Result<Box<OsdOpReply>, Errno>,
@@ -61,7 +61,7 @@ pub enum Effect {
     /// The pool of an operation is not in our map: ask the monitor for the newest epoch and hand it to
     /// [`Objecter::newest`].
     AskNewest {
-        /// The operation.
+        /// Number under which the operation was begun.
         tid: u64,
     },
     /// Something waits for a newer map: ask the monitor, from the epoch behind ours on, or maps that lie between
@@ -102,9 +102,9 @@ struct Op {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Being made.
+    /// A connection is being made.
     Dialling,
-    /// Messages flow.
+    /// The session is open, and messages flow.
     Open,
     /// Lost; dialled again then, if something is to go there.
     Pausing(Stamp),

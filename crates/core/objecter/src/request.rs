@@ -11,7 +11,7 @@ use nacre_types::{Epoch, HObject, ObjectLocator, PgId, ReqId, SnapId, SpgId, UTi
 pub struct Request {
     /// Pool, key and namespace.
     pub locator: ObjectLocator,
-    /// The object.
+    /// Name of the object, without pool and namespace.
     pub name: ByteStr,
     /// What to do.
     pub ops: Vec<SubOp>,

@@ -39,7 +39,7 @@ pub struct Settings {
 /// What the driver knows as an event comes.
 #[derive(Debug, Clone, Copy)]
 pub struct Present<'a> {
-    /// Now.
+    /// The time of the event.
     pub now: Stamp,
     /// The newest map.
     pub map: &'a OsdMap,
@@ -93,7 +93,7 @@ pub enum Effect {
     },
     /// Ask for an `up_thru` (`MOSDAlive`).
     Alive {
-        /// The epoch.
+        /// The epoch that is wanted as `up_thru`.
         up_thru: Epoch,
     },
     /// Ask for all of these acting sets (`MOSDPGTemp`).
@@ -121,7 +121,7 @@ pub enum EndReason {
     MarkedDownTooOften {
         /// So often of late.
         count: usize,
-        /// Of late.
+        /// Within the last so much time.
         period: Duration,
     },
     /// See [`Event::MapsForked`].

@@ -45,7 +45,7 @@ pub struct CreateFacts<'a> {
 pub enum CreateDecision {
     /// Keep the call until a newer map is here, or what is under way is done.
     Hold,
-    /// Nothing.
+    /// Nothing is to be done.
     Ignore,
     /// Give up what our copy holds; then decide again.
     GiveUp,

@@ -30,7 +30,7 @@ pub enum LearnError {
     /// They begin behind the epoch after ours. Who served in those between must be known, so they are asked for.
     #[error("maps from epoch {found} on, but those behind {own} are missing")]
     Gap {
-        /// Our epoch.
+        /// Epoch of our newest map.
         own: Epoch,
         /// The oldest that came.
         found: Epoch,
@@ -41,14 +41,14 @@ pub enum LearnError {
     /// The monitor has another map of the epoch that we have: its history is not the one that we followed.
     #[error("the monitor's map of epoch {epoch} has checksum {found:#010x}, ours {own:#010x}")]
     Forked {
-        /// The epoch.
+        /// Epoch that both have.
         epoch: Epoch,
         /// Checksum of our map.
         own: u32,
         /// Checksum of the monitor's.
         found: u32,
     },
-    /// Anything else.
+    /// The map does not decode, or is of another cluster.
     #[error(transparent)]
     Bad(MapError),
 }

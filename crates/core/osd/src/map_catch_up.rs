@@ -17,7 +17,7 @@ pub enum MapRequest {
     /// Full maps, of our epoch and of the next: an increment did not lead to the next one, and with ours it shows whether the monitor has
     /// the same.
     Full {
-        /// Our epoch.
+        /// Epoch of our newest map.
         own: Epoch,
     },
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Another OSD that PGs may have to speak with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerTarget<'a> {
-    /// Its number.
+    /// Number of the OSD.
     pub osd: OsdId,
     /// Where other OSDs reach it.
     pub addrs: &'a AddrVec,
@@ -32,7 +32,7 @@ pub fn ends_connection(map: &OsdMap, osd: OsdId, addrs: &AddrVec) -> bool {
 /// Another OSD that is to be pinged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeartbeatTarget<'a> {
-    /// Its number.
+    /// Number of the OSD.
     pub osd: OsdId,
     /// Where it listens for heartbeats on the cluster network and on the public one.
     pub addrs: Option<(&'a AddrVec, &'a AddrVec)>,

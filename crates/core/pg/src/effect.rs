@@ -15,33 +15,33 @@ use std::sync::Arc;
 pub enum Effect {
     /// Answer a client's message. Everything that the answer implies is durable on all members already.
     Reply {
-        /// The receiver.
+        /// Session of the client.
         session: SessionId,
         /// The message's transaction number.
         tid: u64,
-        /// The answer.
+        /// The answer to send.
         message: Box<OsdOpReply>,
         /// The stages that the message went through.
         trace: Trace,
     },
     /// Tell a watcher or notifier something, under tid 0.
     Watch {
-        /// The receiver.
+        /// Session of the client.
         session: SessionId,
-        /// What.
+        /// The notification, or that its watch has ended.
         message: Box<WatchNotify>,
     },
     /// Tell a client to hold its messages on some objects, or to go on, under tid 0. What it acknowledges comes back
     /// as [`crate::Event::BackoffAck`], in order with its messages.
     Backoff {
-        /// The receiver.
+        /// Session of the client.
         session: SessionId,
-        /// What.
+        /// What to hold back, or to send again.
         message: Box<OsdBackoff>,
     },
     /// Send the session the maps behind `since`: its operations are computed with an older one.
     PushMaps {
-        /// The receiver.
+        /// Session of the client.
         session: SessionId,
         /// The epoch that it has.
         since: Epoch,
@@ -49,21 +49,21 @@ pub enum Effect {
     /// Send to a peer, behind everything sent to it before. The peer may be this OSD itself (a copy between
     /// two of its PGs): hand the message to the PG in its header then.
     Peer {
-        /// The receiver.
+        /// Number of the OSD.
         osd: OsdId,
-        /// What.
+        /// The message to send.
         message: PeerMessage,
     },
     /// Send the same to several peers, none of them this OSD, likewise.
     Peers {
-        /// The receiver.
+        /// Numbers of the OSDs.
         osds: SmallVec<[OsdId; 4]>,
         /// What, as messages carry it: encoded once, before what it says goes to the store.
         message: RawMessage,
     },
     /// Hand the transaction to the store; answer with [`crate::Event::Durable`] when it survives a crash.
     Submit {
-        /// The changes.
+        /// The changes, all or none of which are made.
         txn: Transaction,
         /// Names it; ascending within one PG.
         token: Token,
@@ -71,11 +71,11 @@ pub enum Effect {
     /// Bring data from the device to where the view reads it; answer with [`crate::Event::Fetched`]. What is asked for once may come
     /// with the answer: [`crate::Event::Brought`].
     Fetch {
-        /// The object.
+        /// Name of the object that it is about.
         object: HObject,
-        /// First byte.
+        /// Offset of the first byte within the object.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         length: u64,
         /// Whether memory will do.
         from: FetchFrom,
@@ -103,7 +103,7 @@ pub enum Effect {
     },
     /// Ask the monitor to let `acting` serve the PG for now (`MOSDPGTemp`); empty: as CRUSH says again.
     WantPgTemp {
-        /// The PG.
+        /// The PG whose acting set it is.
         pg: PgId,
         /// The OSDs that should serve.
         acting: Vec<OsdId>,
@@ -112,9 +112,9 @@ pub enum Effect {
     Created(PgId),
     /// These snapshots have no clones in this PG any more.
     Purged {
-        /// The PG.
+        /// The PG that was created.
         pg: PgId,
-        /// Snapshot ids.
+        /// Ids of the snapshots that were purged.
         snaps: IntervalSet,
     },
     /// The PG has split, and the child's records are in the store with what was submitted just now: load it

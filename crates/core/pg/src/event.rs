@@ -16,7 +16,7 @@ pub struct ClientOp {
     pub session: Arc<Session>,
     /// Its transaction number.
     pub tid: u64,
-    /// The message.
+    /// The message as it was decoded.
     pub op: Box<OsdOp>,
     /// When it reached which stage.
     pub trace: Trace,
@@ -40,11 +40,11 @@ pub enum RecoveryKind {
 pub enum Lost {
     /// The version before, where the primary has one; nothing, where the object was new.
     Revert,
-    /// Nothing.
+    /// Forget that the object was there.
     Delete,
 }
 
-/// Something happened.
+/// What happens to a PG.
 #[allow(clippy::large_enum_variant, reason = "moved once or twice; a box would be an allocation per message")]
 #[derive(Debug)]
 pub enum Event {
@@ -52,7 +52,7 @@ pub enum Event {
     ClientOp(ClientOp),
     /// The client holds its messages, as [`crate::Effect::Backoff`] asked for.
     BackoffAck {
-        /// Whose.
+        /// Session that is gone.
         session: SessionId,
         /// The backoff's name.
         id: u64,
@@ -61,9 +61,9 @@ pub enum Event {
     SessionClosed(SessionId),
     /// A peer's message for this PG arrived.
     Peer {
-        /// The sender.
+        /// Number of the OSD that sent it.
         from: OsdId,
-        /// The message.
+        /// The message as it was decoded.
         message: PeerMessage,
     },
     /// A transaction given out as [`crate::Effect::Submit`] is durable. Comes in order of submission.

@@ -30,7 +30,7 @@ const ATTR_PREFIX: u8 = b'_';
 pub struct Listing<'a> {
     /// Objects as of the last submitted transaction.
     pub view: &'a dyn ObjectView,
-    /// The PG.
+    /// Collection that the PG's objects are in.
     pub collection: SpgId,
     /// PGs in the pool.
     pub pg_num: u32,

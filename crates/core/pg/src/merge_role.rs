@@ -6,7 +6,7 @@ use nacre_types::{Epoch, Eversion, PgId, PoolId, hash};
 /// What a PG is in a merge that is prepared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MergeRole {
-    /// It ends.
+    /// The PG ends, and the other takes its objects in.
     Source,
     /// It takes the other in.
     Target,
@@ -25,9 +25,9 @@ pub struct MergeState {
     pub clean: bool,
     /// The PG's newest change.
     pub version: Eversion,
-    /// The PG's.
+    /// `last_epoch_started` of the PG.
     pub last_epoch_started: Epoch,
-    /// The PG's.
+    /// `last_epoch_clean` of the PG.
     pub last_epoch_clean: Epoch,
     /// Of which map this is true.
     pub epoch: Epoch,

@@ -81,7 +81,7 @@ pub struct ObjectInfo {
     pub data_digest: Option<u32>,
     /// What clients expect to do with the object.
     pub hint: AllocHint,
-    /// Who watches.
+    /// Watches of the object, by client and cookie.
     pub watchers: BTreeMap<WatchKey, Watcher>,
 }
 

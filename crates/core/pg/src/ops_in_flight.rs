@@ -14,7 +14,7 @@ pub enum OpStage {
     Missing,
     /// For earlier messages on the same object.
     Queued,
-    /// For data.
+    /// Waits for data from the device or other OSDs.
     Data,
     /// For the members to make it durable.
     Commit,
@@ -23,7 +23,7 @@ pub enum OpStage {
 /// A client's message that is not answered yet.
 #[derive(Debug, Clone, Copy)]
 pub struct OpInFlight<'a> {
-    /// The message.
+    /// The client's message.
     pub op: &'a ClientOp,
     /// What it has passed.
     pub trace: Trace,

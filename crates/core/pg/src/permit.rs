@@ -32,7 +32,7 @@ impl Budget {
         self.0.messages.load(Ordering::Relaxed)
     }
 
-    /// Their bytes.
+    /// Bytes of the messages that hold a permit.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.0.bytes.load(Ordering::Relaxed)

@@ -29,7 +29,7 @@ pub(crate) enum Phase {
     WaitUpThru,
     /// Primary: all members take over the log.
     Activating {
-        /// Becomes `last_epoch_started`.
+        /// Epoch that becomes `last_epoch_started`.
         epoch: Epoch,
         /// OSDs that have not got it durably, this one among them.
         waiting: BTreeSet<OsdId>,

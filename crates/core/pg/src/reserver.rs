@@ -20,7 +20,7 @@ pub enum Side {
 /// What the reserver has decided about a PG's request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decision {
-    /// Whose request.
+    /// PG that had asked.
     pub spg: SpgId,
     /// For which kind of slot.
     pub side: Side,

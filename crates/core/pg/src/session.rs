@@ -12,7 +12,7 @@ pub struct SessionId(pub u64);
 /// A client's session. Shared by reference: made when the connection is established, never changed.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Its name.
+    /// Id under which the PG knows the session.
     pub id: SessionId,
     /// The client instance, `client.<global id>`.
     pub name: EntityName,

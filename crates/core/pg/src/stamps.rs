@@ -28,7 +28,7 @@ impl Stamps {
         (self.undegraded, self.full_size) = (wall, wall);
     }
 
-    /// Peering ended.
+    /// Notes that peering has ended.
     pub(crate) fn activated(&mut self, wall: UTime, serving: bool) {
         self.became_peered = wall;
         if serving {

@@ -16,7 +16,7 @@ pub(crate) enum OnDurable {
     Write(u64),
     /// Tell the primary that its write is durable here.
     RepOp {
-        /// The primary.
+        /// The OSD that leads the PG.
         to: OsdId,
         /// Its number of the write.
         tid: u64,
@@ -27,7 +27,7 @@ pub(crate) enum OnDurable {
     Activated,
     /// Tell the primary that its push is durable here.
     Pushed {
-        /// The primary.
+        /// The OSD that leads the PG.
         to: OsdId,
         /// What to tell.
         reply: Box<PushReply>,
@@ -44,11 +44,11 @@ pub(crate) enum OnDurable {
 /// log entries and then loses them in a crash leaves objects behind that no copy has.
 #[derive(Debug)]
 pub(crate) enum AfterFlush {
-    /// Send this.
+    /// A message is to be sent.
     Send {
-        /// The receiver.
+        /// Number of the OSD.
         to: OsdId,
-        /// What.
+        /// The message to send.
         message: Box<PeerMessage>,
     },
     /// This copy's own log counts in the round of peering with this number.
@@ -71,7 +71,7 @@ pub(crate) enum OnFetched {
     Copy {
         /// The OSD that wants it.
         from: OsdId,
-        /// What.
+        /// What the primary of the copy asked for.
         get: Box<CopyGet>,
         /// What was collected of it.
         gathered: Vec<Piece>,
@@ -82,7 +82,7 @@ pub(crate) enum OnFetched {
     Chunk {
         /// The OSD that wants it.
         from: OsdId,
-        /// What.
+        /// What the primary of the PG asked for.
         read: Box<ChunkRead>,
     },
     /// Answer the scrub.

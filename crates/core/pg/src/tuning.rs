@@ -13,7 +13,7 @@ pub(crate) const SCAN_OBJECTS_MAX: usize = 512;
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Planted {
-    /// None.
+    /// No mistake is built in.
     #[default]
     Nothing,
     /// A write is answered when it is durable here, not on all members.

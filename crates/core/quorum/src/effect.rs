@@ -13,7 +13,7 @@ pub enum Effect {
     /// Send to another member. May be lost, repeated or overtaken. A snapshot's message ([`PeerMessage::snapshot`]) goes with all tables
     /// as they are now, after [`PeerMessage::set_snapshot`] with the position and the members that are kept with them.
     Send {
-        /// The member.
+        /// Member that the message is for.
         to: NodeId,
         /// What it is told.
         message: PeerMessage,
@@ -35,12 +35,12 @@ pub enum Effect {
     /// We lead, and everything that was acknowledged in earlier terms is applied. Somebody may lead a later term already: only what comes
     /// back by [`Effect::Apply`] or [`Effect::ReadReady`] may be told to anybody.
     BecameLeader {
-        /// The term.
+        /// Term of the leader.
         term: u64,
     },
     /// We do not lead; what was proposed here and has not been applied may or may not happen.
     BecameFollower {
-        /// The term.
+        /// Term of the leader.
         term: u64,
         /// The leader, where one is known.
         leader: Option<NodeId>,

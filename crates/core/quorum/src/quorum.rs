@@ -24,7 +24,7 @@ const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 /// How a member behaves.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Its id.
+    /// Id of this member.
     pub id: NodeId,
     /// Its place among the monitors: a lower one stands for election earlier.
     pub rank: usize,
@@ -45,9 +45,9 @@ pub enum ProposeError {
     /// Too long for one entry.
     #[error("a change of {bytes} bytes is more than the {max} that one entry carries")]
     TooLarge {
-        /// Its length.
+        /// Length of the change in bytes.
         bytes: usize,
-        /// The most.
+        /// Most bytes that a change may have.
         max: usize,
     },
     /// Too much waits to be committed, or a change of members is under way.
@@ -379,7 +379,7 @@ impl Quorum {
         self.ticks
     }
 
-    /// This member.
+    /// Id of this member.
     #[must_use]
     pub fn id(&self) -> NodeId {
         self.settings.id

@@ -46,7 +46,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Only voters.
+    /// Members that all vote.
     #[must_use]
     pub fn voting(voters: impl IntoIterator<Item = NodeId>) -> Self {
         Self { voters: voters.into_iter().collect(), ..Self::default() }
@@ -76,11 +76,11 @@ pub enum EntryKind {
 /// One entry of the log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Its place.
+    /// Term and index of the entry.
     pub position: LogPosition,
-    /// Its kind.
+    /// What the entry is.
     pub kind: EntryKind,
-    /// The change.
+    /// The change that was proposed.
     pub data: Bytes,
     /// Goes with a change of members.
     pub context: Bytes,

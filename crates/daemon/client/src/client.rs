@@ -29,20 +29,20 @@ const POOL_OP_RETRY: Duration = Duration::from_secs(2);
 pub enum Finished {
     /// An operation on an object.
     Op {
-        /// Its number.
+        /// Number under which it was begun.
         tid: u64,
-        /// The answer.
+        /// The OSD's answer, or why there is none.
         outcome: Result<Box<OsdOpReply>, Errno>,
     },
-    /// A command.
+    /// A command has been answered.
     Command {
-        /// Its number.
+        /// Number under which it was begun.
         tid: u64,
         /// 0 or a negative errno.
         result: i32,
         /// The status line.
         status: String,
-        /// The output.
+        /// Output of the command.
         data: BufList,
     },
     /// A self-managed snapshot exists.

@@ -18,9 +18,9 @@ use std::time::Duration;
 
 /// Most that one bench writes.
 const BYTES_MAX: u64 = 1 << 30;
-/// Largest block.
+/// Most bytes of a block.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
-/// Most blocks.
+/// Most blocks of a bench.
 const BLOCKS_MAX: u64 = 65_536;
 const BYTES_DEFAULT: u64 = 64 << 20;
 const BLOCK_BYTES_DEFAULT: u64 = 4 << 20;

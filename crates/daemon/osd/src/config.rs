@@ -8,11 +8,11 @@ use std::net::IpAddr;
 /// Identity, place and size of one OSD.
 #[derive(Debug, Clone)]
 pub struct OsdConfig {
-    /// Its number.
+    /// Number of the OSD.
     pub id: OsdId,
     /// Identity of its store.
     pub uuid: Uuid,
-    /// The cluster.
+    /// Id of the cluster.
     pub fsid: Uuid,
     /// Key of the entity `osd.<id>`.
     pub key: CryptoKey,

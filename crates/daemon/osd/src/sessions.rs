@@ -25,7 +25,7 @@ pub(crate) enum InboundPeer {
     Handshake(Box<ServiceServer>, Option<Identity>),
     /// A client, or a daemon acting as one (metadata server, manager), with what its messages hold.
     Client(Arc<Session>, Budget),
-    /// Another OSD.
+    /// Another OSD, whose PGs speak with ours.
     Peer(OsdId),
     /// Another OSD, at our listeners for heartbeats.
     HeartbeatPeer(OsdId),
@@ -36,7 +36,7 @@ pub(crate) enum InboundPeer {
 pub(crate) enum AuthFrame {
     /// Begins with a method.
     Request { method: u32, modes: Vec<u32>, payload: Bytes },
-    /// Goes on.
+    /// A further frame of the method that was begun.
     More { payload: Bytes },
 }
 
@@ -189,7 +189,7 @@ impl Sessions {
         }
     }
 
-    /// The clients.
+    /// The sessions of all clients.
     pub(crate) fn clients(&self) -> Vec<SessionId> {
         self.conns.keys().copied().collect()
     }

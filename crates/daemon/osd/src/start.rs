@@ -28,7 +28,7 @@ pub enum StartError {
     /// No sockets, or the address is not of this machine.
     #[error("osd.{osd}: cannot listen on {addr}: {source}")]
     Listen {
-        /// Its number.
+        /// Number of the OSD.
         osd: i32,
         /// Where it was to listen.
         addr: SocketAddr,
@@ -38,7 +38,7 @@ pub enum StartError {
     /// Its store cannot be opened.
     #[error("osd.{osd}: {source}")]
     Store {
-        /// Its number.
+        /// Number of the OSD.
         osd: i32,
         /// What is wrong.
         source: StorageError,
@@ -46,7 +46,7 @@ pub enum StartError {
     /// The device store has one owner.
     #[error("osd.{osd}: {shards} shards need a store in memory; leave --shards out, or give --store memory")]
     Shards {
-        /// Its number.
+        /// Number of the OSD.
         osd: i32,
         /// Shards asked for.
         shards: usize,
@@ -54,7 +54,7 @@ pub enum StartError {
     /// No threads or descriptors left.
     #[error("osd.{osd}: {source}")]
     System {
-        /// Its number.
+        /// Number of the OSD.
         osd: i32,
         /// What the system says.
         source: io::Error,
@@ -132,11 +132,11 @@ fn part_of(store: &StoreConfig, shards: usize) -> StoreConfig {
 
 /// What one shard of an OSD runs on.
 pub struct Machine {
-    /// Its clocks.
+    /// The monotonic clock and the time of day.
     pub clock: Box<dyn Clock>,
-    /// Its randomness.
+    /// Randomness for challenges, nonces and times.
     pub entropy: Box<dyn Entropy + Send>,
-    /// Its sockets.
+    /// The sockets of the shard's thread.
     pub net: Box<dyn Net + Send>,
     /// Ends waits of `net`.
     pub waker: Arc<dyn Wake>,

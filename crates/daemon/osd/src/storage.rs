@@ -49,7 +49,7 @@ pub enum StorageError {
     /// The folder or an old file cannot be changed.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// File or device that it is about.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -60,7 +60,7 @@ pub enum StorageError {
     /// The data file cannot be made or opened.
     #[error("{path}: {source}")]
     Disk {
-        /// Which.
+        /// File or device that it is about.
         path: PathBuf,
         /// What is wrong.
         source: DiskError,
@@ -68,7 +68,7 @@ pub enum StorageError {
     /// The metadata cannot be opened.
     #[error("{path}: {source}")]
     Meta {
-        /// Which.
+        /// File or device that it is about.
         path: PathBuf,
         /// What is wrong.
         source: KvError,
@@ -76,7 +76,7 @@ pub enum StorageError {
     /// What the files hold is no store, or damaged.
     #[error("{path}: {source}")]
     Block {
-        /// The folder.
+        /// Folder of the OSD.
         path: PathBuf,
         /// What is wrong.
         source: BlockError,

@@ -42,7 +42,7 @@ pub enum OpenError {
     /// The device cannot hold log and data.
     #[error("a device of {size_bytes} bytes is too small or too large")]
     Size {
-        /// Its size.
+        /// Bytes of the device.
         size_bytes: u64,
     },
     /// An acknowledged record of the log is damaged.

@@ -44,7 +44,7 @@ impl FreeRuns {
         runs
     }
 
-    /// Free blocks.
+    /// Number of free blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }

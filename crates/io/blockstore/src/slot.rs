@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// Where one 4 KiB block of an object is.
 #[derive(Clone, Debug)]
 pub(crate) enum Slot {
-    /// At home.
+    /// The block on the device that has the data.
     Device(DeviceBlock),
     /// In memory, until a checkpoint writes it home.
     Memory(Arc<Dirty>),

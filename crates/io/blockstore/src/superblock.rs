@@ -26,7 +26,7 @@ pub(crate) enum Part {
     Whole,
     /// All but the log.
     Data,
-    /// The log.
+    /// The write-ahead log.
     Log,
 }
 

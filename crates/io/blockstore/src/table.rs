@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
-/// One PG.
+/// The objects of one PG.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     /// Entries up to here are trimmed.

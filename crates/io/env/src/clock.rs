@@ -1,4 +1,4 @@
-//! Time.
+//! Clocks: a monotonic one, and the time of day.
 
 use nacre_types::{Stamp, UTime};
 use std::time::{Duration, Instant, SystemTime};

@@ -1,4 +1,4 @@
-//! Randomness.
+//! Randomness, from the system or from a seed.
 
 use nacre_types::Entropy;
 

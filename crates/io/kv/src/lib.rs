@@ -35,7 +35,7 @@ use std::ops::Bound;
 /// All of the work on a batch: see [`KvStore::progress`].
 pub const COMMITTED: u64 = 1000;
 
-/// Longest key.
+/// Most bytes of a key.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
 
 /// Why a store could not do what it was asked. After an error of a commit the store accepts no more batches:

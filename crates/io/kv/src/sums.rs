@@ -40,7 +40,7 @@ const REDB_MAGIC: [u8; 9] = *b"redb\x1a\x0a\xa9\x0d\x0a";
 pub(crate) enum Kind {
     /// Nothing yet, or the beginnings of a file that was being made when the power went.
     Empty,
-    /// With checksums.
+    /// Pages have checksums beside them.
     Summed,
     /// redb's own, without.
     Plain,

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Work between two offers: some 20 to 50 us.
 const TURN_BYTES: usize = 32 << 10;
 
-/// Counts work.
+/// Counts work, and lets other threads run when a turn's worth of it is done.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     spent_bytes: AtomicUsize,

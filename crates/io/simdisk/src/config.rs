@@ -39,7 +39,7 @@ pub struct Faults {
 /// How long a device that was told to fail does so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failing {
-    /// One request.
+    /// One request fails, and the next does not.
     Once,
     /// That one and all after it, until [`crate::SimDevice::heal`].
     FromThenOn,
@@ -50,11 +50,11 @@ pub enum Failing {
 pub struct Counters {
     /// Read requests that were done.
     pub reads: u64,
-    /// Bytes read.
+    /// Bytes that were read.
     pub read_bytes: u64,
     /// Writes that need not be durable.
     pub cached_writes: u64,
-    /// Durable writes.
+    /// Writes that are durable.
     pub durable_writes: u64,
     /// Bytes written by both.
     pub written_bytes: u64,
@@ -71,7 +71,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// All requests.
+    /// Number of requests of all kinds.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.reads + self.cached_writes + self.durable_writes + self.flushes + self.discards

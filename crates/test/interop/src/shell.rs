@@ -25,9 +25,9 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 pub struct Ran {
     /// Exit status; -1 when a signal ended it.
     pub code: i32,
-    /// Standard output.
+    /// What the command wrote to standard output.
     pub out: String,
-    /// Standard error.
+    /// What the command wrote to standard error.
     pub err: String,
 }
 

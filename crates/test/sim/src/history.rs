@@ -20,7 +20,7 @@ const OPEN_MAX: usize = 12;
 /// One message and its answer.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Call {
-    /// Who.
+    /// Number of the client.
     pub(crate) client: usize,
     /// When it was first sent, on a count of everything sent and answered.
     pub(crate) sent: u64,
@@ -28,11 +28,11 @@ pub(crate) struct Call {
     pub(crate) answered: Option<u64>,
     /// The newest map that its client knew when it was sent.
     pub(crate) epoch: Epoch,
-    /// What.
+    /// What the client asked for.
     pub(crate) action: Action,
     /// Under these snapshots.
     pub(crate) snaps: Snaps,
-    /// The answer.
+    /// What the answer said; `None` without one.
     pub(crate) seen: Option<Seen>,
     /// The version that a write was given, as its answer says.
     pub(crate) version: Eversion,

@@ -21,15 +21,15 @@ const SIGNATURES: [&str; 2] = ["said_by", "amplified_by"];
 /// What one object holds.
 #[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Content {
-    /// Its bytes.
+    /// Data of the object.
     pub(crate) data: Vec<u8>,
-    /// Its attributes.
+    /// Attributes of the object, by name.
     pub(crate) attrs: BTreeMap<String, String>,
-    /// Its omap.
+    /// Omap of the object, by key.
     pub(crate) omap: BTreeMap<String, String>,
 }
 
-/// As text.
+/// Written as text, where it is text.
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\" {:?} {:?}", self.data.escape_ascii(), self.attrs, self.omap)
@@ -52,13 +52,13 @@ pub(crate) struct Object {
     clones: Vec<Clone_>,
 }
 
-/// One message.
+/// What one message does.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Action {
     /// Creates, or fails.
     #[default]
     Create,
-    /// Appends.
+    /// Appends this text to the data.
     Append(String),
     /// Appends to an erasure-coded object, whose last stripe of so many bytes must be full.
     Extend(String, usize),
@@ -66,7 +66,7 @@ pub(crate) enum Action {
     WriteFull(String),
     /// Writes at an offset.
     Write(usize, String),
-    /// Deletes.
+    /// Removes the object.
     Delete,
     /// Sets an attribute.
     SetAttr(String, String),

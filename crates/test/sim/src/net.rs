@@ -29,7 +29,7 @@ use std::time::Duration;
 pub struct Host(pub u8);
 
 impl Host {
-    /// Its address.
+    /// Address of the host in the fabric.
     #[must_use]
     pub fn ip(self) -> IpAddr {
         IpAddr::V4(Ipv4Addr::new(10, 0, 0, self.0))

@@ -49,7 +49,7 @@ const DRIFT_PPM_MAX: u64 = 1000;
 pub struct Config {
     /// OSDs, each a failure domain of its own.
     pub osds: OsdId,
-    /// Clients.
+    /// Number of clients at the beginning.
     pub clients: usize,
     /// Size of each OSD's device, and of each of them if it has several.
     pub device_bytes: u64,
@@ -66,14 +66,14 @@ impl Default for Config {
     }
 }
 
-/// A process.
+/// A process of the cluster or of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proc {
-    /// The monitor.
+    /// The monitor's process.
     Mon,
-    /// An OSD.
+    /// The process of an OSD.
     Osd(OsdId),
-    /// A client.
+    /// The process of a client.
     Client(usize),
 }
 
@@ -194,13 +194,13 @@ impl World {
         self.rng.u64() % bound.max(1)
     }
 
-    /// The time.
+    /// The time of the world, which no drift of clocks touches.
     #[must_use]
     pub fn now(&self) -> Stamp {
         self.clock.now()
     }
 
-    /// The network.
+    /// The wires between the hosts.
     #[must_use]
     pub fn fabric(&self) -> &Fabric {
         &self.fabric
@@ -235,7 +235,7 @@ impl World {
         order(&mut self.clients[n]).expect("workloads bound themselves")
     }
 
-    /// Clients.
+    /// Number of clients so far.
     #[must_use]
     pub fn client_count(&self) -> usize {
         self.clients.len()

@@ -12,7 +12,7 @@ pub(crate) enum Driver {
 }
 
 impl Driver {
-    /// In results.
+    /// Name of the driver in results.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Fio => "fio-rbd",

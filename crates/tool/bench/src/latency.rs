@@ -41,7 +41,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(max_ns);
     }
 
-    /// Adds another's.
+    /// Takes in the figures of another.
     pub(crate) fn merge(&mut self, other: &Self) {
         other.buckets.iter().for_each(|(ns, count)| self.add_bucket(*ns, *count));
         self.add_summary(other.sum_ns, other.max_ns);

@@ -56,7 +56,7 @@ use anyhow::Result;
 use clap::Subcommand;
 use std::process::ExitCode;
 
-/// Measuring clusters.
+/// Commands of `nacre bench`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Measure cells of load on a cluster.

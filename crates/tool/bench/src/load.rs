@@ -18,7 +18,7 @@ const SECONDS_MAX: u32 = 24 * 3600;
 /// PGs of a pool, as Ceph's `mon_max_pool_pg_num`.
 pub(crate) const PGS_MAX: u32 = 65_536;
 
-/// The load.
+/// What is asked of a cluster, and for how long.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Load {
     /// Cells by name (randwrite-4k-qd32, write-4k-sync, mix70-128k-qd1, randread-4k-clients16, randread-4k-rate9000,

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Hundredths of a second on every Linux that we run on.
 const TICK_US: f64 = 10_000.0;
 
-/// One look.
+/// What one look at a process found.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Look {
     processes: BTreeMap<u32, Process>,

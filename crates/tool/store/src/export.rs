@@ -29,7 +29,7 @@ const LAST_KEYS: [&[u8]; 2] = [b"info", b"interval"];
 pub struct Options {
     #[command(flatten)]
     target: Target,
-    /// The PG.
+    /// The PG to export.
     #[arg(long, value_parser = parse_pgid)]
     pgid: SpgId,
     /// Where to; `-` is standard output. An existing file is not overwritten.

@@ -26,11 +26,11 @@ mod kind {
 /// Where a PG comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The cluster.
+    /// Id of the cluster.
     pub(crate) fsid: Uuid,
     /// The store that it was exported from.
     pub(crate) store: [u8; 16],
-    /// The PG.
+    /// The PG that the stream is of.
     pub(crate) pg: SpgId,
     /// Newest map that the store had: the PG may know of nothing newer.
     pub(crate) newest_map: Epoch,
@@ -44,7 +44,7 @@ pub(crate) struct Totals {
     pub(crate) transactions: u64,
 }
 
-/// One section.
+/// One section of the stream.
 #[derive(Debug)]
 pub(crate) enum Section {
     Header(Header),

@@ -19,7 +19,7 @@ const PAGE_OBJECTS: usize = 1024;
 /// Names the one read that is ever on its way.
 const FETCH: StoreToken = StoreToken::without_pg(1);
 
-/// Which store.
+/// Store that a command works on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Target {
     /// Folder of the OSD, such as nacre-data/osd.0.

@@ -21,7 +21,7 @@ pub struct Compat {
 pub struct MdsInfo {
     /// Its global id.
     pub global_id: u64,
-    /// Its name.
+    /// Name of the daemon, as in `mds.NAME`.
     pub name: String,
     /// Its rank, or -1.
     pub rank: i32,
@@ -37,7 +37,7 @@ pub struct MdsInfo {
     pub laggy_since: UTime,
     /// Ranks it exports directories to.
     pub export_targets: BTreeSet<i32>,
-    /// Feature bits.
+    /// Features of the sender, one bit each (`CEPH_FEATURE_*`).
     pub mds_features: u64,
     /// File system it prefers, or -1.
     pub join_fscid: i32,
@@ -88,7 +88,7 @@ pub struct MdsMap {
     pub up: BTreeMap<i32, u64>,
     /// Ranks without a server.
     pub failed: BTreeSet<i32>,
-    /// Ranks stopped.
+    /// Ranks that have been stopped.
     pub stopped: BTreeSet<i32>,
     /// OSD map epoch of the last failure's blocklisting.
     pub last_failure_osd_epoch: Epoch,
@@ -96,15 +96,15 @@ pub struct MdsMap {
     pub ever_allowed_features: u8,
     /// Features explicitly allowed (historic marks).
     pub explicitly_allowed_features: u8,
-    /// Inline data.
+    /// Small files may be kept in their inodes.
     pub inline_data_enabled: bool,
-    /// In service.
+    /// The file system exists and may be used.
     pub enabled: bool,
-    /// Its name.
+    /// Name of the file system.
     pub fs_name: String,
     /// Ranks whose metadata is damaged.
     pub damaged: BTreeSet<i32>,
-    /// Balancer program.
+    /// Name of the object with the program that balances load.
     pub balancer: String,
     /// Standbys wanted, -1 = default.
     pub standby_count_wanted: i32,
@@ -119,9 +119,9 @@ pub struct MdsMap {
 /// One file system. Ceph `Filesystem`, version 2.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
-    /// Its number.
+    /// Id of the file system.
     pub fscid: i32,
-    /// Its state.
+    /// Its metadata servers and pools.
     pub mds_map: MdsMap,
     /// Mirror settings as they stand on the wire.
     pub mirror_info: nacre_buf::Bytes,

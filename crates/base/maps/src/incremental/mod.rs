@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 /// [`Incremental::new`] is the empty change: fields that keep the old value by a marker hold that marker.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Incremental {
-    /// The cluster.
+    /// Id of the cluster.
     pub fsid: Uuid,
     /// Epoch of the map it makes: one more than the map it applies to.
     pub epoch: Epoch,
@@ -31,15 +31,15 @@ pub struct Incremental {
     pub new_max_osd: i32,
     /// Pools made or changed.
     pub new_pools: BTreeMap<PoolId, Pool>,
-    /// Names given.
+    /// Names of pools that are new or renamed.
     pub new_pool_names: BTreeMap<PoolId, String>,
-    /// Pools deleted.
+    /// Ids of pools that are deleted.
     pub old_pools: BTreeSet<PoolId>,
     /// OSDs that came up, with their client addresses.
     pub new_up_client: BTreeMap<OsdId, AddrVec>,
     /// State bits to flip; 0 means [`crate::flags::osd::UP`].
     pub new_state: BTreeMap<OsdId, u32>,
-    /// New weights.
+    /// Weights of OSDs, in 1/65536 of full.
     pub new_weight: BTreeMap<OsdId, u32>,
     /// New acting sets; empty removes.
     pub new_pg_temp: BTreeMap<PgId, Vec<OsdId>>,
@@ -59,7 +59,7 @@ pub struct Incremental {
     pub new_pg_upmap_items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
     /// Item exceptions deleted.
     pub old_pg_upmap_items: BTreeSet<PgId>,
-    /// Snapshots removed.
+    /// Ids of snapshots removed in this epoch, by pool.
     pub new_removed_snaps: BTreeMap<PoolId, IntervalSet>,
     /// Snapshots fully trimmed.
     pub new_purged_snaps: BTreeMap<PoolId, IntervalSet>,
@@ -69,11 +69,11 @@ pub struct Incremental {
     pub new_last_in_change: UTime,
     /// Heartbeat addresses (cluster network) of OSDs that came up.
     pub new_hb_back_up: BTreeMap<OsdId, AddrVec>,
-    /// New `up_thru`.
+    /// New values of `OsdInfo::up_thru`, by OSD.
     pub new_up_thru: BTreeMap<OsdId, Epoch>,
     /// New last clean interval: (begin, end).
     pub new_last_clean_interval: BTreeMap<OsdId, (Epoch, Epoch)>,
-    /// New `lost_at`.
+    /// New values of `OsdInfo::lost_at`, by OSD.
     pub new_lost: BTreeMap<OsdId, Epoch>,
     /// Clients shut out.
     pub new_blocklist: BTreeMap<EntityAddr, UTime>,
@@ -87,7 +87,7 @@ pub struct Incremental {
     pub new_up_cluster: BTreeMap<OsdId, AddrVec>,
     /// New store identities.
     pub new_uuid: BTreeMap<OsdId, Uuid>,
-    /// New [`XInfo`]s.
+    /// New [`XInfo`]s, by OSD.
     pub new_xinfo: BTreeMap<OsdId, XInfo>,
     /// Heartbeat addresses (public network) of OSDs that came up.
     pub new_hb_front_up: BTreeMap<OsdId, AddrVec>,

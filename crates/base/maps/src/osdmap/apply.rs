@@ -21,7 +21,7 @@ pub enum ApplyError {
     OtherCluster {
         /// The map's cluster.
         own: Uuid,
-        /// The change's.
+        /// Id of the cluster that the change is for.
         found: Uuid,
     },
     /// The change does not follow this map.
@@ -35,7 +35,7 @@ pub enum ApplyError {
     /// The change names an OSD beyond the map's end.
     #[error("incremental names osd.{osd}, the map has {max_osd} slots")]
     UnknownOsd {
-        /// The OSD.
+        /// Number of the OSD.
         osd: OsdId,
         /// Slots of the map.
         max_osd: usize,
@@ -49,7 +49,7 @@ pub enum ApplyError {
     /// The result is not what the sender has.
     #[error("map of epoch {epoch} has checksum {computed:#010x}, the sender's {wanted:#010x}")]
     Checksum {
-        /// Epoch made.
+        /// Epoch that the change makes.
         epoch: Epoch,
         /// Checksum that the sender computed.
         wanted: u32,

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// All vectors over OSDs have [`OsdMap::max_osd`] elements, except `osd_primary_affinity`, which may be empty.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OsdMap {
-    /// The cluster.
+    /// Id of the cluster.
     pub fsid: Uuid,
     /// Version of this map.
     pub epoch: Epoch,

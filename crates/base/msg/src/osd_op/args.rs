@@ -23,7 +23,7 @@ pub mod compare_op {
 
 /// What [`WatchArgs::op`] asks for.
 pub mod watch_op {
-    /// Stop watching.
+    /// The client watches the object no longer.
     pub const UNWATCH: u8 = 0;
     /// Watch, as old clients say it.
     pub const LEGACY_WATCH: u8 = 1;
@@ -49,11 +49,11 @@ pub mod alloc_hint_flag {
     pub const APPEND_ONLY: u32 = 16;
     /// Never written again.
     pub const IMMUTABLE: u32 = 32;
-    /// Deleted soon.
+    /// The object will be deleted soon.
     pub const SHORTLIVED: u32 = 64;
     /// Kept for long.
     pub const LONGLIVED: u32 = 128;
-    /// Worth compressing.
+    /// The data are worth compressing.
     pub const COMPRESSIBLE: u32 = 256;
     /// Not worth compressing.
     pub const INCOMPRESSIBLE: u32 = 512;
@@ -65,7 +65,7 @@ pub mod checksum_kind {
     pub const XXHASH32: u8 = 0;
     /// xxHash, 64 bits.
     pub const XXHASH64: u8 = 1;
-    /// CRC-32C.
+    /// Checksum by CRC-32C.
     pub const CRC32C: u8 = 2;
 }
 
@@ -88,7 +88,7 @@ pub mod copy_from_flag {
 /// How an attribute is compared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CompareMode {
-    /// As bytes.
+    /// Values are compared byte by byte.
     Text,
     /// As decimal text of a `u64` on the object's side, a binary `u64` on the request's.
     Number,
@@ -97,7 +97,7 @@ pub enum CompareMode {
 /// A byte range, with the truncation that the file system's client knows of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Extent {
-    /// First byte.
+    /// Offset of the first byte within the object.
     pub offset: u64,
     /// Bytes; 0 reads to the end.
     pub length: u64,
@@ -135,9 +135,9 @@ impl XattrArgs {
 /// A class method's call, cut out of the input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClassCall {
-    /// The class.
+    /// Name of the class.
     pub class: ByteStr,
-    /// Its method.
+    /// Name of the class's method.
     pub method: ByteStr,
     /// The method's input.
     pub input: Bytes,
@@ -152,7 +152,7 @@ pub struct PgList {
     pub start_epoch: u32,
 }
 
-/// A watch.
+/// Arguments of `watch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WatchArgs {
     /// The client's handle.
@@ -161,7 +161,7 @@ pub struct WatchArgs {
     pub version: u64,
     /// See [`watch_op`].
     pub op: u8,
-    /// Counts reconnects.
+    /// Counts the reconnects of this watch.
     pub generation: u32,
     /// Seconds without a sign of life after which the watch ends; 0 for the default.
     pub timeout_s: u32,
@@ -194,7 +194,7 @@ pub struct AllocHint {
 /// A pattern written over a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct WriteSame {
-    /// First byte.
+    /// Offset of the first byte within the object.
     pub offset: u64,
     /// Bytes of the range.
     pub length: u64,
@@ -205,7 +205,7 @@ pub struct WriteSame {
 /// Checksums over a range.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Checksum {
-    /// First byte.
+    /// Offset of the first byte within the object.
     pub offset: u64,
     /// Bytes of the range.
     pub length: u64,

@@ -6,7 +6,7 @@ pub const ACK: u32 = 0x1;
 pub const ONNVRAM: u32 = 0x2;
 /// Wants the commit acknowledgement.
 pub const ONDISK: u32 = 0x4;
-/// A resend.
+/// The message was sent before.
 pub const RETRY: u32 = 0x8;
 /// The client thinks that it reads.
 pub const READ: u32 = 0x10;
@@ -38,7 +38,7 @@ pub const FLUSH: u32 = 0x4_0000;
 pub const MAP_SNAP_CLONE: u32 = 0x8_0000;
 /// Use the request's snapshot context even in a pool with pool snapshots.
 pub const ENFORCE_SNAPC: u32 = 0x10_0000;
-/// Was redirected.
+/// The message was redirected by a tier.
 pub const REDIRECTED: u32 = 0x20_0000;
 /// Knows redirects; always set.
 pub const KNOWN_REDIR: u32 = 0x40_0000;
@@ -46,7 +46,7 @@ pub const KNOWN_REDIR: u32 = 0x40_0000;
 pub const FULL_TRY: u32 = 0x80_0000;
 /// Do it even when the pool is full.
 pub const FULL_FORCE: u32 = 0x100_0000;
-/// Ignore redirects.
+/// Redirects of the object are ignored.
 pub const IGNORE_REDIRECT: u32 = 0x200_0000;
 /// Return outputs of operations that write.
 pub const RETURNVEC: u32 = 0x400_0000;

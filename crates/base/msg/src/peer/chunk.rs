@@ -30,13 +30,13 @@ coded_message!(ChunkRead, "ChunkRead", { header, tid, object, version, offset, l
 pub struct ChunkReply {
     /// PG and epoch.
     pub header: PeerHeader,
-    /// The read.
+    /// Number of the read that is answered, as its sender counts them.
     pub tid: u64,
     /// The chunk is not there in that version, or cannot be read.
     pub absent: bool,
     /// It is there, and its data is damaged.
     pub damaged: bool,
-    /// The bytes.
+    /// Bytes of the chunks that were asked for.
     pub data: BufList,
 }
 

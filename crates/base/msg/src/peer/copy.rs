@@ -34,7 +34,7 @@ pub struct CopyReply {
     pub result: i32,
     /// The part without its data, as the executor of operations encodes it.
     pub part: Bytes,
-    /// Its data.
+    /// Data of the part that was asked for.
     pub data: BufList,
 }
 

@@ -21,15 +21,15 @@ pub struct Counters {
     pub omap_objects: i64,
     /// Bytes of omap keys and values.
     pub omap_bytes: i64,
-    /// Omap keys.
+    /// Keys of all omaps.
     pub omap_keys: i64,
-    /// Read operations.
+    /// Read operations since the PG exists.
     pub reads: i64,
-    /// Bytes read.
+    /// Bytes read since the PG exists.
     pub read_bytes: i64,
-    /// Write operations.
+    /// Write operations since the PG exists.
     pub writes: i64,
-    /// Bytes written.
+    /// Bytes written since the PG exists.
     pub write_bytes: i64,
     /// Errors that the last scrub found.
     pub scrub_errors: i64,

@@ -11,13 +11,13 @@ pub const INTERVALS_MAX: usize = 1000;
 /// A span of epochs in which up and acting sets did not change. Ceph `PastIntervals::pg_interval_t`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PastInterval {
-    /// First epoch.
+    /// First epoch of the interval.
     pub first: Epoch,
-    /// Last epoch.
+    /// Last epoch of the interval.
     pub last: Epoch,
-    /// Up set.
+    /// OSDs that CRUSH and upmaps choose, the primary first.
     pub up: Vec<OsdId>,
-    /// Acting set.
+    /// OSDs that serve: the up set, or its `pg_temp`.
     pub acting: Vec<OsdId>,
     /// Primary of the acting set, -1 for none.
     pub primary: OsdId,

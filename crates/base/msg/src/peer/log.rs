@@ -11,7 +11,7 @@ use nacre_types::{Eversion, HObject, ReqId, SnapId, UTime};
 pub enum LogKind {
     /// Created or changed it.
     Modify,
-    /// Removed it.
+    /// The object was removed.
     Delete,
     /// Made this clone of the head.
     Clone,

@@ -58,9 +58,9 @@ const REPLY_BYTES_USUAL: usize = 64;
 /// one before it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerVersions {
-    /// The oldest.
+    /// Oldest version that is understood.
     pub oldest: u32,
-    /// The newest.
+    /// Newest version that is understood.
     pub newest: u32,
 }
 
@@ -125,7 +125,7 @@ impl std::fmt::Display for PeerVersions {
 /// Begins every peer message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerHeader {
-    /// The PG.
+    /// The PG that it is for, with the shard of its receiver.
     pub spg: SpgId,
     /// The sender's map epoch. A receiver with an older map waits for this one; a receiver whose interval
     /// began later drops the message.

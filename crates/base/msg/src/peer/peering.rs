@@ -41,9 +41,9 @@ pub struct IntervalId {
     pub since: Epoch,
     /// First epoch with this primary.
     pub primary_since: Epoch,
-    /// Up set.
+    /// OSDs that CRUSH and upmaps choose, the primary first.
     pub up: Vec<OsdId>,
-    /// Acting set.
+    /// OSDs that serve: the up set, or its `pg_temp`.
     pub acting: Vec<OsdId>,
     /// Primary of the acting set.
     pub primary: OsdId,
@@ -74,7 +74,7 @@ pub struct Notify {
     pub nonce: u64,
     /// The interval, for a receiver that has no copy yet and must make one.
     pub interval: IntervalId,
-    /// The copy.
+    /// What the sender's copy is.
     pub info: PgInfo,
     /// Intervals since the sender last knew the PG active.
     pub past: PastIntervals,
@@ -85,7 +85,7 @@ coded_message!(Notify, "Notify", { header, nonce, interval, info, past });
 /// One object that a copy lacks in the version that the log demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingItem {
-    /// The object.
+    /// Name of the object that it is about.
     pub object: HObject,
     /// The version that is needed; zero when the object must not exist.
     pub need: Eversion,

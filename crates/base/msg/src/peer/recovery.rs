@@ -88,7 +88,7 @@ coded_message!(Scan, "Scan", { header, from });
 /// An object and the version of its copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScannedObject {
-    /// The object.
+    /// Name of the object that it is about.
     pub object: HObject,
     /// Version of the copy; zero when it is only partly there.
     pub version: Eversion,
@@ -116,7 +116,7 @@ coded_message!(ScanReply, "ScanReply", { header, from, objects, next });
 pub struct Pull {
     /// PG and epoch.
     pub header: PeerHeader,
-    /// The object.
+    /// Name of the object that it is about.
     pub object: HObject,
     /// The version that is needed.
     pub need: Eversion,
@@ -156,7 +156,7 @@ message_parts!(Pull);
 pub struct Push {
     /// PG and epoch.
     pub header: PeerHeader,
-    /// The object.
+    /// Name of the object that it is about.
     pub object: HObject,
     /// Its version; zero when it must not exist.
     pub version: Eversion,
@@ -207,7 +207,7 @@ impl Push {
 pub struct PushReply {
     /// PG and epoch.
     pub header: PeerHeader,
-    /// The object.
+    /// Name of the object that it is about.
     pub object: HObject,
     /// The version that was pushed or asked for.
     pub version: Eversion,

@@ -33,7 +33,7 @@ coded_with_txn!(RepOp, "RepOp", { header, tid, previous, entries, trim_to, commi
 pub struct RepOpReply {
     /// PG and epoch.
     pub header: PeerHeader,
-    /// The write.
+    /// Number of the write that is durable, as its primary counts them.
     pub tid: u64,
     /// The replica's own `last_complete`.
     pub last_complete: Eversion,

@@ -1,4 +1,4 @@
-//! Comparing copies.
+//! Messages by which copies are compared.
 
 use super::PeerHeader;
 use super::coded::{coded, coded_message};
@@ -11,7 +11,7 @@ pub struct ScrubRequest {
     pub header: PeerHeader,
     /// The request's number, echoed.
     pub tid: u64,
-    /// First object.
+    /// First object that is compared.
     pub from: HObject,
     /// First object behind the range.
     pub to: HObject,
@@ -24,9 +24,9 @@ coded_message!(ScrubRequest, "ScrubRequest", { header, tid, from, to, deep });
 /// One copy of an object as a scrub sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScrubObject {
-    /// The object.
+    /// Name of the object that it is about.
     pub object: HObject,
-    /// Its version.
+    /// Version of the object in this copy.
     pub version: Eversion,
     /// CRC-32C of the PG's record of it.
     pub meta_crc: u32,
@@ -47,7 +47,7 @@ coded!(ScrubObject, "scrub object", { object, version, meta_crc, attrs_crc, data
 pub struct ScrubReply {
     /// PG and epoch.
     pub header: PeerHeader,
-    /// The request.
+    /// Number of the request that is answered.
     pub tid: u64,
     /// What was found, in ascending order of objects.
     pub objects: Vec<ScrubObject>,

@@ -96,7 +96,7 @@ impl Decode for ObjStatSum {
 /// Sums, and sums by category that nobody uses. Ceph `object_stat_collection_t`, version 2, compat 2.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct ObjStatColl {
-    /// The sums.
+    /// Sums over all objects.
     pub sum: ObjStatSum,
 }
 

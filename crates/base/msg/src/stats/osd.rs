@@ -34,7 +34,7 @@ pub struct PingWindow {
 pub struct PingTimes {
     /// When they were measured, seconds since 1970.
     pub last_update: u32,
-    /// Cluster network.
+    /// Round trips on the cluster network.
     pub back: PingWindow,
     /// Public network; all zero when there is only one.
     pub front: PingWindow,
@@ -65,7 +65,7 @@ pub struct OsdStat {
     pub perf_stat: OsdPerfStat,
     /// Epoch in which it became up.
     pub up_from: Epoch,
-    /// Counts reports.
+    /// Number of the report, counted by its sender.
     pub seq: u64,
     /// PGs that it hosts.
     pub num_pgs: u32,

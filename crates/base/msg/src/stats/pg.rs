@@ -98,11 +98,11 @@ pub struct PgStat {
     pub log_size: i64,
     /// The same on disk.
     pub ondisk_log_size: i64,
-    /// Up set.
+    /// OSDs that CRUSH and upmaps choose, the primary first.
     pub up: Vec<OsdId>,
-    /// Acting set.
+    /// OSDs that serve: the up set, or its `pg_temp`.
     pub acting: Vec<OsdId>,
-    /// Last report.
+    /// When the PG reported last.
     pub last_fresh: UTime,
     /// Last change of state.
     pub last_change: UTime,
@@ -128,7 +128,7 @@ pub struct PgStat {
     pub dirty_stats_invalid: bool,
     /// First of the up set that may be primary.
     pub up_primary: OsdId,
-    /// The primary.
+    /// Number of the OSD that leads the PG.
     pub acting_primary: OsdId,
     /// The sums of objects with omap are only roughly right.
     pub omap_stats_invalid: bool,
@@ -305,7 +305,7 @@ impl Decode for PgStat {
 /// One member of an acting set. Ceph `pg_shard_t`, version 1, compat 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PgShard {
-    /// The OSD.
+    /// Number of the OSD.
     pub osd: OsdId,
     /// Its index in an erasure-coded set, or [`nacre_types::SHARD_NONE`].
     pub shard: i8,
@@ -317,7 +317,7 @@ fields!(PgShard, "pg_shard_t", 1, 1; osd, shard);
 pub struct PoolStat {
     /// Sums over its objects.
     pub stats: ObjStatColl,
-    /// Log entries.
+    /// Entries of the PGs' logs.
     pub log_size: i64,
     /// The same on disk.
     pub ondisk_log_size: i64,

@@ -8,7 +8,7 @@ use std::ops::{AddAssign, SubAssign};
 /// Bytes of a store, or of a pool within it. Ceph `store_statfs_t`, version 1, compat 1.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StoreStatfs {
-    /// In all.
+    /// Bytes of the device.
     pub total: i64,
     /// Bytes that are free for data.
     pub available: i64,

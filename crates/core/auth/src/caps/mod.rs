@@ -31,7 +31,7 @@ pub enum CapsError {
     /// Text that ends where more is needed.
     #[error("{service} caps '{text}' end where more is needed")]
     Truncated {
-        /// Whose grammar.
+        /// Service whose grammar it is read by: `mon`, `osd`, `mgr`.
         service: &'static str,
         /// All of it.
         text: String,
@@ -39,25 +39,25 @@ pub enum CapsError {
     /// A profile that the service does not have.
     #[error("{service} caps name the profile '{profile}', which does not exist")]
     Profile {
-        /// Whose grammar.
+        /// Service whose grammar it is read by: `mon`, `osd`, `mgr`.
         service: &'static str,
-        /// The profile.
+        /// Name of the profile that is not known.
         profile: String,
     },
     /// A profile that does not take this argument.
     #[error("{service} caps: the profile '{profile}' takes no '{key}'")]
     ProfileKey {
-        /// Whose grammar.
+        /// Service whose grammar it is read by: `mon`, `osd`, `mgr`.
         service: &'static str,
-        /// The profile.
+        /// Name of the profile that is not known.
         profile: String,
-        /// The argument.
+        /// Name of the argument.
         key: String,
     },
     /// More text than anybody would write by hand.
     #[error("{service} capability of {bytes} bytes is longer than {CAPS_BYTES_MAX}")]
     TooLong {
-        /// Whose grammar.
+        /// Service whose grammar it is read by: `mon`, `osd`, `mgr`.
         service: &'static str,
         /// Length of the text.
         bytes: usize,
@@ -75,13 +75,13 @@ pub const CAPS_BYTES_MAX: usize = 64 * 1024;
 pub struct Rwx(u8);
 
 impl Rwx {
-    /// Nothing.
+    /// No right at all.
     pub const NONE: Self = Self(0);
-    /// Read.
+    /// The right to read.
     pub const R: Self = Self(1);
-    /// Write.
+    /// The right to write.
     pub const W: Self = Self(2);
-    /// Execute.
+    /// The right to call methods of classes.
     pub const X: Self = Self(4);
     /// Read, write and execute; still less than `*`.
     pub const ALL: Self = Self(7);

@@ -21,9 +21,9 @@ pub const CLASS_CALLS_MAX: usize = 128;
 /// One call of an object class in a request.
 #[derive(Debug, Clone, Copy)]
 pub struct ClassCall<'a> {
-    /// The class.
+    /// Name of the class.
     pub class: &'a str,
-    /// The method.
+    /// Name of the method.
     pub method: &'a str,
     /// The method reads.
     pub read: bool,

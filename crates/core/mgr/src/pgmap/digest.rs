@@ -56,7 +56,7 @@ pub struct Digest {
     pub by_state: BTreeMap<u64, usize>,
     /// PGs that the map has.
     pub pg_count: usize,
-    /// Active PGs.
+    /// PGs that are active.
     pub active_count: usize,
     /// PGs that no OSD has reported yet.
     pub unknown_count: usize,

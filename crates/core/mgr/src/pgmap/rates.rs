@@ -14,17 +14,17 @@ const QUIET_AFTER: Duration = Duration::from_secs(30);
 /// What went on per second.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Rate {
-    /// Bytes read.
+    /// Bytes that clients read, per second.
     pub read_bytes: u64,
-    /// Bytes written.
+    /// Bytes that clients write, per second.
     pub write_bytes: u64,
-    /// Reads.
+    /// Operations per second that read.
     pub read_ops: u64,
-    /// Writes.
+    /// Operations per second that write.
     pub write_ops: u64,
-    /// Objects recovered.
+    /// Objects recovered per second.
     pub recovered_objects: u64,
-    /// Bytes recovered.
+    /// Bytes recovered per second.
     pub recovered_bytes: u64,
     /// Omap keys recovered.
     pub recovered_keys: u64,

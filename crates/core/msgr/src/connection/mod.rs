@@ -25,7 +25,7 @@ use std::sync::Arc;
 /// What is fresh about each connection; the driver takes the numbers from its clock, counter and entropy.
 #[derive(Debug, Clone, Copy)]
 pub struct Opening {
-    /// The time.
+    /// When the connection is opened.
     pub now: Stamp,
     /// One more than that of this messenger's last attempt: tells late attempts from new ones.
     pub global_seq: u64,
@@ -65,7 +65,7 @@ pub struct Peer {
     pub resumed: bool,
 }
 
-/// What happened.
+/// What a connection has for its owner.
 #[derive(Debug)]
 pub enum Event {
     /// The peer has introduced itself. A client starts to authenticate now.
@@ -107,7 +107,7 @@ pub enum Event {
     AuthBad {
         /// The method that was tried.
         method: u32,
-        /// Negative errno.
+        /// Why, as a negative errno.
         result: i32,
         /// Methods that the server accepts.
         methods: Vec<u32>,

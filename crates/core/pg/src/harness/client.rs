@@ -20,7 +20,7 @@ pub(crate) struct Sent {
     pub(crate) retries: i32,
 }
 
-/// One client.
+/// A client of the harness.
 pub(crate) struct Client {
     pub(crate) gid: u64,
     pub(crate) epoch: Epoch,

@@ -74,7 +74,7 @@ pub(crate) struct Touched {
     pub(crate) objects: usize,
     /// Entries of the collection, of omaps and of the log.
     pub(crate) keys: usize,
-    /// Changes submitted.
+    /// Changes that were submitted to the disk.
     pub(crate) changes: usize,
     /// Bytes of data, omaps and records.
     pub(crate) bytes: usize,

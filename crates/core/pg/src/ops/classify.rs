@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 pub struct ClassUse {
     /// Index of the operation in the message.
     pub op_index: usize,
-    /// The class.
+    /// Name of the class.
     pub class: &'static str,
     /// The method; its flags say what it may do.
     pub method: &'static Method,

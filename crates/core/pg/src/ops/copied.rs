@@ -33,7 +33,7 @@ pub struct CopySource {
 /// A temporary object that has what came of a source first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Staged {
-    /// Its name.
+    /// Name of the temporary object.
     pub object: HObject,
     /// The members that have it durably, ascending.
     pub members: Vec<OsdId>,
@@ -77,7 +77,7 @@ pub struct CopiedObject {
     pub truncate_seq: u32,
     /// Its size in bytes.
     pub truncate_size: u64,
-    /// User attributes.
+    /// The attributes that clients see, by name.
     pub attrs: BTreeMap<ByteStr, Bytes>,
     /// The omap header.
     pub omap_header: Bytes,

@@ -18,7 +18,7 @@ enum Finish {
     Log,
     /// They are made.
     Write,
-    /// Nobody answers.
+    /// The message is dropped, and its client not answered.
     Drop,
 }
 

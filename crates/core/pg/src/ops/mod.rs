@@ -74,7 +74,7 @@ const _: () = assert!(
 /// Why a pool takes no more data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Fullness {
-    /// It does.
+    /// There is room.
     #[default]
     Room,
     /// Its quota is used up.
@@ -98,7 +98,7 @@ impl Fullness {
 /// What execution needs to know of a pool; made once per map.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PoolFacts {
-    /// The pool.
+    /// Id of the pool.
     pub id: PoolId,
     /// Number of its PGs.
     pub pg_num: u32,
@@ -142,7 +142,7 @@ pub struct Env<'a> {
     pub view: &'a dyn ObjectView,
     /// The PG's collection.
     pub collection: SpgId,
-    /// The pool.
+    /// What the operations must know of the pool.
     pub pool: &'a PoolFacts,
     /// Epoch of the map.
     pub epoch: Epoch,
@@ -163,7 +163,7 @@ pub struct Env<'a> {
 /// A message to execute.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// The message.
+    /// The client's message.
     pub op: &'a OsdOp,
     /// What [`classify`] said of it.
     pub intent: &'a Intent,

@@ -32,7 +32,7 @@ impl From<ReadError> for Suspend {
 pub struct OpResult {
     /// 0, a positive result or a negated errno; 0 for operations behind the one that failed.
     pub rval: i32,
-    /// Its output.
+    /// Output of the operation.
     pub out: BufList,
 }
 
@@ -81,7 +81,7 @@ pub enum WatchChange {
     },
     /// A watch ended.
     Disconnect {
-        /// Whose.
+        /// Client and cookie of the watch.
         key: WatchKey,
         /// The object was deleted: tell the watcher.
         tell: bool,
@@ -104,7 +104,7 @@ pub struct Notify {
 /// A watcher's acknowledgement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NotifyAck {
-    /// The notify.
+    /// Number of the notify that is acknowledged.
     pub id: u64,
     /// Which watch of the caller; `None` from old clients means all.
     pub cookie: Option<u64>,
@@ -121,7 +121,7 @@ pub struct Outcome {
     pub ops: Vec<OpResult>,
     /// The object's user version, after the message.
     pub user_version: u64,
-    /// What changes.
+    /// Changes of the object, and of others for it.
     pub change: Change,
     /// Changes of watches, in order.
     pub watches: Vec<WatchChange>,

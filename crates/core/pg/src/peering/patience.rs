@@ -54,7 +54,7 @@ impl Patience {
         self.heard_at = self.now;
     }
 
-    /// Another interval.
+    /// Begins anew, as in another interval.
     pub(crate) fn renew(&mut self) {
         (self.wait, self.called) = (WAIT_FIRST, false);
         self.begin();

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 /// What the checks say of a message.
 #[allow(clippy::large_enum_variant, reason = "moved once; a box would be an allocation per message")]
 enum Admission {
-    /// Execute it.
+    /// It may be executed once its object is free.
     Pass(Intent, HObject),
     /// Its client has seen a newer map.
     Future,
@@ -21,7 +21,7 @@ enum Admission {
     Inactive,
     /// Say nothing: the client sends it again, to whom it belongs.
     Drop,
-    /// Say no.
+    /// It is answered with this errno.
     Refuse(Errno),
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Attempt {
     Dup(Eversion, PendingReply),
     /// It is answered with an errno.
     Refused(Errno),
-    /// It waits.
+    /// It waits for what it could not read.
     Suspended(Suspend),
 }
 

@@ -19,7 +19,7 @@ struct ObjectQueue {
     parked_reads: u32,
     /// A write that waits for data.
     parked_write: bool,
-    /// Behind them.
+    /// Messages that wait behind those, in order.
     waiting: VecDeque<OpContext>,
 }
 

@@ -38,7 +38,7 @@ pub enum LostError {
         "osd.{osd} has no older version of {object} to revert to: use 'delete', or make another OSD primary"
     )]
     NoOlder {
-        /// The primary.
+        /// Number of the OSD that leads the PG.
         osd: OsdId,
         /// The first such object.
         object: HObject,
@@ -64,7 +64,7 @@ fn names(osds: &[OsdId]) -> String {
 /// An object that some copy lacks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MissingObject {
-    /// Which.
+    /// Name of the object.
     pub object: HObject,
     /// The version that is needed.
     pub need: Eversion,

@@ -47,11 +47,11 @@ enum Work {
     Dropping,
     /// A part of it was asked for.
     Pulling {
-        /// From whom.
+        /// OSD that sends the object.
         from: OsdId,
-        /// The version.
+        /// Version that is wanted.
         need: Eversion,
-        /// The part.
+        /// How far the object has come.
         at: PartCursor,
         /// Who has not got it after all.
         absent: BTreeSet<OsdId>,

@@ -15,7 +15,7 @@ use std::collections::{BTreeSet, VecDeque};
 /// An object on its way to those who miss it.
 #[derive(Debug)]
 pub(super) struct Pushing {
-    /// To whom.
+    /// OSDs that the object is pushed to.
     targets: BTreeSet<OsdId>,
     /// The version that is sent; `None` where the object is to be dropped.
     version: Option<Eversion>,

@@ -59,7 +59,7 @@ pub fn clone_of(key: &ByteStr) -> Option<HObject> {
     parse(key).map(|(_, clone)| clone)
 }
 
-/// Every entry.
+/// All entries of the mapper of a collection.
 #[cfg(test)]
 pub(crate) fn all(view: &dyn ObjectView, collection: &SpgId) -> Vec<(SnapId, HObject)> {
     view.pg_meta(collection, KEY_PREFIX).iter().filter_map(|(key, _)| parse(key)).collect()

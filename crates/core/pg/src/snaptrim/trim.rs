@@ -15,7 +15,7 @@ pub(crate) enum TrimError {
     /// [`mapper::remove`].
     #[error("{object} has no clone {clone:?}")]
     UnknownClone {
-        /// The head.
+        /// Head of the object.
         object: HObject,
         /// The clone that the mapper named.
         clone: SnapId,
@@ -23,9 +23,9 @@ pub(crate) enum TrimError {
     /// The clone's record is damaged or not there; scrub must repair it first.
     #[error("the record of clone {clone:?} of {object} is damaged")]
     Damaged {
-        /// The head.
+        /// Head of the object.
         object: HObject,
-        /// The clone.
+        /// Snapshot id of the clone.
         clone: SnapId,
     },
 }

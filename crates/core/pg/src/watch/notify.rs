@@ -23,7 +23,7 @@ const _: () = assert!(nacre_msg::size::CLIENT_INPUT_BYTES_MAX < NOTIFY_BYTES_MAX
 #[derive(Debug)]
 pub(super) struct Notifying {
     head: HObject,
-    /// Who notifies.
+    /// Session of the client that notifies.
     session: SessionId,
     notifier_gid: u64,
     /// The notifier's handle.
@@ -127,7 +127,7 @@ impl Watches {
         }
     }
 
-    /// Watchers answer.
+    /// A watcher has answered a notify.
     pub(crate) fn acknowledge(
         &mut self,
         cx: &mut Cx<'_>,

@@ -1,4 +1,4 @@
-//! Single rules.
+//! Rules of the log, one test each.
 
 use crate::{
     Effect, LogEntry, LogPosition, LogWrite, Members, NodeId, Proposal, ProposeError, Quorum, Settings,

@@ -5,7 +5,7 @@ use super::incoming::ConnId;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// In all.
+/// Most such connections in all.
 pub(super) const COUNT_MAX: usize = 2048;
 /// From one address. Many clients may start at once on one machine.
 pub(super) const PER_ADDRESS_MAX: usize = 512;

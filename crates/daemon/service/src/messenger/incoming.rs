@@ -18,14 +18,14 @@ impl ConnId {
 pub enum Incoming {
     /// Something happened on a connection, in order. Session requests are answered here and not shown.
     Event {
-        /// The connection.
+        /// Connection that the event is of.
         conn: ConnId,
         /// What happened there.
         event: Event,
     },
     /// The connection is gone; nothing more comes of it.
     Closed {
-        /// The connection.
+        /// Connection that has ended.
         conn: ConnId,
         /// Why it ended, for logs.
         reason: String,

@@ -26,7 +26,7 @@ pub(crate) struct Found {
 
 /// What is next in the log.
 pub(crate) enum Step {
-    /// A record.
+    /// A record that is whole.
     Record(Found),
     /// Something else: the log ends here, or goes on behind a gap.
     End,

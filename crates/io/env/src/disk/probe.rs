@@ -34,7 +34,7 @@ impl fmt::Display for Cost {
 pub struct DeviceReport {
     /// How requests reach it.
     pub driver: &'static str,
-    /// Its size.
+    /// Bytes of the device.
     pub size_bytes: u64,
     /// A write that survives loss of power.
     pub durable_write: Cost,
@@ -42,7 +42,7 @@ pub struct DeviceReport {
     pub cached_write: Cost,
     /// A flush after one cached write.
     pub flush: Cost,
-    /// A read.
+    /// What a read of a block costs.
     pub read: Cost,
 }
 

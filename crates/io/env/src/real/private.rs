@@ -41,7 +41,7 @@ pub enum PrivateError {
     Open {
         /// Which file or folder.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the file, as of `chmod`.
         mode: u32,
         /// Why they could not be changed.
         source: io::Error,
@@ -55,15 +55,15 @@ pub enum PrivateError {
     OpenDevice {
         /// The device, or the link to it.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the device, as of `chmod`.
         mode: u32,
     },
     /// Everybody may put other files in place of ours.
     #[error("everybody may write to {} (mode {mode:04o}); run `chmod o-w {}`", path.display(), path.display())]
     WritableFolder {
-        /// The folder.
+        /// Folder that it is about.
         path: PathBuf,
-        /// Its permissions.
+        /// Permissions of the folder, as of `chmod`.
         mode: u32,
     },
 }

@@ -23,7 +23,7 @@ pub struct Outcome {
     pub now: Stamp,
     /// The next random number.
     pub random: u64,
-    /// Messages answered.
+    /// Messages that were answered.
     pub answered: usize,
 }
 

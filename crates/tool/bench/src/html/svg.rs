@@ -98,7 +98,7 @@ pub(super) fn columns(series: &[Series]) -> String {
     frame(width, COLUMNS_HEIGHT + 32.0, &out)
 }
 
-/// 2^power nanoseconds.
+/// How long 2^power nanoseconds are, in a unit that reads well.
 fn time(power: u32) -> String {
     let ns = 2_f64.powi(power as i32);
     match ns {

@@ -22,7 +22,7 @@ pub enum OpenError {
     System {
         /// What was opened.
         path: PathBuf,
-        /// Why not.
+        /// What the system says.
         source: io::Error,
     },
     /// Another process, or another part of this one, has it open.

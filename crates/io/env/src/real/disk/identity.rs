@@ -32,7 +32,7 @@ fn look_below(folder: &Path, layers: usize, found: &mut BTreeMap<String, Option<
     }
 }
 
-/// One word.
+/// What is printed on the disk: vendor, model and serial number, as one word.
 fn printed_on(disk: &Path) -> Option<String> {
     let text = |name: &str| {
         let text = fs::read_to_string(disk.join(name)).ok()?;
