@@ -1,4 +1,4 @@
-//! Our monitor's word to our OSDs about caps. Ceph has nothing like it: there a session has the caps of its ticket until it ends.
+//! [`EntityCaps`]: our monitor tells our OSDs whose caps have changed since tickets were made. Ceph has nothing like it: there a session has the caps of its ticket until it ends.
 
 use crate::body::body;
 use nacre_types::{AuthName, UTime};

@@ -1,4 +1,4 @@
-//! [`OsdPgReadyToMerge`]: two PGs that are to become one stand still.
+//! [`OsdPgReadyToMerge`]: an OSD tells the monitor that a PG which is to be merged takes no writes any more.
 //!
 //! Source: Ceph `MOSDPGReadyToMerge.h`, v16.2.15; type 122, header version 1.
 

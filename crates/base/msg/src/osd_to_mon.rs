@@ -1,4 +1,4 @@
-//! Small messages from OSDs to the monitor about who is alive.
+//! Small messages from OSDs to the monitor: failures, `up_thru`, `pg_temp`, beacons, leave.
 //!
 //! Source: Ceph `MOSDFailure.h`, `MOSDAlive.h`, `MOSDMarkMeDown.h`, `MOSDPGTemp.h`, `MOSDBeacon.h`,
 //! `MOSDPGCreated.h`, v16.2.15.
@@ -22,7 +22,7 @@ pub struct OsdFailure {
     pub version: u64,
     /// Id of the cluster that the sender belongs to.
     pub fsid: Uuid,
-    /// Whom it is about.
+    /// The OSD that it is about.
     pub target: OsdId,
     /// Which instance of it.
     pub target_addrs: AddrVec,

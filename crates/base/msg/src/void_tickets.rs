@@ -1,4 +1,4 @@
-//! Our monitor's word to our OSDs about tickets. Ceph has nothing like it: there a ticket holds until it expires.
+//! [`VoidTickets`]: our monitor tells our OSDs which tickets hold no more before they expire. Ceph has nothing like it: there a ticket holds until it expires.
 
 use crate::body::body;
 use nacre_types::{AuthName, UTime};

@@ -13,7 +13,7 @@ const BODY_VERSION: u8 = 1;
 
 /// Values of [`WatchNotify::op`].
 pub mod notify_op {
-    /// To a watcher: somebody notifies.
+    /// To a watcher: a client notifies.
     pub const NOTIFY: u8 = 1;
     /// To the notifier: all have answered, or time is up.
     pub const COMPLETE: u8 = 2;
@@ -76,7 +76,7 @@ impl Body for WatchNotify {
     }
 }
 
-/// The data of a completed notify: who answered what, who did not.
+/// The data of a completed notify: what each watcher answered, and which did not.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct NotifyOutcome {
     /// (global id, cookie) and reply of each watcher that acknowledged.

@@ -149,8 +149,8 @@ pub enum Op {
         /// The value's key.
         key: ByteStr,
     },
-    /// Moves objects to another collection: those that belong to `child` when the pool has `pg_num` placement
-    /// groups. The child's collection is made anew; `ops` are applied to it once the objects are there.
+    /// Moves objects to another collection: those that belong to `child` when the pool has `pg_num` PGs.
+    /// The child's collection is made anew; `ops` are applied to it once the objects are there.
     Split {
         /// The collection that the objects move to.
         child: SpgId,

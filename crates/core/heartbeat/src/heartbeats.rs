@@ -17,7 +17,7 @@ pub struct Settings {
     pub interval: Duration,
     /// Silence that is reported, Ceph's `osd_heartbeat_grace`.
     pub grace: Duration,
-    /// Report at once who refuses connections, Ceph's `osd_fast_fail_on_connection_refused`.
+    /// Report at once a peer that refuses connections, Ceph's `osd_fast_fail_on_connection_refused`.
     pub fast_fail: bool,
 }
 
@@ -75,7 +75,7 @@ pub enum Effect {
     },
     /// Take the report back.
     Alive {
-        /// Whom it was about.
+        /// The peer that it was about.
         osd: OsdId,
     },
 }
@@ -154,7 +154,7 @@ impl Heartbeats {
         self.settings = settings;
     }
 
-    /// Whom it watches now.
+    /// The peers that it watches now.
     #[must_use]
     pub fn peers(&self) -> BTreeSet<OsdId> {
         self.peers.keys().copied().collect()
@@ -237,7 +237,7 @@ impl Heartbeats {
     }
 
     fn tick(&mut self, now: Stamp) {
-        // Whoever was frozen for as long as this cannot say that others were silent meanwhile.
+        // An OSD that was frozen for as long as this cannot say that others were silent meanwhile.
         if now.since(self.ticked_at) >= self.settings.interval + self.settings.grace / 2 {
             self.peers.values_mut().for_each(|peer| peer.unanswered.clear());
         }

@@ -1,9 +1,9 @@
 //! [`Leases`]: for how long a primary may answer alone.
 //!
 //! A primary that is cut off or frozen does not know that others have taken over from it; what it reads then may
-//! be old. So who answers a ping promises the pinger something: for the length of a lease it will act on no map in
+//! be old. So an OSD that answers a ping promises the pinger something: for the length of a lease it will act on no map in
 //! which the pinger is down. And a primary serves clients only while every other member of its acting set has so
-//! promised. Whoever takes over needs at least one of them, and so comes after the primary's last answer.
+//! promised. An OSD that takes over needs at least one of them, and so comes after the primary's last answer.
 //!
 //! ```text
 //!  primary   ping at t0 ...................... answers clients until t0 + length

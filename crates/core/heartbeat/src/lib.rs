@@ -1,4 +1,4 @@
-//! Failure detection of one OSD, as a sans-I/O machine: whom to ping, and whom to report when.
+//! Failure detection of one OSD, as a sans-I/O machine: which OSDs to ping, and which to report when.
 //!
 //! Each OSD pings its heartbeat peers every interval, on the cluster network ([`Side::Back`]) and on the public
 //! one ([`Side::Front`]). A peer with a ping that is older than the grace and not answered on both sides is

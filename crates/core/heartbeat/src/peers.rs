@@ -1,11 +1,11 @@
-//! Whom an OSD watches.
+//! Which OSDs an OSD pings.
 
 use nacre_types::OsdId;
 use std::collections::BTreeSet;
 
 /// The heartbeat peers of `me`: those that share a PG, its neighbours among the running OSDs by
 /// number, and further ones in the same direction until there are `count_min`. So every OSD is watched by
-/// somebody even before there is a pool, and by enough of them to be reported.
+/// another even before there is a pool, and by enough of them to be reported.
 #[must_use]
 pub fn choose_peers(
     me: OsdId,

@@ -127,7 +127,7 @@ pub enum Fault {
         /// Bytes the mode needs.
         wanted: usize,
     },
-    /// The signature over the handshake does not match: somebody changed it, or the keys differ.
+    /// The signature over the handshake does not match: it was changed on its way, or the keys differ.
     #[error("handshake signature does not match")]
     Signature,
     /// The peer is not what we dialled.
@@ -141,20 +141,20 @@ pub enum Fault {
     /// The peer names no address of its own.
     #[error("the peer has no address")]
     NoAddress,
-    /// The peer wants to speak to somebody else, perhaps to an earlier instance of us.
+    /// The peer wants to speak to another daemon, perhaps to an earlier instance of us.
     #[error("the peer dialled {target}, we are {ours}")]
     NotForUs {
-        /// Whom it wants.
+        /// Addresses that it wants to speak to.
         target: EntityAddr,
-        /// Who we are.
+        /// Our own addresses.
         ours: AddrVec,
     },
     /// Another instance than the one we dialled answers at its address.
     #[error("dialled {target}, {found} answered")]
     WrongPeer {
-        /// Whom we dialled.
+        /// Addresses that we dialled.
         target: EntityAddr,
-        /// Addresses of who answered.
+        /// Addresses of the peer that answered.
         found: AddrVec,
     },
     /// One side lacks features that the other insists on.

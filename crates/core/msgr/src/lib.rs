@@ -2,7 +2,7 @@
 //!
 //! [`Connection`] is one side of one socket, server or client. It knows the banner, the frames in CRC and
 //! SECURE mode, the handshake and the sessions, but nothing of authentication: AUTH frames are events, and
-//! whoever authenticates answers with payloads and keys. Source of the formats: Ceph
+//! the authenticator answers with payloads and keys. Source of the formats: Ceph
 //! `doc/dev/msgr2.rst` and `src/msg/async` at v16.2.15, and what real daemons send (`tests/golden.rs`).
 //!
 //! A driver's turn with a readable socket:

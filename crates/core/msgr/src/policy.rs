@@ -1,4 +1,5 @@
-//! [`Config`]: who we are and how we treat whom. One per messenger, shared by its connections.
+//! [`Config`]: our kind, number and addresses, and for each kind of peer whether its sessions are lossy or lossless. One per messenger,
+//! shared by its connections.
 
 use nacre_types::{AddrVec, EntityAddr, EntityKind, features};
 use std::time::Duration;

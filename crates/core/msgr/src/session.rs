@@ -220,7 +220,7 @@ fn message_bytes(message: &RawMessage) -> usize {
 pub struct SessionRequest {
     /// Kind of the peer.
     pub kind: EntityKind,
-    /// Addresses of who asks.
+    /// Addresses of the peer that asks.
     pub addrs: AddrVec,
     /// True when it resumes a session, false when it opens one.
     pub resume: bool,

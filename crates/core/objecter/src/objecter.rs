@@ -1,4 +1,4 @@
-//! [`Objecter`]: the state machine.
+//! [`Objecter`]: operations under way, their targets, what is sent again and when.
 
 use crate::request::Request;
 use nacre_maps::{MapError, OSD_NONE, OsdMap, UpActing, flags, newer_maps};

@@ -53,7 +53,7 @@ pub enum GateDecision {
     AwaitLease,
     /// Keep it until the PG, or the map that it was sent with, is here.
     Hold,
-    /// Drop it, and hand the client the maps behind this one: it sends it to somebody else.
+    /// Drop it, and hand the client the maps behind this one: it sends it to another OSD.
     PushMaps {
         /// What the client has.
         since: Epoch,
@@ -158,7 +158,7 @@ impl AdmissionGate {
 
     /// A message of the OSD `from`. `pg`: what is known of its PG, if that lives here. `epoch` is that of the newest map that our
     /// PGs may see. `is_to_come` is asked for PGs that do not live here: one is about to be split off another, or its records are
-    /// damaged and it is not known yet who served it. `clock` is asked where a lease counts.
+    /// damaged and it is not known yet which OSDs served it. `clock` is asked where a lease counts.
     pub fn admit_peer(
         &mut self,
         from: OsdId,

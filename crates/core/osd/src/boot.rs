@@ -32,7 +32,7 @@ pub struct Settings {
     pub markdown_count_max: usize,
     /// Ceph's `osd_max_markdown_period`.
     pub markdown_period: Duration,
-    /// How long who leaves waits for the monitor's goodbye, Ceph's `osd_mon_shutdown_timeout`.
+    /// How long an OSD that leaves waits for the monitor's answer, Ceph's `osd_mon_shutdown_timeout`.
     pub leave_timeout: Duration,
 }
 
@@ -47,7 +47,7 @@ pub struct Present<'a> {
     pub addrs: &'a AddrVec,
     /// A session with a monitor is open.
     pub monitor_open: bool,
-    /// Enough of our heartbeat peers answer, so that it is not us who is cut off.
+    /// Enough of our heartbeat peers answer, so that it is not this OSD that is cut off.
     pub healthy: bool,
     /// Until when the PGs must not see `map`: see [`crate::keeps_maps_until`].
     pub maps_kept_until: Stamp,
@@ -340,7 +340,7 @@ impl Boot {
 }
 
 /// The oldest epoch that our PGs still need, for the beacon; `epoch`, the newest, when there are none. Maps since then
-/// are needed by whoever has to learn what happened to these PGs. One that is clean was so in the map under which it said so.
+/// are needed by each OSD that has to learn what happened to these PGs. One that is clean was so in the map under which it said so.
 pub fn min_last_epoch_clean<'a>(pgs: impl Iterator<Item = &'a PgStat>, epoch: Epoch) -> Epoch {
     let clean = |stat: &PgStat| match stat.state & pg_state::CLEAN {
         0 => stat.last_epoch_clean,

@@ -36,7 +36,7 @@ pub struct CreateFacts<'a> {
     pub copy: Option<CopyFacts>,
     /// It is about to be split off one of our PGs.
     pub is_coming: bool,
-    /// Its records are damaged, or those of the PG of which it will be split off, and it is not known yet who served it.
+    /// Its records are damaged, or those of the PG of which it will be split off, and it is not known yet which OSDs served it.
     pub is_unread: bool,
 }
 

@@ -6,8 +6,8 @@
 //! [`MapRelease`] which of them the PGs may see, and when. [`Merges`] says when two PGs may be merged.
 //! [`AdmissionGate`] says which message of a client or of another OSD may go to its PG now, and [`Room`] when a store is too full for it.
 //! [`decide_create`] says what becomes of a call for a copy of a PG.
-//! [`ping_notice`] and [`warns_clients`] say who is to be told of a map, [`peer_targets`] and [`heartbeat_targets`] with whom an OSD has
-//! connections.
+//! [`ping_notice`] and [`warns_clients`] say which peers and clients are told of a map, [`peer_targets`] and [`heartbeat_targets`] with which OSDs
+//! an OSD has connections.
 //! Layer: core; uses buf, denc, heartbeat, maps, msg, pg, types.
 
 mod admission;

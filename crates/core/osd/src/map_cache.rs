@@ -27,7 +27,7 @@ pub enum MapSource {
 /// Why maps that came are of no use as they are.
 #[derive(Debug, thiserror::Error)]
 pub enum LearnError {
-    /// They begin behind the epoch after ours. Who served in those between must be known, so they are asked for.
+    /// They begin behind the epoch after ours. Which OSDs served in those between must be known, so they are asked for.
     #[error("maps from epoch {found} on, but those behind {own} are missing")]
     Gap {
         /// Epoch of our newest map.

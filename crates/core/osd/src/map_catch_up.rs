@@ -29,7 +29,7 @@ pub enum MapRefusal {
     Ask(Option<MapRequest>),
     /// Nothing can be asked for: they are broken.
     Ignore,
-    /// The monitor's history is another one than ours: this OSD cannot tell who served meanwhile, and ends.
+    /// The monitor's history is another one than ours: this OSD cannot tell which others served meanwhile, and ends.
     Stop,
 }
 

@@ -1,7 +1,7 @@
 //! [`MapRelease`]: which maps the PGs may see, and when.
 //!
-//! Who answered a ping has promised to act for a while on no map in which the pinger is down (see [`Leases`]). So a map that
-//! has one down to whom we promised is kept from our PGs, with all behind it, until the promise ends. Maps reach the PGs in
+//! An OSD that answered a ping has promised to act for a while on no map in which the pinger is down (see [`Leases`]). So a map that
+//! has one down to which we promised is kept from our PGs, with all behind it, until the promise ends. Maps reach the PGs in
 //! their order.
 //!
 //! Ceph has the same per PG: `PeeringState::check_prior_readable_down_osds` and `wait_for_prior_readable`; what a map does there when
@@ -11,8 +11,8 @@ use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_types::{Epoch, OsdId, Stamp};
 
-/// Until when the PGs of `osd` must not see `map`, since it has an OSD down to whom we have promised otherwise; unless
-/// that is certainly dead. Of whom an earlier life of ours may have promised to we know nothing: that counts for all who went down
+/// Until when the PGs of `osd` must not see `map`, since it has an OSD down to which we have promised otherwise; unless
+/// that is certainly dead. To which OSDs an earlier process of ours promised is not known: that counts for all that went down
 /// behind `started_at`, the newest epoch that the store had when this process started.
 #[must_use]
 pub fn keeps_maps_until(osd: OsdId, started_at: Epoch, leases: &Leases, map: &OsdMap) -> Stamp {

@@ -1,4 +1,4 @@
-//! Who is to be told of a map, and what: a peer that pings us, and clients (`OSD::handle_osd_ping`, `OSDService::maybe_share_map`).
+//! Which peers and clients are told of a map: a peer that pings us, and clients (`OSD::handle_osd_ping`, `OSDService::maybe_share_map`).
 
 use nacre_maps::OsdMap;
 use nacre_types::{Epoch, OsdId};

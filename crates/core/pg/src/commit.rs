@@ -1,4 +1,4 @@
-//! What becomes due: transactions that are durable, data that was read, and the end of an interval. Each part gets what is its own.
+//! Completions: transactions that are durable, data that was read, and what an interval's end takes back. Each part gets its own.
 
 use crate::backend::{Ends, OwnChange, RepGather};
 use crate::pipeline::staged_token;

@@ -1,4 +1,4 @@
-//! [`Stamps`]: since when the PG is what, for its reports.
+//! [`Stamps`]: since when the PG is active, clean, undersized and so on, for its reports (`pg_stat_t`).
 
 use nacre_msg::stats::pg_state;
 use nacre_types::{Epoch, UTime};

@@ -1,4 +1,4 @@
-//! [`Tokens`]: what to do when the store has done what it was asked to.
+//! [`Tokens`]: what follows when a transaction is durable or data has been read, by the token that the store gives back.
 
 use crate::coding::Piece;
 use crate::digest::Digests;

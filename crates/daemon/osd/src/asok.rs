@@ -1,4 +1,4 @@
-//! What a shard shows of itself: to `tell`, and in the log.
+//! Counters and operations under way of one shard, for `ceph tell osd.N perf dump` and `dump_ops_in_flight`; slow requests in the log.
 
 use crate::pg_driver::PgDriver;
 use crate::pg_registry::PgRegistry;

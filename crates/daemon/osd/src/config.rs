@@ -1,4 +1,4 @@
-//! What an OSD is told at its start.
+//! [`OsdConfig`]: identity, key, addresses and store of an OSD, as whatever starts it gives them.
 
 use crate::storage::StoreConfig;
 use nacre_auth::{AuthMethod, CryptoKey};

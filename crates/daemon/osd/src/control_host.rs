@@ -1,4 +1,4 @@
-//! [`ControlHost`]: OSD control on the shard that has it: what it is lent for a moment, and what it has said since.
+//! [`ControlHost`]: the shard's side of OSD control: lends it clock, sockets and maps while it works, and queues the events that it yields.
 
 use crate::control::{ControlCx, OsdControl};
 use crate::control_event::ControlEvent;

@@ -1,4 +1,4 @@
-//! What an OSD keeps for itself in its store.
+//! The OSD's own collection in its store, as Ceph's `meta`: the newest maps, and how many PGs each pool had at first.
 //!
 //! The collection [`OWN_COLLECTION`] belongs to no pool. Its key-value space holds the newest maps, each under
 //! `osdmap/<epoch>`, written before the PGs see the map: whatever epoch a PG has stored, the map of it

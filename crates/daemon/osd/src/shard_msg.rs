@@ -1,4 +1,4 @@
-//! What shards of one OSD tell each other, and the post that carries it.
+//! [`ShardMsg`]: messages between the shards of one OSD; [`ShardRouter`]: which shard a PG is on, and the way there.
 
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;

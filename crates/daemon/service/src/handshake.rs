@@ -1,5 +1,5 @@
-//! Between a connection and what authenticates on it: what the authenticator says goes out, and what a monitor says
-//! goes to its client.
+//! Glue between a connection of the messenger and `nacre_auth` or `nacre_monc`: steps of a handshake become frames, and frames of a monitor
+//! events for its client.
 
 use nacre_auth::Step;
 use nacre_denc::DecodeError;

@@ -90,7 +90,7 @@ fn fill(store: &mut BlockStore, net: &mut RealNet, objects: u64, pgs: u32) -> an
     Ok(())
 }
 
-/// Walks through all groups, a page at a time: the worst page and all of them.
+/// Walks through all PGs, a page at a time: the worst page and all of them.
 fn walk(store: &BlockStore, pgs: u32, what: &str) -> anyhow::Result<()> {
     let mut times: Vec<(Duration, Duration, Duration)> = Vec::new();
     for seed in 0..pgs {
@@ -132,7 +132,7 @@ fn main() -> anyhow::Result<()> {
         .map_or_else(|_| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
     let folder = base.join(format!("store-listing-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let (objects, pgs) = (asked("OBJECTS", 1_000_000), u32::try_from(asked("GROUPS", 8))?);
+    let (objects, pgs) = (asked("OBJECTS", 1_000_000), u32::try_from(asked("PGS", 8))?);
     let (mut store, mut net) = open(&folder)?;
     fill(&mut store, &mut net, objects, pgs)?;
     walk(&store, pgs, "after the checkpoint")?;

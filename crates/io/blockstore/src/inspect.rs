@@ -84,11 +84,11 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     })?;
     for prefix in [prefix::META, prefix::SPACE_META] {
         scan(kv, prefix, |key, _| {
-            audit.note(prefix, &key, "group metadata", Keyspace::decode(prefix, key.clone()));
+            audit.note(prefix, &key, "PG metadata", Keyspace::decode(prefix, key.clone()));
         })?;
     }
     scan(kv, prefix::DEAD, |key, _| {
-        audit.note(prefix::DEAD, &key, "removed group", Keyspace::decode(prefix::DEAD, key.clone()));
+        audit.note(prefix::DEAD, &key, "removed PG", Keyspace::decode(prefix::DEAD, key.clone()));
     })?;
     scan(kv, prefix::FREE, |key, value| {
         let read = kv_schema::decode_free(key.clone(), value);

@@ -136,21 +136,20 @@ impl Cluster {
         loop {
             let map = self.shell().json("ceph osd dump -f json");
             let stats = self.shell().json("ceph pg dump pgs -f json 2>/dev/null");
-            let groups =
-                stats["pg_stats"].as_array().or_else(|| stats.as_array()).cloned().unwrap_or_default();
+            let pgs = stats["pg_stats"].as_array().or_else(|| stats.as_array()).cloned().unwrap_or_default();
             let pools = map["pools"].as_array().into_iter().flatten();
             let wanted: u64 = pools.filter_map(|pool| pool["pg_num"].as_u64()).sum();
             // A Ceph does not report each epoch, but nobody disturbs one that is not ours either.
             let current =
-                |group: &Value| !self.is_ours() || group["reported_epoch"].as_u64() >= map["epoch"].as_u64();
-            let clean = |group: &&Value| group["state"] == "active+clean" && current(group);
-            let count = u64::try_from(groups.iter().filter(clean).count()).unwrap_or_default();
+                |pg: &Value| !self.is_ours() || pg["reported_epoch"].as_u64() >= map["epoch"].as_u64();
+            let clean = |pg: &&Value| pg["state"] == "active+clean" && current(pg);
+            let count = u64::try_from(pgs.iter().filter(clean).count()).unwrap_or_default();
             if count == wanted {
                 return;
             }
             let states: Vec<String> =
-                groups.iter().map(|group| format!("{} {}", group["pgid"], group["state"])).collect();
-            assert!(start.elapsed() < CLEAN_WITHIN, "{count} of {wanted} groups are clean: {states:?}");
+                pgs.iter().map(|pg| format!("{} {}", pg["pgid"], pg["state"])).collect();
+            assert!(start.elapsed() < CLEAN_WITHIN, "{count} of {wanted} PGs are clean: {states:?}");
             std::thread::sleep(Duration::from_millis(100));
         }
     }

@@ -234,8 +234,8 @@ fn osds_go_out_and_down_and_come_back() {
     shell.sh("ceph osd out 2");
     cluster.await_clean();
     let on_two = |shell: &nacre_interop::Shell| {
-        let groups = shell.json("ceph pg ls-by-osd osd.2 -f json 2>/dev/null || true");
-        groups["pg_stats"].as_array().map_or(0, Vec::len)
+        let pgs = shell.json("ceph pg ls-by-osd osd.2 -f json 2>/dev/null || true");
+        pgs["pg_stats"].as_array().map_or(0, Vec::len)
     };
     shell.sh("ceph osd in 2; ceph osd reweight 2 0.5");
     let tree = shell.json("ceph osd tree -f json");
@@ -252,7 +252,7 @@ fn osds_go_out_and_down_and_come_back() {
     shell.sh("rados -p $POOL bench 1 seq >/dev/null; rados -p $POOL cleanup >/dev/null");
 }
 
-/// One OSD weighs so much that CRUSH finds no other for most groups: those that have the copies keep them and
+/// One OSD weighs so much that CRUSH finds no other for most PGs: those that have the copies keep them and
 /// serve, and no map follows the other for ever.
 #[test]
 fn groups_that_cannot_be_placed_fully_come_to_rest() {
@@ -264,16 +264,16 @@ fn groups_that_cannot_be_placed_fully_come_to_rest() {
     shell.sh(
         "rados -p $POOL bench 1 write -b 4096 --no-cleanup >/dev/null; ceph osd crush reweight osd.0 1000",
     );
-    // What groups say comes a little late, so it counts only when the map has been the same for a while.
+    // What PGs say comes a little late, so it counts only when the map has been the same for a while.
     shell.sh("
         epoch() { ceph osd dump -f json | jq .epoch; }
         rested() {
             before=$(epoch); sleep 2
-            ceph pg dump pgs_brief -f json 2>/dev/null > groups
+            ceph pg dump pgs_brief -f json 2>/dev/null > pgs
             jq -e '.pg_stats | (map(select((.up | length) < 3)) | length > 0) and all((.acting | length) == 3)
-                and all(.state | startswith(\"active+clean\"))' groups > /dev/null && [ $before = $(epoch) ]
+                and all(.state | startswith(\"active+clean\"))' pgs > /dev/null && [ $before = $(epoch) ]
         }
-        for _ in $(seq 20); do rested && exit; done; cat groups; exit 1");
+        for _ in $(seq 20); do rested && exit; done; cat pgs; exit 1");
     shell.sh("rados -p $POOL bench 1 seq >/dev/null; rados -p $POOL put object /etc/passwd");
     shell.sh("for n in 0 1 2 3 4; do ceph osd crush reweight osd.$n 1; done");
     cluster.await_clean();
@@ -300,7 +300,7 @@ fn placement_of_osdmaptool(text: &str) -> Placement {
     text.lines().filter_map(parse).collect()
 }
 
-/// What the daemon says of one group.
+/// What the daemon says of one PG.
 fn placement_of(pg: &Value) -> [(Vec<i64>, i64); 2] {
     let set = |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_i64).collect();
     let primary = |value: &Value| value.as_i64().expect("a primary");
@@ -327,7 +327,7 @@ fn placement_equals_that_of_osdmaptool() {
     shell.sh("ceph osd getmap -o map; osdmaptool --test-map-pgs-dump-all map > dump");
     let by_tool = placement_of_osdmaptool(&shell.sh("cat dump"));
     let dump = shell.json("ceph pg dump pgs_brief -f json 2>/dev/null");
-    let stats = dump["pg_stats"].as_array().or_else(|| dump.as_array()).expect("groups");
+    let stats = dump["pg_stats"].as_array().or_else(|| dump.as_array()).expect("PGs");
     let by_daemon: Placement =
         stats.iter().map(|pg| (pg["pgid"].as_str().expect("a name").to_owned(), placement_of(pg))).collect();
     assert!(by_tool.len() >= 85, "{by_tool:?}");

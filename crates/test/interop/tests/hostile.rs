@@ -180,7 +180,7 @@ cluster = rados.Rados(conffile=''); cluster.connect()
 code, out, text = cluster.mon_command(json.dumps({'prefix': 'get_command_descriptions'}), b'')
 known = [command['sig'] for command in json.loads(out).values()]
 code, out, text = cluster.mon_command(json.dumps({'prefix': 'config ls', 'format': 'json'}), b'')
-# An administrator may close the door to every client, or ask for more groups than this machine can carry.
+# An administrator may close the door to every client, or ask for more PGs than this machine can carry.
 CLOSES = ('auth_', 'ms_', 'mon_max_p', 'mon_target_pg', 'osd_max_pg', 'osd_pool_default_', 'rbd_', 'client_', 'rgw_')
 options = [name for name in json.loads(out) if not name.startswith(CLOSES)]
 NUMBERS = ['0', '1', '-1', '0.5', 'nan', 'inf', '-inf', '1e308', '1e-308', '1e400', str(2**31), str(2**63), str(2**64), '-9223372036854775808', '3', '16']

@@ -128,7 +128,7 @@ fn a_group_whose_copies_are_all_gone_is_made_anew() {
     rados -p $POOL put new /etc/hostname; rados -p $POOL get new - | cmp - /etc/hostname
     grep -q force-create-pg $DIR/mon/audit.log
 
-    # What comes back holds a group that is no more.
+    # What comes back holds a PG that is no more.
     for osd in $GONE; do start $osd; ceph osd unset-group noin $osd 2>/dev/null || true; ceph osd in $osd; done
     until_ two; state '^active\+clean$'
     [ "$(rados -p $POOL ls)" = new ]; rados -p $POOL get new - | cmp - /etc/hostname

@@ -312,7 +312,7 @@ fn osds_are_added_and_removed_as_the_runbook_says() {
         }
         start; up 4
         ceph osd tree -f json | jq -e '.nodes[] | select(.name == "osd.3") | .status == "up" and .device_class == "ssd"'
-        # Groups that have not heard of it yet are clean as well: first it must have some.
+        # PGs that have not heard of it yet are clean as well: first it must have some.
         used() {
             for try in $(seq 300); do
                 [ $(ceph osd df -f json | jq '.nodes[] | select(.id == 3) | .pgs') -gt 0 ] && return
@@ -360,10 +360,10 @@ def set_groups(count):
     assert cluster.mon_command(json.dumps(order), b'')[0] == 0
 assert pg_num() == 16
 set_groups(4)
-wait('four groups', lambda: pg_num() == 4, 180)
+wait('four PGs', lambda: pg_num() == 4, 180)
 wait('clean again', is_clean)
 assert status()['pgmap']['num_pgs'] == 4, status()
-print('longest pause while twelve groups were merged: %.3f s' % writer.finish())
+print('longest pause while twelve PGs were merged: %.3f s' % writer.finish())
 for n in range(300):
     assert io.read('o%d' % n) == b'content %d' % n and io.get_xattr('o%d' % n, 'x') == b'%d' % n, n
 assert len(list(io.list_objects())) == 364
@@ -402,7 +402,7 @@ for n in range(10):
     );
 }
 
-/// A small OSD in as many groups as the large ones has no room when they still have plenty. Its primaries must refuse in
+/// A small OSD in as many PGs as the large ones has no room when they still have plenty. Its primaries must refuse in
 /// time: a replica that cannot apply a write stops.
 #[test]
 fn a_small_osd_among_large_ones_fills_up_and_none_stops() {
@@ -417,8 +417,8 @@ fn a_small_osd_among_large_ones_fills_up_and_none_stops() {
         health() { for try in $(seq 300); do ceph health detail | grep -q "$1" && return; sleep 0.1; done; ceph health detail; return 1; }
         start; up 4
         ceph osd crush reweight osd.$ID $(ceph osd tree -f json | jq '.nodes[] | select(.id == 0) | .crush_weight')
-        groups() { ceph osd df -f json | jq ".nodes[] | select(.id == $ID) | .pgs"; }
-        for try in $(seq 300); do [ $(groups) -gt 4 ] && break; sleep 0.1; done; [ $(groups) -gt 4 ]
+        pgs() { ceph osd df -f json | jq ".nodes[] | select(.id == $ID) | .pgs"; }
+        for try in $(seq 300); do [ $(pgs) -gt 4 ] && break; sleep 0.1; done; [ $(pgs) -gt 4 ]
 
         # 1600 MB are more than it can hold, and less than the others can.
         cat > fill.py << 'END'

@@ -304,7 +304,7 @@ impl Side {
                 return Ok(());
             }
             if start.elapsed() > PGS_TIMEOUT {
-                bail!("{clean} of {all} groups are active+clean after {PGS_TIMEOUT:?}");
+                bail!("{clean} of {all} PGs are active+clean after {PGS_TIMEOUT:?}");
             }
             std::thread::sleep(PGS_INTERVAL);
         }

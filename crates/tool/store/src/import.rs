@@ -53,7 +53,7 @@ pub(crate) fn read(store: &mut BlockStore, input: impl Read, force: bool) -> Res
     match take(store, &mut source, &header) {
         Ok(totals) => Ok((header, totals)),
         Err(error) => {
-            put(store, remove).context("removing the half of the group that was imported")?;
+            put(store, remove).context("removing the part of the PG that was imported")?;
             store.checkpoint_now()?;
             Err(error.context(format!("nothing of {} was imported", header.pg)))
         }
@@ -73,7 +73,7 @@ fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
     };
     if !force && map.fsid != header.fsid {
         bail!(
-            "the group is of cluster {}, the store of {}; --force imports it all the same",
+            "the PG is of cluster {}, the store of {}; --force imports it all the same",
             header.fsid,
             map.fsid
         );
@@ -81,7 +81,7 @@ fn admit(store: &BlockStore, header: &Header, force: bool) -> Result<()> {
     // A PG from the future would believe in intervals that this OSD knows nothing of.
     if map.epoch < header.newest_map && map.fsid == header.fsid {
         bail!(
-            "the group was exported under map {}, this OSD's newest is {}: start it once so that it catches up",
+            "the PG was exported under map {}, this OSD's newest is {}: start it once so that it catches up",
             header.newest_map,
             map.epoch
         );

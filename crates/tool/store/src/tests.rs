@@ -6,7 +6,7 @@ mod image;
 use crate::repair::{self, mend};
 use crate::target::{Target, each_object};
 use crate::{check, compact, dump, export, import};
-use content::{Folder, GROUP, fill, same, submit};
+use content::{Folder, PG, fill, same, submit};
 use nacre_osd::storage;
 use nacre_store::ObjectStore;
 use nacre_txn::{ObjectView, Op, Transaction};
@@ -89,7 +89,7 @@ fn a_spoilt_superblock_is_written_again_from_the_other() {
 fn rotten_data_is_found_by_a_deep_check_only() {
     let folder = stopped("rot");
     let (store, _) = folder.target().look().expect("the store opens");
-    let shape = store.shape(&GROUP, &content::large()).expect("an object");
+    let shape = store.shape(&PG, &content::large()).expect("an object");
     let (offset, at) = (shape.extents[0].offset, shape.extents[0].device_offset);
     drop(store);
     spoil(&folder, at + 100);
@@ -149,12 +149,12 @@ fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
     );
     assert!(folder.target().look().is_err());
     let (mut store, mount) = folder.target().look_before_gap().expect("can be looked at");
-    assert!(mount.gap.is_some() && store.collections().contains(&GROUP));
-    export::write(&mut store, &GROUP, Vec::new()).expect("can be exported");
+    assert!(mount.gap.is_some() && store.collections().contains(&PG));
+    export::write(&mut store, &PG, Vec::new()).expect("can be exported");
     drop(store);
     let options = repair::Options { give_up_groups: true, ..repair_options(folder.target(), false) };
     let done = mend(&options).expect("can be mended");
-    assert!(done[0].contains(&format!("removed 1 placement groups: {GROUP}")), "{done:?}");
+    assert!(done[0].contains(&format!("removed 1 placement groups: {PG}")), "{done:?}");
     let findings = check::examine(&folder.target(), true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
     let (store, _) = folder.target().look().expect("the store opens");
@@ -166,7 +166,7 @@ fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
 fn unreadable_metadata_is_removed_only_when_asked() {
     let folder = stopped("metadata");
     let (store, _) = folder.target().look().expect("the store opens");
-    let number = store.shape(&GROUP, &content::large()).expect("an object").number;
+    let number = store.shape(&PG, &content::large()).expect("an object").number;
     drop(store);
     let key = [b"o", &number.to_be_bytes()[..]].concat();
     let mut kv = folder.target().metadata().expect("the metadata");
@@ -185,8 +185,8 @@ fn unreadable_metadata_is_removed_only_when_asked() {
     let findings = check::examine(&folder.target(), true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
     let (mut store, _) = folder.target().look().expect("the store opens");
-    assert!(store.shape(&GROUP, &content::large()).is_none());
-    assert_eq!(each_object(&mut store, &GROUP, |_, _| Ok(())).expect("a list"), content::OBJECTS - 1);
+    assert!(store.shape(&PG, &content::large()).is_none());
+    assert_eq!(each_object(&mut store, &PG, |_, _| Ok(())).expect("a list"), content::OBJECTS - 1);
 }
 
 #[test]
@@ -196,12 +196,12 @@ fn a_compaction_keeps_everything_and_gives_space_back() {
     for round in 0..60_u32 {
         let entries = (0..40).map(|nth| (format!("{round}-{nth}").into(), vec![7; 900].into())).collect();
         let object = content::small(round);
-        submit(&mut store, Transaction { collection: GROUP, ops: vec![Op::OmapSet { object, entries }] });
+        submit(&mut store, Transaction { collection: PG, ops: vec![Op::OmapSet { object, entries }] });
     }
     store.checkpoint_now().expect("a healthy device");
     for round in 0..60 {
         let object = content::small(round);
-        submit(&mut store, Transaction { collection: GROUP, ops: vec![Op::OmapClear(object)] });
+        submit(&mut store, Transaction { collection: PG, ops: vec![Op::OmapClear(object)] });
     }
     store.checkpoint_now().expect("a healthy device");
     drop(store);
@@ -217,12 +217,12 @@ fn a_dump_shows_groups_and_objects() {
     let all = dump::overview(&mut store).expect("an overview");
     assert_eq!(all["placement_groups"][0]["pgid"], "2.1f");
     assert_eq!(all["placement_groups"][0]["objects"], content::OBJECTS);
-    let one = dump::object(&store, &GROUP, &content::large()).expect("an object");
+    let one = dump::object(&store, &PG, &content::large()).expect("an object");
     assert_eq!(one["attrs"]["colour"], "blue\\xff");
     assert_eq!(one["omap"]["key-000"], "value 0");
     assert_eq!(one["size_bytes"], content::LARGE_BYTES);
     assert!(one["extents"][0]["crcs"][0].as_str().is_some_and(|crc| crc.len() == 8));
-    let text = dump::hexdump(&mut store, &GROUP, &content::large(), (0, 20)).expect("data");
+    let text = dump::hexdump(&mut store, &PG, &content::large(), (0, 20)).expect("data");
     assert_eq!(text.lines().count(), 2);
     assert!(text.starts_with("00000000  "), "{text}");
 }
@@ -230,7 +230,7 @@ fn a_dump_shows_groups_and_objects() {
 /// The file of the exported PG of a store.
 fn exported(folder: &Folder) -> Vec<u8> {
     let (mut store, _) = folder.target().look().expect("the store opens");
-    export::write(&mut store, &GROUP, Vec::new()).expect("can be exported").1
+    export::write(&mut store, &PG, Vec::new()).expect("can be exported").1
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn an_exported_group_is_the_same_in_another_store() {
     let file = exported(&source);
     let (mut store, _) = target.target().open().expect("the store opens");
     let (header, totals) = import::read(&mut store, &file[..], false).expect("can be imported");
-    assert_eq!((header.pg, totals.objects), (GROUP, content::OBJECTS));
+    assert_eq!((header.pg, totals.objects), (PG, content::OBJECTS));
     let (mut original, _) = source.target().look().expect("the store opens");
     same(&mut original, &mut store);
     let again = import::read(&mut store, &file[..], false).expect_err("it is there");
@@ -260,15 +260,15 @@ fn a_cut_or_spoilt_file_leaves_nothing_behind() {
     let (mut store, _) = target.target().open().expect("the store opens");
     for length in [0, 10, 40, 500, file.len() / 2, file.len() - 1] {
         import::read(&mut store, &file[..length], false).expect_err("the file is cut off");
-        assert!(!store.collections().contains(&GROUP), "cut to {length}");
+        assert!(!store.collections().contains(&PG), "cut to {length}");
     }
     for at in (0..file.len()).step_by(file.len() / 60 + 1) {
         let mut spoilt = file.clone();
         spoilt[at] ^= 0x10;
         import::read(&mut store, &spoilt[..], false).expect_err("a byte is wrong");
-        assert!(!store.collections().contains(&GROUP), "byte {at}");
+        assert!(!store.collections().contains(&PG), "byte {at}");
     }
-    assert!(store.pg_meta(&GROUP, b"").is_empty());
+    assert!(store.pg_meta(&PG, b"").is_empty());
 }
 
 #[test]

@@ -193,7 +193,7 @@ pub struct PgInfo {
     /// they never were. Since version 3, which only such copies write.
     pub lost_through: Epoch,
     /// All members of the pool's chunks had this durably: a copy that took part and does not reach it has lost something, and its
-    /// log counts for nothing. Since version 4, which only copies that know of it write; who knows version 3 passes over it.
+    /// log counts for nothing. Since version 4, which only copies that know of it write; a program that knows version 3 passes over it.
     pub safe_to: Eversion,
 }
 

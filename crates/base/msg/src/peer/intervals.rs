@@ -1,4 +1,4 @@
-//! [`PastIntervals`]: who served a PG in earlier intervals and may hold writes that nobody else has.
+//! [`PastIntervals`]: which OSDs served a PG in earlier intervals and may hold writes that no other has.
 
 use super::coded::coded;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
@@ -32,7 +32,7 @@ coded!(PastInterval, "peer past interval", { first, last, up, acting, primary, m
 pub struct PastIntervals {
     /// Oldest first, disjoint.
     pub intervals: Vec<PastInterval>,
-    /// Who served in those that are forgotten, since all members had all objects: of these somebody may have an object that
+    /// The OSDs that served in those that are forgotten, since all members had all objects: one of these may have an object that
     /// nobody else has. Ascending. Since version 2, which is written where there are any. Ceph keeps all intervals until then.
     pub former: Vec<OsdId>,
     /// Of these each one is needed, unless what it held through that epoch is lost: members of intervals that had to be folded
@@ -76,12 +76,12 @@ impl PastIntervals {
     /// Adds the newest interval. Members of an interval that took writes bear it out if `needed` of them are there: one of a
     /// replicated pool, as many as give the data back of an erasure-coded one.
     ///
-    /// Beyond [`INTERVALS_MAX`] two neighbours become one. Whoever is blocked by either of them is blocked by what is left:
+    /// Beyond [`INTERVALS_MAX`] two neighbours become one. What is blocked by either of them is blocked by what is left:
     /// - Where at most one of them took writes, its members stay the ones that count.
-    /// - Of two that took writes those count who served in both, if these are enough to bear either out.
+    /// - Of two that took writes those OSDs count that served in both, if these are enough to bear either out.
     /// - If there are no such neighbours, each member of the oldest interval is needed from now on ([`PastIntervals::each`]).
     ///
-    /// Who counts no more may still have objects, and is asked: [`PastIntervals::former`].
+    /// An OSD that counts no more may still have objects, and is asked: [`PastIntervals::former`].
     pub fn push(&mut self, interval: PastInterval, needed: usize) {
         self.intervals.push(interval);
         if self.intervals.len() > INTERVALS_MAX {
@@ -129,7 +129,7 @@ impl PastIntervals {
         self.add_former(former);
     }
 
-    /// Everybody who served since all members had all objects.
+    /// All OSDs that served since all members had all objects.
     #[must_use]
     pub fn holders(&self) -> BTreeSet<OsdId> {
         let acting = self.intervals.iter().flat_map(|interval| &interval.acting);
@@ -143,7 +143,7 @@ impl PastIntervals {
         self.each.clear();
     }
 
-    /// Everybody who served in an interval that may have accepted writes.
+    /// All OSDs that served in an interval that may have accepted writes.
     #[must_use]
     pub fn writers(&self) -> BTreeSet<OsdId> {
         let went_rw = self.intervals.iter().filter(|interval| interval.maybe_went_rw);
@@ -155,7 +155,7 @@ impl PastIntervals {
 /// Two neighbours as one that is at least as strict as either.
 struct Folded {
     interval: PastInterval,
-    /// Who served in them and does not count any more.
+    /// OSDs that served in them and do not count any more.
     dropped: Vec<OsdId>,
 }
 

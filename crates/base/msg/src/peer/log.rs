@@ -66,7 +66,7 @@ pub struct LogEntry {
     pub prior_version: Eversion,
     /// The object's user version after.
     pub user_version: u64,
-    /// Whose request; default for changes of our own.
+    /// The client's request that made it; default for changes of our own.
     pub reqid: ReqId,
     /// When the client says it happened.
     pub mtime: UTime,

@@ -53,7 +53,7 @@ const FRONT_BYTES_USUAL: usize = 768;
 const REPLY_BYTES_USUAL: usize = 64;
 
 /// Versions of our own messages that an OSD can speak with others, both included. The newest is raised when a message changes so
-/// that those who know the old one only cannot read it; the oldest, when nobody writes and reads the old one any more. Two speak the
+/// that programs which know the old one only cannot read it; the oldest, when no program writes and reads the old one any more. Two speak the
 /// newest version that both know. A cluster is upgraded one OSD after the other as long as each program knows a version that the
 /// one before it speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -33,7 +33,7 @@ impl Decode for QueryKind {
     }
 }
 
-/// Who serves the PG since when. A copy that is made because of a message takes the epochs over if its own
+/// Which OSDs serve the PG, and since when. A copy that is made because of a message takes the epochs over if its own
 /// map says the same of the members.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct IntervalId {

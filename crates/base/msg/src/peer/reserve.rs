@@ -1,4 +1,4 @@
-//! Places for recovery.
+//! Slots for recovery, which a primary reserves at the other members. Ceph `MRecoveryReserve` and `MBackfillReserve`.
 
 use super::PeerHeader;
 use super::coded::coded_message;

@@ -1,5 +1,5 @@
 //! What a peer says is checked before it is believed: a log that does not ascend, or versions that nobody can have given out, would
-//! stop who takes them over. The session of such a peer is reset, as behind any other message that cannot be read.
+//! stop an OSD that takes them over. The session of such a peer is reset, as behind any other message that cannot be read.
 
 use super::{LogEntry, PeerMessage, PgInfo};
 use nacre_denc::DecodeError;

@@ -281,7 +281,7 @@ fn served(epoch: u32, acting: &[i32], maybe_went_rw: bool) -> PastInterval {
     PastInterval { first: epoch, last: epoch, up: acting.clone(), primary: acting[0], acting, maybe_went_rw }
 }
 
-/// Whether those who are `up` may go on without the others, as peering judges.
+/// Whether the OSDs that are `up` may go on without the others, as peering judges.
 fn suffice(past: &PastIntervals, up: u32, needed: usize) -> bool {
     let is_up = |osd: &&i32| up & (1 << **osd) != 0;
     let went_rw = past.intervals.iter().filter(|interval| interval.maybe_went_rw);
@@ -359,7 +359,7 @@ fn two_speak_the_newest_version_that_both_know() {
         assert_eq!(span(one).agree(&span(other)), agreed, "{one} {other}");
         assert_eq!(span(other).agree(&span(one)), agreed, "{other} {one}");
     }
-    // One OSD after the other, each program with the one before it: whoever is up talks to all.
+    // One OSD after the other, each program with the one before it: each that is up talks to all.
     let programs = ["3-4", "4-5", "5-5", "5-7"].map(span);
     assert!(programs.windows(2).all(|pair| pair[0].agree(&pair[1]).is_some()));
     assert_eq!(programs[0].agree(&programs[2]), None, "but none may be passed over");
@@ -380,5 +380,5 @@ fn versions_go_over_the_wire_as_two_numbers() {
     for bad in [&[3, 0, 0, 0, 7, 0, 0][..], &[8, 0, 0, 0, 7, 0, 0, 0]] {
         assert!(PeerVersions::decode(raw(bad)).is_err(), "{bad:?}");
     }
-    assert!(PeerMessage::decode(PeerVersions::OURS.encode()).is_err(), "it is about no group");
+    assert!(PeerMessage::decode(PeerVersions::OURS.encode()).is_err(), "it is about no PG");
 }

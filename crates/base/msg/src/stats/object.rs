@@ -1,4 +1,4 @@
-//! Sums over objects.
+//! [`ObjStatSum`]: counters over the objects of a PG or a pool. Ceph `object_stat_sum_t`.
 //!
 //! Source: Ceph `object_stat_sum_t`, `object_stat_collection_t` in `src/osd/osd_types.h`, v16.2.15.
 

@@ -144,7 +144,7 @@ impl Connection {
         self.answer(State::AuthRequest, Tag::AuthBadMethod, &bad.to_bytes())
     }
 
-    /// Server, after `AuthRequest` or `AuthMore`: the client is who it says. Empty keys are those of the
+    /// Server, after `AuthRequest` or `AuthMore`: the client has proved its identity. Empty keys are those of the
     /// method "none"; `mode` is one of [`crate::mode`].
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! From the signature to the open session: who we are, which session it is.
+//! From the signature to the open session: CLIENT_IDENT and SERVER_IDENT, or SESSION_RECONNECT where a session goes on.
 //!
 //! Source: Ceph `src/msg/async/ProtocolV2.cc` at v16.2.15 (`handle_client_ident`, `handle_reconnect`).
 

@@ -33,18 +33,18 @@ pub struct Opening {
     pub cookie: u64,
 }
 
-/// Whom to dial.
+/// The peer to dial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
     /// Address with the nonce of the instance that is meant.
     pub addr: EntityAddr,
     /// What it must be.
     pub kind: EntityKind,
-    /// Who we say we are: our number, or -1 towards monitors while we have no global id.
+    /// The number that we give as ours, or -1 towards monitors while we have no global id.
     pub gid: i64,
 }
 
-/// Who is at the other end.
+/// What the other end has said of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// What it is, by its own word; compare with the authenticated identity.

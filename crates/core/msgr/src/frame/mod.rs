@@ -143,7 +143,7 @@ impl MessageHeader {
 }
 
 /// Verifies that no segment of `message` is longer than a receiver accepts. Clients take answers of any length: a read may
-/// be as long as an object. A peer with whom nothing is to be lost takes no more than [`PEER_BYTES_MAX`].
+/// be as long as an object. A peer with a lossless session takes no more than [`PEER_BYTES_MAX`].
 pub(crate) fn check_lengths(message: &RawMessage, lossy: bool) -> Result<(), Fault> {
     let lengths = [message.front.len(), message.middle.len(), message.data.len()];
     let limits = [FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, if lossy { u32::MAX } else { PEER_BYTES_MAX }];

@@ -180,7 +180,7 @@ impl Receiver {
         self.cipher = Some(cipher);
     }
 
-    /// The session is open: read in larger pieces. With a peer with whom nothing is to be lost, data is longer, and zeros in its
+    /// The session is open: read in larger pieces. With a peer whose session is lossless, data is longer, and zeros in its
     /// place would be taken for what it sent.
     pub(crate) fn widen(&mut self, lossy: bool) {
         self.staging_bytes = STAGING_BYTES;

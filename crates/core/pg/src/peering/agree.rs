@@ -1,4 +1,5 @@
-//! The log is agreed upon: how each member comes to it, and who may lead until then.
+//! After the authoritative log is chosen: which members come to it by the log and which by backfill, and the temporary acting set to ask
+//! for until then. Ceph `PeeringState::choose_acting`.
 
 use super::{Peering, PeeringOutcome};
 use crate::interval::{Interval, is_up};

@@ -1,4 +1,4 @@
-//! Whose log is the authoritative one.
+//! Choosing the authoritative log among those that the members sent. Ceph `PeeringState::find_best_info`.
 
 use crate::Planted;
 use nacre_msg::peer::PgInfo;

@@ -1,4 +1,4 @@
-//! No copy misses anything any more: what is said and given up then.
+//! The PG becomes clean: no copy misses anything; what is recorded then, and which past intervals are forgotten.
 
 use crate::Cx;
 use crate::phase::Phase;

@@ -1,4 +1,4 @@
-//! [`Patience`]: what a copy does when an answer stays out.
+//! [`Patience`]: when a copy that waits for a peer's answer during peering begins anew, since messages may have been lost.
 //!
 //! Sessions between OSDs lose nothing while they last, and both sides hear when one is reset. But queues have bounds, and
 //! what does not fit is dropped. Whoever drops something takes it as a reset of that session ([`Peering::note_lost`]): both

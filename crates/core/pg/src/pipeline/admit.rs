@@ -1,4 +1,4 @@
-//! What is checked before a message touches anything.
+//! Admission of a client's message, before it touches an object: map, interval, blocklist, caps, sizes. Ceph `PrimaryLogPG::do_op`.
 
 use super::{OpContext, Pipeline};
 use crate::ops::{Intent, check_limits, classify};

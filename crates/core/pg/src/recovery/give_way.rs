@@ -1,4 +1,4 @@
-//! Writes to objects that are on their way to copies which can do without them for a while.
+//! Writes to an object that is being pushed to a copy which need not have it to serve: the push gives way, the write does not wait.
 //!
 //! A client's write would wait until all of the object has arrived: 4 MiB at the rate that recovery may have, some 50 ms. Instead what
 //! is on its way is given up: the copy gets the write's log entry alone, as if the object's turn had not come yet, and later the object

@@ -1,4 +1,4 @@
-//! What is to be done next, and whether the cluster's flags allow it.
+//! [`RecoveryKind`]: whether recovery by the log or backfill is next, and whether the cluster's flags allow it.
 
 use super::{Kind, Recovery};
 use crate::log::Missing;

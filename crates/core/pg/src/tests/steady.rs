@@ -1,4 +1,4 @@
-//! The PG as it should usually be.
+//! A PG in steady state: no OSD fails, and no map changes its members.
 
 use crate::OpStage;
 use crate::harness::World;

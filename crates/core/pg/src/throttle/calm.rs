@@ -1,4 +1,4 @@
-//! [`Calm`]: what clients' writes take while recovery rests, by which it is judged when it moves.
+//! [`Calm`]: how long clients' writes take while no recovery goes on: the measure for those beside it.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -63,7 +63,7 @@ enum Class {
     Peer,
 }
 
-/// Whose frame it is.
+/// What a frame counts for: the entity that has proved itself, as a client or as a peer.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Owner {
     class: Class,
@@ -103,7 +103,7 @@ pub(super) struct Intake {
     held: BTreeMap<ConnId, Held>,
     sums: BTreeMap<Owner, usize>,
     waiting: BTreeMap<Owner, VecDeque<Waiting>>,
-    /// Whose frame was let in last: the next owner's turn is next.
+    /// The owner whose frame was let in last: the one behind it is next.
     last: Option<Owner>,
     check_at: Option<Stamp>,
     waits: u64,

@@ -1,4 +1,4 @@
-//! The seams as this machine has them.
+//! The real clock, randomness, sockets, disks and files behind the traits of this crate.
 
 mod disk;
 mod line_log;

@@ -1,4 +1,4 @@
-//! Are two sides different, and could this run have seen it? Pure functions.
+//! Statistics of a comparison: whether two sides differ, and how small a difference the run could have shown.
 //!
 //! What is compared comes in *pairs*: one repetition of side A and one of side B, close together in time. The order
 //! changes from pair to pair (A B, B A, B A, A B, ...), so that a drift of the machine adds to as many pairs as it takes

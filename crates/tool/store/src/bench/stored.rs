@@ -13,7 +13,7 @@ use nacre_types::{Eversion, HObject, PgId, SpgId};
 use std::path::Path;
 use std::time::Duration;
 
-const GROUP: SpgId = SpgId::replicated(PgId::new(1, 0));
+const PG: SpgId = SpgId::replicated(PgId::new(1, 0));
 /// As images on the cluster have them.
 const OBJECT_BYTES: u64 = 4 << 20;
 /// Entries of a log as long as Ceph keeps it, and how far it grows before it is cut.
@@ -73,7 +73,7 @@ impl Stored {
 
     fn write(&mut self, object: HObject, offset: u64, data: &Bytes) -> Transaction {
         self.version += 1;
-        let mut txn = Transaction::new(GROUP);
+        let mut txn = Transaction::new(PG);
         txn.push(Op::Write { object: object.clone(), offset, data: data.clone().into() });
         txn.push(Op::SetMeta { object, meta: vec![7; RECORD_BYTES].into() });
         txn.push(Op::LogAppend {
@@ -113,11 +113,11 @@ impl Work for Stored {
             self.store.submit(txn, StoreToken::without_pg(number))?;
             return Ok(false);
         }
-        match self.store.read(&GROUP, object, offset, case.bytes) {
+        match self.store.read(&PG, object, offset, case.bytes) {
             Ok(_) => Ok(true),
             Err(ReadError::Pending { object, offset, length }) => {
                 self.store.fetch(
-                    &GROUP,
+                    &PG,
                     &object,
                     offset,
                     length,

@@ -13,7 +13,7 @@ use nacre_types::{Eversion, HObject, PgId, ReqId, SnapId, SpgId, UTime, Uuid};
 use std::path::Path;
 use tempfile::TempDir;
 
-pub(super) const GROUP: SpgId = SpgId::replicated(PgId::new(2, 0x1f));
+pub(super) const PG: SpgId = SpgId::replicated(PgId::new(2, 0x1f));
 pub(super) const FSID: [u8; 16] = [3; 16];
 const STORE: [u8; 16] = [5; 16];
 const EPOCH: u32 = 30;
@@ -114,7 +114,7 @@ pub(super) fn fill_one_by_one(folder: &Folder) {
     for nth in 0..8_u8 {
         let ops =
             vec![Op::CreateCollection, Op::MetaSet { key: "info".into(), value: vec![nth; 200].into() }];
-        submit(&mut store, Transaction { collection: GROUP, ops });
+        submit(&mut store, Transaction { collection: PG, ops });
     }
 }
 
@@ -125,7 +125,7 @@ pub(super) fn fill(folder: &Folder) {
     let mut info = Writer::new();
     info.put(&PgInfo { last_update: Eversion::new(EPOCH, 1), ..PgInfo::empty(PgHistory::default()) });
     info.u32(EPOCH);
-    let mut txn = Transaction::new(GROUP);
+    let mut txn = Transaction::new(PG);
     txn.push(Op::CreateCollection);
     txn.push(Op::MetaSet { key: "info".into(), value: info.finish() });
     txn.push(Op::MetaSet { key: "interval".into(), value: Bytes::from_static(b"opaque to the store") });
@@ -140,7 +140,7 @@ pub(super) fn fill(folder: &Folder) {
 }
 
 fn put_large(store: &mut BlockStore) {
-    let (object, mut txn) = (large(), Transaction::new(GROUP));
+    let (object, mut txn) = (large(), Transaction::new(PG));
     txn.push(Op::Write { object: object.clone(), offset: 7, data: BufList::from(noise(1, 50_000)) });
     // A hole between the two.
     txn.push(Op::Write {
@@ -160,7 +160,7 @@ fn put_large(store: &mut BlockStore) {
     txn.push(Op::OmapSet { object: object.clone(), entries });
     txn.push(entry(1, &object));
     submit(store, txn);
-    let mut txn = Transaction::new(GROUP);
+    let mut txn = Transaction::new(PG);
     txn.push(Op::Clone { source: object.clone(), target: object.with_snap(SnapId(4)) });
     txn.push(Op::Write { object: object.clone(), offset: 30_000, data: BufList::from(noise(3, 5000)) });
     txn.push(entry(2, &object));
@@ -168,7 +168,7 @@ fn put_large(store: &mut BlockStore) {
 }
 
 fn put_small(store: &mut BlockStore, nth: u32) {
-    let (object, mut txn) = (small(nth), Transaction::new(GROUP));
+    let (object, mut txn) = (small(nth), Transaction::new(PG));
     let bytes = (nth as usize * 331) % 5000;
     txn.push(Op::Write { object: object.clone(), offset: 0, data: BufList::from(noise(nth, bytes)) });
     txn.push(Op::SetMeta { object: object.clone(), meta: Bytes::from(nth.to_le_bytes().to_vec()) });
@@ -180,7 +180,7 @@ fn put_small(store: &mut BlockStore, nth: u32) {
 pub(super) fn same(one: &mut BlockStore, other: &mut BlockStore) {
     let mut names = [Vec::new(), Vec::new()];
     for (store, names) in [&mut *one, &mut *other].into_iter().zip(&mut names) {
-        let listed = each_object(store, &GROUP, |_, name| {
+        let listed = each_object(store, &PG, |_, name| {
             names.push(name.clone());
             Ok(())
         });
@@ -189,17 +189,16 @@ pub(super) fn same(one: &mut BlockStore, other: &mut BlockStore) {
     assert_eq!(names[0], names[1]);
     assert_eq!(names[0].len() as u64, OBJECTS);
     for name in &names[0] {
-        let data =
-            [&mut *one, &mut *other].map(|store| read(store, &GROUP, name, 0, u64::MAX).expect("data"));
+        let data = [&mut *one, &mut *other].map(|store| read(store, &PG, name, 0, u64::MAX).expect("data"));
         assert!(data[0] == data[1], "{name} differs");
         let about = [&*one, &*other].map(|store| {
-            let omap = store.omap_page(&GROUP, name, b"", usize::MAX, usize::MAX).entries;
-            let header = store.omap_header(&GROUP, name);
-            let extents = store.extents(&GROUP, name, 0, u64::MAX);
-            (store.meta(&GROUP, name), store.attrs(&GROUP, name), header, omap, extents)
+            let omap = store.omap_page(&PG, name, b"", usize::MAX, usize::MAX).entries;
+            let header = store.omap_header(&PG, name);
+            let extents = store.extents(&PG, name, 0, u64::MAX);
+            (store.meta(&PG, name), store.attrs(&PG, name), header, omap, extents)
         });
         assert_eq!(about[0], about[1], "{name}");
     }
-    assert_eq!(one.log_entries(&GROUP), other.log_entries(&GROUP));
-    assert_eq!(one.pg_meta(&GROUP, b""), other.pg_meta(&GROUP, b""));
+    assert_eq!(one.log_entries(&PG), other.log_entries(&PG));
+    assert_eq!(one.pg_meta(&PG, b""), other.pg_meta(&PG, b""));
 }

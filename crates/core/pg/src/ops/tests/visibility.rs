@@ -1,4 +1,4 @@
-//! What operations see of earlier ones in the same message: every example of the protocol dossier, measured.
+//! What operations see of earlier ones in the same message: as measured on an OSD of Ceph 16.2.15.
 //!
 //! Outputs of a successful write are not returned without RETURNVEC, so the examples are sent with it.
 
