@@ -181,6 +181,9 @@ impl Story {
         }
         let ready = story.command(&pool, BIRTH);
         assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
+        if let (Some(bad), Some(Flaw::Forgets)) = (bad, plan.flaw) {
+            story.order(&format!(r#"{{"prefix": "osd primary-affinity", "id": {bad}, "weight": 0.0}}"#));
+        }
         story.set_usual_sizes();
         if plan.bustle {
             story.watching = Some(Watching::new(POOL, &mut story.world));
@@ -197,7 +200,7 @@ impl Story {
     /// The bad device may have forgotten what it acknowledged, and nothing tells its OSD so: what it says of its newest writes is
     /// worth nothing.
     fn forgets(&self) -> bool {
-        matches!(self.plan.flaw, Some(Flaw::Lies | Flaw::GoesBack))
+        matches!(self.plan.flaw, Some(Flaw::Lies | Flaw::Forgets | Flaw::GoesBack))
     }
 
     /// As many copies as usual, and as many that serve.

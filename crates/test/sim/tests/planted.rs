@@ -33,7 +33,7 @@ fn found_from(first: u64, planted: Planted, plan: Plan) {
 
 #[expect(clippy::print_stdout, reason = "how soon it shows is good to know")]
 fn found_by(verdicts: &[&str], first: u64, planted: Planted, plan: Plan) {
-    let tuning = Tuning { checked: true, planted, ..Tuning::default() };
+    let tuning = Tuning { planted, ..plan.tuning };
     let (right, wrong) = (plan, Plan { tuning, ..plan });
     let mut told = 0;
     let shows = (first..first + SEEDS_MAX).any(|seed| {
@@ -42,11 +42,9 @@ fn found_by(verdicts: &[&str], first: u64, planted: Planted, plan: Plan) {
         let why = failure.downcast_ref::<String>().map_or("a panic without words", String::as_str);
         let why = why.lines().next().unwrap_or_default();
         let is_found = verdicts.iter().any(|verdict| why.contains(verdict));
-        assert!(
-            is_found || catch_unwind(|| tell(seed, &right)).is_ok(),
-            "not by {planted:?}, but another mistake: {why}"
-        );
-        is_found
+        let ends_well = catch_unwind(|| tell(seed, &right)).is_ok();
+        assert!(is_found || ends_well, "not by {planted:?}, but another mistake: {why}");
+        is_found && ends_well
     });
     println!("{planted:?}: {told} stories");
     assert!(shows, "{planted:?} does not show in {SEEDS_MAX} stories");
@@ -105,11 +103,13 @@ fn one_lost_for_all_where_one_copy_serves() {
 }
 
 /// A device has lost the end of the log that it said was durable: of those who took part in the newest activation its OSD has the
-/// shortest log. The others know that all had more.
+/// shortest log. The others know that all had more. Shows in one of 15 stories, where a PG does not end its OSD for having less than it
+/// knows that all had.
 #[test]
 fn the_lost_end_of_a_log_believed() {
-    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Lies), ..Plan::default() };
-    found_from(1000, Planted::SafeToIgnored, plan);
+    let unchecked = Tuning { checked: false, ..Tuning::default() };
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Forgets), tuning: unchecked, ..Plan::default() };
+    found_with(Planted::SafeToIgnored, plan);
 }
 
 /// A copy that was put back to what it was before the newest activation has the shortest log.

@@ -24,6 +24,9 @@ pub enum Flaw {
     Fails,
     /// It says of writes that they are durable, and has lost them or written them elsewhere.
     Lies,
+    /// No flush empties its cache: when it loses power, what it acknowledged in the last moments is gone. Its OSD leads a PG only where
+    /// no other one can: it alone would know for a while that all had a write.
+    Forgets,
     /// Somebody puts back what it or its metadata held some time ago, or both.
     GoesBack,
     /// It is gone for good, with all that it held, and so is the one that comes in its place: its OSD is marked lost. Everything

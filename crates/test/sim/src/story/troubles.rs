@@ -75,6 +75,7 @@ impl Story {
         }
         match self.plan.flaw {
             Some(Flaw::Lies) => self.lie(osd),
+            Some(Flaw::Forgets) => self.forget_the_end(osd),
             Some(Flaw::GoesBack) => self.go_back(osd),
             Some(Flaw::Dies) => self.lose(osd),
             _ => self.fail_requests(osd),
@@ -103,6 +104,21 @@ impl Story {
         self.world.set_faults(osd, faults);
         self.at(some_time, Later::Mended);
         if lost { "writes lost" } else { "writes misdirected" }
+    }
+
+    /// The bad device loses power, and with it all that it acknowledged in the last moments. What its OSD wrote before is whole, so
+    /// nothing tells it.
+    fn forget_the_end(&mut self, osd: OsdId) -> &'static str {
+        if !self.world.runs(Proc::Osd(osd)) {
+            return "no power to lose";
+        }
+        self.work.hurry();
+        let some_time = Duration::from_millis(1 << self.below(10));
+        self.note(|| format!("the device of osd.{osd} loses all that comes in {some_time:?}"));
+        self.world.set_faults(osd, Faults { lost_ppm: 1_000_000, ..Faults::default() });
+        self.at(some_time, Later::Crash(osd, true));
+        self.at(some_time, Later::Mended);
+        "end lost"
     }
 
     /// A copy of the bad device is made, or put back.
