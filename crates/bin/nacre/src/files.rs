@@ -91,7 +91,7 @@ impl Folder {
             tightened.extend(private::tighten(&folder)?);
         }
         for path in tightened {
-            tracing::warn!(path = %path.display(), "others could use it; that right is taken away");
+            tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
         }
         Ok(())
     }

@@ -92,7 +92,7 @@ impl<'a> Hosted<'a> {
 
     fn note(&mut self, id: OsdId, why: &str) {
         println!("osd.{id} is not running: {why}");
-        tracing::error!(osd = id, why, "not running; others of this process go on");
+        tracing::error!(osd = id, why, "this OSD does not start; the others of this process go on");
         self.folder.remove_pid(&daemon(id));
         self.ended.push((id, why.to_owned()));
     }

@@ -31,7 +31,7 @@ pub(crate) fn say_ready(daemon: &str) -> Result<()> {
     };
     // The process that started us may be gone; that is no reason not to serve.
     if let Err(error) = send() {
-        tracing::warn!(%error, name, "cannot say that {daemon} is ready");
+        tracing::warn!(%error, name, "cannot notify systemd that {daemon} is ready");
     }
     Ok(())
 }

@@ -39,10 +39,10 @@ pub enum ServiceRefused {
     #[error("another entity's daemon has that name")]
     Taken,
     /// It says more than [`SERVICE_BYTES_MAX`].
-    #[error("it says more of itself than {SERVICE_BYTES_MAX} bytes")]
+    #[error("what the daemon reports of itself exceeds {SERVICE_BYTES_MAX} bytes")]
     Long,
     /// There are [`SERVICE_DAEMONS_MAX`].
-    #[error("there are {SERVICE_DAEMONS_MAX} already")]
+    #[error("{SERVICE_DAEMONS_MAX} service daemons are registered already")]
     Many,
 }
 

@@ -58,13 +58,13 @@ pub enum Failure {
     #[error("the monitor refuses us: {0}")]
     Refused(Errno),
     /// A map does not decode, or does not follow the one before.
-    #[error("an OSD map makes no sense")]
+    #[error("an OSD map does not decode or does not follow ours")]
     Map(#[source] MapError),
     /// The system cannot wait for sockets any more.
     #[error("cannot wait for sockets")]
     Sockets(#[source] std::io::Error),
     /// The epoch of a map is larger than epochs can be.
-    #[error("an epoch beyond all bounds")]
+    #[error("the monitors report an epoch out of range")]
     Epoch,
 }
 

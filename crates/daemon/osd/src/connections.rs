@@ -44,7 +44,7 @@ impl Connections {
         let net = &mut *parts.cx.net;
         let pings = parts.control.get().is_some_and(|control| control.hears_pings(&net.messenger, conn));
         if let Err(reason) = net.sessions.established(conn, peer, pings) {
-            tracing::warn!(?conn, reason, "a connection is not what it says");
+            tracing::warn!(?conn, reason, "connection refused: the peer is not the entity of its ticket");
             net.messenger.close(conn);
             net.sessions.close(conn);
         }

@@ -253,7 +253,9 @@ impl OsdControl {
                     self.mon.ask_for_maps(request);
                 }
             }
-            MapRefusal::Ignore => tracing::error!(osd, %error, "cannot use these maps"),
+            MapRefusal::Ignore => {
+                tracing::error!(osd, %error, "these OSD maps do not decode or are of another cluster; ignored")
+            }
             MapRefusal::Stop => {
                 tracing::error!(
                     osd,
@@ -361,7 +363,7 @@ impl OsdControl {
         };
         let map = cx.maps.newest();
         let Some(target_addrs) = map.client_addr(target).cloned() else { return };
-        tracing::info!(osd = self.config.id, ?verdict, "telling the monitor");
+        tracing::info!(osd = self.config.id, ?verdict, "reporting a heartbeat peer to the monitor");
         let failure = OsdFailure {
             version: map.epoch.into(),
             fsid: self.config.fsid,
@@ -429,7 +431,11 @@ impl OsdControl {
                 return cx.events.push(ControlEvent::Leases(Arc::new(self.heartbeats.leases.clone())));
             }
             Effect::Rebind => {
-                tracing::warn!(osd, epoch, "the map wrongly has us down; going on under a new name");
+                tracing::warn!(
+                    osd,
+                    epoch,
+                    "wrongly marked down by the map; going on as a new instance, with a new nonce"
+                );
                 return self.rebind(cx);
             }
             Effect::End(reason) => {

@@ -94,7 +94,12 @@ impl Dispatch<'_> {
             }
             // Only zeros are left of it, and only a client's message is refused for its length.
             _ if raw.data.len() > DATA_BYTES_MAX as usize => {
-                tracing::error!(osd = self.parts.pgs.osd, ?conn, bytes = raw.data.len(), "message too long");
+                tracing::error!(
+                    osd = self.parts.pgs.osd,
+                    ?conn,
+                    bytes = raw.data.len(),
+                    "message longer than any daemon sends; closing the connection"
+                );
                 self.connections.close_malformed(&mut self.parts, conn, "message too long");
             }
             Some(InboundPeer::HeartbeatPeer(osd)) => {

@@ -161,7 +161,7 @@ impl Link {
                 }
             }
             Err(error) => {
-                tracing::warn!(%addr, %error, "cannot dial");
+                tracing::warn!(%addr, %error, "cannot connect to a peer");
                 self.redial_at = dialler.cx.now + REDIAL_DELAY;
             }
         }
@@ -205,7 +205,7 @@ impl Link {
             return self.waiting.push_back(message);
         }
         if !self.lost {
-            tracing::warn!(peer = %self.addrs, "too much waits for a peer that does not connect; it is dropped");
+            tracing::warn!(peer = %self.addrs, "queue full: messages for a peer that does not connect are dropped");
         }
         self.waiting.clear();
         (self.waiting_bytes, self.lost) = (0, true);

@@ -31,7 +31,7 @@ impl PgDriver {
                 tracing::error!(
                     osd = self.osd,
                     %spg,
-                    "the store has placement groups and no map: without the maps since theirs nobody knows who served them; \
+                    "the store has PGs and no OSD map: without the maps since theirs it is unknown which OSDs served them; \
                      this OSD stops: repair or replace its store"
                 );
                 return Err(NoMaps);

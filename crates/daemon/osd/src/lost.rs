@@ -93,7 +93,7 @@ pub(crate) fn mark(pg_driver: &mut PgDriver, cx: &mut ShardCx<'_>, spg: &SpgId, 
         return said("pg has no unfound objects".to_owned());
     }
     pg_driver.deliver(cx, *spg, Event::MarkLost(lost));
-    tracing::warn!(osd = pg_driver.osd, pg = %spg, count, ?lost, "unfound objects are given up by order");
+    tracing::warn!(osd = pg_driver.osd, pg = %spg, count, ?lost, "unfound objects are marked lost by an operator");
     let rest = if all > count {
         format!("; {} are left: give the order again ({LOST_OBJECTS_MAX} at a time)", all - count)
     } else {

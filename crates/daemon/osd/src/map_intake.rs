@@ -100,8 +100,8 @@ impl MapIntake {
                 None => tracing::warn!(
                     osd = self.osd,
                     pg = %spg,
-                    "ordered as if new, but the monitor has no map of its creation any more: it was clean since, and whoever has \
-                     it will call for a copy"
+                    "PG not created: the monitor keeps no map as old as its creation, so it was clean since; its primary will ask \
+                     for a copy"
                 ),
             }
         }

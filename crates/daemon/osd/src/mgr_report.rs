@@ -97,7 +97,7 @@ impl MgrReport {
             // How often to report: we do so when something changes.
             Ok(Message::MgrConfigure(_)) => (),
             Ok(other) => tracing::debug!(name = other.name(), "unexpected message from the manager"),
-            Err(error) => tracing::error!(%error, "the manager sent what does not decode"),
+            Err(error) => tracing::error!(%error, "a message of the manager does not decode"),
         }
     }
 

@@ -98,7 +98,7 @@ impl MonLink {
     pub(crate) fn send(&mut self, message: Message) {
         let tid = self.monc.next_tid();
         if self.monc.send(tid, message).is_err() {
-            tracing::warn!(osd = self.osd, "too much waits for the monitor");
+            tracing::warn!(osd = self.osd, "queue full: a message for the monitor is dropped");
         }
     }
 
@@ -113,7 +113,7 @@ impl MonLink {
         match mon_link_event(event) {
             Ok(Some(event)) => self.monc.handle(&mut net.monc(), Event::Link(link, event)),
             Ok(None) => (),
-            Err(error) => tracing::error!(%error, "the monitor sent what does not decode"),
+            Err(error) => tracing::error!(%error, "a message of the monitor does not decode"),
         }
     }
 
@@ -153,7 +153,7 @@ impl MonLink {
                 match net.messenger.connect(Arc::clone(as_whom), target, None, net.now, net.entropy) {
                     Ok(conn) => self.conn = Some((link, conn)),
                     Err(error) => {
-                        tracing::warn!(%addr, %error, "cannot dial the monitor");
+                        tracing::warn!(%addr, %error, "cannot connect to the monitor");
                         self.monc.handle(&mut net.monc(), Event::Link(link, LinkEvent::Lost));
                     }
                 }

@@ -80,7 +80,7 @@ impl PgDriver {
                 CreateDecision::Hold => self.pgs.hold_create(spg, create_info.clone()),
                 CreateDecision::LookUp(past) => cx.net.router.send(0, ShardMsg::Past(spg, past)),
                 CreateDecision::TooOld => {
-                    tracing::info!(osd, pg = %spg, epoch, "a peer's old call is ignored");
+                    tracing::info!(osd, pg = %spg, epoch, "a peer's request for a copy of this PG is older than the maps that are kept; ignored");
                 }
                 CreateDecision::GiveUp => {
                     self.give_up(cx, spg, create_info.history.epoch_created);

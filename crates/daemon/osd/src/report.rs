@@ -141,7 +141,7 @@ pub(crate) fn pg_stats<'a>(
 }
 
 /// PGs that an alert names; of more it gives the number.
-const ALERT_GROUPS_MAX: usize = 10;
+const ALERT_PGS_MAX: usize = 10;
 
 /// What an OSD has to say of itself, by the code of the health warning.
 pub(crate) fn alerts<'a>(
@@ -160,8 +160,8 @@ pub(crate) fn alerts<'a>(
     }
     let lost: Vec<String> = shards.flat_map(|shard| &shard.lost).map(ToString::to_string).collect();
     if !lost.is_empty() {
-        let named = lost.iter().take(ALERT_GROUPS_MAX).cloned().collect::<Vec<_>>().join(", ");
-        let more = lost.len().saturating_sub(ALERT_GROUPS_MAX);
+        let named = lost.iter().take(ALERT_PGS_MAX).cloned().collect::<Vec<_>>().join(", ");
+        let more = lost.len().saturating_sub(ALERT_PGS_MAX);
         let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
         let text = format!(
             "the records of its copies of {named}{rest} were damaged: what it alone had of them is lost"

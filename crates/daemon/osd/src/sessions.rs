@@ -304,7 +304,7 @@ impl Sessions {
 fn caps_at(parsed: Result<OsdCaps, CapsError>, text: &str, name: &AuthName, seen_at: &EntityAddr) -> OsdCaps {
     let caps = parsed.unwrap_or_else(|error| {
         if !text.is_empty() {
-            tracing::warn!(%name, %error, "caps that allow nothing");
+            tracing::warn!(%name, %error, "caps do not parse; the session may do nothing");
         }
         OsdCaps::none()
     });

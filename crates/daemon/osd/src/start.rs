@@ -107,7 +107,7 @@ impl OsdHandle {
         for thread in self.threads {
             match thread.join() {
                 Ok(Ok(())) => (),
-                Ok(Err(error)) => tracing::error!(%error, "a shard ended"),
+                Ok(Err(error)) => tracing::error!(%error, "a shard's thread failed"),
                 Err(_) => outcome = Err(Panicked),
             }
         }

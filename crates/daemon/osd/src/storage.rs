@@ -214,7 +214,7 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
         StoreConfig::File { folder, memory_bytes } => (folder, *memory_bytes),
     };
     for path in private::tighten(folder)? {
-        tracing::warn!(path = %path.display(), "others could use it; that right is taken away");
+        tracing::warn!(path = %path.display(), "other users could read or write this; its permissions are now the owner's only");
     }
     let (block, meta) = (folder.join(BLOCK_FILE), meta_path(folder));
     let (mut data, mut log) = open_disks(folder)?;
@@ -228,7 +228,7 @@ pub(crate) fn open(config: &StoreConfig, net: &RealNet) -> Result<Box<dyn Object
     let kv = RedbKv::open_with(&meta, kv_options)
         .map_err(|source| StorageError::Meta { path: meta.clone(), source })?;
     if !kv.has_checksums() {
-        tracing::warn!(path = %meta.display(), "an older program's, without checksums of its pages: make room for a copy and restart");
+        tracing::warn!(path = %meta.display(), "metadata file of an older version, without page checksums: make room for a copy and restart");
     }
     net.watch(kv.wake_fd()).map_err(|source| StorageError::File { path: meta.clone(), source })?;
     let (mut store, report) = BlockStore::open(disk, Box::new(kv), options)
@@ -262,7 +262,7 @@ fn examine(
         }
         None => tracing::warn!(
             folder = %folder.display(),
-            "the second superblock is damaged, so the device was not probed; `nacre store repair` mends it"
+            "the second superblock is damaged, so the device was not probed; `nacre store repair` restores it"
         ),
     }
     let text: String = facts(data, report.as_ref(), &options)

@@ -83,7 +83,7 @@ impl Walk {
             let map = match next {
                 Ok(next) => next.map,
                 Err(error) => {
-                    tracing::error!(%error, "a map of the past cannot be used");
+                    tracing::error!(%error, "an old OSD map from the monitor cannot be used");
                     break;
                 }
             };

@@ -2,7 +2,7 @@
 //! million objects: after the checkpoint that brought them home, and opened anew. A real file in the folder
 //! `NACRE_BENCH_DIR` (default: the target folder's file system).
 //!
-//! `cargo bench -p nacre-blockstore --bench listing`; `NACRE_BENCH_OBJECTS`, `_GROUPS`. Times are of the thread on the processor.
+//! `cargo bench -p nacre-blockstore --bench listing`; `NACRE_BENCH_OBJECTS`, `_PGS`. Times are of the thread on the processor.
 
 use nacre_blockstore::{BlockStore, Options};
 use nacre_env::Net;

@@ -162,7 +162,7 @@ impl BlockStore {
 
     pub(crate) fn fail(&mut self, reason: String) {
         if self.failed.is_none() {
-            tracing::error!(reason, "the store stops acknowledging");
+            tracing::error!(reason, "device failure: the store acknowledges nothing any more");
             self.failed = Some(reason);
         }
     }

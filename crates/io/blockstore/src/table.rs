@@ -170,7 +170,7 @@ impl Table {
         let mut failed = self.failed.borrow_mut();
         if failed.is_none() {
             let reason = format!("metadata cannot be read: {error}");
-            tracing::error!(reason, "the store stops acknowledging");
+            tracing::error!(reason, "device failure: the store acknowledges nothing any more");
             *failed = Some(reason);
         }
     }

@@ -27,8 +27,8 @@ pub enum LostError {
     /// What is lost is known when the PG serves.
     #[error("pg is not active: it must be before objects can be marked lost")]
     Inactive,
-    /// Somebody who may have them did not tell.
-    #[error("{}: not all who may have them were asked; start them, or mark them lost (`ceph osd lost`)", names(.0))]
+    /// OSDs that may have them were not queried.
+    #[error("{}: not all OSDs that may have them were queried; start those, or mark them lost (`ceph osd lost`)", names(.0))]
     Unprobed(Vec<OsdId>),
     /// An older version of a chunk goes with no others.
     #[error("mode must be 'delete' in an erasure-coded pool")]

@@ -27,7 +27,10 @@ pub(super) fn log_end(osd: OsdId, epoch: Epoch, reason: EndReason) {
         EndReason::Left => (),
         EndReason::MapsForked => (), // logged with what was found
         EndReason::NoGoodbye => {
-            tracing::warn!(osd, "the monitor does not say goodbye; others will notice our end");
+            tracing::warn!(
+                osd,
+                "the monitor did not mark this OSD down in time; it stops, and other OSDs will report it"
+            );
         }
         EndReason::Removed => {
             tracing::error!(osd, epoch, "the map no longer has this OSD; it stops");
