@@ -8,7 +8,7 @@ use crate::osd::OsdMaps;
 use crate::osd::crush_edit::{self, CrushPlace, LocationError};
 use nacre_auth::{CryptoKey, EntityAuth};
 use nacre_crush::CrushMap;
-use nacre_maps::{MonMap, OsdMap, RELEASE_LUMINOUS, RELEASE_PACIFIC, flags};
+use nacre_maps::{MonMap, OsdMap, flags};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, OsdId, UTime, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -151,7 +151,6 @@ fn entities(options: &MkfsOptions) -> Vec<(AuthName, EntityAuth)> {
 }
 
 fn first_osdmap(options: &MkfsOptions, wall: UTime) -> Result<OsdMap, MkfsError> {
-    let profile = [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")];
     let failure_domain = if options.osds_are_failure_domains { "osd" } else { "host" };
     let mut crush = CrushMap::fresh(failure_domain);
     for osd in &options.osds {
@@ -163,20 +162,9 @@ fn first_osdmap(options: &MkfsOptions, wall: UTime) -> Result<OsdMap, MkfsError>
         }
     }
     let mut map = OsdMap {
-        fsid: options.fsid,
-        epoch: 1,
-        created: wall,
-        modified: wall,
-        pool_max: 0,
-        flags: flags::osdmap::FRESH,
         crush: Arc::new(crush),
-        erasure_code_profiles: BTreeMap::from([("default".to_owned(), caps(&profile))]),
-        nearfull_ratio: 0.85,
-        backfillfull_ratio: 0.9,
-        full_ratio: 0.95,
-        require_min_compat_client: RELEASE_LUMINOUS,
-        require_osd_release: RELEASE_PACIFIC,
-        ..OsdMap::default()
+        crush_version: 0,
+        ..OsdMap::fresh(options.fsid, wall, failure_domain)
     };
     for osd in &options.osds {
         add_osd(&mut map, osd)?;

@@ -17,6 +17,7 @@ mod crush;
 mod crush_rule;
 mod device;
 mod df;
+mod erasure_code_profile;
 mod fs;
 mod health;
 mod log;
@@ -57,6 +58,7 @@ const TOPICS: &[&[table::Command]] = &[
     crash::COMMANDS,
     crush::COMMANDS,
     crush_rule::COMMANDS,
+    erasure_code_profile::COMMANDS,
     df::COMMANDS,
     upmap::COMMANDS,
     fs::COMMANDS,

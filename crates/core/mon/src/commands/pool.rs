@@ -1,7 +1,8 @@
 //! Pools: made, named, listed, counted, deleted.
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
-use super::crush_rule::{check_profile, erasure_rule};
+use super::crush_rule::erasure_rule;
+use super::erasure_code_profile::check_profile;
 use super::pool_get_set::NO_AUTOSCALER;
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
