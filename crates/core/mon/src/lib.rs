@@ -37,6 +37,7 @@ pub mod servicemap;
 pub mod session;
 pub mod state;
 mod tick;
+mod warmth;
 
 pub use batch::{Batch, BatchOp, MemorySnapshot, Snapshot};
 pub use command::{CommandCx, CommandInput, Output};
@@ -45,6 +46,7 @@ pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_C
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
 pub use mon::{Mon, OpenError, TICK};
 pub use session::Identity;
+pub use warmth::WARM_UP;
 
 #[cfg(test)]
 mod tests;

@@ -136,7 +136,8 @@ impl Mon {
     }
 
     /// Begins to lead, listening at `own` as a monitor and at `mgr` as the active manager. A monitor that is alone changes its address in the
-    /// map to `own`. OSDs that are up count as silent from now on, whatever they said to the leader before.
+    /// map to `own`. OSDs that are up count as silent from now on, whatever they said to the leader before; and until they have reported to
+    /// this one nothing is concluded from what it has not heard ([`State::is_warm`]).
     pub fn lead(&mut self, own: AddrVec, mgr: AddrVec, now: Stamp, wall: UTime, entropy: &mut dyn Entropy) {
         let name = self.state.name.clone();
         let mons = &self.state.mon.map().mons;
@@ -148,6 +149,8 @@ impl Mon {
                 }
             });
         }
+        self.state.warmth.begin(now);
+        self.state.osd.begin(now);
         let gid = self.state.mgr.map().active_gid + 1;
         self.state.mgr.activate(&name, gid, mgr, wall);
         self.handle(now, wall, entropy, Event::Tick);

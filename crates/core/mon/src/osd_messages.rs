@@ -194,5 +194,6 @@ impl Mon {
             }
         }
         self.state.stats.pg_stats(osd, stats, cx.wall);
+        self.state.warm_up(cx.now);
     }
 }

@@ -14,8 +14,9 @@ use crate::mon::OpenError;
 use crate::monmap::MonMaps;
 use crate::osd::OsdMaps;
 use crate::servicemap::ServiceMaps;
+use crate::warmth::Warmth;
 use nacre_msg::{ClusterLogEntry, LogPriority};
-use nacre_types::{AuthName, EntityKind, EntityName, UTime, Uuid};
+use nacre_types::{AuthName, EntityKind, EntityName, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 
 /// Everything that the monitor knows.
@@ -51,6 +52,8 @@ pub struct State {
     pub health: Health,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
+    /// Whether what was not reported means anything.
+    pub(crate) warmth: Warmth,
     /// How many changes clients may ask for.
     pub(crate) budgets: Budgets,
     /// Clients whose messages wait for memory, a sentence each.
@@ -78,10 +81,22 @@ impl State {
             services: ServiceMaps::open(),
             health: Health::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
+            warmth: Warmth::default(),
             budgets: Budgets::default(),
             throttled_senders: Vec::new(),
             refusals: Refusals::default(),
         })
+    }
+
+    /// True once something may be concluded from what nobody has reported: see [`Warmth`].
+    #[must_use]
+    pub fn is_warm(&self) -> bool {
+        self.warmth == Warmth::Warm
+    }
+
+    /// Looks whether that is so by now.
+    pub(crate) fn warm_up(&mut self, now: Stamp) {
+        self.warmth.update(now, self.osd.map(), &self.stats.pgs);
     }
 
     /// True when something is not in a batch yet.

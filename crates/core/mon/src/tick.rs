@@ -11,13 +11,17 @@ impl Mon {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>) {
         self.state.auth.refresh(&self.state.config, cx.wall, cx.entropy);
         self.state.stats.tick(cx.now);
+        self.state.warm_up(cx.now);
         self.tick_osds(cx);
         self.state.osd.expire_blocklist(cx.wall);
-        self.purge_snaps();
         let map = std::sync::Arc::clone(self.state.osd.map());
         let digest = self.state.stats.pgs.digest(&map);
-        self.state.osd.update_fullness(&self.state.stats.pgs, &digest);
-        self.state.osd.shrink_pools(&self.state.stats.pgs);
+        let is_warm = self.state.is_warm();
+        self.state.osd.update_fullness(&self.state.stats.pgs, &digest, is_warm);
+        if is_warm {
+            self.purge_snaps();
+            self.state.osd.shrink_pools(&self.state.stats.pgs);
+        }
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
         self.end_revoked(cx);
@@ -96,8 +100,11 @@ impl Mon {
         }
     }
 
-    /// Writes changes of the health checks to the cluster log.
+    /// Writes changes of the health checks to the cluster log, and ends mutes of those that went away.
     fn log_health(&mut self, cx: &Cx<'_>) {
+        if !self.state.is_warm() {
+            return;
+        }
         let checks = crate::health::checks(&self.state);
         for (priority, text) in self.state.health.news(checks) {
             self.state.clog(priority, cx.wall, text);

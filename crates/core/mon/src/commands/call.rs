@@ -102,6 +102,17 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Refuses what must not be judged by reports that are not there yet: see [`State::is_warm`].
+pub(super) fn must_be_warm(call: &Call<'_>) -> Result<(), Failure> {
+    if call.state.is_warm() {
+        return Ok(());
+    }
+    fail(
+        Errno::EAGAIN,
+        "this monitor leads only since a moment ago, and not all OSDs have reported to it: nobody can tell yet. Ask again in 5 seconds",
+    )
+}
+
 /// Refuses what the caller's caps do not allow.
 pub(super) fn check_caps(cx: &CommandCx<'_>, row: &Row, args: &Args) -> Result<(), Failure> {
     let needed = Rwx::of_letters(row.command.perm);

@@ -1,6 +1,6 @@
 //! Ids of OSDs come and go: new, destroyed, purged, lost; and whether one can be spared.
 
-use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::call::{Answer, Call, Failure, done, fail, must_be_warm, refuse};
 use super::osd_read::existing;
 use super::osd_state::{named_osds, set_state};
 use super::table::{Command, command};
@@ -221,6 +221,7 @@ fn must_be_spare(call: &mut Call<'_>, osd: OsdId) -> Result<(), Failure> {
     if call.args.flag("force") {
         return Ok(());
     }
+    must_be_warm(call)?;
     let verdict = judge_destroy(call, &[osd]);
     match verdict.refusal() {
         Some((errno, text)) => {
@@ -428,6 +429,7 @@ fn ok_to_stop(call: &mut Call<'_>) -> Answer {
     if max > 0 && max < osds.len() {
         return fail(Errno::EINVAL, format!("max is {max}, but {} OSDs are named", osds.len()));
     }
+    must_be_warm(call)?;
     let mut stop = Stop::of(call, &map, &osds);
     if stop.is_ok() {
         let candidates = neighbours(&map, &osds).into_iter().take(STOP_CANDIDATES_MAX);
@@ -526,6 +528,7 @@ fn judge_destroy(call: &mut Call<'_>, osds: &[OsdId]) -> Destroyable {
 
 fn safe_to_destroy(call: &mut Call<'_>) -> Answer {
     let osds = named_osds(&call.state.osd.map().clone(), call.args.list("ids"))?;
+    must_be_warm(call)?;
     let verdict = judge_destroy(call, &osds);
     if !call.is_plain() {
         let list = |osds: &[OsdId]| Node::array("osd", osds.iter().copied());

@@ -1,6 +1,6 @@
 //! Exceptions from CRUSH: upmaps, temporary sets and primaries, forced peering.
 
-use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::call::{Answer, Call, Failure, done, fail, must_be_warm, refuse};
 use super::osd_read::{existing, existing_pg};
 use super::show::text_set;
 use super::signature::osd_id;
@@ -67,6 +67,7 @@ const PAIRS_COUNT_MAX: usize = 16;
 /// A PG that serves has a copy of everything; only one that does not can be given up.
 fn force_create(call: &mut Call<'_>) -> Answer {
     let pg = pg_of(call)?;
+    must_be_warm(call)?;
     let map = call.state.osd.map();
     let primary = map.pg_to_up_acting(pg).acting_primary;
     let serves = call.state.stats.pgs.pg(pg).is_some_and(|stat| {

@@ -31,12 +31,14 @@ fn used_ratio(total: i64, available: i64) -> Option<f32> {
 }
 
 /// OSDs whose bits differ from what their last report deserves, with the bits to flip.
-fn osd_changes(map: &OsdMap, pgs: &PgMap) -> BTreeMap<OsdId, u32> {
+fn osd_changes(map: &OsdMap, pgs: &PgMap, may_lower: bool) -> BTreeMap<OsdId, u32> {
     let change = |osd: OsdId| {
         let statfs = &pgs.osd(osd)?.statfs;
-        let wanted = osd_bits(map, used_ratio(statfs.total, statfs.available)?);
-        let flip = (map.state(osd) & OSD_BITS) ^ wanted;
-        (flip != 0).then_some((osd, flip))
+        let (held, wanted) =
+            (map.state(osd) & OSD_BITS, osd_bits(map, used_ratio(statfs.total, statfs.available)?));
+        let flip = held ^ wanted;
+        let may = may_lower || raised(pool_level(held), pool_level(wanted)) == pool_level(wanted);
+        (flip != 0 && may).then_some((osd, flip))
     };
     map.up_osds().filter_map(change).collect()
 }
@@ -55,7 +57,7 @@ fn is_over_quota(map: &OsdMap, id: PoolId, digest: &Digest) -> Option<bool> {
     (is_over || has_all(pool, digest, id)).then_some(is_over)
 }
 
-/// True when every PG of the pool has reported since we started.
+/// True when every PG of the pool has been reported.
 fn has_all(pool: &Pool, digest: &Digest, id: PoolId) -> bool {
     digest.pools.get(&id).is_some_and(|sum| u32::try_from(sum.pg_count) == Ok(pool.pg_num))
 }
@@ -81,6 +83,14 @@ fn order_levels(one: u64, other: u64) -> (u64, u64) {
     if rank(one) >= rank(other) { (one, other) } else { (other, one) }
 }
 
+/// The bits of a pool that had `held` and deserves `wanted`, while it must not look emptier than it did.
+fn raised(held: u64, wanted: u64) -> u64 {
+    match (held | wanted) & flags::pool::FULL_QUOTA {
+        0 => order_levels(held, wanted).0,
+        quota => flags::pool::FULL | quota,
+    }
+}
+
 /// What the map knows of how full its OSDs are.
 struct Fullest {
     /// State bits of all OSDs together: no pool is fuller.
@@ -89,8 +99,8 @@ struct Fullest {
     by_pool: BTreeMap<PoolId, u32>,
 }
 
-/// Fullness of a pool: its own quota, and that of the fullest OSD that it uses. What no OSD has reported yet, as
-/// after a start of the monitor, is what the map says: a pool that was full stays full until it is known not to be.
+/// Fullness of a pool: its own quota, and that of the fullest OSD that it uses. While PGs have not been reported, however long that takes, it
+/// is what the map says: a pool that was full stays full until it is known not to be.
 fn pool_bits(map: &OsdMap, id: PoolId, pool: &Pool, digest: &Digest, fullest: &Fullest) -> u64 {
     let both = flags::pool::FULL | flags::pool::FULL_QUOTA;
     if is_over_quota(map, id, digest).unwrap_or(pool.flags & flags::pool::FULL_QUOTA != 0) {
@@ -115,17 +125,18 @@ fn fullest(map: &OsdMap, pgs: &PgMap, flips: &BTreeMap<OsdId, u32>) -> Fullest {
 }
 
 impl OsdMaps {
-    /// Brings the full bits of OSDs and pools up to what was reported.
-    pub(crate) fn update_fullness(&mut self, pgs: &PgMap, digest: &Digest) {
+    /// Brings the full bits of OSDs and pools up to what was reported; none is taken away unless `may_lower`.
+    pub(crate) fn update_fullness(&mut self, pgs: &PgMap, digest: &Digest, may_lower: bool) {
         let map = self.upcoming().clone();
-        let osds = osd_changes(&map, pgs);
+        let osds = osd_changes(&map, pgs, may_lower);
         let fullest = fullest(&map, pgs, &osds);
         for (osd, flip) in osds {
             // Bits that this very epoch flips already are flipped back, not twice.
             *self.change().new_state.entry(osd).or_default() ^= flip;
         }
         for (id, pool) in &map.pools {
-            let wanted = pool_bits(&map, *id, pool, digest, &fullest);
+            let deserved = pool_bits(&map, *id, pool, digest, &fullest);
+            let wanted = if may_lower { deserved } else { raised(pool.flags & POOL_BITS, deserved) };
             if pool.flags & POOL_BITS != wanted
                 && let Some(pool) = self.change_pool(*id)
             {

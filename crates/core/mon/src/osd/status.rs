@@ -58,6 +58,12 @@ impl OsdMaps {
         self.status.get(&osd)
     }
 
+    /// A leader begins. What OSDs said to the one before is not known: their silence counts from now.
+    pub(crate) fn begin(&mut self, now: Stamp) {
+        let up: Vec<OsdId> = self.latest.up_osds().collect();
+        up.into_iter().for_each(|osd| self.seen(osd, now));
+    }
+
     pub(crate) fn seen(&mut self, osd: OsdId, now: Stamp) {
         self.status.entry(osd).or_default().last_seen = now;
     }
@@ -139,7 +145,7 @@ impl OsdMaps {
         let timeout = seconds(config.number_of_monitor("mon_osd_report_timeout", 900.0).max(1.0));
         let up: Vec<OsdId> = self.latest.up_osds().collect();
         for osd in up {
-            // An OSD that we never heard of since our start gets the whole time from now.
+            // One that came up meanwhile was seen as it booted.
             let status =
                 self.status.entry(osd).or_insert(OsdStatus { last_seen: now, ..OsdStatus::default() });
             let silent = now.since(status.last_seen);

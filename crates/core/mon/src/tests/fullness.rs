@@ -146,10 +146,10 @@ fn a_pool_over_its_quota_stays_closed_over_a_restart_until_all_its_groups_report
     let osd = world.connect("osd.0");
     report_groups(&mut world, osd, 1, 0..2, 50);
     assert_eq!(closed(&world), both);
-    // Without a quota nothing needs to be known.
+    // Without a quota nothing needs to be known, but that the leader is warm.
     let admin = world.connect(ADMIN);
     assert_eq!(world.ask(admin, &quota(0)).map(|ack| ack.result), Some(0));
-    world.pass(Duration::from_secs(2));
+    world.pass(crate::WARM_UP);
     assert_eq!(closed(&world), 0);
     world.check();
 }

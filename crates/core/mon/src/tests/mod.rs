@@ -13,6 +13,7 @@ mod osds;
 mod pools;
 mod security;
 mod subscriptions;
+mod takeover;
 
 use crate::batch::MemorySnapshot;
 use crate::event::{Effect, Endpoint, Event, SessionId, Token};

@@ -12,6 +12,7 @@ use crate::monmap::MonMaps;
 use crate::osd::OsdMaps;
 use crate::session::Identity;
 use crate::state::State;
+use crate::warmth::Warmth;
 use nacre_auth::MonCaps;
 use nacre_buf::Bytes;
 use nacre_denc::Decode;
@@ -42,7 +43,8 @@ impl Bench {
         let mut snapshot = MemorySnapshot::default();
         snapshot.apply(&batch);
         let wall = UTime { sec: 1_795_257_081, nsec: 0 };
-        let state = State::open(&snapshot, "a", wall).expect("a complete state");
+        let mut state = State::open(&snapshot, "a", wall).expect("a complete state");
+        state.warmth = Warmth::Warm;
         let identity = Identity {
             auth_name: AuthName::new(EntityKind::CLIENT, "admin"),
             name: EntityName::client(4100),
