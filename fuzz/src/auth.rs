@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const WALL: UTime = UTime { sec: 5000, nsec: 0 };
 
-/// The first byte says which payload of the conversation the rest replaces. Whoever gets it, the monitor, the OSD or the client, refuses
+/// The first byte says which payload of the conversation the rest replaces. The receiver, be it monitor, OSD or client, refuses
 /// it or goes on; nobody panics.
 pub fn auth(input: &[u8]) {
     let Some((&replaced, with)) = input.split_first() else { return };

@@ -42,7 +42,7 @@ const WITHIN_LAYERS: [(&str, &[&str]); 19] = [
 const FILE_LINES_MAX: usize = 600;
 /// Functions longer than this need a reason; lowered as the longest ones shrink, never raised.
 const FUNCTION_LINES_MAX: usize = 85;
-/// What an OSD's course depends on, and `daemon/osd` therefore does not read: who is up or down, what leases say, whether a store is
+/// What an OSD's course depends on, and `daemon/osd` therefore does not read: which OSDs are up or down, what leases say, whether a store is
 /// too full, and why maps cannot be taken in.
 const DECIDED_BY_CORE_OSD: [&str; 15] = [
     ".is_up(",

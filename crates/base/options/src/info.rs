@@ -51,7 +51,7 @@ impl Kind {
 pub enum Level {
     /// For every operator to look at.
     Basic,
-    /// Operators who know why.
+    /// For operators with a reason to change it.
     Advanced,
     /// For developers of the daemon.
     Dev,

@@ -52,7 +52,7 @@ pub(crate) struct UpArgs {
     /// Folder of the cluster; made if it does not exist.
     #[arg(long, default_value = "nacre-data")]
     pub(crate) dir: PathBuf,
-    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), which owns the folder.
     #[arg(long)]
     pub(crate) user: Option<String>,
     /// Number of OSDs of a new cluster; an existing one keeps its own.
@@ -102,7 +102,7 @@ pub(crate) struct MonArgs {
     /// Folder of the cluster, made by `nacre up`.
     #[arg(long, default_value = "nacre-data")]
     pub(crate) dir: PathBuf,
-    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), which owns the folder.
     #[arg(long)]
     pub(crate) user: Option<String>,
 }
@@ -120,7 +120,7 @@ pub(crate) struct OsdArgs {
     /// Folder with ceph.conf and the folders of the OSDs (osd.N).
     #[arg(long, default_value = "nacre-data")]
     pub(crate) dir: PathBuf,
-    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), to whom the folder belongs.
+    /// Started as root: go on as this user (a name, or numbers as USER:GROUP), which owns the folder.
     #[arg(long)]
     pub(crate) user: Option<String>,
     /// OSD to run; may be given several times. Without it: all that have a folder.

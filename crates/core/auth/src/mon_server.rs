@@ -362,7 +362,7 @@ impl MonSessionAuth {
         &self.name
     }
 
-    /// Global id of the instance that has proved who it is.
+    /// Global id of the instance that has proved its identity.
     #[must_use]
     pub fn global_id(&self) -> u64 {
         self.global_id

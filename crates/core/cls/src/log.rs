@@ -101,7 +101,7 @@ fn add(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let mut header = header(cx)?;
     let mut values = Vec::with_capacity(entries.len());
     for (index, mut entry) in entries.into_iter().enumerate() {
-        // A clock that stepped back must not hide entries from those who read on from the newest one.
+        // A clock that stepped back must not hide entries from readers that go on behind the newest one.
         let time = if monotonic { entry.timestamp.max(header.time_max) } else { entry.timestamp };
         header.time_max = header.time_max.max(time);
         if entry.id.is_empty() {

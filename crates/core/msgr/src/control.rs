@@ -98,7 +98,7 @@ impl Decode for AuthDone {
     }
 }
 
-/// Payload of CLIENT_IDENT: who dials, under which addresses, with which features.
+/// Payload of CLIENT_IDENT: number, addresses and features of the side that dials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClientIdent {
     pub(crate) addrs: AddrVec,
@@ -137,7 +137,7 @@ impl Decode for ClientIdent {
     }
 }
 
-/// Payload of SERVER_IDENT: who answers, under which addresses, with which features.
+/// Payload of SERVER_IDENT: number, addresses and features of the side that answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ServerIdent {
     pub(crate) addrs: AddrVec,

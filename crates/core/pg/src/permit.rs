@@ -2,7 +2,7 @@
 //!
 //! A message takes a permit of its session's [`Budget`] as it comes from the socket, and carries it wherever it goes: through
 //! mailboxes, queues and the PG. Whatever becomes of the message, dropping it gives the permit back. Nobody counts by hand, so nothing
-//! can be counted once too often or once too rarely. Whoever reads sockets compares what is held with its limits.
+//! can be counted once too often or once too rarely. The reader of the sockets compares what is held with its limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -3,7 +3,7 @@
 use crate::LogLimits;
 use nacre_msg::peer::PeerVersions;
 
-/// Peers' messages that may wait for a map. More are dropped; with those who sent them the PG begins anew when it has
+/// Peers' messages that may wait for a map. More are dropped; with the OSDs that sent them the PG begins anew when it has
 /// caught up.
 pub const FUTURE_MESSAGES_MAX: usize = 10_000;
 /// Objects that one comparison looks at on either side. Ceph's `osd_backfill_scan_max`.
@@ -26,7 +26,7 @@ pub enum Planted {
     MinSizeIgnored,
     /// A newest map is taken over although maps before it are missing.
     MapGapAccepted,
-    /// Who has the log serves before the monitor knows that it lives in its interval.
+    /// An OSD that has the log serves before the monitor knows that it lives in its interval.
     UpThruNotAwaited,
     /// An interval that ends is not remembered.
     IntervalForgotten,
@@ -44,9 +44,9 @@ pub enum Planted {
     MessagesGarbled,
     /// OSDs say as their sessions begin that they speak versions of messages that the others do not.
     VersionsUnknown,
-    /// Who watches is not recalled from the object's record.
+    /// Watchers are not recalled from the object's record.
     WatchersForgotten,
-    /// An interval of which one member is said to be lost is done without, whoever else of it is away.
+    /// An interval of which one member is said to be lost is done without, whichever other members are away.
     OneLostForAll,
     /// Erasure-coded: the shortest log is chosen although it ends before what all members had, because its OSD lost the end of it.
     SafeToIgnored,

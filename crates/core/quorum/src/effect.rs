@@ -29,7 +29,7 @@ pub enum Effect {
         data: Bytes,
         /// The members from here on.
         members: Members,
-        /// Who waits for it: it was proposed here, in this term.
+        /// The caller that waits for it: it was proposed here, in this term.
         proposal: Option<Proposal>,
     },
     /// We lead, and everything that was acknowledged in earlier terms is applied. Somebody may lead a later term already: only what comes

@@ -30,7 +30,7 @@ pub struct Settings {
     pub rank: usize,
     /// Longest change: what one message between monitors carries.
     pub proposal_bytes_max: usize,
-    /// Applied entries that are kept for members that are behind; who is further behind gets all tables.
+    /// Applied entries that are kept for members that are behind; one that is further behind gets all tables.
     pub kept_entries_max: usize,
     /// Bytes of them.
     pub kept_bytes_max: usize,
@@ -483,7 +483,7 @@ impl Quorum {
         }
     }
 
-    /// Says when we stop to lead, and whom we follow. Elected and with the term's first entry not applied we follow nobody.
+    /// Says when we stop to lead, and which member we follow. Elected and with the term's first entry not applied we follow nobody.
     fn note_role(&mut self) {
         if self.is_leader() && self.leads == Some(self.term()) {
             return;

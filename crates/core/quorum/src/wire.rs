@@ -24,13 +24,13 @@ pub struct LogPosition {
 pub struct HardState {
     /// The newest term it has seen.
     pub term: u64,
-    /// For whom it voted in it; 0 for nobody.
+    /// The member that it voted for in it; 0 for none.
     pub vote: u64,
     /// Entries up to here are committed.
     pub commit: u64,
 }
 
-/// Who votes and who only listens; two majorities are needed while `voters_outgoing` is not empty.
+/// Members that vote and that only listen; two majorities are needed while `voters_outgoing` is not empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Members {
     /// Have a vote.

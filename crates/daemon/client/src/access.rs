@@ -11,7 +11,7 @@ pub struct Access {
     pub monitors: Vec<EntityAddr>,
     /// The entity that we are.
     pub name: AuthName,
-    /// The secret that proves who the client is.
+    /// The secret that proves the client's identity.
     pub key: CryptoKey,
     /// How connections are protected: to monitors (`ms_mon_client_mode`) and to OSDs (`ms_client_mode`), most wanted first.
     pub modes: (Offer, Offer),

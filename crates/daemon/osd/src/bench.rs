@@ -72,7 +72,7 @@ impl BenchSlot {
 /// A bench under way.
 #[derive(Debug)]
 struct Bench {
-    /// Who asked, and under which number.
+    /// The client's session that asked, and under which number.
     session: SessionId,
     tid: u64,
     count: u64,

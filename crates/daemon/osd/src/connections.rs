@@ -1,4 +1,4 @@
-//! [`Connections`]: connections of a shard come, prove who they are, and go; and what follows for clients, peers and OSD control.
+//! [`Connections`]: connections of a shard come, prove their identity, and go; and what follows for clients, peers and OSD control.
 
 use crate::lent_parts::LentParts;
 use crate::peer_links::PeerLinks;
@@ -113,7 +113,7 @@ impl Connections {
     pub(crate) fn cannot_talk(&self, parts: &mut LentParts<'_>, conn: ConnId, from: OsdId, why: String) {
         tracing::error!(osd = self.osd, from, why, "the session with a peer is reset");
         parts.lend_control(|control, cx| control.misunderstood(cx, conn, from, why));
-        // Whoever waits for what it said begins anew, as behind any other reset.
+        // PGs that wait for what it said begin anew, as behind any other reset.
         self.close_malformed(parts, conn, "malformed message");
         tell_reset(parts, from);
     }

@@ -1,4 +1,4 @@
-//! [`HeartbeatDriver`]: heartbeats over sockets. Whom this OSD pings `core/osd` decides, and what answers and silence mean `core/heartbeat`.
+//! [`HeartbeatDriver`]: heartbeats over sockets. Which OSDs are pinged `core/osd` decides, and what answers and silence mean `core/heartbeat`.
 
 use crate::control_event::ControlEvent;
 use crate::links::{Link, NetCx, WAITING_MAX};
@@ -87,7 +87,7 @@ impl HeartbeatDriver {
         self.machine.peers()
     }
 
-    /// Enough of the peers answer, so that it is not us who is cut off.
+    /// Enough of the peers answer, so that it is not this OSD that is cut off.
     pub(crate) fn is_healthy(&self, now: Stamp) -> bool {
         self.machine.is_healthy(now)
     }
@@ -98,7 +98,7 @@ impl HeartbeatDriver {
         links.chain(self.machine.next_deadline()).min()
     }
 
-    /// Follows the map and who shares PGs with us: dials `count_min` others at least, under our names `osd_addrs`.
+    /// Follows the map and the OSDs that share PGs with us: dials `count_min` others at least, under our names `osd_addrs`.
     pub(crate) fn follow(
         &mut self,
         map: &OsdMap,
@@ -171,7 +171,7 @@ impl HeartbeatDriver {
         self.machine.handle(now, Event::Refused(osd));
     }
 
-    /// A session with a monitor is open, which hears again who does not answer.
+    /// A session with a monitor is open, which hears again which peers do not answer.
     pub(crate) fn monitor_opened(&mut self, now: Stamp) {
         self.machine.handle(now, Event::MonitorOpened);
     }

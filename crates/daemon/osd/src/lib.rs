@@ -8,14 +8,14 @@
 //! | `shard` | a thread's part of an OSD, put together |
 //! | `turn` | the loop: wait, take, react, send |
 //! | `dispatch`, `lent_parts` | which part each event and message is for; what such a part borrows |
-//! | `connections` | connections come, prove who they are, and go |
+//! | `connections` | connections come, prove their identity, and go |
 //! | `map_intake` | maps come in, and when the PGs see them |
 //! | `pg_driver` | the PGs get events, and what they want is carried out |
 //! | `pg_create`, `pg_maps`, `load_pgs` | copies that are called for; maps reach the PGs; PGs after a restart |
 //! | `pg_registry` | the PGs of a shard, and what waits for them |
 //! | `shard_net` | the ways out of a shard: to clients, other OSDs, other shards |
 //! | `shard_msg` | what shards tell each other |
-//! | `sessions` | who has connected to a shard, and who is not read for now |
+//! | `sessions` | the connections that came in on a shard, and which of them are not read for now |
 //! | `control` | once per OSD: boot, and what connects the parts below |
 //! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |

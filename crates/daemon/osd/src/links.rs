@@ -35,7 +35,7 @@ const WAITING_BYTES_MAX: usize = 256 << 20;
 pub(crate) struct Link {
     kind: EntityKind,
     addrs: AddrVec,
-    /// We dial, as whom; else the peer does.
+    /// The name that we dial under; `None` where the peer dials.
     dials: Option<Arc<Config>>,
     conn: Option<ConnId>,
     open: bool,
@@ -125,7 +125,7 @@ impl Link {
     }
 
     /// Whether the process that calls itself `addrs` is the one that the map has: by port and nonce, which tell the processes of one
-    /// OSD apart; what its machine is called differs with who looks.
+    /// OSD apart; what its machine is called differs with the side that looks.
     pub(crate) fn is_to(&self, addrs: &AddrVec) -> bool {
         let process =
             |addrs: &AddrVec| addrs.msgr2().map(|addr| (addr.socket.map(|at| at.port()), addr.nonce));
@@ -168,8 +168,8 @@ impl Link {
         self.conn.is_some()
     }
 
-    /// Says the greeting, with which a session begins: whoever dials as it is made, for what is sent until the connection opens goes
-    /// behind it; the other when it is open.
+    /// Says the greeting, with which a session begins: the side that dials as the link is made, for what is sent until the connection opens
+    /// goes behind it; the other side when it is open.
     pub(crate) fn greet(&mut self, conn: ConnId, messenger: &mut Messenger) {
         if let Some(greeting) = &self.greeting {
             self.lost |= !messenger.send(conn, greeting.clone());

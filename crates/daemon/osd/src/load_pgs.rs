@@ -62,7 +62,7 @@ impl PgDriver {
         Ok(())
     }
 
-    /// The records of a copy, or its log, are damaged: it begins with nothing once it is known who served the PG, and says what it
+    /// The records of a copy, or its log, are damaged: it begins with nothing once it is known which OSDs served the PG, and says what it
     /// lost.
     fn note_damage(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
         let (through, note) = Pg::note_damage(&*self.store, spg, self.pgs.map().epoch);

@@ -29,7 +29,7 @@ impl MapIntake {
         let before = Arc::clone(parts.cx.net.maps.newest());
         let mut learned = Vec::new();
         let refused = parts.cx.net.maps.learn(message, source, &mut learned).err();
-        // Links follow the newest map before PGs speak to whom it has up; what else OSD control hears comes
+        // Links follow the newest map before PGs speak to OSDs that it has up; what else OSD control hears comes
         // after, or PGs would see maps out of order.
         parts.lend_control(|control, cx| {
             if before.epoch < cx.maps.newest().epoch {
@@ -75,7 +75,7 @@ impl MapIntake {
         pgs.retry_awaiting_lease(cx);
     }
 
-    /// A PG of some shard must know who served it in maps that this OSD does not have.
+    /// A PG of some shard must know which OSDs served it in maps that this OSD does not have.
     pub(crate) fn want_past(&mut self, spg: SpgId, past: Past) {
         self.walk.add(spg, past);
     }

@@ -1,4 +1,4 @@
-//! [`MonLink`]: the session with the monitor. `core/monc` decides whom to dial, what to subscribe to and which tickets to renew; here its
+//! [`MonLink`]: the session with the monitor. `core/monc` decides which monitor to dial, what to subscribe to and which tickets to renew; here its
 //! effects become connections and messages.
 
 use crate::links::{Dialler, NetCx};

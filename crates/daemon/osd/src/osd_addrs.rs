@@ -1,4 +1,4 @@
-//! [`OsdAddrs`]: under which addresses an OSD is known to whom.
+//! [`OsdAddrs`]: the addresses of an OSD: for clients and monitors, for other OSDs, and for heartbeats on both networks.
 //!
 //! An OSD has four: for clients and monitors, for other OSDs, and for heartbeats on either network. They share
 //! a nonce, which names this instance. One that was marked down while it ran goes on under a new nonce: nobody
@@ -21,7 +21,7 @@ pub(crate) struct Addresses {
     pub(crate) hb_front: AddrVec,
 }
 
-/// Who we are towards clients and monitors, other OSDs, and their heartbeats.
+/// Our number and addresses towards clients and monitors, other OSDs, and their heartbeats.
 #[derive(Debug, Clone)]
 pub(crate) struct OsdAddrs {
     osd: OsdId,
@@ -71,7 +71,7 @@ impl Listeners {
         listener.is_some_and(|listener| listener == self.hb_back || listener == self.hb_front)
     }
 
-    /// Lets peers in, who know us by `osd_addrs`.
+    /// Lets peers in, which know us by `osd_addrs`.
     pub(crate) fn serve(&self, osd_addrs: &OsdAddrs, messenger: &mut Messenger) {
         messenger.serve(self.public, Arc::clone(&osd_addrs.public));
         messenger.serve(self.cluster, Arc::clone(&osd_addrs.cluster));

@@ -105,7 +105,7 @@ impl PeerLinks {
         }
     }
 
-    /// Peers to whom messages were lost, although neither side has ended, and who take some again.
+    /// Peers to which messages were lost, although neither side has ended, and which take some again.
     pub(crate) fn take_lost(&mut self) -> Vec<OsdId> {
         self.links.iter_mut().filter_map(|(osd, link)| link.take_lost().then_some(*osd)).collect()
     }

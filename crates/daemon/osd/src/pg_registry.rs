@@ -37,7 +37,7 @@ pub(crate) struct PgRegistry {
     held_peer: Vec<(OsdId, PeerMessage)>,
     /// PGs that the monitor ordered ahead of the map in which they exist.
     held_creates: BTreeMap<SpgId, PgCreateInfo>,
-    /// PGs whose records are damaged, until it is known who served them.
+    /// PGs whose records are damaged, until it is known which OSDs served them.
     unread: BTreeSet<SpgId>,
     /// The newest maps by epoch, the present one included.
     maps: BTreeMap<Epoch, Arc<OsdMap>>,
@@ -88,7 +88,7 @@ impl PgRegistry {
         self.pgs.contains_key(spg)
     }
 
-    /// The PG with the map that it is to see. Whoever takes it this way may change it.
+    /// The PG with the map that it is to see. A caller that takes it this way may change it.
     pub(crate) fn get_mut(&mut self, spg: &SpgId) -> Option<(&mut Pg, &Arc<OsdMap>)> {
         self.changed = true;
         self.pgs.get_mut(spg).map(|pg| (pg, &self.map))
@@ -119,12 +119,12 @@ impl PgRegistry {
         back.last().map_or(newest, |(epoch, _)| *epoch)
     }
 
-    /// What the store has of a PG cannot be read. Nobody is answered for it before that is known which he needs to know.
+    /// What the store has of a PG cannot be read. Nothing is answered for it before it is known which OSDs served it.
     pub(crate) fn set_unread(&mut self, spg: SpgId) {
         self.unread.insert(spg);
     }
 
-    /// True while it is not known who served the PG, or the one of which it will be split off.
+    /// True while it is not known which OSDs served the PG, or the one of which it will be split off.
     pub(crate) fn is_unread(&self, spg: &SpgId) -> bool {
         let of_it = |unread: &&SpgId| {
             let mut seeds = std::iter::successors(Some(spg.pg.seed), |seed| {
@@ -178,7 +178,7 @@ impl PgRegistry {
     }
 
     /// Keeps a peer's message for a PG that does not exist here until the map of its epoch is here. What is too much
-    /// is dropped: whoever asks, or introduces itself, does so again when it hears nothing.
+    /// is dropped: an OSD that asks, or introduces itself, does so again when it hears nothing.
     pub(crate) fn hold_peer(&mut self, from: OsdId, message: PeerMessage) {
         if self.held_peer.len() < self.tuning.queues.held_max {
             self.held_peer.push((from, message));
@@ -250,7 +250,7 @@ impl PgRegistry {
         self.pgs.get_mut(spg).is_some_and(Pg::waits_for_others)
     }
 
-    /// What the store has completed: for whom, and as what a PG hears of it. The PG may be gone, or be another copy by now,
+    /// What the store has completed: the PG that it is for, and as what that hears of it. The PG may be gone, or be another copy by now,
     /// whose tokens are others.
     ///
     /// # Panics

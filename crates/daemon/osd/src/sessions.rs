@@ -21,7 +21,7 @@ pub(crate) const CLIENT_OPS_MAX: usize = 1024;
 /// What a connection that came in has turned out to be.
 #[derive(Debug)]
 pub(crate) enum InboundPeer {
-    /// Still proving who it is.
+    /// Still proving its identity.
     Handshake(Box<ServiceServer>, Option<Identity>),
     /// A client, or a daemon acting as one (metadata server, manager), with what its messages hold.
     Client(Arc<Session>, Budget),
@@ -31,7 +31,7 @@ pub(crate) enum InboundPeer {
     HeartbeatPeer(OsdId),
 }
 
-/// What a peer sends to prove who it is.
+/// What a peer sends to prove its identity.
 #[derive(Debug)]
 pub(crate) enum AuthFrame {
     /// Begins with a method.

@@ -131,7 +131,7 @@ impl Shard {
         if let (Some(option), StoreConfig::File { memory_bytes, .. }) =
             (nacre_options::find("osd_memory_target"), &shard.config.store)
         {
-            Arc::make_mut(&mut shard.options).tell(option, memory_bytes.to_string()); // as it was started, for who asks
+            Arc::make_mut(&mut shard.options).tell(option, memory_bytes.to_string()); // as it was started, for `config show`
         }
         shard.follow_options();
         shard

@@ -38,7 +38,7 @@ pub(crate) enum ShardMsg {
     MonRequest(MonRequest),
     /// The monitor wants this PG to exist.
     Create(SpgId, Box<PgCreateInfo>),
-    /// To OSD control: who served this PG?
+    /// To OSD control: which OSDs served this PG?
     Past(SpgId, Past),
     /// To OSD control: what the PGs of a shard say of themselves.
     Stats(ShardReport),

@@ -21,7 +21,7 @@ const GARBLED: [u64; 2] = [40, 200];
 /// Of clients' messages for other shards this part is dropped where that is planted.
 const DROPPED_ONE_IN: u64 = 8;
 
-/// What a shard sends with. It decides nothing: whoever has something to say finds here where it goes.
+/// What a shard sends with. It decides nothing but where a message goes.
 pub(crate) struct ShardNet {
     pub(crate) messenger: Messenger,
     /// Where clients come in.

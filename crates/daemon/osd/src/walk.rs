@@ -1,4 +1,4 @@
-//! [`Walk`]: maps of the past, fetched from the monitor for PGs of which this OSD must know who served them before the
+//! [`Walk`]: maps of the past, fetched from the monitor for PGs of which this OSD must know which others served them before the
 //! maps that it keeps.
 
 use nacre_maps::{OsdMap, newer_maps};
@@ -20,7 +20,7 @@ const PLACEMENTS_MAX: usize = 2000;
 /// One run through the maps, with all PGs that want something of it.
 #[derive(Debug, Default)]
 pub(crate) struct Walk {
-    /// Who wants what, and what was found so far.
+    /// What each PG wants to know, and what was found so far.
     pgs: BTreeMap<SpgId, (Past, Option<Lineage>)>,
     /// The map that it has come to; of epoch 0 at first.
     map: Arc<OsdMap>,

@@ -168,7 +168,7 @@ impl Alloc {
         }
     }
 
-    /// The committed free map took a base for released whose slot was changed since the cut: who changed it released
+    /// The committed free map took a base for released whose slot was changed since the cut: that change released
     /// it as well, or will.
     pub(crate) fn base_was_released_early(&mut self, block: u32) {
         self.changes.add(Run { start: block, count: 1 }, 1);

@@ -1,4 +1,4 @@
-//! [`File`]: one file that grows, as a database in it sees it. Calls wait for the device: whoever must not wait has a thread
+//! [`File`]: one file that grows, as a database in it sees it. Calls wait for the device: a caller that must not wait has a thread
 //! for them.
 
 use std::fmt::Debug;

@@ -100,7 +100,7 @@ fn run(seed: u64, syncs: Syncs) -> Result<usize, String> {
         states = work(&mut kv, &mut rng, found);
         in_the_act += usize::from(file.is_dead());
         if rng.u64().is_multiple_of(4) {
-            drop(kv); // who is killed does not close
+            drop(kv); // a process that is killed does not close
             file.crash();
         } else {
             file.crash();

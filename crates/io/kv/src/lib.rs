@@ -158,7 +158,7 @@ pub trait KvStore {
 
     /// Hands a batch over to be committed durably while the caller goes on. Batches are committed in the order of
     /// their submission, and before a later [`KvStore::commit`]. Until the completion is drained, reads see all of
-    /// the batch or nothing of it, and so does whoever opens the store after a crash.
+    /// the batch or nothing of it, and so does the process that opens the store after a crash.
     fn submit(&mut self, batch: KvBatch, tag: KvTag);
 
     /// Moves what has finished to the end of `out`. Never waits.

@@ -14,7 +14,7 @@
 //! | failed read, latent sector error until the block is rewritten | survive as an error of that object; never a panic, never lost acknowledgements by a mount that went on without the unreadable part of its log |
 //! | bit rot of durable data ([`SimDevice::rot`]) | notice by checksum: an error of that object, never wrong bytes |
 //! | lost write (acknowledged, never done), misdirected write (done elsewhere) | notice when the data is read: old or foreign bytes must not pass for new ones. No single device can give the data back; the log's newest record lost this way cannot be noticed at all |
-//! | an older copy put back ([`SimDevice::restore`]) | notice when only one of device and metadata went back; who put both back shows only to others |
+//! | an older copy put back ([`SimDevice::restore`]) | notice when only one of device and metadata went back; that both went back shows only to other OSDs |
 //!
 //! [`SimFile`] is a file that behaves as badly, for what keeps its data in a file of its own: the metadata's database.
 //!

@@ -1,4 +1,4 @@
-//! Streams that a peer must survive who has not authenticated anybody yet: what a port scan, a broken client or
+//! Streams that a daemon must survive before anybody has authenticated: what a port scan, a broken client or
 //! somebody with bad intentions sends.
 //!
 //! Formats: messenger v2.1, Ceph `src/msg/async/frames_v2.h` at v16.2.15. Written down here a second time on
@@ -174,7 +174,7 @@ impl Hostile {
         out
     }
 
-    /// A message before anybody has said who it is.
+    /// A message before any authentication.
     fn early_message(&mut self) -> Vec<u8> {
         let mut header = self.random.bytes(MESSAGE_HEADER_BYTES);
         let kind: u16 = *self.random.pick(&[15, 16, 42, 43, 50, 71, 0x7000, u16::MAX]);

@@ -41,7 +41,7 @@ impl Random {
         &all[self.below(all.len())]
     }
 
-    /// A number as people choose them who mean harm: tiny, huge, or next to a power of two.
+    /// A number as an attacker chooses it: tiny, huge, or next to a power of two.
     pub fn nasty(&mut self) -> u64 {
         match self.below(4) {
             0 => self.word() % 4,

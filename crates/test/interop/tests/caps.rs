@@ -1,4 +1,4 @@
-//! Who may do what at an OSD, beside a real one: `testdata/caps/osd.json` is what `test/caps/record-osd` wrote of a cluster of Ceph v16.2.15,
+//! What entities may do at an OSD, beside a real one: `testdata/caps/osd.json` is what `test/caps/record-osd` wrote of a cluster of Ceph v16.2.15,
 //! and the same script is run against ours. No cell may be laxer. Those that are stricter are listed here with the reason.
 
 use nacre_interop::Cluster;

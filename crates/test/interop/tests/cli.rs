@@ -163,7 +163,7 @@ fn profiles_of_rbd_let_images_be_used() {
     looker.fails("eval rbd $AS create $POOL/second --size 8M").expect_text("Operation not permitted");
     looker.sh("eval rbd $AS --no-progress export $POOL/image image.out");
 
-    // A snapshot is the whole pool's, but who may write in a namespace of it may make them.
+    // A snapshot is the whole pool's, but an entity that may write in a namespace of it may make them.
     shell.sh("rbd namespace create $POOL/n");
     shell.sh("ceph auth get-or-create client.$RW-n mon 'profile rbd' osd \"profile rbd pool=$POOL namespace=n\" > part");
     let part = shell.with("AS", "--id $RW-n --keyring part");

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 const COUNT: usize = 2000;
 /// What the daemon's memory may grow by.
 const GROWTH_BYTES_MAX: u64 = 64 << 20;
-/// Answers that are read on the way; those who send without reading are cut off, rightly.
+/// Answers that are read on the way; peers that send without reading are cut off, rightly.
 const READ_EVERY: usize = 16;
 
 /// A valid client is served, by every OSD.

@@ -27,7 +27,7 @@ impl World {
         answer.unwrap_or_else(|| panic!("no answer to {text}: {self:?}"))
     }
 
-    /// Who serves the first PG of pool 1, by the monitor's map.
+    /// The OSDs that serve the first PG of pool 1, by the monitor's map.
     ///
     /// # Panics
     /// When the monitor does not run.

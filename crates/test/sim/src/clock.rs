@@ -1,4 +1,4 @@
-//! Time that passes when the world says so.
+//! Clocks of simulated processes: time passes when the world says so.
 
 use nacre_env::Clock;
 use nacre_types::{Stamp, UTime};

@@ -1,4 +1,5 @@
-//! Is there an order in which all answers make sense, and each client's writes stay in theirs? The search of Wing and Gong with the memory of Lowe: one
+//! The checker: is there an order in which all answers make sense (linearizability), and each client's writes stay in theirs? The search
+//! of Wing and Gong with the memory of Lowe: one
 //! message after the other takes effect between its sending and its answer, and a state that was seen with the
 //! same messages done is not tried twice.
 //!

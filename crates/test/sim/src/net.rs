@@ -143,7 +143,7 @@ impl Fabric {
         self.inner().agenda.keys().next().map(|(at, _)| *at)
     }
 
-    /// Lets what is due by `now` arrive; yields who has something to look at.
+    /// Lets what is due by `now` arrive; yields the hosts that have something to look at.
     #[must_use]
     pub fn advance(&self, now: Stamp) -> BTreeSet<Host> {
         let mut inner = self.inner();

@@ -80,13 +80,13 @@ pub struct Story {
     bad: Option<OsdId>,
     /// What the bad device held some time ago.
     copy: Option<OsdCopy>,
-    /// Who is being replaced, as far as that is.
+    /// The OSD that is being replaced, as far as that is.
     leaving: Option<Leaving>,
     /// What is known of the number of PGs, and since which epoch.
     divided: (u32, Epoch),
     /// When the bad device was gone for good, for the last time.
     lost_in: Epoch,
-    /// Who is being shut out, and how many clients have been.
+    /// The client that is being shut out, and how many have been.
     fencing: Option<Fencing>,
     fenced: u32,
     /// Pools beside the one that the story is about, and how many were made.

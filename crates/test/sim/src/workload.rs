@@ -31,7 +31,7 @@ fn is_source(object: &str) -> bool {
     object.starts_with(SOURCE)
 }
 
-/// Who works, or did.
+/// A client that works, or did.
 #[derive(Debug)]
 struct Worker {
     client: usize,

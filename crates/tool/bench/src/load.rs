@@ -41,7 +41,7 @@ pub(crate) struct Load {
     /// Let each OSD say what its operations spent in which stage (Nacre's OSDs only); takes seconds per repetition.
     #[arg(long)]
     pub(crate) stages: bool,
-    /// Who puts the load on.
+    /// The program that puts the load on.
     #[arg(long, value_enum, default_value = "fio")]
     pub(crate) client: Driver,
 }

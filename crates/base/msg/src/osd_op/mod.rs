@@ -37,7 +37,7 @@ pub struct OsdOp {
     pub epoch: Epoch,
     /// See [`flag`].
     pub flags: u32,
-    /// As on the wire: all zero from clients, who mean (their name, the header's tid, 0).
+    /// As on the wire: all zero from clients, which mean (their name, the header's tid, 0).
     pub reqid: ReqId,
     /// Incarnation of the client, unused.
     pub client_inc: u32,

@@ -46,7 +46,7 @@ impl AfterCommit {
 pub(crate) struct RepGather {
     /// The object's head.
     pub(crate) head: HObject,
-    /// Whose message it was, and who asked for the same or looked at the result meanwhile; empty for a
+    /// The client's message, and those that asked for the same or read the result meanwhile; empty for a
     /// change of our own.
     pub(crate) after: SmallVec<[AfterCommit; 1]>,
     /// What else ends with it.

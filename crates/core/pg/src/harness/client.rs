@@ -15,7 +15,7 @@ pub(crate) struct Sent {
     pub(crate) ops: Vec<SubOp>,
     pub(crate) snaps: Vec<SnapId>,
     pub(crate) flags: u32,
-    /// To whom it was sent last.
+    /// The OSD that it was sent to last.
     pub(crate) target: Option<OsdId>,
     pub(crate) retries: i32,
 }

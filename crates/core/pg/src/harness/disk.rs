@@ -185,7 +185,7 @@ impl Disk {
         ops.filter_map(|op| if let Op::Write { data, .. } = op { Some(data) } else { None })
     }
 
-    /// What the device has just now, for who asks once.
+    /// What the device has just now, for a read that asks once.
     pub(crate) fn glimpse(&self, object: &HObject, offset: u64, length: u64) -> Option<BufList> {
         let is_good = self.brings && !self.rotten.contains(object) && !self.rotten_below.contains(object);
         is_good.then(|| self.visible.store.read(&self.own(), object, offset, length).ok()).flatten()

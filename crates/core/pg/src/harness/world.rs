@@ -116,7 +116,7 @@ pub(crate) struct World {
     pub(crate) watch_messages: Vec<(usize, WatchNotify)>,
     /// Who has split off what; nobody serves it here.
     pub(crate) children: Vec<(OsdId, SpgId)>,
-    /// Who has said what of a merge.
+    /// What each primary has said of a merge.
     pub(crate) merges: Vec<(OsdId, crate::MergeState)>,
     /// Bytes of the longest message from one OSD to another.
     pub(crate) longest_message: usize,

@@ -1,4 +1,4 @@
-//! The PG log: what changed, in order; who asked for it; and how two copies of it become one.
+//! The PG log: what changed, in order; which request asked for it; and how two copies of it become one.
 
 mod compact;
 mod merge;

@@ -67,7 +67,7 @@ impl Intent {
                 self.read = true;
             }
             code => {
-                // A watch looks at who watches already.
+                // A watch looks at the watches that there are.
                 self.read |= code == code::WATCH;
                 self.read |= code::is_read(code);
                 self.write |= code::is_write(code);

@@ -171,7 +171,7 @@ pub struct Request<'a> {
     pub head: &'a HObject,
     /// Which request it is.
     pub reqid: ReqId,
-    /// Who sent it.
+    /// The client that sent it.
     pub caller: &'a Caller,
     /// Sources of its `copy-from` operations, as far as they are fetched.
     pub copied: &'a [Copied],

@@ -1,4 +1,4 @@
-//! Watches and notifies: the object's record of who watches changes here; connecting, timing out and sending
+//! Watches and notifies: the object's record of its watchers changes here; connecting, timing out and sending
 //! are the PG's, which gets [`WatchChange`], [`Notify`] and [`NotifyAck`].
 
 use super::execution::{Done, Execution, OpReturn};

@@ -84,7 +84,7 @@ impl Peering {
         self.ready_to_activate(state, cx)
     }
 
-    /// Has those serve who can lead with a log that begins behind `tail`; this copy is brought up to date by them. Ceph's
+    /// Lets those members serve that can lead with a log that begins behind `tail`; this copy is brought up to date by them. Ceph's
     /// `NeedActingChange`.
     pub(super) fn leave_to_others(
         &mut self,

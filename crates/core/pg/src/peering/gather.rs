@@ -1,4 +1,4 @@
-//! From a new interval to the authoritative log: whom to ask, what the answers mean.
+//! From a new interval to the authoritative log: which OSDs to ask, what the answers mean.
 
 use super::choose::{Known, choose, choose_coded};
 use super::{Peering, PeeringOutcome};
@@ -58,7 +58,7 @@ impl PgState {
         self.interval.members().into_iter().filter(move |osd| *osd != me)
     }
 
-    /// Everybody up who is a member, or served in an interval that may have accepted writes, or may have an object that
+    /// Each OSD up that is a member, or served in an interval that may have accepted writes, or may have an object that
     /// others lack.
     fn whom_to_ask(&self) -> BTreeSet<OsdId> {
         let mut all = self.past.writers();
@@ -68,14 +68,14 @@ impl PgState {
         all
     }
 
-    /// Somebody came up whom nobody has asked. That he could answer is what keeps the PG from being down,
-    /// so his answer must count.
+    /// An OSD came up that was not asked. That it could answer is what keeps the PG from being down,
+    /// so its answer must count.
     fn is_somebody_unasked(&self) -> bool {
         let Phase::GetInfo { waiting } = &self.phase else { return false };
         self.whom_to_ask().iter().any(|osd| !waiting.contains(osd) && !self.peers.contains_key(osd))
     }
 
-    /// Who may have objects that nobody else has, and has not told what he has: not up, or asked just now. Those that were marked
+    /// OSDs that may have objects that no other has, and have not told what they have: not up, or asked just now. Those that were marked
     /// lost since they were up last do not count. Ceph's `might_have_unfound`, but for those already queried.
     pub(crate) fn unprobed(&self) -> Vec<OsdId> {
         let lost =
@@ -113,7 +113,7 @@ impl PgState {
         is_lost(&self.map, osd, interval.last) && self.info_of(osd).is_none_or(shows_nothing)
     }
 
-    /// Members of past intervals without whom acknowledged writes may be unknown.
+    /// Members of past intervals without which acknowledged writes may be unknown.
     fn blocked_by(&self) -> Vec<OsdId> {
         let mut blocked = BTreeSet::new();
         for interval in self.past.intervals.iter().filter(|interval| interval.maybe_went_rw) {
@@ -245,7 +245,7 @@ impl PgState {
         self.info.counters = authority.counters;
         self.info.purged_snaps = authority.purged_snaps.clone();
         self.info.history.merge(&authority.history);
-        // Whoever has the log of the last active interval took part in it, whether or not this one gets active.
+        // An OSD that has the log of the last active interval took part in it, whether or not this one gets active.
         self.info.last_epoch_started = authority.last_epoch_started;
         self.info.last_interval_started = authority.last_interval_started;
     }
@@ -380,7 +380,7 @@ impl Peering {
         }
     }
 
-    /// Asks those who have come up since the PG is active, and may have what others lack: one without a copy would not speak
+    /// Asks those that have come up since the PG is active, and may have what others lack: one without a copy would not speak
     /// by itself, and could not be told from one that is away.
     fn ask_late_comers(&self, state: &PgState, cx: &mut Cx<'_>) {
         if state.is_recovered() {

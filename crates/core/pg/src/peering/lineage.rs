@@ -1,4 +1,4 @@
-//! [`Lineage`]: who served a PG, followed map by map by an OSD that has no record of it.
+//! [`Lineage`]: which OSDs served a PG, followed map by map by an OSD that has no record of it.
 
 use super::PgCreateInfo;
 use crate::interval::{Interval, copies_needed};
@@ -9,7 +9,7 @@ use nacre_types::{Epoch, PgId, SpgId, hash};
 use std::sync::Arc;
 
 /// The intervals of a PG from one map on. Its copy can then begin as if it had seen all of these maps, and asks those
-/// who may have taken writes.
+/// that may have taken writes.
 #[derive(Debug, Clone)]
 pub struct Lineage {
     pg: PgId,
@@ -41,7 +41,7 @@ impl Lineage {
     /// The map behind the last one came.
     ///
     /// # Panics
-    /// When it is another one: whoever served in between would be forgotten.
+    /// When it is another one: the OSDs that served in between would be forgotten.
     pub fn advance(&mut self, map: &Arc<OsdMap>) {
         let before = std::mem::replace(&mut self.map, Arc::clone(map));
         assert_eq!(map.epoch, before.epoch + 1, "{}: no map may be left out", self.pg);
@@ -82,7 +82,7 @@ impl Lineage {
 
     fn into_create_info(mut self, lost_through: Epoch) -> PgCreateInfo {
         if self.begins_before {
-            // Only the beginning of it is unknown. Whoever serves in it may have done so since long ago.
+            // Only the beginning of it is unknown. The OSDs that serve in it may have done so since long ago.
             let past = self.interval.to_past(self.map.epoch, &self.map, self.map.epoch);
             self.past.push(past, copies_needed(&self.map, self.pg));
         }

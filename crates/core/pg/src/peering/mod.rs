@@ -36,7 +36,7 @@ pub(crate) struct Peering {
     pub(crate) patience: Patience,
     /// Names this copy's questions.
     query_nonce: u64,
-    /// The choice of the authoritative log leaves out what is known of intervals in which none of those who know took part.
+    /// The choice of the authoritative log leaves out what is known of intervals in which none of the OSDs that know took part.
     pub(crate) ignores_history_les: bool,
 }
 

@@ -1,7 +1,7 @@
 //! [`Patience`]: when a copy that waits for a peer's answer during peering begins anew, since messages may have been lost.
 //!
 //! Sessions between OSDs lose nothing while they last, and both sides hear when one is reset. But queues have bounds, and
-//! what does not fit is dropped. Whoever drops something takes it as a reset of that session ([`Peering::note_lost`]): both
+//! what does not fit is dropped. An OSD that drops something takes it as a reset of that session ([`Peering::note_lost`]): both
 //! sides then find out anew what the other has. What nobody noticed is found by the clock: a primary that waits for a
 //! peer too long peers anew, a copy that its primary never spoke to introduces itself again. Each time it waits twice as
 //! long, so that a slow peer is not kept from ever answering. A scrub asks again by itself (`scrub/mod.rs`).
@@ -30,7 +30,7 @@ pub(crate) struct Patience {
     wait: Duration,
     /// The primary has spoken to this copy in this interval.
     called: bool,
-    /// Of whom something was dropped.
+    /// OSDs of which a message was dropped.
     lost: BTreeSet<OsdId>,
     /// An incomplete PG is to peer again: the operator has changed what counts.
     again: bool,

@@ -19,7 +19,7 @@ enum Admission {
     Future,
     /// The PG does not serve yet.
     Inactive,
-    /// Say nothing: the client sends it again, to whom it belongs.
+    /// Say nothing: the client sends it again, to the OSD that it belongs to.
     Drop,
     /// It is answered with this errno.
     Refuse(Errno),
@@ -174,7 +174,7 @@ impl Pipeline {
     /// Does what is to be done with a message that did not pass.
     fn turn_away(&mut self, state: &PgState, cx: &mut Cx<'_>, op: ClientOp, admission: &Admission) {
         match admission {
-            Admission::Drop => state.push_maps(cx, &op), // it may not know yet to whom it belongs
+            Admission::Drop => state.push_maps(cx, &op), // it may not know yet which OSD it belongs to
             Admission::Refuse(errno) => state.refuse(cx, &op, *errno),
             Admission::Future => self.future.entry(op.op.epoch).or_default().push(op),
             Admission::Inactive if op.session.backs_off && state.is_stuck() => {

@@ -53,14 +53,14 @@ enum Work {
         need: Eversion,
         /// How far the object has come.
         at: PartCursor,
-        /// Who has not got it after all.
+        /// OSDs that do not have it after all.
         absent: BTreeSet<OsdId>,
     },
     /// All of it came; not durable yet.
     Applying,
     /// It is computed from chunks of others.
     Reconstructing(Box<reconstruct::Reconstruction>),
-    /// Parts of it are on their way to those who miss it.
+    /// Parts of it are on their way to the copies that miss it.
     Pushing(push::Pushing),
 }
 

@@ -33,7 +33,7 @@ impl PgState {
         self.source_of(object, need, &BTreeSet::new()).is_some()
     }
 
-    /// Sends what the primary (or whoever peers with this copy) needs, if it is here in that version.
+    /// Sends what the primary (or an OSD that peers with this copy) needs, if it is here in that version.
     pub(crate) fn answer_pull(&mut self, cx: &mut Cx<'_>, from: OsdId, pull: Pull) {
         let Pull { ref object, need, ref at, .. } = pull;
         let has = self.copy_version(cx.view, object) == Some(need) && self.missing.need(object).is_none();
@@ -69,7 +69,7 @@ impl Recovery {
         self.active.insert(object, Work::Dropping);
     }
 
-    /// Asks somebody who may have it for `object`; `absent` have not.
+    /// Asks an OSD that may have it for `object`; `absent` have not.
     pub(super) fn pull(
         &mut self,
         state: &mut PgState,

@@ -12,7 +12,7 @@ use nacre_txn::{FetchFrom, ReadError};
 use nacre_types::{Eversion, HObject, OsdId, Stamp};
 use std::collections::{BTreeSet, VecDeque};
 
-/// An object on its way to those who miss it.
+/// An object on its way to the copies that miss it.
 #[derive(Debug)]
 pub(super) struct Pushing {
     /// OSDs that the object is pushed to.
@@ -31,7 +31,7 @@ pub(super) struct Pushing {
 struct SentPart {
     at: PartCursor,
     since: Stamp,
-    /// Who has not got it durably.
+    /// OSDs that do not have it durably yet.
     waiting: BTreeSet<OsdId>,
 }
 
@@ -41,7 +41,7 @@ impl Pushing {
         !self.sent.is_empty()
     }
 
-    /// To whom it goes.
+    /// OSDs that it goes to.
     pub(super) fn targets(&self) -> impl Iterator<Item = &OsdId> {
         self.targets.iter()
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   source --Pull-->  <--Push (pulled)--.
-//!   source --Pull-->  <--Push (pulled)--+- k parts: decode, --Push--> who lacks it, this copy perhaps among them
+//!   source --Pull-->  <--Push (pulled)--+- k parts: decode, --Push--> copies without it, this one perhaps among them
 //!   this copy's own part ---------------'                              all durable: the next part
 //! ```
 //! A part holds the chunk's data and, at its ends, what all chunks of an object share: attributes and record.
@@ -24,24 +24,24 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(super) struct Reconstruction {
     version: Eversion,
-    /// Who lacks it.
+    /// OSDs that lack it.
     targets: BTreeSet<OsdId>,
     /// The part: where in the chunk it begins.
     at: PartCursor,
     /// The part behind it, as far as is known.
     next: Option<PartCursor>,
-    /// Who was asked for its part.
+    /// OSDs that were asked for their part.
     asked: BTreeMap<u8, OsdId>,
     /// What came, by shard.
     parts: BTreeMap<u8, Vec<Op>>,
-    /// Who cannot give it.
+    /// OSDs that cannot give it.
     absent: BTreeSet<OsdId>,
-    /// Who has not got the new part durably.
+    /// OSDs that do not have the new part durably yet.
     waiting: BTreeSet<OsdId>,
 }
 
 impl Reconstruction {
-    /// Somebody whom it waits for is not there any more.
+    /// An OSD that it waits for is not there any more.
     pub(super) fn lost_source(&self, is_up: impl Fn(OsdId) -> bool) -> bool {
         self.asked.values().any(|osd| !is_up(*osd))
     }
@@ -70,7 +70,7 @@ impl PgState {
 }
 
 impl Recovery {
-    /// Begins to compute `object` for all who lack it.
+    /// Begins to compute `object` for all copies that lack it.
     pub(super) fn reconstruct(
         &mut self,
         state: &mut PgState,

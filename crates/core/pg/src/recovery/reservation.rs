@@ -35,9 +35,9 @@ struct Reservation {
     priority: u32,
     /// The slot here.
     local: bool,
-    /// Who has granted one.
+    /// Members that have granted one.
     granted: BTreeSet<OsdId>,
-    /// Who was asked and has not answered.
+    /// Members that were asked and have not answered.
     asked: Option<OsdId>,
 }
 

@@ -149,7 +149,7 @@ fn world_limits() -> LogLimits {
     LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() }
 }
 
-/// While too few members have the objects, those who do serve in their place.
+/// While too few members have the objects, those that do serve in their place.
 #[test]
 fn a_move_does_not_stop_clients() {
     let mut world = World::new(5, 1);

@@ -153,7 +153,7 @@ fn a_log_that_lost_what_all_had_is_not_followed() {
             assert_eq!(world.call(0, "a", write(&old)).result, 0);
             world.disk(victim).remembers = true;
             assert_eq!(world.call(0, "a", write(&new)).result, 0);
-            // Whoever does not lose its memory knows at once that all have it, the others when nothing else is to be done.
+            // An OSD that does not lose its memory knows at once that all have it, the others when nothing else is to be done.
             let is_primary = world.primary() == victim;
             if all_crash || is_primary {
                 world.tick(Duration::from_secs(1));

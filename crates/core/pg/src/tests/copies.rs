@@ -74,7 +74,7 @@ fn a_large_copy_is_seen_as_a_whole_or_not_at_all() {
     assert_eq!(world.pg(0).map(|pg| pg.info().counters.objects), Some(2));
 }
 
-/// Whoever dies, and whenever: the copy is made once all is well, and nothing is left of the first attempt.
+/// Whichever OSD dies, and whenever: the copy is made once all is well, and nothing is left of the first attempt.
 #[test]
 fn a_large_copy_survives_the_loss_of_any_member() {
     for (seed, victim) in (2..6).flat_map(|seed| (0..3).map(move |victim| (seed, victim))) {
@@ -144,7 +144,7 @@ fn a_source_that_changes_meanwhile_is_copied_as_it_is_then() {
     assert_copied(&mut world, "with the change");
 }
 
-/// One who joins while parts come has not got the first of them; a map that changes nothing takes nothing back.
+/// One that joins while parts come has not got the first of them; a map that changes nothing takes nothing back.
 #[test]
 fn a_copy_goes_to_who_is_there_at_its_end() {
     for returning in [1, 2] {

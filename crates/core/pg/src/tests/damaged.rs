@@ -45,7 +45,7 @@ fn damaged(seed: u64, alone: OsdId) -> World {
     world
 }
 
-/// Who cannot serve again what it alone had.
+/// An OSD that cannot serve again what it alone had.
 fn blocked_by(world: &mut World) -> Vec<OsdId> {
     let (primary, wall) = (world.primary(), nacre_types::UTime::ZERO);
     world.pg(primary).and_then(|pg| pg.stat(wall)).map_or_else(Vec::new, |stat| stat.blocked_by)

@@ -46,7 +46,7 @@ fn filled(seed: u64, count: usize, limits: LogLimits) -> World {
     world
 }
 
-/// So short that whoever is away misses entries.
+/// So short that an OSD that is away misses entries.
 fn short_log() -> LogLimits {
     LogLimits { target: 10, trim_min: 1, max: 20, ..LogLimits::default() }
 }
@@ -172,7 +172,7 @@ fn norebalance_stops_what_only_moves() {
     let (state_text, sums) = report(&mut world);
     assert_eq!(state_text, "active+remapped+backfill_wait");
     assert_eq!((sums.num_objects_degraded, sums.num_objects_misplaced), (0, 50));
-    // One of those who serve dies: now the new copy is needed.
+    // One of those that serve dies: now the new copy is needed.
     world.crash(2);
     world.mark_down(2);
     pass(&mut world, 10);

@@ -34,7 +34,7 @@ fn unfound(seed: u64) -> World {
     world
 }
 
-/// Those who are away may be gone for good: they are marked lost. osd.2 is.
+/// Those that are away may be gone for good: they are marked lost. osd.2 is.
 fn give_up(world: &mut World) {
     world.disk(2).wipe();
     for osd in [0, 2] {
@@ -136,7 +136,7 @@ fn nothing_is_given_up_that_somebody_may_have_who_was_not_asked() {
     for seed in 0..20 {
         let mut world = unfound(seed);
         assert_eq!(listed(&mut world, true), ["log", "new"], "seed {seed}: {}", world.describe());
-        // Whom the intervals of this one's own time do not name any more, either.
+        // OSDs that the intervals of this one's own time do not name any more, either.
         for _ in 0..seed % 3 {
             world.restart(0);
             world.run_until_idle();

@@ -113,9 +113,9 @@ fn what_may_be_written_to_a_full_pool_still_is() {
     assert_eq!(world.call(0, "a", write("base")).result, 0);
     mark_full(&mut world, true);
     world.run_until_idle();
-    // By whoever knows that it is full.
+    // By a client that knows that it is full.
     assert_eq!(world.call(0, "a", write("b")).result, 0);
-    // And by whoever does not, and says that it may be.
+    // And by one that does not, and says that it may be.
     let cases = [
         (flag::FULL_TRY, "longer", Errno::ENOSPC.negated()),
         (flag::FULL_TRY, "c", 0),

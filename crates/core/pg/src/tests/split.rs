@@ -94,7 +94,7 @@ fn what_a_copy_lacks_of_a_child_it_lacks_after_the_split() {
     assert_eq!((names.len(), saved.missing.len()), (2, 2));
 }
 
-/// What all copies had of an object that left with a child is none of the parent's versions: who has not got that much of the parent's
+/// What all copies had of an object that left with a child is none of the parent's versions: a copy that has not got that much of the parent's
 /// log would be taken for one that lost something.
 #[test]
 fn what_left_with_a_child_is_not_known_to_be_on_all_copies() {

@@ -186,7 +186,7 @@ fn a_new_primary_knows_the_watchers_of_the_old_one() {
     assert_eq!(outcome(&messages(&mut world, notify_op::COMPLETE)[0].1).timeouts, vec![]);
 }
 
-/// The primary is alone when the time of the watches is over. What it writes of that is nowhere else: whoever serves next knows of
+/// The primary is alone when the time of the watches is over. What it writes of that is nowhere else: the next primary knows of
 /// the watches, and their clients never hear that they ended.
 #[test]
 fn a_watch_ends_when_all_copies_know() {

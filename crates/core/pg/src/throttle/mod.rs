@@ -102,7 +102,7 @@ struct Window {
     began: Stamp,
     operations: u64,
     slow: u64,
-    /// Recovery wanted more than it was given: who did without learns nothing about what it may do.
+    /// Recovery wanted more than it was given: a window that did without teaches nothing about what it may do.
     ran_dry: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Watchers and notifies.
 //!
-//! Who watches is recorded with the object, so that a watch outlives its client's connection and this OSD;
-//! who is connected, and when a watch ends, only the primary's memory knows. A client says it is there every
+//! Watchers are recorded with the object, so that a watch outlives its client's connection and this OSD;
+//! which of them are connected, and when a watch ends, only the primary's memory knows. A client says it is there every
 //! few seconds, per watch. After a change of interval it watches again; until then its watches are known
 //! from the object's record as not connected, with a full timeout to come back in.
 
@@ -98,7 +98,7 @@ fn tell(cx: &mut Cx<'_>, session: SessionId, message: WatchNotify) {
 }
 
 impl Watches {
-    /// Takes in who watches an object according to its record: they may have watched at another primary.
+    /// Takes in the watchers of an object according to its record: they may have watched at another primary.
     pub(crate) fn recall_watchers(&mut self, state: &PgState, now: Stamp, head: &HObject, info: &ObjectInfo) {
         if state.planted == Planted::WatchersForgotten {
             return;

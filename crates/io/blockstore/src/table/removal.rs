@@ -60,7 +60,7 @@ impl Table {
         self.removals.dead.iter()
     }
 
-    /// The collection is gone for all who ask, and a small one altogether.
+    /// The collection is gone for all readers, and a small one altogether.
     pub(crate) fn remove_collection(&mut self, at: SpgId) {
         let Some(keyspace) = self.keyspace_of(&at) else { return };
         self.remove_log(at);

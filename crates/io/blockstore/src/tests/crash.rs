@@ -195,7 +195,7 @@ fn changing_an_omap_below_its_clone_is_found() {
     assert!(finds(Planted::SharedChange));
 }
 
-/// A process that is killed leaves what can be read and is not durable. Who opens the store acknowledges more on top of it.
+/// A process that is killed leaves what can be read and is not durable. The next process acknowledges more on top of it.
 #[test]
 fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {
     let sizes = Sizes { object_bytes_max: 100_000, write_bytes_max: 50_000 };
@@ -222,7 +222,7 @@ fn what_a_killed_process_left_is_durable_before_more_is_built_on_it() {
             drop(store);
             let mut last = acknowledged.last().map_or(history.first, |token| token.token.0);
             if round % 2 == 0 {
-                // What is shown now is read by clients, and by who decides what this copy has.
+                // What is shown now is read by clients, and tells peering what this copy has.
                 let (store, _) = rig.try_open().unwrap_or_else(|error| panic!("{context}: {error}"));
                 last = last.max(newest(&store));
                 drop(store);

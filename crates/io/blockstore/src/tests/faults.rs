@@ -442,7 +442,7 @@ fn ask_device(store: &mut BlockStore, name: &HObject, offset: u64, length: u64) 
     panic!("{name} never came");
 }
 
-/// What memory has of a block says nothing of the device: who asks that finds rot and unreadable blocks below it.
+/// What memory has of a block says nothing of the device: a read that asks the device finds rot and unreadable blocks below it.
 #[test]
 fn the_device_is_asked_past_the_memory() {
     let rot: fn(&Rig, u64) = |rig, place| assert!(rig.device.rot(place, 4096));

@@ -231,7 +231,7 @@ fn settle(store: &mut BlockStore, acknowledged: &mut Vec<StoreToken>) {
     panic!("the store does not settle");
 }
 
-/// Whoever looks at the usage, as the OSD does before each write, stops in time: the database is never full.
+/// A caller that looks at the usage, as the OSD does before each write, stops in time: the database is never full.
 #[test]
 fn usage_counts_the_room_of_the_metadata() {
     const RESERVE: u64 = 512 << 10;

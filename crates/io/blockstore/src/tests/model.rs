@@ -227,7 +227,7 @@ pub(super) fn drain(store: &mut BlockStore, acknowledged: &mut Vec<StoreToken>) 
     fetched
 }
 
-/// Asks for a range as somebody who looks at it once: the data, if it came with the completion.
+/// Asks for a range as a reader that looks at it once: the data, if it came with the completion.
 pub(super) fn read_once(
     store: &mut BlockStore,
     name: &HObject,

@@ -1,4 +1,4 @@
-//! Reads by who looks at the data once: it comes with the completion, and memory keeps it while there is room, or if it is asked for again.
+//! Reads that look at the data once (`FetchFrom::AnywhereOnce`): it comes with the completion, and memory keeps it while there is room, or if it is asked for again.
 
 use super::faults::{cold, wait, write};
 use super::model::{drain, object, pg, read_once};

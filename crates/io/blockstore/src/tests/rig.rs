@@ -189,7 +189,7 @@ impl Rig {
 
     pub(super) fn try_open(&mut self) -> Result<(BlockStore, MountReport), OpenError> {
         self.opened += 1;
-        // Whoever had it open may have ended in the middle of a commit.
+        // The process that had it open may have ended in the middle of a commit.
         self.lose_submitted(self.opened.is_multiple_of(2));
         let stepping = |device: &SimDevice, salt: u64| {
             let rng = SeededEntropy(self.seed ^ (self.opened << 32) ^ salt);

@@ -18,7 +18,7 @@ const OF_OTHERS: u32 = 0o077;
 const OF_EVERYBODY: u32 = 0o007;
 /// Everybody may write.
 const WRITE_OF_EVERYBODY: u32 = 0o002;
-/// In a folder: who may write may still not remove what belongs to others.
+/// In a folder: a user that may write may still not remove what belongs to others.
 const STICKY: u32 = 0o1000;
 
 /// Somebody else may read or change what is to be private, and that could not be changed.

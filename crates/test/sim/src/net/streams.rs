@@ -85,13 +85,13 @@ pub(super) struct Inner {
     pub(super) rng: SeededEntropy,
     pub(super) wires: Wires,
     pub(super) machines: BTreeMap<Host, Machine>,
-    /// One of those who listen on an address gets who comes there.
+    /// One of those that listen on an address gets who comes there.
     pub(super) listeners: BTreeMap<SocketAddr, Vec<Listener>>,
     pub(super) streams: BTreeMap<u64, Stream>,
     pub(super) next_stream: u64,
     pub(super) agenda: BTreeMap<(Stamp, u64), (u64, usize)>,
     pub(super) next_delivery: u64,
-    /// From whom nothing reaches whom.
+    /// Pairs of hosts of which the first does not reach the second.
     pub(super) blocked: BTreeSet<(Host, Host)>,
     pub(super) woken: BTreeSet<Host>,
 }

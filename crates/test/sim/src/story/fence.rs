@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Clients that are shut out in one story, at most.
 const FENCED_MAX: u32 = 2;
 
-/// Who is being shut out.
+/// The client that is being shut out.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fencing {
     client: usize,

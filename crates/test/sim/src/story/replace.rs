@@ -22,7 +22,7 @@ const RECOVERS: u64 = pg_state::RECOVERING
     | pg_state::BACKFILL_WAIT
     | pg_state::BACKFILL_TOOFULL;
 
-/// Who is being replaced.
+/// The OSD that is being replaced.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Leaving {
     osd: OsdId,

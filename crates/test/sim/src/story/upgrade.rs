@@ -16,7 +16,7 @@ const RESTART: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     of: BTreeMap<OsdId, u32>,
-    /// Who is too new for the others.
+    /// The OSD that is too new for the others.
     ahead: Option<OsdId>,
 }
 
@@ -61,7 +61,7 @@ impl Story {
         "upgrade"
     }
 
-    /// Who was too new gets the program that the oldest of the others has.
+    /// The OSD that was too new gets the program that the oldest of the others has.
     pub(super) fn set_back(&mut self, osd: OsdId) {
         if self.programs.ahead != Some(osd) {
             return;

@@ -117,7 +117,7 @@ fn messages_are_classified_by_what_they_do() {
     assert!(intent(vec![op(code::PGNLS)]).on_pg);
     let ordered = nacre_msg::OsdOp { flags: flag::RWORDERED, ..client.message(vec![stat()]) };
     assert!(classify(&ordered).expect("no calls").is_ordered_as_write());
-    // As in Ceph, whoever watches looks at who watches already: it needs both rights, a ping the one to read.
+    // As in Ceph, a watch looks at the watches that there are: it needs both rights, a ping the one to read.
     let changes = intent(vec![watch(1, watch_op::WATCH)]);
     assert!(changes.read && changes.write);
     let ping = intent(vec![watch(1, watch_op::PING)]);

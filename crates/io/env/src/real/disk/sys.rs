@@ -49,7 +49,7 @@ pub(super) fn write_at(
 }
 
 /// Has the system write all that it holds of a file to the device, and waits until it is there. Says nothing about loss of
-/// power: for those who sync later and do not want all of it to go at once then.
+/// power: for callers that sync later and do not want all of it to go at once then.
 ///
 /// # Errors
 /// When the device fails: what was written is then unknown.
