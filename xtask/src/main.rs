@@ -1,4 +1,4 @@
-//! Chores of the repository: `cargo xtask lint|fix|tidy|ci`.
+//! Chores of the repository: `cargo xtask lint|fix|tidy|doc|ci`.
 //!
 //! `ci` is the one gate; it never edits. `fix` edits what can be edited by machine.
 
@@ -21,11 +21,13 @@ fn main() -> Result<()> {
             run("cargo", &["clippy", "--workspace", "--all-targets", "--fix", "--allow-dirty", "--quiet"])
         }
         Some("tidy") => tidy::check(),
+        Some("doc") => doc(),
         Some("ci") => {
             lint()?;
+            doc()?;
             run("make", &["test"])
         }
-        _ => bail!("usage: cargo xtask lint|fix|tidy|ci"),
+        _ => bail!("usage: cargo xtask lint|fix|tidy|doc|ci"),
     }
 }
 
@@ -34,6 +36,14 @@ fn lint() -> Result<()> {
     tidy::check()?;
     outside::check()?;
     run("cargo", &["clippy", "--workspace", "--all-targets", "--quiet", "--", "--deny", "warnings"])
+}
+
+/// Documentation without warnings: links lead somewhere. Its front page is that of the crate `nacre`.
+fn doc() -> Result<()> {
+    let mut cargo = Command::new("cargo");
+    cargo.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "--deny warnings");
+    let status = cargo.status().context("running cargo doc")?;
+    if status.success() { Ok(()) } else { bail!("cargo doc failed: {status}") }
 }
 
 fn run(program: &str, args: &[&str]) -> Result<()> {

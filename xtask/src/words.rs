@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// Identifiers, by the folder in which they are dead: some have unrelated owners elsewhere.
-const IDENTIFIERS: [(&str, &[&str]); 9] = [
+const IDENTIFIERS: [(&str, &[&str]); 11] = [
     (
         "crates/daemon",
         &[
@@ -84,7 +84,9 @@ const IDENTIFIERS: [(&str, &[&str]); 9] = [
     ("crates/base/msg", &["map_push", "is_short"]),
     ("crates/bin", &["ApartOptions", "Setting", "look"]),
     ("crates/test/sim", &["hush", "Pace", "Birth"]),
-    ("crates/tool/store", &["Apart"]),
+    ("crates/tool/store", &["Apart", "mend", "GROUP"]),
+    ("crates/daemon/osd", &["Verdict", "settle", "carry_out", "Lack"]),
+    ("crates/core/objecter", &["Place"]),
 ];
 
 /// Words of comments, by the folder, with what to say in place of each.

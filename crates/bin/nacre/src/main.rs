@@ -1,4 +1,18 @@
 //! `nacre`: the one binary. Picks the real implementations and starts daemons; decides nothing else.
+//!
+//! The crates below it, layer by layer; each uses those above it in this table only. `ARCHITECTURE.md` walks a write through them.
+//!
+//! | layer | crates | what it is |
+//! |---|---|---|
+//! | base | [types](../nacre_types/index.html), [buf](../nacre_buf/index.html), [denc](../nacre_denc/index.html), [msg](../nacre_msg/index.html), [maps](../nacre_maps/index.html), [crush](../nacre_crush/index.html), [ec](../nacre_ec/index.html), [txn](../nacre_txn/index.html), [options](../nacre_options/index.html), [format](../nacre_format/index.html) | plain data and codecs: no I/O, no clock, no threads |
+//! | core | [pg](../nacre_pg/index.html), [osd](../nacre_osd_core/index.html), [mon](../nacre_mon/index.html), [mgr](../nacre_mgr/index.html), [quorum](../nacre_quorum/index.html), [msgr](../nacre_msgr/index.html), [auth](../nacre_auth/index.html), [monc](../nacre_monc/index.html), [objecter](../nacre_objecter/index.html), [heartbeat](../nacre_heartbeat/index.html), [cls](../nacre_cls/index.html) | state machines: events in, effects out |
+//! | io | [env](../nacre_env/index.html), [store](../nacre_store/index.html), [blockstore](../nacre_blockstore/index.html), [kv](../nacre_kv/index.html), [simdisk](../nacre_simdisk/index.html) | the machine behind traits: clock, sockets, disks, stores |
+//! | daemon | [osd](../nacre_osd/index.html), [monitor](../nacre_monitor/index.html), [client](../nacre_client/index.html), [service](../nacre_service/index.html) | threads and loops that drive the cores |
+//! | tool | [store](../nacre_store_tool/index.html), [bench](../nacre_bench/index.html) | `nacre store` and `nacre bench` |
+//! | test | [sim](../nacre_sim/index.html), [interop](../nacre_interop/index.html) | a whole cluster from one seed; stock programs against `nacre up` |
+//!
+//! Begin with [`nacre_pg::Pg`](../nacre_pg/struct.Pg.html), one PG as a machine, and [`nacre_osd::Shard`](../nacre_osd/struct.Shard.html), the
+//! loop that drives it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool speaks to people")]
 
 mod allocator;

@@ -88,7 +88,7 @@ impl State {
         })
     }
 
-    /// True once something may be concluded from what nobody has reported: see [`Warmth`].
+    /// True once something may be concluded from what nobody has reported: see `Warmth`.
     #[must_use]
     pub fn is_warm(&self) -> bool {
         self.warmth == Warmth::Warm

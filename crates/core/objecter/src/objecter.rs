@@ -79,7 +79,7 @@ pub struct TooMany;
 
 /// Where an operation goes, and whatever makes it go again when it changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct OpTarget {
     pg: PgId,
     set: UpActing,
     size: u8,
@@ -91,7 +91,7 @@ struct Place {
 struct Op {
     request: Request,
     /// Where the newest map has it; `None` while no OSD serves it, or it may not go out.
-    place: Option<Place>,
+    target: Option<OpTarget>,
     /// The OSD that it was sent to last, on the present connection.
     sent_to: Option<OsdId>,
     /// How often it was sent.
@@ -196,7 +196,7 @@ impl Objecter {
         }
         self.last_tid += 1;
         let tid = self.last_tid;
-        self.ops.insert(tid, Op { request, place: None, sent_to: None, attempts: 0, since: now });
+        self.ops.insert(tid, Op { request, target: None, sent_to: None, attempts: 0, since: now });
         self.aim(now, tid);
         Ok(tid)
     }
@@ -237,7 +237,7 @@ impl Objecter {
                 if next.skipped
                     && let Some(op) = self.ops.get_mut(&tid)
                 {
-                    op.place = None;
+                    op.target = None;
                 }
                 self.aim(now, tid);
             }
@@ -267,12 +267,12 @@ impl Objecter {
     fn forget_sent(&mut self, osd: OsdId) {
         for op in self.ops.values_mut().filter(|op| op.sent_to == Some(osd)) {
             op.sent_to = None;
-            op.place = None;
+            op.target = None;
         }
     }
 
     /// Where the newest map has an operation. `Err` when there is no such pool.
-    fn place(&self, request: &Request) -> Result<Option<Place>, Errno> {
+    fn target(&self, request: &Request) -> Result<Option<OpTarget>, Errno> {
         let pool = self.map.pool(request.locator.pool).ok_or(Errno::ENOENT)?;
         let paused = if request.is_write() { flags::osdmap::PAUSE_WRITE } else { flags::osdmap::PAUSE_READ };
         let full = pool.has_flag(flags::pool::FULL) || self.map.has_flag(flags::osdmap::FULL);
@@ -286,28 +286,28 @@ impl Objecter {
         {
             return Ok(None);
         }
-        Ok(Some(Place { pg, set, size: pool.size, min_size: pool.min_size, pg_num: pool.pg_num }))
+        Ok(Some(OpTarget { pg, set, size: pool.size, min_size: pool.min_size, pg_num: pool.pg_num }))
     }
 
-    /// Sends an operation if the map has a new place for it.
+    /// Sends an operation if the map has a new target for it.
     fn aim(&mut self, now: Stamp, tid: u64) {
         let Some(op) = self.ops.get(&tid) else { return };
         if self.map.epoch == 0 {
             return self.want_map();
         }
-        let Ok(place) = self.place(&op.request) else {
-            self.forget_place(tid);
+        let Ok(target) = self.target(&op.request) else {
+            self.forget_target(tid);
             return self.effects.push(Effect::AskNewest { tid });
         };
-        let unchanged = place.is_some() && op.place == place;
+        let unchanged = target.is_some() && op.target == target;
         let Some(op) = self.ops.get_mut(&tid) else { return };
-        op.place.clone_from(&place);
+        op.target.clone_from(&target);
         if unchanged && op.sent_to.is_some() {
             return;
         }
         op.sent_to = None;
-        match place {
-            Some(place) => self.send(now, tid, place.set.acting_primary),
+        match target {
+            Some(target) => self.send(now, tid, target.set.acting_primary),
             None => self.want_map(),
         }
     }
@@ -317,9 +317,9 @@ impl Objecter {
         self.effects.push(Effect::WantMap { from });
     }
 
-    fn forget_place(&mut self, tid: u64) {
+    fn forget_target(&mut self, tid: u64) {
         if let Some(op) = self.ops.get_mut(&tid) {
-            (op.place, op.sent_to) = (None, None);
+            (op.target, op.sent_to) = (None, None);
         }
     }
 
@@ -330,7 +330,7 @@ impl Objecter {
         if self.map.epoch < epoch {
             return self.want_map();
         }
-        match self.place(&op.request) {
+        match self.target(&op.request) {
             Ok(_) => self.aim(now, tid),
             Err(errno) => {
                 self.ops.remove(&tid);
@@ -348,11 +348,11 @@ impl Objecter {
         }
         let epoch = self.map.epoch;
         let Some(op) = self.ops.get_mut(&tid) else { return };
-        let Some(place) = &op.place else { return };
-        if session.holds(place.pg, &op.request.target(place.pg)) {
+        let Some(target) = &op.target else { return };
+        if session.holds(target.pg, &op.request.target(target.pg)) {
             return;
         }
-        let message = Box::new(op.request.message(place.pg, epoch, op.attempts));
+        let message = Box::new(op.request.message(target.pg, epoch, op.attempts));
         op.attempts += 1;
         op.sent_to = Some(osd);
         op.since = now;
@@ -371,7 +371,7 @@ impl Objecter {
     pub fn opened(&mut self, now: Stamp, osd: OsdId) {
         let Some(session) = self.sessions.get_mut(&osd) else { return };
         session.state = State::Open;
-        let for_it = |op: &Op| op.place.as_ref().is_some_and(|place| place.set.acting_primary == osd);
+        let for_it = |op: &Op| op.target.as_ref().is_some_and(|target| target.set.acting_primary == osd);
         let waiting: Vec<u64> = self
             .ops
             .iter()
@@ -412,7 +412,7 @@ impl Objecter {
             return;
         }
         if reply.result == Errno::EAGAIN.negated() {
-            op.place = None;
+            op.target = None;
             return self.aim(now, tid);
         }
         self.ops.remove(&tid);
@@ -433,8 +433,9 @@ impl Objecter {
             backoff_op::UNBLOCK => {
                 session.backoffs.remove(&backoff.id);
                 let goes_on = |op: &Op| {
-                    let place = op.place.as_ref().filter(|place| place.set.acting_primary == osd);
-                    place.is_some_and(|place| is_covered(&backoff, place.pg, &op.request.target(place.pg)))
+                    let target = op.target.as_ref().filter(|target| target.set.acting_primary == osd);
+                    target
+                        .is_some_and(|target| is_covered(&backoff, target.pg, &op.request.target(target.pg)))
                 };
                 let again: Vec<u64> =
                     self.ops.iter().filter(|(_, op)| goes_on(op)).map(|(tid, _)| *tid).collect();
@@ -470,8 +471,8 @@ impl std::fmt::Debug for Objecter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Objecter(epoch {}, {:?}", self.map.epoch, self.sessions)?;
         for (tid, op) in &self.ops {
-            let place = op.place.as_ref().map(|place| (place.pg, place.set.acting_primary));
-            write!(f, ", {tid}: {place:?} {:?} {}", op.sent_to, op.attempts)?;
+            let target = op.target.as_ref().map(|target| (target.pg, target.set.acting_primary));
+            write!(f, ", {tid}: {target:?} {:?} {}", op.sent_to, op.attempts)?;
         }
         f.write_str(")")
     }

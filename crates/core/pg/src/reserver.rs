@@ -65,7 +65,7 @@ impl Slots {
 /// than one recovers up to that many times `osd_max_backfills` PGs. The device store has one shard.
 #[derive(Debug)]
 pub struct Reserver {
-    places_max: usize,
+    slots_max: usize,
     local: Slots,
     remote: Slots,
     last_order: u64,
@@ -73,11 +73,11 @@ pub struct Reserver {
 }
 
 impl Reserver {
-    /// With `places_max` slots of either kind.
+    /// With `slots_max` slots of either kind.
     #[must_use]
-    pub fn new(places_max: usize) -> Self {
+    pub fn new(slots_max: usize) -> Self {
         Self {
-            places_max,
+            slots_max,
             local: Slots::default(),
             remote: Slots::default(),
             last_order: 0,
@@ -86,8 +86,8 @@ impl Reserver {
     }
 
     /// Changes the number of slots; a PG that holds one keeps it.
-    pub fn set_places(&mut self, places_max: usize) {
-        self.places_max = places_max;
+    pub fn set_slots(&mut self, slots_max: usize) {
+        self.slots_max = slots_max;
         self.decide(Side::Local);
         self.decide(Side::Remote);
     }
@@ -123,11 +123,11 @@ impl Reserver {
     }
 
     fn decide(&mut self, side: Side) {
-        let places_max = self.places_max;
+        let slots_max = self.slots_max;
         loop {
             let slots = self.slots(side);
             let Some((Reverse(priority), order, spg)) = slots.queue.first().copied() else { return };
-            if slots.held.len() >= places_max {
+            if slots.held.len() >= slots_max {
                 match slots.weakest() {
                     Some((weakest, held)) if held.priority < priority => {
                         slots.held.remove(&weakest);
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn places_go_round_by_priority_and_then_in_order() {
+    fn slots_go_round_by_priority_and_then_in_order() {
         let mut reserver = Reserver::new(1);
         for (seed, priority) in [(1, 180), (2, 100), (3, 180), (4, 100), (5, 180)] {
             reserver.ask(pg(seed), Side::Local, 1, priority);
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn urgent_work_takes_the_place_of_the_weakest() {
+    fn urgent_work_takes_the_slot_of_the_weakest() {
         let mut reserver = Reserver::new(2);
         reserver.ask(pg(1), Side::Remote, 1, 100);
         reserver.ask(pg(2), Side::Remote, 1, 140);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_leaves_no_place_behind() {
+    fn a_pg_that_is_gone_leaves_no_slot_behind() {
         let mut reserver = Reserver::new(1);
         (1..4).for_each(|seed| reserver.ask(pg(seed), Side::Local, 1, 100));
         assert_eq!(decided(&mut reserver), [(1, true)]);
@@ -206,7 +206,7 @@ mod tests {
         reserver.forget(&pg(1));
         assert_eq!(decided(&mut reserver), [(3, true)]);
         reserver.ask(pg(4), Side::Local, 1, 100);
-        reserver.set_places(2);
+        reserver.set_slots(2);
         assert_eq!(decided(&mut reserver), [(4, true)]);
     }
 }

@@ -64,7 +64,7 @@ impl Pg {
         self.state.phase.name()
     }
 
-    /// When [`Event::Tick`] is due; `None` when a tick about once a second is enough.
+    /// When [`crate::Event::Tick`] is due; `None` when a tick about once a second is enough.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Stamp> {
         let own = [self.watches.next_deadline(), self.moves.due(), self.snaptrim.due()];

@@ -140,7 +140,7 @@ impl Client {
 
     /// Sends what was begun since the last turn; [`Client::turn`] does so at its end.
     pub fn flush(&mut self) {
-        self.settle();
+        self.run_effects();
         self.messenger.flush();
     }
 
@@ -390,7 +390,7 @@ impl Client {
     }
 
     /// Carries out what the cores want, until they want nothing more.
-    fn settle(&mut self) {
+    fn run_effects(&mut self) {
         loop {
             let (mut of_monc, mut of_objecter) = (Vec::new(), Vec::new());
             self.objecter.drain(&mut of_objecter);

@@ -13,7 +13,7 @@ mod boot;
 
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
-use crate::heartbeat_driver::{HeartbeatDriver, Verdict};
+use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
 use crate::links::NetCx;
 use crate::mgr_report::MgrReport;
 use crate::mon_link::{MonEvent, MonLink};
@@ -106,7 +106,7 @@ impl OsdControl {
         let newest = cx.maps.newest().epoch;
         self.boot.set_started_at(newest);
         self.mon.start(newest, &mut cx.net);
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// When [`OsdControl::tick`] is due, but for the links to peers.
@@ -126,7 +126,7 @@ impl OsdControl {
         }
         self.boot_event(cx, BootEvent::Tick);
         self.report(cx);
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     fn dial_all(&mut self, cx: &mut ControlCx<'_>) {
@@ -138,9 +138,9 @@ impl OsdControl {
     }
 
     /// Carries out what the heartbeats and the client of the monitors want, until they want nothing more.
-    fn settle(&mut self, cx: &mut ControlCx<'_>) {
-        for verdict in self.heartbeats.carry_out(cx.maps.newest(), &mut cx.net) {
-            self.tell_verdict(cx, &verdict);
+    fn run_effects(&mut self, cx: &mut ControlCx<'_>) {
+        for report in self.heartbeats.execute_effects(cx.maps.newest(), &mut cx.net) {
+            self.report_peer(cx, &report);
         }
         while let Some(event) = self.mon.next_event(&self.osd_addrs.public, &mut cx.net) {
             match event {
@@ -189,7 +189,7 @@ impl OsdControl {
                 let Some(link) = links.find(|link| link.conn() == Some(conn)) else { return };
                 if !matches!(event, ConnEvent::Established(_)) {
                     link.authenticate(&mut mon.dialler(&mut cx.net, cx.options), event);
-                    return self.settle(cx);
+                    return self.run_effects(cx);
                 }
                 link.opened(conn, cx.net.messenger);
                 heartbeats.opened(conn, now);
@@ -199,7 +199,7 @@ impl OsdControl {
                 }
             }
         }
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// A connection is gone. `refused`: nobody listened where we dialled.
@@ -223,7 +223,7 @@ impl OsdControl {
         } else if !self.heartbeats.closed(conn, session, refused, now) {
             return;
         }
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// A peer's message at our listeners for heartbeats.
@@ -266,7 +266,7 @@ impl OsdControl {
                 return self.boot_event(cx, BootEvent::MapsForked);
             }
         }
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// New maps are in force: links follow them, and our own state in them.
@@ -282,7 +282,7 @@ impl OsdControl {
         self.mgr.set_due();
         self.follow_heartbeats(cx);
         self.boot_event(cx, BootEvent::HeartbeatsFollow);
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     fn follow_peers(&mut self, cx: &mut ControlCx<'_>, map: &OsdMap) {
@@ -309,7 +309,7 @@ impl OsdControl {
     /// Sends a question to the monitor.
     pub(crate) fn ask_monitor(&mut self, cx: &mut ControlCx<'_>, question: Message) {
         self.mon.send(question);
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// A PG wants the monitor to know something.
@@ -327,7 +327,7 @@ impl OsdControl {
                 self.mon.send(OsdPgCreated { version: map.epoch.into(), pg }.into());
             }
         }
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// Options have changed.
@@ -337,7 +337,7 @@ impl OsdControl {
         self.heartbeats.set(cx.options);
         self.boot.set(boot::settings(cx.options));
         self.follow_heartbeats(cx);
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// Connections with other OSDs last for weeks: those that we dialled are made anew when their protection is to be another.
@@ -353,17 +353,17 @@ impl OsdControl {
         }
     }
 
-    fn tell_verdict(&mut self, cx: &ControlCx<'_>, verdict: &Verdict) {
-        let (target, flags, silent_for) = match *verdict {
-            Verdict::Failed { osd, silent_for, immediate } => {
+    fn report_peer(&mut self, cx: &ControlCx<'_>, report: &PeerReport) {
+        let (target, flags, silent_for) = match *report {
+            PeerReport::Failed { osd, silent_for, immediate } => {
                 let immediate = if immediate { failure_flag::IMMEDIATE } else { 0 };
                 (osd, failure_flag::FAILED | immediate, silent_for)
             }
-            Verdict::Alive { osd } => (osd, 0, Duration::ZERO),
+            PeerReport::Alive { osd } => (osd, 0, Duration::ZERO),
         };
         let map = cx.maps.newest();
         let Some(target_addrs) = map.client_addr(target).cloned() else { return };
-        tracing::info!(osd = self.config.id, ?verdict, "reporting a heartbeat peer to the monitor");
+        tracing::info!(osd = self.config.id, ?report, "reporting a heartbeat peer to the monitor");
         let failure = OsdFailure {
             version: map.epoch.into(),
             fsid: self.config.fsid,
@@ -377,8 +377,8 @@ impl OsdControl {
     }
 
     /// A shard's PGs have changed.
-    pub(crate) fn heard_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
-        if self.mgr.heard_report(report) {
+    pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
+        if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
         }
         self.report(cx);
@@ -391,7 +391,7 @@ impl OsdControl {
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.
     pub(crate) fn leave(&mut self, cx: &mut ControlCx<'_>) {
         self.boot_event(cx, BootEvent::Leave);
-        self.settle(cx);
+        self.run_effects(cx);
     }
 
     /// Tells the boot machine, and does what it wants.

@@ -30,7 +30,7 @@ pub(crate) struct HeartbeatDriver {
 
 /// What the monitor is to hear of a peer.
 #[derive(Debug)]
-pub(crate) enum Verdict {
+pub(crate) enum PeerReport {
     /// It does not answer.
     Failed { osd: OsdId, silent_for: Duration, immediate: bool },
     /// It answers again.
@@ -255,22 +255,22 @@ impl HeartbeatDriver {
     }
 
     /// Sends what is due and yields what the monitor is to hear.
-    pub(crate) fn carry_out(&mut self, map: &OsdMap, net: &mut NetCx<'_>) -> Vec<Verdict> {
+    pub(crate) fn execute_effects(&mut self, map: &OsdMap, net: &mut NetCx<'_>) -> Vec<PeerReport> {
         let signature = self.signature(map, net.wall);
         let mut effects = std::mem::take(&mut self.effects);
         self.machine.drain(&mut effects);
-        let mut verdicts = Vec::new();
+        let mut reports = Vec::new();
         for effect in effects.drain(..) {
             match effect {
                 Effect::Ping { osd, sent } => self.ping(osd, sent, &signature, net.messenger),
                 Effect::Failed { osd, silent_for, immediate } => {
-                    verdicts.push(Verdict::Failed { osd, silent_for, immediate });
+                    reports.push(PeerReport::Failed { osd, silent_for, immediate });
                 }
-                Effect::Alive { osd } => verdicts.push(Verdict::Alive { osd }),
+                Effect::Alive { osd } => reports.push(PeerReport::Alive { osd }),
             }
         }
         self.effects = effects;
-        verdicts
+        reports
     }
 
     /// A link that is not open misses this ping: it counts as not answered, as it should.

@@ -107,7 +107,7 @@ impl MgrReport {
     }
 
     /// A shard's PGs have changed; true when other OSDs than before share PGs with us.
-    pub(crate) fn heard_report(&mut self, report: ShardReport) -> bool {
+    pub(crate) fn on_report(&mut self, report: ShardReport) -> bool {
         self.is_due = true;
         let before = self.reports.insert(report.shard, report).map(|report| report.sharers);
         before.as_ref() != self.reports.values().next().map(|report| &report.sharers)

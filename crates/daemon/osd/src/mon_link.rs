@@ -138,7 +138,7 @@ impl MonLink {
                 Effect::Deliver { message, .. } => MonEvent::Message(message),
                 Effect::RotatingKeys(keys) => MonEvent::Keys(keys),
                 effect => {
-                    self.carry_out(effect, as_whom, net);
+                    self.execute_effect(effect, as_whom, net);
                     continue;
                 }
             };
@@ -146,7 +146,7 @@ impl MonLink {
         }
     }
 
-    fn carry_out(&mut self, effect: Effect, as_whom: &Arc<MsgrConfig>, net: &mut NetCx<'_>) {
+    fn execute_effect(&mut self, effect: Effect, as_whom: &Arc<MsgrConfig>, net: &mut NetCx<'_>) {
         match effect {
             Effect::Connect { link, addr } => {
                 let target = Target { addr, kind: EntityKind::MON, gid: self.osd.into() };

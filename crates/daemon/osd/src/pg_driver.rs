@@ -107,7 +107,7 @@ impl PgDriver {
         let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
         // All PGs that hold a slot together keep to the number of objects.
         self.throttle.configure(seconds(target / 1e3), objects.div_ceil(slots));
-        self.reserver.set_places(slots);
+        self.reserver.set_slots(slots);
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
         self.tracker.enable(options.flag("osd_enable_op_tracker"));

@@ -136,7 +136,7 @@ impl Tracker {
     /// How many finished messages are kept, and for how long.
     pub(crate) fn configure(&mut self, size: usize, duration: Duration) {
         (self.history_size, self.history_duration) = (size, duration);
-        self.settle();
+        self.sort_history();
     }
 
     /// Whether messages count; what was counted stays.
@@ -173,17 +173,17 @@ impl Tracker {
             client: client(session, tid),
             trace,
         });
-        self.settle();
+        self.sort_history();
     }
 
     /// Forgets what is too old.
     pub(crate) fn expire(&mut self, now: Stamp) {
         let duration = self.history_duration;
         self.history.retain(|op| now.since(op.trace.replied) <= duration);
-        self.settle();
+        self.sort_history();
     }
 
-    fn settle(&mut self) {
+    fn sort_history(&mut self) {
         self.history.sort_by_key(|op| std::cmp::Reverse(whole_ns(&op.trace)));
         self.history.truncate(self.history_size);
         let full = self.history.len() >= self.history_size;

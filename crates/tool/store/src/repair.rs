@@ -40,7 +40,7 @@ pub struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<ExitCode> {
-    let done = mend(options)?;
+    let done = repair(options)?;
     let findings = examine(&options.target, false)?;
     if options.json {
         let document = json!({
@@ -61,7 +61,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode> {
 }
 
 /// Says what was done, a line each.
-pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
+pub(crate) fn repair(options: &Options) -> Result<Vec<String>> {
     let mut done = Vec::new();
     let mut disk = options.target.device()?;
     for copy in
@@ -89,7 +89,7 @@ pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
         done.push("counted free space anew from the objects: what was stored was wrong".to_owned());
     }
     drop((disk, kv));
-    if mendable && !mend_gap(options, &mut done)? {
+    if mendable && !repair_gap(options, &mut done)? {
         return Ok(done);
     }
     if mendable && !done.is_empty() {
@@ -102,7 +102,7 @@ pub(crate) fn mend(options: &Options) -> Result<Vec<String>> {
 }
 
 /// True when the log has no gap, or has none any more.
-fn mend_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
+fn repair_gap(options: &Options, done: &mut Vec<String>) -> Result<bool> {
     let (disk, kv) = options.target.scratch()?;
     let gap = nacre_blockstore::log_gap(Box::new(disk), Box::new(kv), StoreOptions::default());
     let Some(gap) = gap.with_context(|| options.target.shown())? else { return Ok(true) };

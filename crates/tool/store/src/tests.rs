@@ -3,7 +3,7 @@
 mod content;
 mod image;
 
-use crate::repair::{self, mend};
+use crate::repair::{self, repair};
 use crate::target::{Target, each_object};
 use crate::{check, compact, dump, export, import};
 use content::{Folder, PG, fill, same, submit};
@@ -55,7 +55,7 @@ fn a_store_in_use_is_refused() {
     let _running = folder.target().open().expect("the store opens");
     for refused in [
         check::examine(&folder.target(), false).map(drop),
-        mend(&repair_options(folder.target(), false)).map(drop),
+        repair(&repair_options(folder.target(), false)).map(drop),
         compact::compact(&folder.target()).map(drop),
         folder.target().look().map(drop),
     ] {
@@ -71,7 +71,7 @@ fn a_spoilt_superblock_is_written_again_from_the_other() {
         spoil(&folder, copy * 4096 + 17);
         let findings = check::examine(&folder.target(), true).expect("can be checked");
         assert_eq!(kinds(&findings), ["superblock"]);
-        let done = mend(&repair_options(folder.target(), false)).expect("can be mended");
+        let done = repair(&repair_options(folder.target(), false)).expect("can be repaired");
         assert!(done[0].contains(&format!("copy {copy}")), "{done:?}");
         assert!(check::examine(&folder.target(), true).expect("can be checked").is_sound());
     }
@@ -82,7 +82,7 @@ fn a_spoilt_superblock_is_written_again_from_the_other() {
         kinds(&check::examine(&folder.target(), false).expect("can be checked"))[..2],
         ["superblock"; 2]
     );
-    assert!(mend(&repair_options(folder.target(), false)).is_err());
+    assert!(repair(&repair_options(folder.target(), false)).is_err());
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn a_free_map_that_contradicts_the_objects_is_made_anew() {
     nacre_kv::KvStore::commit(&mut kv, &batch, nacre_kv::Durability::Durable).expect("a healthy file");
     drop(kv);
     assert!(!check::examine(&folder.target(), false).expect("can be checked").is_sound());
-    let done = mend(&repair_options(folder.target(), false)).expect("can be mended");
+    let done = repair(&repair_options(folder.target(), false)).expect("can be repaired");
     assert!(done[0].contains("counted free space anew"), "{done:?}");
     assert!(check::examine(&folder.target(), true).expect("can be checked").is_sound());
-    let again = mend(&repair_options(folder.target(), false)).expect("can be mended");
+    let again = repair(&repair_options(folder.target(), false)).expect("can be repaired");
     assert_eq!(again, ["nothing to repair"]);
 }
 
@@ -142,7 +142,7 @@ fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
     assert_eq!(kinds(&findings), ["open"]);
     let gap = "is damaged, and 3 behind it are whole";
     assert!(findings.problems[0]["what"].as_str().expect("a text").contains(gap), "{:?}", findings.problems);
-    let done = mend(&repair_options(folder.target(), false)).expect("can be looked at");
+    let done = repair(&repair_options(folder.target(), false)).expect("can be looked at");
     assert!(
         matches!(&done[..], [line] if line.contains(gap) && line.contains("--give-up-groups")),
         "{done:?}"
@@ -153,7 +153,7 @@ fn a_log_with_a_gap_is_named_and_groups_are_given_up_only_when_asked() {
     export::write(&mut store, &PG, Vec::new()).expect("can be exported");
     drop(store);
     let options = repair::Options { give_up_groups: true, ..repair_options(folder.target(), false) };
-    let done = mend(&options).expect("can be mended");
+    let done = repair(&options).expect("can be repaired");
     assert!(done[0].contains(&format!("removed 1 placement groups: {PG}")), "{done:?}");
     let findings = check::examine(&folder.target(), true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
@@ -178,10 +178,10 @@ fn unreadable_metadata_is_removed_only_when_asked() {
 
     let findings = check::examine(&folder.target(), false).expect("can be checked");
     assert_eq!(kinds(&findings), ["object"]);
-    let done = mend(&repair_options(folder.target(), false)).expect("can be looked at");
+    let done = repair(&repair_options(folder.target(), false)).expect("can be looked at");
     assert!(done[0].contains("--remove-unreadable"), "{done:?}");
     assert!(!check::examine(&folder.target(), false).expect("can be checked").is_sound());
-    mend(&repair_options(folder.target(), true)).expect("can be mended");
+    repair(&repair_options(folder.target(), true)).expect("can be repaired");
     let findings = check::examine(&folder.target(), true).expect("can be checked");
     assert!(findings.is_sound(), "{:?}", findings.problems);
     let (mut store, _) = folder.target().look().expect("the store opens");
@@ -307,7 +307,7 @@ fn log_and_metadata_may_be_elsewhere_and_must_belong_to_the_store() {
     let (mut b, _) = other.target().look().expect("the store opens");
     same(&mut a, &mut b);
     drop((a, b));
-    let repair = mend(&repair_options(one.target(), false)).expect("can be mended");
+    let repair = repair(&repair_options(one.target(), false)).expect("can be repaired");
     assert_eq!(repair, ["nothing to repair"]);
     // Both have the same id here; a log that is none, or missing, is told apart all the same.
     let log = one.path().join("log");

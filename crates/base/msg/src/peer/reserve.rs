@@ -7,13 +7,13 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 /// Which step of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReserveStep {
-    /// The primary wants a place at the receiver.
+    /// The primary wants a slot at the receiver.
     Request,
     /// The primary has it.
     Grant,
     /// The primary needs it no more, or does not wait for it any more.
     Release,
-    /// More urgent work took the place.
+    /// More urgent work took the slot.
     Revoke,
 }
 
@@ -41,7 +41,7 @@ impl Decode for ReserveStep {
     }
 }
 
-/// About a place for the recovery of the PG at a member.
+/// About a slot for the recovery of the PG at a member.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reserve {
     /// PG and epoch.

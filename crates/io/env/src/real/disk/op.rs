@@ -47,7 +47,7 @@ enum Sync {
 }
 
 /// What the answer of the system means for an op.
-pub(super) enum Verdict {
+pub(super) enum Progress {
     Finished(DiskCompletion),
     /// More is to be transferred.
     Again(Op),
@@ -92,19 +92,19 @@ impl Op {
     }
 
     /// Takes in what the system answered to what is left of the op: bytes transferred, or an error.
-    pub(super) fn answered(mut self, answer: io::Result<usize>) -> Verdict {
+    pub(super) fn answered(mut self, answer: io::Result<usize>) -> Progress {
         match (answer, &self.work) {
             (Ok(_), _) if self.is_to_sync() => self.finish(Ok(())),
             (Ok(bytes), Work::Write { .. } | Work::Read { .. }) => self.transferred(bytes),
             (Ok(_), Work::Flush | Work::Discard { .. }) => self.finish(Ok(())),
             (Err(error), _) if is_passing(&error) && self.retries < RETRIES_MAX => {
                 self.retries += 1;
-                Verdict::Again(self)
+                Progress::Again(self)
             }
             // Some sandboxes and file systems do not know the flag.
             (Err(error), _) if self.takes_flag() && is_unknown_flag(&error) => {
                 self.sync_behind();
-                Verdict::Again(self)
+                Progress::Again(self)
             }
             // Advice that the device cannot take.
             (Err(error), Work::Discard { .. }) if is_unsupported(&error) => self.finish(Ok(())),
@@ -116,12 +116,12 @@ impl Op {
         }
     }
 
-    fn transferred(mut self, bytes: usize) -> Verdict {
+    fn transferred(mut self, bytes: usize) -> Progress {
         let reached = self.done + bytes;
         if reached as u64 >= self.length {
             if self.is_durable() && self.sync == Sync::Behind {
                 (self.sync, self.retries) = (Sync::Now, 0);
-                return Verdict::Again(self);
+                return Progress::Again(self);
             }
             return self.finish(Ok(()));
         }
@@ -132,15 +132,15 @@ impl Op {
             return self.finish(Err(DiskError::Short { request, offset, length, done: reached as u64 }));
         }
         self.done = whole;
-        Verdict::Again(self)
+        Progress::Again(self)
     }
 
-    fn finish(self, result: Result<(), DiskError>) -> Verdict {
+    fn finish(self, result: Result<(), DiskError>) -> Progress {
         let buffer = match self.work {
             Work::Read { into } => Some(into),
             _ => None,
         };
-        Verdict::Finished(DiskCompletion { tag: self.tag, result, buffer })
+        Progress::Finished(DiskCompletion { tag: self.tag, result, buffer })
     }
 }
 
@@ -170,17 +170,17 @@ mod tests {
         Op::new(DiskTag(1), 0, data.len() as u64, Work::Write { data, durability })
     }
 
-    fn again(verdict: Verdict) -> Op {
-        match verdict {
-            Verdict::Again(op) => op,
-            Verdict::Finished(completion) => panic!("{completion:?}"),
+    fn again(progress: Progress) -> Op {
+        match progress {
+            Progress::Again(op) => op,
+            Progress::Finished(completion) => panic!("{completion:?}"),
         }
     }
 
-    fn result(verdict: Verdict) -> Result<(), DiskError> {
-        match verdict {
-            Verdict::Finished(completion) => completion.result,
-            Verdict::Again(_) => panic!("not finished"),
+    fn result(progress: Progress) -> Result<(), DiskError> {
+        match progress {
+            Progress::Finished(completion) => completion.result,
+            Progress::Again(_) => panic!("not finished"),
         }
     }
 

@@ -5,7 +5,7 @@
 )]
 
 use super::file::DeviceFile;
-use super::op::{Op, Verdict, Work};
+use super::op::{Op, Progress, Work};
 use super::sys::{self, EventFd};
 use crate::disk::{DiskCompletion, REQUESTS_MAX};
 use io_uring::types::{Fd, FsyncFlags};
@@ -205,8 +205,8 @@ impl Ring {
         for (key, result) in answers.drain(..) {
             let op = self.slots.remove(key).op;
             match op.answered(answer(result)) {
-                Verdict::Finished(completion) => self.finished.push(completion),
-                Verdict::Again(rest) => {
+                Progress::Finished(completion) => self.finished.push(completion),
+                Progress::Again(rest) => {
                     self.syncs_behind |= rest.syncs_behind();
                     self.backlog.push_front(rest);
                 }

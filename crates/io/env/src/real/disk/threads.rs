@@ -1,7 +1,7 @@
 //! [`Threads`]: where io_uring is forbidden, a few threads make the blocking calls.
 
 use super::file::DeviceFile;
-use super::op::{Op, Verdict, Work};
+use super::op::{Op, Progress, Work};
 use super::sys::{self, EventFd};
 use crate::disk::{DiskCompletion, REQUESTS_MAX};
 use nacre_buf::BufList;
@@ -144,8 +144,8 @@ fn perform(file: &File, mut op: Op) -> Finished {
     loop {
         let answer = call(file, &mut op);
         match op.answered(answer) {
-            Verdict::Finished(completion) => return Finished { completion, _data: data },
-            Verdict::Again(rest) => op = rest,
+            Progress::Finished(completion) => return Finished { completion, _data: data },
+            Progress::Again(rest) => op = rest,
         }
     }
 }
