@@ -7,7 +7,6 @@ use crate::monmap::{MONS_MAX, MonMaps};
 use crate::osd::OsdMaps;
 use crate::osd::crush_edit::{self, CrushPlace, LocationError};
 use nacre_auth::{CryptoKey, EntityAuth};
-use nacre_crush::CrushMap;
 use nacre_maps::{MonMap, OsdMap, flags};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, OsdId, UTime, Uuid};
 use std::collections::BTreeMap;
@@ -152,20 +151,16 @@ fn entities(options: &MkfsOptions) -> Vec<(AuthName, EntityAuth)> {
 
 fn first_osdmap(options: &MkfsOptions, wall: UTime) -> Result<OsdMap, MkfsError> {
     let failure_domain = if options.osds_are_failure_domains { "osd" } else { "host" };
-    let mut crush = CrushMap::fresh(failure_domain);
+    let mut map = OsdMap::fresh(options.fsid, wall, failure_domain);
+    let crush = Arc::make_mut(&mut map.crush);
     for osd in &options.osds {
         let of_osd = |source| MkfsError::Place { osd: osd.id, source };
-        crush_edit::create_or_move(&mut crush, osd.id, osd.weight, &CrushPlace::host(&osd.host))
+        crush_edit::create_or_move(crush, osd.id, osd.weight, &CrushPlace::host(&osd.host))
             .map_err(of_osd)?;
         if let Some(class) = &osd.class {
-            crush_edit::set_class(&mut crush, osd.id, Some(class)).map_err(of_osd)?;
+            crush_edit::set_class(crush, osd.id, Some(class)).map_err(of_osd)?;
         }
     }
-    let mut map = OsdMap {
-        crush: Arc::new(crush),
-        crush_version: 0,
-        ..OsdMap::fresh(options.fsid, wall, failure_domain)
-    };
     for osd in &options.osds {
         add_osd(&mut map, osd)?;
     }
@@ -206,6 +201,15 @@ mod tests {
         let maps = MonMaps::open(&snapshot).expect("its own encoding").expect("a cluster");
         assert_eq!(maps.map().ranks, ["b", "a", "c"]);
         assert_eq!(maps.members().iter().collect::<Vec<_>>(), [("a", 2), ("b", 1), ("c", 3)]);
+    }
+
+    #[test]
+    fn a_cluster_without_osds_begins_with_the_map_that_ceph_begins_with() {
+        let (options, wall) = (options(&[("a", 1)]), UTime { sec: 7, nsec: 0 });
+        let domain = if options.osds_are_failure_domains { "osd" } else { "host" };
+        let map = first_osdmap(&options, wall).expect("valid options");
+        assert_eq!(map, OsdMap::fresh(options.fsid, wall, domain), "compared with a real one by nacre-maps");
+        assert_eq!(map.crush_version, 1);
     }
 
     #[test]
