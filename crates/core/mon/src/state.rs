@@ -77,8 +77,8 @@ impl State {
             config_keys: ConfigKeys::open(snapshot),
             log: ClusterLog::open(snapshot)?,
             mgr: MgrMaps::open(snapshot)?,
-            fs: FsMaps::open(),
-            services: ServiceMaps::open(),
+            fs: FsMaps::open(snapshot)?,
+            services: ServiceMaps::open(snapshot)?,
             health: Health::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
             warmth: Warmth::default(),
@@ -108,6 +108,8 @@ impl State {
             || self.config_keys.is_dirty()
             || self.log.is_dirty()
             || self.mgr.is_dirty()
+            || self.fs.is_dirty()
+            || self.services.is_dirty()
             || self.health.is_dirty()
     }
 
@@ -120,6 +122,8 @@ impl State {
         self.config.flush(wall, &mut batch);
         self.config_keys.flush(&mut batch);
         self.mgr.flush(&mut batch);
+        self.fs.flush(&mut batch);
+        self.services.flush(&mut batch);
         self.health.flush(&mut batch);
         self.log.flush(&mut batch);
         batch

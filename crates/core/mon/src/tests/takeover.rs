@@ -3,10 +3,10 @@
 use super::osds::report as failure;
 use super::{ADMIN, World};
 use crate::WARM_UP;
-use crate::event::SessionId;
+use crate::event::{Event, SessionId};
 use nacre_maps::flags;
 use nacre_msg::stats::{PgStat, pg_state};
-use nacre_msg::{PgStats, failure_flag};
+use nacre_msg::{Message, PgStats, failure_flag};
 use nacre_types::{Errno, OsdId, PgId};
 use std::ops::Range;
 use std::time::Duration;
@@ -299,4 +299,47 @@ fn silence_and_failure_reports_count_from_the_takeover() {
     world.pass(Duration::from_secs(2));
     assert!(!world.map().is_up(2), "901 s");
     world.check();
+}
+
+/// Subscribers ask for what follows the epoch that they have: one that began anew with each leader would leave them with old maps.
+#[test]
+fn epochs_of_maps_never_go_back() {
+    let mut world = World::new(1);
+    let epochs = |world: &World| {
+        let state = world.mon.state();
+        let single = [state.mon.map().epoch, state.mgr.map().epoch, state.fs.map().epoch];
+        [&single[..], &[state.services.map().epoch, state.osd.published().epoch]].concat()
+    };
+    let mut before = epochs(&world);
+    for round in 0..5_u32 {
+        let state = &mut world.mon.state;
+        state.fs.update(|_| ());
+        state.services.update(|map| {
+            map.services.insert(format!("rgw{round}"), nacre_msg::ServiceEntry::default());
+        });
+        world.settle();
+        let told = epochs(&world);
+        assert_eq!((told[2], told[3]), (before[2] + 1, before[3] + 1));
+        // What is not committed nobody was told.
+        world.commits_complete = false;
+        world.mon.state.services.update(|_| ());
+        world.settle();
+        world.commits_complete = true;
+        world.restart();
+        before = epochs(&world);
+        assert!(told.iter().zip(&before).all(|(told, now)| told <= now), "{told:?}, then {before:?}");
+        assert_eq!((told[2], told[3]), (before[2], before[3]), "as it was durable");
+        assert!(world.mon.state().services.map().services.contains_key(&format!("rgw{round}")));
+    }
+    let (client, newest) = (world.connect(ADMIN), u64::from(before[3]));
+    world.subscribe(client, "servicemap", newest + 1, false);
+    let maps = |world: &mut World| {
+        let sent = world.take(client).into_iter();
+        sent.filter_map(|message| if let Message::ServiceMap(map) = message { Some(map.epoch) } else { None })
+            .collect::<Vec<_>>()
+    };
+    assert!(maps(&mut world).is_empty());
+    world.mon.state.services.update(|_| ());
+    world.event(Event::Tick);
+    assert_eq!(maps(&mut world).into_iter().map(u64::from).collect::<Vec<_>>(), [newest + 1]);
 }
