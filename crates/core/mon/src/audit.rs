@@ -1,7 +1,7 @@
 //! The audit log: which entity asked for what, from where, and how it ended. It is the channel `audit` of the cluster log, which the
 //! store keeps (`ceph log last 100 info audit`).
 
-use crate::command::{CommandInput, Output};
+use crate::output::{CommandInput, Output};
 use crate::session::Identity;
 use nacre_types::{AuthName, Errno, Stamp};
 use serde_json::{Map, Value};

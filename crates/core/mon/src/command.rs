@@ -1,10 +1,9 @@
-//! The seam between the monitor and its command table: what a command is given and what it returns.
+//! The seam between the monitor and its command table: what a command is given, and by its way what it returns.
 
+pub use crate::output::{CommandInput, Output};
 use crate::session::Identity;
 use crate::state::State;
-use nacre_buf::Bytes;
-use nacre_types::{Entropy, Errno, Stamp, UTime};
-use serde_json::{Map, Value};
+use nacre_types::{Entropy, Stamp, UTime};
 
 /// What a command works on.
 ///
@@ -24,48 +23,4 @@ pub struct CommandCx<'a> {
     pub wall: UTime,
     /// Randomness for keys and ids.
     pub entropy: &'a mut dyn Entropy,
-}
-
-/// One parsed command.
-#[derive(Debug, Clone, Default)]
-pub struct CommandInput {
-    /// The words of the command, such as `osd pool create`.
-    pub prefix: String,
-    /// All arguments, `prefix` and `format` included.
-    pub args: Map<String, Value>,
-    /// The `format` argument; empty or `plain` for text.
-    pub format: String,
-    /// Bulk input (`-i file`).
-    pub data: Bytes,
-}
-
-/// What a command answers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Output {
-    /// 0, a positive value of the command's, or a negated error number.
-    pub code: i32,
-    /// For standard error and the log.
-    pub text: String,
-    /// For standard output.
-    pub data: Bytes,
-}
-
-impl Output {
-    /// Success with a line for people.
-    #[must_use]
-    pub fn text(text: impl Into<String>) -> Self {
-        Self { text: text.into(), ..Self::default() }
-    }
-
-    /// Success with output bytes.
-    #[must_use]
-    pub fn data(data: impl Into<Bytes>) -> Self {
-        Self { data: data.into(), ..Self::default() }
-    }
-
-    /// Failure with its reason.
-    #[must_use]
-    pub fn error(errno: Errno, text: impl Into<String>) -> Self {
-        Self { code: errno.negated(), text: text.into(), ..Self::default() }
-    }
 }

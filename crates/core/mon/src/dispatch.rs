@@ -1,5 +1,6 @@
 //! Messages: what each asks for, and which caps that needs.
 
+use crate::answers::{Again, Request, RequestKind};
 use crate::budget::Change;
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
@@ -117,7 +118,8 @@ impl Mon {
         let Some(entry) = self.sessions.get(&session) else { return };
         match (entry.endpoint, message) {
             (_, Message::Command(command)) => {
-                let output = self.run(cx, session, &command.cmd, command.data);
+                let asked = (RequestKind::Tell, tid);
+                let output = self.run(cx, session, asked, &command.cmd, &command.data);
                 let (result, status) = (output.code, output.text);
                 self.send(session, tid, CommandReply { result, status, data: output.data.into() });
             }
@@ -141,7 +143,8 @@ impl Mon {
             Message::MonGetVersion(ask) => self.get_version(session, tid, &ask),
             Message::MonGetOsdMap(ask) => self.osd_map_epochs(session, &ask),
             Message::MonCommand(command) => {
-                let output = self.run(cx, session, &command.cmd, command.data);
+                let asked = (RequestKind::Monitor, tid);
+                let output = self.run(cx, session, asked, &command.cmd, &command.data);
                 let ack = MonCommandAck {
                     version: self.state.osd.next_epoch().into(),
                     result: output.code,
@@ -180,7 +183,8 @@ impl Mon {
                 self.send(session, 0, close);
             }
             Message::MgrCommand(command) => {
-                let output = self.run(cx, session, &command.cmd, command.data);
+                let asked = (RequestKind::Manager, tid);
+                let output = self.run(cx, session, asked, &command.cmd, &command.data);
                 let (result, status) = (output.code, output.text);
                 self.send(session, tid, MgrCommandReply { result, status, data: output.data.into() });
             }
@@ -267,7 +271,15 @@ impl Mon {
         }
     }
 
-    fn run(&mut self, cx: &mut Cx<'_>, session: SessionId, words: &[String], data: BufList) -> Output {
+    /// Runs a command, unless it changes something and was carried out already: then it is answered as it was.
+    fn run(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        (kind, tid): (RequestKind, u64),
+        words: &[String],
+        data: &BufList,
+    ) -> Output {
         let Some(identity) = self.identity_of(session).cloned() else {
             return Output::error(Errno::EACCES, "access denied");
         };
@@ -275,6 +287,9 @@ impl Mon {
             Ok(input) => input,
             Err(output) => return output,
         };
+        let parts: Vec<&[u8]> = words.iter().map(String::as_bytes).chain([&input.data[..]]).collect();
+        let request = Request::new(&identity, kind, tid, &parts).filter(|_| crate::commands::changes(words));
+        let answered = request.as_ref().and_then(|request| self.state.answers.find(request));
         let mut command = CommandCx {
             state: &mut self.state,
             identity: &identity,
@@ -282,7 +297,15 @@ impl Mon {
             wall: cx.wall,
             entropy: cx.entropy,
         };
+        match answered {
+            Some(Again::Output(output)) => return output,
+            Some(Again::Secret) => return crate::commands::show_secret(&mut command, &input),
+            None => (),
+        }
         let output = crate::commands::run(&mut command, &input);
+        if let Some(request) = request {
+            self.state.answers.note(&request, &output, crate::commands::shows_secrets(&input.prefix));
+        }
         if crate::commands::is_audited(&input.prefix) || output.code == Errno::EACCES.negated() {
             let line = crate::audit::line(&mut self.state.refusals, cx.now, &identity, &input, &output);
             if let Some(line) = line {

@@ -9,6 +9,7 @@
 //! [`Mon::open`]. The batch is the unit that the replicated log carries.
 //! Layer: core; uses base and the cores auth and mgr.
 
+mod answers;
 mod audit;
 pub mod auth;
 pub mod batch;
@@ -31,6 +32,7 @@ pub mod monmap;
 mod opening;
 pub mod osd;
 mod osd_messages;
+mod output;
 mod pool_ops;
 mod publish;
 pub mod servicemap;
@@ -39,6 +41,7 @@ pub mod state;
 mod tick;
 mod warmth;
 
+pub use answers::{ANSWER_BYTES_MAX, ANSWERS_COUNT_MAX};
 pub use batch::{Batch, BatchOp, MemorySnapshot, Snapshot};
 pub use command::{CommandCx, CommandInput, Output};
 pub use event::{Effect, Endpoint, Event, Peer, SessionId, Token};

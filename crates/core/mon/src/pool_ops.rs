@@ -1,5 +1,7 @@
 //! Pool operations of librados, snapshots of metadata servers, and questions about usage.
 
+use crate::answers::{Again, Request, RequestKind};
+use crate::command::Output;
 use crate::event::SessionId;
 use crate::mon::{Cx, Mon};
 use crate::osd::{PoolError, PoolSpec};
@@ -27,15 +29,39 @@ impl Mon {
         if !self.is_ours(op.fsid) {
             return;
         }
-        let outcome =
-            if self.may_pool_op(session, op) { self.apply_pool_op(cx, op) } else { Err(Errno::EPERM) };
+        let parts =
+            [&op.pool.to_le_bytes()[..], &op.op.to_le_bytes(), &op.snap.0.to_le_bytes(), op.name.as_bytes()];
+        let identity = self.identity_of(session);
+        let request = identity.and_then(|identity| Request::new(identity, RequestKind::PoolOp, tid, &parts));
+        let answered = request.as_ref().and_then(|request| self.state.answers.find(request));
+        let (result, response) = match answered {
+            Some(Again::Output(output)) => (output.code, Some(output.data).filter(|data| !data.is_empty())),
+            _ => self.run_pool_op(cx, session, op, request.as_ref()),
+        };
         let epoch = self.state.osd.next_epoch();
-        let (result, response) = match outcome {
+        let version = epoch.into();
+        self.send(session, tid, PoolOpReply { version, fsid: self.state.fsid, result, epoch, response });
+    }
+
+    fn run_pool_op(
+        &mut self,
+        cx: &mut Cx<'_>,
+        session: SessionId,
+        op: &PoolOp,
+        request: Option<&Request>,
+    ) -> (i32, Option<Bytes>) {
+        if !self.may_pool_op(session, op) {
+            return (Errno::EPERM.negated(), None);
+        }
+        let (code, response) = match self.apply_pool_op(cx, op) {
             Ok(response) => (0, response),
             Err(errno) => (errno.negated(), None),
         };
-        let version = epoch.into();
-        self.send(session, tid, PoolOpReply { version, fsid: self.state.fsid, result, epoch, response });
+        if let Some(request) = request.filter(|_| code == 0) {
+            let data = response.clone().unwrap_or_default();
+            self.state.answers.note(request, &Output { code, data, ..Output::default() }, false);
+        }
+        (code, response)
     }
 
     /// Snapshots of clients may also be made by a client that may write objects of the pool, by its OSD caps.

@@ -1,5 +1,6 @@
 //! [`State`]: all services of the monitor.
 
+use crate::answers::Answers;
 use crate::audit::Refusals;
 use crate::auth::AuthDb;
 use crate::batch::{Batch, Snapshot};
@@ -54,6 +55,8 @@ pub struct State {
     pub stats: nacre_mgr::Mgr,
     /// Whether what was not reported means anything.
     pub(crate) warmth: Warmth,
+    /// What was answered to requests that may come again.
+    pub(crate) answers: Answers,
     /// How many changes clients may ask for.
     pub(crate) budgets: Budgets,
     /// Clients whose messages wait for memory, a sentence each.
@@ -82,6 +85,7 @@ impl State {
             health: Health::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
             warmth: Warmth::default(),
+            answers: Answers::open(snapshot)?,
             budgets: Budgets::default(),
             throttled_senders: Vec::new(),
             refusals: Refusals::default(),
@@ -110,6 +114,7 @@ impl State {
             || self.mgr.is_dirty()
             || self.fs.is_dirty()
             || self.services.is_dirty()
+            || self.answers.is_dirty()
             || self.health.is_dirty()
     }
 
@@ -124,6 +129,7 @@ impl State {
         self.mgr.flush(&mut batch);
         self.fs.flush(&mut batch);
         self.services.flush(&mut batch);
+        self.answers.flush(&mut batch);
         self.health.flush(&mut batch);
         self.log.flush(&mut batch);
         batch

@@ -211,12 +211,21 @@ fn ensure(call: &mut Call<'_>) -> Result<(AuthName, EntityAuth), Failure> {
 
 fn get_or_create(call: &mut Call<'_>) -> Answer {
     let (name, auth) = ensure(call)?;
+    show_created(call, &name, &auth)
+}
+
+fn show_created(call: &Call<'_>, name: &AuthName, auth: &EntityAuth) -> Answer {
     let plain = format!("[{name}]\n\tkey = {}\n", auth.key.to_text());
-    call.either("auth_dump", plain, Node::array("auth_entities", [tree(&name, &auth)]))
+    call.either("auth_dump", plain, Node::array("auth_entities", [tree(name, auth)]))
 }
 
 fn get_or_create_key(call: &mut Call<'_>) -> Answer {
-    let key = ensure(call)?.1.key.to_text();
+    let auth = ensure(call)?.1;
+    show_created_key(call, &auth)
+}
+
+fn show_created_key(call: &Call<'_>, auth: &EntityAuth) -> Answer {
+    let key = auth.key.to_text();
     call.either("auth", format!("{key}\n"), Section::new().with("key", key.as_str()))
 }
 
@@ -233,8 +242,23 @@ fn rotate(call: &mut Call<'_>) -> Answer {
     let held = known(call, &name, format!("there is no entity {name} whose key could be replaced"))?;
     let auth = EntityAuth { key: CryptoKey::generate(call.entropy, call.wall), caps: held.caps };
     call.state.auth.apply(AuthChange::Put(name.clone(), auth.clone()));
-    let output = one(call, &name, &auth)?;
+    show_rotated(call, &name, &auth)
+}
+
+fn show_rotated(call: &Call<'_>, name: &AuthName, auth: &EntityAuth) -> Answer {
+    let output = one(call, name, auth)?;
     Ok(Output { text: format!("the key of {name} is another now"), ..output })
+}
+
+/// Shows the key that a command made which is not to run again, as its answer did.
+pub(super) fn show_again(call: &mut Call<'_>, prefix: &str) -> Answer {
+    let name = entity(call)?;
+    let auth = known(call, &name, format!("this was done, but {name} has been removed since"))?;
+    match prefix {
+        "auth get-or-create" => show_created(call, &name, &auth),
+        "auth get-or-create-key" => show_created_key(call, &auth),
+        _ => show_rotated(call, &name, &auth),
+    }
 }
 
 fn rm(call: &mut Call<'_>) -> Answer {

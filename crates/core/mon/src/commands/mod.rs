@@ -120,6 +120,23 @@ pub(crate) fn is_audited(prefix: &str) -> bool {
     table::find(prefix).is_some_and(|row| crate::audit::concerns(row.command.module, row.command.perm))
 }
 
+/// Whether what a command that changes something puts out is secret.
+pub(crate) fn shows_secrets(prefix: &str) -> bool {
+    table::find(prefix).is_some_and(|row| row.command.module == "auth")
+}
+
+/// Answers a command again that was carried out and showed a secret: shows that, as it is now, and changes nothing.
+pub(crate) fn show_secret(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
+    let Some(row) = table::find(&input.prefix) else {
+        return Output::error(Errno::EINVAL, format!("command not known: {}", input.prefix));
+    };
+    let answer = row.signature.check(input).and_then(|args| {
+        call::check_caps(cx, row, &args)?;
+        auth::show_again(&mut Call::new(cx, input, args), &input.prefix)
+    });
+    answer.unwrap_or_else(Failure::into_output)
+}
+
 /// Runs a command: looks it up, checks caps and arguments, calls its handler.
 pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
     if input.prefix == "get_command_descriptions" {

@@ -1,5 +1,6 @@
 //! The monitor from outside: events in, effects out, over a store in memory that can be lost at will.
 
+mod answers;
 mod auth;
 mod caps_table;
 mod durability;
@@ -41,6 +42,7 @@ pub(super) struct World {
     pub(super) wall: UTime,
     pub(super) entropy: SeededEntropy,
     next_session: u64,
+    next_tid: u64,
     /// What left for each session since the last look.
     sent: BTreeMap<SessionId, Vec<(u64, Message)>>,
     pub(super) closed: Vec<SessionId>,
@@ -94,6 +96,7 @@ impl World {
             wall,
             entropy,
             next_session: 0,
+            next_tid: 0,
             sent: BTreeMap::new(),
             closed: Vec::new(),
             steps: BTreeMap::new(),
@@ -206,6 +209,12 @@ impl World {
         SessionId(self.next_session)
     }
 
+    /// The number of a request that nobody has sent.
+    pub(super) fn new_tid(&mut self) -> u64 {
+        self.next_tid += 1;
+        self.next_tid
+    }
+
     /// Proves to be `who` and completes the handshake.
     pub(super) fn connect(&mut self, who: &str) -> SessionId {
         let key = self.keys.get(&name(who)).cloned();
@@ -280,7 +289,8 @@ impl World {
 
     pub(super) fn command(&mut self, session: SessionId, json: &str) {
         let command = MonCommand { cmd: vec![json.to_owned()], ..MonCommand::default() };
-        self.message(session, 9, command);
+        let tid = self.new_tid();
+        self.message(session, tid, command);
     }
 
     /// Runs a command and returns its answer, if that has left.

@@ -23,7 +23,8 @@ fn op(world: &mut World, session: SessionId, pool: u32, op: u32, name: &str, sna
         crush_rule: -1,
         ..PoolOp::default()
     };
-    world.message(session, 3, ask);
+    let tid = world.new_tid();
+    world.message(session, tid, ask);
     let replies = world.take(session).into_iter();
     replies
         .filter_map(|message| match message {
