@@ -5,7 +5,7 @@
 //! [`MapCache`] takes maps in, epoch by epoch, [`MapCatchUp`] says what to ask the monitor for where they do not follow ours, and
 //! [`MapRelease`] which of them the PGs may see, and when. [`Merges`] says when two PGs may be merged.
 //! [`AdmissionGate`] says which message of a client or of another OSD may go to its PG now, and [`Room`] when a store is too full for it.
-//! [`decide_create`] says what becomes of a call for a copy of a PG.
+//! [`decide_create`] says what becomes of a call for a copy of a PG, [`ScrubSchedule`] which PG is scrubbed next.
 //! [`ping_notice`] and [`warns_clients`] say which peers and clients are told of a map, [`peer_targets`] and [`heartbeat_targets`] with which OSDs
 //! an OSD has connections.
 //! Layer: core; uses buf, denc, heartbeat, maps, msg, pg, types.
@@ -20,6 +20,7 @@ mod map_release;
 mod merges;
 mod neighbours;
 mod notice;
+mod scrub_schedule;
 
 pub use admission::{AdmissionGate, GateDecision, PeerDecision, PgFacts};
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
@@ -31,3 +32,4 @@ pub use map_release::{MapRelease, keeps_maps_until};
 pub use merges::Merges;
 pub use neighbours::{HeartbeatTarget, PeerTarget, ends_connection, heartbeat_targets, peer_targets};
 pub use notice::{PingNotice, ping_notice, warns_clients};
+pub use scrub_schedule::{ScrubFacts, ScrubSchedule};

@@ -6,9 +6,9 @@ use crate::pg_registry::PgRegistry;
 use crate::shard_msg::ShardMsg;
 use crate::shard_net::ShardCx;
 use nacre_options::Values;
+use nacre_osd_core::ScrubSchedule;
 use nacre_pg::{Event, ScrubIntervals};
 use nacre_types::{SpgId, Stamp, UTime};
-use std::cmp::Ordering;
 use std::time::Duration;
 
 /// PGs get a tick this often.
@@ -78,47 +78,17 @@ impl Periodic {
     }
 }
 
-/// May scrubs begin by themselves at `hour`? Until `end`, which is left out, and over midnight when that comes first.
-fn is_scrub_hour(hour: u32, begin: u32, end: u32) -> bool {
-    match begin.cmp(&end) {
-        Ordering::Equal => true,
-        Ordering::Less => (begin..end).contains(&hour),
-        Ordering::Greater => hour >= begin || hour < end,
-    }
-}
-
-/// The PG whose copies it is high time to compare, if there are not enough scrubs already, and whether deeply.
+/// The PG whose copies are to be compared now, and whether deeply.
 fn due_scrub(pgs: &PgRegistry, options: &Values, wall: UTime) -> Option<(SpgId, bool)> {
     let intervals = ScrubIntervals {
         shallow: options.seconds("osd_scrub_min_interval"),
         deep: options.seconds("osd_deep_scrub_interval"),
     };
     let hour = |count| u32::try_from(count).unwrap_or(0);
-    let begin = hour(options.count("osd_scrub_begin_hour"));
-    let end = hour(options.count("osd_scrub_end_hour"));
-    if !is_scrub_hour(wall.sec / 3600 % 24, begin, end) {
-        return None;
-    }
-    pgs.next_scrub(wall, &intervals, options.count("osd_max_scrubs"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_scrub_hour;
-
-    #[test]
-    fn scrubs_begin_in_their_hours_only() {
-        for (hour, begin, end, may) in [
-            (5, 0, 0, true),
-            (23, 22, 6, true),
-            (3, 22, 6, true),
-            (6, 22, 6, false),
-            (12, 22, 6, false),
-            (9, 9, 17, true),
-            (17, 9, 17, false),
-            (8, 9, 17, false),
-        ] {
-            assert_eq!(is_scrub_hour(hour, begin, end), may, "{hour} of {begin} to {end}");
-        }
-    }
+    let schedule = ScrubSchedule {
+        begin_hour: hour(options.count("osd_scrub_begin_hour")),
+        end_hour: hour(options.count("osd_scrub_end_hour")),
+        scrubs_max: options.count("osd_max_scrubs"),
+    };
+    schedule.next(wall, pgs.scrub_facts(wall, &intervals))
 }

@@ -3,6 +3,7 @@
 use crate::shard_msg::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
+use nacre_osd_core::ScrubFacts;
 use nacre_pg::{ClientOp, Cx, Event, OpInFlight, Pg, PgCreateInfo, ScrubIntervals, SessionId, Tuning};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::StoreToken;
@@ -326,19 +327,17 @@ impl PgRegistry {
         due.into_iter().take(DUE_MAX).map(|(_, spg)| spg).collect()
     }
 
-    /// The PG that is to be scrubbed next without anybody's order, and whether deeply; `None` while `scrubs_max` are
-    /// under way, or none is due.
-    pub(crate) fn next_scrub(
+    /// What the schedule of scrubs has to know of each PG.
+    pub(crate) fn scrub_facts(
         &self,
         wall: UTime,
         intervals: &ScrubIntervals,
-        scrubs_max: usize,
-    ) -> Option<(SpgId, bool)> {
-        if self.pgs.values().filter(|pg| pg.is_scrubbing()).count() >= scrubs_max {
-            return None;
-        }
-        let due = self.pgs.iter().filter_map(|(spg, pg)| Some((pg.scrub_due(wall, intervals)?, *spg)));
-        due.min().map(|((_, deep), spg)| (spg, deep))
+    ) -> impl Iterator<Item = ScrubFacts> {
+        self.pgs.iter().map(move |(spg, pg)| ScrubFacts {
+            spg: *spg,
+            is_scrubbing: pg.is_scrubbing(),
+            due: pg.scrub_due(wall, intervals),
+        })
     }
 
     /// True when there is something new to report.
