@@ -3,6 +3,7 @@
 mod answers;
 mod auth;
 mod caps_table;
+mod drops;
 mod durability;
 mod front;
 mod fullness;
@@ -16,7 +17,7 @@ mod security;
 mod subscriptions;
 mod takeover;
 
-use crate::batch::MemorySnapshot;
+use crate::batch::{Batch, MemorySnapshot};
 use crate::event::{Effect, Endpoint, Event, SessionId, Token};
 use crate::front::{Front, FrontEffect, FrontEvent};
 use crate::mkfs::{MkfsOptions, MkfsOsd, mkfs};
@@ -52,6 +53,8 @@ pub(super) struct World {
     pub(super) commits_complete: bool,
     /// What the log was asked last and has not answered.
     pub(super) waiting: Option<Token>,
+    /// The batch of it, if it is one.
+    pub(super) waiting_batch: Option<Batch>,
     pub(super) keys: BTreeMap<AuthName, CryptoKey>,
 }
 
@@ -102,6 +105,7 @@ impl World {
             steps: BTreeMap::new(),
             commits_complete: true,
             waiting: None,
+            waiting_batch: None,
             keys,
         };
         world.listen();
@@ -179,7 +183,14 @@ impl World {
                 Event::Committed(token)
             }
             Effect::Confirm { token } if self.commits_complete => Event::Confirmed(token),
-            Effect::Commit { token, .. } | Effect::Confirm { token } => return self.waiting = Some(token),
+            Effect::Commit { token, batch } => {
+                (self.waiting, self.waiting_batch) = (Some(token), Some(batch));
+                return;
+            }
+            Effect::Confirm { token } => {
+                (self.waiting, self.waiting_batch) = (Some(token), None);
+                return;
+            }
         };
         self.mon.handle(self.now, self.wall, &mut self.entropy, event);
     }
