@@ -10,18 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Circles that are still there: a folder or crate, and those of its modules that lie on a circle. The list only shrinks.
-#[rustfmt::skip] // a list of names, not a column
-const KNOWN: &[(&str, &[&str])] = &[
-    ("crates/core/mon", &["command", "commands", "dispatch", "health", "mon", "publish", "state"]),
-    (
-        "crates/core/mon/commands",
-        &["call", "mon", "osd_read", "pool", "pool_get_set", "signature", "status", "table"],
-    ),
-    ("crates/core/msgr", &["fault", "frame"]),
-];
-
-/// Reports each circle that is not known, and each known one that has become smaller.
+/// Reports each circle.
 pub(crate) fn check(wrong: &mut Vec<String>) -> Result<()> {
     let mut found = BTreeMap::new();
     for layer in folders(Path::new("crates"))? {
@@ -36,18 +25,7 @@ pub(crate) fn check(wrong: &mut Vec<String>) -> Result<()> {
         }
     }
     for (place, modules) in &found {
-        let known = KNOWN.iter().find(|(known, _)| known == place).map_or(&[][..], |(_, modules)| modules);
-        if modules.iter().any(|module| !known.contains(&module.as_str())) {
-            wrong.push(format!("{place}: its modules use each other in a circle: {}", modules.join(", ")));
-        }
-    }
-    for (place, known) in KNOWN {
-        let now = found.get(*place).map_or(0, Vec::len);
-        if now < known.len() {
-            wrong.push(format!(
-                "xtask/src/circles.rs: {place} has {now} modules on circles, less than its list"
-            ));
-        }
+        wrong.push(format!("{place}: its modules use each other in a circle: {}", modules.join(", ")));
     }
     Ok(())
 }

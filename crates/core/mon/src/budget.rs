@@ -1,6 +1,8 @@
 //! How many changes a client may ask for: each is an epoch of a map or a record of the store, which every daemon learns or
 //! keeps, so one client in a loop would keep all of them busy. What is too fast waits for its turn; what waits too much is refused.
 
+use crate::event::SessionId;
+use nacre_msg::Message;
 use nacre_types::{AuthName, EntityKind, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,6 +14,14 @@ pub(crate) enum Change {
     PoolOp,
     /// Commands that change something.
     Command,
+}
+
+/// A change that waits for its client's budget.
+#[derive(Debug)]
+pub(crate) struct Delayed {
+    pub(crate) session: SessionId,
+    pub(crate) tid: u64,
+    pub(crate) message: Message,
 }
 
 /// What may be asked for at once, and per second from then on.

@@ -1,7 +1,7 @@
 //! Messages: what each asks for, and which caps that needs.
 
 use crate::answers::{Again, Request, RequestKind};
-use crate::budget::Change;
+use crate::budget::{Change, Delayed};
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
 use crate::mon::{Cx, Mon};
@@ -14,14 +14,6 @@ use nacre_msg::{
     MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply, force_option,
 };
 use nacre_types::{AuthName, EntityName, Epoch, Errno, SpgId, Uuid};
-
-/// A change that waits for its client's budget.
-#[derive(Debug)]
-pub(crate) struct Delayed {
-    session: SessionId,
-    tid: u64,
-    message: Message,
-}
 
 /// Changes of one session that may wait; what comes beyond is refused.
 const DELAYED_PER_SESSION_MAX: usize = 64;

@@ -29,6 +29,7 @@ mod mkfs;
 mod mon;
 pub mod mon_members;
 pub mod monmap;
+mod mutes;
 mod opening;
 pub mod osd;
 mod osd_messages;
@@ -47,8 +48,9 @@ pub use command::{CommandCx, CommandInput, Output};
 pub use event::{Effect, Endpoint, Event, Peer, SessionId, Token};
 pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX};
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
-pub use mon::{Mon, OpenError, TICK};
+pub use mon::{Mon, TICK};
 pub use session::Identity;
+pub use state::OpenError;
 pub use warmth::WARM_UP;
 
 #[cfg(test)]

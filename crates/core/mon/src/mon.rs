@@ -1,32 +1,17 @@
 //! [`Mon`]: events in, effects out, and what may leave when.
 
 use crate::batch::Snapshot;
-use crate::dispatch::Delayed;
+use crate::budget::Delayed;
 use crate::event::{Effect, Event, SessionId, Token};
-use crate::osd::{BootRequest, OsdMapsError};
+use crate::osd::BootRequest;
 use crate::session::Session;
-use crate::state::State;
-use nacre_denc::DecodeError;
+use crate::state::{OpenError, State};
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// Time between two [`Event::Tick`].
 pub const TICK: Duration = Duration::from_secs(1);
-
-/// Why the stored state cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// There is no cluster in this store.
-    #[error("the store holds no cluster; it needs mkfs")]
-    NotInitialised,
-    /// The OSD maps are unusable.
-    #[error(transparent)]
-    OsdMaps(#[from] OsdMapsError),
-    /// Some other value does not decode.
-    #[error("stored state: {0}")]
-    Decode(#[from] DecodeError),
-}
 
 /// What is asked of the log.
 #[derive(Debug)]
@@ -77,7 +62,7 @@ pub struct Mon {
     /// Boots that wait until the predecessor is marked down.
     pub(crate) deferred_boots: BTreeMap<SessionId, BootRequest>,
     /// Versions that subscribers were served last.
-    pub(crate) served: crate::publish::Served,
+    pub(crate) served: crate::session::Served,
     /// Computed since what is under way was begun.
     held: Vec<Effect>,
     in_flight: Option<InFlight>,
@@ -101,7 +86,7 @@ impl Mon {
             sessions: BTreeMap::new(),
             osd_sessions: BTreeMap::new(),
             deferred_boots: BTreeMap::new(),
-            served: crate::publish::Served::default(),
+            served: crate::session::Served::default(),
             held: Vec::new(),
             in_flight: None,
             ready: Vec::new(),

@@ -2,7 +2,7 @@
 
 use crate::event::SessionId;
 use crate::mon::Mon;
-use crate::session::{Session, Subscription};
+use crate::session::{Served, Session, Subscription};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
 use nacre_msg::{Log, LogPriority, MFsMapUser, Message, MonGetOsdMap, OsdPgCreate2};
@@ -66,20 +66,6 @@ impl Topic {
             Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap => None,
         }
     }
-}
-
-/// Versions that subscribers were served last.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Served {
-    monmap: Epoch,
-    osdmap: Epoch,
-    mgrmap: Epoch,
-    fsmap: Epoch,
-    config: u64,
-    services: Epoch,
-    log: u64,
-    void: u64,
-    caps: u64,
 }
 
 impl Mon {

@@ -54,6 +54,20 @@ impl Subscription {
     }
 }
 
+/// Versions that subscribers were served last.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Served {
+    pub(crate) monmap: Epoch,
+    pub(crate) osdmap: Epoch,
+    pub(crate) mgrmap: Epoch,
+    pub(crate) fsmap: Epoch,
+    pub(crate) config: u64,
+    pub(crate) services: Epoch,
+    pub(crate) log: u64,
+    pub(crate) void: u64,
+    pub(crate) caps: u64,
+}
+
 /// One connection that is open.
 #[derive(Debug)]
 pub(crate) struct Session {

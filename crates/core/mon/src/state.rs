@@ -9,16 +9,30 @@ use crate::cluster_log::ClusterLog;
 use crate::config::{ConfigDb, Target};
 use crate::config_key::ConfigKeys;
 use crate::fsmap::FsMaps;
-use crate::health::Health;
 use crate::mgrmap::MgrMaps;
-use crate::mon::OpenError;
 use crate::monmap::MonMaps;
-use crate::osd::OsdMaps;
+use crate::mutes::Health;
+use crate::osd::{OsdMaps, OsdMapsError};
 use crate::servicemap::ServiceMaps;
 use crate::warmth::Warmth;
+use nacre_denc::DecodeError;
 use nacre_msg::{ClusterLogEntry, LogPriority};
 use nacre_types::{AuthName, EntityKind, EntityName, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
+
+/// Why the stored state cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no cluster in this store.
+    #[error("the store holds no cluster; it needs mkfs")]
+    NotInitialised,
+    /// The OSD maps are unusable.
+    #[error(transparent)]
+    OsdMaps(#[from] OsdMapsError),
+    /// Some other value does not decode.
+    #[error("stored state: {0}")]
+    Decode(#[from] DecodeError),
+}
 
 /// Everything that the monitor knows.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! [`Fault`]: why a connection cannot go on. Every fault ends the connection; a lossless session outlives it.
 
-use crate::frame::Tag;
+use crate::tag::Tag;
 use nacre_denc::DecodeError;
 use nacre_types::{AddrVec, EntityAddr, EntityKind};
 

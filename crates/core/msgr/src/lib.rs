@@ -23,13 +23,15 @@ mod fault;
 mod frame;
 mod policy;
 mod session;
+mod tag;
 
 pub use connection::{Connection, Event, Opening, Peer, Target};
 pub use fault::Fault;
-pub use frame::{CONTROL_BYTES_MAX, DATA_BYTES_MAX, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, PEER_BYTES_MAX, Tag};
+pub use frame::{CONTROL_BYTES_MAX, DATA_BYTES_MAX, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, PEER_BYTES_MAX};
 pub use nacre_msg::RawMessage;
 pub use policy::{Config, HANDSHAKE_TIMEOUT, IDLE_TIMEOUT, PeerPolicy};
 pub use session::{Session, SessionAnswer, SessionRequest, incoming_wins};
+pub use tag::Tag;
 
 /// Bytes of a handshake, for each direction, that are remembered for its signature. A longer one is refused.
 pub const HANDSHAKE_BYTES_MAX: usize = 96 << 10;

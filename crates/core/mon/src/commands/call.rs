@@ -1,11 +1,10 @@
 //! [`Call`]: what a handler works on, and [`Answer`]: what it returns.
 
 use super::args::Args;
-use super::table::Row;
 use crate::command::{CommandCx, CommandInput, Output};
+use crate::osd::PoolError;
 use crate::session::Identity;
 use crate::state::State;
-use nacre_auth::Rwx;
 use nacre_buf::Bytes;
 use nacre_format::{Format, Node};
 use nacre_types::{Entropy, Errno, PoolId, Stamp, UTime};
@@ -60,6 +59,11 @@ pub(super) fn fail<T>(errno: Errno, text: impl Into<String>) -> Result<T, Failur
     Err(refuse(errno, text))
 }
 
+/// A change of a pool was refused.
+pub(super) fn pool_failure(error: &PoolError) -> Failure {
+    refuse(Errno::from(error), error.to_string())
+}
+
 /// Success with a line for people.
 pub(super) fn done(text: impl Into<String>) -> Answer {
     Ok(Output::text(text))
@@ -111,27 +115,4 @@ pub(super) fn must_be_warm(call: &Call<'_>) -> Result<(), Failure> {
         Errno::EAGAIN,
         "this monitor leads only since a moment ago, and not all OSDs have reported to it: nobody can tell yet. Ask again in 5 seconds",
     )
-}
-
-/// Refuses what the caller's caps do not allow.
-pub(super) fn check_caps(cx: &CommandCx<'_>, row: &Row, args: &Args) -> Result<(), Failure> {
-    let needed = Rwx::of_letters(row.command.perm);
-    let mut texts = args.to_texts();
-    for pair in args.list("caps").chunks_exact(2) {
-        if let [service, text] = pair {
-            texts.insert(format!("caps_{service}"), text.clone());
-        }
-    }
-    let (service, prefix) = (row.command.module, row.signature.prefix.as_str());
-    let allowed = match (&cx.identity.mgr_caps, row.manager) {
-        (None, _) => cx.identity.caps.allows_command(service, prefix, &texts, needed),
-        (Some(caps), Some("")) => caps.allows_command(service, "", prefix, &texts, needed),
-        (Some(caps), Some(module)) => caps.allows_command("", module, prefix, &texts, needed),
-        (Some(_), None) => false,
-    };
-    match (allowed, &cx.identity.mgr_caps) {
-        (true, _) => Ok(()),
-        (false, None) => fail(Errno::EACCES, "access denied"),
-        (false, Some(_)) => fail(Errno::EACCES, "access denied: the key's caps for mgr do not allow this"),
-    }
 }

@@ -70,7 +70,7 @@ fn metadata(call: &mut Call<'_>) -> Answer {
         .with("ceph_release", RELEASE)
         .with("ceph_version", VERSION_TEXT)
         .with("ceph_version_short", VERSION_SHORT)
-        .with("hostname", super::mon::host_name(call))
+        .with("hostname", super::daemons::host_name(call))
         .with("os", "Linux");
     let mut named = Section::new().with("name", map.active_name.as_str());
     match call.args.text_opt("who") {

@@ -10,11 +10,13 @@ mod args;
 mod auth;
 mod blocklist;
 mod call;
+mod caps;
 mod config;
 mod config_key;
 mod crash;
 mod crush;
 mod crush_rule;
+mod daemons;
 mod device;
 mod df;
 mod erasure_code_profile;
@@ -131,7 +133,7 @@ pub(crate) fn show_secret(cx: &mut CommandCx<'_>, input: &CommandInput) -> Outpu
         return Output::error(Errno::EINVAL, format!("command not known: {}", input.prefix));
     };
     let answer = row.signature.check(input).and_then(|args| {
-        call::check_caps(cx, row, &args)?;
+        caps::check_caps(cx, row, &args)?;
         auth::show_again(&mut Call::new(cx, input, args), &input.prefix)
     });
     answer.unwrap_or_else(Failure::into_output)
@@ -152,7 +154,7 @@ pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
         );
     }
     let answer = row.signature.check(input).and_then(|args| {
-        call::check_caps(cx, row, &args)?;
+        caps::check_caps(cx, row, &args)?;
         (row.command.handler)(&mut Call::new(cx, input, args))
     });
     let output = answer.unwrap_or_else(Failure::into_output);

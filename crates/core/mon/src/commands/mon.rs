@@ -1,9 +1,9 @@
 //! The monitors: `mon dump`, `quorum_status`, `time-sync-status`.
 
 use super::call::{Answer, Call, fail};
+use super::daemons::{ELECTION_EPOCH, count_values, host_name, quorum_age};
 use super::health::health_tree;
 use super::show;
-use super::status::{count_values, quorum_age};
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::state::State;
@@ -11,9 +11,6 @@ use nacre_format::{Format, Node, Section};
 use nacre_maps::MonMap;
 use nacre_types::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::{Errno, features};
-
-/// A single monitor elects itself once; odd numbers are stable quorums.
-pub(super) const ELECTION_EPOCH: u32 = 3;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("mon_status", "mon", "r", "State of this monitor", mon_status),
@@ -98,11 +95,6 @@ fn stat(call: &mut Call<'_>) -> Answer {
         .with("leader", leader)
         .with("quorum", Node::array("mon", quorum));
     call.either("mon_stat", plain, tree)
-}
-
-/// The machine that this monitor runs on, as it was told; "unknown" when it was not told.
-pub(super) fn host_name(call: &Call<'_>) -> String {
-    call.state.host.clone().unwrap_or_else(|| "unknown".to_owned())
 }
 
 fn metadata_of(call: &Call<'_>, name: &str) -> Section {

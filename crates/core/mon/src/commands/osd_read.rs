@@ -1,8 +1,8 @@
 //! What the OSD map says: `osd stat`, `osd dump`, `osd map`, `osd metadata` and the like.
 
 use super::call::{Answer, Call, Failure, fail, refuse};
+use super::daemons::{count_values, metadata_section, osd_summary, osd_summary_text, osd_values};
 use super::show;
-use super::status::{count_values, osd_summary, osd_summary_text, osd_values};
 use super::table::{Command, command};
 use crate::command::Output;
 use nacre_buf::Bytes;
@@ -187,15 +187,6 @@ fn find(call: &mut Call<'_>) -> Answer {
         tree.put("host", host);
     }
     call.tree("osd_location", tree.with("crush_location", location(map, osd)))
-}
-
-/// What an OSD says of itself, with its number.
-pub(super) fn metadata_section(call: &Call<'_>, osd: OsdId) -> Section {
-    let mut section = Section::new().with("id", osd);
-    for (key, value) in call.state.osd.metadata(osd).into_iter().flatten() {
-        section.put(key.clone(), value);
-    }
-    section
 }
 
 fn metadata(call: &mut Call<'_>) -> Answer {

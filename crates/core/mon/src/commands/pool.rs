@@ -1,6 +1,6 @@
 //! Pools: made, named, listed, counted, deleted.
 
-use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
 use super::crush_rule::erasure_rule;
 use super::erasure_code_profile::check_profile;
 use super::pool_get_set::NO_AUTOSCALER;
@@ -79,10 +79,6 @@ pub(super) const COMMANDS: &[Command] = &[
         rmsnap,
     ),
 ];
-
-pub(super) fn pool_failure(error: &PoolError) -> Failure {
-    refuse(Errno::from(error), error.to_string())
-}
 
 fn small<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Failure> {
     let convert = |value: i64| {

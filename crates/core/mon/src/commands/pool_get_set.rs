@@ -1,7 +1,6 @@
 //! `osd pool get` and `osd pool set`.
 
-use super::call::{Answer, Call, Failure, done, fail, refuse};
-use super::pool::pool_failure;
+use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
 use super::show::{self, POOL_OPTIONS, PoolOptionKind};
 use super::table::{Command, command};
 use nacre_format::{Node, Section};

@@ -1,16 +1,19 @@
 //! `status`, `versions`, `features`, `report` and other questions about everything.
 
 use super::call::{Answer, Call};
+use super::daemons::{
+    ELECTION_EPOCH, count_values, host_name, metadata_section, osd_summary, osd_summary_text, osd_values,
+    quorum_age, remapped_count, seconds_since,
+};
 use super::health::{health_lines, health_tree};
 use super::show;
 use super::table::{Command, command};
 use nacre_format::{Format, Node, Section, age, bytes, fixed, si, stamp};
 use nacre_maps::OsdMap;
 use nacre_mgr::pgmap::{self, Digest, Rate};
+use nacre_types::features;
 use nacre_types::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
-use nacre_types::{UTime, features};
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("status", "mon", "r", "Summary of the cluster", status),
@@ -35,47 +38,6 @@ pub(super) const COMMANDS: &[Command] = &[
     command("service dump", "service", "r", "Registered services", service_dump),
     command("service status", "service", "r", "Condition of registered services", service_status),
 ];
-
-/// How long this monitor has been the quorum.
-pub(super) fn quorum_age(call: &Call<'_>) -> Duration {
-    call.wall.since(call.state.started)
-}
-
-fn seconds_since(call: &Call<'_>, time: UTime) -> String {
-    age(call.wall.since(time))
-}
-
-/// `, since 16m` style remarks of the OSD map.
-fn osd_times(call: &Call<'_>, map: &OsdMap) -> (String, String) {
-    let remark = |time: UTime| {
-        if time.is_zero() { String::new() } else { format!(" (since {})", seconds_since(call, time)) }
-    };
-    (remark(map.last_up_change), remark(map.last_in_change))
-}
-
-/// PGs whose acting set is not their up set.
-fn remapped_count(call: &Call<'_>, map: &OsdMap) -> usize {
-    call.state.stats.pgs.pgs(map).filter(|(_, stat)| stat.up != stat.acting).count()
-}
-
-/// `osd stat` as a tree.
-pub(super) fn osd_summary(call: &Call<'_>, map: &OsdMap) -> Section {
-    Section::new()
-        .with("epoch", map.epoch)
-        .with("num_osds", map.osd_count())
-        .with("num_up_osds", map.up_count())
-        .with("osd_up_since", map.last_up_change.sec)
-        .with("num_in_osds", map.in_count())
-        .with("osd_in_since", map.last_in_change.sec)
-        .with("num_remapped_pgs", remapped_count(call, map))
-}
-
-/// `osd stat` as text, without the epoch.
-pub(super) fn osd_summary_text(call: &Call<'_>, map: &OsdMap) -> String {
-    let (up, inside) = osd_times(call, map);
-    let count = map.osd_count();
-    format!("{count} osds: {} up{up}, {} in{inside}", map.up_count(), map.in_count())
-}
 
 /// What clients do, as text; empty when they do nothing.
 pub(super) fn client_rate_text(rate: &Rate) -> String {
@@ -288,7 +250,7 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
     Section::new()
         .with("fsid", call.state.fsid.to_string())
         .with("health", health_tree(call.state, false))
-        .with("election_epoch", super::mon::ELECTION_EPOCH)
+        .with("election_epoch", ELECTION_EPOCH)
         .with("quorum", Node::array("rank", 0..mons.ranks.len()))
         .with("quorum_names", Node::array("id", mons.ranks.iter()))
         .with("quorum_age", quorum_age(call).as_secs())
@@ -338,24 +300,6 @@ fn version(call: &mut Call<'_>) -> Answer {
     call.either("version", format!("{VERSION_TEXT}\n"), Section::new().with("version", VERSION_TEXT))
 }
 
-/// Counts equal values of a metadata key.
-pub(super) fn count_values(values: impl Iterator<Item = String>) -> Section {
-    let mut counts: BTreeMap<String, u32> = BTreeMap::new();
-    for value in values {
-        *counts.entry(value).or_default() += 1;
-    }
-    counts.into_iter().collect()
-}
-
-/// A metadata key of every OSD that exists; `unknown` where it is not known.
-pub(super) fn osd_values<'a>(call: &'a Call<'_>, key: &'a str) -> impl Iterator<Item = String> + 'a {
-    let map = call.state.osd.map();
-    map.osds().map(move |osd| {
-        let metadata = call.state.osd.metadata(osd);
-        metadata.and_then(|metadata| metadata.get(key)).cloned().unwrap_or_else(|| "unknown".to_owned())
-    })
-}
-
 fn versions(call: &mut Call<'_>) -> Answer {
     let mons = call.state.mon.map().mons.len();
     let own = |count: usize| std::iter::repeat_n(VERSION_TEXT.to_owned(), count);
@@ -403,7 +347,7 @@ fn node_ls(call: &mut Call<'_>) -> Answer {
         let host = call.state.osd.metadata(osd).and_then(|metadata| metadata.get("hostname")).cloned();
         osds.entry(host.unwrap_or_default()).or_default().push(osd.into());
     }
-    let host = super::mon::host_name(call);
+    let host = host_name(call);
     let names = |names: Vec<String>| Section::new().with(host.clone(), Node::array("daemon", names));
     let osds: Section = osds.into_iter().map(|(host, osds)| (host, Node::array("osd", osds))).collect();
     let kinds = [
@@ -464,7 +408,7 @@ fn report_head(call: &Call<'_>) -> Section {
 
 fn report_maps(call: &Call<'_>, map: &OsdMap) -> Section {
     let mons = call.state.mon.map();
-    let metadata = map.osds().map(|osd| super::osd_read::metadata_section(call, osd));
+    let metadata = map.osds().map(|osd| metadata_section(call, osd));
     let fs = call.state.fs.map();
     Section::new()
         .with("monmap_first_committed", 1)

@@ -18,6 +18,7 @@ pub(crate) use receiver::{Inbound, Receiver};
 pub(crate) use secure::Keys;
 pub(crate) use sender::Sender;
 
+pub(crate) use crate::tag::Tag;
 use crate::{Fault, RawMessage};
 pub use nacre_msg::size::{DATA_BYTES_MAX, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, PEER_BYTES_MAX};
 
@@ -36,63 +37,6 @@ const LATE_COMPLETE: u8 = 0x0e;
 const LATE_ABORTED: u8 = 0x01;
 /// `late_status` byte and the checksums of segments 1, 2 and 3.
 const EPILOGUE_BYTES: usize = 13;
-
-/// Kind of a frame. Ceph `ceph::msgr::v2::Tag`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-#[expect(missing_docs, reason = "the names are the protocol's own")]
-pub enum Tag {
-    Hello = 1,
-    AuthRequest,
-    AuthBadMethod,
-    AuthReplyMore,
-    AuthRequestMore,
-    AuthDone,
-    AuthSignature,
-    ClientIdent,
-    ServerIdent,
-    IdentMissingFeatures,
-    SessionReconnect,
-    SessionReset,
-    SessionRetry,
-    SessionRetryGlobal,
-    SessionReconnectOk,
-    Wait,
-    Message,
-    Keepalive2,
-    Keepalive2Ack,
-    Ack,
-}
-
-impl Tag {
-    const ALL: [Self; 20] = [
-        Self::Hello,
-        Self::AuthRequest,
-        Self::AuthBadMethod,
-        Self::AuthReplyMore,
-        Self::AuthRequestMore,
-        Self::AuthDone,
-        Self::AuthSignature,
-        Self::ClientIdent,
-        Self::ServerIdent,
-        Self::IdentMissingFeatures,
-        Self::SessionReconnect,
-        Self::SessionReset,
-        Self::SessionRetry,
-        Self::SessionRetryGlobal,
-        Self::SessionReconnectOk,
-        Self::Wait,
-        Self::Message,
-        Self::Keepalive2,
-        Self::Keepalive2Ack,
-        Self::Ack,
-    ];
-
-    pub(crate) fn from_code(tag: u8) -> Result<Self, Fault> {
-        let place = usize::from(tag).wrapping_sub(1);
-        Self::ALL.get(place).copied().ok_or(Fault::UnknownTag { tag })
-    }
-}
 
 /// Header of a MESSAGE frame. Ceph `ceph_msg_header2`, 41 bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -79,7 +79,7 @@ impl Preamble {
             let _alignment: [u8; 2] = pull(&mut rest);
             length
         });
-        let preamble = Self { tag: Tag::from_code(tag)?, count, lengths };
+        let preamble = Self { tag: tag_of(tag)?, count, lengths };
         preamble.check_limits()?;
         Ok(preamble)
     }
@@ -113,6 +113,11 @@ const _: () = assert!(MESSAGE_HEADER_LENGTH as usize == MESSAGE_HEADER_BYTES);
 const MESSAGE_LIMITS: [u32; SEGMENT_COUNT_MAX] =
     [MESSAGE_HEADER_LENGTH, FRONT_BYTES_MAX, MIDDLE_BYTES_MAX, u32::MAX];
 const CONTROL_LIMITS: [u32; SEGMENT_COUNT_MAX] = [CONTROL_BYTES_MAX, 0, 0, 0];
+
+/// The kind of a frame, by the number that a peer sent.
+pub(super) fn tag_of(code: u8) -> Result<Tag, Fault> {
+    Tag::from_code(code).ok_or(Fault::UnknownTag { tag: code })
+}
 
 #[cfg(test)]
 mod tests {

@@ -285,10 +285,10 @@ fn any_changed_byte_is_found() {
 #[test]
 fn tags_and_codes_agree() {
     for tag in Tag::ALL {
-        assert_eq!(Tag::from_code(tag as u8), Ok(tag));
+        assert_eq!(preamble::tag_of(tag as u8), Ok(tag));
     }
     for code in [0, 21, 22, 255] {
-        assert_eq!(Tag::from_code(code), Err(Fault::UnknownTag { tag: code }));
+        assert_eq!(preamble::tag_of(code), Err(Fault::UnknownTag { tag: code }));
     }
 }
 
