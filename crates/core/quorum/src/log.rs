@@ -53,6 +53,14 @@ pub enum StoredError {
         /// Last entry of the log.
         last: u64,
     },
+    /// The end of the log is lost.
+    #[error("the log is committed to entry {commit}, but ends with entry {last}")]
+    EndLost {
+        /// Last entry that is known to be committed.
+        commit: u64,
+        /// Last entry of the log.
+        last: u64,
+    },
     /// Nobody votes, and yet there is a log.
     #[error("the log names no voting member")]
     NoVoters,
@@ -94,6 +102,10 @@ impl Log {
         }
         if log.last() < applied.index {
             return Err(StoredError::LogTooShort { applied: applied.index, last: log.last() });
+        }
+        // The hard state is never stored before the entries that it speaks of; the library would end the process.
+        if log.last() < log.hard_state.commit {
+            return Err(StoredError::EndLost { commit: log.hard_state.commit, last: log.last() });
         }
         // A crash may have kept tables that are further than the hard state that says so.
         log.hard_state.commit = log.hard_state.commit.max(applied.index);

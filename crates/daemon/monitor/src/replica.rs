@@ -38,6 +38,9 @@ pub enum ReplicaError {
     /// It contradicts itself.
     #[error("the store is damaged: {0}; restore a backup of the monitor's folder")]
     Log(#[from] StoredError),
+    /// Of what says where its log is, some is missing.
+    #[error("the store is damaged: a part of its log is missing; restore a backup of the monitor's folder")]
+    HalfLog,
     /// A part of it does not decode: damaged, or a newer program's.
     #[error(
         "the store's log cannot be read: {0}; use the program that wrote it, or restore a backup of the monitor's folder"
@@ -210,7 +213,11 @@ fn applied_bytes(position: LogPosition, members: &Members) -> Bytes {
 
 /// The log of a store, if it has one.
 fn load(store: &dyn KvStore) -> Result<Option<Stored>, ReplicaError> {
-    let (Some(state), Some(applied)) = (store.get(STATE)?, store.get(APPLIED)?) else { return Ok(None) };
+    let (state, applied) = match (store.get(STATE)?, store.get(APPLIED)?) {
+        (Some(state), Some(applied)) => (state, applied),
+        (None, None) if store.scan_prefix(LOG)?.is_empty() => return Ok(None),
+        _ => return Err(ReplicaError::HalfLog),
+    };
     let (mut state, mut applied) = (Reader::new(state), Reader::new(applied));
     let (hard_state, trimmed) = (state.get()?, state.get()?);
     let (applied, members) = (applied.get()?, applied.get()?);
@@ -251,7 +258,7 @@ fn begin_log(members: Members, batch: &mut KvBatch) -> Stored {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_kv::RedbKv;
+    use nacre_kv::{MemoryKv, RedbKv};
     use nacre_types::entropy::SeededEntropy;
     use nacre_types::{AddrVec, EntityAddr, UTime, Uuid};
     use tempfile::TempDir;
@@ -264,6 +271,15 @@ mod tests {
         let mut batch = Batch::default();
         batch.put("table", "key", Bytes::copy_from_slice(value.as_bytes()));
         batch
+    }
+
+    fn copy_of(kv: &RedbKv) -> MemoryKv {
+        let (mut copy, mut batch) = (MemoryKv::new(), KvBatch::default());
+        for (key, value) in kv.scan_prefix(b"").expect("the device is well") {
+            batch.put(key.to_vec(), value);
+        }
+        copy.commit(&batch, Durability::Durable).expect("memory does not fail");
+        copy
     }
 
     fn value(kv: &dyn KvStore) -> Option<Bytes> {
@@ -304,6 +320,37 @@ mod tests {
         let count = kv.scan_prefix(LOG).expect("the device is well").len();
         assert!((9..=12).contains(&count), "{count}");
         Replica::open(Box::new(kv)).expect("its own log");
+    }
+
+    /// A store of which somebody has put back a part, or of which a part is lost: it says what is wrong and what to do, in one line.
+    #[test]
+    fn a_log_of_which_a_part_is_lost_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut replica = Replica::open(Box::new(open(&folder))).expect("an empty store is taken over");
+        (0..5).for_each(|token| commit(&mut replica, token, "x"));
+        replica.flush().expect("the device is well");
+        drop(replica);
+        let mut kv = open(&folder);
+        let entries = kv.scan_prefix(LOG).expect("the device is well");
+        let without = |kv: &mut RedbKv, key: &[u8]| {
+            let before = kv.get(key).expect("the device is well").expect("a value");
+            let mut batch = KvBatch::default();
+            batch.delete(key.to_vec());
+            kv.commit(&batch, Durability::Durable).expect("the device is well");
+            let refused = Replica::open(Box::new(copy_of(kv))).err().expect("a part is missing");
+            let mut batch = KvBatch::default();
+            batch.put(key.to_vec(), before);
+            kv.commit(&batch, Durability::Durable).expect("the device is well");
+            refused.to_string()
+        };
+        let (newest, _) = entries.last().expect("an entry");
+        let text = without(&mut kv, newest);
+        assert!(text.contains("ends with entry") && text.contains("restore a backup"), "{text}");
+        for key in [STATE, APPLIED] {
+            let text = without(&mut kv, key);
+            assert!(text.contains("a part of its log is missing; restore a backup"), "{text}");
+        }
+        Replica::open(Box::new(kv)).expect("all of it is there");
     }
 
     #[test]

@@ -109,8 +109,9 @@ impl MgrReport {
     /// A shard's PGs have changed; true when other OSDs than before share PGs with us.
     pub(crate) fn on_report(&mut self, report: ShardReport) -> bool {
         self.is_due = true;
-        let before = self.reports.insert(report.shard, report).map(|report| report.sharers);
-        before.as_ref() != self.reports.values().next().map(|report| &report.sharers)
+        let before = self.sharers();
+        self.reports.insert(report.shard, report);
+        self.sharers() != before
     }
 
     /// A peer said what we cannot read: the operator hears of it.
@@ -151,5 +152,26 @@ impl MgrReport {
             stats.osd_stat.alerts.insert(self.osd, alerts);
         }
         link.send(net.messenger, Message::from(stats).encode(0));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of any shard, not only of the first: else a peer of the other's PGs is not pinged, and promises us nothing.
+    #[test]
+    fn whoever_shares_the_pgs_of_any_shard_is_noticed() {
+        let mut mgr = MgrReport::new(0, Uuid::default());
+        let mut heard = |shard, sharers: &[OsdId]| {
+            let sharers = sharers.iter().copied().collect();
+            mgr.on_report(ShardReport { shard, sharers, ..ShardReport::default() })
+        };
+        assert!(heard(0, &[1, 2]));
+        assert!(!heard(1, &[1, 2]), "the same as those of the other shard");
+        assert!(heard(1, &[1, 2, 3]), "another one shares PGs of the second shard");
+        assert!(!heard(1, &[1, 2, 3]));
+        assert!(!heard(0, &[1]), "2 shares the other shard's PGs");
+        assert!(heard(1, &[1, 3]), "2 shares none any more");
     }
 }

@@ -123,6 +123,9 @@ fn a_store_that_contradicts_itself_is_refused() {
     let applied = LogPosition { index: 5, term: 1 };
     let short = Stored { applied, entries: vec![entry(2)], ..alone() };
     assert_eq!(open(short), Err(StoredError::LogTooShort { applied: 5, last: 2 }));
+    let hard_state = crate::HardState { commit: 5, ..alone().hard_state };
+    let end_lost = Stored { hard_state, entries: vec![entry(2), entry(3)], ..alone() };
+    assert_eq!(open(end_lost), Err(StoredError::EndLost { commit: 5, last: 3 }));
     let old = Stored { trimmed: applied, ..alone() };
     assert_eq!(open(old), Err(StoredError::TablesTooOld { applied: 1, trimmed: 5 }));
     assert_eq!(open(Stored { members: Members::default(), ..alone() }), Err(StoredError::NoVoters));
