@@ -190,8 +190,14 @@ impl Search<'_> {
             let state = made.get(left).map_or(state, |(_, before)| before);
             self.made = made[..left].to_vec();
             // What was answered is never sent again. Of the rest any may be, as if it were for the first time: those whose entries in
-            // the log are lost as well.
-            let open = |at: &usize| self.calls[*at].answered.is_none_or(|answered| answered > loss);
+            // the log are lost as well. And a copy that was away since before the lost writes were made may have got what was under way
+            // then: what was sent before the first of them was answered.
+            let away_since = made[left..].iter().filter_map(|(at, _)| self.calls[*at].answered).min();
+            let open = |at: &usize| {
+                let call = &self.calls[*at];
+                let is_elsewhere = away_since.is_some_and(|since| call.sent < since);
+                call.answered.is_none_or(|answered| answered > loss) || is_elsewhere
+            };
             let open: Vec<usize> = made[left..].iter().map(|(at, _)| *at).filter(open).collect();
             (0..1_u64 << open.len().min(OPEN_MAX)).rev().any(|which| {
                 let again = open.iter().enumerate().filter(|(nth, _)| which >> nth & 1 == 1);
@@ -365,6 +371,29 @@ mod tests {
 
     fn losing(calls: &[Call], losses: &[u64]) -> bool {
         super::check(calls, &Excuses { losses: losses.to_vec(), ..Excuses::default() }).is_ok()
+    }
+
+    /// One that was under way when the copy that is left was cut off may be on that one, behind fewer writes than on the lost one.
+    #[test]
+    fn of_lost_writes_one_that_was_under_way_may_be_on_a_copy_that_was_away() {
+        let other = |call: Call| Call { client: 1, ..call };
+        let history = |second_sent: u64, text: &str| {
+            let (first, second) = (other(append(3, 6, "b")), append(second_sent, 9, "c"));
+            let seen = Call { client: 2, ..read(second_sent.max(5), 8, "ab") };
+            let (kept, after) = (append(1, 2, "a"), read(11, 12, text));
+            if second_sent < 5 {
+                [kept, first, second, seen, after]
+            } else {
+                [kept, first, seen, second, after]
+            }
+        };
+        assert!(losing(&history(4, "ac"), &[10]), "sent while the first was under way");
+        assert!(
+            !losing(&history(7, "ac"), &[10]),
+            "sent when the first was answered: by the lost copy alone"
+        );
+        assert!(losing(&history(7, "ab"), &[10]) && losing(&history(4, "a"), &[10]));
+        assert!(!losing(&history(4, "ac"), &[]));
     }
 
     #[test]

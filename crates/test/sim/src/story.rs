@@ -43,6 +43,8 @@ const BIRTH: Duration = Duration::from_secs(60);
 enum Later {
     Start(Proc),
     Crash(OsdId, bool),
+    /// An OSD ends, until something else starts it.
+    Stop(OsdId),
     Heal,
     Fast(Proc),
     Whole,
@@ -271,6 +273,7 @@ impl Story {
             Later::Start(Proc::Osd(osd)) => self.start(osd),
             Later::Start(Proc::Client(_)) => {}
             Later::Crash(osd, power) => drop(self.crash(osd, power)),
+            Later::Stop(osd) => self.stop(osd),
             Later::NoQuota => self.set_quota(0),
             Later::NotFull => self.set_full_ratio("0.95"),
             Later::Mended => self.bad.into_iter().for_each(|osd| self.world.mend_device(osd)),

@@ -31,7 +31,7 @@ impl Story {
     /// Nothing goes wrong any more.
     fn end_troubles(&mut self) {
         while let Some((_, what)) = self.later.pop_first() {
-            if !matches!(what, Later::Crash(..) | Later::Leave | Later::Lose(_)) {
+            if !matches!(what, Later::Crash(..) | Later::Stop(_) | Later::Leave | Later::Lose(_)) {
                 self.do_later(what);
             }
         }

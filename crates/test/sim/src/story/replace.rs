@@ -70,7 +70,7 @@ impl Story {
         self.leaving = Some(Leaving { osd, purged, gone: None, asked: None });
         self.order(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#));
         if self.below(2) == 0 {
-            self.stop_leaving(osd);
+            self.stop(osd);
         }
         self.at(ASKING, Later::Leave);
     }
@@ -138,6 +138,30 @@ impl Story {
         "device lost alone"
     }
 
+    /// The OSD with the bad device serves with one other, which is away as it is lost: whoever comes back meanwhile may not go on without
+    /// that one.
+    pub(super) fn lose_beside(&mut self, osd: OsdId) -> &'static str {
+        if self.leaving.is_some() {
+            return "another one is leaving";
+        }
+        let mut others = self.world.osd_ids();
+        others.retain(|other| *other != osd);
+        let at = self.below(others.len() as u64);
+        let twin = others.remove(usize::try_from(at).unwrap_or(0));
+        self.note(|| format!("osd.{osd} is left alone with osd.{twin}"));
+        let beside = Duration::from_millis(3000 + self.below(6000));
+        for other in others {
+            self.world.stop_osd(other, false);
+            let back = beside + self.while_(Duration::from_secs(2));
+            self.at(back, Later::Start(Proc::Osd(other)));
+        }
+        self.at(beside, Later::Stop(twin));
+        self.at(beside, Later::Lose(osd));
+        let back = beside + Duration::from_secs(10) + self.while_(Duration::from_secs(20));
+        self.at(back, Later::Start(Proc::Osd(twin)));
+        "device lost beside another"
+    }
+
     /// There are PGs of which nobody has anything: all copies were lost, and no OSD has reported them since.
     pub(super) fn has_lost_pgs(&self) -> bool {
         let (Some(mon), true) = (self.world.mon(), self.loses()) else { return false };
@@ -147,7 +171,7 @@ impl Story {
         map.pool(super::POOL).is_some_and(|pool| reported < pool.pg_num as usize)
     }
 
-    fn stop_leaving(&mut self, osd: OsdId) {
+    pub(super) fn stop(&mut self, osd: OsdId) {
         if self.world.runs(Proc::Osd(osd)) {
             self.world.stop_osd(osd, false);
         }
@@ -166,7 +190,7 @@ impl Story {
                 .ask(&format!(r#"{{"prefix": "osd lost", "id": {osd}, "yes_i_really_mean_it": true}}"#));
         }
         if self.below(4) == 0 {
-            self.stop_leaving(osd);
+            self.stop(osd);
         }
         // Somebody may have taken it in again.
         self.order(&format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#));
@@ -228,7 +252,7 @@ impl Story {
 
     fn come(&mut self, Leaving { osd, .. }: Leaving) {
         self.leaving = None;
-        self.stop_leaving(osd);
+        self.stop(osd);
         let (uuid, key) = self.world.replace_device(osd);
         self.copy = None;
         self.note(|| format!("osd.{osd} comes anew"));

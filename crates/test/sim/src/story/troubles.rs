@@ -70,8 +70,10 @@ impl Story {
 
     /// The bad device does something.
     fn betray(&mut self, osd: OsdId) -> &'static str {
-        if self.loses() && self.below(2) == 0 {
-            return self.lose_alone(osd);
+        match if self.loses() { self.below(3) } else { 0 } {
+            0 => (),
+            1 => return self.lose_alone(osd),
+            _ => return self.lose_beside(osd),
         }
         match self.plan.flaw {
             Some(Flaw::Lies) => self.lie(osd),
