@@ -335,9 +335,7 @@ impl ClientAuth {
                 Some((held.ticket.clone(), held.session_key.clone()))
             }
         };
-        let (global_id, nonce) = (self.global_id, entropy.u64());
-        let (name, modes) = (self.name.clone(), offer.modes.clone());
-        Some(Authorizer { name, global_id, service, modes, proof, nonce, challenged: false })
+        Some(Authorizer::new(self.name.clone(), self.global_id, service, offer, proof, entropy))
     }
 
     /// A daemon of `service` refused our ticket: it must be renewed before the next try.
@@ -360,6 +358,19 @@ pub struct Authorizer {
 }
 
 impl Authorizer {
+    /// `proof` is the ticket with its session key; `None` with method none.
+    pub(crate) fn new(
+        name: AuthName,
+        global_id: u64,
+        service: EntityKind,
+        offer: &Offer,
+        proof: Option<(TicketBlob, CryptoKey)>,
+        entropy: &mut dyn Entropy,
+    ) -> Self {
+        let modes = offer.modes.clone();
+        Self { name, global_id, service, modes, proof, nonce: entropy.u64(), challenged: false }
+    }
+
     /// What AUTH_REQUEST is sent with.
     #[must_use]
     pub fn start(&self) -> AuthStart {

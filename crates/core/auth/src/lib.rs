@@ -13,6 +13,7 @@
 //! | OSD and manager, incoming connection | [`ServiceServer`] with [`RotatingKeys`] |
 //! | a client of a monitor | [`ClientAuth`] |
 //! | a client of an OSD or manager | [`Authorizer`] from [`ClientAuth::authorizer`] |
+//! | a monitor, with another monitor | [`dial_monitor`], [`MonLinkAuth`] |
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
 pub mod caps;
@@ -25,6 +26,7 @@ mod global_ids;
 mod key_server;
 pub mod keyring;
 mod mode;
+mod mon_link;
 mod mon_server;
 mod rotating;
 mod service_server;
@@ -46,6 +48,7 @@ pub use global_ids::{GLOBAL_IDS_PER_GRANT, GlobalIds};
 pub use key_server::{AuthChange, AuthCommandError, KeyServer, ROTATING_SERVICES, TicketLifetimes};
 pub use keyring::Keyring;
 pub use mode::{AuthMethod, CONNECTION_SECRET_BYTES, ConnectionMode, Offer};
+pub use mon_link::{MonLinkAuth, MonLinkInput, dial_monitor};
 pub use mon_server::{MonAuthContext, MonAuthReply, MonServer, MonSessionAuth};
 pub use rotating::{ExpiringKey, ROTATING_KEYS_MAX, RotatingKeys};
 pub use service_server::{ServiceAuthContext, ServiceServer};

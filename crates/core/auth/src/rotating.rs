@@ -63,6 +63,12 @@ impl RotatingKeys {
         Self::default()
     }
 
+    /// One key that is used for as long as it is there.
+    pub(crate) fn only(id: u64, key: CryptoKey) -> Self {
+        let secret = ExpiringKey { key, expires: UTime { sec: u32::MAX, nsec: 0 } };
+        Self { keys: BTreeMap::from([(id, secret)]), max_id: id, ..Self::default() }
+    }
+
     /// With these tickets void.
     #[must_use]
     pub fn with_void(self, void: VoidTickets) -> Self {

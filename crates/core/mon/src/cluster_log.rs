@@ -12,6 +12,22 @@ pub const ENTRIES_COUNT_MAX: usize = 10_000;
 /// Longest text of one entry; the rest is cut off.
 pub const TEXT_BYTES_MAX: usize = 16 * 1024;
 
+/// Version of the newest entry in the tables; 0 for none.
+#[must_use]
+pub fn newest_version(snapshot: &dyn Snapshot) -> u64 {
+    snapshot.scan(PREFIX).last().and_then(|(key, _)| key.parse().ok()).unwrap_or(0)
+}
+
+/// The entries that a batch adds, with their versions, for those that follow the log of the monitors and not [`ClusterLog`].
+///
+/// # Errors
+/// When one does not decode.
+pub fn entries_in(batch: &Batch) -> Result<Vec<(u64, ClusterLogEntry)>, DecodeError> {
+    let added = batch.ops().iter().filter(|op| op.prefix == PREFIX);
+    let added = added.filter_map(|op| Some((op.key.parse().ok()?, op.value.clone()?)));
+    added.map(|(version, value)| Ok((version, ClusterLogEntry::from_bytes(value)?))).collect()
+}
+
 /// The log, newest entry last. Versions count entries and never repeat.
 #[derive(Debug)]
 pub struct ClusterLog {

@@ -49,6 +49,7 @@ pub use event::{Effect, Endpoint, Event, Peer, SessionId, Token};
 pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX};
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
 pub use mon::{Mon, TICK};
+pub use mon_members::MonMembers;
 pub use session::Identity;
 pub use state::OpenError;
 pub use warmth::WARM_UP;

@@ -21,7 +21,9 @@ use crate::batch::{Batch, Snapshot};
 use crate::event::{Endpoint, Peer, SessionId};
 use handshake::{Handshake, Input};
 use holds::Holds;
-use nacre_auth::{AuthMethod, GLOBAL_IDS_PER_GRANT, GlobalIds, MonAuthContext, MonSessionAuth};
+use nacre_auth::{
+    AuthMethod, CryptoKey, GLOBAL_IDS_PER_GRANT, GlobalIds, Keyring, MonAuthContext, MonSessionAuth,
+};
 use nacre_denc::DecodeError;
 use nacre_msg::{Auth, AuthReply, Message};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
@@ -110,6 +112,18 @@ impl Front {
     #[must_use]
     pub fn accepting(self, methods: Vec<AuthMethod>) -> Self {
         Self { methods, ..self }
+    }
+
+    /// The key of an entity, as the tables have it.
+    #[must_use]
+    pub fn key_of(&self, name: &AuthName) -> Option<&CryptoKey> {
+        self.view.keys().entity(name).map(|entity| &entity.key)
+    }
+
+    /// The keyring of one entity; empty when there is no such.
+    #[must_use]
+    pub fn keyring_of(&self, name: &AuthName) -> Keyring {
+        self.view.keys().keyring(Some(name))
     }
 
     /// Takes in changes that the tables have taken in.
