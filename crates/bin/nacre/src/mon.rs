@@ -6,7 +6,7 @@ use crate::machine::host_name;
 use crate::sd_notify;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
-use nacre_monitor::{Monitor, MonitorConfig};
+use nacre_monitor::{LOG_ENTRIES_KEPT, Monitor, MonitorConfig};
 
 /// Name of the one monitor that a folder has.
 pub(crate) const NAME: &str = "a";
@@ -27,6 +27,7 @@ pub(crate) fn start(folder: &Folder, identity: &Identity, lock: Lock) -> Result<
         name: NAME.to_owned(),
         methods: identity.auth.methods(),
         host: host_name(),
+        log_entries_kept: LOG_ENTRIES_KEPT,
     };
     let monitor = Monitor::start(config).with_context(|| {
         format!("cannot start the monitor at {} with {}", identity.monitor, folder.path().display())

@@ -63,7 +63,7 @@ impl Default for MonLinkAuth {
 pub enum MonLinkInput {
     /// AUTH_REQUEST: the method, the modes that it accepts, the payload.
     Request(u32, Vec<u32>, Bytes),
-    /// AUTH_REQUEST_MORE.
+    /// The payload of AUTH_REQUEST_MORE.
     More(Bytes),
 }
 

@@ -9,7 +9,7 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::MonMap;
 use std::collections::BTreeMap;
 
-const PREFIX: &str = "mon-members";
+pub(crate) const PREFIX: &str = "mon-members";
 const KEY: &str = "current";
 
 /// Ids of the monitors' log by the monitors' names.

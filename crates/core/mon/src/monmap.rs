@@ -1,7 +1,7 @@
 //! The monitors' own map, and which members of their log they are.
 
 use crate::batch::{Batch, Snapshot};
-use crate::mon_members::MonMembers;
+use crate::mon_members::{self, MonMembers};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_maps::{MonInfo, MonMap};
@@ -27,6 +27,12 @@ pub struct MonMaps {
 /// When it does not decode.
 pub fn read_monmap(snapshot: &dyn Snapshot) -> Result<Option<MonMap>, DecodeError> {
     snapshot.get(PREFIX, KEY).map(MonMap::from_bytes).transpose()
+}
+
+/// Whether a batch changes the monmap, or which members of the log the monitors are.
+#[must_use]
+pub fn changes_monitors(batch: &Batch) -> bool {
+    batch.ops().iter().any(|op| op.prefix == PREFIX || op.prefix == mon_members::PREFIX)
 }
 
 impl MonMaps {

@@ -21,7 +21,7 @@ enum State {
     /// From the first packet to the established session.
     Dialling { link: LinkId, addr: EntityAddr, deadline: Stamp },
     /// The session is open, and messages flow.
-    Open { link: LinkId, opened_at: Stamp, heard_at: Stamp, keepalive_at: Stamp },
+    Open { link: LinkId, addr: EntityAddr, opened_at: Stamp, heard_at: Stamp, keepalive_at: Stamp },
 }
 
 /// See the crate's documentation. Calls without a [`Context`] take effect with the next
@@ -190,7 +190,7 @@ impl MonClient {
     /// Begins to look for a monitor.
     pub fn start(&mut self, cx: &mut Context<'_>) {
         if matches!(self.state, State::Stopped) {
-            self.hunt(cx);
+            self.hunt(cx, None);
         }
     }
 
@@ -220,8 +220,17 @@ impl MonClient {
         }
     }
 
-    fn hunt(&mut self, cx: &mut Context<'_>) {
-        let next = self.hunter.first(cx.entropy);
+    /// Where the monitor is with which a session is open.
+    #[must_use]
+    pub fn monitor(&self) -> Option<EntityAddr> {
+        match self.state {
+            State::Open { addr, .. } => Some(addr),
+            _ => None,
+        }
+    }
+
+    fn hunt(&mut self, cx: &mut Context<'_>, ended_by: Option<EntityAddr>) {
+        let next = self.hunter.first(ended_by, cx.entropy);
         self.follow(cx, next);
     }
 
@@ -231,7 +240,7 @@ impl MonClient {
             Next::Dial(addr) => {
                 self.links += 1;
                 let link = LinkId(self.links);
-                let deadline = cx.now + self.hunter.patience(&self.config);
+                let deadline = cx.now + self.hunter.hello_patience(&self.config);
                 self.state = State::Dialling { link, addr, deadline };
                 self.effects.push(Effect::Connect { link, addr });
             }
@@ -241,15 +250,15 @@ impl MonClient {
     fn tick(&mut self, cx: &mut Context<'_>) {
         match self.state {
             State::Stopped => {}
-            State::Pausing { until } if cx.now >= until => self.hunt(cx),
+            State::Pausing { until } if cx.now >= until => self.hunt(cx, None),
             State::Dialling { link, deadline, .. } if cx.now >= deadline => self.leave(cx, link),
             State::Pausing { .. } | State::Dialling { .. } => {}
-            State::Open { link, opened_at, heard_at, keepalive_at } => {
+            State::Open { link, addr, opened_at, heard_at, keepalive_at } => {
                 if cx.now.since(heard_at) >= self.config.keepalive_timeout {
                     self.leave(cx, link);
                 } else if cx.now >= keepalive_at {
                     let keepalive_at = cx.now + self.config.keepalive_interval;
-                    self.state = State::Open { link, opened_at, heard_at, keepalive_at };
+                    self.state = State::Open { link, addr, opened_at, heard_at, keepalive_at };
                     self.effects.push(Effect::Keepalive { link });
                 }
             }
@@ -262,6 +271,9 @@ impl MonClient {
         }
         match event {
             LinkEvent::Hello => {
+                if let State::Dialling { deadline, .. } = &mut self.state {
+                    *deadline = cx.now + self.hunter.patience(&self.config);
+                }
                 let start = self.auth.start();
                 self.effects.push(Effect::AuthStart { link, start });
             }
@@ -279,7 +291,10 @@ impl MonClient {
             LinkEvent::Established => self.opened(cx),
             LinkEvent::Message { tid, message } => self.on_message(cx, link, tid, message),
             LinkEvent::KeepaliveAck => {}
-            LinkEvent::Lost => self.lost(cx),
+            LinkEvent::Lost => {
+                let ended_by = self.monitor();
+                self.lost(cx, ended_by);
+            }
         }
     }
 
@@ -300,7 +315,7 @@ impl MonClient {
     fn opened(&mut self, cx: &Context<'_>) {
         let State::Dialling { link, addr, .. } = self.state else { return };
         let keepalive_at = cx.now + self.config.keepalive_interval;
-        self.state = State::Open { link, opened_at: cx.now, heard_at: cx.now, keepalive_at };
+        self.state = State::Open { link, addr, opened_at: cx.now, heard_at: cx.now, keepalive_at };
         self.subscriptions.forget_sent();
         self.requests.forget_sent();
         self.renewal.opened();
@@ -310,18 +325,18 @@ impl MonClient {
     /// Closes the connection from our side.
     fn leave(&mut self, cx: &mut Context<'_>, link: LinkId) {
         self.effects.push(Effect::Close { link });
-        self.lost(cx);
+        self.lost(cx, None);
     }
 
     /// A session that did not last counts as a failure, or a monitor that throws us out at once would be
     /// dialled without end.
-    fn lost(&mut self, cx: &mut Context<'_>) {
+    fn lost(&mut self, cx: &mut Context<'_>, ended_by: Option<EntityAddr>) {
         self.renewal.closed();
         if let State::Open { opened_at, .. } = self.state {
             self.effects.push(Effect::Lost);
             if cx.now.since(opened_at) >= self.config.hunt_interval {
                 self.hunter.succeeded();
-                self.hunt(cx);
+                self.hunt(cx, ended_by);
                 return;
             }
         }

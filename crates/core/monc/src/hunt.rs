@@ -7,6 +7,9 @@ use std::time::Duration;
 /// Dialling may take up to `hunt_interval` times two to this power.
 const PATIENCE_DOUBLINGS_MAX: u32 = 3;
 
+/// The part of that in which a monitor must introduce itself: one that lives does so at once, even if it cannot serve yet.
+const HELLO_PATIENCE_PART: u32 = 3;
+
 /// What to do after a failure.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Next {
@@ -42,10 +45,15 @@ impl Hunter {
         self.rounds_failed = 0;
     }
 
-    /// Begins a round.
-    pub(crate) fn first(&mut self, entropy: &mut dyn Entropy) -> Next {
+    /// Begins a round, with `ended_by` if that is one of them: a monitor that ends a session itself lives, and does so because another one
+    /// leads now.
+    pub(crate) fn first(&mut self, ended_by: Option<EntityAddr>, entropy: &mut dyn Entropy) -> Next {
         self.round.clone_from(&self.addrs);
         shuffle(&mut self.round, entropy);
+        if let Some(at) = self.round.iter().position(|addr| Some(*addr) == ended_by) {
+            let addr = self.round.remove(at);
+            self.round.push(addr);
+        }
         self.round.pop().map_or(Next::Pause(Duration::MAX), Next::Dial)
     }
 
@@ -59,7 +67,12 @@ impl Hunter {
         Next::Pause(pause.min(config.retry_delay_max))
     }
 
-    /// How long dialling and authentication may take in this round.
+    /// How long a monitor may take to introduce itself in this round.
+    pub(crate) fn hello_patience(&self, config: &Config) -> Duration {
+        self.patience(config) / HELLO_PATIENCE_PART
+    }
+
+    /// How long authentication may take in this round.
     pub(crate) fn patience(&self, config: &Config) -> Duration {
         config.hunt_interval * (1 << self.rounds_failed.min(PATIENCE_DOUBLINGS_MAX))
     }
@@ -87,7 +100,7 @@ mod tests {
         let mut hunter = Hunter::new(addrs.clone());
         for pause_ms in [100, 200, 400] {
             let mut tried = Vec::new();
-            let mut next = hunter.first(&mut SeededEntropy(7));
+            let mut next = hunter.first(None, &mut SeededEntropy(7));
             while let Next::Dial(addr) = next {
                 tried.push(addr);
                 next = hunter.failed(&config);
@@ -99,5 +112,18 @@ mod tests {
         assert_eq!(hunter.patience(&config), Duration::from_secs(24));
         hunter.succeeded();
         assert_eq!(hunter.patience(&config), Duration::from_secs(3));
+        assert_eq!(hunter.hello_patience(&config), Duration::from_secs(1));
+    }
+
+    #[test]
+    fn the_monitor_that_ended_the_session_is_tried_first() {
+        let addrs: Vec<_> = (1..=5)
+            .map(|n| EntityAddr::parse(&format!("v2:192.0.2.{n}:3300")).expect("a valid address"))
+            .collect();
+        for (addr, seed) in addrs.iter().zip(0..) {
+            let mut hunter = Hunter::new(addrs.clone());
+            assert_eq!(hunter.first(Some(*addr), &mut SeededEntropy(seed)), Next::Dial(*addr));
+            assert_eq!(hunter.round.len(), 4);
+        }
     }
 }

@@ -156,6 +156,12 @@ impl Client {
         self.monc.global_id()
     }
 
+    /// Where the monitor is with which it has a session.
+    #[must_use]
+    pub fn monitor(&self) -> Option<EntityAddr> {
+        self.monc.monitor()
+    }
+
     /// The objecter, to look at.
     #[must_use]
     pub fn objecter(&self) -> &Objecter {

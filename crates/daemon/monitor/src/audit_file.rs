@@ -1,7 +1,8 @@
 //! [`AuditFile`]: what the audit channel says, in a file that other programs read.
 
+use nacre_denc::DecodeError;
 use nacre_env::real::LineLog;
-use nacre_mon::Mon;
+use nacre_mon::{Batch, cluster_log};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -21,24 +22,31 @@ pub(crate) struct AuditFile {
 }
 
 impl AuditFile {
-    /// The file in `folder`; what the cluster log says already is not written again.
-    pub(crate) fn open(folder: &Path, mon: &Mon) -> std::io::Result<Self> {
+    /// The file in `folder`. What the cluster log says up to version `written` is not written again.
+    pub(crate) fn open(folder: &Path, written: u64) -> std::io::Result<Self> {
         let log = LineLog::open(&folder.join(FILE), BYTES_MAX, KEPT_MAX)?;
-        Ok(Self { log: Some(log), written: mon.state().log.version(), failed: false })
+        Ok(Self { log: Some(log), written, failed: false })
     }
 
-    /// Writes what is new. The store has it as well, so a full disk here does not stop the monitor; the log says so once.
-    pub(crate) fn write(&mut self, mon: &Mon) {
-        let (Some(log), lines) = (&mut self.log, &mon.state().log) else { return };
+    /// Writes what a batch adds, whose change is in the tables. The store has it as well, so a full disk here does not stop the monitor; its
+    /// own log says so once.
+    ///
+    /// # Errors
+    /// When an entry does not decode.
+    pub(crate) fn applied(&mut self, batch: &Batch) -> Result<(), DecodeError> {
+        let Some(log) = &mut self.log else { return Ok(()) };
         let mut text = String::new();
-        for (_, entry) in lines.after(self.written).filter(|(_, entry)| entry.channel == "audit") {
-            // A line is a line, whatever is in a name.
-            let message = entry.message.replace(char::is_control, " ");
-            let _infallible = writeln!(text, "{} {} {message}", entry.stamp, entry.name);
+        for (version, entry) in cluster_log::entries_in(batch)? {
+            let is_new = version > self.written;
+            self.written = self.written.max(version);
+            if is_new && entry.channel == "audit" {
+                // A line is a line, whatever is in a name.
+                let message = entry.message.replace(char::is_control, " ");
+                let _infallible = writeln!(text, "{} {} {message}", entry.stamp, entry.name);
+            }
         }
-        self.written = lines.version();
         if text.is_empty() {
-            return;
+            return Ok(());
         }
         let outcome = log.append(&text);
         if let Err(error) = &outcome
@@ -47,5 +55,6 @@ impl AuditFile {
             tracing::error!(%error, "cannot write the audit file; the monitor's store has its lines");
         }
         self.failed = outcome.is_err();
+        Ok(())
     }
 }

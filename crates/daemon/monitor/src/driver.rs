@@ -1,17 +1,39 @@
-//! [`Driver`]: the turn loop of the monitor's thread. It hands what sockets bring to [`Front`], what that makes of it to [`Mon`], and executes
-//! the effects of both.
+//! [`Driver`]: the turn loop of a monitor's thread.
+//!
+//! What sockets bring goes to [`Front`], or, between monitors, to [`Links`]; what the front makes of it goes to the leader's [`Mon`], which is
+//! here or at the other end of a link (`routing.rs`); what that decides goes to the log ([`Replica`]). One turn takes in all that there is,
+//! sends what may leave before anything is written, writes once, and goes on until nothing is left to do.
 
 use crate::audit_file::AuditFile;
+use crate::clock_watch::ClockWatch;
+use crate::leadership::{Leadership, LeadershipError, Presence};
+use crate::link_msg::{LinkMsg, ToLeader};
+use crate::links::{LinkCx, LinkEvent, Links};
+use crate::members::{Monitors, ReadError};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
-use nacre_auth::Step;
+use crate::store::StoreSnapshot;
+use crate::transfer::Transfers;
+use crate::uplink::{Leader, Uplink};
+use nacre_auth::MonLinkInput;
 use nacre_denc::DecodeError;
 use nacre_env::Clock;
-use nacre_mon::{Effect, Endpoint, Event, Front, FrontEffect, FrontEvent, Mon, SessionId, TICK};
+use nacre_mon::{Batch, Endpoint, Event, Front, FrontEvent, Mon, OpenError, SessionId, TICK};
 use nacre_msg::Message;
-use nacre_service::{ConnId, Incoming, Messenger, answer_auth};
-use nacre_types::{Entropy, Stamp};
+use nacre_quorum::{MembersStep, NodeId, PeerMessage};
+use nacre_service::{ConnId, Incoming, Messenger};
+use nacre_types::{AuthName, EntityKind, Entropy, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Time between two ticks of the log.
+const RAFT_TICK: Duration = Duration::from_millis(50);
+/// Ticks of silence after which a leader does not count as heard: 1 s. Nobody is served then.
+const LEADER_SILENT_TICKS: u64 = 20;
+/// When the leader's process has ended, monitors stand for election one after the other, so far apart.
+const CANDIDATES_APART: Duration = Duration::from_millis(100);
+/// How long a leader that is told to stop waits for another to take over.
+const HAND_OVER_MAX: Duration = Duration::from_millis(500);
 
 /// Why the monitor's thread ended.
 #[derive(Debug, thiserror::Error)]
@@ -22,32 +44,61 @@ pub enum DriverError {
     /// What the log brought cannot be taken in.
     #[error("cannot use the cluster's state: {0}")]
     State(#[from] DecodeError),
+    /// The cluster's state cannot be opened.
+    #[error("cannot use the cluster's state: {0}")]
+    Open(#[from] OpenError),
     /// The system cannot wait for sockets.
     #[error("cannot wait for sockets: {0}")]
     Poll(#[from] std::io::Error),
 }
 
+impl From<LeadershipError> for DriverError {
+    fn from(error: LeadershipError) -> Self {
+        match error {
+            LeadershipError::Store(error) => Self::Store(error.into()),
+            LeadershipError::Open(error) => Self::Open(error),
+        }
+    }
+}
+
+impl From<ReadError> for DriverError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => Self::Store(error.into()),
+            ReadError::Decode(error) => Self::State(error),
+            ReadError::NoCluster => Self::Open(OpenError::NotInitialised),
+        }
+    }
+}
+
 /// One monitor with its store, sockets and clocks. Its thread calls [`Driver::turn`]; so does the simulation.
 pub struct Driver {
     pub(crate) front: Front,
-    pub(crate) mon: Mon,
+    pub(crate) presence: Presence,
+    /// Only while this monitor leads.
+    pub(crate) lead: Option<Leadership>,
     pub(crate) replica: Replica,
+    pub(crate) links: Links,
+    pub(crate) uplink: Uplink,
+    pub(crate) transfers: Transfers,
+    pub(crate) monitors: Monitors,
+    pub(crate) clocks: ClockWatch,
     pub(crate) messenger: Messenger,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) entropy: Box<dyn Entropy + Send>,
     pub(crate) stop: Arc<AtomicBool>,
     pub(crate) next_tick: Stamp,
+    pub(crate) next_raft_tick: Stamp,
+    /// When to stand for election, since the process of this leader has ended.
+    pub(crate) depose_at: Option<(Stamp, Leader)>,
     pub(crate) audit: AuditFile,
 }
 
-/// The only monitor there is, to itself.
-const ONLY_FRONT: u64 = 1;
-
-fn session_of(conn: ConnId) -> SessionId {
+pub(crate) fn session_of(conn: ConnId) -> SessionId {
     SessionId(conn.0)
 }
 
-fn conn_of(session: SessionId) -> ConnId {
+pub(crate) fn conn_of(session: SessionId) -> ConnId {
     ConnId(session.0)
 }
 
@@ -66,23 +117,63 @@ impl Driver {
         while !self.stop.load(Ordering::Acquire) {
             self.turn(&mut incoming)?;
         }
+        self.wind_down(&mut incoming)
+    }
+
+    /// A leader that ends hands the lead over, so that nobody has to find out that it is gone.
+    fn wind_down(&mut self, incoming: &mut Vec<Incoming>) -> Result<(), DriverError> {
+        let until = self.clock.now() + HAND_OVER_MAX;
+        if let Some(to) = self.successor() {
+            self.replica.hand_over(to);
+            self.settle()?;
+        }
+        while self.lead.is_some() && self.successor().is_some() && self.clock.now() < until {
+            self.turn(incoming)?;
+        }
         Ok(())
     }
 
-    /// The monitor's state.
+    /// The voter that would take over best: connected, heard, with the shortest way to the log's end.
+    fn successor(&self) -> Option<NodeId> {
+        let quorum = self.replica.quorum();
+        let is_here = |id: &NodeId| {
+            let silence = quorum.silence_of(*id);
+            *id != quorum.id()
+                && self.links.is_up(*id)
+                && silence.is_some_and(|ticks| ticks < LEADER_SILENT_TICKS)
+        };
+        let voters = quorum.members().voters.into_iter().filter(is_here);
+        voters.min_by_key(|id| (quorum.lag_of(*id).unwrap_or(u64::MAX), *id))
+    }
+
+    /// The cluster's state, where this monitor leads.
     #[must_use]
-    pub fn mon(&self) -> &Mon {
-        &self.mon
+    pub fn mon(&self) -> Option<&Mon> {
+        self.lead.as_ref().map(|lead| &lead.mon)
+    }
+
+    /// The newest term of the log that this monitor has seen.
+    #[must_use]
+    pub fn term(&self) -> u64 {
+        self.replica.quorum().term()
     }
 
     /// When the next turn is due even if nothing happens.
     #[must_use]
     pub fn next_deadline(&self) -> Stamp {
-        let own = [self.messenger.next_deadline(self.clock.now()), self.front.next_deadline()];
+        let log = self.links.has_any().then_some(self.next_raft_tick);
+        let depose = self.depose_at.map(|(at, _)| at);
+        let own = [
+            self.messenger.next_deadline(self.clock.now()),
+            self.front.next_deadline(),
+            self.links.next_deadline(),
+            log,
+            depose,
+        ];
         own.into_iter().flatten().fold(self.next_tick, Stamp::min)
     }
 
-    /// Reads all that is there, reacts to all of it, writes once, sends.
+    /// Reads all that is there, reacts to all of it, writes, sends.
     ///
     /// # Errors
     /// [`DriverError`]: the monitor cannot go on.
@@ -94,33 +185,88 @@ impl Driver {
         for what in incoming.drain(..) {
             self.incoming(what);
         }
-        if self.clock.now() >= self.next_tick {
-            self.next_tick = self.clock.now() + TICK;
-            self.mon.set_throttled_senders(self.messenger.intake().warnings);
+        self.follow_links()?;
+        self.on_time()?;
+        self.settle()
+    }
+
+    /// What is due by the clock.
+    fn on_time(&mut self) -> Result<(), DriverError> {
+        let now = self.clock.now();
+        if now >= self.next_raft_tick {
+            // One, however late: what has not been read yet may be newer.
+            self.next_raft_tick = now + RAFT_TICK;
+            self.replica.tick()?;
+            self.step_members();
+        }
+        if self.depose_at.is_some_and(|(at, _)| now >= at) {
+            self.depose();
+        }
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            let throttled = self.messenger.intake().warnings;
+            if let Some(lead) = &mut self.lead {
+                lead.mon.set_throttled_senders(throttled);
+            }
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);
+            self.ask_clocks();
             self.replica.flush().map_err(ReplicaError::from)?;
-        } else if self.front.next_deadline().is_some_and(|at| self.clock.now() >= at) {
+        } else if self.front.next_deadline().is_some_and(|at| now >= at) {
             self.front_event(FrontEvent::Tick);
         }
-        self.execute_effects()?;
-        self.messenger.flush();
+        self.with_links(Links::tick);
         Ok(())
     }
 
-    fn front_event(&mut self, event: FrontEvent) {
+    /// A leader brings the members of the log closer to those that the tables name.
+    fn step_members(&mut self) {
+        let Some(lead) = &mut self.lead else { return };
+        match lead.membership.next(&self.monitors.wanted(), self.replica.quorum()) {
+            Some(MembersStep::Change(change)) => self.replica.change_members(&change),
+            Some(MembersStep::HandOver(to)) => self.replica.hand_over(to),
+            None => (),
+        }
+    }
+
+    /// A sign of life, and a question: what does your clock show?
+    fn ask_clocks(&mut self) {
+        let ping = LinkMsg::Ping { sent: self.clock.now() };
+        for id in self.links.members() {
+            self.links.send(id, &ping, &mut self.messenger);
+        }
+    }
+
+    /// Works on links with all that they need.
+    pub(crate) fn with_links<T>(&mut self, work: impl FnOnce(&mut Links, &mut LinkCx<'_>) -> T) -> T {
+        let key = self.front.key_of(&AuthName::new(EntityKind::MON, ""));
+        let (now, wall) = (self.clock.now(), self.clock.wall());
+        let (entropy, messenger) = (self.entropy.as_mut(), &mut self.messenger);
+        work(&mut self.links, &mut LinkCx { now, wall, entropy, messenger, key })
+    }
+
+    pub(crate) fn front_event(&mut self, event: FrontEvent) {
         let (now, wall) = (self.clock.now(), self.clock.wall());
         self.front.handle(now, wall, self.entropy.as_mut(), event);
     }
 
-    fn mon_event(&mut self, event: Event) {
+    /// Something for the leader, where that is this monitor.
+    pub(crate) fn mon_event(&mut self, event: Event) {
         let (now, wall) = (self.clock.now(), self.clock.wall());
-        self.mon.handle(now, wall, self.entropy.as_mut(), event);
+        if let Some(lead) = &mut self.lead {
+            lead.mon.handle(now, wall, self.entropy.as_mut(), event);
+        }
     }
 
     fn incoming(&mut self, incoming: Incoming) {
         match incoming {
+            Incoming::Event { conn, event } if self.links.has(conn) => {
+                self.with_links(|links, cx| links.connection_event(conn, event, cx));
+            }
             Incoming::Event { conn, event } => self.connection_event(conn, event),
+            Incoming::Closed { conn, refused, .. } if self.links.has(conn) => {
+                self.with_links(|links, cx| links.closed(conn, refused, cx.now));
+            }
             Incoming::Closed { conn, reason, .. } => {
                 tracing::debug!(conn = conn.0, reason, "connection closed");
                 self.forget(conn);
@@ -138,6 +284,12 @@ impl Driver {
             nacre_msgr::Event::AuthRequest { method, modes, payload } => {
                 let endpoint = endpoint_of(&payload);
                 let kind = self.messenger.peer_kind(conn);
+                if kind == EntityKind::MON && endpoint == Endpoint::Mgr {
+                    // Monitors show each other tickets of their own making.
+                    let input = MonLinkInput::Request(method, modes, payload);
+                    self.with_links(|links, cx| links.accept(conn, input, cx));
+                    return;
+                }
                 self.front_event(FrontEvent::AuthRequest { session, endpoint, kind, method, modes, payload });
             }
             nacre_msgr::Event::AuthMore { payload } => {
@@ -145,12 +297,8 @@ impl Driver {
             }
             nacre_msgr::Event::Established(peer) => {
                 let seen_at = peer.seen_at.socket.map(|socket| socket.ip().to_canonical());
-                self.front_event(FrontEvent::Established {
-                    session,
-                    kind: peer.kind,
-                    addrs: peer.addrs,
-                    seen_at,
-                });
+                let (kind, addrs) = (peer.kind, peer.addrs);
+                self.front_event(FrontEvent::Established { session, kind, addrs, seen_at });
             }
             nacre_msgr::Event::Message(raw) => {
                 let (tid, kind) = (raw.tid, raw.kind);
@@ -170,71 +318,232 @@ impl Driver {
         }
     }
 
-    /// Executes effects until there are none.
-    fn execute_effects(&mut self) -> Result<(), DriverError> {
-        let (mut of_front, mut effects, mut events) = (Vec::new(), Vec::new(), Vec::new());
+    /// Takes in what came over links. True when there was anything.
+    fn follow_links(&mut self) -> Result<bool, DriverError> {
+        let events = self.links.take_events();
+        let is_busy = !events.is_empty();
+        for event in events {
+            match event {
+                LinkEvent::Up(id) => self.announce_lead(id),
+                LinkEvent::Said(from, message) => self.said(from, *message)?,
+                LinkEvent::Lost(id) => self.lost(id),
+                LinkEvent::Refused(id) => self.refused(id),
+            }
+        }
+        Ok(is_busy)
+    }
+
+    fn said(&mut self, from: NodeId, message: LinkMsg) -> Result<(), DriverError> {
+        match message {
+            LinkMsg::Hello(_) => (),
+            LinkMsg::Raft(message) => {
+                let outcome = self.replica.step(from, message);
+                self.blame(from, outcome);
+            }
+            LinkMsg::Tables(part) => {
+                if let Some((message, tables)) = self.transfers.received(from, part) {
+                    let outcome = self.replica.step_with_tables(from, message, tables);
+                    self.blame(from, outcome);
+                }
+            }
+            LinkMsg::Leads { term } => self.uplink.announced(Leader { term, id: from }),
+            LinkMsg::ToLeader { term, what } => self.handle_from_front(from, term, what)?,
+            LinkMsg::ToFront { term, what } => self.handle_from_leader(Leader { term, id: from }, what),
+            LinkMsg::Ping { sent } => {
+                let answer = LinkMsg::Pong { sent, wall: self.clock.wall() };
+                self.links.send(from, &answer, &mut self.messenger);
+            }
+            LinkMsg::Pong { sent, wall } => {
+                let times = (sent, self.clock.now());
+                self.clocks.answered(from, times, wall, self.clock.wall());
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the link with a monitor that broke the rules.
+    fn blame(&mut self, from: NodeId, outcome: Result<(), nacre_quorum::StepError>) {
+        if let Err(error) = outcome {
+            tracing::error!(member = from.0, %error, "another monitor's message is refused");
+            self.with_links(|links, cx| links.reset(from, cx));
+        }
+    }
+
+    /// What was on its way between a monitor and us is lost.
+    fn lost(&mut self, with: NodeId) {
+        self.uplink.lost(with);
+        self.clocks.lost(with);
+        if self.transfers.lost(with) {
+            self.replica.tables_sent(with, false);
+        }
+        self.sessions_lost(with);
+    }
+
+    /// Nobody listens at a monitor's address. If it leads, it does not any more.
+    fn refused(&mut self, id: NodeId) {
+        let quorum = self.replica.quorum();
+        if quorum.leader() != Some(id) || !self.links.is_cut(id) || self.depose_at.is_some() {
+            return;
+        }
+        let rank = |id: NodeId| (self.monitors.rank_of(id), id);
+        let before_us = |other: &NodeId| *other != id && rank(*other) < rank(quorum.id());
+        let turn = quorum.members().voters.into_iter().filter(before_us).count();
+        let wait = CANDIDATES_APART.saturating_mul(u32::try_from(turn).unwrap_or(u32::MAX));
+        self.depose_at = Some((self.clock.now() + wait, Leader { term: quorum.term(), id }));
+    }
+
+    fn depose(&mut self) {
+        let Some((_, leader)) = self.depose_at.take() else { return };
+        let quorum = self.replica.quorum();
+        let still_leads = quorum.leader() == Some(leader.id) && quorum.term() == leader.term;
+        if still_leads && self.links.is_cut(leader.id) {
+            tracing::info!(leader = leader.id.0, "the leader's process has ended");
+            self.replica.leader_is_dead();
+        }
+    }
+
+    /// Lets all parts work until none of them has anything to do. What may leave before something is written leaves before that.
+    pub(crate) fn settle(&mut self) -> Result<(), DriverError> {
+        let mut events = Vec::new();
         loop {
-            let (now, wall) = (self.clock.now(), self.clock.wall());
-            self.front.drain(now, wall, self.entropy.as_mut(), &mut of_front);
-            self.mon.drain(&mut effects);
-            if of_front.is_empty() && effects.is_empty() {
+            self.replica.drain(&mut events)?;
+            let mut is_busy = !events.is_empty() | self.follow_links()?;
+            for event in events.drain(..) {
+                self.replica_event(event)?;
+            }
+            self.follow_leader();
+            is_busy |= self.route()?;
+            self.pump_transfers();
+            if is_busy {
+                continue;
+            }
+            self.messenger.flush();
+            if !self.replica.must_write() {
                 return Ok(());
             }
-            of_front.drain(..).for_each(|effect| self.execute_front_effect(effect));
-            for effect in effects.drain(..) {
-                match effect {
-                    Effect::Commit { batch, token } => self.replica.commit(&batch, token, &mut events)?,
-                    Effect::Confirm { token } => self.replica.confirm(token, &mut events)?,
-                    Effect::Send { session, tid, message } => {
-                        self.messenger.send(conn_of(session), message.encode(tid));
-                    }
-                    Effect::Close { session } => {
-                        self.messenger.close(conn_of(session));
-                        self.front_event(FrontEvent::Closed { session });
-                    }
-                    Effect::GlobalIds { ids, .. } => self.front.granted(ids),
-                }
-            }
-            for event in events.drain(..) {
-                match event {
-                    ReplicaEvent::Applied(batch) => self.front.applied(&batch)?,
-                    ReplicaEvent::Committed(token) => {
-                        self.audit.write(&self.mon);
-                        self.mon_event(Event::Committed(token));
-                    }
-                    ReplicaEvent::Confirmed(token) => self.mon_event(Event::Confirmed(token)),
-                }
+            self.replica.write(&mut events)?;
+        }
+    }
+
+    fn pump_transfers(&mut self) {
+        if self.transfers.are_under_way() {
+            for to in self.transfers.pump(&mut self.links, &mut self.messenger) {
+                self.replica.tables_sent(to, true);
             }
         }
     }
 
-    fn execute_front_effect(&mut self, effect: FrontEffect) {
-        match effect {
-            FrontEffect::Auth { session, step } => {
-                let conn = conn_of(session);
-                match &step {
-                    Step::More(_) => (),
-                    Step::Done(done) => self.messenger.set_proved(conn, done.identity.name.clone()),
-                    Step::Bad(refusal) => tracing::debug!(reason = %refusal.reason, "authentication refused"),
+    fn replica_event(&mut self, event: ReplicaEvent) -> Result<(), DriverError> {
+        match event {
+            ReplicaEvent::Send(to, message) => {
+                self.links.send(to, &LinkMsg::Raft(message), &mut self.messenger);
+            }
+            ReplicaEvent::SendTables(to, message) => self.send_tables(to, message)?,
+            ReplicaEvent::Applied(batch) => self.applied(&batch)?,
+            ReplicaEvent::TablesReplaced => {
+                let snapshot = StoreSnapshot::new(self.replica.tables()?);
+                self.front.reload(&snapshot, &self.presence.name)?;
+                if let Some(failure) = snapshot.into_failure() {
+                    return Err(ReplicaError::from(failure).into());
                 }
-                self.messenger.drive(conn, |connection| answer_auth(connection, step));
+                self.follow_tables()?;
             }
-            FrontEffect::Send { session, tid, message } => {
-                self.messenger.send(conn_of(session), message.encode(tid));
-            }
-            FrontEffect::Close { session } => self.messenger.close(conn_of(session)),
-            FrontEffect::Open { session, peer } => self.mon_event(Event::Open { session, peer }),
-            FrontEffect::Message { session, tid, message } => {
-                self.mon_event(Event::Message { session, tid, message });
-            }
-            FrontEffect::Closed { session } => self.mon_event(Event::Closed { session }),
-            FrontEffect::WantGlobalIds => self.mon_event(Event::WantGlobalIds { front: ONLY_FRONT }),
+            ReplicaEvent::Committed(token) => self.mon_event(Event::Committed(token)),
+            ReplicaEvent::Confirmed(token) => self.mon_event(Event::Confirmed(token)),
+            ReplicaEvent::BecameLeader(term) => self.begin_to_lead(term)?,
+            ReplicaEvent::BecameFollower => self.cease_to_lead(),
         }
+        Ok(())
+    }
+
+    fn applied(&mut self, batch: &Batch) -> Result<(), DriverError> {
+        self.front.applied(batch)?;
+        self.audit.applied(batch)?;
+        if nacre_mon::monmap::changes_monitors(batch) {
+            self.follow_tables()?;
+        }
+        Ok(())
+    }
+
+    /// The tables name other monitors now.
+    fn follow_tables(&mut self) -> Result<(), DriverError> {
+        self.monitors = Monitors::read(self.replica.tables()?)?;
+        let places = self.monitors.places();
+        self.links.follow(&places, self.clock.now(), &mut self.messenger);
+        Ok(())
+    }
+
+    fn send_tables(&mut self, to: NodeId, mut message: PeerMessage) -> Result<(), DriverError> {
+        let (pairs, position, members) = self.replica.all_tables()?;
+        tracing::info!(member = to.0, pairs = pairs.len(), "a monitor is too far behind and gets all tables");
+        message.set_snapshot(position, &members);
+        self.transfers.begin(to, pairs, message);
+        Ok(())
+    }
+
+    fn begin_to_lead(&mut self, term: u64) -> Result<(), DriverError> {
+        let times = (self.clock.now(), self.clock.wall());
+        let tables = self.replica.tables()?;
+        self.lead = Some(Leadership::open(term, tables, &self.presence, times, self.entropy.as_mut())?);
+        tracing::info!(mon = self.presence.name, term, "this monitor leads");
+        self.front.set_active_mgr(true);
+        self.uplink.announced(Leader { term, id: self.replica.quorum().id() });
+        self.links.members().into_iter().for_each(|id| self.announce_lead(id));
+        Ok(())
+    }
+
+    /// Tells another monitor that we lead, so that its front's sessions come to us.
+    fn announce_lead(&mut self, to: NodeId) {
+        if let Some(lead) = &self.lead {
+            self.links.send(to, &LinkMsg::Leads { term: lead.term }, &mut self.messenger);
+        }
+    }
+
+    fn cease_to_lead(&mut self) {
+        self.transfers.stop();
+        if let Some(lead) = self.lead.take() {
+            tracing::info!(mon = self.presence.name, term = lead.term, "this monitor leads no more");
+            self.front.set_active_mgr(false);
+            self.uplink.lost(self.replica.quorum().id());
+        }
+    }
+
+    /// The front serves while a leader is heard that knows its sessions.
+    fn follow_leader(&mut self) {
+        let quorum = self.replica.quorum();
+        let heard = quorum.leader().filter(|id| {
+            quorum.silence_of(*id).is_some_and(|ticks| ticks < LEADER_SILENT_TICKS)
+                && (*id == quorum.id() || self.links.is_up(*id))
+        });
+        let leader = heard.map(|id| Leader { term: quorum.term(), id });
+        if self.uplink.follow(leader) {
+            self.front.end_sessions();
+        }
+        let is_served = leader.is_some() && self.uplink.leader() == leader;
+        self.front.serve(is_served);
+    }
+
+    /// Tells the leader of a session, or that this front needs something.
+    pub(crate) fn tell_leader(&mut self, what: ToLeader) -> Result<(), DriverError> {
+        let Some(leader) = self.uplink.leader() else { return Ok(()) };
+        if leader.id == self.replica.quorum().id() {
+            return self.handle_from_front(leader.id, leader.term, what);
+        }
+        let message = LinkMsg::ToLeader { term: leader.term, what };
+        if !self.links.send(leader.id, &message, &mut self.messenger) {
+            self.with_links(|links, cx| links.reset(leader.id, cx));
+        }
+        Ok(())
     }
 }
 
 impl std::fmt::Debug for Driver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Driver({:?})", self.messenger)
+        let (quorum, leads) = (self.replica.quorum(), self.lead.is_some());
+        write!(
+            f,
+            "Driver({quorum:?}, leads: {leads}, {:?}, {:?}, {:?})",
+            self.uplink, self.front, self.messenger
+        )
     }
 }

@@ -1,14 +1,36 @@
-//! The monitor's thread: drives `core/mon` over sockets and a store.
+//! The monitor's thread: drives `core/mon` and `core/quorum` over sockets and a store.
 //!
-//! One thread does everything: it reads all that arrived, hands it to [`nacre_mon::Mon`], appends what changed
-//! to the monitors' log as one durable entry, and only then sends what depends on it. Layer: daemon; uses base, core and io.
+//! One thread does everything: it reads all that arrived, hands it to the front and, where this monitor leads, to [`nacre_mon::Mon`], appends
+//! what changed to the monitors' log, on a majority of them, and only then sends what depends on it. One path serves one monitor and five.
+//! Layer: daemon; uses base, core and io.
+//!
+//! | file | holds |
+//! | --- | --- |
+//! | `driver.rs` | the turn loop |
+//! | `routing.rs` | sessions between fronts and the leader |
+//! | `leadership.rs`, `sessions.rs` | what only the leader has |
+//! | `uplink.rs` | which leader knows the sessions of this front |
+//! | `replica.rs`, `store.rs` | the log and the tables in the store |
+//! | `links.rs`, `link_msg.rs`, `transfer.rs` | connections between monitors, what goes over them, tables for one that is far behind |
+//! | `members.rs`, `clock_watch.rs` | the other monitors: where they are, what their clocks show |
+//! | `audit_file.rs` | the audit channel as a file |
+//! | `monitor.rs` | making, starting and stopping |
 
 mod audit_file;
+mod clock_watch;
 mod driver;
+mod leadership;
+mod link_msg;
+mod links;
+mod members;
 mod monitor;
 mod replica;
+mod routing;
+mod sessions;
 mod store;
+mod transfer;
+mod uplink;
 
 pub use driver::{Driver, DriverError};
-pub use monitor::{Machine, Monitor, MonitorConfig, StartError, assemble, mkfs};
+pub use monitor::{LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, StartError, assemble, mkfs};
 pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd};

@@ -1,18 +1,26 @@
 //! [`Monitor`]: starting and stopping the thread.
 
 use crate::audit_file::AuditFile;
+use crate::clock_watch::ClockWatch;
 use crate::driver::{Driver, DriverError};
+use crate::leadership::Presence;
+use crate::link_msg::Hello;
+use crate::links::Links;
+use crate::members::Monitors;
 use crate::replica::{self, Replica, ReplicaError};
 use crate::store::StoreSnapshot;
+use crate::transfer::Transfers;
+use crate::uplink::Uplink;
 use nacre_auth::AuthMethod;
 use nacre_env::real::RealNet;
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
-use nacre_mon::{Front, MkfsError, MkfsOptions, Mon, OpenError};
+use nacre_mon::{Front, MkfsError, MkfsOptions, OpenError};
 use nacre_msgr::Config;
 use nacre_service::{IntakeLimits, Messenger};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -25,6 +33,9 @@ const STORE_FILE: &str = "store.redb";
 /// Bytes that may wait for one peer that does not read; more and it is dropped. Maps are the largest.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 
+/// [`MonitorConfig::log_entries_kept`] outside of tests. At most 64 MiB of them are kept.
+pub const LOG_ENTRIES_KEPT: usize = 10_000;
+
 /// What a monitor needs to start.
 #[derive(Debug, Clone)]
 pub struct MonitorConfig {
@@ -36,6 +47,9 @@ pub struct MonitorConfig {
     pub methods: Vec<AuthMethod>,
     /// The machine that it runs on, as people know it.
     pub host: String,
+    /// Changes of the cluster's state that are kept for monitors that are behind; one that is further behind gets all tables. Usually
+    /// [`LOG_ENTRIES_KEPT`].
+    pub log_entries_kept: usize,
 }
 
 /// Why a monitor did not start, or could not be made.
@@ -77,6 +91,9 @@ pub enum StartError {
     /// The stored state is unusable.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The monitor cannot go on from it.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
     /// The monitors' map does not know this monitor.
     #[error("the monitors' map has no mon.{0} with an address")]
     Unknown(String),
@@ -124,31 +141,57 @@ pub fn mkfs(store: &mut dyn KvStore, options: &MkfsOptions, wall: UTime) -> Resu
 /// Memory that messages may take which have begun and are not complete: of clients, and of daemons.
 const INTAKE_BYTES_MAX: usize = 128 << 20;
 
-/// Puts a monitor together; yields where it listens, too. It serves as soon as it turns.
+/// Puts a monitor together; yields where it listens, too. It serves as soon as it turns and a majority of the monitors is there; the only one
+/// serves at once.
 ///
 /// # Errors
 /// [`StartError`].
 pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, EntityAddr), StartError> {
     let Machine { clock, mut entropy, net, store } = machine;
     let at = |source| StartError::Log { path: config.store.join(STORE_FILE), source };
-    let replica = Replica::open(store).map_err(at)?;
-    let snapshot = StoreSnapshot::new(replica.tables());
-    let opened = Mon::open(&snapshot, &config.name, clock.wall());
+    let mut replica = Replica::open(store, &config.name, config.log_entries_kept).map_err(at)?;
+    let tables = replica.tables().map_err(at)?;
+    let monitors = Monitors::read(tables).map_err(DriverError::from)?;
+    let snapshot = StoreSnapshot::new(tables);
     let front = Front::open(&snapshot, &config.name);
     if let Some(source) = snapshot.into_failure() {
         return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
     }
-    let mut mon = opened?.on_host(config.host.clone());
-    let mut front = front.map_err(OpenError::from)?.accepting(config.methods.clone());
+    let front = front.map_err(OpenError::from)?.accepting(config.methods.clone());
     let mut messenger = Messenger::new(net, clock.wall().sec.into());
     messenger.limit_intake(IntakeLimits { client_bytes: INTAKE_BYTES_MAX, peer_bytes: INTAKE_BYTES_MAX });
-    let addr = listen(&mut mon, &mut messenger, &config.name, clock.as_ref(), entropy.as_mut())?;
-    front.serve(true);
-    front.set_active_mgr(true);
-    let stop = Arc::new(AtomicBool::new(false));
-    let next_tick = clock.now() + nacre_mon::TICK;
-    let audit = AuditFile::default();
-    Ok((Driver { front, mon, replica, messenger, clock, entropy, stop, next_tick, audit }, addr))
+    let (addr, mgr_addrs, mon_config) = listen(&monitors, &mut messenger, &config.name, entropy.as_mut())?;
+    let presence = Presence {
+        name: config.name.clone(),
+        host: config.host.clone(),
+        mon_addrs: AddrVec::of(addr),
+        mgr_addrs,
+    };
+    let hello = Hello { fsid: monitors.map.fsid, metadata: BTreeMap::new() };
+    let now = clock.now();
+    let mut links = Links::new(replica.quorum().id(), &config.name, hello, &mon_config);
+    links.follow(&monitors.places(), now, &mut messenger);
+    let mut driver = Driver {
+        front,
+        presence,
+        lead: None,
+        replica,
+        links,
+        uplink: Uplink::default(),
+        transfers: Transfers::default(),
+        monitors,
+        clocks: ClockWatch::default(),
+        messenger,
+        clock,
+        entropy,
+        stop: Arc::new(AtomicBool::new(false)),
+        next_tick: now + nacre_mon::TICK,
+        next_raft_tick: now,
+        depose_at: None,
+        audit: AuditFile::default(),
+    };
+    driver.settle()?;
+    Ok((driver, addr))
 }
 
 /// A running monitor.
@@ -213,8 +256,9 @@ impl Monitor {
             store: Box::new(kv),
         };
         let (mut driver, addr) = assemble(&config, machine)?;
-        driver.audit = AuditFile::open(&config.store, &driver.mon)?;
-        let (fsid, admin_keyring) = (driver.mon.fsid(), admin_keyring(&driver.mon));
+        let written = newest_log_version(&mut driver).map_err(DriverError::from)?;
+        driver.audit = AuditFile::open(&config.store, written)?;
+        let (fsid, admin_keyring) = (driver.monitors.map.fsid, admin_keyring(&driver.front));
         let stop = Arc::clone(&driver.stop);
         let thread =
             std::thread::Builder::new().name(format!("mon.{}", config.name)).spawn(|| run(driver))?;
@@ -263,37 +307,41 @@ fn run(driver: Driver) -> Result<(), DriverError> {
     outcome
 }
 
-fn admin_keyring(mon: &Mon) -> String {
-    let admin = AuthName::new(EntityKind::CLIENT, "admin");
-    let keyring = mon.state().auth.keys().keyring(Some(&admin));
+/// What the cluster log says already when a monitor starts.
+fn newest_log_version(driver: &mut Driver) -> Result<u64, ReplicaError> {
+    let snapshot = StoreSnapshot::new(driver.replica.tables()?);
+    let version = nacre_mon::cluster_log::newest_version(&snapshot);
+    snapshot.into_failure().map_or(Ok(version), |failure| Err(failure.into()))
+}
+
+fn admin_keyring(front: &Front) -> String {
+    let keyring = front.keyring_of(&AuthName::new(EntityKind::CLIENT, "admin"));
     if keyring.is_empty() { String::new() } else { keyring.to_string() }
 }
 
-/// Listens as the monitor, where the map says, and as the manager, on a port that the system chooses.
+/// Listens as the monitor, where the map says, and as the manager, on a port that the system chooses. Yields where that is, and how
+/// we present ourselves as the monitor.
 fn listen(
-    mon: &mut Mon,
+    monitors: &Monitors,
     messenger: &mut Messenger,
     name: &str,
-    clock: &dyn Clock,
     entropy: &mut dyn Entropy,
-) -> Result<EntityAddr, StartError> {
-    let info = mon.state().mon.map().mons.get(name);
-    let addr =
-        info.and_then(|info| info.addrs.msgr2()).ok_or_else(|| StartError::Unknown(name.to_owned()))?;
-    let socket = addr.socket.ok_or_else(|| StartError::Unknown(name.to_owned()))?;
-    let rank = mon.state().mon.map().rank_of(name).and_then(|rank| i64::try_from(rank).ok()).unwrap_or(0);
+) -> Result<(EntityAddr, AddrVec, Config), StartError> {
+    let unknown = || StartError::Unknown(name.to_owned());
+    let info = monitors.map.mons.get(name).ok_or_else(unknown)?;
+    let addr = info.addrs.msgr2().ok_or_else(unknown)?;
+    let socket = addr.socket.ok_or_else(unknown)?;
+    let rank = monitors.map.rank_of(name).and_then(|rank| i64::try_from(rank).ok()).unwrap_or(0);
     let mut bind = |socket: SocketAddr| {
         messenger.listen(socket, false).map_err(|source| StartError::Listen { addr: socket, source })
     };
-    let (mon_ears, _) = bind(socket)?;
-    let (mgr_ears, mgr_socket) = bind(SocketAddr::new(socket.ip(), 0))?;
+    let (mon_listener, _) = bind(socket)?;
+    let (mgr_listener, mgr_socket) = bind(SocketAddr::new(socket.ip(), 0))?;
     let nonce = u32::try_from(entropy.u64() >> 32).unwrap_or(0).max(1);
     let mgr_addrs = AddrVec::of(EntityAddr::msgr2(mgr_socket, nonce));
-    let mon_addrs = AddrVec::of(addr);
-    mon.lead(mon_addrs.clone(), mgr_addrs.clone(), clock.now(), clock.wall(), entropy);
-    let gid = i64::try_from(mon.state().mgr.map().active_gid).unwrap_or(0);
-    let limited = |config: Config| Arc::new(Config { queued_bytes_max: QUEUED_BYTES_MAX, ..config });
-    messenger.serve(mon_ears, limited(Config::mon(mon_addrs, rank)));
-    messenger.serve(mgr_ears, limited(Config::mgr(mgr_addrs, gid)));
-    Ok(addr)
+    let limited = |config: Config| Config { queued_bytes_max: QUEUED_BYTES_MAX, ..config };
+    let mon_config = limited(Config::mon(AddrVec::of(addr), rank));
+    messenger.serve(mon_listener, Arc::new(mon_config.clone()));
+    messenger.serve(mgr_listener, Arc::new(limited(Config::mgr(mgr_addrs.clone(), 0))));
+    Ok((addr, mgr_addrs, mon_config))
 }

@@ -1,33 +1,38 @@
 //! [`Replica`]: this monitor's copy of the replicated log and of the tables that it makes, in one key-value store.
 //!
-//! A change costs one durable commit: that of its log entry. Applying it changes the tables in the same store, and that part goes with the
-//! next commit; after a crash the log is applied again from the position that is kept with the tables.
+//! A change costs one durable commit on each monitor: that of its log entry. Applying it changes the tables in the same store, and that part
+//! goes with the next commit; after a crash the log is applied again from the position that is kept with the tables.
 //!
-//! Keys: `raft` zero byte `state` (hard state, then the position of the last entry that is not kept), `raft` zero byte `applied` (position,
-//! members), `raft` zero byte `log/` and sixteen hexadecimal digits of the index (the entry); all else is the monitor's tables
-//! ([`crate::store`]). A store without the first two is that of a program before the log; it is taken over by its only monitor.
+//! Keys: `raft` zero byte `id` (which member of the log this store is that of), `raft` zero byte `state` (hard state, then the position of the
+//! last entry that is not kept), `raft` zero byte `applied` (position, members), `raft` zero byte `log/` and sixteen hexadecimal digits of the
+//! index (the entry); all else is the monitor's tables ([`crate::store`]). A store without state and position is that of a program before the
+//! log; it is taken over by its only monitor.
 
-use crate::store;
+use crate::store::{self, StoreSnapshot};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use nacre_kv::{Durability, KvBatch, KvError, KvStore};
-use nacre_mon::{Batch, MkfsOptions, Token};
+use nacre_kv::{Durability, KvBatch, KvError, KvStore, Pair};
+use nacre_mon::{Batch, MkfsOptions, MonMembers, Token};
 use nacre_quorum::{
-    Effect, HardState, LogEntry, LogPosition, LogWrite, Members, NodeId, Proposal, ProposeError, Quorum,
-    Settings, Stored, StoredError,
+    Effect, HardState, LogEntry, LogPosition, LogWrite, Members, MembersChange, NodeId, PeerMessage,
+    Proposal, ProposeError, Quorum, Settings, StepError, Stored, StoredError,
 };
+use std::collections::VecDeque;
 
+/// Everything of the log; the rest are tables.
+const RAFT: &[u8] = b"raft\0";
+const ID: &[u8] = b"raft\0id";
 const STATE: &[u8] = b"raft\0state";
 const APPLIED: &[u8] = b"raft\0applied";
 const LOG: &[u8] = b"raft\0log/";
-/// The only member, until there are others.
-const ONLY: NodeId = NodeId(1);
-/// Applied entries that are kept: nobody is behind while there is one member, and what a crash needs is kept anyway.
-const KEPT_ENTRIES_MAX: usize = 1000;
-/// Bytes of them.
-const KEPT_BYTES_MAX: usize = 16 << 20;
-/// Longest change. More than all messages of one turn can ask for, and no message between monitors has to carry it yet.
-const PROPOSAL_BYTES_MAX: usize = 1 << 30;
+/// The member of a cluster that had one monitor, before there was a table of them.
+const FIRST: NodeId = NodeId(1);
+/// Bytes of applied entries that are kept for monitors that are behind.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Longest change: with all around it, it goes between monitors in one message's data, see [`nacre_msgr::DATA_BYTES_MAX`].
+const PROPOSAL_BYTES_MAX: usize = 92 << 20;
+/// Names the changes of members, which nobody waits for.
+const NOBODY: Proposal = Proposal(u64::MAX);
 
 /// Why the store's log cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -46,94 +51,197 @@ pub enum ReplicaError {
         "the store's log cannot be read: {0}; use the program that wrote it, or restore a backup of the monitor's folder"
     )]
     Decode(#[from] DecodeError),
-    /// The log has other members, without which nothing can be decided.
-    #[error("the store is that of one of several monitors, which this program cannot run")]
-    NotAlone,
-    /// A change was not taken.
+    /// The monitors' map of the store has no monitor of this name.
+    #[error("the monitors' map has no mon.{0} with an address")]
+    Unknown(String),
+    /// The monitor has been made anew elsewhere, or removed, since the store was written.
+    #[error(
+        "the store is that of mon.{name} as it was before it was replaced (member {own}); remove the folder"
+    )]
+    Replaced {
+        /// The monitor.
+        name: String,
+        /// The member that the store is that of.
+        own: u64,
+    },
+    /// A change was not taken although this monitor leads.
     #[error("a change of the cluster's state was refused: {0}")]
-    Refused(#[from] ProposeError),
+    Refused(ProposeError),
 }
 
 /// What came of the log.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum ReplicaEvent {
+    /// To be sent to another monitor.
+    Send(NodeId, PeerMessage),
+    /// Another monitor needs all tables, which are to follow with this message.
+    SendTables(NodeId, PeerMessage),
     /// The tables have taken this in.
     Applied(Batch),
+    /// All tables are others.
+    TablesReplaced,
     /// A change that was proposed here is durable and applied.
     Committed(Token),
     /// No other monitor led when this was asked.
     Confirmed(Token),
+    /// This monitor leads from here on; all that was acknowledged before is applied.
+    BecameLeader(u64),
+    /// It does not lead.
+    BecameFollower,
 }
 
 /// The log, its tables, and what decides about them.
 pub(crate) struct Replica {
     store: Box<dyn KvStore + Send>,
     quorum: Quorum,
+    effects: VecDeque<Effect>,
+    /// Must be on the device before anything goes on.
+    to_write: Option<LogWrite>,
+    /// A change that the log does not take yet, since the lead is being handed over.
+    deferred: Option<(Token, Bytes)>,
+    /// Tables that came from the leader, for a snapshot that the log may take up.
+    received: Vec<Pair>,
     /// Goes with the next commit: what was applied, and how far the log is known to be committed.
     pending: KvBatch,
     /// The last entry that is not kept, as stored or pending.
     trimmed: LogPosition,
     /// Index of the last entry, as stored or pending.
     last: u64,
+    /// What the tables have come to, as stored or pending.
+    applied: (LogPosition, Members),
 }
 
 impl Replica {
-    /// Opens a store that holds a cluster, and leads.
-    pub(crate) fn open(store: Box<dyn KvStore + Send>) -> Result<Self, ReplicaError> {
-        Self::open_keeping(KEPT_ENTRIES_MAX, store)
-    }
-
-    fn open_keeping(
-        kept_entries_max: usize,
+    /// Opens a store that holds a cluster, as the monitor `name`. The only monitor of its cluster leads with its first write.
+    /// So many applied entries are kept for others.
+    pub(crate) fn open(
         mut store: Box<dyn KvStore + Send>,
+        name: &str,
+        kept_entries_max: usize,
     ) -> Result<Self, ReplicaError> {
+        let mut first = KvBatch::default();
         let stored = match load(store.as_ref())? {
             Some(stored) => stored,
-            None => adopt(store.as_mut())?,
+            None => begin_log(Members::voting([FIRST]), &mut first),
         };
+        let (id, rank) = own_member(store.as_ref(), name)?;
+        first.put(ID, id.0.to_le_bytes().to_vec());
+        store.commit(&first, Durability::Durable)?;
         let settings = Settings {
-            id: ONLY,
-            rank: 0,
+            id,
+            rank,
             proposal_bytes_max: PROPOSAL_BYTES_MAX,
             kept_entries_max,
             kept_bytes_max: KEPT_BYTES_MAX,
         };
-        if stored.members != Members::voting([ONLY]) {
-            return Err(ReplicaError::NotAlone);
-        }
-        let trimmed = stored.trimmed;
+        let (trimmed, applied) = (stored.trimmed, (stored.applied, stored.members.clone()));
         let last = stored.entries.last().map_or(trimmed.index, |entry| entry.position.index);
         let quorum = Quorum::open(settings, stored)?;
-        let mut replica = Self { store, quorum, pending: KvBatch::default(), trimmed, last };
-        replica.carry_out(&mut Vec::new())?;
-        replica.flush()?;
-        if replica.quorum.leads() { Ok(replica) } else { Err(ReplicaError::NotAlone) }
+        Ok(Self {
+            store,
+            quorum,
+            effects: VecDeque::new(),
+            to_write: None,
+            deferred: None,
+            received: Vec::new(),
+            pending: KvBatch::default(),
+            trimmed,
+            last,
+            applied,
+        })
     }
 
-    /// The tables, up to the last [`Replica::flush`].
-    pub(crate) fn tables(&self) -> &dyn KvStore {
-        self.store.as_ref()
+    /// The log's state.
+    pub(crate) fn quorum(&self) -> &Quorum {
+        &self.quorum
     }
 
-    /// Makes a change durable and applies it; `events` gets what came of it.
-    pub(crate) fn commit(
+    /// The tables, with all that was applied.
+    pub(crate) fn tables(&mut self) -> Result<&dyn KvStore, ReplicaError> {
+        self.flush()?;
+        Ok(self.store.as_ref())
+    }
+
+    /// All tables, ascending by key, and what they have come to.
+    pub(crate) fn all_tables(&mut self) -> Result<(Vec<Pair>, LogPosition, Members), ReplicaError> {
+        let mut pairs = self.tables()?.scan_prefix(b"")?;
+        pairs.retain(|(key, _)| !key.starts_with(RAFT));
+        let (position, members) = self.applied.clone();
+        Ok((pairs, position, members))
+    }
+
+    /// Proposes a change. Where this monitor has just ceased to lead it is dropped: it did not happen.
+    pub(crate) fn commit(&mut self, batch: &Batch, token: Token) -> Result<(), ReplicaError> {
+        self.propose(token, batch.to_bytes())
+    }
+
+    fn propose(&mut self, token: Token, bytes: Bytes) -> Result<(), ReplicaError> {
+        match self.quorum.propose(Proposal(token.0), bytes.clone()) {
+            Ok(()) | Err(ProposeError::NotLeader) => (),
+            Err(ProposeError::Busy) => self.deferred = Some((token, bytes)),
+            Err(error @ ProposeError::TooLarge { .. }) => return Err(ReplicaError::Refused(error)),
+        }
+        Ok(())
+    }
+
+    /// Asks whether another monitor leads. Nothing comes of it where this one does not.
+    pub(crate) fn confirm(&mut self, token: Token) {
+        if let Err(error) = self.quorum.read(Proposal(token.0)) {
+            tracing::debug!(%error, "a read is not confirmed");
+        }
+    }
+
+    /// 50 ms have passed.
+    pub(crate) fn tick(&mut self) -> Result<(), ReplicaError> {
+        self.quorum.tick();
+        match self.deferred.take() {
+            Some((token, bytes)) => self.propose(token, bytes),
+            None => Ok(()),
+        }
+    }
+
+    /// A message of another monitor.
+    ///
+    /// # Errors
+    /// It is at fault.
+    pub(crate) fn step(&mut self, from: NodeId, message: PeerMessage) -> Result<(), StepError> {
+        self.quorum.step(from, message)
+    }
+
+    /// All tables have come, with this message.
+    ///
+    /// # Errors
+    /// It is at fault.
+    pub(crate) fn step_with_tables(
         &mut self,
-        batch: &Batch,
-        token: Token,
-        events: &mut Vec<ReplicaEvent>,
-    ) -> Result<(), ReplicaError> {
-        self.quorum.propose(Proposal(token.0), batch.to_bytes())?;
-        self.carry_out(events)
+        from: NodeId,
+        message: PeerMessage,
+        tables: Vec<Pair>,
+    ) -> Result<(), StepError> {
+        self.received = tables;
+        self.quorum.step(from, message)
     }
 
-    /// Asks whether another monitor leads; `events` gets the answer.
-    pub(crate) fn confirm(
-        &mut self,
-        token: Token,
-        events: &mut Vec<ReplicaEvent>,
-    ) -> Result<(), ReplicaError> {
-        self.quorum.read(Proposal(token.0))?;
-        self.carry_out(events)
+    /// Tables that were to be sent have arrived, or have not.
+    pub(crate) fn tables_sent(&mut self, to: NodeId, arrived: bool) {
+        self.quorum.snapshot_sent(to, arrived);
+    }
+
+    /// No process listens at the leader's address.
+    pub(crate) fn leader_is_dead(&mut self) {
+        self.quorum.leader_is_dead();
+    }
+
+    /// Hands the lead to another.
+    pub(crate) fn hand_over(&mut self, to: NodeId) {
+        self.quorum.hand_over(to);
+    }
+
+    /// Proposes other members; refused, the wish comes again.
+    pub(crate) fn change_members(&mut self, change: &MembersChange) {
+        if let Err(error) = self.quorum.change_members(NOBODY, change) {
+            tracing::debug!(%error, ?change, "a change of the monitors' members has to wait");
+        }
     }
 
     /// Writes what was applied, without waiting for the device.
@@ -144,35 +252,81 @@ impl Replica {
         self.store.commit(&std::mem::take(&mut self.pending), Durability::Buffered)
     }
 
-    fn carry_out(&mut self, events: &mut Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
-        let mut effects = Vec::new();
-        loop {
-            self.quorum.drain(&mut effects);
-            if effects.is_empty() {
-                return Ok(());
+    /// Takes what came of the log since the last call, up to what waits for [`Replica::write`].
+    pub(crate) fn drain(&mut self, events: &mut Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
+        while self.to_write.is_none() {
+            if self.effects.is_empty() {
+                let mut effects = Vec::new();
+                self.quorum.drain(&mut effects);
+                self.effects.extend(effects);
             }
-            for effect in effects.drain(..) {
-                match effect {
-                    Effect::Persist(write) => self.persist(&write)?,
-                    Effect::Apply { position, data, members, proposal } => {
-                        if !data.is_empty() {
-                            let batch = Batch::from_bytes(data)?;
-                            store::collect(&batch, &mut self.pending);
-                            events.push(ReplicaEvent::Applied(batch));
-                        }
-                        self.pending.put(APPLIED, applied_bytes(position, &members));
-                        self.quorum.applied(position);
-                        events.extend(proposal.map(|proposal| ReplicaEvent::Committed(Token(proposal.0))));
-                    }
-                    Effect::ReadReady(read) => events.push(ReplicaEvent::Confirmed(Token(read.0))),
-                    // There is nobody else.
-                    Effect::Send { .. } | Effect::BecameLeader { .. } | Effect::BecameFollower { .. } => (),
-                }
-            }
+            let Some(effect) = self.effects.pop_front() else { break };
+            self.take_in(effect, events)?;
         }
+        if self.to_write.is_none() {
+            self.received.clear(); // the log had no use for them
+        }
+        Ok(())
     }
 
-    fn persist(&mut self, write: &LogWrite) -> Result<(), KvError> {
+    /// True when something has to be written before anything goes on. What was to be sent before goes out first: other monitors
+    /// write at the same time.
+    pub(crate) fn must_write(&self) -> bool {
+        self.to_write.is_some()
+    }
+
+    /// Makes durable what waits for it.
+    pub(crate) fn write(&mut self, events: &mut Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
+        let Some(write) = self.to_write.take() else { return Ok(()) };
+        self.stage(&write)?;
+        self.store.commit(&std::mem::take(&mut self.pending), Durability::Durable)?;
+        if write.snapshot.is_some() {
+            events.push(ReplicaEvent::TablesReplaced);
+        }
+        self.quorum.persisted(write.number);
+        Ok(())
+    }
+
+    fn take_in(&mut self, effect: Effect, events: &mut Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
+        match effect {
+            Effect::Send { to, message } if message.snapshot().is_some() => {
+                events.push(ReplicaEvent::SendTables(to, message));
+            }
+            Effect::Send { to, message } => events.push(ReplicaEvent::Send(to, message)),
+            Effect::Persist(write) if write.must_sync || write.snapshot.is_some() => {
+                self.to_write = Some(write);
+            }
+            Effect::Persist(write) => {
+                self.stage(&write)?;
+                self.quorum.persisted(write.number);
+            }
+            Effect::Apply { position, data, members, proposal } => {
+                if !data.is_empty() {
+                    let batch = Batch::from_bytes(data)?;
+                    store::collect(&batch, &mut self.pending);
+                    events.push(ReplicaEvent::Applied(batch));
+                }
+                self.pending.put(APPLIED, applied_bytes(position, &members));
+                self.applied = (position, members);
+                self.quorum.applied(position);
+                let waits = proposal.filter(|proposal| *proposal != NOBODY);
+                events.extend(waits.map(|proposal| ReplicaEvent::Committed(Token(proposal.0))));
+            }
+            Effect::ReadReady(read) => events.push(ReplicaEvent::Confirmed(Token(read.0))),
+            Effect::BecameLeader { term } => events.push(ReplicaEvent::BecameLeader(term)),
+            Effect::BecameFollower { .. } => {
+                self.deferred = None;
+                events.push(ReplicaEvent::BecameFollower);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a change of the log to what is committed next.
+    fn stage(&mut self, write: &LogWrite) -> Result<(), ReplicaError> {
+        if let Some((position, members)) = &write.snapshot {
+            self.stage_tables(*position, members)?;
+        }
         if let Some(first) = write.entries.first() {
             // They replace whatever was there from the first of them on.
             (first.position.index..=self.last).for_each(|index| self.pending.delete(key_of(index)));
@@ -185,10 +339,23 @@ impl Replica {
         no_longer_kept.for_each(|index| self.pending.delete(key_of(index)));
         self.trimmed = write.trimmed;
         self.pending.put(STATE, state_bytes(write.hard_state, write.trimmed));
-        if write.must_sync {
-            self.store.commit(&std::mem::take(&mut self.pending), Durability::Durable)?;
+        Ok(())
+    }
+
+    /// Instead of all tables and of all of the log, the tables that were received.
+    fn stage_tables(&mut self, position: LogPosition, members: &Members) -> Result<(), ReplicaError> {
+        self.pending = KvBatch::default();
+        for (key, _) in self.store.scan_prefix(b"")? {
+            if !key.starts_with(RAFT) || key.starts_with(LOG) {
+                self.pending.delete(key);
+            }
         }
-        self.quorum.persisted(write.number);
+        for (key, value) in std::mem::take(&mut self.received) {
+            self.pending.put(key, value);
+        }
+        self.pending.put(APPLIED, applied_bytes(position, members));
+        self.applied = (position, members.clone());
+        (self.trimmed, self.last) = (position, position.index);
         Ok(())
     }
 }
@@ -226,6 +393,27 @@ fn load(store: &dyn KvStore) -> Result<Option<Stored>, ReplicaError> {
     Ok(Some(Stored { hard_state, members, applied, trimmed, entries }))
 }
 
+/// Which member of the log the monitor is whose store this is, and its rank.
+fn own_member(store: &dyn KvStore, name: &str) -> Result<(NodeId, usize), ReplicaError> {
+    let snapshot = StoreSnapshot::new(store);
+    let map = nacre_mon::monmap::read_monmap(&snapshot);
+    let known = map.and_then(|map| {
+        let members = map.as_ref().map(|map| MonMembers::read(&snapshot, map)).transpose()?;
+        Ok(map.zip(members))
+    });
+    if let Some(failure) = snapshot.into_failure() {
+        return Err(failure.into());
+    }
+    let (map, members) = known?.ok_or_else(|| ReplicaError::Unknown(name.to_owned()))?;
+    let tables_say = members.id_of(name).zip(map.rank_of(name));
+    let own = store.get(ID)?.map(|value| Reader::new(value).u64()).transpose()?;
+    match (own, tables_say) {
+        (Some(own), Some((id, _))) if own != id => Err(ReplicaError::Replaced { name: name.to_owned(), own }),
+        (_, Some((id, rank))) => Ok((NodeId(id), rank)),
+        (_, None) => Err(ReplicaError::Unknown(name.to_owned())),
+    }
+}
+
 /// Writes the first tables of a new cluster, and the beginning of its log, into an empty store; durable when this returns. The monitors of
 /// `options` are members 1, 2, and so on, so stores that are made alike are those of one quorum.
 pub(crate) fn bootstrap(
@@ -238,14 +426,6 @@ pub(crate) fn bootstrap(
     store::collect(tables, &mut batch);
     begin_log(members, &mut batch);
     store.commit(&batch, Durability::Durable)
-}
-
-/// Takes over the tables of a program before the log.
-fn adopt(store: &mut dyn KvStore) -> Result<Stored, KvError> {
-    let mut batch = KvBatch::default();
-    let stored = begin_log(Members::voting([ONLY]), &mut batch);
-    store.commit(&batch, Durability::Durable)?;
-    Ok(stored)
 }
 
 fn begin_log(members: Members, batch: &mut KvBatch) -> Stored {
@@ -286,40 +466,92 @@ mod tests {
         kv.get(b"table\0key").expect("the device is well")
     }
 
-    fn commit(replica: &mut Replica, token: u64, value: &str) {
+    fn options(names: &[&str]) -> MkfsOptions {
+        let addr = |port| EntityAddr::parse(&format!("v2:127.0.0.1:{port}/0")).expect("an address");
+        let mons = names.iter().zip(1..).map(|(name, port)| ((*name).to_owned(), AddrVec::of(addr(port))));
+        MkfsOptions::new(Uuid::from_random([7; 16]), mons.collect(), UTime::default(), &mut SeededEntropy(7))
+    }
+
+    /// A store of a new cluster of these monitors.
+    fn made(folder: &TempDir, names: &[&str]) -> RedbKv {
+        let (mut kv, options) = (open(folder), options(names));
+        let tables = nacre_mon::mkfs(&options, UTime::default()).expect("valid options");
+        bootstrap(&mut kv, &tables, &options).expect("the device is well");
+        kv
+    }
+
+    /// Lets the replica do all that it can by itself.
+    fn settle(replica: &mut Replica) -> Vec<ReplicaEvent> {
         let mut events = Vec::new();
-        replica.commit(&put(value), Token(token), &mut events).expect("the only member decides");
-        assert_eq!(events, [ReplicaEvent::Applied(put(value)), ReplicaEvent::Committed(Token(token))]);
-        events.clear();
-        replica.confirm(Token(token), &mut events).expect("the only member decides");
-        assert_eq!(events, [ReplicaEvent::Confirmed(Token(token))]);
+        loop {
+            replica.drain(&mut events).expect("the device is well");
+            if !replica.must_write() {
+                return events;
+            }
+            replica.write(&mut events).expect("the device is well");
+        }
+    }
+
+    /// The only monitor's replica, which leads.
+    fn only(kv: RedbKv, kept_entries_max: usize) -> Replica {
+        let mut replica = Replica::open(Box::new(kv), "a", kept_entries_max).expect("its own store");
+        let events = settle(&mut replica);
+        assert!(matches!(events.last(), Some(ReplicaEvent::BecameLeader(_))), "{events:?}");
+        replica
+    }
+
+    fn commit(replica: &mut Replica, token: u64, value: &str) {
+        replica.commit(&put(value), Token(token)).expect("the only member decides");
+        let events = settle(replica);
+        assert!(
+            matches!(&events[..], [ReplicaEvent::Applied(batch), ReplicaEvent::Committed(Token(done))]
+                if *batch == put(value) && *done == token),
+            "{events:?}"
+        );
+        replica.confirm(Token(token));
+        let events = settle(replica);
+        assert!(
+            matches!(&events[..], [ReplicaEvent::Confirmed(Token(done))] if *done == token),
+            "{events:?}"
+        );
     }
 
     #[test]
     fn what_is_committed_is_there_after_a_kill_though_it_was_not_flushed() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut replica = Replica::open(Box::new(open(&folder))).expect("an empty store is taken over");
+        let mut replica = only(made(&folder, &["a"]), 10);
         commit(&mut replica, 1, "a");
         commit(&mut replica, 2, "b");
         drop(replica);
         let kv = open(&folder);
         assert_eq!(value(&kv), Some(Bytes::from_static(b"a")), "the last change is in the log alone");
-        let replica = Replica::open(Box::new(kv)).expect("its own log");
-        assert_eq!(value(replica.tables()), Some(Bytes::from_static(b"b")));
+        let mut replica = only(kv, 10);
+        assert_eq!(value(replica.tables().expect("the device is well")), Some(Bytes::from_static(b"b")));
+    }
+
+    #[test]
+    fn a_store_of_a_program_before_the_log_is_taken_over_by_its_only_monitor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut kv = made(&folder, &["a"]);
+        let mut batch = KvBatch::default();
+        for (key, _) in kv.scan_prefix(RAFT).expect("the device is well") {
+            batch.delete(key);
+        }
+        kv.commit(&batch, Durability::Durable).expect("the device is well");
+        commit(&mut only(kv, 10), 1, "a");
     }
 
     #[test]
     fn the_log_does_not_grow_for_ever() {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut replica =
-            Replica::open_keeping(10, Box::new(open(&folder))).expect("an empty store is taken over");
+        let mut replica = only(made(&folder, &["a"]), 10);
         (0..30).for_each(|token| commit(&mut replica, token, "x"));
         replica.flush().expect("the device is well");
         drop(replica);
         let kv = open(&folder);
         let count = kv.scan_prefix(LOG).expect("the device is well").len();
         assert!((9..=12).contains(&count), "{count}");
-        Replica::open(Box::new(kv)).expect("its own log");
+        only(kv, 10);
     }
 
     /// A store of which somebody has put back a part, or of which a part is lost: it says what is wrong and what to do, in one line.
@@ -354,21 +586,48 @@ mod tests {
     }
 
     #[test]
-    fn a_log_of_several_monitors_is_refused() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mut kv = open(&folder);
-        let entropy = &mut SeededEntropy(7);
-        let addr = |port: u16| EntityAddr::parse(&format!("v2:127.0.0.1:{port}/0")).expect("an address");
-        let mons = vec![("a".to_owned(), AddrVec::of(addr(1))), ("b".to_owned(), AddrVec::of(addr(2)))];
-        let options = MkfsOptions::new(Uuid::from_random([7; 16]), mons, UTime::default(), entropy);
-        let tables = nacre_mon::mkfs(&options, UTime::default()).expect("valid options");
-        bootstrap(&mut kv, &tables, &options).expect("the device is well");
-        let other = tempfile::tempdir().expect("a folder");
-        let mut twin = open(&other);
-        let tables = nacre_mon::mkfs(&options, UTime::default()).expect("valid options");
-        bootstrap(&mut twin, &tables, &options).expect("the device is well");
+    fn stores_that_are_made_alike_are_those_of_one_quorum_in_which_nobody_leads_alone() {
+        let (folder, other) =
+            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let (kv, twin) = (made(&folder, &["a", "b"]), made(&other, &["a", "b"]));
         let all = |kv: &RedbKv| kv.scan_prefix(b"").expect("the device is well");
         assert_eq!(all(&kv), all(&twin));
-        assert!(matches!(Replica::open(Box::new(kv)), Err(ReplicaError::NotAlone)));
+        let mut a = Replica::open(Box::new(kv), "a", 10).expect("the store of a new cluster");
+        let b = Replica::open(Box::new(twin), "b", 10).expect("the store of a new cluster");
+        assert_eq!((a.quorum().id(), b.quorum().id()), (NodeId(1), NodeId(2)));
+        (0..100).for_each(|_| a.tick().expect("nothing is proposed"));
+        let events = settle(&mut a);
+        assert!(!events.iter().any(|event| matches!(event, ReplicaEvent::BecameLeader(_))), "{events:?}");
+    }
+
+    #[test]
+    fn a_store_that_was_replaced_is_refused_and_one_of_another_monitor() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let kv = made(&folder, &["a", "b"]);
+        assert!(
+            matches!(Replica::open(Box::new(kv), "c", 10), Err(ReplicaError::Unknown(name)) if name == "c")
+        );
+        drop(Replica::open(Box::new(open(&folder)), "b", 10).expect("the store of a new cluster"));
+        let error = Replica::open(Box::new(open(&folder)), "a", 10).err();
+        assert!(matches!(error, Some(ReplicaError::Replaced { own: 2, .. })), "{error:?}");
+    }
+
+    #[test]
+    fn tables_that_are_received_take_the_place_of_all_that_was_there() {
+        let (folder, other) =
+            (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        let mut source = only(made(&folder, &["a"]), 10);
+        commit(&mut source, 1, "new");
+        let (pairs, position, members) = source.all_tables().expect("the device is well");
+        let mut target = only(made(&other, &["a"]), 10);
+        let mut batch = Batch::default();
+        batch.put("gone", "key", "x");
+        target.commit(&batch, Token(1)).expect("the only member decides");
+        settle(&mut target);
+        target.received = pairs.clone();
+        target.stage_tables(position, &members).expect("the device is well");
+        let (now, at, _) = target.all_tables().expect("the device is well");
+        assert_eq!((now, at), (pairs, position));
+        assert!(target.store.scan_prefix(LOG).expect("the device is well").is_empty());
     }
 }

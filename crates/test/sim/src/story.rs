@@ -269,7 +269,7 @@ impl Story {
         self.note(|| format!("{what:?}"));
         match what {
             Later::Start(proc) if self.world.runs(proc) => {}
-            Later::Start(Proc::Mon) => self.world.start_mon(),
+            Later::Start(Proc::Mon(n)) => self.world.start_mon(n),
             Later::Start(Proc::Osd(osd)) => self.start(osd),
             Later::Start(Proc::Client(_)) => {}
             Later::Crash(osd, power) => drop(self.crash(osd, power)),

@@ -22,6 +22,7 @@ use nacre_auth::{AuthMethod, CryptoKey, Offer};
 use nacre_blockstore::{BlockStore, OpenError};
 use nacre_client::{Access, Client, Finished};
 use nacre_env::Clock;
+use nacre_kv::{KvStore, Pair};
 use nacre_monitor::{Driver, MkfsOptions, MkfsOsd, MonitorConfig};
 use nacre_msg::peer::PeerVersions;
 use nacre_osd::{OsdConfig, Shard, StoreConfig};
@@ -36,7 +37,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Port of the monitor.
+/// Few, so that a monitor that was away for a while gets all tables.
+const LOG_ENTRIES_KEPT: usize = 50;
+/// Port of each monitor.
 const MON_PORT: u16 = 3300;
 /// Size of an OSD's device, usually.
 const DEVICE_BYTES: u64 = 64 << 20;
@@ -47,6 +50,8 @@ const DRIFT_PPM_MAX: u64 = 1000;
 /// What a world begins with.
 #[derive(Debug, Clone)]
 pub struct Config {
+    /// Monitors: `a`, `b`, and so on.
+    pub mons: usize,
     /// OSDs, each a failure domain of its own.
     pub osds: OsdId,
     /// Number of clients at the beginning.
@@ -62,15 +67,15 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         let tuning = Tuning { checked: true, ..Tuning::default() };
-        Self { osds: 3, clients: 1, device_bytes: DEVICE_BYTES, shards: 1, tuning }
+        Self { mons: 1, osds: 3, clients: 1, device_bytes: DEVICE_BYTES, shards: 1, tuning }
     }
 }
 
 /// A process of the cluster or of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Proc {
-    /// The monitor's process.
-    Mon,
+    /// A monitor, by its rank.
+    Mon(usize),
     /// The process of an OSD.
     Osd(OsdId),
     /// The process of a client.
@@ -83,7 +88,7 @@ impl Proc {
     pub fn host(self) -> Host {
         let number = |base: u8, n: usize| Host(base + u8::try_from(n).unwrap_or(0));
         match self {
-            Self::Mon => Host(1),
+            Self::Mon(n) => number(1, n),
             Self::Osd(id) => number(10, usize::try_from(id).unwrap_or(0)),
             Self::Client(n) => number(100, n),
         }
@@ -110,7 +115,7 @@ pub struct World {
     device_bytes: u64,
     shards: usize,
     admin_key: CryptoKey,
-    mon: MonNode,
+    mons: Vec<MonNode>,
     osds: BTreeMap<OsdId, OsdNode>,
     clients: Vec<Client>,
     next_turns: BTreeMap<Proc, NextTurn>,
@@ -135,8 +140,7 @@ impl World {
         let clock = SimClock::new();
         let fabric = Fabric::new(rng.u64(), Wires::default());
         let fsid = uuid(&mut rng);
-        let addr = mon_addr();
-        let mons = vec![("a".to_owned(), AddrVec::of(addr))];
+        let mons = (0..config.mons).map(|n| (mon_name(n), AddrVec::of(mon_addr(n)))).collect();
         let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut rng);
         mkfs.osds_are_failure_domains = true;
         let mut osds = BTreeMap::new();
@@ -152,8 +156,12 @@ impl World {
             });
             osds.insert(id, node);
         }
-        let mut kv = SimKv::default();
-        nacre_monitor::mkfs(&mut kv, &mkfs, clock.wall()).expect("a valid cluster");
+        let mon_node = || {
+            let mut kv = SimKv::default();
+            nacre_monitor::mkfs(&mut kv, &mkfs, clock.wall()).expect("a valid cluster");
+            MonNode { kv, driver: None, incoming: Vec::new() }
+        };
+        let mons = (0..config.mons).map(|_| mon_node()).collect();
         let mut world = Self {
             rng,
             clock,
@@ -165,7 +173,7 @@ impl World {
             device_bytes: config.device_bytes,
             shards: config.shards,
             admin_key: mkfs.admin_key,
-            mon: MonNode { kv, driver: None, incoming: Vec::new() },
+            mons,
             osds,
             clients: Vec::new(),
             next_turns: BTreeMap::new(),
@@ -176,7 +184,7 @@ impl World {
             turns: BTreeMap::new(),
             gave_up: Vec::new(),
         };
-        world.start_mon();
+        (0..config.mons).for_each(|n| world.start_mon(n));
         (0..config.osds).for_each(|id| world.start_osd(id));
         for _ in 0..config.clients {
             world.add_client();
@@ -241,10 +249,34 @@ impl World {
         self.clients.len()
     }
 
-    /// The monitor, if it runs.
+    /// The cluster's state as the monitor has it that leads, if one does; of several that believe so, the one of the newest term.
     #[must_use]
     pub fn mon(&self) -> Option<&nacre_mon::Mon> {
-        self.mon.driver.as_ref().map(Driver::mon)
+        let leaders = self.mons.iter().filter_map(|node| node.driver.as_ref());
+        leaders.filter(|driver| driver.mon().is_some()).max_by_key(|driver| driver.term())?.mon()
+    }
+
+    /// A monitor, if it runs.
+    #[must_use]
+    pub fn monitor(&self, n: usize) -> Option<&Driver> {
+        self.mons.get(n)?.driver.as_ref()
+    }
+
+    /// Monitors, whether or not they run.
+    #[must_use]
+    pub fn mon_count(&self) -> usize {
+        self.mons.len()
+    }
+
+    /// What the tables of a monitor's store hold: all of it but the log.
+    ///
+    /// # Panics
+    /// When there is none of that number.
+    #[must_use]
+    pub fn tables_of(&self, n: usize) -> Vec<Pair> {
+        let mut pairs = self.mons[n].kv.scan_prefix(b"").expect("memory can be read");
+        pairs.retain(|(key, _)| !key.starts_with(b"raft\0"));
+        pairs
     }
 
     /// Numbers of all OSDs.
@@ -257,10 +289,14 @@ impl World {
     #[must_use]
     pub fn runs(&self, proc: Proc) -> bool {
         match proc {
-            Proc::Mon => self.mon.driver.is_some(),
+            Proc::Mon(n) => self.monitor(n).is_some(),
             Proc::Osd(id) => self.osds.get(&id).is_some_and(OsdNode::runs),
             Proc::Client(n) => n < self.clients.len(),
         }
+    }
+
+    fn mon_addrs(&self) -> Vec<EntityAddr> {
+        (0..self.mons.len()).map(mon_addr).collect()
     }
 
     fn entropy(&mut self) -> Box<SeededEntropy> {
@@ -275,26 +311,27 @@ impl World {
         Box::new(clock)
     }
 
-    /// Starts the monitor.
+    /// Starts a monitor.
     ///
     /// # Panics
     /// When it cannot start.
-    pub fn start_mon(&mut self) {
+    pub fn start_mon(&mut self, n: usize) {
         let config = MonitorConfig {
             store: PathBuf::new(),
-            name: "a".to_owned(),
+            name: mon_name(n),
             methods: vec![AuthMethod::Cephx],
             host: String::new(),
+            log_entries_kept: LOG_ENTRIES_KEPT,
         };
         let machine = nacre_monitor::Machine {
-            clock: self.own_clock(Proc::Mon),
+            clock: self.own_clock(Proc::Mon(n)),
             entropy: self.entropy(),
-            net: Box::new(self.fabric.start(Proc::Mon.host())),
-            store: Box::new(self.mon.kv.clone()),
+            net: Box::new(self.fabric.start(Proc::Mon(n).host())),
+            store: Box::new(self.mons[n].kv.clone()),
         };
         let (driver, _) = nacre_monitor::assemble(&config, machine).expect("the monitor starts");
-        self.mon.driver = Some(driver);
-        self.wake(Proc::Mon);
+        self.mons[n].driver = Some(driver);
+        self.wake(Proc::Mon(n));
     }
 
     /// Starts an OSD on what its device and metadata hold.
@@ -322,7 +359,7 @@ impl World {
             let (disk, kv) = drive.hardware();
             stores.push(BlockStore::open(disk, kv, store_options())?.0);
         }
-        let host = Proc::Osd(id).host();
+        let (host, monitors) = (Proc::Osd(id).host(), self.mon_addrs());
         // The threads are of one machine, and tell the time by one clock.
         let clock = self.own_clock(Proc::Osd(id));
         let mut machines = Vec::new();
@@ -345,7 +382,7 @@ impl World {
             uuid: node.uuid,
             fsid: self.fsid,
             key: node.key.clone(),
-            monitors: vec![mon_addr()],
+            monitors,
             methods: vec![AuthMethod::Cephx],
             listen: host.ip(),
             shards: machines.len(),
@@ -379,7 +416,7 @@ impl World {
         let (clock, entropy) = (self.own_clock(proc), self.entropy());
         let messenger = Messenger::new(net, clock.wall().sec.into());
         let modes = (Offer::secure_first(), Offer::crc_first());
-        let access = Access { monitors: vec![mon_addr()], name, key, modes };
+        let access = Access { monitors: self.mon_addrs(), name, key, modes };
         let mut client = Client::new(access, clock, entropy, messenger);
         client.begin();
         self.clients.push(client);
@@ -406,15 +443,19 @@ impl World {
         self.forget(Proc::Osd(id));
     }
 
-    /// Ends the monitor's process, or its machine.
-    pub fn stop_mon(&mut self, power: bool) {
+    /// Ends a monitor's process, or its machine.
+    ///
+    /// # Panics
+    /// When there is none of that number.
+    pub fn stop_mon(&mut self, n: usize, power: bool) {
         let survivors = usize::try_from(self.below(3)).unwrap_or(0);
-        self.fabric.stop(Proc::Mon.host(), power);
-        self.mon.kv.stop(power, survivors);
-        self.mon.driver = None;
-        self.mon.incoming.clear();
+        self.fabric.stop(Proc::Mon(n).host(), power);
+        let node = &mut self.mons[n];
+        node.kv.stop(power, survivors);
+        node.driver = None;
+        node.incoming.clear();
         self.note(0x52, u64::from(power));
-        self.forget(Proc::Mon);
+        self.forget(Proc::Mon(n));
     }
 
     /// OSDs that ended by themselves since the last look, as those do that are marked down too often.
@@ -422,31 +463,40 @@ impl World {
         std::mem::take(&mut self.gave_up)
     }
 
-    /// A copy of what the monitor's store holds.
+    /// A copy of what the first monitor's store holds.
     #[must_use]
     pub fn back_up_mon(&self) -> SimKv {
-        self.mon.kv.copy()
+        self.mons[0].kv.copy()
     }
 
-    /// Puts a copy in the place of the store of the monitor, which does not run.
+    /// Puts a copy in the place of the store of the first monitor, which does not run.
     ///
     /// # Panics
     /// When it runs.
     pub fn restore_mon(&mut self, copy: SimKv) {
-        assert!(self.mon.driver.is_none(), "it has its store open");
-        self.mon.kv = copy;
+        assert!(self.mons[0].driver.is_none(), "it has its store open");
+        self.mons[0].kv = copy;
     }
 
     /// All processes, whether or not they run.
     #[must_use]
     pub fn procs(&self) -> Vec<Proc> {
         let clients = (0..self.clients.len()).map(Proc::Client);
-        [Proc::Mon].into_iter().chain(self.osds.keys().map(|id| Proc::Osd(*id))).chain(clients).collect()
+        (0..self.mons.len())
+            .map(Proc::Mon)
+            .chain(self.osds.keys().map(|id| Proc::Osd(*id)))
+            .chain(clients)
+            .collect()
     }
 }
 
-fn mon_addr() -> EntityAddr {
-    EntityAddr::msgr2(SocketAddr::new(Proc::Mon.host().ip(), MON_PORT), 0)
+/// `a`, `b`, and so on.
+fn mon_name(n: usize) -> String {
+    char::from(b'a' + u8::try_from(n).unwrap_or(25)).to_string()
+}
+
+fn mon_addr(n: usize) -> EntityAddr {
+    EntityAddr::msgr2(SocketAddr::new(Proc::Mon(n).host().ip(), MON_PORT), 0)
 }
 
 impl Debug for World {

@@ -78,7 +78,7 @@ fn an_order_to_create_a_group_of_long_ago_finds_out_who_served_it() {
         let members = world.acting();
         let fresh = world.osd_ids().into_iter().find(|osd| !members.contains(osd)).expect("four of them");
         for osd in &members {
-            world.fabric().block(Proc::Osd(*osd).host(), Proc::Mon.host());
+            world.fabric().block(Proc::Osd(*osd).host(), Proc::Mon(0).host());
         }
         assert!(op(&mut world, SubOp::write_full(b"kept".to_vec().into()), PATIENCE).is_some(), "{world:?}");
         assert!(

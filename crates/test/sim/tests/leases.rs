@@ -67,7 +67,7 @@ fn cluster_with(seed: u64, planted: Planted, shards: usize) -> (World, OsdId) {
 fn cut_off(world: &World, inside: &[Proc]) {
     let osds = world.osd_ids().into_iter().map(Proc::Osd);
     let rest: Vec<Proc> =
-        osds.chain([Proc::Mon, Proc::Client(OUTSIDE)]).filter(|proc| !inside.contains(proc)).collect();
+        osds.chain([Proc::Mon(0), Proc::Client(OUTSIDE)]).filter(|proc| !inside.contains(proc)).collect();
     for (one, other) in inside.iter().flat_map(|one| rest.iter().map(move |other| (one, other))) {
         world.fabric().block(one.host(), other.host());
         world.fabric().block(other.host(), one.host());

@@ -42,7 +42,7 @@ fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option
     write(&mut world, "old");
     let members = world.acting();
     let (away, others) = members.split_last().expect("three of them");
-    let rest: Vec<Proc> = world.osd_ids().into_iter().map(Proc::Osd).chain([Proc::Mon]).collect();
+    let rest: Vec<Proc> = world.osd_ids().into_iter().map(Proc::Osd).chain([Proc::Mon(0)]).collect();
     for other in rest.iter().filter(|other| **other != Proc::Osd(*away)) {
         world.fabric().block(Proc::Osd(*away).host(), other.host());
         world.fabric().block(other.host(), Proc::Osd(*away).host());
@@ -56,8 +56,8 @@ fn away_for(seed: u64, count: u32, planted: Planted) -> (Option<Vec<u8>>, Option
         world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{other}"]}}"#));
     }
     world.fabric().heal();
-    world.fabric().block(Proc::Osd(*away).host(), Proc::Mon.host());
-    world.fabric().block(Proc::Mon.host(), Proc::Osd(*away).host());
+    world.fabric().block(Proc::Osd(*away).host(), Proc::Mon(0).host());
+    world.fabric().block(Proc::Mon(0).host(), Proc::Osd(*away).host());
     world.run_for(Duration::from_secs(20));
     world.fabric().heal();
     assert!(world.run_until(PATIENCE, |world| is_up(world, *away)), "seed {seed}: {world:?}");
@@ -129,9 +129,9 @@ fn a_monitor_on_an_old_copy_of_its_store_is_not_followed() {
     let copy = world.back_up_mon();
     epochs(&mut world, 10);
     write(&mut world, "something");
-    world.stop_mon(false);
+    world.stop_mon(0, false);
     world.restore_mon(copy);
-    world.start_mon();
+    world.start_mon(0);
     let told = |world: &mut World| {
         let checks = nacre_mon::health::checks(world.mon().expect("it runs").state());
         checks.iter().any(|check| check.code == "OSD_MAPS_AHEAD" && check.detail.len() == 3)

@@ -167,7 +167,7 @@ fn becomes_full_under_way(seed: u64, planted: Planted) -> Vec<u8> {
     let mut world = World::new(seed, &Config { clients: 2, tuning, ..Config::default() });
     world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1}"#);
     assert_eq!(write(&mut world, &["short"], PATIENCE), 1);
-    world.fabric().block(Proc::Mon.host(), Proc::Client(WRITER).host());
+    world.fabric().block(Proc::Mon(0).host(), Proc::Client(WRITER).host());
     set_quota(&mut world, 1);
     let early = write(&mut world, &["rather long", "brief"], Duration::from_secs(5));
     assert!(early == 0 || planted != Planted::Nothing, "seed {seed}: {early} answers of a full pool");

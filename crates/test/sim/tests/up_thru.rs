@@ -22,7 +22,7 @@ fn alone_and_unheard(seed: u64, planted: Planted) -> (bool, Option<Vec<u8>>) {
     assert!(world.op_within("object", write("old"), PATIENCE).is_some(), "{world:?}");
     let members = world.acting();
     let (primary, other) = (members[0], members[1]);
-    world.fabric().block(Proc::Osd(primary).host(), Proc::Mon.host());
+    world.fabric().block(Proc::Osd(primary).host(), Proc::Mon(0).host());
     world.stop_osd(other, false);
     world.command(&format!(r#"{{"prefix": "osd down", "ids": ["{other}"], "definitely_dead": true}}"#));
     assert_eq!(world.acting(), [primary]);

@@ -26,7 +26,7 @@ impl Story {
         let client = self.work.any_client(&mut self.world);
         let host = Proc::Client(client).host();
         if self.below(2) == 0 {
-            self.world.fabric().block(Proc::Mon.host(), host);
+            self.world.fabric().block(Proc::Mon(0).host(), host);
             let healed = self.while_(Duration::from_secs(20));
             self.at(healed, Later::Heal);
         }

@@ -185,7 +185,7 @@ impl Story {
         let long = self.while_(Duration::from_secs(10));
         if self.below(2) == 0 {
             let client = Proc::Client(self.work.any_client(&mut self.world));
-            self.world.fabric().block(Proc::Mon.host(), client.host());
+            self.world.fabric().block(Proc::Mon(0).host(), client.host());
             self.at(long, Later::Heal);
         }
         if self.below(2) == 0 {
@@ -209,12 +209,12 @@ impl Story {
     }
 
     fn crash_mon(&mut self) -> &'static str {
-        if self.world.runs(Proc::Mon) {
+        if self.world.runs(Proc::Mon(0)) {
             let power = self.below(2) == 0;
             self.note(|| format!("the monitor ends, power {power}"));
-            self.world.stop_mon(power);
+            self.world.stop_mon(0, power);
             let back = self.while_(Duration::from_secs(10));
-            self.at(back, Later::Start(Proc::Mon));
+            self.at(back, Later::Start(Proc::Mon(0)));
         }
         "monitor ends"
     }
@@ -260,9 +260,9 @@ impl Story {
             0 if all => {
                 // An island: clients still reach it, and nobody else.
                 let ids = self.world.osd_ids().into_iter().filter(|other| *other != osd);
-                ids.map(Proc::Osd).chain([Proc::Mon]).collect()
+                ids.map(Proc::Osd).chain([Proc::Mon(0)]).collect()
             }
-            0 => vec![Proc::Mon],
+            0 => vec![Proc::Mon(0)],
             1 => (0..self.world.client_count()).map(Proc::Client).collect(),
             _ => {
                 let ids = self.world.osd_ids().into_iter().filter(|other| *other != osd);
@@ -305,12 +305,12 @@ impl Story {
     }
 
     fn freeze(&mut self, osd: OsdId) -> &'static str {
-        let proc = if self.below(4) == 0 { Proc::Mon } else { Proc::Osd(osd) };
+        let proc = if self.below(4) == 0 { Proc::Mon(0) } else { Proc::Osd(osd) };
         let long = self.while_(Duration::from_secs(30));
-        if proc != Proc::Mon && self.plan.shards > 1 && self.below(2) == 0 {
+        if proc != Proc::Mon(0) && self.plan.shards > 1 && self.below(2) == 0 {
             return self.hold_thread(osd, long);
         }
-        let in_turn = proc != Proc::Mon && self.world.runs(proc) && self.below(2) == 0;
+        let in_turn = proc != Proc::Mon(0) && self.world.runs(proc) && self.below(2) == 0;
         self.note(|| format!("{proc:?} is frozen for {long:?}, in its turn {in_turn}"));
         let until = self.world.now() + long;
         if in_turn {
@@ -415,7 +415,7 @@ impl Story {
     /// More maps in a moment than an answer to a ping carries, most of which an OSD does not get.
     fn many_maps(&mut self, osd: OsdId) -> &'static str {
         if self.below(2) == 0 {
-            self.world.fabric().block(Proc::Mon.host(), Proc::Osd(osd).host());
+            self.world.fabric().block(Proc::Mon(0).host(), Proc::Osd(osd).host());
             let healed = self.while_(Duration::from_secs(20));
             self.at(healed, Later::Heal);
         }

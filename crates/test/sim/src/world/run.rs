@@ -154,9 +154,10 @@ impl World {
     /// One turn; yields when the next is due.
     fn run(&mut self, proc: Proc) -> Option<Stamp> {
         match proc {
-            Proc::Mon => {
-                let driver = self.mon.driver.as_mut()?;
-                driver.turn(&mut self.mon.incoming).expect("a healthy monitor");
+            Proc::Mon(n) => {
+                let node = self.mons.get_mut(n)?;
+                let driver = node.driver.as_mut()?;
+                driver.turn(&mut node.incoming).expect("a healthy monitor");
                 Some(driver.next_deadline())
             }
             Proc::Osd(id) => self.run_osd(id),

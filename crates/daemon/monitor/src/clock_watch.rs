@@ -1,0 +1,66 @@
+//! [`ClockWatch`]: how far the clocks of monitors differ, measured by a question and an answer per second.
+
+use nacre_quorum::NodeId;
+use nacre_types::{Stamp, UTime};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Clocks that differ by more are told of; Ceph's `mon_clock_drift_allowed`.
+const SKEW_MAX: Duration = Duration::from_millis(50);
+
+/// Which other monitors' clocks differ from ours.
+#[derive(Debug, Default)]
+pub(crate) struct ClockWatch {
+    skewed: BTreeMap<NodeId, bool>,
+}
+
+impl ClockWatch {
+    /// Another monitor answers what we sent at `sent`; its clock showed `theirs` then. Up to half of the round trip may be the way, and is not
+    /// taken for skew. Yields by how many nanoseconds its clock is ahead of ours.
+    pub(crate) fn answered(
+        &mut self,
+        by: NodeId,
+        (sent, now): (Stamp, Stamp),
+        theirs: UTime,
+        wall: UTime,
+    ) -> i128 {
+        let round_trip = now.since(sent);
+        let nanos = |time: UTime| i128::from(time.sec) * 1_000_000_000 + i128::from(time.nsec);
+        let way = i128::try_from(round_trip.as_nanos() / 2).unwrap_or(0);
+        let skew = nanos(theirs) + way - nanos(wall);
+        let certain = skew.unsigned_abs().saturating_sub(round_trip.as_nanos() / 2);
+        let is_skewed = certain > SKEW_MAX.as_nanos();
+        if self.skewed.insert(by, is_skewed) != Some(is_skewed) && is_skewed {
+            let ms = skew / 1_000_000;
+            tracing::warn!(
+                member = by.0,
+                ms,
+                "the clock of another monitor differs; check time synchronisation on both machines"
+            );
+        }
+        skew
+    }
+
+    /// A monitor is no longer connected.
+    pub(crate) fn lost(&mut self, with: NodeId) {
+        self.skewed.remove(&with);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn half_of_the_round_trip_is_not_skew() {
+        let mut watch = ClockWatch::default();
+        let times = (Stamp(0), Stamp(40_000_000));
+        let at = |nsec| UTime { sec: 100, nsec };
+        assert_eq!(watch.answered(NodeId(2), times, at(20_000_000), at(40_000_000)), 0);
+        assert_eq!(watch.skewed.get(&NodeId(2)), Some(&false));
+        assert_eq!(watch.answered(NodeId(2), times, at(320_000_000), at(40_000_000)), 300_000_000);
+        assert_eq!(watch.skewed.get(&NodeId(2)), Some(&true));
+        watch.lost(NodeId(2));
+        assert_eq!(watch.skewed.get(&NodeId(2)), None);
+    }
+}

@@ -1,0 +1,368 @@
+//! [`LinkMsg`]: what one monitor tells another over their links. Layout: `docs/formats/mon-link.md`.
+
+use nacre_buf::{BufList, Bytes};
+use nacre_denc::{DecodeError, Reader, Writer};
+use nacre_kv::Pair;
+use nacre_mon::{Endpoint, Peer};
+use nacre_msg::{Message, RawMessage, priority};
+use nacre_quorum::PeerMessage;
+use nacre_types::{AuthName, EntityKind, Stamp, UTime, Uuid};
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Its number among messages: ours, far from Ceph's, and from those between OSDs (0x7000 to 0x70ff).
+pub(crate) const KIND: u16 = 0x7100;
+/// The newest layout that we speak, and the oldest that reads what we write.
+const VERSION: u16 = 1;
+
+/// One message.
+#[derive(Debug)]
+pub(crate) enum LinkMsg {
+    /// The first on every connection, from the one that dialled.
+    Hello(Hello),
+    /// Of the log's algorithm.
+    Raft(PeerMessage),
+    /// A part of all tables, which a monitor gets that is too far behind for the log.
+    Tables(TablesPart),
+    /// To the leader: about a session at the sender's front.
+    ToLeader {
+        /// The leader's term.
+        term: u64,
+        /// What of it.
+        what: ToLeader,
+    },
+    /// The sender leads in this term and takes [`LinkMsg::ToLeader`].
+    Leads {
+        /// The term.
+        term: u64,
+    },
+    /// From the leader, to the front of the receiver.
+    ToFront {
+        /// The leader's term.
+        term: u64,
+        /// What is to be done.
+        what: ToFront,
+    },
+    /// A sign of life; answered by [`LinkMsg::Pong`].
+    Ping {
+        /// When it was sent, by the sender's own steady clock.
+        sent: Stamp,
+    },
+    /// Answers [`LinkMsg::Ping`].
+    Pong {
+        /// As it was in the ping.
+        sent: Stamp,
+        /// What the clock of the one that answers showed.
+        wall: UTime,
+    },
+}
+
+/// Who dials.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Hello {
+    /// The cluster.
+    pub(crate) fsid: Uuid,
+    /// What `ceph mon metadata` shows of the sender.
+    pub(crate) metadata: BTreeMap<String, String>,
+}
+
+/// A part of all tables.
+#[derive(Debug)]
+pub(crate) struct TablesPart {
+    /// The first part: forget those of an earlier transfer.
+    pub(crate) is_first: bool,
+    /// Keys and values of the store, ascending.
+    pub(crate) pairs: Vec<Pair>,
+    /// With the last part: the message of the log's algorithm that says what the tables are the state of.
+    pub(crate) message: Option<PeerMessage>,
+}
+
+/// About a session at a monitor's front. Sessions are numbered by that front.
+#[derive(Debug)]
+pub(crate) enum ToLeader {
+    /// It is open.
+    Open { session: u64, peer: Box<Peer> },
+    /// Its peer says something.
+    Message { session: u64, tid: u64, message: Box<Message> },
+    /// It is gone.
+    Closed { session: u64 },
+    /// The front needs global ids.
+    WantGlobalIds,
+}
+
+/// What a front is to do.
+#[derive(Debug)]
+pub(crate) enum ToFront {
+    /// Tell the peer of a session.
+    Send { session: u64, raw: RawMessage },
+    /// End a session.
+    Close { session: u64 },
+    /// Hand out these global ids.
+    GlobalIds(Range<u64>),
+}
+
+impl LinkMsg {
+    /// As a message of a messenger.
+    pub(crate) fn encode(&self) -> RawMessage {
+        let mut w = Writer::gathering(256);
+        w.envelope(1, 1, |w| self.encode_body(w));
+        RawMessage {
+            tid: 0,
+            kind: KIND,
+            version: VERSION,
+            compat: VERSION,
+            priority: priority::HIGH,
+            front: Bytes::new(),
+            middle: Bytes::new(),
+            data: w.finish_list(),
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// When it is none, or of a newer program that does not mean it for us.
+    pub(crate) fn decode(raw: RawMessage) -> Result<Self, DecodeError> {
+        if raw.kind != KIND || raw.compat > VERSION {
+            return Err(DecodeError::Invalid { what: "message between monitors", value: raw.kind.into() });
+        }
+        let mut r = Reader::new(raw.data.to_bytes());
+        r.envelope("LinkMsg", 1, |_, r| Self::decode_body(r))
+    }
+
+    fn encode_body(&self, w: &mut Writer) {
+        match self {
+            Self::Hello(hello) => {
+                w.u8(0);
+                w.put(&hello.fsid);
+                w.put(&hello.metadata);
+            }
+            Self::Raft(message) => {
+                w.u8(1);
+                w.put(message);
+            }
+            Self::Tables(part) => {
+                w.u8(2);
+                w.bool(part.is_first);
+                w.count(part.pairs.len());
+                for (key, value) in &part.pairs {
+                    w.blob_of(key);
+                    w.blob_of(value);
+                }
+                w.bool(part.message.is_some());
+                part.message.iter().for_each(|message| w.put(message));
+            }
+            Self::ToLeader { term, what } => {
+                w.u8(3);
+                w.u64(*term);
+                what.encode(w);
+            }
+            Self::ToFront { term, what } => {
+                w.u8(4);
+                w.u64(*term);
+                what.encode(w);
+            }
+            Self::Ping { sent } => {
+                w.u8(5);
+                w.u64(sent.0);
+            }
+            Self::Leads { term } => {
+                w.u8(7);
+                w.u64(*term);
+            }
+            Self::Pong { sent, wall } => {
+                w.u8(6);
+                w.u64(sent.0);
+                w.put(wall);
+            }
+        }
+    }
+
+    fn decode_body(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            0 => Self::Hello(Hello { fsid: r.get()?, metadata: r.get()? }),
+            1 => Self::Raft(r.get()?),
+            2 => {
+                let is_first = r.bool()?;
+                let count = r.count(8)?;
+                let pairs = (0..count).map(|_| Ok((r.blob()?, r.blob()?)));
+                let pairs = pairs.collect::<Result<_, DecodeError>>()?;
+                let message = if r.bool()? { Some(r.get()?) } else { None };
+                Self::Tables(TablesPart { is_first, pairs, message })
+            }
+            3 => Self::ToLeader { term: r.u64()?, what: ToLeader::decode(r)? },
+            4 => Self::ToFront { term: r.u64()?, what: ToFront::decode(r)? },
+            5 => Self::Ping { sent: Stamp(r.u64()?) },
+            6 => Self::Pong { sent: Stamp(r.u64()?), wall: r.get()? },
+            7 => Self::Leads { term: r.u64()? },
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+fn unknown(kind: u8) -> DecodeError {
+    DecodeError::Invalid { what: "kind of a message between monitors", value: kind.into() }
+}
+
+impl ToLeader {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Open { session, peer } => {
+                w.u8(0);
+                w.u64(*session);
+                put_peer(w, peer);
+            }
+            Self::Message { session, tid, message } => {
+                w.u8(1);
+                w.u64(*session);
+                put_raw(w, &message.clone().encode(*tid));
+            }
+            Self::Closed { session } => {
+                w.u8(2);
+                w.u64(*session);
+            }
+            Self::WantGlobalIds => w.u8(3),
+        }
+    }
+
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            0 => Self::Open { session: r.u64()?, peer: Box::new(take_peer(r)?) },
+            1 => {
+                let (session, raw) = (r.u64()?, take_raw(r)?);
+                let tid = raw.tid;
+                Self::Message { session, tid, message: Box::new(Message::decode(raw)?) }
+            }
+            2 => Self::Closed { session: r.u64()? },
+            3 => Self::WantGlobalIds,
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+impl ToFront {
+    fn encode(&self, w: &mut Writer) {
+        match self {
+            Self::Send { session, raw } => {
+                w.u8(0);
+                w.u64(*session);
+                put_raw(w, raw);
+            }
+            Self::Close { session } => {
+                w.u8(1);
+                w.u64(*session);
+            }
+            Self::GlobalIds(ids) => {
+                w.u8(2);
+                w.put(&(ids.start, ids.end));
+            }
+        }
+    }
+
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match r.u8()? {
+            0 => Self::Send { session: r.u64()?, raw: take_raw(r)? },
+            1 => Self::Close { session: r.u64()? },
+            2 => Self::GlobalIds(r.u64()?..r.u64()?),
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+fn put_raw(w: &mut Writer, raw: &RawMessage) {
+    w.u64(raw.tid);
+    [raw.kind, raw.version, raw.compat, raw.priority].iter().for_each(|number| w.u16(*number));
+    w.blob_of(&raw.front);
+    w.blob_of(&raw.middle);
+    w.blob_of(&raw.data.to_bytes());
+}
+
+fn take_raw(r: &mut Reader) -> Result<RawMessage, DecodeError> {
+    let tid = r.u64()?;
+    let (kind, version, compat, priority) = (r.u16()?, r.u16()?, r.u16()?, r.u16()?);
+    let (front, middle, data) = (r.blob()?, r.blob()?, BufList::from(r.blob()?));
+    Ok(RawMessage { tid, kind, version, compat, priority, front, middle, data })
+}
+
+fn put_peer(w: &mut Writer, peer: &Peer) {
+    w.bool(peer.endpoint == Endpoint::Mgr);
+    w.put(&peer.auth_name);
+    w.u64(peer.global_id);
+    w.bool(peer.allows_all);
+    w.u8(peer.kind.0);
+    w.put(&peer.addrs);
+    w.str(&peer.seen_at.map(|ip| ip.to_string()).unwrap_or_default());
+}
+
+fn take_peer(r: &mut Reader) -> Result<Peer, DecodeError> {
+    let endpoint = if r.bool()? { Endpoint::Mgr } else { Endpoint::Mon };
+    let (auth_name, global_id): (AuthName, u64) = (r.get()?, r.u64()?);
+    let (allows_all, kind, addrs) = (r.bool()?, EntityKind(r.u8()?), r.get()?);
+    let seen_at = r.text()?.parse().ok();
+    Ok(Peer { endpoint, auth_name, global_id, allows_all, kind, addrs, seen_at })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_types::AddrVec;
+
+    fn raw() -> RawMessage {
+        RawMessage {
+            tid: 7,
+            kind: 0x6fff,
+            version: 3,
+            compat: 2,
+            priority: 9,
+            front: Bytes::from_static(b"front"),
+            middle: Bytes::new(),
+            data: BufList::from(Bytes::from_static(b"data")),
+        }
+    }
+
+    fn peer() -> Box<Peer> {
+        Box::new(Peer {
+            endpoint: Endpoint::Mgr,
+            auth_name: AuthName::new(EntityKind::OSD, "3"),
+            global_id: 4107,
+            allows_all: true,
+            kind: EntityKind::OSD,
+            addrs: AddrVec::default(),
+            seen_at: "192.0.2.7".parse().ok(),
+        })
+    }
+
+    #[test]
+    fn messages_arrive_as_they_were_and_never_cut_short() {
+        let stamp = Stamp(17);
+        let message = Box::new(Message::Unknown(raw()));
+        let pairs = vec![(Bytes::from_static(b"osd\x001"), Bytes::from_static(b"map"))];
+        let messages = [
+            LinkMsg::Hello(Hello {
+                fsid: Uuid::from_random([7; 16]),
+                metadata: BTreeMap::from([("hostname".to_owned(), "h".to_owned())]),
+            }),
+            LinkMsg::Tables(TablesPart { is_first: true, pairs, message: None }),
+            LinkMsg::ToLeader { term: 3, what: ToLeader::Open { session: 1, peer: peer() } },
+            LinkMsg::ToLeader { term: 3, what: ToLeader::Message { session: 1, tid: 7, message } },
+            LinkMsg::ToLeader { term: 3, what: ToLeader::Closed { session: 1 } },
+            LinkMsg::ToLeader { term: 3, what: ToLeader::WantGlobalIds },
+            LinkMsg::ToFront { term: 3, what: ToFront::Send { session: 1, raw: raw() } },
+            LinkMsg::ToFront { term: 3, what: ToFront::Close { session: 1 } },
+            LinkMsg::ToFront { term: 3, what: ToFront::GlobalIds(5..9) },
+            LinkMsg::Leads { term: 4 },
+            LinkMsg::Ping { sent: stamp },
+            LinkMsg::Pong { sent: stamp, wall: UTime { sec: 5, nsec: 6 } },
+        ];
+        for message in messages {
+            let raw = message.encode();
+            let said = format!("{:?}", LinkMsg::decode(raw.clone()).expect("its own encoding"));
+            assert_eq!(said, format!("{message:?}"));
+            let bytes = raw.data.to_bytes();
+            for length in 0..bytes.len() {
+                let data = BufList::from(bytes.slice(..length));
+                assert!(LinkMsg::decode(RawMessage { data, ..raw.clone() }).is_err(), "{length} of {said}");
+            }
+        }
+    }
+}

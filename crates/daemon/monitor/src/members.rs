@@ -1,0 +1,64 @@
+//! [`Monitors`]: the monitors of the cluster as this one's tables name them.
+
+use crate::links::Place;
+use crate::store::StoreSnapshot;
+use nacre_denc::DecodeError;
+use nacre_kv::{KvError, KvStore};
+use nacre_maps::MonMap;
+use nacre_mon::MonMembers;
+use nacre_quorum::NodeId;
+use std::collections::BTreeMap;
+
+/// Why the tables do not say it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadError {
+    /// The store cannot be read.
+    #[error(transparent)]
+    Store(#[from] KvError),
+    /// A newer program's, or damaged.
+    #[error(transparent)]
+    Decode(#[from] DecodeError),
+    /// There is no cluster.
+    #[error("the store holds no cluster; it needs mkfs")]
+    NoCluster,
+}
+
+/// The monmap, and which members of the log its monitors are.
+#[derive(Debug)]
+pub(crate) struct Monitors {
+    pub(crate) map: MonMap,
+    members: MonMembers,
+}
+
+impl Monitors {
+    /// Reads the tables.
+    pub(crate) fn read(tables: &dyn KvStore) -> Result<Self, ReadError> {
+        let snapshot = StoreSnapshot::new(tables);
+        let map = nacre_mon::monmap::read_monmap(&snapshot);
+        let members = map.as_ref().ok().and_then(|map| Some(MonMembers::read(&snapshot, map.as_ref()?)));
+        if let Some(failure) = snapshot.into_failure() {
+            return Err(failure.into());
+        }
+        let map = map?.ok_or(ReadError::NoCluster)?;
+        Ok(Self { map, members: members.ok_or(ReadError::NoCluster)?? })
+    }
+
+    /// The members that the log is to have.
+    pub(crate) fn wanted(&self) -> Vec<NodeId> {
+        self.members.iter().map(|(_, id)| NodeId(id)).collect()
+    }
+
+    /// Where each is found.
+    pub(crate) fn places(&self) -> BTreeMap<NodeId, Place> {
+        let place = |(name, id): (&str, u64)| {
+            let addr = self.map.mons.get(name)?.addrs.msgr2()?;
+            Some((NodeId(id), Place { name: name.to_owned(), addr }))
+        };
+        self.members.iter().filter_map(place).collect()
+    }
+
+    /// The rank of a monitor, which says who stands for election first.
+    pub(crate) fn rank_of(&self, id: NodeId) -> Option<usize> {
+        self.map.rank_of(self.members.name_of(id.0)?)
+    }
+}

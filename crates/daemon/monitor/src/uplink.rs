@@ -1,0 +1,103 @@
+//! [`Uplink`]: the way of this monitor's front to the leader.
+
+use nacre_quorum::NodeId;
+
+/// Who leads, in which term.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Leader {
+    pub(crate) term: u64,
+    pub(crate) id: NodeId,
+}
+
+/// Which leader knows the sessions of this front.
+///
+/// Sessions stay while nobody leads, and wait; what they say in the meantime nobody hears. So when there is a leader again they end, unless
+/// it is the one that knows them and nothing between it and us was lost: their clients come again at once, with all that has no answer.
+#[derive(Debug, Default)]
+pub(crate) struct Uplink {
+    /// Has said that it takes messages of sessions, over the link that is still there.
+    announced: Option<Leader>,
+    /// Knows the sessions.
+    in_use: Option<Leader>,
+}
+
+impl Uplink {
+    /// A monitor says that it leads. One that said so of a later term is believed.
+    pub(crate) fn announced(&mut self, leader: Leader) {
+        if self.announced.is_none_or(|known| known.term <= leader.term) {
+            self.announced = Some(leader);
+        }
+    }
+
+    /// What was on its way from or to a monitor is lost.
+    pub(crate) fn lost(&mut self, with: NodeId) {
+        for leader in [&mut self.announced, &mut self.in_use] {
+            leader.take_if(|leader| leader.id == with);
+        }
+    }
+
+    /// The log has this leader now, as far as we know. True when another one than before takes the messages of sessions, which end
+    /// therefore.
+    pub(crate) fn follow(&mut self, leader: Option<Leader>) -> bool {
+        let usable = leader.filter(|leader| self.announced == Some(*leader));
+        let is_other = usable.is_some() && usable != self.in_use;
+        if leader.is_some() {
+            self.in_use = usable;
+        }
+        is_other
+    }
+
+    /// Where messages of sessions go.
+    pub(crate) fn leader(&self) -> Option<Leader> {
+        self.in_use
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leader(term: u64, id: u64) -> Leader {
+        Leader { term, id: NodeId(id) }
+    }
+
+    #[test]
+    fn sessions_end_when_another_leader_takes_their_messages() {
+        let mut uplink = Uplink::default();
+        assert!(!uplink.follow(Some(leader(2, 1))), "it has not said that it is ready");
+        uplink.announced(leader(2, 1));
+        assert!(uplink.follow(Some(leader(2, 1))));
+        assert!(!uplink.follow(Some(leader(2, 1))));
+        // Silence, and it is still the same.
+        assert!(!uplink.follow(None));
+        assert_eq!(uplink.leader(), Some(leader(2, 1)));
+        assert!(!uplink.follow(Some(leader(2, 1))));
+        // Another, which is not ready yet: nobody hears what is said meanwhile.
+        assert!(!uplink.follow(Some(leader(3, 2))));
+        assert_eq!(uplink.leader(), None);
+        uplink.announced(leader(3, 2));
+        assert!(uplink.follow(Some(leader(3, 2))));
+    }
+
+    #[test]
+    fn what_an_earlier_leader_said_and_what_came_late_changes_nothing() {
+        let mut uplink = Uplink::default();
+        uplink.announced(leader(3, 2));
+        uplink.announced(leader(2, 1));
+        assert!(uplink.follow(Some(leader(3, 2))));
+    }
+
+    #[test]
+    fn sessions_end_when_something_between_the_leader_and_us_was_lost() {
+        let mut uplink = Uplink::default();
+        uplink.announced(leader(2, 1));
+        assert!(uplink.follow(Some(leader(2, 1))));
+        uplink.lost(NodeId(3));
+        assert!(!uplink.follow(Some(leader(2, 1))));
+        uplink.lost(NodeId(1));
+        assert_eq!(uplink.leader(), None);
+        assert!(!uplink.follow(Some(leader(2, 1))));
+        uplink.announced(leader(2, 1));
+        assert!(uplink.follow(Some(leader(2, 1))));
+    }
+}
