@@ -4,6 +4,7 @@
 //! Codes, texts and severities are those of Ceph v16.2.15 (`src/osd/OSDMap.cc: check_health`, `src/mon/PGMap.cc:
 //! get_health_checks`), because alerts and tools match on them.
 
+mod mon_checks;
 mod osd_checks;
 mod pg_checks;
 
@@ -16,6 +17,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     let map = state.osd.map();
     let digest = state.stats.pgs.digest(map);
     let mut out = osd_checks::checks(state, map, &digest);
+    out.extend(mon_checks::checks(state));
     out.extend(pg_checks::checks(state, map, &digest));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));

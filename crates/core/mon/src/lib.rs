@@ -36,6 +36,7 @@ mod osd_messages;
 mod output;
 mod pool_ops;
 mod publish;
+mod quorum_view;
 pub mod servicemap;
 pub mod session;
 pub mod state;
@@ -50,6 +51,7 @@ pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_C
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
 pub use mon::{Mon, TICK};
 pub use mon_members::MonMembers;
+pub use quorum_view::{MonitorView, QuorumView};
 pub use session::Identity;
 pub use state::OpenError;
 pub use warmth::WARM_UP;

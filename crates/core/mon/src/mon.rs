@@ -4,6 +4,7 @@ use crate::batch::Snapshot;
 use crate::budget::Delayed;
 use crate::event::{Effect, Event, SessionId, Token};
 use crate::osd::BootRequest;
+use crate::quorum_view::QuorumView;
 use crate::session::Session;
 use crate::state::{OpenError, State};
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
@@ -107,6 +108,11 @@ impl Mon {
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// Tells which monitors follow this one, and how they are.
+    pub fn set_quorum(&mut self, view: QuorumView) {
+        self.state.quorum = view;
     }
 
     /// Tells which clients have messages begun that take more memory than they may, a sentence each; for the health checks.

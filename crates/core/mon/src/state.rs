@@ -13,6 +13,7 @@ use crate::mgrmap::MgrMaps;
 use crate::monmap::MonMaps;
 use crate::mutes::Health;
 use crate::osd::{OsdMaps, OsdMapsError};
+use crate::quorum_view::QuorumView;
 use crate::servicemap::ServiceMaps;
 use crate::warmth::Warmth;
 use nacre_denc::DecodeError;
@@ -47,6 +48,8 @@ pub struct State {
     pub started: UTime,
     /// Monitors.
     pub mon: MonMaps,
+    /// Which of them are there.
+    pub quorum: QuorumView,
     /// OSDs, pools, placement.
     pub osd: OsdMaps,
     /// Keys and caps.
@@ -87,6 +90,7 @@ impl State {
             name: name.to_owned(),
             host: None,
             started: wall,
+            quorum: QuorumView::of_all(mon.map(), 1, wall),
             mon,
             osd: OsdMaps::open(snapshot)?,
             auth: AuthDb::open(snapshot)?,

@@ -12,6 +12,8 @@ const SKEW_MAX: Duration = Duration::from_millis(50);
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
     skewed: BTreeMap<NodeId, bool>,
+    /// Seconds by which each is ahead for certain, negative where it is behind, and of the round trip.
+    measured: BTreeMap<NodeId, (f64, f64)>,
 }
 
 impl ClockWatch {
@@ -30,6 +32,8 @@ impl ClockWatch {
         let skew = nanos(theirs) + way - nanos(wall);
         let certain = skew.unsigned_abs().saturating_sub(round_trip.as_nanos() / 2);
         let is_skewed = certain > SKEW_MAX.as_nanos();
+        let ahead_s = (certain as f64 / 1e9).copysign(if skew < 0 { -1.0 } else { 1.0 });
+        self.measured.insert(by, (ahead_s, round_trip.as_secs_f64()));
         if self.skewed.insert(by, is_skewed) != Some(is_skewed) && is_skewed {
             let ms = skew / 1_000_000;
             tracing::warn!(
@@ -44,6 +48,12 @@ impl ClockWatch {
     /// A monitor is no longer connected.
     pub(crate) fn lost(&mut self, with: NodeId) {
         self.skewed.remove(&with);
+        self.measured.remove(&with);
+    }
+
+    /// By how many seconds the clock of another monitor is ahead for certain, negative where it is behind, and how long it takes to ask it.
+    pub(crate) fn measured(&self, of: NodeId) -> Option<(f64, f64)> {
+        self.measured.get(&of).copied()
     }
 }
 

@@ -10,6 +10,7 @@ use crate::leadership::{Leadership, LeadershipError, Presence};
 use crate::link_msg::{LinkMsg, ToLeader};
 use crate::links::{LinkCx, LinkEvent, Links};
 use crate::members::{Monitors, ReadError};
+use crate::quorum_view::look;
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
 use crate::store::StoreSnapshot;
 use crate::transfer::Transfers;
@@ -207,6 +208,10 @@ impl Driver {
             let throttled = self.messenger.intake().warnings;
             if let Some(lead) = &mut self.lead {
                 lead.mon.set_throttled_senders(throttled);
+                let before = (&lead.mon.state().quorum, self.clock.wall());
+                let quorum = self.replica.quorum();
+                let view = look(quorum, LEADER_SILENT_TICKS, &self.monitors, &self.clocks, before);
+                lead.mon.set_quorum(view);
             }
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);

@@ -3,7 +3,7 @@
 use crate::sessions::Sessions;
 use crate::store::StoreSnapshot;
 use nacre_kv::{KvError, KvStore};
-use nacre_mon::{Mon, OpenError};
+use nacre_mon::{Mon, OpenError, QuorumView};
 use nacre_quorum::Membership;
 use nacre_types::{AddrVec, Entropy, Stamp, UTime};
 
@@ -52,6 +52,7 @@ impl Leadership {
             return Err(failure.into());
         }
         let mut mon = opened?.on_host(presence.host.clone());
+        mon.set_quorum(QuorumView::of_all(mon.state().mon.map(), term, wall));
         mon.lead(presence.mon_addrs.clone(), presence.mgr_addrs.clone(), now, wall, entropy);
         Ok(Self { term, mon, sessions: Sessions::default(), membership: Membership::default() })
     }

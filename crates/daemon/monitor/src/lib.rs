@@ -12,7 +12,7 @@
 //! | `uplink.rs` | which leader knows the sessions of this front |
 //! | `replica.rs`, `store.rs` | the log and the tables in the store |
 //! | `links.rs`, `link_msg.rs`, `transfer.rs` | connections between monitors, what goes over them, tables for one that is far behind |
-//! | `members.rs`, `clock_watch.rs` | the other monitors: where they are, what their clocks show |
+//! | `members.rs`, `clock_watch.rs`, `quorum_view.rs` | the other monitors: where they are, what their clocks show, who is in the quorum |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `monitor.rs` | making, starting and stopping |
 
@@ -24,6 +24,7 @@ mod link_msg;
 mod links;
 mod members;
 mod monitor;
+mod quorum_view;
 mod replica;
 mod routing;
 mod sessions;

@@ -57,6 +57,11 @@ impl Monitors {
         self.members.iter().filter_map(place).collect()
     }
 
+    /// The member that a monitor is.
+    pub(crate) fn id_of(&self, name: &str) -> Option<NodeId> {
+        self.members.id_of(name).map(NodeId)
+    }
+
     /// The rank of a monitor, which says who stands for election first.
     pub(crate) fn rank_of(&self, id: NodeId) -> Option<usize> {
         self.map.rank_of(self.members.name_of(id.0)?)

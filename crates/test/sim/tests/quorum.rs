@@ -140,6 +140,14 @@ impl Load {
         (0..self.world.mon_count()).filter(leads).max_by_key(term)
     }
 
+    /// How many monitors are in the quorum, as the leader's commands and health say it.
+    fn quorum_shown(&self) -> usize {
+        let leader = self.leader().expect("commands are answered");
+        let state =
+            self.world.monitor(leader).and_then(nacre_monitor::Driver::mon).expect("it leads").state();
+        state.quorum.members(state.mon.map()).count()
+    }
+
     fn clients_elsewhere_than_the_leader(&self) -> usize {
         let leader = self.leader().map(|n| Proc::Mon(n).host().ip());
         let at = |client| self.world.client(client).monitor()?.socket.map(|socket| socket.ip());
@@ -343,8 +351,10 @@ fn when_another_monitor_is_killed_and_returns_commands_go_on() {
         for n in load.others(leader) {
             load.world.stop_mon(n, false);
             load.run_for(Duration::from_secs(3));
+            assert_eq!(load.quorum_shown(), 2, "seed {seed}: MON_DOWN says so");
             load.world.start_mon(n);
             load.run_for(Duration::from_secs(3));
+            assert_eq!(load.quorum_shown(), 3, "seed {seed}: it is back");
             let pause = load.take_pause();
             assert!(pause <= Duration::from_millis(250), "seed {seed}: {pause:?}");
         }

@@ -1,18 +1,26 @@
 //! What several commands say of daemons: how many of them there are, since when, and what they say of themselves.
 
 use super::call::Call;
+use crate::state::State;
 use nacre_format::{Section, age};
 use nacre_maps::OsdMap;
 use nacre_types::{OsdId, UTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A single monitor elects itself once; odd numbers are stable quorums.
-pub(super) const ELECTION_EPOCH: u32 = 3;
-
-/// How long this monitor has been the quorum.
+/// How long the quorum has been what it is.
 pub(super) fn quorum_age(call: &Call<'_>) -> Duration {
-    call.wall.since(call.state.started)
+    call.wall.since(call.state.quorum.since)
+}
+
+/// Ranks of the quorum's members.
+pub(super) fn quorum_ranks(state: &State) -> Vec<usize> {
+    state.quorum.members(state.mon.map()).map(|(rank, _)| rank).collect()
+}
+
+/// Their names, in order of rank.
+pub(super) fn quorum_names(state: &State) -> Vec<&str> {
+    state.quorum.members(state.mon.map()).map(|(_, name)| name).collect()
 }
 
 pub(super) fn seconds_since(call: &Call<'_>, time: UTime) -> String {

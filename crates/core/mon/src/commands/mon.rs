@@ -1,7 +1,7 @@
 //! The monitors: `mon dump`, `quorum_status`, `time-sync-status`.
 
 use super::call::{Answer, Call, fail};
-use super::daemons::{ELECTION_EPOCH, count_values, host_name, quorum_age};
+use super::daemons::{count_values, host_name, quorum_age, quorum_names, quorum_ranks};
 use super::health::health_tree;
 use super::show;
 use super::table::{Command, command};
@@ -62,7 +62,7 @@ fn wanted_map(call: &Call<'_>) -> Result<MonMap, super::Failure> {
 
 fn dump(call: &mut Call<'_>) -> Answer {
     let map = wanted_map(call)?;
-    let tree = show::mon_map(&map).with("quorum", Node::array("mon", 0..map.ranks.len()));
+    let tree = show::mon_map(&map).with("quorum", Node::array("mon", quorum_ranks(call.state)));
     let output = call.either("monmap", show::mon_map_text(&map), tree)?;
     Ok(Output { text: format!("dumped monmap epoch {}", map.epoch), ..output })
 }
@@ -77,17 +77,19 @@ fn stat(call: &mut Call<'_>) -> Answer {
     let map = call.state.mon.map();
     let mons = show::by_rank(map);
     let addrs: Vec<String> = mons.iter().map(|mon| format!("{}={}", mon.name, mon.addrs)).collect();
-    let leader = map.ranks.first().cloned().unwrap_or_default();
+    let (leader, ranks) = (call.state.name.as_str(), quorum_ranks(call.state));
     let plain = format!(
-        "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {ELECTION_EPOCH}, leader 0 {leader}, quorum {} {}\n",
+        "e{}: {} mons at {{{}}} removed_ranks: {{}}, election epoch {}, leader {} {leader}, quorum {} {}\n",
         map.epoch,
         mons.len(),
         addrs.join(","),
-        (0..mons.len()).map(|rank| rank.to_string()).collect::<Vec<_>>().join(","),
-        map.ranks.join(","),
+        call.state.quorum.election_epoch(),
+        map.rank_of(leader).unwrap_or(0),
+        ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        quorum_names(call.state).join(","),
     );
-    let quorum =
-        map.ranks.iter().enumerate().map(|(rank, name)| Section::new().with("rank", rank).with("name", name));
+    let members = call.state.quorum.members(map);
+    let quorum = members.map(|(rank, name)| Section::new().with("rank", rank).with("name", name));
     let tree = Section::new()
         .with("epoch", map.epoch)
         .with("min_mon_release_name", show::release_name(map.min_mon_release))
@@ -180,10 +182,10 @@ fn quorum_status(call: &mut Call<'_>) -> Answer {
     let map = call.state.mon.map();
     let bits = map.persistent_features | map.optional_features;
     let tree = Section::new()
-        .with("election_epoch", ELECTION_EPOCH)
-        .with("quorum", Node::array("mon", 0..map.ranks.len()))
-        .with("quorum_names", Node::array("mon", map.ranks.iter()))
-        .with("quorum_leader_name", map.ranks.first().map_or("", String::as_str))
+        .with("election_epoch", call.state.quorum.election_epoch())
+        .with("quorum", Node::array("mon", quorum_ranks(call.state)))
+        .with("quorum_names", Node::array("mon", quorum_names(call.state)))
+        .with("quorum_leader_name", call.state.name.as_str())
         .with("quorum_age", quorum_age(call).as_secs())
         .with(
             "features",
@@ -211,8 +213,8 @@ fn mon_status_tree(state: &State) -> Section {
         .with("name", state.name.as_str())
         .with("rank", rank)
         .with("state", "leader")
-        .with("election_epoch", ELECTION_EPOCH)
-        .with("quorum", Node::array("mon", 0..map.ranks.len()))
+        .with("election_epoch", state.quorum.election_epoch())
+        .with("quorum", Node::array("mon", quorum_ranks(state)))
         .with("outside_quorum", Node::array("mon", Vec::<Node>::new()))
         .with("monmap", show::mon_map(map))
 }
@@ -228,9 +230,10 @@ fn time_sync_status(call: &mut Call<'_>) -> Answer {
 
 fn ok_to_stop(call: &mut Call<'_>) -> Answer {
     let map = call.state.mon.map();
-    let stopping = call.args.list("ids").iter().filter(|id| map.mons.contains_key(*id)).count();
-    let left = map.mons.len() - stopping.min(map.mons.len());
-    if left > map.mons.len() / 2 {
+    let stopping = call.args.list("ids");
+    let left =
+        quorum_names(call.state).into_iter().filter(|name| !stopping.iter().any(|id| id == name)).count();
+    if left > map.ranks.len() / 2 {
         return super::call::done("quorum should be preserved after stopping these monitors");
     }
     fail(Errno::EBUSY, "not enough monitors would be available after stopping these monitors")

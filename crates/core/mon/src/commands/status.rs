@@ -2,8 +2,8 @@
 
 use super::call::{Answer, Call};
 use super::daemons::{
-    ELECTION_EPOCH, count_values, host_name, metadata_section, osd_summary, osd_summary_text, osd_values,
-    quorum_age, remapped_count, seconds_since,
+    count_values, host_name, metadata_section, osd_summary, osd_summary_text, osd_values, quorum_age,
+    quorum_names, quorum_ranks, remapped_count, seconds_since,
 };
 use super::health::{health_lines, health_tree};
 use super::show;
@@ -213,14 +213,17 @@ fn mgr_text(call: &Call<'_>) -> String {
 }
 
 fn status_text(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> String {
-    let mons: Vec<&str> = show::by_rank(call.state.mon.map()).iter().map(|mon| mon.name.as_str()).collect();
+    let mons = call.state.mon.map();
+    let outside: Vec<&str> = call.state.quorum.outside(mons).map(|(_, name)| name).collect();
+    let outside =
+        if outside.is_empty() { String::new() } else { format!(", out of quorum: {}", outside.join(", ")) };
     format!(
-        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n    mon: {} daemons, quorum {} (age {})\n    \
+        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n    mon: {} daemons, quorum {} (age {}){outside}\n    \
          mgr: {}\n    osd: {}\n \n  data:\n{} \n",
         call.state.fsid,
         health_lines(call.state, false).join("\n            "),
-        mons.len(),
-        mons.join(","),
+        mons.ranks.len(),
+        quorum_names(call.state).join(","),
         age(quorum_age(call)),
         mgr_text(call),
         osd_line(call, map),
@@ -250,9 +253,9 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
     Section::new()
         .with("fsid", call.state.fsid.to_string())
         .with("health", health_tree(call.state, false))
-        .with("election_epoch", ELECTION_EPOCH)
-        .with("quorum", Node::array("rank", 0..mons.ranks.len()))
-        .with("quorum_names", Node::array("id", mons.ranks.iter()))
+        .with("election_epoch", call.state.quorum.election_epoch())
+        .with("quorum", Node::array("rank", quorum_ranks(call.state)))
+        .with("quorum_names", Node::array("id", quorum_names(call.state)))
         .with("quorum_age", quorum_age(call).as_secs())
         .with(
             "monmap",
@@ -414,7 +417,7 @@ fn report_maps(call: &Call<'_>, map: &OsdMap) -> Section {
         .with("monmap_first_committed", 1)
         .with("monmap_last_committed", mons.epoch)
         .with("monmap", show::mon_map(mons))
-        .with("quorum", Node::array("rank", 0..mons.ranks.len()))
+        .with("quorum", Node::array("rank", quorum_ranks(call.state)))
         .with("osdmap", show::osd_map(map))
         .with("osd_metadata", Node::array("osd", metadata))
         .with("osdmap_first_committed", call.state.osd.oldest())

@@ -13,6 +13,7 @@ mod options;
 mod osd_options;
 mod osds;
 mod pools;
+mod quorum;
 mod security;
 mod subscriptions;
 mod takeover;

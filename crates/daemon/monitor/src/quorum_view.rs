@@ -1,0 +1,38 @@
+//! The other monitors as the leader knows them, for its health and its commands.
+
+use crate::clock_watch::ClockWatch;
+use crate::members::Monitors;
+use nacre_mon::{MonitorView, QuorumView};
+use nacre_quorum::Quorum;
+use nacre_types::UTime;
+
+/// What is known now. A monitor that votes and was heard of less than `silent_ticks` ago is in the quorum. `before` is what was known before,
+/// which says since when that is so.
+pub(crate) fn look(
+    quorum: &Quorum,
+    silent_ticks: u64,
+    monitors: &Monitors,
+    clocks: &ClockWatch,
+    (before, wall): (&QuorumView, UTime),
+) -> QuorumView {
+    let voters = quorum.members().voters;
+    let view = |name: &String| {
+        let id = monitors.id_of(name)?;
+        let is_heard = quorum.silence_of(id).is_some_and(|ticks| ticks < silent_ticks);
+        let measured = clocks.measured(id);
+        let view = MonitorView {
+            is_in_quorum: is_heard && voters.contains(&id),
+            clock_skew_s: measured.map(|(ahead_s, _)| ahead_s),
+            latency_s: measured.map_or(0.0, |(_, latency_s)| latency_s),
+            disk_avail_percent: None,
+        };
+        Some((name.clone(), view))
+    };
+    let monitors = monitors.map.mons.keys().filter_map(view).collect();
+    let mut now = QuorumView { term: quorum.term(), since: before.since, monitors };
+    let is_same = now.monitors.iter().all(|(name, monitor)| before.has(name) == monitor.is_in_quorum);
+    if before.term != now.term || !is_same {
+        now.since = wall;
+    }
+    now
+}
