@@ -58,10 +58,13 @@ pub(crate) struct UpArgs {
     /// Number of OSDs of a new cluster; an existing one keeps its own.
     #[arg(long)]
     pub(crate) osds: Option<usize>,
+    /// Number of monitors of a new cluster, an odd one: a majority of them must run. An existing cluster keeps its own.
+    #[arg(long)]
+    pub(crate) mons: Option<usize>,
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) listen: IpAddr,
-    /// Port of the monitor of a new cluster; chosen by the system if not given.
+    /// Port of the first monitor of a new cluster; chosen by the system if not given, as those of the others are.
     #[arg(long)]
     pub(crate) port: Option<u16>,
     /// Threads per OSD; by default as many as the machine has processors for each OSD, at least one.
@@ -99,6 +102,9 @@ impl UpArgs {
 /// Options of `nacre mon`.
 #[derive(Debug, Args)]
 pub(crate) struct MonArgs {
+    /// Which monitor of the cluster.
+    #[arg(long, default_value = "a")]
+    pub(crate) name: String,
     /// Folder of the cluster, made by `nacre up`.
     #[arg(long, default_value = "nacre-data")]
     pub(crate) dir: PathBuf,

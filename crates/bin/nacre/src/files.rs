@@ -3,14 +3,15 @@
 //!
 //! ```text
 //! lock                 held by `nacre up`
-//! cluster              fsid, monitor address, number of OSDs at first and kind of store, a line each
-//! mon/                 the monitor's state; `lock` in it is held while it runs
+//! cluster              fsid, addresses of the monitors in order of rank, number of OSDs at first and kind of store, a line each
+//! mon/                 the state of monitor `a`; `lock` in it is held while it runs
+//! mon.b/, mon.c/       the same of further monitors
 //! osd.N/fsid, keyring  identity and key of an OSD
 //! osd.N/block, meta.redb  its objects, with store `file`
 //! osd.N/lock           held while it runs
 //! ceph.conf, keyring   for clients and OSDs, written anew at each start of the monitor
-//! run/mon.pid, osd.N.pid  of daemons that are processes of their own, while they run
-//! log/mon.log, osd.N.log  what such daemons say, when `nacre up --processes` started them
+//! run/mon.pid, mon.b.pid, osd.N.pid  of daemons that are processes of their own, while they run
+//! log/mon.log, mon.b.log, osd.N.log  what such daemons say, when `nacre up --processes` started them
 //! ```
 //!
 //! On a machine that has only OSDs there are `ceph.conf` and the folders of its OSDs.
@@ -33,6 +34,9 @@ const PUBLIC_MODE: u32 = 0o644;
 /// Kinds of stores, as the file `cluster` names them.
 const FILE: &str = "file";
 const MEMORY: &str = "memory";
+
+/// Monitors of one folder: `a` to `i`.
+pub(crate) const MONS_MAX: usize = 9;
 
 /// A process that was killed just now may still hold its locks for a moment.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
@@ -63,7 +67,8 @@ pub(crate) struct Address {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) fsid: Uuid,
-    pub(crate) monitor: EntityAddr,
+    /// Where each listens, by rank: `a`, `b`, and so on.
+    pub(crate) monitors: Vec<EntityAddr>,
     pub(crate) osd_count: usize,
     pub(crate) store: StoreKind,
     pub(crate) auth: Auth,
@@ -83,11 +88,12 @@ impl Folder {
     fn make_private(&self) -> Result<()> {
         private::check_parent(&self.path)?;
         let osds = self.osds()?;
-        let logs = osds.iter().map(|id| format!("osd.{id}.log")).chain(["mon.log".to_owned()]);
+        let mons = self.mons()?;
+        let logs = mons.iter().map(|name| format!("{}.log", mon_daemon(name)));
+        let logs = osds.iter().map(|id| format!("osd.{id}.log")).chain(logs);
         let files = logs.map(|name| self.path.join("log").join(name)).chain([self.keyring()]);
         let mut tightened = private::tighten_each(files)?;
-        let mon = Some(self.mon()).filter(|mon| mon.join("lock").exists());
-        for folder in osds.iter().map(|id| self.osd(*id)).chain(mon) {
+        for folder in osds.iter().map(|id| self.osd(*id)).chain(mons.iter().map(|name| self.mon(name))) {
             tightened.extend(private::tighten(&folder)?);
         }
         for path in tightened {
@@ -101,9 +107,9 @@ impl Folder {
         lock_within(&self.path, Duration::ZERO)
     }
 
-    /// The right to run the monitor.
-    pub(crate) fn lock_mon(&self) -> Result<Lock> {
-        lock_within(&self.mon(), LOCK_WAIT)
+    /// The right to run a monitor.
+    pub(crate) fn lock_mon(&self, name: &str) -> Result<Lock> {
+        lock_within(&self.mon(name), LOCK_WAIT)
     }
 
     /// The right to run an OSD.
@@ -115,19 +121,27 @@ impl Folder {
         &self.path
     }
 
-    pub(crate) fn mon(&self) -> PathBuf {
-        self.path.join("mon")
+    /// The folder of a monitor.
+    pub(crate) fn mon(&self, name: &str) -> PathBuf {
+        self.path.join(mon_daemon(name))
     }
 
-    /// Removes the monitor's state of an attempt to make a cluster that did not come to its end: there is no
+    /// Removes the monitors' state of an attempt to make a cluster that did not come to its end: there is no
     /// file `cluster` yet, so no client has relied on it.
-    pub(crate) fn remove_unfinished_monitor(&self) -> Result<()> {
-        match fs::remove_dir_all(self.mon()) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                Err(error).with_context(|| self.mon().display().to_string())
-            }
-            _ => Ok(()),
+    pub(crate) fn remove_unfinished_monitors(&self) -> Result<()> {
+        for name in self.mons()? {
+            let path = self.mon(&name);
+            fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
         }
+        Ok(())
+    }
+
+    /// The monitors that have a folder here, in the order of their names.
+    pub(crate) fn mons(&self) -> Result<Vec<String>> {
+        let names = (0..MONS_MAX).map(mon_name);
+        Ok(names
+            .filter(|name| self.mon(name).join("lock").exists() || self.mon(name).join("store.redb").exists())
+            .collect())
     }
 
     pub(crate) fn conf(&self) -> PathBuf {
@@ -219,9 +233,10 @@ impl Folder {
             StoreKind::File => FILE,
             StoreKind::Memory => MEMORY,
         };
-        let Identity { fsid, monitor, osd_count, auth, .. } = identity;
+        let Identity { fsid, monitors, osd_count, auth, .. } = identity;
+        let monitors: String = monitors.iter().map(|addr| format!("monitor {addr}\n")).collect();
         let auth = auth.name();
-        let text = format!("fsid {fsid}\nmonitor {monitor}\nosds {osd_count}\nstore {store}\nauth {auth}\n");
+        let text = format!("fsid {fsid}\n{monitors}osds {osd_count}\nstore {store}\nauth {auth}\n");
         write_whole(&self.path.join("cluster"), text.as_bytes(), private::FILE_MODE)
     }
 
@@ -265,11 +280,21 @@ impl Folder {
              auth service required = {auth}\n\
              auth client required = {auth}\n",
             identity.fsid,
-            monitor_text(&identity.monitor),
+            identity.monitors.iter().map(monitor_text).collect::<Vec<_>>().join(","),
             self.keyring().display()
         );
         write_whole(&self.conf(), conf.as_bytes(), PUBLIC_MODE)
     }
+}
+
+/// The name of the monitor of a rank in a new cluster: `a`, `b`, and so on.
+pub(crate) fn mon_name(rank: usize) -> String {
+    char::from(b'a' + u8::try_from(rank).unwrap_or_default()).to_string()
+}
+
+/// What a monitor is called among the daemons of a folder: `mon`, for the first one, or `mon.b`.
+pub(crate) fn mon_daemon(name: &str) -> String {
+    if name == "a" { "mon".to_owned() } else { format!("mon.{name}") }
 }
 
 /// Takes the lock file in `folder`, which exists.
@@ -312,7 +337,7 @@ fn parse_identity(text: &str) -> Option<Identity> {
     let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     Some(Identity {
         fsid: Uuid::parse(field("fsid")?)?,
-        monitor: EntityAddr::parse(field("monitor")?)?,
+        monitors: parse_monitors(text)?,
         osd_count: field("osds")?.parse().ok()?,
         store: match field("store")? {
             FILE => StoreKind::File,
@@ -321,6 +346,12 @@ fn parse_identity(text: &str) -> Option<Identity> {
         },
         auth: field("auth").map_or(Some(Auth::Cephx), parse_auth)?,
     })
+}
+
+fn parse_monitors(text: &str) -> Option<Vec<EntityAddr>> {
+    let lines = text.lines().filter_map(|line| line.strip_prefix("monitor "));
+    let addrs: Vec<EntityAddr> = lines.map(EntityAddr::parse).collect::<Option<_>>()?;
+    Some(addrs).filter(|addrs| !addrs.is_empty())
 }
 
 fn parse_auth(text: &str) -> Option<Auth> {
@@ -351,10 +382,11 @@ mod tests {
         let path = std::env::temp_dir().join(format!("nacre-files-{}", std::process::id()));
         let folder = Folder::open(&path).expect("a folder");
         assert_eq!(folder.identity().expect("readable"), None);
-        let monitor = EntityAddr::parse("v2:127.0.0.1:7000/0").expect("an address");
+        let address = |text| EntityAddr::parse(text).expect("an address");
+        let (monitor, other) = (address("v2:127.0.0.1:7000/0"), address("v2:127.0.0.1:7001/0"));
         let identity = Identity {
             fsid: Uuid::from_random([7; 16]),
-            monitor,
+            monitors: vec![monitor, other],
             osd_count: 3,
             store: StoreKind::File,
             auth: Auth::None,
@@ -398,11 +430,11 @@ mod tests {
         folder.write_osd(1, Uuid::from_random([7; 16]), &key).expect("written");
         let monitor = EntityAddr::parse("v2:127.0.0.1:7000/0").expect("an address");
         let (fsid, auth, store) = (Uuid::from_random([7; 16]), Auth::Cephx, StoreKind::File);
-        let identity = Identity { fsid, monitor, osd_count: 1, store, auth };
+        let identity = Identity { fsid, monitors: vec![monitor], osd_count: 1, store, auth };
         folder.write_identity(&identity).expect("written");
         folder.write_client_files(&identity, Some("[client.admin]\n")).expect("written");
-        private::make_folder(&folder.mon()).expect("made");
-        drop(folder.lock_mon().expect("free"));
+        private::make_folder(&folder.mon("a")).expect("made");
+        drop(folder.lock_mon("a").expect("free"));
         private::write(&folder.log_file("osd.1").expect("a folder"), b"").expect("written");
         private::write(&path.join("log/other"), b"").expect("written");
         folder.write_pid("osd.1").expect("written");

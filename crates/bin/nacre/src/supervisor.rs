@@ -4,10 +4,10 @@
 //! says when one of its children ends.
 
 use crate::args::UpArgs;
-use crate::files::{Folder, is_locked};
+use crate::files::{Folder, is_locked, mon_daemon};
+use crate::osd;
 use crate::sd_notify::ReadyListener;
 use crate::signals::{START_POLL, Stop};
-use crate::{mon, osd};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
@@ -30,7 +30,7 @@ const LOG_LINES_SHOWN: usize = 5;
 
 /// One daemon of the folder.
 struct Daemon {
-    /// `mon` or `osd.N`.
+    /// `mon`, `mon.b` or `osd.N`.
     name: String,
     arguments: Vec<String>,
     /// What it locks.
@@ -46,13 +46,14 @@ pub(crate) struct Supervisor {
     folder: Folder,
     ready: ReadyListener,
     clock: RealClock,
-    /// The monitor first.
+    /// The monitors first.
     daemons: Vec<Daemon>,
+    mon_count: usize,
     restart: bool,
 }
 
 impl Supervisor {
-    /// Starts the monitor, then the OSDs, and waits until all serve or `stop` wants the end.
+    /// Starts the monitors, then the OSDs, and waits until all serve or `stop` wants the end.
     pub(crate) fn start(folder: &Folder, osds: &[OsdId], options: &UpArgs, stop: &Stop) -> Result<Self> {
         let binary = std::env::current_exe().context("where is this binary?")?;
         let mut supervisor = Self {
@@ -61,6 +62,7 @@ impl Supervisor {
             ready: ReadyListener::open()?,
             clock: RealClock::start(),
             daemons: Vec::new(),
+            mon_count: 0,
             restart: options.restart,
         };
         let outcome = supervisor.start_all(osds, options, stop);
@@ -74,8 +76,12 @@ impl Supervisor {
         let folder = self.folder.clone();
         let dir = folder.path().display().to_string();
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        self.add(mon::DAEMON, folder.mon(), words(&["mon", "--dir", &dir]))?;
-        self.await_ready(stop)?;
+        for name in folder.mons()? {
+            let arguments = ["mon", "--dir", &dir, "--name", &name];
+            self.add(&mon_daemon(&name), folder.mon(&name), words(&arguments))?;
+        }
+        self.mon_count = self.daemons.len();
+        self.await_ready(0, stop)?;
         for id in osds {
             let (number, listen) = (id.to_string(), options.listen.to_string());
             let memory = options.memory.bytes().to_string();
@@ -83,7 +89,7 @@ impl Supervisor {
                 ["osd", "--dir", &dir, "--id", &number, "--listen", &listen, "--osd-memory-target", &memory];
             self.add(&osd::daemon(*id), folder.osd(*id), words(&arguments))?;
         }
-        self.await_ready(stop)
+        self.await_ready(self.mon_count, stop)
     }
 
     fn add(&mut self, name: &str, home: PathBuf, arguments: Vec<String>) -> Result<()> {
@@ -107,19 +113,16 @@ impl Supervisor {
             .stdin(Stdio::null())
             .stdout(log)
             .stderr(errors)
-            // Ctrl-C at our terminal is ours: OSDs stop before the monitor.
+            // Ctrl-C at our terminal is ours: OSDs stop before the monitors.
             .process_group(0)
             .spawn()
             .with_context(|| format!("cannot start {}", daemon.name))
     }
 
-    /// Waits until each daemon started so far has said that it serves.
-    fn await_ready(&mut self, stop: &Stop) -> Result<()> {
-        let mut waiting: Vec<String> = self.daemons.iter().map(|daemon| daemon.name.clone()).collect();
-        // The monitor serves already when the OSDs are started.
-        if waiting.len() > 1 {
-            waiting.remove(0);
-        }
+    /// Waits until each daemon from the one at `first` on has said that it serves.
+    fn await_ready(&mut self, first: usize, stop: &Stop) -> Result<()> {
+        let started = self.daemons.iter().skip(first);
+        let mut waiting: Vec<String> = started.map(|daemon| daemon.name.clone()).collect();
         let deadline = self.clock.now() + START_TIMEOUT;
         while !stop.is_wanted() {
             let ready = self.ready.take_ready();
@@ -180,10 +183,10 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Stops every daemon of the folder, also those that an operator started in place of our children: the OSDs, and then the monitor.
+    /// Stops every daemon of the folder, also those that an operator started in place of our children: the OSDs, and then the monitors.
     pub(crate) fn stop(&mut self) {
         let folder = self.folder.clone();
-        let mon_count = self.daemons.len().min(1);
+        let mon_count = self.mon_count.min(self.daemons.len());
         let (mon, osds) = self.daemons.split_at_mut(mon_count);
         stop_some(&folder, osds, &self.clock);
         stop_some(&folder, mon, &self.clock);

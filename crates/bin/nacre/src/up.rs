@@ -1,7 +1,7 @@
-//! `nacre up`: one monitor and some OSDs on this machine, as threads of this process or as processes.
+//! `nacre up`: one monitor, or several, and some OSDs on this machine, as threads of this process or as processes.
 
 use crate::args::{Auth, StoreKind, UpArgs, check_listen};
-use crate::files::{Address, Folder, Identity};
+use crate::files::{Address, Folder, Identity, MONS_MAX, mon_name};
 use crate::machine::{capacity_bytes, host_name};
 use crate::osd::{Hosted, OsdDefaults, random_uuid, side_by_side};
 use crate::signals::{START_POLL, Stop};
@@ -51,14 +51,14 @@ struct Cluster<'a> {
 impl Cluster<'_> {
     /// All daemons as threads of this process.
     fn run_here(&self, options: &UpArgs, stop: &Stop) -> Result<()> {
-        let mon = mon::start(self.folder, self.identity, self.folder.lock_mon()?)?;
+        let mons = mon::start_all(self.folder, self.identity)?;
         let defaults = self.defaults(options)?;
         let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &defaults)?;
-        wait_until_up(&mon.monitor, &mut osds, stop, self.clock)?;
+        wait_until_up(&mons, &mut osds, stop, self.clock)?;
         self.welcome(osds.running().len(), stop);
-        let outcome = stop.watch(|| check_alive(&mon.monitor, &mut osds));
+        let outcome = stop.watch(|| check_alive(&mons, &mut osds));
         let stopped = osds.stop();
-        mon.monitor.stop();
+        mons.into_iter().for_each(|mon| mon.monitor.stop());
         // The first reason is the one that counts.
         outcome.and(stopped)
     }
@@ -79,7 +79,7 @@ impl Cluster<'_> {
     }
 
     fn defaults(&self, options: &UpArgs) -> Result<OsdDefaults> {
-        let Identity { fsid, monitor, store, auth, .. } = *self.identity;
+        let Identity { fsid, store, auth, .. } = *self.identity;
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (shards, capacity_bytes) = match store {
             StoreKind::File => (options.shards.unwrap_or(1), 0),
@@ -89,7 +89,7 @@ impl Cluster<'_> {
                 (shards, capacity_bytes(self.folder, options.osd_size, store, count)?)
             }
         };
-        let address = Address { fsid, monitors: vec![monitor], auth };
+        let address = Address { fsid, monitors: self.identity.monitors.clone(), auth };
         Ok(OsdDefaults {
             address,
             listen: options.listen,
@@ -117,6 +117,10 @@ fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Ident
             options.dir.display(),
         );
     }
+    let mons = identity.monitors.len();
+    if options.mons.is_some_and(|wanted| wanted != mons) {
+        bail!("{} has {mons} monitors; leave --mons out, or choose another --dir", options.dir.display());
+    }
     if options.store.is_some_and(|store| store != identity.store) {
         bail!("{} holds a cluster with another kind of store; leave --store out", options.dir.display());
     }
@@ -139,14 +143,28 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     if !(1..=OSDS_MAX).contains(&osd_count) {
         bail!("--osds must be from 1 to {OSDS_MAX}");
     }
+    let mon_count = options.mons.unwrap_or(1);
+    if !(1..=MONS_MAX).contains(&mon_count) || mon_count.is_multiple_of(2) {
+        bail!(
+            "--mons must be 1, 3, 5, 7 or {MONS_MAX}: an even number outlives no more failures than one less"
+        );
+    }
     let mut entropy = SystemEntropy::default();
     let fsid = random_uuid(&mut entropy);
     let port = match options.port {
         Some(port) => port,
         None => free_port(options.listen)?,
     };
-    let monitor = EntityAddr::msgr2(SocketAddr::new(options.listen, port), 0);
-    let mons = vec![(mon::NAME.to_owned(), AddrVec::of(monitor))];
+    let mut ports = vec![port];
+    while ports.len() < mon_count {
+        let port = free_port(options.listen)?;
+        if !ports.contains(&port) {
+            ports.push(port);
+        }
+    }
+    let monitors: Vec<EntityAddr> =
+        ports.iter().map(|port| EntityAddr::msgr2(SocketAddr::new(options.listen, *port), 0)).collect();
+    let mons = monitors.iter().zip(0..).map(|(addr, rank)| (mon_name(rank), AddrVec::of(*addr))).collect();
     let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut entropy);
     mkfs.osds_are_failure_domains = true;
     let store_kind = options.store.unwrap_or(StoreKind::File);
@@ -172,10 +190,14 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         let size = osd_count.to_string();
         mkfs.config.push(("global".to_owned(), "osd_pool_default_size".to_owned(), size));
     }
-    folder.remove_unfinished_monitor()?;
-    Monitor::mkfs(&folder.mon(), &mkfs, clock.wall()).context("cannot make the monitor's store")?;
+    folder.remove_unfinished_monitors()?;
+    let made = clock.wall();
+    for rank in 0..mon_count {
+        let path = folder.mon(&mon_name(rank));
+        Monitor::mkfs(&path, &mkfs, made).with_context(|| format!("cannot make {}", path.display()))?;
+    }
     let identity =
-        Identity { fsid, monitor, osd_count, store: store_kind, auth: options.auth.unwrap_or(Auth::Cephx) };
+        Identity { fsid, monitors, osd_count, store: store_kind, auth: options.auth.unwrap_or(Auth::Cephx) };
     folder.write_identity(&identity)?;
     Ok(identity)
 }
@@ -207,10 +229,10 @@ fn make_stores(
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
 
-fn wait_until_up(monitor: &Monitor, osds: &mut Hosted<'_>, stop: &Stop, clock: &RealClock) -> Result<()> {
+fn wait_until_up(mons: &[mon::Running], osds: &mut Hosted<'_>, stop: &Stop, clock: &RealClock) -> Result<()> {
     let deadline = clock.now() + BOOT_TIMEOUT;
     while !stop.is_wanted() && !osds.running().iter().all(|osd| osd.handle.is_booted()) {
-        check_alive(monitor, osds).context("NACRE_LOG=debug shows more")?;
+        check_alive(mons, osds).context("NACRE_LOG=debug shows more")?;
         if clock.now() > deadline {
             let late = osds.running().iter().filter(|osd| !osd.handle.is_booted());
             let names: Vec<String> = late.map(|osd| osd::daemon(osd.id)).collect();
@@ -221,11 +243,9 @@ fn wait_until_up(monitor: &Monitor, osds: &mut Hosted<'_>, stop: &Stop, clock: &
     Ok(())
 }
 
-/// Finds out whether a daemon has ended by itself. The monitor's end is that of all daemons, an OSD's is its own.
-fn check_alive(monitor: &Monitor, osds: &mut Hosted<'_>) -> Result<()> {
-    if monitor.has_failed() {
-        bail!("the monitor ended; its last log lines say why");
-    }
+/// Finds out whether a daemon has ended by itself. The end of the monitors' majority is that of all daemons, an OSD's is its own.
+fn check_alive(mons: &[mon::Running], osds: &mut Hosted<'_>) -> Result<()> {
+    mon::check_alive(mons)?;
     osds.check_alive()
 }
 

@@ -29,6 +29,7 @@ pub struct Cluster {
     /// Declared first: the daemon stops before its folder goes.
     daemon: Option<Daemon>,
     osds: u32,
+    mons: usize,
     kind: Kind,
     /// Client's configuration: the cluster's, with the keyring.
     conf: PathBuf,
@@ -46,7 +47,7 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start(osds: u32) -> Self {
-        Self::start_as(osds, Kind::Threads)
+        Self::start_as(osds, 1, Kind::Threads)
     }
 
     /// The same with each daemon a process of its own; `None` when the tests run against a Ceph, whose
@@ -57,19 +58,31 @@ impl Cluster {
     /// When it does not come up.
     #[must_use]
     pub fn start_processes(osds: u32) -> Option<Self> {
-        std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, Kind::Processes))
+        std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, 1, Kind::Processes))
     }
 
-    fn start_as(osds: u32, kind: Kind) -> Self {
+    /// The same with three monitors.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start_quorum(osds: u32) -> Option<Self> {
+        std::env::var_os(CEPH_VARIABLE).is_none().then(|| Self::start_as(osds, 3, Kind::Processes))
+    }
+
+    fn start_as(osds: u32, mons: usize, kind: Kind) -> Self {
         let permit = Permit::take();
         let scratch = Scratch::new();
         let ceph = std::env::var_os(CEPH_VARIABLE).map(PathBuf::from);
         let (daemon, source) = match ceph {
             Some(folder) => (None, folder),
-            None => (Some(Daemon::start(scratch.path(), osds, kind, &[])), scratch.path().join("cluster")),
+            None => {
+                (Some(Daemon::start(scratch.path(), (osds, mons), kind, &[])), scratch.path().join("cluster"))
+            }
         };
         let conf = scratch.path().join("client.conf");
-        let cluster = Self { daemon, osds, kind, conf, guests: RefCell::default(), scratch, _permit: permit };
+        let cluster =
+            Self { daemon, osds, mons, kind, conf, guests: RefCell::default(), scratch, _permit: permit };
         cluster.write_conf(&source);
         cluster
     }
@@ -168,7 +181,7 @@ impl Cluster {
     /// As [`Cluster::restart`].
     pub fn restart_with(&mut self, options: &[&str]) {
         drop(self.daemon.take().expect("a cluster of our own"));
-        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, self.kind, options));
+        self.daemon = Some(Daemon::start(self.scratch.path(), (self.osds, self.mons), self.kind, options));
         self.write_conf(&self.scratch.path().join("cluster"));
     }
 
@@ -178,7 +191,7 @@ impl Cluster {
     /// When it does not come up again, or is not ours.
     pub fn crash(&mut self) {
         self.daemon.take().expect("a cluster of our own").crash();
-        self.daemon = Some(Daemon::start(self.scratch.path(), self.osds, self.kind, &[]));
+        self.daemon = Some(Daemon::start(self.scratch.path(), (self.osds, self.mons), self.kind, &[]));
         self.write_conf(&self.scratch.path().join("cluster"));
     }
 
@@ -272,14 +285,15 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts it in `folder/cluster` and waits for its line `ready`.
-    fn start(folder: &Path, osds: u32, kind: Kind, options: &[&str]) -> Self {
+    fn start(folder: &Path, (osds, mons): (u32, usize), kind: Kind, options: &[&str]) -> Self {
         let (said, log) = (folder.join("nacre.out"), folder.join("nacre.log"));
         let file = |path: &Path| Stdio::from(fs::File::create(path).expect("a writable folder"));
         // The daemon must not outlive a test that is killed.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(binary())
-            .args(["up", "--osds", &osds.to_string(), "--osd-size", OSD_SIZE, "--dir"])
+            .args(["up", "--osds", &osds.to_string(), "--mons", &mons.to_string()])
+            .args(["--osd-size", OSD_SIZE, "--dir"])
             .arg(folder.join("cluster"))
             .args(if kind == Kind::Processes { &["--processes"][..] } else { &[] })
             .args(options)
@@ -291,7 +305,8 @@ impl Daemon {
         let mut logs = vec![log];
         if kind == Kind::Processes {
             let osds = (0..osds).map(|osd| format!("osd.{osd}"));
-            let names = osds.chain(["mon".to_owned()]);
+            let mons = ["mon", "mon.b", "mon.c"].into_iter().take(mons).map(str::to_owned);
+            let names = osds.chain(mons);
             logs.extend(names.map(|name| folder.join("cluster/log").join(name + ".log")));
         }
         let mut daemon = Self { child, logs, crashed: false };
