@@ -85,6 +85,8 @@ struct OpTarget {
     size: u8,
     min_size: u8,
     pg_num: u32,
+    /// What was sent under an older map is not taken any more, although nothing else is different.
+    resend_from: Epoch,
 }
 
 #[derive(Debug)]
@@ -286,7 +288,14 @@ impl Objecter {
         {
             return Ok(None);
         }
-        Ok(Some(OpTarget { pg, set, size: pool.size, min_size: pool.min_size, pg_num: pool.pg_num }))
+        Ok(Some(OpTarget {
+            pg,
+            set,
+            size: pool.size,
+            min_size: pool.min_size,
+            pg_num: pool.pg_num,
+            resend_from: pool.last_force_op_resend,
+        }))
     }
 
     /// Sends an operation if the map has a new target for it.

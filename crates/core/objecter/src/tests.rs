@@ -116,6 +116,18 @@ fn a_map_that_changes_nothing_sends_nothing_unless_maps_were_skipped() {
 }
 
 #[test]
+fn what_a_pool_does_not_take_from_before_an_epoch_is_sent_again() {
+    let mut rig = sent();
+    let mut forced = map(6, 0);
+    forced.pools.get_mut(&1).expect("the pool").last_force_op_resend = 6;
+    rig.learn(&forced);
+    assert_eq!(rig.effects(), ["send 0 1 try 1"]);
+    forced.epoch = 7;
+    rig.learn(&forced);
+    assert!(rig.effects().is_empty(), "once");
+}
+
+#[test]
 fn an_increment_that_leads_elsewhere_is_replaced_by_the_whole_map() {
     let mut rig = sent();
     let mut inc = nacre_maps::Incremental::new(map(5, 0).fsid, 6);

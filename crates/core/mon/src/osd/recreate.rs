@@ -27,8 +27,13 @@ fn write(pgs: &Recreating, changes: &mut Batch) {
 impl OsdMaps {
     /// Has the primary of `pg` make it anew and empty, whatever it or others have of it. Yields the epoch of its creation.
     pub(crate) fn recreate(&mut self, pg: PgId, wall: UTime) -> Option<Epoch> {
-        self.change_pool(pg.pool)?; // for an epoch of its own, by which it is told from what was before
         let epoch = self.pending().incremental.epoch;
+        // An epoch of its own tells it from what was before. It begins in that one, with the same members perhaps, so clients see no
+        // change: they have to be told to send what is in flight again, which it does not take from before.
+        let pool = self.change_pool(pg.pool)?;
+        pool.last_force_op_resend = epoch;
+        pool.last_force_op_resend_prenautilus = epoch;
+        pool.last_force_op_resend_preluminous = epoch;
         self.recreating.insert(pg, (epoch, wall));
         write(&self.recreating, &mut self.changes);
         Some(epoch)

@@ -67,6 +67,7 @@ fn a_group_that_nobody_serves_is_ordered_anew_until_it_serves() {
         world.mon.state().osd.creating().map(|(pg, epoch, _)| (pg, epoch)).collect::<Vec<_>>()
     };
     assert_eq!(ordered(&world), [(pg, before + 1)]);
+    assert_eq!(world.map().pools[&1].last_force_op_resend, before + 1, "clients ask again");
     assert!(!world.map().pools[&1].has_flag(flags::pool::CREATING));
     world.restart();
     assert_eq!(ordered(&world), [(pg, before + 1)], "over a restart");
