@@ -161,14 +161,8 @@ pub(crate) fn check(path: &Path, text: &str, wrong: &mut Vec<String>) {
     }
 }
 
-/// Crates whose short comments are still to be written out.
-const SHORT_DOCS: [&str; 2] = ["crates/core/mon", "crates/daemon/monitor"];
-
 /// A documentation comment of one or two words says no more than the name below it, unless it names something, as `MAuth` does.
 fn check_docs(path: &Path, text: &str, wrong: &mut Vec<String>) {
-    if SHORT_DOCS.iter().any(|folder| path.starts_with(folder)) {
-        return;
-    }
     let lines: Vec<Option<&str>> = text.lines().map(doc_text).collect();
     for (index, line) in lines.iter().enumerate() {
         let beside = |at: Option<usize>| at.and_then(|at| lines.get(at)).is_some_and(Option::is_some);

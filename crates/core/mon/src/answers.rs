@@ -90,7 +90,7 @@ struct Answer {
 /// What a request that was carried out is answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Again {
-    /// This.
+    /// This output, as it was given.
     Output(Output),
     /// What shows the secret that it was about, as that is now.
     Secret,

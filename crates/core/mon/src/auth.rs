@@ -35,7 +35,7 @@ pub struct AuthDb {
     void: VoidTickets,
     /// Rises with each change of `void`.
     void_version: u64,
-    /// At OSDs.
+    /// Caps at OSDs that have changed since tickets were made.
     caps: ChangedCaps,
     /// Rises with each change of `caps`.
     caps_version: u64,

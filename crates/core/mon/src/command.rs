@@ -19,7 +19,7 @@ pub struct CommandCx<'a> {
     pub identity: &'a Identity,
     /// Time since the process started.
     pub now: Stamp,
-    /// Calendar time.
+    /// Time of day, for stamps in maps and logs.
     pub wall: UTime,
     /// Randomness for keys and ids.
     pub entropy: &'a mut dyn Entropy,

@@ -56,9 +56,9 @@ pub enum ConfigError {
     /// No daemon of that section would read it.
     #[error("{name} has no effect for {who}: {instead}")]
     NotRead {
-        /// The option.
+        /// Name of the option.
         name: &'static str,
-        /// The section.
+        /// Section that it was to be set in.
         who: String,
         /// What holds, or where to set it.
         instead: String,
@@ -187,7 +187,7 @@ impl fmt::Display for Who {
 /// An entity as masks see it.
 #[derive(Debug, Clone, Copy)]
 pub struct Target<'a> {
-    /// Its name.
+    /// Name of the entity.
     pub name: &'a AuthName,
     /// Device class, for OSDs that have one.
     pub device_class: Option<&'a String>,
@@ -195,7 +195,7 @@ pub struct Target<'a> {
     pub location: &'a BTreeMap<String, String>,
 }
 
-/// All values.
+/// The values of the configuration database, by section and option.
 #[derive(Debug, Default)]
 pub struct ConfigDb {
     values: BTreeMap<(Who, String), String>,

@@ -42,28 +42,28 @@ pub struct Peer {
     pub seen_at: Option<IpAddr>,
 }
 
-/// What happened.
+/// What happens to the machine.
 #[derive(Debug)]
 pub enum Event {
     /// A session is open: a monitor's front has authenticated its peer.
     Open {
-        /// The session.
+        /// Number of the session that it is about.
         session: SessionId,
-        /// Its peer.
+        /// The peer, as it has proved its identity.
         peer: Box<Peer>,
     },
     /// A message of an open session.
     Message {
-        /// The session.
+        /// Number of the session that it is about.
         session: SessionId,
         /// The peer's transaction number, echoed by the reply.
         tid: u64,
-        /// The message.
+        /// The message as it was decoded.
         message: Box<Message>,
     },
     /// The session is gone.
     Closed {
-        /// The session.
+        /// Number of the session that it is about.
         session: SessionId,
     },
     /// The batch of this token is durable.
@@ -84,21 +84,21 @@ pub enum Event {
 pub enum Effect {
     /// Send a message; dropped when the session is gone.
     Send {
-        /// The session.
+        /// Number of the session that it is about.
         session: SessionId,
         /// Transaction number: the request's for replies, 0 for pushes.
         tid: u64,
-        /// The message.
+        /// The message as it was decoded.
         message: Box<Message>,
     },
     /// End a session that broke the rules, or whose key was revoked.
     Close {
-        /// The session.
+        /// Number of the session that it is about.
         session: SessionId,
     },
     /// Make `batch` durable, then report [`Event::Committed`].
     Commit {
-        /// The changes.
+        /// Keys that change, all or none.
         batch: Batch,
         /// Names the commit.
         token: Token,
@@ -110,9 +110,9 @@ pub enum Effect {
     },
     /// Tell a monitor's front that these global ids are its own to hand out ([`crate::Front::granted`]).
     GlobalIds {
-        /// Which monitor's.
+        /// Number of the monitor whose front it is.
         front: u64,
-        /// The ids.
+        /// Global ids that it may give out.
         ids: Range<u64>,
     },
 }

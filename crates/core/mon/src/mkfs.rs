@@ -15,11 +15,11 @@ use std::sync::Arc;
 /// An OSD that exists from the beginning.
 #[derive(Debug, Clone)]
 pub struct MkfsOsd {
-    /// Its number.
+    /// Number of the OSD.
     pub id: OsdId,
     /// Identity of its store, if that is known already.
     pub store: Option<Uuid>,
-    /// Its key.
+    /// Key of the entity `osd.<id>`.
     pub key: CryptoKey,
     /// Host that it stands in, below the default root.
     pub host: String,
@@ -32,7 +32,7 @@ pub struct MkfsOsd {
 /// What a new cluster begins with.
 #[derive(Debug, Clone)]
 pub struct MkfsOptions {
-    /// The cluster.
+    /// Id of the cluster.
     pub fsid: Uuid,
     /// The monitors in order of rank: name, such as `a`, and where it listens. Each gets a store of its own, made with the same options
     /// and at the same time, and is the member of the log whose id is its place, from 1 on.
@@ -80,7 +80,7 @@ pub enum MkfsError {
     /// An OSD's place is impossible.
     #[error("place of osd.{osd}: {source}")]
     Place {
-        /// The OSD.
+        /// Number of the OSD.
         osd: OsdId,
         /// What is wrong with it.
         source: LocationError,

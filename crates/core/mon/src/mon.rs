@@ -120,7 +120,7 @@ impl Mon {
         self.state.throttled_senders = clients;
     }
 
-    /// The cluster.
+    /// Id of the cluster.
     #[must_use]
     pub fn fsid(&self) -> Uuid {
         self.state.fsid

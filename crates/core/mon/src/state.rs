@@ -38,7 +38,7 @@ pub enum OpenError {
 /// Everything that the monitor knows.
 #[derive(Debug)]
 pub struct State {
-    /// The cluster.
+    /// Id of the cluster.
     pub fsid: Uuid,
     /// Our name, such as `a`.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct State {
     pub host: Option<String>,
     /// When we started.
     pub started: UTime,
-    /// Monitors.
+    /// The monitors' map, and which member of the log each of them is.
     pub mon: MonMaps,
     /// Which of them are there.
     pub quorum: QuorumView,
@@ -60,11 +60,11 @@ pub struct State {
     pub config_keys: ConfigKeys,
     /// The cluster log.
     pub log: ClusterLog,
-    /// Managers.
+    /// The managers' map.
     pub mgr: MgrMaps,
-    /// File systems.
+    /// The file systems' map.
     pub fs: FsMaps,
-    /// Registered services.
+    /// Services that daemons have registered.
     pub services: ServiceMaps,
     /// Health checks and mutes.
     pub health: Health,

@@ -15,7 +15,7 @@ pub(crate) const KIND: u16 = 0x7100;
 /// The newest layout that we speak, and the oldest that reads what we write.
 const VERSION: u16 = 1;
 
-/// One message.
+/// A message between two monitors.
 #[derive(Debug)]
 pub(crate) enum LinkMsg {
     /// The first on every connection, from the one that dialled.
@@ -33,7 +33,7 @@ pub(crate) enum LinkMsg {
     },
     /// The sender leads in this term and takes [`LinkMsg::ToLeader`].
     Leads {
-        /// The term.
+        /// The term in which it does.
         term: u64,
     },
     /// From the leader, to the front of the receiver.
@@ -57,10 +57,10 @@ pub(crate) enum LinkMsg {
     },
 }
 
-/// Who dials.
+/// What the monitor that dials says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hello {
-    /// The cluster.
+    /// Id of the cluster.
     pub(crate) fsid: Uuid,
     /// What `ceph mon metadata` shows of the sender.
     pub(crate) metadata: BTreeMap<String, String>,

@@ -44,7 +44,7 @@ pub(crate) enum LinkEvent {
 /// Where another monitor is found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Its name.
+    /// Name of the monitor, such as `b`.
     pub(crate) name: String,
     /// Where it listens.
     pub(crate) addr: EntityAddr,

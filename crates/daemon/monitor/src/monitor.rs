@@ -58,7 +58,7 @@ pub enum StartError {
     /// The folder cannot be made.
     #[error("cannot make {path}: {source}")]
     Folder {
-        /// The folder.
+        /// Folder of the monitor.
         path: PathBuf,
         /// What the system says.
         source: io::Error,
@@ -100,7 +100,7 @@ pub enum StartError {
     /// The address is in use or not of this machine.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
-        /// The address.
+        /// Address that it cannot listen on.
         addr: SocketAddr,
         /// What the system says.
         source: io::Error,
@@ -112,11 +112,11 @@ pub enum StartError {
 
 /// What a monitor runs on.
 pub struct Machine {
-    /// Its clocks.
+    /// The monotonic clock and the time of day.
     pub clock: Box<dyn Clock>,
-    /// Its randomness.
+    /// Randomness for keys, challenges and ids.
     pub entropy: Box<dyn Entropy + Send>,
-    /// Its sockets.
+    /// The sockets of its thread.
     pub net: Box<dyn Net + Send>,
     /// Its store, which holds a cluster.
     pub store: Box<dyn KvStore + Send>,
@@ -265,7 +265,7 @@ impl Monitor {
         Ok(Self { stop, waker, thread, fsid, addr, admin_keyring })
     }
 
-    /// The cluster.
+    /// Id of the cluster.
     #[must_use]
     pub fn fsid(&self) -> Uuid {
         self.fsid

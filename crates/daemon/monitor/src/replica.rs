@@ -59,7 +59,7 @@ pub enum ReplicaError {
         "the store is that of mon.{name} as it was before it was replaced (member {own}); remove the folder"
     )]
     Replaced {
-        /// The monitor.
+        /// Name of the monitor.
         name: String,
         /// The member that the store is that of.
         own: u64,

@@ -28,7 +28,7 @@ struct Incoming {
     bytes: usize,
 }
 
-/// Both.
+/// All tables that are on their way, in both directions.
 #[derive(Default)]
 pub(crate) struct Transfers {
     outgoing: BTreeMap<NodeId, Outgoing>,

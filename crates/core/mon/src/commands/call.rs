@@ -17,15 +17,15 @@ pub struct Call<'a> {
     pub identity: &'a Identity,
     /// Time since the process started.
     pub now: Stamp,
-    /// Calendar time.
+    /// Time of day, for stamps in maps and logs.
     pub wall: UTime,
-    /// Randomness.
+    /// Randomness for keys and ids.
     pub entropy: &'a mut dyn Entropy,
-    /// Checked arguments.
+    /// Arguments, checked against the command's signature.
     pub args: Args,
     /// How to answer.
     pub format: Format,
-    /// Bulk input.
+    /// Input beside the arguments, as of `-i FILE`.
     pub data: &'a Bytes,
 }
 

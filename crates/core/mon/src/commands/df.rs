@@ -101,7 +101,7 @@ fn raw_text(classes: &BTreeMap<String, StoreStatfs>, digest: &Digest) -> String 
     format!("--- RAW STORAGE ---\n{}", table.render())
 }
 
-/// One pool.
+/// A pool's row of `ceph df`.
 struct Row<'a> {
     id: PoolId,
     name: &'a str,

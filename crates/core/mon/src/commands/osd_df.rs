@@ -74,7 +74,7 @@ impl Use {
     }
 }
 
-/// One line.
+/// A line of `ceph osd df`.
 struct Line {
     item: TreeItem,
     usage: Use,

@@ -7,12 +7,12 @@ use nacre_msg::Message;
 use nacre_types::{AddrVec, EntityKind};
 use std::net::IpAddr;
 
-/// What happened.
+/// What happens to the machine.
 #[derive(Debug)]
 pub enum FrontEvent {
     /// A connection opened its authentication.
     AuthRequest {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
         /// Where it came in.
         endpoint: Endpoint,
@@ -27,14 +27,14 @@ pub enum FrontEvent {
     },
     /// The next payload of a running authentication.
     AuthMore {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
         /// Payload of the method.
         payload: Bytes,
     },
     /// The handshake is complete; messages may follow.
     Established {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
         /// What the peer says it is; must agree with the identity that it proved.
         kind: EntityKind,
@@ -45,16 +45,16 @@ pub enum FrontEvent {
     },
     /// A message of an established connection.
     Message {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
         /// The peer's transaction number, echoed by the reply.
         tid: u64,
-        /// The message.
+        /// The message as it was decoded.
         message: Box<Message>,
     },
     /// The connection is gone, or the leader ended the session.
     Closed {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
     },
     /// Time passed: once per second, and when [`crate::Front::next_deadline`] has come.
@@ -66,44 +66,44 @@ pub enum FrontEvent {
 pub enum FrontEffect {
     /// Answer a running authentication.
     Auth {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
-        /// The answer.
+        /// Next step of the handshake.
         step: Step,
     },
     /// Tell the leader's [`crate::Mon`] of a session that is open, see [`crate::Event::Open`].
     Open {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
-        /// Its peer.
+        /// The peer, as it has proved its identity.
         peer: Box<Peer>,
     },
     /// Hand a message of an open session to the leader.
     Message {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
         /// The peer's transaction number.
         tid: u64,
-        /// The message.
+        /// The message as it was decoded.
         message: Box<Message>,
     },
     /// Tell the leader that an open session is gone.
     Closed {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
     },
     /// Send a message; dropped when the connection is gone.
     Send {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
         /// Transaction number of the request.
         tid: u64,
-        /// The message.
+        /// The message as it was decoded.
         message: Box<Message>,
     },
     /// Close a connection.
     Close {
-        /// The connection.
+        /// Number of the connection, and of the session that it becomes.
         session: SessionId,
     },
     /// Ask the leader for global ids, see [`crate::Event::WantGlobalIds`]; they come by [`crate::Front::granted`]. Asked again when they do not.

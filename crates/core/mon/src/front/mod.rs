@@ -279,7 +279,7 @@ impl Front {
         }
     }
 
-    /// Answers MAuth.
+    /// Answers a request for tickets (`MAuth`).
     fn answer(&mut self, cx: &mut FrontCx<'_>, session: SessionId, tid: u64, auth: Auth) {
         let Some(entry) = self.sessions.get(&session) else { return };
         let Some(server) = &entry.auth else { return };
@@ -296,7 +296,7 @@ impl Front {
         self.effects.push(FrontEffect::Send { session, tid, message: Box::new(message.into()) });
     }
 
-    /// Ends sessions.
+    /// Ends the sessions for which `is_ended` holds.
     fn end(&mut self, is_ended: impl Fn(&Session) -> bool) {
         let ended = self.sessions.iter().filter(|(_, entry)| is_ended(entry));
         let ended: Vec<SessionId> = ended.map(|(session, _)| *session).collect();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// What an OSD says when it boots, as `MOSDBoot` and its session carry it.
 #[derive(Debug, Clone)]
 pub struct BootRequest {
-    /// Its number.
+    /// Number of the OSD that boots.
     pub osd: OsdId,
     /// Epoch of its newest map.
     pub epoch: Epoch,

@@ -53,15 +53,15 @@ pub enum LocationError {
     /// A rule takes it.
     #[error("item {item} is in use by rule {rule}")]
     InUse {
-        /// The item.
+        /// Name of the item.
         item: String,
-        /// The rule.
+        /// Name of the rule.
         rule: String,
     },
     /// It would hang below itself, or below something of a lower level.
     #[error("the item cannot stand there")]
     Cycle,
-    /// No room.
+    /// No id is free for another bucket.
     #[error("too many buckets")]
     Full,
 }

@@ -15,7 +15,7 @@ pub const POOL_NAME_BYTES_MAX: usize = 1024;
 /// A pool that is to be made. `None` leaves a value to the options.
 #[derive(Debug, Clone, Default)]
 pub struct PoolSpec {
-    /// Its name.
+    /// Name of the pool.
     pub name: String,
     /// Copies or shards.
     pub kind: PoolKind,
@@ -29,7 +29,7 @@ pub struct PoolSpec {
     pub min_size: Option<u8>,
     /// Rule that places it.
     pub crush_rule: Option<u8>,
-    /// Erasure-code profile.
+    /// Name of the erasure-code profile; empty for a replicated pool.
     pub erasure_code_profile: String,
 }
 
@@ -48,7 +48,7 @@ pub enum PoolError {
     /// `pg_num` is out of bounds.
     #[error("pg_num is 1 to {max} (mon_max_pool_pg_num)")]
     PgNum {
-        /// The bound.
+        /// Most that is allowed.
         max: u32,
     },
     /// `pgp_num` is out of bounds.
@@ -62,7 +62,7 @@ pub enum PoolError {
         "pg_num {pg_num} size {size} would mean {projected} total pgs, which exceeds max {max} (mon_max_pg_per_osd {per_osd} * num_in_osds {osds})"
     )]
     TooManyPgs {
-        /// Wanted PGs.
+        /// Number of PGs that was wanted.
         pg_num: u32,
         /// Copies of each.
         size: u32,
@@ -108,9 +108,9 @@ pub enum PoolError {
     /// A snapshot of that name exists.
     #[error("pool {pool} snap {snap} already exists")]
     SnapExists {
-        /// The pool.
+        /// Name of the pool.
         pool: String,
-        /// The snapshot.
+        /// Name of the snapshot.
         snap: String,
     },
 }

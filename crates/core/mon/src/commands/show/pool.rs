@@ -9,7 +9,7 @@ use nacre_types::{IntervalSet, PoolId};
 pub(in crate::commands) enum PoolOptionKind {
     /// A text value.
     Text,
-    /// A number.
+    /// The value is an integer.
     Int,
     /// Number with a fraction.
     Float,

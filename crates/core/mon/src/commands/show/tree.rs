@@ -15,7 +15,7 @@ pub(in crate::commands) struct TreeItem {
     pub(in crate::commands) id: i32,
     /// The bucket above.
     pub(in crate::commands) parent: Option<i32>,
-    /// Levels above.
+    /// Number of levels above this one.
     pub(in crate::commands) depth: usize,
     /// Weight within the parent; a root's own weight.
     pub(in crate::commands) weight: f64,
