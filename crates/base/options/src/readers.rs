@@ -143,7 +143,7 @@ const MISSING: &[(&str, &[&str])] = &[
         &["erasure_code_dir", "osd_erasure_code_plugins", "osd_pool_default_erasure_code_profile"],
     ),
     ("the manager asks for a report every 5 s", &["mgr_stats_period", "osd_mon_report_interval"]),
-    ("there is one monitor", &["mon_clock_drift_allowed"]),
+    ("it is 0.05 s", &["mon_clock_drift_allowed"]),
     ("the cluster log is kept by the monitor alone", &["mon_cluster_log_to_file"]),
     (
         "the monitor does not watch the space of its own store",

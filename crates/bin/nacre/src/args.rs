@@ -20,7 +20,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run a whole cluster on this machine: one monitor and some OSDs, in this process or in several.
+    /// Run a whole cluster on this machine: one monitor or several, and some OSDs, in this process or in several.
     Up(UpArgs),
     /// Run the monitor of a cluster.
     Mon(MonArgs),
