@@ -1,8 +1,8 @@
 //! Both sides of cephx, with one payload of an honest conversation replaced.
 
 use nacre_auth::{
-    Authorizer, ClientAuth, KeyServer, MonAuthContext, MonServer, Offer, ServiceAuthContext, ServiceServer,
-    Step, TicketForm, TicketLifetimes,
+    Authorizer, ClientAuth, GlobalIds, KeyServer, MonAuthContext, MonServer, Offer, ServiceAuthContext,
+    ServiceServer, Step, TicketForm, TicketLifetimes,
 };
 use nacre_buf::Bytes;
 use nacre_types::entropy::SeededEntropy;
@@ -38,14 +38,16 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
 /// `None` when somebody refuses.
 fn converse(wire: &mut dyn FnMut(Bytes) -> Bytes) -> Option<()> {
     let mut entropy = SeededEntropy(1);
-    let mut keys = key_server(&mut entropy)?;
+    let keys = key_server(&mut entropy)?;
     let name = AuthName::new(EntityKind::CLIENT, "fuzz");
     let key = keys.entity(&name)?.key.clone();
     let mut client = ClientAuth::new(name, Some(key), Offer::crc_first(), &[EntityKind::OSD]);
 
     let mut server = MonServer::new(Offer::crc_first());
     let start = client.start();
-    let mut cx = MonAuthContext { keys: &mut keys, wall: WALL, entropy: &mut entropy };
+    let mut ids = GlobalIds::default();
+    ids.grant(1..10);
+    let mut cx = MonAuthContext { keys: &keys, ids: &mut ids, wall: WALL, entropy: &mut entropy };
     let Step::More(challenge) = server.request(&mut cx, start.method, &start.modes, wire(start.payload))
     else {
         return None;
@@ -85,8 +87,6 @@ fn key_server(entropy: &mut SeededEntropy) -> Option<KeyServer> {
     let lifetimes = TicketLifetimes { auth: Duration::from_secs(1000), service: Duration::from_secs(100) };
     let mut keys = KeyServer::new(lifetimes);
     keys.rotate(WALL, entropy);
-    let end = keys.global_ids.wanted_reservation()?;
-    keys.global_ids.reserved(end);
     let caps = [("mon", "allow r"), ("osd", "allow rw")];
     let caps = caps.iter().map(|(service, text)| ((*service).to_owned(), (*text).to_owned())).collect();
     let name = AuthName::new(EntityKind::CLIENT, "fuzz");
