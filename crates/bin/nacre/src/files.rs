@@ -140,7 +140,10 @@ impl Folder {
     pub(crate) fn mons(&self) -> Result<Vec<String>> {
         let names = (0..MONS_MAX).map(mon_name);
         Ok(names
-            .filter(|name| self.mon(name).join("lock").exists() || self.mon(name).join("store.redb").exists())
+            .filter(|name| {
+                self.mon(name).join("lock").exists()
+                    || self.mon(name).join(nacre_monitor::STORE_FILE).exists()
+            })
             .collect())
     }
 

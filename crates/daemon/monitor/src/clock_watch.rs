@@ -11,7 +11,6 @@ const SKEW_MAX: Duration = Duration::from_millis(50);
 /// Which other monitors' clocks differ from ours.
 #[derive(Debug, Default)]
 pub(crate) struct ClockWatch {
-    skewed: BTreeMap<NodeId, bool>,
     /// Seconds by which each is ahead for certain, negative where it is behind, and of the round trip.
     measured: BTreeMap<NodeId, (f64, f64)>,
 }
@@ -31,10 +30,10 @@ impl ClockWatch {
         let way = i128::try_from(round_trip.as_nanos() / 2).unwrap_or(0);
         let skew = nanos(theirs) + way - nanos(wall);
         let certain = skew.unsigned_abs().saturating_sub(round_trip.as_nanos() / 2);
-        let is_skewed = certain > SKEW_MAX.as_nanos();
         let ahead_s = (certain as f64 / 1e9).copysign(if skew < 0 { -1.0 } else { 1.0 });
+        let was_skewed = self.is_skewed(by);
         self.measured.insert(by, (ahead_s, round_trip.as_secs_f64()));
-        if self.skewed.insert(by, is_skewed) != Some(is_skewed) && is_skewed {
+        if was_skewed != Some(true) && self.is_skewed(by) == Some(true) {
             let ms = skew / 1_000_000;
             tracing::warn!(
                 member = by.0,
@@ -47,8 +46,12 @@ impl ClockWatch {
 
     /// A monitor is no longer connected.
     pub(crate) fn lost(&mut self, with: NodeId) {
-        self.skewed.remove(&with);
         self.measured.remove(&with);
+    }
+
+    /// Whether the clock of another monitor differs by too much, if that was measured.
+    fn is_skewed(&self, id: NodeId) -> Option<bool> {
+        self.measured.get(&id).map(|(ahead_s, _)| ahead_s.abs() > SKEW_MAX.as_secs_f64())
     }
 
     /// By how many seconds the clock of another monitor is ahead for certain, negative where it is behind, and how long it takes to ask it.
@@ -67,10 +70,10 @@ mod tests {
         let times = (Stamp(0), Stamp(40_000_000));
         let at = |nsec| UTime { sec: 100, nsec };
         assert_eq!(watch.answered(NodeId(2), times, at(20_000_000), at(40_000_000)), 0);
-        assert_eq!(watch.skewed.get(&NodeId(2)), Some(&false));
+        assert_eq!(watch.is_skewed(NodeId(2)), Some(false));
         assert_eq!(watch.answered(NodeId(2), times, at(320_000_000), at(40_000_000)), 300_000_000);
-        assert_eq!(watch.skewed.get(&NodeId(2)), Some(&true));
+        assert_eq!(watch.is_skewed(NodeId(2)), Some(true));
         watch.lost(NodeId(2));
-        assert_eq!(watch.skewed.get(&NodeId(2)), None);
+        assert_eq!(watch.is_skewed(NodeId(2)), None);
     }
 }

@@ -10,9 +10,9 @@ use crate::leadership::{Leadership, LeadershipError, Presence};
 use crate::link_msg::{LinkMsg, ToLeader};
 use crate::links::{LinkCx, LinkEvent, Links};
 use crate::members::{Monitors, ReadError};
-use crate::quorum_view::look;
+use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
-use crate::store::StoreSnapshot;
+use crate::store;
 use crate::transfer::Transfers;
 use crate::uplink::{Leader, Uplink};
 use nacre_auth::MonLinkInput;
@@ -29,8 +29,6 @@ use std::time::Duration;
 
 /// Time between two ticks of the log.
 const RAFT_TICK: Duration = Duration::from_millis(50);
-/// Ticks of silence after which a leader does not count as heard: 1 s. Nobody is served then.
-const LEADER_SILENT_TICKS: u64 = 20;
 /// When the leader's process has ended, monitors stand for election one after the other, so far apart.
 const CANDIDATES_APART: Duration = Duration::from_millis(100);
 /// How long a leader that is told to stop waits for another to take over.
@@ -137,12 +135,7 @@ impl Driver {
     /// The voter that would take over best: connected, heard, with the shortest way to the log's end.
     fn successor(&self) -> Option<NodeId> {
         let quorum = self.replica.quorum();
-        let is_here = |id: &NodeId| {
-            let silence = quorum.silence_of(*id);
-            *id != quorum.id()
-                && self.links.is_up(*id)
-                && silence.is_some_and(|ticks| ticks < LEADER_SILENT_TICKS)
-        };
+        let is_here = |id: &NodeId| *id != quorum.id() && self.links.is_up(*id) && is_heard(quorum, *id);
         let voters = quorum.members().voters.into_iter().filter(is_here);
         voters.min_by_key(|id| (quorum.lag_of(*id).unwrap_or(u64::MAX), *id))
     }
@@ -186,6 +179,7 @@ impl Driver {
         for what in incoming.drain(..) {
             self.incoming(what);
         }
+        // What other monitors said before the clock says that they are silent.
         self.follow_links()?;
         self.on_time()?;
         self.settle()
@@ -210,7 +204,7 @@ impl Driver {
                 lead.mon.set_throttled_senders(throttled);
                 let before = (&lead.mon.state().quorum, self.clock.wall());
                 let quorum = self.replica.quorum();
-                let view = look(quorum, LEADER_SILENT_TICKS, &self.monitors, &self.clocks, before);
+                let view = look(quorum, &self.monitors, &self.clocks, before);
                 lead.mon.set_quorum(view);
             }
             self.front_event(FrontEvent::Tick);
@@ -236,9 +230,9 @@ impl Driver {
 
     /// A sign of life, and a question: what does your clock show?
     fn ask_clocks(&mut self) {
-        let ping = LinkMsg::Ping { sent: self.clock.now() };
+        let sent = self.clock.now();
         for id in self.links.members() {
-            self.links.send(id, &ping, &mut self.messenger);
+            self.links.send(id, LinkMsg::Ping { sent }, &mut self.messenger);
         }
     }
 
@@ -283,6 +277,12 @@ impl Driver {
         self.front_event(FrontEvent::Closed { session: session_of(conn) });
     }
 
+    /// Ends a connection with a peer of the front.
+    pub(crate) fn end_session(&mut self, conn: ConnId) {
+        self.messenger.close(conn);
+        self.forget(conn);
+    }
+
     fn connection_event(&mut self, conn: ConnId, event: nacre_msgr::Event) {
         let session = session_of(conn);
         match event {
@@ -313,8 +313,7 @@ impl Driver {
                     }
                     Err(error) => {
                         tracing::warn!(conn = conn.0, kind, %error, "a message does not decode; its connection is closed");
-                        self.messenger.close(conn);
-                        self.forget(conn);
+                        self.end_session(conn);
                     }
                 }
             }
@@ -340,7 +339,7 @@ impl Driver {
 
     fn said(&mut self, from: NodeId, message: LinkMsg) -> Result<(), DriverError> {
         match message {
-            LinkMsg::Hello(_) => (),
+            LinkMsg::Hello { .. } => (),
             LinkMsg::Raft(message) => {
                 let outcome = self.replica.step(from, message);
                 self.blame(from, outcome);
@@ -356,7 +355,7 @@ impl Driver {
             LinkMsg::ToFront { term, what } => self.handle_from_leader(Leader { term, id: from }, what),
             LinkMsg::Ping { sent } => {
                 let answer = LinkMsg::Pong { sent, wall: self.clock.wall() };
-                self.links.send(from, &answer, &mut self.messenger);
+                self.links.send(from, answer, &mut self.messenger);
             }
             LinkMsg::Pong { sent, wall } => {
                 let times = (sent, self.clock.now());
@@ -441,16 +440,14 @@ impl Driver {
     fn replica_event(&mut self, event: ReplicaEvent) -> Result<(), DriverError> {
         match event {
             ReplicaEvent::Send(to, message) => {
-                self.links.send(to, &LinkMsg::Raft(message), &mut self.messenger);
+                self.links.send(to, LinkMsg::Raft(message), &mut self.messenger);
             }
             ReplicaEvent::SendTables(to, message) => self.send_tables(to, message)?,
             ReplicaEvent::Applied(batch) => self.applied(&batch)?,
             ReplicaEvent::TablesReplaced => {
-                let snapshot = StoreSnapshot::new(self.replica.tables()?);
-                self.front.reload(&snapshot, &self.presence.name)?;
-                if let Some(failure) = snapshot.into_failure() {
-                    return Err(ReplicaError::from(failure).into());
-                }
+                let (front, name) = (&mut self.front, &self.presence.name);
+                store::read(self.replica.tables()?, |snapshot| front.reload(snapshot, name))
+                    .map_err(ReplicaError::from)??;
                 self.follow_tables()?;
             }
             ReplicaEvent::Committed(token) => self.mon_event(Event::Committed(token)),
@@ -500,7 +497,7 @@ impl Driver {
     /// Tells another monitor that we lead, so that its front's sessions come to us.
     fn announce_lead(&mut self, to: NodeId) {
         if let Some(lead) = &self.lead {
-            self.links.send(to, &LinkMsg::Leads { term: lead.term }, &mut self.messenger);
+            self.links.send(to, LinkMsg::Leads { term: lead.term }, &mut self.messenger);
         }
     }
 
@@ -516,10 +513,8 @@ impl Driver {
     /// The front serves while a leader is heard that knows its sessions.
     fn follow_leader(&mut self) {
         let quorum = self.replica.quorum();
-        let heard = quorum.leader().filter(|id| {
-            quorum.silence_of(*id).is_some_and(|ticks| ticks < LEADER_SILENT_TICKS)
-                && (*id == quorum.id() || self.links.is_up(*id))
-        });
+        let is_here = |id: &NodeId| is_heard(quorum, *id) && (*id == quorum.id() || self.links.is_up(*id));
+        let heard = quorum.leader().filter(is_here);
         let leader = heard.map(|id| Leader { term: quorum.term(), id });
         if self.uplink.follow(leader) {
             self.front.end_sessions();
@@ -535,7 +530,7 @@ impl Driver {
             return self.handle_from_front(leader.id, leader.term, what);
         }
         let message = LinkMsg::ToLeader { term: leader.term, what };
-        if !self.links.send(leader.id, &message, &mut self.messenger) {
+        if !self.links.send(leader.id, message, &mut self.messenger) {
             self.with_links(|links, cx| links.reset(leader.id, cx));
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! [`Leadership`]: what only the leading monitor has: [`Mon`], and the sessions that it knows.
 
 use crate::sessions::Sessions;
-use crate::store::StoreSnapshot;
+use crate::store;
 use nacre_kv::{KvError, KvStore};
 use nacre_mon::{Mon, OpenError, QuorumView};
 use nacre_quorum::Membership;
@@ -46,11 +46,7 @@ impl Leadership {
         (now, wall): (Stamp, UTime),
         entropy: &mut dyn Entropy,
     ) -> Result<Self, LeadershipError> {
-        let snapshot = StoreSnapshot::new(tables);
-        let opened = Mon::open(&snapshot, &presence.name, wall);
-        if let Some(failure) = snapshot.into_failure() {
-            return Err(failure.into());
-        }
+        let opened = store::read(tables, |snapshot| Mon::open(snapshot, &presence.name, wall))?;
         let mut mon = opened?.on_host(presence.host.clone());
         mon.set_quorum(QuorumView::of_all(mon.state().mon.map(), term, wall));
         mon.lead(presence.mon_addrs.clone(), presence.mgr_addrs.clone(), now, wall, entropy);

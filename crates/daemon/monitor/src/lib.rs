@@ -33,5 +33,7 @@ mod transfer;
 mod uplink;
 
 pub use driver::{Driver, DriverError};
-pub use monitor::{LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, StartError, assemble, mkfs};
+pub use monitor::{
+    LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, STORE_FILE, StartError, assemble, mkfs,
+};
 pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd};

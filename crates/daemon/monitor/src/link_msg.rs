@@ -7,7 +7,6 @@ use nacre_mon::{Endpoint, Peer};
 use nacre_msg::{Message, RawMessage, priority};
 use nacre_quorum::PeerMessage;
 use nacre_types::{AuthName, EntityKind, Stamp, UTime, Uuid};
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Its number among messages: ours, far from Ceph's, and from those between OSDs (0x7000 to 0x70ff).
@@ -19,7 +18,10 @@ const VERSION: u16 = 1;
 #[derive(Debug)]
 pub(crate) enum LinkMsg {
     /// The first on every connection, from the one that dialled.
-    Hello(Hello),
+    Hello {
+        /// Id of the cluster that the sender is of.
+        fsid: Uuid,
+    },
     /// Of the log's algorithm.
     Raft(PeerMessage),
     /// A part of all tables, which a monitor gets that is too far behind for the log.
@@ -55,15 +57,6 @@ pub(crate) enum LinkMsg {
         /// What the clock of the one that answers showed.
         wall: UTime,
     },
-}
-
-/// What the monitor that dials says of itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hello {
-    /// Id of the cluster.
-    pub(crate) fsid: Uuid,
-    /// What `ceph mon metadata` shows of the sender.
-    pub(crate) metadata: BTreeMap<String, String>,
 }
 
 /// A part of all tables.
@@ -103,7 +96,7 @@ pub(crate) enum ToFront {
 
 impl LinkMsg {
     /// As a message of a messenger.
-    pub(crate) fn encode(&self) -> RawMessage {
+    pub(crate) fn encode(self) -> RawMessage {
         let mut w = Writer::gathering(256);
         w.envelope(1, 1, |w| self.encode_body(w));
         RawMessage {
@@ -130,16 +123,15 @@ impl LinkMsg {
         r.envelope("LinkMsg", 1, |_, r| Self::decode_body(r))
     }
 
-    fn encode_body(&self, w: &mut Writer) {
+    fn encode_body(self, w: &mut Writer) {
         match self {
-            Self::Hello(hello) => {
+            Self::Hello { fsid } => {
                 w.u8(0);
-                w.put(&hello.fsid);
-                w.put(&hello.metadata);
+                w.put(&fsid);
             }
             Self::Raft(message) => {
                 w.u8(1);
-                w.put(message);
+                w.put(&message);
             }
             Self::Tables(part) => {
                 w.u8(2);
@@ -154,12 +146,12 @@ impl LinkMsg {
             }
             Self::ToLeader { term, what } => {
                 w.u8(3);
-                w.u64(*term);
+                w.u64(term);
                 what.encode(w);
             }
             Self::ToFront { term, what } => {
                 w.u8(4);
-                w.u64(*term);
+                w.u64(term);
                 what.encode(w);
             }
             Self::Ping { sent } => {
@@ -168,19 +160,19 @@ impl LinkMsg {
             }
             Self::Leads { term } => {
                 w.u8(7);
-                w.u64(*term);
+                w.u64(term);
             }
             Self::Pong { sent, wall } => {
                 w.u8(6);
                 w.u64(sent.0);
-                w.put(wall);
+                w.put(&wall);
             }
         }
     }
 
     fn decode_body(r: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
-            0 => Self::Hello(Hello { fsid: r.get()?, metadata: r.get()? }),
+            0 => Self::Hello { fsid: r.get()? },
             1 => Self::Raft(r.get()?),
             2 => {
                 let is_first = r.bool()?;
@@ -205,21 +197,21 @@ fn unknown(kind: u8) -> DecodeError {
 }
 
 impl ToLeader {
-    fn encode(&self, w: &mut Writer) {
+    fn encode(self, w: &mut Writer) {
         match self {
             Self::Open { session, peer } => {
                 w.u8(0);
-                w.u64(*session);
-                put_peer(w, peer);
+                w.u64(session);
+                put_peer(w, &peer);
             }
             Self::Message { session, tid, message } => {
                 w.u8(1);
-                w.u64(*session);
-                put_raw(w, &message.clone().encode(*tid));
+                w.u64(session);
+                put_raw(w, &message.encode(tid));
             }
             Self::Closed { session } => {
                 w.u8(2);
-                w.u64(*session);
+                w.u64(session);
             }
             Self::WantGlobalIds => w.u8(3),
         }
@@ -241,16 +233,16 @@ impl ToLeader {
 }
 
 impl ToFront {
-    fn encode(&self, w: &mut Writer) {
+    fn encode(self, w: &mut Writer) {
         match self {
             Self::Send { session, raw } => {
                 w.u8(0);
-                w.u64(*session);
-                put_raw(w, raw);
+                w.u64(session);
+                put_raw(w, &raw);
             }
             Self::Close { session } => {
                 w.u8(1);
-                w.u64(*session);
+                w.u64(session);
             }
             Self::GlobalIds(ids) => {
                 w.u8(2);
@@ -338,10 +330,7 @@ mod tests {
         let message = Box::new(Message::Unknown(raw()));
         let pairs = vec![(Bytes::from_static(b"osd\x001"), Bytes::from_static(b"map"))];
         let messages = [
-            LinkMsg::Hello(Hello {
-                fsid: Uuid::from_random([7; 16]),
-                metadata: BTreeMap::from([("hostname".to_owned(), "h".to_owned())]),
-            }),
+            LinkMsg::Hello { fsid: Uuid::from_random([7; 16]) },
             LinkMsg::Tables(TablesPart { is_first: true, pairs, message: None }),
             LinkMsg::ToLeader { term: 3, what: ToLeader::Open { session: 1, peer: peer() } },
             LinkMsg::ToLeader { term: 3, what: ToLeader::Message { session: 1, tid: 7, message } },
@@ -355,9 +344,10 @@ mod tests {
             LinkMsg::Pong { sent: stamp, wall: UTime { sec: 5, nsec: 6 } },
         ];
         for message in messages {
+            let meant = format!("{message:?}");
             let raw = message.encode();
             let said = format!("{:?}", LinkMsg::decode(raw.clone()).expect("its own encoding"));
-            assert_eq!(said, format!("{message:?}"));
+            assert_eq!(said, meant);
             let bytes = raw.data.to_bytes();
             for length in 0..bytes.len() {
                 let data = BufList::from(bytes.slice(..length));

@@ -5,12 +5,12 @@
 //! sides have proved that they know the key of `mon.` and which member of the log they are; where another member is reached follows from the
 //! monitors' map, or, as long as our tables do not know of it, from its own word.
 
-use crate::link_msg::{Hello, LinkMsg};
+use crate::link_msg::LinkMsg;
 use nacre_auth::{Authorizer, CryptoKey, MonLinkAuth, MonLinkInput, Step, dial_monitor};
 use nacre_msgr::{Config, Event, Peer, Target};
 use nacre_quorum::NodeId;
 use nacre_service::{ConnId, Messenger, answer_auth};
-use nacre_types::{EntityAddr, EntityKind, Entropy, Stamp, UTime};
+use nacre_types::{EntityAddr, EntityKind, Entropy, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,8 @@ struct Link {
     failures: u32,
     /// The connection that came in.
     accepted: Option<ConnId>,
-    hello: Option<Hello>,
+    /// It has said Hello on that one.
+    is_greeted: bool,
     heard_at: Stamp,
 }
 
@@ -87,13 +88,13 @@ impl Link {
             redial_at: now,
             failures: 0,
             accepted: None,
-            hello: None,
+            is_greeted: false,
             heard_at: now,
         }
     }
 
     fn is_up(&self) -> bool {
-        self.is_open && self.hello.is_some()
+        self.is_open && self.is_greeted
     }
 }
 
@@ -101,7 +102,7 @@ impl Link {
 pub(crate) struct Links {
     own: NodeId,
     name: String,
-    hello: Hello,
+    fsid: Uuid,
     config: Arc<Config>,
     links: BTreeMap<NodeId, Link>,
     accepting: BTreeMap<ConnId, MonLinkAuth>,
@@ -111,13 +112,13 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Those of the monitor `name`, which dials as `config` says; to nobody yet.
-    pub(crate) fn new(own: NodeId, name: &str, hello: Hello, config: &Config) -> Self {
+    /// Those of the monitor `name` of the cluster `fsid`, which dials as `config` says; to nobody yet.
+    pub(crate) fn new(own: NodeId, name: &str, fsid: Uuid, config: &Config) -> Self {
         let config = Config { handshake_timeout: HANDSHAKE_MAX, ..config.clone() };
         Self {
             own,
             name: name.to_owned(),
-            hello,
+            fsid,
             config: Arc::new(config),
             links: BTreeMap::new(),
             accepting: BTreeMap::new(),
@@ -184,17 +185,13 @@ impl Links {
 
     /// Dials those that are due, and anew those that are silent.
     pub(crate) fn tick(&mut self, cx: &mut LinkCx<'_>) {
-        let due: Vec<NodeId> = self.links.keys().copied().collect();
-        for id in due {
+        for id in self.members() {
             let Some(link) = self.links.get_mut(&id) else { continue };
             if link.is_open && cx.now.since(link.heard_at) >= SILENT_MAX {
                 tracing::info!(mon = link.place.name, "a monitor is silent; it is dialled anew");
                 link.heard_at = cx.now;
                 let ended = [link.dialled, link.accepted];
-                ended.into_iter().flatten().for_each(|conn| {
-                    cx.messenger.close(conn);
-                    self.closed(conn, false, cx.now);
-                });
+                ended.into_iter().flatten().for_each(|conn| self.end(conn, cx));
             }
             let Some(link) = self.links.get_mut(&id) else { continue };
             if link.dialled.is_none() && cx.now >= link.redial_at {
@@ -216,7 +213,7 @@ impl Links {
     }
 
     /// Sends to a monitor; false when it is not connected, or too much waits for it already.
-    pub(crate) fn send(&mut self, id: NodeId, message: &LinkMsg, messenger: &mut Messenger) -> bool {
+    pub(crate) fn send(&mut self, id: NodeId, message: LinkMsg, messenger: &mut Messenger) -> bool {
         let Some(conn) = self.links.get(&id).filter(|link| link.is_open).and_then(|link| link.dialled) else {
             return false;
         };
@@ -232,9 +229,14 @@ impl Links {
     /// Begins anew with a monitor to which something was lost although it is connected.
     pub(crate) fn reset(&mut self, id: NodeId, cx: &mut LinkCx<'_>) {
         if let Some(conn) = self.links.get(&id).and_then(|link| link.dialled) {
-            cx.messenger.close(conn);
-            self.closed(conn, false, cx.now);
+            self.end(conn, cx);
         }
+    }
+
+    /// Ends a connection from our side.
+    fn end(&mut self, conn: ConnId, cx: &mut LinkCx<'_>) {
+        cx.messenger.close(conn);
+        self.closed(conn, false, cx.now);
     }
 
     /// A monitor that dials us opens its authentication.
@@ -298,8 +300,7 @@ impl Links {
             Event::SessionRequest(_) | Event::SessionReset { .. } | Event::KeepaliveAck(_) => true,
         };
         if !going_on {
-            cx.messenger.close(conn);
-            self.closed(conn, false, cx.now);
+            self.end(conn, cx);
         }
     }
 
@@ -323,7 +324,7 @@ impl Links {
             (link.is_open, link.failures, link.heard_at) = (true, 0, cx.now);
             link.authorizer = None;
             self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
-            return cx.messenger.send(conn, LinkMsg::Hello(self.hello.clone()).encode());
+            return cx.messenger.send(conn, LinkMsg::Hello { fsid: self.fsid }.encode());
         }
         let Some((id, name)) = self.proved.remove(&conn) else { return false };
         if id == self.own {
@@ -336,7 +337,7 @@ impl Links {
         let Some(addr) = peer.addrs.msgr2().filter(|_| peer.kind == EntityKind::MON) else { return false };
         let link = self.links.entry(id).or_insert_with(|| Link::new(Place { name, addr }, cx.now));
         let before = link.accepted.replace(conn);
-        link.hello = None;
+        link.is_greeted = false;
         // It is there: no use to wait for the end of a pause.
         link.redial_at = cx.now;
         if let Some(before) = before {
@@ -353,21 +354,21 @@ impl Links {
         };
         link.heard_at = now;
         match message {
-            LinkMsg::Hello(hello) if hello.fsid != self.hello.fsid => {
+            LinkMsg::Hello { fsid } if fsid != self.fsid => {
                 tracing::error!(
                     mon = link.place.name,
-                    theirs = %hello.fsid,
-                    ours = %self.hello.fsid,
+                    theirs = %fsid,
+                    ours = %self.fsid,
                     "a monitor of another cluster; its folder or its address is the wrong one"
                 );
                 false
             }
-            LinkMsg::Hello(hello) => {
-                link.hello = Some(hello);
+            LinkMsg::Hello { .. } => {
+                link.is_greeted = true;
                 self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
                 true
             }
-            _ if link.hello.is_none() => false,
+            _ if !link.is_greeted => false,
             message => {
                 self.events.push(LinkEvent::Said(*id, Box::new(message)));
                 true
@@ -382,7 +383,7 @@ impl Links {
         let is_of = |link: &Link| link.dialled == Some(conn) || link.accepted == Some(conn);
         let Some((id, link)) = self.links.iter_mut().find(|(_, link)| is_of(link)) else { return };
         if link.accepted == Some(conn) {
-            (link.accepted, link.hello) = (None, None);
+            (link.accepted, link.is_greeted) = (None, false);
             self.events.push(LinkEvent::Lost(*id));
             return;
         }

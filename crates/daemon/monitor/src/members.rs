@@ -1,11 +1,12 @@
 //! [`Monitors`]: the monitors of the cluster as this one's tables name them.
 
 use crate::links::Place;
-use crate::store::StoreSnapshot;
+use crate::store;
 use nacre_denc::DecodeError;
 use nacre_kv::{KvError, KvStore};
 use nacre_maps::MonMap;
 use nacre_mon::MonMembers;
+use nacre_mon::monmap::read_monmap;
 use nacre_quorum::NodeId;
 use std::collections::BTreeMap;
 
@@ -33,14 +34,11 @@ pub(crate) struct Monitors {
 impl Monitors {
     /// Reads the tables.
     pub(crate) fn read(tables: &dyn KvStore) -> Result<Self, ReadError> {
-        let snapshot = StoreSnapshot::new(tables);
-        let map = nacre_mon::monmap::read_monmap(&snapshot);
-        let members = map.as_ref().ok().and_then(|map| Some(MonMembers::read(&snapshot, map.as_ref()?)));
-        if let Some(failure) = snapshot.into_failure() {
-            return Err(failure.into());
-        }
-        let map = map?.ok_or(ReadError::NoCluster)?;
-        Ok(Self { map, members: members.ok_or(ReadError::NoCluster)?? })
+        store::read(tables, |snapshot| {
+            let map = read_monmap(snapshot)?.ok_or(ReadError::NoCluster)?;
+            let members = MonMembers::read(snapshot, &map)?;
+            Ok(Self { map, members })
+        })?
     }
 
     /// The members that the log is to have.

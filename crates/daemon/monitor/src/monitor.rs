@@ -4,11 +4,10 @@ use crate::audit_file::AuditFile;
 use crate::clock_watch::ClockWatch;
 use crate::driver::{Driver, DriverError};
 use crate::leadership::Presence;
-use crate::link_msg::Hello;
 use crate::links::Links;
 use crate::members::Monitors;
 use crate::replica::{self, Replica, ReplicaError};
-use crate::store::StoreSnapshot;
+use crate::store;
 use crate::transfer::Transfers;
 use crate::uplink::Uplink;
 use nacre_auth::AuthMethod;
@@ -20,7 +19,6 @@ use nacre_mon::{Front, MkfsError, MkfsOptions, OpenError};
 use nacre_msgr::Config;
 use nacre_service::{IntakeLimits, Messenger};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -29,7 +27,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 /// The store's file within the monitor's folder.
-const STORE_FILE: &str = "store.redb";
+pub const STORE_FILE: &str = "store.redb";
 /// Bytes that may wait for one peer that does not read; more and it is dropped. Maps are the largest.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 
@@ -152,11 +150,8 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     let mut replica = Replica::open(store, &config.name, config.log_entries_kept).map_err(at)?;
     let tables = replica.tables().map_err(at)?;
     let monitors = Monitors::read(tables).map_err(DriverError::from)?;
-    let snapshot = StoreSnapshot::new(tables);
-    let front = Front::open(&snapshot, &config.name);
-    if let Some(source) = snapshot.into_failure() {
-        return Err(StartError::Store { path: config.store.join(STORE_FILE), source });
-    }
+    let front = store::read(tables, |snapshot| Front::open(snapshot, &config.name))
+        .map_err(|source| StartError::Store { path: config.store.join(STORE_FILE), source })?;
     let front = front.map_err(OpenError::from)?.accepting(config.methods.clone());
     let mut messenger = Messenger::new(net, clock.wall().sec.into());
     messenger.limit_intake(IntakeLimits { client_bytes: INTAKE_BYTES_MAX, peer_bytes: INTAKE_BYTES_MAX });
@@ -167,9 +162,8 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         mon_addrs: AddrVec::of(addr),
         mgr_addrs,
     };
-    let hello = Hello { fsid: monitors.map.fsid, metadata: BTreeMap::new() };
     let now = clock.now();
-    let mut links = Links::new(replica.quorum().id(), &config.name, hello, &mon_config);
+    let mut links = Links::new(replica.quorum().id(), &config.name, monitors.map.fsid, &mon_config);
     links.follow(&monitors.places(), now, &mut messenger);
     let mut driver = Driver {
         front,
@@ -309,9 +303,7 @@ fn run(driver: Driver) -> Result<(), DriverError> {
 
 /// What the cluster log says already when a monitor starts.
 fn newest_log_version(driver: &mut Driver) -> Result<u64, ReplicaError> {
-    let snapshot = StoreSnapshot::new(driver.replica.tables()?);
-    let version = nacre_mon::cluster_log::newest_version(&snapshot);
-    snapshot.into_failure().map_or(Ok(version), |failure| Err(failure.into()))
+    Ok(store::read(driver.replica.tables()?, nacre_mon::cluster_log::newest_version)?)
 }
 
 fn admin_keyring(front: &Front) -> String {

@@ -3,14 +3,21 @@
 use crate::clock_watch::ClockWatch;
 use crate::members::Monitors;
 use nacre_mon::{MonitorView, QuorumView};
-use nacre_quorum::Quorum;
+use nacre_quorum::{NodeId, Quorum};
 use nacre_types::UTime;
 
-/// What is known now. A monitor that votes and was heard of less than `silent_ticks` ago is in the quorum. `before` is what was known before,
-/// which says since when that is so.
+/// Ticks of silence after which another monitor does not count as heard: 1 s.
+const SILENT_TICKS: u64 = 20;
+
+/// Whether a monitor, perhaps this one, was heard a short while ago.
+pub(crate) fn is_heard(quorum: &Quorum, id: NodeId) -> bool {
+    quorum.silence_of(id).is_some_and(|ticks| ticks < SILENT_TICKS)
+}
+
+/// What is known now. A monitor that votes and is heard is in the quorum. `before` is what was known before, which says since
+/// when that is so.
 pub(crate) fn look(
     quorum: &Quorum,
-    silent_ticks: u64,
     monitors: &Monitors,
     clocks: &ClockWatch,
     (before, wall): (&QuorumView, UTime),
@@ -18,10 +25,9 @@ pub(crate) fn look(
     let voters = quorum.members().voters;
     let view = |name: &String| {
         let id = monitors.id_of(name)?;
-        let is_heard = quorum.silence_of(id).is_some_and(|ticks| ticks < silent_ticks);
         let measured = clocks.measured(id);
         let view = MonitorView {
-            is_in_quorum: is_heard && voters.contains(&id),
+            is_in_quorum: is_heard(quorum, id) && voters.contains(&id),
             clock_skew_s: measured.map(|(ahead_s, _)| ahead_s),
             latency_s: measured.map_or(0.0, |(_, latency_s)| latency_s),
             disk_avail_percent: None,

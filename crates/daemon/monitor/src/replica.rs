@@ -8,11 +8,12 @@
 //! index (the entry); all else is the monitor's tables ([`crate::store`]). A store without state and position is that of a program before the
 //! log; it is taken over by its only monitor.
 
-use crate::store::{self, StoreSnapshot};
+use crate::members::{Monitors, ReadError};
+use crate::store;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_kv::{Durability, KvBatch, KvError, KvStore, Pair};
-use nacre_mon::{Batch, MkfsOptions, MonMembers, Token};
+use nacre_mon::{Batch, MkfsOptions, Token};
 use nacre_quorum::{
     Effect, HardState, LogEntry, LogPosition, LogWrite, Members, MembersChange, NodeId, PeerMessage,
     Proposal, ProposeError, Quorum, Settings, StepError, Stored, StoredError,
@@ -125,8 +126,12 @@ impl Replica {
             None => begin_log(Members::voting([FIRST]), &mut first),
         };
         let (id, rank) = own_member(store.as_ref(), name)?;
-        first.put(ID, id.0.to_le_bytes().to_vec());
-        store.commit(&first, Durability::Durable)?;
+        if store.get(ID)?.is_none() {
+            first.put(ID, id.0.to_le_bytes().to_vec());
+        }
+        if !first.is_empty() {
+            store.commit(&first, Durability::Durable)?;
+        }
         let settings = Settings {
             id,
             rank,
@@ -395,22 +400,17 @@ fn load(store: &dyn KvStore) -> Result<Option<Stored>, ReplicaError> {
 
 /// Which member of the log the monitor is whose store this is, and its rank.
 fn own_member(store: &dyn KvStore, name: &str) -> Result<(NodeId, usize), ReplicaError> {
-    let snapshot = StoreSnapshot::new(store);
-    let map = nacre_mon::monmap::read_monmap(&snapshot);
-    let known = map.and_then(|map| {
-        let members = map.as_ref().map(|map| MonMembers::read(&snapshot, map)).transpose()?;
-        Ok(map.zip(members))
-    });
-    if let Some(failure) = snapshot.into_failure() {
-        return Err(failure.into());
-    }
-    let (map, members) = known?.ok_or_else(|| ReplicaError::Unknown(name.to_owned()))?;
-    let tables_say = members.id_of(name).zip(map.rank_of(name));
-    let own = store.get(ID)?.map(|value| Reader::new(value).u64()).transpose()?;
-    match (own, tables_say) {
-        (Some(own), Some((id, _))) if own != id => Err(ReplicaError::Replaced { name: name.to_owned(), own }),
-        (_, Some((id, rank))) => Ok((NodeId(id), rank)),
-        (_, None) => Err(ReplicaError::Unknown(name.to_owned())),
+    let unknown = || ReplicaError::Unknown(name.to_owned());
+    let monitors = Monitors::read(store).map_err(|error| match error {
+        ReadError::Store(error) => error.into(),
+        ReadError::Decode(error) => error.into(),
+        ReadError::NoCluster => unknown(),
+    })?;
+    let id = monitors.id_of(name).ok_or_else(unknown)?;
+    let rank = monitors.rank_of(id).ok_or_else(unknown)?;
+    match store.get(ID)?.map(|value| Reader::new(value).u64()).transpose()? {
+        Some(own) if own != id.0 => Err(ReplicaError::Replaced { name: name.to_owned(), own }),
+        _ => Ok((id, rank)),
     }
 }
 

@@ -4,7 +4,7 @@ use crate::driver::{Driver, DriverError, conn_of};
 use crate::link_msg::{LinkMsg, ToFront, ToLeader};
 use crate::uplink::Leader;
 use nacre_auth::Step;
-use nacre_mon::{Effect, Event, FrontEffect, FrontEvent, SessionId};
+use nacre_mon::{Effect, Event, FrontEffect};
 use nacre_quorum::NodeId;
 use nacre_service::{ConnId, answer_auth};
 
@@ -112,7 +112,7 @@ impl Driver {
     fn tell_front(&mut self, at: NodeId, term: u64, what: ToFront) {
         if at == self.replica.quorum().id() {
             self.at_front(what);
-        } else if !self.links.send(at, &LinkMsg::ToFront { term, what }, &mut self.messenger) {
+        } else if !self.links.send(at, LinkMsg::ToFront { term, what }, &mut self.messenger) {
             self.with_links(|links, cx| links.reset(at, cx));
         }
     }
@@ -127,10 +127,7 @@ impl Driver {
     fn at_front(&mut self, what: ToFront) {
         match what {
             ToFront::Send { session, raw } => drop(self.messenger.send(ConnId(session), raw)),
-            ToFront::Close { session } => {
-                self.messenger.close(ConnId(session));
-                self.front_event(FrontEvent::Closed { session: SessionId(session) });
-            }
+            ToFront::Close { session } => self.end_session(ConnId(session)),
             ToFront::GlobalIds(ids) => self.front.granted(ids),
         }
     }

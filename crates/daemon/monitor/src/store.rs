@@ -22,22 +22,23 @@ pub(crate) fn collect(batch: &Batch, out: &mut KvBatch) {
     }
 }
 
-/// The store as the monitor reads it at its start. A read that fails yields nothing and is remembered.
-pub(crate) struct StoreSnapshot<'a> {
+/// What `read` makes of the tables.
+///
+/// # Errors
+/// The first read of the store that failed: what `read` made of nothing is not to be used then.
+pub(crate) fn read<T>(tables: &dyn KvStore, read: impl FnOnce(&dyn Snapshot) -> T) -> Result<T, KvError> {
+    let snapshot = StoreSnapshot { store: tables, failure: RefCell::new(None) };
+    let value = read(&snapshot);
+    snapshot.failure.into_inner().map_or(Ok(value), Err)
+}
+
+/// The store as tables. A read that fails yields nothing and is remembered.
+struct StoreSnapshot<'a> {
     store: &'a dyn KvStore,
     failure: RefCell<Option<KvError>>,
 }
 
-impl<'a> StoreSnapshot<'a> {
-    pub(crate) fn new(store: &'a dyn KvStore) -> Self {
-        Self { store, failure: RefCell::new(None) }
-    }
-
-    /// The first read that failed, if one did: what was read is not to be used then.
-    pub(crate) fn into_failure(self) -> Option<KvError> {
-        self.failure.into_inner()
-    }
-
+impl StoreSnapshot<'_> {
     fn keep<T: Default>(&self, outcome: Result<T, KvError>) -> T {
         outcome.unwrap_or_else(|error| {
             self.failure.borrow_mut().get_or_insert(error);
@@ -76,10 +77,11 @@ mod tests {
         let mut out = KvBatch::default();
         collect(&batch, &mut out);
         kv.commit(&out, Durability::Durable).expect("memory does not fail");
-        let snapshot = StoreSnapshot::new(&kv);
-        assert_eq!(snapshot.scan("osd"), [("1".to_owned(), Bytes::from("a"))]);
-        assert_eq!(snapshot.get("osd-map", "1"), Some(Bytes::from("b")));
-        assert_eq!(snapshot.get("osd", "2"), None);
-        assert!(snapshot.into_failure().is_none());
+        let outcome = read(&kv, |snapshot| {
+            assert_eq!(snapshot.scan("osd"), [("1".to_owned(), Bytes::from("a"))]);
+            assert_eq!(snapshot.get("osd-map", "1"), Some(Bytes::from("b")));
+            assert_eq!(snapshot.get("osd", "2"), None);
+        });
+        assert!(outcome.is_ok());
     }
 }

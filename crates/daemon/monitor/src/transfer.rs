@@ -49,7 +49,7 @@ impl Transfers {
             while links.is_up(*to) && links.queued_bytes(*to, messenger) < QUEUED_BYTES_MAX {
                 let part = outgoing.next_part();
                 let is_last = part.message.is_some();
-                if !links.send(*to, &LinkMsg::Tables(part), messenger) {
+                if !links.send(*to, LinkMsg::Tables(part), messenger) {
                     break;
                 }
                 if is_last {

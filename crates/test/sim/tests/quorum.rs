@@ -241,8 +241,8 @@ impl Load {
         self.cut(other, one);
     }
 
-    /// All is well again: everything is answered, and all monitors have the same tables.
-    fn ends_well(mut self) {
+    /// Nothing goes wrong any more, and all monitors run.
+    fn heal(&mut self) {
         self.world.fabric().heal();
         for n in 0..self.world.mon_count() {
             self.world.set_slow(Proc::Mon(n), 1);
@@ -250,6 +250,11 @@ impl Load {
                 self.world.start_mon(n);
             }
         }
+    }
+
+    /// All is well again: everything is answered, and all monitors have the same tables.
+    fn ends_well(mut self) {
+        self.heal();
         self.is_stopped = true;
         let all_answered = self.run_until(Duration::from_secs(60), |load| load.under_way.is_empty());
         let monitors: Vec<_> = (0..self.world.mon_count()).map(|n| self.world.monitor(n)).collect();
@@ -437,15 +442,7 @@ fn story(seed: u64, mons: usize) {
                 let factor = 2 + u32::try_from(load.world.below(30)).expect("few");
                 load.world.set_slow(Proc::Mon(n), factor);
             }
-            _ => {
-                load.world.fabric().heal();
-                for n in 0..mons {
-                    load.world.set_slow(Proc::Mon(n), 1);
-                    if !load.world.runs(Proc::Mon(n)) {
-                        load.world.start_mon(n);
-                    }
-                }
-            }
+            _ => load.heal(),
         }
         let pause = Duration::from_millis(100 + load.world.below(6000));
         load.run_for(pause);
