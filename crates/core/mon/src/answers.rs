@@ -5,7 +5,7 @@
 //! it out: then a second `osd create` makes a second OSD, and a second `osd pool rename` fails, for it is done. The answer goes with the batch
 //! of the change itself, so there is never one without the other. Ceph has nothing like it.
 
-use crate::batch::{Batch, Snapshot};
+use crate::batch::{Batch, Snapshot, numbered_key};
 use crate::output::Output;
 use crate::session::Identity;
 use nacre_buf::{Bytes, crc};
@@ -157,11 +157,6 @@ pub(crate) struct Answers {
     changes: Batch,
 }
 
-/// Keys sort as the numbers do.
-fn table_key(number: u64) -> String {
-    format!("{number:020}")
-}
-
 impl Answers {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
         let pairs = snapshot.scan(PREFIX);
@@ -210,7 +205,7 @@ impl Answers {
         };
         let answer = Answer { request: request.clone(), code: output.code, text, data };
         self.newest += 1;
-        self.changes.put(PREFIX, table_key(self.newest), answer.to_bytes());
+        self.changes.put(PREFIX, numbered_key(self.newest), answer.to_bytes());
         self.by_request.insert(request.key(), self.newest);
         self.kept.push_back(answer);
         if self.kept.len() > ANSWERS_COUNT_MAX {
@@ -221,7 +216,7 @@ impl Answers {
     fn forget_oldest(&mut self) {
         let number = self.oldest();
         let Some(gone) = self.kept.pop_front() else { return };
-        self.changes.delete(PREFIX, table_key(number));
+        self.changes.delete(PREFIX, numbered_key(number));
         if self.by_request.get(&gone.request.key()) == Some(&number) {
             self.by_request.remove(&gone.request.key());
         }

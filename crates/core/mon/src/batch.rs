@@ -7,6 +7,11 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use std::borrow::Cow;
 
+/// A key that sorts as its number does.
+pub(crate) fn numbered_key(number: u64) -> String {
+    format!("{number:020}")
+}
+
 /// Puts and deletes that take effect together or not at all, later ones over earlier ones.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {

@@ -1,6 +1,6 @@
 //! The cluster log: what daemons and operators did, by channel and level.
 
-use crate::batch::{Batch, Snapshot};
+use crate::batch::{Batch, Snapshot, numbered_key};
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_msg::ClusterLogEntry;
 use std::collections::VecDeque;
@@ -35,11 +35,6 @@ pub struct ClusterLog {
     /// Version of the newest entry.
     version: u64,
     changes: Batch,
-}
-
-/// Keys sort as the versions do.
-fn key(version: u64) -> String {
-    format!("{version:020}")
 }
 
 impl ClusterLog {
@@ -77,11 +72,11 @@ impl ClusterLog {
             entry.message.truncate(end);
         }
         self.version += 1;
-        self.changes.put(PREFIX, key(self.version), entry.to_bytes());
+        self.changes.put(PREFIX, numbered_key(self.version), entry.to_bytes());
         self.entries.push_back(entry);
         if self.entries.len() > ENTRIES_COUNT_MAX {
             self.entries.pop_front();
-            self.changes.delete(PREFIX, key(self.version - ENTRIES_COUNT_MAX as u64));
+            self.changes.delete(PREFIX, numbered_key(self.version - ENTRIES_COUNT_MAX as u64));
         }
     }
 

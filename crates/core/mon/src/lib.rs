@@ -40,6 +40,7 @@ mod quorum_view;
 pub mod servicemap;
 pub mod session;
 pub mod state;
+mod stored_map;
 mod tick;
 mod warmth;
 

@@ -1,40 +1,34 @@
 //! The manager map: this process is the active manager, on an address of its own.
 
 use crate::batch::{Batch, Snapshot};
-use nacre_denc::{Decode, DecodeError, Encode};
+use crate::stored_map::StoredMap;
+use nacre_denc::DecodeError;
 use nacre_maps::MgrMap;
 use nacre_types::{AddrVec, UTime};
 
-const PREFIX: &str = "mgrmap";
-const KEY: &str = "current";
+const TABLE: &str = "mgrmap";
 
 /// The manager map. Its epoch is durable, since subscribers compare it across our restarts.
 #[derive(Debug)]
-pub struct MgrMaps {
-    map: MgrMap,
-    changes: Batch,
-}
+pub struct MgrMaps(StoredMap<MgrMap>);
 
 impl MgrMaps {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
-        let map = match snapshot.get(PREFIX, KEY) {
-            Some(bytes) => MgrMap::from_bytes(bytes)?,
-            None => MgrMap::default(),
-        };
-        Ok(Self { map, changes: Batch::default() })
+        StoredMap::open(snapshot, TABLE, MgrMap::default()).map(Self)
     }
 
     /// The current map.
     #[must_use]
     pub fn map(&self) -> &MgrMap {
-        &self.map
+        self.0.map()
     }
 
     /// Changes the map; the epoch grows by one.
     pub fn update(&mut self, edit: impl FnOnce(&mut MgrMap)) {
-        edit(&mut self.map);
-        self.map.epoch += 1;
-        self.changes.put(PREFIX, KEY, self.map.to_bytes());
+        self.0.update(|map| {
+            edit(map);
+            map.epoch += 1;
+        });
     }
 
     /// Says that we serve as the active manager, listening at `addrs`.
@@ -50,10 +44,10 @@ impl MgrMaps {
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.changes.is_empty()
+        self.0.is_dirty()
     }
 
     pub(crate) fn flush(&mut self, batch: &mut Batch) {
-        batch.append(&mut self.changes);
+        self.0.flush(batch);
     }
 }

@@ -1,46 +1,43 @@
 //! Services that registered with the manager (gateways and the like).
 
 use crate::batch::{Batch, Snapshot};
-use nacre_denc::{Decode, DecodeError, Encode};
+use crate::stored_map::StoredMap;
+use nacre_denc::DecodeError;
 use nacre_msg::ServiceMap;
 
-const PREFIX: &str = "servicemap";
-const KEY: &str = "current";
+const TABLE: &str = "servicemap";
 
 /// The service map. Services register anew with a new manager, but it is durable for its epoch's sake: subscribers wait for a greater one than
 /// they have, whoever leads.
 #[derive(Debug)]
-pub struct ServiceMaps {
-    map: ServiceMap,
-    changes: Batch,
-}
+pub struct ServiceMaps(StoredMap<ServiceMap>);
 
 impl ServiceMaps {
     /// Epoch 1 in a store that has none.
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
-        let stored = snapshot.get(PREFIX, KEY).map(ServiceMap::from_bytes).transpose()?;
-        let map = stored.unwrap_or_else(|| ServiceMap { epoch: 1, ..ServiceMap::default() });
-        Ok(Self { map, changes: Batch::default() })
+        let first = ServiceMap { epoch: 1, ..ServiceMap::default() };
+        StoredMap::open(snapshot, TABLE, first).map(Self)
     }
 
     /// The current map.
     #[must_use]
     pub fn map(&self) -> &ServiceMap {
-        &self.map
+        self.0.map()
     }
 
     /// Changes the map; the epoch grows by one.
     pub fn update(&mut self, edit: impl FnOnce(&mut ServiceMap)) {
-        edit(&mut self.map);
-        self.map.epoch += 1;
-        self.changes.put(PREFIX, KEY, self.map.to_bytes());
+        self.0.update(|map| {
+            edit(map);
+            map.epoch += 1;
+        });
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.changes.is_empty()
+        self.0.is_dirty()
     }
 
     pub(crate) fn flush(&mut self, batch: &mut Batch) {
-        batch.append(&mut self.changes);
+        self.0.flush(batch);
     }
 }
