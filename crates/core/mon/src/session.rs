@@ -68,6 +68,9 @@ pub(crate) struct Served {
     pub(crate) caps: u64,
 }
 
+/// What the names of the cluster log's levels begin with.
+const LOG_TOPICS: &str = "log-";
+
 /// One connection that is open.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -105,8 +108,11 @@ impl Session {
         if is_daemon { name.id.parse().ok() } else { None }
     }
 
-    /// Takes a subscription in; false when there are too many.
+    /// Takes a subscription in; false when there are too many. The log is followed from one level at a time: the newest one asked for.
     pub(crate) fn subscribe(&mut self, what: String, subscription: Subscription) -> bool {
+        if what.starts_with(LOG_TOPICS) {
+            self.subscriptions.retain(|other, _| *other == what || !other.starts_with(LOG_TOPICS));
+        }
         let has_room =
             self.subscriptions.len() < SUBSCRIPTIONS_COUNT_MAX || self.subscriptions.contains_key(&what);
         if has_room {

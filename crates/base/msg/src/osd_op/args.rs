@@ -233,15 +233,15 @@ impl SubOp {
         u64::from_le_bytes(self.at(offset))
     }
 
-    /// Of `read`, `write`, `zero`, `truncate` (offset only), `cmpext` and their kin.
+    /// Of `read`, `write`, `zero`, `truncate` (offset only), `cmpext` and their kin. Clients of file systems that know of no truncation say
+    /// so by the first number with a size of all ones (`PrimaryLogPG::do_osd_ops`, v16.2.15); it comes out as none.
     #[must_use]
     pub fn extent(&self) -> Extent {
-        Extent {
-            offset: self.long(0),
-            length: self.long(8),
-            truncate_size: self.long(16),
-            truncate_seq: self.word(24),
-        }
+        let (truncate_seq, truncate_size) = match (self.word(24), self.long(16)) {
+            (1, u64::MAX) => (0, 0),
+            known => known,
+        };
+        Extent { offset: self.long(0), length: self.long(8), truncate_size, truncate_seq }
     }
 
     /// Of the attribute operations.

@@ -107,6 +107,25 @@ fn versions_are_told_and_the_log_is_followed() {
 }
 
 #[test]
+fn the_log_is_followed_from_one_level_at_a_time() {
+    let mut world = World::new(1);
+    let client = world.connect(ADMIN);
+    for level in ["log-info", "log-debug", "log-info"] {
+        world.subscribe(client, level, 0, false);
+        world.take(client);
+    }
+    world.boot_all(1);
+    let is_log = |message: &Message| matches!(message, Message::Log(_));
+    let boots = |message: &Message| match message {
+        Message::Log(log) => log.entries.iter().filter(|entry| entry.message.ends_with("boot")).count(),
+        _ => 0,
+    };
+    let messages = world.take(client);
+    assert_eq!(messages.iter().map(boots).sum::<usize>(), 1, "each line comes once: {messages:?}");
+    assert!(messages.iter().all(is_log), "{messages:?}");
+}
+
+#[test]
 fn without_caps_there_are_no_maps() {
     let mut world = World::new(1);
     world.add_client("client.nobody", "allow service mon r", "");

@@ -22,7 +22,12 @@ impl Execution<'_, '_> {
             }
             code::WRITEFULL => self.write_full(op.extent(), &op.indata)?,
             code::WRITESAME => self.write_same(op)?,
-            code::TRUNCATE | code::TRIMTRUNC => self.truncate(op.extent())?,
+            code::TRUNCATE => self.truncate(op.extent())?,
+            code::TRIMTRUNC => {
+                // The size says where; clients leave the offset 0.
+                let extent = op.extent();
+                self.truncate(Extent { offset: extent.truncate_size, ..extent })?;
+            }
             code::ZERO => self.zero(op.extent().offset, op.extent().length)?,
             code::DELETE => self.delete()?,
             code::CREATE => self.create(op)?,

@@ -111,7 +111,7 @@ fn truncation_sequences_order_writes_of_the_file_system() {
     let cut = |seq, size| {
         SubOp::with_extent(
             code::TRIMTRUNC,
-            Extent { offset: size, length: 0, truncate_size: size, truncate_seq: seq },
+            Extent { offset: 0, length: 0, truncate_size: size, truncate_seq: seq },
         )
     };
     let write_in = |seq, size, offset, data: &str| {
@@ -131,11 +131,26 @@ fn truncation_sequences_order_writes_of_the_file_system() {
     let newer = Extent { offset: 0, length: 3, truncate_size: 2, truncate_seq: 9 };
     let out = answers(&client.send(vec![SubOp::with_extent(code::READ, newer)])).pop().expect("one").1;
     assert_eq!(out, b"a\0");
-    let bad = SubOp::with_extent(
-        code::TRIMTRUNC,
-        Extent { offset: 1, length: 0, truncate_size: 2, truncate_seq: 9 },
-    );
+    let elsewhere = Extent { offset: 1, length: 0, truncate_size: 2, truncate_seq: 9 };
+    let bad = SubOp::with_extent(code::TRUNCATE, elsewhere);
     assert_eq!(client.send(vec![bad]).result, Errno::EINVAL.negated());
+    client.send(vec![SubOp::with_extent(code::TRIMTRUNC, elsewhere)]);
+    assert_eq!(client.stored().data, b"a\0", "its offset says nothing");
+}
+
+#[test]
+fn the_first_truncation_to_the_largest_size_is_none() {
+    let none = |code, offset, length| {
+        SubOp::with_extent(code, Extent { offset, length, truncate_size: u64::MAX, truncate_seq: 1 })
+    };
+    let mut client = holding("abcdef");
+    let written = client.send(vec![none(code::WRITE, 2, 3).with_indata(b"XYZ".to_vec().into())]);
+    assert_eq!((written.result, client.stored().data), (0, b"abXYZf".to_vec()));
+    let out = answers(&client.send(vec![none(code::READ, 0, 0)])).pop().expect("one").1;
+    assert_eq!(out, b"abXYZf");
+    let cut = Extent { offset: 0, length: 0, truncate_size: 4, truncate_seq: 1 };
+    client.send(vec![SubOp::with_extent(code::TRIMTRUNC, cut)]);
+    assert_eq!(client.stored().data, b"abXY", "no truncation was known before");
 }
 
 #[test]
