@@ -21,15 +21,19 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "mon_data_avail_crit",
         Kind::Int,
         "5",
-        "Percent of free space of the monitor's store below which to fail",
+        "Per cent of free space on a monitor's file system with which there is an error, and no monitor starts",
     )
+    .at_least("0")
+    .at_most("100")
     .services(&["mon"]),
     row(
         "mon_data_avail_warn",
         Kind::Int,
         "30",
-        "Percent of free space of the monitor's store below which to warn",
+        "Per cent of free space on a monitor's file system with which there is a warning",
     )
+    .at_least("0")
+    .at_most("100")
     .services(&["mon"]),
     row("mon_host", Kind::Text, "", "Addresses of the monitors")
         .level(Level::Basic)

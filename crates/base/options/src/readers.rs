@@ -46,6 +46,8 @@ const MON: &[&str] = &[
     "auth_service_ticket_ttl",
     "mon_allow_pool_delete",
     "mon_allow_pool_size_one",
+    "mon_data_avail_crit",
+    "mon_data_avail_warn",
     "mon_max_pg_per_osd",
     "mon_max_pool_pg_num",
     "mon_osd_adjust_heartbeat_grace",
@@ -145,10 +147,6 @@ const MISSING: &[(&str, &[&str])] = &[
     ("the manager asks for a report every 5 s", &["mgr_stats_period", "osd_mon_report_interval"]),
     ("it is 0.05 s", &["mon_clock_drift_allowed"]),
     ("the cluster log is kept by the monitor alone", &["mon_cluster_log_to_file"]),
-    (
-        "the monitor does not watch the space of its own store",
-        &["mon_data_avail_crit", "mon_data_avail_warn"],
-    ),
     ("500 maps are kept", &["mon_min_osdmap_epochs"]),
     (
         "new clusters have 0.95, 0.9 and 0.85; change them with ceph osd set-full-ratio, set-backfillfull-ratio, set-nearfull-ratio",

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Calls that read an option by its name.
-const READS: [&str; 13] = [
+const READS: [&str; 14] = [
     ".number(",
     ".count(",
     ".seconds(",
@@ -16,6 +16,7 @@ const READS: [&str; 13] = [
     "limit(",
     "whole(config, ",
     ".of_monitor(",
+    ".of_other_monitor(",
     ".number_of_monitor(",
     ".flag_of_monitor(",
     "values.get(",

@@ -64,6 +64,9 @@ pub(crate) struct UpArgs {
     /// Address to listen on.
     #[arg(long, default_value = "127.0.0.1")]
     pub(crate) listen: IpAddr,
+    /// Addresses of a new cluster's monitors, one for each with commas between them, instead of that of --listen.
+    #[arg(long, value_delimiter = ',')]
+    pub(crate) mon_listen: Vec<IpAddr>,
     /// Port of the first monitor of a new cluster; chosen by the system if not given, as those of the others are.
     #[arg(long)]
     pub(crate) port: Option<u16>,

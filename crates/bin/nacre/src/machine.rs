@@ -3,6 +3,7 @@
 use crate::args::StoreKind;
 use crate::files::Folder;
 use anyhow::{Context, Result};
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Bounds of a store whose size is not given.
@@ -14,6 +15,31 @@ pub(crate) fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let short = name.trim().split('.').next().unwrap_or_default();
     if short.is_empty() { "localhost".to_owned() } else { short.to_owned() }
+}
+
+/// Facts about the machine under the names of Ceph's metadata (`src/common/util.cc` at v16.2.15: `collect_sys_info`); those that the system
+/// does not tell are left out.
+pub(crate) fn machine_facts() -> BTreeMap<String, String> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let line = |text: &str, key: &str| {
+        let value = text.lines().find_map(|line| line.strip_prefix(key))?;
+        Some(value.trim_start_matches([' ', '\t', ':', '=']).trim().trim_matches('"').to_owned())
+    };
+    let kib = |text: &str, key: &str| line(text, key).map(|value| value.trim_end_matches(" kB").to_owned());
+    let (memory, cpu) = (read("/proc/meminfo"), read("/proc/cpuinfo"));
+    let (release, kernel) = (read("/etc/os-release"), "/proc/sys/kernel");
+    let facts = [
+        ("cpu", line(&cpu, "model name")),
+        ("distro", line(&release, "ID=")),
+        ("distro_description", line(&release, "PRETTY_NAME=")),
+        ("distro_version", line(&release, "VERSION_ID=")),
+        ("kernel_description", Some(read(&format!("{kernel}/version")).trim().to_owned())),
+        ("kernel_version", Some(read(&format!("{kernel}/osrelease")).trim().to_owned())),
+        ("mem_swap_kb", kib(&memory, "SwapTotal:")),
+        ("mem_total_kb", kib(&memory, "MemTotal:")),
+    ];
+    let told = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    told.filter(|(_, value)| !value.is_empty()).collect()
 }
 
 /// Bytes of one OSD's store: what the operator says, or a part of the memory or of the free disk space.

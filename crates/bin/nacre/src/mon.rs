@@ -2,11 +2,11 @@
 
 use crate::args::MonArgs;
 use crate::files::{Folder, Identity, Lock, mon_daemon};
-use crate::machine::host_name;
+use crate::machine::{host_name, machine_facts};
 use crate::sd_notify;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
-use nacre_monitor::{LOG_ENTRIES_KEPT, Monitor, MonitorConfig};
+use nacre_monitor::{LOG_ENTRIES_KEPT, Monitor, MonitorConfig, Planted};
 
 /// A monitor that runs in this process.
 #[derive(Debug)]
@@ -24,7 +24,9 @@ pub(crate) fn start(folder: &Folder, identity: &Identity, name: &str, lock: Lock
         name: name.to_owned(),
         methods: identity.auth.methods(),
         host: host_name(),
+        machine_facts: machine_facts(),
         log_entries_kept: LOG_ENTRIES_KEPT,
+        planted: Planted::Nothing,
     };
     let monitor = Monitor::start(config)
         .with_context(|| format!("cannot start mon.{name} with {}", folder.path().display()))?;

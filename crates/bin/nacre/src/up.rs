@@ -151,19 +151,7 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     }
     let mut entropy = SystemEntropy::default();
     let fsid = random_uuid(&mut entropy);
-    let port = match options.port {
-        Some(port) => port,
-        None => free_port(options.listen)?,
-    };
-    let mut ports = vec![port];
-    while ports.len() < mon_count {
-        let port = free_port(options.listen)?;
-        if !ports.contains(&port) {
-            ports.push(port);
-        }
-    }
-    let monitors: Vec<EntityAddr> =
-        ports.iter().map(|port| EntityAddr::msgr2(SocketAddr::new(options.listen, *port), 0)).collect();
+    let monitors = monitor_addrs(options, mon_count)?;
     let mons = monitors.iter().zip(0..).map(|(addr, rank)| (mon_name(rank), AddrVec::of(*addr))).collect();
     let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut entropy);
     mkfs.osds_are_failure_domains = true;
@@ -200,6 +188,28 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         Identity { fsid, monitors, osd_count, store: store_kind, auth: options.auth.unwrap_or(Auth::Cephx) };
     folder.write_identity(&identity)?;
     Ok(identity)
+}
+
+/// Where the monitors of a new cluster are to listen.
+fn monitor_addrs(options: &UpArgs, count: usize) -> Result<Vec<EntityAddr>> {
+    let listens = match options.mon_listen.len() {
+        0 => vec![options.listen; count],
+        given if given == count => options.mon_listen.clone(),
+        given => bail!("--mon-listen has {given} addresses for {count} monitors"),
+    };
+    let mut found: Vec<SocketAddr> = Vec::new();
+    for listen in listens {
+        check_listen(listen)?;
+        let given = options.port.filter(|_| found.is_empty());
+        let socket = loop {
+            let socket = SocketAddr::new(listen, given.map_or_else(|| free_port(listen), Ok)?);
+            if !found.contains(&socket) {
+                break socket;
+            }
+        };
+        found.push(socket);
+    }
+    Ok(found.into_iter().map(|socket| EntityAddr::msgr2(socket, 0)).collect())
 }
 
 /// A port that is free now; the monitor keeps it for the cluster's life.

@@ -52,7 +52,13 @@ impl World {
     }
 
     fn at_mon(&mut self) -> MonAuthContext<'_> {
-        MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall: self.wall, entropy: &mut self.entropy }
+        MonAuthContext {
+            keys: &self.keys,
+            ids: &mut self.ids,
+            wall: self.wall,
+            entropy: &mut self.entropy,
+            tickets: ServiceTickets::Usable,
+        }
     }
 
     /// Runs a handshake with a monitor that accepts `offer`.

@@ -49,7 +49,9 @@ pub use key_server::{AuthChange, AuthCommandError, KeyServer, ROTATING_SERVICES,
 pub use keyring::Keyring;
 pub use mode::{AuthMethod, CONNECTION_SECRET_BYTES, ConnectionMode, Offer};
 pub use mon_link::{MonLinkAuth, MonLinkInput, dial_monitor};
-pub use mon_server::{MonAuthContext, MonAuthReply, MonServer, MonSessionAuth};
+pub use mon_server::{
+    MonAuthContext, MonAuthReply, MonServer, MonSessionAuth, ServiceTickets, UNUSABLE_TICKET_TTL,
+};
 pub use rotating::{ExpiringKey, ROTATING_KEYS_MAX, RotatingKeys};
 pub use service_server::{ServiceAuthContext, ServiceServer};
 pub use step::{AuthDone, Identity, Reason, Refusal, Step};

@@ -23,6 +23,7 @@ use crate::{
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Reader, Writer};
 use nacre_types::{AuthName, EntityKind, Entropy, Errno, UTime};
+use std::time::Duration;
 
 /// Services that tickets can be bought for.
 const TICKET_SERVICES: [EntityKind; 4] = [EntityKind::MON, EntityKind::MDS, EntityKind::OSD, EntityKind::MGR];
@@ -37,7 +38,22 @@ pub struct MonAuthContext<'a> {
     pub wall: UTime,
     /// Source of challenges, keys and ids.
     pub entropy: &'a mut dyn Entropy,
+    /// What tickets for services are good for.
+    pub tickets: ServiceTickets,
 }
+
+/// What tickets for services are good for that a monitor gives out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceTickets {
+    /// Services accept them.
+    Usable,
+    /// Nobody does, and they are over in [`UNUSABLE_TICKET_TTL`]: stock clients end a handshake that brings none. A monitor that nobody leads
+    /// lets its peers ask how it is, but does not know whether they still may do what its tables say.
+    Unusable,
+}
+
+/// Lifetime of [`ServiceTickets::Unusable`]: long enough that the client takes them for tickets, and asks for others soon.
+pub const UNUSABLE_TICKET_TTL: Duration = Duration::from_secs(2);
 
 /// One connection's handshake at a monitor.
 #[derive(Debug)]
@@ -59,6 +75,12 @@ impl MonServer {
     #[must_use]
     pub fn new(offer: Offer) -> Self {
         Self { offer, state: State::Idle }
+    }
+
+    /// True when the first payload is that of an instance that has no global id yet.
+    #[must_use]
+    pub fn is_new_instance(payload: &Bytes) -> bool {
+        MonRequest::from_bytes(payload.clone()).is_ok_and(|request| request.global_id == 0)
     }
 
     /// What handles MAuth on the session, once authenticated.
@@ -312,9 +334,13 @@ fn service_grant(
     auth_ticket: &Ticket,
     service: EntityKind,
 ) -> Option<TicketGrant> {
-    let lifetime = cx.keys.lifetimes().service;
     let caps = cx.keys.caps_of(&auth_ticket.name, service)?.to_owned();
-    let secret = cx.keys.rotating(service)?.current(cx.wall)?;
+    let is_usable = cx.tickets == ServiceTickets::Usable;
+    let nobodys = (!is_usable).then(|| CryptoKey::generate(cx.entropy, cx.wall));
+    let (secret, lifetime) = match &nobodys {
+        None => (cx.keys.rotating(service)?.current(cx.wall)?, cx.keys.lifetimes().service),
+        Some(key) => ((0, key), UNUSABLE_TICKET_TTL),
+    };
     let session_key = CryptoKey::generate(cx.entropy, cx.wall);
     let ticket = Ticket {
         name: auth_ticket.name.clone(),

@@ -7,7 +7,7 @@ pub mod pgmap;
 mod services;
 mod sessions;
 
-pub use pgmap::PgMap;
+pub use pgmap::{KeptDigest, PgMap};
 pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,
 };

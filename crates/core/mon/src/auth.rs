@@ -161,6 +161,11 @@ impl AuthDb {
         start..self.granted_end
     }
 
+    /// Bytes that wait to be committed.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.changes.bytes()
+    }
+
     pub(crate) fn is_dirty(&self) -> bool {
         !self.changes.is_empty()
     }

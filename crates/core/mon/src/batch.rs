@@ -16,7 +16,12 @@ pub(crate) fn numbered_key(number: u64) -> String {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     ops: Vec<BatchOp>,
+    /// Bytes that they take in the log.
+    bytes: usize,
 }
+
+/// Bytes that a batch takes in the log beside its changes.
+const HEAD_BYTES: usize = 10;
 
 /// One change within a [`Batch`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,12 +37,23 @@ pub struct BatchOp {
 impl Batch {
     /// Stores `value`.
     pub fn put(&mut self, prefix: &'static str, key: impl Into<String>, value: impl Into<Bytes>) {
-        self.ops.push(BatchOp { prefix: prefix.into(), key: key.into(), value: Some(value.into()) });
+        self.push(BatchOp { prefix: prefix.into(), key: key.into(), value: Some(value.into()) });
     }
 
     /// Deletes a key, whether it is there or not.
     pub fn delete(&mut self, prefix: &'static str, key: impl Into<String>) {
-        self.ops.push(BatchOp { prefix: prefix.into(), key: key.into(), value: None });
+        self.push(BatchOp { prefix: prefix.into(), key: key.into(), value: None });
+    }
+
+    fn push(&mut self, op: BatchOp) {
+        self.bytes += op.bytes();
+        self.ops.push(op);
+    }
+
+    /// Bytes that it takes in the log.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        HEAD_BYTES + self.bytes
     }
 
     /// The changes in order.
@@ -55,6 +71,17 @@ impl Batch {
     /// Moves the changes of `other` behind those of `self`.
     pub fn append(&mut self, other: &mut Self) {
         self.ops.append(&mut other.ops);
+        self.bytes += std::mem::take(&mut other.bytes);
+    }
+}
+
+impl BatchOp {
+    /// Bytes that it takes in the log.
+    fn bytes(&self) -> usize {
+        Self::MIN_BYTES
+            + self.prefix.len()
+            + self.key.len()
+            + self.value.as_ref().map_or(0, |value| 4 + value.len())
     }
 }
 
@@ -75,7 +102,8 @@ impl Encode for Batch {
 
 impl Decode for Batch {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("Batch", 1, |_, r| Ok(Self { ops: r.get()? }))
+        let ops: Vec<BatchOp> = r.envelope("Batch", 1, |_, r| r.get())?;
+        Ok(Self { bytes: ops.iter().map(BatchOp::bytes).sum(), ops })
     }
 }
 
@@ -139,6 +167,7 @@ mod tests {
         batch.put("config", "empty", "");
         batch.delete("osd", "1");
         let bytes = batch.to_bytes();
+        assert_eq!(bytes.len(), batch.bytes());
         assert_eq!(Batch::from_bytes(bytes.clone()).expect("its own encoding"), batch);
         for length in 0..bytes.len() {
             assert!(Batch::from_bytes(bytes.slice(..length)).is_err(), "{length} of {} bytes", bytes.len());

@@ -1,11 +1,30 @@
 //! How many changes a client may ask for: each is an epoch of a map or a record of the store, which every daemon learns or
 //! keeps, so one client in a loop would keep all of them busy. What is too fast waits for its turn; what waits too much is refused.
 
+use crate::cluster_log::TEXT_BYTES_MAX;
 use crate::event::SessionId;
 use nacre_msg::Message;
 use nacre_types::{AuthName, EntityKind, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+/// When changes of so many bytes wait to be committed, other messages that bring some wait for that commit.
+pub(crate) const PENDING_BYTES_MAX: usize = 32 << 20;
+/// What one message adds at most, when it was let in just before that: a daemon's boot with facts about itself, or [`LOG_BYTES_MAX`].
+const MESSAGE_BYTES_MAX: usize = 20 << 20;
+/// Entries that one message adds to the cluster log, all texts cut to their greatest length, with all around them.
+const LOG_BYTES_MAX: usize = LOG_ENTRIES_PER_MESSAGE_MAX * (TEXT_BYTES_MAX + 2048);
+/// Entries taken from one log message.
+pub(crate) const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
+/// An epoch of the OSDs' map, as a change and whole; the largest part by far is CRUSH.
+const OSDMAP_BYTES_MAX: usize = 2 * (CRUSH_BYTES_MAX + (10 << 20));
+/// Longest CRUSH map that a command brings: that of 100,000 OSDs.
+pub(crate) const CRUSH_BYTES_MAX: usize = 8 << 20;
+/// No batch is longer. The monitors' log takes longer ones: their driver asserts it.
+pub const BATCH_BYTES_MAX: usize = PENDING_BYTES_MAX + MESSAGE_BYTES_MAX + OSDMAP_BYTES_MAX;
+
+const _: () = assert!(LOG_BYTES_MAX <= MESSAGE_BYTES_MAX);
+const _: () = assert!(nacre_msg::size::FRONT_BYTES_MAX as usize <= MESSAGE_BYTES_MAX);
 
 /// Kinds of changes, counted apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

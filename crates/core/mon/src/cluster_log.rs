@@ -11,6 +11,10 @@ const PREFIX: &str = "log";
 pub const ENTRIES_COUNT_MAX: usize = 10_000;
 /// Longest text of one entry; the rest is cut off.
 pub const TEXT_BYTES_MAX: usize = 16 * 1024;
+/// Longest name of a channel, cut off as well.
+const CHANNEL_BYTES_MAX: usize = 256;
+/// Addresses of a daemon that are kept with what it says.
+const ADDRS_COUNT_MAX: usize = 8;
 
 /// Version of the newest entry in the tables; 0 for none.
 #[must_use]
@@ -64,13 +68,9 @@ impl ClusterLog {
 
     /// Appends an entry and forgets the oldest beyond [`ENTRIES_COUNT_MAX`].
     pub fn append(&mut self, mut entry: ClusterLogEntry) {
-        if entry.message.len() > TEXT_BYTES_MAX {
-            let mut end = TEXT_BYTES_MAX;
-            while !entry.message.is_char_boundary(end) {
-                end -= 1;
-            }
-            entry.message.truncate(end);
-        }
+        entry.message.truncate(entry.message.floor_char_boundary(TEXT_BYTES_MAX));
+        entry.channel.truncate(entry.channel.floor_char_boundary(CHANNEL_BYTES_MAX));
+        entry.addrs.0.truncate(ADDRS_COUNT_MAX);
         self.version += 1;
         self.changes.put(PREFIX, numbered_key(self.version), entry.to_bytes());
         self.entries.push_back(entry);
@@ -78,6 +78,11 @@ impl ClusterLog {
             self.entries.pop_front();
             self.changes.delete(PREFIX, numbered_key(self.version - ENTRIES_COUNT_MAX as u64));
         }
+    }
+
+    /// Bytes that wait to be committed.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.changes.bytes()
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

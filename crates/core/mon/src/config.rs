@@ -429,8 +429,14 @@ impl ConfigDb {
     /// An option as the monitor itself is configured: the database's value, or the default.
     #[must_use]
     pub fn of_monitor(&self, name: &str) -> Option<&str> {
+        self.of_other_monitor(name, &self.monitor)
+    }
+
+    /// An option as the monitor `monitor` is configured, such as `b`.
+    #[must_use]
+    pub fn of_other_monitor(&self, name: &str, monitor: &str) -> Option<&str> {
         let default = options::find(name).map(|option| option.default);
-        let own = Who::parse(&format!("mon.{}", self.monitor)).filter(|_| !self.monitor.is_empty());
+        let own = Who::parse(&format!("mon.{monitor}")).filter(|_| !monitor.is_empty());
         let sections = [own, Who::parse("mon"), Some(Who::global())];
         let stored = sections.into_iter().flatten().find_map(|who| {
             let entry = (who, name.to_owned());
@@ -449,6 +455,11 @@ impl ConfigDb {
     #[must_use]
     pub fn flag_of_monitor(&self, name: &str) -> bool {
         self.of_monitor(name) == Some("true")
+    }
+
+    /// Bytes that wait to be committed.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.changes.bytes()
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

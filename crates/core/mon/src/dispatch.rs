@@ -1,7 +1,7 @@
 //! Messages: what each asks for, and which caps that needs.
 
 use crate::answers::{Again, Request, RequestKind};
-use crate::budget::{Change, Delayed};
+use crate::budget::{Change, Delayed, LOG_ENTRIES_PER_MESSAGE_MAX, PENDING_BYTES_MAX};
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
 use crate::mon::{Cx, Mon};
@@ -32,8 +32,11 @@ fn change_of(message: &Message) -> Option<Change> {
     crate::commands::changes(words).then_some(Change::Command)
 }
 
-/// Entries taken from one log message.
-const LOG_ENTRIES_PER_MESSAGE_MAX: usize = 1000;
+/// Whether a message may bring much that is to be kept.
+fn brings_much(message: &Message) -> bool {
+    let is_daemons = matches!(message, Message::Log(_) | Message::OsdBoot(_) | Message::MgrOpen(_));
+    is_daemons || matches!(message, Message::MgrReport(_)) || change_of(message).is_some()
+}
 
 impl Mon {
     pub(crate) fn message(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, message: Message) {
@@ -43,6 +46,10 @@ impl Mon {
         };
         if let (Some(osd), Endpoint::Mon) = (entry.osd(), entry.endpoint) {
             self.state.osd.seen(osd, cx.now);
+        }
+        // A batch is one entry of the log, whose length is bounded.
+        if self.state.pending_bytes() >= PENDING_BYTES_MAX && brings_much(&message) {
+            return self.put_off(Delayed { session, tid, message });
         }
         if let Some(change) = change_of(&message) {
             let name = entry.identity.auth_name.clone();
@@ -57,6 +64,22 @@ impl Mon {
     /// Keeps a change until its client's budget allows it; refuses it when too many of its session wait already.
     fn delay(&mut self, cx: &Cx<'_>, name: &AuthName, change: Change, delayed: Delayed) {
         self.state.budgets.note_wait(cx.now, name);
+        self.keep_or_refuse(name, change, delayed);
+    }
+
+    /// Keeps a message until what waits to be committed is. A daemon sends again what is dropped here.
+    fn put_off(&mut self, delayed: Delayed) {
+        match change_of(&delayed.message) {
+            Some(change) => {
+                let name = self.identity_of(delayed.session).map(|identity| identity.auth_name.clone());
+                self.keep_or_refuse(&name.unwrap_or_default(), change, delayed);
+            }
+            None if self.delayed.len() < DELAYED_MAX => self.delayed.push_back(delayed),
+            None => (),
+        }
+    }
+
+    fn keep_or_refuse(&mut self, name: &AuthName, change: Change, delayed: Delayed) {
         let waiting = self.delayed.iter().filter(|other| other.session == delayed.session).count();
         if waiting < DELAYED_PER_SESSION_MAX && self.delayed.len() < DELAYED_MAX {
             return self.delayed.push_back(delayed);
@@ -94,9 +117,10 @@ impl Mon {
                 continue;
             };
             let change = change_of(&delayed.message);
-            let may = change.is_none_or(|change| {
-                !stuck.contains(&session) && self.state.budgets.take(cx.now, &name, change)
-            });
+            let has_room = self.state.pending_bytes() < PENDING_BYTES_MAX;
+            let may = has_room
+                && !stuck.contains(&session)
+                && change.is_none_or(|change| self.state.budgets.take(cx.now, &name, change));
             if may {
                 self.handle_message(cx, session, delayed.tid, delayed.message);
             } else {
@@ -109,7 +133,8 @@ impl Mon {
     fn handle_message(&mut self, cx: &mut Cx<'_>, session: SessionId, tid: u64, message: Message) {
         let Some(entry) = self.sessions.get(&session) else { return };
         match (entry.endpoint, message) {
-            (_, Message::Command(command)) => {
+            // At a monitor's address the front answers it.
+            (Endpoint::Mgr, Message::Command(command)) => {
                 let asked = (RequestKind::Tell, tid);
                 let output = self.run(cx, session, asked, &command.cmd, &command.data);
                 let (result, status) = (output.code, output.text);

@@ -15,7 +15,7 @@ use crate::state::State;
 #[must_use]
 pub fn checks(state: &State) -> Vec<Check> {
     let map = state.osd.map();
-    let digest = state.stats.pgs.digest(map);
+    let digest = state.shown_pgs().digest(map);
     let mut out = osd_checks::checks(state, map, &digest);
     out.extend(mon_checks::checks(state));
     out.extend(pg_checks::checks(state, map, &digest));

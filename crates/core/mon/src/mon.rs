@@ -3,6 +3,7 @@
 use crate::batch::Snapshot;
 use crate::budget::Delayed;
 use crate::event::{Effect, Event, SessionId, Token};
+use crate::monitor_facts::{self, MonitorFacts};
 use crate::osd::BootRequest;
 use crate::quorum_view::QuorumView;
 use crate::session::Session;
@@ -100,8 +101,15 @@ impl Mon {
     /// Says which machine we run on, for commands that show it.
     #[must_use]
     pub fn on_host(mut self, host: String) -> Self {
+        let facts = monitor_facts::of_program(&host);
+        self.state.monitor_facts.insert(self.state.name.clone(), facts);
         self.state.host = Some(host).filter(|host| !host.is_empty());
         self
+    }
+
+    /// Forgets what was answered to requests that may come again: a mistake, which tests build in to see that it shows.
+    pub fn forget_answers(&mut self) {
+        self.state.answers = crate::answers::Answers::default();
     }
 
     /// Everything that the monitor knows.
@@ -113,6 +121,11 @@ impl Mon {
     /// Tells which monitors follow this one, and how they are.
     pub fn set_quorum(&mut self, view: QuorumView) {
         self.state.quorum = view;
+    }
+
+    /// Tells what monitors say of themselves, by name; those that have never been connected with this one are not there.
+    pub fn set_monitor_facts(&mut self, facts: BTreeMap<String, MonitorFacts>) {
+        self.state.monitor_facts = facts;
     }
 
     /// Tells which clients have messages begun that take more memory than they may, a sentence each; for the health checks.
@@ -211,6 +224,9 @@ impl Mon {
             let map = std::sync::Arc::clone(self.state.osd.published());
             self.state.stats.osd_map(&map);
             self.retry_boots(cx);
+        }
+        if !self.delayed.is_empty() {
+            self.run_delayed(cx);
         }
         let is_behind_others = !self.held.is_empty();
         self.take_over_caps(cx);

@@ -137,7 +137,7 @@ impl Mon {
             return;
         }
         let map = std::sync::Arc::clone(self.state.osd.map());
-        let pgs = &self.state.stats.pgs;
+        let pgs = self.state.shown_pgs();
         let digest = pgs.digest(&map);
         let kib = |bytes: i64| u64::try_from(bytes).unwrap_or(0) / 1024;
         let whole = || {
@@ -162,7 +162,7 @@ impl Mon {
             return;
         }
         let map = std::sync::Arc::clone(self.state.osd.map());
-        let pgs = &self.state.stats.pgs;
+        let pgs = self.state.shown_pgs();
         let digest = pgs.digest(&map);
         let per_pool_stats =
             digest.sum.store_count > 0 || digest.pools.values().any(|sum| sum.store_count > 0);

@@ -33,6 +33,11 @@ impl ServiceMaps {
         });
     }
 
+    /// Bytes that wait to be committed.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.0.pending_bytes()
+    }
+
     pub(crate) fn is_dirty(&self) -> bool {
         self.0.is_dirty()
     }

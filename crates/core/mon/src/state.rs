@@ -9,7 +9,9 @@ use crate::cluster_log::ClusterLog;
 use crate::config::{ConfigDb, Target};
 use crate::config_key::ConfigKeys;
 use crate::fsmap::FsMaps;
+use crate::kept_stats::KeptStats;
 use crate::mgrmap::MgrMaps;
+use crate::monitor_facts::{self, MonitorFacts};
 use crate::monmap::MonMaps;
 use crate::mutes::Health;
 use crate::osd::{OsdMaps, OsdMapsError};
@@ -17,6 +19,7 @@ use crate::quorum_view::QuorumView;
 use crate::servicemap::ServiceMaps;
 use crate::warmth::Warmth;
 use nacre_denc::DecodeError;
+use nacre_mgr::PgMap;
 use nacre_msg::{ClusterLogEntry, LogPriority};
 use nacre_types::{AuthName, EntityKind, EntityName, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
@@ -50,6 +53,8 @@ pub struct State {
     pub mon: MonMaps,
     /// Which of them are there.
     pub quorum: QuorumView,
+    /// What they say of themselves, by name.
+    pub monitor_facts: BTreeMap<String, MonitorFacts>,
     /// OSDs, pools, placement.
     pub osd: OsdMaps,
     /// Keys and caps.
@@ -70,6 +75,8 @@ pub struct State {
     pub health: Health,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
+    /// What an earlier leader kept of it.
+    pub(crate) kept_stats: KeptStats,
     /// Whether what was not reported means anything.
     pub(crate) warmth: Warmth,
     /// What was answered to requests that may come again.
@@ -91,6 +98,7 @@ impl State {
             host: None,
             started: wall,
             quorum: QuorumView::of_all(mon.map(), 1, wall),
+            monitor_facts: BTreeMap::from([(name.to_owned(), monitor_facts::of_program(""))]),
             mon,
             osd: OsdMaps::open(snapshot)?,
             auth: AuthDb::open(snapshot)?,
@@ -102,6 +110,7 @@ impl State {
             services: ServiceMaps::open(snapshot)?,
             health: Health::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
+            kept_stats: KeptStats::open(snapshot)?,
             warmth: Warmth::default(),
             answers: Answers::open(snapshot)?,
             budgets: Budgets::default(),
@@ -114,6 +123,21 @@ impl State {
     #[must_use]
     pub fn is_warm(&self) -> bool {
         self.warmth == Warmth::Warm
+    }
+
+    /// The statistics that people are shown: those that the OSDs have reported, or, before [`State::is_warm`], what an earlier leader kept.
+    /// Nothing may be decided by them.
+    #[must_use]
+    pub fn shown_pgs(&self) -> &PgMap {
+        self.kept_stats.shown().filter(|_| !self.is_warm()).unwrap_or(&self.stats.pgs)
+    }
+
+    /// Keeps the statistics for the next leader, every few seconds.
+    pub(crate) fn keep_stats(&mut self, now: Stamp) {
+        if self.is_warm() && self.kept_stats.is_due(now) {
+            let digest = self.stats.pgs.to_keep(self.osd.map());
+            self.kept_stats.keep(now, digest);
+        }
     }
 
     /// Looks whether that is so by now.
@@ -133,7 +157,22 @@ impl State {
             || self.fs.is_dirty()
             || self.services.is_dirty()
             || self.answers.is_dirty()
+            || self.kept_stats.is_dirty()
             || self.health.is_dirty()
+    }
+
+    /// Bytes that wait to be committed, but for the OSDs' map, which is put together when its epoch is closed.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        let parts = [
+            self.osd.pending_bytes(),
+            self.auth.pending_bytes(),
+            self.config.pending_bytes(),
+            self.config_keys.pending_bytes(),
+            self.services.pending_bytes(),
+            self.answers.pending_bytes(),
+            self.log.pending_bytes(),
+        ];
+        parts.iter().sum()
     }
 
     /// Closes everything that changed into one batch.
@@ -148,6 +187,7 @@ impl State {
         self.fs.flush(&mut batch);
         self.services.flush(&mut batch);
         self.answers.flush(&mut batch);
+        self.kept_stats.flush(&mut batch);
         self.health.flush(&mut batch);
         self.log.flush(&mut batch);
         batch

@@ -3,7 +3,7 @@
 use crate::batch::{Batch, Snapshot};
 use nacre_denc::{Decode, DecodeError, Encode};
 
-const KEY: &str = "current";
+pub(crate) const KEY: &str = "current";
 
 /// A map and its table. It is durable with its epoch: subscribers wait for a greater one than they have, over restarts and whoever leads.
 #[derive(Debug)]
@@ -27,7 +27,12 @@ impl<T: Encode + Decode> StoredMap<T> {
     /// Changes the map. What changes it sees to it that the epoch grows.
     pub(crate) fn update(&mut self, edit: impl FnOnce(&mut T)) {
         edit(&mut self.map);
+        self.changes = Batch::default(); // the same key
         self.changes.put(self.table, KEY, self.map.to_bytes());
+    }
+
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.changes.bytes()
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

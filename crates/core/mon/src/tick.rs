@@ -22,6 +22,7 @@ impl Mon {
             self.purge_snaps();
             self.state.osd.shrink_pools(&self.state.stats.pgs);
         }
+        self.state.keep_stats(cx.now);
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
         self.end_revoked(cx);

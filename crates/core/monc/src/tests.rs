@@ -3,7 +3,7 @@
 use crate::*;
 use nacre_auth::{
     AuthMethod, ClientAuth, ConnectionMode, GlobalIds, KeyServer, Keyring, MonAuthContext, MonServer,
-    MonSessionAuth, Offer, Step, TicketLifetimes,
+    MonSessionAuth, Offer, ServiceTickets, Step, TicketLifetimes,
 };
 use nacre_buf::BufList;
 use nacre_denc::Encode;
@@ -115,8 +115,13 @@ impl World {
         let start = start.expect("AUTH_REQUEST");
         let mut server = MonServer::new(Offer::crc_first());
         let wall = self.wall();
-        let mut cx =
-            MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall, entropy: &mut self.entropy };
+        let mut cx = MonAuthContext {
+            keys: &self.keys,
+            ids: &mut self.ids,
+            wall,
+            entropy: &mut self.entropy,
+            tickets: ServiceTickets::Usable,
+        };
         let Step::More(payload) = server.request(&mut cx, start.method, &start.modes, start.payload) else {
             panic!("no challenge")
         };
@@ -125,8 +130,13 @@ impl World {
             Effect::AuthMore { payload, .. } => Some(payload.clone()),
             _ => None,
         });
-        let mut cx =
-            MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall, entropy: &mut self.entropy };
+        let mut cx = MonAuthContext {
+            keys: &self.keys,
+            ids: &mut self.ids,
+            wall,
+            entropy: &mut self.entropy,
+            tickets: ServiceTickets::Usable,
+        };
         let Step::Done(done) = server.more(&mut cx, answer.expect("AUTH_REQUEST_MORE")) else {
             panic!("refused")
         };
@@ -162,8 +172,13 @@ impl World {
         })?;
         let kind = nacre_denc::Reader::new(auth.payload.clone()).u16().expect("a request");
         let wall = self.wall();
-        let mut cx =
-            MonAuthContext { keys: &self.keys, ids: &mut self.ids, wall, entropy: &mut self.entropy };
+        let mut cx = MonAuthContext {
+            keys: &self.keys,
+            ids: &mut self.ids,
+            wall,
+            entropy: &mut self.entropy,
+            tickets: ServiceTickets::Usable,
+        };
         let reply = self.session.as_ref().expect("a session").handle(&mut cx, auth.payload);
         let (result, payload) = (reply.result, reply.payload);
         self.message(link, 0, AuthReply { protocol: 2, result, payload, ..AuthReply::default() });

@@ -7,14 +7,16 @@
 use crate::audit_file::AuditFile;
 use crate::clock_watch::ClockWatch;
 use crate::leadership::{Leadership, LeadershipError, Presence};
-use crate::link_msg::{LinkMsg, ToLeader};
+use crate::link_msg::{LinkMsg, ToLeader, Vitals};
 use crate::links::{LinkCx, LinkEvent, Links};
 use crate::members::{Monitors, ReadError};
+use crate::planted::Planted;
 use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
 use crate::store;
 use crate::transfer::Transfers;
 use crate::uplink::{Leader, Uplink};
+use crate::vitals::VitalsWatch;
 use nacre_auth::MonLinkInput;
 use nacre_denc::DecodeError;
 use nacre_env::Clock;
@@ -38,7 +40,10 @@ const HAND_OVER_MAX: Duration = Duration::from_millis(500);
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     /// What changed could not be made durable: nothing may be promised any more.
-    #[error("cannot write the store: {0}")]
+    #[error(
+        "cannot write the store, and a monitor that cannot keep what it promises ends: {0}. Make room or replace the device, then start it again; \
+         the others go on while they are a majority"
+    )]
     Store(#[from] ReplicaError),
     /// What the log brought cannot be taken in.
     #[error("cannot use the cluster's state: {0}")]
@@ -82,6 +87,7 @@ pub struct Driver {
     pub(crate) transfers: Transfers,
     pub(crate) monitors: Monitors,
     pub(crate) clocks: ClockWatch,
+    pub(crate) vitals: VitalsWatch,
     pub(crate) messenger: Messenger,
     pub(crate) clock: Box<dyn Clock>,
     pub(crate) entropy: Box<dyn Entropy + Send>,
@@ -91,6 +97,7 @@ pub struct Driver {
     /// When to stand for election, since the process of this leader has ended.
     pub(crate) depose_at: Option<(Stamp, Leader)>,
     pub(crate) audit: AuditFile,
+    pub(crate) planted: Planted,
 }
 
 pub(crate) fn session_of(conn: ConnId) -> SessionId {
@@ -152,6 +159,13 @@ impl Driver {
         self.replica.quorum().term()
     }
 
+    /// Which member of the log leads in the present term, as far as this one believes, perhaps itself.
+    #[must_use]
+    pub fn believed_leader(&self) -> Option<(u64, u64)> {
+        let quorum = self.replica.quorum();
+        quorum.leader().map(|id| (quorum.term(), id.0))
+    }
+
     /// When the next turn is due even if nothing happens.
     #[must_use]
     pub fn next_deadline(&self) -> Stamp {
@@ -199,23 +213,29 @@ impl Driver {
         }
         if now >= self.next_tick {
             self.next_tick = now + TICK;
-            let throttled = self.messenger.intake().warnings;
-            if let Some(lead) = &mut self.lead {
-                lead.mon.set_throttled_senders(throttled);
-                let before = (&lead.mon.state().quorum, self.clock.wall());
-                let quorum = self.replica.quorum();
-                let view = look(quorum, &self.monitors, &self.clocks, before);
-                lead.mon.set_quorum(view);
-            }
+            self.vitals.measured(self.replica.room());
+            self.look_at_monitors();
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);
-            self.ask_clocks();
+            self.ping();
             self.replica.flush().map_err(ReplicaError::from)?;
         } else if self.front.next_deadline().is_some_and(|at| now >= at) {
             self.front_event(FrontEvent::Tick);
         }
         self.with_links(Links::tick);
+        self.note_phase();
         Ok(())
+    }
+
+    /// A leader tells its Mon how the monitors are.
+    fn look_at_monitors(&mut self) {
+        let Some(lead) = &mut self.lead else { return };
+        lead.mon.set_throttled_senders(self.messenger.intake().warnings);
+        let before = (&lead.mon.state().quorum, self.clock.wall());
+        let known = (&self.clocks, &self.vitals);
+        let view = look(self.replica.quorum(), &self.monitors, known, before);
+        lead.mon.set_quorum(view);
+        lead.mon.set_monitor_facts(self.monitors.facts(&self.vitals));
     }
 
     /// A leader brings the members of the log closer to those that the tables name.
@@ -228,12 +248,20 @@ impl Driver {
         }
     }
 
-    /// A sign of life, and a question: what does your clock show?
-    fn ask_clocks(&mut self) {
-        let sent = self.clock.now();
+    /// A sign of life, how this monitor is, and a question: what does your clock show?
+    fn ping(&mut self) {
+        let (sent, vitals) = (self.clock.now(), self.own_vitals());
         for id in self.links.members() {
-            self.links.send(id, LinkMsg::Ping { sent }, &mut self.messenger);
+            let vitals = vitals.clone();
+            self.links.send(id, LinkMsg::Ping { sent, vitals }, &mut self.messenger);
         }
+    }
+
+    fn own_vitals(&self) -> Vitals {
+        let own = self.vitals.of(self.replica.quorum().id()).cloned().unwrap_or_default();
+        let Some(lead) = &self.lead else { return own };
+        let members = lead.mon.state().quorum.members(&self.monitors.map);
+        Vitals { quorum: members.filter_map(|(_, name)| self.monitors.id_of(name)).collect(), ..own }
     }
 
     /// Works on links with all that they need.
@@ -339,7 +367,7 @@ impl Driver {
 
     fn said(&mut self, from: NodeId, message: LinkMsg) -> Result<(), DriverError> {
         match message {
-            LinkMsg::Hello { .. } => (),
+            LinkMsg::Hello { facts, .. } => self.vitals.introduced(from, facts),
             LinkMsg::Raft(message) => {
                 let outcome = self.replica.step(from, message);
                 self.blame(from, outcome);
@@ -353,7 +381,8 @@ impl Driver {
             LinkMsg::Leads { term } => self.uplink.announced(Leader { term, id: from }),
             LinkMsg::ToLeader { term, what } => self.handle_from_front(from, term, what)?,
             LinkMsg::ToFront { term, what } => self.handle_from_leader(Leader { term, id: from }, what),
-            LinkMsg::Ping { sent } => {
+            LinkMsg::Ping { sent, vitals } => {
+                self.vitals.said(from, vitals);
                 let answer = LinkMsg::Pong { sent, wall: self.clock.wall() };
                 self.links.send(from, answer, &mut self.messenger);
             }
@@ -377,6 +406,7 @@ impl Driver {
     fn lost(&mut self, with: NodeId) {
         self.uplink.lost(with);
         self.clocks.lost(with);
+        self.vitals.lost(with);
         if self.transfers.lost(with) {
             self.replica.tables_sent(with, false);
         }
@@ -486,7 +516,11 @@ impl Driver {
     fn begin_to_lead(&mut self, term: u64) -> Result<(), DriverError> {
         let times = (self.clock.now(), self.clock.wall());
         let tables = self.replica.tables()?;
-        self.lead = Some(Leadership::open(term, tables, &self.presence, times, self.entropy.as_mut())?);
+        let mut lead = Leadership::open(term, tables, &self.presence, times, self.entropy.as_mut())?;
+        if self.planted == Planted::AnswersForgotten {
+            lead.mon.forget_answers();
+        }
+        self.lead = Some(lead);
         tracing::info!(mon = self.presence.name, term, "this monitor leads");
         self.front.set_active_mgr(true);
         self.uplink.announced(Leader { term, id: self.replica.quorum().id() });
@@ -512,10 +546,7 @@ impl Driver {
 
     /// The front serves while a leader is heard that knows its sessions.
     fn follow_leader(&mut self) {
-        let quorum = self.replica.quorum();
-        let is_here = |id: &NodeId| is_heard(quorum, *id) && (*id == quorum.id() || self.links.is_up(*id));
-        let heard = quorum.leader().filter(is_here);
-        let leader = heard.map(|id| Leader { term: quorum.term(), id });
+        let leader = self.heard_leader();
         if self.uplink.follow(leader) {
             self.front.end_sessions();
         }

@@ -13,7 +13,9 @@
 //! | `replica.rs`, `store.rs` | the log and the tables in the store |
 //! | `links.rs`, `link_msg.rs`, `transfer.rs` | connections between monitors, what goes over them, tables for one that is far behind |
 //! | `members.rs`, `clock_watch.rs`, `quorum_view.rs` | the other monitors: where they are, what their clocks show, who is in the quorum |
+//! | `vitals.rs`, `own_view.rs` | what monitors say of themselves, and how this one is |
 //! | `audit_file.rs` | the audit channel as a file |
+//! | `planted.rs` | mistakes for the simulation to find |
 //! | `monitor.rs` | making, starting and stopping |
 
 mod audit_file;
@@ -24,6 +26,8 @@ mod link_msg;
 mod links;
 mod members;
 mod monitor;
+mod own_view;
+mod planted;
 mod quorum_view;
 mod replica;
 mod routing;
@@ -31,9 +35,12 @@ mod sessions;
 mod store;
 mod transfer;
 mod uplink;
+mod vitals;
 
 pub use driver::{Driver, DriverError};
 pub use monitor::{
     LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, STORE_FILE, StartError, assemble, mkfs,
 };
+pub use planted::Planted;
+
 pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd};

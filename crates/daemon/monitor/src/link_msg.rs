@@ -5,7 +5,7 @@ use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_kv::Pair;
 use nacre_mon::{Endpoint, Peer};
 use nacre_msg::{Message, RawMessage, priority};
-use nacre_quorum::PeerMessage;
+use nacre_quorum::{NodeId, PeerMessage};
 use nacre_types::{AuthName, EntityKind, Stamp, UTime, Uuid};
 use std::ops::Range;
 
@@ -13,6 +13,20 @@ use std::ops::Range;
 pub(crate) const KIND: u16 = 0x7100;
 /// The newest layout that we speak, and the oldest that reads what we write.
 const VERSION: u16 = 1;
+/// Version of the envelope; 2 added what a monitor says of itself to Hello and Ping. A reader of version 1 skips that.
+const LAYOUT: u8 = 2;
+
+/// How a monitor is, as it says once per second.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Vitals {
+    /// Free room of the file system with its store, in per cent, if that could be measured.
+    pub(crate) disk_avail_percent: Option<u8>,
+    /// Members of the quorum, where the sender leads; else none.
+    pub(crate) quorum: Vec<NodeId>,
+}
+
+/// Facts about a monitor and its machine, by name, such as `hostname`.
+pub(crate) type Facts = nacre_mon::MonitorFacts;
 
 /// A message between two monitors.
 #[derive(Debug)]
@@ -21,6 +35,8 @@ pub(crate) enum LinkMsg {
     Hello {
         /// Id of the cluster that the sender is of.
         fsid: Uuid,
+        /// What the sender says of itself; none from an older program.
+        facts: Facts,
     },
     /// Of the log's algorithm.
     Raft(PeerMessage),
@@ -49,6 +65,8 @@ pub(crate) enum LinkMsg {
     Ping {
         /// When it was sent, by the sender's own steady clock.
         sent: Stamp,
+        /// How the sender is; nothing from an older program.
+        vitals: Vitals,
     },
     /// Answers [`LinkMsg::Ping`].
     Pong {
@@ -98,7 +116,7 @@ impl LinkMsg {
     /// As a message of a messenger.
     pub(crate) fn encode(self) -> RawMessage {
         let mut w = Writer::gathering(256);
-        w.envelope(1, 1, |w| self.encode_body(w));
+        w.envelope(LAYOUT, 1, |w| self.encode_body(w));
         RawMessage {
             tid: 0,
             kind: KIND,
@@ -120,14 +138,15 @@ impl LinkMsg {
             return Err(DecodeError::Invalid { what: "message between monitors", value: raw.kind.into() });
         }
         let mut r = Reader::new(raw.data.to_bytes());
-        r.envelope("LinkMsg", 1, |_, r| Self::decode_body(r))
+        r.envelope("LinkMsg", LAYOUT, |version, r| Self::decode_body(version, r))
     }
 
     fn encode_body(self, w: &mut Writer) {
         match self {
-            Self::Hello { fsid } => {
+            Self::Hello { fsid, facts } => {
                 w.u8(0);
                 w.put(&fsid);
+                w.put(&facts);
             }
             Self::Raft(message) => {
                 w.u8(1);
@@ -154,9 +173,12 @@ impl LinkMsg {
                 w.u64(term);
                 what.encode(w);
             }
-            Self::Ping { sent } => {
+            Self::Ping { sent, vitals } => {
                 w.u8(5);
                 w.u64(sent.0);
+                w.u8(vitals.disk_avail_percent.unwrap_or(u8::MAX));
+                w.count(vitals.quorum.len());
+                vitals.quorum.iter().for_each(|member| w.u64(member.0));
             }
             Self::Leads { term } => {
                 w.u8(7);
@@ -170,9 +192,12 @@ impl LinkMsg {
         }
     }
 
-    fn decode_body(r: &mut Reader) -> Result<Self, DecodeError> {
+    fn decode_body(version: u8, r: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
-            0 => Self::Hello { fsid: r.get()? },
+            0 => {
+                let fsid = r.get()?;
+                Self::Hello { fsid, facts: if version >= 2 { r.get()? } else { Facts::new() } }
+            }
             1 => Self::Raft(r.get()?),
             2 => {
                 let is_first = r.bool()?;
@@ -184,11 +209,23 @@ impl LinkMsg {
             }
             3 => Self::ToLeader { term: r.u64()?, what: ToLeader::decode(r)? },
             4 => Self::ToFront { term: r.u64()?, what: ToFront::decode(r)? },
-            5 => Self::Ping { sent: Stamp(r.u64()?) },
+            5 => {
+                let sent = Stamp(r.u64()?);
+                Self::Ping { sent, vitals: if version >= 2 { Vitals::decode(r)? } else { Vitals::default() } }
+            }
             6 => Self::Pong { sent: Stamp(r.u64()?), wall: r.get()? },
             7 => Self::Leads { term: r.u64()? },
             other => return Err(unknown(other)),
         })
+    }
+}
+
+impl Vitals {
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        let disk_avail_percent = Some(r.u8()?).filter(|percent| *percent <= 100);
+        let count = r.count(8)?;
+        let quorum = (0..count).map(|_| r.u64().map(NodeId)).collect::<Result<_, _>>()?;
+        Ok(Self { disk_avail_percent, quorum })
     }
 }
 
@@ -330,7 +367,10 @@ mod tests {
         let message = Box::new(Message::Unknown(raw()));
         let pairs = vec![(Bytes::from_static(b"osd\x001"), Bytes::from_static(b"map"))];
         let messages = [
-            LinkMsg::Hello { fsid: Uuid::from_random([7; 16]) },
+            LinkMsg::Hello {
+                fsid: Uuid::from_random([7; 16]),
+                facts: Facts::from([("hostname".to_owned(), "there".to_owned())]),
+            },
             LinkMsg::Tables(TablesPart { is_first: true, pairs, message: None }),
             LinkMsg::ToLeader { term: 3, what: ToLeader::Open { session: 1, peer: peer() } },
             LinkMsg::ToLeader { term: 3, what: ToLeader::Message { session: 1, tid: 7, message } },
@@ -340,7 +380,11 @@ mod tests {
             LinkMsg::ToFront { term: 3, what: ToFront::Close { session: 1 } },
             LinkMsg::ToFront { term: 3, what: ToFront::GlobalIds(5..9) },
             LinkMsg::Leads { term: 4 },
-            LinkMsg::Ping { sent: stamp },
+            LinkMsg::Ping { sent: stamp, vitals: Vitals::default() },
+            LinkMsg::Ping {
+                sent: stamp,
+                vitals: Vitals { disk_avail_percent: Some(7), quorum: vec![NodeId(1), NodeId(3)] },
+            },
             LinkMsg::Pong { sent: stamp, wall: UTime { sec: 5, nsec: 6 } },
         ];
         for message in messages {
@@ -354,5 +398,23 @@ mod tests {
                 assert!(LinkMsg::decode(RawMessage { data, ..raw.clone() }).is_err(), "{length} of {said}");
             }
         }
+    }
+
+    /// Envelope version 1: Hello without facts, Ping without vitals.
+    #[test]
+    fn what_a_program_before_the_facts_says_is_understood() {
+        let read = |kind: u8, write: &dyn Fn(&mut Writer)| {
+            let mut w = Writer::gathering(64);
+            w.envelope(1, 1, |w| {
+                w.u8(kind);
+                write(w);
+            });
+            LinkMsg::decode(RawMessage { kind: KIND, version: 1, compat: 1, data: w.finish_list(), ..raw() })
+        };
+        let fsid = Uuid::from_random([7; 16]);
+        let hello = read(0, &|w| w.put(&fsid)).expect("of version 1");
+        assert!(matches!(hello, LinkMsg::Hello { fsid: of, facts } if of == fsid && facts.is_empty()));
+        let ping = read(5, &|w| w.u64(9)).expect("of version 1");
+        assert!(matches!(ping, LinkMsg::Ping { sent: Stamp(9), vitals } if vitals == Vitals::default()));
     }
 }

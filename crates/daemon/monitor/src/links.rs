@@ -5,8 +5,9 @@
 //! sides have proved that they know the key of `mon.` and which member of the log they are; where another member is reached follows from the
 //! monitors' map, or, as long as our tables do not know of it, from its own word.
 
-use crate::link_msg::LinkMsg;
+use crate::link_msg::{Facts, LinkMsg};
 use nacre_auth::{Authorizer, CryptoKey, MonLinkAuth, MonLinkInput, Step, dial_monitor};
+use nacre_msg::RawMessage;
 use nacre_msgr::{Config, Event, Peer, Target};
 use nacre_quorum::NodeId;
 use nacre_service::{ConnId, Messenger, answer_auth};
@@ -25,6 +26,8 @@ const REDIAL_DELAY_MAX: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(5);
 /// Bytes that may wait for one monitor; what is more is not sent. One message of the largest kind always finds room.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// Time between two lines in the log about monitors that cannot prove that they are of this cluster.
+const STRANGERS_APART: Duration = Duration::from_secs(600);
 /// Handshakes of monitors at a time.
 const ACCEPTING_MAX: usize = 64;
 
@@ -71,6 +74,8 @@ struct Link {
     is_open: bool,
     redial_at: Stamp,
     failures: u32,
+    /// It has said that it does not know our key, and the log says so.
+    has_refused: bool,
     /// The connection that came in.
     accepted: Option<ConnId>,
     /// It has said Hello on that one.
@@ -87,6 +92,7 @@ impl Link {
             is_open: false,
             redial_at: now,
             failures: 0,
+            has_refused: false,
             accepted: None,
             is_greeted: false,
             heard_at: now,
@@ -103,26 +109,32 @@ pub(crate) struct Links {
     own: NodeId,
     name: String,
     fsid: Uuid,
+    /// What this monitor says of itself.
+    facts: Facts,
     config: Arc<Config>,
     links: BTreeMap<NodeId, Link>,
     accepting: BTreeMap<ConnId, MonLinkAuth>,
     /// Connections that came in and have proved themselves, until they are established.
     proved: BTreeMap<ConnId, (NodeId, String)>,
+    /// When a stranger was last told of in the log: it comes again every second.
+    stranger_at: Option<Stamp>,
     events: Vec<LinkEvent>,
 }
 
 impl Links {
     /// Those of the monitor `name` of the cluster `fsid`, which dials as `config` says; to nobody yet.
-    pub(crate) fn new(own: NodeId, name: &str, fsid: Uuid, config: &Config) -> Self {
+    pub(crate) fn new(own: NodeId, name: &str, fsid: Uuid, facts: Facts, config: &Config) -> Self {
         let config = Config { handshake_timeout: HANDSHAKE_MAX, ..config.clone() };
         Self {
             own,
             name: name.to_owned(),
             fsid,
+            facts,
             config: Arc::new(config),
             links: BTreeMap::new(),
             accepting: BTreeMap::new(),
             proved: BTreeMap::new(),
+            stranger_at: None,
             events: Vec::new(),
         }
     }
@@ -255,10 +267,16 @@ impl Links {
                 self.proved.insert(conn, (NodeId(identity.global_id), identity.name.id.clone()));
                 cx.messenger.set_proved(conn, identity.name.clone());
             }
-            Step::Bad(refusal) => tracing::warn!(
-                reason = %refusal.reason,
-                "another monitor cannot prove itself: it has another key of mon., or is of another cluster"
-            ),
+            Step::Bad(refusal) if self.stranger_at.is_none_or(|at| cx.now.since(at) >= STRANGERS_APART) => {
+                self.stranger_at = Some(cx.now);
+                tracing::warn!(
+                    reason = %refusal.reason,
+                    ours = %self.fsid,
+                    "a monitor with another key of mon. dials this one and is refused: it is of another cluster, or its folder is an \
+                     old copy; stop it, or give it a folder of this cluster"
+                );
+            }
+            Step::Bad(_) => (),
         }
         cx.messenger.drive(conn, |connection| answer_auth(connection, step));
     }
@@ -284,9 +302,18 @@ impl Links {
                 })
             }
             Event::AuthBad { .. } => {
-                let link = self.links.values().find(|link| link.dialled == Some(conn));
-                let mon = link.map(|link| link.place.name.as_str());
-                tracing::warn!(mon, "a monitor does not accept our key of mon.; is it of this cluster?");
+                let link = self.links.values_mut().find(|link| link.dialled == Some(conn));
+                if let Some(link) = link
+                    && !std::mem::replace(&mut link.has_refused, true)
+                {
+                    tracing::warn!(
+                        mon = link.place.name,
+                        addr = %link.place.addr,
+                        ours = %self.fsid,
+                        "the monitor at this address does not accept our key of mon.: one of another cluster listens there, or its folder or ours \
+                         is an old copy; stop it, or give it a folder of this cluster"
+                    );
+                }
                 false
             }
             Event::Established(peer) => self.established(conn, &peer, cx),
@@ -302,6 +329,10 @@ impl Links {
         if !going_on {
             self.end(conn, cx);
         }
+    }
+
+    fn hello(&self) -> RawMessage {
+        LinkMsg::Hello { fsid: self.fsid, facts: self.facts.clone() }.encode()
     }
 
     fn authorizer_of(&mut self, conn: ConnId) -> Option<&mut Authorizer> {
@@ -322,9 +353,10 @@ impl Links {
     fn established(&mut self, conn: ConnId, peer: &Peer, cx: &mut LinkCx<'_>) -> bool {
         if let Some((id, link)) = self.links.iter_mut().find(|(_, link)| link.dialled == Some(conn)) {
             (link.is_open, link.failures, link.heard_at) = (true, 0, cx.now);
+            link.has_refused = false;
             link.authorizer = None;
             self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
-            return cx.messenger.send(conn, LinkMsg::Hello { fsid: self.fsid }.encode());
+            return cx.messenger.send(conn, self.hello());
         }
         let Some((id, name)) = self.proved.remove(&conn) else { return false };
         if id == self.own {
@@ -354,17 +386,18 @@ impl Links {
         };
         link.heard_at = now;
         match message {
-            LinkMsg::Hello { fsid } if fsid != self.fsid => {
+            LinkMsg::Hello { fsid, .. } if fsid != self.fsid => {
                 tracing::error!(
                     mon = link.place.name,
                     theirs = %fsid,
                     ours = %self.fsid,
-                    "a monitor of another cluster; its folder or its address is the wrong one"
+                    "a monitor of another cluster that has the same key of mon.; stop it, or give it a folder of this cluster"
                 );
                 false
             }
             LinkMsg::Hello { .. } => {
                 link.is_greeted = true;
+                self.events.push(LinkEvent::Said(*id, Box::new(message)));
                 self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
                 true
             }

@@ -2,11 +2,12 @@
 
 use crate::links::Place;
 use crate::store;
+use crate::vitals::VitalsWatch;
 use nacre_denc::DecodeError;
 use nacre_kv::{KvError, KvStore};
 use nacre_maps::MonMap;
-use nacre_mon::MonMembers;
 use nacre_mon::monmap::read_monmap;
+use nacre_mon::{MonMembers, MonitorFacts};
 use nacre_quorum::NodeId;
 use std::collections::BTreeMap;
 
@@ -58,6 +59,17 @@ impl Monitors {
     /// The member that a monitor is.
     pub(crate) fn id_of(&self, name: &str) -> Option<NodeId> {
         self.members.id_of(name).map(NodeId)
+    }
+
+    /// The monitor that a member is.
+    pub(crate) fn name_of(&self, id: NodeId) -> Option<&str> {
+        self.members.name_of(id.0)
+    }
+
+    /// Facts about the monitors that have been connected with this one, by name.
+    pub(crate) fn facts(&self, vitals: &VitalsWatch) -> BTreeMap<String, MonitorFacts> {
+        let fact = |(name, id): (&str, u64)| Some((name.to_owned(), vitals.facts_of(NodeId(id))?.clone()));
+        self.members.iter().filter_map(fact).collect()
     }
 
     /// The rank of a monitor, which says who stands for election first.

@@ -6,16 +6,18 @@ use crate::driver::{Driver, DriverError};
 use crate::leadership::Presence;
 use crate::links::Links;
 use crate::members::Monitors;
+use crate::planted::Planted;
 use crate::replica::{self, Replica, ReplicaError};
 use crate::store;
 use crate::transfer::Transfers;
 use crate::uplink::Uplink;
+use crate::vitals::{VitalsWatch, avail_percent};
 use nacre_auth::AuthMethod;
 use nacre_env::real::RealNet;
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
-use nacre_mon::{Front, MkfsError, MkfsOptions, OpenError};
+use nacre_mon::{Front, MkfsError, MkfsOptions, MonitorFacts, OpenError};
 use nacre_msgr::Config;
 use nacre_service::{IntakeLimits, Messenger};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
@@ -45,9 +47,13 @@ pub struct MonitorConfig {
     pub methods: Vec<AuthMethod>,
     /// The machine that it runs on, as people know it.
     pub host: String,
+    /// What else is known of the machine, under the names of Ceph's `mon metadata`.
+    pub machine_facts: MonitorFacts,
     /// Changes of the cluster's state that are kept for monitors that are behind; one that is further behind gets all tables. Usually
     /// [`LOG_ENTRIES_KEPT`].
     pub log_entries_kept: usize,
+    /// A mistake that is built in on purpose; outside of tests always [`Planted::Nothing`].
+    pub planted: Planted,
 }
 
 /// Why a monitor did not start, or could not be made.
@@ -95,6 +101,19 @@ pub enum StartError {
     /// The monitors' map does not know this monitor.
     #[error("the monitors' map has no mon.{0} with an address")]
     Unknown(String),
+    /// The store would soon have no room to grow, and a monitor that cannot write ends.
+    #[error(
+        "the file system of {path} has {percent}% of its room left, and with {crit}% or less (mon_data_avail_crit) a monitor does not start: \
+         make room there, or move the folder to a larger file system"
+    )]
+    NoRoom {
+        /// The store's file.
+        path: PathBuf,
+        /// What is left, in per cent.
+        percent: u8,
+        /// What is too little.
+        crit: u8,
+    },
     /// The address is in use or not of this machine.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
@@ -148,11 +167,16 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     let Machine { clock, mut entropy, net, store } = machine;
     let at = |source| StartError::Log { path: config.store.join(STORE_FILE), source };
     let mut replica = Replica::open(store, &config.name, config.log_entries_kept).map_err(at)?;
+    replica.plant(config.planted);
     let tables = replica.tables().map_err(at)?;
     let monitors = Monitors::read(tables).map_err(DriverError::from)?;
     let front = store::read(tables, |snapshot| Front::open(snapshot, &config.name))
         .map_err(|source| StartError::Store { path: config.store.join(STORE_FILE), source })?;
     let front = front.map_err(OpenError::from)?.accepting(config.methods.clone());
+    let crit = front.disk_avail_crit();
+    if let Some(percent) = replica.room().and_then(avail_percent).filter(|percent| *percent <= crit) {
+        return Err(StartError::NoRoom { path: config.store.join(STORE_FILE), percent, crit });
+    }
     let mut messenger = Messenger::new(net, clock.wall().sec.into());
     messenger.limit_intake(IntakeLimits { client_bytes: INTAKE_BYTES_MAX, peer_bytes: INTAKE_BYTES_MAX });
     let (addr, mgr_addrs, mon_config) = listen(&monitors, &mut messenger, &config.name, entropy.as_mut())?;
@@ -163,7 +187,10 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         mgr_addrs,
     };
     let now = clock.now();
-    let mut links = Links::new(replica.quorum().id(), &config.name, monitors.map.fsid, &mon_config);
+    let own = replica.quorum().id();
+    let mut facts = nacre_mon::monitor_facts::of_program(&config.host);
+    facts.extend(config.machine_facts.clone());
+    let mut links = Links::new(own, &config.name, monitors.map.fsid, facts.clone(), &mon_config);
     links.follow(&monitors.places(), now, &mut messenger);
     let mut driver = Driver {
         front,
@@ -174,7 +201,9 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         uplink: Uplink::default(),
         transfers: Transfers::default(),
         monitors,
+        planted: config.planted,
         clocks: ClockWatch::default(),
+        vitals: VitalsWatch::new(own, facts, now),
         messenger,
         clock,
         entropy,

@@ -2,6 +2,7 @@
 
 use crate::clock_watch::ClockWatch;
 use crate::members::Monitors;
+use crate::vitals::VitalsWatch;
 use nacre_mon::{MonitorView, QuorumView};
 use nacre_quorum::{NodeId, Quorum};
 use nacre_types::UTime;
@@ -19,7 +20,7 @@ pub(crate) fn is_heard(quorum: &Quorum, id: NodeId) -> bool {
 pub(crate) fn look(
     quorum: &Quorum,
     monitors: &Monitors,
-    clocks: &ClockWatch,
+    (clocks, vitals): (&ClockWatch, &VitalsWatch),
     (before, wall): (&QuorumView, UTime),
 ) -> QuorumView {
     let voters = quorum.members().voters;
@@ -30,7 +31,7 @@ pub(crate) fn look(
             is_in_quorum: is_heard(quorum, id) && voters.contains(&id),
             clock_skew_s: measured.map(|(ahead_s, _)| ahead_s),
             latency_s: measured.map_or(0.0, |(_, latency_s)| latency_s),
-            disk_avail_percent: None,
+            disk_avail_percent: vitals.of(id).and_then(|vitals| vitals.disk_avail_percent),
         };
         Some((name.clone(), view))
     };

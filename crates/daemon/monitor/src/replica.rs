@@ -9,9 +9,11 @@
 //! log; it is taken over by its only monitor.
 
 use crate::members::{Monitors, ReadError};
+use crate::planted::Planted;
 use crate::store;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_env::FileRoom;
 use nacre_kv::{Durability, KvBatch, KvError, KvStore, Pair};
 use nacre_mon::{Batch, MkfsOptions, Token};
 use nacre_quorum::{
@@ -32,6 +34,7 @@ const FIRST: NodeId = NodeId(1);
 const KEPT_BYTES_MAX: usize = 64 << 20;
 /// Longest change: with all around it, it goes between monitors in one message's data, see [`nacre_msgr::DATA_BYTES_MAX`].
 const PROPOSAL_BYTES_MAX: usize = 92 << 20;
+const _: () = assert!(nacre_mon::BATCH_BYTES_MAX <= PROPOSAL_BYTES_MAX);
 /// Names the changes of members, which nobody waits for.
 const NOBODY: Proposal = Proposal(u64::MAX);
 
@@ -110,6 +113,7 @@ pub(crate) struct Replica {
     last: u64,
     /// What the tables have come to, as stored or pending.
     applied: (LogPosition, Members),
+    planted: Planted,
 }
 
 impl Replica {
@@ -153,7 +157,13 @@ impl Replica {
             trimmed,
             last,
             applied,
+            planted: Planted::Nothing,
         })
+    }
+
+    /// Builds a mistake in.
+    pub(crate) fn plant(&mut self, planted: Planted) {
+        self.planted = planted;
     }
 
     /// The log's state.
@@ -249,6 +259,11 @@ impl Replica {
         }
     }
 
+    /// What the store has of its file system, where that is known.
+    pub(crate) fn room(&self) -> Option<FileRoom> {
+        self.store.room()
+    }
+
     /// Writes what was applied, without waiting for the device.
     pub(crate) fn flush(&mut self) -> Result<(), KvError> {
         if self.pending.is_empty() {
@@ -284,7 +299,11 @@ impl Replica {
     pub(crate) fn write(&mut self, events: &mut Vec<ReplicaEvent>) -> Result<(), ReplicaError> {
         let Some(write) = self.to_write.take() else { return Ok(()) };
         self.stage(&write)?;
-        self.store.commit(&std::mem::take(&mut self.pending), Durability::Durable)?;
+        let durability = match self.planted {
+            Planted::AcknowledgedBeforeWrite => Durability::Buffered,
+            _ => Durability::Durable,
+        };
+        self.store.commit(&std::mem::take(&mut self.pending), durability)?;
         if write.snapshot.is_some() {
             events.push(ReplicaEvent::TablesReplaced);
         }
@@ -343,7 +362,8 @@ impl Replica {
         let no_longer_kept = self.trimmed.index + 1..=write.trimmed.index;
         no_longer_kept.for_each(|index| self.pending.delete(key_of(index)));
         self.trimmed = write.trimmed;
-        self.pending.put(STATE, state_bytes(write.hard_state, write.trimmed));
+        let vote = if self.planted == Planted::VoteForgotten { 0 } else { write.hard_state.vote };
+        self.pending.put(STATE, state_bytes(HardState { vote, ..write.hard_state }, write.trimmed));
         Ok(())
     }
 

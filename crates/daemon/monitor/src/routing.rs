@@ -2,11 +2,16 @@
 
 use crate::driver::{Driver, DriverError, conn_of};
 use crate::link_msg::{LinkMsg, ToFront, ToLeader};
+use crate::planted::Planted;
 use crate::uplink::Leader;
 use nacre_auth::Step;
 use nacre_mon::{Effect, Event, FrontEffect};
 use nacre_quorum::NodeId;
 use nacre_service::{ConnId, answer_auth};
+use std::ops::Range;
+
+/// What fronts hand out that have [`Planted::IdsReused`].
+const REUSED_IDS: Range<u64> = 1_000_000..1_100_000;
 
 impl Driver {
     /// Executes what the front and the leader want. True when there was anything.
@@ -47,6 +52,10 @@ impl Driver {
             }
             FrontEffect::Message { session, tid, message } => {
                 self.tell_leader(ToLeader::Message { session: session.0, tid, message })?;
+            }
+            FrontEffect::Tell { session, tid, command } => {
+                let own = self.own_view();
+                self.front.tell(&own, session, tid, *command);
             }
             FrontEffect::Closed { session } => self.tell_leader(ToLeader::Closed { session: session.0 })?,
             FrontEffect::WantGlobalIds => self.tell_leader(ToLeader::WantGlobalIds)?,
@@ -128,6 +137,7 @@ impl Driver {
         match what {
             ToFront::Send { session, raw } => drop(self.messenger.send(ConnId(session), raw)),
             ToFront::Close { session } => self.end_session(ConnId(session)),
+            ToFront::GlobalIds(_) if self.planted == Planted::IdsReused => self.front.granted(REUSED_IDS),
             ToFront::GlobalIds(ids) => self.front.granted(ids),
         }
     }

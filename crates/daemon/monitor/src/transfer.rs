@@ -67,6 +67,11 @@ impl Transfers {
         !self.outgoing.is_empty()
     }
 
+    /// True while tables are coming in.
+    pub(crate) fn has_incoming(&self) -> bool {
+        !self.incoming.is_empty()
+    }
+
     /// Takes in a part; yields all when it is the last.
     pub(crate) fn received(&mut self, from: NodeId, part: TablesPart) -> Option<(PeerMessage, Vec<Pair>)> {
         if part.is_first {

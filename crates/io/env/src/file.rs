@@ -11,6 +11,8 @@ pub struct FileRoom {
     pub used_bytes: u64,
     /// Bytes that it could take more, without what is reserved for it.
     pub available_bytes: u64,
+    /// Bytes of the whole file system, whoever uses them.
+    pub total_bytes: u64,
 }
 
 /// A file. Reads see what was written before; a loss of power leaves of each write since the last [`File::sync`] all, any of its

@@ -290,7 +290,8 @@ impl File for SimFileHandle {
         let inner = self.held()?;
         let used_bytes = inner.allocated_bytes();
         let taken = used_bytes.saturating_add(inner.reserved_bytes);
-        Ok(FileRoom { used_bytes, available_bytes: inner.quota_bytes.saturating_sub(taken) })
+        let available_bytes = inner.quota_bytes.saturating_sub(taken);
+        Ok(FileRoom { used_bytes, available_bytes, total_bytes: inner.quota_bytes })
     }
 }
 
@@ -348,7 +349,8 @@ mod tests {
         handle.set_length(8 * BLOCK).expect("no room is needed");
         handle.write(0, &[1; BLOCK_BYTES]).expect("room");
         handle.reserve(BLOCK).expect("room");
-        assert_eq!(handle.room().expect("healthy"), FileRoom { used_bytes: BLOCK, available_bytes: BLOCK });
+        let room = FileRoom { used_bytes: BLOCK, available_bytes: BLOCK, total_bytes: 3 * BLOCK };
+        assert_eq!(handle.room().expect("healthy"), room);
         let refused = handle.write(BLOCK, &[2; 2 * BLOCK_BYTES]);
         assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::StorageFull));
         handle.reserve(0).expect("room");

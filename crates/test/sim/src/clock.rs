@@ -14,7 +14,8 @@ const BEGINNING_S: u64 = 1_800_000_000;
 #[derive(Debug, Clone)]
 pub struct SimClock {
     ns: Arc<AtomicU64>,
-    skew: Duration,
+    /// Nanoseconds by which the calendar is ahead; of a process, its own.
+    skew_ns: Arc<AtomicU64>,
     /// By how many millionths it is fast; negative when it is slow.
     drift_ppm: i64,
     stall: Arc<Stall>,
@@ -31,13 +32,21 @@ impl SimClock {
     /// A clock at the beginning of time.
     #[must_use]
     pub fn new() -> Self {
-        Self { ns: Arc::new(AtomicU64::new(1)), skew: Duration::ZERO, drift_ppm: 0, stall: Arc::default() }
+        Self { ns: Arc::new(AtomicU64::new(1)), skew_ns: Arc::default(), drift_ppm: 0, stall: Arc::default() }
     }
 
     /// The same clock for a process whose calendar is ahead by `skew`, and that is fast by so many millionths.
     #[must_use]
     pub fn skewed(&self, skew: Duration, drift_ppm: i64) -> Self {
-        Self { ns: Arc::clone(&self.ns), skew, drift_ppm, stall: Arc::default() }
+        let clock =
+            Self { ns: Arc::clone(&self.ns), skew_ns: Arc::default(), drift_ppm, stall: Arc::default() };
+        clock.set_skew(skew);
+        clock
+    }
+
+    /// From now on the calendar of this process is ahead by so much: somebody sets it, forward or back.
+    pub fn set_skew(&self, skew: Duration) {
+        self.skew_ns.store(u64::try_from(skew.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// What this clock shows at a moment of the world.
@@ -96,6 +105,7 @@ impl Clock for SimClock {
 
     fn wall(&self) -> UTime {
         let passed = Duration::from_nanos(stretch(self.ns.load(Ordering::Relaxed), self.drift_ppm));
-        UTime::from_unix(Duration::from_secs(BEGINNING_S) + passed + self.skew)
+        let skew = Duration::from_nanos(self.skew_ns.load(Ordering::Relaxed));
+        UTime::from_unix(Duration::from_secs(BEGINNING_S) + passed + skew)
     }
 }

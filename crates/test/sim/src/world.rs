@@ -62,12 +62,25 @@ pub struct Config {
     pub shards: usize,
     /// How PGs behave.
     pub tuning: Tuning,
+    /// By how much calendars of processes are ahead, for those that are; all others' are by less than 50 ms.
+    pub skews: BTreeMap<Proc, Duration>,
+    /// A mistake that is built into the monitors on purpose.
+    pub planted: nacre_monitor::Planted,
 }
 
 impl Default for Config {
     fn default() -> Self {
         let tuning = Tuning { checked: true, ..Tuning::default() };
-        Self { mons: 1, osds: 3, clients: 1, device_bytes: DEVICE_BYTES, shards: 1, tuning }
+        Self {
+            mons: 1,
+            osds: 3,
+            clients: 1,
+            device_bytes: DEVICE_BYTES,
+            shards: 1,
+            tuning,
+            skews: BTreeMap::new(),
+            planted: nacre_monitor::Planted::Nothing,
+        }
     }
 }
 
@@ -110,6 +123,8 @@ pub struct World {
     fabric: Fabric,
     fsid: Uuid,
     tuning: Tuning,
+    skews: BTreeMap<Proc, Duration>,
+    planted: nacre_monitor::Planted,
     /// What OSDs speak that speak other versions than `tuning` says, from their next start on.
     versions: BTreeMap<OsdId, PeerVersions>,
     device_bytes: u64,
@@ -169,6 +184,8 @@ impl World {
             fabric,
             fsid,
             tuning: config.tuning,
+            skews: config.skews.clone(),
+            planted: config.planted,
             versions: BTreeMap::new(),
             device_bytes: config.device_bytes,
             shards: config.shards,
@@ -262,6 +279,11 @@ impl World {
         self.mons.get(n)?.driver.as_ref()
     }
 
+    /// The same, to be asked something.
+    pub fn monitor_mut(&mut self, n: usize) -> Option<&mut Driver> {
+        self.mons.get_mut(n)?.driver.as_mut()
+    }
+
     /// Monitors, whether or not they run.
     #[must_use]
     pub fn mon_count(&self) -> usize {
@@ -304,11 +326,19 @@ impl World {
     }
 
     fn own_clock(&mut self, proc: Proc) -> Box<SimClock> {
-        let skew = Duration::from_millis(self.below(50));
+        let skew = Duration::from_millis(self.below(50)) + self.skews.get(&proc).copied().unwrap_or_default();
         let drift = self.below(2 * DRIFT_PPM_MAX + 1).cast_signed() - DRIFT_PPM_MAX.cast_signed();
         let clock = self.clock.skewed(skew, drift);
         self.clocks.insert(proc, clock.clone());
         Box::new(clock)
+    }
+
+    /// Sets the calendar of a process, which is ahead by so much from now on.
+    pub fn set_skew(&mut self, proc: Proc, skew: Duration) {
+        self.skews.insert(proc, skew);
+        if let Some(clock) = self.clocks.get(&proc) {
+            clock.set_skew(skew);
+        }
     }
 
     /// Starts a monitor.
@@ -320,7 +350,9 @@ impl World {
             store: PathBuf::new(),
             name: mon_name(n),
             methods: vec![AuthMethod::Cephx],
-            host: String::new(),
+            host: format!("machine{n}"),
+            machine_facts: BTreeMap::new(),
+            planted: self.planted,
             log_entries_kept: LOG_ENTRIES_KEPT,
         };
         let machine = nacre_monitor::Machine {

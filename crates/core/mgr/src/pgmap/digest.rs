@@ -28,6 +28,16 @@ pub struct PoolSum {
 }
 
 impl PoolSum {
+    /// Adds what another pool has, but for what it takes up on OSDs: [`Digest::sum`] says nothing of that.
+    pub(super) fn add_pool(&mut self, other: &Self) {
+        self.pg_count += other.pg_count;
+        self.stats += &other.stats;
+        self.log_size += other.log_size;
+        self.ondisk_log_size += other.ondisk_log_size;
+        self.up += other.up;
+        self.acting += other.acting;
+    }
+
     fn add(&mut self, stat: &PgStat) {
         self.pg_count += 1;
         self.stats += &stat.stats.sum;
@@ -50,7 +60,7 @@ pub struct OsdPgs {
 }
 
 /// Sums over everything.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Digest {
     /// PGs by state; 0 is unknown.
     pub by_state: BTreeMap<u64, usize>,
@@ -74,6 +84,9 @@ impl PgMap {
     /// Adds everything up.
     #[must_use]
     pub fn digest(&self, map: &OsdMap) -> Digest {
+        if let Some(kept) = &self.kept {
+            return kept.digest(map);
+        }
         let mut digest = Digest::default();
         for (id, pool) in &map.pools {
             digest.pools.insert(*id, PoolSum::default());
@@ -117,7 +130,7 @@ impl Digest {
         }
     }
 
-    fn add_osd(&mut self, stat: &OsdStat) {
+    pub(super) fn add_osd(&mut self, stat: &OsdStat) {
         let sum = &mut self.osd_sum;
         sum.snap_trim_queue_len += stat.snap_trim_queue_len;
         sum.num_snap_trimming += stat.num_snap_trimming;

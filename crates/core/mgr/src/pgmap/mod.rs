@@ -6,6 +6,7 @@
 mod avail;
 mod digest;
 mod dump;
+mod kept;
 mod rates;
 
 pub use avail::{PoolUsage, pool_usage, rule_avail_bytes};
@@ -13,6 +14,7 @@ pub use digest::{Digest, OsdPgs, PoolSum};
 pub use dump::{
     osd_stat, osd_stat_body, pg_brief, pg_stat, pg_stat_body, pool_row, pool_stat, stat_sum, statfs,
 };
+pub use kept::KeptDigest;
 pub use rates::Rate;
 
 use nacre_maps::{OsdMap, flags};
@@ -36,6 +38,8 @@ pub struct PgMap {
     osds: BTreeMap<OsdId, OsdStat>,
     stores: BTreeMap<(PoolId, OsdId), StoreStatfs>,
     rates: Rates,
+    /// Instead of reports of PGs: what an earlier leader had.
+    kept: Option<KeptDigest>,
 }
 
 /// True when the map knows this OSD and says that it runs.

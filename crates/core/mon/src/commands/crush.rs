@@ -4,6 +4,7 @@ use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::osd_read::existing;
 use super::osd_state::named_osds;
 use super::table::{Command, command};
+use crate::budget::CRUSH_BYTES_MAX;
 use crate::command::Output;
 use crate::osd::crush_edit::{self, CrushPlace, LocationError};
 use nacre_crush::{CrushMap, EditError, Tunables, is_valid_name};
@@ -463,6 +464,15 @@ fn setcrushmap(call: &mut Call<'_>) -> Answer {
     let version = i64::from(map.crush_version);
     if call.args.int("prior_version").is_some_and(|prior| prior != version) {
         return fail(Errno::EPERM, format!("prior_version does not match current version {version}"));
+    }
+    if call.data.len() > CRUSH_BYTES_MAX {
+        let mib = CRUSH_BYTES_MAX >> 20;
+        return fail(
+            Errno::E2BIG,
+            format!(
+                "a CRUSH map has at most {mib} MiB, so that a change of the OSDs' map fits the monitors' log"
+            ),
+        );
     }
     let crush = CrushMap::from_bytes(call.data.clone())
         .map_err(|error| refuse(Errno::EINVAL, format!("Failed to parse crushmap: {error}")))?;

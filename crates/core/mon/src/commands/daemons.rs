@@ -77,6 +77,14 @@ pub(super) fn osd_values<'a>(call: &'a Call<'_>, key: &'a str) -> impl Iterator<
     })
 }
 
+/// A fact about every monitor of the map; `unknown` where it has never been connected with the leader.
+pub(super) fn mon_values<'a>(call: &'a Call<'_>, key: &'a str) -> impl Iterator<Item = String> + 'a {
+    call.state.mon.map().ranks.iter().map(move |name| {
+        let facts = call.state.monitor_facts.get(name);
+        facts.and_then(|facts| facts.get(key)).cloned().unwrap_or_else(|| "unknown".to_owned())
+    })
+}
+
 /// The machine that this monitor runs on, as it was told; "unknown" when it was not told.
 pub(super) fn host_name(call: &Call<'_>) -> String {
     call.state.host.clone().unwrap_or_else(|| "unknown".to_owned())

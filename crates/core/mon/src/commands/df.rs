@@ -34,7 +34,7 @@ fn used(statfs: &StoreStatfs) -> i64 {
 
 fn by_class(call: &Call<'_>, map: &OsdMap) -> BTreeMap<String, StoreStatfs> {
     let mut classes: BTreeMap<String, StoreStatfs> = BTreeMap::new();
-    for (osd, stat) in call.state.stats.pgs.osds().filter(|(osd, _)| map.exists(*osd)) {
+    for (osd, stat) in call.state.shown_pgs().osds().filter(|(osd, _)| map.exists(*osd)) {
         let class = map.crush.item_class_name(osd).unwrap_or("-").to_owned();
         *classes.entry(class).or_default() += &stat.statfs;
     }
@@ -53,14 +53,14 @@ fn capacity(statfs: &StoreStatfs) -> Section {
 fn df(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map();
     let detail = call.args.text_opt("detail").is_some();
-    let digest = call.state.stats.pgs.digest(map);
+    let digest = call.state.shown_pgs().digest(map);
     let none = PoolSum::default();
     let pools: Vec<Row<'_>> = map
         .pools
         .iter()
         .map(|(id, pool)| {
             let sum = digest.pools.get(id).unwrap_or(&none);
-            let usage = pool_usage(&call.state.stats.pgs, map, pool, sum);
+            let usage = pool_usage(call.state.shown_pgs(), map, pool, sum);
             Row { id: *id, name: map.pool_name(*id).unwrap_or_default(), pool, sum, usage }
         })
         .collect();

@@ -40,11 +40,13 @@ mod show;
 mod signature;
 mod status;
 mod table;
+mod tell;
 mod upmap;
 
 pub use call::{Answer, Call, Failure};
 pub use mon::ping_answer;
 pub use table::descriptions;
+pub(crate) use tell::{TellCx, tell};
 
 use crate::command::{CommandCx, CommandInput, Output};
 use nacre_buf::Bytes;

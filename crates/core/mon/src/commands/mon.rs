@@ -1,7 +1,7 @@
 //! The monitors: `mon dump`, `quorum_status`, `time-sync-status`.
 
 use super::call::{Answer, Call, fail};
-use super::daemons::{count_values, host_name, quorum_age, quorum_names, quorum_ranks};
+use super::daemons::{count_values, mon_values, quorum_age, quorum_names, quorum_ranks};
 use super::health::health_tree;
 use super::show;
 use super::table::{Command, command};
@@ -9,7 +9,6 @@ use crate::command::Output;
 use crate::state::State;
 use nacre_format::{Format, Node, Section};
 use nacre_maps::MonMap;
-use nacre_types::version::{RELEASE, VERSION_SHORT, VERSION_TEXT};
 use nacre_types::{Errno, features};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -101,14 +100,11 @@ fn stat(call: &mut Call<'_>) -> Answer {
 
 fn metadata_of(call: &Call<'_>, name: &str) -> Section {
     let addrs = call.state.mon.map().mons.get(name).map(|mon| mon.addrs.to_string()).unwrap_or_default();
-    Section::new()
-        .with("addrs", addrs)
-        .with("arch", std::env::consts::ARCH)
-        .with("ceph_release", RELEASE)
-        .with("ceph_version", VERSION_TEXT)
-        .with("ceph_version_short", VERSION_SHORT)
-        .with("hostname", host_name(call))
-        .with("os", "Linux")
+    let mut section = Section::new().with("addrs", addrs);
+    for (key, value) in call.state.monitor_facts.get(name).into_iter().flatten() {
+        section.put(key.clone(), value);
+    }
+    section
 }
 
 fn metadata(call: &mut Call<'_>) -> Answer {
@@ -138,8 +134,8 @@ fn count_metadata(call: &mut Call<'_>) -> Answer {
 }
 
 fn versions(call: &mut Call<'_>) -> Answer {
-    let own = std::iter::repeat_n(VERSION_TEXT.to_owned(), call.state.mon.map().mons.len());
-    call.tree("mon", count_values(own))
+    let versions = mon_values(call, "ceph_version");
+    call.tree("mon", count_values(versions))
 }
 
 fn feature_ls(call: &mut Call<'_>) -> Answer {

@@ -31,7 +31,7 @@ struct Use {
 
 impl Use {
     fn of(state: &State, osd: OsdId) -> Self {
-        let Some(stat) = state.stats.pgs.osd(osd) else { return Self::default() };
+        let Some(stat) = state.shown_pgs().osd(osd) else { return Self::default() };
         Self {
             total: stat.statfs.total >> 10,
             used: stat.statfs.used_raw() >> 10,
@@ -138,7 +138,7 @@ fn line(
 fn report(call: &Call<'_>, map: &OsdMap, tree: bool) -> Report {
     let state = &*call.state;
     let items = show::tree_items(&map.crush, None, false);
-    let digest = state.stats.pgs.digest(map);
+    let digest = state.shown_pgs().digest(map);
     let only = wanted(call, map);
     let is_wanted = |osd: OsdId| only.as_ref().is_none_or(|only| only.contains(&osd));
     let osds: BTreeSet<OsdId> =

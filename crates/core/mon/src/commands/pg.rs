@@ -97,7 +97,7 @@ fn pg_summary(digest: &Digest) -> Section {
 
 fn stat(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map();
-    let digest = call.state.stats.pgs.digest(map);
+    let digest = call.state.shown_pgs().digest(map);
     let rate = call.state.stats.pgs.rate(None);
     let states: Vec<String> =
         digest.states_by_bits().map(|(name, count)| format!("{count} {name}")).collect();

@@ -289,7 +289,7 @@ fn stats(call: &mut Call<'_>) -> Answer {
 /// The autoscaler does not run yet: its view of each pool, without a recommendation.
 fn autoscale_status(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map();
-    let digest = call.state.stats.pgs.digest(map);
+    let digest = call.state.shown_pgs().digest(map);
     let capacity = u64::try_from(digest.osd_sum.statfs.total).unwrap_or(0);
     let names = [
         "SIZE",
@@ -310,7 +310,7 @@ fn autoscale_status(call: &mut Call<'_>) -> Answer {
     let mut tree = Vec::new();
     for (id, pool) in &map.pools {
         let (Some(sum), Some(name)) = (digest.pools.get(id), map.pool_name(*id)) else { continue };
-        let usage = pool_usage(&call.state.stats.pgs, map, pool, sum);
+        let usage = pool_usage(call.state.shown_pgs(), map, pool, sum);
         let raw = usage.used_data + usage.used_omap;
         #[expect(clippy::cast_precision_loss, reason = "a ratio")]
         let ratio = if capacity > 0 { raw as f64 / capacity as f64 } else { 0.0 };

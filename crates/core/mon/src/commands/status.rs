@@ -2,8 +2,8 @@
 
 use super::call::{Answer, Call};
 use super::daemons::{
-    count_values, host_name, metadata_section, osd_summary, osd_summary_text, osd_values, quorum_age,
-    quorum_names, quorum_ranks, remapped_count, seconds_since,
+    count_values, host_name, metadata_section, mon_values, osd_summary, osd_summary_text, osd_values,
+    quorum_age, quorum_names, quorum_ranks, remapped_count, seconds_since,
 };
 use super::health::{health_lines, health_tree};
 use super::show;
@@ -286,7 +286,7 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
 
 fn status(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map().clone();
-    let digest = call.state.stats.pgs.digest(&map);
+    let digest = call.state.shown_pgs().digest(&map);
     let rate = call.state.stats.pgs.rate(None);
     if call.is_plain() {
         return call.either("status", status_text(call, &map, &digest, &rate), Section::new());
@@ -304,13 +304,13 @@ fn version(call: &mut Call<'_>) -> Answer {
 }
 
 fn versions(call: &mut Call<'_>) -> Answer {
-    let mons = call.state.mon.map().mons.len();
+    let mons: Vec<String> = mon_values(call, "ceph_version").collect();
     let own = |count: usize| std::iter::repeat_n(VERSION_TEXT.to_owned(), count);
     let mgrs = usize::from(call.state.mgr.map().active_gid != 0);
     let osds: Vec<String> = osd_values(call, "ceph_version").collect();
-    let overall = own(mons).chain(own(mgrs)).chain(osds.iter().cloned());
+    let overall = mons.iter().cloned().chain(own(mgrs)).chain(osds.iter().cloned());
     let section = Section::new()
-        .with("mon", count_values(own(mons)))
+        .with("mon", count_values(mons.iter().cloned()))
         .with("mgr", count_values(own(mgrs)))
         .with("osd", count_values(osds.iter().cloned()))
         .with("mds", Section::new())
@@ -336,7 +336,7 @@ fn features_command(call: &mut Call<'_>) -> Answer {
         Section::new().with("features", format!("0x{bits:x}")).with("release", "luminous").with("num", number)
     });
     let section = Section::new()
-        .with("mon", group(features::SUPPORTED, call.state.mon.map().mons.len()))
+        .with("mon", group(features::SUPPORTED, call.state.quorum.members(call.state.mon.map()).count()))
         .with("osd", Node::array("group", osds))
         .with("client", Node::array("group", Vec::<Node>::new()))
         .with("mgr", group(features::SUPPORTED, usize::from(call.state.mgr.map().active_gid != 0)));
@@ -350,11 +350,16 @@ fn node_ls(call: &mut Call<'_>) -> Answer {
         let host = call.state.osd.metadata(osd).and_then(|metadata| metadata.get("hostname")).cloned();
         osds.entry(host.unwrap_or_default()).or_default().push(osd.into());
     }
+    let mut mons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, host) in call.state.mon.map().ranks.iter().zip(mon_values(call, "hostname")) {
+        mons.entry(host).or_default().push(name);
+    }
+    let mons: Section = mons.into_iter().map(|(host, mons)| (host, Node::array("daemon", mons))).collect();
     let host = host_name(call);
     let names = |names: Vec<String>| Section::new().with(host.clone(), Node::array("daemon", names));
     let osds: Section = osds.into_iter().map(|(host, osds)| (host, Node::array("osd", osds))).collect();
     let kinds = [
-        ("mon", names(call.state.mon.map().ranks.clone())),
+        ("mon", mons),
         ("osd", osds),
         ("mgr", names(vec![call.state.mgr.map().active_name.clone()])),
         ("mds", Section::new()),
@@ -387,7 +392,7 @@ fn service_status(call: &mut Call<'_>) -> Answer {
 
 fn report(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map().clone();
-    let digest = call.state.stats.pgs.digest(&map);
+    let digest = call.state.shown_pgs().digest(&map);
     let mut section = report_head(call);
     section.extend(report_maps(call, &map));
     section.extend(report_stats(call, &digest));

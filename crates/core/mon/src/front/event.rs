@@ -3,7 +3,7 @@
 use crate::event::{Endpoint, Peer, SessionId};
 use nacre_auth::Step;
 use nacre_buf::Bytes;
-use nacre_msg::Message;
+use nacre_msg::{Command, Message};
 use nacre_types::{AddrVec, EntityKind};
 use std::net::IpAddr;
 
@@ -86,6 +86,15 @@ pub enum FrontEffect {
         tid: u64,
         /// The message as it was decoded.
         message: Box<Message>,
+    },
+    /// Answer what this monitor is asked itself, by [`crate::Front::tell`] with what is known of it.
+    Tell {
+        /// Number of the connection, and of the session that it becomes.
+        session: SessionId,
+        /// The peer's transaction number.
+        tid: u64,
+        /// The message as it was decoded.
+        command: Box<Command>,
     },
     /// Tell the leader that an open session is gone.
     Closed {

@@ -4,11 +4,13 @@ use super::handshake::Input;
 use crate::event::SessionId;
 use nacre_msg::Auth;
 use nacre_types::Stamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How long a handshake waits before its connection is closed: less than the 3 s after which stock clients try another monitor by themselves.
 pub(super) const HELD_MAX: Duration = Duration::from_millis(2500);
+/// After this the handshake of a new client goes on although nobody leads, for `tell` alone: it may ask this monitor how it is.
+const TELL_AFTER: Duration = Duration::from_millis(2000);
 /// Bytes that may wait: those of handshakes, and the same again those of renewals.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
@@ -19,13 +21,15 @@ pub(super) struct Holds {
     /// When each of them came.
     since: BTreeMap<SessionId, Stamp>,
     handshake_bytes: usize,
+    /// Those of them that may go on for `tell`.
+    for_tell: BTreeSet<(Stamp, SessionId)>,
     renewals: BTreeMap<SessionId, (u64, Auth)>,
     renewal_bytes: usize,
 }
 
 impl Holds {
     /// Keeps a payload of a handshake; false when there is no room, or when one of it waits already: its peer does not wait for its turn.
-    pub(super) fn handshake(&mut self, session: SessionId, now: Stamp, input: Input) -> bool {
+    pub(super) fn handshake(&mut self, session: SessionId, now: Stamp, input: Input, for_tell: bool) -> bool {
         let bytes = input.len();
         if self.handshake_bytes + bytes > HELD_BYTES_MAX || self.since.contains_key(&session) {
             return false;
@@ -33,6 +37,9 @@ impl Holds {
         self.handshake_bytes += bytes;
         self.since.insert(session, now);
         self.handshakes.insert((now, session), input);
+        if for_tell {
+            self.for_tell.insert((now, session));
+        }
         true
     }
 
@@ -47,10 +54,25 @@ impl Holds {
 
     /// The payload that has waited longest.
     pub(super) fn next_handshake(&mut self) -> Option<(SessionId, Input)> {
-        let ((_, session), input) = self.handshakes.pop_first()?;
-        self.since.remove(&session);
+        let (_, session) = *self.handshakes.first_key_value()?.0;
+        self.take_handshake(session).map(|(_, input)| (session, input))
+    }
+
+    /// A payload that has waited long enough to go on for `tell`, and since when.
+    pub(super) fn next_for_tell(&mut self, now: Stamp) -> Option<(SessionId, Stamp, Input)> {
+        let (since, session) = *self.for_tell.first()?;
+        if now.since(since) < TELL_AFTER {
+            return None;
+        }
+        self.take_handshake(session).map(|(since, input)| (session, since, input))
+    }
+
+    fn take_handshake(&mut self, session: SessionId) -> Option<(Stamp, Input)> {
+        let since = self.since.remove(&session)?;
+        self.for_tell.remove(&(since, session));
+        let input = self.handshakes.remove(&(since, session))?;
         self.handshake_bytes -= input.len();
-        Some((session, input))
+        Some((since, input))
     }
 
     pub(super) fn next_renewal(&mut self) -> Option<(SessionId, u64, Auth)> {
@@ -65,15 +87,13 @@ impl Holds {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Stamp> {
-        self.handshakes.first_key_value().map(|((since, _), _)| *since + HELD_MAX)
+        let over = self.handshakes.first_key_value().map(|((since, _), _)| *since + HELD_MAX);
+        let tell = self.for_tell.first().map(|(since, _)| *since + TELL_AFTER);
+        over.into_iter().chain(tell).min()
     }
 
     pub(super) fn forget(&mut self, session: SessionId) {
-        if let Some(since) = self.since.remove(&session)
-            && let Some(input) = self.handshakes.remove(&(since, session))
-        {
-            self.handshake_bytes -= input.len();
-        }
+        self.take_handshake(session);
         self.forget_renewal(session);
     }
 

@@ -8,11 +8,13 @@
 //! | `event.rs` | what happens to it and what it orders |
 //! | `handshake.rs` | authentication, up to a session's opening |
 //! | `holds.rs` | what waits until the monitor serves |
+//! | `tell.rs` | what this monitor answers itself: `ceph tell mon.b` |
 //! | `view.rs` | keys, secrets and options as the tables have them |
 
 mod event;
 mod handshake;
 mod holds;
+mod tell;
 mod view;
 
 pub use event::{FrontEffect, FrontEvent};
@@ -23,6 +25,7 @@ use handshake::{Handshake, Input};
 use holds::Holds;
 use nacre_auth::{
     AuthMethod, CryptoKey, GLOBAL_IDS_PER_GRANT, GlobalIds, Keyring, MonAuthContext, MonSessionAuth,
+    ServiceTickets,
 };
 use nacre_denc::DecodeError;
 use nacre_msg::{Auth, AuthReply, Message};
@@ -59,6 +62,8 @@ struct Session {
     auth: Option<MonSessionAuth>,
     /// The handshake is complete, and the leader knows of the session.
     is_open: bool,
+    /// It came while nobody led, and may ask this monitor how it is, no more: the leader does not know of it.
+    for_tell: bool,
     /// When its key became another, or nobody's.
     revoked_at: Option<Stamp>,
 }
@@ -76,6 +81,8 @@ pub struct Front {
     handshakes: BTreeMap<SessionId, Handshake>,
     sessions: BTreeMap<SessionId, Session>,
     holds: Holds,
+    /// Handshakes that go on for `tell` although nobody leads, by when they have to be complete.
+    tells: BTreeSet<(Stamp, SessionId)>,
     ids: GlobalIds,
     /// When global ids were asked for that have not come.
     asked_for_ids: Option<Stamp>,
@@ -98,6 +105,7 @@ impl Front {
             handshakes: BTreeMap::new(),
             sessions: BTreeMap::new(),
             holds: Holds::default(),
+            tells: BTreeSet::new(),
             ids: GlobalIds::default(),
             asked_for_ids: None,
             leader_is_heard: false,
@@ -124,6 +132,12 @@ impl Front {
     #[must_use]
     pub fn keyring_of(&self, name: &AuthName) -> Keyring {
         self.view.keys().keyring(Some(name))
+    }
+
+    /// Per cent of free room on the file system of its store with which this monitor does not start (`mon_data_avail_crit`).
+    #[must_use]
+    pub fn disk_avail_crit(&self) -> u8 {
+        self.view.disk_avail_crit()
     }
 
     /// Takes in changes that the tables have taken in.
@@ -155,6 +169,7 @@ impl Front {
         if leader_is_heard && !self.leader_is_heard {
             // The leader before may have taken the wish with it.
             self.asked_for_ids = None;
+            self.end_tells();
         }
         self.leader_is_heard = leader_is_heard;
     }
@@ -182,7 +197,8 @@ impl Front {
     /// When [`FrontEvent::Tick`] is due, besides once per second.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Stamp> {
-        self.holds.next_deadline()
+        let tell = self.tells.first().map(|(until, _)| *until);
+        self.holds.next_deadline().into_iter().chain(tell).min()
     }
 
     /// Takes in one event.
@@ -201,7 +217,7 @@ impl Front {
             }
             FrontEvent::Message { session, tid, message } => self.message(&mut cx, session, tid, message),
             FrontEvent::Closed { session } => self.closed(session),
-            FrontEvent::Tick => self.tick(&cx),
+            FrontEvent::Tick => self.tick(&mut cx),
         }
     }
 
@@ -227,7 +243,8 @@ impl Front {
         }
     }
 
-    fn tick(&mut self, cx: &FrontCx<'_>) {
+    fn tick(&mut self, cx: &mut FrontCx<'_>) {
+        self.go_on_for_tell(cx);
         for session in self.holds.expired(cx.now) {
             self.close(session);
         }
@@ -260,16 +277,24 @@ impl Front {
         }
         entry.is_open = true;
         (entry.peer.kind, entry.peer.addrs, entry.peer.seen_at) = (kind, addrs, seen_at);
+        if entry.for_tell {
+            return;
+        }
         let peer = Box::new(entry.peer.clone());
         self.effects.push(FrontEffect::Open { session, peer });
     }
 
     fn message(&mut self, cx: &mut FrontCx<'_>, session: SessionId, tid: u64, message: Box<Message>) {
-        if !self.sessions.get(&session).is_some_and(|entry| entry.is_open) {
-            self.close(session);
-            return;
-        }
+        let Some(entry) = self.sessions.get(&session).filter(|entry| entry.is_open) else {
+            return self.close(session);
+        };
+        let (for_tell, endpoint) = (entry.for_tell, entry.peer.endpoint);
         match *message {
+            Message::Command(command) if endpoint == Endpoint::Mon => {
+                self.effects.push(FrontEffect::Tell { session, tid, command: Box::new(command) });
+            }
+            // It cannot be served before somebody leads, and is to look elsewhere.
+            _ if for_tell => self.close(session),
             Message::Auth(auth) if self.is_serving() => self.answer(cx, session, tid, auth),
             Message::Auth(auth) => self.holds.renewal(session, tid, auth),
             message => {
@@ -283,8 +308,13 @@ impl Front {
     fn answer(&mut self, cx: &mut FrontCx<'_>, session: SessionId, tid: u64, auth: Auth) {
         let Some(entry) = self.sessions.get(&session) else { return };
         let Some(server) = &entry.auth else { return };
-        let mut cx =
-            MonAuthContext { keys: self.view.keys(), ids: &mut self.ids, wall: cx.wall, entropy: cx.entropy };
+        let mut cx = MonAuthContext {
+            keys: self.view.keys(),
+            ids: &mut self.ids,
+            wall: cx.wall,
+            entropy: cx.entropy,
+            tickets: ServiceTickets::Usable,
+        };
         let reply = server.handle(&mut cx, auth.payload);
         let message = AuthReply {
             protocol: auth.protocol,
@@ -312,7 +342,7 @@ impl Front {
     fn closed(&mut self, session: SessionId) {
         self.holds.forget(session);
         self.handshakes.remove(&session);
-        if self.sessions.remove(&session).is_some_and(|entry| entry.is_open) {
+        if self.sessions.remove(&session).is_some_and(|entry| entry.is_open && !entry.for_tell) {
             self.effects.push(FrontEffect::Closed { session });
         }
     }

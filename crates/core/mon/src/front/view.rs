@@ -8,8 +8,13 @@ use nacre_denc::{Decode, DecodeError};
 use nacre_types::{AuthName, EntityKind};
 
 /// The options that the front of a monitor reads.
-const OPTIONS: [&str; 4] =
-    ["auth_mon_ticket_ttl", "auth_service_ticket_ttl", "ms_mon_cluster_mode", "ms_mon_service_mode"];
+const OPTIONS: [&str; 5] = [
+    "auth_mon_ticket_ttl",
+    "auth_service_ticket_ttl",
+    "mon_data_avail_crit",
+    "ms_mon_cluster_mode",
+    "ms_mon_service_mode",
+];
 
 /// What the tables have of authentication.
 #[derive(Debug)]
@@ -83,6 +88,12 @@ impl AuthView {
     pub(super) fn mgr_keys(&self) -> RotatingKeys {
         let keys = self.keys.rotating(EntityKind::MGR).cloned().unwrap_or_default();
         keys.with_void(self.void.clone())
+    }
+
+    /// Per cent of free room with which no monitor starts.
+    pub(super) fn disk_avail_crit(&self) -> u8 {
+        let percent = self.config.of_monitor("mon_data_avail_crit");
+        percent.and_then(|text| text.parse().ok()).unwrap_or(0)
     }
 
     pub(super) fn option(&self, name: &str) -> Option<&str> {

@@ -6,16 +6,17 @@ use crate::state::State;
 
 /// Seconds that the clocks of monitors may differ: `mon_clock_drift_allowed`, which nobody can set yet.
 const CLOCK_DRIFT_MAX_S: f64 = 0.05;
-/// Per cent of room below which a monitor's file system is low, and very low: `mon_data_avail_warn` and `mon_data_avail_crit`.
-const DISK_AVAIL_LOW: u8 = 30;
+/// `mon_data_avail_crit` of a monitor without a usable value.
 const DISK_AVAIL_CRIT: u8 = 5;
+/// And `mon_data_avail_warn`.
+const DISK_AVAIL_LOW: u8 = 30;
 
 pub(super) fn checks(state: &State) -> Vec<Check> {
     let checks = [
         down(state),
         clock_skew(state),
-        disk(state, "MON_DISK_CRIT", Severity::Error, "very low", 0..=DISK_AVAIL_CRIT),
-        disk(state, "MON_DISK_LOW", Severity::Warn, "low", DISK_AVAIL_CRIT + 1..=DISK_AVAIL_LOW),
+        disk(state, "MON_DISK_CRIT", Severity::Error, "very low"),
+        disk(state, "MON_DISK_LOW", Severity::Warn, "low"),
     ];
     checks.into_iter().flatten().collect()
 }
@@ -54,15 +55,23 @@ fn clock_skew(state: &State) -> Option<Check> {
     (!lines.is_empty()).then(|| Check::new("MON_CLOCK_SKEW", Severity::Warn, summary, lines))
 }
 
-fn disk(
-    state: &State,
-    code: &'static str,
-    severity: Severity,
-    how: &str,
-    range: std::ops::RangeInclusive<u8>,
-) -> Option<Check> {
-    let low = known(state).filter_map(|(name, monitor)| Some((name, monitor.disk_avail_percent?)));
-    let low: Vec<(&str, u8)> = low.filter(|(_, percent)| range.contains(percent)).collect();
+/// How bad it is that a monitor has so much room, by its own options.
+fn severity_of_room(state: &State, name: &str, percent: u8) -> Severity {
+    let config = &state.config;
+    let of = |text: Option<&str>, fallback| text.and_then(|text| text.parse().ok()).unwrap_or(fallback);
+    let crit: u8 = of(config.of_other_monitor("mon_data_avail_crit", name), DISK_AVAIL_CRIT);
+    let warn: u8 = of(config.of_other_monitor("mon_data_avail_warn", name), DISK_AVAIL_LOW);
+    match percent {
+        _ if percent <= crit => Severity::Error,
+        _ if percent <= warn => Severity::Warn,
+        _ => Severity::Ok,
+    }
+}
+
+fn disk(state: &State, code: &'static str, severity: Severity, how: &str) -> Option<Check> {
+    let room = known(state).filter_map(|(name, monitor)| Some((name, monitor.disk_avail_percent?)));
+    let low: Vec<(&str, u8)> =
+        room.filter(|(name, percent)| severity_of_room(state, name, *percent) == severity).collect();
     let names: Vec<&str> = low.iter().map(|(name, _)| *name).collect();
     let (plural, are) = if names.len() == 1 { ("", "is") } else { ("s", "are") };
     let summary = format!("mon{plural} {} {are} {how} on available space", names.join(","));

@@ -52,7 +52,7 @@ const UNAVAILABLE: [(u64, &str); 4] = [
 const DEGRADED: [(u64, &str); 2] = [(pg_state::DEGRADED, "degraded"), (pg_state::UNDERSIZED, "undersized")];
 
 pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check> {
-    let pgs = &state.stats.pgs;
+    let pgs = state.shown_pgs();
     let mut out: Vec<Check> =
         GROUPS.iter().filter_map(|group| group_check(group, pgs, map, digest)).collect();
     out.extend(availability(pgs, map, digest));

@@ -305,6 +305,11 @@ impl OsdMaps {
         !self.changes.is_empty() || self.pending.as_ref().is_some_and(|pending| !pending.is_empty())
     }
 
+    /// Bytes that wait to be committed.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.changes.bytes()
+    }
+
     /// Closes the next epoch, if anything changes, and adds everything unsaved to `batch`.
     pub(crate) fn flush(&mut self, wall: UTime, batch: &mut Batch) {
         self.upcoming(); // takes back what cannot be

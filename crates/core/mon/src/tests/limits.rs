@@ -1,11 +1,15 @@
 //! What an administrator may store, however long a loop runs.
 
 use super::{ADMIN, World};
+use crate::budget::{BATCH_BYTES_MAX, CRUSH_BYTES_MAX, PENDING_BYTES_MAX};
+use crate::cluster_log::TEXT_BYTES_MAX;
 use crate::config::{ConfigDb, ConfigError, VALUE_BYTES_MAX, VALUES_BYTES_MAX, VALUES_COUNT_MAX, Who};
 use crate::config_key::{
     ConfigKeys, KEY_BYTES_MAX, KEYS_COUNT_MAX, STORE_BYTES_MAX, VALUE_BYTES_MAX as KEY_VALUE_MAX,
 };
+use crate::event::{Event, SessionId};
 use nacre_buf::Bytes;
+use nacre_msg::{ClusterLogEntry, Log, Message, MonCommand};
 use nacre_types::Errno;
 
 fn who(number: usize) -> Who {
@@ -54,4 +58,72 @@ fn slots_of_osds_are_bounded() {
     let mut ask = |json: &str| world.ask(admin, json).expect("an answer").result;
     assert_eq!(ask(r#"{"prefix":"osd setmaxosd","newmax":10001}"#), Errno::ERANGE.negated());
     assert_eq!(ask(r#"{"prefix":"osd setmaxosd","newmax":10000}"#), 0);
+}
+
+/// Lets what waits at the log become durable. Gives the length of the batch, if it was one.
+fn commit(world: &mut World) -> Option<usize> {
+    let (token, batch) = (world.waiting.take()?, world.waiting_batch.take());
+    if let Some(batch) = &batch {
+        world.kv.apply(batch);
+    }
+    world.event(match batch {
+        Some(_) => Event::Committed(token),
+        None => Event::Confirmed(token),
+    });
+    batch.map(|batch| batch.bytes())
+}
+
+fn answered(world: &mut World, sessions: &[SessionId]) -> usize {
+    let acks = |message: &Message| matches!(message, Message::MonCommandAck(ack) if ack.result == 0);
+    sessions.iter().map(|session| world.take(*session).iter().filter(|message| acks(message)).count()).sum()
+}
+
+/// While one batch is being written, clients may ask for 2,000 changes and daemons may say what they want: in one batch that would be more
+/// than an entry of the log, and the end of the monitor.
+#[test]
+fn a_batch_is_never_longer_than_an_entry_of_the_log() {
+    let mut world = World::new(1);
+    let sessions: Vec<SessionId> = (0..4).map(|_| world.connect(ADMIN)).collect();
+    let osd = world.connect("osd.0");
+    world.pass(std::time::Duration::from_secs(60));
+    world.commits_complete = false;
+    world.command(sessions[0], r#"{"prefix":"config-key set","key":"first","val":"x"}"#);
+    let data = Bytes::from(vec![1; KEY_VALUE_MAX]);
+    let changes = 480;
+    for number in 0..changes {
+        let cmd = vec![format!(r#"{{"prefix":"config-key set","key":"k{number}"}}"#)];
+        let tid = world.new_tid();
+        let data = data.clone().into();
+        world.message(sessions[number % 4], tid, MonCommand { cmd, data, ..MonCommand::default() });
+    }
+    let entry = ClusterLogEntry {
+        message: "x".repeat(2 * TEXT_BYTES_MAX),
+        channel: "c".repeat(1 << 10),
+        ..ClusterLogEntry::default()
+    };
+    let fsid = world.mon.fsid();
+    for _ in 0..6 {
+        world.message(osd, 0, Log { fsid, entries: vec![entry.clone(); 1000], ..Log::default() });
+    }
+    let (mut batches, mut acks) = (Vec::new(), 0);
+    while let Some(bytes) = commit(&mut world).or_else(|| commit(&mut world)) {
+        batches.push(bytes);
+        acks += answered(&mut world, &sessions);
+    }
+    assert!(batches.iter().all(|bytes| *bytes <= BATCH_BYTES_MAX), "{batches:?}");
+    assert!(batches.iter().sum::<usize>() > 100 << 20, "one batch would have been too long: {batches:?}");
+    assert!(batches.iter().any(|bytes| *bytes >= PENDING_BYTES_MAX), "the limit was met: {batches:?}");
+    assert_eq!(acks, changes + 1, "all are answered in the end");
+}
+
+#[test]
+fn a_crush_map_that_does_not_fit_into_the_log_is_refused() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    let cmd = vec![r#"{"prefix":"osd setcrushmap"}"#.to_owned()];
+    let data = Bytes::from(vec![0; CRUSH_BYTES_MAX + 1]).into();
+    world.message(admin, 7, MonCommand { cmd, data, ..MonCommand::default() });
+    let replies = world.take(admin);
+    let [Message::MonCommandAck(ack)] = &replies[..] else { panic!("one answer, not {replies:?}") };
+    assert!(ack.result == Errno::E2BIG.negated() && ack.status.contains("8 MiB"), "{ack:?}");
 }

@@ -17,12 +17,14 @@ mod quorum;
 mod security;
 mod subscriptions;
 mod takeover;
+mod tell;
 
 use crate::batch::{Batch, MemorySnapshot};
 use crate::event::{Effect, Endpoint, Event, SessionId, Token};
 use crate::front::{Front, FrontEffect, FrontEvent};
 use crate::mkfs::{MkfsOptions, MkfsOsd, mkfs};
 use crate::mon::Mon;
+use crate::own_view::{MonitorPhase, OwnView};
 use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
 use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
@@ -57,6 +59,8 @@ pub(super) struct World {
     /// The batch of it, if it is one.
     pub(super) waiting_batch: Option<Batch>,
     pub(super) keys: BTreeMap<AuthName, CryptoKey>,
+    /// What the monitor knows of itself.
+    pub(super) own: OwnView,
 }
 
 pub(super) fn addr(port: u16) -> AddrVec {
@@ -92,6 +96,16 @@ impl World {
         kv.apply(&mkfs(&options, wall).expect("valid options"));
         let mon = Mon::open(&kv, "a", wall).expect("a fresh store");
         let front = Front::open(&kv, "a").expect("a fresh store");
+        let own = OwnView {
+            name: "a".to_owned(),
+            phase: MonitorPhase::Leader,
+            term: 1,
+            term_had_leader: true,
+            leader: Some("a".to_owned()),
+            quorum: vec!["a".to_owned()],
+            since: Duration::from_secs(9),
+            map: mon.state().mon.map().clone(),
+        };
         let mut world = Self {
             mon,
             front,
@@ -108,6 +122,7 @@ impl World {
             waiting: None,
             waiting_batch: None,
             keys,
+            own,
         };
         world.listen();
         world
@@ -158,6 +173,9 @@ impl World {
             FrontEffect::Close { session } => return self.closed.push(session),
             FrontEffect::Send { session, tid, message } => {
                 return self.sent.entry(session).or_default().push((tid, *message));
+            }
+            FrontEffect::Tell { session, tid, command } => {
+                return self.front.tell(&self.own, session, tid, *command);
             }
             FrontEffect::Open { session, peer } => Event::Open { session, peer },
             FrontEffect::Message { session, tid, message } => Event::Message { session, tid, message },

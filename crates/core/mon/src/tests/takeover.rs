@@ -2,8 +2,8 @@
 
 use super::osds::report as failure;
 use super::{ADMIN, World};
-use crate::WARM_UP;
 use crate::event::{Event, SessionId};
+use crate::{Snapshot, WARM_UP};
 use nacre_maps::flags;
 use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{Message, PgStats, failure_flag};
@@ -342,4 +342,53 @@ fn epochs_of_maps_never_go_back() {
     world.mon.state.services.update(|_| ());
     world.event(Event::Tick);
     assert_eq!(maps(&mut world).into_iter().map(u64::from).collect::<Vec<_>>(), [newest + 1]);
+}
+
+/// What `ceph -s -f json` and `ceph df -f json` say of PGs and room.
+fn shown(world: &mut World) -> (serde_json::Value, serde_json::Value) {
+    let admin = world.connect(ADMIN);
+    let mut json = |prefix: &str| {
+        let ask = format!(r#"{{"prefix":"{prefix}","format":"json"}}"#);
+        let ack = world.ask(admin, &ask).expect("an answer");
+        serde_json::from_slice::<serde_json::Value>(&ack.data.to_bytes()).expect("JSON")
+    };
+    (json("status")["pgmap"].take(), json("df").take())
+}
+
+#[test]
+fn statistics_do_not_blink_when_another_takes_over_and_nothing_is_decided_by_them() {
+    let mut world = one_pool();
+    world.pass(Duration::from_secs(6));
+    let before = shown(&mut world);
+    assert_eq!(before.0["pgs_by_state"][0]["state_name"], "active+clean");
+    assert!(before.0["bytes_total"].as_i64() > Some(0) && before.1["pools"][0].is_object(), "{before:?}");
+    world.restart();
+    assert_eq!(shown(&mut world), before, "as the leader before had it");
+    assert!(!world.mon.state().is_warm());
+    let admin = world.connect(ADMIN);
+    ask(&mut world, admin, r#"{"prefix":"osd ok-to-stop","ids":["0"]}"#, Errno::EAGAIN.negated());
+    // Nobody reports: then that counts, and not what was.
+    world.pass(WARM_UP);
+    assert!(world.mon.state().is_warm());
+    assert_eq!(shown(&mut world).0["pgs_by_state"][0]["state_name"], "unknown");
+}
+
+#[test]
+fn what_is_kept_of_statistics_is_written_when_it_changes() {
+    let mut world = one_pool();
+    world.pass(Duration::from_secs(6));
+    let kept = |world: &World| world.kv.scan("digest");
+    let before = kept(&world);
+    assert_eq!(before.len(), 1);
+    world.commits_complete = false;
+    world.pass(Duration::from_secs(30));
+    assert!(world.waiting_batch.is_none(), "nothing has changed: {:?}", world.waiting_batch);
+    world.commits_complete = true;
+    world.restart();
+    all_report(&mut world);
+    let mut said = Said::clean(&world);
+    said.used = 20;
+    says(&mut world, 0, &said);
+    world.pass(Duration::from_secs(6));
+    assert_ne!(kept(&world), before);
 }

@@ -78,7 +78,6 @@ fn options_without_effect_are_refused() {
         ("osd.0", "osd_memory_target", "2G", "--osd-memory-target"),
         ("global", "osd_objectstore", "bluestore", "one kind of store"),
         ("global", "osd_failsafe_full_ratio", "0.98", "fixed at 0.97"),
-        ("mon", "mon_data_avail_warn", "20", "does not watch"),
         ("global", "auth_allow_insecure_global_id_reclaim", "false", "always needs proof"),
         ("mon", "mon_osd_full_ratio", "0.9", "set-full-ratio"),
         ("osd", "debug_osd", "20", "it is read by client"),
@@ -235,6 +234,7 @@ fn what_is_not_known_is_absent() {
             .contains(r#""hostname":"unknown""#)
     );
     bench.state.host = Some("machine7".to_owned());
+    bench.state.monitor_facts.insert("a".to_owned(), crate::monitor_facts::of_program("machine7"));
     for command in ["mon metadata", "mgr metadata", "node ls"] {
         let text = bench.ask(&format!(r#"{{"prefix":"{command}","format":"json"}}"#));
         assert!(text.contains("machine7"), "{text}");

@@ -88,8 +88,9 @@ pub fn room(file: BorrowedFd<'_>) -> io::Result<FileRoom> {
     done(unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) })?;
     // SAFETY: all zeros is a value of it, and the call has filled it.
     let found = unsafe { found.assume_init() };
-    let available_bytes = found.f_bavail.saturating_mul(found.f_frsize);
-    Ok(FileRoom { used_bytes: blocks * STAT_BLOCK_BYTES, available_bytes })
+    let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+    let used_bytes = blocks * STAT_BLOCK_BYTES;
+    Ok(FileRoom { used_bytes, available_bytes: bytes(found.f_bavail), total_bytes: bytes(found.f_blocks) })
 }
 
 fn is_unknown(error: &io::Error) -> bool {

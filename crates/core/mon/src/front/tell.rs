@@ -1,0 +1,44 @@
+//! What a monitor answers itself, whoever leads, and while nobody does: `ceph tell mon.b ...`.
+
+use super::{Front, FrontEffect};
+use crate::commands::{self, TellCx};
+use crate::event::SessionId;
+use crate::output::Output;
+use crate::own_view::OwnView;
+use nacre_auth::MonCaps;
+use nacre_msg::{Command, CommandReply};
+use nacre_types::{EntityKind, Errno, Uuid};
+
+impl Front {
+    /// Answers what this monitor was asked itself ([`FrontEffect::Tell`]). Who may ask what follows from its own tables, which may be behind
+    /// while nobody leads; so what it says then is of no use to those that it should not be said to any more.
+    pub fn tell(&mut self, own: &OwnView, session: SessionId, tid: u64, command: Command) {
+        let output = self.told(own, session, command);
+        let reply = CommandReply { result: output.code, status: output.text, data: output.data.into() };
+        self.effects.push(FrontEffect::Send { session, tid, message: Box::new(reply.into()) });
+    }
+
+    fn told(&self, own: &OwnView, session: SessionId, command: Command) -> Output {
+        let Some(entry) = self.sessions.get(&session) else {
+            return Output::error(Errno::EACCES, "access denied");
+        };
+        if command.fsid != own.map.fsid && command.fsid != Uuid::NIL {
+            let text = format!("mon.{} is of cluster {}, not {}", own.name, own.map.fsid, command.fsid);
+            return Output::error(Errno::EACCES, text);
+        }
+        let input = match commands::parse(&command.cmd, command.data.to_bytes()) {
+            Ok(input) => input,
+            Err(output) => return output,
+        };
+        let caps_text = |name| self.view.keys().caps_of(name, EntityKind::MON).unwrap_or_default();
+        let peer = &entry.peer;
+        let caps = match peer.allows_all {
+            true => MonCaps::allow_all(),
+            false => MonCaps::parse(caps_text(&peer.auth_name), &peer.auth_name).unwrap_or_default(),
+        };
+        let open = self.sessions.values().filter(|entry| entry.is_open);
+        let sessions = open.map(|entry| (&entry.peer, caps_text(&entry.peer.auth_name)));
+        let cx = TellCx { own, caps: caps.at(peer.seen_at), sessions: sessions.collect() };
+        commands::tell(&cx, &input)
+    }
+}

@@ -1,0 +1,17 @@
+//! [`Planted`]: mistakes that are built in on purpose, which the simulation must find (`crates/test/sim/tests/mon_planted.rs`).
+
+/// A mistake of a monitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Planted {
+    /// None: how monitors run.
+    #[default]
+    Nothing,
+    /// The log is written without waiting for the device: what is acknowledged may be gone after a loss of power.
+    AcknowledgedBeforeWrite,
+    /// The vote of a term is not stored: after a restart it is given again, perhaps to another candidate.
+    VoteForgotten,
+    /// A leader does not know what was answered before it led: what is sent again is carried out again.
+    AnswersForgotten,
+    /// Each front hands out the same global ids, whatever it was granted.
+    IdsReused,
+}
