@@ -11,6 +11,7 @@
 //! | `workload`, `model`, `history` | what clients do, what must come of it, whether it did |
 //! | `watching` | clients that watch and notify, and what they may rely on |
 //! | `story` | what goes wrong, and how it must end |
+//! | `mon_load`, `register` | clients of several monitors, and whether their answers make sense |
 //! | `ask` | questions of tests that tell a story of their own |
 
 mod ask;
@@ -18,7 +19,9 @@ mod clock;
 mod history;
 mod kv;
 mod model;
+mod mon_load;
 mod net;
+mod register;
 mod story;
 mod watching;
 mod workload;
@@ -26,7 +29,9 @@ mod world;
 
 pub use clock::SimClock;
 pub use kv::SimKv;
+pub use mon_load::{CLIENTS, MonLoad};
 pub use net::{Fabric, Host, SimNet, Wires};
+pub use register::{Asked, Register};
 pub use story::{Flaw, Kind, Outcome, Plan, Story, tell};
 
 pub use nacre_client::{Client, Finished};
