@@ -400,7 +400,11 @@ impl Drop for Daemon {
 
 /// The release binary: `NACRE_BIN`, else beside the profile folder that the test itself runs from
 /// (`target/debug/deps/test` -> `target/release/nacre`).
-fn binary() -> PathBuf {
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os(BIN_VARIABLE) {
         return fs::canonicalize(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }

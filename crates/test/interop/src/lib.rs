@@ -19,7 +19,7 @@ mod scratch;
 mod shell;
 
 pub use client::{Client, Wire};
-pub use cluster::{Cluster, Daemon};
+pub use cluster::{Cluster, Daemon, binary};
 pub use hostile::{Hostile, attack};
 pub use mutant::Mutants;
 pub use random::Random;
