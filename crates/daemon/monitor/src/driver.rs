@@ -129,7 +129,8 @@ impl Driver {
     /// A leader that ends hands the lead over, so that nobody has to find out that it is gone.
     fn wind_down(&mut self, incoming: &mut Vec<Incoming>) -> Result<(), DriverError> {
         let until = self.clock.now() + HAND_OVER_MAX;
-        if let Some(to) = self.successor() {
+        // Another's lead is not ours to hand over.
+        if let Some(to) = self.successor().filter(|_| self.lead.is_some()) {
             self.replica.hand_over(to);
             self.settle()?;
         }

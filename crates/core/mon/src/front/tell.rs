@@ -1,8 +1,8 @@
 //! What a monitor answers itself, whoever leads, and while nobody does: `ceph tell mon.b ...`.
 
-use super::{Front, FrontEffect};
+use super::{Front, FrontEffect, Session};
 use crate::commands::{self, TellCx};
-use crate::event::SessionId;
+use crate::event::{Endpoint, SessionId};
 use crate::output::Output;
 use crate::own_view::OwnView;
 use nacre_auth::MonCaps;
@@ -36,7 +36,9 @@ impl Front {
             true => MonCaps::allow_all(),
             false => MonCaps::parse(caps_text(&peer.auth_name), &peer.auth_name).unwrap_or_default(),
         };
-        let open = self.sessions.values().filter(|entry| entry.is_open);
+        // Those at the manager's address are the manager's.
+        let is_mons = |entry: &&Session| entry.is_open && entry.peer.endpoint == Endpoint::Mon;
+        let open = self.sessions.values().filter(is_mons);
         let sessions = open.map(|entry| (&entry.peer, caps_text(&entry.peer.auth_name)));
         let cx = TellCx { own, caps: caps.at(peer.seen_at), sessions: sessions.collect() };
         commands::tell(&cx, &input)
