@@ -1,5 +1,6 @@
 //! Watchers and notifies.
 
+use crate::Event;
 use crate::harness::{World, pg};
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, Writer};
@@ -227,6 +228,26 @@ fn a_watch_that_is_being_made_again_does_not_end_by_its_old_deadline() {
     world.mark_down(other);
     world.run_until_idle();
     // The one that it sent is answered; whether it is connected or to connect again, the watch is there.
+    assert_eq!(world.call(0, "a", watch(watch_op::RECONNECT, 10)).result, 0);
+}
+
+/// A watch whose time is over while the PG peers is looked at again after a while, not at once and for ever.
+#[test]
+fn watches_of_a_pg_that_peers_leave_its_osd_in_peace() {
+    let mut world = watched();
+    let primary = world.primary();
+    let acting = world.map().pg_to_up_acting(pg()).acting;
+    let other = acting.into_iter().find(|osd| *osd != primary).expect("three copies");
+    world.crash(other);
+    world.event(primary, Event::PeerReset(other));
+    world.run_until_idle();
+    world.tick(Duration::from_secs(31));
+    let now = world.now;
+    let due = world.pg(primary).expect("a copy").next_deadline().expect("watches");
+    assert!(due >= now + Duration::from_millis(100), "a tick is due at once");
+    world.run_until_idle();
+    assert!(messages(&mut world, notify_op::DISCONNECT).is_empty(), "nobody serves");
+    world.heal();
     assert_eq!(world.call(0, "a", watch(watch_op::RECONNECT, 10)).result, 0);
 }
 

@@ -11,7 +11,7 @@ use nacre_txn::{Op, Transaction};
 use nacre_types::HObject;
 use std::time::Duration;
 
-/// How long a watch that cannot be ended yet (its object is being recovered) waits for the next try.
+/// How long a watch that cannot be ended yet (its object is being recovered, or its PG peers) waits for the next try.
 const RETRY: Duration = Duration::from_secs(1);
 
 impl Watches {
@@ -23,6 +23,7 @@ impl Watches {
         is_in_use: impl Fn(&HObject) -> bool,
     ) -> Option<OwnChange> {
         let now = cx.now;
+        self.put_off = false;
         self.end_due(state, cx, is_in_use, |watch| watch.deadline.is_some_and(|deadline| deadline <= now))
     }
 
@@ -44,7 +45,8 @@ impl Watches {
     }
 
     /// Ends watches of which `ended` is true. Yields the change that ends the first one that is on record with its object; those behind it
-    /// are put off until the view shows that change. Those of objects that are in use are tried again later.
+    /// are put off until the view shows that change. Those of objects that are in use, or of a PG that nobody serves now, are tried again
+    /// later.
     fn end_due(
         &mut self,
         state: &PgState,
@@ -52,21 +54,17 @@ impl Watches {
         is_in_use: impl Fn(&HObject) -> bool,
         ended: impl Fn(&Watch) -> bool,
     ) -> Option<OwnChange> {
-        self.put_off = false;
-        if !state.is_active() {
-            return None;
-        }
         let all = self.watches.iter().filter(|(_, watch)| !watch.is_ending && ended(watch));
         let keys: Vec<(HObject, WatchKey)> = all.map(|(key, _)| key.clone()).collect();
         let mut change = None;
         for (head, key) in keys {
+            if !state.is_active() || is_in_use(&head) {
+                self.postpone(cx, head, key);
+                continue;
+            }
             if state.view_is_stale || change.is_some() {
                 self.put_off = true;
                 break;
-            }
-            if is_in_use(&head) {
-                self.postpone(cx, head, key);
-                continue;
             }
             change = without(state, cx, &head, key);
             if change.is_none() {
