@@ -10,6 +10,9 @@ use nacre_txn::OmapPage;
 use nacre_types::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Entries of a range that are looked at first, twice as many each time: most ranges are short.
+const RANGE_ENTRIES_FIRST: usize = 16;
+
 impl Execution<'_, '_> {
     pub(super) fn omap_op(&mut self, op: &SubOp) -> OpReturn {
         let mut r = Reader::new(op.indata.to_bytes());
@@ -63,7 +66,9 @@ impl Execution<'_, '_> {
             }
             code::OMAPRMKEYRANGE => {
                 self.require_object()?;
-                self.pending.omap_remove_range(r.get()?, r.get()?);
+                let (first, last): (ByteStr, ByteStr) = (r.get()?, r.get()?);
+                self.spend_on_range(&first, &last)?;
+                self.pending.omap_remove_range(first, last);
             }
             _ => return Err(Errno::EOPNOTSUPP.into()),
         }
@@ -140,6 +145,19 @@ impl Execution<'_, '_> {
         page.more = matching > count_max || (whole && page.more);
         page.entries.truncate(matching.min(count_max));
         Ok(page)
+    }
+
+    /// Pays for the removal of the entries from `first` to before `last` as for reading them: each copy looks at each of them.
+    fn spend_on_range(&self, first: &[u8], last: &[u8]) -> Result<(), Errno> {
+        let (mut from, mut count) = (first.to_vec(), RANGE_ENTRIES_FIRST);
+        while &from[..] < last && self.pending.omap_seen {
+            let page = self.omap_from(&from, b"", count)?;
+            let Some((end, _)) = page.entries.last().filter(|_| page.more) else { break };
+            // The least key behind the last one.
+            from = [&end[..], &[0]].concat();
+            count = (2 * count).min(OMAP_ENTRIES_MAX);
+        }
+        Ok(())
     }
 
     fn omap_keys(&self, r: &mut Reader) -> Result<Bytes, Stop> {

@@ -66,6 +66,29 @@ fn operations_and_keys_are_counted_before_they_are_looked_at() {
     assert_eq!(client.send(vec![omap_set(OMAP_KEYS_MAX, 1)]).result, 0);
 }
 
+/// The entries of a range are found one by one to be removed, on every copy.
+#[test]
+fn the_keys_of_a_range_are_counted() {
+    let mut client = Client::with_old();
+    let keys = |range: std::ops::Range<usize>| {
+        let entries: Vec<_> =
+            range.map(|key| (ByteStr::from(format!("{key:08}").as_str()), Bytes::new())).collect();
+        with_input(code::OMAPSETVALS, &entries)
+    };
+    for start in [0, OMAP_KEYS_MAX] {
+        assert_eq!(client.send(vec![keys(start..start + OMAP_KEYS_MAX)]).result, 0);
+    }
+    let remove = |first: &str, last: &str| {
+        with_input(code::OMAPRMKEYRANGE, &(ByteStr::from(first), ByteStr::from(last)))
+    };
+    let outcome = client.send(vec![remove("", "9")]);
+    assert_eq!(outcome.result, Errno::E2BIG.negated());
+    assert!(!matches!(outcome.change, Change::Write(_)));
+    assert_eq!(client.send(vec![remove("00000000", "00065536")]).result, 0);
+    assert!(client.work > 65_536 * 2048 && client.work < 70_000 * 2600, "{}", client.work);
+    assert_eq!(client.send((0..200).map(|_| remove("001", "00100009")).collect()).result, 0, "short ones");
+}
+
 #[test]
 fn a_single_long_value_can_always_be_read() {
     let mut client = Client::with_old();
