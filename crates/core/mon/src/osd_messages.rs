@@ -130,7 +130,10 @@ impl Mon {
     /// The epoch that marked predecessors down is there: their successors may come up.
     pub(crate) fn retry_boots(&mut self, cx: &mut Cx<'_>) {
         for (session, request) in std::mem::take(&mut self.deferred_boots) {
-            self.boot(cx, session, request);
+            // One that was removed meanwhile has no key any more: it would be there for nobody, and its number taken.
+            if self.state.osd.upcoming().exists(request.osd) {
+                self.boot(cx, session, request);
+            }
         }
     }
 
