@@ -121,6 +121,9 @@ impl Pg {
                 Ends::Watch(key) => self.watches.end_watch(cx, &repgather.head, key, true),
             }
         }
+        if self.replication.is_idle() {
+            self.state.tell_safe(cx);
+        }
     }
 
     /// Data that was asked for is there.

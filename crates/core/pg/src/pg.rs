@@ -260,6 +260,7 @@ impl Pg {
         self.repair_compared(cx, compared);
         self.state.report_merge(cx);
         if self.replication.is_idle() {
+            self.state.tell_safe(cx);
             self.state.release_rollback_gens(cx);
         }
         self.retry_peers(cx);

@@ -10,8 +10,8 @@
 //! | `staged/` and the object | nothing | with the first part of a copy that is collected in a temporary object |
 //!
 //! A plain write touches none: `last_update`, user version and sums follow from the log entries above
-//! the `last_update` that the stored info has, and what is missing from the entries above `last_complete`
-//! and the records of what is older than the log.
+//! the `last_update` that the stored info has, what is missing from the entries above `last_complete`
+//! and the records of what is older than the log, and `safe_to` from what the newest entry says if that is more.
 
 use crate::interval::Interval;
 use crate::log::{Missing, PgLog};
@@ -85,10 +85,14 @@ pub(crate) fn load(view: &dyn ObjectView, spg: &SpgId) -> Option<Saved> {
     let (mut info, _epoch) = load_info(view, spg)?;
     let mut r = Reader::new(value(view, spg, &KEY_INTERVAL)?);
     let (interval, past) = (r.get().ok()?, r.get().ok()?);
-    let log = PgLog::load(info.log_tail, view.log(spg)).ok()?;
+    let entries = view.log(spg);
+    let committed_to = committed_to(&entries);
+    let log = PgLog::load(info.log_tail, entries).ok()?;
     if log.head() < info.last_update {
         return None; // entries are lost that this copy once had: it must not be believed
     }
+    // It may be of an object that is in another PG since.
+    info.safe_to = info.safe_to.max(log.newest_up_to(committed_to));
     log.above(info.last_update).for_each(|entry| follow(&mut info, &entry));
     let progress = match value(view, spg, &KEY_MOVING) {
         Some(value) => Some(Progress::from_bytes(value).ok()?),
@@ -110,6 +114,12 @@ pub(crate) fn load(view: &dyn ObjectView, spg: &SpgId) -> Option<Saved> {
         info.last_complete = info.last_update;
     }
     Some(Saved { info, interval, past, log, missing, recorded, progress })
+}
+
+/// What the newest entry of a stored log says that all members had.
+fn committed_to(entries: &[Bytes]) -> Eversion {
+    let newest = entries.last().and_then(|entry| LogEntry::from_bytes(entry.clone()).ok());
+    newest.map_or(Eversion::ZERO, |entry| entry.committed_to)
 }
 
 fn missing_key(object: &HObject) -> ByteStr {

@@ -78,21 +78,56 @@ pub struct LogEntry {
     pub snaps: Vec<SnapId>,
     /// What it added to the PG's sums.
     pub delta: Counters,
+    /// All members of the pool's chunks had this durably when the entry was made, as far as the primary knew. Since version 2,
+    /// which only entries have that say so; a program that knows version 1 passes over it.
+    pub committed_to: Eversion,
 }
 
-coded!(LogEntry, "log entry", {
-    kind,
-    object,
-    version,
-    prior_version,
-    user_version,
-    reqid,
-    mtime,
-    result,
-    outputs,
-    snaps,
-    delta,
-});
+const LOG_ENTRY_VERSION: u8 = 2;
+
+impl Encode for LogEntry {
+    fn encode(&self, w: &mut Writer) {
+        let is_told = self.committed_to > Eversion::ZERO;
+        w.envelope(if is_told { LOG_ENTRY_VERSION } else { 1 }, 1, |w| {
+            w.put(&self.kind);
+            w.put(&self.object);
+            w.put(&self.version);
+            w.put(&self.prior_version);
+            w.u64(self.user_version);
+            w.put(&self.reqid);
+            w.put(&self.mtime);
+            w.put(&self.result);
+            w.put(&self.outputs);
+            w.put(&self.snaps);
+            w.put(&self.delta);
+            if is_told {
+                w.put(&self.committed_to);
+            }
+        });
+    }
+}
+
+impl Decode for LogEntry {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("log entry", LOG_ENTRY_VERSION, |version, r| {
+            Ok(Self {
+                kind: r.get()?,
+                object: r.get()?,
+                version: r.get()?,
+                prior_version: r.get()?,
+                user_version: r.u64()?,
+                reqid: r.get()?,
+                mtime: r.get()?,
+                result: r.get()?,
+                outputs: r.get()?,
+                snaps: r.get()?,
+                delta: r.get()?,
+                committed_to: if version >= 2 { r.get()? } else { Eversion::ZERO },
+            })
+        })
+    }
+}
 
 impl LogEntry {
     /// True when a resend of a client's request can match this entry.

@@ -26,7 +26,13 @@ fn entry() -> LogEntry {
         outputs: vec![OpOutput { rval: -2, data: Bytes::from_static(b"out") }],
         snaps: vec![SnapId(3), SnapId(4)],
         delta: Counters { objects: 1, bytes: -9, write_bytes: i64::MAX, ..Counters::default() },
+        committed_to: Eversion::ZERO,
     }
+}
+
+/// One that says how far all members had everything.
+fn safe_entry() -> LogEntry {
+    LogEntry { committed_to: Eversion::new(17, 4), ..entry() }
 }
 
 fn info() -> PgInfo {
@@ -172,6 +178,7 @@ fn of_erasure_coded_pools() -> Vec<PeerMessage> {
         notify(PgInfo { shard: Some(2), ..info() }),
         notify(PgInfo { lost_through: 16, ..info() }),
         notify(PgInfo { shard: Some(2), safe_to: Eversion::new(17, 4), ..info() }),
+        LogReply { header, info: info(), entries: vec![safe_entry()], missing: Vec::new() }.into(),
         ChunkRead {
             header,
             tid: 6,
@@ -268,6 +275,15 @@ fn parts_of_data_are_told_as_ever() {
         PartCursor::Start < PartCursor::Attrs("".into())
             && PartCursor::Omap("z".into()) < PartCursor::Data(0)
     );
+}
+
+/// Programs that know version 1 read an entry that says more, and pass over that.
+#[test]
+fn what_an_entry_says_beside_its_change_comes_behind_what_older_programs_read() {
+    let (plain, more) = (entry().to_bytes(), safe_entry().to_bytes());
+    assert_eq!((&plain[..2], &more[..2]), (&[1, 1][..], &[2, 1][..]));
+    assert_eq!(more.len(), plain.len() + Eversion::ZERO.to_bytes().len());
+    assert_eq!(more[6..plain.len()], plain[6..]);
 }
 
 #[test]

@@ -135,7 +135,12 @@ impl Replication {
         mut entries: Vec<LogEntry>,
         repgather: RepGather,
     ) -> Option<HObject> {
-        let version = entries.last().expect("a write has a log entry").version;
+        let committed_to = state.committed_to;
+        let newest = entries.last_mut().expect("a write has a log entry");
+        let version = newest.version;
+        if let Some(ec) = &mut state.ec {
+            (newest.committed_to, ec.kept_safe) = (committed_to, committed_to);
+        }
         let changes = txn.ops.len();
         txn.ops.extend(entries.iter().map(storage::log_append));
         let (previous, trim_to) = (state.log.head(), state.trim_target());
@@ -148,7 +153,7 @@ impl Replication {
         let others = waiting_on.iter().copied().filter(|osd| *osd != state.whoami);
         let (later, osds): (Replicas, Replicas) =
             others.partition(|osd| state.deferred_by_backfill(*osd, &repgather.head));
-        let (header, committed_to) = (state.header(), state.committed_to);
+        let header = state.header();
         let op = |entries, txn| RepOp { header, tid, previous, entries, trim_to, committed_to, txn };
         if state.ec.is_some() {
             txn.ops.truncate(changes);
@@ -259,7 +264,8 @@ impl PgState {
         members.into_iter().filter(|osd| !self.deferred_by_backfill(*osd, head)).collect()
     }
 
-    /// Chunks cannot do without what all members have: peering hears of it. Written down when nothing else is written.
+    /// Chunks cannot do without what all members have: peering hears of it. Written down with the next write, or when
+    /// nothing else is.
     pub(crate) fn note_safe(&mut self) {
         if self.ec.is_some() {
             self.info.safe_to = self.info.safe_to.max(self.committed_to).min(self.info.last_update);
@@ -334,8 +340,12 @@ impl PgState {
         if op.previous != self.log.head() || !ascending || !known || op.txn.collection != self.spg {
             return false;
         }
+        if op.tid == 0 && op.entries.is_empty() && op.txn.ops.is_empty() {
+            self.committed_to = op.committed_to; // written down with the next write, or when nothing else is
+            self.note_safe();
+            return true;
+        }
         let mut txn = op.txn;
-        let lets_go = op.entries.is_empty() && self.ec.is_some();
         self.note_rollback_gen(&txn.ops);
         storage::follow_staged(&mut self.staged, &txn.ops);
         self.drop_rollback_gens(&mut txn, op.committed_to);
@@ -344,8 +354,8 @@ impl PgState {
         self.trim_log(&mut txn, op.trim_to);
         self.committed_to = op.committed_to;
         self.note_safe();
-        if lets_go {
-            self.save_info(&mut txn);
+        if let Some(ec) = self.ec.as_mut().filter(|_| !op.entries.is_empty()) {
+            ec.kept_safe = op.committed_to;
         }
         let to = self.interval.primary;
         self.submit(cx, txn, OnDurable::RepOp { to, tid: op.tid });

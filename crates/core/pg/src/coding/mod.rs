@@ -59,12 +59,15 @@ pub(crate) struct Ec {
     pub(crate) may_change: bool,
     /// Members were told in this interval that writes up to here are safe.
     pub(crate) told_safe: Eversion,
+    /// The store knows that writes up to here are safe, and keeps nothing that they replaced.
+    pub(crate) kept_safe: Eversion,
 }
 
 impl Ec {
     pub(crate) fn new(coding: Coding) -> Self {
         let (shards, rollback_gens) = (BTreeMap::new(), BTreeMap::new());
-        Self { coding: Arc::new(coding), shards, rollback_gens, may_change: false, told_safe: Eversion::ZERO }
+        let (told_safe, kept_safe) = (Eversion::ZERO, Eversion::ZERO);
+        Self { coding: Arc::new(coding), shards, rollback_gens, may_change: false, told_safe, kept_safe }
     }
 
     /// Chunks that are needed to read anything.

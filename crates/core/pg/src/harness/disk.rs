@@ -113,8 +113,8 @@ pub(crate) struct Disk {
     rotten: BTreeSet<HObject>,
     /// Objects that are rotten on the device, while memory has them as they were.
     rotten_below: BTreeSet<HObject>,
-    /// What was durable before the newest transaction with a log entry; kept once somebody wants to lose that one.
-    before_last: Option<Box<State>>,
+    /// What was durable before each transaction with a log entry; kept once somebody wants to lose the newest ones.
+    before: Vec<State>,
     pub(crate) remembers: bool,
     /// The collection, where it is not the one that all of this is about.
     own: Option<SpgId>,
@@ -168,7 +168,7 @@ impl Disk {
     pub(crate) fn sync_one(&mut self) -> Option<Token> {
         let (token, txn) = self.pending.pop_front()?;
         if self.remembers && txn.ops.iter().any(|op| matches!(op, Op::LogAppend { .. })) {
-            self.before_last = Some(Box::new(self.durable.clone()));
+            self.before.push(self.durable.clone());
         }
         let own = self.own();
         self.durable.apply(own, &txn);
@@ -223,13 +223,15 @@ impl Disk {
         self.warm.clear();
     }
 
-    /// The newest log entry that was durable rots, with all behind it, and nobody can tell: the log ends before it. False when
-    /// there is none. For a disk that has crashed.
-    pub(crate) fn lose_last_record(&mut self) -> bool {
-        let Some(before) = self.before_last.take() else { return false };
-        self.durable = *before;
+    /// The newest `count` log entries that were durable are gone, with all behind them, and nobody can tell: the log ends before them.
+    /// For a disk that has crashed.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    pub(crate) fn forget_last(&mut self, count: usize) {
+        let at = self.before.len().checked_sub(count).expect("as many entries");
+        self.durable = self.before.drain(at..).next().expect("at least one entry");
         self.crash();
-        true
     }
 
     /// Puts an object there, as if it had always been.

@@ -120,7 +120,7 @@ impl Compact {
         }
     }
 
-    /// As it came.
+    /// As it came, but for `committed_to`: what a copy knows of that is in its info.
     pub(super) fn entry(&self) -> LogEntry {
         let rare = self.rare.as_deref();
         LogEntry {
@@ -135,6 +135,7 @@ impl Compact {
             outputs: rare.map_or_else(Vec::new, |rare| rare.outputs.clone()),
             snaps: rare.map_or_else(Vec::new, |rare| rare.snaps.clone()),
             delta: rare.map_or_else(|| self.delta.counters(), |rare| rare.delta),
+            committed_to: Eversion::ZERO,
         }
     }
 

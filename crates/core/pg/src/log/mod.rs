@@ -46,6 +46,7 @@ pub(crate) fn own_entry(
         outputs: Vec::new(),
         snaps: Vec::new(),
         delta: Counters::default(),
+        committed_to: Eversion::ZERO,
     }
 }
 

@@ -235,6 +235,7 @@ pub(crate) mod tests {
             outputs: Vec::new(),
             snaps: Vec::new(),
             delta: Counters::default(),
+            committed_to: Eversion::ZERO,
         }
     }
 

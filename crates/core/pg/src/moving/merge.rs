@@ -40,6 +40,7 @@ fn kept(entry: &LogEntry, epoch: Epoch, from_source: bool) -> LogEntry {
         prior_version: Eversion::ZERO,
         snaps: Vec::new(),
         delta: Counters::default(),
+        committed_to: Eversion::ZERO, // of other numbers
         ..entry.clone()
     }
 }

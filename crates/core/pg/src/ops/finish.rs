@@ -98,6 +98,7 @@ impl Execution<'_, '_> {
             outputs: outputs(&outcome.ops),
             snaps: Vec::new(),
             delta: Counters::default(),
+            committed_to: Eversion::ZERO,
         }
     }
 
@@ -163,6 +164,7 @@ impl Execution<'_, '_> {
             outputs: Vec::new(),
             snaps: clone.0.snaps.clone(),
             delta: Counters::default(),
+            committed_to: Eversion::ZERO,
         }
     }
 

@@ -39,6 +39,10 @@ pub(crate) struct Known<'a> {
     pub(crate) me: OsdId,
     /// First epoch, last epoch and acting set of the intervals that may matter, the present one among them.
     pub(crate) intervals: Vec<(Epoch, Epoch, Vec<OsdId>)>,
+    /// Chunks that give the data back.
+    pub(crate) needed: usize,
+    /// Chunks that a write must be on to be acknowledged: the pool's `min_size`, and not less than `needed`.
+    pub(crate) enough: usize,
     /// A mistake built in on purpose.
     pub(crate) planted: Planted,
 }
@@ -58,8 +62,8 @@ impl Known<'_> {
         of_epoch.flat_map(|(.., acting)| acting).any(before)
     }
 
-    /// The shortest log among those that took part in the activation of `start`, and how many shards bear it out.
-    fn shortest(&self, start: Epoch) -> Option<(OsdId, usize)> {
+    /// The log to go on with among those that took part in the activation of `start`, and how many shards bear it out.
+    fn authority(&self, start: Epoch) -> Option<(OsdId, usize)> {
         let is_of_start =
             |info: &PgInfo| info.last_epoch_started >= start || self.planted == Planted::OldCopiesBelieved;
         let of_start = || self.complete().filter(|(_, info)| is_of_start(info));
@@ -69,9 +73,13 @@ impl Known<'_> {
             _ => of_start().map(|(_, info)| info.safe_to).max().unwrap_or_default(),
         };
         let took_part = |info: &PgInfo| is_of_start(info) && info.last_update >= safe_to;
-        let best = of_start().filter(|(_, info)| took_part(info));
-        let best = best.min_by_key(|(osd, info)| (info.last_update, info.log_tail, *osd != self.me, *osd));
-        let (best, update) = best.map(|(osd, info)| (osd, info.last_update))?;
+        let updates =
+            || of_start().map(|(_, info)| info).filter(|info| took_part(info)).map(|info| info.last_update);
+        let shortest = updates().min()?;
+        let is_kept = |update: &Eversion| *update == shortest || self.is_kept(*update, took_part);
+        let update = updates().filter(is_kept).max()?;
+        let best = of_start().filter(|(_, info)| took_part(info) && info.last_update == update);
+        let (best, _) = best.min_by_key(|(osd, info)| (info.log_tail, *osd != self.me, *osd))?;
         if update == Eversion::ZERO {
             return Some((best, usize::MAX)); // there is nothing to be read
         }
@@ -79,27 +87,43 @@ impl Known<'_> {
         // same epoch, since it keeps what its newer writes replaced.
         let has = |info: &&PgInfo| {
             let reaches = info.last_update.epoch == update.epoch && info.last_update >= update;
-            took_part(info) || reaches
+            took_part(info) && info.last_update >= update || reaches
         };
-        let shards: BTreeSet<u8> =
-            self.complete().map(|(_, info)| info).filter(has).filter_map(|info| info.shard).collect();
-        Some((best, shards.len()))
+        Some((best, self.count_shards(has)))
+    }
+
+    /// As many shards have all objects up to `update` and beyond as a write must be on: it may have been acknowledged, and stays as safe as
+    /// one that is acknowledged while the others are away. One that ends before it may have forgotten it, with nobody left who knows.
+    fn is_kept(&self, update: Eversion, took_part: impl Fn(&PgInfo) -> bool) -> bool {
+        let is_whole = |info: &&PgInfo| {
+            took_part(info) && info.last_update >= update && info.last_complete == info.last_update
+        };
+        let believes_the_shortest =
+            matches!(self.planted, Planted::SafeToIgnored | Planted::OldCopiesBelieved);
+        !believes_the_shortest && self.count_shards(is_whole) >= self.enough
+    }
+
+    fn count_shards(&self, counts: impl Fn(&&PgInfo) -> bool) -> usize {
+        let infos = self.complete().map(|(_, info)| info).filter(counts);
+        infos.filter_map(|info| info.shard).collect::<BTreeSet<u8>>().len()
     }
 }
 
-/// As [`choose`], where a copy is one of the chunks of which `needed` give the data back: Ceph's `find_best_info` of
+/// As [`choose`], where a copy is one of the chunks of which `known.needed` give the data back: Ceph's `find_best_info` of
 /// pools that can roll back. `None` when too few copies are there to tell what was acknowledged, or to read it.
 ///
-/// The *shortest* log of those that took part in the newest activation: whatever was acknowledged is on all of them,
-/// and what only some of them have may be unreadable in either version unless it is taken back.
-pub(crate) fn choose_coded(known: &Known<'_>, needed: usize) -> Option<OsdId> {
+/// Of those that took part in the newest activation, the longest log that `known.enough` shards have with all their objects; else
+/// the *shortest*: whatever was acknowledged is on all of them, and what only some of them have may be unreadable in either version
+/// unless it is taken back. Ceph takes the shortest in any case. A copy whose device forgot what it acknowledged has a shorter log than
+/// it should have; the others have what it lacks, and give it back.
+pub(crate) fn choose_coded(known: &Known<'_>) -> Option<OsdId> {
     let finished = known.infos.values().map(|info| info.history.last_epoch_started);
     let begun = known.complete().map(|(_, info)| info.last_epoch_started);
     let finished = finished.max()?;
     let starts: BTreeSet<Epoch> = begun.filter(|start| *start > finished).chain([finished]).collect();
     for start in starts.into_iter().rev() {
-        match known.shortest(start) {
-            Some((best, shards)) if shards >= needed => return Some(best),
+        match known.authority(start) {
+            Some((best, shards)) if shards >= known.needed => return Some(best),
             _ if start > finished && known.is_disproved(start) => (),
             _ => return None,
         }
@@ -113,8 +137,8 @@ mod tests {
     use nacre_msg::peer::PgHistory;
     use nacre_types::HObject;
 
-    /// `osd:last_update~tail/les` words; `?` behind marks an incomplete copy, `^n` what its history knows, `=v` what it knows that
-    /// all had.
+    /// `osd:last_update~tail/les` words; `?` behind marks an incomplete copy, `!` one that lacks objects, `^n` what its history knows, `=v`
+    /// what it knows that all had.
     fn parse(text: &str) -> Vec<(OsdId, PgInfo)> {
         text.split_whitespace()
             .map(|word| {
@@ -131,9 +155,10 @@ mod tests {
                 if started.ends_with('?') {
                     info.last_backfill = HObject::MIN;
                 }
-                info.last_epoch_started = started.trim_end_matches('?').parse().expect("an epoch");
+                info.last_epoch_started = started.trim_end_matches(['?', '!']).parse().expect("an epoch");
                 info.history.last_epoch_started = known.parse().expect("an epoch");
                 (info.last_update, info.log_tail) = (version(update), version(tail));
+                info.last_complete = if started.ends_with('!') { info.log_tail } else { info.last_update };
                 info.safe_to = version(safe);
                 (osd.parse().expect("a number"), info)
             })
@@ -169,13 +194,36 @@ mod tests {
         assert_eq!((choose(&infos, 0, false), choose(&infos, 0, true)), (None, Some(1)));
     }
 
-    /// As `chosen`, for chunks of which two are needed; each OSD holds the shard of its number. `past` is an interval.
-    fn chosen_of_chunks(text: &str, past: (Epoch, Epoch, &[OsdId])) -> Option<OsdId> {
+    /// As `chosen`, for chunks of which two are needed and a write must be on `enough`; each OSD holds the shard of its number. `past` is an
+    /// interval.
+    fn chosen_of_chunks(text: &str, past: (Epoch, Epoch, &[OsdId]), enough: usize) -> Option<OsdId> {
         let mut infos = parse(text);
         infos.iter_mut().for_each(|(osd, info)| info.shard = u8::try_from(*osd).ok());
         let infos = infos.iter().map(|(osd, info)| (*osd, info)).collect();
         let intervals = vec![(past.0, past.1, past.2.to_vec())];
-        choose_coded(&Known { infos: &infos, me: 0, intervals, planted: Planted::Nothing }, 2)
+        choose_coded(&Known { infos: &infos, me: 0, intervals, needed: 2, enough, planted: Planted::Nothing })
+    }
+
+    #[test]
+    fn what_enough_shards_have_is_kept() {
+        let cases = [
+            ("one has forgotten it", "0:5'9~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5", 2, Some(0)),
+            ("or never had it", "0:5'9~0'0/5 1:0'0~0'0/5 2:5'9~0'0/5", 2, Some(0)),
+            ("too few have it", "0:5'9~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5", 3, Some(1)),
+            ("the longest that enough have", "0:5'7~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5 3:5'10~0'0/5", 3, Some(1)),
+            ("one lacks objects", "0:5'9~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5!", 2, Some(1)),
+            (
+                "whoever lacks objects counts for nothing",
+                "0:5'10~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5! 3:5'10~0'0/5",
+                2,
+                Some(0),
+            ),
+            ("one took no part", "0:5'9~0'0/5 1:5'8~0'0/5 2:5'9~0'0/4", 2, Some(1)),
+            ("one is incomplete", "0:5'9~0'0/5 1:5'8~0'0/5 2:5'9~0'0/5?", 2, Some(1)),
+        ];
+        for (what, text, enough, expected) in cases {
+            assert_eq!(chosen_of_chunks(text, (0, 0, &[]), enough), expected, "{what}: {text}");
+        }
     }
 
     #[test]
@@ -218,7 +266,7 @@ mod tests {
             ("of another interval", "0:5'9~0'0/5 1:5'8~0'0/4 2:5'8~0'0/4", (2, 4, &[0, 1]), None),
         ];
         for (what, text, past, expected) in cases {
-            assert_eq!(chosen_of_chunks(text, past), expected, "{what}: {text}");
+            assert_eq!(chosen_of_chunks(text, past, usize::MAX), expected, "{what}: {text}");
         }
     }
 }

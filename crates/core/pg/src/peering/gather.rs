@@ -145,7 +145,9 @@ impl PgState {
         let past = self.past.intervals.iter().map(|past| (past.first, past.last, past.acting.clone()));
         let present = (self.interval.since, self.map.epoch, self.interval.acting.clone());
         let intervals = past.chain([present]).collect();
-        Known { infos, me: self.whoami, intervals, planted: self.planted }
+        let needed = self.chunks_needed().unwrap_or(1);
+        let enough = needed.max(self.interval.min_size.into());
+        Known { infos, me: self.whoami, intervals, needed, enough, planted: self.planted }
     }
 
     /// Nobody can have written that yet: behind it, no write of ours would ascend.
@@ -458,7 +460,7 @@ impl Peering {
         let infos = infos.collect();
         let best = match state.chunks_needed() {
             None => choose(&infos, state.whoami, self.ignores_history_les),
-            Some(needed) => choose_coded(&state.known(&infos), needed),
+            Some(_) => choose_coded(&state.known(&infos)),
         };
         match best {
             None => {

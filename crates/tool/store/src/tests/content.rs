@@ -85,6 +85,7 @@ fn entry(version: u64, object: &HObject) -> Op {
         outputs: Vec::new(),
         snaps: Vec::new(),
         delta: Counters::default(),
+        committed_to: Eversion::ZERO,
     };
     Op::LogAppend { version, entry: entry.to_bytes() }
 }

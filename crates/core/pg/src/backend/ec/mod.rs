@@ -9,8 +9,11 @@
 //!
 //! The code itself is in [`crate::coding`]. Log, missing objects, peering and order of messages are those of replicated pools. What differs:
 //! - A write that only some shards have can be read in neither version. So each shard keeps what a write replaced
-//!   until all members have the write durably, and peering takes the *shortest* log that has all that may have been
-//!   acknowledged (`peering/choose.rs`); longer ones are rolled back.
+//!   until all members have the write durably. Peering takes the longest log that as many shards have as a write must
+//!   be on to be acknowledged (`min_size`), or else the *shortest* that has all that may have been
+//!   (`peering/choose.rs`); longer ones are rolled back.
+//! - What all members have had is known beside the log (`PgInfo::safe_to`): each write says so of those before it, and
+//!   the primary tells the others at once of the last one. A log that ends before that has lost something.
 //! - Nothing is served, and no earlier interval is passed over, with fewer than `k` shards.
 //! - An object that is missing somewhere is computed from `k` others (`recovery/reconstruct.rs`).
 //!

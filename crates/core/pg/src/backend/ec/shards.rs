@@ -3,6 +3,7 @@
 use crate::coding::Ec;
 use crate::log::Missing;
 use crate::peer::Peer;
+use crate::phase::Phase;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, interval, storage};
@@ -191,8 +192,9 @@ impl PgState {
         shards.len() < k
     }
 
-    /// Tells members once that all writes are durable everywhere: what they replaced need not be kept. Call it when no write is in flight.
-    pub(crate) fn release_rollback_gens(&mut self, cx: &mut Cx<'_>) {
+    /// Tells members at once that all writes are durable everywhere, for no next write is there to say so: should this OSD's device forget
+    /// the last one, the others know that it was acknowledged. Call it when no write is in flight.
+    pub(crate) fn tell_safe(&mut self, cx: &mut Cx<'_>) {
         let committed_to = self.committed_to;
         let due = self.phase.is_serving();
         let Some(ec) = self.ec.as_mut().filter(|ec| due && ec.told_safe < committed_to) else { return };
@@ -203,6 +205,15 @@ impl PgState {
             let message = RepOp { header, tid: 0, previous, entries: Vec::new(), trim_to, committed_to, txn };
             self.send(cx, osd, message);
         }
+    }
+
+    /// Writes down that all writes are durable everywhere, if nothing else is written: what they replaced need not be kept. Call it
+    /// when no write is in flight.
+    pub(crate) fn release_rollback_gens(&mut self, cx: &mut Cx<'_>) {
+        let committed_to = self.committed_to;
+        let due = self.phase.is_serving() || matches!(self.phase, Phase::Replica);
+        let Some(ec) = self.ec.as_mut().filter(|ec| due && ec.kept_safe < committed_to) else { return };
+        ec.kept_safe = committed_to;
         let mut txn = Transaction::new(self.spg);
         self.drop_rollback_gens(&mut txn, committed_to);
         self.note_safe();
