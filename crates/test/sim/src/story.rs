@@ -183,9 +183,6 @@ impl Story {
         }
         let ready = story.command(&pool, BIRTH);
         assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
-        if let (Some(bad), Some(Flaw::Forgets)) = (bad, plan.flaw) {
-            story.order(&format!(r#"{{"prefix": "osd primary-affinity", "id": {bad}, "weight": 0.0}}"#));
-        }
         story.set_usual_sizes();
         if plan.bustle {
             story.watching = Some(Watching::new(POOL, &mut story.world));

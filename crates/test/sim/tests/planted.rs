@@ -17,7 +17,7 @@ const VERDICTS: [&str; 3] = ["messages that fit together", "the copies of", "ove
 /// What they say where messages get no answer, of which a mistake may be that and no more.
 const NO_ANSWER: [&str; 2] = ["messages without an answer", "the last reads get no answer"];
 
-/// Tells stories from seed 0 on until one does not end well.
+/// Tells stories from seed 0 on until one breaks a promise, which it must not without the mistake.
 fn found(planted: Planted) {
     found_with(planted, Plan::default());
 }
@@ -38,8 +38,8 @@ fn found_by(verdicts: &[&str], planted: Planted, plan: Plan) {
         let why = why.lines().next().unwrap_or_default();
         let is_found = verdicts.iter().any(|verdict| why.contains(verdict));
         let ends_well = catch_unwind(|| tell(seed, &right)).is_ok();
-        assert!(is_found || ends_well, "not by {planted:?}, but another mistake: {why}");
-        is_found && ends_well
+        assert!(ends_well, "seed {seed}: not by {planted:?}, but another mistake: {why}");
+        is_found
     });
     println!("{planted:?}: {told} stories");
     assert!(shows, "{planted:?} does not show in {SEEDS_MAX} stories");

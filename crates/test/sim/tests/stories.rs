@@ -178,6 +178,21 @@ fn with_a_device_that_dies_stories_of_coded_pools_end_well() {
     end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
 }
 
+/// Stories of a device that forgets which did not end well once: the newest writes that it forgot were taken back on all other copies, too.
+const FORGETFUL_ONCE_BAD: [u64; 3] = [8, 59, 90];
+
+/// A device loses with its power what it acknowledged in the last moments: whatever was acknowledged is elsewhere, too, and comes back to it.
+#[test]
+fn with_a_device_that_forgets_stories_end_well() {
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &Plan { flaw: Some(Flaw::Forgets), ..Plan::default() });
+}
+
+#[test]
+fn with_a_device_that_forgets_stories_of_coded_pools_end_well() {
+    let plan = Plan { kind: Kind::Coded, flaw: Some(Flaw::Forgets), ..Plan::default() };
+    end_well(seeds((0..BAD_DEVICE_SEEDS).chain(FORGETFUL_ONCE_BAD), 1), &plan);
+}
+
 /// Somebody puts back what an OSD held some time ago, or a part of it.
 #[test]
 fn with_a_device_that_goes_back_stories_end_well() {

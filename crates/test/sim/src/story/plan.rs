@@ -24,8 +24,7 @@ pub enum Flaw {
     Fails,
     /// It says of writes that they are durable, and has lost them or written them elsewhere.
     Lies,
-    /// No flush empties its cache: when it loses power, what it acknowledged in the last moments is gone. Its OSD leads a PG only where
-    /// no other one can: it alone would know for a while that all had a write.
+    /// No flush empties its cache: when it loses power, what it acknowledged in the last moments is gone.
     Forgets,
     /// Somebody puts back what it or its metadata held some time ago, or both.
     GoesBack,
