@@ -53,16 +53,19 @@ pub use maps::{
 pub use mds::{Compat, FeatureSet, MdsBeacon, MdsHealthMetric, mds_state};
 pub use merge::OsdPgReadyToMerge;
 pub use message::Message;
-pub use mgr::{MgrClose, MgrConfigure, MgrDigest, MgrOpen};
+pub use mgr::{DaemonConfig, MgrClose, MgrConfigure, MgrDigest, MgrOpen, config_level};
 pub use mgr_beacon::{MgrBeacon, MgrCommandDescription, ModuleInfo, ModuleOption};
 pub use mgr_report::{
     DaemonHealthMetric, HealthCheck, HealthChecks, MgrReport, MonMgrReport, PerfCounterType, ProgressEvent,
+    counter_kind, daemon_metric, pack_counters,
 };
 pub use osd_boot::{OsdBoot, Superblock};
 pub use osd_op::{OsdOp, SubOp};
 pub use osd_op_reply::{OsdOpReply, SubOpReply};
 pub use osd_ping::{OsdPing, ping_op};
-pub use osd_to_mon::{MarkMeDown, OsdAlive, OsdBeacon, OsdFailure, OsdPgCreated, OsdPgTemp, failure_flag};
+pub use osd_to_mon::{
+    MarkMeDead, MarkMeDown, OsdAlive, OsdBeacon, OsdFailure, OsdFull, OsdPgCreated, OsdPgTemp, failure_flag,
+};
 pub use pg_create::{OsdPgCreate2, PgCreated};
 pub use pg_stats::PgStats;
 pub use pool_op::{PoolOp, PoolOpReply, RemoveSnaps, pool_op_code};

@@ -154,6 +154,8 @@ messages! {
     OsdFailure: "OSD to monitor: a peer does not answer, or does again.",
     OsdAlive: "OSD to monitor: raise my `up_thru`.",
     MarkMeDown: "OSD to monitor and back: I am going down.",
+    MarkMeDead: "OSD to monitor: I am down, and serve nobody.",
+    OsdFull: "OSD to monitor: how full I am.",
     OsdPgTemp: "OSD to monitor: acting sets to use for now.",
     OsdBeacon: "OSD to monitor: sign of life.",
     PgStats: "OSD to manager: usage and state of its PGs.",

@@ -1,10 +1,10 @@
 //! Sessions of daemons with the manager, and the monitor's digest for it.
 //!
-//! Source: Ceph `MMgrOpen.h`, `MMgrConfigure.h`, `MMgrClose.h`, `MMgrDigest.h`, v16.2.15.
+//! Source: Ceph `MMgrOpen.h`, `MMgrConfigure.h`, `MMgrClose.h`, `MMgrDigest.h`, `src/common/config_values.h`, v16.2.15.
 
 use crate::body::{Body, body};
 use nacre_buf::{BufList, Bytes};
-use nacre_denc::{DecodeError, Reader, Writer};
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
 
 /// `MMgrOpen`.
@@ -16,10 +16,44 @@ pub struct MgrOpen {
     pub service_name: String,
     /// Metadata and status of a daemon that registers a service (radosgw, rbd-mirror, ...).
     pub service: Option<(BTreeMap<String, String>, BTreeMap<String, String>)>,
-    /// Its options: encoded `map<name, map<s32 level, value>>`.
+    /// Its options: an encoded [`DaemonConfig`]; empty where it does not say.
     pub config: Bytes,
-    /// Its options' defaults: encoded `map<name, value>`.
+    /// Its options' defaults: encoded `map<name, value>`; empty where it does not say.
     pub config_defaults: Bytes,
+}
+
+/// Where a daemon's option was set. Of several the one that comes last here counts. Ceph `src/common/config_values.h`.
+pub mod config_level {
+    /// By the monitors' configuration database.
+    pub const MONITOR: i32 = 1;
+    /// In its `ceph.conf`.
+    pub const FILE: i32 = 2;
+    /// While it runs, by a command.
+    pub const OVERRIDE: i32 = 5;
+}
+
+/// Options of a daemon, as it tells the manager of them. Nothing bounds what a manager reads there: with one map alone Ceph's ends.
+/// Ceph `ConfigProxy::get_config_bl`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct DaemonConfig {
+    /// The value by option and [`config_level`].
+    pub values: BTreeMap<String, BTreeMap<i32, String>>,
+    /// What the monitors have for it and it does not take.
+    pub ignored: BTreeMap<String, String>,
+}
+
+impl Encode for DaemonConfig {
+    fn encode(&self, w: &mut Writer) {
+        w.put(&self.values);
+        w.put(&self.ignored);
+    }
+}
+
+impl Decode for DaemonConfig {
+    const MIN_BYTES: usize = 8;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(Self { values: r.get()?, ignored: r.get()? })
+    }
 }
 
 impl Body for MgrOpen {

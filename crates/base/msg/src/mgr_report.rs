@@ -26,6 +26,43 @@ pub struct PerfCounterType {
 }
 fields!(PerfCounterType, "PerfCounterType", 3, 1; path, description, nick, kind; 2 => priority; 3 => unit);
 
+/// Bits of [`PerfCounterType::kind`].
+pub mod counter_kind {
+    /// Its value is a time in nanoseconds.
+    pub const TIME: u8 = 1;
+    /// Its value is a plain number.
+    pub const U64: u8 = 2;
+    /// A sum with the number of what was summed up.
+    pub const AVERAGE: u8 = 4;
+    /// It only grows.
+    pub const COUNTER: u8 = 8;
+}
+
+/// Values of all counters that were declared in a session, each with its kind and, for averages, how many were summed up. A reader takes
+/// them in the order of the paths, not in that of the declarations, and one of Ceph ends when there are too few. Ceph
+/// `MgrClient::_send_report`.
+#[must_use]
+pub fn pack_counters(values: &BTreeMap<&str, (u8, u64, u64)>) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(1, 1, |w| {
+        for (kind, value, count) in values.values() {
+            w.u64(*value);
+            if kind & counter_kind::AVERAGE != 0 {
+                // Twice: a reader that finds two numbers knows that the sum between them was not torn.
+                w.u64(*count);
+                w.u64(*count);
+            }
+        }
+    });
+    w.finish()
+}
+
+/// Values of [`DaemonHealthMetric::kind`].
+pub mod daemon_metric {
+    /// Messages of clients that take too long: their number in the lower half, the seconds of the oldest in the upper.
+    pub const SLOW_OPS: u8 = 0;
+}
+
 /// A daemon's complaint. Ceph `DaemonHealthMetric`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct DaemonHealthMetric {
@@ -43,7 +80,7 @@ pub struct MgrReport {
     pub daemon_name: String,
     /// Counters not yet declared in this session.
     pub declare_types: Vec<PerfCounterType>,
-    /// Values of all declared counters, in order of declaration.
+    /// Values of all declared counters, as [`pack_counters`] writes them.
     pub packed: Bytes,
     /// Counters that are gone.
     pub undeclare_types: Vec<String>,
@@ -175,5 +212,23 @@ impl Body for MonMgrReport {
         w.put(&self.progress_events);
         w.u64(self.gid);
         self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_packed_by_path_with_the_count_of_an_average_twice() {
+        let latency = counter_kind::TIME | counter_kind::AVERAGE | counter_kind::COUNTER;
+        let values = BTreeMap::from([
+            ("osd.op_latency", (latency, 3, 4)),
+            ("osd.op", (counter_kind::U64 | counter_kind::COUNTER, 2, 0)),
+        ]);
+        let mut r = Reader::new(pack_counters(&values));
+        let words = |_, r: &mut Reader| (0..4).map(|_| r.u64()).collect::<Result<Vec<_>, _>>();
+        assert_eq!(r.envelope("counters", 1, words).expect("an envelope"), [2, 3, 4, 4]);
+        assert_eq!(r.left(), 0);
     }
 }

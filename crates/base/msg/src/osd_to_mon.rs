@@ -1,7 +1,7 @@
-//! Small messages from OSDs to the monitor: failures, `up_thru`, `pg_temp`, beacons, leave.
+//! Small messages from OSDs to the monitor: failures, `up_thru`, `pg_temp`, beacons, how full they are, leave.
 //!
 //! Source: Ceph `MOSDFailure.h`, `MOSDAlive.h`, `MOSDMarkMeDown.h`, `MOSDPGTemp.h`, `MOSDBeacon.h`,
-//! `MOSDPGCreated.h`, v16.2.15.
+//! `MOSDPGCreated.h`, `MOSDFull.h`, `MOSDMarkMeDead.h`, v16.2.15.
 
 use crate::body::body;
 use nacre_types::{AddrVec, Epoch, OsdId, PgId, UTime, Uuid};
@@ -64,6 +64,32 @@ pub struct MarkMeDown {
     pub down_and_dead: bool,
 }
 body!(MarkMeDown = 74, 4 / 3; @version; fsid, osd, addrs, epoch, request_ack, down_and_dead);
+
+/// `MOSDMarkMeDead`, from an OSD that finds itself down in the map: it serves nobody any more.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MarkMeDead {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// Id of the cluster that the sender belongs to.
+    pub fsid: Uuid,
+    /// The OSD that is dead.
+    pub osd: OsdId,
+    /// Epoch of the sender's map, in which it is down.
+    pub epoch: Epoch,
+}
+body!(MarkMeDead = 123, 1 / 1; @version; fsid, osd, epoch);
+
+/// `MOSDFull`.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct OsdFull {
+    /// Epoch of the sender's map.
+    pub version: u64,
+    /// Epoch of the sender's map.
+    pub map_epoch: Epoch,
+    /// The bits of the OSD's state in the map that say how full it is, as they are to be; 0 clears them all.
+    pub state: u32,
+}
+body!(OsdFull = 75, 1 / 1; @version; map_epoch, state);
 
 /// `MOSDPGTemp`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]

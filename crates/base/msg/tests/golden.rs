@@ -6,8 +6,9 @@ use common::{Golden, messages};
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_msg::osd_op::{Extent, code, flag, op_flag, watch_op};
 use nacre_msg::stats::pg_state;
-use nacre_msg::{Message, NotifyOutcome, OsdOp, OsdOpReply};
+use nacre_msg::{DaemonConfig, Message, NotifyOutcome, OsdOp, OsdOpReply, config_level};
 use nacre_types::{PgId, SnapId};
+use std::collections::BTreeMap;
 
 fn goldens() -> Vec<Golden> {
     messages("messages")
@@ -74,6 +75,17 @@ fn a_sender_that_demands_a_newer_reader_is_refused() {
         let refused = Message::decode(nacre_msg::RawMessage { version, compat, ..raw });
         assert!(matches!(refused, Err(DecodeError::Incompatible { .. })), "{name}: {refused:?}");
     }
+}
+
+/// Ceph's manager reads both, whatever is there.
+#[test]
+fn a_daemons_options_are_two_maps() {
+    let Message::MgrOpen(open) = golden("mgr_open") else { panic!("a MgrOpen") };
+    let config = DaemonConfig::from_bytes(open.config.clone()).expect("two maps");
+    assert_eq!(config.to_bytes(), open.config);
+    let level = config.values.get("auth_client_required").and_then(|levels| levels.get(&config_level::FILE));
+    assert_eq!(level.map(String::as_str), Some("cephx"));
+    assert!(BTreeMap::<String, String>::from_bytes(open.config_defaults).is_ok_and(|map| !map.is_empty()));
 }
 
 #[test]

@@ -7,6 +7,10 @@ pub const RADOS_BACKOFF: u64 = 1 << 21 | 1 << 57;
 /// `MSG_ADDR2`: the only feature that we insist on from a peer.
 pub const REQUIRED: u64 = 1 << 59;
 
+/// An OSD of ours says so to the monitors with this bit when it boots, and the map hands it on (`osd_xinfo_t::features`). No release of Ceph
+/// uses it: up to Tentacle bit 62 is kept free as a sentinel that nothing reads. It is never offered to a peer on a connection.
+pub const NACRE_OSD: u64 = 1 << 62;
+
 /// Marks of the second and third use of the bits: a feature bit means what it says only together with its mark.
 const SECOND: u64 = 1 << 57;
 const THIRD: u64 = SECOND | 1 << 28;
@@ -39,6 +43,7 @@ mod tests {
     fn what_we_offer_is_pacific() {
         assert_eq!(newest_release(SUPPORTED), Some(16));
         assert_eq!(newest_release(SUPPORTED & !(1 << 20)), Some(15));
+        assert_eq!(SUPPORTED & NACRE_OSD, 0);
         assert_eq!(newest_release(SUPPORTED & !SECOND), None, "the bits alone mean something older");
     }
 }

@@ -10,6 +10,7 @@
 mod access;
 mod client;
 pub mod conf;
+pub mod mon_host;
 
 pub use access::{Access, AccessError};
 pub use client::{Client, Failure, Finished};
