@@ -27,5 +27,6 @@ mod values;
 
 pub use check::OptionError;
 pub use info::{Kind, Level, OptionInfo};
+pub use readers::FOR_OSD;
 pub use table::{all, find};
-pub use values::Values;
+pub use values::{Layer, Values};

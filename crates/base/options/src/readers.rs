@@ -13,8 +13,11 @@ const OSD: &[&str] = &[
     "ms_service_mode",
     "nacre_recovery_client_latency_target_ms",
     "osd_beacon_report_interval",
+    "osd_class_update_on_start",
     "osd_client_message_cap",
     "osd_client_message_size_cap",
+    "osd_crush_initial_weight",
+    "osd_crush_update_on_start",
     "osd_deep_scrub_interval",
     "osd_enable_op_tracker",
     "osd_fast_fail_on_connection_refused",
@@ -37,8 +40,9 @@ const OSD: &[&str] = &[
     "osd_scrub_min_interval",
 ];
 
-/// Options that the monitor reads on behalf of an OSD, by that OSD's sections.
-const FOR_OSD: &[&str] = &["osd_crush_initial_weight"];
+/// Options that our monitor reads on behalf of an OSD, by that OSD's sections. Under Ceph's monitors an OSD reads them itself.
+pub const FOR_OSD: &[&str] =
+    &["osd_class_update_on_start", "osd_crush_initial_weight", "osd_crush_update_on_start"];
 
 /// Options that monitors read, from the section `mon`, one monitor or `global`.
 const MON: &[&str] = &[
@@ -126,10 +130,13 @@ const MISSING: &[(&str, &[&str])] = &[
         &["bluestore_block_size"],
     ),
     (
-        "it is given at start: nacre up, mon or osd with --listen; one address serves clients and OSDs",
+        "it is given at start: nacre up, mon or osd with --listen; nacre osd --conf takes it from its ceph.conf",
         &["cluster_addr", "cluster_network", "public_addr", "public_network", "ms_bind_ipv4", "ms_bind_ipv6"],
     ),
-    ("the system chooses OSDs' ports", &["ms_bind_port_max", "ms_bind_port_min"]),
+    (
+        "the system chooses OSDs' ports; nacre osd --conf takes them from its ceph.conf",
+        &["ms_bind_port_max", "ms_bind_port_min"],
+    ),
     (
         "reclaiming a global id always needs proof",
         &[
@@ -155,10 +162,7 @@ const MISSING: &[(&str, &[&str])] = &[
     ("there is no such health check", &["mon_pg_warn_min_per_osd", "mon_warn_on_pool_no_app"]),
     ("the autoscaler is not built", &["mon_target_pg_per_osd", "osd_pool_default_pg_autoscale_mode"]),
     ("there is one kind of store", &["osd_objectstore", "osd_check_max_object_name_len_on_startup"]),
-    (
-        "an OSD's place and class are set when it is made, or with ceph osd crush",
-        &["osd_class_update_on_start", "osd_crush_update_on_start", "osd_crush_chooseleaf_type"],
-    ),
+    ("the first rule spreads copies over hosts", &["osd_crush_chooseleaf_type"]),
     (
         "recovery keeps to nacre_recovery_client_latency_target_ms instead of fixed weights and pauses",
         &[
@@ -212,7 +216,7 @@ impl OptionInfo {
         let of_client = |table: &[Self]| table.iter().any(|option| option.name == self.name);
         let is_in = |list: &[&str]| list.contains(&self.name);
         let client = is_in(CLIENT) || of_client(client::TABLE) || of_client(debug::TABLE);
-        [("osd", is_in(OSD) || is_in(FOR_OSD)), ("mon", is_in(MON)), ("client", client)]
+        [("osd", is_in(OSD)), ("mon", is_in(MON)), ("client", client)]
             .into_iter()
             .filter_map(|(name, reads)| reads.then_some(name))
             .collect()

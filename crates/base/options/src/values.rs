@@ -5,23 +5,53 @@ use nacre_types::seconds;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The values of one daemon: what an operator set until it restarts, before what the configuration database
-/// has for it, before the default.
+/// The values of one daemon: what an operator set until it restarts, before what its `ceph.conf` has, before what the configuration
+/// database has for it, before the default.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Values {
     told: BTreeMap<&'static str, String>,
+    file: BTreeMap<&'static str, String>,
     stored: BTreeMap<&'static str, String>,
+}
+
+/// Where an option was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layer {
+    /// In the configuration database.
+    Stored,
+    /// In its `ceph.conf`.
+    File,
+    /// Until it restarts.
+    Told,
+}
+
+/// Names and values that are known, in their normal form.
+fn known(config: &BTreeMap<String, String>) -> BTreeMap<&'static str, String> {
+    let known = |(name, value): (&String, &String)| {
+        let option = find(name)?;
+        Some((option.name, option.check(value).ok()?))
+    };
+    config.iter().filter_map(known).collect()
 }
 
 impl Values {
     /// Takes in what the configuration database has for this daemon, all of it. Names and values that are not
     /// known here are left out: the monitor may be newer.
     pub fn store(&mut self, config: &BTreeMap<String, String>) {
-        let known = |(name, value): (&String, &String)| {
-            let option = find(name)?;
-            Some((option.name, option.check(value).ok()?))
-        };
-        self.stored = config.iter().filter_map(known).collect();
+        self.stored = known(config);
+    }
+
+    /// Takes in what its `ceph.conf` has for this daemon, all of it, but for names and values that are not known here.
+    pub fn read_file(&mut self, config: &BTreeMap<String, String>) {
+        self.file = known(config);
+    }
+
+    /// All that is set, layer by layer.
+    pub fn set_in(&self) -> impl Iterator<Item = (&'static str, Layer, &str)> {
+        let layers = [(Layer::Stored, &self.stored), (Layer::File, &self.file), (Layer::Told, &self.told)];
+        layers.into_iter().flat_map(|(layer, values)| {
+            values.iter().map(move |(name, value)| (*name, layer, value.as_str()))
+        })
     }
 
     /// Sets a checked value until the daemon restarts.
@@ -32,7 +62,7 @@ impl Values {
     /// The value in effect, in its normal form.
     #[must_use]
     pub fn of(&self, option: &'static OptionInfo) -> &str {
-        let set = self.told.get(option.name).or_else(|| self.stored.get(option.name));
+        let set = [&self.told, &self.file, &self.stored].into_iter().find_map(|layer| layer.get(option.name));
         set.map_or(option.default, String::as_str)
     }
 
@@ -106,6 +136,20 @@ mod tests {
         values.store(&BTreeMap::new());
         assert_eq!(values.count("osd_max_backfills"), 5);
         assert_eq!(values.changed().collect::<Vec<_>>(), [option]);
+    }
+
+    #[test]
+    fn a_file_comes_between_what_is_told_and_what_is_stored() {
+        let mut values = Values::default();
+        let of = |value: &str| BTreeMap::from([("osd_max_backfills".to_owned(), value.to_owned())]);
+        values.store(&of("4"));
+        values.read_file(&of("5"));
+        values.store(&of("6"));
+        assert_eq!(values.count("osd_max_backfills"), 5);
+        values.tell(find("osd_max_backfills").expect("known"), "7".to_owned());
+        assert_eq!(values.count("osd_max_backfills"), 7);
+        let set: Vec<_> = values.set_in().map(|(_, layer, value)| (layer, value)).collect();
+        assert_eq!(set, [(Layer::Stored, "6"), (Layer::File, "5"), (Layer::Told, "7")]);
     }
 
     #[test]

@@ -77,8 +77,8 @@ fn options_are_read_by_whom_the_table_says() {
             option.missing().is_some(),
             "{name}: read by {readers:?}, or a reason"
         );
-        let for_osd = name == "osd_crush_initial_weight"; // the monitor reads an OSD's sections
-        assert_eq!(osd.contains_key(name), readers.contains(&"osd") && !for_osd, "{name} in the OSD");
+        let for_osd = options::FOR_OSD.contains(&name); // the monitor reads an OSD's sections
+        assert_eq!(osd.contains_key(name), readers.contains(&"osd"), "{name} in the OSD");
         assert_eq!(mon.contains_key(name), readers.contains(&"mon") || for_osd, "{name} in the monitor");
     }
 }

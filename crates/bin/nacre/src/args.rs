@@ -135,11 +135,13 @@ pub(crate) struct OsdArgs {
     /// OSD to run; may be given several times. Without it: all that have a folder.
     #[arg(long)]
     pub(crate) id: Vec<OsdId>,
-    /// Address to listen on.
-    #[arg(long, default_value = "127.0.0.1")]
-    pub(crate) listen: IpAddr,
+    /// Address to listen on; 127.0.0.1 if not given, or with --conf by what stands there.
+    #[arg(long)]
+    pub(crate) listen: Option<IpAddr>,
+    #[command(flatten)]
+    pub(crate) ceph: Option<CephArgs>,
     /// Make the folder and the store of the one OSD given with --id, and end. See
-    /// docs/runbooks/osd-add-remove.md.
+    /// docs/runbooks/osd-add-remove.md, or nacre-osds-in-a-ceph-cluster.md for --conf.
     #[arg(long, requires = "id")]
     pub(crate) mkfs: bool,
     /// With --mkfs: identity of the store, as given to `ceph osd new`; random if not given.
@@ -149,6 +151,9 @@ pub(crate) struct OsdArgs {
     /// command that tells the cluster of it.
     #[arg(long, requires = "mkfs", value_parser = parse_key)]
     pub(crate) key: Option<CryptoKey>,
+    /// With --mkfs and --conf: the device class that it takes; by default ssd or hdd, as the kernel says.
+    #[arg(long, requires_all = ["mkfs", "conf"])]
+    pub(crate) crush_device_class: Option<String>,
     /// With --mkfs: size of the store, in bytes or with K, M, G, T; by default a quarter of the free disk space.
     #[arg(long, requires = "mkfs", value_parser = parse_size)]
     pub(crate) osd_size: Option<u64>,
@@ -161,22 +166,45 @@ pub(crate) struct OsdArgs {
 impl OsdArgs {
     /// As which user to run, and in which folder.
     pub(crate) fn user(&self) -> (Option<&str>, &Path) {
-        (self.user.as_deref(), &self.dir)
+        (self.user.as_deref(), self.ceph.as_ref().map_or(&self.dir, |ceph| &ceph.data))
     }
+}
+
+/// An OSD of a cluster whose monitors are Ceph's.
+#[derive(Debug, Args)]
+pub(crate) struct CephArgs {
+    /// The ceph.conf of a cluster whose monitors are Ceph's: run the OSD there.
+    #[arg(long, required = false, requires_all = ["data", "id"], conflicts_with = "dir")]
+    pub(crate) conf: PathBuf,
+    /// With --conf: folder of the OSD, with its store.
+    #[arg(long, required = false, requires = "conf")]
+    pub(crate) data: PathBuf,
+    /// With --conf: file with the OSD's key; by default what the configuration says, or `keyring` in its folder.
+    #[arg(long, requires = "conf")]
+    pub(crate) keyring: Option<PathBuf>,
 }
 
 /// How much memory an OSD's store may use.
 #[derive(Debug, Args)]
 pub(crate) struct MemoryOptions {
-    /// Memory that an OSD's store keeps to, in bytes or with K, M, G, T; at least 64M. What clients have under way comes
-    /// on top.
-    #[arg(long, default_value = "1G", value_parser = parse_memory)]
-    osd_memory_target: u64,
+    /// Memory that an OSD's store keeps to, in bytes or with K, M, G, T; at least 64M, and 1G if not given. What clients have
+    /// under way comes on top.
+    #[arg(long, value_parser = parse_memory)]
+    osd_memory_target: Option<u64>,
 }
+
+/// What a store keeps to unless it is told otherwise.
+const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
 
 impl MemoryOptions {
     pub(crate) fn bytes(&self) -> usize {
-        usize::try_from(self.osd_memory_target).unwrap_or(usize::MAX)
+        self.bytes_or(None)
+    }
+
+    /// What is given here, or else what a file says; at least what a store needs.
+    pub(crate) fn bytes_or(&self, configured: Option<u64>) -> usize {
+        let bytes = self.osd_memory_target.or(configured).unwrap_or(MEMORY_BYTES_DEFAULT);
+        usize::try_from(bytes.max(MEMORY_BYTES_MIN)).unwrap_or(usize::MAX)
     }
 }
 

@@ -245,12 +245,8 @@ impl Folder {
 
     /// Identity and key of an OSD.
     pub(crate) fn read_osd(&self, id: OsdId) -> Result<(Uuid, CryptoKey)> {
-        let folder = self.osd(id);
-        let fsid_path = folder.join("fsid");
-        let fsid = fs::read_to_string(&fsid_path).with_context(|| fsid_path.display().to_string())?;
-        let fsid =
-            Uuid::parse(fsid.trim()).with_context(|| format!("{} holds no UUID", fsid_path.display()))?;
-        let keyring_path = folder.join("keyring");
+        let folder = OsdFolder::new(&self.osd(id));
+        let (fsid, keyring_path) = (folder.uuid()?, folder.keyring());
         let text = fs::read_to_string(&keyring_path).with_context(|| keyring_path.display().to_string())?;
         let keyring = Keyring::parse(&text).with_context(|| keyring_path.display().to_string())?;
         let name = AuthName::new(nacre_types::EntityKind::OSD, id.to_string());
@@ -260,11 +256,7 @@ impl Folder {
     }
 
     pub(crate) fn write_osd(&self, id: OsdId, fsid: Uuid, key: &CryptoKey) -> Result<()> {
-        let folder = self.osd(id);
-        private::make_folder(&folder).with_context(|| folder.display().to_string())?;
-        write_whole(&folder.join("fsid"), format!("{fsid}\n").as_bytes(), private::FILE_MODE)?;
-        let text = format!("[osd.{id}]\n\tkey = {key}\n", key = key.to_text());
-        write_whole(&folder.join("keyring"), text.as_bytes(), private::FILE_MODE)
+        OsdFolder::new(&self.osd(id)).write_identity(id, fsid, Some(key))
     }
 
     /// The two files that any stock client works with.
@@ -287,6 +279,82 @@ impl Folder {
             self.keyring().display()
         );
         write_whole(&self.conf(), conf.as_bytes(), PUBLIC_MODE)
+    }
+}
+
+/// The folder of one OSD, wherever it is.
+#[derive(Debug, Clone)]
+pub(crate) struct OsdFolder {
+    path: PathBuf,
+}
+
+impl OsdFolder {
+    pub(crate) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned() }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where its key is, unless it is elsewhere.
+    pub(crate) fn keyring(&self) -> PathBuf {
+        self.path.join("keyring")
+    }
+
+    /// True when an OSD was made in it.
+    pub(crate) fn is_made(&self) -> bool {
+        self.path.join("fsid").exists()
+    }
+
+    /// The right to run it.
+    pub(crate) fn lock(&self) -> Result<Lock> {
+        lock_within(&self.path, LOCK_WAIT)
+    }
+
+    /// Identity of its store.
+    pub(crate) fn uuid(&self) -> Result<Uuid> {
+        let path = self.path.join("fsid");
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("{}: is there an OSD? --mkfs makes one", path.display()))?;
+        Uuid::parse(text.trim()).with_context(|| format!("{} holds no UUID", path.display()))
+    }
+
+    /// What one of its small files says, if it is there.
+    pub(crate) fn text(&self, name: &str) -> Result<Option<String>> {
+        let path = self.path.join(name);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(Some(text.trim().to_owned())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        }
+    }
+
+    /// Whether one of its small files says `wanted`.
+    ///
+    /// # Errors
+    /// When it says something else, or is not there.
+    pub(crate) fn check(&self, name: &str, wanted: &str, otherwise: &str) -> Result<()> {
+        let found = self.text(name)?.unwrap_or_default();
+        if found != wanted {
+            bail!("{}: '{found}', and not '{wanted}': {otherwise}", self.path.join(name).display());
+        }
+        Ok(())
+    }
+
+    /// Writes one of its small files.
+    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
+        write_whole(&self.path.join(name), format!("{text}\n").as_bytes(), private::FILE_MODE)
+    }
+
+    /// Writes who it is, and its key if it is kept here.
+    pub(crate) fn write_identity(&self, id: OsdId, uuid: Uuid, key: Option<&CryptoKey>) -> Result<()> {
+        private::make_folder(&self.path).with_context(|| self.path.display().to_string())?;
+        if let Some(key) = key {
+            let text = format!("[osd.{id}]\n\tkey = {key}\n", key = key.to_text());
+            write_whole(&self.keyring(), text.as_bytes(), private::FILE_MODE)?;
+        }
+        self.write("fsid", &uuid.to_string())
     }
 }
 

@@ -17,9 +17,11 @@
 
 mod allocator;
 mod args;
+mod ceph_osd;
 mod files;
 mod machine;
 mod mon;
+mod networks;
 mod osd;
 mod sd_notify;
 mod signals;
@@ -48,7 +50,10 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Up(options) => up::run(&options).map(done),
         Command::Mon(options) => mon::run(&options).map(done),
-        Command::Osd(options) => osd::run(&options).map(done),
+        Command::Osd(options) => match &options.ceph {
+            Some(ceph) => ceph_osd::start(&options, ceph).map(done),
+            None => osd::run(&options).map(done),
+        },
         Command::Store(command) => nacre_store_tool::run(&command),
         Command::Bench(command) => nacre_bench::run(&command),
     };

@@ -2,7 +2,7 @@
 
 use crate::allocator;
 use crate::args::{OsdArgs, StoreKind, check_listen};
-use crate::files::{Address, Folder, Lock};
+use crate::files::{Address, Folder, Lock, OsdFolder};
 use crate::machine::{capacity_bytes, host_name};
 use crate::sd_notify;
 use crate::signals::Stop;
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock, SystemEntropy};
-use nacre_osd::{OsdConfig, OsdHandle, StoreConfig};
+use nacre_osd::{Bind, OsdConfig, OsdHandle, StoreConfig};
 use nacre_types::{Entropy, OsdId, Uuid};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// What OSDs of one process have in common.
 #[derive(Debug, Clone)]
@@ -162,7 +162,8 @@ fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Resu
         key,
         monitors: defaults.address.monitors.clone(),
         methods: defaults.address.auth.methods(),
-        listen: defaults.listen,
+        bind: Bind::any_port(defaults.listen),
+        ceph: None,
         shards: defaults.shards,
         store,
         host: host_name(),
@@ -196,23 +197,30 @@ pub(crate) fn side_by_side<T: Send, R: Send>(
 /// Makes an OSD's folder: its identity last, so that what was left by half is no OSD.
 fn mkfs(folder: &Folder, options: &OsdArgs) -> Result<()> {
     let [id] = options.id[..] else { bail!("--mkfs makes one OSD: give one --id") };
-    if folder.osds()?.contains(&id) {
-        bail!("{} holds an OSD; remove it if it is not needed any more", folder.osd(id).display());
+    make(folder, &OsdFolder::new(&folder.osd(id)), id, options)
+}
+
+/// Makes the store of an OSD in `place`, on the file system of `folder`.
+pub(crate) fn make(folder: &Folder, place: &OsdFolder, id: OsdId, options: &OsdArgs) -> Result<()> {
+    let shown = place.path().display();
+    if place.is_made() {
+        bail!("{shown} holds an OSD; remove it if it is not needed any more");
     }
-    private::make_folder(&folder.osd(id)).with_context(|| folder.osd(id).display().to_string())?;
-    let _lock = folder.lock_osd(id)?;
+    private::make_folder(place.path()).with_context(|| shown.to_string())?;
+    let _lock = place.lock()?;
     let mut entropy = SystemEntropy::default();
     let size = capacity_bytes(folder, options.osd_size, StoreKind::File, 1)?;
-    nacre_osd::mkfs(&folder.osd(id), random_uuid(&mut entropy), size, &options.device_dirs.device_dirs())
+    nacre_osd::mkfs(place.path(), random_uuid(&mut entropy), size, &options.device_dirs.device_dirs())
         .with_context(|| format!("cannot make the store of osd.{id}"))?;
     let uuid = options.uuid.unwrap_or_else(|| random_uuid(&mut entropy));
-    let made = options.key.is_none();
-    let key =
-        options.key.clone().unwrap_or_else(|| CryptoKey::generate(&mut entropy, RealClock::start().wall()));
-    folder.write_osd(id, uuid, &key)?;
-    println!("osd.{id} made in {} with {size} bytes, store {uuid}", folder.osd(id).display());
+    let is_elsewhere = options.ceph.as_ref().is_some_and(|ceph| ceph.keyring.is_some());
+    let made = options.key.is_none() && !is_elsewhere;
+    let generate = || CryptoKey::generate(&mut SystemEntropy::default(), RealClock::start().wall());
+    let key = options.key.clone().or_else(|| made.then(generate));
+    place.write_identity(id, uuid, key.as_ref())?;
+    println!("osd.{id} made in {shown} with {size} bytes, store {uuid}");
     if made {
-        let keyring = folder.osd(id).join("keyring");
+        let keyring = place.keyring();
         println!("if the cluster does not have its key yet:");
         println!(
             "  ceph auth add osd.{id} mon 'allow profile osd' mgr 'allow profile osd' osd 'allow *' -i {}",
@@ -228,7 +236,8 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
         return mkfs(&Folder::open(&options.dir)?, options);
     }
     let stop = Stop::register()?;
-    check_listen(options.listen)?;
+    let listen = options.listen.unwrap_or(Ipv4Addr::LOCALHOST.into());
+    check_listen(listen)?;
     let folder = Folder::open(&options.dir)?;
     let ids = if options.id.is_empty() {
         folder.osds()?
@@ -244,7 +253,7 @@ pub(crate) fn run(options: &OsdArgs) -> Result<()> {
     }
     let defaults = OsdDefaults {
         address: folder.address()?,
-        listen: options.listen,
+        listen,
         shards: 1,
         store: StoreKind::File,
         capacity_bytes: 0,

@@ -78,9 +78,15 @@ impl Leases {
         !self.closed && self.granted.get(&osd).is_some_and(|until| now < *until)
     }
 
-    /// Gives all leases up for good: others are to be told that we are dead.
+    /// Gives all leases up: others are to be told that we are dead. What they promise counts no more, until [`Leases::reopen`].
     pub fn close(&mut self) {
         self.closed = true;
+    }
+
+    /// We are up again, as another instance: what others promise from now on counts.
+    pub fn reopen(&mut self) {
+        self.closed = false;
+        self.granted.clear();
     }
 }
 
@@ -126,6 +132,10 @@ mod tests {
         assert!(!leases.is_granted(2, at(2001)));
         leases.grant(2, at(3000), LENGTH);
         assert!(!leases.is_granted(2, at(3001)));
+        leases.reopen();
+        assert!(!leases.is_granted(2, at(3001)), "it was promised to the instance before");
+        leases.grant(2, at(3002), LENGTH);
+        assert!(leases.is_granted(2, at(3003)));
     }
 
     #[test]

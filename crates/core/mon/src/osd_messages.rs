@@ -6,7 +6,8 @@ use crate::osd::{BootOutcome, BootRefusal, BootRequest, FailureReport};
 use nacre_auth::Rwx;
 use nacre_msg::stats::pg_state;
 use nacre_msg::{
-    LogPriority, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats, failure_flag,
+    LogPriority, MarkMeDead, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats,
+    failure_flag,
 };
 use nacre_types::{AddrVec, Epoch, OsdId};
 use std::time::Duration;
@@ -60,6 +61,7 @@ impl Mon {
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
+            Message::MarkMeDead(dead) => self.mark_me_dead(osd, &dead),
             // Nothing here handles it, or it answers what we never asked for.
             _ => (),
         }
@@ -183,6 +185,14 @@ impl Mon {
         }
         if down.request_ack {
             self.send(session, tid, MarkMeDown { request_ack: false, ..down });
+        }
+    }
+
+    /// An OSD finds itself down in the map. What it says of another instance than the last one that went down comes too late.
+    fn mark_me_dead(&mut self, osd: OsdId, dead: &MarkMeDead) {
+        let down_at = self.state.osd.upcoming().info(osd).down_at;
+        if self.is_ours(dead.fsid) && dead.osd == osd && dead.epoch >= down_at {
+            self.state.osd.mark_dead(osd);
         }
     }
 

@@ -1,7 +1,7 @@
 //! [`Boot`]: an OSD's life as the monitor sees it.
 //!
 //! ```text
-//!            monitor, secrets, a map, healthy, no promise         the map has us up
+//!            monitor, secrets, a map, placed, healthy, no promise   the map has us up
 //!  starting ------------------------------------------> asked ----------------------> booted --+
 //!     ^                                                  |  ^                          |  ^  | beacons
 //!     |        no answer, or another monitor             +--+     leave: mark me down  |  +--+
@@ -51,6 +51,8 @@ pub struct Present<'a> {
     pub healthy: bool,
     /// Until when the PGs must not see `map`: see [`crate::keeps_maps_until`].
     pub maps_kept_until: Stamp,
+    /// It has its place in the CRUSH map, or gets it as it boots: see [`crate::Placement`].
+    pub placed: bool,
 }
 
 /// What happens to the machine.
@@ -98,8 +100,12 @@ pub enum Effect {
     },
     /// Ask for all of these acting sets (`MOSDPGTemp`).
     PgTemp(BTreeMap<PgId, Vec<OsdId>>),
-    /// Give up all read leases: serve nobody any more.
+    /// Give up all read leases: serve nobody until [`Effect::ReopenLeases`].
     CloseLeases,
+    /// What others promise from now on counts again.
+    ReopenLeases,
+    /// Say that we are dead, and that nobody has to wait for our leases (`MOSDMarkMeDead`).
+    MarkMeDead,
     /// Ask to be marked down and dead (`MOSDMarkMeDown`).
     MarkMeDown,
     /// Go on as a new instance: new addresses, and new sessions with everybody, the monitor included.
@@ -276,6 +282,9 @@ impl Boot {
         if self.booted && !up {
             self.marked_down(present);
         }
+        if up && !self.booted && self.first_up > 0 {
+            self.effects.push(Effect::ReopenLeases);
+        }
         if up && self.first_up == 0 {
             self.first_up = info.up_from;
         }
@@ -302,6 +311,11 @@ impl Boot {
             return self.end(present, EndReason::MarkedDownTooOften { count, period });
         }
         self.boot_sent = None;
+        // What was promised to the instance that is down counts no more; so others may take over at once.
+        self.effects.push(Effect::CloseLeases);
+        if !present.map.is_up(self.osd) {
+            self.effects.push(Effect::MarkMeDead);
+        }
         self.effects.push(Effect::Rebind);
     }
 
@@ -327,6 +341,7 @@ impl Boot {
             && present.map.epoch > 0
             && self.leaving.is_none()
             && present.healthy
+            && present.placed
             && present.maps_kept_until <= present.now;
         if ready && !self.booted && self.boot_sent.is_none() {
             self.boot(present);

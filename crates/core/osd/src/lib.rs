@@ -8,28 +8,42 @@
 //! [`decide_create`] says what becomes of a call for a copy of a PG, [`ScrubSchedule`] which PG is scrubbed next.
 //! [`ping_notice`] and [`warns_clients`] say which peers and clients are told of a map, [`peer_targets`] and [`heartbeat_targets`] with which OSDs
 //! an OSD has connections.
+//! Under Ceph's monitors ([`ControlPlane`]) an OSD does three things that ours do for it: it takes its place ([`Placement`]), says how full it is
+//! ([`Fullness`]), and writes into the cluster's log ([`ClusterLog`]); and there may be OSDs that are not ours.
 //! Layer: core; uses buf, denc, heartbeat, maps, msg, pg, types.
 
 mod admission;
 mod boot;
+mod cluster_log;
+mod control_plane;
 mod create;
 mod failsafe_full;
+mod fullness;
 mod map_cache;
 mod map_catch_up;
 mod map_release;
 mod merges;
 mod neighbours;
 mod notice;
+mod placement;
 mod scrub_schedule;
 
 pub use admission::{AdmissionGate, GateDecision, PeerDecision, PgFacts};
 pub use boot::{Boot, Effect, EndReason, Event, Present, Settings, min_last_epoch_clean};
+pub use cluster_log::ClusterLog;
+pub use control_plane::ControlPlane;
 pub use create::{CopyFacts, CreateDecision, CreateFacts, Past, decide_create};
 pub use failsafe_full::Room;
+pub use fullness::Fullness;
 pub use map_cache::{LearnError, MapCache, MapSource};
 pub use map_catch_up::{MapCatchUp, MapRefusal, MapRequest};
 pub use map_release::{MapRelease, keeps_maps_until};
 pub use merges::Merges;
-pub use neighbours::{HeartbeatTarget, PeerTarget, ends_connection, heartbeat_targets, peer_targets};
+pub use neighbours::{
+    HeartbeatTarget, PeerTarget, ends_connection, heartbeat_targets, peer_targets, strangers,
+};
 pub use notice::{PingNotice, ping_notice, warns_clients};
+pub use placement::{
+    Place, Placement, PlacementAnswer, PlacementCommand, PlacementSettings, parse_crush_location,
+};
 pub use scrub_schedule::{ScrubFacts, ScrubSchedule};

@@ -7,18 +7,26 @@
 //! Ceph has the same per PG: `PeeringState::check_prior_readable_down_osds` and `wait_for_prior_readable`; what a map does there when
 //! it comes is `OSD::_committed_osd_maps`.
 
+use crate::control_plane::ControlPlane;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_types::{Epoch, OsdId, Stamp};
 
 /// Until when the PGs of `osd` must not see `map`, since it has an OSD down to which we have promised otherwise; unless
-/// that is certainly dead. To which OSDs an earlier process of ours promised is not known: that counts for all that went down
-/// behind `started_at`, the newest epoch that the store had when this process started.
+/// that is certainly dead: its last death that is known is behind its last boot. To which OSDs an earlier process of ours promised is not known: that counts for all that went down
+/// behind `started_at`, the newest epoch that the store had when this process started. Nobody promises anything to one that is not ours.
 #[must_use]
-pub fn keeps_maps_until(osd: OsdId, started_at: Epoch, leases: &Leases, map: &OsdMap) -> Stamp {
+pub fn keeps_maps_until(
+    osd: OsdId,
+    started_at: Epoch,
+    leases: &Leases,
+    map: &OsdMap,
+    plane: ControlPlane,
+) -> Stamp {
     let until = |other: OsdId| {
         let info = map.info(other);
-        let counts = other != osd && !map.is_up(other) && map.xinfo(other).dead_epoch < info.down_at;
+        let is_dead = map.xinfo(other).dead_epoch > info.up_from;
+        let counts = other != osd && !map.is_up(other) && !is_dead && plane.is_ours(map, other);
         let before = if info.down_at > started_at { leases.promised_before() } else { Stamp::default() };
         counts.then(|| leases.promised_until(other).max(before))
     };
@@ -61,11 +69,13 @@ impl<M> MapRelease<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control_plane::tests::mark_ours;
     use nacre_maps::flags::osd::{EXISTS, UP};
     use std::time::Duration;
 
     const LENGTH: Duration = Duration::from_secs(6);
     const ME: OsdId = 0;
+    const NACRE: ControlPlane = ControlPlane::Nacre;
 
     fn at(seconds: u64) -> Stamp {
         Stamp::default() + Duration::from_secs(seconds)
@@ -90,11 +100,15 @@ mod tests {
         let (mut leases, mut map) = (Leases::new(LENGTH, at(0)), map());
         leases.promise(1, at(100));
         leases.promise(2, at(200));
-        assert_eq!(keeps_maps_until(ME, 10, &leases, &map), Stamp::default(), "all are up");
+        assert_eq!(keeps_maps_until(ME, 10, &leases, &map, NACRE), Stamp::default(), "all are up");
         mark_down(&mut map, 1, 9);
-        assert_eq!(keeps_maps_until(ME, 10, &leases, &map), leases.promised_until(1));
+        assert_eq!(keeps_maps_until(ME, 10, &leases, &map, NACRE), leases.promised_until(1));
         mark_down(&mut map, 2, 10);
-        assert_eq!(keeps_maps_until(ME, 10, &leases, &map), leases.promised_until(2), "the last of them");
+        assert_eq!(
+            keeps_maps_until(ME, 10, &leases, &map, NACRE),
+            leases.promised_until(2),
+            "the last of them"
+        );
         assert!(leases.promised_until(2) > at(206));
     }
 
@@ -104,20 +118,36 @@ mod tests {
         leases.promise(1, at(100));
         leases.promise(ME, at(100));
         mark_down(&mut map, 0, 10);
-        assert_eq!(keeps_maps_until(ME, 10, &leases, &map), Stamp::default());
+        assert_eq!(keeps_maps_until(ME, 10, &leases, &map, NACRE), Stamp::default());
         mark_down(&mut map, 1, 10);
+        map.osd_info[1].up_from = 8;
+        map.osd_xinfo[1].dead_epoch = 7;
+        assert!(keeps_maps_until(ME, 10, &leases, &map, NACRE) > at(106), "another life of it");
+        // Ceph's monitors note the epoch of the OSD's own map, which is before the one that has it down.
         map.osd_xinfo[1].dead_epoch = 9;
-        assert!(keeps_maps_until(ME, 10, &leases, &map) > at(106), "another life of it");
+        assert_eq!(keeps_maps_until(ME, 10, &leases, &map, NACRE), Stamp::default());
         map.osd_xinfo[1].dead_epoch = 10;
-        assert_eq!(keeps_maps_until(ME, 10, &leases, &map), Stamp::default());
+        assert_eq!(keeps_maps_until(ME, 10, &leases, &map, NACRE), Stamp::default());
     }
 
     #[test]
     fn what_an_earlier_life_promised_counts_for_who_went_down_since() {
         let (leases, mut map) = (Leases::new(LENGTH, at(100)), map());
         mark_down(&mut map, 1, 10);
-        assert_eq!(keeps_maps_until(ME, 9, &leases, &map), leases.promised_before());
-        assert_eq!(keeps_maps_until(ME, 10, &leases, &map), Stamp::default());
+        assert_eq!(keeps_maps_until(ME, 9, &leases, &map, NACRE), leases.promised_before());
+        assert_eq!(keeps_maps_until(ME, 10, &leases, &map, NACRE), Stamp::default());
+    }
+
+    #[test]
+    fn nobody_waits_for_a_stranger() {
+        let (leases, mut map) = (Leases::new(LENGTH, at(100)), map());
+        mark_down(&mut map, 1, 10);
+        mark_down(&mut map, 2, 10);
+        mark_ours(&mut map, 2);
+        let until = |map: &OsdMap| keeps_maps_until(ME, 9, &leases, map, ControlPlane::Ceph);
+        assert_eq!(until(&map), leases.promised_before());
+        map.osd_xinfo[2].features = 0;
+        assert_eq!(until(&map), Stamp::default());
     }
 
     #[test]

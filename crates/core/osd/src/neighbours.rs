@@ -1,5 +1,6 @@
 //! Which other OSDs an OSD has connections with: for PGs, and for heartbeats (`OSD::maybe_update_heartbeat_peers`).
 
+use crate::control_plane::ControlPlane;
 use nacre_heartbeat::choose_peers;
 use nacre_maps::OsdMap;
 use nacre_types::{AddrVec, Epoch, OsdId};
@@ -16,10 +17,20 @@ pub struct PeerTarget<'a> {
     pub dials: bool,
 }
 
-/// The OSDs that `me` is to have a connection with under `map`: all that are up.
-pub fn peer_targets(map: &OsdMap, me: OsdId) -> impl Iterator<Item = PeerTarget<'_>> {
+/// The OSDs that `me` is to have a connection with under `map`: all of ours that are up. What ours say to each other one of Ceph's does not
+/// understand, and would hang up and have it sent again for ever.
+pub fn peer_targets(map: &OsdMap, me: OsdId, plane: ControlPlane) -> impl Iterator<Item = PeerTarget<'_>> {
     let target = move |osd| Some(PeerTarget { osd, addrs: map.cluster_addr(osd)?, dials: me < osd });
-    map.up_osds().filter(move |osd| *osd != me).filter_map(target)
+    map.up_osds().filter(move |osd| *osd != me && plane.is_ours(map, *osd)).filter_map(target)
+}
+
+/// Of the OSDs that serve PGs with us those that are up and not ours: such PGs cannot be served.
+pub fn strangers<'a>(
+    map: &'a OsdMap,
+    sharers: &'a BTreeSet<OsdId>,
+    plane: ControlPlane,
+) -> impl Iterator<Item = OsdId> + 'a {
+    sharers.iter().copied().filter(move |osd| map.is_up(*osd) && !plane.is_ours(map, *osd))
 }
 
 /// Whether the connection with `osd` at `addrs` is to end under `map`: it is down, or another instance.
@@ -58,6 +69,7 @@ pub fn heartbeat_targets<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::control_plane::tests::mark_ours;
     use nacre_maps::flags::osd::{EXISTS, UP};
     use nacre_types::EntityAddr;
 
@@ -80,9 +92,22 @@ mod tests {
     #[test]
     fn all_that_are_up_are_connected_and_the_lower_number_dials() {
         let map = map();
-        let targets: Vec<(OsdId, bool)> = peer_targets(&map, 2).map(|peer| (peer.osd, peer.dials)).collect();
+        let nacre = ControlPlane::Nacre;
+        let targets: Vec<(OsdId, bool)> =
+            peer_targets(&map, 2, nacre).map(|peer| (peer.osd, peer.dials)).collect();
         assert_eq!(targets, [(0, false), (1, false), (4, true), (5, true)]);
-        assert_eq!(peer_targets(&map, 2).next().map(|peer| peer.addrs), Some(&addrs(0, 1)));
+        assert_eq!(peer_targets(&map, 2, nacre).next().map(|peer| peer.addrs), Some(&addrs(0, 1)));
+    }
+
+    #[test]
+    fn under_cephs_monitors_only_ours_are_connected_and_the_others_that_share_pgs_are_named() {
+        let mut map = map();
+        [2, 3, 5].into_iter().for_each(|osd| mark_ours(&mut map, osd));
+        let targets: Vec<OsdId> = peer_targets(&map, 2, ControlPlane::Ceph).map(|peer| peer.osd).collect();
+        assert_eq!(targets, [5], "osd.3 is down");
+        let sharers = BTreeSet::from([0, 3, 5]);
+        assert_eq!(Vec::from_iter(strangers(&map, &sharers, ControlPlane::Ceph)), [0]);
+        assert_eq!(strangers(&map, &sharers, ControlPlane::Nacre).count(), 0);
     }
 
     #[test]

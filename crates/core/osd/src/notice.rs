@@ -1,5 +1,6 @@
 //! Which peers and clients are told of a map: a peer that pings us, and clients (`OSD::handle_osd_ping`, `OSDService::maybe_share_map`).
 
+use crate::control_plane::ControlPlane;
 use nacre_maps::OsdMap;
 use nacre_types::{Epoch, OsdId};
 
@@ -14,13 +15,14 @@ pub struct PingNotice {
     pub maps: bool,
 }
 
-/// What `from` is to hear that pings us and has come to the map of epoch `theirs`; 0: it does not say. `map` is our newest.
+/// What `from` is to hear that pings us and has come to the map of epoch `theirs`; 0: it does not say. `map` is our newest. One that is not
+/// ours relies on no promise, and would take it for something else.
 #[must_use]
-pub fn ping_notice(map: &OsdMap, from: OsdId, theirs: Epoch) -> PingNotice {
+pub fn ping_notice(map: &OsdMap, from: OsdId, theirs: Epoch, plane: ControlPlane) -> PingNotice {
     let is_up = map.is_up(from);
     PingNotice {
         you_died: !is_up && map.info(from).down_at > theirs,
-        promise: is_up,
+        promise: is_up && plane.is_ours(map, from),
         maps: theirs > 0 && theirs < map.epoch,
     }
 }
@@ -39,6 +41,8 @@ mod tests {
     use nacre_maps::flags::osd::{EXISTS, UP};
     use nacre_types::{AddrVec, EntityAddr};
 
+    const NACRE: ControlPlane = ControlPlane::Nacre;
+
     /// osd.0 and osd.1 are up; osd.1 was down before.
     fn map() -> OsdMap {
         let mut map = OsdMap { epoch: 10, ..OsdMap::default() };
@@ -52,17 +56,20 @@ mod tests {
     fn one_that_is_up_has_our_promise_and_one_that_is_down_hears_so_unless_it_knows() {
         let mut map = map();
         let up = PingNotice { you_died: false, promise: true, maps: true };
-        assert_eq!(ping_notice(&map, 1, 7), up);
+        assert_eq!(ping_notice(&map, 1, 7, NACRE), up);
+        let stranger = ping_notice(&map, 1, 7, ControlPlane::Ceph);
+        assert_eq!(stranger, PingNotice { promise: false, ..up }, "not ours");
         map.osd_state[1] = EXISTS;
         let down = PingNotice { you_died: true, promise: false, maps: true };
-        assert_eq!(ping_notice(&map, 1, 7), down);
-        assert_eq!(ping_notice(&map, 1, 8), PingNotice { you_died: false, ..down }, "it knows");
+        assert_eq!(ping_notice(&map, 1, 7, NACRE), down);
+        assert_eq!(ping_notice(&map, 1, 8, NACRE), PingNotice { you_died: false, ..down }, "it knows");
     }
 
     #[test]
     fn one_that_is_behind_gets_maps() {
-        assert!(ping_notice(&map(), 1, 9).maps);
-        assert!(!ping_notice(&map(), 1, 10).maps && !ping_notice(&map(), 1, 0).maps);
+        let maps = |theirs| ping_notice(&map(), 1, theirs, NACRE).maps;
+        assert!(maps(9));
+        assert!(!maps(10) && !maps(0));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::asok;
 use crate::command_reply::Failure;
 use crate::config::OsdConfig;
 use crate::lost;
+use crate::perf_counters;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::QuestionKind;
 use crate::shard_net::ShardNet;
@@ -26,7 +27,11 @@ const COMMANDS: &[(&str, &str)] = &[
     ("injectargs injected_args:CephString*", "set options, given as --NAME=VALUE, until the daemon restarts"),
     ("config show", "show the values of all options"),
     ("config diff", "show options that differ from their defaults"),
+    ("flush_pg_stats", "report to the manager now, and show the number of the report"),
     ("perf dump", "show counters"),
+    ("perf schema", "describe the counters"),
+    ("compact", "compact the store's metadata"),
+    ("smart devid:CephString?", "show what the device says of its health"),
     ("perf histogram dump", "show how long clients' messages took in which stage, in powers of two"),
     ("dump_ops_in_flight", "show the messages under way, and what each waits for"),
     ("dump_historic_ops", "show the slowest messages of late, stage by stage"),
@@ -75,6 +80,8 @@ pub(crate) enum CommandOutcome {
     Reply(Result<Value, Failure>),
     /// These options are to be set until the daemon restarts, and then the answer is this.
     SetOptions(Vec<(&'static OptionInfo, String)>, Value),
+    /// The manager is to get a report now; its number is the answer.
+    FlushStats,
     /// The shard of this PG answers.
     Ask(SpgId, QuestionKind),
     /// A bench is to write so many bytes in blocks of such a size, and answers when it is done.
@@ -139,7 +146,19 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "injectargs" => return injectargs(args),
         "config show" => config_show(view.options),
         "config diff" => config_diff(view.options),
+        "flush_pg_stats" => return Ok(CommandOutcome::FlushStats),
         "perf dump" => asok::perf_dump(view.pg_driver, view.net),
+        "perf schema" => perf_counters::schema(&asok::perf_dump(view.pg_driver, view.net)),
+        "compact" => {
+            return Err(elsewhere(
+                "an OSD that runs compacts with each checkpoint; `nacre store compact` does more to one that is stopped",
+            ));
+        }
+        "smart" => {
+            return Err(elsewhere(
+                "it is not read here; ask the machine with `smartctl --xall --json /dev/...`",
+            ));
+        }
         "perf histogram dump" => view.pg_driver.tracker.dump_histograms(),
         "dump_ops_in_flight" => asok::dump_ops(&view.pg_driver.pgs, view.times),
         "dump_historic_ops" => view.pg_driver.tracker.dump_history(view.times),
@@ -154,6 +173,11 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         }
     };
     Ok(CommandOutcome::Reply(Ok(value)))
+}
+
+/// What an operator finds elsewhere.
+fn elsewhere(text: &str) -> Failure {
+    (Errno::EOPNOTSUPP, text.to_owned())
 }
 
 fn descriptions() -> Value {
@@ -226,10 +250,14 @@ fn config_set(args: &Map<String, Value>) -> Result<CommandOutcome, Failure> {
     Ok(CommandOutcome::SetOptions(vec![(info, value)], json!({ "success": "" })))
 }
 
+/// Options that count when an OSD comes up, not while it runs.
+const AT_BOOT: &[&str] =
+    &["osd_class_update_on_start", "osd_crush_initial_weight", "osd_crush_update_on_start"];
+
 /// What an OSD does not read, it does not take.
 fn check_read(info: &OptionInfo) -> Result<(), Failure> {
     let readers = info.readers();
-    if readers.contains(&"osd") && info.name != "osd_crush_initial_weight" {
+    if readers.contains(&"osd") && !AT_BOOT.contains(&info.name) {
         return Ok(());
     }
     let instead =

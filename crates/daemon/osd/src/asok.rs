@@ -1,5 +1,6 @@
 //! Counters and operations under way of one shard, for `ceph tell osd.N perf dump` and `dump_ops_in_flight`; slow requests in the log.
 
+use crate::perf_counters::PerfSums;
 use crate::pg_driver::PgDriver;
 use crate::pg_registry::PgRegistry;
 use crate::shard_net::ShardNet;
@@ -25,6 +26,15 @@ fn intake(report: &IntakeReport) -> serde_json::Value {
     })
 }
 
+/// How many of clients' messages take longer than `limit`, and the age of the oldest in seconds.
+pub(crate) fn slow_ops(pgs: &PgRegistry, limit: Duration, now: Stamp) -> (u32, u32) {
+    let ages = pgs.ops_in_flight().map(|op| now.since(op.trace.received)).filter(|age| *age >= limit);
+    let (count, oldest) =
+        ages.fold((0_u64, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)));
+    let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    (narrow(count), narrow(oldest.as_secs()))
+}
+
 /// Tells the log of clients' messages that take longer than `limit`, and where the oldest of them is; false when there are none.
 pub(crate) fn warn_slow_ops(osd: OsdId, pgs: &PgRegistry, limit: Duration, now: Stamp) -> bool {
     let is_slow = |op: &nacre_pg::OpInFlight<'_>| now.since(op.trace.received) >= limit;
@@ -43,6 +53,27 @@ pub(crate) fn dump_ops(pgs: &PgRegistry, times: (Stamp, UTime)) -> serde_json::V
     serde_json::json!({ "num_ops": ops.len(), "ops": ops })
 }
 
+/// The counters of a shard, for the manager.
+pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
+    let (counters, usage) = (&pg_driver.counters, pg_driver.store.usage());
+    let [reads, writes] = pg_driver.tracker.answers();
+    PerfSums {
+        ops: counters.ops,
+        op_in_bytes: counters.op_in_bytes,
+        op_out_bytes: counters.op_out_bytes,
+        latency: (counters.replies, counters.latency_ns),
+        reads,
+        writes,
+        read_out_bytes: counters.read_out_bytes,
+        write_in_bytes: counters.write_in_bytes,
+        ops_in_flight: net.sessions.ops_in_flight() as u64,
+        pg_count: pg_driver.pgs.all().len() as u64,
+        total_bytes: usage.total_bytes,
+        used_bytes: usage.allocated_bytes,
+        available_bytes: usage.available_bytes,
+    }
+}
+
 /// The counters of a shard.
 pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet) -> serde_json::Value {
     let counters = &pg_driver.counters;
@@ -53,6 +84,8 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet) -> serde_json::Val
         ("op_wip", net.sessions.ops_in_flight() as u64),
         ("op_in_bytes", counters.op_in_bytes),
         ("op_out_bytes", counters.op_out_bytes),
+        ("op_r_out_bytes", counters.read_out_bytes),
+        ("op_w_in_bytes", counters.write_in_bytes),
         ("numpg", pg_driver.pgs.all().len() as u64),
         ("stat_bytes", usage.total_bytes),
         ("stat_bytes_used", usage.allocated_bytes),

@@ -1,9 +1,42 @@
 //! [`OsdConfig`]: identity, key, addresses and store of an OSD, as whatever starts it gives them.
 
 use crate::storage::StoreConfig;
-use nacre_auth::{AuthMethod, CryptoKey};
-use nacre_types::{EntityAddr, OsdId, Uuid};
+use nacre_auth::{AuthMethod, CryptoKey, TicketForm};
+use nacre_osd_core::ControlPlane;
+use nacre_types::{EntityAddr, EntityKind, OsdId, Uuid};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+/// Where an OSD listens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bind {
+    /// For clients, monitors and heartbeats of the public network.
+    pub public: IpAddr,
+    /// For other OSDs and heartbeats of the cluster network.
+    pub cluster: IpAddr,
+    /// Ports to choose from; the system chooses where there are none.
+    pub ports: Option<RangeInclusive<u16>>,
+}
+
+impl Bind {
+    /// One address for all, on ports that the system chooses.
+    #[must_use]
+    pub fn any_port(addr: IpAddr) -> Self {
+        Self { public: addr, cluster: addr, ports: None }
+    }
+}
+
+/// What a `ceph.conf` has for an OSD under Ceph's monitors.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CephConfig {
+    /// Type and name of each CRUSH bucket above it.
+    pub crush_location: Vec<(String, String)>,
+    /// The device class to take; by the kind of device where none is given.
+    pub device_class: Option<String>,
+    /// Options that the file sets, by name: they count before those of the monitors.
+    pub options: BTreeMap<String, String>,
+}
 
 /// Identity, place and size of one OSD.
 #[derive(Debug, Clone)]
@@ -20,8 +53,10 @@ pub struct OsdConfig {
     pub monitors: Vec<EntityAddr>,
     /// Methods of authentication that it accepts.
     pub methods: Vec<AuthMethod>,
-    /// Address to listen on; the port is chosen by the system.
-    pub listen: IpAddr,
+    /// Where it listens.
+    pub bind: Bind,
+    /// Under Ceph's monitors: what its `ceph.conf` has for it. `None` under ours.
+    pub ceph: Option<CephConfig>,
     /// Threads that share its PGs, at least 1. More than one only with stores in memory: the
     /// device store has one owner.
     pub shards: usize,
@@ -31,4 +66,24 @@ pub struct OsdConfig {
     pub host: String,
     /// Gives memory that the calling thread has freed back to the system.
     pub give_back_memory: fn(),
+}
+
+impl OsdConfig {
+    /// Whose monitors it has.
+    #[must_use]
+    pub fn plane(&self) -> ControlPlane {
+        match self.ceph {
+            Some(_) => ControlPlane::Ceph,
+            None => ControlPlane::Nacre,
+        }
+    }
+
+    /// The form of the tickets that peers show: that of whoever makes them.
+    #[must_use]
+    pub fn ticket_form(&self) -> TicketForm {
+        match self.ceph {
+            Some(_) => TicketForm::Ceph,
+            None => TicketForm::under_our_monitor(EntityKind::OSD),
+        }
+    }
 }

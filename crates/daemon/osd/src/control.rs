@@ -7,10 +7,13 @@
 //! | [`PeerLinks`] | connections with other OSDs; the shard's, since its PGs send through them |
 //! | [`HeartbeatDriver`] | pings and promises |
 //! | [`MgrReport`] | the connection to the manager |
+//! | [`UnderCeph`] | its place and how full it is, which Ceph's monitors leave to an OSD |
 //! | `core/osd` | the decisions: [`Boot`], [`Merges`], [`MapCatchUp`], until when maps are kept from the PGs |
 
 mod boot;
+mod under_ceph;
 
+use self::under_ceph::UnderCeph;
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
@@ -19,21 +22,26 @@ use crate::mgr_report::MgrReport;
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
 use crate::peer_links::PeerLinks;
+use crate::report;
 use crate::shard_msg::{MonRequest, ShardReport};
 use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::{Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage, failure_flag};
-use nacre_msgr::{Event as ConnEvent, Session};
+use nacre_msg::{
+    Log, LogPriority, MarkMeDead, Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
+    failure_flag,
+};
+use nacre_msgr::{Event as ConnEvent, Peer, Session};
 use nacre_options::Values;
 use nacre_osd_core::{
-    Boot, Effect, Event as BootEvent, LearnError, MapCache, MapCatchUp, MapRefusal, MapSource, Merges,
-    Present, keeps_maps_until,
+    Boot, ClusterLog, Effect, Event as BootEvent, LearnError, MapCache, MapCatchUp, MapRefusal, MapSource,
+    Merges, Present, keeps_maps_until, strangers,
 };
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{OsdId, Stamp};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +58,11 @@ pub(crate) struct OsdControl {
     boot: Boot,
     merges: Merges,
     map_catch_up: MapCatchUp,
+    /// The monitor has said which options hold for us.
+    options_known: bool,
+    log: ClusterLog,
+    /// What Ceph's monitors leave to an OSD; `None` under ours.
+    ceph: Option<UnderCeph>,
     /// What the monitor hears that we speak.
     versions: PeerVersions,
     /// `ms_cluster_mode`, as connections to other OSDs were made.
@@ -74,19 +87,23 @@ impl OsdControl {
         tuning: &Tuning,
         now: Stamp,
     ) -> Self {
-        let (osd, fsid, options) = (config.id, config.fsid, Values::default());
+        let (osd, fsid, plane, options) = (config.id, config.fsid, config.plane(), Values::default());
         let monc_config = MoncConfig {
             hostname: config.host.clone(),
             wants_rotating_keys: true,
             ..MoncConfig::new(config.monitors.clone())
         };
+        let class = || report::device_class(&config);
         Self {
-            mon: MonLink::new(osd, MonLink::auth_of(osd, config.key.clone()), monc_config),
-            heartbeats: HeartbeatDriver::new(osd, fsid, &options, now),
+            mon: MonLink::new((osd, plane), MonLink::auth_of(osd, config.key.clone()), monc_config),
+            ceph: config.ceph.as_ref().map(|ceph| UnderCeph::new(&config, ceph, class(), capacity_bytes)),
+            heartbeats: HeartbeatDriver::new((osd, fsid, plane), &options, now),
             mgr: MgrReport::new(osd, fsid),
             boot: Boot::new(osd, boot::settings(&options)),
             merges: Merges::default(),
             map_catch_up: MapCatchUp::default(),
+            options_known: false,
+            log: ClusterLog::new(osd),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
             config,
@@ -105,6 +122,8 @@ impl OsdControl {
     pub(crate) fn start(&mut self, cx: &mut ControlCx<'_>) {
         let newest = cx.maps.newest().epoch;
         self.boot.set_started_at(newest);
+        // What a ceph.conf says holds from the start.
+        self.take_options(cx);
         self.mon.start(newest, &mut cx.net);
         self.run_effects(cx);
     }
@@ -112,7 +131,8 @@ impl OsdControl {
     /// When [`OsdControl::tick`] is due, but for the links to peers.
     pub(crate) fn next_deadline(&self) -> Option<Stamp> {
         let own = [self.mon.next_deadline(), self.mgr.next_deadline(), self.heartbeats.next_deadline()];
-        own.into_iter().chain([self.boot.next_deadline()]).flatten().min()
+        let placement = self.ceph.as_ref().and_then(UnderCeph::next_deadline);
+        own.into_iter().chain([self.boot.next_deadline(), placement]).flatten().min()
     }
 
     /// Does what is due.
@@ -124,9 +144,34 @@ impl OsdControl {
         if let Some(request) = self.map_catch_up.next_request(own, cx.net.now, self.mon.is_open()) {
             self.mon.ask_for_maps(request);
         }
+        if let Some(ceph) = &mut self.ceph {
+            ceph.tick(&mut self.mon, cx.net.now);
+            if self.boot.is_booted() {
+                ceph.tell_fullness(cx.maps.newest(), self.mgr.room(), &mut self.mon, cx.net.now);
+            }
+        }
         self.boot_event(cx, BootEvent::Tick);
         self.report(cx);
+        self.send_log();
         self.run_effects(cx);
+    }
+
+    /// Says a line in the cluster's log.
+    fn say(&mut self, cx: &ControlCx<'_>, priority: LogPriority, text: String) {
+        let osd = self.config.id;
+        if self.log.say(priority, text.clone(), &self.osd_addrs.public.addrs, (cx.net.now, cx.net.wall)) {
+            tracing::warn!(osd, text, "said in the cluster's log");
+        }
+    }
+
+    fn send_log(&mut self) {
+        if !self.mon.is_open() {
+            return;
+        }
+        let entries = self.log.next_lines();
+        if !entries.is_empty() {
+            self.mon.send(Log { version: 0, fsid: self.config.fsid, entries }.into());
+        }
     }
 
     fn dial_all(&mut self, cx: &mut ControlCx<'_>) {
@@ -146,6 +191,7 @@ impl OsdControl {
             match event {
                 MonEvent::Opened => {
                     self.heartbeats.monitor_opened(cx.net.now);
+                    self.log.monitor_opened();
                     self.boot_event(cx, BootEvent::MonitorOpened);
                 }
                 MonEvent::Message(message) => self.mon_message(cx, message),
@@ -153,7 +199,16 @@ impl OsdControl {
                     cx.events.push(ControlEvent::Keys(keys));
                     self.boot_event(cx, BootEvent::Keyed);
                 }
+                MonEvent::CommandDone { tid, result, status } => self.command_done(cx, tid, result, &status),
             }
+        }
+    }
+
+    /// A command to the monitor was answered.
+    fn command_done(&mut self, cx: &mut ControlCx<'_>, tid: u64, result: i32, status: &str) {
+        let Some(ceph) = &mut self.ceph else { return };
+        if ceph.command_done((tid, result, status), &mut self.mon, cx.net.now) {
+            self.boot_event(cx, BootEvent::HeartbeatsFollow);
         }
     }
 
@@ -168,9 +223,13 @@ impl OsdControl {
                 }
                 Err(error) => tracing::error!(%error, "mgr map does not decode"),
             },
+            Message::LogAck(ack) => self.log.confirmed(ack.last_seq),
             Message::VoidTickets(void) => cx.events.push(ControlEvent::Void(void)),
             Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
-            Message::Config(config) => cx.events.push(ControlEvent::Options(config.config)),
+            Message::Config(config) => {
+                self.options_known = true;
+                cx.events.push(ControlEvent::Options(config.config));
+            }
             Message::MarkMeDown(_) => self.boot_event(cx, BootEvent::MarkedMeDown),
             other => tracing::debug!(name = other.name(), "unexpected message from the monitor"),
         }
@@ -182,7 +241,9 @@ impl OsdControl {
         match event {
             event if self.mon.has(conn) => self.mon.conn_event(event, &mut cx.net),
             ConnEvent::Message(raw) if self.mgr.has(conn) => self.mgr.message(raw, cx.events),
-            ConnEvent::Message(raw) => self.heartbeats.message(conn, raw, now, cx.events),
+            ConnEvent::Message(raw) => {
+                self.heartbeats.message(conn, raw, (cx.maps.newest(), now), cx.events);
+            }
             event => {
                 let Self { mon, mgr, heartbeats, .. } = self;
                 let mut links = cx.peers.links().chain(mgr.link()).chain(heartbeats.links());
@@ -280,6 +341,7 @@ impl OsdControl {
         self.follow_peers(cx, map);
         self.boot_event(cx, BootEvent::Map);
         self.mgr.set_due();
+        self.name_strangers(cx);
         self.follow_heartbeats(cx);
         self.boot_event(cx, BootEvent::HeartbeatsFollow);
         self.run_effects(cx);
@@ -299,7 +361,8 @@ impl OsdControl {
 
     /// Until when the PGs must not see `map`.
     pub(crate) fn keeps_maps_until(&self, map: &OsdMap) -> Stamp {
-        keeps_maps_until(self.config.id, self.boot.started_at(), &self.heartbeats.leases, map)
+        let (osd, plane) = (self.config.id, self.config.plane());
+        keeps_maps_until(osd, self.boot.started_at(), &self.heartbeats.leases, map, plane)
     }
 
     pub(crate) fn has_monitor(&self) -> bool {
@@ -332,12 +395,19 @@ impl OsdControl {
 
     /// Options have changed.
     pub(crate) fn follow_options(&mut self, cx: &mut ControlCx<'_>) {
+        self.take_options(cx);
+        if let Some(ceph) = self.ceph.as_mut().filter(|_| self.options_known) {
+            ceph.follow_options(cx.options, &mut self.mon, cx.net.now);
+        }
+        self.follow_heartbeats(cx);
+        self.run_effects(cx);
+    }
+
+    fn take_options(&mut self, cx: &mut ControlCx<'_>) {
         self.mon.set_modes(cx.options.text("ms_mon_cluster_mode"));
         self.follow_cluster_mode(cx);
         self.heartbeats.set(cx.options);
         self.boot.set(boot::settings(cx.options));
-        self.follow_heartbeats(cx);
-        self.run_effects(cx);
     }
 
     /// Connections with other OSDs last for weeks: those that we dialled are made anew when their protection is to be another.
@@ -380,12 +450,48 @@ impl OsdControl {
     pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
         if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
+            self.name_strangers(cx);
         }
         self.report(cx);
     }
 
+    /// Reports now, for `flush_pg_stats`; gives the number of the report.
+    pub(crate) fn flush_stats(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) -> u64 {
+        self.on_report(cx, report);
+        self.mgr.stat_seq(cx.maps.newest())
+    }
+
+    /// Says which OSDs share PGs with us and are not ours: the operator has mixed both kinds in a pool.
+    fn name_strangers(&mut self, cx: &ControlCx<'_>) {
+        let (map, sharers) = (cx.maps.newest(), self.mgr.sharers());
+        let strangers: Vec<OsdId> = strangers(map, &sharers, self.config.plane()).collect();
+        self.say_mixed(cx, &strangers);
+    }
+
+    /// Another OSD is connected at our address for OSDs.
+    pub(crate) fn peer_connected(&mut self, cx: &mut ControlCx<'_>, osd: OsdId, peer: &Peer, conn: ConnId) {
+        cx.peers.connected(osd, peer, conn, cx.net.messenger);
+        // One that is not ours leads a placement group that it shares with us.
+        let strangers: Vec<OsdId> =
+            strangers(cx.maps.newest(), &BTreeSet::from([osd]), self.config.plane()).collect();
+        self.say_mixed(cx, &strangers);
+    }
+
+    fn say_mixed(&mut self, cx: &ControlCx<'_>, strangers: &[OsdId]) {
+        if strangers.is_empty() {
+            return;
+        }
+        let names: Vec<String> = strangers.iter().map(|osd| format!("osd.{osd}")).collect();
+        let (osd, names) = (self.config.id, names.join(", "));
+        let text = format!(
+            "osd.{osd} is Nacre's and shares placement groups with {names}, which is not: they cannot be served. Give the pool a CRUSH rule \
+             that takes OSDs of one kind only"
+        );
+        self.say(cx, LogPriority::WARN, text);
+    }
+
     fn report(&mut self, cx: &mut ControlCx<'_>) {
-        self.mgr.send(cx.maps.newest(), self.heartbeats.peers(), &mut cx.net);
+        self.mgr.send(cx.maps.newest(), self.heartbeats.peers(), cx.options, &mut cx.net);
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.
@@ -404,6 +510,7 @@ impl OsdControl {
             monitor_open: self.mon.is_open(),
             healthy: self.heartbeats.is_healthy(cx.net.now),
             maps_kept_until: self.keeps_maps_until(map),
+            placed: self.ceph.as_ref().is_none_or(UnderCeph::is_placed),
         };
         self.boot.handle(&present, event);
         let mut effects = Vec::new();
@@ -426,9 +533,16 @@ impl OsdControl {
             Effect::MarkMeDown => {
                 boot::mark_me_down(&self.config, &self.osd_addrs.public.addrs, epoch).into()
             }
+            Effect::MarkMeDead => {
+                MarkMeDead { version: epoch.into(), fsid: self.config.fsid, osd, epoch }.into()
+            }
             Effect::CloseLeases => {
                 self.heartbeats.leases.close();
-                return cx.events.push(ControlEvent::Leases(Arc::new(self.heartbeats.leases.clone())));
+                return self.share_leases(cx);
+            }
+            Effect::ReopenLeases => {
+                self.heartbeats.leases.reopen();
+                return self.share_leases(cx);
             }
             Effect::Rebind => {
                 tracing::warn!(
@@ -436,6 +550,9 @@ impl OsdControl {
                     epoch,
                     "wrongly marked down by the map; going on as a new instance, with a new nonce"
                 );
+                let text =
+                    format!("osd.{osd} runs, and the map of epoch {epoch} has it down; it comes up again");
+                self.say(cx, LogPriority::WARN, text);
                 return self.rebind(cx);
             }
             Effect::End(reason) => {
@@ -444,6 +561,10 @@ impl OsdControl {
             }
         };
         self.mon.send(message);
+    }
+
+    fn share_leases(&self, cx: &mut ControlCx<'_>) {
+        cx.events.push(ControlEvent::Leases(Arc::new(self.heartbeats.leases.clone())));
     }
 
     /// Goes on as a new instance: what was sent to and by the old one counts no more.

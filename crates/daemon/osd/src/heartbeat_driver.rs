@@ -8,7 +8,7 @@ use nacre_maps::OsdMap;
 use nacre_msg::{Message, OsdPing, RawMessage, ping_op};
 use nacre_msgr::Session;
 use nacre_options::Values;
-use nacre_osd_core::{MapCache, MapSource, heartbeat_targets, ping_notice};
+use nacre_osd_core::{ControlPlane, MapCache, MapSource, heartbeat_targets, ping_notice};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, seconds};
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -22,6 +22,7 @@ const PING_BYTES_MIN: u32 = 2000;
 pub(crate) struct HeartbeatDriver {
     osd: OsdId,
     fsid: Uuid,
+    plane: ControlPlane,
     machine: Heartbeats,
     pub(crate) leases: Leases,
     links: BTreeMap<(OsdId, Side), Link>,
@@ -67,9 +68,9 @@ fn lease(options: &Values) -> Duration {
 
 impl HeartbeatDriver {
     /// Of `osd` in the cluster `fsid`, with nobody to ping yet.
-    pub(crate) fn new(osd: OsdId, fsid: Uuid, options: &Values, now: Stamp) -> Self {
+    pub(crate) fn new((osd, fsid, plane): (OsdId, Uuid, ControlPlane), options: &Values, now: Stamp) -> Self {
         let (machine, leases) = (Heartbeats::new(settings(options), now), Leases::new(lease(options), now));
-        Self { osd, fsid, machine, leases, links: BTreeMap::new(), effects: Vec::new() }
+        Self { osd, fsid, plane, machine, leases, links: BTreeMap::new(), effects: Vec::new() }
     }
 
     fn signature(&self, map: &OsdMap, wall: UTime) -> Signature {
@@ -188,13 +189,13 @@ impl HeartbeatDriver {
         &mut self,
         conn: ConnId,
         raw: RawMessage,
-        now: Stamp,
+        (map, now): (&OsdMap, Stamp),
         events: &mut Vec<ControlEvent>,
     ) {
         match Message::decode(raw) {
             Ok(Message::OsdPing(ping)) => {
                 if ping.fsid == self.fsid {
-                    self.heard(conn, &ping, now);
+                    self.heard(conn, &ping, map, now);
                 }
                 events.push(ControlEvent::Leases(Arc::new(self.leases.clone())));
             }
@@ -205,13 +206,15 @@ impl HeartbeatDriver {
         }
     }
 
-    fn heard(&mut self, conn: ConnId, ping: &OsdPing, now: Stamp) {
+    fn heard(&mut self, conn: ConnId, ping: &OsdPing, map: &OsdMap, now: Stamp) {
         let Some((osd, side)) = self.key_of(conn) else { return };
         match ping.op {
             ping_op::PING_REPLY => {
                 let sent = Stamp(u64::try_from(ping.mono_ping_stamp_ns).unwrap_or(0));
                 self.machine.handle(now, Event::Pong { osd, side, sent });
-                let promised = ping.delta_ub_ns.and_then(|ns| u64::try_from(ns).ok());
+                // What others put there is a difference of clocks.
+                let promised = ping.delta_ub_ns.filter(|_| self.plane.is_ours(map, osd));
+                let promised = promised.and_then(|ns| u64::try_from(ns).ok());
                 if let Some(length) = promised.map(Duration::from_nanos) {
                     self.leases.grant(osd, sent, length);
                 }
@@ -238,7 +241,7 @@ impl HeartbeatDriver {
         };
         let (map, theirs) = (maps.newest(), ping.map_epoch);
         let signature = self.signature(map, net.wall);
-        let notice = ping_notice(map, from, theirs);
+        let notice = ping_notice(map, from, theirs, self.plane);
         let promised = notice.promise.then(|| self.leases.promise(from, net.now));
         let answer = pong(ping, &signature, promised, net.now);
         if notice.you_died {

@@ -16,12 +16,13 @@
 //! | `shard_net` | the ways out of a shard: to clients, other OSDs, other shards |
 //! | `shard_msg` | what shards tell each other |
 //! | `sessions` | the connections that came in on a shard, and which of them are not read for now |
-//! | `control` | once per OSD: boot, and what connects the parts below |
+//! | `control` | once per OSD: boot, what Ceph's monitors leave to an OSD, and what connects the parts below |
 //! | `control_host`, `control_event` | OSD control on its shard; what it has for that |
 //! | `mon_link` | the session with the monitor |
 //! | `peer_links` | lossless connections with other OSDs |
 //! | `heartbeat_driver` | heartbeats over sockets |
 //! | `mgr_report`, `report` | the connection to the manager, and what it hears |
+//! | `perf_counters` | counters under Ceph's names, for the manager and `perf schema` |
 //! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
 //! | `walk` | the maps of a PG's past, fetched from the monitor |
@@ -53,6 +54,7 @@ mod mon_link;
 mod osd_addrs;
 mod own_collection;
 mod peer_links;
+mod perf_counters;
 mod periodic;
 mod pg_create;
 mod pg_driver;
@@ -70,7 +72,8 @@ mod tracker;
 mod turn;
 mod walk;
 
-pub use config::OsdConfig;
+pub use config::{Bind, CephConfig, OsdConfig};
+pub use nacre_osd_core::parse_crush_location;
 pub use shard::Shard;
 pub use start::{Machine, Osd, OsdHandle, Panicked, StartError, assemble, start};
 pub use storage::{DeviceDirs, StorageError, StoreConfig, mkfs};

@@ -19,6 +19,9 @@ use std::time::Duration;
 const REDIAL_DELAY: Duration = Duration::from_millis(100);
 /// And at last.
 const REDIAL_DELAY_MAX: Duration = Duration::from_secs(1);
+/// A manager is dialled again after this time, Ceph's `mgr_connect_retry_interval`: it hangs up until it knows the OSD, and one that is
+/// dialled without end comes to nothing else.
+const MGR_REDIAL_DELAY: Duration = Duration::from_secs(1);
 /// A connection that was open for so long has lasted.
 const STEADY_AFTER: Duration = Duration::from_secs(10);
 /// The pause where the peer sent what we cannot read, at first; it grows likewise.
@@ -162,7 +165,7 @@ impl Link {
             }
             Err(error) => {
                 tracing::warn!(%addr, %error, "cannot connect to a peer");
-                self.redial_at = dialler.cx.now + REDIAL_DELAY;
+                self.redial_at = dialler.cx.now + self.redial_delay();
             }
         }
         self.conn.is_some()
@@ -235,8 +238,15 @@ impl Link {
         self.open = false;
         self.authorizer = None;
         self.session = session.map(|session| *session);
-        let delay = doubled(REDIAL_DELAY, self.failures.saturating_sub(1), REDIAL_DELAY_MAX);
-        self.redial_at = self.redial_at.max(now + delay);
+        self.redial_at = self.redial_at.max(now + self.redial_delay());
+    }
+
+    /// The pause before it is dialled again.
+    fn redial_delay(&self) -> Duration {
+        match self.kind {
+            EntityKind::MGR => MGR_REDIAL_DELAY,
+            _ => doubled(REDIAL_DELAY, self.failures.saturating_sub(1), REDIAL_DELAY_MAX),
+        }
     }
 
     /// Ends the connection, if it is one that we dialled, to dial again at once; the session goes on.
@@ -353,6 +363,16 @@ mod tests {
         assert_eq!(wait(&mut link, STEADY_AFTER, true), 100, "it had lasted");
         let waits: Vec<u128> = (0..3).map(|_| wait(&mut link, STEADY_AFTER, false)).collect();
         assert_eq!(waits, [100, 200, 400], "it had never been open");
+    }
+
+    #[test]
+    fn a_manager_is_dialled_again_once_a_second() {
+        let mut link = Link::new(EntityKind::MGR, AddrVec::default(), None, WAITING_MAX);
+        for now in [Stamp(1), Stamp(2)] {
+            link.redial_at = now;
+            link.closed(None, now);
+            assert_eq!(link.redial_at.since(now), Duration::from_secs(1));
+        }
     }
 
     #[test]

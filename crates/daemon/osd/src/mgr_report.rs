@@ -2,12 +2,17 @@
 
 use crate::control_event::ControlEvent;
 use crate::links::{Link, NetCx, WAITING_MAX};
+use crate::perf_counters::Declared;
 use crate::report;
 use crate::shard_msg::ShardReport;
+use nacre_buf::Bytes;
+use nacre_denc::Encode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_msg::stats::PgStat;
 use nacre_msg::{Message, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Session};
+use nacre_options::Values;
+use nacre_osd_core::Room;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{EntityKind, OsdId, PgId, Stamp, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,12 +22,35 @@ use std::time::Duration;
 /// An alert of a peer's message that did not decode lasts for this time.
 const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
 
+/// What the manager and we have said in the session that is open.
+#[derive(Debug)]
+struct ManagerSession {
+    /// We have said who we are, and with which options.
+    opened_with: Option<Bytes>,
+    /// Between reports. Ceph's manager says it once it knows us.
+    period: Duration,
+    /// It wants counters from this priority on; nothing before it has said so.
+    priority_min: Option<u32>,
+    declared: Declared,
+}
+
+impl Default for ManagerSession {
+    fn default() -> Self {
+        Self {
+            opened_with: None,
+            period: report::INTERVAL,
+            priority_min: None,
+            declared: Declared::default(),
+        }
+    }
+}
+
 /// What all shards say of their PGs, and the link over which the manager hears it.
 pub(crate) struct MgrReport {
     osd: OsdId,
     fsid: Uuid,
     link: Option<Link>,
-    open_sent: bool,
+    session: ManagerSession,
     reports: BTreeMap<usize, ShardReport>,
     /// Peers whose messages we could not read: what they said last, and when.
     misunderstood: BTreeMap<OsdId, (String, Stamp)>,
@@ -38,7 +66,7 @@ impl MgrReport {
             osd,
             fsid,
             link: None,
-            open_sent: false,
+            session: ManagerSession::default(),
             reports: BTreeMap::new(),
             misunderstood: BTreeMap::new(),
             is_due: false,
@@ -64,7 +92,7 @@ impl MgrReport {
 
     /// The connection is gone, and left `session` for the next one.
     pub(crate) fn conn_closed(&mut self, session: Option<Box<Session>>, now: Stamp) {
-        self.open_sent = false;
+        self.session = ManagerSession::default();
         if let Some(link) = &mut self.link {
             link.closed(session, now);
         }
@@ -79,14 +107,14 @@ impl MgrReport {
         if let Some(link) = self.link.take() {
             link.end(messenger);
         }
-        self.open_sent = false;
+        self.session = ManagerSession::default();
         let link =
             |addrs| Link::new(EntityKind::MGR, Clone::clone(addrs), Some(Arc::clone(as_whom)), WAITING_MAX);
         self.link = wanted.map(link);
     }
 
     /// The manager says something.
-    pub(crate) fn message(&self, raw: RawMessage, events: &mut Vec<ControlEvent>) {
+    pub(crate) fn message(&mut self, raw: RawMessage, events: &mut Vec<ControlEvent>) {
         match Message::decode(raw) {
             Ok(Message::OsdScrub2(scrub)) if scrub.fsid == self.fsid => {
                 events.push(ControlEvent::Scrub(Box::new(scrub)));
@@ -94,8 +122,13 @@ impl MgrReport {
             Ok(Message::OsdForceRecovery(order)) if order.fsid == self.fsid => {
                 events.push(ControlEvent::Force(Box::new(order)));
             }
-            // How often to report: we do so when something changes.
-            Ok(Message::MgrConfigure(_)) => (),
+            Ok(Message::MgrConfigure(configure)) => {
+                self.session.priority_min = Some(configure.stats_threshold);
+                // None means that it wants no reports for now; we go on, so that it need not ask.
+                let period = Duration::from_secs(configure.stats_period_s.into());
+                self.session.period = if period.is_zero() { report::INTERVAL } else { period };
+                self.is_due = true;
+            }
             Ok(other) => tracing::debug!(name = other.name(), "unexpected message from the manager"),
             Err(error) => tracing::error!(%error, "a message of the manager does not decode"),
         }
@@ -120,6 +153,20 @@ impl MgrReport {
         self.is_due = true;
     }
 
+    /// The number of the report that was sent last.
+    pub(crate) fn stat_seq(&self, map: &OsdMap) -> u64 {
+        report::stat_seq(map, self.osd, self.seq)
+    }
+
+    /// What the store has for clients, all shards together.
+    pub(crate) fn room(&self) -> Room {
+        let usages = self.reports.values().map(|report| &report.usage);
+        usages.fold(Room { total_bytes: 0, available_bytes: 0 }, |room, usage| Room {
+            total_bytes: room.total_bytes + usage.total_bytes,
+            available_bytes: room.available_bytes + usage.available_bytes,
+        })
+    }
+
     /// OSDs that serve any of our PGs with us.
     pub(crate) fn sharers(&self) -> BTreeSet<OsdId> {
         self.reports.values().flat_map(|report| report.sharers.iter().copied()).collect()
@@ -131,18 +178,36 @@ impl MgrReport {
     }
 
     /// Sends a report if one is due and the manager listens. `hb_peers`: the OSDs that we ping.
-    pub(crate) fn send(&mut self, map: &OsdMap, hb_peers: BTreeSet<OsdId>, net: &mut NetCx<'_>) {
+    pub(crate) fn send(
+        &mut self,
+        map: &OsdMap,
+        hb_peers: BTreeSet<OsdId>,
+        options: &Values,
+        net: &mut NetCx<'_>,
+    ) {
         let Some(link) = self.link.as_mut().filter(|link| link.is_open()) else { return };
+        if self.session.opened_with.is_none() {
+            self.session.opened_with = Some(report::config(options).to_bytes());
+            link.send(net.messenger, Message::from(report::mgr_open(self.osd, options)).encode(0));
+        }
         if !(self.is_due || net.now >= self.due_at) || self.reports.is_empty() {
             return;
         }
         self.is_due = false;
-        self.due_at = net.now + report::INTERVAL;
-        self.seq += 1;
-        if !self.open_sent {
-            self.open_sent = true;
-            link.send(net.messenger, Message::from(report::mgr_open(self.osd)).encode(0));
+        // Counters do not change what anybody does; so they go out in the manager's rhythm, whatever else there is to say.
+        if let Some(priority_min) = self.session.priority_min.filter(|_| net.now >= self.due_at) {
+            let config = report::config(options).to_bytes();
+            let is_new = self.session.opened_with.as_ref() != Some(&config);
+            let changed = if is_new { config.clone() } else { Bytes::new() };
+            self.session.opened_with = Some(config);
+            let counters = (&mut self.session.declared, priority_min);
+            let said = report::mgr_report(self.osd, self.reports.values(), counters, changed);
+            link.send(net.messenger, Message::from(said).encode(0));
         }
+        if net.now >= self.due_at {
+            self.due_at = net.now + self.session.period;
+        }
+        self.seq += 1;
         let osd = (self.osd, self.fsid);
         let mut stats = report::pg_stats(osd, map, self.seq, self.reports.values(), hb_peers.into_iter());
         self.misunderstood.retain(|_, (_, at)| net.now.since(*at) < MISUNDERSTOOD_KEPT);

@@ -3,11 +3,12 @@
 
 use crate::links::{Dialler, NetCx};
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
+use nacre_buf::BufList;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
 use nacre_msg::{EntityCaps, Message, MonGetOsdMap, VoidTickets};
 use nacre_msgr::{Config as MsgrConfig, Connection, Event as ConnEvent, Fault, Target};
 use nacre_options::Values;
-use nacre_osd_core::MapRequest;
+use nacre_osd_core::{ControlPlane, MapRequest};
 use nacre_service::{ConnId, mon_link_event};
 use nacre_types::{AuthName, EntityKind, Epoch, OsdId, Stamp};
 use std::collections::VecDeque;
@@ -23,6 +24,8 @@ pub(crate) enum MonEvent {
     Message(Message),
     /// The secrets of the service, newer ones than before.
     Keys(RotatingKeys),
+    /// A command was answered, with 0 or a negative errno and a line for people.
+    CommandDone { tid: u64, result: i32, status: String },
 }
 
 /// The session with the monitor, over whichever connection it has at the moment.
@@ -36,9 +39,17 @@ pub(crate) struct MonLink {
 
 impl MonLink {
     /// A client of the monitors for the OSD that `auth` names; it dials nobody yet.
-    pub(crate) fn new(osd: OsdId, auth: ClientAuth, monc_config: MoncConfig) -> Self {
+    pub(crate) fn new(
+        (osd, plane): (OsdId, ControlPlane),
+        auth: ClientAuth,
+        monc_config: MoncConfig,
+    ) -> Self {
         let mut monc = MonClient::new(monc_config, auth);
-        for what in ["config", "mgrmap", "osd_pg_creates", VoidTickets::TOPIC, EntityCaps::TOPIC] {
+        let ours: &[&str] = match plane {
+            ControlPlane::Nacre => &[VoidTickets::TOPIC, EntityCaps::TOPIC],
+            ControlPlane::Ceph => &[],
+        };
+        for what in ["config", "mgrmap", "osd_pg_creates"].iter().chain(ours) {
             monc.subscribe(what, 0, Interest::Lasting);
         }
         Self { osd, monc, conn: None, effects: VecDeque::new() }
@@ -102,6 +113,11 @@ impl MonLink {
         }
     }
 
+    /// Gives the monitor a command, which is repeated until it is answered ([`MonEvent::CommandDone`]); `None` when too many are under way.
+    pub(crate) fn command(&mut self, command: &serde_json::Value) -> Option<u64> {
+        self.monc.command(vec![command.to_string()], BufList::new()).ok()
+    }
+
     /// Whether a connection leads to the monitor.
     pub(crate) fn has(&self, conn: ConnId) -> bool {
         self.conn.is_some_and(|(_, mon)| mon == conn)
@@ -137,6 +153,9 @@ impl MonLink {
                 Effect::Opened { .. } => MonEvent::Opened,
                 Effect::Deliver { message, .. } => MonEvent::Message(message),
                 Effect::RotatingKeys(keys) => MonEvent::Keys(keys),
+                Effect::CommandDone { tid, result, status, .. } => {
+                    MonEvent::CommandDone { tid, result, status }
+                }
                 effect => {
                     self.execute_effect(effect, as_whom, net);
                     continue;
@@ -187,9 +206,9 @@ impl MonLink {
             Effect::RotatingRefused { errno } => {
                 tracing::error!(osd = self.osd, %errno, "the monitors give this OSD no service secrets");
             }
-            // The first three end `next_event`.
+            // The first four end `next_event`.
             Effect::Opened { .. } | Effect::Deliver { .. } | Effect::RotatingKeys(_) => (),
-            Effect::Lost | Effect::CommandDone { .. } | Effect::Version { .. } => (),
+            Effect::CommandDone { .. } | Effect::Lost | Effect::Version { .. } => (),
         }
     }
 

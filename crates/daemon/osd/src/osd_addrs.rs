@@ -4,12 +4,13 @@
 //! a nonce, which names this instance. One that was marked down while it ran goes on under a new nonce: nobody
 //! mistakes what the earlier instance has sent for the new one's, and sessions begin anew.
 
+use crate::config::Bind;
 use nacre_env::ListenerId;
 use nacre_msgr::Config as MsgrConfig;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{AddrVec, EntityAddr, OsdId};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 /// The addresses, as the map has them.
@@ -49,15 +50,34 @@ pub(crate) struct Sockets {
     pub(crate) hb_front: SocketAddr,
 }
 
+/// Listens at `addr` on a port that the system chooses, or on the first free one of those given.
+pub(crate) fn listen(
+    messenger: &mut Messenger,
+    addr: IpAddr,
+    bind: &Bind,
+    shared: bool,
+) -> io::Result<(ListenerId, SocketAddr)> {
+    let Some(ports) = &bind.ports else { return messenger.listen(SocketAddr::new(addr, 0), shared) };
+    for port in ports.clone() {
+        match messenger.listen(SocketAddr::new(addr, port), shared) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => (),
+            outcome => return outcome,
+        }
+    }
+    let (first, last) = (ports.start(), ports.end());
+    let text = format!("all ports from {first} to {last} (ms_bind_port_min, ms_bind_port_max) are in use");
+    Err(io::Error::new(io::ErrorKind::AddrInUse, text))
+}
+
 impl Listeners {
-    /// Opens all but the public one, which other shards share, on ports that the system chooses.
+    /// Opens all but the public one, which other shards share.
     pub(crate) fn open(
         messenger: &mut Messenger,
         public: (ListenerId, SocketAddr),
-        any_port: SocketAddr,
+        bind: &Bind,
     ) -> io::Result<(Self, Sockets)> {
-        let mut open = || messenger.listen(any_port, false);
-        let (cluster, hb_back, hb_front) = (open()?, open()?, open()?);
+        let mut open = |addr| listen(messenger, addr, bind, false);
+        let (cluster, hb_back, hb_front) = (open(bind.cluster)?, open(bind.cluster)?, open(bind.public)?);
         let listeners =
             Self { public: public.0, cluster: cluster.0, hb_back: hb_back.0, hb_front: hb_front.0 };
         let sockets =

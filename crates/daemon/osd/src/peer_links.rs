@@ -1,11 +1,11 @@
-//! [`PeerLinks`]: the lossless connections with the other OSDs, one with each that is up. Messages of all shards' PGs go out through them.
+//! [`PeerLinks`]: the lossless connections with the other OSDs, one with each of ours that is up. Messages of all shards' PGs go out through them.
 
 use crate::links::Link;
 use nacre_maps::OsdMap;
 use nacre_msg::RawMessage;
 use nacre_msg::peer::PeerVersions;
 use nacre_msgr::{Config as MsgrConfig, Peer, Session};
-use nacre_osd_core::{ends_connection, peer_targets};
+use nacre_osd_core::{ControlPlane, ends_connection, peer_targets};
 use nacre_pg::{Planted, Tuning};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{EntityKind, OsdId, Stamp};
@@ -13,9 +13,10 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::ValuesMut;
 use std::sync::Arc;
 
-/// One link for each OSD that the map has up, dialled by either side.
+/// One link for each OSD of ours that the map has up, dialled by either side.
 pub(crate) struct PeerLinks {
     osd: OsdId,
+    plane: ControlPlane,
     links: BTreeMap<OsdId, Link>,
     /// Messages that may wait for each.
     link_max: usize,
@@ -25,9 +26,9 @@ pub(crate) struct PeerLinks {
 
 impl PeerLinks {
     /// Of `osd`, with nobody yet.
-    pub(crate) fn new(osd: OsdId, tuning: &Tuning) -> Self {
+    pub(crate) fn new((osd, plane): (OsdId, ControlPlane), tuning: &Tuning) -> Self {
         let greeting = greeting(tuning).encode();
-        Self { osd, links: BTreeMap::new(), link_max: tuning.queues.link_max, greeting }
+        Self { osd, plane, links: BTreeMap::new(), link_max: tuning.queues.link_max, greeting }
     }
 
     /// Links follow the map: those to instances that are gone end, new ones wait to be dialled. `as_whom` is the name under which we
@@ -36,7 +37,7 @@ impl PeerLinks {
         let (link_max, greeting) = (self.link_max, &self.greeting);
         let is_gone = |osd: &OsdId, link: &mut Link| ends_connection(map, *osd, link.addrs());
         self.links.extract_if(.., is_gone).for_each(|(_, link)| link.end(messenger));
-        for target in peer_targets(map, self.osd) {
+        for target in peer_targets(map, self.osd, self.plane) {
             let dials = target.dials.then(|| Arc::clone(as_whom));
             let link = || Link::new(EntityKind::OSD, target.addrs.clone(), dials, link_max);
             self.links.entry(target.osd).or_insert_with(|| link().with_greeting(greeting.clone()));
@@ -57,7 +58,7 @@ impl PeerLinks {
         self.links.values_mut()
     }
 
-    /// Queues a message. A peer without a link is down: the interval that the message belongs to is over, or will be with the next map.
+    /// Queues a message. A peer without a link is down, or a stranger that would not understand it: the interval that the message belongs to is over, or will be with the next map.
     pub(crate) fn send(&mut self, osd: OsdId, message: RawMessage, messenger: &mut Messenger) {
         if let Some(link) = self.links.get_mut(&osd) {
             link.send(messenger, message);

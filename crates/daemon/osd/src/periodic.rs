@@ -3,7 +3,7 @@
 use crate::asok;
 use crate::pg_driver::PgDriver;
 use crate::pg_registry::PgRegistry;
-use crate::shard_msg::ShardMsg;
+use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::ShardCx;
 use nacre_options::Values;
 use nacre_osd_core::ScrubSchedule;
@@ -67,6 +67,12 @@ impl Periodic {
         if !is_due || pgs.was_broken() {
             return;
         }
+        let report = self.make_report(pgs, cx);
+        cx.net.router.send(0, ShardMsg::Stats(report));
+    }
+
+    /// What the PGs say of themselves now, and what counts since the report before.
+    pub(crate) fn make_report(&mut self, pgs: &mut PgDriver, cx: &mut ShardCx<'_>) -> ShardReport {
         self.report_at = cx.now + REPORT_INTERVAL;
         let usage = pgs.usage_for_clients();
         let mut report = pgs.pgs.report(cx.net.router.me, usage, cx.wall);
@@ -74,7 +80,12 @@ impl Periodic {
         report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
         self.commits_told = (count, spent_ns);
         report.throttled = cx.net.messenger.intake().warnings;
-        cx.net.router.send(0, ShardMsg::Stats(report));
+        report.sums = asok::perf_sums(pgs, cx.net);
+        let limit = cx.options.seconds("osd_op_complaint_time");
+        if !limit.is_zero() {
+            report.slow_ops = asok::slow_ops(&pgs.pgs, limit, cx.now);
+        }
+        report
     }
 }
 

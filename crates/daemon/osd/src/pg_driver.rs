@@ -8,7 +8,7 @@ use crate::idle_trim::IdleTrim;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{MonRequest, ShardMsg};
 use crate::shard_net::{ShardCx, ShardNet};
-use crate::tracker::{Counters, Tracker};
+use crate::tracker::{self, Counters, Tracker};
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
@@ -380,9 +380,15 @@ impl PgDriver {
         let net = &mut *cx.net;
         match effect {
             Effect::Reply { session, tid, message, trace } => {
+                let (is_write, input_bytes) = (tracker::is_write(&trace), trace.input_bytes);
                 self.count_reply(cx, session, tid, &message, trace);
                 let message = Message::OsdOpReply(*message).encode(tid);
-                self.counters.op_out_bytes += message.data.len() as u64;
+                let output_bytes = message.data.len() as u64;
+                self.counters.op_out_bytes += output_bytes;
+                match is_write {
+                    true => self.counters.write_in_bytes += input_bytes,
+                    false => self.counters.read_out_bytes += output_bytes,
+                }
                 cx.net.tell_session(session, message);
             }
             Effect::Watch { session, message } => {

@@ -360,8 +360,7 @@ impl PgRegistry {
         let pg_count = u32::try_from(self.pgs.len()).unwrap_or(u32::MAX);
         let sharers = self.pgs.values().flat_map(Pg::members).collect();
         let lost = self.lost().collect();
-        let (commits, throttled) = ((0, 0), Vec::new());
-        ShardReport { shard, pgs, pools, pg_count, sharers, lost, usage, commits, throttled }
+        ShardReport { shard, pgs, pools, pg_count, sharers, lost, usage, ..ShardReport::default() }
     }
 }
 

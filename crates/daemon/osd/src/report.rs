@@ -2,20 +2,26 @@
 
 use crate::config::OsdConfig;
 use crate::osd_addrs::Addresses;
+use crate::perf_counters::{Declared, PerfSums};
 use crate::shard_msg::ShardReport;
 use crate::storage::{StoreConfig, device_facts};
+use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::{OsdPerfStat, OsdStat, StoreStatfs, osd_alert};
-use nacre_msg::{MgrOpen, PgStats};
+use nacre_msg::{DaemonConfig, DaemonHealthMetric, MgrOpen, MgrReport, PgStats, config_level, daemon_metric};
+use nacre_options::{Layer, Values};
 use nacre_store::StoreUsage;
 use nacre_types::{OsdId, Uuid, version};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// A report to the manager is due after this time even if nothing changed.
+/// A report to the manager is due after this time even if nothing changed, unless it says otherwise.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(5);
+
+/// Class of a device of which nothing is known.
+const DEVICE_CLASS: &str = "ssd";
 
 /// Facts about the OSD and its machine, for `ceph osd metadata`.
 pub(crate) fn metadata(
@@ -36,7 +42,7 @@ pub(crate) fn metadata(
         ("ceph_release", version::RELEASE.to_owned()),
         ("ceph_version", version::VERSION_TEXT.to_owned()),
         ("ceph_version_short", version::VERSION_SHORT.to_owned()),
-        ("default_device_class", "ssd".to_owned()),
+        ("default_device_class", device_class(config)),
         ("front_addr", addrs.public.to_string()),
         ("hb_back_addr", addrs.hb_back.to_string()),
         ("hb_front_addr", addrs.hb_front.to_string()),
@@ -56,15 +62,71 @@ pub(crate) fn metadata(
     { facts.into_iter().chain(shards) }.map(|(key, value)| (key.to_owned(), value)).chain(device).collect()
 }
 
+/// The device class that we ask for: as the operator says, or under Ceph's monitors as they would have it of such a device.
+pub(crate) fn device_class(config: &OsdConfig) -> String {
+    let Some(ceph) = &config.ceph else { return DEVICE_CLASS.to_owned() };
+    let facts = match &config.store {
+        StoreConfig::Memory { .. } => BTreeMap::new(),
+        StoreConfig::File { folder, .. } => device_facts(folder),
+    };
+    let is_rotational = facts.get("rotational").is_some_and(|text| text == "1");
+    let by_kind = if is_rotational { "hdd" } else { DEVICE_CLASS };
+    ceph.device_class.clone().unwrap_or_else(|| by_kind.to_owned())
+}
+
 /// What a session with the manager begins with.
-pub(crate) fn mgr_open(osd: OsdId) -> MgrOpen {
-    let empty: BTreeMap<String, String> = BTreeMap::new();
+pub(crate) fn mgr_open(osd: OsdId, options: &Values) -> MgrOpen {
+    let defaults: BTreeMap<String, String> = nacre_options::all()
+        .filter(|option| option.readers().contains(&"osd"))
+        .map(|option| (option.name.to_owned(), option.default.to_owned()))
+        .collect();
     MgrOpen {
         daemon_name: osd.to_string(),
         service_name: String::new(),
         service: None,
-        config: empty.to_bytes(),
-        config_defaults: empty.to_bytes(),
+        config: config(options).to_bytes(),
+        config_defaults: defaults.to_bytes(),
+    }
+}
+
+/// What our options are set to, for the manager.
+pub(crate) fn config(options: &Values) -> DaemonConfig {
+    let mut config = DaemonConfig::default();
+    for (name, layer, value) in options.set_in() {
+        let level = match layer {
+            Layer::Stored => config_level::MONITOR,
+            Layer::File => config_level::FILE,
+            Layer::Told => config_level::OVERRIDE,
+        };
+        config.values.entry(name.to_owned()).or_default().insert(level, value.to_owned());
+    }
+    config
+}
+
+/// Counters and complaints for the manager, summed over the shards. `config`: our options, where they have changed.
+pub(crate) fn mgr_report<'a>(
+    osd: OsdId,
+    shards: impl Iterator<Item = &'a ShardReport> + Clone,
+    (declared, priority_min): (&mut Declared, u32),
+    config: Bytes,
+) -> MgrReport {
+    let sums = shards.clone().fold(PerfSums::default(), |sums, shard| sums.plus(&shard.sums));
+    let slow = shards.map(|shard| shard.slow_ops);
+    let both =
+        |(count, oldest): (u32, u32), (more, age): (u32, u32)| (count.saturating_add(more), age.max(oldest));
+    let (count, oldest) = slow.fold((0, 0), both);
+    let counters = declared.report(&sums, priority_min);
+    MgrReport {
+        daemon_name: osd.to_string(),
+        declare_types: counters.declare,
+        packed: counters.packed,
+        undeclare_types: counters.undeclare,
+        health_metrics: vec![DaemonHealthMetric {
+            kind: daemon_metric::SLOW_OPS,
+            value: u64::from(count) | u64::from(oldest) << 32,
+        }],
+        config,
+        ..MgrReport::default()
     }
 }
 
@@ -93,11 +155,16 @@ fn statfs(usage: &StoreUsage) -> StoreStatfs {
     }
 }
 
+/// The number of a report, the `count`th: it also tells the reports of different lives of an OSD apart.
+pub(crate) fn stat_seq(map: &OsdMap, osd: OsdId, count: u64) -> u64 {
+    u64::from(map.info(osd).up_from) << 32 | count
+}
+
 /// One report to the manager, summed over the shards.
 pub(crate) fn pg_stats<'a>(
     (osd, fsid): (OsdId, Uuid),
     map: &OsdMap,
-    seq: u64,
+    count: u64,
     shards: impl Iterator<Item = &'a ShardReport>,
     hb_peers: impl Iterator<Item = OsdId>,
 ) -> PgStats {
@@ -121,7 +188,7 @@ pub(crate) fn pg_stats<'a>(
     report.osd_stat = OsdStat {
         hb_peers: hb_peers.collect(),
         up_from: map.info(osd).up_from,
-        seq,
+        seq: stat_seq(map, osd, count),
         num_pgs: pg_count,
         kb_used_data: kib(usage.allocated_bytes),
         kb_used_omap: kib(usage.omap_bytes),
@@ -169,4 +236,37 @@ pub(crate) fn alerts<'a>(
         alerts.insert(osd_alert::COPIES_LOST.to_owned(), text);
     }
     alerts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_denc::Decode;
+
+    /// Ceph's manager decodes both maps without a look at what is there, and ends where one is missing.
+    #[test]
+    fn the_manager_hears_of_options_in_two_maps_and_of_all_defaults() {
+        let mut options = Values::default();
+        options.store(&BTreeMap::from([("osd_max_backfills".to_owned(), "2".to_owned())]));
+        let open = mgr_open(3, &options);
+        let config = DaemonConfig::from_bytes(open.config.clone()).expect("two maps");
+        assert_eq!(config.to_bytes(), open.config, "and nothing behind them");
+        let backfills = config.values.get("osd_max_backfills").and_then(|at| at.get(&config_level::MONITOR));
+        assert_eq!(backfills.map(String::as_str), Some("2"));
+        let defaults = BTreeMap::<String, String>::from_bytes(open.config_defaults).expect("a map");
+        assert_eq!(defaults.get("osd_max_backfills").map(String::as_str), Some("3"));
+        let nothing_set = mgr_open(3, &Values::default());
+        assert!(
+            DaemonConfig::from_bytes(nothing_set.config)
+                .is_ok_and(|config| config == DaemonConfig::default())
+        );
+    }
+
+    #[test]
+    fn slow_messages_of_all_shards_are_complained_of() {
+        let shard = |slow_ops| ShardReport { slow_ops, ..ShardReport::default() };
+        let shards = [shard((2, 40)), shard((1, 90))];
+        let report = mgr_report(3, shards.iter(), (&mut Declared::default(), 5), Bytes::new());
+        assert_eq!(report.health_metrics[0].value, 3 | 90 << 32);
+    }
 }

@@ -41,11 +41,13 @@ pub(crate) enum AuthFrame {
 }
 
 /// Connections that came in on one shard.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sessions {
     shard: usize,
     /// Methods of authentication that are accepted.
     methods: Vec<AuthMethod>,
+    /// How the tickets are sealed that peers show.
+    form: TicketForm,
     count: u64,
     inbound_peers: BTreeMap<ConnId, InboundPeer>,
     conns: BTreeMap<SessionId, ConnId>,
@@ -78,8 +80,21 @@ impl Default for Limits {
 }
 
 impl Sessions {
-    pub(crate) fn new(shard: usize, methods: Vec<AuthMethod>) -> Self {
-        Self { shard, methods, ..Self::default() }
+    pub(crate) fn new(shard: usize, methods: Vec<AuthMethod>, form: TicketForm) -> Self {
+        Self {
+            shard,
+            methods,
+            form,
+            count: 0,
+            inbound_peers: BTreeMap::new(),
+            conns: BTreeMap::new(),
+            tickets: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            last: ConnId::default(),
+            budget: Budget::default(),
+            limits: Limits::default(),
+            waits: (0, 0),
+        }
     }
 
     /// Sets how much of all clients may be under way.
@@ -106,14 +121,7 @@ impl Sessions {
     ) {
         let fresh = || {
             let offer = offer.with_methods(&self.methods);
-            InboundPeer::Handshake(
-                Box::new(ServiceServer::new(
-                    EntityKind::OSD,
-                    TicketForm::under_our_monitor(EntityKind::OSD),
-                    offer,
-                )),
-                None,
-            )
+            InboundPeer::Handshake(Box::new(ServiceServer::new(EntityKind::OSD, self.form, offer)), None)
         };
         let InboundPeer::Handshake(server, identity) = self.inbound_peers.entry(conn).or_insert_with(fresh)
         else {
@@ -148,7 +156,9 @@ impl Sessions {
         let Some(InboundPeer::Handshake(_, Some(identity))) = self.inbound_peers.remove(&conn) else {
             return Err("no identity was proved");
         };
-        if identity.name.kind != peer.kind {
+        // Modules of Ceph's manager are clients with a manager's ticket.
+        let is_client = peer.kind == EntityKind::CLIENT && identity.name.kind != EntityKind::OSD;
+        if identity.name.kind != peer.kind && !is_client {
             return Err("is of another kind than its ticket says");
         }
         if let Some(created) = identity.created {
@@ -322,7 +332,7 @@ mod tests {
 
     /// Two clients, on connections 1 and 2.
     fn sessions() -> Sessions {
-        let mut sessions = Sessions::new(0, Vec::new());
+        let mut sessions = Sessions::new(0, Vec::new(), TicketForm::Sealed);
         for number in [1, 2] {
             let (id, addr) = (SessionId(number), EntityAddr::default());
             let (name, caps) = (EntityName::client(number), OsdCaps::none());

@@ -104,7 +104,7 @@ impl Shard {
             maps.take_gaps();
         }
         let router = parts.router;
-        let sessions = Sessions::new(router.me, config.methods.clone());
+        let sessions = Sessions::new(router.me, config.methods.clone(), config.ticket_form());
         let leases = Leases::new(Duration::ZERO, now);
         let gate = AdmissionGate::new(config.id, leases, planted == Planted::LeaseIgnored);
         let mut pg_driver = PgDriver::new(config.id, parts.store, gate, parts.tuning);
@@ -132,6 +132,9 @@ impl Shard {
             (nacre_options::find("osd_memory_target"), &shard.config.store)
         {
             Arc::make_mut(&mut shard.options).tell(option, memory_bytes.to_string()); // as it was started, for `config show`
+        }
+        if let Some(ceph) = &shard.config.ceph {
+            Arc::make_mut(&mut shard.options).read_file(&ceph.options);
         }
         shard.follow_options();
         shard

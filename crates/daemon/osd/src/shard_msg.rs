@@ -1,5 +1,6 @@
 //! [`ShardMsg`]: messages between the shards of one OSD; [`ShardRouter`]: which shard a PG is on, and the way there.
 
+use crate::perf_counters::PerfSums;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
@@ -96,6 +97,10 @@ pub(crate) struct ShardReport {
     pub(crate) commits: (u64, u64),
     /// Clients that exhaust what they may have.
     pub(crate) throttled: Vec<String>,
+    /// What its counters have come to since its start.
+    pub(crate) sums: PerfSums,
+    /// Messages of clients that take longer than `osd_op_complaint_time`, and the age of the oldest in seconds.
+    pub(crate) slow_ops: (u32, u32),
 }
 
 /// A `tell` command about one PG.

@@ -2,7 +2,7 @@
 
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
-use crate::osd_addrs::{Listeners, OsdAddrs, Sockets};
+use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{stored_initial_pg_num, stored_maps};
 use crate::peer_links::PeerLinks;
 use crate::shard::{Parts, Shard};
@@ -17,7 +17,7 @@ use nacre_store::ObjectStore;
 use nacre_types::{Entropy, Epoch, PoolId};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -31,7 +31,7 @@ pub enum StartError {
         /// Number of the OSD.
         osd: i32,
         /// Where it was to listen.
-        addr: SocketAddr,
+        addr: IpAddr,
         /// What the system says.
         source: io::Error,
     },
@@ -166,11 +166,11 @@ pub struct Osd {
 /// # Errors
 /// [`StartError::Listen`].
 pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, StartError> {
-    let any_port = SocketAddr::new(config.listen, 0);
-    let listen_error = |source| StartError::Listen { osd: config.id, addr: any_port, source };
+    let bind = &config.bind;
+    let listen_error = |source| StartError::Listen { osd: config.id, addr: bind.public, source };
     let booted = Arc::new(AtomicBool::new(false));
     let (mut parts, mut senders) = (Vec::new(), Vec::new());
-    let mut public_addr = any_port;
+    let mut public_addr: Option<SocketAddr> = None;
     let mut control: Option<(Listeners, Sockets, u32)> = None;
     let shared = machines.len() > 1;
     let shards_count = machines.len().max(1);
@@ -182,11 +182,16 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             client_bytes: CLIENT_INTAKE_BYTES_MAX / shards_count,
             peer_bytes: PEER_INTAKE_BYTES_MAX,
         });
-        let (public, addr) = messenger.listen(public_addr, shared).map_err(listen_error)?;
-        public_addr = addr;
+        // All shards share the first one's port.
+        let listened = match public_addr {
+            Some(addr) => messenger.listen(addr, shared),
+            None => listen(&mut messenger, bind.public, bind, shared),
+        };
+        let (public, addr) = listened.map_err(listen_error)?;
+        public_addr = Some(addr);
         if shard == 0 {
-            let (listeners, sockets) =
-                Listeners::open(&mut messenger, (public, addr), any_port).map_err(listen_error)?;
+            let (listeners, sockets) = Listeners::open(&mut messenger, (public, addr), bind)
+                .map_err(|source| StartError::Listen { osd: config.id, addr: bind.cluster, source })?;
             control = Some((listeners, sockets, (machine.entropy.u64() as u32).max(1)));
         }
         let stored = stored_maps(machine.store.as_ref());
@@ -222,7 +227,7 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
             if shard == 0 {
                 listeners.serve(osd_addrs, &mut part.messenger);
                 let now = part.clock.now();
-                part.peers = Some(PeerLinks::new(config.id, &part.tuning));
+                part.peers = Some(PeerLinks::new((config.id, config.plane()), &part.tuning));
                 part.control = Some(OsdControl::new(
                     config.clone(),
                     capacity_bytes,

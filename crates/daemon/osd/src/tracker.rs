@@ -104,6 +104,9 @@ pub(crate) struct Counters {
     pub(crate) replies: u64,
     pub(crate) op_out_bytes: u64,
     pub(crate) latency_ns: u64,
+    /// Of reads, what they brought; of writes, what came with them.
+    pub(crate) read_out_bytes: u64,
+    pub(crate) write_in_bytes: u64,
 }
 
 /// The stage clock of one shard.
@@ -149,13 +152,17 @@ impl Tracker {
         (self.writes.count, self.writes.stages[LOGGED].sum_ns)
     }
 
+    /// How many reads and how many writes were answered, and the nanoseconds from their arrival to their answers.
+    pub(crate) fn answers(&self) -> [(u64, u64); 2] {
+        [&self.reads, &self.writes].map(|kind| (kind.count, kind.whole.sum_ns))
+    }
+
     /// A message is answered. True when it is one of the slowest: [`Tracker::keep`] it then.
     pub(crate) fn answered(&mut self, trace: &Trace) -> bool {
         if !self.is_enabled {
             return false;
         }
-        let is_write = trace.replicated != Stamp::default();
-        let kind = if is_write { &mut self.writes } else { &mut self.reads };
+        let kind = if is_write(trace) { &mut self.writes } else { &mut self.reads };
         let whole = whole_ns(trace);
         kind.count += 1;
         kind.whole.add(whole);
@@ -243,6 +250,11 @@ impl Tracker {
             "ops": ops.iter().map(show).collect::<Vec<_>>(),
         })
     }
+}
+
+/// Whether a message changed something.
+pub(crate) fn is_write(trace: &Trace) -> bool {
+    trace.replicated != Stamp::default()
 }
 
 /// Nanoseconds from a message's arrival to its answer.

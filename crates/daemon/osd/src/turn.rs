@@ -210,6 +210,12 @@ impl Shard {
                 }
                 Ok(shown)
             }
+            CommandOutcome::FlushStats => {
+                let (Dispatch { mut parts, .. }, Background { periodic, .. }) = self.lend();
+                let report = periodic.make_report(parts.pgs, &mut parts.cx);
+                let seq = parts.lend_control(|control, cx| control.flush_stats(cx, report));
+                Ok(seq.map_or(Value::Null, Value::from))
+            }
             CommandOutcome::Ask(spg, kind) => {
                 let question = Question { session: session.id, tid, spg, kind };
                 return self.dispatch().parts.route(spg, ShardMsg::Ask(Box::new(question)));

@@ -155,16 +155,31 @@ fn weight_by_size(metadata: &BTreeMap<String, String>) -> u32 {
     u32::try_from(size >> 24).unwrap_or(u32::MAX).max(1)
 }
 
-/// CRUSH weight of an OSD that is new: as `osd_crush_initial_weight` says, or by its size.
-fn initial_weight(request: &BootRequest, config: &ConfigDb) -> u32 {
+/// What the options say of an OSD that is new.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Placing {
+    /// It gets a place, `osd_crush_update_on_start`.
+    place: bool,
+    /// It gets a class, `osd_class_update_on_start`.
+    class: bool,
+    /// Its CRUSH weight: as `osd_crush_initial_weight` says, or by its size.
+    weight: u32,
+}
+
+fn placing(request: &BootRequest, config: &ConfigDb) -> Placing {
     let name = AuthName::new(EntityKind::OSD, request.osd.to_string());
     let (device_class, location) = (request.metadata.get("default_device_class"), BTreeMap::new());
     let values = config.effective(&Target { name: &name, device_class, location: &location });
     let configured = values.get("osd_crush_initial_weight").and_then(|(_, text)| text.parse::<f64>().ok());
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "float casts saturate")]
-    match configured.filter(|weight| *weight >= 0.0) {
+    let weight = match configured.filter(|weight| *weight >= 0.0) {
         Some(weight) => (weight * f64::from(WEIGHT_ONE)) as u32,
         None => weight_by_size(&request.metadata),
+    };
+    Placing {
+        place: values.get("osd_crush_update_on_start").is_none_or(|(_, text)| *text != "false"),
+        class: values.get("osd_class_update_on_start").is_none_or(|(_, text)| *text != "false"),
+        weight,
     }
 }
 
@@ -280,8 +295,12 @@ impl OsdMaps {
             return;
         }
         let host = request.metadata.get("hostname").map_or("localhost", String::as_str);
-        let (place, weight) = (CrushPlace::host(host), initial_weight(request, config));
-        let class = request.metadata.get("default_device_class").cloned();
+        let Placing { place, class, weight } = placing(request, config);
+        if !place {
+            return;
+        }
+        let place = CrushPlace::host(host);
+        let class = request.metadata.get("default_device_class").filter(|_| class).cloned();
         // A name that cannot stand in the hierarchy leaves the OSD unplaced, to be placed by command.
         let placed = self.edit_crush(|crush| {
             crush_edit::create_or_move(crush, osd, weight, &place)?;

@@ -6,7 +6,9 @@ use crate::osd::{BootOutcome, BootRefusal, BootRequest};
 use nacre_denc::{Decode, Encode};
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::{MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgTemp};
+use nacre_msg::{
+    MarkMeDead, MarkMeDown, Message, MonGetOsdMap, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdPgTemp,
+};
 use nacre_types::features::SUPPORTED;
 use nacre_types::{Errno, OsdId, PgId};
 use std::collections::BTreeMap;
@@ -75,6 +77,26 @@ fn a_new_osd_weighs_what_the_operator_says() {
 }
 
 #[test]
+fn a_new_osd_gets_no_place_or_class_where_the_operator_says_so() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    for (who, name) in [("osd.5", "osd_crush_update_on_start"), ("osd.6", "osd_class_update_on_start")] {
+        let set = format!(r#"{{"prefix":"config set","who":"{who}","name":"{name}","value":"false"}}"#);
+        assert_eq!(world.ask(admin, &set).map(|ack| ack.result), Some(0));
+    }
+    for osd in [5, 6] {
+        world.add_client(&format!("osd.{osd}"), "allow profile osd", "allow *");
+        let session = world.connect(&format!("osd.{osd}"));
+        world.boot(session, osd, 0);
+        assert!(world.map().is_up(osd));
+        let placed = crate::osd::view::parent(&world.map().crush, osd).is_some();
+        assert_eq!(placed, osd == 6, "osd.{osd}");
+    }
+    assert_eq!(world.map().crush.item_classes.get(&6), None);
+    world.check();
+}
+
+#[test]
 fn nobody_boots_for_another_or_with_a_foreign_store() {
     let mut world = World::new(2);
     let session = world.connect("osd.0");
@@ -120,6 +142,27 @@ fn two_hosts_must_report_unless_the_connection_was_refused() {
     assert!(!world.map().is_up(2), "one refused connection suffices");
     assert_eq!(world.map().xinfo(2).dead_epoch, world.map().epoch, "nobody has to wait for its leases");
     assert_eq!(world.map().xinfo(3).dead_epoch, 0, "it may still run");
+    world.check();
+}
+
+#[test]
+fn an_osd_that_finds_itself_down_says_that_nobody_has_to_wait_for_it() {
+    let mut world = World::new(4);
+    let sessions = world.boot_all(4);
+    for reporter in [0, 1] {
+        world.message(sessions[reporter], 0, report(&world, 3, 1));
+    }
+    assert!(!world.map().is_up(3));
+    let (fsid, epoch) = (world.mon.fsid(), world.map().epoch);
+    let dead = |osd, epoch| -> Message { MarkMeDead { osd, epoch, fsid, ..MarkMeDead::default() }.into() };
+    world.message(sessions[3], 0, dead(3, epoch - 1));
+    assert_eq!(world.map().xinfo(3).dead_epoch, 0, "of an instance before");
+    world.message(sessions[0], 0, dead(3, epoch));
+    assert_eq!(world.map().xinfo(3).dead_epoch, 0, "by another OSD");
+    world.message(sessions[3], 0, dead(3, epoch));
+    assert!(world.map().xinfo(3).dead_epoch > world.map().info(3).up_from);
+    world.message(sessions[0], 0, dead(0, epoch));
+    assert!(world.map().is_up(0) && world.map().xinfo(0).dead_epoch == 0, "it is up");
     world.check();
 }
 

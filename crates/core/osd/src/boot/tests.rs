@@ -19,6 +19,7 @@ struct Osd {
     monitor_open: bool,
     healthy: bool,
     maps_kept_until: Stamp,
+    placed: bool,
 }
 
 fn addrs(nonce: u32) -> AddrVec {
@@ -38,6 +39,7 @@ impl Osd {
             monitor_open: true,
             healthy: true,
             maps_kept_until: Stamp::default(),
+            placed: true,
         }
     }
 
@@ -72,6 +74,7 @@ impl Osd {
             monitor_open: self.monitor_open,
             healthy: self.healthy,
             maps_kept_until: self.maps_kept_until,
+            placed: self.placed,
         };
         self.boot.handle(&present, event);
         let mut effects = Vec::new();
@@ -84,6 +87,8 @@ impl Osd {
     }
 }
 
+/// It is marked down wrongly: it serves nobody, says so, and goes on as a new instance.
+const REBIND: [Effect; 3] = [Effect::CloseLeases, Effect::MarkMeDead, Effect::Rebind];
 const FIRST: [Effect; 1] = [Effect::Boot { first_up: 0 }];
 
 #[test]
@@ -122,6 +127,22 @@ fn one_that_keeps_a_map_from_its_pgs_does_not_boot() {
     assert_eq!(osd.handle(Event::Keyed), []);
     osd.pass(1);
     assert_eq!(osd.handle(Event::Tick), FIRST);
+}
+
+#[test]
+fn one_that_has_no_place_yet_does_not_boot() {
+    let mut osd = Osd::new();
+    osd.placed = false;
+    assert_eq!(osd.handle(Event::Keyed), []);
+    osd.placed = true;
+    assert_eq!(osd.handle(Event::Tick), FIRST);
+}
+
+#[test]
+fn another_instance_under_its_number_is_not_called_dead() {
+    let mut osd = Osd::booted();
+    osd.map.client_addrs[1] = addrs(7);
+    assert_eq!(osd.handle(Event::Map), [Effect::CloseLeases, Effect::Rebind]);
 }
 
 #[test]
@@ -173,7 +194,7 @@ fn wrongly_marked_down_it_goes_on_as_a_new_instance_and_says_when_it_first_came_
     let mut osd = Osd::booted();
     let first_up = osd.map.epoch;
     osd.mark_down();
-    assert_eq!(osd.handle(Event::Map), [Effect::Rebind]);
+    assert_eq!(osd.handle(Event::Map), REBIND);
     osd.addrs = addrs(2);
     assert!(!osd.boot.is_booted());
     assert_eq!(
@@ -183,7 +204,7 @@ fn wrongly_marked_down_it_goes_on_as_a_new_instance_and_says_when_it_first_came_
     );
     assert_eq!(osd.handle(Event::MonitorOpened), [Effect::Boot { first_up }]);
     osd.mark_up();
-    osd.handle(Event::Map);
+    assert_eq!(osd.handle(Event::Map), [Effect::ReopenLeases]);
     osd.mark_down();
     osd.handle(Event::Map);
     assert_eq!(osd.handle(Event::MonitorOpened), [Effect::Boot { first_up }], "still the first time");
@@ -198,11 +219,11 @@ fn marked_down_too_often_of_late_it_ends() {
         osd.mark_down();
         osd.handle(Event::Map)
     };
-    assert_eq!(down(&mut osd), [Effect::Rebind]);
+    assert_eq!(down(&mut osd), REBIND);
     osd.pass(400);
-    assert_eq!(down(&mut osd), [Effect::Rebind]);
+    assert_eq!(down(&mut osd), REBIND);
     osd.pass(201); // the first is forgotten
-    assert_eq!(down(&mut osd), [Effect::Rebind]);
+    assert_eq!(down(&mut osd), REBIND);
     let period = SETTINGS.markdown_period;
     assert_eq!(down(&mut osd), [Effect::End(EndReason::MarkedDownTooOften { count: 3, period })]);
     assert!(osd.boot.leaving.is_some());

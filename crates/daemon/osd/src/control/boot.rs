@@ -70,7 +70,7 @@ pub(super) fn boot(
         cluster_addrs: addrs.cluster.clone(),
         boot_epoch: first_up,
         hb_front_addrs: addrs.hb_front.clone(),
-        features: features::SUPPORTED,
+        features: features::SUPPORTED | features::NACRE_OSD,
     }
 }
 

@@ -1,0 +1,279 @@
+//! Counters of an OSD as the manager gets them, under Ceph's names, and `perf schema`.
+//!
+//! Ceph: `src/osd/osd_perf_counters.cc`, `src/common/perf_counters.h` at v16.2.15; names, priorities and units are those there, so that the
+//! manager's modules and what stands on them find them.
+
+use nacre_msg::{PerfCounterType, counter_kind};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What counts since the start, of one shard or of all.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PerfSums {
+    pub(crate) ops: u64,
+    pub(crate) op_in_bytes: u64,
+    pub(crate) op_out_bytes: u64,
+    /// Number, and nanoseconds from arrival to answer, of all messages that were answered, of reads and of writes.
+    pub(crate) latency: (u64, u64),
+    pub(crate) reads: (u64, u64),
+    pub(crate) writes: (u64, u64),
+    pub(crate) read_out_bytes: u64,
+    pub(crate) write_in_bytes: u64,
+    pub(crate) ops_in_flight: u64,
+    pub(crate) pg_count: u64,
+    pub(crate) total_bytes: u64,
+    pub(crate) used_bytes: u64,
+    pub(crate) available_bytes: u64,
+}
+
+fn add((count, sum): (u64, u64), (more, spent): (u64, u64)) -> (u64, u64) {
+    (count + more, sum + spent)
+}
+
+impl PerfSums {
+    /// The sums of both shards.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        Self {
+            ops: self.ops + other.ops,
+            op_in_bytes: self.op_in_bytes + other.op_in_bytes,
+            op_out_bytes: self.op_out_bytes + other.op_out_bytes,
+            latency: add(self.latency, other.latency),
+            reads: add(self.reads, other.reads),
+            writes: add(self.writes, other.writes),
+            read_out_bytes: self.read_out_bytes + other.read_out_bytes,
+            write_in_bytes: self.write_in_bytes + other.write_in_bytes,
+            ops_in_flight: self.ops_in_flight + other.ops_in_flight,
+            pg_count: self.pg_count + other.pg_count,
+            total_bytes: self.total_bytes + other.total_bytes,
+            used_bytes: self.used_bytes + other.used_bytes,
+            available_bytes: self.available_bytes + other.available_bytes,
+        }
+    }
+}
+
+/// One counter: how it is described, and where its value is.
+struct Counter {
+    name: &'static str,
+    kind: u8,
+    priority: u8,
+    unit: u8,
+    nick: &'static str,
+    text: &'static str,
+    /// The value, and for averages how many were summed up.
+    value: fn(&PerfSums) -> (u64, u64),
+}
+
+const USEFUL: u8 = 5;
+const INTERESTING: u8 = 8;
+const CRITICAL: u8 = 10;
+const GAUGE: u8 = counter_kind::U64;
+const COUNT: u8 = counter_kind::U64 | counter_kind::COUNTER;
+const LATENCY: u8 = counter_kind::TIME | counter_kind::AVERAGE;
+const NO_UNIT: u8 = 0;
+const BYTES: u8 = 1;
+
+const fn row(
+    (name, nick): (&'static str, &'static str),
+    (kind, priority, unit): (u8, u8, u8),
+    text: &'static str,
+    value: fn(&PerfSums) -> (u64, u64),
+) -> Counter {
+    Counter { name, kind, priority, unit, nick, text, value }
+}
+
+/// A sum of nanoseconds and what was summed up, as the manager takes them.
+const fn sum_first((count, sum): (u64, u64)) -> (u64, u64) {
+    (sum, count)
+}
+
+/// Those that Ceph has under `osd`.
+const COUNTERS: &[Counter] = &[
+    row(("op_wip", ""), (GAUGE, CRITICAL, NO_UNIT), "Messages of clients under way", |sums| {
+        (sums.ops_in_flight, 0)
+    }),
+    row(("op", "ops"), (COUNT, CRITICAL, NO_UNIT), "Messages of clients", |sums| (sums.ops, 0)),
+    row(("op_in_bytes", "wr"), (COUNT, INTERESTING, BYTES), "Data that clients sent", |sums| {
+        (sums.op_in_bytes, 0)
+    }),
+    row(("op_out_bytes", "rd"), (COUNT, INTERESTING, BYTES), "Data that clients got", |sums| {
+        (sums.op_out_bytes, 0)
+    }),
+    row(("op_latency", "l"), (LATENCY, 9, NO_UNIT), "Time from a message to its answer", |sums| {
+        sum_first(sums.latency)
+    }),
+    row(("op_r", ""), (COUNT, USEFUL, NO_UNIT), "Reads answered", |sums| (sums.reads.0, 0)),
+    row(("op_r_out_bytes", ""), (COUNT, USEFUL, BYTES), "Data that reads brought", |sums| {
+        (sums.read_out_bytes, 0)
+    }),
+    row(("op_r_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time from a read to its answer", |sums| {
+        sum_first(sums.reads)
+    }),
+    row(("op_w", ""), (COUNT, USEFUL, NO_UNIT), "Writes answered", |sums| (sums.writes.0, 0)),
+    row(("op_w_in_bytes", ""), (COUNT, USEFUL, BYTES), "Data that writes brought", |sums| {
+        (sums.write_in_bytes, 0)
+    }),
+    row(("op_w_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time from a write to its answer", |sums| {
+        sum_first(sums.writes)
+    }),
+    row(("numpg", "pgs"), (GAUGE, USEFUL, NO_UNIT), "Placement groups here", |sums| (sums.pg_count, 0)),
+    row(("stat_bytes", "size"), (GAUGE, USEFUL, BYTES), "Size of the store", |sums| (sums.total_bytes, 0)),
+    row(("stat_bytes_used", "used"), (GAUGE, USEFUL, BYTES), "Used of it", |sums| (sums.used_bytes, 0)),
+    row(("stat_bytes_avail", "avai"), (GAUGE, USEFUL, BYTES), "Free of it", |sums| (sums.available_bytes, 0)),
+];
+
+fn path(counter: &Counter) -> String {
+    format!("osd.{}", counter.name)
+}
+
+/// What a session with the manager has declared.
+#[derive(Debug, Default)]
+pub(crate) struct Declared {
+    paths: BTreeSet<&'static str>,
+}
+
+/// What one report says of the counters.
+#[derive(Debug, Default)]
+pub(crate) struct CounterReport {
+    pub(crate) declare: Vec<PerfCounterType>,
+    pub(crate) undeclare: Vec<String>,
+    pub(crate) packed: nacre_buf::Bytes,
+}
+
+impl Declared {
+    /// All counters of at least this priority, with the declarations that the session lacks.
+    pub(crate) fn report(&mut self, sums: &PerfSums, priority_min: u32) -> CounterReport {
+        let is_wanted = |counter: &&Counter| u32::from(counter.priority) >= priority_min;
+        let (wanted, unwanted): (Vec<&Counter>, Vec<&Counter>) = COUNTERS.iter().partition(is_wanted);
+        let undeclare = unwanted.into_iter().filter(|counter| self.paths.remove(counter.name)).map(path);
+        let undeclare = undeclare.collect();
+        let new = wanted.iter().filter(|counter| self.paths.insert(counter.name));
+        let declare = new.map(|counter| declaration(counter)).collect();
+        let values: BTreeMap<&str, (u8, u64, u64)> = wanted
+            .iter()
+            .map(|counter| {
+                let (value, count) = (counter.value)(sums);
+                // All are under `osd`, so the names are in the order of the paths.
+                (counter.name, (counter.kind, value, count))
+            })
+            .collect();
+        CounterReport { declare, undeclare, packed: nacre_msg::pack_counters(&values) }
+    }
+}
+
+fn declaration(counter: &Counter) -> PerfCounterType {
+    PerfCounterType {
+        path: path(counter),
+        description: counter.text.to_owned(),
+        nick: counter.nick.to_owned(),
+        kind: counter.kind,
+        priority: counter.priority,
+        unit: counter.unit,
+    }
+}
+
+/// `perf schema`: a description of each counter that `perf dump` shows.
+pub(crate) fn schema(dump: &Value) -> Value {
+    let sections = dump.as_object().into_iter().flatten().map(|(section, counters)| {
+        let counters = counters.as_object().into_iter().flatten();
+        let described = counters.map(|(name, value)| (name.clone(), describe(section, name, value)));
+        (section.clone(), Value::Object(described.collect()))
+    });
+    Value::Object(sections.collect())
+}
+
+fn describe(section: &str, name: &str, value: &Value) -> Value {
+    let known = COUNTERS.iter().find(|counter| section == "osd" && counter.name == name);
+    let is_average = value.get("avgcount").is_some();
+    let kind = known.map_or(if is_average { LATENCY } else { GAUGE }, |counter| counter.kind);
+    let metric = if kind & counter_kind::COUNTER != 0 { "counter" } else { "gauge" };
+    let value_type = match (kind & counter_kind::AVERAGE != 0, kind & counter_kind::TIME != 0) {
+        (true, true) => "real-integer-pair",
+        (true, false) => "integer-integer-pair",
+        (false, _) => "integer",
+    };
+    let unit = known.is_some_and(|counter| counter.unit == BYTES) || name.ends_with("_bytes");
+    let described = [
+        ("type", json!(kind)),
+        ("metric_type", json!(metric)),
+        ("value_type", json!(value_type)),
+        ("description", json!(known.map_or("", |counter| counter.text))),
+        ("nick", json!(known.map_or("", |counter| counter.nick))),
+        ("priority", json!(known.map_or(0, |counter| counter.priority))),
+        ("units", json!(if unit { "bytes" } else { "none" })),
+    ];
+    Value::Object(Map::from_iter(described.map(|(key, value)| (key.to_owned(), value))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_denc::Reader;
+
+    const SUMS: PerfSums = PerfSums {
+        ops: 7,
+        op_in_bytes: 0,
+        op_out_bytes: 0,
+        latency: (6, 600),
+        reads: (2, 200),
+        writes: (4, 400),
+        read_out_bytes: 11,
+        write_in_bytes: 12,
+        ops_in_flight: 1,
+        pg_count: 5,
+        total_bytes: 100,
+        used_bytes: 40,
+        available_bytes: 60,
+    };
+
+    /// What a manager reads: a value for each path that was declared, in the order of the paths.
+    fn read(declared: &BTreeMap<String, u8>, packed: nacre_buf::Bytes) -> BTreeMap<String, (u64, u64)> {
+        let mut r = Reader::new(packed);
+        r.envelope("counters", 1, |_, r| {
+            let mut values = BTreeMap::new();
+            for (path, kind) in declared {
+                let value = r.u64()?;
+                let count = if kind & counter_kind::AVERAGE != 0 { (r.u64()?, r.u64()?).0 } else { 0 };
+                values.insert(path.clone(), (value, count));
+            }
+            assert_eq!(r.left(), 0, "nothing but what was declared");
+            Ok(values)
+        })
+        .expect("all that was declared")
+    }
+
+    #[test]
+    fn a_manager_finds_each_counter_under_its_path() {
+        let mut session = Declared::default();
+        let first = session.report(&SUMS, 5);
+        let declared: BTreeMap<String, u8> =
+            first.declare.iter().map(|counter| (counter.path.clone(), counter.kind)).collect();
+        assert_eq!(declared.len(), COUNTERS.len());
+        let values = read(&declared, first.packed);
+        assert_eq!(values["osd.op"], (7, 0));
+        assert_eq!(values["osd.op_w_latency"], (400, 4));
+        assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
+        let second = session.report(&SUMS.plus(&SUMS), 5);
+        assert!(second.declare.is_empty() && second.undeclare.is_empty(), "once in a session");
+        assert_eq!(read(&declared, second.packed)["osd.op_r_latency"], (400, 4));
+    }
+
+    #[test]
+    fn what_the_manager_no_longer_wants_is_taken_back() {
+        let mut session = Declared::default();
+        session.report(&SUMS, 0);
+        let fewer = session.report(&SUMS, 10);
+        assert!(fewer.undeclare.contains(&"osd.numpg".to_owned()) && fewer.declare.is_empty());
+        let left = BTreeMap::from([("osd.op".to_owned(), COUNT), ("osd.op_wip".to_owned(), GAUGE)]);
+        assert_eq!(read(&left, fewer.packed)["osd.op_wip"], (1, 0));
+        assert_eq!(session.report(&SUMS, 9).declare.len(), 1, "op_latency again");
+    }
+
+    #[test]
+    fn the_schema_describes_what_is_shown() {
+        let dump = json!({ "osd": { "op": 7, "op_latency": { "avgcount": 1, "sum": 0.1 } }, "osd-memory": { "pg_log_bytes": 1 } });
+        let schema = schema(&dump);
+        assert_eq!(schema["osd"]["op"]["metric_type"], "counter");
+        assert_eq!(schema["osd"]["op_latency"]["value_type"], "real-integer-pair");
+        assert_eq!(schema["osd-memory"]["pg_log_bytes"]["units"], "bytes");
+    }
+}
