@@ -50,7 +50,7 @@ impl Connections {
         }
         if let Some(InboundPeer::Peer(osd)) = net.sessions.inbound_peer(conn) {
             let osd = *osd;
-            parts.lend_control(|control, cx| control.peer_connected(cx, osd, peer, conn));
+            parts.lend_control(|_, cx| cx.peers.connected(osd, peer, conn, cx.net.messenger));
         }
     }
 

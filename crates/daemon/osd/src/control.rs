@@ -32,7 +32,7 @@ use nacre_msg::{
     Log, LogPriority, MarkMeDead, Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
     failure_flag,
 };
-use nacre_msgr::{Event as ConnEvent, Peer, Session};
+use nacre_msgr::{Event as ConnEvent, Session};
 use nacre_options::Values;
 use nacre_osd_core::{
     Boot, ClusterLog, Effect, Event as BootEvent, LearnError, MapCache, MapCatchUp, MapRefusal, MapSource,
@@ -41,7 +41,6 @@ use nacre_osd_core::{
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{OsdId, Stamp};
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -464,24 +463,11 @@ impl OsdControl {
     /// Says which OSDs share PGs with us and are not ours: the operator has mixed both kinds in a pool.
     fn name_strangers(&mut self, cx: &ControlCx<'_>) {
         let (map, sharers) = (cx.maps.newest(), self.mgr.sharers());
-        let strangers: Vec<OsdId> = strangers(map, &sharers, self.config.plane()).collect();
-        self.say_mixed(cx, &strangers);
-    }
-
-    /// Another OSD is connected at our address for OSDs.
-    pub(crate) fn peer_connected(&mut self, cx: &mut ControlCx<'_>, osd: OsdId, peer: &Peer, conn: ConnId) {
-        cx.peers.connected(osd, peer, conn, cx.net.messenger);
-        // One that is not ours leads a placement group that it shares with us.
-        let strangers: Vec<OsdId> =
-            strangers(cx.maps.newest(), &BTreeSet::from([osd]), self.config.plane()).collect();
-        self.say_mixed(cx, &strangers);
-    }
-
-    fn say_mixed(&mut self, cx: &ControlCx<'_>, strangers: &[OsdId]) {
-        if strangers.is_empty() {
+        let names: Vec<String> =
+            strangers(map, &sharers, self.config.plane()).map(|osd| format!("osd.{osd}")).collect();
+        if names.is_empty() {
             return;
         }
-        let names: Vec<String> = strangers.iter().map(|osd| format!("osd.{osd}")).collect();
         let (osd, names) = (self.config.id, names.join(", "));
         let text = format!(
             "osd.{osd} is Nacre's and shares placement groups with {names}, which is not: they cannot be served. Give the pool a CRUSH rule \

@@ -398,7 +398,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The release binary: `NACRE_BIN`, else beside the profile folder that the test itself runs from
+/// The binary that is tested: `NACRE_BIN`, else the release build beside the profile folder that the test itself runs from
 /// (`target/debug/deps/test` -> `target/release/nacre`).
 ///
 /// # Panics

@@ -60,6 +60,12 @@ pub struct Shell {
 }
 
 impl Shell {
+    /// Scripts in `folder` against the cluster of another one's `ceph.conf`.
+    #[must_use]
+    pub fn at(folder: &Path, conf: &Path) -> Self {
+        Self::new(folder, conf)
+    }
+
     pub(crate) fn new(folder: &Path, conf: &Path) -> Self {
         let conf = conf.to_string_lossy().into_owned();
         Self { folder: folder.to_owned(), variables: vec![("CEPH_CONF".to_owned(), conf)], limit: LIMIT }
