@@ -49,7 +49,7 @@ impl Membership {
 }
 
 /// The next step towards the wanted members, given those that the log has. First a place for new ones, which only listen; then one that is
-/// to go, while a voter is left that stays; then a vote for a learner that has caught up.
+/// to go, while a majority of those that are left is here and one of them stays; then a vote for a learner that has caught up.
 fn next_step(
     wanted: &[NodeId],
     members: &Members,
@@ -70,14 +70,19 @@ fn next_step(
     if let Some(gone) = learners.iter().find(goes) {
         return change(MembersChange { removed: vec![*gone], ..MembersChange::default() });
     }
-    let successor = voters.iter().find(|id| wanted.contains(id) && **id != leader && is_here(**id));
-    if let Some(gone) = voters.iter().find(|id| !wanted.contains(id) && **id != leader) {
-        let stays = voters.iter().any(|id| wanted.contains(id));
-        return stays
-            .then(|| MembersStep::Change(MembersChange { removed: vec![*gone], ..MembersChange::default() }))
-            .or_else(|| promotion(learners, is_caught_up));
+    // Whatever an operator wants: those that are left must be able to go on. Else it waits for others to be there, or to go first.
+    let can_go = |gone: &NodeId| {
+        let left = voters.iter().filter(|id| *id != gone);
+        let here = left.clone().filter(|id| is_here(**id)).count();
+        left.clone().any(|id| wanted.contains(id)) && here * 2 > left.count()
+    };
+    if let Some(gone) = voters.iter().find(|id| goes(id) && **id != leader && can_go(id)) {
+        return change(MembersChange { removed: vec![*gone], ..MembersChange::default() });
     }
+    let others_are_to_go = voters.iter().any(|id| goes(&id) && *id != leader);
+    let successor = voters.iter().find(|id| wanted.contains(id) && **id != leader && is_here(**id));
     if !wanted.contains(&leader)
+        && !others_are_to_go
         && let Some(successor) = successor
     {
         return Some(MembersStep::HandOver(*successor));
@@ -135,6 +140,17 @@ mod tests {
         assert_eq!(step(&[1, 4, 3], &members(&[1, 2, 3], &[]), &[], &[1, 3]), change(&[], &[4], &[]));
         assert_eq!(step(&[1, 4, 3], &members(&[1, 2, 3], &[4]), &[], &[1, 3, 4]), change(&[], &[], &[2]));
         assert_eq!(step(&[1, 4, 3], &members(&[1, 3], &[4]), &[4], &[1, 3, 4]), change(&[4], &[], &[]));
+    }
+
+    #[test]
+    fn nobody_goes_without_whom_the_others_could_not_go_on() {
+        let all = members(&[1, 2, 3], &[]);
+        assert_eq!(step(&[1, 3], &all, &[], &[1, 2]), None, "3 is away: 1 alone would be no majority");
+        assert_eq!(step(&[1, 3], &all, &[], &[1, 2, 3]), change(&[], &[], &[2]));
+        assert_eq!(step(&[1, 2], &all, &[], &[1, 2]), change(&[], &[], &[3]), "what is away may go");
+        // The one that is away goes first, whatever the order.
+        assert_eq!(step(&[1], &all, &[], &[1, 2]), change(&[], &[], &[3]));
+        assert_eq!(step(&[1, 3, 4], &members(&[1, 2, 3], &[4]), &[4], &[1, 2, 4]), change(&[4], &[], &[]));
     }
 
     #[test]

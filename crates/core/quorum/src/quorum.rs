@@ -12,6 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 const ELECTION_TICKS: usize = 20;
 /// What each rank waits longer.
 const RANK_TICKS: usize = 2;
+/// Ranks from here on wait as long as this one.
+const RANK_MAX: usize = 63;
 /// Between heartbeats of a leader.
 const HEARTBEAT_TICKS: usize = 2;
 /// Most bytes of one message's entries beyond the first of them.
@@ -26,7 +28,7 @@ const UNCOMMITTED_BYTES_MAX: u64 = 64 << 20;
 pub struct Settings {
     /// Id of this member.
     pub id: NodeId,
-    /// Its place among the monitors: a lower one stands for election earlier.
+    /// Its place among the monitors at first, see [`Quorum::set_rank`].
     pub rank: usize,
     /// Longest change: what one message between monitors carries.
     pub proposal_bytes_max: usize,
@@ -82,6 +84,8 @@ struct Writing {
 pub struct Quorum {
     node: RawNode<Log>,
     settings: Settings,
+    /// Ticks without a leader after which this member stands for election.
+    election_ticks: usize,
     effects: Vec<Effect>,
     /// Proposals of the present term that are not applied, by entry.
     proposals: BTreeMap<u64, Proposal>,
@@ -95,6 +99,10 @@ pub struct Quorum {
     ticks: u64,
     /// When other members were heard last.
     heard: BTreeMap<NodeId, u64>,
+}
+
+fn election_ticks_of(rank: usize) -> usize {
+    ELECTION_TICKS + RANK_TICKS * rank.min(RANK_MAX)
 }
 
 impl std::fmt::Debug for Quorum {
@@ -116,13 +124,13 @@ impl Quorum {
     /// [`StoredError`].
     pub fn open(settings: Settings, stored: Stored) -> Result<Self, StoredError> {
         let log = Log::open(stored)?;
-        let ticks = ELECTION_TICKS + RANK_TICKS * settings.rank;
         let config = Config {
             id: settings.id.0,
             election_tick: ELECTION_TICKS,
             heartbeat_tick: HEARTBEAT_TICKS,
-            min_election_tick: ticks,
-            max_election_tick: ticks + 1, // the range is half-open: no randomness
+            // What the library draws from this range is never used: `pump` sets our own.
+            min_election_tick: ELECTION_TICKS,
+            max_election_tick: election_ticks_of(RANK_MAX) + 1,
             applied: log.applied.index,
             max_size_per_msg: MESSAGE_BYTES_MAX,
             max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
@@ -138,6 +146,7 @@ impl Quorum {
         let node = RawNode::new(&config, log, &logger).map_err(|_| StoredError::NoVoters)?;
         let mut quorum = Self {
             node,
+            election_ticks: election_ticks_of(settings.rank),
             settings,
             effects: Vec::new(),
             proposals: BTreeMap::new(),
@@ -153,6 +162,13 @@ impl Quorum {
         }
         quorum.pump();
         Ok(quorum)
+    }
+
+    /// Its place among the monitors by now: a lower one stands for election earlier, and two with the same might do so at once, again and
+    /// again.
+    pub fn set_rank(&mut self, rank: usize) {
+        self.election_ticks = election_ticks_of(rank);
+        self.pump();
     }
 
     /// Takes what is to be done since the last call.
@@ -410,6 +426,8 @@ impl Quorum {
 
     /// Turns what the library has ready into effects, until a write has to be waited for.
     fn pump(&mut self) {
+        // It draws a new one with each change of term, and looks at it only as time passes.
+        self.node.raft.set_randomized_election_timeout(self.election_ticks);
         self.note_role();
         while self.writing.is_none() && self.node.has_ready() {
             let mut ready = self.node.ready();

@@ -139,3 +139,22 @@ fn entries_that_were_not_applied_before_a_crash_are_applied_again() {
     assert_eq!(applied.len(), 3, "both, and the new term's own");
     assert!(applied.iter().all(|(_, told)| told.is_none()), "who asked for them is gone");
 }
+
+/// Ranks follow the monitors' map while a member runs.
+#[test]
+fn a_member_of_a_lower_rank_stands_for_election_earlier() {
+    let patience = |rank| {
+        let mut quorum = Quorum::open(settings(), Stored::bootstrap(Members::voting([1, 2].map(NodeId))));
+        let quorum = quorum.as_mut().expect("a log");
+        quorum.set_rank(rank);
+        run(quorum);
+        let mut effects = Vec::new();
+        (1..).find(|_| {
+            quorum.tick();
+            quorum.drain(&mut effects);
+            effects.iter().any(|effect| matches!(effect, Effect::Send { .. }))
+        })
+    };
+    assert_eq!([0, 1, 5].map(patience), [Some(20), Some(22), Some(30)]);
+    assert_eq!(patience(1000), patience(63), "there is an end to it");
+}
