@@ -6,6 +6,7 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_maps::{MonInfo, MonMap};
 use nacre_types::{AddrVec, UTime};
+use std::collections::BTreeMap;
 
 const PREFIX: &str = "monmap";
 const KEY: &str = "current";
@@ -37,8 +38,12 @@ pub fn changes_monitors(batch: &Batch) -> bool {
 
 impl MonMaps {
     pub(crate) fn create(map: &MonMap, batch: &mut Batch) {
+        Self::put(map, &MonMembers::fresh(map), batch);
+    }
+
+    pub(crate) fn put(map: &MonMap, members: &MonMembers, batch: &mut Batch) {
         batch.put(PREFIX, KEY, map.to_bytes());
-        MonMembers::fresh(map).store(batch);
+        members.store(batch);
     }
 
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Option<Self>, DecodeError> {
@@ -76,15 +81,50 @@ impl MonMaps {
     /// Adds a monitor, with the last rank, as a new member; yields its id. One that is there already gets the address, and is a new member
     /// in place of the one that it was: it has lost its store.
     pub fn add(&mut self, name: &str, addrs: AddrVec, wall: UTime) -> u64 {
+        self.add_at(name, addrs, BTreeMap::new(), wall)
+    }
+
+    /// As [`MonMaps::add`]; a new monitor stands at this place, level to name.
+    pub fn add_at(
+        &mut self,
+        name: &str,
+        addrs: AddrVec,
+        crush_location: BTreeMap<String, String>,
+        wall: UTime,
+    ) -> u64 {
         self.update(|map| {
             map.last_changed = wall;
-            let info = map.mons.entry(name.to_owned()).or_insert_with(MonInfo::default);
+            let new = || MonInfo { crush_location, ..MonInfo::default() };
+            let info = map.mons.entry(name.to_owned()).or_insert_with(new);
             (info.name, info.addrs) = (name.to_owned(), addrs);
             if map.rank_of(name).is_none() {
                 map.ranks.push(name.to_owned());
             }
         });
         let id = self.members.add(name);
+        self.members.store(&mut self.changes);
+        id
+    }
+
+    /// A monitor is to be found at another address.
+    pub fn set_addrs(&mut self, name: &str, addrs: AddrVec, wall: UTime) {
+        self.update(|map| {
+            map.last_changed = wall;
+            if let Some(info) = map.mons.get_mut(name) {
+                info.addrs = addrs;
+            }
+        });
+    }
+
+    /// The cluster begins anew with this monitor alone, at this address, as a new member of a new log; yields its id.
+    pub(crate) fn begin_anew(&mut self, name: &str, addrs: AddrVec, wall: UTime) -> u64 {
+        self.update(|map| {
+            map.last_changed = wall;
+            let info = map.mons.remove(name).unwrap_or_default();
+            map.ranks = vec![name.to_owned()];
+            map.mons = BTreeMap::from([(name.to_owned(), MonInfo { name: name.to_owned(), addrs, ..info })]);
+        });
+        let id = self.members.begin_anew(name);
         self.members.store(&mut self.changes);
         id
     }

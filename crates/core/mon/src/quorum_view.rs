@@ -20,6 +20,10 @@ pub struct QuorumView {
 pub struct MonitorView {
     /// It follows the leader and was heard of late enough; true of the leader itself.
     pub is_in_quorum: bool,
+    /// It has no vote yet: it is to get all data first.
+    pub is_learner: bool,
+    /// It was heard of late enough, whether or not it has a vote.
+    pub is_heard: bool,
     /// By how many seconds its clock is ahead of the leader's, if that was measured; negative when it is behind.
     pub clock_skew_s: Option<f64>,
     /// How long a message takes to it, in seconds, as far as that was measured.
@@ -32,7 +36,7 @@ impl QuorumView {
     /// All monitors of the map: nobody has missed one yet.
     #[must_use]
     pub fn of_all(map: &MonMap, term: u64, since: UTime) -> Self {
-        let here = MonitorView { is_in_quorum: true, ..MonitorView::default() };
+        let here = MonitorView { is_in_quorum: true, is_heard: true, ..MonitorView::default() };
         Self { term, since, monitors: map.mons.keys().map(|name| (name.clone(), here)).collect() }
     }
 
@@ -46,6 +50,26 @@ impl QuorumView {
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.monitors.get(name).is_some_and(|monitor| monitor.is_in_quorum)
+    }
+
+    /// Whether those of the quorum that are not `away` are a majority of those that have a vote.
+    #[must_use]
+    pub fn outlives(&self, map: &MonMap, away: &[&str]) -> bool {
+        let here = self.members(map).filter(|(_, name)| !away.contains(name)).count();
+        here * 2 > self.voters(map).count()
+    }
+
+    /// How many have a vote when one monitor is removed, and how many of those are there.
+    #[must_use]
+    pub fn without(&self, map: &MonMap, removed: &str) -> (usize, usize) {
+        let left = self.voters(map).filter(|name| *name != removed);
+        (left.clone().count(), left.filter(|name| self.has(name)).count())
+    }
+
+    /// Those that have a vote. A monitor that was added a moment ago is not here yet, and has none.
+    fn voters<'a>(&'a self, map: &'a MonMap) -> impl Iterator<Item = &'a str> + Clone {
+        let votes = |name: &&str| self.monitors.get(*name).is_some_and(|monitor| !monitor.is_learner);
+        map.ranks.iter().map(String::as_str).filter(votes)
     }
 
     /// Ranks and names of the quorum's members, in order of rank.

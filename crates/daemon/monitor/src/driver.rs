@@ -9,7 +9,7 @@ use crate::clock_watch::ClockWatch;
 use crate::leadership::{Leadership, LeadershipError, Presence};
 use crate::link_msg::{LinkMsg, ToLeader, Vitals};
 use crate::links::{LinkCx, LinkEvent, Links};
-use crate::members::{Monitors, ReadError};
+use crate::members::{Addresses, Monitors, ReadError};
 use crate::planted::Planted;
 use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
@@ -22,7 +22,7 @@ use nacre_denc::DecodeError;
 use nacre_env::Clock;
 use nacre_mon::{Batch, Endpoint, Event, Front, FrontEvent, Mon, OpenError, SessionId, TICK};
 use nacre_msg::Message;
-use nacre_quorum::{MembersStep, NodeId, PeerMessage};
+use nacre_quorum::{NodeId, PeerMessage};
 use nacre_service::{ConnId, Incoming, Messenger};
 use nacre_types::{AuthName, EntityKind, Entropy, Stamp};
 use std::sync::Arc;
@@ -51,6 +51,19 @@ pub enum DriverError {
     /// The cluster's state cannot be opened.
     #[error("cannot use the cluster's state: {0}")]
     Open(#[from] OpenError),
+    /// It is no monitor of the cluster any more.
+    #[error("mon.{0} was removed from the cluster, or made anew elsewhere; its folder is of no use any more")]
+    Removed(String),
+    /// The cluster goes on from another store than the one that this monitor knew.
+    #[error(
+        "the cluster was made anew from another monitor's store (incarnation {theirs}, this one is of {ours}); remove this monitor's folder and let it join again"
+    )]
+    Outdated {
+        /// What other monitors say.
+        theirs: u64,
+        /// What this one's tables say.
+        ours: u64,
+    },
     /// The system cannot wait for sockets.
     #[error("cannot wait for sockets: {0}")]
     Poll(#[from] std::io::Error),
@@ -96,6 +109,10 @@ pub struct Driver {
     pub(crate) next_raft_tick: Stamp,
     /// When to stand for election, since the process of this leader has ended.
     pub(crate) depose_at: Option<(Stamp, Leader)>,
+    /// Another monitor says that this one has left the log.
+    pub(crate) is_gone: bool,
+    /// Where the monitors are, for those that write it down.
+    pub(crate) addresses: Addresses,
     pub(crate) audit: AuditFile,
     pub(crate) planted: Planted,
 }
@@ -154,6 +171,12 @@ impl Driver {
         self.lead.as_ref().map(|lead| &lead.mon)
     }
 
+    /// The term in which this monitor leads, if it does as far as it knows.
+    #[must_use]
+    pub fn led_term(&self) -> Option<u64> {
+        self.lead.as_ref().map(|lead| lead.term)
+    }
+
     /// The newest term of the log that this monitor has seen.
     #[must_use]
     pub fn term(&self) -> u64 {
@@ -197,7 +220,8 @@ impl Driver {
         // What other monitors said before the clock says that they are silent.
         self.follow_links()?;
         self.on_time()?;
-        self.settle()
+        self.settle()?;
+        self.check_membership()
     }
 
     /// What is due by the clock.
@@ -239,26 +263,7 @@ impl Driver {
         lead.mon.set_monitor_facts(self.monitors.facts(&self.vitals));
     }
 
-    /// A leader brings the members of the log closer to those that the tables name.
-    fn step_members(&mut self) {
-        let Some(lead) = &mut self.lead else { return };
-        match lead.membership.next(&self.monitors.wanted(), self.replica.quorum()) {
-            Some(MembersStep::Change(change)) => self.replica.change_members(&change),
-            Some(MembersStep::HandOver(to)) => self.replica.hand_over(to),
-            None => (),
-        }
-    }
-
-    /// A sign of life, how this monitor is, and a question: what does your clock show?
-    fn ping(&mut self) {
-        let (sent, vitals) = (self.clock.now(), self.own_vitals());
-        for id in self.links.members() {
-            let vitals = vitals.clone();
-            self.links.send(id, LinkMsg::Ping { sent, vitals }, &mut self.messenger);
-        }
-    }
-
-    fn own_vitals(&self) -> Vitals {
+    pub(crate) fn own_vitals(&self) -> Vitals {
         let own = self.vitals.of(self.replica.quorum().id()).cloned().unwrap_or_default();
         let Some(lead) = &self.lead else { return own };
         let members = lead.mon.state().quorum.members(&self.monitors.map);
@@ -293,7 +298,7 @@ impl Driver {
             }
             Incoming::Event { conn, event } => self.connection_event(conn, event),
             Incoming::Closed { conn, refused, .. } if self.links.has(conn) => {
-                self.with_links(|links, cx| links.closed(conn, refused, cx.now));
+                self.with_links(|links, cx| links.closed(conn, refused, cx));
             }
             Incoming::Closed { conn, reason, .. } => {
                 tracing::debug!(conn = conn.0, reason, "connection closed");
@@ -361,6 +366,9 @@ impl Driver {
                 LinkEvent::Said(from, message) => self.said(from, *message)?,
                 LinkEvent::Lost(id) => self.lost(id),
                 LinkEvent::Refused(id) => self.refused(id),
+                LinkEvent::Outdated(theirs) => {
+                    return Err(DriverError::Outdated { theirs, ours: self.monitors.incarnation() });
+                }
             }
         }
         Ok(is_busy)
@@ -368,7 +376,8 @@ impl Driver {
 
     fn said(&mut self, from: NodeId, message: LinkMsg) -> Result<(), DriverError> {
         match message {
-            LinkMsg::Hello { facts, .. } => self.vitals.introduced(from, facts),
+            LinkMsg::Hello(_, facts) => self.vitals.introduced(from, facts),
+            LinkMsg::Gone => self.is_gone = true,
             LinkMsg::Raft(message) => {
                 let outcome = self.replica.step(from, message);
                 self.blame(from, outcome);
@@ -498,15 +507,12 @@ impl Driver {
         Ok(())
     }
 
-    /// The tables name other monitors now.
-    fn follow_tables(&mut self) -> Result<(), DriverError> {
-        self.monitors = Monitors::read(self.replica.tables()?)?;
-        let places = self.monitors.places();
-        self.links.follow(&places, self.clock.now(), &mut self.messenger);
-        Ok(())
-    }
-
     fn send_tables(&mut self, to: NodeId, mut message: PeerMessage) -> Result<(), DriverError> {
+        if !self.links.is_up(to) {
+            // It may never come: nothing is kept for it meanwhile. When it is heard, the log asks again.
+            self.replica.tables_sent(to, false);
+            return Ok(());
+        }
         let (pairs, position, members) = self.replica.all_tables()?;
         tracing::info!(member = to.0, pairs = pairs.len(), "a monitor is too far behind and gets all tables");
         message.set_snapshot(position, &members);

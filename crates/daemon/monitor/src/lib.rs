@@ -14,6 +14,7 @@
 //! | `links.rs`, `link_msg.rs`, `transfer.rs` | connections between monitors, what goes over them, tables for one that is far behind |
 //! | `members.rs`, `clock_watch.rs`, `quorum_view.rs` | the other monitors: where they are, what their clocks show, who is in the quorum |
 //! | `vitals.rs`, `own_view.rs` | what monitors say of themselves, and how this one is |
+//! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `planted.rs` | mistakes for the simulation to find |
 //! | `monitor.rs` | making, starting and stopping |
@@ -25,7 +26,9 @@ mod leadership;
 mod link_msg;
 mod links;
 mod members;
+mod membership;
 mod monitor;
+mod offline;
 mod own_view;
 mod planted;
 mod quorum_view;
@@ -41,6 +44,6 @@ pub use driver::{Driver, DriverError};
 pub use monitor::{
     LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, STORE_FILE, StartError, assemble, mkfs,
 };
+pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd, Seed};
+pub use offline::join;
 pub use planted::Planted;
-
-pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd};

@@ -3,7 +3,7 @@
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_kv::Pair;
-use nacre_mon::{Endpoint, Peer};
+use nacre_mon::{Endpoint, MONITOR_VERSION, MONITOR_VERSION_MIN, Peer};
 use nacre_msg::{Message, RawMessage, priority};
 use nacre_quorum::{NodeId, PeerMessage};
 use nacre_types::{AuthName, EntityKind, Stamp, UTime, Uuid};
@@ -32,12 +32,7 @@ pub(crate) type Facts = nacre_mon::MonitorFacts;
 #[derive(Debug)]
 pub(crate) enum LinkMsg {
     /// The first on every connection, from the one that dialled.
-    Hello {
-        /// Id of the cluster that the sender is of.
-        fsid: Uuid,
-        /// What the sender says of itself; none from an older program.
-        facts: Facts,
-    },
+    Hello(Greeting, Facts),
     /// Of the log's algorithm.
     Raft(PeerMessage),
     /// A part of all tables, which a monitor gets that is too far behind for the log.
@@ -75,6 +70,42 @@ pub(crate) enum LinkMsg {
         /// What the clock of the one that answers showed.
         wall: UTime,
     },
+    /// The receiver was replaced or removed, and has left the log: it may end.
+    Gone,
+}
+
+/// What a monitor says of itself first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Greeting {
+    /// Id of the cluster that it is of.
+    pub(crate) fsid: Uuid,
+    /// How often that was made anew from the store of one monitor.
+    pub(crate) incarnation: u64,
+    /// [`nacre_mon::MONITOR_VERSION`] of its program.
+    pub(crate) version: u16,
+    /// The oldest with which that gets on.
+    pub(crate) version_min: u16,
+}
+
+impl Greeting {
+    /// That of this program.
+    pub(crate) fn new(fsid: Uuid, incarnation: u64) -> Self {
+        Self { fsid, incarnation, version: MONITOR_VERSION, version_min: MONITOR_VERSION_MIN }
+    }
+
+    fn encode(self, w: &mut Writer) {
+        w.u64(self.incarnation);
+        w.u16(self.version);
+        w.u16(self.version_min);
+    }
+
+    /// Programs of version 1 say no more than of which cluster they are.
+    fn decode(fsid: Uuid, r: &mut Reader) -> Result<Self, DecodeError> {
+        if r.is_empty() {
+            return Ok(Self { fsid, incarnation: 0, version: 1, version_min: 1 });
+        }
+        Ok(Self { fsid, incarnation: r.u64()?, version: r.u16()?, version_min: r.u16()? })
+    }
 }
 
 /// A part of all tables.
@@ -143,10 +174,11 @@ impl LinkMsg {
 
     fn encode_body(self, w: &mut Writer) {
         match self {
-            Self::Hello { fsid, facts } => {
+            Self::Hello(greeting, facts) => {
                 w.u8(0);
-                w.put(&fsid);
+                w.put(&greeting.fsid);
                 w.put(&facts);
+                greeting.encode(w);
             }
             Self::Raft(message) => {
                 w.u8(1);
@@ -189,6 +221,7 @@ impl LinkMsg {
                 w.u64(sent.0);
                 w.put(&wall);
             }
+            Self::Gone => w.u8(8),
         }
     }
 
@@ -196,7 +229,8 @@ impl LinkMsg {
         Ok(match r.u8()? {
             0 => {
                 let fsid = r.get()?;
-                Self::Hello { fsid, facts: if version >= 2 { r.get()? } else { Facts::new() } }
+                let facts = if version >= 2 { r.get()? } else { Facts::new() };
+                Self::Hello(Greeting::decode(fsid, r)?, facts)
             }
             1 => Self::Raft(r.get()?),
             2 => {
@@ -215,6 +249,7 @@ impl LinkMsg {
             }
             6 => Self::Pong { sent: Stamp(r.u64()?), wall: r.get()? },
             7 => Self::Leads { term: r.u64()? },
+            8 => Self::Gone,
             other => return Err(unknown(other)),
         })
     }
@@ -367,10 +402,11 @@ mod tests {
         let message = Box::new(Message::Unknown(raw()));
         let pairs = vec![(Bytes::from_static(b"osd\x001"), Bytes::from_static(b"map"))];
         let messages = [
-            LinkMsg::Hello {
-                fsid: Uuid::from_random([7; 16]),
-                facts: Facts::from([("hostname".to_owned(), "there".to_owned())]),
-            },
+            LinkMsg::Hello(
+                Greeting::new(Uuid::from_random([7; 16]), 3),
+                Facts::from([("hostname".to_owned(), "there".to_owned())]),
+            ),
+            LinkMsg::Gone,
             LinkMsg::Tables(TablesPart { is_first: true, pairs, message: None }),
             LinkMsg::ToLeader { term: 3, what: ToLeader::Open { session: 1, peer: peer() } },
             LinkMsg::ToLeader { term: 3, what: ToLeader::Message { session: 1, tid: 7, message } },
@@ -413,7 +449,10 @@ mod tests {
         };
         let fsid = Uuid::from_random([7; 16]);
         let hello = read(0, &|w| w.put(&fsid)).expect("of version 1");
-        assert!(matches!(hello, LinkMsg::Hello { fsid: of, facts } if of == fsid && facts.is_empty()));
+        let Greeting { incarnation, version, .. } =
+            Greeting { fsid, incarnation: 0, version: 1, version_min: 1 };
+        assert!(matches!(hello, LinkMsg::Hello(of, facts)
+            if of.fsid == fsid && (of.incarnation, of.version) == (incarnation, version) && facts.is_empty()));
         let ping = read(5, &|w| w.u64(9)).expect("of version 1");
         assert!(matches!(ping, LinkMsg::Ping { sent: Stamp(9), vitals } if vitals == Vitals::default()));
     }

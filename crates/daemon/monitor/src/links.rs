@@ -5,13 +5,13 @@
 //! sides have proved that they know the key of `mon.` and which member of the log they are; where another member is reached follows from the
 //! monitors' map, or, as long as our tables do not know of it, from its own word.
 
-use crate::link_msg::{Facts, LinkMsg};
+use crate::link_msg::{Facts, Greeting, LinkMsg};
 use nacre_auth::{Authorizer, CryptoKey, MonLinkAuth, MonLinkInput, Step, dial_monitor};
 use nacre_msg::RawMessage;
 use nacre_msgr::{Config, Event, Peer, Target};
 use nacre_quorum::NodeId;
 use nacre_service::{ConnId, Messenger, answer_auth};
-use nacre_types::{EntityAddr, EntityKind, Entropy, Stamp, UTime, Uuid};
+use nacre_types::{EntityAddr, EntityKind, Entropy, Stamp, UTime};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,6 +42,8 @@ pub(crate) enum LinkEvent {
     Lost(NodeId),
     /// Nobody listens at a monitor's address: its process has ended.
     Refused(NodeId),
+    /// The cluster was made anew from another monitor's store, and is of this incarnation now.
+    Outdated(u64),
 }
 
 /// Where another monitor is found.
@@ -67,6 +69,10 @@ pub(crate) struct LinkCx<'a> {
 #[derive(Debug)]
 struct Link {
     place: Place,
+    /// Our tables name it.
+    is_named: bool,
+    /// Where it says that it listens, which differs from the place while one of us does not know that it has moved.
+    says: Option<EntityAddr>,
     /// The connection that we dialled.
     dialled: Option<ConnId>,
     authorizer: Option<Authorizer>,
@@ -80,6 +86,10 @@ struct Link {
     accepted: Option<ConnId>,
     /// It has said Hello on that one.
     is_greeted: bool,
+    /// It has, since we lost it last: it is dialled at once then.
+    has_met: bool,
+    /// Something about it was complained of in the log, which once is enough for.
+    is_strange: bool,
     heard_at: Stamp,
 }
 
@@ -87,6 +97,8 @@ impl Link {
     fn new(place: Place, now: Stamp) -> Self {
         Self {
             place,
+            is_named: false,
+            says: None,
             dialled: None,
             authorizer: None,
             is_open: false,
@@ -95,8 +107,20 @@ impl Link {
             has_refused: false,
             accepted: None,
             is_greeted: false,
+            has_met: false,
+            is_strange: false,
             heard_at: now,
         }
+    }
+
+    /// Where to dial: in turn where our tables have it and where it says that it is.
+    fn addr(&self) -> EntityAddr {
+        self.says.filter(|_| !self.failures.is_multiple_of(2)).unwrap_or(self.place.addr)
+    }
+
+    /// Nobody needs the way to it any more.
+    fn is_over(&self) -> bool {
+        !self.is_named && self.accepted.is_none()
     }
 
     fn is_up(&self) -> bool {
@@ -108,7 +132,7 @@ impl Link {
 pub(crate) struct Links {
     own: NodeId,
     name: String,
-    fsid: Uuid,
+    greeting: Greeting,
     /// What this monitor says of itself.
     facts: Facts,
     config: Arc<Config>,
@@ -122,13 +146,13 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Those of the monitor `name` of the cluster `fsid`, which dials as `config` says; to nobody yet.
-    pub(crate) fn new(own: NodeId, name: &str, fsid: Uuid, facts: Facts, config: &Config) -> Self {
+    /// Those of the monitor `name`, which dials as `config` says and greets the others so; to nobody yet.
+    pub(crate) fn new(own: NodeId, name: &str, greeting: Greeting, facts: Facts, config: &Config) -> Self {
         let config = Config { handshake_timeout: HANDSHAKE_MAX, ..config.clone() };
         Self {
             own,
             name: name.to_owned(),
-            fsid,
+            greeting,
             facts,
             config: Arc::new(config),
             links: BTreeMap::new(),
@@ -144,13 +168,22 @@ impl Links {
         for (id, place) in places.iter().filter(|(id, _)| **id != self.own) {
             let link = self.links.entry(*id).or_insert_with(|| Link::new(place.clone(), now));
             if link.place != *place {
-                link.dialled.take().into_iter().for_each(|conn| messenger.close(conn));
-                (link.place, link.redial_at, link.is_open) = (place.clone(), now, false);
-                self.events.push(LinkEvent::Lost(*id));
+                link.place = place.clone();
+                // By the open one it hears that it has moved: it may listen nowhere else yet.
+                if !link.is_open {
+                    link.dialled.take().into_iter().for_each(|conn| messenger.close(conn));
+                    link.redial_at = now;
+                }
             }
         }
-        let is_gone = |id: &NodeId, link: &mut Link| !places.contains_key(id) && link.accepted.is_none();
-        for (_, link) in self.links.extract_if(.., is_gone) {
+        for (id, link) in &mut self.links {
+            link.is_named = places.contains_key(id);
+        }
+        self.drop_those_that_are_over(messenger);
+    }
+
+    fn drop_those_that_are_over(&mut self, messenger: &mut Messenger) {
+        for (_, link) in self.links.extract_if(.., |_, link| link.is_over()) {
             link.dialled.into_iter().for_each(|conn| messenger.close(conn));
         }
     }
@@ -214,7 +247,7 @@ impl Links {
 
     fn dial(&mut self, id: NodeId, cx: &mut LinkCx<'_>) {
         let Some(link) = self.links.get_mut(&id) else { return };
-        let target = Target { addr: link.place.addr, kind: EntityKind::MON, gid: self.config.gid };
+        let target = Target { addr: link.addr(), kind: EntityKind::MON, gid: self.config.gid };
         match cx.messenger.connect(Arc::clone(&self.config), target, None, cx.now, cx.entropy) {
             Ok(conn) => link.dialled = Some(conn),
             Err(error) => {
@@ -248,7 +281,7 @@ impl Links {
     /// Ends a connection from our side.
     fn end(&mut self, conn: ConnId, cx: &mut LinkCx<'_>) {
         cx.messenger.close(conn);
-        self.closed(conn, false, cx.now);
+        self.closed(conn, false, cx);
     }
 
     /// A monitor that dials us opens its authentication.
@@ -271,7 +304,7 @@ impl Links {
                 self.stranger_at = Some(cx.now);
                 tracing::warn!(
                     reason = %refusal.reason,
-                    ours = %self.fsid,
+                    ours = %self.greeting.fsid,
                     "a monitor with another key of mon. dials this one and is refused: it is of another cluster, or its folder is an \
                      old copy; stop it, or give it a folder of this cluster"
                 );
@@ -309,7 +342,7 @@ impl Links {
                     tracing::warn!(
                         mon = link.place.name,
                         addr = %link.place.addr,
-                        ours = %self.fsid,
+                        ours = %self.greeting.fsid,
                         "the monitor at this address does not accept our key of mon.: one of another cluster listens there, or its folder or ours \
                          is an old copy; stop it, or give it a folder of this cluster"
                     );
@@ -332,7 +365,7 @@ impl Links {
     }
 
     fn hello(&self) -> RawMessage {
-        LinkMsg::Hello { fsid: self.fsid, facts: self.facts.clone() }.encode()
+        LinkMsg::Hello(self.greeting, self.facts.clone()).encode()
     }
 
     fn authorizer_of(&mut self, conn: ConnId) -> Option<&mut Authorizer> {
@@ -352,9 +385,8 @@ impl Links {
 
     fn established(&mut self, conn: ConnId, peer: &Peer, cx: &mut LinkCx<'_>) -> bool {
         if let Some((id, link)) = self.links.iter_mut().find(|(_, link)| link.dialled == Some(conn)) {
-            (link.is_open, link.failures, link.heard_at) = (true, 0, cx.now);
+            (link.is_open, link.heard_at, link.authorizer) = (true, cx.now, None);
             link.has_refused = false;
-            link.authorizer = None;
             self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
             return cx.messenger.send(conn, self.hello());
         }
@@ -369,7 +401,7 @@ impl Links {
         let Some(addr) = peer.addrs.msgr2().filter(|_| peer.kind == EntityKind::MON) else { return false };
         let link = self.links.entry(id).or_insert_with(|| Link::new(Place { name, addr }, cx.now));
         let before = link.accepted.replace(conn);
-        link.is_greeted = false;
+        (link.is_greeted, link.says) = (false, Some(addr));
         // It is there: no use to wait for the end of a pause.
         link.redial_at = cx.now;
         if let Some(before) = before {
@@ -386,21 +418,26 @@ impl Links {
         };
         link.heard_at = now;
         match message {
-            LinkMsg::Hello { fsid, .. } if fsid != self.fsid => {
-                tracing::error!(
-                    mon = link.place.name,
-                    theirs = %fsid,
-                    ours = %self.fsid,
-                    "a monitor of another cluster that has the same key of mon.; stop it, or give it a folder of this cluster"
-                );
-                false
-            }
-            LinkMsg::Hello { .. } => {
-                link.is_greeted = true;
-                self.events.push(LinkEvent::Said(*id, Box::new(message)));
-                self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
-                true
-            }
+            LinkMsg::Hello(theirs, facts) => match meet(&self.greeting, &theirs) {
+                Meeting::Fits => {
+                    (link.is_greeted, link.has_met, link.failures) = (true, true, 0);
+                    self.events.push(LinkEvent::Said(*id, Box::new(LinkMsg::Hello(theirs, facts))));
+                    self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
+                    true
+                }
+                Meeting::WeAreOutdated => {
+                    self.events.push(LinkEvent::Outdated(theirs.incarnation));
+                    true
+                }
+                // Our own greeting tells it.
+                Meeting::ItIsOutdated => true,
+                Meeting::Stranger(what) => {
+                    if !std::mem::replace(&mut link.is_strange, true) {
+                        tracing::error!(mon = link.place.name, addr = %link.place.addr, ?theirs, "{what}");
+                    }
+                    false
+                }
+            },
             _ if !link.is_greeted => false,
             message => {
                 self.events.push(LinkEvent::Said(*id, Box::new(message)));
@@ -410,7 +447,7 @@ impl Links {
     }
 
     /// A connection has ended. `refused`: nobody listened where we dialled.
-    pub(crate) fn closed(&mut self, conn: ConnId, refused: bool, now: Stamp) {
+    pub(crate) fn closed(&mut self, conn: ConnId, refused: bool, cx: &mut LinkCx<'_>) {
         self.accepting.remove(&conn);
         self.proved.remove(&conn);
         let is_of = |link: &Link| link.dialled == Some(conn) || link.accepted == Some(conn);
@@ -418,18 +455,76 @@ impl Links {
         if link.accepted == Some(conn) {
             (link.accepted, link.is_greeted) = (None, false);
             self.events.push(LinkEvent::Lost(*id));
+            self.drop_those_that_are_over(cx.messenger);
             return;
         }
         let was_open = std::mem::take(&mut link.is_open);
         (link.dialled, link.authorizer) = (None, None);
         if was_open {
-            link.redial_at = now;
             self.events.push(LinkEvent::Lost(*id));
+        }
+        if was_open && std::mem::take(&mut link.has_met) {
+            link.redial_at = cx.now;
         } else {
             let delay = REDIAL_DELAY.saturating_mul(2_u32.saturating_pow(link.failures));
-            link.redial_at = now + delay.min(REDIAL_DELAY_MAX);
-            link.failures += 1;
+            link.redial_at = cx.now + delay.min(REDIAL_DELAY_MAX);
+            link.failures = link.failures.saturating_add(1);
         }
         self.events.extend(refused.then_some(LinkEvent::Refused(*id)));
+    }
+}
+
+/// What comes of another monitor's greeting.
+#[derive(Debug, PartialEq, Eq)]
+enum Meeting {
+    /// Both are of one cluster.
+    Fits,
+    /// The cluster was made anew since our store was written.
+    WeAreOutdated,
+    /// And since that of the other.
+    ItIsOutdated,
+    /// It is none of ours; what an operator is told.
+    Stranger(&'static str),
+}
+
+fn meet(ours: &Greeting, theirs: &Greeting) -> Meeting {
+    if ours.fsid != theirs.fsid {
+        return Meeting::Stranger("a monitor of another cluster; its folder or its address is the wrong one");
+    }
+    if theirs.version < ours.version_min {
+        return Meeting::Stranger(
+            "a monitor of a program that is too old for this one; install on its machine what runs here",
+        );
+    }
+    if theirs.version_min > ours.version {
+        return Meeting::Stranger(
+            "a monitor of a program that this one is too old for; install here what runs on its machine",
+        );
+    }
+    match theirs.incarnation.cmp(&ours.incarnation) {
+        std::cmp::Ordering::Equal => Meeting::Fits,
+        std::cmp::Ordering::Greater => Meeting::WeAreOutdated,
+        std::cmp::Ordering::Less => Meeting::ItIsOutdated,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_types::Uuid;
+
+    #[test]
+    fn monitors_of_another_cluster_program_or_incarnation_do_not_meet() {
+        let ours = Greeting { version: 5, version_min: 4, ..Greeting::new(Uuid::from_random([7; 16]), 1) };
+        assert_eq!(meet(&ours, &ours), Meeting::Fits);
+        let with = |version, version_min| meet(&ours, &Greeting { version, version_min, ..ours });
+        assert_eq!((with(4, 1), with(9, 5)), (Meeting::Fits, Meeting::Fits));
+        assert!(matches!(with(3, 1), Meeting::Stranger(what) if what.contains("too old for this one")));
+        assert!(matches!(with(9, 6), Meeting::Stranger(what) if what.contains("install here")));
+        let of = |incarnation| meet(&ours, &Greeting { incarnation, ..ours });
+        assert_eq!((of(0), of(2)), (Meeting::ItIsOutdated, Meeting::WeAreOutdated));
+        // Whatever another cluster's monitor says besides.
+        let other = Greeting { fsid: Uuid::from_random([8; 16]), incarnation: 9, ..ours };
+        assert!(matches!(meet(&ours, &other), Meeting::Stranger(what) if what.contains("another cluster")));
     }
 }

@@ -9,7 +9,9 @@ use nacre_maps::MonMap;
 use nacre_mon::monmap::read_monmap;
 use nacre_mon::{MonMembers, MonitorFacts};
 use nacre_quorum::NodeId;
+use nacre_types::EntityAddr;
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Why the tables do not say it.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +32,21 @@ pub(crate) enum ReadError {
 pub(crate) struct Monitors {
     pub(crate) map: MonMap,
     members: MonMembers,
+}
+
+/// The addresses of all monitors in order of rank, as the tables have them at the moment. Copies are the same.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Addresses(Arc<Mutex<Vec<EntityAddr>>>);
+
+impl Addresses {
+    pub(crate) fn set(&self, monitors: &Monitors) {
+        let addrs = monitors.map.ranks.iter().filter_map(|name| monitors.addr_of(name)).collect();
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = addrs;
+    }
+
+    pub(crate) fn get(&self) -> Vec<EntityAddr> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Monitors {
@@ -56,6 +73,11 @@ impl Monitors {
         self.members.iter().filter_map(place).collect()
     }
 
+    /// Where a monitor is to listen.
+    pub(crate) fn addr_of(&self, name: &str) -> Option<EntityAddr> {
+        self.map.mons.get(name)?.addrs.msgr2()
+    }
+
     /// The member that a monitor is.
     pub(crate) fn id_of(&self, name: &str) -> Option<NodeId> {
         self.members.id_of(name).map(NodeId)
@@ -70,6 +92,16 @@ impl Monitors {
     pub(crate) fn facts(&self, vitals: &VitalsWatch) -> BTreeMap<String, MonitorFacts> {
         let fact = |(name, id): (&str, u64)| Some((name.to_owned(), vitals.facts_of(NodeId(id))?.clone()));
         self.members.iter().filter_map(fact).collect()
+    }
+
+    /// True of a member that was replaced or removed, which it stays.
+    pub(crate) fn is_gone(&self, id: NodeId) -> bool {
+        self.members.is_gone(id.0)
+    }
+
+    /// How often the cluster was made anew from the store of one monitor.
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.members.incarnation()
     }
 
     /// The rank of a monitor, which says who stands for election first.

@@ -4,8 +4,9 @@ use crate::audit_file::AuditFile;
 use crate::clock_watch::ClockWatch;
 use crate::driver::{Driver, DriverError};
 use crate::leadership::Presence;
+use crate::link_msg::Greeting;
 use crate::links::Links;
-use crate::members::Monitors;
+use crate::members::{Addresses, Monitors};
 use crate::planted::Planted;
 use crate::replica::{self, Replica, ReplicaError};
 use crate::store;
@@ -114,6 +115,16 @@ pub enum StartError {
         /// What is too little.
         crit: u8,
     },
+    /// The cluster's monitors run a program with which this one does not get on.
+    #[error(
+        "the cluster's monitors are of version {theirs}, this program of {ours}; install here what runs there, and try again"
+    )]
+    Program {
+        /// Version of the cluster's monitors.
+        theirs: u16,
+        /// Version of this program.
+        ours: u16,
+    },
     /// The address is in use or not of this machine.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
@@ -125,6 +136,15 @@ pub enum StartError {
     /// No threads or descriptors left.
     #[error(transparent)]
     System(#[from] io::Error),
+}
+
+impl StartError {
+    /// True when the store is that of a monitor that is none of the cluster any more.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        let Self::Log { source, .. } = self else { return false };
+        matches!(source, ReplicaError::Removed(_) | ReplicaError::Replaced { .. })
+    }
 }
 
 /// What a monitor runs on.
@@ -190,7 +210,8 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
     let own = replica.quorum().id();
     let mut facts = nacre_mon::monitor_facts::of_program(&config.host);
     facts.extend(config.machine_facts.clone());
-    let mut links = Links::new(own, &config.name, monitors.map.fsid, facts.clone(), &mon_config);
+    let greeting = Greeting::new(monitors.map.fsid, monitors.incarnation());
+    let mut links = Links::new(own, &config.name, greeting, facts.clone(), &mon_config);
     links.follow(&monitors.places(), now, &mut messenger);
     let mut driver = Driver {
         front,
@@ -211,8 +232,11 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         next_tick: now + nacre_mon::TICK,
         next_raft_tick: now,
         depose_at: None,
+        is_gone: false,
+        addresses: Addresses::default(),
         audit: AuditFile::default(),
     };
+    driver.addresses.set(&driver.monitors);
     driver.settle()?;
     Ok((driver, addr))
 }
@@ -224,6 +248,8 @@ pub struct Monitor {
     thread: JoinHandle<Result<(), DriverError>>,
     fsid: Uuid,
     addr: EntityAddr,
+    addresses: Addresses,
+    was_removed: Arc<AtomicBool>,
     admin_keyring: String,
 }
 
@@ -233,7 +259,7 @@ impl std::fmt::Debug for Monitor {
     }
 }
 
-fn open_store(folder: &Path) -> Result<RedbKv, StartError> {
+pub(crate) fn open_store(folder: &Path) -> Result<RedbKv, StartError> {
     let path = folder.join(STORE_FILE);
     RedbKv::open(&path).map_err(|source| StartError::Store { path, source })
 }
@@ -282,10 +308,13 @@ impl Monitor {
         let written = newest_log_version(&mut driver).map_err(DriverError::from)?;
         driver.audit = AuditFile::open(&config.store, written)?;
         let (fsid, admin_keyring) = (driver.monitors.map.fsid, admin_keyring(&driver.front));
-        let stop = Arc::clone(&driver.stop);
-        let thread =
-            std::thread::Builder::new().name(format!("mon.{}", config.name)).spawn(|| run(driver))?;
-        Ok(Self { stop, waker, thread, fsid, addr, admin_keyring })
+        let (stop, addresses) = (Arc::clone(&driver.stop), driver.addresses.clone());
+        let was_removed = Arc::new(AtomicBool::new(false));
+        let note = Arc::clone(&was_removed);
+        let thread = std::thread::Builder::new()
+            .name(format!("mon.{}", config.name))
+            .spawn(move || run(driver, &note))?;
+        Ok(Self { stop, waker, thread, fsid, addr, addresses, was_removed, admin_keyring })
     }
 
     /// Id of the cluster.
@@ -300,13 +329,25 @@ impl Monitor {
         self.addr
     }
 
+    /// Where all monitors of the cluster are at the moment, in order of rank.
+    #[must_use]
+    pub fn monitors(&self) -> Vec<EntityAddr> {
+        self.addresses.get()
+    }
+
+    /// True when its thread has ended, or ends, because the monitor was removed from the cluster.
+    #[must_use]
+    pub fn was_removed(&self) -> bool {
+        self.was_removed.load(Ordering::Acquire)
+    }
+
     /// The keyring of `client.admin`, as a file's text; empty when there is no such entity.
     #[must_use]
     pub fn admin_keyring(&self) -> String {
         self.admin_keyring.clone()
     }
 
-    /// True when its thread has ended, which it does only when it cannot go on.
+    /// True when its thread has ended, which it does only when it cannot go on, or was removed ([`Monitor::was_removed`]).
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.thread.is_finished()
@@ -322,10 +363,15 @@ impl Monitor {
     }
 }
 
-fn run(driver: Driver) -> Result<(), DriverError> {
+fn run(driver: Driver, was_removed: &AtomicBool) -> Result<(), DriverError> {
     let outcome = driver.run();
-    if let Err(error) = &outcome {
-        tracing::error!(%error, "the monitor ended");
+    match &outcome {
+        Err(error @ DriverError::Removed(_)) => {
+            was_removed.store(true, Ordering::Release);
+            tracing::warn!(%error, "the monitor ended");
+        }
+        Err(error) => tracing::error!(%error, "the monitor ended"),
+        Ok(()) => (),
     }
     outcome
 }
@@ -352,7 +398,7 @@ fn listen(
     let info = monitors.map.mons.get(name).ok_or_else(unknown)?;
     let addr = info.addrs.msgr2().ok_or_else(unknown)?;
     let socket = addr.socket.ok_or_else(unknown)?;
-    let rank = monitors.map.rank_of(name).and_then(|rank| i64::try_from(rank).ok()).unwrap_or(0);
+    let rank = monitors.map.rank_of(name);
     let mut bind = |socket: SocketAddr| {
         messenger.listen(socket, false).map_err(|source| StartError::Listen { addr: socket, source })
     };
@@ -360,9 +406,17 @@ fn listen(
     let (mgr_listener, mgr_socket) = bind(SocketAddr::new(socket.ip(), 0))?;
     let nonce = u32::try_from(entropy.u64() >> 32).unwrap_or(0).max(1);
     let mgr_addrs = AddrVec::of(EntityAddr::msgr2(mgr_socket, nonce));
-    let limited = |config: Config| Config { queued_bytes_max: QUEUED_BYTES_MAX, ..config };
-    let mon_config = limited(Config::mon(AddrVec::of(addr), rank));
+    let mon_config = mon_config(addr, rank);
     messenger.serve(mon_listener, Arc::new(mon_config.clone()));
     messenger.serve(mgr_listener, Arc::new(limited(Config::mgr(mgr_addrs.clone(), 0))));
     Ok((addr, mgr_addrs, mon_config))
+}
+
+fn limited(config: Config) -> Config {
+    Config { queued_bytes_max: QUEUED_BYTES_MAX, ..config }
+}
+
+/// How a monitor presents itself that listens at `addr`.
+pub(crate) fn mon_config(addr: EntityAddr, rank: Option<usize>) -> Config {
+    limited(Config::mon(AddrVec::of(addr), rank.and_then(|rank| i64::try_from(rank).ok()).unwrap_or(0)))
 }

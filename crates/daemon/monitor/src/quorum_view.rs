@@ -23,12 +23,15 @@ pub(crate) fn look(
     (clocks, vitals): (&ClockWatch, &VitalsWatch),
     (before, wall): (&QuorumView, UTime),
 ) -> QuorumView {
-    let voters = quorum.members().voters;
+    let members = quorum.members();
     let view = |name: &String| {
         let id = monitors.id_of(name)?;
         let measured = clocks.measured(id);
+        let (is_heard, votes) = (is_heard(quorum, id), members.voters.contains(&id));
         let view = MonitorView {
-            is_in_quorum: is_heard(quorum, id) && voters.contains(&id),
+            is_in_quorum: is_heard && votes,
+            is_learner: !votes,
+            is_heard,
             clock_skew_s: measured.map(|(ahead_s, _)| ahead_s),
             latency_s: measured.map_or(0.0, |(_, latency_s)| latency_s),
             disk_avail_percent: vitals.of(id).and_then(|vitals| vitals.disk_avail_percent),

@@ -5,8 +5,9 @@
 //!
 //! Keys: `raft` zero byte `id` (which member of the log this store is that of), `raft` zero byte `state` (hard state, then the position of the
 //! last entry that is not kept), `raft` zero byte `applied` (position, members), `raft` zero byte `log/` and sixteen hexadecimal digits of the
-//! index (the entry); all else is the monitor's tables ([`crate::store`]). A store without state and position is that of a program before the
-//! log; it is taken over by its only monitor.
+//! index (the entry); `raft` zero byte `joins` in a store that is to get its tables ([`crate::offline`]), `raft` zero byte `gone` in one that
+//! is of no use any more; all else is the monitor's tables ([`crate::store`]). A store without state and position is that of a program before
+//! the log; it is taken over by its only monitor.
 
 use crate::members::{Monitors, ReadError};
 use crate::planted::Planted;
@@ -28,6 +29,10 @@ const ID: &[u8] = b"raft\0id";
 const STATE: &[u8] = b"raft\0state";
 const APPLIED: &[u8] = b"raft\0applied";
 const LOG: &[u8] = b"raft\0log/";
+/// There as long as this monitor has not got the tables that it joined for.
+const JOINS: &[u8] = b"raft\0joins";
+/// There when another monitor has said that this one was replaced or removed.
+const GONE: &[u8] = b"raft\0gone";
 /// The member of a cluster that had one monitor, before there was a table of them.
 const FIRST: NodeId = NodeId(1);
 /// Bytes of applied entries that are kept for monitors that are behind.
@@ -68,9 +73,32 @@ pub enum ReplicaError {
         /// The member that the store is that of.
         own: u64,
     },
+    /// The monitor was removed from the cluster.
+    #[error(
+        "mon.{0} was removed from the cluster, or made anew elsewhere; remove its folder, or let it join again"
+    )]
+    Removed(String),
+    /// There is no cluster in it, or not yet.
+    #[error("the store holds no cluster, or has not got its data yet")]
+    NoTables,
+    /// The monitors' map is about to change in it.
+    #[error(
+        "a change of the monitors' map is not in the tables yet; start the monitors once as they were, stop them, and try again"
+    )]
+    MapUnderWay,
     /// A change was not taken although this monitor leads.
     #[error("a change of the cluster's state was refused: {0}")]
     Refused(ProposeError),
+}
+
+impl From<ReadError> for ReplicaError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Store(error) => Self::Store(error),
+            ReadError::Decode(error) => Self::Decode(error),
+            ReadError::NoCluster => Self::NoTables,
+        }
+    }
 }
 
 /// What came of the log.
@@ -131,7 +159,7 @@ impl Replica {
         };
         let (id, rank) = own_member(store.as_ref(), name)?;
         if store.get(ID)?.is_none() {
-            first.put(ID, id.0.to_le_bytes().to_vec());
+            first.put(ID, id_bytes(id));
         }
         if !first.is_empty() {
             store.commit(&first, Durability::Durable)?;
@@ -264,6 +292,17 @@ impl Replica {
         self.store.room()
     }
 
+    /// The monitor's rank is another.
+    pub(crate) fn set_rank(&mut self, rank: usize) {
+        self.quorum.set_rank(rank);
+    }
+
+    /// Remembers that the member that this store is that of is none any more.
+    pub(crate) fn note_gone(&mut self) -> Result<(), KvError> {
+        self.pending.put(GONE, Bytes::new());
+        self.store.commit(&std::mem::take(&mut self.pending), Durability::Durable)
+    }
+
     /// Writes what was applied, without waiting for the device.
     pub(crate) fn flush(&mut self) -> Result<(), KvError> {
         if self.pending.is_empty() {
@@ -378,11 +417,16 @@ impl Replica {
         for (key, value) in std::mem::take(&mut self.received) {
             self.pending.put(key, value);
         }
+        self.pending.delete(JOINS);
         self.pending.put(APPLIED, applied_bytes(position, members));
         self.applied = (position, members.clone());
         (self.trimmed, self.last) = (position, position.index);
         Ok(())
     }
+}
+
+fn id_bytes(id: NodeId) -> Vec<u8> {
+    id.0.to_le_bytes().to_vec()
 }
 
 fn key_of(index: u64) -> Vec<u8> {
@@ -403,8 +447,12 @@ fn applied_bytes(position: LogPosition, members: &Members) -> Bytes {
     w.finish()
 }
 
-/// The log of a store, if it has one.
+/// The log of a store, if it has one. One that joins has none, whatever it has voted: the leader sends tables first.
 fn load(store: &dyn KvStore) -> Result<Option<Stored>, ReplicaError> {
+    if store.get(JOINS)?.is_some() {
+        let hard_state = store.get(STATE)?.map(|state| Reader::new(state).get()).transpose()?;
+        return Ok(Some(Stored { hard_state: hard_state.unwrap_or_default(), ..Stored::default() }));
+    }
     let (state, applied) = match (store.get(STATE)?, store.get(APPLIED)?) {
         (Some(state), Some(applied)) => (state, applied),
         (None, None) if store.scan_prefix(LOG)?.is_empty() => return Ok(None),
@@ -426,9 +474,16 @@ fn own_member(store: &dyn KvStore, name: &str) -> Result<(NodeId, usize), Replic
         ReadError::Decode(error) => error.into(),
         ReadError::NoCluster => unknown(),
     })?;
-    let id = monitors.id_of(name).ok_or_else(unknown)?;
+    let own = store.get(ID)?.map(|value| Reader::new(value).u64()).transpose()?;
+    let id = match monitors.id_of(name) {
+        Some(id) if store.get(GONE)?.is_none() => id,
+        _ if own.is_some_and(|own| monitors.name_of(NodeId(own)).is_none_or(|known| known == name)) => {
+            return Err(ReplicaError::Removed(name.to_owned()));
+        }
+        _ => return Err(unknown()),
+    };
     let rank = monitors.rank_of(id).ok_or_else(unknown)?;
-    match store.get(ID)?.map(|value| Reader::new(value).u64()).transpose()? {
+    match own {
         Some(own) if own != id.0 => Err(ReplicaError::Replaced { name: name.to_owned(), own }),
         _ => Ok((id, rank)),
     }
@@ -455,5 +510,8 @@ fn begin_log(members: Members, batch: &mut KvBatch) -> Stored {
     stored
 }
 
+mod stopped;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use stopped::{begin_to_join, recover, set_addrs};

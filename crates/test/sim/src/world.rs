@@ -4,9 +4,11 @@
 //! |---|---|
 //! | `node` | an OSD: devices, metadata, threads |
 //! | `devices` | faults and damage of devices, copies of what they hold, new ones |
+//! | `mons` | monitors that come and go |
 //! | `run` | the one loop that lets all of it go on |
 
 mod devices;
+mod mons;
 mod node;
 mod run;
 
@@ -130,6 +132,7 @@ pub struct World {
     device_bytes: u64,
     shards: usize,
     admin_key: CryptoKey,
+    mon_key: CryptoKey,
     mons: Vec<MonNode>,
     osds: BTreeMap<OsdId, OsdNode>,
     clients: Vec<Client>,
@@ -190,6 +193,7 @@ impl World {
             device_bytes: config.device_bytes,
             shards: config.shards,
             admin_key: mkfs.admin_key,
+            mon_key: mkfs.mon_key,
             mons,
             osds,
             clients: Vec::new(),
@@ -341,7 +345,7 @@ impl World {
         }
     }
 
-    /// Starts a monitor.
+    /// Starts a monitor. One that finds out that it was removed from the cluster loses its store instead, as an operator would have it.
     ///
     /// # Panics
     /// When it cannot start.
@@ -361,8 +365,11 @@ impl World {
             net: Box::new(self.fabric.start(Proc::Mon(n).host())),
             store: Box::new(self.mons[n].kv.clone()),
         };
-        let (driver, _) = nacre_monitor::assemble(&config, machine).expect("the monitor starts");
-        self.mons[n].driver = Some(driver);
+        match nacre_monitor::assemble(&config, machine) {
+            Ok((driver, _)) => self.mons[n].driver = Some(driver),
+            Err(error) if error.is_removed() => return self.wipe_mon(n),
+            Err(error) => panic!("the monitor starts: {error}"),
+        }
         self.wake(Proc::Mon(n));
     }
 

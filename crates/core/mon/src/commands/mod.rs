@@ -25,6 +25,7 @@ mod health;
 mod log;
 mod mgr;
 mod mon;
+mod mon_change;
 mod osd_df;
 mod osd_new_purge;
 mod osd_read;
@@ -71,6 +72,7 @@ const TOPICS: &[&[table::Command]] = &[
     mgr::COMMANDS,
     device::COMMANDS,
     mon::COMMANDS,
+    mon_change::COMMANDS,
     osd_df::COMMANDS,
     osd_new_purge::COMMANDS,
     osd_read::COMMANDS,

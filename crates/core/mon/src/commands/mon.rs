@@ -226,10 +226,8 @@ fn time_sync_status(call: &mut Call<'_>) -> Answer {
 
 fn ok_to_stop(call: &mut Call<'_>) -> Answer {
     let map = call.state.mon.map();
-    let stopping = call.args.list("ids");
-    let left =
-        quorum_names(call.state).into_iter().filter(|name| !stopping.iter().any(|id| id == name)).count();
-    if left > map.ranks.len() / 2 {
+    let stopping: Vec<&str> = call.args.list("ids").iter().map(String::as_str).collect();
+    if call.state.quorum.outlives(map, &stopping) {
         return super::call::done("quorum should be preserved after stopping these monitors");
     }
     fail(Errno::EBUSY, "not enough monitors would be available after stopping these monitors")

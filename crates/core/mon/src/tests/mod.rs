@@ -9,6 +9,7 @@ mod front;
 mod fullness;
 mod limits;
 mod measured;
+mod members;
 mod options;
 mod osd_options;
 mod osds;

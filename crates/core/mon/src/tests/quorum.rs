@@ -84,6 +84,8 @@ fn clocks_that_differ_and_full_file_systems_show() {
     let (mut world, admin) = two_of_three();
     let measured = |skew: f64, percent| MonitorView {
         is_in_quorum: true,
+        is_heard: true,
+        is_learner: false,
         clock_skew_s: Some(skew),
         latency_s: 0.001,
         disk_avail_percent: Some(percent),

@@ -186,3 +186,110 @@ fn tables_that_are_received_take_the_place_of_all_that_was_there() {
     assert_eq!((now, at), (pairs, position));
     assert!(target.store.scan_prefix(LOG).expect("the device is well").is_empty());
 }
+
+fn addr(port: u16) -> AddrVec {
+    AddrVec::of(EntityAddr::parse(&format!("v2:127.0.0.1:{port}/0")).expect("an address"))
+}
+
+/// A store that joins: it follows whoever sends it tables, whatever it was told before, and is none of a new log.
+#[test]
+fn a_store_that_joins_waits_for_its_tables() {
+    let (folder, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let mut source = only(made(&folder, &["a"]), 10);
+    commit(&mut source, 1, "x");
+    let seed = store::read(source.tables().expect("the device is well"), |tables| {
+        nacre_mon::recover(tables, "b", addr(2), UTime::default()).expect("its own encoding")
+    });
+    let (tables, id) = seed.expect("the device is well").expect("a cluster");
+    let mut kv = open(&other);
+    begin_to_join(&mut kv, &tables, id).expect("the device is well");
+    let mut joins = Replica::open(Box::new(kv), "b", 10).expect("a seed");
+    (0..100).for_each(|_| joins.tick().expect("nothing is proposed"));
+    let events = settle(&mut joins);
+    assert!(!events.iter().any(|event| matches!(event, ReplicaEvent::BecameLeader(_))), "{events:?}");
+    drop(joins);
+    // The term that it has seen is kept, and is no log.
+    let mut kv = open(&other);
+    let mut batch = KvBatch::default();
+    let hard_state = HardState { term: 9, vote: 1, commit: 0 };
+    batch.put(STATE, state_bytes(hard_state, LogPosition::default()));
+    kv.commit(&batch, Durability::Durable).expect("the device is well");
+    let mut joins = Replica::open(Box::new(kv), "b", 10).expect("a seed and a term");
+    assert_eq!((joins.quorum().term(), joins.quorum().id()), (9, NodeId(id)));
+    // The tables come, and it is as any other.
+    let (pairs, position, _) = source.all_tables().expect("the device is well");
+    joins.received = pairs;
+    joins.stage_tables(position, &Members::voting([NodeId(id)])).expect("the device is well");
+    joins.flush().expect("the device is well");
+    assert_eq!(joins.store.get(JOINS).expect("the device is well"), None);
+}
+
+#[test]
+fn a_cluster_begins_anew_with_all_that_one_store_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut lost = only(made(&folder, &["a"]), 10);
+    commit(&mut lost, 1, "in the tables");
+    commit(&mut lost, 2, "in the log alone");
+    drop(lost);
+    let mut kv = open(&folder);
+    assert_eq!(value(&kv), Some(Bytes::from_static(b"in the tables")));
+    let before = load(&kv).expect("the device is well").expect("a log");
+    recover(&mut kv, "north", addr(9), UTime { sec: 5, nsec: 0 }).expect("the device is well");
+    let monitors = Monitors::read(&kv).expect("its own encoding");
+    assert_eq!((monitors.map.ranks.join(","), monitors.incarnation()), ("north".to_owned(), 1));
+    assert!(monitors.is_gone(NodeId(1)), "the member of before is none any more");
+    assert!(matches!(Replica::open(Box::new(copy_of(&kv)), "a", 10), Err(ReplicaError::Unknown(_))));
+    let mut replica = Replica::open(Box::new(kv), "north", 10).expect("a log of its own");
+    let events = settle(&mut replica);
+    assert!(matches!(events.last(), Some(ReplicaEvent::BecameLeader(_))), "{events:?}");
+    assert!(replica.quorum().term() > before.hard_state.term, "no term is had twice");
+    assert_eq!(
+        value(replica.tables().expect("the device is well")),
+        Some(Bytes::from_static(b"in the log alone"))
+    );
+    commit(&mut replica, 3, "goes on");
+    // There must be something to begin with.
+    let mut empty = MemoryKv::new();
+    assert!(matches!(recover(&mut empty, "a", addr(9), UTime::default()), Err(ReplicaError::NoTables)));
+}
+
+#[test]
+fn addresses_change_in_a_store_that_nobody_uses() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut kv = made(&folder, &["a", "b"]);
+    let unknown = set_addrs(&mut kv, &[("c".to_owned(), addr(9))]);
+    assert!(matches!(unknown, Err(ReplicaError::Unknown(name)) if name == "c"));
+    let mut twin = copy_of(&kv);
+    for store in [&mut kv as &mut dyn KvStore, &mut twin] {
+        set_addrs(store, &[("b".to_owned(), addr(9))]).expect("the device is well");
+    }
+    let all = |kv: &dyn KvStore| kv.scan_prefix(b"").expect("the device is well");
+    assert_eq!(all(&kv), all(&twin), "the stores of a quorum stay alike");
+    let map = Monitors::read(&kv).expect("its own encoding").map;
+    assert_eq!((map.epoch, map.mons["b"].addrs.clone(), map.mons["a"].addrs.clone()), (2, addr(9), addr(1)));
+}
+
+/// A change of the map that is in the log alone would undo what is changed in the tables.
+#[test]
+fn addresses_do_not_change_while_the_map_does() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut replica = only(made(&folder, &["a"]), 10);
+    let tables = replica.tables().expect("the device is well");
+    let moved = store::read(tables, |tables| nacre_mon::set_addrs(tables, &[("a".to_owned(), addr(7))]));
+    let batch = moved.expect("the device is well").expect("its own encoding").expect("a cluster");
+    replica.commit(&batch, Token(1)).expect("the only member decides");
+    settle(&mut replica);
+    drop(replica);
+    let refused = set_addrs(&mut open(&folder), &[("a".to_owned(), addr(9))]);
+    assert!(matches!(refused, Err(ReplicaError::MapUnderWay)), "{refused:?}");
+}
+
+#[test]
+fn a_monitor_that_was_removed_does_not_start_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut replica = Replica::open(Box::new(made(&folder, &["a", "b"])), "b", 10).expect("a new cluster's");
+    replica.note_gone().expect("the device is well");
+    drop(replica);
+    let refused = Replica::open(Box::new(open(&folder)), "b", 10).err();
+    assert!(matches!(refused, Some(ReplicaError::Removed(name)) if name == "b"));
+}

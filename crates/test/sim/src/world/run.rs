@@ -1,6 +1,7 @@
 //! The one loop that lets a world go on: what happens next, turns of processes and steps of devices, and what holds them up.
 
 use super::{Proc, World};
+use nacre_monitor::DriverError;
 use nacre_types::{Entropy, OsdId, Stamp};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -157,8 +158,14 @@ impl World {
             Proc::Mon(n) => {
                 let node = self.mons.get_mut(n)?;
                 let driver = node.driver.as_mut()?;
-                driver.turn(&mut node.incoming).expect("a healthy monitor");
-                Some(driver.next_deadline())
+                match driver.turn(&mut node.incoming) {
+                    Ok(()) => Some(driver.next_deadline()),
+                    Err(DriverError::Removed(_)) => {
+                        self.wipe_mon(n);
+                        None
+                    }
+                    Err(error) => panic!("a healthy monitor ends: {error}"),
+                }
             }
             Proc::Osd(id) => self.run_osd(id),
             Proc::Client(n) => {
