@@ -22,7 +22,7 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a whole cluster on this machine: one monitor or several, and some OSDs, in this process or in several.
     Up(UpArgs),
-    /// Run the monitor of a cluster.
+    /// Run a monitor of a cluster; or make one, move one, remove one.
     Mon(MonArgs),
     /// Run OSDs of a cluster.
     Osd(OsdArgs),
@@ -104,11 +104,21 @@ impl UpArgs {
 
 /// Options of `nacre mon`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct MonArgs {
+    #[command(subcommand)]
+    pub(crate) command: Option<MonCommand>,
     /// Which monitor of the cluster.
     #[arg(long, default_value = "a")]
     pub(crate) name: String,
-    /// Folder of the cluster, made by `nacre up`.
+    #[command(flatten)]
+    pub(crate) place: PlaceArgs,
+}
+
+/// Where a monitor's files are, and whose.
+#[derive(Debug, Args)]
+pub(crate) struct PlaceArgs {
+    /// Folder of the cluster, made by `nacre up`, or with its ceph.conf and keyring.
     #[arg(long, default_value = "nacre-data")]
     pub(crate) dir: PathBuf,
     /// Started as root: go on as this user (a name, or numbers as USER:GROUP), which owns the folder.
@@ -116,10 +126,80 @@ pub(crate) struct MonArgs {
     pub(crate) user: Option<String>,
 }
 
+/// What is done about monitors besides running one. docs/runbooks/mon-add-remove.md says when.
+#[derive(Debug, Subcommand)]
+pub(crate) enum MonCommand {
+    /// Make the store of a new monitor of a cluster that runs, or of one whose store is lost. `nacre mon` runs it then.
+    Join {
+        /// Which monitor.
+        #[arg(long)]
+        name: String,
+        /// Where it is to listen, as IP or IP:PORT; needed when the cluster does not know it yet.
+        #[arg(long)]
+        addr: Option<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Remove a monitor from a cluster that runs; its process ends.
+    Rm {
+        /// Which monitor.
+        #[arg(long)]
+        name: String,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Give a monitor of a cluster that runs another address.
+    Move {
+        /// Which monitor.
+        #[arg(long)]
+        name: String,
+        /// Where it is to listen from now on, as IP:PORT.
+        addr: String,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Give monitors other addresses in the store of one that does not run; to be done alike to the store of each.
+    SetAddrs {
+        /// The monitor whose store it is.
+        #[arg(long)]
+        name: String,
+        /// NAME=IP:PORT, for each monitor that moves.
+        #[arg(required = true)]
+        addrs: Vec<String>,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Begin anew with one monitor, by what one has left, when most of them are lost for good. Whatever the others still have is not part of
+    /// the cluster any more.
+    Recover {
+        /// Folder of a monitor's store that is left, such as nacre-data/mon.b; it stays as it is.
+        #[arg(long)]
+        from: PathBuf,
+        /// Name of the monitor with which the cluster goes on.
+        #[arg(long)]
+        name: String,
+        /// Where it is to listen, as IP or IP:PORT.
+        #[arg(long)]
+        addr: String,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+}
+
 impl MonArgs {
     /// As which user to run, and in which folder.
     pub(crate) fn user(&self) -> (Option<&str>, &Path) {
-        (self.user.as_deref(), &self.dir)
+        let place = match &self.command {
+            None => &self.place,
+            Some(
+                MonCommand::Join { place, .. }
+                | MonCommand::Rm { place, .. }
+                | MonCommand::Move { place, .. }
+                | MonCommand::SetAddrs { place, .. }
+                | MonCommand::Recover { place, .. },
+            ) => place,
+        };
+        (place.user.as_deref(), &place.dir)
     }
 }
 

@@ -5,7 +5,7 @@
 //! lock                 held by `nacre up`
 //! cluster              fsid, addresses of the monitors in order of rank, number of OSDs at first and kind of store, a line each
 //! mon/                 the state of monitor `a`; `lock` in it is held while it runs
-//! mon.b/, mon.c/       the same of further monitors
+//! mon.b/, mon.c/       the same of further monitors; `removed` in it says that the monitor was removed from the cluster
 //! osd.N/fsid, keyring  identity and key of an OSD
 //! osd.N/block, meta.redb  its objects, with store `file`
 //! osd.N/lock           held while it runs
@@ -14,7 +14,8 @@
 //! log/mon.log, mon.b.log, osd.N.log  what such daemons say, when `nacre up --processes` started them
 //! ```
 //!
-//! On a machine that has only OSDs there are `ceph.conf` and the folders of its OSDs.
+//! On a machine of a cluster that was made elsewhere there are `ceph.conf` and the folders of its OSDs, and of its monitor if one joined there
+//! (`nacre mon join`, which needs `keyring`, too).
 
 use crate::args::{Auth, StoreKind};
 use anyhow::{Context, Result, bail};
@@ -37,6 +38,9 @@ const MEMORY: &str = "memory";
 
 /// Monitors of one folder: `a` to `i`.
 pub(crate) const MONS_MAX: usize = 9;
+
+/// In the folder of a monitor that was removed from the cluster.
+pub(crate) const REMOVED_FILE: &str = "removed";
 
 /// A process that was killed just now may still hold its locks for a moment.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
@@ -136,15 +140,64 @@ impl Folder {
         Ok(())
     }
 
-    /// The monitors that have a folder here, in the order of their names.
+    /// The monitors that have a folder here and are not removed from the cluster, in the order of their names.
     pub(crate) fn mons(&self) -> Result<Vec<String>> {
-        let names = (0..MONS_MAX).map(mon_name);
-        Ok(names
-            .filter(|name| {
-                self.mon(name).join("lock").exists()
-                    || self.mon(name).join(nacre_monitor::STORE_FILE).exists()
-            })
-            .collect())
+        let entries = fs::read_dir(&self.path).with_context(|| self.path.display().to_string())?;
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.with_context(|| self.path.display().to_string())?;
+            let file_name = entry.file_name();
+            let Some(name) = file_name.to_str().and_then(mon_of_daemon) else { continue };
+            let has = |file: &str| entry.path().join(file).exists();
+            names.extend((has("lock") || has(nacre_monitor::STORE_FILE)).then(|| name.to_owned()));
+        }
+        names.retain(|name| !self.is_removed(name));
+        names.sort();
+        Ok(names)
+    }
+
+    fn removed_mark(&self, name: &str) -> PathBuf {
+        self.mon(name).join(REMOVED_FILE)
+    }
+
+    /// True of a monitor whose folder is of no use any more.
+    pub(crate) fn is_removed(&self, name: &str) -> bool {
+        self.removed_mark(name).exists()
+    }
+
+    /// Notes that a monitor is none of the cluster any more: nothing here starts it again.
+    pub(crate) fn mark_removed(&self, name: &str) -> Result<()> {
+        let text = format!("mon.{name} was removed from the cluster; this folder is of no use any more\n");
+        write_whole(&self.removed_mark(name), text.as_bytes(), private::FILE_MODE)
+    }
+
+    /// Makes the folder of a monitor that is to join, without what a removed one has left there.
+    ///
+    /// # Errors
+    /// When there is a monitor's store, and nothing says that it was removed.
+    pub(crate) fn make_mon(&self, name: &str) -> Result<Lock> {
+        let path = self.mon(name);
+        if self.is_removed(name) {
+            fs::remove_dir_all(&path).with_context(|| path.display().to_string())?;
+        }
+        if path.join(nacre_monitor::STORE_FILE).exists() {
+            bail!(
+                "{} holds the store of mon.{name}; run it with `nacre mon`, or remove the folder if it is damaged or of an earlier mon.{name}",
+                path.display()
+            );
+        }
+        private::make_folder(&path).with_context(|| path.display().to_string())?;
+        self.lock_mon(name)
+    }
+
+    /// Removes a folder in which no monitor's store was made in the end.
+    pub(crate) fn remove_empty_mon(&self, name: &str) {
+        let path = self.mon(name);
+        if !path.join(nacre_monitor::STORE_FILE).exists()
+            && let Err(error) = fs::remove_dir_all(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove");
+        }
     }
 
     pub(crate) fn conf(&self) -> PathBuf {
@@ -259,7 +312,7 @@ impl Folder {
         OsdFolder::new(&self.osd(id)).write_identity(id, fsid, Some(key))
     }
 
-    /// The two files that any stock client works with.
+    /// The two files that any stock client works with; without a keyring the one that is there stays.
     pub(crate) fn write_client_files(&self, identity: &Identity, admin_keyring: Option<&str>) -> Result<()> {
         if let Some(text) = admin_keyring {
             write_whole(&self.keyring(), text.as_bytes(), private::FILE_MODE)?;
@@ -368,6 +421,28 @@ pub(crate) fn mon_daemon(name: &str) -> String {
     if name == "a" { "mon".to_owned() } else { format!("mon.{name}") }
 }
 
+/// The monitor whose folder has this name.
+fn mon_of_daemon(daemon: &str) -> Option<&str> {
+    if daemon == "mon" { Some("a") } else { daemon.strip_prefix("mon.").filter(|name| *name != "a") }
+}
+
+/// Refuses what is no monitor's name: it is part of a folder's.
+pub(crate) fn check_mon_name(name: &str) -> Result<()> {
+    let is_plain = |ch: char| ch.is_ascii_alphanumeric() || "-_.".contains(ch);
+    if !name.starts_with(|ch: char| ch.is_ascii_alphanumeric())
+        || !name.chars().all(is_plain)
+        || name.len() > 64
+    {
+        bail!("'{name}' is no name of a monitor: letters, digits, '-', '_' and '.', at most 64");
+    }
+    Ok(())
+}
+
+/// The right to use a folder of a daemon, which need not be one of ours.
+pub(crate) fn lock_other(folder: &Path) -> Result<Lock> {
+    lock_within(folder, LOCK_WAIT)
+}
+
 /// Takes the lock file in `folder`, which exists.
 fn lock_within(folder: &Path, patience: Duration) -> Result<Lock> {
     let path = folder.join("lock");
@@ -468,6 +543,27 @@ mod tests {
         assert!(folder.lock().is_err() && is_locked(folder.path()), "locked");
         drop(lock);
         assert!(!is_locked(folder.path()));
+        fs::remove_dir_all(&path).expect("removed");
+    }
+
+    #[test]
+    fn monitors_are_found_by_their_folders_and_removed_ones_are_not() {
+        let path = std::env::temp_dir().join(format!("nacre-mons-{}", std::process::id()));
+        let folder = Folder::open(&path).expect("a folder");
+        for name in ["north-1", "a", "b"] {
+            drop(folder.make_mon(name).expect("nothing is there"));
+        }
+        fs::create_dir_all(folder.mon("c")).expect("an empty folder is no monitor");
+        assert_eq!(folder.mons().expect("readable"), ["a", "b", "north-1"]);
+        private::write(&folder.mon("b").join(nacre_monitor::STORE_FILE), b"").expect("written");
+        let error = folder.make_mon("b").expect_err("a store").to_string();
+        assert!(error.contains("holds the store of mon.b"), "{error}");
+        folder.mark_removed("b").expect("written");
+        assert_eq!(folder.mons().expect("readable"), ["a", "north-1"]);
+        drop(folder.make_mon("b").expect("what a removed one has left goes"));
+        assert_eq!(folder.mons().expect("readable"), ["a", "b", "north-1"]);
+        assert!(["", "../x", "-", "a/b", "a b"].iter().all(|name| check_mon_name(name).is_err()));
+        check_mon_name("north-1").expect("a name");
         fs::remove_dir_all(&path).expect("removed");
     }
 

@@ -17,10 +17,12 @@
 
 mod allocator;
 mod args;
+mod ask;
 mod ceph_osd;
 mod files;
 mod machine;
 mod mon;
+mod mon_admin;
 mod networks;
 mod osd;
 mod sd_notify;
@@ -29,7 +31,7 @@ mod supervisor;
 mod up;
 mod user;
 
-use args::{Cli, Command};
+use args::{Cli, Command, MonArgs};
 use clap::Parser;
 use std::process::ExitCode;
 
@@ -49,6 +51,7 @@ fn main() -> ExitCode {
     let done = |()| ExitCode::SUCCESS;
     let outcome = match command {
         Command::Up(options) => up::run(&options).map(done),
+        Command::Mon(MonArgs { command: Some(command), .. }) => mon_admin::run(&command).map(done),
         Command::Mon(options) => mon::run(&options).map(done),
         Command::Osd(options) => match &options.ceph {
             Some(ceph) => ceph_osd::start(&options, ceph).map(done),

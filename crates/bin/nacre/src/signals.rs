@@ -37,8 +37,15 @@ impl Stop {
     /// # Errors
     /// Those of `check`.
     pub(crate) fn watch(&self, mut check: impl FnMut() -> Result<()>) -> Result<()> {
-        while !self.is_wanted() {
-            check()?;
+        self.watch_until(|| check().map(|()| false))
+    }
+
+    /// The same, or until `check` says that there is nothing left to watch.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) fn watch_until(&self, mut check: impl FnMut() -> Result<bool>) -> Result<()> {
+        while !self.is_wanted() && !check()? {
             std::thread::sleep(RUN_POLL);
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! says when one of its children ends.
 
 use crate::args::UpArgs;
-use crate::files::{Folder, is_locked, mon_daemon};
+use crate::files::{Folder, REMOVED_FILE, is_locked, mon_daemon};
 use crate::osd;
 use crate::sd_notify::ReadyListener;
 use crate::signals::{START_POLL, Stop};
@@ -172,7 +172,9 @@ impl Supervisor {
     }
 
     fn start_again(&mut self, at: usize) -> Result<()> {
-        let Some(daemon) = self.daemons.get(at).filter(|daemon| !is_locked(&daemon.home)) else {
+        let is_to_run =
+            |daemon: &&Daemon| !is_locked(&daemon.home) && !daemon.home.join(REMOVED_FILE).exists();
+        let Some(daemon) = self.daemons.get(at).filter(is_to_run) else {
             return Ok(());
         };
         let child = self.spawn(daemon)?;

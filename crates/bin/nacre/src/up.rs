@@ -51,12 +51,16 @@ struct Cluster<'a> {
 impl Cluster<'_> {
     /// All daemons as threads of this process.
     fn run_here(&self, options: &UpArgs, stop: &Stop) -> Result<()> {
-        let mons = mon::start_all(self.folder, self.identity)?;
+        let mut mons = mon::start_all(self.folder, self.identity)?;
+        let mut identity = self.identity.clone();
         let defaults = self.defaults(options)?;
         let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &defaults)?;
-        wait_until_up(&mons, &mut osds, stop, self.clock)?;
+        wait_until_up(self.folder, &mut mons, &mut osds, stop, self.clock)?;
         self.welcome(osds.running().len(), stop);
-        let outcome = stop.watch(|| check_alive(&mons, &mut osds));
+        let outcome = stop.watch(|| {
+            mon::follow_monitors(self.folder, &mut identity, &mons)?;
+            check_alive(self.folder, &mut mons, &mut osds)
+        });
         let stopped = osds.stop();
         mons.into_iter().for_each(|mon| mon.monitor.stop());
         // The first reason is the one that counts.
@@ -89,7 +93,10 @@ impl Cluster<'_> {
                 (shards, capacity_bytes(self.folder, options.osd_size, store, count)?)
             }
         };
-        let address = Address { fsid, monitors: self.identity.monitors.clone(), auth };
+        // The monitors have written there where they are by now.
+        let monitors =
+            self.folder.address().map_or_else(|_| self.identity.monitors.clone(), |at| at.monitors);
+        let address = Address { fsid, monitors, auth };
         Ok(OsdDefaults {
             address,
             listen: options.listen,
@@ -117,9 +124,12 @@ fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Ident
             options.dir.display(),
         );
     }
-    let mons = identity.monitors.len();
+    let mons = folder.mons()?.len();
     if options.mons.is_some_and(|wanted| wanted != mons) {
-        bail!("{} has {mons} monitors; leave --mons out, or choose another --dir", options.dir.display());
+        bail!(
+            "{} has {mons} monitors; leave --mons out, add monitors as docs/runbooks/mon-add-remove.md says, or choose another --dir",
+            options.dir.display()
+        );
     }
     if options.store.is_some_and(|store| store != identity.store) {
         bail!("{} holds a cluster with another kind of store; leave --store out", options.dir.display());
@@ -239,10 +249,16 @@ fn make_stores(
     made.into_iter().try_for_each(|one| one.context("cannot make a store"))
 }
 
-fn wait_until_up(mons: &[mon::Running], osds: &mut Hosted<'_>, stop: &Stop, clock: &RealClock) -> Result<()> {
+fn wait_until_up(
+    folder: &Folder,
+    mons: &mut Vec<mon::Running>,
+    osds: &mut Hosted<'_>,
+    stop: &Stop,
+    clock: &RealClock,
+) -> Result<()> {
     let deadline = clock.now() + BOOT_TIMEOUT;
     while !stop.is_wanted() && !osds.running().iter().all(|osd| osd.handle.is_booted()) {
-        check_alive(mons, osds).context("NACRE_LOG=debug shows more")?;
+        check_alive(folder, mons, osds).context("NACRE_LOG=debug shows more")?;
         if clock.now() > deadline {
             let late = osds.running().iter().filter(|osd| !osd.handle.is_booted());
             let names: Vec<String> = late.map(|osd| osd::daemon(osd.id)).collect();
@@ -254,8 +270,8 @@ fn wait_until_up(mons: &[mon::Running], osds: &mut Hosted<'_>, stop: &Stop, cloc
 }
 
 /// Finds out whether a daemon has ended by itself. The end of the monitors' majority is that of all daemons, an OSD's is its own.
-fn check_alive(mons: &[mon::Running], osds: &mut Hosted<'_>) -> Result<()> {
-    mon::check_alive(mons)?;
+fn check_alive(folder: &Folder, mons: &mut Vec<mon::Running>, osds: &mut Hosted<'_>) -> Result<()> {
+    mon::check_alive(folder, mons)?;
     osds.check_alive()
 }
 
