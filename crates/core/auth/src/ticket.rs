@@ -1,4 +1,4 @@
-//! What a ticket says, and the two forms in which it is sealed.
+//! What a ticket says, and the forms in which it is sealed.
 //!
 //! A ticket is opened by the daemon that it is for and by no other: to the client that carries it, it is opaque bytes. So the
 //! form is a matter between the monitor that makes it and the daemons of its own cluster, see `docs/formats/ticket.md`.
@@ -12,6 +12,7 @@ use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::{AuthName, EntityKind, Entropy, UTime};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, Salt};
+use ring::hmac::{self, HMAC_SHA256};
 
 /// How the tickets for a service are sealed. It follows from whose daemons open them, which is configuration: nothing that a
 /// peer sends chooses it, and there is no falling back, or a forged ticket would only have to say that it is of the weak form.
@@ -21,14 +22,19 @@ pub enum TicketForm {
     Sealed,
     /// Ceph's (`CephXServiceTicketInfo` in AES-CBC): for stock daemons under our monitor, and ours under Ceph's.
     Ceph,
+    /// Ceph's with an HMAC-SHA256 behind it, over what [`TicketForm::Sealed`] authenticates. Ceph's daemons decrypt all of it and read as
+    /// far as they understand; ours look at the HMAC first. For the manager, which may be a stock one now and ours in a second, while
+    /// clients keep a ticket for an hour.
+    CephWithMac,
 }
 
 impl TicketForm {
-    /// The form of the tickets that our monitor makes for `service`: metadata servers are Ceph's, all else is ours.
+    /// The form of the tickets that our monitor makes for `service`: metadata servers are Ceph's, managers may be, all else is ours.
     #[must_use]
     pub const fn under_our_monitor(service: EntityKind) -> Self {
         match service {
             EntityKind::MDS => Self::Ceph,
+            EntityKind::MGR => Self::CephWithMac,
             _ => Self::Sealed,
         }
     }
@@ -38,6 +44,10 @@ impl TicketForm {
 const FORM_VERSION: u8 = 1;
 /// Sets the key of the tickets apart from every other use of a rotating secret.
 const KEY_DOMAIN: &[u8] = b"nacre ticket 1";
+/// The same for the HMAC behind a ticket in Ceph's form.
+const MAC_DOMAIN: &[u8] = b"nacre ticket mac 1";
+/// Whole blocks of Ceph's cipher, or its daemons could not decrypt what stands in front.
+const MAC_BYTES: usize = 32;
 
 /// What a ticket is good for; the daemon that opens it must name the same.
 #[derive(Debug, Clone, Copy)]
@@ -94,13 +104,19 @@ impl Ticket {
         assert!(!self.allow_all, "rights come from caps");
         let blob = match form {
             TicketForm::Ceph => secret.seal(|w| self.encode_ceph(w)),
-            TicketForm::Sealed => {
-                let name = (service == EntityKind::AUTH).then_some(&self.name);
-                let binding = Binding { service, global_id: self.global_id, name };
-                self.seal_ours(&binding, secret_id, secret, entropy)
+            TicketForm::CephWithMac => {
+                let sealed = secret.seal(|w| self.encode_ceph(w));
+                let mac = mac_of(&self.binding(service), secret_id, secret, &sealed);
+                [&sealed, mac.as_ref()].concat()
             }
+            TicketForm::Sealed => self.seal_ours(&self.binding(service), secret_id, secret, entropy),
         };
         TicketBlob { secret_id, blob: blob.into() }
+    }
+
+    fn binding(&self, service: EntityKind) -> Binding<'_> {
+        let name = (service == EntityKind::AUTH).then_some(&self.name);
+        Binding { service, global_id: self.global_id, name }
     }
 
     /// Opens a ticket that is shown for `binding`.
@@ -116,6 +132,7 @@ impl Ticket {
     ) -> Result<Self, CryptoError> {
         let ticket = match form {
             TicketForm::Ceph => secret.open(&blob.blob, Self::decode_ceph)?,
+            TicketForm::CephWithMac => Self::open_with_mac(blob, binding, secret)?,
             TicketForm::Sealed => Self::open_ours(blob, binding, secret)?,
         };
         let is_bound = ticket.global_id == binding.global_id
@@ -167,6 +184,18 @@ impl Ticket {
             )
             .map_err(|_| CryptoError::Decrypt)?;
         Ok(Self::decode_ours(&mut Reader::new(plain.to_vec().into()))?)
+    }
+
+    /// Nothing is decrypted before the HMAC has been found right: an answer that depends on the padding would give the inside away.
+    fn open_with_mac(
+        blob: &TicketBlob,
+        binding: &Binding<'_>,
+        secret: &CryptoKey,
+    ) -> Result<Self, CryptoError> {
+        let (sealed, mac) = blob.blob.split_last_chunk::<MAC_BYTES>().ok_or(CryptoError::Decrypt)?;
+        let said = [&binding.associated(blob.secret_id), sealed].concat();
+        hmac::verify(&mac_key(secret), &said, mac).map_err(|_| CryptoError::Decrypt)?;
+        secret.open(sealed, Self::decode_ceph)
     }
 
     fn decode_ours(r: &mut Reader) -> Result<Self, DecodeError> {
@@ -224,6 +253,16 @@ fn ticket_key(secret: &CryptoKey) -> LessSafeKey {
     LessSafeKey::new(UnboundKey::from(key))
 }
 
+fn mac_key(secret: &CryptoKey) -> hmac::Key {
+    let extracted = Salt::new(HKDF_SHA256, MAC_DOMAIN).extract(secret.secret());
+    let key = extracted.expand(&[], HMAC_SHA256).expect("a key is shorter than what the function gives");
+    hmac::Key::from(key)
+}
+
+fn mac_of(binding: &Binding<'_>, secret_id: u64, secret: &CryptoKey, sealed: &[u8]) -> hmac::Tag {
+    hmac::sign(&mac_key(secret), &[&binding.associated(secret_id), sealed].concat())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,7 +301,7 @@ mod tests {
 
     #[test]
     fn tickets_open_with_their_secret_only() {
-        for form in [TicketForm::Sealed, TicketForm::Ceph] {
+        for form in [TicketForm::Sealed, TicketForm::Ceph, TicketForm::CephWithMac] {
             let ticket = ticket(0);
             let blob = ticket.seal(form, EntityKind::OSD, (7, &key(1)), &mut SeededEntropy(1));
             let binding = at(EntityKind::OSD, &ticket);
@@ -288,6 +327,32 @@ mod tests {
         }
     }
 
+    #[test]
+    fn no_single_bit_of_a_ticket_with_an_hmac_can_be_changed() {
+        let secret = key(1);
+        let form = TicketForm::CephWithMac;
+        for number in 0..64 {
+            let ticket = ticket(number);
+            let blob = ticket.seal(form, EntityKind::MGR, (7, &secret), &mut SeededEntropy(3));
+            let binding = at(EntityKind::MGR, &ticket);
+            assert_eq!(Ticket::open(&blob, form, &binding, &secret).as_ref(), Ok(&ticket));
+            for bit in 0..64 + 8 * blob.blob.len() {
+                let opened = Ticket::open(&flipped(&blob, bit), form, &binding, &secret);
+                assert_eq!(opened, Err(CryptoError::Decrypt), "ticket {number}, bit {bit}");
+            }
+        }
+    }
+
+    /// Ceph's daemons decrypt all blocks and read the front; so what they read is what they would read without the HMAC.
+    #[test]
+    fn in_front_of_the_hmac_stands_a_ticket_of_cephs_form() {
+        let (ticket, secret) = (ticket(0), key(1));
+        let seal = |form| ticket.seal(form, EntityKind::MGR, (7, &secret), &mut SeededEntropy(3)).blob;
+        let (plain, with_mac) = (seal(TicketForm::Ceph), seal(TicketForm::CephWithMac));
+        assert_eq!(with_mac.slice(..with_mac.len() - MAC_BYTES), plain);
+        assert_eq!(MAC_BYTES % 16, 0, "whole blocks");
+    }
+
     /// What Ceph's form cannot prevent: it is used where Ceph's daemons open the ticket, and nowhere else.
     #[test]
     fn a_bit_of_a_ticket_of_cephs_form_makes_an_administrator() {
@@ -306,11 +371,14 @@ mod tests {
     }
 
     #[test]
-    fn neither_form_is_taken_for_the_other() {
+    fn no_form_is_taken_for_another() {
         let (ticket, secret) = (ticket(0), key(1));
         let binding = at(EntityKind::OSD, &ticket);
-        for (made, opened) in [(TicketForm::Ceph, TicketForm::Sealed), (TicketForm::Sealed, TicketForm::Ceph)]
-        {
+        let forms = [TicketForm::Sealed, TicketForm::Ceph, TicketForm::CephWithMac];
+        for (made, opened) in forms.into_iter().flat_map(|made| forms.map(|opened| (made, opened))) {
+            if made == opened || (made, opened) == (TicketForm::CephWithMac, TicketForm::Ceph) {
+                continue;
+            }
             let blob = ticket.seal(made, EntityKind::OSD, (7, &secret), &mut SeededEntropy(3));
             assert!(Ticket::open(&blob, opened, &binding, &secret).is_err());
         }
@@ -340,11 +408,13 @@ mod tests {
     #[test]
     fn tickets_of_any_length_are_refused_without_a_panic() {
         let (ticket, secret) = (ticket(0), key(1));
-        let blob = ticket.seal(TicketForm::Sealed, EntityKind::OSD, (7, &secret), &mut SeededEntropy(3));
-        for length in 0..blob.blob.len() {
-            let cut = TicketBlob { secret_id: 7, blob: blob.blob.slice(..length) };
-            let opened = Ticket::open(&cut, TicketForm::Sealed, &at(EntityKind::OSD, &ticket), &secret);
-            assert_eq!(opened, Err(CryptoError::Decrypt));
+        for form in [TicketForm::Sealed, TicketForm::CephWithMac] {
+            let blob = ticket.seal(form, EntityKind::OSD, (7, &secret), &mut SeededEntropy(3));
+            for length in 0..blob.blob.len() {
+                let cut = TicketBlob { secret_id: 7, blob: blob.blob.slice(..length) };
+                let opened = Ticket::open(&cut, form, &at(EntityKind::OSD, &ticket), &secret);
+                assert_eq!(opened, Err(CryptoError::Decrypt));
+            }
         }
     }
 }
