@@ -22,7 +22,7 @@ mod wire;
 
 pub use fsmap::{Compat, FileSystem, FsMap, MdsInfo, MdsMap};
 pub use incremental::Incremental;
-pub use mgrmap::{MgrMap, MgrModule, MgrModuleOption, StandbyMgr};
+pub use mgrmap::{MgrMap, StandbyMgr};
 pub use monmap::{MON_FEATURES, MonInfo, MonMap};
 pub use next_map::{MapError, NextMap, newer_maps};
 pub use osd_info::{OsdInfo, XInfo};

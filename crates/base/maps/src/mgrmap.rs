@@ -1,50 +1,9 @@
 //! [`MgrMap`]: which manager is active and what it serves.
 
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_msg::ModuleInfo;
 use nacre_types::{AddrVec, Epoch, UTime};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// One option of a module. Ceph `MgrMap::ModuleOption`, version 1.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MgrModuleOption {
-    /// Name of the option.
-    pub name: String,
-    /// `Option::type_t`.
-    pub kind: u8,
-    /// `Option::level_t`.
-    pub level: u8,
-    /// `Option::flag_t` bits.
-    pub flags: u32,
-    /// Default value, as text.
-    pub default_value: String,
-    /// Smallest value that is allowed, as text; empty for none.
-    pub min: String,
-    /// Largest value that is allowed, as text; empty for none.
-    pub max: String,
-    /// The only values that are allowed; empty for any.
-    pub enum_allowed: BTreeSet<String>,
-    /// What it sets, in a sentence.
-    pub description: String,
-    /// What it sets, at length.
-    pub long_description: String,
-    /// Words to find it by.
-    pub tags: BTreeSet<String>,
-    /// Names of options to look at with it.
-    pub see_also: BTreeSet<String>,
-}
-
-/// A module that a manager could run. Ceph `MgrMap::ModuleInfo`, version 2.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct MgrModule {
-    /// Name of the module.
-    pub name: String,
-    /// False when something is missing.
-    pub can_run: bool,
-    /// What is missing.
-    pub error_string: String,
-    /// The module's options, by name.
-    pub options: BTreeMap<String, MgrModuleOption>,
-}
 
 /// A manager in waiting. Ceph `MgrMap::StandbyInfo`, version 4.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -56,7 +15,7 @@ pub struct StandbyMgr {
     /// Module names (historic).
     pub legacy_modules: BTreeSet<String>,
     /// Modules it could run.
-    pub available_modules: Vec<MgrModule>,
+    pub available_modules: Vec<ModuleInfo>,
     /// Features of the sender, one bit each (`CEPH_FEATURE_*`).
     pub features: u64,
 }
@@ -81,7 +40,7 @@ pub struct MgrMap {
     /// Services offered: module to URL.
     pub services: BTreeMap<String, String>,
     /// Modules that the active manager could run.
-    pub available_modules: Vec<MgrModule>,
+    pub available_modules: Vec<ModuleInfo>,
     /// When the active manager took over.
     pub active_change: UTime,
     /// Modules always on, by release.
@@ -97,72 +56,6 @@ pub struct MgrMap {
 }
 
 const VERSION: u8 = 12;
-
-impl Encode for MgrModuleOption {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
-            w.str(&self.name);
-            w.u8(self.kind);
-            w.u8(self.level);
-            w.u32(self.flags);
-            w.str(&self.default_value);
-            w.str(&self.min);
-            w.str(&self.max);
-            w.put(&self.enum_allowed);
-            w.str(&self.description);
-            w.str(&self.long_description);
-            w.put(&self.tags);
-            w.put(&self.see_also);
-        });
-    }
-}
-
-impl Decode for MgrModuleOption {
-    const MIN_BYTES: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("MgrMap::ModuleOption", 1, |_, r| {
-            Ok(Self {
-                name: r.text()?,
-                kind: r.u8()?,
-                level: r.u8()?,
-                flags: r.u32()?,
-                default_value: r.text()?,
-                min: r.text()?,
-                max: r.text()?,
-                enum_allowed: r.get()?,
-                description: r.text()?,
-                long_description: r.text()?,
-                tags: r.get()?,
-                see_also: r.get()?,
-            })
-        })
-    }
-}
-
-impl Encode for MgrModule {
-    fn encode(&self, w: &mut Writer) {
-        w.envelope(2, 1, |w| {
-            w.str(&self.name);
-            w.bool(self.can_run);
-            w.str(&self.error_string);
-            w.put(&self.options);
-        });
-    }
-}
-
-impl Decode for MgrModule {
-    const MIN_BYTES: usize = 6;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("MgrMap::ModuleInfo", 2, |version, r| {
-            Ok(Self {
-                name: r.text()?,
-                can_run: r.bool()?,
-                error_string: r.text()?,
-                options: if version >= 2 { r.get()? } else { BTreeMap::new() },
-            })
-        })
-    }
-}
 
 impl Encode for StandbyMgr {
     fn encode(&self, w: &mut Writer) {

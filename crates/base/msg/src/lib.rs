@@ -29,6 +29,7 @@ mod osd_to_mon;
 pub mod peer;
 mod pg_create;
 mod pg_stats;
+mod pg_stats_wanted;
 mod pool_op;
 mod raw;
 mod scrub;
@@ -42,7 +43,7 @@ mod watch_notify;
 
 pub use auth::{Auth, AuthReply};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
-pub use config::{Config, Ping};
+pub use config::{Config, KvData, Ping};
 pub use entity_caps::EntityCaps;
 pub use force::{OsdForceRecovery, force_option};
 pub use log::{ClusterLogEntry, Log, LogAck, LogPriority};
@@ -68,6 +69,7 @@ pub use osd_to_mon::{
 };
 pub use pg_create::{OsdPgCreate2, PgCreated};
 pub use pg_stats::PgStats;
+pub use pg_stats_wanted::PgStatsWanted;
 pub use pool_op::{PoolOp, PoolOpReply, RemoveSnaps, pool_op_code};
 pub use raw::{RawMessage, priority};
 pub use scrub::OsdScrub2;

@@ -44,6 +44,26 @@ pub(super) static TABLE: &[OptionInfo] = &[
         .services(&["mgr"]),
     row("mon_max_pool_pg_num", Kind::Uint, "65536", "Most placement groups of one pool"),
     row("mon_min_osdmap_epochs", Kind::Int, "500", "OSD maps kept at least").services(&["mon"]),
+    row(
+        "mon_mgr_beacon_grace",
+        Kind::Seconds,
+        "30",
+        "Seconds without a beacon after which a manager is given up; one whose connection has ended is so after 2 or 3",
+    )
+    .at_least("1")
+    .services(&["mon"]),
+    row(
+        "mon_mgr_blocklist_interval",
+        Kind::Float,
+        "86400",
+        "Seconds for which the OSDs shut out a manager that was given up",
+    )
+    .at_least("1")
+    .services(&["mon"]),
+    row("mon_mgr_digest_period", Kind::Int, "5", "Seconds between what monitors tell managers of themselves")
+        .at_least("1")
+        .level(Level::Dev)
+        .services(&["mon"]),
     row("mon_osd_adjust_heartbeat_grace", Kind::Bool, "true", "Grace grows for OSDs that were laggy before")
         .services(&["mon"]),
     row(

@@ -54,6 +54,9 @@ const MON: &[&str] = &[
     "mon_data_avail_warn",
     "mon_max_pg_per_osd",
     "mon_max_pool_pg_num",
+    "mon_mgr_beacon_grace",
+    "mon_mgr_blocklist_interval",
+    "mon_mgr_digest_period",
     "mon_osd_adjust_heartbeat_grace",
     "mon_osd_auto_mark_auto_out_in",
     "mon_osd_auto_mark_in",
@@ -83,6 +86,9 @@ const MON: &[&str] = &[
     "osd_pool_default_pgp_num",
     "osd_pool_default_size",
 ];
+
+/// Options that a `ceph-mgr` of Ceph's reads when the monitor sends them, beside those that it reads as a client. Our own manager reads none.
+const MGR: &[&str] = &["mgr_stats_period", "mon_max_pg_per_osd", "mon_target_pg_per_osd"];
 
 /// Options that Ceph's clients read when the monitor sends them, beside those of `client.rs` and `debug.rs`.
 const CLIENT: &[&str] = &[
@@ -151,7 +157,7 @@ const MISSING: &[(&str, &[&str])] = &[
         "erasure codes are compiled in",
         &["erasure_code_dir", "osd_erasure_code_plugins", "osd_pool_default_erasure_code_profile"],
     ),
-    ("the manager asks for a report every 5 s", &["mgr_stats_period", "osd_mon_report_interval"]),
+    ("the manager asks for a report every 5 s", &["osd_mon_report_interval"]),
     ("it is 0.05 s", &["mon_clock_drift_allowed"]),
     ("the cluster log is kept by the monitor alone", &["mon_cluster_log_to_file"]),
     ("500 maps are kept", &["mon_min_osdmap_epochs"]),
@@ -160,7 +166,10 @@ const MISSING: &[(&str, &[&str])] = &[
         &["mon_osd_backfillfull_ratio", "mon_osd_full_ratio", "mon_osd_nearfull_ratio"],
     ),
     ("there is no such health check", &["mon_pg_warn_min_per_osd", "mon_warn_on_pool_no_app"]),
-    ("the autoscaler is not built", &["mon_target_pg_per_osd", "osd_pool_default_pg_autoscale_mode"]),
+    (
+        "new pools have pg_autoscale_mode off; while a ceph-mgr is active, ceph osd pool set POOL pg_autoscale_mode on",
+        &["osd_pool_default_pg_autoscale_mode"],
+    ),
     ("there is one kind of store", &["osd_objectstore", "osd_check_max_object_name_len_on_startup"]),
     ("the first rule spreads copies over hosts", &["osd_crush_chooseleaf_type"]),
     (
@@ -210,13 +219,13 @@ const MISSING: &[(&str, &[&str])] = &[
 ];
 
 impl OptionInfo {
-    /// Which read it: some of `osd`, `mon` and `client`, or none.
+    /// Which read it: some of `osd`, `mon`, `mgr` and `client`, or none.
     #[must_use]
     pub fn readers(&self) -> Vec<&'static str> {
         let of_client = |table: &[Self]| table.iter().any(|option| option.name == self.name);
         let is_in = |list: &[&str]| list.contains(&self.name);
         let client = is_in(CLIENT) || of_client(client::TABLE) || of_client(debug::TABLE);
-        [("osd", is_in(OSD)), ("mon", is_in(MON)), ("client", client)]
+        [("osd", is_in(OSD) || is_in(FOR_OSD)), ("mon", is_in(MON)), ("mgr", is_in(MGR)), ("client", client)]
             .into_iter()
             .filter_map(|(name, reads)| reads.then_some(name))
             .collect()

@@ -102,12 +102,13 @@ fn document() -> String {
          an option when WHO, or somebody in it, reads it; anything else is refused with EOPNOTSUPP and what holds instead.\n\n## Read by our daemons\n\n\
          | option | default | read by | takes effect | in |\n|---|---|---|---|---|\n"
         .to_owned();
-    let ours = |option: &&&OptionInfo| option.readers().iter().any(|reader| *reader != "client");
+    let ours = |option: &&&OptionInfo| option.readers().iter().any(|reader| ["osd", "mon"].contains(reader));
     for option in sorted.iter().filter(ours) {
         line(&mut out, option, &files);
     }
-    out.push_str("\n## Read by Ceph's clients\n\nThe monitor keeps them and sends them to clients; our daemons do not read them.\n\n");
-    for option in sorted.iter().filter(|option| option.readers() == ["client"]) {
+    out.push_str("\n## Read by Ceph's clients and managers\n\nThe monitor keeps them and sends them to clients and to `ceph-mgr`; our daemons do not read them.\n\n");
+    let foreign = |option: &&&OptionInfo| !option.readers().is_empty() && !ours(option);
+    for option in sorted.iter().filter(foreign) {
         writeln!(out, "* `{}`", option.name).expect("text grows");
     }
     out.push_str("\n## Refused\n\n| option | what holds instead |\n|---|---|\n");

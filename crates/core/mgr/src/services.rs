@@ -54,6 +54,14 @@ pub struct Services {
     sessions: BTreeMap<u64, ServiceKey>,
 }
 
+impl ServiceDaemon {
+    /// Number of the session that it is shown by.
+    #[must_use]
+    pub fn session(&self) -> u64 {
+        self.session
+    }
+}
+
 fn bytes(map: &BTreeMap<String, String>) -> usize {
     map.iter().map(|(key, value)| key.len() + value.len()).sum()
 }

@@ -5,7 +5,7 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_options::{self as options, OptionError, OptionInfo};
 use nacre_types::{AuthName, EntityKind, Errno, UTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The table of values.
@@ -17,6 +17,11 @@ pub const VALUES_COUNT_MAX: usize = 10_000;
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of all values, their names and sections: what concerns a daemon is sent to it in one message.
 pub const VALUES_BYTES_MAX: usize = 4 << 20;
+
+const NO_MODULES: &str = "managers' modules are not built in, and no ceph-mgr is there that has such a one";
+
+/// What the names of modules' options begin with: `mgr/MODULE/OPTION`.
+pub(crate) const MODULES: &str = "mgr/";
 
 /// Options that a daemon needs before it knows a monitor.
 const LOCAL_ONLY: &[&str] = &["fsid", "host", "keyring", "mon_host", "osd_data", "mon_data"];
@@ -42,9 +47,9 @@ pub enum ConfigError {
     /// No such option.
     #[error("unrecognized config option '{0}'")]
     Unknown(String),
-    /// An option of a manager's module.
-    #[error("{0} has no effect: managers' modules are not built")]
-    Module(String),
+    /// An option of a manager's module that is not known.
+    #[error("{0} has no effect: {1}")]
+    Module(String, &'static str),
     /// The option is read before a daemon knows a monitor.
     #[error(
         "{0} is needed before a daemon reaches the monitors: it stands in ceph.conf or on the command line"
@@ -73,7 +78,7 @@ pub enum ConfigError {
 impl From<&ConfigError> for Errno {
     fn from(error: &ConfigError) -> Self {
         match error {
-            ConfigError::NotRead { .. } | ConfigError::Module(_) => Self::EOPNOTSUPP,
+            ConfigError::NotRead { .. } | ConfigError::Module(..) => Self::EOPNOTSUPP,
             _ => Self::EINVAL,
         }
     }
@@ -151,6 +156,8 @@ impl Who {
             Some(EntityKind::OSD) => readers.contains(&"osd"),
             Some(EntityKind::MON) => readers.contains(&"mon"),
             Some(EntityKind::CLIENT) => readers.contains(&"client"),
+            // A ceph-mgr is a client of the cluster as well.
+            Some(EntityKind::MGR) => readers.contains(&"mgr") || readers.contains(&"client"),
             Some(_) => false,
         };
         // Only OSDs have a place and a class.
@@ -209,6 +216,8 @@ pub struct ConfigDb {
     history: BTreeMap<u64, Changeset>,
     /// Changes that the next batch will hold.
     unstamped: Vec<Change>,
+    /// Keys in the store of values that have changed since subscribers were told last.
+    changed: BTreeSet<String>,
     changes: Batch,
 }
 
@@ -278,13 +287,14 @@ impl Decode for Changeset {
     }
 }
 
-/// Key of a value in the store: a slash cannot stand in an option's name, so the last one separates.
+/// Key of a value in the store. A slash stands in the names of modules' options only, which begin with `mgr/`; else the last one separates.
 fn key(who: &Who, name: &str) -> String {
     format!("{who}/{name}")
 }
 
 fn parse_key(key: &str) -> Option<(Who, String)> {
-    let (who, name) = key.rsplit_once('/')?;
+    let of_module = key.find("/mgr/").and_then(|at| Some((key.get(..at)?, key.get(at + 1..)?)));
+    let (who, name) = of_module.or_else(|| key.rsplit_once('/'))?;
     Some((Who::parse(who)?, name.to_owned()))
 }
 
@@ -313,6 +323,7 @@ impl ConfigDb {
             version: 1,
             history: history.collect(),
             unstamped: Vec::new(),
+            changed: BTreeSet::new(),
             changes: Batch::default(),
         }
     }
@@ -351,6 +362,13 @@ impl ConfigDb {
         self.version
     }
 
+    /// `SECTION/OPTION` of values that have changed since the last call, with what they are now.
+    pub(crate) fn take_changed(&mut self) -> BTreeMap<String, Option<String>> {
+        let changed = std::mem::take(&mut self.changed).into_iter();
+        let value = |key: &str| self.values.get(&parse_key(key)?).cloned();
+        changed.map(|key| (key.clone(), value(&key))).collect()
+    }
+
     /// Every value: section, option, text.
     pub fn iter(&self) -> impl Iterator<Item = (&Who, &str, &str)> {
         self.values.iter().map(|((who, name), value)| (who, name.as_str(), value.as_str()))
@@ -369,10 +387,27 @@ impl ConfigDb {
                 who.check_readers(option)?;
                 (option.name.to_owned(), option.check(value)?)
             }
-            None if name.starts_with("mgr/") => return Err(ConfigError::Module(name.to_owned())),
+            None if name.starts_with(MODULES) && !force => {
+                return Err(ConfigError::Module(name.to_owned(), NO_MODULES));
+            }
             None if force => (name.to_owned(), value.to_owned()),
             None => return Err(ConfigError::Unknown(name.to_owned())),
         };
+        self.store(who, name, value)
+    }
+
+    /// Stores a value of an option of a manager's module. The caller has looked whether the module takes it.
+    ///
+    /// # Errors
+    /// [`ConfigError::Full`], and [`ConfigError::NotRead`] for sections of others than managers.
+    pub fn set_of_module(&mut self, who: &Who, name: &str, value: String) -> Result<String, ConfigError> {
+        if who.kind.is_some_and(|kind| kind != EntityKind::MGR) || !who.mask.0.is_empty() {
+            return Err(ConfigError::Module(name.to_owned(), "it is read by managers: set it for mgr"));
+        }
+        self.store(who, name.to_owned(), value)
+    }
+
+    fn store(&mut self, who: &Who, name: String, value: String) -> Result<String, ConfigError> {
         let entry = (who.clone(), name);
         let is_new = !self.values.contains_key(&entry);
         if value.len() > VALUE_BYTES_MAX
@@ -386,6 +421,7 @@ impl ConfigDb {
             self.unusable.remove(&entry);
             let name = key(who, &entry.1);
             let old = self.values.insert(entry, value.clone());
+            self.changed.insert(name.clone());
             self.unstamped.push(Change { name, old, new: Some(value.clone()) });
             self.version += 1;
         }
@@ -408,6 +444,7 @@ impl ConfigDb {
         let old = self.values.remove(&entry);
         let was_there = old.is_some();
         if was_there {
+            self.changed.insert(key(who, name));
             self.unstamped.push(Change { name: key(who, name), old, new: None });
             self.changes.delete(PREFIX, key(who, name));
             self.version += 1;
@@ -538,6 +575,21 @@ mod tests {
         let mut kv = crate::batch::MemorySnapshot::default();
         kv.apply(&batch);
         assert_eq!(ConfigDb::open(&kv, "a").values, db.values);
+    }
+
+    #[test]
+    fn options_of_modules_have_slashes_in_their_names() {
+        let mut db = ConfigDb::default();
+        let (name, value) = ("mgr/prometheus/server_port", "9284".to_owned());
+        assert!(matches!(db.set(&who("mgr"), name, &value, false), Err(ConfigError::Module(..))));
+        assert!(matches!(db.set_of_module(&who("osd"), name, value.clone()), Err(ConfigError::Module(..))));
+        for section in ["global", "mgr", "mgr.x"] {
+            db.set_of_module(&who(section), name, value.clone()).expect("a section of managers");
+            assert_eq!(parse_key(&key(&who(section), name)), Some((who(section), name.to_owned())));
+        }
+        assert_eq!(of(&db, "mgr.x", name), Some(value));
+        let plain = "osd_max_backfills".to_owned();
+        assert_eq!(parse_key("osd/class:ssd/osd_max_backfills"), Some((who("osd/class:ssd"), plain)));
     }
 
     #[test]

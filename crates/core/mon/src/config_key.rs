@@ -2,7 +2,7 @@
 
 use crate::batch::{Batch, Snapshot};
 use nacre_buf::Bytes;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PREFIX: &str = "config-key";
 
@@ -22,13 +22,17 @@ pub struct ConfigKeys {
     /// Bytes of them.
     bytes: usize,
     changes: Batch,
+    /// Grows with every change since the start.
+    version: u64,
+    /// Keys that have changed since subscribers were told last.
+    changed: BTreeSet<String>,
 }
 
 impl ConfigKeys {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Self {
         let values: BTreeMap<String, Bytes> = snapshot.scan(PREFIX).into_iter().collect();
         let bytes = values.iter().map(|(key, value)| key.len() + value.len()).sum();
-        Self { values, bytes, changes: Batch::default() }
+        Self { values, bytes, version: 1, ..Self::default() }
     }
 
     /// The value of `key`.
@@ -58,6 +62,7 @@ impl ConfigKeys {
             self.bytes += key.len() + value.len();
             self.bytes -= self.values.get(key).map_or(0, |held| key.len() + held.len());
             self.changes.put(PREFIX, key, value.clone());
+            self.note(key);
             self.values.insert(key.to_owned(), value);
         }
     }
@@ -69,6 +74,7 @@ impl ConfigKeys {
         if let Some(held) = held {
             self.bytes -= key.len() + held.len();
             self.changes.delete(PREFIX, key);
+            self.note(key);
         }
         was_there
     }
@@ -76,6 +82,21 @@ impl ConfigKeys {
     /// Bytes that wait to be committed.
     pub(crate) fn pending_bytes(&self) -> usize {
         self.changes.bytes()
+    }
+
+    fn note(&mut self, key: &str) {
+        self.version += 1;
+        self.changed.insert(key.to_owned());
+    }
+
+    /// Grows with every change since the start.
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Keys that have changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> BTreeSet<String> {
+        std::mem::take(&mut self.changed)
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

@@ -176,6 +176,8 @@ impl Mon {
             Message::RemoveSnaps(snaps) => self.remove_snaps(session, tid, snaps),
             Message::Statfs(ask) => self.statfs(session, tid, &ask),
             Message::GetPoolStats(ask) => self.pool_stats(session, tid, &ask),
+            Message::MgrBeacon(beacon) => self.manager_beacon(cx, session, beacon),
+            Message::MonMgrReport(report) => self.manager_report(cx, session, report),
             message => self.osd_message(cx, session, tid, message),
         }
     }

@@ -66,6 +66,8 @@ pub enum Event {
         /// Number of the session that it is about.
         session: SessionId,
     },
+    /// The way to another monitor's front is lost; of each session there [`Event::Closed`] tells.
+    FrontLost,
     /// The batch of this token is durable.
     Committed(Token),
     /// No other monitor led when [`Effect::Confirm`] came, or since.

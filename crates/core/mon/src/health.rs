@@ -8,8 +8,24 @@ mod mon_checks;
 mod osd_checks;
 mod pg_checks;
 
+use crate::managers;
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
+
+/// Codes that a stock manager has as well and that we judge ourselves, by what OSDs report to us: the same cluster must not be degraded and
+/// clean in one answer.
+const OWN_CODES: &[&str] = &[
+    "LARGE_OMAP_OBJECTS",
+    "OBJECT_MISPLACED",
+    "OBJECT_UNFOUND",
+    "OSD_SCRUB_ERRORS",
+    "PG_AVAILABILITY",
+    "PG_BACKFILL_FULL",
+    "PG_DAMAGED",
+    "PG_DEGRADED",
+    "PG_RECOVERY_FULL",
+    "POOL_APP_NOT_ENABLED",
+];
 
 /// Everything that is wrong, in order of codes.
 #[must_use]
@@ -21,7 +37,8 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(pg_checks::checks(state, map, &digest));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
-    out.sort_by_key(|check| check.code);
+    out.extend(managers::report::checks(state, OWN_CODES));
+    out.sort_by(|a, b| a.code.cmp(&b.code));
     for check in &mut out {
         check.muted = state.health.is_muted(check);
     }

@@ -25,7 +25,7 @@ mod front;
 pub mod fsmap;
 pub mod health;
 mod kept_stats;
-pub mod mgrmap;
+pub mod managers;
 mod mkfs;
 mod mon;
 pub mod mon_members;

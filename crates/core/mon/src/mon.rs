@@ -139,7 +139,7 @@ impl Mon {
         self.state.fsid
     }
 
-    /// Begins to lead, listening at `own` as a monitor and at `mgr` as the active manager. A monitor that is alone changes its address in the
+    /// Begins to lead, listening at `own` as a monitor and at `mgr` as the manager, which it is unless a stock one is active. A monitor that is alone changes its address in the
     /// map to `own`. OSDs that are up count as silent from now on, whatever they said to the leader before; and until they have reported to
     /// this one nothing is concluded from what it has not heard ([`State::is_warm`]).
     pub fn lead(&mut self, own: AddrVec, mgr: AddrVec, now: Stamp, wall: UTime, entropy: &mut dyn Entropy) {
@@ -155,8 +155,8 @@ impl Mon {
         }
         self.state.warmth.begin(now);
         self.state.osd.begin(now);
-        let gid = self.state.mgr.map().active_gid + 1;
-        self.state.mgr.activate(&name, gid, mgr, wall);
+        let gid = self.state.auth.grant_ids().start;
+        self.state.mgr.begin(&name, gid, mgr, now, wall);
         self.handle(now, wall, entropy, Event::Tick);
     }
 
@@ -168,6 +168,7 @@ impl Mon {
             Event::Open { session, peer } => self.open_session(&cx, session, *peer),
             Event::Message { session, tid, message } => self.message(&mut cx, session, tid, *message),
             Event::Closed { session } => self.closed(session),
+            Event::FrontLost => self.front_lost(&cx),
             Event::Committed(token) => return self.committed(&mut cx, token),
             Event::Confirmed(token) => drop(self.let_go(token)),
             Event::WantGlobalIds { front } => {
@@ -177,6 +178,7 @@ impl Mon {
             Event::Tick => self.tick(&mut cx),
         }
         self.take_over_caps(&cx);
+        self.give_up_unwanted(&cx);
         self.publish();
     }
 

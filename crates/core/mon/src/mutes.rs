@@ -4,6 +4,7 @@ use crate::batch::{Batch, Snapshot};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_msg::LogPriority;
 use nacre_types::UTime;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 const PREFIX: &str = "health-mute";
@@ -40,7 +41,7 @@ impl Severity {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Check {
     /// Such as `OSD_DOWN`.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// How bad it is.
     pub severity: Severity,
     /// What is wrong, in one line.
@@ -55,7 +56,7 @@ pub struct Check {
 
 impl Check {
     pub(crate) fn new(
-        code: &'static str,
+        code: impl Into<Cow<'static, str>>,
         severity: Severity,
         summary: impl Into<String>,
         detail: Vec<String>,
@@ -63,7 +64,7 @@ impl Check {
         let count = i64::try_from(detail.len()).unwrap_or(i64::MAX);
         let mut detail = detail;
         detail.truncate(DETAILS_COUNT_MAX);
-        Self { code, severity, summary: summary.into(), detail, count, muted: false }
+        Self { code: code.into(), severity, summary: summary.into(), detail, count, muted: false }
     }
 
     pub(crate) fn counting(mut self, count: impl TryInto<i64>) -> Self {
@@ -109,7 +110,7 @@ impl Decode for Mute {
 #[derive(Debug, Default)]
 pub struct Health {
     mutes: BTreeMap<String, Mute>,
-    logged: BTreeMap<&'static str, (Severity, String)>,
+    logged: Known,
     changes: Batch,
 }
 
@@ -155,13 +156,13 @@ impl Health {
     }
 
     pub(crate) fn is_muted(&self, check: &Check) -> bool {
-        self.mutes.get(check.code).is_some_and(|mute| mute.sticky || check.count <= mute.count)
+        self.mutes.get(&*check.code).is_some_and(|mute| mute.sticky || check.count <= mute.count)
     }
 
     /// Ends the mutes that are not sticky and whose check went away or grew, and yields the lines that the
     /// cluster log wants since the last call.
     pub(crate) fn news(&mut self, checks: Vec<Check>) -> Vec<(LogPriority, String)> {
-        let counts: BTreeMap<&str, i64> = checks.iter().map(|check| (check.code, check.count)).collect();
+        let counts: BTreeMap<&str, i64> = checks.iter().map(|check| (&*check.code, check.count)).collect();
         let stale = |(code, mute): (&String, &Mute)| {
             let count = counts.get(code.as_str()).copied();
             (!mute.sticky && count.is_none_or(|count| count > mute.count)).then(|| code.clone())
@@ -170,7 +171,7 @@ impl Health {
         for code in stale {
             self.unmute(&code);
         }
-        let now: BTreeMap<&'static str, (Severity, String)> = checks
+        let now: Known = checks
             .into_iter()
             .filter(|check| !check.muted)
             .map(|check| (check.code, (check.severity, check.summary)))
@@ -189,7 +190,7 @@ impl Health {
     }
 }
 
-type Known = BTreeMap<&'static str, (Severity, String)>;
+type Known = BTreeMap<Cow<'static, str>, (Severity, String)>;
 
 fn news(before: &Known, now: &Known) -> Vec<(LogPriority, String)> {
     let mut lines = Vec::new();

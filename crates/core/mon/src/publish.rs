@@ -1,6 +1,7 @@
 //! Subscriptions: which session is sent which map, and when.
 
 use crate::event::SessionId;
+use crate::managers::report::DIGEST_TOPIC;
 use crate::mon::Mon;
 use crate::session::{Served, Session, Subscription};
 use nacre_auth::Rwx;
@@ -29,6 +30,9 @@ enum Topic {
     PgCreates,
     VoidTickets,
     EntityCaps,
+    PgStats,
+    Digest,
+    Keys,
     Log(LogPriority),
 }
 
@@ -46,11 +50,14 @@ impl Topic {
             "osd_pg_creates" => Self::PgCreates,
             nacre_msg::VoidTickets::TOPIC => Self::VoidTickets,
             nacre_msg::EntityCaps::TOPIC => Self::EntityCaps,
+            nacre_msg::PgStatsWanted::TOPIC => Self::PgStats,
+            DIGEST_TOPIC => Self::Digest,
             "log-debug" => Self::Log(LogPriority::DEBUG),
             "log-info" => Self::Log(LogPriority::INFO),
             "log-sec" => Self::Log(LogPriority::SEC),
             "log-warn" => Self::Log(LogPriority::WARN),
             "log-error" => Self::Log(LogPriority::ERROR),
+            _ if what.starts_with(nacre_msg::KvData::TOPIC) => Self::Keys,
             _ if what == "mdsmap" || what.starts_with("mdsmap.") => Self::MdsMap,
             _ => return None,
         })
@@ -60,10 +67,12 @@ impl Topic {
     fn service(self) -> Option<(&'static str, Rwx)> {
         match self {
             Self::OsdMap => Some(("osd", Rwx::R)),
-            Self::PgCreates | Self::VoidTickets | Self::EntityCaps => Some(("osd", Rwx::W)),
+            Self::PgCreates | Self::VoidTickets | Self::EntityCaps | Self::PgStats => Some(("osd", Rwx::W)),
+            Self::Digest => Some(("mgr", Rwx::R)),
             Self::FsMap | Self::FsMapUser | Self::MdsMap => Some(("mds", Rwx::R)),
             Self::Log(_) => Some(("log", Rwx::R)),
-            Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap => None,
+            // What is below a prefix has caps of its own.
+            Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap | Self::Keys => None,
         }
     }
 }
@@ -80,11 +89,13 @@ impl Mon {
             log: self.state.log.version(),
             void: self.state.auth.void_version(),
             caps: self.state.auth.caps_version(),
+            own_mgr_is_active: self.state.mgr.own_is_active(),
         }
     }
 
     /// Serves subscribers of everything that changed since the last call.
     pub(crate) fn publish(&mut self) {
+        self.publish_keys();
         let versions = self.versions();
         let before = std::mem::replace(&mut self.served, versions.clone());
         if before == versions {
@@ -99,6 +110,9 @@ impl Mon {
             Topic::ServiceMap => before.services != versions.services,
             Topic::VoidTickets => before.void != versions.void,
             Topic::EntityCaps => before.caps != versions.caps,
+            Topic::PgStats => before.own_mgr_is_active != versions.own_mgr_is_active,
+            // Every few seconds, and as keys change: see `managers`.
+            Topic::Digest | Topic::Keys => false,
             Topic::Log(_) => before.log != versions.log,
         };
         let topics = |session: &Session| -> Vec<String> {
@@ -155,6 +169,9 @@ impl Mon {
             Topic::PgCreates => self.serve_pg_creates(session),
             Topic::VoidTickets => self.serve_void_tickets(session),
             Topic::EntityCaps => self.serve_entity_caps(session),
+            Topic::PgStats => self.serve_pg_stats_wanted(session),
+            Topic::Digest => self.serve_digest(session),
+            Topic::Keys => self.serve_keys(session, what),
             Topic::Log(level) => self.serve_log(session, what, level, subscription),
         }
     }
@@ -313,6 +330,14 @@ impl Mon {
         if self.sessions.get(&session).and_then(Session::osd).is_some() {
             let of = self.state.auth.changed_caps().to_tell();
             self.send(session, 0, nacre_msg::EntityCaps { of });
+        }
+    }
+
+    /// While a stock manager is active, OSDs report to us besides.
+    fn serve_pg_stats_wanted(&mut self, session: SessionId) {
+        if self.sessions.get(&session).and_then(Session::osd).is_some() {
+            let wanted = !self.state.mgr.own_is_active();
+            self.send(session, 0, nacre_msg::PgStatsWanted { wanted });
         }
     }
 

@@ -38,6 +38,14 @@ impl ServiceMaps {
         self.0.pending_bytes()
     }
 
+    /// Takes over the map of an active stock manager. The epoch grows, whatever that manager has counted.
+    pub(crate) fn replace(&mut self, new: ServiceMap) {
+        let is_other = |map: &ServiceMap| map.services != new.services || map.modified != new.modified;
+        if is_other(self.map()) {
+            self.0.update(|map| *map = ServiceMap { epoch: new.epoch.max(map.epoch + 1), ..new });
+        }
+    }
+
     pub(crate) fn is_dirty(&self) -> bool {
         self.0.is_dirty()
     }

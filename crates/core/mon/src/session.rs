@@ -66,6 +66,7 @@ pub(crate) struct Served {
     pub(crate) log: u64,
     pub(crate) void: u64,
     pub(crate) caps: u64,
+    pub(crate) own_mgr_is_active: bool,
 }
 
 /// What the names of the cluster log's levels begin with.

@@ -10,7 +10,7 @@ use crate::config::{ConfigDb, Target};
 use crate::config_key::ConfigKeys;
 use crate::fsmap::FsMaps;
 use crate::kept_stats::KeptStats;
-use crate::mgrmap::MgrMaps;
+use crate::managers::MgrMaps;
 use crate::monitor_facts::{self, MonitorFacts};
 use crate::monmap::MonMaps;
 use crate::mutes::Health;

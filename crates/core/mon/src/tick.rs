@@ -31,6 +31,7 @@ impl Mon {
             self.state.audit(cx.wall, format!("entity='{name}': {count} more commands: access denied"));
         }
         self.run_delayed(cx);
+        self.tick_managers(cx);
         self.log_health(cx);
         self.send_orders();
     }

@@ -529,7 +529,6 @@ impl Driver {
         }
         self.lead = Some(lead);
         tracing::info!(mon = self.presence.name, term, "this monitor leads");
-        self.front.set_active_mgr(true);
         self.uplink.announced(Leader { term, id: self.replica.quorum().id() });
         self.links.members().into_iter().for_each(|id| self.announce_lead(id));
         Ok(())

@@ -18,6 +18,9 @@ impl Driver {
     pub(crate) fn route(&mut self) -> Result<bool, DriverError> {
         let (mut of_front, mut effects) = (Vec::new(), Vec::new());
         let (now, wall) = (self.clock.now(), self.clock.wall());
+        if let Some(lead) = &self.lead {
+            self.front.set_active_mgr(lead.mon.state().mgr.own_is_active());
+        }
         self.front.drain(now, wall, self.entropy.as_mut(), &mut of_front);
         if let Some(lead) = &mut self.lead {
             lead.mon.drain(&mut effects);
@@ -145,7 +148,11 @@ impl Driver {
     /// What was on its way between a front and us is lost: its sessions end here.
     pub(crate) fn sessions_lost(&mut self, at: NodeId) {
         let Some(lead) = &mut self.lead else { return };
-        for session in lead.sessions.close_all(at) {
+        let lost = lead.sessions.close_all(at);
+        if !lost.is_empty() {
+            self.mon_event(Event::FrontLost);
+        }
+        for session in lost {
             self.mon_event(Event::Closed { session });
         }
     }

@@ -224,6 +224,10 @@ impl OsdControl {
             },
             Message::LogAck(ack) => self.log.confirmed(ack.last_seq),
             Message::VoidTickets(void) => cx.events.push(ControlEvent::Void(void)),
+            Message::PgStatsWanted(stats) => {
+                self.mgr.report_to_monitor(stats.wanted);
+                self.report(cx);
+            }
             Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
             Message::Config(config) => {
                 self.options_known = true;
@@ -477,7 +481,12 @@ impl OsdControl {
     }
 
     fn report(&mut self, cx: &mut ControlCx<'_>) {
-        self.mgr.send(cx.maps.newest(), self.heartbeats.peers(), cx.options, &mut cx.net);
+        let has_monitor = self.mon.is_open();
+        let stats =
+            self.mgr.send(cx.maps.newest(), self.heartbeats.peers(), (cx.options, has_monitor), &mut cx.net);
+        if let Some(stats) = stats {
+            self.mon.send(stats.into());
+        }
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.

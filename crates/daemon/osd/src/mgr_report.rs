@@ -9,7 +9,7 @@ use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_msg::stats::PgStat;
-use nacre_msg::{Message, RawMessage};
+use nacre_msg::{Message, PgStats, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Session};
 use nacre_options::Values;
 use nacre_osd_core::Room;
@@ -51,6 +51,8 @@ pub(crate) struct MgrReport {
     fsid: Uuid,
     link: Option<Link>,
     session: ManagerSession,
+    /// The monitor wants our statistics besides.
+    monitor_wants: bool,
     reports: BTreeMap<usize, ShardReport>,
     /// Peers whose messages we could not read: what they said last, and when.
     misunderstood: BTreeMap<OsdId, (String, Stamp)>,
@@ -67,6 +69,7 @@ impl MgrReport {
             fsid,
             link: None,
             session: ManagerSession::default(),
+            monitor_wants: false,
             reports: BTreeMap::new(),
             misunderstood: BTreeMap::new(),
             is_due: false,
@@ -134,6 +137,12 @@ impl MgrReport {
         }
     }
 
+    /// The monitor, which is ours, wants what the manager hears, or does not any more.
+    pub(crate) fn report_to_monitor(&mut self, wanted: bool) {
+        self.monitor_wants = wanted;
+        self.is_due |= wanted;
+    }
+
     /// There is something new to say.
     pub(crate) fn set_due(&mut self) {
         self.is_due = true;
@@ -177,46 +186,70 @@ impl MgrReport {
         self.reports.values().flat_map(|report| &report.pgs)
     }
 
-    /// Sends a report if one is due and the manager listens. `hb_peers`: the OSDs that we ping.
+    /// Sends a report if one is due and the manager listens, and yields it if the monitor wants it, too. `hb_peers`: the OSDs that we ping;
+    /// `has_monitor`: a session with the monitor is open.
     pub(crate) fn send(
         &mut self,
         map: &OsdMap,
         hb_peers: BTreeSet<OsdId>,
-        options: &Values,
+        (options, has_monitor): (&Values, bool),
         net: &mut NetCx<'_>,
-    ) {
-        let Some(link) = self.link.as_mut().filter(|link| link.is_open()) else { return };
+    ) -> Option<PgStats> {
+        let for_monitor = self.monitor_wants && has_monitor;
+        let is_open = self.link.as_ref().is_some_and(Link::is_open);
+        if is_open {
+            self.open_session(options, net);
+        }
+        let (is_due, is_rhythm) = (self.is_due, net.now >= self.due_at);
+        if !(is_open || for_monitor) || !(is_due || is_rhythm) || self.reports.is_empty() {
+            return None;
+        }
+        self.is_due = false;
+        if is_rhythm {
+            // Counters do not change what anybody does; so they go out in the manager's rhythm, whatever else there is to say.
+            self.send_counters(options, net);
+            self.due_at = net.now + self.session.period;
+        }
+        self.seq += 1;
+        let stats = self.stats(map, hb_peers, net.now);
+        if let Some(link) = self.link.as_mut().filter(|link| link.is_open()) {
+            link.send(net.messenger, Message::from(stats.clone()).encode(0));
+        }
+        for_monitor.then_some(stats)
+    }
+
+    /// Says which daemon this is, once per session.
+    fn open_session(&mut self, options: &Values, net: &mut NetCx<'_>) {
+        let Some(link) = self.link.as_mut() else { return };
         if self.session.opened_with.is_none() {
             self.session.opened_with = Some(report::config(options).to_bytes());
             link.send(net.messenger, Message::from(report::mgr_open(self.osd, options)).encode(0));
         }
-        if !(self.is_due || net.now >= self.due_at) || self.reports.is_empty() {
-            return;
-        }
-        self.is_due = false;
-        // Counters do not change what anybody does; so they go out in the manager's rhythm, whatever else there is to say.
-        if let Some(priority_min) = self.session.priority_min.filter(|_| net.now >= self.due_at) {
-            let config = report::config(options).to_bytes();
-            let is_new = self.session.opened_with.as_ref() != Some(&config);
-            let changed = if is_new { config.clone() } else { Bytes::new() };
-            self.session.opened_with = Some(config);
-            let counters = (&mut self.session.declared, priority_min);
-            let said = report::mgr_report(self.osd, self.reports.values(), counters, changed);
-            link.send(net.messenger, Message::from(said).encode(0));
-        }
-        if net.now >= self.due_at {
-            self.due_at = net.now + self.session.period;
-        }
-        self.seq += 1;
+    }
+
+    /// Counters and complaints, where the manager has said which it wants, with our options where they have changed.
+    fn send_counters(&mut self, options: &Values, net: &mut NetCx<'_>) {
+        let Some(link) = self.link.as_mut().filter(|link| link.is_open()) else { return };
+        let Some(priority_min) = self.session.priority_min else { return };
+        let config = report::config(options).to_bytes();
+        let is_new = self.session.opened_with.as_ref() != Some(&config);
+        let changed = if is_new { config.clone() } else { Bytes::new() };
+        self.session.opened_with = Some(config);
+        let counters = (&mut self.session.declared, priority_min);
+        let said = report::mgr_report(self.osd, self.reports.values(), counters, changed);
+        link.send(net.messenger, Message::from(said).encode(0));
+    }
+
+    fn stats(&mut self, map: &OsdMap, hb_peers: BTreeSet<OsdId>, now: Stamp) -> PgStats {
         let osd = (self.osd, self.fsid);
         let mut stats = report::pg_stats(osd, map, self.seq, self.reports.values(), hb_peers.into_iter());
-        self.misunderstood.retain(|_, (_, at)| net.now.since(*at) < MISUNDERSTOOD_KEPT);
+        self.misunderstood.retain(|_, (_, at)| now.since(*at) < MISUNDERSTOOD_KEPT);
         let misunderstood = self.misunderstood.values().map(|(text, _)| text.as_str());
         let alerts = report::alerts(misunderstood, self.reports.values());
         if !alerts.is_empty() {
             stats.osd_stat.alerts.insert(self.osd, alerts);
         }
-        link.send(net.messenger, Message::from(stats).encode(0));
+        stats
     }
 }
 

@@ -3,9 +3,11 @@
 use super::call::{Answer, Call, Failure, done, fail, refuse};
 use super::table::{Command, command};
 use crate::command::Output;
-use crate::config::{Target, Who};
+use crate::config::{MODULES, Target, Who};
 use crate::osd::view;
 use nacre_format::{Align, Node, Section, Table, stamp};
+use nacre_maps::MgrMap;
+use nacre_msg::ModuleOption;
 use nacre_options::{self as options, OptionInfo};
 use nacre_types::{AuthName, EntityKind, Errno};
 use std::collections::BTreeMap;
@@ -76,9 +78,77 @@ fn section_of(text: &str) -> Result<Who, Failure> {
 fn set(call: &mut Call<'_>) -> Answer {
     let who = section_of(call.args.text("who"))?;
     let (name, value) = (call.args.text("name").to_owned(), call.args.text("value").to_owned());
-    let stored = call.state.config.set(&who, &name, &value, call.args.flag("force"));
+    let force = call.args.flag("force");
+    must_be_read(call, &who, &name, force)?;
+    let stored = match module_option(call.state.mgr.map(), &name) {
+        Some(option) => {
+            let value = check_module_option(option, &value)?;
+            call.state.config.set_of_module(&who, &name, value)
+        }
+        None => call.state.config.set(&who, &name, &value, force),
+    };
     stored.map_err(|error| refuse(Errno::from(&error), error.to_string()))?;
     done("")
+}
+
+/// Our own manager reads nothing of the section `mgr`; a `ceph-mgr` does.
+fn must_be_read(call: &Call<'_>, who: &Who, name: &str, force: bool) -> Result<(), Failure> {
+    let is_for_managers = who.section().split('.').next() == Some("mgr");
+    let option = options::find(name).filter(|option| option.missing().is_none());
+    match option.filter(|_| is_for_managers && call.state.mgr.own_is_active() && !force) {
+        Some(option) => {
+            let readers = option.readers().join(" and ");
+            let text =
+                format!("{name} has no effect for {who}: it is read by {readers}, and no ceph-mgr is active");
+            fail(Errno::EOPNOTSUPP, text)
+        }
+        None => Ok(()),
+    }
+}
+
+/// What a manager that is there says of `mgr/MODULE/OPTION`, or `mgr/MODULE/INSTANCE/OPTION`.
+fn module_option<'a>(map: &'a MgrMap, name: &str) -> Option<&'a ModuleOption> {
+    let (module, rest) = name.strip_prefix(MODULES)?.split_once('/')?;
+    let option = rest.rsplit('/').next()?;
+    let standbys = map.standbys.values().flat_map(|standby| &standby.available_modules);
+    let modules = map.available_modules.iter().chain(standbys);
+    modules.filter(|at| at.name == module).find_map(|at| at.options.get(option))
+}
+
+/// The value in its normal form, if the option can have it. Kinds are Ceph's `Option::type_t`, by their numbers.
+fn check_module_option(option: &ModuleOption, value: &str) -> Result<String, Failure> {
+    let wrong = |why: String| refuse(Errno::EINVAL, format!("error parsing value: {why}"));
+    let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite());
+    let (is_number, normal) = match option.kind {
+        0 | 1 | 8..=10 => match value.trim().parse::<i64>() {
+            Ok(number) if number >= 0 || option.kind == 1 => (true, number.to_string()),
+            _ => return Err(wrong(format!("{} wants a whole number, not '{value}'", option.name))),
+        },
+        3 => match number(value) {
+            Some(_) => (true, value.trim().to_owned()),
+            None => return Err(wrong(format!("{} wants a number, not '{value}'", option.name))),
+        },
+        4 => match value.trim().to_ascii_lowercase().as_str() {
+            "true" | "1" | "yes" | "on" => (false, "true".to_owned()),
+            "false" | "0" | "no" | "off" => (false, "false".to_owned()),
+            _ => return Err(wrong(format!("{} is true or false, not '{value}'", option.name))),
+        },
+        _ => (false, value.to_owned()),
+    };
+    let allowed = &option.enum_allowed;
+    if !allowed.is_empty() && !allowed.contains(&normal) {
+        let allowed: Vec<&str> = allowed.iter().map(String::as_str).collect();
+        return Err(wrong(format!("'{value}' is none of {}", allowed.join(", "))));
+    }
+    if let Some(given) = number(&normal).filter(|_| is_number) {
+        let below = number(&option.min).is_some_and(|min| given < min);
+        let above = number(&option.max).is_some_and(|max| given > max);
+        if below || above {
+            let (min, max) = (&option.min, &option.max);
+            return Err(wrong(format!("{} is from {min} to {max}, not {value}", option.name)));
+        }
+    }
+    Ok(normal)
 }
 
 fn rm(call: &mut Call<'_>) -> Answer {

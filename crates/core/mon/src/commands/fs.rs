@@ -1,14 +1,22 @@
 //! File systems: what there is to say while there are none.
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, fail};
 use super::show;
 use super::table::{Command, command};
 use crate::command::Output;
 use nacre_format::{Node, Section};
+use nacre_types::Errno;
 
 pub(super) const COMMANDS: &[Command] = &[
     command("fs ls", "fs", "r", "File systems", ls),
     command("fs dump name=epoch,type=CephInt,range=0,req=false", "mds", "r", "The file systems' map", dump),
+    command(
+        "mds metadata name=who,type=CephString,req=false",
+        "mds",
+        "r",
+        "What metadata servers say of themselves",
+        mds_metadata,
+    ),
     command("mds stat", "mds", "r", "Summary of the metadata servers", mds_stat),
 ];
 
@@ -45,6 +53,14 @@ fn dump(call: &mut Call<'_>) -> Answer {
     let map = call.state.fs.map();
     let output = call.either("fsmap", show::fs_map_text(map), show::fs_map(map))?;
     Ok(Output { text: format!("dumped fsmap epoch {}", map.epoch), ..output })
+}
+
+/// There are no metadata servers yet.
+fn mds_metadata(call: &mut Call<'_>) -> Answer {
+    match call.args.text_opt("who") {
+        Some(who) => fail(Errno::EINVAL, format!("MDS named '{who}' does not exist, or is not up")),
+        None => call.tree("mds_metadata", Node::array("mds", Vec::<Node>::new())),
+    }
 }
 
 fn mds_stat(call: &mut Call<'_>) -> Answer {

@@ -43,7 +43,7 @@ fn short(severity: Severity) -> &'static str {
 }
 
 fn muted_remark(checks: &[Check]) -> String {
-    let muted: Vec<&str> = checks.iter().filter(|check| check.muted).map(|check| check.code).collect();
+    let muted: Vec<&str> = checks.iter().filter(|check| check.muted).map(|check| &*check.code).collect();
     if muted.is_empty() { String::new() } else { format!("(muted: {})", muted.join(" ")) }
 }
 
@@ -95,7 +95,10 @@ pub(super) fn health_tree(state: &State, detail: bool) -> Section {
     });
     Section::new()
         .with("status", overall(&all).as_str())
-        .with("checks", all.iter().map(|check| (check.code, check_tree(check, detail))).collect::<Section>())
+        .with(
+            "checks",
+            all.iter().map(|check| (check.code.clone(), check_tree(check, detail))).collect::<Section>(),
+        )
         .with("mutes", Node::array("mute", mutes))
 }
 

@@ -37,6 +37,7 @@ mod pg_text;
 mod pool;
 mod pool_app;
 mod pool_get_set;
+mod services;
 mod show;
 mod signature;
 mod status;
@@ -45,6 +46,7 @@ mod tell;
 mod upmap;
 
 pub use call::{Answer, Call, Failure};
+pub(crate) use mon::digest_texts;
 pub use mon::ping_answer;
 pub use table::descriptions;
 pub(crate) use tell::{TellCx, tell};
@@ -83,6 +85,7 @@ const TOPICS: &[&[table::Command]] = &[
     pool::COMMANDS,
     pool_app::COMMANDS,
     pool_get_set::COMMANDS,
+    services::COMMANDS,
     status::COMMANDS,
 ];
 
@@ -143,10 +146,24 @@ pub(crate) fn show_secret(cx: &mut CommandCx<'_>, input: &CommandInput) -> Outpu
     answer.unwrap_or_else(Failure::into_output)
 }
 
+/// While a stock manager is active, it alone answers for modules and gives orders to OSDs. What it only shows of PGs and OSDs the monitor
+/// knows as well.
+fn must_be_ours(cx: &CommandCx<'_>, row: &table::Row) -> Result<(), Failure> {
+    let is_ours = row.manager.is_none_or(|module| module.is_empty() && !row.command.perm.contains('w'));
+    if is_ours || cx.state.mgr.own_is_active() {
+        return Ok(());
+    }
+    let name = &cx.state.mgr.map().active_name;
+    call::fail(
+        Errno::EOPNOTSUPP,
+        format!("mgr.{name} is the active manager and serves '{}': send it there", row.signature.prefix),
+    )
+}
+
 /// Runs a command: looks it up, checks caps and arguments, calls its handler.
 pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
     if input.prefix == "get_command_descriptions" {
-        return Output::data(descriptions());
+        return Output::data(descriptions(cx.state.mgr.commands(), cx.state.mgr.own_is_active()));
     }
     let Some(row) = table::find(&input.prefix) else {
         return Output::error(Errno::EINVAL, format!("command not known: {}", input.prefix));
@@ -159,6 +176,7 @@ pub fn run(cx: &mut CommandCx<'_>, input: &CommandInput) -> Output {
     }
     let answer = row.signature.check(input).and_then(|args| {
         caps::check_caps(cx, row, &args)?;
+        must_be_ours(cx, row)?;
         (row.command.handler)(&mut Call::new(cx, input, args))
     });
     let output = answer.unwrap_or_else(Failure::into_output);

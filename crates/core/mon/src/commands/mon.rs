@@ -215,6 +215,13 @@ fn mon_status_tree(state: &State) -> Section {
         .with("monmap", show::mon_map(map))
 }
 
+/// What managers are told every few seconds: `mon_status` and `health`, as JSON.
+#[must_use]
+pub(crate) fn digest_texts(state: &State) -> (String, String) {
+    let text = |tree: Section, root: &str| Node::from(tree).render(Format::Json, root);
+    (text(mon_status_tree(state), "mon_status"), text(health_tree(state, true), "health"))
+}
+
 fn mon_status(call: &mut Call<'_>) -> Answer {
     call.tree("mon_status", mon_status_tree(call.state))
 }

@@ -3,16 +3,17 @@
 use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
 use super::crush_rule::erasure_rule;
 use super::erasure_code_profile::check_profile;
-use super::pool_get_set::NO_AUTOSCALER;
+use super::pool_get_set::{autoscale_mode, needs_autoscaler};
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
 use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
 use nacre_crush::RuleKind;
 use nacre_format::{Align, Node, Section, Table, fixed, general};
-use nacre_maps::PoolKind;
+use nacre_maps::{AutoscaleMode, PoolKind, PoolOption};
 use nacre_mgr::pgmap::pool_usage;
 use nacre_types::{Errno, PoolId};
+use std::collections::BTreeMap;
 
 pub(super) const COMMANDS: &[Command] = &[
     command(
@@ -87,14 +88,30 @@ fn small<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Fail
     call.args.int(name).map(convert).transpose()
 }
 
-/// Arguments that only the autoscaler would read: a command with them is refused before there is a pool.
-fn refuse_autoscaling(call: &Call<'_>) -> Result<(), Failure> {
-    let numbers = ["pg_num_min", "pg_num_max", "target_size_bytes"];
-    let wanted = call.args.text_opt("autoscale_mode").is_some_and(|mode| mode != "off")
-        || call.args.flag("bulk")
-        || numbers.iter().any(|name| call.args.int(name).is_some_and(|value| value > 0))
-        || call.args.float("target_size_ratio").is_some_and(|value| value > 0.0);
-    if wanted { fail(Errno::EOPNOTSUPP, NO_AUTOSCALER) } else { Ok(()) }
+/// What only the autoscaler reads, of a pool that is to be made.
+struct Autoscaling {
+    mode: AutoscaleMode,
+    options: BTreeMap<i32, PoolOption>,
+}
+
+/// Such arguments: without an autoscaler a command with them is refused before there is a pool.
+fn autoscaling(call: &Call<'_>) -> Result<Autoscaling, Failure> {
+    let mode = call.args.text_opt("autoscale_mode").map_or(Ok(AutoscaleMode::Off), autoscale_mode)?;
+    if call.args.flag("bulk") {
+        return fail(Errno::EOPNOTSUPP, "bulk is not supported: nothing would follow it");
+    }
+    let value = |name: &str| match call.args.float(name) {
+        Some(value) => Some(PoolOption::Float(value)).filter(|_| value > 0.0),
+        None => call.args.int(name).filter(|value| *value > 0).map(PoolOption::Int),
+    };
+    let named = ["pg_num_min", "pg_num_max", "target_size_bytes", "target_size_ratio"];
+    let known = show::POOL_OPTIONS.iter().filter(|(name, ..)| named.contains(name));
+    let options: BTreeMap<i32, PoolOption> =
+        known.filter_map(|(name, key, _)| Some((*key, value(name)?))).collect();
+    if mode != AutoscaleMode::Off || !options.is_empty() {
+        needs_autoscaler(call)?;
+    }
+    Ok(Autoscaling { mode, options })
 }
 
 /// How many objects are to come would matter to stores that make a folder for some of them.
@@ -178,7 +195,7 @@ fn create(call: &mut Call<'_>) -> Answer {
         return fail(Errno::EPERM, "pool names beginning with . are not allowed");
     }
     let kind = if erasure { PoolKind::Erasure } else { PoolKind::Replicated };
-    refuse_autoscaling(call)?;
+    let autoscaling = autoscaling(call)?;
     refuse_expectations(call)?;
     let mut spec = spec_of(call, kind)?;
     if erasure {
@@ -186,7 +203,12 @@ fn create(call: &mut Call<'_>) -> Answer {
         spec.crush_rule = Some(erasure_rule_of(call, &name, &spec.erasure_code_profile)?);
     }
     let made = call.state.osd.create_pool(&spec, call.wall, &call.state.config);
-    made.map_err(|error| pool_failure(&error))?;
+    let id = made.map_err(|error| pool_failure(&error))?;
+    if autoscaling.mode != AutoscaleMode::Off || !autoscaling.options.is_empty() {
+        let pool = call.state.osd.change_pool(id).expect("it was made just now");
+        pool.pg_autoscale_mode = autoscaling.mode;
+        pool.options.extend(autoscaling.options);
+    }
     done(format!("pool '{name}' created"))
 }
 

@@ -219,7 +219,9 @@ fn set(call: &mut Call<'_>) -> Answer {
         "pg_autoscale_mode" => set_autoscale(call, &change),
         "fast_read" => set_fast_read(call, &change),
         "allow_ec_overwrites" => allow_overwrites(call, &change),
-        "bulk" if change.truth()? => fail(Errno::EOPNOTSUPP, NO_AUTOSCALER),
+        "bulk" if change.truth()? => {
+            fail(Errno::EOPNOTSUPP, "bulk is not supported: nothing would follow it")
+        }
         "bulk" => change.done(),
         at if TIER_VARS.contains(&at) => {
             fail(Errno::EACCES, format!("'{pool}' is no cache tier, which alone has this variable"))
@@ -231,12 +233,23 @@ fn set(call: &mut Call<'_>) -> Answer {
     }
 }
 
-/// Why a setting is refused that only the autoscaler would read.
-pub(super) const NO_AUTOSCALER: &str = "nothing would follow this setting: the autoscaler is not built";
+/// Why a setting is refused that only the autoscaler would read, a module of stock managers.
+const NO_AUTOSCALER: &str =
+    "nothing would follow this setting: the autoscaler is a module of ceph-mgr, and none is active";
+
+/// Refuses what nobody would follow.
+pub(super) fn needs_autoscaler(call: &Call<'_>) -> Result<(), Failure> {
+    if call.state.mgr.own_is_active() { fail(Errno::EOPNOTSUPP, NO_AUTOSCALER) } else { Ok(()) }
+}
+
+/// Settings that a stock manager's autoscaler reads.
+const AUTOSCALER_VARS: [&str; 5] =
+    ["pg_autoscale_bias", "pg_num_max", "pg_num_min", "target_size_bytes", "target_size_ratio"];
 
 /// What an optional setting lacks to have an effect; `None` for those that have one.
-fn lacks(change: &Change<'_>) -> Option<&'static str> {
+fn lacks(call: &Call<'_>, change: &Change<'_>) -> Option<&'static str> {
     match change.var {
+        var if AUTOSCALER_VARS.contains(&var) && !call.state.mgr.own_is_active() => None,
         "scrub_min_interval" | "deep_scrub_interval" => None,
         // What holds anyway may be asked for.
         "compression_mode" if change.text == "none" => None,
@@ -423,15 +436,19 @@ fn set_rule(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     change.done()
 }
 
+pub(super) fn autoscale_mode(text: &str) -> Result<AutoscaleMode, Failure> {
+    match text {
+        "off" => Ok(AutoscaleMode::Off),
+        "warn" => Ok(AutoscaleMode::Warn),
+        "on" => Ok(AutoscaleMode::On),
+        other => fail(Errno::EINVAL, format!("specified invalid mode {other}")),
+    }
+}
+
 fn set_autoscale(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
-    let mode = match change.text {
-        "off" => AutoscaleMode::Off,
-        "warn" => AutoscaleMode::Warn,
-        "on" => AutoscaleMode::On,
-        other => return fail(Errno::EINVAL, format!("specified invalid mode {other}")),
-    };
+    let mode = autoscale_mode(change.text)?;
     if mode != AutoscaleMode::Off {
-        return fail(Errno::EOPNOTSUPP, NO_AUTOSCALER);
+        needs_autoscaler(call)?;
     }
     edited(call, change)?.pg_autoscale_mode = mode;
     change.done()
@@ -494,7 +511,7 @@ fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EINVAL, format!("unrecognized {what} '{}'", change.text));
     }
     let takes_back = matches!(change.text, "unset" | "0" | "0.0");
-    if let Some(reason) = lacks(change).filter(|_| !takes_back) {
+    if let Some(reason) = lacks(call, change).filter(|_| !takes_back) {
         return fail(Errno::EOPNOTSUPP, format!("{} is not supported: {reason}", change.var));
     }
     let value = if change.text == "unset" { None } else { Some(option_value(change, *kind)?) };

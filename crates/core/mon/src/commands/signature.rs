@@ -163,6 +163,18 @@ impl Signature {
     }
 }
 
+/// [`Signature::describe`] of a text that a manager sent.
+pub(super) fn describe_text(text: &str) -> Node {
+    let word = |word: &str| {
+        if !word.contains('=') {
+            return Node::from(word);
+        }
+        let pair = |field: &str| field.split_once('=').map(|(key, value)| (key.to_owned(), value.to_owned()));
+        word.split(',').filter_map(pair).collect::<Section>().into()
+    };
+    Node::array("arg", text.split_whitespace().map(word))
+}
+
 /// An OSD's number from `3` or `osd.3`.
 pub(super) fn osd_id(text: &str) -> Option<i32> {
     let number = text.trim();

@@ -6,6 +6,7 @@ use super::daemons::{
     quorum_age, quorum_names, quorum_ranks, remapped_count, seconds_since,
 };
 use super::health::{health_lines, health_tree};
+use super::services;
 use super::show;
 use super::table::{Command, command};
 use nacre_format::{Format, Node, Section, age, bytes, fixed, si, stamp};
@@ -35,8 +36,6 @@ pub(super) const COMMANDS: &[Command] = &[
         "Hosts and what runs on them",
         node_ls,
     ),
-    command("service dump", "service", "r", "Registered services", service_dump),
-    command("service status", "service", "r", "Condition of registered services", service_status),
 ];
 
 /// What clients do, as text; empty when they do nothing.
@@ -217,17 +216,24 @@ fn status_text(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
     let outside: Vec<&str> = call.state.quorum.outside(mons).map(|(_, name)| name).collect();
     let outside =
         if outside.is_empty() { String::new() } else { format!(", out of quorum: {}", outside.join(", ")) };
-    format!(
-        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n    mon: {} daemons, quorum {} (age {}){outside}\n    \
-         mgr: {}\n    osd: {}\n \n  data:\n{} \n",
-        call.state.fsid,
-        health_lines(call.state, false).join("\n            "),
+    let mons = format!(
+        "{} daemons, quorum {} (age {}){outside}",
         mons.ranks.len(),
         quorum_names(call.state).join(","),
         age(quorum_age(call)),
-        mgr_text(call),
-        osd_line(call, map),
+    );
+    let own = [("mon", mons), ("mgr", mgr_text(call)), ("osd", osd_line(call, map))];
+    let services: Vec<(String, String)> =
+        own.into_iter().map(|(name, line)| (name.to_owned(), line)).chain(services::lines(call)).collect();
+    let width = services.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+    let services: String =
+        services.iter().map(|(name, line)| format!("    {:<width$} {line}\n", format!("{name}:"))).collect();
+    format!(
+        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n{services} \n  data:\n{}{} \n",
+        call.state.fsid,
+        health_lines(call.state, false).join("\n            "),
         data_text(digest, rate, map.pools.len()),
+        services::progress_text(call),
     )
 }
 
@@ -281,7 +287,8 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
                 .with("modules", Node::array("module", mgr.modules.iter()))
                 .with("services", show::services(mgr)),
         )
-        .with("servicemap", service_map(call))
+        .with("servicemap", services::map_tree(call))
+        .with("progress_events", services::progress_tree(call))
 }
 
 fn status(call: &mut Call<'_>) -> Answer {
@@ -305,41 +312,39 @@ fn version(call: &mut Call<'_>) -> Answer {
 
 fn versions(call: &mut Call<'_>) -> Answer {
     let mons: Vec<String> = mon_values(call, "ceph_version").collect();
-    let own = |count: usize| std::iter::repeat_n(VERSION_TEXT.to_owned(), count);
-    let mgrs = usize::from(call.state.mgr.map().active_gid != 0);
+    let mgrs = super::mgr::values(call, "ceph_version");
     let osds: Vec<String> = osd_values(call, "ceph_version").collect();
-    let overall = mons.iter().cloned().chain(own(mgrs)).chain(osds.iter().cloned());
+    let overall = count_values(mons.iter().chain(&mgrs).chain(&osds).cloned());
     let section = Section::new()
-        .with("mon", count_values(mons.iter().cloned()))
-        .with("mgr", count_values(own(mgrs)))
+        .with("mon", count_values(mons.into_iter()))
+        .with("mgr", count_values(mgrs.into_iter()))
         .with("osd", count_values(osds.iter().cloned()))
         .with("mds", Section::new())
-        .with("overall", count_values(overall));
+        .with("overall", overall);
     call.tree("version", section)
 }
 
 fn features_command(call: &mut Call<'_>) -> Answer {
     // Only what is counted: what clients can do is not kept with their sessions.
-    let group = |bits: u64, number: usize| {
-        let entry = Section::new()
-            .with("features", format!("0x{bits:x}"))
-            .with("release", "luminous")
-            .with("num", number);
-        Node::array("group", [entry])
+    let group = |bits: &mut dyn Iterator<Item = u64>| {
+        let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
+        bits.for_each(|bits| *counts.entry(bits).or_default() += 1);
+        let entry = |(bits, number): (u64, usize)| {
+            Section::new()
+                .with("features", format!("0x{bits:x}"))
+                .with("release", "luminous")
+                .with("num", number)
+        };
+        Node::array("group", counts.into_iter().map(entry))
     };
-    let map = call.state.osd.map();
-    let mut osds: BTreeMap<u64, usize> = BTreeMap::new();
-    for osd in map.up_osds() {
-        *osds.entry(map.xinfo(osd).features).or_default() += 1;
-    }
-    let osds = osds.into_iter().map(|(bits, number)| {
-        Section::new().with("features", format!("0x{bits:x}")).with("release", "luminous").with("num", number)
-    });
+    let (osds, mgrs) = (call.state.osd.map(), call.state.mgr.map());
+    let mons = call.state.quorum.members(call.state.mon.map()).count();
+    let standbys = mgrs.standbys.values().map(|standby| standby.features);
     let section = Section::new()
-        .with("mon", group(features::SUPPORTED, call.state.quorum.members(call.state.mon.map()).count()))
-        .with("osd", Node::array("group", osds))
+        .with("mon", group(&mut std::iter::repeat_n(features::SUPPORTED, mons)))
+        .with("osd", group(&mut osds.up_osds().map(|osd| osds.xinfo(osd).features)))
         .with("client", Node::array("group", Vec::<Node>::new()))
-        .with("mgr", group(features::SUPPORTED, usize::from(call.state.mgr.map().active_gid != 0)));
+        .with("mgr", group(&mut standbys.chain([mgrs.active_mgr_features])));
     call.tree("features", section)
 }
 
@@ -355,13 +360,16 @@ fn node_ls(call: &mut Call<'_>) -> Answer {
         mons.entry(host).or_default().push(name);
     }
     let mons: Section = mons.into_iter().map(|(host, mons)| (host, Node::array("daemon", mons))).collect();
-    let host = host_name(call);
-    let names = |names: Vec<String>| Section::new().with(host.clone(), Node::array("daemon", names));
+    let mut mgrs: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, mut said) in super::mgr::all_metadata(call) {
+        mgrs.entry(said.remove("hostname").unwrap_or_default()).or_default().push(name);
+    }
+    let mgrs: Section = mgrs.into_iter().map(|(host, mgrs)| (host, Node::array("daemon", mgrs))).collect();
     let osds: Section = osds.into_iter().map(|(host, osds)| (host, Node::array("osd", osds))).collect();
     let kinds = [
         ("mon", mons),
         ("osd", osds),
-        ("mgr", names(vec![call.state.mgr.map().active_name.clone()])),
+        ("mgr", mgrs),
         ("mds", Section::new()),
     ];
     if wanted == "all" {
@@ -371,32 +379,13 @@ fn node_ls(call: &mut Call<'_>) -> Answer {
     call.tree("nodes", found.unwrap_or_default())
 }
 
-fn service_map(call: &Call<'_>) -> Section {
-    let map = call.state.services.map();
-    let services: Section = map.services.keys().map(|name| (name.clone(), Section::new())).collect();
-    Section::new().with("epoch", map.epoch).with("modified", stamp(map.modified)).with("services", services)
-}
-
-fn service_dump(call: &mut Call<'_>) -> Answer {
-    call.tree("service_map", service_map(call))
-}
-
-fn service_status(call: &mut Call<'_>) -> Answer {
-    let mut services: BTreeMap<String, Section> = BTreeMap::new();
-    for ((service, name), daemon) in call.state.stats.services.daemons() {
-        let said: Section = daemon.status.iter().map(|(key, value)| (key.clone(), value.as_str())).collect();
-        services.entry(service.clone()).or_default().put(name.clone(), Section::new().with("status", said));
-    }
-    call.tree("service_status", services.into_iter().collect::<Section>())
-}
-
 fn report(call: &mut Call<'_>) -> Answer {
     let map = call.state.osd.map().clone();
     let digest = call.state.shown_pgs().digest(&map);
     let mut section = report_head(call);
     section.extend(report_maps(call, &map));
     section.extend(report_stats(call, &digest));
-    section.put("servicemap", service_map(call));
+    section.put("servicemap", services::map_tree(call));
     section.put("paxos", Section::new()); // one monitor proposes nothing to anybody
     let text = Node::from(section).render(call.format.or(Format::JsonPretty), "report");
     let sum = nacre_buf::crc::crc32c(u32::MAX, text.as_bytes());

@@ -1,8 +1,9 @@
 //! The table itself: every topic's rows, parsed once.
 
 use super::call::{Answer, Call};
-use super::signature::Signature;
+use super::signature::{Signature, describe_text};
 use nacre_format::{Format, Node, Section};
+use nacre_msg::MgrCommandDescription;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -139,20 +140,33 @@ pub(super) fn find(prefix: &str) -> Option<&'static Row> {
     rows().get(*by_prefix.get(prefix)?)
 }
 
-/// The answer to `get_command_descriptions`: everything that we serve, as the `ceph` tool reads it.
+fn describe(row: &Row) -> Section {
+    Section::new()
+        .with("sig", row.signature.describe())
+        .with("help", row.command.help)
+        .with("module", row.command.module)
+        .with("perm", row.command.perm)
+        .with("flags", if row.manager.is_some() { FLAG_MANAGER } else { 0 })
+}
+
+/// A command of a stock manager, by its own words.
+fn describe_foreign(command: &MgrCommandDescription) -> Section {
+    Section::new()
+        .with("sig", describe_text(&command.signature))
+        .with("help", command.help.as_str())
+        .with("module", command.module.as_str())
+        .with("perm", command.permissions.as_str())
+        .with("flags", command.flags | FLAG_MANAGER)
+}
+
+/// The answer to `get_command_descriptions`, as the `ceph` tool reads it: what the monitor serves, and what the active manager does, which is
+/// `of_manager` unless our own is active.
 #[must_use]
-pub fn descriptions() -> String {
-    let describe = |(index, row): (usize, &Row)| {
-        let section = Section::new()
-            .with("sig", row.signature.describe())
-            .with("help", row.command.help)
-            .with("module", row.command.module)
-            .with("perm", row.command.perm)
-            .with("flags", if row.manager.is_some() { FLAG_MANAGER } else { 0 });
-        (format!("cmd{index:03}"), section)
-    };
-    Node::from(rows().iter().enumerate().map(describe).collect::<Section>())
-        .render(Format::Json, "command_descriptions")
+pub fn descriptions(of_manager: &[MgrCommandDescription], own_is_active: bool) -> String {
+    let ours = rows().iter().filter(|row| own_is_active || row.manager.is_none()).map(describe);
+    let all = ours.chain(of_manager.iter().map(describe_foreign)).enumerate();
+    let all: Section = all.map(|(index, section)| (format!("cmd{index:03}"), section)).collect();
+    Node::from(all).render(Format::Json, "command_descriptions")
 }
 
 #[cfg(test)]
@@ -171,7 +185,7 @@ mod tests {
 
     #[test]
     fn descriptions_are_json_that_the_tool_can_read() {
-        let all: serde_json::Value = serde_json::from_str(&descriptions()).expect("valid JSON");
+        let all: serde_json::Value = serde_json::from_str(&descriptions(&[], true)).expect("valid JSON");
         let all = all.as_object().expect("an object");
         assert!(all.len() > 150);
         assert!(

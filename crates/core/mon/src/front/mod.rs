@@ -174,7 +174,7 @@ impl Front {
         self.leader_is_heard = leader_is_heard;
     }
 
-    /// Says whether the active manager is here. When it ceases to be, its sessions end.
+    /// Says whether the active manager is here: this monitor leads, and no stock manager is active. When that ceases to be, its sessions end.
     pub fn set_active_mgr(&mut self, is_active: bool) {
         if self.mgr_is_active && !is_active {
             self.end(|entry| entry.peer.endpoint == Endpoint::Mgr);

@@ -116,7 +116,7 @@ fn the_manager_is_served_where_it_is_active_only() {
     let mut world = World::new(1);
     let mgr = world.connect_manager(ADMIN);
     let mon = world.connect(ADMIN);
-    world.front.set_active_mgr(false);
+    world.leads = false;
     world.settle();
     assert_eq!(world.closed, [mgr], "its sessions end with it");
     let mut client = world.client_of(ADMIN);

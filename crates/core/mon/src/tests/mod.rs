@@ -8,6 +8,7 @@ mod durability;
 mod front;
 mod fullness;
 mod limits;
+mod managers;
 mod measured;
 mod members;
 mod options;
@@ -55,6 +56,8 @@ pub(super) struct World {
     steps: BTreeMap<SessionId, Step>,
     /// Commits are reported as soon as they are made, and reads confirmed.
     pub(super) commits_complete: bool,
+    /// The front is told that the leader is here.
+    pub(super) leads: bool,
     /// What the log was asked last and has not answered.
     pub(super) waiting: Option<Token>,
     /// The batch of it, if it is one.
@@ -120,6 +123,7 @@ impl World {
             closed: Vec::new(),
             steps: BTreeMap::new(),
             commits_complete: true,
+            leads: true,
             waiting: None,
             waiting_batch: None,
             keys,
@@ -132,7 +136,6 @@ impl World {
     fn listen(&mut self) {
         self.mon.lead(addr(3300), addr(6800), self.now, self.wall, &mut self.entropy);
         self.front.serve(true);
-        self.front.set_active_mgr(true);
         self.settle();
     }
 
@@ -158,6 +161,7 @@ impl World {
     pub(super) fn settle(&mut self) {
         loop {
             let (mut of_front, mut effects) = (Vec::new(), Vec::new());
+            self.front.set_active_mgr(self.leads && self.mon.state().mgr.own_is_active());
             self.front.drain(self.now, self.wall, &mut self.entropy, &mut of_front);
             self.mon.drain(&mut effects);
             if of_front.is_empty() && effects.is_empty() {

@@ -2,19 +2,44 @@
 
 use super::{addr, addr_vec, legacy_addr, release_name};
 use nacre_format::{Node, Section, stamp};
-use nacre_maps::{MgrMap, MgrModule};
+use nacre_maps::MgrMap;
+use nacre_msg::{ModuleInfo, ModuleOption};
 use std::collections::BTreeSet;
 
 fn names(names: &BTreeSet<String>) -> Node {
     Node::array("module", names.iter())
 }
 
-fn module(module: &MgrModule) -> Section {
+/// Ceph's words for the type and the level of an option (`src/common/options.h`), by their numbers.
+const OPTION_TYPES: [&str; 11] =
+    ["uint", "int", "str", "float", "bool", "addr", "addrvec", "uuid", "size", "secs", "millisecs"];
+const OPTION_LEVELS: [&str; 3] = ["basic", "advanced", "dev"];
+
+fn option(option: &ModuleOption) -> Section {
+    let word =
+        |words: &[&'static str], number: u8| words.get(usize::from(number)).copied().unwrap_or("unknown");
+    Section::new()
+        .with("name", option.name.as_str())
+        .with("type", word(&OPTION_TYPES, option.kind))
+        .with("level", word(&OPTION_LEVELS, option.level))
+        .with("flags", option.flags)
+        .with("default_value", option.default.as_str())
+        .with("min", option.min.as_str())
+        .with("max", option.max.as_str())
+        .with("enum_allowed", Node::array("allowed", option.enum_allowed.iter()))
+        .with("desc", option.description.as_str())
+        .with("long_desc", option.long_description.as_str())
+        .with("tags", Node::array("tag", option.tags.iter()))
+        .with("see_also", Node::array("option", option.see_also.iter()))
+}
+
+fn module(module: &ModuleInfo) -> Section {
+    let options = module.options.iter().map(|(name, at)| (name.clone(), option(at)));
     Section::new()
         .with("name", module.name.as_str())
         .with("can_run", module.can_run)
-        .with("error_string", module.error_string.as_str())
-        .with("module_options", Section::new())
+        .with("error_string", module.error.as_str())
+        .with("module_options", options.collect::<Section>())
 }
 
 /// `mgr dump`.
@@ -58,10 +83,10 @@ pub(in crate::commands) fn services(map: &MgrMap) -> Section {
     map.services.iter().map(|(name, url)| (name.clone(), url.as_str())).collect()
 }
 
-/// `mgr module ls`.
-pub(in crate::commands) fn mgr_modules(map: &MgrMap) -> Section {
+/// `mgr module ls`. Our own manager runs none of those that are always on.
+pub(in crate::commands) fn mgr_modules(map: &MgrMap, own_is_active: bool) -> Section {
     let none = BTreeSet::new();
-    let always_on = map.always_on_modules.values().next_back().unwrap_or(&none);
+    let always_on = map.always_on_modules.values().next_back().filter(|_| !own_is_active).unwrap_or(&none);
     let disabled = map
         .available_modules
         .iter()

@@ -1,0 +1,275 @@
+//! The managers: which of them is active, as the managers' map says to everybody, and what the active one has told.
+//!
+//! A monitor that leads can be the active manager itself ("our own manager" here): it is while no `ceph-mgr` of Ceph's runs, steps back as
+//! soon as one reports, and takes over again when that is gone.
+//!
+//! | file | |
+//! | --- | --- |
+//! | `mod.rs` | the map and what is stored beside it |
+//! | `beacon.rs` | beacons of stock managers: who becomes active, and who is given up |
+//! | `report.rs` | what the active manager reports, and what it is told |
+//! | `keys.rs` | keys and values that managers subscribe to |
+//! | `services.rs` | the service map of our own manager |
+
+mod beacon;
+mod keys;
+pub(crate) mod report;
+mod services;
+
+use crate::batch::{Batch, Snapshot};
+use crate::stored_map::StoredMap;
+use nacre_denc::{Decode, DecodeError, Encode};
+use nacre_maps::{MgrMap, StandbyMgr};
+use nacre_msg::{HealthChecks, MgrCommandDescription, ProgressEvent};
+use nacre_types::{AddrVec, Stamp, UTime};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+const TABLE: &str = "mgrmap";
+/// Key of the gid under which our own manager was active last.
+const OWN_GID_KEY: &str = "own_gid";
+/// Key of the commands that the stock manager serves.
+const COMMANDS_KEY: &str = "commands";
+/// The table of what managers say of themselves, by name.
+const METADATA_TABLE: &str = "mgr-metadata";
+
+/// Modules that a new cluster's `ceph-mgr` runs beside those that are always on. Ceph's default of `mgr_initial_modules` has `restful` as well,
+/// which Debian's Python cannot load beside `dashboard`, and so would be a health warning from the start.
+const INITIAL_MODULES: [&str; 1] = ["iostat"];
+/// Ceph's release 16, and what its managers always run (`src/mon/MgrMonitor.cc` at v16.2.15).
+const PACIFIC: u32 = 16;
+const ALWAYS_ON_MODULES: [&str; 10] = [
+    "balancer",
+    "crash",
+    "devicehealth",
+    "orchestrator",
+    "pg_autoscaler",
+    "progress",
+    "rbd_support",
+    "status",
+    "telemetry",
+    "volumes",
+];
+
+/// What the active stock manager has reported. Not durable: it reports anew every few seconds, whoever leads.
+#[derive(Debug, Default)]
+pub struct Reported {
+    /// What it finds wrong with the cluster.
+    pub checks: HealthChecks,
+    /// Long changes under way, by id.
+    pub progress: BTreeMap<String, ProgressEvent>,
+}
+
+/// The managers' map and what belongs to it. The map's epoch is durable, since subscribers compare it across restarts of ours.
+#[derive(Debug)]
+pub struct MgrMaps {
+    map: StoredMap<MgrMap>,
+    /// Under which gid our own manager is active, or was last.
+    own_gid: u64,
+    /// What the stock manager serves, as it said when it became available.
+    commands: Vec<MgrCommandDescription>,
+    /// What managers say of themselves, by name.
+    metadata: BTreeMap<String, BTreeMap<String, String>>,
+    changes: Batch,
+    /// Where this monitor listens as the manager, and under which name.
+    own: (String, AddrVec),
+    reported: Reported,
+    /// The newest beacon of each stock manager by gid, or when we began to wait for one.
+    beacons: BTreeMap<u64, Stamp>,
+    /// Since when a stock manager has had no session, by gid.
+    away: BTreeMap<u64, Stamp>,
+    /// Until then a manager without a session may be well: its monitor may have failed, or it starts anew.
+    patient_until: Stamp,
+    /// When managers are told next how the monitors are.
+    next_digest: Stamp,
+    /// Managers that an operator has given up, by gid.
+    unwanted: BTreeSet<u64>,
+    /// How long the active manager has been that.
+    starts_for: Duration,
+    /// Gids of managers that were turned away, and the cluster log knows it.
+    turned_away: BTreeSet<u64>,
+}
+
+impl MgrMaps {
+    pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
+        let modules = INITIAL_MODULES.map(str::to_owned).into();
+        let map = StoredMap::open(snapshot, TABLE, MgrMap { modules, ..MgrMap::default() })?;
+        let own_gid = snapshot.get(TABLE, OWN_GID_KEY).map(u64::from_bytes).transpose()?;
+        let commands = snapshot.get(TABLE, COMMANDS_KEY).map(Vec::from_bytes).transpose()?;
+        let metadata = snapshot.scan(METADATA_TABLE).into_iter();
+        let metadata = metadata.map(|(name, value)| Ok((name, BTreeMap::from_bytes(value)?)));
+        Ok(Self {
+            // Stores of before stock managers were served have no such key: there our own was always active.
+            own_gid: own_gid.unwrap_or(map.map().active_gid),
+            map,
+            commands: commands.unwrap_or_default(),
+            metadata: metadata.collect::<Result<_, DecodeError>>()?,
+            changes: Batch::default(),
+            own: Default::default(),
+            reported: Reported::default(),
+            beacons: BTreeMap::new(),
+            away: BTreeMap::new(),
+            patient_until: Stamp::default(),
+            next_digest: Stamp::default(),
+            unwanted: BTreeSet::new(),
+            starts_for: Duration::ZERO,
+            turned_away: BTreeSet::new(),
+        })
+    }
+
+    /// The current map.
+    #[must_use]
+    pub fn map(&self) -> &MgrMap {
+        self.map.map()
+    }
+
+    /// True while the monitor that leads is the active manager itself.
+    #[must_use]
+    pub fn own_is_active(&self) -> bool {
+        self.map().active_gid == self.own_gid
+    }
+
+    /// Commands that the stock manager serves; none while our own is active.
+    #[must_use]
+    pub fn commands(&self) -> &[MgrCommandDescription] {
+        &self.commands
+    }
+
+    /// What stock managers that are in the map say of themselves, by name.
+    pub fn metadata(&self) -> impl Iterator<Item = (&String, &BTreeMap<String, String>)> {
+        let map = self.map();
+        let is_there = |name: &String| {
+            !self.own_is_active() && map.active_name == *name
+                || map.standbys.values().any(|standby| standby.name == *name)
+        };
+        self.metadata.iter().filter(move |(name, _)| is_there(name))
+    }
+
+    /// What the active stock manager has reported; nothing while our own is active.
+    #[must_use]
+    pub fn reported(&self) -> &Reported {
+        &self.reported
+    }
+
+    /// Changes the map; the epoch grows by one.
+    pub fn update(&mut self, edit: impl FnOnce(&mut MgrMap)) {
+        self.map.update(|map| {
+            edit(map);
+            map.epoch += 1;
+        });
+    }
+
+    /// Switches a module on or off. The active manager starts anew then, to load it or to be rid of it.
+    pub fn set_module(&mut self, module: &str, on: bool, now: Stamp) {
+        self.update(|map| {
+            if on {
+                map.modules.insert(module.to_owned());
+            } else {
+                map.modules.remove(module);
+            }
+        });
+        self.be_patient(now);
+    }
+
+    /// An operator has given a manager up.
+    pub(crate) fn wish_gone(&mut self, gid: u64) {
+        self.unwanted.insert(gid);
+    }
+
+    /// Says where this monitor, which leads from now on, listens as the manager. Our own manager is active from now on if it was when
+    /// another monitor led; a stock one stays what it is, and has time to find us. `gid` is nobody else's.
+    pub(crate) fn begin(&mut self, name: &str, gid: u64, addrs: AddrVec, now: Stamp, wall: UTime) {
+        self.own = (name.to_owned(), addrs);
+        if self.own_is_active() {
+            return self.activate_own(gid, wall);
+        }
+        self.be_patient(now);
+        let map = self.map.map();
+        let known = map.standbys.keys().copied().chain([map.active_gid]);
+        self.beacons = known.map(|gid| (gid, now)).collect();
+    }
+
+    /// Our own manager is active from now on.
+    fn activate_own(&mut self, gid: u64, wall: UTime) {
+        let (name, addrs) = self.own.clone();
+        self.own_gid = gid;
+        self.changes.put(TABLE, OWN_GID_KEY, gid.to_bytes());
+        self.forget_active();
+        self.update(|map| {
+            vacate(map);
+            map.active_name = name;
+            map.active_gid = gid;
+            map.active_addrs = addrs;
+            map.available = true;
+            map.active_change = wall;
+            map.active_mgr_features = nacre_types::features::SUPPORTED;
+        });
+    }
+
+    /// A stock manager is the active one from now on; it says itself when it is available, and where.
+    fn activate(&mut self, manager: StandbyMgr, wall: UTime) {
+        self.reported = Reported::default();
+        self.update(|map| {
+            vacate(map);
+            map.standbys.remove(&manager.gid);
+            map.active_gid = manager.gid;
+            map.active_name = manager.name;
+            map.available_modules = manager.available_modules;
+            map.active_mgr_features = manager.features;
+            map.active_change = wall;
+        });
+    }
+
+    /// What the stock manager said that was active is true no more.
+    fn forget_active(&mut self) {
+        self.reported = Reported::default();
+        if !self.commands.is_empty() {
+            self.set_commands(Vec::new());
+        }
+    }
+
+    fn set_commands(&mut self, commands: Vec<MgrCommandDescription>) {
+        self.changes.put(TABLE, COMMANDS_KEY, commands.to_bytes());
+        self.commands = commands;
+    }
+
+    fn set_metadata(&mut self, name: &str, metadata: BTreeMap<String, String>) {
+        if self.metadata.get(name) != Some(&metadata) {
+            self.changes.put(METADATA_TABLE, name, metadata.to_bytes());
+            self.metadata.insert(name.to_owned(), metadata);
+        }
+    }
+
+    /// Forgets a stock manager that is neither active nor waits any more.
+    fn forget(&mut self, gid: u64, name: &str) {
+        self.beacons.remove(&gid);
+        self.away.remove(&gid);
+        if self.metadata.remove(name).is_some() {
+            self.changes.delete(METADATA_TABLE, name);
+        }
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.map.is_dirty() || !self.changes.is_empty()
+    }
+
+    pub(crate) fn flush(&mut self, batch: &mut Batch) {
+        self.map.flush(batch);
+        batch.append(&mut self.changes);
+    }
+}
+
+/// Nobody is active. The modules stay: a `ceph-mgr` starts anew when it sees others than in the first map that it got.
+fn vacate(map: &mut MgrMap) {
+    let always_on = ALWAYS_ON_MODULES.map(str::to_owned).into();
+    map.always_on_modules = BTreeMap::from([(PACIFIC, always_on)]);
+    map.active_gid = 0;
+    map.active_name = String::new();
+    map.active_addrs = AddrVec::default();
+    map.available = false;
+    map.active_mgr_features = 0;
+    map.services.clear();
+    map.available_modules.clear();
+    map.clients.clear();
+    map.client_names.clear();
+}

@@ -1,0 +1,103 @@
+//! What the active stock manager reports, and what it is told.
+
+use super::Reported;
+use crate::event::SessionId;
+use crate::health::{Check, Severity};
+use crate::mon::{Cx, Mon};
+use crate::state::State;
+use nacre_auth::Rwx;
+use nacre_buf::Bytes;
+use nacre_denc::Decode;
+use nacre_msg::{HealthCheck, LogPriority, MgrDigest, MonMgrReport, ServiceMap};
+use std::time::Duration;
+
+/// The subscription to how the monitors and the cluster are.
+pub(crate) const DIGEST_TOPIC: &str = "mgrdigest";
+/// Health checks and long changes of one report that are taken.
+const CHECKS_COUNT_MAX: usize = 1000;
+const PROGRESS_COUNT_MAX: usize = 1000;
+/// Bytes of a check's code.
+const CODE_BYTES_MAX: usize = 128;
+/// The active manager may take so long to load its modules; Ceph `mon_mgr_inactive_grace`.
+const STARTS_FOR_MAX: Duration = Duration::from_secs(60);
+
+impl Mon {
+    /// The active manager's findings. Its sums of PGs and OSDs are left aside: the OSDs report to us as well (`publish.rs`), so what
+    /// monitors decide and commands show does not depend on who is the manager, nor on when it has summed up.
+    pub(crate) fn manager_report(&mut self, cx: &Cx<'_>, session: SessionId, report: MonMgrReport) {
+        let Some(identity) = self.identity_of(session) else { return };
+        let is_its_own = identity.global_id == report.gid && self.state.mgr.map().active_gid == report.gid;
+        if !is_its_own || !self.allows(session, "mgr", Rwx::X) || self.state.mgr.own_is_active() {
+            return;
+        }
+        let mut checks = report.health_checks;
+        checks.checks.retain(|code, _| code.len() <= CODE_BYTES_MAX);
+        let checks_beyond = checks.checks.keys().nth(CHECKS_COUNT_MAX).cloned();
+        checks_beyond.iter().for_each(|from| drop(checks.checks.split_off(from)));
+        let mut progress = report.progress_events;
+        let progress_beyond = progress.keys().nth(PROGRESS_COUNT_MAX).cloned();
+        progress_beyond.iter().for_each(|from| drop(progress.split_off(from)));
+        self.state.mgr.reported = Reported { checks, progress };
+        if !report.service_map.is_empty() {
+            match ServiceMap::from_bytes(report.service_map) {
+                Ok(map) => self.state.services.replace(map),
+                Err(error) => {
+                    let text = format!("the service map of the active manager does not decode: {error}");
+                    self.state.clog(LogPriority::WARN, cx.wall, text);
+                }
+            }
+        }
+    }
+
+    /// Tells managers every few seconds how the monitors and the cluster are.
+    pub(super) fn send_digests(&mut self, cx: &Cx<'_>) {
+        if cx.now < self.state.mgr.next_digest {
+            return;
+        }
+        let period = self.state.config.number_of_monitor("mon_mgr_digest_period", 5.0);
+        self.state.mgr.next_digest = cx.now + nacre_types::seconds(period);
+        let wanted = self.sessions.iter().filter(|(_, entry)| entry.subscriptions.contains_key(DIGEST_TOPIC));
+        let wanted: Vec<SessionId> = wanted.map(|(session, _)| *session).collect();
+        wanted.into_iter().for_each(|session| self.serve(session, DIGEST_TOPIC));
+    }
+
+    pub(crate) fn serve_digest(&mut self, session: SessionId) {
+        let (mon_status_json, health_json) = crate::commands::digest_texts(&self.state);
+        let digest = MgrDigest {
+            mon_status_json: Bytes::from(mon_status_json),
+            health_json: Bytes::from(health_json),
+        };
+        self.send(session, 0, digest);
+    }
+}
+
+/// Health as the active stock manager sees it, but for `own_codes`, which we judge ourselves; and whether it serves.
+pub(crate) fn checks(state: &State, own_codes: &[&str]) -> Vec<Check> {
+    let reported = &state.mgr.reported().checks.checks;
+    let foreign = reported.iter().filter(|(code, _)| !own_codes.contains(&code.as_str()));
+    foreign.map(|(code, check)| check_of(code, check)).chain(not_available(state)).collect()
+}
+
+fn check_of(code: &str, check: &HealthCheck) -> Check {
+    let severity = match check.severity {
+        0 => Severity::Error,
+        1 => Severity::Warn,
+        _ => Severity::Ok,
+    };
+    Check::new(code.to_owned(), severity, check.summary.clone(), check.detail.clone()).counting(check.count)
+}
+
+/// Long enough that it should serve.
+fn not_available(state: &State) -> Option<Check> {
+    let map = state.mgr.map();
+    let starts_for = state.mgr.starts_for;
+    (!map.available && starts_for >= STARTS_FOR_MAX).then(|| {
+        let summary = "no active mgr";
+        let line = format!(
+            "mgr.{} was made the active manager {} s ago and does not serve yet: see its log, or choose another with 'ceph mgr fail'",
+            map.active_name,
+            starts_for.as_secs()
+        );
+        Check::new("MGR_DOWN", Severity::Warn, summary, vec![line])
+    })
+}

@@ -1,0 +1,132 @@
+//! A stock ceph-mgr under our monitor: it becomes the active manager, its modules work on the cluster, and our own takes over when it dies.
+//! docs/runbooks/stock-mgr.md has the same commands, for people.
+
+use nacre_interop::{Cluster, Shell};
+
+/// `mgr_start NAME`, `mgr_kill NAME`, `mgr_wait NAME`: until that one is active and available.
+const TOOLS: &str = r#"
+mgr_start() {
+  ceph auth get-or-create mgr.$1 mon 'allow profile mgr' osd 'allow *' mds 'allow *' -o $PWD/mgr.$1.keyring
+  mkdir -p $PWD/mgr.$1
+  ceph-mgr -c $CEPH_CONF -i $1 -f --keyring $PWD/mgr.$1.keyring --mgr-data $PWD/mgr.$1 --log-file $PWD/mgr.$1.log \
+    --run-dir $PWD/mgr.$1 --admin-socket $PWD/mgr.$1.asok > $PWD/mgr.$1.out 2>&1 &
+  echo $! > $PWD/mgr.$1.pid
+}
+mgr_kill() { kill -9 $(cat $PWD/mgr.$1.pid); }
+mgr_wait() {
+  for try in $(seq 300); do
+    [ "$(ceph mgr stat -f json | jq -r 'select(.available) | .active_name')" = $1 ] && return 0; sleep 0.1
+  done
+  ceph mgr stat; tail -20 $PWD/mgr.*.log; return 1
+}
+until_true() { for try in $(seq 400); do bash -c "$1" > /dev/null 2>&1 && return 0; sleep 0.2; done; echo "never true: $1"; return 1; }
+"#;
+
+fn is_here(shell: &Shell) -> bool {
+    let found = shell.run("type ceph-mgr").code == 0;
+    if !found {
+        eprintln!("skipped: there is no ceph-mgr here (test/packages ceph-mgr)");
+    }
+    found
+}
+
+/// Runs a script with the tools; managers that it leaves running end with the test.
+fn sh(shell: &Shell, script: &str) -> String {
+    shell.sh(&format!("{TOOLS}{script}"))
+}
+
+/// Ends what the test has started, however it ends.
+struct Managers(Shell);
+
+impl Drop for Managers {
+    fn drop(&mut self) {
+        self.0.run("for file in mgr.*.pid; do kill -9 $(cat $file) || true; done");
+    }
+}
+
+#[test]
+fn a_stock_manager_serves_and_our_own_takes_over_when_it_dies() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("p", 8).within(150);
+    if !is_here(&shell) {
+        return;
+    }
+    let _managers = Managers(shell.clone());
+    sh(&shell, "mgr_start x; mgr_wait x");
+    sh(
+        &shell,
+        r#"
+        # All that the tool knows of modules comes from it, and our own serves nobody.
+        ceph mgr module ls | jq -e '.always_on_modules | index("balancer") != null' > /dev/null
+        ceph mgr metadata x | jq -e '.ceph_version | contains("16.2")' > /dev/null
+        ceph mgr versions | grep -q '16.2'; ceph versions | jq -e '.mgr | length == 1' > /dev/null
+        ceph mgr dump | jq -e '.active_clients | length > 0' > /dev/null
+        ceph -s | grep -q 'mgr: x(active'
+        # The OSDs report to it, and to the monitor.
+        until_true "ceph osd df -f json | jq -e '.nodes | length == 3 and all(.kb > 0)'"
+        until_true "ceph pg stat | grep -q 'active+clean'"
+        ceph osd perf | grep -q commit; ceph osd pool stats p | grep -q 'pool p'
+        # The status module, the crash module, progress.
+        until_true "ceph osd status | grep -q 'exists,up'"
+        echo '{"crash_id": "2026-11-25T00:00:00.000000Z_1", "timestamp": "2026-11-25T00:00:00.000000Z", "entity_name": "osd.0",
+          "process_name": "x", "ceph_version": "16.2.15", "utsname_hostname": "h", "stack_sig": "s", "backtrace": []}' > crash.json
+        ceph crash post -i crash.json; ceph crash ls | grep -q 2026-11-25
+        ceph progress json | jq -e .events > /dev/null
+        ceph telemetry show 2>/dev/null | jq -e '.report_id' > /dev/null || ceph telemetry show 2>&1 | grep -q -i telemetry
+        [ "$(ceph fs volume ls -f json | jq length)" = 0 ]"#,
+    );
+    sh(
+        &shell,
+        r#"
+        # The balancer's upmap mode changes the OSD map; the autoscaler changes pg_num.
+        ceph osd set-require-min-compat-client luminous
+        ceph balancer mode upmap; ceph balancer on; ceph balancer status | jq -e '.active and .mode == "upmap"' > /dev/null
+        [ "$(ceph config get mgr mgr/balancer/mode)" = upmap ]
+        ceph osd pool set p pg_num_min 32; ceph osd pool set p pg_autoscale_mode on
+        until_true "ceph osd pool autoscale-status -f json | jq -e 'map(select(.pool_name == \"p\")) | .[0].pg_autoscale_mode == \"on\"'"
+        ceph config set mgr mgr/pg_autoscaler/sleep_interval 5
+        until_true "ceph osd pool get p pg_num -f json | jq -e '.pg_num > 8'""#,
+    );
+    sh(
+        &shell,
+        r#"
+        # rbd_support: a clone is made a whole image by the manager.
+        ceph osd pool create rbd 8; rbd pool init rbd
+        rbd create rbd/parent --size 8M; rbd snap create rbd/parent@s; rbd snap protect rbd/parent@s
+        rbd clone rbd/parent@s rbd/child
+        ceph rbd task add flatten rbd/child
+        until_true "rbd info rbd/child --format json | jq -e 'has(\"parent\") | not'"
+        rbd trash purge schedule add --pool rbd 1h; rbd trash purge schedule ls --pool rbd | grep -q 'every 1h'"#,
+    );
+    // What a client asks of the manager in the moment of its death our own answers.
+    let took = shell.python(
+        r#"
+import json, os, rados, signal, time
+cluster = rados.Rados(conffile=os.environ["CEPH_CONF"])
+cluster.connect()
+ask = lambda: cluster.mgr_command(json.dumps({"prefix": "balancer status", "format": "json"}), b"", 20)
+assert json.loads(ask()[1])["mode"] == "upmap"
+os.kill(int(open("mgr.x.pid").read()), signal.SIGKILL)
+start = time.monotonic()
+code, out, text = ask()
+assert code == 0 and json.loads(out)["mode"] == "none", (code, out, text)
+print(int((time.monotonic() - start) * 1000))
+cluster.shutdown()"#,
+    );
+    let took_ms: u64 = took.trim().parse().expect("milliseconds");
+    assert!(took_ms < 5000, "our own manager answers after {took_ms} ms");
+    // What it still had under way is shut out.
+    sh(
+        &shell,
+        "ceph mgr stat | grep -q '\"active_name\": \"a\"'; ceph osd blocklist ls 2>/dev/null | grep -q :",
+    );
+    sh(
+        &shell,
+        r#"
+        # It comes back, another waits beside it, and takes over by command.
+        mgr_start x; mgr_wait x; mgr_start y
+        until_true "ceph mgr dump | jq -e '.standbys | map(.name) == [\"y\"]'"
+        ceph mgr fail; mgr_wait y
+        ceph osd df > /dev/null; ceph balancer status | jq -e '.mode == "upmap"' > /dev/null"#,
+    );
+}
