@@ -329,7 +329,7 @@ mod tests {
         let wanted =
             Bind { public: [127, 0, 0, 1].into(), cluster: [127, 0, 0, 2].into(), ports: Some(7000..=7300) };
         assert_eq!(bind(both, None).expect("both"), wanted);
-        let listen = Bind { public: [127, 0, 0, 9].into(), ..wanted.clone() };
+        let listen = Bind { public: [127, 0, 0, 9].into(), ..wanted };
         assert_eq!(bind(both, Some([127, 0, 0, 9].into())).expect("both"), listen);
         let by_route = bind("", None).expect("a way");
         assert_eq!((by_route.public, by_route.cluster), ([127, 0, 0, 1].into(), [127, 0, 0, 1].into()));

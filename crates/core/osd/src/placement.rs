@@ -127,7 +127,7 @@ impl Placement {
         if self.asked || now < self.retry_at {
             return None;
         }
-        if self.step == Step::Class && !(self.settings.updates_class && !self.place.device_class.is_empty()) {
+        if self.step == Step::Class && (!self.settings.updates_class || self.place.device_class.is_empty()) {
             self.step = Step::Place;
         }
         if self.step == Step::Place && !self.settings.updates_place {

@@ -169,7 +169,7 @@ impl LinkMsg {
             return Err(DecodeError::Invalid { what: "message between monitors", value: raw.kind.into() });
         }
         let mut r = Reader::new(raw.data.to_bytes());
-        r.envelope("LinkMsg", LAYOUT, |version, r| Self::decode_body(version, r))
+        r.envelope("LinkMsg", LAYOUT, Self::decode_body)
     }
 
     fn encode_body(self, w: &mut Writer) {

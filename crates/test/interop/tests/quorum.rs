@@ -1,5 +1,7 @@
 //! The exams of several monitors (`test/quorum-exams`) in their short form, and what operators see of each monitor.
 
+#![allow(clippy::print_stderr, reason = "what was measured is to be read, also where a bar is missed")]
+
 use nacre_interop::Cluster;
 use std::process::Command;
 

@@ -1,5 +1,7 @@
 //! Mistakes that are built into monitors on purpose ([`Planted`]) are found, each by the same story that ends well without it (exam Q13).
 
+#![allow(clippy::print_stdout, reason = "in how many stories a mistake shows is to be read")]
+
 use nacre_monitor::{Driver, Planted};
 use nacre_sim::{CLIENTS, Config, MonLoad, Proc};
 use std::panic::{AssertUnwindSafe, catch_unwind};

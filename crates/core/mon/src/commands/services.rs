@@ -52,7 +52,7 @@ fn summary(entry: &ServiceEntry) -> String {
         return "no daemons active".to_owned();
     }
     let said = |key: &'static str| entry.daemons.values().filter_map(move |daemon| daemon.metadata.get(key));
-    let kind = said("daemon_type").last().map_or("daemon", String::as_str);
+    let kind = said("daemon_type").next_back().map_or("daemon", String::as_str);
     let count = entry.daemons.len();
     let plural = if count > 1 { "s" } else { "" };
     let groups = [("hosts", "hostname"), ("zones", "zone_id")];

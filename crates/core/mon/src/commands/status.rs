@@ -2,8 +2,8 @@
 
 use super::call::{Answer, Call};
 use super::daemons::{
-    count_values, host_name, metadata_section, mon_values, osd_summary, osd_summary_text, osd_values,
-    quorum_age, quorum_names, quorum_ranks, remapped_count, seconds_since,
+    count_values, metadata_section, mon_values, osd_summary, osd_summary_text, osd_values, quorum_age,
+    quorum_names, quorum_ranks, remapped_count, seconds_since,
 };
 use super::health::{health_lines, health_tree};
 use super::services;
@@ -366,12 +366,7 @@ fn node_ls(call: &mut Call<'_>) -> Answer {
     }
     let mgrs: Section = mgrs.into_iter().map(|(host, mgrs)| (host, Node::array("daemon", mgrs))).collect();
     let osds: Section = osds.into_iter().map(|(host, osds)| (host, Node::array("osd", osds))).collect();
-    let kinds = [
-        ("mon", mons),
-        ("osd", osds),
-        ("mgr", mgrs),
-        ("mds", Section::new()),
-    ];
+    let kinds = [("mon", mons), ("osd", osds), ("mgr", mgrs), ("mds", Section::new())];
     if wanted == "all" {
         return call.tree("nodes", kinds.into_iter().filter(|(kind, _)| *kind != "mds").collect::<Section>());
     }

@@ -30,7 +30,7 @@ fn at(name: &str, addr: &str) -> String {
 /// The leader is a; of the others it knows this.
 fn set_view(world: &mut World, others: &[(&str, MonitorView)]) {
     let mut view = QuorumView::of_all(world.mon.state().mon.map(), 7, UTime::default());
-    others.iter().for_each(|(name, monitor)| drop(view.monitors.insert((*name).to_owned(), *monitor)));
+    view.monitors.extend(others.iter().map(|(name, monitor)| ((*name).to_owned(), *monitor)));
     world.mon.set_quorum(view);
 }
 
