@@ -131,7 +131,7 @@ pub(crate) struct PlaceArgs {
 pub(crate) enum MonCommand {
     /// Make the store of a new monitor of a cluster that runs, or of one whose store is lost. `nacre mon` runs it then.
     Join {
-        /// Which monitor.
+        /// Name of the monitor that is to be made.
         #[arg(long)]
         name: String,
         /// Where it is to listen, as IP or IP:PORT; needed when the cluster does not know it yet.
@@ -142,7 +142,7 @@ pub(crate) enum MonCommand {
     },
     /// Remove a monitor from a cluster that runs; its process ends.
     Rm {
-        /// Which monitor.
+        /// Name of the monitor that is to go.
         #[arg(long)]
         name: String,
         #[command(flatten)]
@@ -150,7 +150,7 @@ pub(crate) enum MonCommand {
     },
     /// Give a monitor of a cluster that runs another address.
     Move {
-        /// Which monitor.
+        /// Name of the monitor that is to move.
         #[arg(long)]
         name: String,
         /// Where it is to listen from now on, as IP:PORT.

@@ -13,7 +13,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(15);
 const TURN_MAX: Duration = Duration::from_millis(100);
 
-/// A session.
+/// A session with the monitors, as the administrator.
 pub(crate) struct Admin {
     client: Client,
     clock: RealClock,

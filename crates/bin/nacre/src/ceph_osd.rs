@@ -3,9 +3,11 @@
 
 use crate::allocator;
 use crate::args::{Auth, CephArgs, OsdArgs};
-use crate::files::{Folder, Lock, OsdFolder};
+use crate::files::Folder;
+use crate::locks::Lock;
 use crate::machine::host_name;
 use crate::networks;
+use crate::osd_folder::OsdFolder;
 use crate::sd_notify;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};

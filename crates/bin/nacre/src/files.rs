@@ -18,15 +18,14 @@
 //! (`nacre mon join`, which needs `keyring`, too).
 
 use crate::args::{Auth, StoreKind};
+use crate::locks::{LOCK_WAIT, Lock, lock_within};
+use crate::osd_folder::{OsdFolder, write_whole};
 use anyhow::{Context, Result, bail};
 use nacre_auth::{CryptoKey, Keyring};
 use nacre_client::conf;
 use nacre_env::real::private;
-use nacre_env::{Clock, RealClock};
-use nacre_types::{AuthName, EntityAddr, OsdId, Stamp, Uuid};
-use std::fs::{self, File, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use nacre_types::{AuthName, EntityAddr, OsdId, Uuid};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -42,20 +41,10 @@ pub(crate) const MONS_MAX: usize = 9;
 /// In the folder of a monitor that was removed from the cluster.
 pub(crate) const REMOVED_FILE: &str = "removed";
 
-/// A process that was killed just now may still hold its locks for a moment.
-const LOCK_WAIT: Duration = Duration::from_secs(3);
-const LOCK_POLL: Duration = Duration::from_millis(20);
-
 /// Where a cluster's daemons keep what is theirs.
 #[derive(Debug, Clone)]
 pub(crate) struct Folder {
     path: PathBuf,
-}
-
-/// The right to run a cluster or a daemon, until it is dropped or the process ends in whatever way.
-#[derive(Debug)]
-pub(crate) struct Lock {
-    _file: File,
 }
 
 /// What an OSD or client needs to find its cluster.
@@ -335,82 +324,6 @@ impl Folder {
     }
 }
 
-/// The folder of one OSD, wherever it is.
-#[derive(Debug, Clone)]
-pub(crate) struct OsdFolder {
-    path: PathBuf,
-}
-
-impl OsdFolder {
-    pub(crate) fn new(path: &Path) -> Self {
-        Self { path: path.to_owned() }
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Where its key is, unless it is elsewhere.
-    pub(crate) fn keyring(&self) -> PathBuf {
-        self.path.join("keyring")
-    }
-
-    /// True when an OSD was made in it.
-    pub(crate) fn is_made(&self) -> bool {
-        self.path.join("fsid").exists()
-    }
-
-    /// The right to run it.
-    pub(crate) fn lock(&self) -> Result<Lock> {
-        lock_within(&self.path, LOCK_WAIT)
-    }
-
-    /// Identity of its store.
-    pub(crate) fn uuid(&self) -> Result<Uuid> {
-        let path = self.path.join("fsid");
-        let text = fs::read_to_string(&path)
-            .with_context(|| format!("{}: is there an OSD? --mkfs makes one", path.display()))?;
-        Uuid::parse(text.trim()).with_context(|| format!("{} holds no UUID", path.display()))
-    }
-
-    /// What one of its small files says, if it is there.
-    pub(crate) fn text(&self, name: &str) -> Result<Option<String>> {
-        let path = self.path.join(name);
-        match fs::read_to_string(&path) {
-            Ok(text) => Ok(Some(text.trim().to_owned())),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error).with_context(|| path.display().to_string()),
-        }
-    }
-
-    /// Whether one of its small files says `wanted`.
-    ///
-    /// # Errors
-    /// When it says something else, or is not there.
-    pub(crate) fn check(&self, name: &str, wanted: &str, otherwise: &str) -> Result<()> {
-        let found = self.text(name)?.unwrap_or_default();
-        if found != wanted {
-            bail!("{}: '{found}', and not '{wanted}': {otherwise}", self.path.join(name).display());
-        }
-        Ok(())
-    }
-
-    /// Writes one of its small files.
-    pub(crate) fn write(&self, name: &str, text: &str) -> Result<()> {
-        write_whole(&self.path.join(name), format!("{text}\n").as_bytes(), private::FILE_MODE)
-    }
-
-    /// Writes who it is, and its key if it is kept here.
-    pub(crate) fn write_identity(&self, id: OsdId, uuid: Uuid, key: Option<&CryptoKey>) -> Result<()> {
-        private::make_folder(&self.path).with_context(|| self.path.display().to_string())?;
-        if let Some(key) = key {
-            let text = format!("[osd.{id}]\n\tkey = {key}\n", key = key.to_text());
-            write_whole(&self.keyring(), text.as_bytes(), private::FILE_MODE)?;
-        }
-        self.write("fsid", &uuid.to_string())
-    }
-}
-
 /// The name of the monitor of a rank in a new cluster: `a`, `b`, and so on.
 pub(crate) fn mon_name(rank: usize) -> String {
     char::from(b'a' + u8::try_from(rank).unwrap_or_default()).to_string()
@@ -436,34 +349,6 @@ pub(crate) fn check_mon_name(name: &str) -> Result<()> {
         bail!("'{name}' is no name of a monitor: letters, digits, '-', '_' and '.', at most 64");
     }
     Ok(())
-}
-
-/// The right to use a folder of a daemon, which need not be one of ours.
-pub(crate) fn lock_other(folder: &Path) -> Result<Lock> {
-    lock_within(folder, LOCK_WAIT)
-}
-
-/// Takes the lock file in `folder`, which exists.
-fn lock_within(folder: &Path, patience: Duration) -> Result<Lock> {
-    let path = folder.join("lock");
-    let file = private::options().create(true).truncate(false).write(true).open(&path);
-    let file = file.with_context(|| path.display().to_string())?;
-    let start = RealClock::start();
-    while file.try_lock().is_err() {
-        if start.now().since(Stamp::default()) >= patience {
-            bail!(
-                "{} is in use by another nacre process; stop that one or choose another --dir",
-                folder.display()
-            );
-        }
-        std::thread::sleep(LOCK_POLL);
-    }
-    Ok(Lock { _file: file })
-}
-
-/// True while a process holds the lock in `folder`.
-pub(crate) fn is_locked(folder: &Path) -> bool {
-    File::open(folder.join("lock")).is_ok_and(|file| file.try_lock().is_err())
 }
 
 /// `fsid`, `mon host` and how services authenticate, of a `ceph.conf`.
@@ -504,24 +389,10 @@ fn parse_auth(text: &str) -> Option<Auth> {
     [Auth::Cephx, Auth::None].into_iter().find(|auth| auth.name() == text)
 }
 
-/// Replaces a file so that a crash leaves the old or the new one.
-fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<()> {
-    let draft = path.with_extension("new");
-    let write = || -> std::io::Result<()> {
-        // A draft that a crash left may have another mode, and it is the draft's that the file gets.
-        let _none_is_left = fs::remove_file(&draft);
-        let mut file = OpenOptions::new().create_new(true).write(true).mode(mode).open(&draft)?;
-        file.write_all(bytes)?;
-        file.sync_all()?;
-        fs::rename(&draft, path)?;
-        File::open(path.parent().unwrap_or(path))?.sync_all()
-    };
-    write().with_context(|| format!("cannot write {}", path.display()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::locks::is_locked;
 
     #[test]
     fn an_identity_survives_and_a_second_process_is_kept_out() {

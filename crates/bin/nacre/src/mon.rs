@@ -1,7 +1,8 @@
 //! `nacre mon`: a monitor, with the manager's duties while it leads, of the cluster in a folder.
 
 use crate::args::{Auth, MonArgs};
-use crate::files::{Folder, Identity, Lock, mon_daemon};
+use crate::files::{Folder, Identity, mon_daemon};
+use crate::locks::Lock;
 use crate::machine::{host_name, machine_facts};
 use crate::sd_notify;
 use crate::signals::Stop;

@@ -2,7 +2,8 @@
 
 use crate::args::MonCommand;
 use crate::ask::{Admin, Answer};
-use crate::files::{Folder, Identity, check_mon_name, lock_other};
+use crate::files::{Folder, Identity, check_mon_name};
+use crate::locks::lock_other;
 use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_denc::Decode;

@@ -2,8 +2,10 @@
 
 use crate::allocator;
 use crate::args::{OsdArgs, StoreKind, check_listen};
-use crate::files::{Address, Folder, Lock, OsdFolder};
+use crate::files::{Address, Folder};
+use crate::locks::Lock;
 use crate::machine::{capacity_bytes, host_name};
+use crate::osd_folder::OsdFolder;
 use crate::sd_notify;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};

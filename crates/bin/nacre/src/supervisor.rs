@@ -4,7 +4,8 @@
 //! says when one of its children ends.
 
 use crate::args::UpArgs;
-use crate::files::{Folder, REMOVED_FILE, is_locked, mon_daemon};
+use crate::files::{Folder, REMOVED_FILE, mon_daemon};
+use crate::locks::is_locked;
 use crate::osd;
 use crate::sd_notify::ReadyListener;
 use crate::signals::{START_POLL, Stop};

@@ -4,11 +4,11 @@
 //! Codes, texts and severities are those of Ceph v16.2.15 (`src/osd/OSDMap.cc: check_health`, `src/mon/PGMap.cc:
 //! get_health_checks`), because alerts and tools match on them.
 
+mod mgr_checks;
 mod mon_checks;
 mod osd_checks;
 mod pg_checks;
 
-use crate::managers;
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
 
@@ -37,7 +37,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(pg_checks::checks(state, map, &digest));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
-    out.extend(managers::report::checks(state, OWN_CODES));
+    out.extend(mgr_checks::checks(state, OWN_CODES));
     out.sort_by(|a, b| a.code.cmp(&b.code));
     for check in &mut out {
         check.muted = state.health.is_muted(check);

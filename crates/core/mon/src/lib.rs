@@ -26,6 +26,7 @@ pub mod fsmap;
 pub mod health;
 mod kept_stats;
 pub mod managers;
+mod mgr_messages;
 mod mkfs;
 mod mon;
 pub mod mon_members;

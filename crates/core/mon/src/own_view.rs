@@ -12,7 +12,7 @@ pub enum MonitorPhase {
     Synchronizing,
     /// It is connected with a majority, and nobody leads.
     Electing,
-    /// It leads.
+    /// It leads, and carries out what all are asked.
     Leader,
     /// It follows a leader that it hears.
     Peon,

@@ -1,7 +1,7 @@
 //! Subscriptions: which session is sent which map, and when.
 
 use crate::event::SessionId;
-use crate::managers::report::DIGEST_TOPIC;
+use crate::mgr_messages::DIGEST_TOPIC;
 use crate::mon::Mon;
 use crate::session::{Served, Session, Subscription};
 use nacre_auth::Rwx;

@@ -80,7 +80,7 @@ fn a_cluster_of_one_becomes_one_of_three_and_outlives_the_first() {
     }
 }
 
-/// Exam Q6.
+/// Exam Q6 of several monitors: a store is lost.
 #[test]
 fn a_monitor_whose_store_was_lost_is_back_within_ten_seconds() {
     for seed in 0..3 {

@@ -50,7 +50,7 @@ const COMMANDS: &[TellCommand] = &[
     },
 ];
 
-/// Runs one.
+/// Runs one of the commands that a monitor answers for itself.
 pub(crate) fn tell(cx: &TellCx<'_>, input: &CommandInput) -> Output {
     let format = Format::parse(&input.format);
     if input.prefix == "get_command_descriptions" {

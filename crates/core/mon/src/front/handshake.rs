@@ -1,13 +1,13 @@
 //! Handshakes: from a new connection to one that has proved who it is.
 
 use super::holds::HELD_MAX;
+use super::input::Input;
 use super::{Front, FrontCx, FrontEffect, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX, Session};
 use crate::event::{Endpoint, Peer, SessionId};
 use nacre_auth::{
     GlobalIds, MonAuthContext, MonServer, Offer, ServiceAuthContext, ServiceServer, ServiceTickets, Step,
     TicketForm,
 };
-use nacre_buf::Bytes;
 use nacre_types::{AddrVec, EntityKind, Stamp};
 
 /// Global ids from here on are those of clients that were let in while nobody led, drawn at random: a leader grants smaller ones.
@@ -42,23 +42,6 @@ impl Handshake {
             Input::More { .. } => false,
         };
         self.endpoint == Endpoint::Mon && self.kind == EntityKind::CLIENT && is_new
-    }
-}
-
-/// What a peer says in its handshake.
-#[derive(Debug)]
-pub(super) enum Input {
-    Request { method: u32, modes: Vec<u32>, payload: Bytes },
-    More { payload: Bytes },
-}
-
-impl Input {
-    /// Bytes that it takes.
-    pub(super) fn len(&self) -> usize {
-        match self {
-            Self::Request { modes, payload, .. } => size_of_val(modes.as_slice()) + payload.len(),
-            Self::More { payload } => payload.len(),
-        }
     }
 }
 

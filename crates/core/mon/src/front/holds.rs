@@ -1,6 +1,6 @@
 //! [`Holds`]: what peers sent while the monitor cannot serve them.
 
-use super::handshake::Input;
+use super::input::Input;
 use crate::event::SessionId;
 use nacre_msg::Auth;
 use nacre_types::Stamp;

@@ -14,6 +14,7 @@
 mod event;
 mod handshake;
 mod holds;
+mod input;
 mod tell;
 mod view;
 
@@ -21,8 +22,9 @@ pub use event::{FrontEffect, FrontEvent};
 
 use crate::batch::{Batch, Snapshot};
 use crate::event::{Endpoint, Peer, SessionId};
-use handshake::{Handshake, Input};
+use handshake::Handshake;
 use holds::Holds;
+use input::Input;
 use nacre_auth::{
     AuthMethod, CryptoKey, GLOBAL_IDS_PER_GRANT, GlobalIds, Keyring, MonAuthContext, MonSessionAuth,
     ServiceTickets,

@@ -13,6 +13,7 @@ mod measured;
 mod members;
 mod options;
 mod osd_options;
+mod osd_versions;
 mod osds;
 mod pools;
 mod quorum;

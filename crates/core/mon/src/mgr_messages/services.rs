@@ -11,7 +11,7 @@ const TAKES_OVER_FOR: Duration = Duration::from_secs(10);
 
 impl Mon {
     /// Brings the service map up to what is connected. A stock manager that is active says itself what is in the map.
-    pub(super) fn publish_services(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn publish_services(&mut self, cx: &Cx<'_>) {
         let map = self.state.mgr.map();
         if !self.state.mgr.own_is_active() || cx.wall.since(map.active_change) < TAKES_OVER_FOR {
             return;

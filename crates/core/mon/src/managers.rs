@@ -3,18 +3,7 @@
 //! A monitor that leads can be the active manager itself ("our own manager" here): it is while no `ceph-mgr` of Ceph's runs, steps back as
 //! soon as one reports, and takes over again when that is gone.
 //!
-//! | file | |
-//! | --- | --- |
-//! | `mod.rs` | the map and what is stored beside it |
-//! | `beacon.rs` | beacons of stock managers: who becomes active, and who is given up |
-//! | `report.rs` | what the active manager reports, and what it is told |
-//! | `keys.rs` | keys and values that managers subscribe to |
-//! | `services.rs` | the service map of our own manager |
-
-mod beacon;
-mod keys;
-pub(crate) mod report;
-mod services;
+//! What managers say and hear is in `mgr_messages`, what their findings are to health in `health/mgr_checks.rs`.
 
 use crate::batch::{Batch, Snapshot};
 use crate::stored_map::StoredMap;
@@ -63,31 +52,31 @@ pub struct Reported {
 /// The managers' map and what belongs to it. The map's epoch is durable, since subscribers compare it across restarts of ours.
 #[derive(Debug)]
 pub struct MgrMaps {
-    map: StoredMap<MgrMap>,
+    pub(crate) map: StoredMap<MgrMap>,
     /// Under which gid our own manager is active, or was last.
-    own_gid: u64,
+    pub(crate) own_gid: u64,
     /// What the stock manager serves, as it said when it became available.
-    commands: Vec<MgrCommandDescription>,
+    pub(crate) commands: Vec<MgrCommandDescription>,
     /// What managers say of themselves, by name.
-    metadata: BTreeMap<String, BTreeMap<String, String>>,
-    changes: Batch,
+    pub(crate) metadata: BTreeMap<String, BTreeMap<String, String>>,
+    pub(crate) changes: Batch,
     /// Where this monitor listens as the manager, and under which name.
-    own: (String, AddrVec),
-    reported: Reported,
+    pub(crate) own: (String, AddrVec),
+    pub(crate) reported: Reported,
     /// The newest beacon of each stock manager by gid, or when we began to wait for one.
-    beacons: BTreeMap<u64, Stamp>,
+    pub(crate) beacons: BTreeMap<u64, Stamp>,
     /// Since when a stock manager has had no session, by gid.
-    away: BTreeMap<u64, Stamp>,
+    pub(crate) away: BTreeMap<u64, Stamp>,
     /// Until then a manager without a session may be well: its monitor may have failed, or it starts anew.
-    patient_until: Stamp,
+    pub(crate) patient_until: Stamp,
     /// When managers are told next how the monitors are.
-    next_digest: Stamp,
+    pub(crate) next_digest: Stamp,
     /// Managers that an operator has given up, by gid.
-    unwanted: BTreeSet<u64>,
+    pub(crate) unwanted: BTreeSet<u64>,
     /// How long the active manager has been that.
-    starts_for: Duration,
+    pub(crate) starts_for: Duration,
     /// Gids of managers that were turned away, and the cluster log knows it.
-    turned_away: BTreeSet<u64>,
+    pub(crate) turned_away: BTreeSet<u64>,
 }
 
 impl MgrMaps {
@@ -190,7 +179,7 @@ impl MgrMaps {
     }
 
     /// Our own manager is active from now on.
-    fn activate_own(&mut self, gid: u64, wall: UTime) {
+    pub(crate) fn activate_own(&mut self, gid: u64, wall: UTime) {
         let (name, addrs) = self.own.clone();
         self.own_gid = gid;
         self.changes.put(TABLE, OWN_GID_KEY, gid.to_bytes());
@@ -207,7 +196,7 @@ impl MgrMaps {
     }
 
     /// A stock manager is the active one from now on; it says itself when it is available, and where.
-    fn activate(&mut self, manager: StandbyMgr, wall: UTime) {
+    pub(crate) fn activate(&mut self, manager: StandbyMgr, wall: UTime) {
         self.reported = Reported::default();
         self.update(|map| {
             vacate(map);
@@ -221,19 +210,19 @@ impl MgrMaps {
     }
 
     /// What the stock manager said that was active is true no more.
-    fn forget_active(&mut self) {
+    pub(crate) fn forget_active(&mut self) {
         self.reported = Reported::default();
         if !self.commands.is_empty() {
             self.set_commands(Vec::new());
         }
     }
 
-    fn set_commands(&mut self, commands: Vec<MgrCommandDescription>) {
+    pub(crate) fn set_commands(&mut self, commands: Vec<MgrCommandDescription>) {
         self.changes.put(TABLE, COMMANDS_KEY, commands.to_bytes());
         self.commands = commands;
     }
 
-    fn set_metadata(&mut self, name: &str, metadata: BTreeMap<String, String>) {
+    pub(crate) fn set_metadata(&mut self, name: &str, metadata: BTreeMap<String, String>) {
         if self.metadata.get(name) != Some(&metadata) {
             self.changes.put(METADATA_TABLE, name, metadata.to_bytes());
             self.metadata.insert(name.to_owned(), metadata);
@@ -241,7 +230,7 @@ impl MgrMaps {
     }
 
     /// Forgets a stock manager that is neither active nor waits any more.
-    fn forget(&mut self, gid: u64, name: &str) {
+    pub(crate) fn forget(&mut self, gid: u64, name: &str) {
         self.beacons.remove(&gid);
         self.away.remove(&gid);
         if self.metadata.remove(name).is_some() {

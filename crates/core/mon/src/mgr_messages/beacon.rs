@@ -7,8 +7,8 @@
 //! Ceph's monitors (`src/mon/MgrMonitor.cc` at v16.2.15) only wait for beacons, 30 s long. Here the end of the session counts as well: the
 //! kernel closes the connections of a process that has died.
 
-use super::MgrMaps;
 use crate::event::{Endpoint, SessionId};
+use crate::managers::MgrMaps;
 use crate::mon::{Cx, Mon};
 use crate::session::{Identity, Session};
 use nacre_auth::Rwx;
@@ -49,7 +49,7 @@ enum Place {
 
 impl MgrMaps {
     /// For a while a manager without a session is not given up.
-    pub(super) fn be_patient(&mut self, now: Stamp) {
+    pub(crate) fn be_patient(&mut self, now: Stamp) {
         self.patient_until = now + PATIENCE;
     }
 

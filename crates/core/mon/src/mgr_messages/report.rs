@@ -1,15 +1,12 @@
 //! What the active stock manager reports, and what it is told.
 
-use super::Reported;
 use crate::event::SessionId;
-use crate::health::{Check, Severity};
+use crate::managers::Reported;
 use crate::mon::{Cx, Mon};
-use crate::state::State;
 use nacre_auth::Rwx;
 use nacre_buf::Bytes;
 use nacre_denc::Decode;
-use nacre_msg::{HealthCheck, LogPriority, MgrDigest, MonMgrReport, ServiceMap};
-use std::time::Duration;
+use nacre_msg::{LogPriority, MgrDigest, MonMgrReport, ServiceMap};
 
 /// The subscription to how the monitors and the cluster are.
 pub(crate) const DIGEST_TOPIC: &str = "mgrdigest";
@@ -18,8 +15,6 @@ const CHECKS_COUNT_MAX: usize = 1000;
 const PROGRESS_COUNT_MAX: usize = 1000;
 /// Bytes of a check's code.
 const CODE_BYTES_MAX: usize = 128;
-/// The active manager may take so long to load its modules; Ceph `mon_mgr_inactive_grace`.
-const STARTS_FOR_MAX: Duration = Duration::from_secs(60);
 
 impl Mon {
     /// The active manager's findings. Its sums of PGs and OSDs are left aside: the OSDs report to us as well (`publish.rs`), so what
@@ -50,7 +45,7 @@ impl Mon {
     }
 
     /// Tells managers every few seconds how the monitors and the cluster are.
-    pub(super) fn send_digests(&mut self, cx: &Cx<'_>) {
+    pub(crate) fn send_digests(&mut self, cx: &Cx<'_>) {
         if cx.now < self.state.mgr.next_digest {
             return;
         }
@@ -69,35 +64,4 @@ impl Mon {
         };
         self.send(session, 0, digest);
     }
-}
-
-/// Health as the active stock manager sees it, but for `own_codes`, which we judge ourselves; and whether it serves.
-pub(crate) fn checks(state: &State, own_codes: &[&str]) -> Vec<Check> {
-    let reported = &state.mgr.reported().checks.checks;
-    let foreign = reported.iter().filter(|(code, _)| !own_codes.contains(&code.as_str()));
-    foreign.map(|(code, check)| check_of(code, check)).chain(not_available(state)).collect()
-}
-
-fn check_of(code: &str, check: &HealthCheck) -> Check {
-    let severity = match check.severity {
-        0 => Severity::Error,
-        1 => Severity::Warn,
-        _ => Severity::Ok,
-    };
-    Check::new(code.to_owned(), severity, check.summary.clone(), check.detail.clone()).counting(check.count)
-}
-
-/// Long enough that it should serve.
-fn not_available(state: &State) -> Option<Check> {
-    let map = state.mgr.map();
-    let starts_for = state.mgr.starts_for;
-    (!map.available && starts_for >= STARTS_FOR_MAX).then(|| {
-        let summary = "no active mgr";
-        let line = format!(
-            "mgr.{} was made the active manager {} s ago and does not serve yet: see its log, or choose another with 'ceph mgr fail'",
-            map.active_name,
-            starts_for.as_secs()
-        );
-        Check::new("MGR_DOWN", Severity::Warn, summary, vec![line])
-    })
 }
