@@ -107,11 +107,6 @@ impl Mon {
         self
     }
 
-    /// Forgets what was answered to requests that may come again: a mistake, which tests build in to see that it shows.
-    pub fn forget_answers(&mut self) {
-        self.state.answers = crate::answers::Answers::default();
-    }
-
     /// Everything that the monitor knows.
     #[must_use]
     pub fn state(&self) -> &State {

@@ -523,11 +523,7 @@ impl Driver {
     fn begin_to_lead(&mut self, term: u64) -> Result<(), DriverError> {
         let times = (self.clock.now(), self.clock.wall());
         let tables = self.replica.tables()?;
-        let mut lead = Leadership::open(term, tables, &self.presence, times, self.entropy.as_mut())?;
-        if self.planted == Planted::AnswersForgotten {
-            lead.mon.forget_answers();
-        }
-        self.lead = Some(lead);
+        self.lead = Some(Leadership::open(term, tables, &self.presence, times, self.entropy.as_mut())?);
         tracing::info!(mon = self.presence.name, term, "this monitor leads");
         self.uplink.announced(Leader { term, id: self.replica.quorum().id() });
         self.links.members().into_iter().for_each(|id| self.announce_lead(id));

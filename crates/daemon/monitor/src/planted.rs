@@ -8,10 +8,6 @@ pub enum Planted {
     Nothing,
     /// The log is written without waiting for the device: what is acknowledged may be gone after a loss of power.
     AcknowledgedBeforeWrite,
-    /// The vote of a term is not stored: after a restart it is given again, perhaps to another candidate.
-    VoteForgotten,
-    /// A leader does not know what was answered before it led: what is sent again is carried out again.
-    AnswersForgotten,
     /// Each front hands out the same global ids, whatever it was granted.
     IdsReused,
 }

@@ -401,8 +401,7 @@ impl Replica {
         let no_longer_kept = self.trimmed.index + 1..=write.trimmed.index;
         no_longer_kept.for_each(|index| self.pending.delete(key_of(index)));
         self.trimmed = write.trimmed;
-        let vote = if self.planted == Planted::VoteForgotten { 0 } else { write.hard_state.vote };
-        self.pending.put(STATE, state_bytes(HardState { vote, ..write.hard_state }, write.trimmed));
+        self.pending.put(STATE, state_bytes(write.hard_state, write.trimmed));
         Ok(())
     }
 

@@ -192,6 +192,10 @@ impl HeartbeatDriver {
         (map, now): (&OsdMap, Stamp),
         events: &mut Vec<ControlEvent>,
     ) {
+        if self.key_of(conn).is_none() {
+            // Of a client or peer whose session has ended in this turn: nobody waits for an answer.
+            return;
+        }
         match Message::decode(raw) {
             Ok(Message::OsdPing(ping)) => {
                 if ping.fsid == self.fsid {

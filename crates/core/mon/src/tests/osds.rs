@@ -346,16 +346,6 @@ fn who_boots_while_its_predecessor_is_being_marked_down_was_down_for_an_epoch() 
     world.check();
 }
 
-#[test]
-fn who_is_removed_while_its_boot_waits_does_not_come_up() {
-    let mut world = World::new(3);
-    let sessions = world.boot_all(3);
-    world.mon.state.osd.change().new_state.insert(2, flags::osd::EXISTS | flags::osd::UP);
-    world.boot(sessions[2], 2, 1);
-    assert!(!world.map().exists(2) && !world.map().is_up(2), "its number is free");
-    world.check();
-}
-
 /// Found by commands from their signatures: every stock client aborted on the map that followed.
 #[test]
 fn nothing_in_the_crush_map_gets_an_empty_name() {
