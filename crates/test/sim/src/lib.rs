@@ -29,7 +29,7 @@ mod world;
 
 pub use clock::SimClock;
 pub use kv::SimKv;
-pub use mon_load::{CLIENTS, MonLoad};
+pub use mon_load::{AdminAnswer, CLIENTS, MonLoad, mon_seeds};
 pub use net::{Fabric, Host, SimNet, Wires};
 pub use register::{Asked, Register};
 pub use story::{Flaw, Kind, Outcome, Plan, Story, tell};

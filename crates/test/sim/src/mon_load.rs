@@ -2,6 +2,7 @@
 
 use crate::register::{Asked, Register};
 use crate::{Config, Finished, Proc, World};
+use nacre_buf::Bytes;
 use nacre_types::Stamp;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,8 +20,10 @@ pub struct MonLoad {
     under_way: BTreeMap<usize, (u64, Asked)>,
     next_at: BTreeMap<usize, Stamp>,
     is_stopped: bool,
-    /// Which monitor led in each term, by the word of any.
+    /// Which member of the log led in each term, by the word of any.
     leaders: BTreeMap<u64, u64>,
+    /// Which monitor led in each term, by its own word.
+    led: BTreeMap<u64, usize>,
     last_value: u64,
     /// Commands answered, and the longest time without an answer since that was last looked at.
     answers: u64,
@@ -28,6 +31,20 @@ pub struct MonLoad {
     longest_pause: Duration,
     /// Answers by client.
     pub by_client: BTreeMap<usize, u64>,
+    /// One more client, which orders what operators do, once they do something.
+    admin: Option<usize>,
+    admin_answers: BTreeMap<u64, AdminAnswer>,
+}
+
+/// What an operator's command was answered.
+#[derive(Debug, Clone)]
+pub struct AdminAnswer {
+    /// 0, or an error as in Linux, negated.
+    pub result: i32,
+    /// What it says to people.
+    pub status: String,
+    /// What it says to programs.
+    pub data: Bytes,
 }
 
 impl MonLoad {
@@ -58,10 +75,13 @@ impl MonLoad {
             next_at: BTreeMap::new(),
             is_stopped: false,
             leaders: BTreeMap::new(),
+            led: BTreeMap::new(),
             last_value: 0,
             answers: 0,
             longest_pause: Duration::ZERO,
             by_client: BTreeMap::new(),
+            admin: None,
+            admin_answers: BTreeMap::new(),
         };
         // Sessions that end within three seconds count as failures, and their clients go to another monitor.
         load.run_for(Duration::from_secs(5));
@@ -104,15 +124,58 @@ impl MonLoad {
         (0..self.world.mon_count()).filter(|other| *other != n).collect()
     }
 
-    /// Nobody believes in two leaders of one term.
+    /// The monitors that the leader's map names and that have a store; none without a leader.
+    fn members(&self) -> Vec<usize> {
+        let mon = self.leader().and_then(|n| self.world.monitor(n)).and_then(nacre_monitor::Driver::mon);
+        let is_named = |n: &usize| {
+            mon.is_some_and(|mon| mon.state().mon.map().mons.contains_key(&self.world.mon_place(*n).0))
+        };
+        (0..self.world.mon_count()).filter(is_named).filter(|n| self.world.has_mon_store(*n)).collect()
+    }
+
+    /// Gives an operator's command; yields its number.
+    pub fn order(&mut self, json: &str) -> u64 {
+        let admin = *self.admin.get_or_insert_with(|| self.world.add_client());
+        self.world.order(admin, |client| client.command(json))
+    }
+
+    /// What an operator's command was answered, if it was by now.
+    pub fn take_answer(&mut self, tid: u64) -> Option<AdminAnswer> {
+        self.admin_answers.remove(&tid)
+    }
+
+    /// Gives an operator's command and waits for its answer.
+    ///
+    /// # Panics
+    /// When there is none within 30 s.
+    pub fn order_and_wait(&mut self, json: &str) -> AdminAnswer {
+        let tid = self.order(json);
+        let answered = self.run_until(Duration::from_secs(30), |load| load.admin_answers.contains_key(&tid));
+        assert!(answered, "{json} has no answer: {:?}", self.world);
+        self.take_answer(tid).expect("it was answered")
+    }
+
+    fn take_admin_answers(&mut self) {
+        let Some(admin) = self.admin else { return };
+        for done in self.world.take_finished(admin) {
+            if let Finished::Command { tid, result, status, data } = done {
+                self.admin_answers.insert(tid, AdminAnswer { result, status, data: data.to_bytes() });
+            }
+        }
+    }
+
+    /// Nobody leads a term that another one led, or believes that another one does, whoever comes and goes.
     fn check_leaders(&mut self) {
         for n in 0..self.world.mon_count() {
-            let Some((term, id)) = self.world.monitor(n).and_then(nacre_monitor::Driver::believed_leader)
-            else {
-                continue;
-            };
-            let known = *self.leaders.entry(term).or_insert(id);
-            assert_eq!(known, id, "two monitors lead in term {term}: {:?}", self.world);
+            let Some(driver) = self.world.monitor(n) else { continue };
+            if let Some((term, id)) = driver.believed_leader() {
+                let known = *self.leaders.entry(term).or_insert(id);
+                assert_eq!(known, id, "two monitors lead in term {term}: {:?}", self.world);
+            }
+            if let Some(term) = driver.led_term() {
+                let first = *self.led.entry(term).or_insert(n);
+                assert_eq!(first, n, "two leaders of term {term}");
+            }
         }
     }
 
@@ -184,6 +247,7 @@ impl MonLoad {
                     self.ask(client);
                 }
             }
+            self.take_admin_answers();
             self.check_leaders();
             if done(self) {
                 return true;
@@ -218,18 +282,18 @@ impl MonLoad {
         self.cut(other, one);
     }
 
-    /// Nothing goes wrong any more, and all monitors run.
+    /// Nothing goes wrong any more, and all monitors that have a store run.
     pub fn heal(&mut self) {
         self.world.fabric().heal();
         for n in 0..self.world.mon_count() {
             self.world.set_slow(Proc::Mon(n), 1);
-            if !self.world.runs(Proc::Mon(n)) {
+            if !self.world.runs(Proc::Mon(n)) && self.world.has_mon_store(n) {
                 self.world.start_mon(n);
             }
         }
     }
 
-    /// All is well again: everything is answered, and all monitors have the same tables.
+    /// All is well again: everything is answered, and all monitors of the cluster have the same tables.
     ///
     /// # Panics
     /// When something is not.
@@ -241,13 +305,28 @@ impl MonLoad {
         assert!(all_answered, "{:?} has no answer: {:?} {monitors:#?}", self.under_way, self.world);
         // The leader's own changes, such as the cluster log's, end as well; each monitor has what is committed within a second or two.
         let is_alike = |load: &Self| {
-            let first = load.world.tables_of(0);
-            load.others(0).into_iter().all(|n| load.world.tables_of(n) == first)
+            let Some(leader) = load.leader() else { return false };
+            let known = load.world.tables_of(leader);
+            load.members().into_iter().all(|n| load.world.tables_of(n) == known)
         };
         let alike = (0..30).any(|_| {
             self.run_for(Duration::from_secs(1));
             is_alike(&self)
         });
         assert!(alike, "tables of monitors differ: {:?}", self.world);
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|text| text.parse().ok())
+}
+
+/// The stories to be told: `count` of them unless the environment says otherwise (`SIM_SEED`, or `SIM_FIRST` and `SIM_SEEDS`).
+#[must_use]
+pub fn mon_seeds(count: u64) -> Vec<u64> {
+    let first = number("SIM_FIRST").unwrap_or(0);
+    match (number("SIM_SEED"), number("SIM_SEEDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, asked) => (first..first + asked.unwrap_or(count)).collect(),
     }
 }

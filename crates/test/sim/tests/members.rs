@@ -1,12 +1,8 @@
-//! Monitors come, go, lose their stores and come back, while clients write and read (`quorum/load.rs`): the history stays that of one
+//! Monitors come, go, lose their stores and come back, while clients write and read (`nacre_sim::MonLoad`): the history stays that of one
 //! register, each term has one leader, and nobody waits for a monitor that is not there yet. Exams Q6 and Q10. `SIM_SEED=n` tells one story
 //! again; `SIM_SEEDS=count` tells many, from `SIM_FIRST` on.
 
-#[path = "quorum/load.rs"]
-mod load;
-
-use load::{Load, seeds};
-use nacre_sim::Proc;
+use nacre_sim::{MonLoad, Proc, mon_seeds};
 use std::time::Duration;
 
 /// Stories of a normal run.
@@ -15,17 +11,17 @@ const SEEDS: u64 = 10;
 const PLACES: usize = 5;
 const EBUSY: i32 = -16;
 
-fn join_order(load: &Load, n: usize) -> String {
+fn join_order(load: &MonLoad, n: usize) -> String {
     let (name, addr) = load.world.mon_place(n);
     format!(r#"{{"prefix": "mon join", "name": "{name}", "addr": "{addr}"}}"#)
 }
 
-fn rm_order(load: &Load, n: usize) -> String {
+fn rm_order(load: &MonLoad, n: usize) -> String {
     format!(r#"{{"prefix": "mon rm", "name": "{}"}}"#, load.world.mon_place(n).0)
 }
 
 /// What `nacre mon join` and `nacre mon` do.
-fn join(load: &mut Load, n: usize) {
+fn join(load: &mut MonLoad, n: usize) {
     let order = join_order(load, n);
     let seed = loop {
         let answer = load.order_and_wait(&order);
@@ -39,14 +35,14 @@ fn join(load: &mut Load, n: usize) {
     load.world.start_mon(n);
 }
 
-fn rm(load: &mut Load, n: usize) {
+fn rm(load: &mut MonLoad, n: usize) {
     let order = rm_order(load, n);
     let answer = load.order_and_wait(&order);
     assert_eq!(answer.result, 0, "{answer:?}");
 }
 
 /// Waits until so many monitors are in the quorum; yields how long that took.
-fn await_quorum(load: &mut Load, count: usize) -> Duration {
+fn await_quorum(load: &mut MonLoad, count: usize) -> Duration {
     let from = load.world.now();
     let patience = Duration::from_secs(30);
     let whole = load.run_until(patience, |load| load.leader().is_some() && load.quorum_shown() == count);
@@ -60,7 +56,7 @@ const CALM: Duration = Duration::from_millis(250);
 #[test]
 fn a_cluster_of_one_becomes_one_of_three_and_outlives_the_first() {
     for seed in 0..3 {
-        let mut load = Load::new(seed, 1);
+        let mut load = MonLoad::new(seed, 1);
         for n in [1, 2] {
             assert_eq!(load.world.add_mon(), n);
             join(&mut load, n);
@@ -84,7 +80,7 @@ fn a_cluster_of_one_becomes_one_of_three_and_outlives_the_first() {
 #[test]
 fn a_monitor_whose_store_was_lost_is_back_within_ten_seconds() {
     for seed in 0..3 {
-        let mut load = Load::new(seed, 3);
+        let mut load = MonLoad::new(seed, 3);
         let leader = load.leader().expect("commands are answered");
         for n in load.others(leader) {
             load.world.wipe_mon(n);
@@ -104,7 +100,7 @@ fn a_monitor_whose_store_was_lost_is_back_within_ten_seconds() {
 #[test]
 fn a_monitor_that_never_runs_stops_nobody() {
     for mons in [1, 3] {
-        let mut load = Load::new(7, mons);
+        let mut load = MonLoad::new(7, mons);
         let n = load.world.add_mon();
         let (name, addr) = load.world.mon_place(n);
         let order = format!(r#"{{"prefix": "mon add", "name": "{name}", "addr": "{addr}"}}"#);
@@ -129,7 +125,7 @@ fn a_monitor_that_never_runs_stops_nobody() {
 #[test]
 fn monitors_are_removed_down_to_one_the_leader_first() {
     for seed in 0..3 {
-        let mut load = Load::new(seed, 3);
+        let mut load = MonLoad::new(seed, 3);
         for left in [2, 1] {
             let leader = load.leader().expect("commands are answered");
             load.take_pause();
@@ -152,7 +148,7 @@ fn monitors_are_removed_down_to_one_the_leader_first() {
 /// One that did not hear of its removal, and one whose store was put back, end when they are told.
 #[test]
 fn a_monitor_that_was_replaced_while_it_was_away_ends_and_never_votes() {
-    let mut load = Load::new(3, 3);
+    let mut load = MonLoad::new(3, 3);
     let leader = load.leader().expect("commands are answered");
     let others = load.others(leader);
     let away = others[0];
@@ -172,7 +168,7 @@ fn a_monitor_that_was_replaced_while_it_was_away_ends_and_never_votes() {
     load.ends_well();
 }
 
-fn move_to_port(load: &mut Load, n: usize, port: u16) {
+fn move_to_port(load: &mut MonLoad, n: usize, port: u16) {
     let (name, addr) = load.world.mon_place(n);
     let addr = addr.replace(":3300", &format!(":{port}"));
     let answer = load
@@ -184,7 +180,7 @@ fn move_to_port(load: &mut Load, n: usize, port: u16) {
 #[test]
 fn a_monitor_moves_while_it_runs_and_while_it_does_not() {
     for is_away in [false, true] {
-        let mut load = Load::new(5, 3);
+        let mut load = MonLoad::new(5, 3);
         let leader = load.leader().expect("commands are answered");
         let others = load.others(leader);
         if is_away {
@@ -219,7 +215,7 @@ enum Order {
 }
 
 /// Takes the answer to an order, if it has come.
-fn follow(load: &mut Load, order: &mut Option<Order>) {
+fn follow(load: &mut MonLoad, order: &mut Option<Order>) {
     let Some(Order::Join(_, tid) | Order::Rm(tid)) = *order else { return };
     let Some(answer) = load.take_answer(tid) else { return };
     if let Some(Order::Join(n, _)) = order.take() {
@@ -232,7 +228,7 @@ fn follow(load: &mut Load, order: &mut Option<Order>) {
 }
 
 /// True when all that the map names vote and are there: one of them may lose its store.
-fn is_whole(load: &Load) -> bool {
+fn is_whole(load: &MonLoad) -> bool {
     let Some(leader) = load.leader() else { return false };
     let Some(mon) = load.world.monitor(leader).and_then(nacre_monitor::Driver::mon) else { return false };
     let state = mon.state();
@@ -242,7 +238,7 @@ fn is_whole(load: &Load) -> bool {
     map.ranks.len() >= 3 && map.ranks.iter().all(votes)
 }
 
-fn trouble(load: &mut Load, n: usize, order: &mut Option<Order>) {
+fn trouble(load: &mut MonLoad, n: usize, order: &mut Option<Order>) {
     let until = load.world.now() + Duration::from_millis(200 + load.world.below(6000));
     match load.world.below(11) {
         0 if load.world.runs(Proc::Mon(n)) => {
@@ -271,7 +267,7 @@ fn trouble(load: &mut Load, n: usize, order: &mut Option<Order>) {
 
 /// Whatever happens to monitors, wires, and who is one.
 fn story(seed: u64) {
-    let mut load = Load::new(seed, 3);
+    let mut load = MonLoad::new(seed, 3);
     while load.world.mon_count() < PLACES {
         load.world.add_mon();
     }
@@ -310,7 +306,7 @@ fn story(seed: u64) {
 
 #[test]
 fn stories_of_monitors_that_come_and_go_end_well() {
-    for seed in seeds(SEEDS) {
+    for seed in mon_seeds(SEEDS) {
         let outcome = std::panic::catch_unwind(|| story(seed));
         assert!(outcome.is_ok(), "seed {seed} does not end well");
     }

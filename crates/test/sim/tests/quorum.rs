@@ -4,23 +4,11 @@
 //! ([`nacre_sim::Register`]), whatever happens to monitors and wires. `SIM_SEED=n` tells one story again; `SIM_SEEDS=count` tells many, from `SIM_FIRST` on.
 
 use nacre_mon::MonitorPhase;
-use nacre_sim::{CLIENTS, Config, MonLoad, Proc};
+use nacre_sim::{CLIENTS, Config, MonLoad, Proc, mon_seeds};
 use std::time::Duration;
 
 /// Stories of a normal run, with three monitors and with five.
 const SEEDS: u64 = 8;
-
-fn number(name: &str) -> Option<u64> {
-    std::env::var(name).ok().and_then(|text| text.parse().ok())
-}
-
-fn seeds() -> Vec<u64> {
-    let first = number("SIM_FIRST").unwrap_or(0);
-    match (number("SIM_SEED"), number("SIM_SEEDS")) {
-        (Some(seed), _) => vec![seed],
-        (None, count) => (first..first + count.unwrap_or(SEEDS)).collect(),
-    }
-}
 
 /// Exam Q1: at most 1 s.
 #[test]
@@ -189,7 +177,7 @@ fn story(seed: u64, mons: usize) {
 }
 
 fn stories(mons: usize) {
-    for seed in seeds() {
+    for seed in mon_seeds(SEEDS) {
         let outcome = std::panic::catch_unwind(|| story(seed, mons));
         assert!(outcome.is_ok(), "seed {seed} with {mons} monitors does not end well");
     }
