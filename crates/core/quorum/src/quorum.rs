@@ -325,10 +325,10 @@ impl Quorum {
         self.pump();
     }
 
-    /// No process listens at the leader's address: instead of waiting for its silence, stand for election at once.
+    /// No process listens at the leader's address: instead of waiting for its silence, stand for election at once, also where another has done
+    /// so in vain.
     pub fn leader_is_dead(&mut self) {
-        let raft = &self.node.raft;
-        if raft.state == StateRole::Follower && raft.leader_id != 0 && raft.leader_id != raft.id {
+        if self.node.raft.state == StateRole::Follower {
             self.campaign(MessageType::MsgTimeoutNow);
             self.pump();
         }
