@@ -190,7 +190,8 @@ fn a_story_is_the_same_each_time() {
 }
 
 fn is_found(planted: Planted, faults: Faults) {
-    let found = (0..400).find_map(|seed| story(seed, 3, faults, planted).broken.map(|broken| (seed, broken)));
+    let found =
+        (0..4000).find_map(|seed| story(seed, 3, faults, planted).broken.map(|broken| (seed, broken)));
     let (seed, broken) = found.unwrap_or_else(|| panic!("{planted:?} shows in no story"));
     eprintln!("{planted:?} shows in story {seed}: {broken}");
 }
