@@ -23,7 +23,7 @@ mod wire;
 pub use fsmap::{Compat, FileSystem, FsMap, MdsInfo, MdsMap};
 pub use incremental::Incremental;
 pub use mgrmap::{MgrMap, StandbyMgr};
-pub use monmap::{MON_FEATURES, MonInfo, MonMap};
+pub use monmap::{MON_FEATURES, MonInfo, MonMap, STRATEGY_CLASSIC, STRATEGY_DISALLOW};
 pub use next_map::{MapError, NextMap, newer_maps};
 pub use osd_info::{OsdInfo, XInfo};
 pub use osdmap::{ApplyError, OsdMap};

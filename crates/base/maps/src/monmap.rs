@@ -42,9 +42,9 @@ pub struct MonMap {
     pub min_mon_release: u8,
     /// Ranks freed by removals.
     pub removed_ranks: BTreeSet<u32>,
-    /// Election strategy: 1 classic, 2 disallow, 3 connectivity.
+    /// Election strategy: [`STRATEGY_CLASSIC`], [`STRATEGY_DISALLOW`], or 3 for connectivity.
     pub strategy: u8,
-    /// Monitors that may not lead.
+    /// Monitors that may not lead, unless the strategy is classic.
     pub disallowed_leaders: BTreeSet<String>,
     /// The monitors are in stretch mode.
     pub stretch_mode_enabled: bool,
@@ -57,6 +57,11 @@ pub struct MonMap {
 /// Features that every monitor of 16.2 has: kraken, luminous, mimic, osdmap-prune, nautilus, octopus, pacific,
 /// elector-pinging.
 pub const MON_FEATURES: u64 = 0xff;
+
+/// Any monitor may lead; Ceph `MonMap::CLASSIC`.
+pub const STRATEGY_CLASSIC: u8 = 1;
+/// Some monitors may not lead; Ceph `MonMap::DISALLOW`.
+pub const STRATEGY_DISALLOW: u8 = 2;
 
 const VERSION: u8 = 9;
 const INFO_VERSION: u8 = 5;
@@ -81,7 +86,7 @@ impl MonMap {
             ranks: mons.iter().map(|(name, _)| name.clone()).collect(),
             min_mon_release: crate::RELEASE_PACIFIC,
             removed_ranks: BTreeSet::new(),
-            strategy: 1,
+            strategy: STRATEGY_CLASSIC,
             disallowed_leaders: BTreeSet::new(),
             stretch_mode_enabled: false,
             tiebreaker_mon: String::new(),
@@ -93,6 +98,12 @@ impl MonMap {
     #[must_use]
     pub fn rank_of(&self, name: &str) -> Option<usize> {
         self.ranks.iter().position(|found| found == name)
+    }
+
+    /// Whether the monitor of this name may lead.
+    #[must_use]
+    pub fn may_lead(&self, name: &str) -> bool {
+        self.strategy == STRATEGY_CLASSIC || !self.disallowed_leaders.contains(name)
     }
 
     /// The monitor of this rank.

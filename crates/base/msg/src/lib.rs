@@ -27,6 +27,7 @@ mod osd_op_reply;
 mod osd_ping;
 mod osd_to_mon;
 pub mod peer;
+mod perf_query;
 mod pg_create;
 mod pg_stats;
 mod pg_stats_wanted;
@@ -66,6 +67,10 @@ pub use osd_op_reply::{OsdOpReply, SubOpReply};
 pub use osd_ping::{OsdPing, ping_op};
 pub use osd_to_mon::{
     MarkMeDead, MarkMeDown, OsdAlive, OsdBeacon, OsdFailure, OsdFull, OsdPgCreated, OsdPgTemp, failure_flag,
+};
+pub use perf_query::{
+    PerfKey, PerfLimit, PerfQueries, PerfQuery, PerfQueryReport, QueryCounter, SubKey, pack_sums,
+    query_counter, sub_key,
 };
 pub use pg_create::{OsdPgCreate2, PgCreated};
 pub use pg_stats::PgStats;

@@ -3,6 +3,7 @@
 //! Source: Ceph `MMgrOpen.h`, `MMgrConfigure.h`, `MMgrClose.h`, `MMgrDigest.h`, `src/common/config_values.h`, v16.2.15.
 
 use crate::body::{Body, body};
+use crate::perf_query::PerfQueries;
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
@@ -85,13 +86,15 @@ impl Body for MgrOpen {
     }
 }
 
-/// `MMgrConfigure`. We ask for no performance queries or metrics.
+/// `MMgrConfigure`. Metrics of other daemons than OSDs are not asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MgrConfigure {
     /// Seconds between reports.
     pub stats_period_s: u32,
     /// Lowest priority of counters to report.
     pub stats_threshold: u32,
+    /// What OSDs are to count besides.
+    pub perf_queries: PerfQueries,
 }
 
 impl Body for MgrConfigure {
@@ -103,13 +106,14 @@ impl Body for MgrConfigure {
     fn read(version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
         let stats_period_s = r.u32()?;
         let stats_threshold = if version >= 2 { r.u32()? } else { 0 };
-        Ok(Self { stats_period_s, stats_threshold })
+        let perf_queries = if version >= 3 { r.get()? } else { PerfQueries::new() };
+        Ok(Self { stats_period_s, stats_threshold, perf_queries })
     }
 
     fn write(self, w: &mut Writer) -> BufList {
         w.u32(self.stats_period_s);
         w.u32(self.stats_threshold);
-        w.u32(0); // no performance queries
+        w.put(&self.perf_queries);
         w.bool(false); // no metric configuration
         BufList::new()
     }

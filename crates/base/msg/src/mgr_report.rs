@@ -4,6 +4,7 @@
 //! `DaemonHealthMetric.h`, v16.2.15.
 
 use crate::body::{Body, fields, read_psm, write_psm};
+use crate::perf_query::{PerfQuery, PerfQueryReport};
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use std::collections::BTreeMap;
@@ -73,7 +74,7 @@ pub struct DaemonHealthMetric {
 }
 fields!(DaemonHealthMetric, "DaemonHealthMetric", 1, 1; kind, value);
 
-/// `MMgrReport`. Performance queries and metrics are neither asked for nor sent.
+/// `MMgrReport`. Metrics of other daemons than OSDs are neither asked for nor sent.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct MgrReport {
     /// Id of the daemon.
@@ -92,15 +93,10 @@ pub struct MgrReport {
     pub health_metrics: Vec<DaemonHealthMetric>,
     /// Its options, when they changed.
     pub config: Bytes,
+    /// What was counted for the manager's queries since the report before.
+    pub perf_reports: BTreeMap<PerfQuery, PerfQueryReport>,
     /// Long running tasks.
     pub task_status: Option<BTreeMap<String, String>>,
-}
-
-impl MgrReport {
-    /// Reports on performance queries are not decoded, and what follows them is out of reach then.
-    fn read_task_status(r: &mut Reader) -> Result<Option<BTreeMap<String, String>>, DecodeError> {
-        if r.u32()? == 0 { r.get() } else { Ok(None) }
-    }
 }
 
 impl Body for MgrReport {
@@ -120,7 +116,8 @@ impl Body for MgrReport {
             daemon_status: r.get()?,
             health_metrics: r.get()?,
             config: r.blob()?,
-            task_status: Self::read_task_status(r)?,
+            perf_reports: r.get()?,
+            task_status: r.get()?,
         })
     }
 
@@ -133,7 +130,7 @@ impl Body for MgrReport {
         w.put(&self.daemon_status);
         w.put(&self.health_metrics);
         w.put(&self.config);
-        w.u32(0); // no performance reports
+        w.put(&self.perf_reports);
         w.put(&self.task_status);
         w.bool(false); // no metric report
         BufList::new()

@@ -23,8 +23,9 @@ const SILENCE_POLL: Duration = Duration::from_millis(250);
 /// Carries one out.
 pub(crate) fn run(command: &MonCommand) -> Result<()> {
     match command {
-        MonCommand::Join { name, addr, place } => {
-            join(&Folder::open(&place.dir)?, name, addr.as_deref().map(parse_addr).transpose()?)
+        MonCommand::Join { name, addr, witness, place } => {
+            let addr = addr.as_deref().map(parse_addr).transpose()?;
+            join(&Folder::open(&place.dir)?, &Newcomer { name, addr, is_witness: *witness })
         }
         MonCommand::Rm { name, place } => {
             check_mon_name(name)?;
@@ -61,21 +62,29 @@ fn parse_addr(text: &str) -> Result<EntityAddr> {
     Ok(EntityAddr::msgr2(socket, 0))
 }
 
-fn join(folder: &Folder, name: &str, addr: Option<EntityAddr>) -> Result<()> {
-    check_mon_name(name)?;
-    let lock = folder.make_mon(name)?;
-    let outcome = join_locked(folder, name, addr);
+/// A monitor that joins.
+struct Newcomer<'a> {
+    name: &'a str,
+    /// Not given for one that the cluster knows.
+    addr: Option<EntityAddr>,
+    is_witness: bool,
+}
+
+fn join(folder: &Folder, newcomer: &Newcomer<'_>) -> Result<()> {
+    check_mon_name(newcomer.name)?;
+    let lock = folder.make_mon(newcomer.name)?;
+    let outcome = join_locked(folder, newcomer);
     drop(lock);
     if outcome.is_err() {
         // An empty folder would be taken for a monitor's.
-        folder.remove_empty_mon(name);
+        folder.remove_empty_mon(newcomer.name);
     }
     outcome
 }
 
-fn join_locked(folder: &Folder, name: &str, addr: Option<EntityAddr>) -> Result<()> {
-    let mut admin = Admin::new(folder)?;
-    let seed = ask_to_join(&mut admin, name, addr)?;
+fn join_locked(folder: &Folder, newcomer: &Newcomer<'_>) -> Result<()> {
+    let (mut admin, name) = (Admin::new(folder)?, newcomer.name);
+    let seed = ask_to_join(&mut admin, newcomer)?;
     let expected = folder.address()?.fsid;
     if seed.map.fsid != expected {
         bail!("ceph.conf is of cluster {expected}, but its monitors are of {}", seed.map.fsid);
@@ -89,9 +98,11 @@ fn join_locked(folder: &Folder, name: &str, addr: Option<EntityAddr>) -> Result<
     Ok(())
 }
 
-fn ask_to_join(admin: &mut Admin, name: &str, addr: Option<EntityAddr>) -> Result<Seed> {
+fn ask_to_join(admin: &mut Admin, newcomer: &Newcomer<'_>) -> Result<Seed> {
+    let Newcomer { name, addr, is_witness } = newcomer;
     let addr = addr.map_or_else(String::new, |addr| format!(r#","addr":"{addr}""#));
-    let order = format!(r#"{{"prefix":"mon join","name":"{name}"{addr}}}"#);
+    let witness = if *is_witness { r#","witness":true"# } else { "" };
+    let order = format!(r#"{{"prefix":"mon join","name":"{name}"{addr}{witness}}}"#);
     let clock = RealClock::start();
     loop {
         let Answer { result, status, data } = admin.try_ask(&order)?;

@@ -58,7 +58,11 @@ impl Mgr {
     /// What is asked of a daemon that opens its session.
     #[must_use]
     pub fn configure() -> MgrConfigure {
-        MgrConfigure { stats_period_s: STATS_PERIOD_S, stats_threshold: STATS_THRESHOLD }
+        MgrConfigure {
+            stats_period_s: STATS_PERIOD_S,
+            stats_threshold: STATS_THRESHOLD,
+            ..MgrConfigure::default()
+        }
     }
 
     /// An OSD's report.

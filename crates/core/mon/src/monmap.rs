@@ -6,7 +6,7 @@ use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_maps::{MonInfo, MonMap};
 use nacre_types::{AddrVec, UTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const PREFIX: &str = "monmap";
 const KEY: &str = "current";
@@ -123,6 +123,7 @@ impl MonMaps {
             let info = map.mons.remove(name).unwrap_or_default();
             map.ranks = vec![name.to_owned()];
             map.mons = BTreeMap::from([(name.to_owned(), MonInfo { name: name.to_owned(), addrs, ..info })]);
+            map.disallowed_leaders.clear();
         });
         let id = self.members.begin_anew(name);
         self.members.store(&mut self.changes);
@@ -137,9 +138,18 @@ impl MonMaps {
                 map.rank_of(name).and_then(|rank| u32::try_from(rank).ok()).into_iter().collect();
             map.mons.remove(name);
             map.ranks.retain(|known| known != name);
+            map.disallowed_leaders.remove(name);
         });
         self.members.remove(name);
         self.members.store(&mut self.changes);
+    }
+
+    /// How the monitors elect, and who of them may not lead.
+    pub fn set_election(&mut self, strategy: u8, disallowed_leaders: BTreeSet<String>, wall: UTime) {
+        self.update(|map| {
+            map.last_changed = wall;
+            (map.strategy, map.disallowed_leaders) = (strategy, disallowed_leaders);
+        });
     }
 
     pub(crate) fn is_dirty(&self) -> bool {

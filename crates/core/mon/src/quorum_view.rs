@@ -66,6 +66,12 @@ impl QuorumView {
         (left.clone().count(), left.filter(|name| self.has(name)).count())
     }
 
+    /// Whether one of the quorum may lead by this map, apart from those of these names.
+    #[must_use]
+    pub fn has_candidate(&self, map: &MonMap, apart: &[&str]) -> bool {
+        self.members(map).any(|(_, name)| map.may_lead(name) && !apart.contains(&name))
+    }
+
     /// Those that have a vote. A monitor that was added a moment ago is not here yet, and has none.
     fn voters<'a>(&'a self, map: &'a MonMap) -> impl Iterator<Item = &'a str> + Clone {
         let votes = |name: &&str| self.monitors.get(*name).is_some_and(|monitor| !monitor.is_learner);

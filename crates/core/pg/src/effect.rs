@@ -1,11 +1,12 @@
 //! What a PG wants done: [`Effect`], collected in [`Effects`].
 
 use crate::{MergeState, SessionId, Side, Trace};
+use nacre_buf::ByteStr;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, WatchNotify};
 use nacre_txn::{FetchFrom, Token, Transaction};
-use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SpgId};
+use nacre_types::{Epoch, HObject, IntervalSet, OsdId, PgId, SnapId, SpgId};
 use smallvec::SmallVec;
 use std::sync::Arc;
 
@@ -23,6 +24,10 @@ pub enum Effect {
         message: Box<OsdOpReply>,
         /// The stages that the message went through.
         trace: Trace,
+        /// Namespace of the object.
+        namespace: ByteStr,
+        /// The snapshot that was asked for, or the head.
+        snap: SnapId,
     },
     /// Tell a watcher or notifier something, under tid 0.
     Watch {

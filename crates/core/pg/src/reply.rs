@@ -3,11 +3,11 @@
 use crate::ops::OpResult;
 use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, SessionId, Trace};
-use nacre_buf::BufList;
+use nacre_buf::{BufList, ByteStr};
 use nacre_msg::osd_op::flag;
 use nacre_msg::peer::{LogEntry, OpOutput};
 use nacre_msg::{OsdOp, OsdOpReply, SubOpReply};
-use nacre_types::{Errno, Eversion};
+use nacre_types::{Errno, Eversion, SnapId};
 
 /// An answer that waits until what it implies is durable.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub(crate) struct PendingReply {
     pub(crate) tid: u64,
     pub(crate) message: Box<OsdOpReply>,
     pub(crate) trace: Trace,
+    namespace: ByteStr,
+    snap: SnapId,
 }
 
 /// What an answer says beside the echo of the request.
@@ -59,9 +61,9 @@ fn echo(request: &OsdOp, ops: Vec<OpResult>) -> Vec<SubOpReply> {
 impl PendingReply {
     /// Sends an answer.
     pub(crate) fn send(self, cx: &mut Cx<'_>) {
-        let Self { session, tid, message, mut trace } = self;
+        let Self { session, tid, message, mut trace, namespace, snap } = self;
         trace.replied = cx.now;
-        cx.effects.push(Effect::Reply { session, tid, message, trace });
+        cx.effects.push(Effect::Reply { session, tid, message, trace, namespace, snap });
     }
 }
 
@@ -85,7 +87,14 @@ impl PgState {
             replay_version: answer.version,
             user_version: answer.user_version,
         };
-        PendingReply { session: op.session.id, tid: op.tid, message: Box::new(message), trace: op.trace }
+        PendingReply {
+            session: op.session.id,
+            tid: op.tid,
+            message: Box::new(message),
+            trace: op.trace,
+            namespace: request.locator.namespace.clone(),
+            snap: request.snap,
+        }
     }
 
     /// Answers `op` with an errno.

@@ -19,7 +19,7 @@ const SILENT_TICKS_MAX: u64 = 20;
 pub enum MembersStep {
     /// Propose this change; refused, it comes again.
     Change(MembersChange),
-    /// Hand the lead to this voter ([`Quorum::hand_over`]): the leader itself is to go, and its successor will see to that.
+    /// Hand the lead to this voter ([`Quorum::hand_over`]): the leader itself is to go, and its successor will see to that; or it may not lead.
     HandOver(NodeId),
 }
 
@@ -31,8 +31,14 @@ pub struct Membership {
 }
 
 impl Membership {
-    /// What to do so that the members become `wanted`. To be called about once per tick; nothing comes where this member does not lead.
-    pub fn next(&mut self, wanted: &[NodeId], quorum: &Quorum) -> Option<MembersStep> {
+    /// What to do so that the members become `wanted`, and one of those that `may_lead` leads. To be called about once per tick; nothing comes where
+    /// this member does not lead.
+    pub fn next(
+        &mut self,
+        wanted: &[NodeId],
+        may_lead: impl Fn(NodeId) -> bool,
+        quorum: &Quorum,
+    ) -> Option<MembersStep> {
         if !quorum.leads() {
             self.near_since.clear();
             return None;
@@ -44,7 +50,12 @@ impl Membership {
         let near = members.learners.iter().copied().filter(|id| is_near(*id));
         self.near_since = near.map(|id| (id, self.near_since.get(&id).copied().unwrap_or(now))).collect();
         let is_caught_up = |id| self.near_since.get(&id).is_some_and(|since| now - since >= CAUGHT_UP_TICKS);
-        next_step(wanted, &members, quorum.id(), is_caught_up, is_here)
+        let step = next_step(wanted, &members, quorum.id(), is_caught_up, is_here, &may_lead);
+        step.or_else(|| {
+            let is_ready = |id: &NodeId| may_lead(*id) && is_near(*id);
+            let successor = members.voters.iter().copied().find(is_ready);
+            successor.filter(|_| !may_lead(quorum.id())).map(MembersStep::HandOver)
+        })
     }
 }
 
@@ -56,6 +67,7 @@ fn next_step(
     leader: NodeId,
     is_caught_up: impl Fn(NodeId) -> bool,
     is_here: impl Fn(NodeId) -> bool,
+    may_lead: impl Fn(NodeId) -> bool,
 ) -> Option<MembersStep> {
     if !members.voters_outgoing.is_empty() {
         return None; // a change is under way
@@ -80,7 +92,8 @@ fn next_step(
         return change(MembersChange { removed: vec![*gone], ..MembersChange::default() });
     }
     let others_are_to_go = voters.iter().any(|id| goes(&id) && *id != leader);
-    let successor = voters.iter().find(|id| wanted.contains(id) && **id != leader && is_here(**id));
+    let takes_over = |id: &&NodeId| wanted.contains(id) && **id != leader && is_here(**id) && may_lead(**id);
+    let successor = voters.iter().find(takes_over);
     if !wanted.contains(&leader)
         && !others_are_to_go
         && let Some(successor) = successor
@@ -110,7 +123,9 @@ mod tests {
     /// The step of leader 1: `ready` have caught up, `here` are heard.
     fn step(wanted: &[u64], members: &Members, ready: &[u64], here: &[u64]) -> Option<MembersStep> {
         let (ready, here) = (ids(ready), ids(here));
-        next_step(&ids(wanted), members, NodeId(1), |id| ready.contains(&id), |id| here.contains(&id))
+        let witness = NodeId(9);
+        let is_caught_up = |id| ready.contains(&id);
+        next_step(&ids(wanted), members, NodeId(1), is_caught_up, |id| here.contains(&id), |id| id != witness)
     }
 
     fn change(voters: &[u64], learners: &[u64], removed: &[u64]) -> Option<MembersStep> {
@@ -158,6 +173,8 @@ mod tests {
         let all = members(&[1, 2, 3], &[]);
         assert_eq!(step(&[2, 3], &all, &[], &[1, 3]), Some(MembersStep::HandOver(NodeId(3))));
         assert_eq!(step(&[2, 3], &all, &[], &[1]), None, "nobody would take the lead");
+        let with_witness = members(&[1, 3, 9], &[]);
+        assert_eq!(step(&[3, 9], &with_witness, &[], &[1, 9]), None, "nor would the witness");
     }
 
     #[test]

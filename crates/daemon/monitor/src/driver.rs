@@ -109,6 +109,8 @@ pub struct Driver {
     pub(crate) next_raft_tick: Stamp,
     /// When to stand for election, since the process of this leader has ended.
     pub(crate) depose_at: Option<(Stamp, Leader)>,
+    /// The member that led last, as far as this one knows: also while another stands for election and nobody leads.
+    pub(crate) last_leader: Option<NodeId>,
     /// Another monitor says that this one has left the log.
     pub(crate) is_gone: bool,
     /// Where the monitors are, for those that write it down.
@@ -161,7 +163,8 @@ impl Driver {
     fn successor(&self) -> Option<NodeId> {
         let quorum = self.replica.quorum();
         let is_here = |id: &NodeId| *id != quorum.id() && self.links.is_up(*id) && is_heard(quorum, *id);
-        let voters = quorum.members().voters.into_iter().filter(is_here);
+        let takes_over = |id: &NodeId| is_here(id) && self.monitors.may_lead(*id);
+        let voters = quorum.members().voters.into_iter().filter(takes_over);
         voters.min_by_key(|id| (quorum.lag_of(*id).unwrap_or(u64::MAX), *id))
     }
 
@@ -423,14 +426,16 @@ impl Driver {
         self.sessions_lost(with);
     }
 
-    /// Nobody listens at a monitor's address. If it leads, it does not any more.
+    /// Nobody listens at a monitor's address. If it leads, it does not any more; and if it was the last to lead, another may stand already
+    /// that cannot win.
     fn refused(&mut self, id: NodeId) {
         let quorum = self.replica.quorum();
-        if quorum.leader() != Some(id) || !self.links.is_cut(id) || self.depose_at.is_some() {
+        if self.last_leader != Some(id) || !self.links.is_cut(id) || self.depose_at.is_some() {
             return;
         }
         let rank = |id: NodeId| (self.monitors.rank_of(id), id);
-        let before_us = |other: &NodeId| *other != id && rank(*other) < rank(quorum.id());
+        let stands = |other: &NodeId| *other != id && self.monitors.may_lead(*other);
+        let before_us = |other: &NodeId| stands(other) && rank(*other) < rank(quorum.id());
         let turn = quorum.members().voters.into_iter().filter(before_us).count();
         let wait = CANDIDATES_APART.saturating_mul(u32::try_from(turn).unwrap_or(u32::MAX));
         self.depose_at = Some((self.clock.now() + wait, Leader { term: quorum.term(), id }));
@@ -548,6 +553,7 @@ impl Driver {
 
     /// The front serves while a leader is heard that knows its sessions.
     fn follow_leader(&mut self) {
+        self.last_leader = self.replica.quorum().leader().or(self.last_leader);
         let leader = self.heard_leader();
         if self.uplink.follow(leader) {
             self.front.end_sessions();

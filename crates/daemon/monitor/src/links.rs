@@ -19,7 +19,7 @@ use std::time::Duration;
 /// A handshake between monitors that takes longer is given up.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(2);
 /// Pause before another try after one that failed, at first; doubled each time. A connection that was open is dialled again at once.
-const REDIAL_DELAY: Duration = Duration::from_millis(100);
+const REDIAL_DELAY: Duration = Duration::from_millis(20);
 /// And at last.
 const REDIAL_DELAY_MAX: Duration = Duration::from_secs(1);
 /// A monitor that has said nothing for so long although it is connected is dialled anew: the wire may be cut without a word.

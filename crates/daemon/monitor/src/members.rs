@@ -104,6 +104,11 @@ impl Monitors {
         self.members.incarnation()
     }
 
+    /// Whether a monitor may lead.
+    pub(crate) fn may_lead(&self, id: NodeId) -> bool {
+        self.members.name_of(id.0).is_some_and(|name| self.map.may_lead(name))
+    }
+
     /// The rank of a monitor, which says who stands for election first.
     pub(crate) fn rank_of(&self, id: NodeId) -> Option<usize> {
         self.map.rank_of(self.members.name_of(id.0)?)

@@ -13,7 +13,8 @@ impl Driver {
     /// A leader brings the members of the log closer to those that the tables name.
     pub(crate) fn step_members(&mut self) {
         let Some(lead) = &mut self.lead else { return };
-        match lead.membership.next(&self.monitors.wanted(), self.replica.quorum()) {
+        let monitors = &self.monitors;
+        match lead.membership.next(&monitors.wanted(), |id| monitors.may_lead(id), self.replica.quorum()) {
             Some(MembersStep::Change(change)) => self.replica.change_members(&change),
             Some(MembersStep::HandOver(to)) => self.replica.hand_over(to),
             None => (),
@@ -50,8 +51,9 @@ impl Driver {
     pub(crate) fn follow_tables(&mut self) -> Result<(), DriverError> {
         self.monitors = Monitors::read(self.replica.tables()?)?;
         self.addresses.set(&self.monitors);
-        if let Some(rank) = self.monitors.rank_of(self.replica.quorum().id()) {
-            self.replica.set_rank(rank);
+        let id = self.replica.quorum().id();
+        if let Some(rank) = self.monitors.rank_of(id) {
+            self.replica.set_candidacy(rank, self.monitors.may_lead(id));
         }
         let places = self.monitors.places();
         self.links.follow(&places, self.clock.now(), &mut self.messenger);

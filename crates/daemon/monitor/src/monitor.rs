@@ -232,6 +232,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         next_tick: now + nacre_mon::TICK,
         next_raft_tick: now,
         depose_at: None,
+        last_leader: None,
         is_gone: false,
         addresses: Addresses::default(),
         audit: AuditFile::default(),

@@ -292,9 +292,10 @@ impl Replica {
         self.store.room()
     }
 
-    /// The monitor's rank is another.
-    pub(crate) fn set_rank(&mut self, rank: usize) {
+    /// The monitor's rank is another, or whether it may lead.
+    pub(crate) fn set_candidacy(&mut self, rank: usize, may_lead: bool) {
         self.quorum.set_rank(rank);
+        self.quorum.set_may_lead(may_lead);
     }
 
     /// Remembers that the member that this store is that of is none any more.

@@ -2,7 +2,7 @@
 
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
-use nacre_msg::{EntityCaps, MOsdMap, OsdForceRecovery, OsdPgCreate2, OsdScrub2, VoidTickets};
+use nacre_msg::{EntityCaps, MOsdMap, OsdForceRecovery, OsdPgCreate2, OsdScrub2, PerfQueries, VoidTickets};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_osd_core::MapSource;
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub(crate) enum ControlEvent {
     Scrub(Box<OsdScrub2>),
     /// PGs to recover before others, or in turn again.
     Force(Box<OsdForceRecovery>),
+    /// What a manager wants counted.
+    PerfQueries(PerfQueries),
     /// What the configuration database has for this OSD.
     Options(BTreeMap<String, String>),
     /// We go on under this name towards clients; other OSDs are to connect anew.

@@ -205,6 +205,7 @@ impl Dispatch<'_> {
             ShardMsg::Leave => {
                 self.parts.lend_control(OsdControl::leave);
             }
+            ShardMsg::PerfQueries(queries) => pgs.perf_stats.set_queries(&queries),
             ShardMsg::Options(options) => return Some(ShardAction::FollowOptions(options)),
             ShardMsg::Command(session, tid, command) => {
                 return Some(ShardAction::Command(session, tid, command));
@@ -237,6 +238,11 @@ impl Dispatch<'_> {
                 let mut options = parts.cx.options.clone();
                 options.store(&config);
                 return Some(ShardAction::ShareOptions(options));
+            }
+            ControlEvent::PerfQueries(queries) => {
+                let queries = Arc::new(queries);
+                parts.cx.net.router.send_others(|| ShardMsg::PerfQueries(Arc::clone(&queries)));
+                parts.pgs.perf_stats.set_queries(&queries);
             }
             ControlEvent::Leases(leases) => {
                 parts.cx.net.router.send_others(|| ShardMsg::Leases(Arc::clone(&leases)));

@@ -23,6 +23,7 @@
 //! | `heartbeat_driver` | heartbeats over sockets |
 //! | `mgr_report`, `report` | the connection to the manager, and what it hears |
 //! | `perf_counters` | counters under Ceph's names, for the manager and `perf schema` |
+//! | `dynamic_perf_stats` | operations counted by what a manager asks for, such as images |
 //! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
 //! | `walk` | the maps of a PG's past, fetched from the monitor |
@@ -42,6 +43,7 @@ mod control;
 mod control_event;
 mod control_host;
 mod dispatch;
+mod dynamic_perf_stats;
 mod heartbeat_driver;
 mod idle_trim;
 mod lent_parts;

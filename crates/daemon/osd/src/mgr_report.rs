@@ -1,6 +1,7 @@
 //! [`MgrReport`]: the connection to the manager: what the OSD reports of itself and its PGs, and what operators order through it.
 
 use crate::control_event::ControlEvent;
+use crate::dynamic_perf_stats::{self, PerfSamples};
 use crate::links::{Link, NetCx, WAITING_MAX};
 use crate::perf_counters::Declared;
 use crate::report;
@@ -9,7 +10,7 @@ use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_msg::stats::PgStat;
-use nacre_msg::{Message, PgStats, RawMessage};
+use nacre_msg::{Message, PerfQueries, PgStats, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Session};
 use nacre_options::Values;
 use nacre_osd_core::Room;
@@ -31,6 +32,8 @@ struct ManagerSession {
     period: Duration,
     /// It wants counters from this priority on; nothing before it has said so.
     priority_min: Option<u32>,
+    /// What it wants counted.
+    queries: PerfQueries,
     declared: Declared,
 }
 
@@ -40,6 +43,7 @@ impl Default for ManagerSession {
             opened_with: None,
             period: report::INTERVAL,
             priority_min: None,
+            queries: PerfQueries::new(),
             declared: Declared::default(),
         }
     }
@@ -54,6 +58,8 @@ pub(crate) struct MgrReport {
     /// The monitor wants our statistics besides.
     monitor_wants: bool,
     reports: BTreeMap<usize, ShardReport>,
+    /// What shards have counted for the manager's queries and it was not told yet.
+    perf_samples: PerfSamples,
     /// Peers whose messages we could not read: what they said last, and when.
     misunderstood: BTreeMap<OsdId, (String, Stamp)>,
     is_due: bool,
@@ -71,6 +77,7 @@ impl MgrReport {
             session: ManagerSession::default(),
             monitor_wants: false,
             reports: BTreeMap::new(),
+            perf_samples: PerfSamples::new(),
             misunderstood: BTreeMap::new(),
             is_due: false,
             due_at: Stamp::default(),
@@ -130,6 +137,8 @@ impl MgrReport {
                 // None means that it wants no reports for now; we go on, so that it need not ask.
                 let period = Duration::from_secs(configure.stats_period_s.into());
                 self.session.period = if period.is_zero() { report::INTERVAL } else { period };
+                self.session.queries.clone_from(&configure.perf_queries);
+                events.push(ControlEvent::PerfQueries(configure.perf_queries));
                 self.is_due = true;
             }
             Ok(other) => tracing::debug!(name = other.name(), "unexpected message from the manager"),
@@ -149,8 +158,9 @@ impl MgrReport {
     }
 
     /// A shard's PGs have changed; true when other OSDs than before share PGs with us.
-    pub(crate) fn on_report(&mut self, report: ShardReport) -> bool {
+    pub(crate) fn on_report(&mut self, mut report: ShardReport) -> bool {
         self.is_due = true;
+        dynamic_perf_stats::merge(&mut self.perf_samples, std::mem::take(&mut report.perf_samples));
         let before = self.sharers();
         self.reports.insert(report.shard, report);
         self.sharers() != before
@@ -236,7 +246,9 @@ impl MgrReport {
         let changed = if is_new { config.clone() } else { Bytes::new() };
         self.session.opened_with = Some(config);
         let counters = (&mut self.session.declared, priority_min);
-        let said = report::mgr_report(self.osd, self.reports.values(), counters, changed);
+        let mut said = report::mgr_report(self.osd, self.reports.values(), counters, changed);
+        said.perf_reports =
+            dynamic_perf_stats::reports(&self.session.queries, std::mem::take(&mut self.perf_samples));
         link.send(net.messenger, Message::from(said).encode(0));
     }
 

@@ -80,6 +80,7 @@ impl Periodic {
         report.commits = (count - self.commits_told.0, spent_ns - self.commits_told.1);
         self.commits_told = (count, spent_ns);
         report.throttled = cx.net.messenger.intake().warnings;
+        report.perf_samples = pgs.perf_stats.take();
         report.sums = asok::perf_sums(pgs, cx.net);
         let limit = cx.options.seconds("osd_op_complaint_time");
         if !limit.is_zero() {

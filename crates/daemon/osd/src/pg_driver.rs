@@ -4,6 +4,7 @@
 //!   event -> Pg::handle -> effects -> messages, transactions, reads, ... -> Resume, while the PG wants it
 //! ```
 
+use crate::dynamic_perf_stats::{CountedOp, DynamicPerfStats};
 use crate::idle_trim::IdleTrim;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{MonRequest, ShardMsg};
@@ -46,6 +47,7 @@ pub(crate) struct PgDriver {
     pub(crate) throttle: RecoveryThrottle,
     pub(crate) tracker: Tracker,
     pub(crate) counters: Counters,
+    pub(crate) perf_stats: DynamicPerfStats,
     pub(crate) idle_trim: IdleTrim,
     /// The store cannot be trusted: see [`PgDriver::break_down`].
     broken: bool,
@@ -92,6 +94,7 @@ impl PgDriver {
             throttle: RecoveryThrottle::new(),
             tracker: Tracker::new(),
             counters: Counters::default(),
+            perf_stats: DynamicPerfStats::default(),
             idle_trim: IdleTrim::default(),
             broken: false,
         }
@@ -379,11 +382,26 @@ impl PgDriver {
     fn effect(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, effect: Effect) {
         let net = &mut *cx.net;
         match effect {
-            Effect::Reply { session, tid, message, trace } => {
+            Effect::Reply { session, tid, message, trace, namespace, snap } => {
                 let (is_write, input_bytes) = (tracker::is_write(&trace), trace.input_bytes);
                 self.count_reply(cx, session, tid, &message, trace);
+                let (pg, name) = (message.pg, message.name.clone());
                 let message = Message::OsdOpReply(*message).encode(tid);
                 let output_bytes = message.data.len() as u64;
+                if self.perf_stats.is_active() {
+                    self.perf_stats.add(&CountedOp {
+                        session: cx.net.sessions.client(session),
+                        osd: self.osd,
+                        pg,
+                        namespace: &namespace,
+                        name: &name,
+                        snap,
+                        is_write,
+                        input_bytes,
+                        output_bytes,
+                        latency_ns: cx.now.nanos_since(trace.received),
+                    });
+                }
                 self.counters.op_out_bytes += output_bytes;
                 match is_write {
                     true => self.counters.write_in_bytes += input_bytes,

@@ -1,12 +1,13 @@
 //! [`ShardMsg`]: messages between the shards of one OSD; [`ShardRouter`]: which shard a PG is on, and the way there.
 
+use crate::dynamic_perf_stats::PerfSamples;
 use crate::perf_counters::PerfSums;
 use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::stats::PgStat;
-use nacre_msg::{Command, MOsdMap, RawMessage};
+use nacre_msg::{Command, MOsdMap, PerfQueries, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
@@ -53,6 +54,8 @@ pub(crate) enum ShardMsg {
     Ask(Box<Question>),
     /// To OSD control: a client of the sender gives a command.
     Command(Arc<Session>, u64, Box<Command>),
+    /// What a manager wants counted.
+    PerfQueries(Arc<PerfQueries>),
     /// Options have changed.
     Options(Arc<Values>),
     /// What other OSDs promise has changed.
@@ -101,6 +104,8 @@ pub(crate) struct ShardReport {
     pub(crate) sums: PerfSums,
     /// Messages of clients that take longer than `osd_op_complaint_time`, and the age of the oldest in seconds.
     pub(crate) slow_ops: (u32, u32),
+    /// What it has counted for a manager's queries since the report before.
+    pub(crate) perf_samples: PerfSamples,
 }
 
 /// A `tell` command about one PG.

@@ -311,3 +311,44 @@ fn stories_of_monitors_that_come_and_go_end_well() {
         assert!(outcome.is_ok(), "seed {seed} does not end well");
     }
 }
+
+/// Two sites and a witness: it gives the majority to whichever is left, and never leads itself.
+#[test]
+fn a_witness_votes_and_never_leads() {
+    for seed in 0..3 {
+        let mut load = MonLoad::new(seed, 2);
+        assert_eq!(load.world.add_mon(), 2);
+        let order = join_order(&load, 2).replace('}', r#", "witness": true}"#);
+        let answer = load.order_and_wait(&order);
+        assert_eq!(answer.result, 0, "{answer:?}");
+        load.world.seed_mon(2, answer.data);
+        load.world.start_mon(2);
+        await_quorum(&mut load, 3);
+        load.take_pause();
+        for n in [0, 1, 0] {
+            load.world.stop_mon(n, n == 1);
+            load.run_for(Duration::from_secs(5));
+            assert!(load.take_pause() <= Duration::from_secs(2), "seed {seed}: without {n}");
+            assert_eq!(load.leader(), Some(1 - n), "seed {seed}");
+            load.world.start_mon(n);
+            await_quorum(&mut load, 3);
+        }
+        // Whoever leads is disallowed: it hands the lead over, and nobody waits.
+        let leader = load.leader().expect("commands are answered");
+        let name = load.world.mon_place(leader).0.to_owned();
+        load.take_pause();
+        let answer =
+            load.order_and_wait(&format!(r#"{{"prefix": "mon add disallowed_leader", "name": "{name}"}}"#));
+        assert_eq!(answer.result, 0, "{answer:?}");
+        load.run_for(Duration::from_secs(3));
+        assert!(load.take_pause() <= Duration::from_millis(500), "seed {seed}: the lead is handed over");
+        assert_eq!(load.leader(), Some(1 - leader), "seed {seed}");
+        // Of the two that may not lead nobody does, for as long as that lasts.
+        load.world.stop_mon(1 - leader, false);
+        load.run_for(Duration::from_secs(30));
+        assert_eq!(load.leader(), None, "seed {seed}");
+        load.world.start_mon(1 - leader);
+        await_quorum(&mut load, 3);
+        load.ends_well();
+    }
+}

@@ -26,6 +26,7 @@ mod log;
 mod mgr;
 mod mon;
 mod mon_change;
+mod mon_election;
 mod osd_df;
 mod osd_new_purge;
 mod osd_read;
@@ -75,6 +76,7 @@ const TOPICS: &[&[table::Command]] = &[
     device::COMMANDS,
     mon::COMMANDS,
     mon_change::COMMANDS,
+    mon_election::COMMANDS,
     osd_df::COMMANDS,
     osd_new_purge::COMMANDS,
     osd_read::COMMANDS,

@@ -5,6 +5,7 @@
 //! from the moment of `mon add`.
 
 use super::call::{Answer, Call, Failure, done, fail, refuse};
+use super::mon_election;
 use super::table::{Command, command};
 use crate::command::Output;
 use crate::monmap::MONS_MAX;
@@ -51,7 +52,7 @@ pub(super) const COMMANDS: &[Command] = &[
         set_addrs,
     ),
     command(
-        "mon join name=name,type=CephString name=addr,type=CephIPAddr,req=false",
+        "mon join name=name,type=CephString name=addr,type=CephIPAddr,req=false name=witness,type=CephBool,req=false",
         "mon",
         "rwx",
         "What a monitor with an empty store begins with (for nacre mon join)",
@@ -145,6 +146,12 @@ fn check_can_go(call: &Call<'_>, name: &str, is_sure: bool) -> Result<(), Failur
         );
         return fail(Errno::EBUSY, text);
     }
+    if !call.state.quorum.has_candidate(map, &[name]) {
+        let text = format!(
+            "no other monitor of the quorum than mon.{name} may lead; see `ceph mon rm disallowed_leader`"
+        );
+        return fail(Errno::EBUSY, text);
+    }
     if here * 2 <= voters && !is_sure {
         let text = format!(
             "without mon.{name} {voters} monitors have a vote, of which {here} are there: no majority. Start the others, or first remove \
@@ -203,6 +210,9 @@ fn join(call: &mut Call<'_>) -> Answer {
     };
     check_is_free(call, &name, &addrs)?;
     let id = call.state.mon.add(&name, addrs, call.wall);
+    if call.args.flag("witness") {
+        mon_election::disallow(call, &name);
+    }
     let seed = Seed::of(&call.state.mon).to_bytes();
     Ok(Output { text: format!("mon.{name} is member {id} of the monitors' log"), ..Output::data(seed) })
 }

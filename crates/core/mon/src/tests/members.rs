@@ -200,3 +200,50 @@ fn a_monitor_joins_as_a_new_member_and_one_that_runs_does_not() {
     let ack = world.ask(reader, r#"{"prefix":"mon join","name":"c","addr":"10.0.0.3"}"#).expect("an answer");
     assert_eq!(ack.result, Errno::EACCES.negated());
 }
+
+fn election(world: &World) -> (u8, Vec<&str>) {
+    let map = world.mon.state().mon.map();
+    (map.strategy, map.disallowed_leaders.iter().map(String::as_str).collect())
+}
+
+#[test]
+fn some_monitors_may_not_lead() {
+    let (mut world, admin) = alone();
+    for (name, port) in [("b", 3301), ("c", 3302)] {
+        world.mon.state.mon.add(name, addr(port), world.wall);
+    }
+    set_view(&mut world, &[("b", HERE), ("c", AWAY)]);
+    let order = |world: &mut World, prefix: &str, rest: &str| ask(world, admin, prefix, rest).0;
+    let strategy = |name: &str| format!(r#","strategy":"{name}""#);
+    assert_eq!(
+        order(&mut world, "mon add disallowed_leader", &named("b")),
+        Errno::EINVAL.negated(),
+        "classic"
+    );
+    assert_eq!(order(&mut world, "mon set election_strategy", &strategy("disallow")), 0);
+    assert_eq!(order(&mut world, "mon set election_strategy", &strategy("lots")), Errno::EINVAL.negated());
+    let connectivity = order(&mut world, "mon set election_strategy", &strategy("connectivity"));
+    assert_eq!(connectivity, Errno::EOPNOTSUPP.negated());
+    assert_eq!(order(&mut world, "mon add disallowed_leader", &named("z")), Errno::ENOENT.negated());
+    assert_eq!(order(&mut world, "mon add disallowed_leader", &named("b")), 0);
+    assert_eq!(election(&world), (2, vec!["b"]));
+    // c is away: without a nobody would be left that may lead.
+    assert_eq!(order(&mut world, "mon add disallowed_leader", &named("a")), Errno::EINVAL.negated());
+    let sure = named("a") + r#","yes_i_really_mean_it":true"#;
+    assert_eq!(order(&mut world, "mon rm", &sure), Errno::EBUSY.negated());
+    assert_eq!(order(&mut world, "mon rm disallowed_leader", &named("b")), 0);
+    assert_eq!(election(&world), (2, vec![]));
+    assert_eq!(order(&mut world, "mon add disallowed_leader", &named("a")), 0);
+    assert_eq!(order(&mut world, "mon rm", &sure), 0);
+    assert_eq!(election(&world), (2, vec![]), "it went with its name");
+}
+
+#[test]
+fn a_witness_joins_as_one() {
+    let (mut world, admin) = alone();
+    let witness = at("w", "10.0.0.9") + r#","witness":true"#;
+    assert_eq!(ask(&mut world, admin, "mon join", &witness).0, 0);
+    assert_eq!(election(&world), (2, vec!["w"]));
+    let (result, text) = ask(&mut world, admin, "mon dump", "");
+    assert_eq!(result, 0, "{text}");
+}

@@ -215,3 +215,20 @@ fn a_change_that_is_applied_twice_is_found() {
 fn an_id_that_is_used_again_is_found() {
     is_found(Planted::IdReused, ALL);
 }
+
+/// Both that are left hear of the leader's death in the same moment, and vote for themselves: who hears of it again stands again, instead of
+/// waiting for the other's patience to end.
+#[test]
+fn a_split_vote_is_over_as_soon_as_one_stands_again() {
+    let mut world = World::new(1, 3, Planted::Nothing);
+    (0..400).for_each(|_| world.step());
+    let leader = world.leader().expect("a leader");
+    let left: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+    world.crash(leader);
+    left.iter().for_each(|at| world.hear_of_death(*at));
+    (0..40).for_each(|_| world.step());
+    assert_eq!(world.leader(), None, "the votes are split");
+    world.hear_of_death(left[0]);
+    (0..40).for_each(|_| world.step());
+    assert_eq!(world.leader(), Some(left[0]));
+}

@@ -256,7 +256,7 @@ impl World {
         let (wanted, proposal) = (self.wanted(at), self.proposal());
         let slot = &mut self.slots[at];
         let Some(quorum) = &mut slot.quorum else { return };
-        match slot.membership.next(&wanted, quorum) {
+        match slot.membership.next(&wanted, |_| true, quorum) {
             Some(MembersStep::Change(change)) => quorum.change_members(proposal, &change).unwrap_or_default(),
             Some(MembersStep::HandOver(to)) => quorum.hand_over(to),
             None => (),

@@ -49,7 +49,7 @@ pub(in crate::commands) fn mon_map(map: &MonMap) -> Section {
         .with("min_mon_release", map.min_mon_release)
         .with("min_mon_release_name", release_name(map.min_mon_release))
         .with("election_strategy", map.strategy)
-        .with("disallowed_leaders: ", "")
+        .with("disallowed_leaders: ", disallowed(map))
         .with("stretch_mode", map.stretch_mode_enabled)
         .with("tiebreaker_mon", map.tiebreaker_mon.as_str())
         .with("removed_ranks: ", "")
@@ -58,6 +58,10 @@ pub(in crate::commands) fn mon_map(map: &MonMap) -> Section {
             "mons",
             Node::array("mon", by_rank(map).into_iter().enumerate().map(|(rank, info)| mon(rank, info))),
         )
+}
+
+fn disallowed(map: &MonMap) -> String {
+    map.disallowed_leaders.iter().map(String::as_str).collect::<Vec<_>>().join(",")
 }
 
 /// `mon dump` as text.
@@ -72,6 +76,9 @@ pub(in crate::commands) fn mon_map_text(map: &MonMap) -> String {
         release_name(map.min_mon_release),
         map.strategy,
     );
+    if !map.disallowed_leaders.is_empty() {
+        out.push_str(&format!("disallowed_leaders {}\n", disallowed(map)));
+    }
     for (rank, mon) in by_rank(map).into_iter().enumerate() {
         out.push_str(&format!("{rank}: {} mon.{}\n", mon.addrs, mon.name));
     }
