@@ -137,7 +137,7 @@ pub(crate) enum MonCommand {
         /// Where it is to listen, as IP or IP:PORT; needed when the cluster does not know it yet.
         #[arg(long)]
         addr: Option<String>,
-        /// It votes and keeps what is committed, but never leads: for a third site that is far away or small.
+        /// It votes and keeps what is committed, and leads only while no other can: for a third site that is far away or small.
         #[arg(long)]
         witness: bool,
         #[command(flatten)]

@@ -14,8 +14,6 @@ const ELECTION_TICKS: usize = 20;
 const RANK_TICKS: usize = 2;
 /// Ranks from here on wait as long as this one.
 const RANK_MAX: usize = 63;
-/// The patience of one that may not lead.
-const NEVER: usize = usize::MAX / 2;
 /// Between heartbeats of a leader.
 const HEARTBEAT_TICKS: usize = 2;
 /// Most bytes of one message's entries beyond the first of them.
@@ -86,9 +84,8 @@ struct Writing {
 pub struct Quorum {
     node: RawNode<Log>,
     settings: Settings,
-    /// Ticks without a leader after which this member stands for election, if it may lead.
+    /// Ticks without a leader after which this member stands for election.
     election_ticks: usize,
-    may_lead: bool,
     effects: Vec<Effect>,
     /// Proposals of the present term that are not applied, by entry.
     proposals: BTreeMap<u64, Proposal>,
@@ -133,7 +130,7 @@ impl Quorum {
             heartbeat_tick: HEARTBEAT_TICKS,
             // What the library draws from this range is never used: `pump` sets our own.
             min_election_tick: ELECTION_TICKS,
-            max_election_tick: NEVER + 1,
+            max_election_tick: election_ticks_of(RANK_MAX) + 1,
             applied: log.applied.index,
             max_size_per_msg: MESSAGE_BYTES_MAX,
             max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
@@ -150,7 +147,6 @@ impl Quorum {
         let mut quorum = Self {
             node,
             election_ticks: election_ticks_of(settings.rank),
-            may_lead: true,
             settings,
             effects: Vec::new(),
             proposals: BTreeMap::new(),
@@ -175,12 +171,9 @@ impl Quorum {
         self.pump();
     }
 
-    /// Whether this member may lead, which at first it may. One that may not is a witness: it votes and keeps what is committed, but never stands
-    /// for election, and keeps no entries for others. It goes on leading, if it does, until it hands the lead over ([`crate::Membership`]); and
-    /// the only voter of a cluster leads in any case.
-    pub fn set_may_lead(&mut self, may_lead: bool) {
-        self.may_lead = may_lead;
-        self.pump();
+    /// How many bytes are kept from now on for members that are behind, as [`Settings`] has it at first.
+    pub fn set_kept_bytes(&mut self, max: usize) {
+        self.settings.kept_bytes_max = max;
     }
 
     /// Takes what is to be done since the last call.
@@ -329,10 +322,7 @@ impl Quorum {
         let log = self.node.mut_store();
         log.applied = position;
         log.members = members;
-        match self.may_lead {
-            true => log.trim(self.settings.kept_entries_max, self.settings.kept_bytes_max),
-            false => log.trim(0, 0),
-        }
+        log.trim(self.settings.kept_entries_max, self.settings.kept_bytes_max);
         if !self.leads() && self.is_leader() && position.term == self.node.raft.term {
             (self.leads, self.followed) = (Some(position.term), None);
             self.effects.push(Effect::BecameLeader { term: position.term });
@@ -344,7 +334,6 @@ impl Quorum {
     /// so in vain; and stand again where votes were split.
     pub fn leader_is_dead(&mut self) {
         match self.node.raft.state {
-            _ if !self.may_lead => return,
             StateRole::Leader => return,
             StateRole::Follower => self.campaign(MessageType::MsgTimeoutNow),
             StateRole::Candidate | StateRole::PreCandidate => self.campaign(MessageType::MsgHup),
@@ -445,8 +434,7 @@ impl Quorum {
     /// Turns what the library has ready into effects, until a write has to be waited for.
     fn pump(&mut self) {
         // It draws a new one with each change of term, and looks at it only as time passes.
-        let patience = if self.may_lead { self.election_ticks } else { NEVER };
-        self.node.raft.set_randomized_election_timeout(patience);
+        self.node.raft.set_randomized_election_timeout(self.election_ticks);
         self.note_role();
         while self.writing.is_none() && self.node.has_ready() {
             let mut ready = self.node.ready();

@@ -433,9 +433,8 @@ impl Driver {
         if self.last_leader != Some(id) || !self.links.is_cut(id) || self.depose_at.is_some() {
             return;
         }
-        let rank = |id: NodeId| (self.monitors.rank_of(id), id);
-        let stands = |other: &NodeId| *other != id && self.monitors.may_lead(*other);
-        let before_us = |other: &NodeId| stands(other) && rank(*other) < rank(quorum.id());
+        let turn_of = |id: NodeId| (self.monitors.turn_of(id), id);
+        let before_us = |other: &NodeId| *other != id && turn_of(*other) < turn_of(quorum.id());
         let turn = quorum.members().voters.into_iter().filter(before_us).count();
         let wait = CANDIDATES_APART.saturating_mul(u32::try_from(turn).unwrap_or(u32::MAX));
         self.depose_at = Some((self.clock.now() + wait, Leader { term: quorum.term(), id }));
@@ -555,7 +554,7 @@ impl Driver {
     fn follow_leader(&mut self) {
         self.last_leader = self.replica.quorum().leader().or(self.last_leader);
         let leader = self.heard_leader();
-        if self.uplink.follow(leader) {
+        if self.uplink.follow(leader, self.clock.now()) {
             self.front.end_sessions();
         }
         let is_served = leader.is_some() && self.uplink.leader() == leader;

@@ -52,8 +52,8 @@ impl Driver {
         self.monitors = Monitors::read(self.replica.tables()?)?;
         self.addresses.set(&self.monitors);
         let id = self.replica.quorum().id();
-        if let Some(rank) = self.monitors.rank_of(id) {
-            self.replica.set_candidacy(rank, self.monitors.may_lead(id));
+        if let Some(turn) = self.monitors.turn_of(id) {
+            self.replica.set_turn(turn, !self.monitors.may_lead(id));
         }
         let places = self.monitors.places();
         self.links.follow(&places, self.clock.now(), &mut self.messenger);

@@ -37,6 +37,8 @@ const GONE: &[u8] = b"raft\0gone";
 const FIRST: NodeId = NodeId(1);
 /// Bytes of applied entries that are kept for monitors that are behind.
 const KEPT_BYTES_MAX: usize = 64 << 20;
+/// The same of a witness, which leads for moments only.
+const WITNESS_KEPT_BYTES_MAX: usize = 4 << 20;
 /// Longest change: with all around it, it goes between monitors in one message's data, see [`nacre_msgr::DATA_BYTES_MAX`].
 const PROPOSAL_BYTES_MAX: usize = 92 << 20;
 const _: () = assert!(nacre_mon::BATCH_BYTES_MAX <= PROPOSAL_BYTES_MAX);
@@ -292,10 +294,10 @@ impl Replica {
         self.store.room()
     }
 
-    /// The monitor's rank is another, or whether it may lead.
-    pub(crate) fn set_candidacy(&mut self, rank: usize, may_lead: bool) {
-        self.quorum.set_rank(rank);
-        self.quorum.set_may_lead(may_lead);
+    /// The monitor's turn in elections is another, or whether it is a witness, which keeps little for others.
+    pub(crate) fn set_turn(&mut self, turn: usize, is_witness: bool) {
+        self.quorum.set_rank(turn);
+        self.quorum.set_kept_bytes(if is_witness { WITNESS_KEPT_BYTES_MAX } else { KEPT_BYTES_MAX });
     }
 
     /// Remembers that the member that this store is that of is none any more.

@@ -1,6 +1,12 @@
 //! [`Uplink`]: the way of this monitor's front to the leader.
 
 use nacre_quorum::NodeId;
+use nacre_types::Stamp;
+use std::time::Duration;
+
+/// Sessions of a monitor that hears no leader, which it notices after 1 s, end after this time, once, so that their clients try the others: this
+/// one may be cut off from them. Where another takes over they would end all the same. Ceph waits for twice `mon_lease`, 10 s.
+const ALONE_MAX: Duration = Duration::from_millis(500);
 
 /// Who leads, in which term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,13 +18,16 @@ pub(crate) struct Leader {
 /// Which leader knows the sessions of this front.
 ///
 /// Sessions stay while nobody leads, and wait; what they say in the meantime nobody hears. So when there is a leader again they end, unless
-/// it is the one that knows them and nothing between it and us was lost: their clients come again at once, with all that has no answer.
+/// it is the one that knows them and nothing between it and us was lost: their clients come again at once, with all that has no answer. They
+/// end, too, when nobody has led for a while.
 #[derive(Debug, Default)]
 pub(crate) struct Uplink {
     /// Has said that it takes messages of sessions, over the link that is still there.
     announced: Option<Leader>,
     /// Knows the sessions.
     in_use: Option<Leader>,
+    /// Since when no leader is heard, and whether sessions have ended for that.
+    alone: Option<(Stamp, bool)>,
 }
 
 impl Uplink {
@@ -36,14 +45,19 @@ impl Uplink {
         }
     }
 
-    /// The log has this leader now, as far as we know. True when another one than before takes the messages of sessions, which end
-    /// therefore.
-    pub(crate) fn follow(&mut self, leader: Option<Leader>) -> bool {
+    /// The log has this leader now, as far as we know. True when another one than before takes the messages of sessions, or when nobody has led for
+    /// too long: sessions end therefore.
+    pub(crate) fn follow(&mut self, leader: Option<Leader>, now: Stamp) -> bool {
+        if leader.is_none() {
+            let (since, has_ended) = self.alone.get_or_insert((now, false));
+            let is_over = !*has_ended && now.since(*since) >= ALONE_MAX;
+            *has_ended |= is_over;
+            return is_over;
+        }
+        self.alone = None;
         let usable = leader.filter(|leader| self.announced == Some(*leader));
         let is_other = usable.is_some() && usable != self.in_use;
-        if leader.is_some() {
-            self.in_use = usable;
-        }
+        self.in_use = usable;
         is_other
     }
 
@@ -57,6 +71,8 @@ impl Uplink {
 mod tests {
     use super::*;
 
+    const NOW: Stamp = Stamp(0);
+
     fn leader(term: u64, id: u64) -> Leader {
         Leader { term, id: NodeId(id) }
     }
@@ -64,19 +80,19 @@ mod tests {
     #[test]
     fn sessions_end_when_another_leader_takes_their_messages() {
         let mut uplink = Uplink::default();
-        assert!(!uplink.follow(Some(leader(2, 1))), "it has not said that it is ready");
+        assert!(!uplink.follow(Some(leader(2, 1)), NOW), "it has not said that it is ready");
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1))));
-        assert!(!uplink.follow(Some(leader(2, 1))));
+        assert!(uplink.follow(Some(leader(2, 1)), NOW));
+        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
         // Silence, and it is still the same.
-        assert!(!uplink.follow(None));
+        assert!(!uplink.follow(None, NOW));
         assert_eq!(uplink.leader(), Some(leader(2, 1)));
-        assert!(!uplink.follow(Some(leader(2, 1))));
+        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
         // Another, which is not ready yet: nobody hears what is said meanwhile.
-        assert!(!uplink.follow(Some(leader(3, 2))));
+        assert!(!uplink.follow(Some(leader(3, 2)), NOW));
         assert_eq!(uplink.leader(), None);
         uplink.announced(leader(3, 2));
-        assert!(uplink.follow(Some(leader(3, 2))));
+        assert!(uplink.follow(Some(leader(3, 2)), NOW));
     }
 
     #[test]
@@ -84,20 +100,35 @@ mod tests {
         let mut uplink = Uplink::default();
         uplink.announced(leader(3, 2));
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(3, 2))));
+        assert!(uplink.follow(Some(leader(3, 2)), NOW));
     }
 
     #[test]
     fn sessions_end_when_something_between_the_leader_and_us_was_lost() {
         let mut uplink = Uplink::default();
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1))));
+        assert!(uplink.follow(Some(leader(2, 1)), NOW));
         uplink.lost(NodeId(3));
-        assert!(!uplink.follow(Some(leader(2, 1))));
+        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
         uplink.lost(NodeId(1));
         assert_eq!(uplink.leader(), None);
-        assert!(!uplink.follow(Some(leader(2, 1))));
+        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1))));
+        assert!(uplink.follow(Some(leader(2, 1)), NOW));
+    }
+
+    #[test]
+    fn sessions_of_one_that_hears_no_leader_end_once() {
+        let mut uplink = Uplink::default();
+        let at = |tenths: u64| Stamp::default() + Duration::from_millis(100 * tenths);
+        uplink.announced(leader(2, 1));
+        assert!(uplink.follow(Some(leader(2, 1)), at(0)));
+        assert!(!uplink.follow(None, at(1)), "an election");
+        assert!(!uplink.follow(None, at(5)));
+        assert!(uplink.follow(None, at(6)));
+        assert!(!uplink.follow(None, at(60)), "those that came since ask this monitor itself");
+        assert!(!uplink.follow(Some(leader(2, 1)), at(61)));
+        assert!(!uplink.follow(None, at(62)));
+        assert!(uplink.follow(None, at(67)), "again");
     }
 }

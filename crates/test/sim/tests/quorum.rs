@@ -123,6 +123,30 @@ fn a_minority_answers_nothing() {
     }
 }
 
+/// A monitor that is cut off from the others sends its clients to them: a client of ours, which comes back to the same one first, is answered
+/// after some 5 s (by its silence it would find out after 30).
+#[test]
+fn clients_of_a_monitor_that_is_cut_off_go_to_another() {
+    for seed in 0..4 {
+        let mut load = MonLoad::new(seed, 3);
+        // Each monitor in turn; somebody's session is at one of them.
+        for cut in 0..3 {
+            for other in load.others(cut) {
+                load.cut_both(Proc::Mon(cut), Proc::Mon(other));
+            }
+            let before = load.by_client.clone();
+            load.run_for(Duration::from_secs(10));
+            for client in 0..CLIENTS {
+                let count = load.by_client[&client] - before.get(&client).copied().unwrap_or(0);
+                assert!(count > 30, "seed {seed}, without {cut}: client {client} had {count} answers");
+            }
+            load.world.fabric().heal();
+            load.run_for(Duration::from_secs(5));
+        }
+        load.ends_well();
+    }
+}
+
 /// A monitor that was away for longer than the log is kept gets all tables.
 #[test]
 fn a_monitor_that_is_too_far_behind_gets_all_tables() {

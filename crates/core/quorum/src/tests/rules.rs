@@ -158,32 +158,3 @@ fn a_member_of_a_lower_rank_stands_for_election_earlier() {
     assert_eq!([0, 1, 5].map(patience), [Some(20), Some(22), Some(30)]);
     assert_eq!(patience(1000), patience(63), "there is an end to it");
 }
-
-#[test]
-fn a_witness_does_not_stand_for_election_and_keeps_no_entries_for_others() {
-    let stored = Stored::bootstrap(Members::voting([1, 2].map(NodeId)));
-    let mut quorum = Quorum::open(settings(), stored).expect("a log");
-    quorum.set_may_lead(false);
-    run(&mut quorum);
-    let mut effects = Vec::new();
-    (0..10_000).for_each(|_| quorum.tick());
-    quorum.leader_is_dead();
-    quorum.drain(&mut effects);
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
-    quorum.set_may_lead(true);
-    quorum.tick();
-    quorum.drain(&mut effects);
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "it may again");
-}
-
-#[test]
-fn the_only_voter_leads_also_as_a_witness() {
-    let mut quorum = Quorum::open(settings(), alone()).expect("a log");
-    quorum.set_may_lead(false);
-    run(&mut quorum);
-    assert!(quorum.leads());
-    for _ in 0..10 {
-        quorum.propose(Proposal(1), Bytes::from_static(b"x")).expect("it leads");
-        run(&mut quorum);
-    }
-}
