@@ -445,7 +445,9 @@ impl Driver {
         // One that stood before us may have found that its log ends before ours: then nobody leads, in a later term, and it is our turn.
         let another_leads = self.replica.quorum().leader().is_some_and(|id| id != leader.id);
         if !another_leads && self.links.is_cut(leader.id) {
-            tracing::info!(leader = leader.id.0, "the leader's process has ended");
+            if self.replica.quorum().leader() == Some(leader.id) {
+                tracing::info!(leader = leader.id.0, "the leader's process has ended");
+            }
             self.replica.leader_is_dead();
         }
     }
