@@ -20,7 +20,7 @@ mod pool;
 mod pool_codec;
 mod wire;
 
-pub use fsmap::{Compat, FileSystem, FsMap, MdsInfo, MdsMap};
+pub use fsmap::{Compat, FileSystem, FsMap, MdsInfo, MdsMap, Role, RoleError, fs_flag, mds_flag};
 pub use incremental::Incremental;
 pub use mgrmap::{MgrMap, StandbyMgr};
 pub use monmap::{MON_FEATURES, MonInfo, MonMap, STRATEGY_CLASSIC, STRATEGY_DISALLOW};

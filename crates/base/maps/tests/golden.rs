@@ -99,6 +99,24 @@ fn file_system_maps_round_trip() {
     assert_eq!(map.filesystems.len(), 1);
 }
 
+/// Two file systems, one of which has a server that follows a rank; and the same with a rank that has failed, servers in waiting and
+/// one that replays a journal.
+#[test]
+fn metadata_servers_round_trip() {
+    let map: FsMap = round_trip(&testdata("fsmap-followed.bin"));
+    let states = |map: &FsMap| -> Vec<(String, i32, i32)> {
+        map.servers().map(|info| (info.name.clone(), info.rank, info.state)).collect()
+    };
+    let shown = |name: &str, rank, state| (name.to_owned(), rank, state);
+    assert_eq!(states(&map), [shown("b", 0, 13), shown("c", 0, -8), shown("a", 0, 13)]);
+    let a = &map.by_name("a").expect("a file system").mds_map;
+    assert_eq!(a.follower(0).map(|info| info.name.as_str()), Some("c"));
+    let map: FsMap = round_trip(&testdata("fsmap-failed.bin"));
+    let b = &map.by_name("b").expect("a file system").mds_map;
+    assert!(b.failed.contains(&0) && b.is_degraded() && b.last_failure_osd_epoch > 0);
+    assert_eq!(map.standby_daemons.len(), 2);
+}
+
 /// Cut or changed bytes give an error or some map, never a panic.
 #[test]
 fn damaged_bytes_do_not_panic() {

@@ -10,6 +10,7 @@
 mod auth;
 mod body;
 mod command;
+mod compat;
 mod config;
 mod entity_caps;
 mod force;
@@ -44,6 +45,7 @@ mod watch_notify;
 
 pub use auth::{Auth, AuthReply};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
+pub use compat::Compat;
 pub use config::{Config, KvData, Ping};
 pub use entity_caps::EntityCaps;
 pub use force::{OsdForceRecovery, force_option};
@@ -52,7 +54,7 @@ pub use maps::{
     FsMapUserBody, FsMapUserEntry, MFsMap, MFsMapUser, MMdsMap, MMgrMap, MMonMap, MOsdMap, MonGetMap,
     MonGetOsdMap,
 };
-pub use mds::{Compat, FeatureSet, MdsBeacon, MdsHealthMetric, mds_state};
+pub use mds::{MdsBeacon, MdsHealthMetric, MdsLoadTargets, mds_state};
 pub use merge::OsdPgReadyToMerge;
 pub use message::Message;
 pub use mgr::{DaemonConfig, MgrClose, MgrConfigure, MgrDigest, MgrOpen, config_level};

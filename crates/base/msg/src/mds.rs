@@ -1,86 +1,68 @@
-//! Metadata servers' beacons.
+//! What metadata servers say to the monitors.
 //!
-//! Source: Ceph `MMDSBeacon.h`, `src/include/CompatSet.h`, v16.2.15.
+//! Source: Ceph `MMDSBeacon.h`, `MMDSLoadTargets.h`, v16.2.15.
 
-use crate::body::{Body, fields, read_psm, write_psm};
+use crate::body::{Body, body, fields, read_psm, write_psm};
+use crate::compat::Compat;
 use nacre_buf::BufList;
-use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_types::Uuid;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Values of [`MdsBeacon::state`] that matter here. Ceph `MDSMap::DaemonState`.
+/// States of a metadata server: those above 0 hold a rank and its journal. Ceph `MDSMap::DaemonState`.
 pub mod mds_state {
+    /// It asks to be forgotten: its process ends.
+    pub const DNE: i32 = 0;
+    /// Its rank has nothing left to serve.
+    pub const STOPPED: i32 = -1;
     /// Just started; the beacon carries `sys_info`.
     pub const BOOT: i32 = -4;
     /// Waiting for a rank.
     pub const STANDBY: i32 = -5;
     /// Making a new rank.
     pub const CREATING: i32 = -6;
+    /// Taking up a rank that was stopped.
+    pub const STARTING: i32 = -7;
+    /// Following the journal of a rank that another holds.
+    pub const STANDBY_REPLAY: i32 = -8;
     /// Reading a predecessor's journal.
     pub const REPLAY: i32 = 8;
+    /// Settling with the other ranks what was under way between them.
+    pub const RESOLVE: i32 = 9;
+    /// Waiting for clients of before.
+    pub const RECONNECT: i32 = 10;
+    /// Taking over caches and locks.
+    pub const REJOIN: i32 = 11;
+    /// Doing again what clients had been promised.
+    pub const CLIENTREPLAY: i32 = 12;
     /// The MDS serves clients.
     pub const ACTIVE: i32 = 13;
-}
+    /// Handing its directories to other ranks.
+    pub const STOPPING: i32 = 14;
+    /// The rank's metadata cannot be used.
+    pub const DAMAGED: i32 = 15;
 
-/// Named features by number. Ceph `CompatSet::FeatureSet`; the mask on the wire follows from the names.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct FeatureSet {
-    /// Names by number (1 to 63).
-    pub names: BTreeMap<u64, String>,
-}
-
-impl FeatureSet {
-    /// Features by number and name.
+    /// As commands show it.
     #[must_use]
-    pub fn of(names: &[(u64, &str)]) -> Self {
-        Self { names: names.iter().map(|(id, name)| (*id, (*name).to_owned())).collect() }
-    }
-
-    /// Bit per feature. Bit 0 means nothing and is clear on the wire.
-    #[must_use]
-    pub fn mask(&self) -> u64 {
-        self.names.keys().filter(|id| (1..64).contains(*id)).fold(0, |mask, id| mask | 1 << id)
-    }
-}
-
-impl Encode for FeatureSet {
-    fn encode(&self, w: &mut Writer) {
-        w.u64(self.mask());
-        w.put(&self.names);
-    }
-}
-
-impl Decode for FeatureSet {
-    const MIN_BYTES: usize = 12;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.skip(8)?;
-        Ok(Self { names: r.get()? })
-    }
-}
-
-/// What a reader must know to read, to write, or at all. Ceph `CompatSet`.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Compat {
-    /// May be ignored.
-    pub compat: FeatureSet,
-    /// Must be known to write.
-    pub ro_compat: FeatureSet,
-    /// Must be known.
-    pub incompat: FeatureSet,
-}
-
-impl Encode for Compat {
-    fn encode(&self, w: &mut Writer) {
-        w.put(&self.compat);
-        w.put(&self.ro_compat);
-        w.put(&self.incompat);
-    }
-}
-
-impl Decode for Compat {
-    const MIN_BYTES: usize = 36;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self { compat: r.get()?, ro_compat: r.get()?, incompat: r.get()? })
+    pub fn name(state: i32) -> &'static str {
+        match state {
+            DNE => "down:dne",
+            STOPPED => "down:stopped",
+            DAMAGED => "down:damaged",
+            BOOT => "up:boot",
+            STANDBY => "up:standby",
+            STANDBY_REPLAY => "up:standby-replay",
+            CREATING => "up:creating",
+            STARTING => "up:starting",
+            REPLAY => "up:replay",
+            RESOLVE => "up:resolve",
+            RECONNECT => "up:reconnect",
+            REJOIN => "up:rejoin",
+            CLIENTREPLAY => "up:clientreplay",
+            ACTIVE => "up:active",
+            STOPPING => "up:stopping",
+            _ => "???",
+        }
     }
 }
 
@@ -168,3 +150,15 @@ impl Body for MdsBeacon {
         BufList::new()
     }
 }
+
+/// `MMDSLoadTargets`: ranks that the sender hands directories to.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct MdsLoadTargets {
+    /// Version of the map that the sender knows; it says 0.
+    pub version: u64,
+    /// Id of the daemon's instance.
+    pub global_id: u64,
+    /// The ranks.
+    pub targets: BTreeSet<i32>,
+}
+body!(MdsLoadTargets = 0x20a, 1 / 1; @version; global_id, targets);

@@ -141,6 +141,7 @@ messages! {
     Command: "A command to a daemon that is no monitor, or by `tell`.",
     CommandReply: "Its outcome.",
     MdsBeacon: "A metadata server's sign of life, echoed by the monitor.",
+    MdsLoadTargets: "A metadata server's word on which ranks it hands directories to.",
     MMgrMap: "The map of the managers.",
     MgrDigest: "Monitor to manager: status and health as JSON.",
     MgrOpen: "Daemon to manager: here I am.",

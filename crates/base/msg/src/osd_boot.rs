@@ -3,7 +3,7 @@
 //! Source: Ceph `MOSDBoot.h`, `OSDSuperblock` in `src/osd/osd_types.h`, v16.2.15.
 
 use crate::body::body;
-use crate::mds::Compat;
+use crate::compat::Compat;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{AddrVec, Epoch, OsdId, UTime, Uuid};
 use std::collections::BTreeMap;

@@ -19,6 +19,7 @@ mod client;
 mod common;
 mod debug;
 mod info;
+mod mds;
 mod mon;
 mod osd;
 mod readers;

@@ -3,7 +3,7 @@
 //! `config set` refuses what would have no effect. The lists are checked against the reads in the code by
 //! `tests/option_reads.rs`, which also writes `docs/options.md`.
 
-use crate::{OptionInfo, client, debug};
+use crate::{OptionInfo, client, debug, mds};
 
 /// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or `global`.
 const OSD: &[&str] = &[
@@ -48,12 +48,15 @@ pub const FOR_OSD: &[&str] =
 const MON: &[&str] = &[
     "auth_mon_ticket_ttl",
     "auth_service_ticket_ttl",
+    "mds_beacon_grace",
+    "mds_beacon_interval",
     "mon_allow_pool_delete",
     "mon_allow_pool_size_one",
     "mon_data_avail_crit",
     "mon_data_avail_warn",
     "mon_max_pg_per_osd",
     "mon_max_pool_pg_num",
+    "mon_mds_blocklist_interval",
     "mon_mgr_beacon_grace",
     "mon_mgr_blocklist_interval",
     "mon_mgr_digest_period",
@@ -219,14 +222,16 @@ const MISSING: &[(&str, &[&str])] = &[
 ];
 
 impl OptionInfo {
-    /// Which read it: some of `osd`, `mon`, `mgr` and `client`, or none.
+    /// Which read it: some of `osd`, `mon`, `mgr`, `mds` and `client`, or none.
     #[must_use]
     pub fn readers(&self) -> Vec<&'static str> {
         let of_client = |table: &[Self]| table.iter().any(|option| option.name == self.name);
         let is_in = |list: &[&str]| list.contains(&self.name);
         let client = is_in(CLIENT) || of_client(client::TABLE) || of_client(debug::TABLE);
-        [("osd", is_in(OSD) || is_in(FOR_OSD)), ("mon", is_in(MON)), ("mgr", is_in(MGR)), ("client", client)]
-            .into_iter()
+        let mds = of_client(mds::TABLE) && self.services.contains(&"mds");
+        let ours = [("osd", is_in(OSD) || is_in(FOR_OSD)), ("mon", is_in(MON))];
+        ours.into_iter()
+            .chain([("mgr", is_in(MGR)), ("mds", mds), ("client", client)])
             .filter_map(|(name, reads)| reads.then_some(name))
             .collect()
     }

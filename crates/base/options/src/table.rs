@@ -1,10 +1,10 @@
 //! All options, and the search by name.
 
-use crate::{OptionInfo, client, common, debug, mon, osd};
+use crate::{OptionInfo, client, common, debug, mds, mon, osd};
 
 /// All options, topic by topic, names ascending within each.
 pub fn all() -> impl Iterator<Item = &'static OptionInfo> {
-    [common::TABLE, debug::TABLE, mon::TABLE, osd::TABLE, client::TABLE].into_iter().flatten()
+    [common::TABLE, debug::TABLE, mon::TABLE, mds::TABLE, osd::TABLE, client::TABLE].into_iter().flatten()
 }
 
 /// The option of that name; spaces and hyphens count as underscores.

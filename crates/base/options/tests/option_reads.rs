@@ -106,7 +106,7 @@ fn document() -> String {
     for option in sorted.iter().filter(ours) {
         line(&mut out, option, &files);
     }
-    out.push_str("\n## Read by Ceph's clients and managers\n\nThe monitor keeps them and sends them to clients and to `ceph-mgr`; our daemons do not read them.\n\n");
+    out.push_str("\n## Read by Ceph's clients, managers and metadata servers\n\nThe monitor keeps them and sends them to clients, `ceph-mgr` and `ceph-mds`; our daemons do not read them.\n\n");
     let foreign = |option: &&&OptionInfo| !option.readers().is_empty() && !ours(option);
     for option in sorted.iter().filter(foreign) {
         writeln!(out, "* `{}`", option.name).expect("text grows");

@@ -3,10 +3,12 @@
 //! Sans-I/O: [`Mgr`] takes the reports and yields replies. The monitor owns one and its commands read it.
 //! Layer: core; uses base.
 
+mod counters;
 pub mod pgmap;
 mod services;
 mod sessions;
 
+pub use counters::Counters;
 pub use pgmap::{KeptDigest, PgMap};
 pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,

@@ -1,5 +1,6 @@
 //! [`Mgr`]: what daemons tell the manager, and what it wants of them.
 
+use crate::counters::Counters;
 use crate::pgmap::PgMap;
 use crate::services::Services;
 use nacre_maps::OsdMap;
@@ -52,6 +53,8 @@ pub struct Mgr {
     pub services: Services,
     /// Orders not sent yet.
     orders: Vec<PgOrder>,
+    /// What metadata servers count.
+    pub counters: Counters,
 }
 
 impl Mgr {

@@ -86,6 +86,7 @@ impl Who {
             Some(EntityKind::CLIENT) => readers.contains(&"client"),
             // A ceph-mgr is a client of the cluster as well.
             Some(EntityKind::MGR) => readers.contains(&"mgr") || readers.contains(&"client"),
+            Some(EntityKind::MDS) => readers.contains(&"mds") || readers.contains(&"client"),
             Some(_) => false,
         };
         // Only OSDs have a place and a class.

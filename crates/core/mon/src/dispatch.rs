@@ -13,7 +13,7 @@ use nacre_msg::{
     CommandReply, Log, LogAck, LogPriority, Message, MgrCommandReply, MonCommandAck, MonGetVersion,
     MonGetVersionReply, MonSubscribe, OsdForceRecovery, OsdScrub2, Ping, PoolOpReply, force_option,
 };
-use nacre_types::{AuthName, EntityName, Epoch, Errno, SpgId, Uuid};
+use nacre_types::{AuthName, EntityKind, EntityName, Epoch, Errno, SpgId, Uuid};
 
 /// Changes of one session that may wait; what comes beyond is refused.
 const DELAYED_PER_SESSION_MAX: usize = 64;
@@ -34,7 +34,10 @@ fn change_of(message: &Message) -> Option<Change> {
 
 /// Whether a message may bring much that is to be kept.
 fn brings_much(message: &Message) -> bool {
-    let is_daemons = matches!(message, Message::Log(_) | Message::OsdBoot(_) | Message::MgrOpen(_));
+    let is_daemons = matches!(
+        message,
+        Message::Log(_) | Message::OsdBoot(_) | Message::MgrOpen(_) | Message::MdsBeacon(_)
+    );
     is_daemons || matches!(message, Message::MgrReport(_)) || change_of(message).is_some()
 }
 
@@ -178,6 +181,8 @@ impl Mon {
             Message::GetPoolStats(ask) => self.pool_stats(session, tid, &ask),
             Message::MgrBeacon(beacon) => self.manager_beacon(cx, session, beacon),
             Message::MonMgrReport(report) => self.manager_report(cx, session, report),
+            Message::MdsBeacon(beacon) => self.mds_beacon(cx, session, beacon),
+            Message::MdsLoadTargets(targets) => self.mds_load_targets(cx, session, targets),
             message => self.osd_message(cx, session, tid, message),
         }
     }
@@ -186,12 +191,17 @@ impl Mon {
         match message {
             Message::MgrOpen(open) => {
                 let Some(entry) = self.sessions.get(&session) else { return };
+                let name = &entry.identity.auth_name;
+                if name.kind == EntityKind::MDS {
+                    self.state.stats.counters.open(session.0, &name.id);
+                }
                 match self.state.stats.services.open(session.0, &entry.identity.auth_name, open) {
                     Ok(()) => self.send(session, 0, Mgr::configure()),
                     Err(refused) => self.refuse_service(cx, session, refused),
                 }
             }
             Message::MgrReport(report) => {
+                self.state.stats.counters.report(session.0, &report, cx.now);
                 if let Err(refused) = self.state.stats.services.report(session.0, report) {
                     self.refuse_service(cx, session, refused);
                 }
@@ -321,7 +331,11 @@ impl Mon {
             Some(Again::Secret) => return crate::commands::show_secret(&mut command, &input),
             None => (),
         }
+        let fs_epoch = command.state.fs.map().epoch;
         let output = crate::commands::run(&mut command, &input);
+        if self.state.fs.map().epoch != fs_epoch {
+            self.arrange_ranks(cx);
+        }
         if let Some(request) = request {
             self.state.answers.note(&request, &output, crate::commands::shows_secrets(&input.prefix));
         }

@@ -26,6 +26,8 @@ pub mod fsmap;
 pub mod health;
 mod kept_stats;
 pub mod managers;
+mod mds_messages;
+mod mds_servers;
 mod mgr_messages;
 mod mkfs;
 mod mon;

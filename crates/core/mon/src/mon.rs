@@ -152,6 +152,7 @@ impl Mon {
         self.state.osd.begin(now);
         let gid = self.state.auth.grant_ids().start;
         self.state.mgr.begin(&name, gid, mgr, now, wall);
+        self.state.fs.begin(now);
         self.handle(now, wall, entropy, Event::Tick);
     }
 
@@ -252,6 +253,7 @@ impl Mon {
     fn closed(&mut self, session: SessionId) {
         self.deferred_boots.remove(&session);
         self.state.stats.services.closed(session.0);
+        self.state.stats.counters.closed(session.0);
         if let Some(gone) = self.sessions.remove(&session)
             && let Some(osd) = gone.osd()
             && self.osd_sessions.get(&osd) == Some(&session)

@@ -87,9 +87,15 @@ impl Mon {
 
     fn apply_pool_op(&mut self, cx: &mut Cx<'_>, op: &PoolOp) -> Result<Option<Bytes>, Errno> {
         let pool = PoolId::from(op.pool);
+        let is_used = self.state.fs.map().user_of_pool(pool).is_some();
         let osd = &mut self.state.osd;
         let outcome = match op.op {
             pool_op_code::CREATE => return self.create_pool(cx, op),
+            // File systems make snapshots of directories, by ids of their own.
+            pool_op_code::CREATE_SNAP | pool_op_code::CREATE_UNMANAGED_SNAP if is_used => {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            pool_op_code::DELETE if is_used => return Err(Errno::EBUSY),
             pool_op_code::DELETE => match osd.delete_pool(pool, &self.state.config) {
                 // A repeated request finds its work done.
                 Err(PoolError::NoPool(_)) if op.pool != 0 && i64::from(osd.map().pool_max) >= pool => Ok(()),

@@ -1,12 +1,13 @@
 //! Subscriptions: which session is sent which map, and when.
 
 use crate::event::SessionId;
+use crate::mds_messages::{FSMAP, FSMAP_USER, is_mdsmap};
 use crate::mgr_messages::DIGEST_TOPIC;
 use crate::mon::Mon;
 use crate::session::{Served, Session, Subscription};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
-use nacre_msg::{Log, LogPriority, MFsMapUser, Message, MonGetOsdMap, OsdPgCreate2};
+use nacre_msg::{Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2};
 use nacre_types::{Epoch, OsdId, SpgId};
 
 /// Maps per message; Ceph `osd_map_message_max`.
@@ -23,9 +24,8 @@ enum Topic {
     Config,
     OsdMap,
     MgrMap,
-    FsMap,
-    FsMapUser,
-    MdsMap,
+    /// Maps of file systems: `mds_messages` knows which.
+    FileSystems,
     ServiceMap,
     PgCreates,
     VoidTickets,
@@ -44,8 +44,7 @@ impl Topic {
             "config" => Self::Config,
             "osdmap" => Self::OsdMap,
             "mgrmap" => Self::MgrMap,
-            "fsmap" => Self::FsMap,
-            "fsmap.user" => Self::FsMapUser,
+            FSMAP | FSMAP_USER => Self::FileSystems,
             "servicemap" => Self::ServiceMap,
             "osd_pg_creates" => Self::PgCreates,
             nacre_msg::VoidTickets::TOPIC => Self::VoidTickets,
@@ -58,7 +57,7 @@ impl Topic {
             "log-warn" => Self::Log(LogPriority::WARN),
             "log-error" => Self::Log(LogPriority::ERROR),
             _ if what.starts_with(nacre_msg::KvData::TOPIC) => Self::Keys,
-            _ if what == "mdsmap" || what.starts_with("mdsmap.") => Self::MdsMap,
+            _ if is_mdsmap(what) => Self::FileSystems,
             _ => return None,
         })
     }
@@ -69,7 +68,7 @@ impl Topic {
             Self::OsdMap => Some(("osd", Rwx::R)),
             Self::PgCreates | Self::VoidTickets | Self::EntityCaps | Self::PgStats => Some(("osd", Rwx::W)),
             Self::Digest => Some(("mgr", Rwx::R)),
-            Self::FsMap | Self::FsMapUser | Self::MdsMap => Some(("mds", Rwx::R)),
+            Self::FileSystems => Some(("mds", Rwx::R)),
             Self::Log(_) => Some(("log", Rwx::R)),
             // What is below a prefix has caps of its own.
             Self::MonMap | Self::Config | Self::MgrMap | Self::ServiceMap | Self::Keys => None,
@@ -106,7 +105,7 @@ impl Mon {
             Topic::Config => before.config != versions.config,
             Topic::OsdMap | Topic::PgCreates => before.osdmap != versions.osdmap,
             Topic::MgrMap => before.mgrmap != versions.mgrmap,
-            Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => before.fsmap != versions.fsmap,
+            Topic::FileSystems => before.fsmap != versions.fsmap,
             Topic::ServiceMap => before.services != versions.services,
             Topic::VoidTickets => before.void != versions.void,
             Topic::EntityCaps => before.caps != versions.caps,
@@ -161,8 +160,10 @@ impl Mon {
                 let map = self.state.services.map().clone();
                 self.serve_map(session, what, subscription, map.epoch.into(), map);
             }
-            Topic::FsMap | Topic::FsMapUser | Topic::MdsMap => {
-                self.serve_fs(session, what, topic, subscription)
+            Topic::FileSystems => {
+                if let Some((version, message)) = self.fs_message(session, what) {
+                    self.serve_map(session, what, subscription, version, message);
+                }
             }
             Topic::Config => self.serve_config(session),
             Topic::OsdMap => self.serve_osdmap(session, what, subscription),
@@ -194,19 +195,6 @@ impl Mon {
         if let Some(entry) = self.sessions.get_mut(&session) {
             entry.served(what, version);
         }
-    }
-
-    fn serve_fs(&mut self, session: SessionId, what: &str, topic: Topic, subscription: Subscription) {
-        let epoch = self.state.fs.map().epoch;
-        let message: Message = match topic {
-            Topic::FsMap => nacre_msg::MFsMap { epoch, map: self.state.fs.map().to_bytes() }.into(),
-            Topic::FsMapUser => MFsMapUser { epoch, map: self.state.fs.user_map() }.into(),
-            _ => {
-                let map = self.state.fs.mds_map().to_bytes();
-                nacre_msg::MMdsMap { fsid: self.state.fsid, epoch, map, fs_name: String::new() }.into()
-            }
-        };
-        self.serve_map(session, what, subscription, epoch.into(), message);
     }
 
     fn serve_config(&mut self, session: SessionId) {

@@ -169,6 +169,7 @@ impl State {
             self.config.pending_bytes(),
             self.config_keys.pending_bytes(),
             self.services.pending_bytes(),
+            self.fs.pending_bytes(),
             self.answers.pending_bytes(),
             self.log.pending_bytes(),
         ];

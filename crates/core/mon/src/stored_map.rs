@@ -25,10 +25,11 @@ impl<T: Encode + Decode> StoredMap<T> {
     }
 
     /// Changes the map. What changes it sees to it that the epoch grows.
-    pub(crate) fn update(&mut self, edit: impl FnOnce(&mut T)) {
-        edit(&mut self.map);
+    pub(crate) fn update<R>(&mut self, edit: impl FnOnce(&mut T) -> R) -> R {
+        let outcome = edit(&mut self.map);
         self.changes = Batch::default(); // the same key
         self.changes.put(self.table, KEY, self.map.to_bytes());
+        outcome
     }
 
     pub(crate) fn pending_bytes(&self) -> usize {

@@ -32,6 +32,7 @@ impl Mon {
         }
         self.run_delayed(cx);
         self.tick_managers(cx);
+        self.tick_mds(cx);
         self.log_health(cx);
         self.send_orders();
     }

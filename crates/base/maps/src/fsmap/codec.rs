@@ -1,40 +1,12 @@
-//! Bytes of the file-system map. Ceph `FSMap::encode`, `MDSMap::encode` and `CompatSet` at v16.2.15.
+//! Bytes of the file-system map. Ceph `FSMap::encode` and `MDSMap::encode` at v16.2.15.
 
-use super::{Compat, FileSystem, FsMap, MdsInfo, MdsMap};
+use super::{FileSystem, FsMap, MdsInfo, MdsMap};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use std::collections::BTreeMap;
 
 const VERSION: u8 = 7;
 const MDSMAP_VERSION: u8 = 5;
 const MDSMAP_EXTENSION_VERSION: u16 = 16;
 const INFO_VERSION: u8 = 10;
-
-/// Features by number, preceded by a mask of those below 64; bit 0 says "the names follow" and is left out.
-fn put_features(w: &mut Writer, features: &BTreeMap<u64, String>) {
-    let mask = features.keys().filter(|id| **id < 64).fold(0, |mask, id| mask | 1_u64 << id);
-    w.u64(mask & !1);
-    w.put(features);
-}
-
-fn features(r: &mut Reader) -> Result<BTreeMap<u64, String>, DecodeError> {
-    r.skip(8)?;
-    r.get()
-}
-
-impl Encode for Compat {
-    fn encode(&self, w: &mut Writer) {
-        put_features(w, &self.compat);
-        put_features(w, &self.ro_compat);
-        put_features(w, &self.incompat);
-    }
-}
-
-impl Decode for Compat {
-    const MIN_BYTES: usize = 36;
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(Self { compat: features(r)?, ro_compat: features(r)?, incompat: features(r)? })
-    }
-}
 
 impl Encode for MdsInfo {
     fn encode(&self, w: &mut Writer) {

@@ -1,19 +1,30 @@
 //! [`FsMap`]: file systems and their metadata servers.
 
 mod codec;
+mod query;
 
 use nacre_types::{AddrVec, Epoch, PoolId, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// On-disk features by number and name. Ceph `CompatSet`.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Compat {
-    /// Others may read and write without knowing these.
-    pub compat: BTreeMap<u64, String>,
-    /// Others may only read.
-    pub ro_compat: BTreeMap<u64, String>,
-    /// Others may not touch.
-    pub incompat: BTreeMap<u64, String>,
+pub use nacre_msg::Compat;
+pub use query::{Role, RoleError};
+
+/// Bits of [`MdsMap::flags`]. Ceph `CEPH_MDSMAP_*`.
+pub mod fs_flag {
+    /// No server may take a rank.
+    pub const NOT_JOINABLE: u32 = 1;
+    /// Clients may make snapshots.
+    pub const ALLOW_SNAPS: u32 = 1 << 1;
+    /// They may while several ranks are active.
+    pub const ALLOW_MULTIMDS_SNAPS: u32 = 1 << 4;
+    /// Servers in waiting may follow the journals of active ones.
+    pub const ALLOW_STANDBY_REPLAY: u32 = 1 << 5;
+}
+
+/// Bits of [`MdsInfo::flags`]. Ceph `MDSMap::mds_flags`.
+pub mod mds_flag {
+    /// It is neither replaced nor promoted.
+    pub const FROZEN: u64 = 1;
 }
 
 /// One metadata server. Ceph `MDSMap::mds_info_t`, version 10.
@@ -27,7 +38,7 @@ pub struct MdsInfo {
     pub rank: i32,
     /// Incarnation of that rank.
     pub inc: i32,
-    /// `MDSMap::DaemonState`.
+    /// One of [`nacre_msg::mds_state`].
     pub state: i32,
     /// Sequence number of its last beacon that changed state.
     pub state_seq: u64,
@@ -41,7 +52,7 @@ pub struct MdsInfo {
     pub mds_features: u64,
     /// File system it prefers, or -1.
     pub join_fscid: i32,
-    /// `MDSMap::mds_flags`.
+    /// Bits of [`mds_flag`].
     pub flags: u64,
     /// On-disk features it knows.
     pub compat: Compat,
@@ -52,7 +63,7 @@ pub struct MdsInfo {
 pub struct MdsMap {
     /// Version of this map.
     pub epoch: Epoch,
-    /// Flag bits, 0x12 on a fresh file system.
+    /// Bits of [`fs_flag`], 0x12 on a fresh file system.
     pub flags: u32,
     /// Epoch of the last failure.
     pub last_failure: Epoch,
@@ -127,6 +138,16 @@ pub struct FileSystem {
     pub mirror_info: nacre_buf::Bytes,
 }
 
+impl FileSystem {
+    /// A file system that is mirrored nowhere.
+    #[must_use]
+    pub fn new(fscid: i32, mds_map: MdsMap) -> Self {
+        // Envelope (1, 1) of 5 bytes: not mirrored, no peers.
+        let mirror_info = nacre_buf::Bytes::from_static(&[1, 1, 5, 0, 0, 0, 0, 0, 0, 0, 0]);
+        Self { fscid, mds_map, mirror_info }
+    }
+}
+
 /// All file systems. Ceph `FSMap`, version 7.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FsMap {
@@ -150,37 +171,6 @@ pub struct FsMap {
     pub standby_epochs: BTreeMap<u64, Epoch>,
     /// Several file systems were ever allowed.
     pub ever_enabled_multiple: bool,
-}
-
-/// Incompatible on-disk features of a 16.2 metadata server, from number 1 on.
-const INCOMPAT_FEATURES: [&str; 10] = [
-    "base v0.20",
-    "client writeable ranges",
-    "default file layouts on dirs",
-    "dir inode in separate object",
-    "mds uses versioned encoding",
-    "dirfrag is stored in omap",
-    "mds uses inline data",
-    "no anchor table",
-    "file layout v2",
-    "snaprealm v2",
-];
-
-impl Compat {
-    /// What a new file system starts with: all but inline data.
-    #[must_use]
-    pub fn fresh() -> Self {
-        let mut compat = Self::pacific();
-        compat.incompat.remove(&7);
-        compat
-    }
-
-    /// What a 16.2 metadata server supports.
-    #[must_use]
-    pub fn pacific() -> Self {
-        let incompat = (1..).zip(INCOMPAT_FEATURES.map(String::from)).collect();
-        Self { incompat, ..Self::default() }
-    }
 }
 
 impl Default for MdsMap {
@@ -211,7 +201,7 @@ impl Default for MdsMap {
             explicitly_allowed_features: 0,
             inline_data_enabled: false,
             enabled: false,
-            fs_name: String::new(),
+            fs_name: "cephfs".to_owned(), // as Ceph's map of no file system says
             damaged: BTreeSet::new(),
             balancer: String::new(),
             standby_count_wanted: -1,

@@ -91,6 +91,11 @@ impl<'a> Cursor<'a> {
         self.quoted(false).or_else(|| self.run(is_word))
     }
 
+    /// A whole number.
+    pub(super) fn number(&mut self) -> Option<()> {
+        self.attempt(|c| c.run(|c| c.is_ascii_digit()).map(drop))
+    }
+
     /// A word, or anything in quotes, also nothing.
     pub(super) fn word_or_empty(&mut self) -> Option<&'a str> {
         self.quoted(true).or_else(|| self.run(is_word))

@@ -15,7 +15,7 @@ impl MgrCaps {
     /// `allow *`.
     #[must_use]
     pub fn allow_all() -> Self {
-        Self { grants: vec![Grant { what: What::Everything, network: None }] }
+        Self { grants: vec![Grant { what: What::Everything, fs_name: None, network: None }] }
     }
 
     /// Reads caps text. The entity's name plays no part today; it is here because the monitor's caps need it.

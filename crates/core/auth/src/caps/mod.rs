@@ -1,8 +1,9 @@
 //! Capabilities: the text that says what an entity may do at a service, parsed once per session.
 //!
-//! Source: Ceph `src/osd/OSDCap.cc`, `src/mon/MonCap.cc`, `src/mgr/MgrCap.cc` at v16.2.15.
+//! Source: Ceph `src/osd/OSDCap.cc`, `src/mon/MonCap.cc`, `src/mgr/MgrCap.cc`, `src/mds/MDSAuthCaps.cc` at v16.2.15.
 
 mod lexer;
+mod mds;
 mod mgr;
 mod mon;
 mod network;
@@ -127,7 +128,7 @@ impl std::fmt::Debug for Rwx {
     }
 }
 
-/// Checks caps text as `auth add` does before it is stored. Caps of the MDS are kept unread.
+/// Checks caps text as `auth add` does before it is stored. Caps of the MDS are for it to read: only their form is checked.
 ///
 /// # Errors
 /// [`CapsError`].
@@ -137,7 +138,7 @@ pub fn validate(service: &str, text: &str) -> Result<(), CapsError> {
         "osd" => OsdCaps::parse(text).map(drop),
         "mon" => MonCaps::parse(text, &nobody).map(drop),
         "mgr" => MgrCaps::parse(text, &nobody).map(drop),
-        "mds" => Ok(()),
+        "mds" => mds::check(text),
         other => Err(CapsError::UnknownService(other.to_owned())),
     }
 }

@@ -16,7 +16,7 @@ impl MonCaps {
     /// `allow *`.
     #[must_use]
     pub fn allow_all() -> Self {
-        Self { grants: vec![Grant { what: What::Everything, network: None }] }
+        Self { grants: vec![Grant { what: What::Everything, fs_name: None, network: None }] }
     }
 
     /// Reads caps text for the entity `name`: daemons' profiles open a corner of the config-key store that
@@ -45,6 +45,13 @@ impl MonCaps {
     #[must_use]
     pub fn allows_service(&self, service: &str, needed: Rwx) -> bool {
         self.allows_command(service, "", &Args::new(), needed)
+    }
+
+    /// True when the file system of this name is to be seen: the caps are not limited to others.
+    #[must_use]
+    pub fn shows_file_system(&self, name: &str) -> bool {
+        let mut held = self.grants.iter().filter(|grant| grant.network.is_none());
+        held.any(|grant| grant.fs_name.as_deref().is_none_or(|only| only == name))
     }
 
     /// May the command `prefix` with `args` pass, which belongs to `service` and needs `needed`? For

@@ -3,8 +3,9 @@
 //! Source: Ceph `src/mon/MonCap.cc` and `src/mgr/MgrCap.cc` at v16.2.15.
 //! ```text
 //! caps    := grant { (";" | ",") grant }
-//! grant   := ( "allow" rwx | ["allow"] "profile" name [args]* | "allow" "service" name rwx
+//! grant   := ( "allow" rwx [fsname] | ["allow"] "profile" name [args]* | "allow" "service" name rwx
 //!            | "allow" "module" name ["with" args] rwx * | "allow" "command" name ["with" args] ) [network]
+//! fsname  := "fsname" ("=" | spaces) name                                  monitor only
 //! args    := arg { arg }      arg := key ("=" value | "prefix" value | "regex" value)
 //! rwx     := "*" | "all" | [r][w][x]                                  * manager only
 //! ```
@@ -41,6 +42,8 @@ pub(super) enum What {
 #[derive(Debug, Clone)]
 pub(super) struct Grant {
     pub(super) what: What,
+    /// Of file systems only this one.
+    pub(super) fs_name: Option<String>,
     pub(super) network: Option<Network>,
 }
 
@@ -81,13 +84,14 @@ pub(super) fn parse(
     };
     let parsed = parsed.filter(|_| cursor.rest().is_empty()).ok_or_else(|| syntax(cursor.rest()))?;
     let mut all = Vec::new();
-    for Grant { what, network } in parsed {
+    for Grant { what, fs_name, network } in parsed {
         match what {
             What::Profile(name, args) => {
                 let expanded = expand(&name, args)?;
-                all.extend(expanded.into_iter().map(|what| Grant { what, network: network.clone() }));
+                let of_profile = |what| Grant { what, fs_name: None, network: network.clone() };
+                all.extend(expanded.into_iter().map(of_profile));
             }
-            what => all.push(Grant { what, network }),
+            what => all.push(Grant { what, fs_name, network }),
         }
     }
     Ok(all)
@@ -133,15 +137,23 @@ fn grants(c: &mut Cursor<'_>, dialect: Dialect) -> Option<Vec<Grant>> {
 
 fn grant(c: &mut Cursor<'_>, dialect: Dialect) -> Option<Grant> {
     c.skip_spaces();
-    let what = c
-        .attempt(blanket)
+    let blanket = c.attempt(blanket);
+    let is_limited = blanket.is_some() && dialect == Dialect::Mon;
+    let fs_name = is_limited.then(|| c.attempt(fs_name)).flatten();
+    let what = blanket
         .or_else(|| c.attempt(|c| profile(c, dialect)))
         .or_else(|| c.attempt(service))
         .or_else(|| c.attempt(|c| module(c, dialect)))
         .or_else(|| c.attempt(|c| command(c, dialect)))?;
     let network = c.network().map(Network::parse);
     c.skip_spaces();
-    Some(Grant { what, network })
+    Some(Grant { what, fs_name, network })
+}
+
+fn fs_name(c: &mut Cursor<'_>) -> Option<String> {
+    c.keyword("fsname")?;
+    c.equals_or_spaces()?;
+    c.word().map(str::to_owned)
 }
 
 /// `*` is everything for a blanket grant, read, write and execute elsewhere.

@@ -214,6 +214,12 @@ fn get_or_create(call: &mut Call<'_>) -> Answer {
     show_created(call, &name, &auth)
 }
 
+/// The keyring of an entity that a command has made or found.
+pub(super) fn keyring_answer(call: &Call<'_>, name: &AuthName) -> Answer {
+    let auth = known(call, name, format!("no key for {name}"))?;
+    show_created(call, name, &auth)
+}
+
 fn show_created(call: &Call<'_>, name: &AuthName, auth: &EntityAuth) -> Answer {
     let plain = format!("[{name}]\n\tkey = {}\n", auth.key.to_text());
     call.either("auth_dump", plain, Node::array("auth_entities", [tree(name, auth)]))
@@ -255,7 +261,7 @@ pub(super) fn show_again(call: &mut Call<'_>, prefix: &str) -> Answer {
     let name = entity(call)?;
     let auth = known(call, &name, format!("this was done, but {name} has been removed since"))?;
     match prefix {
-        "auth get-or-create" => show_created(call, &name, &auth),
+        "auth get-or-create" | "fs authorize" => show_created(call, &name, &auth),
         "auth get-or-create-key" => show_created_key(call, &auth),
         _ => show_rotated(call, &name, &auth),
     }

@@ -21,8 +21,13 @@ mod device;
 mod df;
 mod erasure_code_profile;
 mod fs;
+mod fs_authorize;
+mod fs_change;
+mod fs_set;
+mod fs_status;
 mod health;
 mod log;
+mod mds;
 mod mgr;
 mod mon;
 mod mon_change;
@@ -70,8 +75,13 @@ const TOPICS: &[&[table::Command]] = &[
     df::COMMANDS,
     upmap::COMMANDS,
     fs::COMMANDS,
+    fs_authorize::COMMANDS,
+    fs_change::COMMANDS,
+    fs_set::COMMANDS,
+    fs_status::COMMANDS,
     health::COMMANDS,
     log::COMMANDS,
+    mds::COMMANDS,
     mgr::COMMANDS,
     device::COMMANDS,
     mon::COMMANDS,

@@ -227,6 +227,9 @@ fn rm(call: &mut Call<'_>) -> Answer {
             ),
         );
     }
+    if call.state.fs.map().user_of_pool(id).is_some() {
+        return fail(Errno::EBUSY, format!("pool '{name}' is in use by CephFS"));
+    }
     call.state.osd.delete_pool(id, &call.state.config).map_err(|error| pool_failure(&error))?;
     done(format!("pool '{name}' removed"))
 }
@@ -407,6 +410,13 @@ fn mega(bytes: u64) -> String {
 fn mksnap(call: &mut Call<'_>) -> Answer {
     let (pool, snap) = (call.args.text("pool").to_owned(), call.args.text("snap").to_owned());
     let id = call.pool_id(&pool)?;
+    if let Some(fs) = call.state.fs.map().user_of_pool(id) {
+        let text = format!(
+            "pool '{pool}' is used by file system '{}', whose directories have snapshots of their own",
+            fs.mds_map.fs_name
+        );
+        return fail(Errno::EOPNOTSUPP, text);
+    }
     match call.state.osd.create_pool_snap(id, &snap, call.wall) {
         Ok(_) => done(format!("created pool {pool} snap {snap}")),
         Err(PoolError::SnapExists { .. }) => done(format!("pool {pool} snap {snap} already exists")),

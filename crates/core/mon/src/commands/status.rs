@@ -222,14 +222,18 @@ fn status_text(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
         quorum_names(call.state).join(","),
         age(quorum_age(call)),
     );
-    let own = [("mon", mons), ("mgr", mgr_text(call)), ("osd", osd_line(call, map))];
+    let servers = show::mds_line(call.state.fs.map()).map(|line| ("mds", line));
+    let own = [("mon", mons), ("mgr", mgr_text(call))].into_iter().chain(servers);
+    let own = own.chain([("osd", osd_line(call, map))]);
     let services: Vec<(String, String)> =
-        own.into_iter().map(|(name, line)| (name.to_owned(), line)).chain(services::lines(call)).collect();
+        own.map(|(name, line)| (name.to_owned(), line)).chain(services::lines(call)).collect();
     let width = services.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
     let services: String =
         services.iter().map(|(name, line)| format!("    {:<width$} {line}\n", format!("{name}:"))).collect();
+    let volumes = show::volumes_line(call.state.fs.map());
+    let volumes = volumes.map_or_else(String::new, |line| format!("    volumes: {line}\n"));
     format!(
-        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n{services} \n  data:\n{}{} \n",
+        "  cluster:\n    id:     {}\n    health: {}\n \n  services:\n{services} \n  data:\n{volumes}{}{} \n",
         call.state.fsid,
         health_lines(call.state, false).join("\n            "),
         data_text(digest, rate, map.pools.len()),
@@ -272,13 +276,7 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
         )
         .with("osdmap", osd_summary(call, map))
         .with("pgmap", pgmap_tree(digest, rate, map.pools.len()))
-        .with(
-            "fsmap",
-            Section::new()
-                .with("epoch", fs.epoch)
-                .with("by_rank", Node::array("mds", Vec::<Node>::new()))
-                .with("up:standby", fs.standby_daemons.len()),
-        )
+        .with("fsmap", show::fs_summary(fs))
         .with(
             "mgrmap",
             Section::new()
@@ -314,12 +312,13 @@ fn versions(call: &mut Call<'_>) -> Answer {
     let mons: Vec<String> = mon_values(call, "ceph_version").collect();
     let mgrs = super::mgr::values(call, "ceph_version");
     let osds: Vec<String> = osd_values(call, "ceph_version").collect();
-    let overall = count_values(mons.iter().chain(&mgrs).chain(&osds).cloned());
+    let servers = super::mds::values(call, "ceph_version");
+    let overall = count_values(mons.iter().chain(&mgrs).chain(&osds).chain(&servers).cloned());
     let section = Section::new()
         .with("mon", count_values(mons.into_iter()))
         .with("mgr", count_values(mgrs.into_iter()))
         .with("osd", count_values(osds.iter().cloned()))
-        .with("mds", Section::new())
+        .with("mds", count_values(servers.into_iter()))
         .with("overall", overall);
     call.tree("version", section)
 }
@@ -366,9 +365,17 @@ fn node_ls(call: &mut Call<'_>) -> Answer {
     }
     let mgrs: Section = mgrs.into_iter().map(|(host, mgrs)| (host, Node::array("daemon", mgrs))).collect();
     let osds: Section = osds.into_iter().map(|(host, osds)| (host, Node::array("osd", osds))).collect();
-    let kinds = [("mon", mons), ("osd", osds), ("mgr", mgrs), ("mds", Section::new())];
+    let mut servers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (name, mut said) in super::mds::all_metadata(call) {
+        servers.entry(said.remove("hostname").unwrap_or_default()).or_default().push(name);
+    }
+    let has_servers = !servers.is_empty();
+    let servers: Section =
+        servers.into_iter().map(|(host, servers)| (host, Node::array("daemon", servers))).collect();
+    let kinds = [("mon", mons), ("osd", osds), ("mds", servers), ("mgr", mgrs)];
     if wanted == "all" {
-        return call.tree("nodes", kinds.into_iter().filter(|(kind, _)| *kind != "mds").collect::<Section>());
+        let shown = kinds.into_iter().filter(|(kind, _)| *kind != "mds" || has_servers);
+        return call.tree("nodes", shown.collect::<Section>());
     }
     let found = kinds.into_iter().find(|(kind, _)| *kind == wanted).map(|(_, section)| section);
     call.tree("nodes", found.unwrap_or_default())

@@ -106,6 +106,7 @@ fn manager_module(prefix: &str) -> Option<&'static str> {
     const MODULES: &[(&str, &str)] = &[
         ("balancer", "balancer"),
         ("crash", "crash"),
+        ("fs status", "status"),
         ("iostat", "iostat"),
         ("osd pool autoscale-status", "pg_autoscaler"),
         ("progress", "progress"),

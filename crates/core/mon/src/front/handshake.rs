@@ -91,7 +91,6 @@ impl Front {
     pub(super) fn auth_input(&mut self, cx: &mut FrontCx<'_>, session: SessionId, input: Input) {
         let Some(handshake) = self.handshakes.get(&session) else { return self.close(session) };
         let for_tell = handshake.may_tell(&input) && self.view.has_secrets();
-        eprintln!("DBG input {session:?} kind {:?} endpoint {:?} may {} secrets {} serving {} tell {:?}", handshake.kind, handshake.endpoint, handshake.may_tell(&input), self.view.has_secrets(), self.is_serving(), handshake.tell_until);
         if self.is_serving() || handshake.tell_until.is_some() {
             self.take_step(cx, session, input);
         } else if !self.holds.handshake(session, cx.now, input, for_tell) {
@@ -104,7 +103,6 @@ impl Front {
         while !self.is_serving()
             && let Some((session, since, input)) = self.holds.next_for_tell(cx.now)
         {
-            eprintln!("DBG goes on {session:?}");
             if let Some(handshake) = self.handshakes.get_mut(&session) {
                 handshake.tell_until = Some(since + HELD_MAX);
                 self.tells.insert((since + HELD_MAX, session));

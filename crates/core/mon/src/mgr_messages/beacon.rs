@@ -293,6 +293,7 @@ impl Mon {
     /// The way to another monitor's front is lost, and its peers have to find another.
     pub(crate) fn front_lost(&mut self, cx: &Cx<'_>) {
         self.state.mgr.be_patient(cx.now);
+        self.state.fs.be_patient(cx.now);
     }
 }
 

@@ -11,7 +11,7 @@ use nacre_denc::Decode;
 use nacre_maps::{MgrMap, MonMap};
 use nacre_msg::{Message, MonCommand, OsdBeacon, PoolOp, failure_flag, pool_op_code};
 use nacre_types::entropy::SeededEntropy;
-use nacre_types::{EntityKind, Entropy, OsdId};
+use nacre_types::{EntityKind, Entropy, OsdId, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -227,7 +227,7 @@ impl Day {
             4 => {
                 let state = &mut self.world.mon.state;
                 state.services.update(|_| ());
-                state.fs.update(|_| ());
+                state.fs.update(UTime::default(), |_| ());
                 self.world.event(Event::Tick);
             }
             _ => {

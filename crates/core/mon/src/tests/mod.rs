@@ -5,6 +5,8 @@ mod auth;
 mod caps_table;
 mod drops;
 mod durability;
+mod file_systems;
+mod file_systems_watch;
 mod front;
 mod fullness;
 mod limits;
@@ -283,7 +285,9 @@ impl World {
         };
         client.done(done.global_id, done.mode.code(), done.payload, self.wall).expect("a valid reply");
         let osd: Option<u16> = client.name().id.parse().ok().filter(|_| kind == EntityKind::OSD);
-        let addrs = addr(osd.map_or(0, |osd| 7000 + osd));
+        let of_server = u16::try_from(session.0).ok().filter(|_| kind == EntityKind::MDS);
+        let port = osd.map(|osd| 7000 + osd).or(of_server.map(|session| 7500 + session));
+        let addrs = addr(port.unwrap_or(0));
         self.front_event(FrontEvent::Established { session, kind, addrs, seen_at: None });
         Some(session)
     }

@@ -7,7 +7,7 @@ use crate::{Snapshot, WARM_UP};
 use nacre_maps::flags;
 use nacre_msg::stats::{PgStat, pg_state};
 use nacre_msg::{Message, PgStats, failure_flag};
-use nacre_types::{Errno, OsdId, PgId};
+use nacre_types::{Errno, OsdId, PgId, UTime};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -313,7 +313,7 @@ fn epochs_of_maps_never_go_back() {
     let mut before = epochs(&world);
     for round in 0..5_u32 {
         let state = &mut world.mon.state;
-        state.fs.update(|_| ());
+        state.fs.update(UTime::default(), |_| ());
         state.services.update(|map| {
             map.services.insert(format!("rgw{round}"), nacre_msg::ServiceEntry::default());
         });

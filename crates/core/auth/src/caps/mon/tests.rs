@@ -44,11 +44,31 @@ fn services() {
         ("profile simple-rados-client", "pg", "r", true),
         ("profile read-only", "pg", "r", true),
         ("profile nonsense", "mon", "r", false),
+        ("allow r fsname=a", "mds", "r", true),
+        ("allow r fsname=a", "mds", "w", false),
     ];
     for (caps, service, needed, want) in cases {
         let needed = Rwx::of_letters(needed);
         assert_eq!(parse(caps).allows_service(service, needed), want, "{caps}: {service} {needed:?}");
     }
+}
+
+#[test]
+fn caps_of_a_file_system_show_no_other() {
+    let cases = [
+        ("allow r", "a", true),
+        ("allow *", "a", true),
+        ("allow r fsname=a", "a", true),
+        ("allow r fsname=a", "b", false),
+        ("allow r fsname a, allow r fsname=b", "b", true),
+        ("allow r fsname=a, allow r", "b", true),
+        ("allow r fsname=a, allow r network 10.0.0.0/8", "b", false),
+        ("profile fs-client", "b", true),
+    ];
+    for (caps, name, want) in cases {
+        assert_eq!(parse(caps).shows_file_system(name), want, "{caps}: {name}");
+    }
+    assert!(MonCaps::parse("allow r fsname=", &AuthName::default()).is_err());
 }
 
 #[test]

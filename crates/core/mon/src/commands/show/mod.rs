@@ -9,7 +9,10 @@ mod pool;
 mod tree;
 
 pub(super) use crush::{crush_map, crush_rule, tunables};
-pub(super) use fsmap::{fs_map, fs_map_text};
+pub(super) use fsmap::{
+    CLIENT_FEATURES, compat, compat_text, file_system, file_system_text, fs_map, fs_map_text, fs_summary,
+    fs_summary_text, mds_line, volumes_line,
+};
 pub(super) use mgrmap::{mgr_map, mgr_modules, services};
 pub(super) use monmap::{FEATURE_NAMES, by_rank, feature_names, mon_map, mon_map_text};
 pub(super) use nacre_maps::release_name;

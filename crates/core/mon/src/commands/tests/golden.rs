@@ -40,6 +40,26 @@ fn maps_print_as_the_running_cluster_prints_them() {
     compare_json(&mut bench, "show-tunables", r#""prefix":"osd crush show-tunables""#);
 }
 
+/// The file systems of another cluster: two, with servers that hold ranks and one that follows.
+#[test]
+fn file_systems_print_as_the_running_cluster_prints_them() {
+    let mut bench = Bench::new();
+    let path = format!("{}/../../../testdata/maps/fsmap-followed.bin", env!("CARGO_MANIFEST_DIR"));
+    let (mut batch, mut tables) = (crate::batch::Batch::default(), crate::batch::MemorySnapshot::default());
+    batch.put("fsmap", "current", std::fs::read(path).expect("a map"));
+    tables.apply(&batch);
+    bench.state.fs = crate::fsmap::FsMaps::open(&tables).expect("a map");
+    compare(&mut bench, "fs-dump", r#""prefix":"fs dump""#);
+    assert_eq!(
+        bench.ask(r#"{"prefix":"mds stat"}"#),
+        "a:1 b:1 {a:0=b=up:active,b:0=a=up:active} 1 up:standby-replay"
+    );
+    let status = bench.ask(r#"{"prefix":"status"}"#);
+    for line in ["    mds: 2/2 daemons up, 1 hot standby\n", "    volumes: 2/2 healthy\n"] {
+        assert!(status.contains(line), "no <{line}> in <{status}>");
+    }
+}
+
 /// The pool with the object.
 const GOLDEN: i64 = 42;
 
