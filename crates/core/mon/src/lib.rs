@@ -41,6 +41,7 @@ mod own_view;
 mod pool_ops;
 mod publish;
 mod quorum_view;
+pub mod recovery;
 mod seed;
 pub mod servicemap;
 pub mod session;

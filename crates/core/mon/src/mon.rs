@@ -6,6 +6,7 @@ use crate::event::{Effect, Event, SessionId, Token};
 use crate::monitor_facts::{self, MonitorFacts};
 use crate::osd::BootRequest;
 use crate::quorum_view::QuorumView;
+use crate::recovery::{self, Handout};
 use crate::session::Session;
 use crate::state::{OpenError, State};
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
@@ -74,6 +75,8 @@ pub struct Mon {
     wall: UTime,
     /// Changes that clients asked for faster than they may, in their order.
     pub(crate) delayed: VecDeque<Delayed>,
+    /// Recovery snapshots on their way to OSDs.
+    pub(crate) handout: Handout,
 }
 
 impl Mon {
@@ -95,6 +98,7 @@ impl Mon {
             next_token: 1,
             wall,
             delayed: VecDeque::new(),
+            handout: Handout::default(),
         })
     }
 
@@ -149,6 +153,7 @@ impl Mon {
             });
         }
         self.state.warmth.begin(now);
+        self.handout.begin(wall);
         self.state.osd.begin(now);
         let gid = self.state.auth.grant_ids().start;
         self.state.mgr.begin(&name, gid, mgr, now, wall);
@@ -170,6 +175,7 @@ impl Mon {
                 let ids = self.state.auth.grant_ids();
                 self.hold(Effect::GlobalIds { front, ids });
             }
+            Event::SnapshotTaken(snapshot) => self.snapshot_taken(snapshot.map(|sealed| *sealed), wall),
             Event::Tick => self.tick(&mut cx),
         }
         self.take_over_caps(&cx);
@@ -192,6 +198,9 @@ impl Mon {
 
     fn commit(&mut self) {
         let batch = self.state.flush(self.wall);
+        if recovery::concerns(&batch) {
+            self.handout.changed(self.wall);
+        }
         let token = self.wait_for(Wait::Commit(self.state.osd.map().epoch));
         self.ready.push(Effect::Commit { batch, token });
     }
@@ -251,6 +260,7 @@ impl Mon {
 
     fn closed(&mut self, session: SessionId) {
         self.deferred_boots.remove(&session);
+        self.handout.closed(session);
         self.state.stats.services.closed(session.0);
         if let Some(gone) = self.sessions.remove(&session)
             && let Some(osd) = gone.osd()

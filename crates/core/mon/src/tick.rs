@@ -34,6 +34,7 @@ impl Mon {
         self.tick_managers(cx);
         self.log_health(cx);
         self.send_orders();
+        self.hand_out_snapshots(cx.wall);
     }
 
     /// Ends the sessions of entities whose key was removed or is another one, and makes the tickets void that they have, of which
