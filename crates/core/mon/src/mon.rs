@@ -3,10 +3,11 @@
 use crate::batch::Snapshot;
 use crate::budget::Delayed;
 use crate::event::{Effect, Event, SessionId, Token};
+use crate::handout::Handout;
 use crate::monitor_facts::{self, MonitorFacts};
 use crate::osd::BootRequest;
 use crate::quorum_view::QuorumView;
-use crate::recovery::{self, Handout};
+use crate::recovery;
 use crate::session::Session;
 use crate::state::{OpenError, State};
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};

@@ -35,7 +35,7 @@ impl Driver {
 pub struct Found<'a> {
     /// The newest snapshot that the key opens.
     pub snapshot: &'a OpenedSnapshot,
-    /// The key.
+    /// What opened it, and opens those that the new monitor hands out.
     pub key: &'a RecoveryKey,
     /// The newest map that any of them has stored.
     pub newest_map: Option<&'a OsdMap>,
@@ -55,7 +55,7 @@ impl Monitor {
         wall: UTime,
     ) -> Result<(MonMap, String, Epoch), StartError> {
         let Found { snapshot, key, newest_map } = *found;
-        let restored = recovery::restore(snapshot, key, newest_map, (name, addrs), wall)?;
+        let restored = nacre_mon::restore(snapshot, key, newest_map, (name, addrs), wall)?;
         make(folder, |draft| {
             let store_error = |source| at(draft, StartError::Store { path: PathBuf::new(), source });
             let mut kv = open_store(draft)?;

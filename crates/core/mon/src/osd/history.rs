@@ -33,9 +33,9 @@ fn key(epoch: Epoch) -> String {
 /// The newest full map of the tables, alone: what a cluster goes on from that has lost the epochs before it.
 #[derive(Debug)]
 pub(crate) struct NewestMap {
-    /// Its epoch.
+    /// Which epoch of the cluster it is.
     pub(crate) epoch: Epoch,
-    /// Its encoding.
+    /// The map as clients and OSDs read it.
     pub(crate) full: Bytes,
 }
 

@@ -6,18 +6,12 @@
 //! | `mod` | the key, as the tables have it, and which OSD has which snapshot |
 //! | `tables` | what of the tables goes into a snapshot |
 //! | `sealed` | the snapshot's layout, and sealing and opening it |
-//! | `restore` | what a monitor begins with that begins anew |
-//! | `handout` | which OSD gets one when |
 //!
-//! Layouts: `docs/formats/recovery-snapshot.md`.
+//! Which OSD gets one when is in `handout`, what a monitor begins with that begins anew in `restore`. Layouts: `docs/formats/recovery-snapshot.md`.
 
-mod handout;
-mod restore;
 mod sealed;
 mod tables;
 
-pub(crate) use handout::Handout;
-pub use restore::{RestoreError, Restored, restore};
 pub use sealed::{
     LogPlace, OpenedSnapshot, SNAPSHOT_BYTES_MAX, SealedSnapshot, SnapshotError, take_snapshot,
 };
@@ -35,7 +29,7 @@ const KEY: &str = "key";
 /// The recovery key, and since when it is the one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DatedKey {
-    /// The key.
+    /// What seals snapshots and opens them.
     pub key: RecoveryKey,
     /// When it was made; snapshots of before are sealed with another one.
     pub made: UTime,
@@ -47,7 +41,7 @@ impl DatedKey {
         snapshot.get(TABLE, KEY).map(Self::from_bytes).transpose()
     }
 
-    /// Stores it.
+    /// Adds it to a batch, in place of the key before.
     pub(crate) fn store(&self, batch: &mut Batch) {
         batch.put(TABLE, KEY, self.to_bytes());
     }

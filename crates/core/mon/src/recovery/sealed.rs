@@ -54,7 +54,7 @@ pub struct OpenedSnapshot {
     /// Where in the log it was made; the newest of several is that of the greatest place.
     pub place: LogPlace,
     /// What puts the tables into an empty store.
-    pub(super) tables: Batch,
+    pub(crate) tables: Batch,
 }
 
 /// Why there is no snapshot, or it cannot be used.
@@ -164,7 +164,7 @@ impl SealedSnapshot {
     }
 
     /// The messages that carry it to an OSD.
-    pub(super) fn part(&self, index: u32) -> Option<RecoverySnapshotPart> {
+    pub(crate) fn part(&self, index: u32) -> Option<RecoverySnapshotPart> {
         let size = RecoverySnapshotPart::BYTES_MAX;
         let from = (index as usize).checked_mul(size).filter(|from| *from < self.bytes.len())?;
         let bytes = self.bytes.slice(from..self.bytes.len().min(from + size));

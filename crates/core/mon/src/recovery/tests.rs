@@ -5,6 +5,7 @@ use super::*;
 use crate::batch::MemorySnapshot;
 use crate::mkfs::{MkfsOptions, mkfs};
 use crate::mon::Mon;
+use crate::{RestoreError, restore};
 use nacre_buf::Bytes;
 use nacre_maps::OsdMap;
 use nacre_types::entropy::SeededEntropy;

@@ -6,8 +6,8 @@ use crate::store;
 use nacre_buf::Bytes;
 use nacre_denc::Decode;
 use nacre_kv::{Durability, KvBatch, KvError, KvStore};
-use nacre_mon::Batch;
-use nacre_mon::recovery::{LogPlace, Restored};
+use nacre_mon::recovery::LogPlace;
+use nacre_mon::{Batch, Restored};
 use nacre_quorum::{EntryKind, HardState, LogEntry, LogPosition, Members, NodeId, Stored, StoredError};
 use nacre_types::{AddrVec, UTime};
 

@@ -1,9 +1,9 @@
 //! What a monitor begins with when a cluster begins anew from a recovery snapshot.
 
-use super::{DatedKey, OpenedSnapshot};
 use crate::auth::AuthDb;
 use crate::batch::{Batch, MemorySnapshot, Snapshot};
 use crate::osd::{NewestMap, OsdMapsError};
+use crate::recovery::{DatedKey, OpenedSnapshot};
 use crate::state::{OpenError, State};
 use nacre_auth::RecoveryKey;
 use nacre_denc::{Decode, DecodeError, Encode};
@@ -44,7 +44,7 @@ pub enum RestoreError {
 /// What an empty store is filled with.
 #[derive(Debug)]
 pub struct Restored {
-    /// The tables.
+    /// All tables, in an order in which they may be written.
     pub tables: Batch,
     /// Which member of the log the only monitor is.
     pub id: u64,
