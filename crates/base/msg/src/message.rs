@@ -131,6 +131,7 @@ messages! {
     VoidTickets: "Our monitor to our OSDs: tickets that hold no more.",
     EntityCaps: "Our monitor to our OSDs: caps that tickets say otherwise.",
     PgStatsWanted: "Our monitor to our OSDs: whether it wants their statistics, too.",
+    RecoverySnapshotPart: "Our monitor to our OSDs: a part of what a cluster can be begun anew from.",
     Log: "Entries of the cluster log.",
     LogAck: "Confirms them.",
     GetPoolStats: "Asks for pools' usage.",

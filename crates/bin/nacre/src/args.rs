@@ -172,18 +172,33 @@ pub(crate) enum MonCommand {
         #[command(flatten)]
         place: PlaceArgs,
     },
-    /// Begin anew with one monitor, by what one has left, when most of them are lost for good. Whatever the others still have is not part of
-    /// the cluster any more.
+    /// Begin anew with one monitor, by what one has left, or by what OSDs have kept, when most of the monitors are lost for good, or all.
+    /// Whatever others still have is not part of the cluster any more.
     Recover {
         /// Folder of a monitor's store that is left, such as nacre-data/mon.b; it stays as it is.
-        #[arg(long)]
-        from: PathBuf,
+        #[arg(long, required_unless_present = "from_osd", conflicts_with = "from_osd")]
+        from: Option<PathBuf>,
+        /// Folders of OSDs that are stopped, such as nacre-data/osd.0, when no monitor's store is left; they stay as they are. One is
+        /// enough; the more, the surer is the newest map among theirs.
+        #[arg(long, num_args = 1.., requires = "recovery_key")]
+        from_osd: Vec<PathBuf>,
+        /// The recovery key that was shown when the cluster was made, or when it was rotated last; - reads it from standard input.
+        #[arg(long, requires = "from_osd")]
+        recovery_key: Option<String>,
         /// Name of the monitor with which the cluster goes on.
         #[arg(long)]
         name: String,
         /// Where it is to listen, as IP or IP:PORT.
         #[arg(long)]
         addr: String,
+        #[command(flatten)]
+        place: PlaceArgs,
+    },
+    /// Show which OSDs keep what the recovery key opens; or make another key. The key itself is shown once, when it is made.
+    RecoveryKey {
+        /// Make another key and show it; the one before opens nothing from then on.
+        #[arg(long)]
+        rotate: bool,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -199,7 +214,8 @@ impl MonArgs {
                 | MonCommand::Rm { place, .. }
                 | MonCommand::Move { place, .. }
                 | MonCommand::SetAddrs { place, .. }
-                | MonCommand::Recover { place, .. },
+                | MonCommand::Recover { place, .. }
+                | MonCommand::RecoveryKey { place, .. },
             ) => place,
         };
         (place.user.as_deref(), &place.dir)

@@ -24,6 +24,8 @@ mod locks;
 mod machine;
 mod mon;
 mod mon_admin;
+mod mon_places;
+mod mon_recovery;
 mod networks;
 mod osd;
 mod osd_folder;

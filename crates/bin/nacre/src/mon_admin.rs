@@ -1,14 +1,16 @@
-//! `nacre mon join`, `rm`, `move`, `set-addrs` and `recover`: who the monitors of a cluster are, and where.
+//! `nacre mon join`, `rm`, `move`, `set-addrs` and `recover`: who the monitors of a cluster are, and where. What begins anew from OSDs is in
+//! `mon_recovery`.
 
 use crate::args::MonCommand;
 use crate::ask::{Admin, Answer};
-use crate::files::{Folder, Identity, check_mon_name};
+use crate::files::{Folder, check_mon_name};
 use crate::locks::lock_other;
+use crate::mon_places::{print_monitors, write_files};
+use crate::mon_recovery;
 use anyhow::{Context, Result, bail};
 use nacre_auth::CryptoKey;
 use nacre_denc::Decode;
 use nacre_env::{Clock, RealClock};
-use nacre_maps::MonMap;
 use nacre_monitor::{Monitor, Seed};
 use nacre_types::{AddrVec, EntityAddr, Errno, Stamp};
 use std::path::Path;
@@ -43,9 +45,14 @@ pub(crate) fn run(command: &MonCommand) -> Result<()> {
             Ok(())
         }
         MonCommand::SetAddrs { name, addrs, place } => set_addrs(&Folder::open(&place.dir)?, name, addrs),
-        MonCommand::Recover { from, name, addr, place } => {
+        MonCommand::Recover { from: Some(from), name, addr, place, .. } => {
             recover(&Folder::open(&place.dir)?, from, name, parse_addr(addr)?)
         }
+        MonCommand::Recover { from_osd, recovery_key, name, addr, place, .. } => {
+            let key = recovery_key.as_deref().unwrap_or_default();
+            mon_recovery::recover(from_osd, key, &place.dir, (name, parse_addr(addr)?))
+        }
+        MonCommand::RecoveryKey { rotate, place } => mon_recovery::key(&Folder::open(&place.dir)?, *rotate),
     }
 }
 
@@ -135,7 +142,7 @@ fn set_addrs(folder: &Folder, name: &str, pairs: &[String]) -> Result<()> {
     let _lock = folder.lock_mon(name)?;
     let map = Monitor::set_addrs(&folder.mon(name), &addrs)?;
     if let Some(identity) = folder.identity()? {
-        write_files(folder, &identity, &map)?;
+        write_files(folder, &identity, &map, None)?;
     }
     println!("mon.{name} knows the monitors so, as of monmap epoch {}:", map.epoch);
     print_monitors(&map);
@@ -158,7 +165,7 @@ fn recover(folder: &Folder, from: &Path, name: &str, addr: EntityAddr) -> Result
     let made = Monitor::recover(from, &folder.mon(name), name, AddrVec::of(addr), wall);
     let map = made.inspect_err(|_| folder.remove_empty_mon(name))?;
     if let Some(identity) = folder.identity()? {
-        write_files(folder, &identity, &map)?;
+        write_files(folder, &identity, &map, None)?;
     }
     println!("mon.{name} is the only monitor of cluster {} from now on:", map.fsid);
     print_monitors(&map);
@@ -169,20 +176,6 @@ fn recover(folder: &Folder, from: &Path, name: &str, addr: EntityAddr) -> Result
     println!("  nacre mon --dir {} --name {name}", folder.path().display());
     println!("set `mon host` in each ceph.conf to its address; more monitors join with `nacre mon join`");
     Ok(())
-}
-
-/// The folder's own files name the monitors as the map does.
-fn write_files(folder: &Folder, identity: &Identity, map: &MonMap) -> Result<()> {
-    let monitors = map.ranks.iter().filter_map(|name| map.mons.get(name)?.addrs.msgr2()).collect();
-    let identity = Identity { monitors, ..identity.clone() };
-    folder.write_identity(&identity)?;
-    folder.write_client_files(&identity, None)
-}
-
-fn print_monitors(map: &MonMap) {
-    for mon in map.ranks.iter().filter_map(|name| map.mons.get(name)) {
-        println!("  mon.{} {}", mon.name, mon.addrs);
-    }
 }
 
 #[cfg(test)]

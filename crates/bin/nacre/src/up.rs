@@ -6,9 +6,9 @@ use crate::machine::{capacity_bytes, host_name};
 use crate::osd::{Hosted, OsdDefaults, random_uuid, side_by_side};
 use crate::signals::{START_POLL, Stop};
 use crate::supervisor::Supervisor;
-use crate::{mon, osd};
+use crate::{mon, mon_recovery, osd};
 use anyhow::{Context, Result, bail};
-use nacre_auth::CryptoKey;
+use nacre_auth::{CryptoKey, RecoveryKey};
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_monitor::{MkfsOptions, MkfsOsd, Monitor};
 use nacre_types::{AddrVec, EntityAddr, OsdId, Uuid};
@@ -188,6 +188,9 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         let size = osd_count.to_string();
         mkfs.config.push(("global".to_owned(), "osd_pool_default_size".to_owned(), size));
     }
+    // OSDs in memory keep nothing.
+    let recovery_key = (store_kind == StoreKind::File).then(|| RecoveryKey::generate(&mut entropy));
+    mkfs.recovery_key.clone_from(&recovery_key);
     folder.remove_unfinished_monitors()?;
     let made = clock.wall();
     for rank in 0..mon_count {
@@ -197,6 +200,9 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
     let identity =
         Identity { fsid, monitors, osd_count, store: store_kind, auth: options.auth.unwrap_or(Auth::Cephx) };
     folder.write_identity(&identity)?;
+    if let Some(key) = recovery_key {
+        mon_recovery::print_key(&key.to_text());
+    }
     Ok(identity)
 }
 

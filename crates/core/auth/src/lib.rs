@@ -28,6 +28,7 @@ pub mod keyring;
 mod mode;
 mod mon_link;
 mod mon_server;
+mod recovery_key;
 mod rotating;
 mod service_server;
 mod step;
@@ -52,6 +53,7 @@ pub use mon_link::{MonLinkAuth, MonLinkInput, dial_monitor};
 pub use mon_server::{
     MonAuthContext, MonAuthReply, MonServer, MonSessionAuth, ServiceTickets, UNUSABLE_TICKET_TTL,
 };
+pub use recovery_key::{RECOVERY_KEY_BYTES, RecoveryKey, RecoveryKeyError, SEAL_OVERHEAD_BYTES, Unsealable};
 pub use rotating::{ExpiringKey, ROTATING_KEYS_MAX, RotatingKeys};
 pub use service_server::{ServiceAuthContext, ServiceServer};
 pub use step::{AuthDone, Identity, Reason, Refusal, Step};

@@ -14,7 +14,7 @@ const PREFIX: &str = "auth";
 /// The table of entities.
 pub(crate) const ENTITY_PREFIX: &str = "auth-entity";
 const ROTATING_KEY: &str = "rotating";
-const GLOBAL_ID_KEY: &str = "global_id_end";
+pub(crate) const GLOBAL_ID_KEY: &str = "global_id_end";
 const VOID_KEY: &str = "void_tickets";
 const CAPS_KEY: &str = "changed_caps";
 /// Table and key of the rotating secrets.
@@ -159,6 +159,13 @@ impl AuthDb {
         self.granted_end = start.saturating_add(GLOBAL_IDS_PER_GRANT);
         self.changes.put(PREFIX, GLOBAL_ID_KEY, self.granted_end.to_bytes());
         start..self.granted_end
+    }
+
+    /// What lets global ids go on behind those of these tables, with so many left out.
+    pub(crate) fn skip_ids(tables: &dyn Snapshot, count: u64, batch: &mut Batch) -> Result<(), DecodeError> {
+        let end = tables.get(PREFIX, GLOBAL_ID_KEY).map(u64::from_bytes).transpose()?.unwrap_or(0);
+        batch.put(PREFIX, GLOBAL_ID_KEY, end.saturating_add(count).to_bytes());
+        Ok(())
     }
 
     /// Bytes that wait to be committed.

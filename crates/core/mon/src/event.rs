@@ -1,6 +1,7 @@
 //! What happens to the monitor ([`Event`]) and what it orders ([`Effect`]).
 
 use crate::batch::Batch;
+use crate::recovery::SealedSnapshot;
 use nacre_msg::Message;
 use nacre_types::{AddrVec, AuthName, EntityKind};
 use std::net::IpAddr;
@@ -77,6 +78,8 @@ pub enum Event {
         /// Which monitor's: its id, for [`Effect::GlobalIds`].
         front: u64,
     },
+    /// What came of [`Effect::TakeSnapshot`]: the snapshot, or none where it could not be made.
+    SnapshotTaken(Option<Box<SealedSnapshot>>),
     /// Time passed; expected about once per second.
     Tick,
 }
@@ -110,6 +113,8 @@ pub enum Effect {
         /// Names the question.
         token: Token,
     },
+    /// Seal what of the tables OSDs are to keep ([`crate::recovery::take_snapshot`]), then report [`Event::SnapshotTaken`].
+    TakeSnapshot,
     /// Tell a monitor's front that these global ids are its own to hand out ([`crate::Front::granted`]).
     GlobalIds {
         /// Number of the monitor whose front it is.

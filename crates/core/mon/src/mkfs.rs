@@ -6,7 +6,8 @@ use crate::config::{ConfigDb, ConfigError, Who};
 use crate::monmap::{MONS_MAX, MonMaps};
 use crate::osd::OsdMaps;
 use crate::osd::crush_edit::{self, CrushPlace, LocationError};
-use nacre_auth::{CryptoKey, EntityAuth};
+use crate::recovery::DatedKey;
+use nacre_auth::{CryptoKey, EntityAuth, RecoveryKey};
 use nacre_maps::{MonMap, OsdMap, flags};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, OsdId, UTime, Uuid};
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ pub struct MkfsOptions {
     pub mon_key: CryptoKey,
     /// Key of `client.admin`, which may do everything.
     pub admin_key: CryptoKey,
+    /// Opens the recovery snapshots that OSDs keep; none are made without it.
+    pub recovery_key: Option<RecoveryKey>,
     /// OSDs that exist from the beginning.
     pub osds: Vec<MkfsOsd>,
     /// Copies of a PG may share a host: for clusters on one machine.
@@ -50,7 +53,7 @@ pub struct MkfsOptions {
 }
 
 impl MkfsOptions {
-    /// A cluster with fresh keys and no OSDs.
+    /// A cluster with fresh keys, but for the recovery key, and no OSDs.
     #[must_use]
     pub fn new(fsid: Uuid, mons: Vec<(String, AddrVec)>, wall: UTime, entropy: &mut dyn Entropy) -> Self {
         Self {
@@ -58,6 +61,7 @@ impl MkfsOptions {
             mons,
             mon_key: CryptoKey::generate(entropy, wall),
             admin_key: CryptoKey::generate(entropy, wall),
+            recovery_key: None,
             osds: Vec::new(),
             osds_are_failure_domains: false,
             config: Vec::new(),
@@ -103,6 +107,9 @@ pub fn mkfs(options: &MkfsOptions, wall: UTime) -> Result<Batch, MkfsError> {
     MonMaps::create(&MonMap::fresh(options.fsid, wall, &options.mons), &mut batch);
     OsdMaps::create(&first_osdmap(options, wall)?, &mut batch);
     auth::create(&entities(options), &mut batch);
+    if let Some(key) = options.recovery_key.clone() {
+        DatedKey { key, made: wall }.store(&mut batch);
+    }
     let mut config = ConfigDb::default();
     for (section, name, value) in &options.config {
         let who = Who::parse(section).ok_or_else(|| MkfsError::Section(section.clone()))?;

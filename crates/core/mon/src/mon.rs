@@ -3,9 +3,11 @@
 use crate::batch::Snapshot;
 use crate::budget::Delayed;
 use crate::event::{Effect, Event, SessionId, Token};
+use crate::handout::Handout;
 use crate::monitor_facts::{self, MonitorFacts};
 use crate::osd::BootRequest;
 use crate::quorum_view::QuorumView;
+use crate::recovery;
 use crate::session::Session;
 use crate::state::{OpenError, State};
 use nacre_types::{AddrVec, Entropy, Epoch, OsdId, Stamp, UTime, Uuid};
@@ -74,6 +76,8 @@ pub struct Mon {
     wall: UTime,
     /// Changes that clients asked for faster than they may, in their order.
     pub(crate) delayed: VecDeque<Delayed>,
+    /// Recovery snapshots on their way to OSDs.
+    pub(crate) handout: Handout,
 }
 
 impl Mon {
@@ -95,6 +99,7 @@ impl Mon {
             next_token: 1,
             wall,
             delayed: VecDeque::new(),
+            handout: Handout::default(),
         })
     }
 
@@ -149,6 +154,7 @@ impl Mon {
             });
         }
         self.state.warmth.begin(now);
+        self.handout.begin(wall);
         self.state.osd.begin(now);
         let gid = self.state.auth.grant_ids().start;
         self.state.mgr.begin(&name, gid, mgr, now, wall);
@@ -171,6 +177,7 @@ impl Mon {
                 let ids = self.state.auth.grant_ids();
                 self.hold(Effect::GlobalIds { front, ids });
             }
+            Event::SnapshotTaken(snapshot) => self.snapshot_taken(snapshot.map(|sealed| *sealed), wall),
             Event::Tick => self.tick(&mut cx),
         }
         self.take_over_caps(&cx);
@@ -193,6 +200,9 @@ impl Mon {
 
     fn commit(&mut self) {
         let batch = self.state.flush(self.wall);
+        if recovery::concerns(&batch) {
+            self.handout.changed(self.wall);
+        }
         let token = self.wait_for(Wait::Commit(self.state.osd.map().epoch));
         self.ready.push(Effect::Commit { batch, token });
     }
@@ -252,6 +262,7 @@ impl Mon {
 
     fn closed(&mut self, session: SessionId) {
         self.deferred_boots.remove(&session);
+        self.handout.closed(session);
         self.state.stats.services.closed(session.0);
         self.state.stats.counters.closed(session.0);
         if let Some(gone) = self.sessions.remove(&session)

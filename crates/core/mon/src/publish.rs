@@ -31,6 +31,7 @@ enum Topic {
     VoidTickets,
     EntityCaps,
     PgStats,
+    RecoverySnapshot,
     Digest,
     Keys,
     Log(LogPriority),
@@ -50,6 +51,7 @@ impl Topic {
             nacre_msg::VoidTickets::TOPIC => Self::VoidTickets,
             nacre_msg::EntityCaps::TOPIC => Self::EntityCaps,
             nacre_msg::PgStatsWanted::TOPIC => Self::PgStats,
+            nacre_msg::RecoverySnapshotPart::TOPIC => Self::RecoverySnapshot,
             DIGEST_TOPIC => Self::Digest,
             "log-debug" => Self::Log(LogPriority::DEBUG),
             "log-info" => Self::Log(LogPriority::INFO),
@@ -66,7 +68,11 @@ impl Topic {
     fn service(self) -> Option<(&'static str, Rwx)> {
         match self {
             Self::OsdMap => Some(("osd", Rwx::R)),
-            Self::PgCreates | Self::VoidTickets | Self::EntityCaps | Self::PgStats => Some(("osd", Rwx::W)),
+            Self::PgCreates
+            | Self::VoidTickets
+            | Self::EntityCaps
+            | Self::PgStats
+            | Self::RecoverySnapshot => Some(("osd", Rwx::W)),
             Self::Digest => Some(("mgr", Rwx::R)),
             Self::FileSystems => Some(("mds", Rwx::R)),
             Self::Log(_) => Some(("log", Rwx::R)),
@@ -110,8 +116,8 @@ impl Mon {
             Topic::VoidTickets => before.void != versions.void,
             Topic::EntityCaps => before.caps != versions.caps,
             Topic::PgStats => before.own_mgr_is_active != versions.own_mgr_is_active,
-            // Every few seconds, and as keys change: see `managers`.
-            Topic::Digest | Topic::Keys => false,
+            // Every few seconds, and as keys change: see `managers`. By its own clock: see `recovery`.
+            Topic::Digest | Topic::Keys | Topic::RecoverySnapshot => false,
             Topic::Log(_) => before.log != versions.log,
         };
         let topics = |session: &Session| -> Vec<String> {
@@ -171,6 +177,7 @@ impl Mon {
             Topic::VoidTickets => self.serve_void_tickets(session),
             Topic::EntityCaps => self.serve_entity_caps(session),
             Topic::PgStats => self.serve_pg_stats_wanted(session),
+            Topic::RecoverySnapshot => self.note_subscribed_snapshot(session, subscription),
             Topic::Digest => self.serve_digest(session),
             Topic::Keys => self.serve_keys(session, what),
             Topic::Log(level) => self.serve_log(session, what, level, subscription),
@@ -326,6 +333,13 @@ impl Mon {
         if self.sessions.get(&session).and_then(Session::osd).is_some() {
             let wanted = !self.state.mgr.own_is_active();
             self.send(session, 0, nacre_msg::PgStatsWanted { wanted });
+        }
+    }
+
+    /// An OSD is handed one when its time has come: see `recovery::handout`.
+    fn note_subscribed_snapshot(&mut self, session: SessionId, subscription: Subscription) {
+        if let Some(osd) = self.sessions.get(&session).and_then(Session::osd) {
+            self.note_held_snapshot(osd, subscription.start);
         }
     }
 

@@ -16,6 +16,7 @@ use crate::monmap::MonMaps;
 use crate::mutes::Health;
 use crate::osd::{OsdMaps, OsdMapsError};
 use crate::quorum_view::QuorumView;
+use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;
 use crate::warmth::Warmth;
 use nacre_denc::DecodeError;
@@ -71,6 +72,8 @@ pub struct State {
     pub fs: FsMaps,
     /// Services that daemons have registered.
     pub services: ServiceMaps,
+    /// The recovery key, and which OSD has which snapshot.
+    pub recovery: Recovery,
     /// Health checks and mutes.
     pub health: Health,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
@@ -108,6 +111,7 @@ impl State {
             mgr: MgrMaps::open(snapshot)?,
             fs: FsMaps::open(snapshot)?,
             services: ServiceMaps::open(snapshot)?,
+            recovery: Recovery::open(snapshot)?,
             health: Health::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
             kept_stats: KeptStats::open(snapshot)?,
@@ -158,6 +162,7 @@ impl State {
             || self.services.is_dirty()
             || self.answers.is_dirty()
             || self.kept_stats.is_dirty()
+            || self.recovery.is_dirty()
             || self.health.is_dirty()
     }
 
@@ -189,6 +194,7 @@ impl State {
         self.services.flush(&mut batch);
         self.answers.flush(&mut batch);
         self.kept_stats.flush(&mut batch);
+        self.recovery.flush(&mut batch);
         self.health.flush(&mut batch);
         self.log.flush(&mut batch);
         batch

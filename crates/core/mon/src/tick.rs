@@ -35,6 +35,7 @@ impl Mon {
         self.tick_mds(cx);
         self.log_health(cx);
         self.send_orders();
+        self.hand_out_snapshots(cx.wall);
     }
 
     /// Ends the sessions of entities whose key was removed or is another one, and makes the tickets void that they have, of which

@@ -56,6 +56,12 @@ impl Room {
         !self.is_failsafe_full() && self.for_clients().available_bytes >= bytes
     }
 
+    /// Whether the OSD may store what it keeps for itself and can do without.
+    #[must_use]
+    pub fn has_room_for_own(self) -> bool {
+        !self.is_failsafe_full()
+    }
+
     /// True when only messages that free space may pass (`OSDService::check_failsafe_full`).
     pub(crate) fn is_failsafe_full(self) -> bool {
         let room = self.for_clients();

@@ -15,6 +15,7 @@
 //! | `members.rs`, `clock_watch.rs`, `quorum_view.rs` | the other monitors: where they are, what their clocks show, who is in the quorum |
 //! | `vitals.rs`, `own_view.rs` | what monitors say of themselves, and how this one is |
 //! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
+//! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `planted.rs` | mistakes for the simulation to find |
 //! | `monitor.rs` | making, starting and stopping |
@@ -32,6 +33,7 @@ mod offline;
 mod own_view;
 mod planted;
 mod quorum_view;
+mod recovery;
 mod replica;
 mod routing;
 mod sessions;
@@ -44,6 +46,8 @@ pub use driver::{Driver, DriverError};
 pub use monitor::{
     LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, STORE_FILE, StartError, assemble, mkfs,
 };
+pub use nacre_mon::recovery::{OpenedSnapshot, SealedSnapshot, SnapshotError};
 pub use nacre_mon::{MkfsError, MkfsOptions, MkfsOsd, Seed};
 pub use offline::join;
 pub use planted::Planted;
+pub use recovery::Found;

@@ -18,7 +18,7 @@ use nacre_env::real::RealNet;
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
-use nacre_mon::{Front, MkfsError, MkfsOptions, MonitorFacts, OpenError};
+use nacre_mon::{Front, MkfsError, MkfsOptions, MonitorFacts, OpenError, RestoreError};
 use nacre_msgr::Config;
 use nacre_service::{IntakeLimits, Messenger};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
@@ -96,6 +96,9 @@ pub enum StartError {
     /// The stored state is unusable.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// What OSDs have kept cannot be used.
+    #[error(transparent)]
+    Restore(#[from] RestoreError),
     /// The monitor cannot go on from it.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -382,7 +385,7 @@ fn newest_log_version(driver: &mut Driver) -> Result<u64, ReplicaError> {
     Ok(store::read(driver.replica.tables()?, nacre_mon::cluster_log::newest_version)?)
 }
 
-fn admin_keyring(front: &Front) -> String {
+pub(crate) fn admin_keyring(front: &Front) -> String {
     let keyring = front.keyring_of(&AuthName::new(EntityKind::CLIENT, "admin"));
     if keyring.is_empty() { String::new() } else { keyring.to_string() }
 }

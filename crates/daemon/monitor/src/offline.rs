@@ -76,7 +76,10 @@ impl Monitor {
 }
 
 /// Makes a store beside the folder's place for it and puts it there when it is whole: what a crash leaves is no store.
-fn make<T>(folder: &Path, work: impl FnOnce(&Path) -> Result<T, StartError>) -> Result<T, StartError> {
+pub(crate) fn make<T>(
+    folder: &Path,
+    work: impl FnOnce(&Path) -> Result<T, StartError>,
+) -> Result<T, StartError> {
     let io = |path: &Path| {
         let path = path.to_owned();
         move |source| StartError::Folder { path, source }
@@ -97,7 +100,7 @@ fn make<T>(folder: &Path, work: impl FnOnce(&Path) -> Result<T, StartError>) -> 
     Ok(made)
 }
 
-fn at(folder: &Path, error: StartError) -> StartError {
+pub(crate) fn at(folder: &Path, error: StartError) -> StartError {
     match error {
         StartError::Store { source, .. } => StartError::Store { path: folder.join(STORE_FILE), source },
         error => error,

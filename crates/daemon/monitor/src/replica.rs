@@ -207,6 +207,11 @@ impl Replica {
         Ok(self.store.as_ref())
     }
 
+    /// How far the log is in the tables.
+    pub(crate) fn applied(&self) -> LogPosition {
+        self.applied.0
+    }
+
     /// All tables, ascending by key, and what they have come to.
     pub(crate) fn all_tables(&mut self) -> Result<(Vec<Pair>, LogPosition, Members), ReplicaError> {
         let mut pairs = self.tables()?.scan_prefix(b"")?;
@@ -516,4 +521,4 @@ mod stopped;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use stopped::{begin_to_join, recover, set_addrs};
+pub(crate) use stopped::{begin_anew, begin_to_join, recover, set_addrs};

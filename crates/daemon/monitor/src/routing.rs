@@ -113,6 +113,7 @@ impl Driver {
                     self.tell_front(at, term, ToFront::Close { session: number });
                 }
             }
+            Effect::TakeSnapshot => self.take_snapshot()?,
             Effect::GlobalIds { front, ids } => {
                 self.tell_front(NodeId(front), term, ToFront::GlobalIds(ids));
             }

@@ -11,6 +11,7 @@
 //! | `core/osd` | the decisions: [`Boot`], [`Merges`], [`MapCatchUp`], until when maps are kept from the PGs |
 
 mod boot;
+mod snapshots;
 mod under_ceph;
 
 use self::under_ceph::UnderCeph;
@@ -22,6 +23,7 @@ use crate::mgr_report::MgrReport;
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
 use crate::peer_links::PeerLinks;
+use crate::recovery_snapshot::SnapshotIntake;
 use crate::report;
 use crate::shard_msg::{MonRequest, ShardReport};
 use nacre_denc::Decode;
@@ -62,6 +64,8 @@ pub(crate) struct OsdControl {
     log: ClusterLog,
     /// What Ceph's monitors leave to an OSD; `None` under ours.
     ceph: Option<UnderCeph>,
+    /// What the cluster could be begun anew from.
+    snapshots: SnapshotIntake,
     /// What the monitor hears that we speak.
     versions: PeerVersions,
     /// `ms_cluster_mode`, as connections to other OSDs were made.
@@ -103,6 +107,7 @@ impl OsdControl {
             map_catch_up: MapCatchUp::default(),
             options_known: false,
             log: ClusterLog::new(osd),
+            snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
             config,
@@ -228,6 +233,7 @@ impl OsdControl {
                 self.mgr.report_to_monitor(stats.wanted);
                 self.report(cx);
             }
+            Message::RecoverySnapshotPart(part) if self.ceph.is_none() => self.keep_snapshot(cx, part),
             Message::EntityCaps(caps) => cx.events.push(ControlEvent::Caps(caps)),
             Message::Config(config) => {
                 self.options_known = true;

@@ -5,6 +5,7 @@ use nacre_heartbeat::Leases;
 use nacre_msg::{EntityCaps, MOsdMap, OsdForceRecovery, OsdPgCreate2, OsdScrub2, PerfQueries, VoidTickets};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_osd_core::MapSource;
+use nacre_txn::Transaction;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub(crate) enum ControlEvent {
     Keys(RotatingKeys),
     /// Tickets that hold no more.
     Void(VoidTickets),
+    /// To be stored in the OSD's own collection.
+    Keep(Transaction),
     /// Caps that tickets say otherwise.
     Caps(EntityCaps),
     /// PGs to create.

@@ -23,6 +23,7 @@ use nacre_options::Values;
 use nacre_osd_core::MapSource;
 use nacre_pg::{Event, Permit, PgCreateInfo, RecoveryKind, Session};
 use nacre_service::{ConnId, Incoming};
+use nacre_txn::StoreToken;
 use nacre_types::{OsdId, SpgId};
 use std::sync::Arc;
 
@@ -227,6 +228,7 @@ impl Dispatch<'_> {
             }
             ControlEvent::Keys(keys) => connections.learn_keys(parts.cx.net, keys),
             ControlEvent::Void(void) => connections.learn_void(parts.cx.net, void),
+            ControlEvent::Keep(txn) => parts.pgs.submit(&mut parts.cx, txn, StoreToken::without_pg(0)),
             ControlEvent::Caps(caps) => connections.learn_caps(parts.cx.net, caps),
             ControlEvent::Create(create) => {
                 for (spg, (created, _)) in &create.pgs {

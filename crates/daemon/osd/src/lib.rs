@@ -27,7 +27,7 @@
 //! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
 //! | `walk` | the maps of a PG's past, fetched from the monitor |
-//! | `own_collection` | what is kept for ourselves in the store |
+//! | `own_collection`, `recovery_snapshot` | what is kept for ourselves in the store, and for the case that all monitors are lost |
 //! | `storage` | the store's files |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
 //! | `tracker` | the stage clock of clients' messages |
@@ -63,6 +63,7 @@ mod pg_driver;
 mod pg_maps;
 mod pg_query;
 mod pg_registry;
+mod recovery_snapshot;
 mod report;
 mod sessions;
 mod shard;

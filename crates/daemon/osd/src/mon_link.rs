@@ -5,7 +5,7 @@ use crate::links::{Dialler, NetCx};
 use nacre_auth::{ClientAuth, Offer, RotatingKeys};
 use nacre_buf::BufList;
 use nacre_monc::{Config as MoncConfig, Context, Effect, Event, Interest, LinkEvent, LinkId, MonClient};
-use nacre_msg::{EntityCaps, Message, MonGetOsdMap, PgStatsWanted, VoidTickets};
+use nacre_msg::{EntityCaps, Message, MonGetOsdMap, PgStatsWanted, RecoverySnapshotPart, VoidTickets};
 use nacre_msgr::{Config as MsgrConfig, Connection, Event as ConnEvent, Fault, Target};
 use nacre_options::Values;
 use nacre_osd_core::{ControlPlane, MapRequest};
@@ -67,6 +67,12 @@ impl MonLink {
         let start = if newest == 0 { 0 } else { u64::from(newest) + 1 };
         self.monc.subscribe("osdmap", start, Interest::Lasting);
         self.monc.start(&mut net.monc());
+    }
+
+    /// Wants a recovery snapshot beside the one that was made at `made`, in seconds since 1970; the monitor says when.
+    pub(crate) fn has_snapshot(&mut self, made: Option<u64>) {
+        let start = made.map_or(0, |made| made.saturating_add(1));
+        self.monc.subscribe(RecoverySnapshotPart::TOPIC, start, Interest::Lasting);
     }
 
     /// Begins a new session: the monitor takes our address for clients from it.

@@ -5,6 +5,7 @@ use crate::control::OsdControl;
 use crate::osd_addrs::{Listeners, OsdAddrs, Sockets, listen};
 use crate::own_collection::{stored_initial_pg_num, stored_maps};
 use crate::peer_links::PeerLinks;
+use crate::recovery_snapshot::SnapshotIntake;
 use crate::shard::{Parts, Shard};
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::storage::{self, StorageError, StoreConfig};
@@ -228,13 +229,9 @@ pub fn assemble(config: &OsdConfig, machines: Vec<Machine>) -> Result<Osd, Start
                 listeners.serve(osd_addrs, &mut part.messenger);
                 let now = part.clock.now();
                 part.peers = Some(PeerLinks::new((config.id, config.plane()), &part.tuning));
-                part.control = Some(OsdControl::new(
-                    config.clone(),
-                    capacity_bytes,
-                    (*listeners, osd_addrs.clone()),
-                    &part.tuning,
-                    now,
-                ));
+                let addrs = (*listeners, osd_addrs.clone());
+                let control = OsdControl::new(config.clone(), capacity_bytes, addrs, &part.tuning, now);
+                part.control = Some(control.with_snapshots(SnapshotIntake::open(part.store.as_ref())));
             } else {
                 part.messenger.serve(part.public, Arc::clone(&osd_addrs.public));
             }

@@ -14,6 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use crate::own_collection::{OWN_COLLECTION, stored_maps};
+pub use crate::recovery_snapshot::stored_snapshot;
 
 /// Data and write-ahead log.
 const BLOCK_FILE: &str = "block";

@@ -10,6 +10,7 @@
 //! | `compact` | giving space in the metadata back |
 //! | `stream` | the file of an exported PG |
 //! | `export`, `import` | one PG to and from such a file |
+//! | `recovery` | what it knows of the cluster, for one that has lost its monitors |
 //! | `bench` | the store alone, beside the raw device |
 //!
 //! Layer: tool; uses base, core, io and daemon.
@@ -22,6 +23,7 @@ mod compact;
 mod dump;
 mod export;
 mod import;
+mod recovery;
 mod repair;
 mod scratch;
 mod stream;
@@ -29,6 +31,8 @@ mod target;
 
 #[cfg(test)]
 mod tests;
+
+pub use recovery::{ControlState, control_state};
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -27,7 +27,6 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    #[cfg(test)]
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }

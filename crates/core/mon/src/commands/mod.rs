@@ -43,6 +43,7 @@ mod pg_text;
 mod pool;
 mod pool_app;
 mod pool_get_set;
+mod recovery;
 mod services;
 mod show;
 mod signature;
@@ -97,6 +98,7 @@ const TOPICS: &[&[table::Command]] = &[
     pool::COMMANDS,
     pool_app::COMMANDS,
     pool_get_set::COMMANDS,
+    recovery::COMMANDS,
     services::COMMANDS,
     status::COMMANDS,
 ];
@@ -153,7 +155,11 @@ pub(crate) fn show_secret(cx: &mut CommandCx<'_>, input: &CommandInput) -> Outpu
     };
     let answer = row.signature.check(input).and_then(|args| {
         caps::check_caps(cx, row, &args)?;
-        auth::show_again(&mut Call::new(cx, input, args), &input.prefix)
+        let mut call = Call::new(cx, input, args);
+        match input.prefix.as_str() {
+            recovery::ROTATE => recovery::show_again(&call),
+            prefix => auth::show_again(&mut call, prefix),
+        }
     });
     answer.unwrap_or_else(Failure::into_output)
 }

@@ -30,6 +30,35 @@ fn key(epoch: Epoch) -> String {
     format!("{epoch:010}")
 }
 
+/// The newest full map of the tables, alone: what a cluster goes on from that has lost the epochs before it.
+#[derive(Debug)]
+pub(crate) struct NewestMap {
+    /// Which epoch of the cluster it is.
+    pub(crate) epoch: Epoch,
+    /// The map as clients and OSDs read it.
+    pub(crate) full: Bytes,
+}
+
+impl NewestMap {
+    /// That of these tables.
+    pub(crate) fn read(snapshot: &dyn Snapshot) -> Result<Self, OsdMapsError> {
+        let epoch = snapshot.get(BOUNDS_PREFIX, NEWEST_KEY).ok_or(OsdMapsError::Missing)?;
+        let epoch = Epoch::from_bytes(epoch)?;
+        let full = snapshot.get(FULL_PREFIX, &key(epoch)).ok_or(OsdMapsError::Gap(epoch))?;
+        Ok(Self { epoch, full })
+    }
+
+    /// Puts it into tables that have none.
+    pub(crate) fn store(&self, batch: &mut Batch) {
+        History::create(self.epoch, &self.full, batch);
+    }
+
+    /// Removes it from tables that have another one.
+    pub(crate) fn remove(&self, batch: &mut Batch) {
+        batch.delete(FULL_PREFIX, key(self.epoch));
+    }
+}
+
 /// The kept epochs.
 #[derive(Debug)]
 pub struct History {

@@ -20,6 +20,7 @@ pub(crate) mod view;
 pub use boot::{BootOutcome, BootRefusal, BootRequest};
 pub use crush_edit::{CrushPlace, LocationError};
 pub use failure::FailureReport;
+pub(crate) use history::NewestMap;
 pub use history::{EPOCHS_COUNT_MIN, History};
 pub use pools::{POOL_NAME_BYTES_MAX, PoolError, PoolSpec, pool_by_name};
 pub use status::OsdStatus;

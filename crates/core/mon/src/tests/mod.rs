@@ -19,6 +19,7 @@ mod osd_versions;
 mod osds;
 mod pools;
 mod quorum;
+mod recovery_snapshots;
 mod security;
 mod subscriptions;
 mod takeover;
@@ -30,6 +31,7 @@ use crate::front::{Front, FrontEffect, FrontEvent};
 use crate::mkfs::{MkfsOptions, MkfsOsd, mkfs};
 use crate::mon::Mon;
 use crate::own_view::{MonitorPhase, OwnView};
+use crate::recovery::{self, LogPlace, SealedSnapshot};
 use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
 use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
@@ -68,6 +70,8 @@ pub(super) struct World {
     pub(super) keys: BTreeMap<AuthName, CryptoKey>,
     /// What the monitor knows of itself.
     pub(super) own: OwnView,
+    /// Recovery snapshots that were taken.
+    pub(super) snapshots: u64,
 }
 
 pub(super) fn addr(port: u16) -> AddrVec {
@@ -131,6 +135,7 @@ impl World {
             waiting_batch: None,
             keys,
             own,
+            snapshots: 0,
         };
         world.listen();
         world
@@ -210,6 +215,7 @@ impl World {
                 Event::Committed(token)
             }
             Effect::Confirm { token } if self.commits_complete => Event::Confirmed(token),
+            Effect::TakeSnapshot => Event::SnapshotTaken(self.take_snapshot().map(Box::new)),
             Effect::Commit { token, batch } => {
                 (self.waiting, self.waiting_batch) = (Some(token), Some(batch));
                 return;
@@ -220,6 +226,13 @@ impl World {
             }
         };
         self.mon.handle(self.now, self.wall, &mut self.entropy, event);
+    }
+
+    /// What a driver makes of the tables.
+    pub(super) fn take_snapshot(&mut self) -> Option<SealedSnapshot> {
+        self.snapshots += 1;
+        let place = LogPlace { incarnation: 0, index: self.snapshots, term: 1 };
+        recovery::take_snapshot(&self.kv, place, self.wall, &mut self.entropy).expect("tables of a cluster")
     }
 
     /// Lets `by` pass, a second at a time.

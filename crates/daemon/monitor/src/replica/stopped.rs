@@ -6,7 +6,8 @@ use crate::store;
 use nacre_buf::Bytes;
 use nacre_denc::Decode;
 use nacre_kv::{Durability, KvBatch, KvError, KvStore};
-use nacre_mon::Batch;
+use nacre_mon::recovery::LogPlace;
+use nacre_mon::{Batch, Restored};
 use nacre_quorum::{EntryKind, HardState, LogEntry, LogPosition, Members, NodeId, Stored, StoredError};
 use nacre_types::{AddrVec, UTime};
 
@@ -61,14 +62,32 @@ pub(crate) fn recover(
     batch.delete_prefix(RAFT);
     store::collect(&tables, &mut batch);
     let newest = stored.entries.last().map_or(stored.applied, |entry| entry.position.max(stored.applied));
-    let term = stored.hard_state.term.max(newest.term) + 1;
-    let first = LogPosition { index: newest.index + 1, term };
-    let hard_state = HardState { term, vote: 0, commit: first.index };
+    let term = stored.hard_state.term.max(newest.term);
+    begin_log_behind(LogPosition { index: newest.index, term }, id, &mut batch);
+    store.commit(&batch, Durability::Durable)?;
+    Ok(())
+}
+
+/// Writes what the only monitor of a cluster begins with that begins anew from what OSDs have kept, into an empty store; durable when this
+/// returns. `place` is where in the log of before that was.
+pub(crate) fn begin_anew(
+    store: &mut dyn KvStore,
+    restored: &Restored,
+    place: LogPlace,
+) -> Result<(), KvError> {
+    let mut batch = KvBatch::default();
+    store::collect(&restored.tables, &mut batch);
+    begin_log_behind(LogPosition { index: place.index, term: place.term }, restored.id, &mut batch);
+    store.commit(&batch, Durability::Durable)
+}
+
+/// The log of a cluster whose only member is `id`, behind all that was in an earlier one.
+fn begin_log_behind(newest: LogPosition, id: u64, batch: &mut KvBatch) {
+    let first = LogPosition { index: newest.index + 1, term: newest.term + 1 };
+    let hard_state = HardState { term: first.term, vote: 0, commit: first.index };
     batch.put(ID, id_bytes(NodeId(id)));
     batch.put(STATE, state_bytes(hard_state, first));
     batch.put(APPLIED, applied_bytes(first, &Members::voting([NodeId(id)])));
-    store.commit(&batch, Durability::Durable)?;
-    Ok(())
 }
 
 /// Gives monitors other addresses in a store that nothing uses at the moment.

@@ -1,0 +1,30 @@
+//! [`ControlState`]: what a stopped OSD knows of its cluster's control state, for `nacre mon recover`.
+
+use crate::target::{Target, newest_map};
+use anyhow::{Result, bail};
+use nacre_buf::Bytes;
+use nacre_maps::OsdMap;
+use nacre_osd::storage;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What the store of an OSD holds beside its PGs.
+#[derive(Debug)]
+pub struct ControlState {
+    /// The newest OSD map; `None` in a store that no OSD has used yet.
+    pub newest_map: Option<Arc<OsdMap>>,
+    /// The recovery snapshot, sealed; `None` where the monitors have handed out none yet.
+    pub snapshot: Option<Bytes>,
+}
+
+/// Reads the store in an OSD's folder without a byte of it being changed.
+///
+/// # Errors
+/// When there is none, or an OSD runs on it; the text says what to do.
+pub fn control_state(folder: &Path) -> Result<ControlState> {
+    if !storage::meta_path(folder).exists() {
+        bail!("{} holds no OSD's store; give folders of OSDs, such as nacre-data/osd.0", folder.display());
+    }
+    let (store, _) = Target::new(folder.to_owned()).look()?;
+    Ok(ControlState { newest_map: newest_map(&store), snapshot: storage::stored_snapshot(&store) })
+}
