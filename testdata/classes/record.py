@@ -1,19 +1,27 @@
 #!/usr/bin/python3
 """Plays class calls on a real OSD and writes down what it answers: one .calls file per group of cases.
 
-    record.py CEPH_CONF KEYRING POOL        (the pool is made when it is not there; objects are removed after)
+    record.py CEPH_CONF KEYRING POOL [GROUP...]     (the pool is made when it is not there; objects are removed after)
+
+The groups of radosgw's classes need a pool with one PG.
 
 Lines of a .calls file:
     object NAME missing|existing            a new object
     data HEX                                its data is replaced
     omap KEY HEX                            an omap value is set
     value KEY HEX                           an omap value is this
+    keys N                                  the omap has so many keys
+    bytes N OFFSET:HEX...                   the data is this, N bytes with zeros between the pieces
+    xattr NAME HEX                          an attribute is this
+    attr NAME HEX                           an attribute is set
     snap_seq N                              it is written under a snapshot context of this sequence
     CLASS METHOD IN = OUT                   a call that succeeds (- is nothing; ? in OUT is any half byte)
     CLASS METHOD IN ! ERRNO                 a call that fails
-Stamps of now become 1700000000.0, and random uuids question marks.
+Stamps of now become 1700000000.0, and those as long behind it as a case asks for likewise; random uuids, random numbers and
+versions become question marks.
 """
 import os, re, struct, sys, time
+
 import rados
 
 u8 = lambda x: struct.pack('<B', x)
@@ -36,13 +44,34 @@ NONE = u8(0)
 UUID = re.compile(rb'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}')
 NOW_SECONDS = 1_700_000_000
 
+# Ids in the log of a bucket index, and keys by time of its garbage.
+LOG_ID = re.compile(rb'[0-9]{11}\.([0-9]{4})\.[0-9]')
+TIME_KEY = re.compile(rb'([0-9]{11})\.[0-9]{9}')
+# How long behind now stamps may be, in seconds.
+DELAYS = [0, 100_000, 200_000, 300_000]
+
+# Random bytes that the OSD made.
+SECRETS = []
+
+def settled(sec):
+    """The second that stands for one that was recorded; none for one that does not depend on the run."""
+    return next((NOW_SECONDS + delay for delay in DELAYS if abs(sec - delay - time.time()) < 900), None)
+
 def normal(out):
     """Hex of an output without what differs from run to run."""
-    now, raw, masked = time.time(), bytearray(out), set()
+    raw, masked = bytearray(out), set()
     for at in range(len(raw) - 7):
         sec, nsec = struct.unpack_from('<II', raw, at)
-        if now - 900 < sec < now + 900 and nsec < 10**9:
-            raw[at:at + 8] = utime(NOW_SECONDS)
+        if settled(sec) and nsec < 10**9:
+            raw[at:at + 8] = utime(settled(sec))
+    for found in TIME_KEY.finditer(bytes(raw)):
+        if settled(int(found[1])):
+            raw[found.start():found.end()] = f'{settled(int(found[1])):011}.{0:09}'.encode()
+    for secret in SECRETS:
+        for found in re.finditer(re.escape(secret), bytes(raw)):
+            masked.update(range(found.start(), found.end()))
+    for found in LOG_ID.finditer(bytes(raw)):
+        masked.update(range(found.start(1), found.end(1)))
     for found in UUID.finditer(bytes(raw)):
         masked.update(range(found.start(), found.end()))
     return ''.join('??' if at in masked else f'{byte:02x}' for at, byte in enumerate(raw)) or '-'
@@ -92,6 +121,54 @@ class Recorder:
             values = dict(found)
         self.lines.append(f"value {key} {(values.get(key) or b'').hex() or '-'}")
 
+    def omap_state(self):
+        """All omap entries, whose keys must be text without blanks."""
+        with rados.ReadOpCtx() as op:
+            found, _ = self.ioctx.get_omap_vals(op, '', '', 1000)
+            try:
+                self.ioctx.operate_read_op(op, self.name)
+                values = dict(found)
+            except rados.ObjectNotFound:
+                values = {}
+        self.lines.append(f'keys {len(values)}')
+        for key, value in values.items():
+            key = bytes.fromhex(normal(key.encode()).replace('?', '3')).decode()
+            self.lines.append(f'value {key} {normal(value)}')
+
+    def bytes(self, random=()):
+        """The data, without long runs of zeros and these ranges of random bytes."""
+        try: out = normal(self.ioctx.read(self.name, 1 << 20)).replace('-', '')
+        except rados.ObjectNotFound: out = ''
+        for start, end in random:
+            out = out[:2 * start] + '?' * len(out[2 * start:2 * end]) + out[2 * end:]
+        pieces, start = [], None
+        octets = [out[at:at + 2] for at in range(0, len(out), 2)]
+        for at in range(len(octets) + 1):
+            if at == len(octets) or octets[at:at + 16] == ['00'] * 16:
+                if start is not None: pieces.append(f"{start}:{''.join(octets[start:at])}")
+                start = None
+            elif start is None and octets[at] != '00': start = at
+        self.lines.append(' '.join([f'bytes {len(octets)}', *pieces]))
+
+    def xattr(self, name, random=False):
+        try: out = normal(self.ioctx.get_xattr(self.name, name))
+        except (rados.ObjectNotFound, rados.NoData): out = '-'
+        self.lines.append(f"xattr {name} {'?' * len(out) if random else out}")
+
+    def secret(self, start, end):
+        """These bytes of the data are random, wherever they are seen."""
+        SECRETS.append(self.ioctx.read(self.name, end - start, start))
+
+    def set_xattr(self, name, value):
+        self.ioctx.set_xattr(self.name, name, value)
+        self.lines.append(f"attr {name} {value.hex() or '-'}")
+
+    def four_digits(self):
+        """Raises the version of the pool's only PG to four digits."""
+        try: self.ioctx.stat('raised')
+        except rados.ObjectNotFound:
+            for _ in range(1000): self.ioctx.write_full('raised', b'')
+
     def omap(self, values):
         with rados.WriteOpCtx() as op:
             self.ioctx.set_omap(op, tuple(values), tuple(values.values()))
@@ -118,9 +195,9 @@ def main():
     folder = os.path.dirname(os.path.abspath(__file__))
     recorder = Recorder(cluster.open_ioctx(pool), folder)
     sys.path.insert(0, folder)
-    import cases
+    import cases, rgw_cases
     wanted = sys.argv[4:]
-    for name, play in sorted(vars(cases).items()):
+    for name, play in sorted({**vars(cases), **vars(rgw_cases)}.items()):
         if name.startswith('play_') and (not wanted or name[5:] in wanted):
             recorder.group(name[5:].replace('_', '-'))
             play(recorder)

@@ -20,6 +20,14 @@ pub enum Fault {
     /// The method failed; the client sees this number and the message's changes are dropped.
     #[error("{0}")]
     Errno(#[from] Errno),
+    /// The method failed, and the client sees its output all the same, as long as the message is a read.
+    #[error("{errno}, with an output")]
+    Told {
+        /// The error number.
+        errno: Errno,
+        /// What the method has to say.
+        output: Bytes,
+    },
     /// Object data must come from the device first; the whole message is run again then.
     #[error("waits for object data")]
     Pending,
@@ -69,6 +77,10 @@ pub trait ClassCx {
     fn snap_seq(&self) -> SnapId;
     /// The object's user version before the message.
     fn user_version(&self) -> u64;
+    /// Largest user version given out in the object's PG before the message.
+    fn last_user_version(&self) -> u64;
+    /// Operations of the message so far: those before the call, and what the methods looked up and changed.
+    fn ops_done(&self) -> u64;
 
     /// Makes the object exist.
     fn create(&mut self);
@@ -95,6 +107,9 @@ pub trait ClassCx {
     /// Removes omap entries and header.
     fn omap_clear(&mut self);
 
+    /// Says what a call that succeeds returns beside its output, such as a count; otherwise 0. Of a write the client
+    /// sees it only with the flag `RETURNVEC`.
+    fn set_result(&mut self, result: i32);
     /// The clients that watch the object, with addresses of kind `Any` as of [`ClassCx::caller`].
     fn watchers(&self) -> Vec<Caller>;
     /// The client that calls the method.

@@ -8,6 +8,9 @@ use nacre_types::Errno;
 /// Entries fetched at a time where a method walks over many.
 const PAGE_MAX: usize = 1024;
 
+/// Entries that [`values`] pages at most: `osd_max_omap_entries_per_request`.
+const VALUES_MAX: u64 = 1024;
+
 /// Decodes the whole input of a method.
 pub(crate) fn input<T: Decode>(bytes: Bytes) -> Result<T, Fault> {
     Ok(T::from_bytes(bytes)?)
@@ -90,6 +93,17 @@ pub(crate) fn page(cx: &dyn ClassCx, prefix: &str, after: &[u8], count_max: u64)
     let count_max = usize::try_from(count_max).unwrap_or(usize::MAX);
     let (entries, _) = cx.omap_after(&from, prefix.as_bytes(), count_max);
     entries.into_iter().map(|(key, value)| (cut(&key, prefix), value)).collect()
+}
+
+/// Up to `count_max` entries behind the key `after` that begin with `prefix`, as Ceph pages them for its classes, and
+/// whether more follow.
+pub(crate) fn values(
+    cx: &dyn ClassCx,
+    after: &[u8],
+    prefix: &[u8],
+    count_max: u64,
+) -> (Vec<(ByteStr, Bytes)>, bool) {
+    cx.omap_after(after, prefix, usize::try_from(count_max.min(VALUES_MAX)).unwrap_or(usize::MAX))
 }
 
 fn cut(key: &ByteStr, prefix: &str) -> ByteStr {

@@ -6,6 +6,7 @@
 
 mod cas;
 mod cx;
+mod fifo;
 mod hello;
 mod journal;
 mod keys;
@@ -13,11 +14,14 @@ mod lock;
 mod log;
 mod method;
 mod numops;
+mod otp;
+mod queue;
 mod rbd;
 mod refcount;
 mod registry;
 #[cfg(test)]
 mod replay;
+mod rgw;
 mod sdk;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -1,7 +1,10 @@
 //! [`CLASSES`]: every class with its methods, and the lookup by name. A new class gets its row here.
 
 use crate::method::Method;
-use crate::{cas, hello, journal, lock, log, numops, rbd, refcount, sdk, timeindex, user, version};
+use crate::{
+    cas, fifo, hello, journal, lock, log, numops, otp, queue, rbd, refcount, rgw, sdk, timeindex, user,
+    version,
+};
 use nacre_types::Errno;
 
 /// One object class.
@@ -15,14 +18,20 @@ pub struct Class {
 
 /// All classes that we have.
 pub static CLASSES: &[Class] = &[
+    Class { name: "2pc_queue", methods: queue::RESERVED_METHODS },
     Class { name: "cas", methods: cas::METHODS },
+    Class { name: "fifo", methods: fifo::METHODS },
     Class { name: "hello", methods: hello::METHODS },
     Class { name: "journal", methods: journal::METHODS },
     Class { name: "lock", methods: lock::METHODS },
     Class { name: "log", methods: log::METHODS },
     Class { name: "numops", methods: numops::METHODS },
+    Class { name: "otp", methods: otp::METHODS },
+    Class { name: "queue", methods: queue::METHODS },
     Class { name: "rbd", methods: rbd::METHODS },
     Class { name: "refcount", methods: refcount::METHODS },
+    Class { name: "rgw", methods: rgw::METHODS },
+    Class { name: "rgw_gc", methods: queue::GARBAGE_METHODS },
     Class { name: "sdk", methods: sdk::METHODS },
     Class { name: "timeindex", methods: timeindex::METHODS },
     Class { name: "user", methods: user::METHODS },

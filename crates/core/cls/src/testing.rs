@@ -3,6 +3,7 @@
 use crate::{Caller, ClassCx, Fault, lookup};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_types::{EntityAddr, EntityName, Entropy, Errno, SnapId, UTime, entropy::SeededEntropy};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 /// Larger objects are refused with `EFBIG`, as an OSD refuses those above `osd_max_object_size`.
@@ -26,6 +27,11 @@ pub struct TestObject {
     entropy: SeededEntropy,
     /// The message would make the object larger than [`OBJECT_BYTES_MAX`].
     is_too_big: bool,
+    /// The message removes entries or attributes of an object that is not there.
+    is_missing: bool,
+    /// What the method returns beside its output.
+    result: i32,
+    ops_done: Cell<u64>,
     /// Newest snapshot that the object has seen.
     pub snap_seq: SnapId,
     /// The clients that watch the object.
@@ -42,6 +48,9 @@ impl Default for TestObject {
             caller,
             entropy: SeededEntropy(1),
             is_too_big: false,
+            is_missing: false,
+            result: 0,
+            ops_done: Cell::new(0),
             snap_seq: SnapId(0),
             watchers: Vec::new(),
         }
@@ -71,17 +80,30 @@ impl TestObject {
             return Err(Errno::ENOENT);
         }
         self.next = self.base.clone();
-        self.is_too_big = false;
+        (self.is_too_big, self.is_missing, self.result) = (false, false, 0);
+        self.ops_done.set(0);
         match (method.run)(self, input) {
             Ok(_) if self.is_too_big => Err(Errno::EFBIG),
+            Ok(_) if self.is_missing => Err(Errno::ENOENT),
             Ok(output) => {
                 self.base = self.next.clone();
                 // What a write says reaches only clients that ask for it.
                 Ok(if method.flags.writes() { Bytes::new() } else { output })
             }
-            Err(Fault::Errno(errno)) => Err(errno),
+            Err(Fault::Errno(errno) | Fault::Told { errno, .. }) => Err(errno),
             Err(Fault::Pending) => unreachable!("data in memory never waits"),
         }
+    }
+
+    /// One message that is not a call, but a part of one.
+    ///
+    /// # Errors
+    /// Those of `run`; nothing is changed then.
+    pub fn message<T>(&mut self, run: impl FnOnce(&mut dyn ClassCx) -> Result<T, Fault>) -> Result<T, Fault> {
+        self.next = self.base.clone();
+        let value = run(self)?;
+        self.base = self.next.clone();
+        Ok(value)
     }
 
     /// The object's data.
@@ -102,13 +124,36 @@ impl TestObject {
         self.base.omap.insert(key, value);
     }
 
+    /// Sets an attribute, from outside of any class.
+    pub fn set_attribute(&mut self, name: ByteStr, value: Bytes) {
+        self.base.exists = true;
+        self.base.attrs.insert(name, value);
+    }
+
     /// An omap value, empty when there is none.
     #[must_use]
     pub fn value(&self, key: &str) -> Bytes {
         self.base.omap.get(key.as_bytes()).cloned().unwrap_or_default()
     }
 
+    /// All omap entries.
+    #[must_use]
+    pub fn omap(&self) -> &BTreeMap<ByteStr, Bytes> {
+        &self.base.omap
+    }
+
+    /// All attributes.
+    #[must_use]
+    pub fn all_attrs(&self) -> &BTreeMap<ByteStr, Bytes> {
+        &self.base.attrs
+    }
+
+    fn count_op(&self) {
+        self.ops_done.set(self.ops_done.get() + 1);
+    }
+
     fn touch(&mut self) -> &mut State {
+        self.count_op();
         self.next.exists = true;
         &mut self.next
     }
@@ -133,9 +178,10 @@ impl ClassCx for TestObject {
         self.next.data.len() as u64
     }
     fn mtime(&self) -> UTime {
-        UTime::ZERO
+        self.now()
     }
     fn read(&self, offset: u64, length: u64) -> Result<Bytes, Fault> {
+        self.count_op();
         if !self.base.exists {
             return Err(Errno::ENOENT.into());
         }
@@ -146,18 +192,23 @@ impl ClassCx for TestObject {
         Ok(())
     }
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
+        self.count_op();
         self.base.attrs.get(name).cloned()
     }
     fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
+        self.count_op();
         self.base.attrs.clone()
     }
     fn omap_header(&self) -> Bytes {
+        self.count_op();
         self.base.header.clone()
     }
     fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
+        self.count_op();
         self.base.omap.get(key).cloned()
     }
     fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
+        self.count_op();
         let matching = || {
             let behind = self.base.omap.iter().filter(|(key, _)| after.is_empty() || key.as_bytes() > after);
             behind.filter(|(key, _)| key.starts_with(prefix))
@@ -170,6 +221,12 @@ impl ClassCx for TestObject {
     }
     fn user_version(&self) -> u64 {
         1
+    }
+    fn last_user_version(&self) -> u64 {
+        4321
+    }
+    fn ops_done(&self) -> u64 {
+        self.ops_done.get()
     }
     fn create(&mut self) {
         self.touch();
@@ -194,10 +251,12 @@ impl ClassCx for TestObject {
         }
     }
     fn zero(&mut self, offset: u64, length: u64) {
-        let state = self.touch();
-        let length_now = state.data.len() as u64;
-        let (start, end) = (offset.min(length_now), offset.saturating_add(length).min(length_now));
-        state.data[index(start)..index(end)].fill(0);
+        let size = self.next.data.len() as u64;
+        if offset.saturating_add(length) < size {
+            self.touch().data[index(offset)..index(offset + length)].fill(0);
+        } else if offset < size {
+            self.touch().data.truncate(index(offset)); // as an OSD does it
+        }
     }
     fn remove(&mut self) {
         self.next = State::default();
@@ -212,6 +271,8 @@ impl ClassCx for TestObject {
         self.touch().omap.extend(entries);
     }
     fn omap_remove(&mut self, keys: Vec<ByteStr>) {
+        self.count_op();
+        self.is_missing |= !self.next.exists;
         keys.iter().for_each(|key| drop(self.next.omap.remove(key)));
     }
     fn omap_set_header(&mut self, header: Bytes) {
@@ -219,6 +280,9 @@ impl ClassCx for TestObject {
     }
     fn omap_clear(&mut self) {
         self.touch().omap.clear();
+    }
+    fn set_result(&mut self, result: i32) {
+        self.result = result;
     }
     fn watchers(&self) -> Vec<Caller> {
         self.watchers.clone()

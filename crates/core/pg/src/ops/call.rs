@@ -26,8 +26,10 @@ impl Execution<'_, '_> {
         } else {
             self.budget.spend_on_decoding(call.input.len())?;
         }
-        let mut object = MethodObject { exec: self, writes, refused: None, stopped: RefCell::new(None) };
+        let stopped = RefCell::new(None);
+        let mut object = MethodObject { exec: self, writes, result: 0, refused: None, stopped };
         let output = (call.method.run)(&mut object, call.input.clone());
+        let rval = object.result;
         if let Some(stop) = object.stopped.into_inner() {
             return Err(stop);
         }
@@ -35,8 +37,9 @@ impl Execution<'_, '_> {
             return Err(errno.into());
         }
         match output {
-            Ok(out) => Ok(Done::from(out)),
+            Ok(out) => Ok(Done { rval, out: out.into() }),
             Err(Fault::Errno(errno)) => Err(errno.into()),
+            Err(Fault::Told { errno, output }) => Err(Stop::Fail(errno.negated(), output)),
             Err(Fault::Pending) => Err(Errno::EIO.into()), // a method waits for data that it never asked for
         }
     }
@@ -52,6 +55,8 @@ struct MethodObject<'r, 'a, 'e> {
     exec: &'r mut Execution<'a, 'e>,
     /// The method is registered as one that writes.
     writes: bool,
+    /// What the call returns if it succeeds.
+    result: i32,
     /// The first change that was not allowed: the interface has no place for it, so the call fails at its end.
     refused: Option<Errno>,
     /// The message must wait for data.
@@ -59,7 +64,12 @@ struct MethodObject<'r, 'a, 'e> {
 }
 
 impl MethodObject<'_, '_, '_> {
+    fn count_op(&self) {
+        self.exec.ops_done.set(self.exec.ops_done.get() + 1);
+    }
+
     fn change(&mut self, change: impl FnOnce(&mut Execution<'_, '_>) -> Result<(), Errno>) {
+        self.count_op();
         if self.refused.is_some() {
             return;
         }
@@ -109,6 +119,7 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     }
 
     fn read(&self, offset: u64, length: u64) -> Result<Bytes, Fault> {
+        self.count_op();
         self.exec.require_object()?;
         if length == 0 {
             return Ok(Bytes::new());
@@ -117,7 +128,7 @@ impl ClassCx for MethodObject<'_, '_, '_> {
         self.exec.budget.spend(CLASS_BYTE_COST * self.exec.clip(extent).1)?;
         match self.exec.peek(extent) {
             Ok(data) => Ok(data.to_bytes()),
-            Err(Stop::Fail(rval)) => Err(Fault::Errno(Errno(-rval))),
+            Err(Stop::Fail(rval, _)) => Err(Fault::Errno(Errno(-rval))),
             Err(stop) => {
                 *self.stopped.borrow_mut() = Some(stop);
                 Err(Fault::Pending)
@@ -130,22 +141,27 @@ impl ClassCx for MethodObject<'_, '_, '_> {
     }
 
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
+        self.count_op();
         self.decoded(self.exec.base_attr(name))
     }
 
     fn attrs(&self) -> BTreeMap<ByteStr, Bytes> {
+        self.count_op();
         self.known(self.exec.base_attrs())
     }
 
     fn omap_header(&self) -> Bytes {
+        self.count_op();
         self.decoded(Some(self.known(self.exec.omap_header()))).unwrap_or_default()
     }
 
     fn omap_value(&self, key: &[u8]) -> Option<Bytes> {
+        self.count_op();
         self.decoded(self.known(self.exec.omap_value(key)))
     }
 
     fn omap_after(&self, after: &[u8], prefix: &[u8], count_max: usize) -> (Vec<(ByteStr, Bytes)>, bool) {
+        self.count_op();
         let page = self.known(self.exec.omap_after(after, prefix, count_max));
         // Short values are paid for with their entries.
         let long = page.entries.iter().map(|(_, value)| value.len().saturating_sub(SHORT_VALUE_BYTES)).sum();
@@ -158,6 +174,14 @@ impl ClassCx for MethodObject<'_, '_, '_> {
 
     fn user_version(&self) -> u64 {
         self.exec.base.info.user_version
+    }
+
+    fn last_user_version(&self) -> u64 {
+        self.exec.env.last_user_version
+    }
+
+    fn ops_done(&self) -> u64 {
+        self.exec.ops_done.get()
     }
 
     fn create(&mut self) {
@@ -238,6 +262,10 @@ impl ClassCx for MethodObject<'_, '_, '_> {
             exec.pending.omap_clear();
             Ok(())
         });
+    }
+
+    fn set_result(&mut self, result: i32) {
+        self.result = result;
     }
 
     fn watchers(&self) -> Vec<Caller> {

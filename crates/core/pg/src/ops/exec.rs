@@ -9,6 +9,7 @@ use crate::snap::{Resolved, SnapContext, resolve_snap};
 use nacre_msg::osd_op::{code, flag, op_flag};
 use nacre_msg::peer::Counters;
 use nacre_types::{Errno, HObject, SnapId};
+use std::cell::Cell;
 
 /// Runs the operations of a message, as one, against the head whose record is `context`. Changes nothing
 /// itself: what is to change is in the outcome.
@@ -92,6 +93,7 @@ fn run<'a>(
         notifies: Vec::new(),
         acks: Vec::new(),
         counters: Counters::default(),
+        ops_done: Cell::new(0),
     };
     let done = exec.do_osd_ops();
     exec.env.work += exec.budget.spent();
@@ -108,6 +110,7 @@ impl Execution<'_, '_> {
         for ((index, op), out) in message.ops.iter().enumerate().zip(&mut results) {
             self.pending.user_modify |= is_user_change(op.code);
             let step = self.step(index, op);
+            self.ops_done.set(self.ops_done.get() + 1);
             if self.pending.bytes > TRANSACTION_BYTES_MAX {
                 // Replicas and stores could not carry it: no operation may ignore that.
                 (out.rval, result) = (Errno::EMSGSIZE.negated(), Errno::EMSGSIZE.negated());
@@ -119,8 +122,8 @@ impl Execution<'_, '_> {
                     result = done.rval;
                 }
                 Err(Stop::Wait(suspend)) => return Err(suspend),
-                Err(Stop::Fail(rval)) => {
-                    out.rval = rval;
+                Err(Stop::Fail(rval, told)) => {
+                    (out.rval, out.out) = (rval, told.into());
                     result = if op.flags & op_flag::FAILOK == 0 { rval } else { 0 };
                     if result < 0 {
                         break;

@@ -11,6 +11,7 @@ use nacre_msg::osd_op::code;
 use nacre_msg::peer::Counters;
 use nacre_txn::ReadError;
 use nacre_types::{Errno, HObject};
+use std::cell::Cell;
 
 /// Result of one operation that succeeded.
 #[derive(Debug, Default)]
@@ -40,15 +41,15 @@ impl From<BufList> for Done {
 /// Why an operation did not succeed.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It failed; a negated errno, or `cmpext`'s place of difference.
-    Fail(i32),
+    /// It failed; a negated errno, or `cmpext`'s place of difference; and what it has to say all the same.
+    Fail(i32, Bytes),
     /// The whole message must wait.
     Wait(Suspend),
 }
 
 impl From<Errno> for Stop {
     fn from(errno: Errno) -> Self {
-        Self::Fail(errno.negated())
+        Self::Fail(errno.negated(), Bytes::new())
     }
 }
 
@@ -85,6 +86,8 @@ pub(super) struct Execution<'a, 'e> {
     pub(super) notifies: Vec<Notify>,
     pub(super) acks: Vec<NotifyAck>,
     pub(super) counters: Counters,
+    /// Operations so far, and those that class methods asked for.
+    pub(super) ops_done: Cell<u64>,
 }
 
 impl Execution<'_, '_> {

@@ -4,7 +4,7 @@ use super::checksum::{Kind, checksums};
 use super::execution::{Done, Execution, OpReturn, Stop};
 use super::{Change, OpResult, Outcome, Request};
 use crate::object::{ObjectContext, ObjectInfo};
-use nacre_buf::BufList;
+use nacre_buf::{BufList, Bytes};
 use nacre_denc::{Reader, Writer};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::{Extent, checksum_kind, code};
@@ -198,7 +198,8 @@ impl Execution<'_, '_> {
     fn compare_extent(&mut self, op: &SubOp) -> OpReturn {
         let data = if self.base.is_visible() { self.read_through(op.extent())? } else { BufList::new() };
         let Some(at) = difference(&op.indata, &data) else { return Ok(Done::default()) };
-        Err(Stop::Fail(-ERRNO_MAX - i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX)))
+        let place = i32::try_from(at).unwrap_or(i32::MAX - ERRNO_MAX);
+        Err(Stop::Fail(-ERRNO_MAX - place, Bytes::new()))
     }
 
     fn assert_version(&mut self, want: u64) -> OpReturn {

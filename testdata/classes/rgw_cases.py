@@ -1,0 +1,318 @@
+"""The cases of radosgw's classes that record.py plays. Payload layouts: docs of crates/core/cls."""
+from record import *
+
+def u16(x): return struct.pack('<H', x)
+def packed(x):
+    x &= 2**64 - 1
+    if x < 0x80: return u8(x)
+    if x < 0x100: return b'\x81' + u8(x)
+    if x <= 0x10000: return b'\x82' + u16(x & 0xffff)
+    if x <= 0x1000000: return b'\x84' + u32(x)
+    return b'\x88' + u64(x)
+def key(name, instance=''): return env(1, 1, S(name), S(instance))
+def ver(pool, epoch): return env(1, 1, packed(pool), packed(epoch))
+def meta(size=0, category=1, mtime=utime(5), stored=None, owner='own', etag='e', kind='t', cls=''):
+    return env(7, 3, u8(category), u64(size if stored is None else stored), mtime, S(etag), S(owner), S('Owner'), S(kind), u64(size), S('ud'), S(cls), u8(0))
+def pending(op=0, stamp=utime(7), state=0): return env(2, 2, u8(state), stamp, u8(op))
+def dirent(name, instance='', size=0, exists=1, pend=(), flags=0, epoch=0, index_ver=0, tag='t', version=(1, 1), category=1):
+    return env(8, 3, S(name), u64(version[1]), u8(exists), meta(size, category), seq(*[S(t) + p for t, p in pend]), S(''), ver(*version), packed(index_ver), S(tag), S(instance), u16(flags), u64(epoch))
+ADD, DEL, CANCEL = 0, 1, 2
+NONE_ENV = env(1, 1)
+
+class Index:
+    """The methods of a bucket index."""
+    def __init__(self, r): self.r = r
+    def c(self, method, payload=b''): return self.r.call('rgw', method, payload)
+    def prepare(self, op, tag, name, instance='', log=1): self.c('bucket_prepare_op', env(7, 5, u8(op), S(tag), S('loc'), u8(log), key(name, instance), u16(0), seq(S('zone'))))
+    def complete(self, op, tag, name, instance='', version=(1, 10), size=100, remove=(), log=1, flags=0, zones=('z1',), **more):
+        self.c('bucket_complete_op', env(9, 7, u8(op), u64(version[1]), meta(size, **more), S(tag), S('loc'), seq(*remove), ver(*version), u8(log), key(name, instance), u16(flags), seq(*map(S, zones))))
+    def put(self, name, instance='', epoch=10, size=100, **more):
+        self.prepare(ADD, 'p' + name + instance, name, instance); self.complete(ADD, 'p' + name + instance, name, instance, (1, epoch), size, **more)
+    def link(self, name, instance, epoch=0, marker=0, tag='olh', op_tag='op', log=1, unmod=utime(0), precise=0, version=5, mtime=utime(5)):
+        tail = [u64(struct.unpack('<I', unmod[:4])[0]), unmod, u8(precise), seq(S('z1'))]
+        tail = {1: [], 2: tail[:1], 3: tail[:2], 4: tail[:3], 5: tail}[version]
+        self.c('bucket_link_olh', env(version, 1, key(name, instance), S(tag), u8(marker), S(op_tag), meta(0, 0 if marker else 1, mtime), u64(epoch), u8(log), u16(2), *tail))
+    def unlink(self, name, instance, epoch=0, tag='olh', op_tag='un', log=1):
+        self.c('bucket_unlink_instance', env(3, 1, key(name, instance), S(op_tag), u64(epoch), u8(log), u16(0), S(tag), seq()))
+    def list(self, most, prefix='', start=('', ''), versions=0, delim='', version=6):
+        self.c('bucket_list', env(version, 4, u32(most), S(prefix), key(*start), *[u8(versions), S(delim)][:version - 4]))
+    def bi_list(self, most=1000, name='', marker=''): self.c('bi_list', env(1, 1, u32(most), S(name), S(marker)))
+    def log(self, marker='', most=1000): self.c('bi_log_list', env(1, 1, S(marker), u32(most)))
+    def trim(self, start='', end=''): self.c('bi_log_trim', env(1, 1, S(start), S(end)))
+    def bi_put(self, idx, data, kind=1): self.c('bi_put', env(1, 1, env(1, 1, u8(kind), S(idx), S(data))))
+    def bi_get(self, name, instance, kind): self.c('bi_get', env(1, 1, key(name, instance), u8(kind)))
+    def steps(self, name, after=0, tag='olh'): self.c('bucket_read_olh_log', env(1, 1, key(name), u64(after), S(tag)))
+    def trim_steps(self, name, upto, tag='olh'): self.c('bucket_trim_olh_log', env(1, 1, key(name), u64(upto), S(tag)))
+    def clear(self, name, tag='olh'): self.c('bucket_clear_olh', env(1, 1, key(name), S(tag)))
+    def suggest(self, *items): self.c('dir_suggest_changes', b''.join(u8(op) + entry for op, entry in items))
+    def header(self): self.c('bucket_check_index')
+    def state(self): self.header(); self.bi_list(); self.log()
+    def new(self, title): self.r.object(title); self.c('bucket_init_index')
+
+INDEX_READS = 'bucket_list bucket_check_index bucket_read_olh_log bi_get bi_list bi_log_list guard_bucket_resharding get_bucket_resharding'.split()
+INDEX_WRITES = 'bucket_init_index bucket_set_tag_timeout bucket_rebuild_index bucket_update_stats bucket_prepare_op bucket_complete_op bucket_link_olh bucket_unlink_instance bucket_trim_olh_log bucket_clear_olh bi_put bi_log_trim dir_suggest_changes bi_log_resync bi_log_stop set_bucket_resharding clear_bucket_resharding'.split()
+
+def play_rgw_index(r):
+    r.four_digits()
+    i = Index(r)
+    for method in INDEX_READS + INDEX_WRITES:
+        for exists in [False, True]:
+            for payload in [b'', b'\x01', env(9, 9)]:
+                r.object(f'{method} of nothing', exists)
+                i.c(method, payload)
+    r.object('not made'); i.prepare(ADD, 't', 'a'); i.state(); i.complete(ADD, 't', 'a'); i.state(); i.list(10); i.c('bucket_init_index'); i.header()
+    r.object('not made 2'); i.complete(ADD, '', 'a'); i.state()
+    r.object('not made 3'); i.complete(DEL, '', 'a', version=(-1, 0)); i.state()
+    r.object('not made 4'); i.unlink('a', ''); i.link('a', 'i1'); i.link('a', 'd', marker=1); i.state()
+    r.object('not made 5'); i.link('a', '', marker=1); i.state()
+    r.object('not made 6'); i.suggest((0x72, dirent('a'))); i.clear('a', ''); i.trim_steps('a', 5, ''); i.state(); i.clear('a', ''); i.state()
+    r.object('not made 7'); i.trim(); i.c('bi_log_stop'); i.state(); i.c('bi_log_resync'); i.state()
+    i.new('made twice'); i.c('bucket_init_index'); i.header(); i.list(0); i.list(10); i.bi_list(); i.log()
+    i.new('header'); i.c('bucket_set_tag_timeout', env(1, 1, u64(77))); i.header()
+    stats = lambda *s: env(3, 2, *map(u64, s))
+    i.c('bucket_update_stats', env(1, 1, u8(0), seq(u8(1) + stats(1, 4096, 1, 1), u8(3) + stats(5, 6, 7, 8)))); i.header()
+    i.c('bucket_update_stats', env(2, 1, u8(0), seq(u8(1) + stats(1, 4096, 1, 1)), seq(u8(1) + stats(1, 1, 1, 1)))); i.header()
+    i.c('bucket_update_stats', env(1, 1, u8(1), seq(u8(1) + env(2, 2, u64(9), u64(9), u64(9))))); i.header(); i.c('bucket_rebuild_index'); i.header()
+    i.new('resharding'); guard = lambda err: i.c('guard_bucket_resharding', env(1, 1, s32(err)))
+    guard(-2300); i.c('get_bucket_resharding', NONE_ENV)
+    for status in [1, 2, 3, 0]:
+        i.c('set_bucket_resharding', env(1, 1, env(1, 1, u8(status), S('b:new'), s32(7)))); guard(-2300); guard(0); i.c('get_bucket_resharding', NONE_ENV); i.header()
+    i.c('set_bucket_resharding', env(1, 1, env(1, 1, u8(1), S('b:new'), s32(7)))); i.put('a'); i.c('clear_bucket_resharding', NONE_ENV); guard(-2300); i.header(); i.c('get_bucket_resharding', b''); i.c('clear_bucket_resharding', b'')
+
+def play_rgw_changes(r):
+    r.four_digits()
+    i = Index(r)
+    i.new('put'); i.prepare(ADD, 't1', 'a'); i.state(); i.list(10); i.complete(ADD, 't1', 'a'); i.state(); i.list(10)
+    i.put('a', epoch=11, size=5000, stored=4000); i.state(); i.put('b', epoch=12, size=4096, category=3); i.put('c', epoch=12, size=0, log=0); i.state()
+    i.prepare(DEL, 'd1', 'a'); i.state(); i.complete(DEL, 'd1', 'a', version=(1, 20), size=0); i.state()
+    i.prepare(ADD, '', 'x'); i.complete(ADD, 'none', 'b'); i.complete(ADD, 'none', 'nothing'); i.state()
+    i.new('two at once'); i.prepare(ADD, 't1', 'a'); i.prepare(ADD, 't2', 'a'); i.prepare(DEL, 't0', 'a'); i.state(); i.complete(ADD, 't2', 'a', version=(1, 6), size=2); i.state()
+    i.complete(ADD, 't1', 'a', version=(1, 5), size=1); i.state(); i.complete(DEL, 't0', 'a', version=(1, 9)); i.state()
+    i.new('deleted while pending'); i.put('a'); i.prepare(ADD, 't', 'a'); i.prepare(DEL, 'd', 'a'); i.complete(DEL, 'd', 'a', version=(1, 11)); i.state(); i.complete(CANCEL, 't', 'a', version=(1, 12)); i.state()
+    i.new('same tag twice'); i.prepare(ADD, 't', 'a'); i.prepare(DEL, 't', 'a'); i.state(); i.complete(ADD, 't', 'a'); i.state(); i.complete(ADD, 't', 'a'); i.state()
+    i.new('cancel'); i.prepare(ADD, 't', 'a'); i.complete(CANCEL, 't', 'a'); i.state(); i.put('a'); i.prepare(ADD, 't', 'a'); i.complete(CANCEL, 't', 'a', version=(1, 30)); i.state(); i.complete(CANCEL, '', 'a'); i.state(); i.complete(CANCEL, '', 'zz'); i.state()
+    i.new('without tag'); i.complete(ADD, '', 'a'); i.state(); i.complete(ADD, '', 'a', version=(2, 10)); i.state(); i.complete(ADD, '', 'b', version=(-1, 0)); i.state(); i.complete(DEL, '', 'b', version=(-1, 0)); i.state(); i.complete(DEL, '', 'nothing', version=(-1, 0)); i.complete(7, '', 'a', version=(1, 99)); i.state()
+    i.new('epochs'); i.put('a', epoch=10); i.put('a', epoch=10, size=1); i.state(); i.put('a', epoch=9, size=2); i.state(); i.put('a', epoch=0, size=3); i.state(); i.put('a', epoch=0x10000, size=3); i.state(); i.put('a', epoch=0x1000001, size=3); i.state(); i.put('a', epoch=200, size=3); i.state()
+    i.new('parts'); i.put('p1', category=3); i.put('p2', category=3); i.prepare(ADD, 'pend', 'p3'); i.prepare(ADD, 't', 'whole'); i.complete(ADD, 't', 'whole', remove=[key('p1'), key('p2'), key('nothing'), key('p3')]); i.state()
+    i.put('p4'); i.prepare(ADD, 't', 'whole'); i.complete(CANCEL, 't', 'whole', remove=[key('p4')]); i.state(); i.put('p5'); i.prepare(ADD, 't', 'p5'); i.complete(ADD, 't', 'p5', version=(1, 50), remove=[key('p5'), key('p5')], flags=3); i.state()
+    i.new('log'); i.put('a', flags=3, zones=('b', 'a')); i.put('b', 'inst'); i.put('c', zones=()); i.log(); i.log('', 0); i.log('', 1); i.log('', 2); i.log('00000000002'); i.log('1'); i.c('bi_log_stop'); i.put('d'); i.log(); i.header(); i.prepare(DEL, 'x', 'a'); i.complete(DEL, 'x', 'a', version=(1, 11)); i.c('bi_log_resync'); i.put('e'); i.log(); i.header()
+    i.trim('', '0'); i.trim('', '00000000001.9'); i.log(); i.trim('', '00000000003'); i.log(); i.trim('00000000006'); i.log(); i.trim(); i.log(); i.trim(); i.state()
+    i.new('suggest'); now = 0
+    for n in 'abcdefgh': i.put(n)
+    i.header(); R, U, L = 0x72, 0x75, 0x80
+    i.suggest((R, dirent('a', index_ver=1))); i.state(); i.suggest((R, dirent('b', index_ver=1)), (R | L, dirent('c', index_ver=99)), (U, dirent('d', index_ver=4, size=7)), (U | L, dirent('e', index_ver=5, size=8, category=3)), (R, dirent('nothing'))); i.state()
+    i.suggest((0x41, dirent('f', index_ver=6))); i.state()
+    i.bi_put('old', dirent('old', pend=[('t', pending()), ('u', pending())], exists=0)); i.suggest((R, dirent('old'))); i.state(); i.prepare(ADD, 'fresh', 'g'); i.suggest((R, dirent('g', index_ver=99))); i.state()
+    i.c('bucket_set_tag_timeout', env(1, 1, u64(2**40))); i.bi_put('old', dirent('old', pend=[('t', pending())], size=3)); i.suggest((R, dirent('old'))); i.state(); i.bi_put('empty', b''); i.suggest((U, dirent('empty', size=9))); i.bi_put('bad', b'\x01'); i.suggest((U, dirent('bad'))); i.c('dir_suggest_changes', b'r'); i.c('dir_suggest_changes', b'')
+    i.new('damaged'); i.bi_put('bad', b'\x01'); i.bi_put('bad2', b''); i.prepare(ADD, 't', 'bad'); i.complete(ADD, 't', 'bad'); i.complete(ADD, '', 'bad2'); i.list(10); i.bi_list(); i.header(); i.c('bucket_rebuild_index'); i.link('bad', ''); i.unlink('bad', '')
+    i.bi_get('bad', '', 1); i.bi_get('bad', '', 2); i.bi_get('bad', '', 3); i.bi_get('bad', '', 0); i.bi_get('bad', '', 4); i.bi_get('none', '', 1)
+
+def play_rgw_list(r):
+    r.four_digits()
+    i = Index(r)
+    i.new('names')
+    for n in ['a', 'b/1', 'b/2', 'b/c/3', 'c', 'd/', 'd/x', 'dd', '\u00e9', '\u00e9/x', '\u0081x', 'zz']: i.put(n)
+    i.prepare(ADD, 'pend', 'bb')
+    for most in [0, 1, 2, 3, 5, 12, 13, 100]: i.list(most); i.list(most, delim='/'); i.list(most, 'b/'); i.list(most, 'b/', delim='/'); i.list(most, 'd', delim='/')
+    for start in ['a', 'b', 'b/', 'b/1', 'b/2', 'bb', 'c', 'd/', 'dd', 'zz', '\u00e9', '\u00e9/']: i.list(3, start=(start, '')); i.list(3, start=(start, ''), delim='/'); i.list(3, start=(start, ''), versions=1)
+    i.list(10, 'x'); i.list(10, delim='b'); i.list(10, delim='/c/'); i.list(10, 'b', ('b/1', ''), 0, '/'); i.list(10, version=4); i.list(10, version=5, versions=1); i.list(2**32 - 1)
+    for most in [1, 2, 5, 12, 13, 1000, 2000]: i.bi_list(most); i.bi_list(most, marker='b/2'); i.bi_list(most, marker='\u00e9')
+    i.bi_list(10, 'b'); i.bi_list(10, 'b/1'); i.bi_list(10, 'c'); i.bi_list(10, '\u00e9'); i.bi_list(0); i.bi_list(3, '', 'c'); i.bi_list(3, 'a', 'a')
+    i.new('versions'); i.put('plain'); i.put('o'); i.put('zz')
+    for n, inst in enumerate(['i1', 'i2', 'i3']): i.put('v', inst, 20 + n); i.link('v', inst)
+    for n, inst in enumerate(['i1', 'i2']): i.put('o', inst, 20 + n); i.link('o', inst)
+    i.link('v', 'd1', marker=1)
+    for most in [1, 2, 3, 4, 10]: i.list(most); i.list(most, versions=1)
+    for start in [('o', ''), ('o', 'i1'), ('o', 'i2'), ('o', 'null'), ('v', 'd1'), ('v', 'i3'), ('v', 'gone'), ('v', 'null'), ('plain', 'null'), ('plain', '')]: i.list(3, start=start, versions=1); i.list(3, start=start)
+    for most in range(1, 20): i.bi_list(most)
+    for marker in [b'o', b'v', b'zz', b'\x80', b'\x80' + b'0_', b'\x801000_', b'\x801000_o\0ii1', b'\x801000_v\0ii3', b'\x801001_', b'\x801001_o', b'\x801001_v', b'\x81']: i.bi_list(3, marker=marker); i.bi_list(3, 'v', marker)
+    i.bi_list(100, 'o'); i.bi_list(100, 'v'); i.bi_list(100, 'plain'); i.bi_list(2, 'v'); i.bi_list(100, 'nothing'); i.state(); i.c('bucket_rebuild_index'); i.header()
+    i.bi_get('v', 'i1', 2); i.bi_get('v', '', 3); i.bi_get('v', '', 1); i.bi_get('v', '', 2); i.bi_get('v', 'i9', 2)
+    i.new('many markers')
+    for n in range(30): i.bi_put(f'm{n:02}', dirent(f'm{n:02}', flags=7, instance='x', epoch=2))
+    i.bi_put('n', dirent('n'))
+    for most in [1, 2, 3, 4, 5, 40]: i.list(most); i.list(most, start=('m20', '')); i.list(most, versions=1)
+    i.bi_put(b'bad\0', dirent('bad')); i.bi_put(b'bad\0vx\0ii', dirent('bad')); i.bi_put(b'bad\0v9', dirent('bad')); i.list(50, 'b'); i.list(50, 'b', versions=1)
+
+def play_rgw_versions(r):
+    r.four_digits()
+    i = Index(r)
+    i.new('first version'); i.put('o', 'i1'); i.state(); i.link('o', 'i1'); i.state(); i.steps('o'); i.steps('o', 2); i.steps('o', 0, 'other'); i.trim_steps('o', 2); i.steps('o'); i.state()
+    i.put('o', 'i2'); i.link('o', 'i2', op_tag='op2'); i.state(); i.link('o', 'i2', tag='other'); i.link('o', 'gone'); i.link('o', 'd1', marker=1); i.state(); i.steps('o'); i.steps('o', 3); i.steps('o', 2**64 - 1)
+    i.link('o', 'd2', marker=1); i.state(); i.unlink('o', 'd2'); i.state(); i.unlink('o', 'd1'); i.state(); i.unlink('o', 'i1'); i.state(); i.complete(DEL, '', 'o', 'i1', (1, 99)); i.state(); i.unlink('o', 'i2'); i.state(); i.unlink('o', 'i2'); i.unlink('o', 'never'); i.state()
+    i.clear('o', 'other'); i.trim_steps('o', 99); i.state(); i.clear('o'); i.state(); i.clear('o'); i.clear('o', '')
+    i.c('bucket_clear_olh', env(1, 1, key('o', 'i'), S('olh'))); i.c('bucket_trim_olh_log', env(1, 1, key('o', 'i'), u64(5), S('olh'))); i.c('bucket_read_olh_log', env(1, 1, key('o', 'i'), u64(5), S('olh')))
+    i.new('new life'); i.put('o', 'i1'); i.link('o', 'i1'); i.unlink('o', 'i1'); i.state(); i.put('o', 'i2'); i.link('o', 'i2', tag='olh2'); i.state()
+    i.new('of a plain object'); i.put('o'); i.put('o', 'i1'); i.link('o', 'i1'); i.state(); i.list(10); i.list(10, versions=1); i.link('o', '', op_tag='null'); i.state(); i.unlink('o', 'null'); i.state(); i.unlink('o', ''); i.state()
+    i.new('null versions'); i.put('o'); i.link('o', '', marker=1); i.state(); i.link('o', '', marker=1, op_tag='again'); i.state(); i.unlink('o', 'null'); i.state(); i.put('o', epoch=50); i.state(); i.link('o', ''); i.state(); i.link('o', '', marker=1); i.state(); i.prepare(ADD, 't', 'o'); i.complete(ADD, 't', 'o', version=(1, 60)); i.state(); i.link('o', ''); i.state()
+    i.new('null without object'); i.link('o', '', marker=1); i.state(); i.link('o', ''); i.state()
+    i.new('marker over data'); i.put('o', 'i1'); i.link('o', 'i1'); i.link('o', 'i1', marker=1); i.state(); i.unlink('o', 'i1'); i.state()
+    i.new('unlink a plain object'); i.put('o'); i.unlink('o', ''); i.state(); i.new('unlink null'); i.put('o'); i.unlink('o', 'null', tag='x', log=0); i.state()
+    i.new('epochs of others'); i.put('o', 'i1'); i.link('o', 'i1', epoch=20); i.state(); i.put('o', 'i2'); i.link('o', 'i2', epoch=10); i.state(); i.put('o', 'i3'); i.link('o', 'i3', epoch=20); i.state(); i.put('o', 'i0'); i.link('o', 'i0', epoch=20); i.state(); i.unlink('o', 'i1', epoch=5); i.state(); i.link('o', 'd5', epoch=5, marker=1); i.state(); i.unlink('o', 'd5', epoch=6); i.state(); i.link('o', 'i2', epoch=5, marker=1); i.state(); i.link('o', 'i2', epoch=300); i.state(); i.put('o', 'i4'); i.link('o', 'i4', epoch=0x1234567); i.state(); i.link('o', 'd6', epoch=2**40, marker=1); i.state(); i.list(10, versions=1); i.unlink('o', 'd6'); i.state()
+    i.new('unmodified since'); i.put('o', 'i1', mtime=utime(100, 500))
+    for since, precise in [(utime(99), 0), (utime(100), 0), (utime(100, 400), 1), (utime(100, 500), 1), (utime(100, 600), 0), (utime(100, 600), 1)]: i.link('o', 'i1', unmod=since, precise=precise); i.state()
+    i.link('o', 'd', marker=1, unmod=utime(1)); i.state()
+    i.new('older clients')
+    for version in [1, 2, 3, 4]: i.put(f'o{version}', 'i'); i.link(f'o{version}', 'i', version=version, unmod=utime(200)); i.state()
+    i.c('bucket_unlink_instance', env(1, 1, key('o1', 'i'), S('op'), u64(0), u8(1), u16(0))); i.state(); i.c('bucket_unlink_instance', env(2, 1, key('o2', 'i'), S('op'), u64(0), u8(0), u16(0), S('olh'))); i.state()
+    i.new('without log'); i.put('o', 'i1', log=0); i.link('o', 'i1', log=0); i.unlink('o', 'i1', log=0); i.state(); i.c('bi_log_stop'); i.put('p', 'i1'); i.link('p', 'i1'); i.unlink('p', 'i1'); i.state()
+    i.new('names alike'); i.put('o', 'i'); i.link('o', 'i'); i.put('ox', 'i'); i.link('ox', 'i'); i.put('o', 'j'); i.link('o', 'j'); i.unlink('o', 'j'); i.unlink('o', 'i'); i.state()
+
+def play_rgw_objects(r):
+    r.four_digits()
+    o = lambda method, payload=b'': r.call('rgw', method, payload)
+    for method in ['obj_remove', 'obj_store_pg_ver', 'obj_check_attrs_prefix', 'obj_check_mtime']:
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); o(method); o(method, env(9, 9)); r.call('hello', 'replay')
+    r.object('remove'); o('obj_remove', env(1, 1, seq())); o('obj_remove', env(1, 1, seq(S('a'))))
+    for prefixes in [[], ['user.rgw'], ['user.rgw.x'], ['a', 'user.rgw.x'], ['none'], ['']]:
+        r.object('with attributes', True); r.data(b'data')
+        for name in ['a', 'user.rgw.x', 'user.rgw.xy', 'user.rgw.z', 'v']: r.set_xattr(name, b'1')
+        o('obj_remove', env(1, 1, seq(*map(S, prefixes)))); r.bytes(); r.call('hello', 'replay')
+        for name in ['a', 'user.rgw.x', 'user.rgw.xy', 'user.rgw.z', 'v']: r.xattr(name)
+    r.object('attributes', True); r.set_xattr('abc', b'1'); r.set_xattr('b', b'')
+    for prefix in ['', 'a', 'abc', 'abcd', 'b', 'c']: o('obj_check_attrs_prefix', env(1, 1, S(prefix), u8(0))); o('obj_check_attrs_prefix', env(1, 1, S(prefix), u8(1)))
+    r.object('no attributes'); o('obj_check_attrs_prefix', env(1, 1, S('a'), u8(1)))
+    r.object('times', True)
+    for stamp in [utime(1), utime(4_000_000_000), utime(1, 5)]:
+        for kind in range(6): o('obj_check_mtime', env(2, 1, stamp, u8(kind), u8(0))); o('obj_check_mtime', env(2, 1, stamp, u8(kind), u8(1))); o('obj_check_mtime', env(1, 1, stamp, u8(kind)))
+    r.object('version'); o('obj_store_pg_ver', env(1, 1, S('user.rgw.pg_ver'))); r.xattr('user.rgw.pg_ver', True)
+
+def usage(owner, bucket, hour, data, payer='', version=3):
+    total = [sum(d[n] for d in data.values()) for n in range(4)]
+    body = [S(owner), S(bucket), u64(hour), *map(u64, total), seq(*[S(c) + env(1, 1, *map(u64, d)) for c, d in sorted(data.items())]), S(payer)]
+    return env(version, 1, *body[:7 + (version >= 2) + (version >= 3)])
+def play_rgw_queues(r):
+    r.four_digits()
+    c = lambda method, payload=b'': r.call('rgw', method, payload)
+    for method in 'lc_get_entry lc_set_entry lc_rm_entry lc_get_next_entry lc_put_head lc_get_head lc_list_entries reshard_add reshard_list reshard_get reshard_remove user_usage_log_add user_usage_log_read user_usage_log_trim usage_log_clear gc_set_entry gc_defer_entry gc_list gc_remove mp_upload_part_info_update'.split():
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); c(method); c(method, env(9, 9)); c(method, env(1, 1)); r.call('hello', 'replay')
+    lc = lambda bucket, start=5, status=1: env(1, 1, S(bucket), u64(start), u32(status))
+    r.object('lifecycle'); c('lc_rm_entry', env(2, 2, lc('a'))); c('lc_set_entry', env(2, 2, lc('b'))); c('lc_set_entry', env(2, 2, lc('a', 6, 2))); c('lc_set_entry', env(2, 2, lc('c', 7, 3))); r.omap_state()
+    for name in ['', 'a', 'b', 'c', 'x']: c('lc_get_entry', env(1, 1, S(name))); c('lc_get_next_entry', env(1, 1, S(name)))
+    for most in [0, 1, 2, 3, 10]: c('lc_list_entries', env(3, 1, S(''), u32(most))); c('lc_list_entries', env(3, 1, S('a'), u32(most)))
+    c('lc_list_entries', env(1, 1, S(''), u32(2))); c('lc_list_entries', env(2, 1, S(''), u32(2))); c('lc_set_entry', env(1, 1, S('old') + u32(4))); c('lc_rm_entry', env(1, 1, S('a') + u32(4))); c('lc_rm_entry', env(2, 2, lc('none'))); r.omap_state()
+    c('lc_get_head'); c('lc_put_head', env(1, 1, env(1, 1, u64(77), S('b')))); c('lc_get_head'); c('lc_get_head', b'x'); r.omap({'bad': b'\x01'}); c('lc_get_entry', env(1, 1, S('bad'))); c('lc_list_entries', env(3, 1, S(''), u32(9))); c('lc_get_next_entry', env(1, 1, S('b')))
+    re_ = lambda tenant, bucket, ident='id', n=1: env(1, 1, utime(9), S(tenant), S(bucket), S(ident), S('new'), u32(n), u32(2 * n))
+    r.object('reshard queue'); c('reshard_add', env(1, 1, re_('', 'b'))); c('reshard_add', env(1, 1, re_('t', 'a'))); c('reshard_add', env(1, 1, re_('', 'c'))); c('reshard_add', env(1, 1, re_('', 'c', 'other', 3))); r.omap_state()
+    for most in [0, 1, 2, 3, 10]: c('reshard_list', env(1, 1, u32(most), S(''))); c('reshard_list', env(1, 1, u32(most), S(':b')))
+    for tenant, bucket in [('', 'b'), ('t', 'a'), ('', 'x')]: c('reshard_get', env(1, 1, re_(tenant, bucket)))
+    for ident in ['no', 'id', '']: c('reshard_remove', env(1, 1, S(''), S('b'), S(ident))); r.omap_state()
+    c('reshard_remove', env(1, 1, S('t'), S('a'), S(''))); r.omap({':bad': b'\x01'}); c('reshard_list', env(1, 1, u32(9), S(''))); c('reshard_get', env(1, 1, re_('', 'bad'))); c('reshard_remove', env(1, 1, S(''), S('bad'), S('')))
+    r.object('usage'); add = lambda *entries, version=2: c('user_usage_log_add', env(version, 1, env(1, 1, seq(*entries)), *[S('')][:version - 1]))
+    rd = lambda start, to, user='', it='', most=0, bucket='', version=2: c('user_usage_log_read', env(version, 1, u64(start), u64(to), S(user), S(it), u32(most), *[S(bucket)][:version - 1]))
+    tr = lambda start, to, user='', bucket='', version=3: c('user_usage_log_trim', env(version, 2, u64(start), u64(to), S(user), *[S(bucket)][:version - 2]))
+    tr(0, 10); add(usage('u1', 'b1', 3600, {'put_obj': (1, 2, 3, 4)})); r.omap_state(); add(usage('u1', 'b1', 3600, {'put_obj': (1, 2, 3, 4), 'get_obj': (9, 9, 9, 9)})); r.omap_state()
+    add(usage('u1', 'b2', 7200, {'x': (1, 1, 1, 1)}), usage('u2', 'b1', 3600, {'x': (2, 2, 2, 2)}), usage('u2', 'b3', 10800, {}, 'payer'), usage('t$u3', '', 3600, {'x': (5, 5, 5, 5)})); add(usage('u4', 'b', 3600, {'x': (1, 1, 1, 1)}, version=1), version=1); add(usage('u4', 'c', 3600, {'x': (1, 1, 1, 1)}, version=2)); r.omap_state()
+    rd(0, 2**63); rd(0, 3600); rd(0, 3601); rd(3600, 7200); rd(7200, 2**63); rd(0, 2**63, 'u1'); rd(0, 2**63, 'u'); rd(0, 7200, 'u1'); rd(7200, 2**63, 'u1'); rd(0, 2**63, 'payer'); rd(0, 2**63, bucket='b1'); rd(0, 2**63, 'u1', bucket='b2'); rd(0, 2**63, 'none'); rd(0, 2**63, version=1)
+    for most in [1, 2, 3, 6, 7, 8]: rd(0, 2**63, most=most); rd(0, 2**63, 'u1', most=most); rd(0, 2**63, it='00000003600_u1_b1', most=most)
+    tr(0, 1); tr(0, 3600); tr(0, 2**63, 'u1', 'b1'); r.omap_state(); tr(0, 2**63, 'u2', version=2); r.omap_state(); tr(0, 2**63); r.omap_state(); tr(0, 2**63); tr(0, 2**63, 'none')
+    add(usage('u1', 'b1', 3600, {'x': (1, 2, 3, 4)})); c('usage_log_clear'); r.omap_state(); r.call('hello', 'replay')
+    r.object('usage of nothing'); c('usage_log_clear'); r.call('hello', 'replay'); rd(0, 1); r.omap({'00000003600_u_b': b'\x01'}); rd(0, 2**63); tr(0, 2**63); add(usage('u', 'b', 3600, {}))
+    gobj = lambda name: env(2, 1, S('pool'), S(name), S('loc'), key(name, 'inst'))
+    info = lambda tag, *objs, stamp=utime(0): env(1, 1, S(tag), env(1, 1, seq(*objs)), stamp)
+    r.object('garbage'); gset = lambda delay, tag, *objs: c('gc_set_entry', env(1, 1, u32(delay), info(tag, *objs))); gl = lambda marker='', most=0, expired=0: c('gc_list', env(2, 1, S(marker), u32(most), u8(expired)))
+    gset(0, 'a', gobj('o1'), gobj('o2')); gset(100000, 'b', gobj('o3')); gset(200000, 'c'); r.omap_state(); gl(); gl('', 1); gl('', 2); gl('', 3); gl('1_'); gl('2'); gl('0_')
+    gset(300000, 'a', gobj('new')); r.omap_state(); c('gc_defer_entry', env(1, 1, u32(0), S('b'))); r.omap_state(); c('gc_defer_entry', env(1, 1, u32(0), S('none'))); c('gc_remove', env(1, 1, seq(S('none'), S('b')))); r.omap_state(); c('gc_remove', env(1, 1, seq(S('a'), S('c')))); r.omap_state(); gl()
+    r.object('expired'); r.omap({f'1_{n:011}.000000000': info(f'e{n}') for n in range(3)}); gset(100000, 'b'); gl('', 0, 1); gl('', 2, 1); gl('', 3, 1); gl('', 4, 1); gl('1_00000000001.000000000', 4, 1); c('gc_list', env(1, 1, S(''), u32(5))); gl()
+    r.object('old garbage'); c('gc_set_entry', env(1, 1, u32(0), env(1, 1, S('t'), env(1, 1, seq(env(1, 1, S('pool'), S('n'), S('l')))), utime(0)))); r.omap_state(); r.omap({'1_0': b'\x01', '0_x': b'\x01'}); gl(); c('gc_remove', env(1, 1, seq(S('x')))); c('gc_defer_entry', env(1, 1, u32(0), S('x')))
+
+def play_queue(r):
+    q = lambda method, payload=b'': r.call('queue', method, payload)
+    init = lambda size, urgent=0, data=b'': q('queue_init', env(1, 1, u64(size), u64(urgent), S(data)))
+    put = lambda *items: q('queue_enqueue', env(1, 1, seq(*map(S, items))))
+    lst = lambda most, marker='': q('queue_list_entries', env(1, 1, u64(most), S(marker)))
+    rm = lambda marker: q('queue_remove_entries', env(1, 1, S(marker)))
+    for method in ['queue_init', 'queue_get_capacity', 'queue_enqueue', 'queue_list_entries', 'queue_remove_entries']:
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); q(method); q(method, env(9, 9)); q(method, env(1, 1, u64(100) * 3)); r.bytes()
+    r.object('no queue', True); r.data(b'x'); lst(5); init(100); r.bytes(); r.data(b'\xad\xde' + u64(5) + b'x' * 5); lst(5); init(100); r.bytes()
+    r.object('missing'); lst(5); put('a'); rm('0/0'); init(100); r.bytes(); init(100); q('queue_get_capacity'); lst(5); rm('0/0'); rm('x')
+    put('abc'); r.bytes(); lst(1); lst(5); put('de', 'f', ''); lst(1); lst(2); lst(4); lst(5); lst(5, '0/1037'); lst(5, '0/1049'); lst(1, '0/1049'); lst(5, '0/1030'); lst(5, '0/1070'); lst(5, 'x'); lst(5, '0'); lst(5, '7/x'); lst(5, '0/1037x')
+    put('x' * 100); put('y' * 40); put('z' * 10); r.bytes(); rm('2/1024'); rm('0/1000'); rm('0/1037'); r.bytes(); lst(5); put('w' * 3); lst(9); r.bytes(); put('v' * 20); lst(9); rm('0/1060'); lst(9); r.bytes(); put('u' * 9, 't' * 8); lst(9); lst(2); r.bytes()
+    rm('0/1070'); lst(3); rm('1/1028'); lst(9)
+    r.object('exactly full', True); init(40); put('a' * 10); put('b' * 10); lst(9); put('c'); put(''); r.bytes(); lst(1); rm('0/1044'); lst(9); put('d' * 10); lst(9); r.bytes(); rm('1/1024'); lst(9); rm('1/1044'); lst(9); put('e'); lst(9)
+    r.object('round', True); init(100)
+    for n in range(12):
+        put(chr(97 + n) * 25); lst(9); lst(1)
+        if n > 1: rm(f'{(35 * (n - 1)) // 100}/{1024 + (35 * (n - 1)) % 100}'); lst(9)
+    r.bytes()
+    r.object('urgent', True); init(200, 2000, b'u' * 1500); r.bytes(); q('queue_get_capacity'); put('x'); lst(4); r.bytes(); r.object('urgent none', True); init(200, 10, b''); put('x'); lst(4); r.bytes(); init(0)
+    r.object('no room', True); init(0); put('x'); put(); lst(3); q('queue_get_capacity')
+    r.object('long entries', True); init(10000)
+    for n in range(5): put(bytes([97 + n]) * 1500)
+    for most in [1, 2, 5, 9]: lst(most)
+
+def play_2pc_queue(r):
+    q = lambda method, payload=b'': r.call('2pc_queue', '2pc_queue_' + method, payload)
+    init = lambda size: q('init', env(1, 1, u64(size), u64(0), S('')))
+    reserve = lambda size, n=1: q('reserve', env(1, 1, u64(size), u32(n)))
+    commit = lambda ident, *items: q('commit', env(1, 1, u32(ident), seq(*map(S, items))))
+    abort = lambda ident: q('abort', env(1, 1, u32(ident)))
+    lst = lambda most=9, marker='': q('list_entries', env(1, 1, u64(most), S(marker)))
+    show = lambda: q('list_reservations')
+    for method in 'init get_capacity reserve commit abort list_reservations list_entries remove_entries expire_reservations'.split():
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); q(method); q(method, env(9, 9)); q(method, env(1, 1, u64(100) * 3)); r.bytes()
+    r.object('queue', True); init(100); r.bytes(); init(100); q('get_capacity'); show(); reserve(0); reserve(10, 0); reserve(91); reserve(90); r.bytes(); show(); reserve(1); abort(1); r.bytes(); show(); abort(1); abort(7); commit(7, 'x')
+    reserve(20); r.bytes(); show(); commit(2, 'x' * 21); commit(2, 'abc', 'de'); r.bytes(); lst(); show(); commit(2, 'x'); reserve(30); commit(3); r.bytes(); lst(); q('remove_entries', env(1, 1, S('0/24589'))); lst(); r.bytes()
+    reserve(20, 2); q('expire_reservations', env(1, 1, utime(5))); show(); r.bytes(); q('expire_reservations', env(1, 1, utime(4_000_000_000))); show(); r.bytes(); q('expire_reservations', env(1, 1, utime(4_000_000_000))); reserve(5); commit(5, 'y' * 5); reserve(30); commit(6, 'z' * 50); reserve(60); lst(); r.bytes()
+
+def play_rgw_gc(r):
+    q = lambda method, payload=b'': r.call('rgw_gc', 'rgw_gc_queue_' + method, payload)
+    gobj = lambda name: env(2, 1, S('pool'), S(name), S('loc'), key(name, 'inst'))
+    info = lambda tag, *objs, stamp=utime(0): env(1, 1, S(tag), env(1, 1, seq(*objs)), stamp)
+    init = lambda size, n=50: q('init', env(1, 1, u64(size), u64(n)))
+    put = lambda delay, tag, *objs: q('enqueue', env(1, 1, u32(delay), info(tag, *objs)))
+    defer = lambda delay, tag, *objs: q('update_entry', env(1, 1, u32(delay), info(tag, *objs)))
+    lst = lambda most=0, marker='', expired=0: q('list_entries', env(2, 1, S(marker), u32(most), u8(expired)))
+    rm = lambda n: q('remove_entries', env(1, 1, u64(n)))
+    for method in 'init enqueue list_entries remove_entries update_entry'.split():
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); q(method); q(method, env(9, 9)); q(method, env(1, 1)); r.bytes()
+    r.object('garbage', True); init(1000); r.bytes(); init(1000); lst(); rm(0); rm(5); put(0, 'a', gobj('o1'), gobj('o2')); put(100000, 'b', gobj('o3')); put(0, 'c'); put(200000, 'd'); r.bytes()
+    lst(); lst(1); lst(2); lst(3); lst(4); lst(5); lst(0, '', 1); lst(1, '', 1); lst(2, '', 1); lst(9, '0/4214'); lst(9, 'x'); q('list_entries', env(1, 1, S(''), u32(9)))
+    defer(100000, 'c'); r.bytes(); lst(); lst(3); lst(2); lst(0, '', 1); rm(1); r.bytes(); lst(); rm(1); lst(); r.bytes(); rm(9); lst(); r.bytes(); put(0, 'e'); lst(); rm(0); lst()
+    r.object('deferred', True); init(1000, 2); put(0, 'a'); put(0, 'b'); put(0, 'c'); defer(100000, 'a'); lst(); rm(1); lst(); r.bytes(); defer(0, 'a'); r.bytes(); put(100000, 'a'); lst(); defer(100000, 'none'); defer(100000, 'more'); rm(5); lst(); r.bytes()
+    r.object('no deferral', True); init(300, 0); put(0, 'a'); defer(1, 'a'); put(0, 'a' * 300); put(0, 'a' * 200); lst()
+    r.object('spilled', True); init(1000, 50); put(0, 'a'); put(0, 'b'); defer(100000, 'x' * 3000); defer(100000, 'a'); r.xattr('cls_queue_urgent_data'); r.bytes(); lst(); defer(200000, 'a'); r.xattr('cls_queue_urgent_data'); rm(1); lst(); r.bytes(); r.xattr('cls_queue_urgent_data')
+
+def play_fifo(r):
+    f = lambda method, payload=b'': r.call('fifo', method, payload)
+    objv = lambda instance, n: env(1, 1, S(instance), u64(n))
+    opt = lambda value: NONE if value is None else some(value)
+    make = lambda ident='id', version=None, prefix=S('pre'), part=1000, entry=200, exclusive=0: f('create_meta', env(1, 1, S(ident), opt(version), S('pool'), S('ns'), opt(prefix), u64(part), u64(entry), u8(exclusive)))
+    get = lambda version=None: f('get_meta', env(1, 1, opt(version)))
+    step = lambda op, part: env(1, 1, s32(op), s64(part), S(''))
+    update = lambda version, tail=None, head=None, low=None, high=None, add=(), remove=(): f('update_meta', env(1, 1, version, *[opt(None if x is None else s64(x)) for x in (tail, head, low, high)], seq(*add), seq(*remove)))
+    for method in 'create_meta get_meta update_meta init_part push_part trim_part part_list get_part_info'.split():
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); f(method); f(method, env(9, 9)); f(method, env(1, 1)); f(method, env(1, 1, NONE, bytes(64))); r.bytes()
+    V = objv('v', 5)
+    for ident, part, entry in [('', 1000, 200), ('id', 0, 0), ('id', 0, 200), ('id', 1000, 0), ('id', 100, 200), ('id', 200, 200), ('id', 258, 200)]: r.object(f'record {ident} {part} {entry}'); make(ident, V, part=part, entry=entry); r.bytes()
+    r.object('record'); make(version=V); r.bytes(); make(version=V); make(); make(version=objv('v', 6)); make('other'); make(prefix=None); make(prefix=S('x')); make(part=5, entry=1); make(version=V, exclusive=1); get(); get(V); get(objv('v', 4)); get(objv('', 5))
+    update(objv('', 5), tail=1); update(objv('v', 4), tail=1); update(V); get(); update(objv('v', 6), 1, 2, 3, 4, [step(1, 7), step(2, 7), step(3, 5), step(1, 6)]); get(); update(objv('v', 7), add=[step(1, 7)]); get(); update(objv('v', 7), add=[step(1, 9)], remove=[step(1, 7), step(2, 99)]); get(); update(objv('v', 8), head=-1, remove=[step(2, 7)]); get(); update(objv('v', 9), add=[step(9, 1)]); get(); update(objv('v', 9), add=[step(1, -1)]); get(); r.bytes()
+    r.object('damaged', True); r.data(b'\x01'); get(); make(); update(V); r.object('empty', True); get(); make()
+    params = lambda part=1000, entry=200, full=742: env(1, 1, u64(part), u64(entry), u64(full))
+    init = lambda tag='', p=params(): f('init_part', env(1, 1, S(tag), p))
+    push = lambda *items, total=None, tag='': f('push_part', env(1, 1, S(tag), seq(*map(S, items)), u64(sum(map(len, items)) if total is None else total)))
+    trim = lambda ofs, exclusive=0, tag=None: f('trim_part', env(1, 1, opt(tag), u64(ofs), u8(exclusive)))
+    lst = lambda ofs=0, most=100, tag=None: f('part_list', env(1, 1, opt(tag), u64(ofs), s32(most)))
+    r.object('part'); lst(); push('x'); init('t'); r.secret(40, 48); r.bytes(); f('get_part_info', NONE_ENV); init('t'); init('u'); init('t', params(1001)); lst(); push(); push('abc'); lst(); lst(512); lst(573); push('de', 'f', ''); lst(); lst(0, 1); lst(512, 2); lst(573, 2); lst(600); lst(5000); lst(0, 0); lst(0, -1); lst(0, 3, S('t')); f('get_part_info', NONE_ENV); push('x', total=5); push('x' * 201); push('x' * 1000); push(*['y'] * 20)
+    r.bytes(); trim(0); trim(512, 1); trim(573, 1); lst(); trim(573); lst(); f('get_part_info', NONE_ENV); trim(600); trim(5000); lst(); f('get_part_info', NONE_ENV); push('z' * 100); lst(); push('w'); push('v' * 10); lst(); push('u'); push('x'); f('get_part_info', NONE_ENV); trim(5000, 1); lst(); f('get_part_info', NONE_ENV)
+    r.object('filled'); init(); r.secret(40, 48); push('a' * 170); f('get_part_info', NONE_ENV); push('b' * 200, 'c'); push('b' * 200); push('c'); lst(); trim(5000); lst()
+    r.object('filled in one'); init(); r.secret(40, 48); push('a' * 180, 'b' * 100, 'c' * 50); lst(); push('a' * 180, 'b' * 50); lst(); push('d')
+
+def play_otp(r):
+    o = lambda method, payload=b'': r.call('otp', method, payload)
+    device = lambda ident, seed, kind=1, start=0, step=30, window=2, secret=b'': env(1, 1, u8(2), S(ident), S(seed), u8(kind), S(secret), s32(start), u32(step), u32(window))
+    put = lambda *devices: o('otp_set', env(1, 1, seq(*devices)))
+    get = lambda *ids, everything=0: o('otp_get', env(1, 1, u8(everything), seq(*map(S, ids))))
+    check = lambda ident, password, token: o('otp_check', env(1, 1, S(ident), S(password), S(token)))
+    result = lambda ident, token: o('otp_get_result', env(1, 1, S(ident), S(''), S(token)))
+    remove = lambda *ids: o('otp_remove', env(1, 1, seq(*map(S, ids))))
+    for method in 'otp_set otp_get otp_check otp_get_result otp_remove get_current_time'.split():
+        for exists in [False, True]: r.object(f'{method} of nothing', exists); o(method); o(method, env(9, 9)); o(method, env(1, 1)); r.call('hello', 'replay')
+    r.object('seeds')
+    for kind in [0, 1, 2, 3]:
+        for seed in ['', '00ff', '00FF', 'abc', 'xy', 'MZXW6YTBOI======', 'mzxw6ytboi', 'MZXW 6YTB OI', 'MZXW6YTBOI==', '1', 'A', 'AA', '00 ff']: put(device('s', seed, kind)); get('s')
+    r.omap_state()
+    r.object('devices'); put(device('b', '11'), device('a', '22', secret=b'x')); r.omap_state(); get(); get(everything=1); get('b', 'none', 'a', 'b'); remove('none'); remove('b', 'b'); r.omap_state(); get(everything=1); put(device('a', '33', window=9)); r.omap_state(); remove(); put()
+    r.object('checks'); check('d', '123456', 't'); result('d', 't'); put(device('d', '3132333435363738393031323334353637383930', step=1_000_000_000))
+    for n, password in enumerate(['12345', '', '123456789', 'abcdef', '999999x', '1', '2']): check('d', password, f't{n % 6}'); result('d', f't{n % 6}'); result('d', 'none')
+    r.omap_state(); put(device('d', '00')); r.omap_state()
