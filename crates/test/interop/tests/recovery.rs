@@ -26,7 +26,7 @@ fn a_cluster_that_has_lost_all_monitors_begins_anew_from_one_osd() {
         if grep -rqF "$FIRST" $D; then echo 'the key is in a file'; false; fi
 
         ceph osd pool create things 8; ceph osd pool application enable things rados
-        ceph config set global osd_pool_default_pg_num 16; ceph config-key set site/name north
+        ceph config set mon mon_data_avail_warn 0; ceph config set global osd_pool_default_pg_num 16; ceph config-key set site/name north
         ceph auth get-or-create client.writer mon 'allow r' osd 'allow rw pool=things' > writer.keyring
         for n in $(seq 20); do head -c 50000 /dev/urandom > in.$n; rados -p things put o$n in.$n; done
         FSID=$(ceph fsid); ADMIN=$(ceph auth get-key client.admin); MON=$(ceph auth get-key mon.)
@@ -92,5 +92,5 @@ END
         until_true have_snapshots
         ceph mon dump -f json | jq -e '.mons | map(.name) == ["a"]'
         kill $UP; until_true [ ! -e /proc/$UP ]"#;
-    shell.within(100).sh(&format!("{HEAD}{script}"));
+    shell.within(240).sh(&format!("{HEAD}{script}"));
 }

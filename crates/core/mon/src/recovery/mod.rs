@@ -16,6 +16,8 @@ pub use sealed::{
     LogPlace, OpenedSnapshot, SNAPSHOT_BYTES_MAX, SealedSnapshot, SnapshotError, take_snapshot,
 };
 pub(crate) use tables::concerns;
+#[cfg(test)]
+pub(crate) use tables::is_known;
 
 use crate::batch::{Batch, Snapshot};
 use nacre_auth::{RECOVERY_KEY_BYTES, RecoveryKey};

@@ -55,6 +55,28 @@ fn a_snapshot_opens_with_its_key_and_shows_nothing_without() {
     assert!(matches!(parsed.open(&other), Err(SnapshotError::OtherKey)));
 }
 
+/// Made by another program from `docs/formats/recovery-snapshot.md`: the key is the bytes 0 to 31, the content one value of an option.
+const KNOWN: &[&str] = &[
+    "4e4143524552435601000707070707070707070707070707070700f1536505000000ef8d210310e85f09",
+    "6465666768696a6b6c6d6e6f",
+    "351085ca98a57452fbde157ff289f09370c692349f50eeadc63ff6b2fa32cdf2eab9b2e0ae3a4a7399efcaed8bcc86ae",
+    "adbc871d1f6b518531dd8afa2bce50f0124c3555dc6b39d3fc0f22dc0737be5a47f29e90",
+];
+
+#[test]
+fn a_snapshot_of_another_program_opens() {
+    let hex: Vec<u8> = KNOWN.concat().into_bytes();
+    let byte = |pair: &[u8]| u8::from_str_radix(&String::from_utf8_lossy(pair), 16).expect("hexadecimal");
+    let bytes: Vec<u8> = hex.chunks(2).map(byte).collect();
+    let key = RecoveryKey::from_secret(std::array::from_fn(|at| u8::try_from(at).expect("small")));
+    let opened = SealedSnapshot::parse(bytes.into()).expect("its head").open(&key).expect("its key");
+    assert_eq!(opened.made, UTime { sec: 1_700_000_000, nsec: 5 });
+    assert_eq!(opened.place, LogPlace { incarnation: 2, index: 40, term: 5 });
+    let mut tables = MemorySnapshot::default();
+    tables.apply(&opened.tables);
+    assert_eq!(tables.get("config", "global/x"), Some(Bytes::from_static(b"1")));
+}
+
 #[test]
 fn a_changed_or_cut_snapshot_is_refused() {
     let (tables, key, _) = cluster();
