@@ -4,6 +4,7 @@ mod budget;
 mod data;
 mod effects;
 mod map_and_attrs;
+mod methods;
 mod random;
 mod snapshots;
 mod visibility;

@@ -1,0 +1,164 @@
+//! A stock radosgw on our cluster: S3 as its clients use it, and what its administrators look at.
+
+use nacre_interop::{Cluster, Shell};
+
+/// `rgw_start`, and `admin ...` as the user of that gateway.
+const TOOLS: &str = r#"
+rgw() { "$1" -c $CEPH_CONF -n client.rgw.t --keyring $PWD/rgw.keyring --log-file $PWD/rgw.log --run-dir $PWD "${@:2}"; }
+rgw_start() {
+  ceph auth get-or-create client.rgw.t mon 'allow rw' osd 'allow rwx' mgr 'allow rw' -o rgw.keyring
+  rgw radosgw -f --rgw-data $PWD --admin-socket $PWD/rgw.asok --rgw-frontends "beast endpoint=127.0.0.1:$PORT" \
+    --rgw-lc-debug-interval 1 --rgw-enable-usage-log true --rgw-usage-log-tick-interval 1 --rgw-usage-log-flush-threshold 1 \
+    > rgw.out 2>&1 &
+  echo $! > rgw.pid
+  for try in $(seq 400); do curl -s -o /dev/null http://127.0.0.1:$PORT/ && return 0; kill -0 $(cat rgw.pid) || break; sleep 0.1; done
+  echo "radosgw did not come up"; tail -20 rgw.out rgw.log; return 1
+}
+admin() { rgw radosgw-admin "$@" 2>> admin.err; }
+until_true() { for try in $(seq 100); do bash -c "$TOOLS$1" > /dev/null 2>&1 && return 0; sleep 0.2; done; echo "never true: $1"; return 1; }
+"#;
+
+/// An S3 client: requests with signatures of version 2, and what is in their answers.
+const CLIENT: &str = r#"
+import base64, email.utils, hashlib, hmac, http.client, os, re, sys, time, urllib.parse
+SIGNED = {'acl', 'delete', 'lifecycle', 'partNumber', 'uploadId', 'uploads', 'versionId', 'versioning', 'versions'}
+def s3(method, path, body=b'', want=200, headers={}):
+    place, _, query = path.partition('?')
+    signed = sorted(part for part in query.split('&') if part.split('=')[0] in SIGNED)
+    date = email.utils.formatdate(usegmt=True)
+    text = '\n'.join([method, headers.get('Content-MD5', ''), '', date, place + ('?' + '&'.join(signed) if signed else '')])
+    key = base64.b64encode(hmac.new(b'secret', text.encode(), hashlib.sha1).digest()).decode()
+    wire = http.client.HTTPConnection('127.0.0.1', int(os.environ['PORT']), timeout=30)
+    wire.request(method, path, body, {'Date': date, 'Authorization': 'AWS access:' + key, **headers})
+    reply = wire.getresponse()
+    data = reply.read()
+    assert reply.status == want, (method, path, reply.status, data)
+    s3.headers = reply.headers
+    return data
+def all_of(tag, xml): return [urllib.parse.unquote(found) for found in re.findall(f'<{tag}>([^<]*)</{tag}>', xml.decode())]
+def upload(path, parts):
+    [ident] = all_of('UploadId', s3('POST', path + '?uploads'))
+    done = ''
+    for number, part in enumerate(parts, 1):
+        s3('PUT', f'{path}?partNumber={number}&uploadId={ident}', part)
+        done += f'<Part><PartNumber>{number}</PartNumber><ETag>{s3.headers["ETag"]}</ETag></Part>'
+    return ident, f'<CompleteMultipartUpload>{done}</CompleteMultipartUpload>'.encode()
+"#;
+
+/// Ends the gateway, however the test ends.
+struct Gateway(Shell);
+
+impl Gateway {
+    fn start(cluster: &Cluster) -> Self {
+        let port =
+            std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
+        let gateway = Self(cluster.shell().with("PORT", port).with("TOOLS", TOOLS).within(100));
+        gateway.sh("rgw_start
+            admin user create --uid u --display-name U --access-key access --secret secret > /dev/null");
+        gateway
+    }
+
+    fn sh(&self, script: &str) -> String {
+        self.0.sh(&format!("{TOOLS}{script}"))
+    }
+
+    fn s3(&self, script: &str) -> String {
+        self.0.python(&format!("{CLIENT}{script}"))
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.0.run("kill -9 $(cat rgw.pid)");
+    }
+}
+
+#[test]
+fn a_stock_radosgw_serves_s3() {
+    let cluster = Cluster::start(3);
+    let gateway = Gateway::start(&cluster);
+    // Listings, page by page, with what is overwritten and removed.
+    gateway.s3(r#"
+s3('PUT', '/bucket')
+names = [f'{a}/{b}' for a in 'abc' for b in range(6)] + ['plain', 'zz', '\u00e9']
+quoted = [urllib.parse.quote(name) for name in names]
+for name in quoted: s3('PUT', '/bucket/' + name, b'first')
+for name in quoted: s3('PUT', '/bucket/' + name, name.encode())
+assert all(s3('GET', '/bucket/' + name) == name.encode() for name in quoted)
+listed, marker = [], ''
+while True:
+    page = s3('GET', f'/bucket?max-keys=4&marker={urllib.parse.quote(marker)}')
+    listed += all_of('Key', page)
+    if all_of('IsTruncated', page) == ['false']: break
+    marker = listed[-1]
+assert listed == sorted(names, key=str.encode), listed
+page = s3('GET', '/bucket?delimiter=/&max-keys=3')
+assert (all_of('Prefix', page)[1:], all_of('Key', page)) == (['a/', 'b/', 'c/'], []), page
+page = s3('GET', '/bucket?delimiter=/&marker=b/')
+assert (all_of('Prefix', page)[1:], all_of('Key', page)) == (['c/'], ['plain', 'zz', '\u00e9']), page
+assert all_of('Key', s3('GET', '/bucket?prefix=b/')) == [f'b/{n}' for n in range(6)]
+s3('DELETE', '/bucket/zz', want=204); s3('GET', '/bucket/zz', want=404); s3('DELETE', '/bucket/zz', want=204)
+"#);
+    // Uploads in parts: completed, given up, and replaced.
+    gateway.s3(r#"
+parts = [os.urandom(5 << 20), os.urandom(5 << 20), b'the end']
+ident, done = upload('/bucket/large', parts)
+s3('POST', '/bucket/large?uploadId=' + ident, done)
+assert s3('GET', '/bucket/large') == b''.join(parts)
+assert s3('GET', '/bucket/large', want=206, headers={'Range': 'bytes=5242870-5242889'}) == b''.join(parts)[5242870:5242890]
+ident, _ = upload('/bucket/given-up', [parts[0]])
+assert all_of('UploadId', s3('GET', '/bucket?uploads')) == [ident]
+s3('DELETE', '/bucket/given-up?uploadId=' + ident, want=204)
+assert all_of('UploadId', s3('GET', '/bucket?uploads')) == []
+s3('PUT', '/bucket/large', b'small'); assert s3('GET', '/bucket/large') == b'small'
+"#);
+    // Versions.
+    gateway.s3(r#"
+s3('PUT', '/versions'); s3('PUT', '/versions/o', b'from before')
+s3('PUT', '/versions?versioning', b'<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>')
+def put(data): s3('PUT', '/versions/o', data); return s3.headers['x-amz-version-id']
+one, two = put(b'one'), put(b'two')
+s3('DELETE', '/versions/o', want=204); marker = s3.headers['x-amz-version-id']
+s3('GET', '/versions/o', want=404); assert s3('GET', '/versions/o?versionId=' + one) == b'one' and s3('GET', '/versions/o?versionId=null') == b'from before'
+assert all_of('Key', s3('GET', '/versions')) == []
+assert all_of('VersionId', s3('GET', '/versions?versions')) == [marker, two, one, 'null']
+s3('DELETE', '/versions/o?versionId=' + marker, want=204); assert s3('GET', '/versions/o') == b'two'
+s3('DELETE', '/versions/o?versionId=' + two, want=204); assert s3('GET', '/versions/o') == b'one'
+s3('DELETE', '/versions/o?versionId=' + one, want=204); s3('DELETE', '/versions/o?versionId=null', want=204)
+assert all_of('VersionId', s3('GET', '/versions?versions')) == []; s3('DELETE', '/versions', want=204)
+"#);
+    what_administrators_see(&gateway);
+}
+
+fn what_administrators_see(gateway: &Gateway) {
+    gateway.sh(r#"
+        # The index counts right, also in other shards; what is removed goes in the end.
+        counted() { admin bucket stats --bucket bucket | jq '.usage["rgw.main"].num_objects'; }
+        [ $(counted) = 21 ]
+        admin bucket check --bucket bucket --fix > /dev/null; [ $(counted) = 21 ]
+        admin bi list --bucket bucket | jq -e 'map(select(.type == "plain")) | length == 21' > /dev/null
+        admin reshard add --bucket bucket --num-shards 17 > /dev/null; admin reshard list | jq -e 'length == 1' > /dev/null
+        admin reshard cancel --bucket bucket > /dev/null; [ "$(admin reshard list | jq length)" = 0 ]
+        admin bucket reshard --bucket bucket --num-shards 13 > /dev/null; [ $(counted) = 21 ]
+        admin gc list --include-all | jq -e 'length > 0' > /dev/null
+        rados -p default.rgw.buckets.data ls | grep -q __multipart
+        admin gc process --include-all; [ "$(admin gc list --include-all | jq length)" = 0 ]
+        [ "$(rados -p default.rgw.buckets.data ls | grep -c -e __multipart -e __shadow)" = 0 ]
+        until_true 'admin usage show --uid u | jq -e ".summary[0].total.successful_ops > 60"'
+        admin usage trim --uid u; admin usage show --uid u | jq -e '.summary | length <= 1' > /dev/null"#);
+    // A lifecycle of days that last a second.
+    gateway.s3(r#"
+rule = '<Rule><ID>r</ID><Prefix>a/</Prefix><Status>Enabled</Status><Expiration><Days>1</Days></Expiration></Rule>'
+config = f'<LifecycleConfiguration>{rule}</LifecycleConfiguration>'.encode()
+md5 = base64.b64encode(hashlib.md5(config).digest()).decode()
+s3('PUT', '/bucket?lifecycle', config, headers={'Content-MD5': md5})
+assert all_of('Prefix', s3('GET', '/bucket?lifecycle')) == ['a/']
+"#);
+    gateway.sh("admin lc list | jq -e 'length == 1' > /dev/null
+        until_true 'admin lc process; [ $(admin bucket stats --bucket bucket | jq \".usage[\\\"rgw.main\\\"].num_objects\") = 15 ]'");
+    gateway.s3(r#"
+assert all_of('Key', s3('GET', '/bucket?prefix=a/')) == []
+for name in all_of('Key', s3('GET', '/bucket')): s3('DELETE', '/bucket/' + urllib.parse.quote(name), want=204)
+s3('DELETE', '/bucket', want=204); s3('GET', '/bucket', want=404)
+"#);
+}
