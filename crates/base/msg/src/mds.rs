@@ -158,7 +158,7 @@ pub struct MdsLoadTargets {
     pub version: u64,
     /// Id of the daemon's instance.
     pub global_id: u64,
-    /// The ranks.
+    /// Ranks of its file system, without its own.
     pub targets: BTreeSet<i32>,
 }
 body!(MdsLoadTargets = 0x20a, 1 / 1; @version; global_id, targets);

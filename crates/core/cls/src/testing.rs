@@ -142,7 +142,7 @@ impl TestObject {
         &self.base.omap
     }
 
-    /// All attributes.
+    /// All attributes, by their names without prefix.
     #[must_use]
     pub fn all_attrs(&self) -> &BTreeMap<ByteStr, Bytes> {
         &self.base.attrs

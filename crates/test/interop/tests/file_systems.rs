@@ -55,7 +55,7 @@ fn a_file_system_is_served_and_a_standby_takes_over_when_its_server_dies() {
     // A client with caps of its own, by libcephfs: what it is not to see it cannot open.
     sh(
         &shell,
-        "ceph fs authorize f client.c / rw -o $PWD/c.keyring; ceph auth get client.c | grep -q 'allow rw fsname=f'",
+        "ceph fs authorize f client.c / rws -o $PWD/c.keyring; ceph auth get client.c | grep -q 'allow rws fsname=f'",
     );
     let took = shell.python(
         r#"

@@ -158,7 +158,7 @@ pub(super) fn push(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     done()
 }
 
-/// One entry.
+/// An entry as it is listed: its offset is that in the part.
 struct Entry {
     data: Bytes,
     offset: u64,
@@ -286,7 +286,7 @@ pub(super) fn list(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     })
 }
 
-/// The header.
+/// The header of a part, as it is stored.
 pub(super) fn info(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     struct Nothing;
     impl Decode for Nothing {

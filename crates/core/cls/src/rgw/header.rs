@@ -103,7 +103,7 @@ impl Decode for Resharding {
 /// `rgw_bucket_dir_header`
 #[derive(Clone, Default)]
 pub(super) struct Header {
-    /// By category.
+    /// What is counted, by category of objects.
     pub(super) stats: BTreeMap<u8, Stats>,
     /// Seconds after which an announced change counts as given up; 0 for the default.
     pub(super) tag_timeout_s: u64,

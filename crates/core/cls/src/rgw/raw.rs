@@ -61,7 +61,7 @@ pub(super) fn get(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     output(|w| w.envelope(1, 1, |w| w.put(&RawEntry { kind, place, value })))
 }
 
-/// One entry
+/// Stores an entry as it comes, under whatever key it names.
 pub(super) fn put(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     let entry: RawEntry = Reader::new(bytes).envelope("rgw_cls_bi_put_op", 1, |_, r| r.get())?;
     cx.omap_set(vec![(entry.place, entry.value)]);
@@ -248,7 +248,7 @@ pub(super) fn check_index(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
     })
 }
 
-/// Counts anew.
+/// Replaces what the header counts by what there is.
 pub(super) fn rebuild_index(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
     let header = Header::load(cx)?;
     recount(cx, &header)?.save(cx);

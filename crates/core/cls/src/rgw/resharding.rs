@@ -42,7 +42,7 @@ pub(super) fn guard(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     done()
 }
 
-/// The mark.
+/// The mark, with the new instance and its shards.
 pub(super) fn get(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     empty_input(bytes)?;
     let header = Header::load(cx)?;

@@ -33,7 +33,7 @@ const TURNED_AWAY_COUNT_MAX: usize = 64;
 
 /// What becomes of the state that a beacon asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Transition {
     /// It is what the map says already, or may not be.
     Nothing,
     Granted,
@@ -60,15 +60,15 @@ fn is_next(held: i32, wanted: i32) -> bool {
 }
 
 /// What a beacon that asks for `wanted` brings a server that is in the map.
-fn wish(info: &MdsInfo, wanted: i32) -> Wish {
+fn transition(info: &MdsInfo, wanted: i32) -> Transition {
     match wanted {
-        wanted if wanted == info.state => Wish::Nothing,
-        state::DNE => Wish::Gone,
-        state::DAMAGED if info.holds_rank() => Wish::Damaged,
+        wanted if wanted == info.state => Transition::Nothing,
+        state::DNE => Transition::Gone,
+        state::DAMAGED if info.holds_rank() => Transition::Damaged,
         // Who waits or follows takes no rank by itself.
-        _ if !info.holds_rank() || !is_next(info.state, wanted) => Wish::Nothing,
-        state::STOPPED => Wish::Stopped,
-        _ => Wish::Granted,
+        _ if !info.holds_rank() || !is_next(info.state, wanted) => Transition::Nothing,
+        state::STOPPED => Transition::Stopped,
+        _ => Transition::Granted,
     }
 }
 
@@ -221,7 +221,7 @@ impl Mon {
         let map = self.state.fs.map();
         let (Some(info), Some(epoch)) = (map.server(gid), map.epoch_for(gid)) else { return };
         let (is_laggy, join_fscid) = (info.is_laggy(), info.join_fscid);
-        let wish = wish(info, beacon.state);
+        let wanted = transition(info, beacon.state);
         if is_laggy {
             let found = |info: &mut MdsInfo| info.laggy_since = nacre_types::UTime::ZERO;
             self.state.fs.update(cx.wall, |change| change.server(gid, found));
@@ -239,10 +239,10 @@ impl Mon {
             self.state.fs.update(cx.wall, |change| change.server(gid, |info| info.join_fscid = preferred));
         }
         self.state.fs.heard.health.insert(gid, complaints(beacon.health.clone()));
-        self.grant(cx, session, &beacon, wish);
+        self.grant(cx, session, &beacon, wanted);
     }
 
-    fn grant(&mut self, cx: &Cx<'_>, session: SessionId, beacon: &MdsBeacon, wish: Wish) {
+    fn grant(&mut self, cx: &Cx<'_>, session: SessionId, beacon: &MdsBeacon, wanted: Transition) {
         let gid = beacon.global_id;
         let fs = self.state.fs.map().file_system_of(gid).map(|fs| fs.mds_map.fs_name.clone());
         let rank = self.state.fs.map().server(gid).map_or(-1, |info| info.rank);
@@ -250,9 +250,9 @@ impl Mon {
         let mut say = |priority, text: &str| {
             self.state.clog(priority, cx.wall, format!("daemon mds.{} {text} {place}", beacon.name));
         };
-        match wish {
-            Wish::Nothing => (),
-            Wish::Granted => {
+        match wanted {
+            Transition::Nothing => (),
+            Transition::Granted => {
                 if beacon.state == state::ACTIVE {
                     say(LogPriority::INFO, "is active now with");
                 }
@@ -260,16 +260,16 @@ impl Mon {
                     change.server(gid, |info| (info.state, info.state_seq) = (beacon.state, beacon.seq));
                 });
             }
-            Wish::Stopped => {
+            Transition::Stopped => {
                 say(LogPriority::INFO, "has stopped");
                 self.state.fs.update(cx.wall, |change| change.stop(gid));
                 return self.send_nobodys_map(session);
             }
-            Wish::Damaged => {
+            Transition::Damaged => {
                 say(LogPriority::ERROR, "finds the metadata damaged of");
                 self.state.give_up_damaged_mds(gid, cx.wall);
             }
-            Wish::Gone => self.state.give_up_mds(gid, cx.wall),
+            Transition::Gone => self.state.give_up_mds(gid, cx.wall),
         }
         let map = self.state.fs.map();
         let epoch = map.epoch_for(gid).unwrap_or(map.epoch);
@@ -342,14 +342,14 @@ mod tests {
         let waiting = info(-1, state::STANDBY);
         let following = info(0, state::STANDBY_REPLAY);
         for wanted in [state::ACTIVE, state::REPLAY, state::CREATING, state::DAMAGED, state::STOPPED] {
-            assert_eq!(wish(&waiting, wanted), Wish::Nothing, "{wanted}");
-            assert_eq!(wish(&following, wanted), Wish::Nothing, "{wanted}");
+            assert_eq!(transition(&waiting, wanted), Transition::Nothing, "{wanted}");
+            assert_eq!(transition(&following, wanted), Transition::Nothing, "{wanted}");
         }
-        assert_eq!(wish(&waiting, state::DNE), Wish::Gone);
+        assert_eq!(transition(&waiting, state::DNE), Transition::Gone);
         let holder = info(0, state::REPLAY);
-        assert_eq!(wish(&holder, state::RECONNECT), Wish::Granted);
-        assert_eq!(wish(&holder, state::ACTIVE), Wish::Nothing);
-        assert_eq!(wish(&holder, state::DAMAGED), Wish::Damaged);
-        assert_eq!(wish(&info(0, state::STOPPING), state::STOPPED), Wish::Stopped);
+        assert_eq!(transition(&holder, state::RECONNECT), Transition::Granted);
+        assert_eq!(transition(&holder, state::ACTIVE), Transition::Nothing);
+        assert_eq!(transition(&holder, state::DAMAGED), Transition::Damaged);
+        assert_eq!(transition(&info(0, state::STOPPING), state::STOPPED), Transition::Stopped);
     }
 }
