@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub mod sub_key {
     /// The client's instance, such as `client.4123`.
     pub const CLIENT_ID: u8 = 0;
-    /// Its address.
+    /// Where that client is, as `v2:IP:PORT/NONCE`.
     pub const CLIENT_ADDRESS: u8 = 1;
     /// The pool's number.
     pub const POOL_ID: u8 = 2;
@@ -30,7 +30,7 @@ pub mod sub_key {
 
 /// What is counted. Ceph `PerformanceCounterType`.
 pub mod query_counter {
-    /// Operations.
+    /// Number of operations.
     pub const OPS: u8 = 0;
     /// Those that write.
     pub const WRITE_OPS: u8 = 1;
@@ -38,9 +38,9 @@ pub mod query_counter {
     pub const READ_OPS: u8 = 2;
     /// Bytes both ways.
     pub const BYTES: u8 = 3;
-    /// Bytes written.
+    /// Bytes that writes brought.
     pub const WRITE_BYTES: u8 = 4;
-    /// Bytes read.
+    /// Bytes that reads brought.
     pub const READ_BYTES: u8 = 5;
     /// Nanoseconds from arrival to answer.
     pub const LATENCY: u8 = 6;
@@ -55,7 +55,7 @@ pub mod query_counter {
 pub struct SubKey {
     /// One of [`sub_key`].
     pub kind: u8,
-    /// A regular expression with groups.
+    /// A regular expression; what its parentheses find becomes the key.
     pub pattern: String,
 }
 fields!(SubKey, "OSDPerfMetricSubKeyDescriptor", 1, 1; kind, pattern);
@@ -90,7 +90,7 @@ fields!(PerfLimit, "OSDPerfMetricLimit", 1, 1; order_by, max_count);
 /// Queries with their limits; a query without limits wants all keys.
 pub type PerfQueries = BTreeMap<PerfQuery, BTreeSet<PerfLimit>>;
 
-/// For each part of the query's key what its pattern found: the whole find, and then each group of the pattern.
+/// For each part of the query's key what its pattern found: the whole find, and then that of each pair of parentheses.
 pub type PerfKey = Vec<Vec<Bytes>>;
 
 /// What was counted since the report before. Ceph `OSDPerfMetricReport`.
@@ -99,7 +99,7 @@ pub struct PerfQueryReport {
     /// Those of the query.
     pub counters: Vec<QueryCounter>,
     /// By key, the sums as [`pack_sums`] writes them.
-    pub groups: BTreeMap<PerfKey, Bytes>,
+    pub sums: BTreeMap<PerfKey, Bytes>,
 }
 
 /// Sums in the order of the query's counters, each with the number of what was summed up. A time is followed by that number.
@@ -115,7 +115,7 @@ pub fn pack_sums(counters: &[QueryCounter], sums: &[(u64, u64)]) -> Bytes {
     w.finish()
 }
 
-/// A list behind its length in groups of seven bits, the lowest first. Ceph `denc_varint`.
+/// A list behind its length, seven bits in a byte, the lowest first. Ceph `denc_varint`.
 fn put_short_list<T: Encode>(w: &mut Writer, items: &[T]) {
     let mut length = items.len();
     loop {
@@ -172,7 +172,7 @@ impl Encode for PerfQueryReport {
     fn encode(&self, w: &mut Writer) {
         w.envelope(1, 1, |w| {
             put_short_list(w, &self.counters);
-            w.put(&self.groups);
+            w.put(&self.sums);
         });
     }
 }
@@ -182,7 +182,7 @@ impl Decode for PerfQueryReport {
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         r.envelope("OSDPerfMetricReport", 1, |_, r| {
             let counters = get_short_list(r, "counters")?;
-            Ok(Self { counters, groups: r.get()? })
+            Ok(Self { counters, sums: r.get()? })
         })
     }
 }
@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn a_report_comes_back() {
         let key = vec![vec![Bytes::from_static(b"2"), Bytes::from_static(b"2")], vec![Bytes::new()]];
-        let groups = BTreeMap::from([(key, pack_sums(&query().counters, &[(1, 1), (5, 1)]))]);
-        let report = PerfQueryReport { counters: query().counters, groups };
+        let sums = BTreeMap::from([(key, pack_sums(&query().counters, &[(1, 1), (5, 1)]))]);
+        let report = PerfQueryReport { counters: query().counters, sums };
         assert_eq!(PerfQueryReport::from_bytes(report.to_bytes()), Ok(report));
     }
 }

@@ -97,9 +97,9 @@ impl Active {
     fn key_of(&self, op: &CountedOp<'_>) -> Option<PerfKey> {
         let find = |(kind, pattern): &(u8, Regex)| {
             let text = op.text(*kind)?;
-            let groups = pattern.captures(&text)?;
-            let group = |at| groups.get(at).map_or_else(Bytes::new, |found| text.slice(found.range()));
-            Some((0..groups.len()).map(|at| detached(&group(at))).collect())
+            let found = pattern.captures(&text)?;
+            let part = |at| found.get(at).map_or_else(Bytes::new, |part| text.slice(part.range()));
+            Some((0..found.len()).map(|at| detached(&part(at))).collect())
         };
         self.key.iter().map(find).collect()
     }
@@ -168,9 +168,9 @@ impl DynamicPerfStats {
 
 /// Adds what one shard has counted to what others have.
 pub(crate) fn merge(samples: &mut PerfSamples, more: PerfSamples) {
-    for (query, groups) in more {
+    for (query, counted) in more {
         let known = samples.entry(query).or_default();
-        for (key, sums) in groups {
+        for (key, sums) in counted {
             if let Some(sum) = known.get_mut(&key) {
                 sum.iter_mut().zip(sums).for_each(|(sum, more)| add(sum, more));
             } else if known.len() < KEYS_MAX {
@@ -186,20 +186,20 @@ pub(crate) fn reports(
     mut samples: PerfSamples,
 ) -> BTreeMap<PerfQuery, PerfQueryReport> {
     let report = |(query, limits): (&PerfQuery, &BTreeSet<_>)| {
-        let groups = samples.remove(query)?;
+        let counted = samples.remove(query)?;
         let wanted = |rank: &nacre_msg::PerfLimit| {
             let at = query.counters.iter().position(|counter| *counter == rank.order_by);
-            let mut keys: Vec<_> = groups.iter().collect();
+            let mut keys: Vec<_> = counted.iter().collect();
             keys.sort_by_key(|(_, sums)| std::cmp::Reverse(at.and_then(|at| sums.get(at)).map(|sum| sum.0)));
             let count = usize::try_from(rank.max_count).unwrap_or(usize::MAX);
             keys.into_iter().take(count).map(|(key, _)| key.clone()).collect::<Vec<_>>()
         };
         let chosen: Option<BTreeSet<PerfKey>> =
             (!limits.is_empty()).then(|| limits.iter().flat_map(wanted).collect());
-        let groups =
-            groups.iter().filter(|(key, _)| chosen.as_ref().is_none_or(|chosen| chosen.contains(*key)));
-        let groups = groups.map(|(key, sums)| (key.clone(), pack_sums(&query.counters, sums))).collect();
-        Some((query.clone(), PerfQueryReport { counters: query.counters.clone(), groups }))
+        let wanted =
+            counted.iter().filter(|(key, _)| chosen.as_ref().is_none_or(|chosen| chosen.contains(*key)));
+        let sums = wanted.map(|(key, sums)| (key.clone(), pack_sums(&query.counters, sums))).collect();
+        Some((query.clone(), PerfQueryReport { counters: query.counters.clone(), sums }))
     };
     queries.iter().filter_map(report).collect()
 }
@@ -288,7 +288,7 @@ mod tests {
         count(&mut stats, b"small", true, 1);
         (0..2).for_each(|_| count(&mut stats, b"often", true, 2));
         let reports = reports(&queries, stats.take());
-        let names: Vec<_> = reports[&query].groups.keys().map(|key| key[1][0].clone()).collect();
+        let names: Vec<_> = reports[&query].sums.keys().map(|key| key[1][0].clone()).collect();
         assert_eq!(names, ["large", "often"]);
     }
 
