@@ -28,6 +28,7 @@ pub(super) const TABLES: &[(&str, Use)] = &[
     ("osd-creating", Use::Kept),
     ("osd-removed-snaps", Use::KeptQuietly),
     ("osd-metadata", Use::KeptQuietly),
+    ("mds-metadata", Use::KeptQuietly),
     ("servicemap", Use::KeptQuietly),
     // The newest map goes along by itself; OSDs keep newer ones than a snapshot has.
     ("osdmap", Use::LeftOut),
