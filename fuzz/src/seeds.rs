@@ -91,6 +91,8 @@ fn calls(path: &Path, seeds: &mut Vec<Seed>) {
         let mut lines = object.lines();
         let exists = lines.next().is_some_and(|title| title.ends_with(" existing"));
         let calls = lines.filter_map(|line| match line.split(' ').collect::<Vec<_>>()[..] {
+            // What the object's data is by then.
+            ["bytes", ..] => None,
             [class, method, "-", _, _] => Some((class, method, Vec::new())),
             [class, method, input, _, _] => {
                 let pairs = (0..input.len()).step_by(2).map(|at| digits(&input[at..at + 2]));
