@@ -385,10 +385,10 @@ impl PgDriver {
             Effect::Reply { session, tid, message, trace, namespace, snap } => {
                 let (is_write, input_bytes) = (tracker::is_write(&trace), trace.input_bytes);
                 self.count_reply(cx, session, tid, &message, trace);
-                let (pg, name) = (message.pg, message.name.clone());
+                let counted = self.perf_stats.is_active().then(|| (message.pg, message.name.clone()));
                 let message = Message::OsdOpReply(*message).encode(tid);
                 let output_bytes = message.data.len() as u64;
-                if self.perf_stats.is_active() {
+                if let Some((pg, name)) = counted {
                     self.perf_stats.add(&CountedOp {
                         session: cx.net.sessions.client(session),
                         osd: self.osd,
