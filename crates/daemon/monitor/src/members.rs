@@ -109,16 +109,15 @@ impl Monitors {
         self.members.name_of(id.0).is_some_and(|name| self.map.may_lead(name))
     }
 
-    /// Which monitor stands for election first, second, and so on: by rank, and witnesses last. One of them may have to lead for a moment, when it
-    /// alone has what was committed last; it hands the lead over then.
+    /// Which monitor stands for election first, second, and so on: by rank, and witnesses last. One of them may have to lead for a moment,
+    /// when it alone has what was committed last; it hands the lead over then.
     pub(crate) fn turn_of(&self, id: NodeId) -> Option<usize> {
         let rank = |id: NodeId| Some((!self.may_lead(id), self.rank_of(id)?));
         let own = rank(id)?;
         Some(self.wanted().into_iter().filter_map(rank).filter(|other| *other < own).count())
     }
 
-    /// The rank of a monitor, which says who stands for election first.
-    pub(crate) fn rank_of(&self, id: NodeId) -> Option<usize> {
+    fn rank_of(&self, id: NodeId) -> Option<usize> {
         self.map.rank_of(self.members.name_of(id.0)?)
     }
 }

@@ -159,7 +159,7 @@ impl Replica {
             Some(stored) => stored,
             None => begin_log(Members::voting([FIRST]), &mut first),
         };
-        let (id, rank) = own_member(store.as_ref(), name)?;
+        let Own { id, turn, is_witness } = own_member(store.as_ref(), name)?;
         if store.get(ID)?.is_none() {
             first.put(ID, id_bytes(id));
         }
@@ -168,10 +168,10 @@ impl Replica {
         }
         let settings = Settings {
             id,
-            rank,
+            rank: turn,
             proposal_bytes_max: PROPOSAL_BYTES_MAX,
             kept_entries_max,
-            kept_bytes_max: KEPT_BYTES_MAX,
+            kept_bytes_max: kept_bytes_max(is_witness),
         };
         let (trimmed, applied) = (stored.trimmed, (stored.applied, stored.members.clone()));
         let last = stored.entries.last().map_or(trimmed.index, |entry| entry.position.index);
@@ -302,7 +302,7 @@ impl Replica {
     /// The monitor's turn in elections is another, or whether it is a witness, which keeps little for others.
     pub(crate) fn set_turn(&mut self, turn: usize, is_witness: bool) {
         self.quorum.set_rank(turn);
-        self.quorum.set_kept_bytes(if is_witness { WITNESS_KEPT_BYTES_MAX } else { KEPT_BYTES_MAX });
+        self.quorum.set_kept_bytes(kept_bytes_max(is_witness));
     }
 
     /// Remembers that the member that this store is that of is none any more.
@@ -473,8 +473,20 @@ fn load(store: &dyn KvStore) -> Result<Option<Stored>, ReplicaError> {
     Ok(Some(Stored { hard_state, members, applied, trimmed, entries }))
 }
 
-/// Which member of the log the monitor is whose store this is, and its rank.
-fn own_member(store: &dyn KvStore, name: &str) -> Result<(NodeId, usize), ReplicaError> {
+/// What the monitor is whose store this is.
+struct Own {
+    id: NodeId,
+    /// Its turn in elections.
+    turn: usize,
+    is_witness: bool,
+}
+
+fn kept_bytes_max(is_witness: bool) -> usize {
+    if is_witness { WITNESS_KEPT_BYTES_MAX } else { KEPT_BYTES_MAX }
+}
+
+/// Which member of the log the monitor is, by its store.
+fn own_member(store: &dyn KvStore, name: &str) -> Result<Own, ReplicaError> {
     let unknown = || ReplicaError::Unknown(name.to_owned());
     let monitors = Monitors::read(store).map_err(|error| match error {
         ReadError::Store(error) => error.into(),
@@ -489,10 +501,10 @@ fn own_member(store: &dyn KvStore, name: &str) -> Result<(NodeId, usize), Replic
         }
         _ => return Err(unknown()),
     };
-    let rank = monitors.rank_of(id).ok_or_else(unknown)?;
+    let turn = monitors.turn_of(id).ok_or_else(unknown)?;
     match own {
         Some(own) if own != id.0 => Err(ReplicaError::Replaced { name: name.to_owned(), own }),
-        _ => Ok((id, rank)),
+        _ => Ok(Own { id, turn, is_witness: !monitors.may_lead(id) }),
     }
 }
 

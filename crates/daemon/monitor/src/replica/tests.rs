@@ -293,3 +293,27 @@ fn a_monitor_that_was_removed_does_not_start_again() {
     let refused = Replica::open(Box::new(open(&folder)), "b", 10).err();
     assert!(matches!(refused, Some(ReplicaError::Removed(name)) if name == "b"));
 }
+
+/// From its first tick on, not only after the next change of the monitors' map.
+#[test]
+fn a_witness_that_starts_stands_for_election_behind_the_others() {
+    const MONMAP: &[u8] = b"monmap\0current";
+    let patience = |disallowed: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut kv = made(&folder, &["a", "b"]);
+        let stored = kv.get(MONMAP).expect("the device is well").expect("a map");
+        let mut map = nacre_maps::MonMap::from_bytes(stored).expect("our own");
+        map.strategy = nacre_maps::STRATEGY_DISALLOW;
+        map.disallowed_leaders.insert(disallowed.to_owned());
+        let mut batch = KvBatch::default();
+        batch.put(MONMAP.to_vec(), map.to_bytes());
+        kv.commit(&batch, Durability::Durable).expect("the device is well");
+        let mut replica = Replica::open(Box::new(kv), "a", 10).expect("its own store");
+        settle(&mut replica);
+        (1..).find(|_| {
+            replica.tick().expect("the device is well");
+            settle(&mut replica).iter().any(|event| matches!(event, ReplicaEvent::Send(..)))
+        })
+    };
+    assert_eq!([patience("b"), patience("a")], [Some(20), Some(22)]);
+}
