@@ -2,7 +2,7 @@
 
 use super::{ADMIN, World, name};
 use crate::event::SessionId;
-use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer};
+use nacre_auth::ClientAuth;
 use nacre_denc::Decode;
 use nacre_maps::{Compat, FsMap, MdsMap};
 use nacre_msg::{MdsBeacon, MdsHealthMetric, MdsLoadTargets, Message, mds_state as state};
@@ -29,20 +29,7 @@ impl Server {
     }
 
     pub(super) fn connect(world: &mut World, id: &str) -> Self {
-        let who = name(&format!("mds.{id}"));
-        if !world.keys.contains_key(&who) {
-            let key = CryptoKey::generate(&mut world.entropy, world.wall);
-            let caps = [("mon", "allow profile mds"), ("osd", "allow *"), ("mds", "allow *")];
-            let caps: BTreeMap<String, String> =
-                caps.map(|(service, text)| (service.to_owned(), text.to_owned())).into();
-            let auth = EntityAuth { key: key.clone(), caps };
-            world.mon.state.auth.apply(AuthChange::Put(who.clone(), auth));
-            world.keys.insert(who.clone(), key);
-            world.settle();
-        }
-        let mut auth =
-            ClientAuth::new(who.clone(), world.keys.get(&who).cloned(), Offer::secure_first(), &[]);
-        let session = world.connect_as(&mut auth).expect("its key");
+        let (session, auth) = world.connect_stock("mds", id);
         let beacon = MdsBeacon {
             fsid: world.mon.fsid(),
             global_id: world.mon.sessions[&session].identity.global_id,

@@ -1,15 +1,14 @@
 //! Stock managers under our monitor: who is active, who takes over, what they are told and what they tell.
 
-use super::{ADMIN, World, addr, name};
+use super::{ADMIN, World, addr};
 use crate::event::{Event, SessionId};
-use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer};
 use nacre_buf::{BufList, Bytes};
 use nacre_maps::MgrMap;
 use nacre_msg::{
     HealthCheck, HealthChecks, KvData, Message, MgrBeacon, MgrDigest, ModuleInfo, ModuleOption, MonMgrReport,
     PgStats, PgStatsWanted, ProgressEvent, RawMessage, ServiceMap,
 };
-use nacre_types::{AuthName, Epoch, Errno};
+use nacre_types::{Epoch, Errno};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,20 +65,7 @@ impl Manager {
 
     /// With the key of `mgr.ID`, it says to be `says`.
     fn start_as(world: &mut World, id: &str, says: &str) -> Self {
-        let who: AuthName = name(&format!("mgr.{id}"));
-        if !world.keys.contains_key(&who) {
-            let key = CryptoKey::generate(&mut world.entropy, world.wall);
-            let caps = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
-            let caps: BTreeMap<String, String> =
-                caps.map(|(service, text)| (service.to_owned(), text.to_owned())).into();
-            let auth = EntityAuth { key: key.clone(), caps };
-            world.mon.state.auth.apply(AuthChange::Put(who.clone(), auth));
-            world.keys.insert(who.clone(), key);
-            world.settle();
-        }
-        let mut client =
-            ClientAuth::new(who.clone(), world.keys.get(&who).cloned(), Offer::secure_first(), &[]);
-        let session = world.connect_as(&mut client).expect("its key");
+        let (session, _) = world.connect_stock("mgr", id);
         let gid = world.mon.sessions[&session].identity.global_id;
         let (real, _) = real_beacons();
         let beacon = MgrBeacon {

@@ -421,13 +421,28 @@ impl World {
     }
 
     pub(super) fn add_client(&mut self, who: &str, mon_caps: &str, osd_caps: &str) {
+        self.add_entity(who, &[("mon", mon_caps), ("osd", osd_caps)]);
+    }
+
+    fn add_entity(&mut self, who: &str, caps: &[(&str, &str)]) {
         let key = CryptoKey::generate(&mut self.entropy, self.wall);
-        let caps =
-            [("mon", mon_caps), ("osd", osd_caps)].map(|(name, text)| (name.to_owned(), text.to_owned()));
-        let auth = EntityAuth { key: key.clone(), caps: caps.into() };
+        let caps = caps.iter().map(|(service, text)| ((*service).to_owned(), (*text).to_owned()));
+        let auth = EntityAuth { key: key.clone(), caps: caps.collect() };
         self.mon.state.auth.apply(AuthChange::Put(name(who), auth));
         self.keys.insert(name(who), key);
         self.settle();
+    }
+
+    /// A stock daemon comes, which gets its key with the profile of its kind when it comes first.
+    pub(super) fn connect_stock(&mut self, kind: &str, id: &str) -> (SessionId, ClientAuth) {
+        let who = format!("{kind}.{id}");
+        if !self.keys.contains_key(&name(&who)) {
+            let profile = format!("allow profile {kind}");
+            self.add_entity(&who, &[("mon", &profile), ("osd", "allow *"), ("mds", "allow *")]);
+        }
+        let key = self.keys.get(&name(&who)).cloned();
+        let mut auth = ClientAuth::new(name(&who), key, Offer::secure_first(), &[]);
+        (self.connect_as(&mut auth).expect("its key"), auth)
     }
 
     /// What must hold after everything: epochs without gaps, each full map the one before plus its change.
