@@ -217,7 +217,7 @@ mod tests {
         }
     }
 
-    fn count(stats: &mut DynamicPerfStats, name: &'static [u8], is_write: bool, bytes: u64) {
+    fn count(stats: &mut DynamicPerfStats, name: &[u8], is_write: bool, bytes: u64) {
         let (name, namespace) = (ByteStr::from(name), ByteStr::default());
         stats.add(&CountedOp {
             session: None,
@@ -299,20 +299,7 @@ mod tests {
         let mut stats = DynamicPerfStats::default();
         stats.set_queries(&queries);
         for number in 0..KEYS_MAX + 5 {
-            let name = ByteStr::from(number.to_string().as_bytes());
-            let namespace = ByteStr::default();
-            stats.add(&CountedOp {
-                session: None,
-                osd: 1,
-                pg: PgId { pool: 2, seed: 3 },
-                namespace: &namespace,
-                name: &name,
-                snap: SnapId::HEAD,
-                is_write: true,
-                input_bytes: 0,
-                output_bytes: 0,
-                latency_ns: 0,
-            });
+            count(&mut stats, number.to_string().as_bytes(), true, 0);
         }
         assert_eq!(stats.take()[&query].len(), KEYS_MAX);
     }
