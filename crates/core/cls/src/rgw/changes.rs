@@ -10,7 +10,7 @@ use crate::keys::{input, stored};
 use crate::method::{done, fail};
 use crate::{ClassCx, Fault, MethodResult};
 use nacre_buf::{ByteStr, Bytes};
-use nacre_denc::{Decode, DecodeError, Reader};
+use nacre_denc::{Decode, DecodeError, Encode, Reader};
 use nacre_types::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -122,7 +122,6 @@ pub(super) fn prepare_op(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
 }
 
 fn store(cx: &mut dyn ClassCx, place: ByteStr, entry: &DirEntry) {
-    use nacre_denc::Encode;
     cx.omap_set(vec![(place, entry.to_bytes())]);
 }
 

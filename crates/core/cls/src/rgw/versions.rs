@@ -245,18 +245,11 @@ fn take_over(cx: &mut dyn ClassCx, olh: &mut Olh, op: &LinkOp, promote: bool) ->
 }
 
 fn log_link(cx: &mut dyn ClassCx, op: LinkOp, olh: &Olh, entry: DirEntry) -> MethodResult {
-    let mut header = Header::load(cx)?;
-    if !op.logged || header.log_stopped {
-        return done();
-    }
     let kind = if op.delete_marker { change::LINK_DELETE_MARKER } else { change::LINK_OLH };
     let mut log_entry = LogEntry {
         key: op.key,
         time: entry.meta.mtime,
-        version: Version {
-            epoch: if op.olh_epoch == 0 { olh.epoch } else { op.olh_epoch },
-            ..Version::default()
-        },
+        version: logged_version(op.olh_epoch, olh),
         tag: op.op_tag,
         flags: op.log_flags | VERSIONED,
         zones: op.zones,
@@ -265,8 +258,21 @@ fn log_link(cx: &mut dyn ClassCx, op: LinkOp, olh: &Olh, entry: DirEntry) -> Met
     if op.delete_marker {
         (log_entry.owner, log_entry.owner_name) = (entry.meta.owner, entry.meta.owner_name);
     }
-    log_entry.append(cx, &mut header);
-    header.save(cx);
+    log(cx, op.logged, log_entry)
+}
+
+/// The epoch that the gateway asked for, or the one that the object has come to.
+fn logged_version(asked: u64, olh: &Olh) -> Version {
+    Version { epoch: if asked == 0 { olh.epoch } else { asked }, ..Version::default() }
+}
+
+/// Ends a change, which is logged if the gateway wants that and the log has not been stopped.
+fn log(cx: &mut dyn ClassCx, wanted: bool, entry: LogEntry) -> MethodResult {
+    let mut header = Header::load(cx)?;
+    if wanted && !header.log_stopped {
+        entry.append(cx, &mut header);
+        header.save(cx);
+    }
     done()
 }
 
@@ -368,23 +374,14 @@ fn promote_next(
 }
 
 fn log_unlink(cx: &mut dyn ClassCx, op: UnlinkOp, olh: &Olh, entry: &DirEntry) -> MethodResult {
-    let mut header = Header::load(cx)?;
-    if !op.logged || header.log_stopped {
-        return done();
-    }
-    LogEntry {
+    let log_entry = LogEntry {
         key: op.key,
         time: entry.meta.mtime,
-        version: Version {
-            epoch: if op.olh_epoch == 0 { olh.epoch } else { op.olh_epoch },
-            ..Version::default()
-        },
+        version: logged_version(op.olh_epoch, olh),
         tag: op.op_tag,
         flags: op.log_flags | VERSIONED,
         zones: op.zones,
         ..LogEntry::of(change::UNLINK_INSTANCE)
-    }
-    .append(cx, &mut header);
-    header.save(cx);
-    done()
+    };
+    log(cx, op.logged, log_entry)
 }
