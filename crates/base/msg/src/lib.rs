@@ -72,8 +72,8 @@ pub use osd_to_mon::{
     MarkMeDead, MarkMeDown, OsdAlive, OsdBeacon, OsdFailure, OsdFull, OsdPgCreated, OsdPgTemp, failure_flag,
 };
 pub use perf_query::{
-    PerfKey, PerfLimit, PerfQueries, PerfQuery, PerfQueryReport, QueryCounter, SubKey, pack_sums,
-    query_counter, sub_key,
+    PerfKey, PerfLimit, PerfQueries, PerfQuery, PerfQueryReport, PerfReports, QueryCounter, SubKey,
+    pack_sums, query_counter, sub_key,
 };
 pub use pg_create::{OsdPgCreate2, PgCreated};
 pub use pg_stats::PgStats;

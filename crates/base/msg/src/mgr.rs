@@ -3,7 +3,7 @@
 //! Source: Ceph `MMgrOpen.h`, `MMgrConfigure.h`, `MMgrClose.h`, `MMgrDigest.h`, `src/common/config_values.h`, v16.2.15.
 
 use crate::body::{Body, body};
-use crate::perf_query::PerfQueries;
+use crate::perf_query::{PerfQueries, get_of_osds};
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use std::collections::BTreeMap;
@@ -106,7 +106,10 @@ impl Body for MgrConfigure {
     fn read(version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
         let stats_period_s = r.u32()?;
         let stats_threshold = if version >= 2 { r.u32()? } else { 0 };
-        let perf_queries = if version >= 3 { r.get()? } else { PerfQueries::new() };
+        let mut perf_queries = if version >= 3 { r.get()? } else { PerfQueries::new() };
+        if version >= 4 {
+            perf_queries.extend(get_of_osds::<PerfQueries>(r)?.unwrap_or_default());
+        }
         Ok(Self { stats_period_s, stats_threshold, perf_queries })
     }
 

@@ -4,7 +4,7 @@
 //! `DaemonHealthMetric.h`, v16.2.15.
 
 use crate::body::{Body, fields, read_psm, write_psm};
-use crate::perf_query::{PerfQuery, PerfQueryReport};
+use crate::perf_query::{PerfReports, get_of_osds, put_of_osds};
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use std::collections::BTreeMap;
@@ -94,7 +94,7 @@ pub struct MgrReport {
     /// Its options, when they changed.
     pub config: Bytes,
     /// What was counted for the manager's queries since the report before.
-    pub perf_reports: BTreeMap<PerfQuery, PerfQueryReport>,
+    pub perf_reports: PerfReports,
     /// Long running tasks.
     pub task_status: Option<BTreeMap<String, String>>,
 }
@@ -106,8 +106,8 @@ impl Body for MgrReport {
     const COMPAT: u16 = 1;
     const OLDEST: u16 = 8;
 
-    fn read(_version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
-        Ok(Self {
+    fn read(version: u16, r: &mut Reader, _data: BufList) -> Result<Self, DecodeError> {
+        let mut report = Self {
             daemon_name: r.text()?,
             declare_types: r.get()?,
             packed: r.blob()?,
@@ -118,7 +118,11 @@ impl Body for MgrReport {
             config: r.blob()?,
             perf_reports: r.get()?,
             task_status: r.get()?,
-        })
+        };
+        if version >= 9 {
+            report.perf_reports.extend(get_of_osds::<PerfReports>(r)?.unwrap_or_default());
+        }
+        Ok(report)
     }
 
     fn write(self, w: &mut Writer) -> BufList {
@@ -130,9 +134,9 @@ impl Body for MgrReport {
         w.put(&self.daemon_status);
         w.put(&self.health_metrics);
         w.put(&self.config);
-        w.put(&self.perf_reports);
+        w.put(&PerfReports::new()); // where managers before Pacific had them
         w.put(&self.task_status);
-        w.bool(false); // no metric report
+        put_of_osds(w, Some(&self.perf_reports).filter(|reports| !reports.is_empty()));
         BufList::new()
     }
 }

@@ -93,6 +93,9 @@ pub type PerfQueries = BTreeMap<PerfQuery, BTreeSet<PerfLimit>>;
 /// For each part of the query's key what its pattern found: the whole find, and then that of each pair of parentheses.
 pub type PerfKey = Vec<Vec<Bytes>>;
 
+/// Reports by query.
+pub type PerfReports = BTreeMap<PerfQuery, PerfQueryReport>;
+
 /// What was counted since the report before. Ceph `OSDPerfMetricReport`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct PerfQueryReport {
@@ -113,6 +116,27 @@ pub fn pack_sums(counters: &[QueryCounter], sums: &[(u64, u64)]) -> Bytes {
         }
     }
     w.finish()
+}
+
+/// What goes to OSDs, or comes from them, among metrics of several kinds of daemons: the number of the kind, and an envelope. Ceph
+/// `OSDConfigPayload` and `OSDMetricPayload`, in `src/mgr/MetricTypes.h`.
+const OF_OSDS: u32 = 0;
+
+/// Writes such a part of a message, if there is any.
+pub(crate) fn put_of_osds<T: Encode>(w: &mut Writer, value: Option<&T>) {
+    w.bool(value.is_some());
+    if let Some(value) = value {
+        w.u32(OF_OSDS);
+        w.envelope(1, 1, |w| w.put(value));
+    }
+}
+
+/// Reads one; what is of daemons of another kind is passed over, and so is what follows it.
+pub(crate) fn get_of_osds<T: Decode>(r: &mut Reader) -> Result<Option<T>, DecodeError> {
+    if !r.bool()? || r.u32()? != OF_OSDS {
+        return Ok(None);
+    }
+    r.envelope("OSDMetricPayload", 1, |_, r| r.get()).map(Some)
 }
 
 /// A list behind its length, seven bits in a byte, the lowest first. Ceph `denc_varint`.
@@ -239,6 +263,17 @@ mod tests {
         let packed = pack_sums(&query().counters, &[(3, 3), (700, 3)]);
         let expected: Vec<u8> = [3_u64, 700, 3].iter().flat_map(|number| number.to_le_bytes()).collect();
         assert_eq!(packed[..], expected);
+    }
+
+    #[test]
+    fn what_is_for_other_daemons_is_passed_over() {
+        let (mut w, queries) = (Writer::new(), PerfQueries::from([(query(), BTreeSet::new())]));
+        put_of_osds(&mut w, Some(&queries));
+        put_of_osds::<PerfQueries>(&mut w, None);
+        w.raw(&[1, 1, 0, 0, 0, 9]); // of an MDS
+        let mut r = Reader::new(w.finish());
+        let mut next = || get_of_osds::<PerfQueries>(&mut r);
+        assert_eq!([next(), next(), next()], [Ok(Some(queries)), Ok(None), Ok(None)]);
     }
 
     #[test]

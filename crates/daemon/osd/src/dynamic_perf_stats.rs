@@ -6,7 +6,8 @@
 
 use nacre_buf::{ByteStr, Bytes};
 use nacre_msg::{
-    PerfKey, PerfQueries, PerfQuery, PerfQueryReport, QueryCounter, SubKey, pack_sums, query_counter, sub_key,
+    PerfKey, PerfQueries, PerfQuery, PerfQueryReport, PerfReports, QueryCounter, SubKey, pack_sums,
+    query_counter, sub_key,
 };
 use nacre_pg::Session;
 use nacre_types::{OsdId, PgId, SnapId};
@@ -181,10 +182,7 @@ pub(crate) fn merge(samples: &mut PerfSamples, more: PerfSamples) {
 }
 
 /// What the manager is told: of each query that it has, the keys that its limits want.
-pub(crate) fn reports(
-    queries: &PerfQueries,
-    mut samples: PerfSamples,
-) -> BTreeMap<PerfQuery, PerfQueryReport> {
+pub(crate) fn reports(queries: &PerfQueries, mut samples: PerfSamples) -> PerfReports {
     let report = |(query, limits): (&PerfQuery, &BTreeSet<_>)| {
         let counted = samples.remove(query)?;
         let wanted = |rank: &nacre_msg::PerfLimit| {
