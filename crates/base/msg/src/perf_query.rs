@@ -90,7 +90,7 @@ fields!(PerfLimit, "OSDPerfMetricLimit", 1, 1; order_by, max_count);
 /// Queries with their limits; a query without limits wants all keys.
 pub type PerfQueries = BTreeMap<PerfQuery, BTreeSet<PerfLimit>>;
 
-/// For each part of the query's key what its pattern found: the whole find, and then that of each pair of parentheses.
+/// For each part of the query's key what each pair of parentheses of its pattern found.
 pub type PerfKey = Vec<Vec<Bytes>>;
 
 /// Reports by query.
