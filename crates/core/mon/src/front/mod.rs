@@ -295,6 +295,8 @@ impl Front {
             Message::Command(command) if endpoint == Endpoint::Mon => {
                 self.effects.push(FrontEffect::Tell { session, tid, command: Box::new(command) });
             }
+            // A stock client asks for the monitors' map on each new connection before it says what it wants, and does not wait for it.
+            Message::MonGetMap(_) if for_tell => {}
             // It cannot be served before somebody leads, and is to look elsewhere.
             _ if for_tell => self.close(session),
             Message::Auth(auth) if self.is_serving() => self.answer(cx, session, tid, auth),

@@ -5,7 +5,7 @@ use crate::event::{Endpoint, SessionId};
 use crate::front::FrontEvent;
 use crate::own_view::{MonitorPhase, OwnView};
 use nacre_auth::{ClientAuth, Offer, Step, UNUSABLE_TICKET_TTL};
-use nacre_msg::{Command, CommandReply, Message, MonSubscribe};
+use nacre_msg::{Command, CommandReply, Message, MonGetMap, MonSubscribe};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{EntityKind, Errno, Uuid};
 use serde_json::{Value, json};
@@ -26,7 +26,8 @@ impl World {
         serde_json::from_slice(&reply.data.to_bytes()).expect("JSON")
     }
 
-    /// A new client comes while nobody leads. Gives its session, if it is let in within 2.5 s.
+    /// A new client comes while nobody leads, and asks for the monitors' map first, as stock clients do. Gives its session, if it is let in
+    /// within 2.5 s.
     fn come_for_tell(&mut self, client: &mut ClientAuth) -> Option<SessionId> {
         let (session, start) = (self.new_session(), client.start());
         let (method, modes, payload) = (start.method, start.modes, start.payload);
@@ -42,6 +43,11 @@ impl World {
         client.done(done.global_id, done.mode.code(), done.payload, self.wall).expect("a valid reply");
         let (addrs, seen_at) = (super::addr(0), None);
         self.front_event(FrontEvent::Established { session, kind, addrs, seen_at });
+        self.message(session, 1, MonGetMap);
+        assert!(
+            self.closed.is_empty() && self.take(session).is_empty(),
+            "that has no answer before somebody leads"
+        );
         Some(session)
     }
 }
