@@ -1,8 +1,8 @@
 # The two commands of the README, and what they are made of.
 #   make demo   build, start a cluster of three OSDs, use it with stock Ceph programs, print what it did,
 #               and remove it: a minute and 6 GiB of disk beside the build
-#   make test   all tests: unit, simulation, interop with stock programs, the fuzz targets over their seeds, and the external
-#               suites in the folder NACRE_SUITES if that is set
+#   make test   all tests: unit (with the fuzz targets over their seeds), simulation, interop with stock programs, and the
+#               external suites in the folder NACRE_SUITES if that is set
 #   make check  what a change must pass before anything else: formatting, lints, tidy, unit tests; under 3 minutes once built
 #   make ci     what CI runs: formatting, lints, tidy, then `make test`
 #   make head-to-head   the release build beside a real Ceph on this machine (bench/head-to-head), some 15 minutes
@@ -13,8 +13,9 @@ TARGET = $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
 BIN = $(TARGET)/release/nacre
 # The same without the profile, to stand beside it.
 UNPROFILED_BIN = $(TARGET)/unprofiled/release/nacre
-# The same program as the tests use it: built in less time, and slower (Cargo.toml, profile interop).
-TESTED_BIN = $(TARGET)/interop/nacre
+# The program as `cargo test` builds it: with assertions and checks of overflow, and slower. Another may be named instead.
+NACRE_BIN ?= $(TARGET)/debug/nacre
+export NACRE_BIN
 # Those that take less than two minutes each.
 SUITES ?= rados-cli ceph-cli rbd-cli fio-verify
 
@@ -29,13 +30,14 @@ else
 PROFILED = echo "bench/profile is not for this compiler: built without it ('make profile' makes one)";
 endif
 
-.PHONY: demo test check ci lint bin unprofiled-bin tested-bin unit fuzz suites packages head-to-head profile
+.PHONY: demo test check ci lint bin unprofiled-bin unit fuzz suites packages head-to-head profile
 
 demo: packages bin
 	bench/demo $(BIN)
 
-test: packages tested-bin
-	NACRE_BIN=$(TESTED_BIN) $(CARGO) test --workspace --quiet --no-fail-fast
+# Most tests of daemons wait more than they work: more of them at a time than there are processors.
+test: packages
+	RUST_TEST_THREADS=5 $(CARGO) test --workspace --quiet --no-fail-fast
 	$(MAKE) --no-print-directory fuzz suites
 
 check: lint unit
@@ -44,11 +46,11 @@ unit:
 	$(CARGO) test --workspace --exclude nacre-interop --exclude nacre-sim --quiet
 
 fuzz:
-	CARGO_TARGET_DIR=$(TARGET)/fuzz test/fuzz
+	test/fuzz
 
 suites:
 ifdef NACRE_SUITES
-	NACRE_BIN=$(TESTED_BIN) test/suites $(SUITES)
+	test/suites $(SUITES)
 else
 	@echo 'external suites skipped: NACRE_SUITES names no folder of them'
 endif
@@ -60,9 +62,6 @@ lint:
 
 bin:
 	@$(PROFILED) $(CARGO) build --release --quiet --package nacre
-
-tested-bin:
-	$(CARGO) build --profile interop --quiet --package nacre
 
 unprofiled-bin:
 	CARGO_TARGET_DIR=$(TARGET)/unprofiled $(CARGO) build --release --quiet --package nacre

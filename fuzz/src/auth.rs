@@ -1,8 +1,8 @@
 //! Both sides of cephx, with one payload of an honest conversation replaced.
 
 use nacre_auth::{
-    Authorizer, ClientAuth, GlobalIds, KeyServer, MonAuthContext, MonServer, Offer, ServiceAuthContext, ServiceTickets,
-    ServiceServer, Step, TicketForm, TicketLifetimes,
+    Authorizer, ClientAuth, GlobalIds, KeyServer, MonAuthContext, MonServer, Offer, ServiceAuthContext,
+    ServiceServer, ServiceTickets, Step, TicketForm, TicketLifetimes,
 };
 use nacre_buf::Bytes;
 use nacre_types::entropy::SeededEntropy;
@@ -47,7 +47,13 @@ fn converse(wire: &mut dyn FnMut(Bytes) -> Bytes) -> Option<()> {
     let start = client.start();
     let mut ids = GlobalIds::default();
     ids.grant(1..10);
-    let mut cx = MonAuthContext { keys: &keys, ids: &mut ids, wall: WALL, entropy: &mut entropy, tickets: ServiceTickets::Usable };
+    let mut cx = MonAuthContext {
+        keys: &keys,
+        ids: &mut ids,
+        wall: WALL,
+        entropy: &mut entropy,
+        tickets: ServiceTickets::Usable,
+    };
     let Step::More(challenge) = server.request(&mut cx, start.method, &start.modes, wire(start.payload))
     else {
         return None;

@@ -1,4 +1,4 @@
-//! [`Planted`]: mistakes that are built in on purpose, which the simulation must find (`crates/test/sim/tests/mon_planted.rs`).
+//! [`Planted`]: mistakes that are built in on purpose, which the simulation must find (`crates/test/sim/tests/all/mon_planted.rs`).
 
 /// A mistake of a monitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

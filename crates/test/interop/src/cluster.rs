@@ -242,7 +242,7 @@ impl Drop for Cluster {
 }
 
 /// A machine with many processors runs many tests at a time; each cluster takes gigabytes of its disk.
-const CLUSTERS_MAX: usize = 3;
+const CLUSTERS_MAX: usize = 4;
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
@@ -398,8 +398,8 @@ impl Drop for Daemon {
     }
 }
 
-/// The binary that is tested: `NACRE_BIN`, else the release build beside the profile folder that the test itself runs from
-/// (`target/debug/deps/test` -> `target/release/nacre`).
+/// The binary that is tested: `NACRE_BIN`, else the one that was built with this test, which is of the same code only after
+/// `cargo test --workspace` (`target/debug/deps/test` -> `target/debug/nacre`).
 ///
 /// # Panics
 /// When there is none.
@@ -409,8 +409,7 @@ pub fn binary() -> PathBuf {
         return fs::canonicalize(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
     let test = std::env::current_exe().expect("our own path");
-    let target = test.ancestors().nth(3).expect("target/profile/deps/test");
-    let path = target.join("release").join("nacre");
-    assert!(path.exists(), "{} is missing: cargo build --release --package nacre", path.display());
+    let path = test.ancestors().nth(2).expect("target/profile/deps/test").join("nacre");
+    assert!(path.exists(), "{} is missing: build it, or name another in {BIN_VARIABLE}", path.display());
     path
 }

@@ -4,10 +4,11 @@ use nacre_interop::{Cluster, Shell};
 
 /// `rgw_start`, and `admin ...` as the user of that gateway.
 const TOOLS: &str = r#"
-rgw() { "$1" -c $CEPH_CONF -n client.rgw.t --keyring $PWD/rgw.keyring --log-file $PWD/rgw.log --run-dir $PWD "${@:2}"; }
+rgw() { ${RUN:-} "$1" -c $CEPH_CONF -n client.rgw.t --keyring $PWD/rgw.keyring --log-file $PWD/rgw.log --run-dir $PWD "${@:2}"; }
 rgw_start() {
   ceph auth get-or-create client.rgw.t mon 'allow rw' osd 'allow rwx' mgr 'allow rw' -o rgw.keyring
-  rgw radosgw -f --rgw-data $PWD --admin-socket $PWD/rgw.asok --rgw-frontends "beast endpoint=127.0.0.1:$PORT" \
+  # What $! names is the gateway itself, no shell around it.
+  RUN=exec rgw radosgw -f --rgw-data $PWD --admin-socket $PWD/rgw.asok --rgw-frontends "beast endpoint=127.0.0.1:$PORT" \
     --rgw-lc-debug-interval 1 --rgw-enable-usage-log true --rgw-usage-log-tick-interval 1 --rgw-usage-log-flush-threshold 1 \
     > rgw.out 2>&1 &
   echo $! > rgw.pid

@@ -6,19 +6,19 @@ use nacre_types::entropy::SeededEntropy;
 type Target = fn(&[u8]);
 
 const TARGETS: [(&str, Target); 13] = [
-    ("message", nacre_fuzz::message),
-    ("osdmap", nacre_fuzz::osdmap),
-    ("osdmap_incremental", nacre_fuzz::osdmap_incremental),
-    ("crush", nacre_fuzz::crush),
-    ("monmap", nacre_fuzz::monmap),
-    ("mgrmap", nacre_fuzz::mgrmap),
-    ("fsmap", nacre_fuzz::fsmap),
-    ("auth", nacre_fuzz::auth),
-    ("class_calls", nacre_fuzz::class_calls),
-    ("store_metadata", nacre_fuzz::store_metadata),
-    ("transaction", nacre_fuzz::transaction),
-    ("keyring", nacre_fuzz::keyring),
-    ("frames", nacre_fuzz::frames),
+    ("message", crate::message),
+    ("osdmap", crate::osdmap),
+    ("osdmap_incremental", crate::osdmap_incremental),
+    ("crush", crate::crush),
+    ("monmap", crate::monmap),
+    ("mgrmap", crate::mgrmap),
+    ("fsmap", crate::fsmap),
+    ("auth", crate::auth),
+    ("class_calls", crate::class_calls),
+    ("store_metadata", crate::store_metadata),
+    ("transaction", crate::transaction),
+    ("keyring", crate::keyring),
+    ("frames", crate::frames),
 ];
 /// Of each seed, unless the environment says otherwise.
 const MUTATIONS: usize = 50;
@@ -41,7 +41,7 @@ fn no_target_fails_on_its_seeds_or_near_them() {
     let asked = std::env::var("FUZZ_MUTATIONS").ok();
     let mutations = asked.map_or(MUTATIONS, |count| count.parse().expect("FUZZ_MUTATIONS is a number"));
     let mut entropy = SeededEntropy(7);
-    let seeds = nacre_fuzz::seeds();
+    let seeds = crate::seeds();
     for (name, target) in TARGETS {
         let own: Vec<&[u8]> =
             seeds.iter().filter(|(of, _)| *of == name).map(|(_, bytes)| &bytes[..]).collect();

@@ -506,7 +506,7 @@ assert up() == 3, status()
 commander.going = False; commander.join(); commander.take_worst()
 print('longest pauses of commands: ' + ', '.join('%.3f' % pause for pause in pauses))
 print('longest pause of writes: %.3f s' % writer.finish())
-# The machine has other work, too: that no takeover takes longer is the simulation's to show (tests/quorum.rs).
+# The machine has other work, too: that no takeover takes longer is the simulation's to show (nacre-sim, tests/all/quorum.rs).
 assert sorted(pauses)[2] <= 1, pauses
 ",
     );

@@ -1,0 +1,35 @@
+//! What a user sees who uses the program wrongly. That this test stands here has `cargo test --workspace` build the program itself, which the
+//! interop tests run.
+
+use std::process::{Command, Output};
+
+fn nacre(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nacre"));
+    command.args(arguments).output().expect("the program can be started")
+}
+
+#[test]
+fn each_command_explains_itself() {
+    for command in ["up", "mon", "osd", "store", "bench"] {
+        let shown = nacre(&[command, "--help"]);
+        assert!(shown.status.success(), "{command}");
+        let text = String::from_utf8_lossy(&shown.stdout).into_owned();
+        assert!(text.contains(&format!("Usage: nacre {command}")), "{text}");
+    }
+}
+
+#[test]
+fn wrong_use_ends_with_status_2_and_says_what_is_wrong() {
+    let cases: [(&[&str], &str); 4] = [
+        (&[], "Usage: nacre <COMMAND>"),
+        (&["osd", "--nonsense"], "unexpected argument '--nonsense'"),
+        (&["up", "--osds", "many"], "invalid value 'many' for '--osds"),
+        (&["mon", "recover"], "required arguments were not provided"),
+    ];
+    for (arguments, text) in cases {
+        let refused = nacre(arguments);
+        assert_eq!(refused.status.code(), Some(2), "{arguments:?}");
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(said.contains(text) && refused.stdout.is_empty(), "{arguments:?}: {said}");
+    }
+}

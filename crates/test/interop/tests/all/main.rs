@@ -1,0 +1,22 @@
+//! All tests in one program, so that those that wait for each other's clusters, which is most of their time, run side by side:
+//! `cargo test -p nacre-interop --test all rados::` runs those of one file.
+
+mod bench;
+mod caps;
+mod cli;
+mod client;
+mod erasure;
+mod file_systems;
+mod foreign;
+mod gateways;
+mod hostile;
+mod lost;
+mod monitors;
+mod processes;
+mod quorum;
+mod rados;
+mod rbd;
+mod real_monitors;
+mod recovery;
+mod stock_mgr;
+mod user;

@@ -1,0 +1,17 @@
+//! All stories in one program, so that none keeps the others waiting: `cargo test -p nacre-sim --test all stories::` runs those of one file.
+
+mod broken;
+mod creation;
+mod first;
+mod leases;
+mod lost;
+mod maps;
+mod members;
+mod mon_planted;
+mod planted;
+mod quorum;
+mod rot;
+mod stories;
+mod throttled;
+mod up_thru;
+mod versions;
