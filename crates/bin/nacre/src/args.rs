@@ -91,6 +91,12 @@ pub(crate) struct UpArgs {
     /// With --processes: start a daemon again that has ended.
     #[arg(long, requires = "processes")]
     pub(crate) restart: bool,
+    /// Start Debian's radosgw, too: S3 at this port of --listen.
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "7480")]
+    pub(crate) rgw: Option<u16>,
+    /// Start Debian's ceph-mds, too. A cluster without a file system gets one, cephfs.
+    #[arg(long)]
+    pub(crate) mds: bool,
     #[command(flatten)]
     pub(crate) memory: MemoryOptions,
 }

@@ -31,6 +31,7 @@ mod osd;
 mod osd_folder;
 mod sd_notify;
 mod signals;
+mod stock_daemons;
 mod supervisor;
 mod up;
 mod user;

@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -49,5 +50,13 @@ impl Stop {
             std::thread::sleep(RUN_POLL);
         }
         Ok(())
+    }
+}
+
+/// Sends a signal, such as `-TERM`, by the program `kill`: no library of ours does. A process that is gone already is none to complain of.
+pub(crate) fn send(signal: &str, pid: u32, daemon: &str) {
+    match Command::new("kill").args([signal, &pid.to_string()]).stderr(Stdio::null()).status() {
+        Ok(_) => (),
+        Err(error) => tracing::error!(%error, daemon, "cannot run kill"),
     }
 }

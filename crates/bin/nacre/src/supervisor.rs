@@ -8,14 +8,14 @@ use crate::files::{Folder, REMOVED_FILE, mon_daemon};
 use crate::locks::is_locked;
 use crate::osd;
 use crate::sd_notify::ReadyListener;
-use crate::signals::{START_POLL, Stop};
+use crate::signals::{self, START_POLL, Stop};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
 use nacre_types::{OsdId, Stamp};
 use std::collections::BTreeSet;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 const STOP_POLL: Duration = Duration::from_millis(20);
 /// A daemon that ended is started again after this time, so that one that cannot live does not spin.
-const RESTART_DELAY: Duration = Duration::from_secs(1);
+pub(crate) const RESTART_DELAY: Duration = Duration::from_secs(1);
 /// Lines of a log shown when a daemon does not start.
 const LOG_LINES_SHOWN: usize = 5;
 
@@ -133,7 +133,7 @@ impl Supervisor {
             }
             for daemon in &mut self.daemons {
                 if let Some(status) = daemon.ended() {
-                    bail!("{} ended while starting: {status}\n{}", daemon.name, daemon.last_lines());
+                    bail!("{} ended while starting: {status}\n{}", daemon.name, last_lines(&daemon.log));
                 }
             }
             if self.clock.now() > deadline {
@@ -204,13 +204,6 @@ impl Daemon {
         Some(status)
     }
 
-    fn last_lines(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        let shown = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default();
-        shown.iter().map(|line| format!("  {line}\n")).collect()
-    }
-
     /// Its process now: our child, or what was started in its place.
     fn pid(&self, folder: &Folder) -> Option<u32> {
         let child = self.child.as_ref().map(Child::id);
@@ -221,6 +214,14 @@ impl Daemon {
         let ended = self.ended().is_some();
         (!ended && self.child.is_some()) || is_locked(&self.home)
     }
+}
+
+/// The end of a log, for whom its daemon's start failed.
+pub(crate) fn last_lines(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<&str> = text.lines().collect();
+    let shown = lines.get(lines.len().saturating_sub(LOG_LINES_SHOWN)..).unwrap_or_default();
+    shown.iter().map(|line| format!("  {line}\n")).collect()
 }
 
 fn stop_some(folder: &Folder, daemons: &mut [Daemon], clock: &RealClock) {
@@ -247,11 +248,8 @@ fn stop_some(folder: &Folder, daemons: &mut [Daemon], clock: &RealClock) {
     }
 }
 
-/// Sends a signal by the program `kill`: no library of ours does.
 fn signal(daemon: &Daemon, folder: &Folder, name: &str) {
-    let Some(pid) = daemon.pid(folder) else { return };
-    match Command::new("kill").args([name, &pid.to_string()]).stderr(Stdio::null()).status() {
-        Ok(_) => (),
-        Err(error) => tracing::error!(%error, daemon = daemon.name, "cannot run kill"),
+    if let Some(pid) = daemon.pid(folder) {
+        signals::send(name, pid, &daemon.name);
     }
 }

@@ -5,6 +5,7 @@ use crate::files::{Address, Folder, Identity, MONS_MAX, mon_name};
 use crate::machine::{capacity_bytes, host_name};
 use crate::osd::{Hosted, OsdDefaults, random_uuid, side_by_side};
 use crate::signals::{START_POLL, Stop};
+use crate::stock_daemons::StockDaemons;
 use crate::supervisor::Supervisor;
 use crate::{mon, mon_recovery, osd};
 use anyhow::{Context, Result, bail};
@@ -26,6 +27,7 @@ const UP_OSD_BYTES_MAX: u64 = 10 << 30;
 pub(crate) fn run(options: &UpArgs) -> Result<()> {
     let stop = Stop::register()?;
     check_listen(options.listen)?;
+    StockDaemons::check(options)?;
     let clock = RealClock::start();
     let folder = Folder::open(&options.dir)?;
     let _lock = folder.lock()?;
@@ -56,8 +58,8 @@ impl Cluster<'_> {
         let defaults = self.defaults(options)?;
         let mut osds = Hosted::start(self.folder, osd::lock_all(self.folder, &self.osds)?, &defaults)?;
         wait_until_up(self.folder, &mut mons, &mut osds, stop, self.clock)?;
-        self.welcome(osds.running().len(), stop);
-        let outcome = stop.watch(|| {
+        let count = osds.running().len();
+        let outcome = self.watch(options, count, stop, || {
             mon::follow_monitors(self.folder, &mut identity, &mons)?;
             check_alive(self.folder, &mut mons, &mut osds)
         });
@@ -76,8 +78,7 @@ impl Cluster<'_> {
             bail!("--shards above 1 needs --store memory, which --processes does not have");
         }
         let mut supervisor = Supervisor::start(self.folder, &self.osds, options, stop)?;
-        self.welcome(self.osds.len(), stop);
-        let outcome = stop.watch(|| supervisor.check_alive());
+        let outcome = self.watch(options, self.osds.len(), stop, || supervisor.check_alive());
         supervisor.stop();
         outcome
     }
@@ -107,10 +108,23 @@ impl Cluster<'_> {
         })
     }
 
-    fn welcome(&self, osd_count: usize, stop: &Stop) {
-        if !stop.is_wanted() {
-            print_welcome(self.folder, self.identity, osd_count, self.clock);
-        }
+    /// Starts what is wanted besides, says that all is ready, and calls `check` until `stop` wants the end. What runs besides ends here.
+    fn watch(
+        &self,
+        options: &UpArgs,
+        osd_count: usize,
+        stop: &Stop,
+        mut check: impl FnMut() -> Result<()>,
+    ) -> Result<()> {
+        let mut stock = StockDaemons::new(options);
+        let outcome = stock.start(self.folder, options, stop).and_then(|()| {
+            if !stop.is_wanted() {
+                print_welcome(self.folder, self.identity, osd_count, self.clock, &stock);
+            }
+            stop.watch(|| check().and_then(|()| stock.check_alive()))
+        });
+        stock.stop(self.folder);
+        outcome
     }
 }
 
@@ -281,7 +295,13 @@ fn check_alive(folder: &Folder, mons: &mut Vec<mon::Running>, osds: &mut Hosted<
     osds.check_alive()
 }
 
-fn print_welcome(folder: &Folder, identity: &Identity, osd_count: usize, clock: &RealClock) {
+fn print_welcome(
+    folder: &Folder,
+    identity: &Identity,
+    osd_count: usize,
+    clock: &RealClock,
+    stock: &StockDaemons,
+) {
     let (conf, keyring) = (folder.conf(), folder.keyring());
     let client = format!("-c {} -k {}", conf.display(), keyring.display());
     let seconds = clock.now().since(nacre_types::Stamp::default()).as_secs_f64();
@@ -295,6 +315,7 @@ fn print_welcome(folder: &Folder, identity: &Identity, osd_count: usize, clock: 
     println!("  rados {client} -p rbd put NAME FILE");
     println!("  rbd   {client} pool init rbd");
     println!("  rbd   {client} create rbd/image --size 10G");
+    stock.print_welcome(&client);
     println!();
     println!("Ctrl-C stops the cluster.");
 }

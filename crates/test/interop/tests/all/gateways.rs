@@ -163,3 +163,47 @@ for name in all_of('Key', s3('GET', '/bucket')): s3('DELETE', '/bucket/' + urlli
 s3('DELETE', '/bucket', want=204); s3('GET', '/bucket', want=404)
 "#);
 }
+
+/// `nacre up --rgw --mds`: a bucket and a file system at once, the same after the next start, and no daemon stays behind.
+#[test]
+fn up_starts_a_radosgw_and_a_metadata_server_beside_the_cluster() {
+    // The cluster of the harness gives the environment.
+    let Some(cluster) = Cluster::start_processes(1) else { return };
+    let script = r#"
+        D=$PWD/c; UP=; CHILDREN=; trap 'kill -9 $UP $CHILDREN 2>/dev/null || :' EXIT
+        PORT=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+        up() { setsid $NACRE up --dir $D --osds 3 --osd-size 1G --rgw $PORT --mds "$@" > up.out 2>&1 < /dev/null & UP=$!; }
+        ready() {
+            for try in $(seq 600); do grep -q '^ready in' up.out && break; kill -0 $UP || { cat up.out; return 1; }; sleep 0.1; done
+            CHILDREN=$(cat $D/run/rgw.a.pid $D/run/mds.a.pid); kill -0 $CHILDREN
+        }
+        ended() { kill $UP; wait $UP; for pid in $CHILDREN; do nok kill -0 $pid; done; tail -1 up.out | grep -qx stopped; }
+        nok env PATH=/nowhere $NACRE up --dir $D --mds; { PATH=/nowhere $NACRE up --dir $D --rgw 2>&1 || :; } | grep -q 'apt-get install radosgw'
+        up; ready
+        # A port that is in use is refused before anything is made.
+        { $NACRE up --dir $PWD/other --rgw $PORT 2>&1 || :; } | grep -q 'another port'; [ ! -e $PWD/other/ceph.conf ]
+        export CEPH_CONF=$D/ceph.conf
+        radosgw-admin user create --uid u --display-name u --access-key access --secret secret > /dev/null
+        s3() { curl -sf --aws-sigv4 aws:amz:default:s3 --user access:secret -H 'x-amz-content-sha256: UNSIGNED-PAYLOAD' "$@"; }
+        s3 -X PUT http://127.0.0.1:$PORT/bucket; s3 -X PUT --data-binary 'what is kept' http://127.0.0.1:$PORT/bucket/object
+        cat > file.py << 'END'
+import cephfs, sys
+fs = cephfs.LibCephFS(conffile=''); fs.mount()
+if sys.argv[1] == 'write':
+    fs.mkdir('/folder', 0o755)
+    fd = fs.open('/folder/file', 'w', 0o644); fs.write(fd, b'what is kept', 0); fs.fsync(fd, 0); fs.close(fd)
+fd = fs.open('/folder/file', 'r'); assert fs.read(fd, 0, 100) == b'what is kept'; fs.close(fd)
+fs.unmount()
+END
+        /usr/bin/python3 file.py write
+        ceph fs ls -f json | jq -e '.[0].name == "cephfs"'
+        ended
+        up --processes --restart; ready
+        [ "$(s3 http://127.0.0.1:$PORT/bucket/object)" = 'what is kept' ]; /usr/bin/python3 file.py read
+        # One that ends is started again.
+        kill -9 $(cat $D/run/rgw.a.pid)
+        for try in $(seq 100); do grep -q '^rgw.a started again' up.out && s3 http://127.0.0.1:$PORT/bucket/object > again && break; sleep 0.2; done
+        grep -q '^rgw.a ended: signal: 9' up.out; grep -qx 'what is kept' again
+        CHILDREN=$(cat $D/run/rgw.a.pid $D/run/mds.a.pid); ended"#;
+    cluster.shell().within(120).sh(script);
+}
