@@ -333,12 +333,12 @@ impl World {
         let place = |id| self.slots.iter().position(|slot| slot.id == id);
         let (from, to) = (place(sent.from), place(sent.to));
         if let Some(to) = to.filter(|to| self.is_frozen(*to) && self.slots[*to].quorum.is_some()) {
-            sent.due = self.now + 1; // its kernel has it
             let is_cut = from.is_some_and(|from| self.cut.contains(&(from, to)));
             if !is_cut {
+                sent.due = self.now + 1; // its kernel has it
                 self.network.push(sent);
+                return;
             }
-            return;
         }
         let (is_snapshot, receiver) = (sent.tables.is_some(), sent.to);
         let arrived = self.arrives(from, to, sent);
