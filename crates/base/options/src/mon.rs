@@ -190,4 +190,20 @@ pub(super) static TABLE: &[OptionInfo] = &[
         .services(&["mgr"]),
     row("mon_warn_on_pool_no_redundancy", Kind::Bool, "true", "Warn of pools with one copy")
         .services(&["mon"]),
+    row(
+        "mon_warn_on_slow_ping_ratio",
+        Kind::Float,
+        "0.05",
+        "Pings between OSDs are slow from this fraction of osd_heartbeat_grace on, where mon_warn_on_slow_ping_time is 0",
+    )
+    .at_least("0")
+    .services(&["mgr", "osd"]),
+    row(
+        "mon_warn_on_slow_ping_time",
+        Kind::Float,
+        "0",
+        "Pings between OSDs are slow from so many milliseconds on; 0: by mon_warn_on_slow_ping_ratio",
+    )
+    .at_least("0")
+    .services(&["mgr", "osd"]),
 ];

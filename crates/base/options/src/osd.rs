@@ -4,6 +4,15 @@ use crate::info::{Kind, Level, OptionInfo, row};
 
 pub(super) static TABLE: &[OptionInfo] = &[
     row(
+        "debug_heartbeat_testing_span",
+        Kind::Int,
+        "0",
+        "For tests: seconds in place of the minute in which the times of pings are summed up",
+    )
+    .at_least("0")
+    .at_most("3600")
+    .level(Level::Dev),
+    row(
         "nacre_recovery_client_latency_target_ms",
         Kind::Float,
         "10",
@@ -105,6 +114,13 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "10",
         "OSDs that an OSD pings at least, beside those that share PGs with it",
     ),
+    row(
+        "osd_heartbeat_stale",
+        Kind::Int,
+        "600",
+        "Seconds after which the times of pings that have not changed are shown as stale",
+    )
+    .at_least("0"),
     row(
         "osd_mon_shutdown_timeout",
         Kind::Float,
@@ -275,5 +291,13 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "86400",
         "Scrub a PG no sooner than this many seconds after the last time",
     ),
+    row(
+        "osd_smart_report_timeout",
+        Kind::Uint,
+        "5",
+        "Seconds that smartctl may take to say how a device is",
+    )
+    .at_least("1")
+    .at_most("600"),
     row("osd_snap_trim_sleep", Kind::Float, "0", "Seconds of rest after each object trimmed of a snapshot"),
 ];

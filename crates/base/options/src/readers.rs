@@ -7,6 +7,10 @@ use crate::{OptionInfo, client, debug, mds};
 
 /// Options that OSDs read, from what `config set` keeps for the section `osd`, one OSD or `global`.
 const OSD: &[&str] = &[
+    "debug_heartbeat_testing_span",
+    "mon_warn_on_slow_ping_ratio",
+    "mon_warn_on_slow_ping_time",
+    "osd_heartbeat_stale",
     "osd_find_best_info_ignore_history_les",
     "ms_cluster_mode",
     "ms_mon_cluster_mode",
@@ -38,6 +42,7 @@ const OSD: &[&str] = &[
     "osd_scrub_begin_hour",
     "osd_scrub_end_hour",
     "osd_scrub_min_interval",
+    "osd_smart_report_timeout",
 ];
 
 /// Options that our monitor reads on behalf of an OSD, by that OSD's sections. Under Ceph's monitors an OSD reads them itself.
@@ -77,9 +82,12 @@ const MON: &[&str] = &[
     "mon_osd_reporter_subtree_level",
     "mon_pg_stuck_threshold",
     "mon_warn_on_pool_no_redundancy",
+    "mon_warn_on_slow_ping_ratio",
+    "mon_warn_on_slow_ping_time",
     "ms_mon_cluster_mode",
     "ms_mon_service_mode",
     "osd_heartbeat_grace",
+    "osd_heartbeat_stale",
     "osd_pool_default_crush_rule",
     "osd_pool_default_flag_nodelete",
     "osd_pool_default_flag_nopgchange",

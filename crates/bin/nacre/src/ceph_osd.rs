@@ -5,7 +5,7 @@ use crate::allocator;
 use crate::args::{Auth, CephArgs, OsdArgs};
 use crate::files::Folder;
 use crate::locks::Lock;
-use crate::machine::host_name;
+use crate::machine::{host_name, machine_facts};
 use crate::networks;
 use crate::osd_folder::OsdFolder;
 use crate::sd_notify;
@@ -23,6 +23,7 @@ use std::path::PathBuf;
 
 /// Options of a `ceph.conf` that are read here, as an OSD starts.
 const READ_AT_START: &[&str] = &[
+    "admin_socket",
     "auth_client_required",
     "auth_cluster_required",
     "auth_service_required",
@@ -37,6 +38,7 @@ const READ_AT_START: &[&str] = &[
     "osd_memory_target",
     "public_addr",
     "public_network",
+    "run_dir",
 ];
 
 /// What a `ceph.conf` has for one OSD.
@@ -62,11 +64,28 @@ impl Conf {
 
     /// A value with what its variables stand for.
     fn path_of(&self, name: &str) -> Option<PathBuf> {
-        let (id, host) = (self.id.to_string(), host_name());
-        let name_of = format!("osd.{id}");
-        let variables =
-            [("cluster", "ceph"), ("type", "osd"), ("id", &id), ("name", &name_of), ("host", &host)];
-        self.of(name).map(|value| expand(value, &variables).into())
+        self.of(name).map(|value| self.expanded(value).into())
+    }
+
+    fn expanded(&self, text: &str) -> String {
+        let (id, host, pid) = (self.id.to_string(), host_name(), std::process::id().to_string());
+        let (name, run_dir) = (format!("osd.{id}"), self.of("run_dir").unwrap_or("/var/run/ceph"));
+        let variables = [
+            ("cluster", "ceph"),
+            ("type", "osd"),
+            ("id", &id),
+            ("name", &name),
+            ("host", &host),
+            ("pid", &pid),
+            ("run_dir", run_dir),
+        ];
+        expand(text, &variables)
+    }
+
+    /// Where it is to answer `ceph daemon`: nowhere where the file says so by an empty value.
+    fn admin_socket(&self) -> Option<PathBuf> {
+        let text = self.options.get("admin_socket").map_or("$run_dir/$cluster-$name.asok", String::as_str);
+        (!text.is_empty()).then(|| self.expanded(text).into())
     }
 
     fn fsid(&self) -> Result<Uuid> {
@@ -237,6 +256,8 @@ fn config(options: &OsdArgs, args: &CephArgs, folder: &OsdFolder) -> Result<OsdC
             memory_bytes: options.memory.bytes_or(target),
         },
         host: host_name(),
+        machine_facts: machine_facts(),
+        admin_socket: conf.admin_socket(),
         give_back_memory: allocator::give_back,
     })
 }
@@ -359,5 +380,10 @@ mod tests {
         assert!(conf("auth cluster required = none\n").auth().is_err());
         let keyring = conf("keyring = /etc/$cluster.$name.keyring\n").path_of("keyring");
         assert_eq!(keyring, Some("/etc/ceph.osd.3.keyring".into()));
+        let socket = |text| conf(text).admin_socket();
+        assert_eq!(socket(""), Some("/var/run/ceph/ceph-osd.3.asok".into()));
+        assert_eq!(socket("run dir = /run/x\n"), Some("/run/x/ceph-osd.3.asok".into()));
+        assert_eq!(socket("[osd]\nadmin socket = /a/$name.asok\n"), Some("/a/osd.3.asok".into()));
+        assert_eq!(socket("admin socket =\n"), None);
     }
 }

@@ -10,6 +10,7 @@
 //! osd.N/block, meta.redb  its objects, with store `file`
 //! osd.N/lock           held while it runs
 //! ceph.conf, keyring   for clients and OSDs, written anew at each start of the monitor
+//! run/ceph-mon.a.asok, ceph-osd.N.asok  where `ceph daemon` asks a daemon while it runs
 //! run/mon.pid, mon.b.pid, osd.N.pid  of daemons that are processes of their own, while they run
 //! log/mon.log, mon.b.log, osd.N.log  what such daemons say, when `nacre up --processes` started them
 //! ```
@@ -220,6 +221,13 @@ impl Folder {
         self.path.join("run").join(format!("{daemon}.pid"))
     }
 
+    /// Where a daemon answers `ceph daemon`, by Ceph's name for it, such as `mon.a`. The folder is made.
+    pub(crate) fn admin_socket(&self, name: &str) -> Result<PathBuf> {
+        let folder = self.path.join("run");
+        private::make_folder(&folder).with_context(|| folder.display().to_string())?;
+        Ok(folder.join(format!("ceph-{name}.asok")))
+    }
+
     pub(crate) fn write_pid(&self, daemon: &str) -> Result<()> {
         let path = self.pid_file(daemon);
         let folder = self.path.join("run");
@@ -306,7 +314,7 @@ impl Folder {
         if let Some(text) = admin_keyring {
             write_whole(&self.keyring(), text.as_bytes(), private::FILE_MODE)?;
         }
-        let auth = identity.auth.name();
+        let (auth, run) = (identity.auth.name(), self.path.join("run").display().to_string());
         let conf = format!(
             "# Written at each start of the monitor.\n\
              [global]\n\
@@ -315,7 +323,11 @@ impl Folder {
              keyring = {}\n\
              auth cluster required = {auth}\n\
              auth service required = {auth}\n\
-             auth client required = {auth}\n",
+             auth client required = {auth}\n\
+             [mon]\n\
+             admin socket = {run}/ceph-$name.asok\n\
+             [osd]\n\
+             admin socket = {run}/ceph-$name.asok\n",
             identity.fsid,
             identity.monitors.iter().map(monitor_text).collect::<Vec<_>>().join(","),
             self.keyring().display()

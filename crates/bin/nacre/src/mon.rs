@@ -32,6 +32,7 @@ pub(crate) fn start(
         methods: auth.methods(),
         host: host_name(),
         machine_facts: machine_facts(),
+        admin_socket: Some(folder.admin_socket(&format!("mon.{name}"))?),
         log_entries_kept: LOG_ENTRIES_KEPT,
         planted: Planted::Nothing,
     };

@@ -4,7 +4,7 @@ use crate::allocator;
 use crate::args::{OsdArgs, StoreKind, check_listen};
 use crate::files::{Address, Folder};
 use crate::locks::Lock;
-use crate::machine::{capacity_bytes, host_name};
+use crate::machine::{capacity_bytes, host_name, machine_facts};
 use crate::osd_folder::OsdFolder;
 use crate::sd_notify;
 use crate::signals::Stop;
@@ -169,6 +169,8 @@ fn start(folder: &Folder, id: OsdId, lock: Lock, defaults: &OsdDefaults) -> Resu
         shards: defaults.shards,
         store,
         host: host_name(),
+        machine_facts: machine_facts(),
+        admin_socket: Some(folder.admin_socket(&daemon(id))?),
         give_back_memory: allocator::give_back,
     };
     let handle = nacre_osd::start(&config).with_context(|| format!("cannot start osd.{id}"))?;

@@ -1,5 +1,7 @@
 //! [`Heartbeats`]: the state machine.
 
+use crate::round_trips::RoundTrips;
+use nacre_msg::stats::PingWindow;
 use nacre_types::{Epoch, OsdId, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +21,8 @@ pub struct Settings {
     pub grace: Duration,
     /// Report at once a peer that refuses connections, Ceph's `osd_fast_fail_on_connection_refused`.
     pub fast_fail: bool,
+    /// How long a minute is in which round trips are summed up: one, but in tests; Ceph's `debug_heartbeat_testing_span`.
+    pub minute: Duration,
 }
 
 /// Which network a ping went over.
@@ -88,6 +92,19 @@ struct Watched {
     unanswered: BTreeMap<Stamp, Answers>,
     /// The report that stands at the monitor.
     reported: Option<Report>,
+    back: RoundTrips,
+    front: RoundTrips,
+}
+
+/// How long pings of a peer took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerRoundTrips {
+    /// When the newest minute ended that is in it.
+    pub updated: Stamp,
+    /// Over the cluster network.
+    pub back: PingWindow,
+    /// Over the public network.
+    pub front: PingWindow,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -127,11 +144,14 @@ impl Watched {
         self.unanswered.entry(now).or_default();
     }
 
-    fn answered(&mut self, side: Side, sent: Stamp) {
+    fn answered(&mut self, side: Side, (sent, now): (Stamp, Stamp), minute: Duration) {
         let Some(answers) = self.unanswered.get_mut(&sent) else { return };
-        match side {
-            Side::Back => answers.back = true,
-            Side::Front => answers.front = true,
+        let (answered, trips) = match side {
+            Side::Back => (&mut answers.back, &mut self.back),
+            Side::Front => (&mut answers.front, &mut self.front),
+        };
+        if !std::mem::replace(answered, true) {
+            trips.note(now, now.since(sent), minute);
         }
         if answers.back && answers.front {
             // What was sent before got lost or is on its way; the peer lives either way.
@@ -158,6 +178,15 @@ impl Heartbeats {
     #[must_use]
     pub fn peers(&self) -> BTreeSet<OsdId> {
         self.peers.keys().copied().collect()
+    }
+
+    /// How long pings took of those peers of which a minute has passed.
+    pub fn round_trips(&self) -> impl Iterator<Item = (OsdId, PeerRoundTrips)> + '_ {
+        self.peers.iter().filter_map(|(osd, peer)| {
+            let (back, updated) = peer.back.window()?;
+            let front = peer.front.window().map(|(window, _)| window).unwrap_or_default();
+            Some((*osd, PeerRoundTrips { updated, back, front }))
+        })
     }
 
     /// False when most peers are silent: then it is rather this OSD that is cut off. Without peers there is
@@ -204,9 +233,9 @@ impl Heartbeats {
     }
 
     fn pong(&mut self, now: Stamp, osd: OsdId, side: Side, sent: Stamp) {
-        let grace = self.settings.grace;
+        let Settings { grace, minute, .. } = self.settings;
         let Some(peer) = self.peers.get_mut(&osd) else { return };
-        peer.answered(side, sent);
+        peer.answered(side, (sent, now), minute);
         if peer.reported.is_some() && peer.silent_for(now) < grace {
             peer.reported = None;
             self.effects.push(Effect::Alive { osd });

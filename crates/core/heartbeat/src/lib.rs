@@ -12,14 +12,15 @@
 //!     +--------------------------------------------------------------------+
 //! ```
 //! Source of the behaviour: Ceph `src/osd/OSD.cc` at v16.2.15 (`maybe_update_heartbeat_peers`,
-//! `heartbeat_check`, `send_failures`, `ms_handle_refused`). Layer: core; uses types.
+//! `heartbeat_check`, `send_failures`, `ms_handle_refused`). Layer: core; uses msg and types.
 
 mod heartbeats;
 mod leases;
 mod peers;
+mod round_trips;
 #[cfg(test)]
 mod tests;
 
-pub use heartbeats::{Effect, Event, Heartbeats, Settings, Side};
+pub use heartbeats::{Effect, Event, Heartbeats, PeerRoundTrips, Settings, Side};
 pub use leases::Leases;
 pub use peers::choose_peers;

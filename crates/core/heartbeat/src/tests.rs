@@ -18,7 +18,8 @@ struct World {
 
 impl World {
     fn new(peers: &[OsdId]) -> Self {
-        let settings = Settings { interval: INTERVAL, grace: GRACE, fast_fail: true };
+        let minute = Duration::from_secs(60);
+        let settings = Settings { interval: INTERVAL, grace: GRACE, fast_fail: true, minute };
         let now = Stamp::default() + Duration::from_secs(100);
         let mut machine = Heartbeats::new(settings, now);
         machine.handle(now, Event::Peers(peers.iter().map(|osd| (*osd, 5)).collect()));
@@ -115,7 +116,12 @@ fn a_refused_connection_is_reported_at_once_and_again_to_the_next_monitor() {
 #[test]
 fn without_fast_fail_only_the_grace_counts() {
     let mut world = World::new(&[1]);
-    world.machine.set(Settings { interval: INTERVAL, grace: GRACE, fast_fail: false });
+    world.machine.set(Settings {
+        interval: INTERVAL,
+        grace: GRACE,
+        fast_fail: false,
+        minute: Duration::from_secs(60),
+    });
     world.event(Event::Refused(1));
     assert_eq!(world.reports, []);
 }

@@ -4,11 +4,13 @@
 //! Layer: core; uses base.
 
 mod counters;
+mod network;
 pub mod pgmap;
 mod services;
 mod sessions;
 
 pub use counters::Counters;
+pub use network::{milliseconds, network_ping_times};
 pub use pgmap::{KeptDigest, PgMap};
 pub use services::{
     SERVICE_BYTES_MAX, SERVICE_DAEMONS_MAX, ServiceDaemon, ServiceKey, ServiceRefused, Services,

@@ -232,10 +232,12 @@ impl ConfigDb {
         Self { monitor: monitor.to_owned(), ..Self::default() }
     }
 
-    /// Takes over what the table has under `key` by now, if it is a value of one of these options. A database that does so makes no changes
-    /// of its own.
-    pub(crate) fn take_in(&mut self, key: &str, value: Option<&Bytes>, only: &[&str]) {
-        let Some(entry) = parse_key(key).filter(|(_, name)| only.contains(&name.as_str())) else { return };
+    /// Takes over what the table has under `key` by now, if it is a value of an option that monitors read. A database that does so makes no
+    /// changes of its own.
+    pub(crate) fn take_in(&mut self, key: &str, value: Option<&Bytes>) {
+        let is_read =
+            |name: &str| options::find(name).is_some_and(|option| option.readers().contains(&"mon"));
+        let Some(entry) = parse_key(key).filter(|(_, name)| is_read(name)) else { return };
         self.unusable.remove(&entry);
         match value {
             None => drop(self.values.remove(&entry)),

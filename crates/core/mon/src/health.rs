@@ -9,6 +9,7 @@ mod mgr_checks;
 mod mon_checks;
 mod osd_checks;
 mod pg_checks;
+pub(crate) mod ping_checks;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
@@ -20,6 +21,8 @@ const OWN_CODES: &[&str] = &[
     "OBJECT_MISPLACED",
     "OBJECT_UNFOUND",
     "OSD_SCRUB_ERRORS",
+    "OSD_SLOW_PING_TIME_BACK",
+    "OSD_SLOW_PING_TIME_FRONT",
     "PG_AVAILABILITY",
     "PG_BACKFILL_FULL",
     "PG_DAMAGED",
@@ -36,6 +39,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     let mut out = osd_checks::checks(state, map, &digest);
     out.extend(mon_checks::checks(state));
     out.extend(pg_checks::checks(state, map, &digest));
+    out.extend(ping_checks::checks(state, map));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
     out.extend(mds_checks::checks(state));

@@ -23,7 +23,7 @@ use nacre_env::Clock;
 use nacre_mon::{Batch, Endpoint, Event, Front, FrontEvent, Mon, OpenError, SessionId, TICK};
 use nacre_msg::Message;
 use nacre_quorum::{NodeId, PeerMessage};
-use nacre_service::{ConnId, Incoming, Messenger};
+use nacre_service::{AdminRequest, ConnId, Incoming, Mailbox, Messenger};
 use nacre_types::{AuthName, EntityKind, Entropy, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,6 +116,8 @@ pub struct Driver {
     /// Where the monitors are, for those that write it down.
     pub(crate) addresses: Addresses,
     pub(crate) audit: AuditFile,
+    /// What is asked at the admin socket, where there is one.
+    pub(crate) admin: Option<Mailbox<AdminRequest>>,
     pub(crate) planted: Planted,
 }
 
@@ -220,6 +222,7 @@ impl Driver {
         for what in incoming.drain(..) {
             self.incoming(what);
         }
+        self.answer_admin();
         // What other monitors said before the clock says that they are silent.
         self.follow_links()?;
         self.on_time()?;

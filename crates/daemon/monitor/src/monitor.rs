@@ -20,7 +20,7 @@ use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
 use nacre_mon::{Front, MkfsError, MkfsOptions, MonitorFacts, OpenError, RestoreError};
 use nacre_msgr::Config;
-use nacre_service::{IntakeLimits, Messenger};
+use nacre_service::{AdminSocket, IntakeLimits, Messenger, mailbox};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Entropy, UTime, Uuid};
 use std::io;
 use std::net::SocketAddr;
@@ -50,6 +50,8 @@ pub struct MonitorConfig {
     pub host: String,
     /// What else is known of the machine, under the names of Ceph's `mon metadata`.
     pub machine_facts: MonitorFacts,
+    /// Where it is to answer `ceph daemon`; nowhere without.
+    pub admin_socket: Option<PathBuf>,
     /// Changes of the cluster's state that are kept for monitors that are behind; one that is further behind gets all tables. Usually
     /// [`LOG_ENTRIES_KEPT`].
     pub log_entries_kept: usize,
@@ -239,6 +241,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         is_gone: false,
         addresses: Addresses::default(),
         audit: AuditFile::default(),
+        admin: None,
     };
     driver.addresses.set(&driver.monitors);
     driver.settle()?;
@@ -255,6 +258,8 @@ pub struct Monitor {
     addresses: Addresses,
     was_removed: Arc<AtomicBool>,
     admin_keyring: String,
+    /// Goes with it.
+    _admin_socket: Option<AdminSocket>,
 }
 
 impl std::fmt::Debug for Monitor {
@@ -311,6 +316,7 @@ impl Monitor {
         let (mut driver, addr) = assemble(&config, machine)?;
         let written = newest_log_version(&mut driver).map_err(DriverError::from)?;
         driver.audit = AuditFile::open(&config.store, written)?;
+        let admin_socket = open_admin_socket(&config, &mut driver, Arc::clone(&waker));
         let (fsid, admin_keyring) = (driver.monitors.map.fsid, admin_keyring(&driver.front));
         let (stop, addresses) = (Arc::clone(&driver.stop), driver.addresses.clone());
         let was_removed = Arc::new(AtomicBool::new(false));
@@ -318,7 +324,8 @@ impl Monitor {
         let thread = std::thread::Builder::new()
             .name(format!("mon.{}", config.name))
             .spawn(move || run(driver, &note))?;
-        Ok(Self { stop, waker, thread, fsid, addr, addresses, was_removed, admin_keyring })
+        let _admin_socket = admin_socket;
+        Ok(Self { stop, waker, thread, fsid, addr, addresses, was_removed, admin_keyring, _admin_socket })
     }
 
     /// Id of the cluster.
@@ -365,6 +372,18 @@ impl Monitor {
             tracing::error!("the monitor's thread panicked");
         }
     }
+}
+
+/// Lets people ask this monitor by a file, whoever leads.
+fn open_admin_socket(
+    config: &MonitorConfig,
+    driver: &mut Driver,
+    waker: Arc<dyn Wake>,
+) -> Option<AdminSocket> {
+    let (sender, requests) = mailbox(waker);
+    driver.admin = Some(requests);
+    let deliver = move |request| sender.try_send(request).is_ok();
+    AdminSocket::open_or_warn(config.admin_socket.as_deref(), &format!("mon.{}", config.name), deliver)
 }
 
 fn run(driver: Driver, was_removed: &AtomicBool) -> Result<(), DriverError> {

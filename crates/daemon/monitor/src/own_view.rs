@@ -4,6 +4,7 @@ use crate::driver::Driver;
 use crate::uplink::Leader;
 use nacre_mon::{MonitorPhase, OwnView};
 use nacre_quorum::NodeId;
+use nacre_service::{AdminRequest, Mailbox};
 
 impl Driver {
     /// The leader that this monitor hears and can reach.
@@ -38,6 +39,16 @@ impl Driver {
         let (term, knows_leader) = (quorum.term(), quorum.leader().is_some());
         let phase = self.phase();
         self.vitals.note_phase(phase, term, knows_leader, self.clock.now());
+    }
+
+    /// Answers what is asked at the admin socket: also while nobody leads.
+    pub(crate) fn answer_admin(&mut self) {
+        let requests: Vec<AdminRequest> = self.admin.iter().flat_map(Mailbox::take).collect();
+        for request in requests {
+            let own = self.own_view();
+            let reply = self.front.tell_admin(&own, request.text());
+            request.answer(reply);
+        }
     }
 
     /// What it is asked for by `tell`.

@@ -3,23 +3,28 @@
 use crate::asok;
 use crate::command_reply::Failure;
 use crate::config::OsdConfig;
+use crate::control::OsdControl;
 use crate::lost;
+use crate::osd_network;
 use crate::perf_counters;
 use crate::pg_driver::PgDriver;
 use crate::shard_msg::QuestionKind;
 use crate::shard_net::ShardNet;
 use crate::storage::StoreConfig;
 use nacre_msg::Command;
+use nacre_msg::stats::PingTimes;
 use nacre_options::{self as options, OptionInfo, Values};
 use nacre_pg::Session;
 use nacre_types::version;
-use nacre_types::{Errno, PgId, SpgId, Stamp, UTime};
+use nacre_types::{Errno, OsdId, PgId, SpgId, Stamp, UTime};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
 
 /// Words and arguments, and a line for people. An argument is `name:type`; behind the type of a choice `=` and
 /// the words, `?` behind what may be left out, `*` behind what may be given any number of times.
 const COMMANDS: &[(&str, &str)] = &[
     ("get_command_descriptions", "list the commands of this daemon"),
+    ("help", "list the commands of this daemon, and what each is for"),
     ("version", "show the version of this daemon"),
     ("status", "show identity and maps"),
     ("config get var:CephString", "show the value of an option"),
@@ -34,6 +39,10 @@ const COMMANDS: &[(&str, &str)] = &[
     ("smart devid:CephString?", "show what the device says of its health"),
     ("perf histogram dump", "show how long clients' messages took in which stage, in powers of two"),
     ("dump_ops_in_flight", "show the messages under way, and what each waits for"),
+    (
+        "dump_osd_network value:CephInt?",
+        "show how long pings of other OSDs took that are slow: VALUE ms or more",
+    ),
     ("dump_historic_ops", "show the slowest messages of late, stage by stage"),
     ("bench count:CephInt? size:CephInt?", "write COUNT bytes to the store in blocks of SIZE and measure"),
     ("query pgid:CephPgid?", "show the state of a placement group"),
@@ -69,8 +78,15 @@ pub(crate) struct CommandView<'a> {
     pub(crate) is_booted: bool,
     pub(crate) pg_driver: &'a PgDriver,
     pub(crate) net: &'a ShardNet,
+    pub(crate) control: Option<&'a OsdControl>,
     /// Both clocks, as the turn has them.
     pub(crate) times: (Stamp, UTime),
+}
+
+impl CommandView<'_> {
+    fn ping_times(&self) -> BTreeMap<OsdId, PingTimes> {
+        self.control.map(|control| control.ping_times(self.times)).unwrap_or_default()
+    }
 }
 
 /// What a command comes to.
@@ -84,6 +100,8 @@ pub(crate) enum CommandOutcome {
     FlushStats,
     /// The shard of this PG answers.
     Ask(SpgId, QuestionKind),
+    /// The devices below the store say how they are, or only the one with this id.
+    AskDevices(Option<String>),
     /// A bench is to write so many bytes in blocks of such a size, and answers when it is done.
     StartBench { count: Option<u64>, size: Option<u64> },
 }
@@ -134,6 +152,7 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
     }
     let value = match prefix {
         "get_command_descriptions" => descriptions(),
+        "help" => help(),
         "version" => {
             json!({ "version": version::VERSION_SHORT, "release": version::RELEASE, "release_type": "stable" })
         }
@@ -155,12 +174,18 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             ));
         }
         "smart" => {
-            return Err(elsewhere(
-                "it is not read here; ask the machine with `smartctl --xall --json /dev/...`",
-            ));
+            let devid = Some(text(args, "devid")).filter(|devid| !devid.is_empty());
+            return Ok(CommandOutcome::AskDevices(devid.map(str::to_owned)));
         }
         "perf histogram dump" => view.pg_driver.tracker.dump_histograms(),
         "dump_ops_in_flight" => asok::dump_ops(&view.pg_driver.pgs, view.times),
+        "dump_osd_network" => {
+            let threshold = osd_network::threshold(
+                args.contains_key("value").then(|| number(args, "value")),
+                view.options,
+            )?;
+            osd_network::dump(view.config.id, &view.ping_times(), threshold, (view.options, view.times.1))
+        }
         "dump_historic_ops" => view.pg_driver.tracker.dump_history(view.times),
         "bench" => {
             let (count, size) = (number(args, "count"), number(args, "size"));
@@ -189,6 +214,15 @@ fn descriptions() -> Value {
         (format!("cmd{index:03}"), row)
     };
     Value::Object(COMMANDS.iter().enumerate().map(describe).collect())
+}
+
+/// Each command by its words alone.
+fn help() -> Value {
+    let row = |(signature, help): &(&str, &str)| {
+        let words = signature.split(' ').take_while(|word| !word.contains(':'));
+        (words.collect::<Vec<_>>().join(" "), json!(help))
+    };
+    Value::Object(COMMANDS.iter().map(row).collect())
 }
 
 /// A word of a signature as tools parse it.

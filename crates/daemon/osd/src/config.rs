@@ -7,6 +7,7 @@ use nacre_types::{EntityAddr, EntityKind, OsdId, Uuid};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 
 /// Where an OSD listens.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +65,10 @@ pub struct OsdConfig {
     pub store: StoreConfig,
     /// The machine, as CRUSH and people know it.
     pub host: String,
+    /// What else is known of the machine, under the names of Ceph's `osd metadata`.
+    pub machine_facts: BTreeMap<String, String>,
+    /// Where it is to answer `ceph daemon`; nowhere without.
+    pub admin_socket: Option<PathBuf>,
     /// Gives memory that the calling thread has freed back to the system.
     pub give_back_memory: fn(),
 }

@@ -19,7 +19,7 @@ use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
 use crate::links::NetCx;
-use crate::mgr_report::MgrReport;
+use crate::mgr_report::{MgrReport, Pinged};
 use crate::mon_link::{MonEvent, MonLink};
 use crate::osd_addrs::{Listeners, OsdAddrs};
 use crate::peer_links::PeerLinks;
@@ -30,6 +30,7 @@ use nacre_denc::Decode;
 use nacre_maps::{MgrMap, OsdMap};
 use nacre_monc::Config as MoncConfig;
 use nacre_msg::peer::PeerVersions;
+use nacre_msg::stats::PingTimes;
 use nacre_msg::{
     Log, LogPriority, MarkMeDead, Message, OsdAlive, OsdFailure, OsdPgCreated, OsdPgTemp, RawMessage,
     failure_flag,
@@ -42,7 +43,8 @@ use nacre_osd_core::{
 };
 use nacre_pg::Tuning;
 use nacre_service::{ConnId, Messenger};
-use nacre_types::{OsdId, Stamp};
+use nacre_types::{OsdId, Stamp, UTime};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -301,6 +303,11 @@ impl OsdControl {
         self.heartbeats.pinged(conn, from, raw, cx.maps, &mut cx.net);
     }
 
+    /// How long pings of other OSDs took.
+    pub(crate) fn ping_times(&self, times: (Stamp, UTime)) -> BTreeMap<OsdId, PingTimes> {
+        self.heartbeats.ping_times(times)
+    }
+
     /// Whether a connection came in for heartbeats.
     pub(crate) fn hears_pings(&self, messenger: &Messenger, conn: ConnId) -> bool {
         self.listeners.hears_pings(messenger, conn)
@@ -488,8 +495,9 @@ impl OsdControl {
 
     fn report(&mut self, cx: &mut ControlCx<'_>) {
         let has_monitor = self.mon.is_open();
-        let stats =
-            self.mgr.send(cx.maps.newest(), self.heartbeats.peers(), (cx.options, has_monitor), &mut cx.net);
+        let times = (cx.net.now, cx.net.wall);
+        let pinged = || Pinged { peers: self.heartbeats.peers(), times: self.heartbeats.ping_times(times) };
+        let stats = self.mgr.send(cx.maps.newest(), pinged, (cx.options, has_monitor), &mut cx.net);
         if let Some(stats) = stats {
             self.mon.send(stats.into());
         }

@@ -211,6 +211,10 @@ impl Dispatch<'_> {
             ShardMsg::Command(session, tid, command) => {
                 return Some(ShardAction::Command(session, tid, command));
             }
+            ShardMsg::Admin(request) => {
+                let (session, command) = cx.net.admin.open(request);
+                return Some(ShardAction::Command(session, 0, command));
+            }
             ShardMsg::Stop => return Some(ShardAction::Stop),
         }
         None

@@ -3,8 +3,9 @@
 use crate::control_event::ControlEvent;
 use crate::links::{Link, NetCx, WAITING_MAX};
 use crate::osd_addrs::OsdAddrs;
-use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, Settings, Side};
+use nacre_heartbeat::{Effect, Event, Heartbeats, Leases, PeerRoundTrips, Settings, Side};
 use nacre_maps::OsdMap;
+use nacre_msg::stats::PingTimes;
 use nacre_msg::{Message, OsdPing, RawMessage, ping_op};
 use nacre_msgr::Session;
 use nacre_options::Values;
@@ -56,6 +57,10 @@ fn settings(options: &Values) -> Settings {
         interval: options.seconds("osd_heartbeat_interval"),
         grace: options.seconds("osd_heartbeat_grace"),
         fast_fail: options.flag("osd_fast_fail_on_connection_refused"),
+        minute: match options.seconds("debug_heartbeat_testing_span") {
+            Duration::ZERO => Duration::from_secs(60),
+            span => span,
+        },
     }
 }
 
@@ -86,6 +91,16 @@ impl HeartbeatDriver {
     /// The OSDs that it pings.
     pub(crate) fn peers(&self) -> BTreeSet<OsdId> {
         self.machine.peers()
+    }
+
+    /// How long pings of peers took, by the clocks of this moment.
+    pub(crate) fn ping_times(&self, (now, wall): (Stamp, UTime)) -> BTreeMap<OsdId, PingTimes> {
+        let times = |(osd, trips): (OsdId, PeerRoundTrips)| {
+            let ago = u32::try_from(now.since(trips.updated).as_secs()).unwrap_or(u32::MAX);
+            let last_update = wall.sec.saturating_sub(ago);
+            (osd, PingTimes { last_update, back: trips.back, front: trips.front })
+        };
+        self.machine.round_trips().map(times).collect()
     }
 
     /// Enough of the peers answer, so that it is not this OSD that is cut off.

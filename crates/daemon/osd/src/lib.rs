@@ -31,9 +31,12 @@
 //! | `storage` | the store's files |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
 //! | `tracker` | the stage clock of clients' messages |
-//! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell` and `ceph pg` |
+//! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell`, `ceph daemon` and `ceph pg` |
+//! | `admin_sessions` | who asks at the admin socket |
+//! | `osd_network`, `smart` | `dump_osd_network`; what the devices say of their health |
 
 mod admin;
+mod admin_sessions;
 mod asok;
 mod bench;
 mod command_reply;
@@ -54,6 +57,7 @@ mod map_intake;
 mod mgr_report;
 mod mon_link;
 mod osd_addrs;
+mod osd_network;
 mod own_collection;
 mod peer_links;
 mod perf_counters;
@@ -69,6 +73,7 @@ mod sessions;
 mod shard;
 mod shard_msg;
 mod shard_net;
+mod smart;
 mod start;
 pub mod storage;
 mod tracker;

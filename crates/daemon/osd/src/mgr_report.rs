@@ -9,7 +9,7 @@ use crate::shard_msg::ShardReport;
 use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::{MgrMap, OsdMap};
-use nacre_msg::stats::PgStat;
+use nacre_msg::stats::{PgStat, PingTimes};
 use nacre_msg::{Message, PerfQueries, PgStats, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Session};
 use nacre_options::Values;
@@ -22,6 +22,14 @@ use std::time::Duration;
 
 /// An alert of a peer's message that did not decode lasts for this time.
 const MISUNDERSTOOD_KEPT: Duration = Duration::from_secs(600);
+
+/// What OSD control knows of other OSDs by pings.
+pub(crate) struct Pinged {
+    /// The OSDs that we ping.
+    pub(crate) peers: BTreeSet<OsdId>,
+    /// How long that took.
+    pub(crate) times: BTreeMap<OsdId, PingTimes>,
+}
 
 /// What the manager and we have said in the session that is open.
 #[derive(Debug)]
@@ -196,12 +204,12 @@ impl MgrReport {
         self.reports.values().flat_map(|report| &report.pgs)
     }
 
-    /// Sends a report if one is due and the manager listens, and yields it if the monitor wants it, too. `hb_peers`: the OSDs that we ping;
+    /// Sends a report if one is due and the manager listens, and yields it if the monitor wants it, too. `pinged`: the OSDs that we ping;
     /// `has_monitor`: a session with the monitor is open.
     pub(crate) fn send(
         &mut self,
         map: &OsdMap,
-        hb_peers: BTreeSet<OsdId>,
+        pinged: impl FnOnce() -> Pinged,
         (options, has_monitor): (&Values, bool),
         net: &mut NetCx<'_>,
     ) -> Option<PgStats> {
@@ -221,7 +229,9 @@ impl MgrReport {
             self.due_at = net.now + self.session.period;
         }
         self.seq += 1;
-        let stats = self.stats(map, hb_peers, net.now);
+        let Pinged { peers, times } = pinged();
+        let mut stats = self.stats(map, peers, net.now);
+        stats.osd_stat.hb_pingtime = times;
         if let Some(link) = self.link.as_mut().filter(|link| link.is_open()) {
             link.send(net.messenger, Message::from(stats.clone()).encode(0));
         }

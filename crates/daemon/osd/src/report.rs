@@ -59,7 +59,8 @@ pub(crate) fn metadata(
     // The monitor must know what cannot be merged.
     let shards = (config.shards > 1).then(|| ("nacre_shards", config.shards.to_string()));
     // What is known of the device is better than what is said of any.
-    { facts.into_iter().chain(shards) }.map(|(key, value)| (key.to_owned(), value)).chain(device).collect()
+    let own = facts.into_iter().chain(shards).map(|(key, value)| (key.to_owned(), value));
+    config.machine_facts.clone().into_iter().chain(own).chain(device).collect()
 }
 
 /// The device class that we ask for: as the operator says, or under Ceph's monitors as they would have it of such a device.

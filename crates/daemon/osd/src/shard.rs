@@ -8,7 +8,7 @@
 //! | [`ControlHost`] | on the first shard: [`OsdControl`], what the OSD does once |
 //! | [`Connections`] | by which secrets and versions connections are let in |
 //! | [`MapIntake`] | maps on their way to the PGs |
-//! | [`Periodic`], [`BenchSlot`] | what comes back every second; `ceph tell osd.N bench` |
+//! | [`Periodic`], [`BenchSlot`], [`SmartSlot`] | what comes back every second; `ceph tell osd.N bench` and `smart` |
 //!
 //! `turn.rs` has the loop. [`Dispatch`] says which part each event is for, and borrows those parts only.
 
@@ -26,6 +26,7 @@ use crate::pg_driver::PgDriver;
 use crate::sessions::Sessions;
 use crate::shard_msg::{ShardMsg, ShardRouter};
 use crate::shard_net::{ShardCx, ShardNet};
+use crate::smart::SmartSlot;
 use crate::storage::StoreConfig;
 use nacre_env::{Clock, ListenerId};
 use nacre_heartbeat::Leases;
@@ -59,6 +60,7 @@ pub struct Shard {
     pub(crate) maps: MapIntake,
     pub(crate) periodic: Periodic,
     pub(crate) bench: BenchSlot,
+    pub(crate) smart: SmartSlot,
     pub(crate) options: Arc<Values>,
     /// What sockets have brought in this turn.
     pub(crate) incoming: Vec<Incoming>,
@@ -122,6 +124,7 @@ impl Shard {
             mailbox: parts.mailbox,
             periodic: Periodic::new(now),
             bench: BenchSlot::default(),
+            smart: SmartSlot::default(),
             options: Arc::default(),
             incoming: Vec::new(),
             now,

@@ -12,7 +12,7 @@ use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
 use nacre_osd_core::Past;
 use nacre_pg::{ClientOp, MergeState, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
-use nacre_service::{MailboxFull, MailboxSender};
+use nacre_service::{AdminRequest, MailboxFull, MailboxSender};
 use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -54,6 +54,8 @@ pub(crate) enum ShardMsg {
     Ask(Box<Question>),
     /// To OSD control: a client of the sender gives a command.
     Command(Arc<Session>, u64, Box<Command>),
+    /// To OSD control: somebody asks at the admin socket.
+    Admin(AdminRequest),
     /// What a manager wants counted.
     PerfQueries(Arc<PerfQueries>),
     /// Options have changed.
@@ -214,6 +216,11 @@ impl ShardRouter {
         }
     }
 
+    /// How another thread reaches this shard.
+    pub(crate) fn own_sender(&self) -> MailboxSender<ShardMsg> {
+        self.senders[self.me].clone()
+    }
+
     pub(crate) fn next_local(&mut self) -> Option<ShardMsg> {
         self.local.pop_front()
     }
@@ -242,6 +249,14 @@ pub(crate) mod session_id {
 
     pub(crate) fn make(shard: usize, count: u64) -> SessionId {
         SessionId((shard as u64) << SHARD_SHIFT | count)
+    }
+
+    /// Of the first shard, and of none of its connections.
+    const OF_ADMIN: u64 = 1 << 47;
+
+    /// The `count`th that asks at the admin socket.
+    pub(crate) fn of_admin(count: u64) -> SessionId {
+        make(0, OF_ADMIN | count)
     }
 
     pub(crate) fn shard(id: SessionId) -> usize {

@@ -1,5 +1,6 @@
 //! [`ShardNet`]: the connections of a shard and the ways out of it: to clients, to other OSDs, to the other shards.
 
+use crate::admin_sessions::AdminSessions;
 use crate::peer_links::PeerLinks;
 use crate::sessions::{Limits, Sessions};
 use crate::shard_msg::{ShardMsg, ShardRouter, session_id};
@@ -28,6 +29,7 @@ pub(crate) struct ShardNet {
     public: ListenerId,
     pub(crate) sessions: Sessions,
     pub(crate) router: ShardRouter,
+    pub(crate) admin: AdminSessions,
     /// Where OSD control is; other shards send through it.
     pub(crate) peers: Option<PeerLinks>,
     pub(crate) maps: MapCache,
@@ -51,6 +53,7 @@ impl ShardNet {
             public,
             sessions,
             router,
+            admin: AdminSessions::default(),
             peers,
             maps,
             lightly_loaded: false,
@@ -65,8 +68,9 @@ impl ShardNet {
         if shard != self.router.me {
             return self.router.send(shard, ShardMsg::ToSession(session, message));
         }
-        if let Some(conn) = self.sessions.conn(session) {
-            self.messenger.send(conn, message);
+        match self.sessions.conn(session) {
+            Some(conn) => drop(self.messenger.send(conn, message)),
+            None => self.admin.answer(session, message),
         }
     }
 

@@ -13,7 +13,7 @@ use nacre_env::real::RealNet;
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_maps::OsdMap;
 use nacre_pg::Tuning;
-use nacre_service::{IntakeLimits, MailboxSender, Messenger, mailbox};
+use nacre_service::{AdminSocket, IntakeLimits, MailboxSender, Messenger, mailbox};
 use nacre_store::ObjectStore;
 use nacre_types::{Entropy, Epoch, PoolId};
 use std::collections::BTreeMap;
@@ -74,6 +74,8 @@ pub struct OsdHandle {
     senders: Vec<MailboxSender<ShardMsg>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     booted: Arc<AtomicBool>,
+    /// Goes with it.
+    _admin_socket: Option<AdminSocket>,
 }
 
 impl OsdHandle {
@@ -291,7 +293,14 @@ pub fn start(config: &OsdConfig) -> Result<OsdHandle, StartError> {
         let thread = std::thread::Builder::new().name(format!("osd.{osd}/{number}")).spawn(|| shard.run());
         threads.push(thread.map_err(|source| StartError::System { osd, source })?);
     }
-    Ok(OsdHandle { senders, threads, booted })
+    let first = senders.first().cloned();
+    let deliver = move |request| {
+        let Some(first) = &first else { return false };
+        first.try_send(ShardMsg::Admin(request)).is_ok()
+    };
+    let admin_socket =
+        AdminSocket::open_or_warn(config.admin_socket.as_deref(), &format!("osd.{osd}"), deliver);
+    Ok(OsdHandle { senders, threads, booted, _admin_socket: admin_socket })
 }
 
 #[cfg(test)]

@@ -8,11 +8,13 @@ use crate::dispatch::{Dispatch, ShardAction};
 use crate::lent_parts::LentParts;
 use crate::shard::{Background, Shard};
 use crate::shard_msg::{Question, ShardMsg};
+use crate::storage::{StoreConfig, device_facts};
 use nacre_msg::{Command, Message};
 use nacre_options::Values;
-use nacre_pg::{Event, Session};
+use nacre_pg::{Event, Session, SessionId};
 use nacre_types::Stamp;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -190,6 +192,15 @@ impl Shard {
         }
     }
 
+    fn ask_devices(&self, whose: (SessionId, u64), only: Option<&str>) -> Result<(), Failure> {
+        let facts = match &self.config.store {
+            StoreConfig::File { folder, .. } => device_facts(folder),
+            StoreConfig::Memory { .. } => BTreeMap::new(),
+        };
+        let timeout = self.options.seconds("osd_smart_report_timeout");
+        self.smart.start(whose, &facts, only, timeout, self.net.router.own_sender())
+    }
+
     /// A command of a client; answered at once, or from the shard of the PG that it is about.
     fn command(&mut self, session: &Session, tid: u64, given: &Command) {
         let view = CommandView {
@@ -198,6 +209,7 @@ impl Shard {
             is_booted: self.is_booted(),
             pg_driver: &self.pg_driver,
             net: &self.net,
+            control: self.control.get(),
             times: (self.now, self.wall),
         };
         let answer: Result<Value, Failure> = match command(&view, session, given) {
@@ -219,6 +231,12 @@ impl Shard {
             CommandOutcome::Ask(spg, kind) => {
                 let question = Question { session: session.id, tid, spg, kind };
                 return self.dispatch().parts.route(spg, ShardMsg::Ask(Box::new(question)));
+            }
+            CommandOutcome::AskDevices(devid) => {
+                match self.ask_devices((session.id, tid), devid.as_deref()) {
+                    Ok(()) => return,
+                    Err(failure) => Err(failure),
+                }
             }
             CommandOutcome::StartBench { count, size } => {
                 let (whose, store) = ((session.id, tid), self.pg_driver.store.as_ref());

@@ -356,6 +356,7 @@ impl World {
             methods: vec![AuthMethod::Cephx],
             host: format!("machine{n}"),
             machine_facts: BTreeMap::new(),
+            admin_socket: None,
             planted: self.planted,
             log_entries_kept: LOG_ENTRIES_KEPT,
         };
@@ -428,6 +429,8 @@ impl World {
             shards: machines.len(),
             store: StoreConfig::Memory { capacity_bytes: 0 },
             host: format!("host{id}"),
+            machine_facts: BTreeMap::new(),
+            admin_socket: None,
             give_back_memory: || (),
         };
         let osd = nacre_osd::assemble(&config, machines).expect("simulated sockets listen");

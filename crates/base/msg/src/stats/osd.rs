@@ -4,8 +4,9 @@
 
 use super::StoreStatfs;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use nacre_types::{Epoch, OsdId};
+use nacre_types::{Epoch, OsdId, seconds};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Latencies of the store. Ceph `objectstore_perf_stat_t`.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -38,6 +39,31 @@ pub struct PingTimes {
     pub back: PingWindow,
     /// Public network; all zero when there is only one.
     pub front: PingWindow,
+}
+
+impl PingWindow {
+    /// The slowest of the averages.
+    #[must_use]
+    pub fn slowest(&self) -> u32 {
+        self.average.into_iter().max().unwrap_or(0)
+    }
+
+    /// True when the average falls from a longer time to a shorter one.
+    #[must_use]
+    pub fn is_improving(&self) -> bool {
+        self.average.is_sorted_by(|shorter, longer| shorter < longer)
+    }
+}
+
+impl PingTimes {
+    /// From how many microseconds on pings are slow, by Ceph's options: `mon_warn_on_slow_ping_time` in ms, or, where that is 0,
+    /// `mon_warn_on_slow_ping_ratio` of `osd_heartbeat_grace`.
+    #[must_use]
+    pub fn slow_us(time_ms: f64, ratio: f64, grace: Duration) -> u64 {
+        let slow =
+            if time_ms > 0.0 { seconds(time_ms / 1000.0) } else { seconds(grace.as_secs_f64() * ratio) };
+        u64::try_from(slow.as_micros()).unwrap_or(u64::MAX)
+    }
 }
 
 /// Codes of [`OsdStat::alerts`] that are ours; Ceph's managers pass over those that they do not know.

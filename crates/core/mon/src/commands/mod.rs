@@ -33,6 +33,7 @@ mod mon;
 mod mon_change;
 mod mon_election;
 mod osd_df;
+mod osd_network;
 mod osd_new_purge;
 mod osd_read;
 mod osd_state;
@@ -89,6 +90,7 @@ const TOPICS: &[&[table::Command]] = &[
     mon_change::COMMANDS,
     mon_election::COMMANDS,
     osd_df::COMMANDS,
+    osd_network::COMMANDS,
     osd_new_purge::COMMANDS,
     osd_read::COMMANDS,
     osd_state::COMMANDS,

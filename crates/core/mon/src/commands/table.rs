@@ -51,6 +51,7 @@ const FLAG_MANAGER: u64 = 8;
 /// (`src/mgr/MgrCommands.h` at v16.2.15); none for the monitor's own.
 fn manager_module(prefix: &str) -> Option<&'static str> {
     const OWN: &[&str] = &[
+        "dump_osd_network",
         "pg stat",
         "pg getmap",
         "pg dump",

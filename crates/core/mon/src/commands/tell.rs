@@ -5,12 +5,14 @@ use super::args::Args;
 use super::call::{Failure, refuse};
 use super::show;
 use super::signature::Signature;
+use crate::config::ConfigDb;
 use crate::event::Peer;
 use crate::output::{CommandInput, Output};
 use crate::own_view::OwnView;
 use crate::session::instance;
 use nacre_auth::{MonCaps, Rwx};
 use nacre_format::{Format, Node, Section};
+use nacre_options::{self as options, OptionInfo};
 use nacre_types::version::{RELEASE, VERSION_SHORT};
 use nacre_types::{Errno, features};
 
@@ -22,6 +24,8 @@ pub(crate) struct TellCx<'a> {
     pub(crate) caps: MonCaps,
     /// Who is connected to this monitor, and with which caps.
     pub(crate) sessions: Vec<(&'a Peer, &'a str)>,
+    /// The options that it goes by.
+    pub(crate) config: &'a ConfigDb,
 }
 
 /// One of them.
@@ -30,7 +34,7 @@ struct TellCommand {
     /// Rights needed: letters of `rwx`.
     perm: &'static str,
     help: &'static str,
-    show: fn(&TellCx<'_>) -> Node,
+    show: fn(&TellCx<'_>, &Args) -> Result<Node, Failure>,
 }
 
 const COMMANDS: &[TellCommand] = &[
@@ -42,6 +46,25 @@ const COMMANDS: &[TellCommand] = &[
         show: quorum_status,
     },
     TellCommand { signature: "version", perm: "r", help: "Version of this monitor", show: version },
+    TellCommand { signature: "help", perm: "r", help: "What this monitor answers itself", show: help },
+    TellCommand {
+        signature: "config show",
+        perm: "rw",
+        help: "Values of all options that monitors read",
+        show: config_show,
+    },
+    TellCommand {
+        signature: "config get name=var,type=CephString",
+        perm: "rw",
+        help: "Value of an option of this monitor",
+        show: config_get,
+    },
+    TellCommand {
+        signature: "config diff",
+        perm: "rw",
+        help: "Options of this monitor that differ from their defaults",
+        show: config_diff,
+    },
     TellCommand {
         signature: "sessions",
         perm: "rwx",
@@ -56,11 +79,13 @@ pub(crate) fn tell(cx: &TellCx<'_>, input: &CommandInput) -> Output {
     if input.prefix == "get_command_descriptions" {
         return Output::data(descriptions());
     }
-    let known = COMMANDS.iter().find(|command| command.signature == input.prefix);
-    let answer = known.ok_or_else(|| unknown(cx, &input.prefix)).and_then(|command| {
+    let signatures = COMMANDS.iter().map(|command| (command, Signature::parse(command.signature)));
+    let known = signatures.into_iter().find(|(_, signature)| signature.prefix == input.prefix);
+    let answer = known.ok_or_else(|| unknown(cx, &input.prefix)).and_then(|(command, signature)| {
+        let args = signature.check(input)?;
         let needed = Rwx::of_letters(command.perm);
-        match cx.caps.allows_command("mon", command.signature, &Args::default().to_texts(), needed) {
-            true => Ok((command.show)(cx)),
+        match cx.caps.allows_command("mon", &signature.prefix, &args.to_texts(), needed) {
+            true => (command.show)(cx, &args),
             false => Err(refuse(Errno::EACCES, "access denied")),
         }
     });
@@ -71,7 +96,8 @@ pub(crate) fn tell(cx: &TellCx<'_>, input: &CommandInput) -> Output {
 }
 
 fn unknown(cx: &TellCx<'_>, prefix: &str) -> Failure {
-    let known: Vec<&str> = COMMANDS.iter().map(|command| command.signature).collect();
+    let known: Vec<String> =
+        COMMANDS.iter().map(|command| Signature::parse(command.signature).prefix).collect();
     let what = if super::table::find(prefix).is_some() {
         format!("'{prefix}' is a question for the whole cluster: ask it without tell")
     } else {
@@ -116,14 +142,14 @@ pub(super) fn status_tree(own: &OwnView) -> Section {
         .with("monmap", show::mon_map(&own.map))
 }
 
-fn mon_status(cx: &TellCx<'_>) -> Node {
-    status_tree(cx.own).into()
+fn mon_status(cx: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
+    Ok(status_tree(cx.own).into())
 }
 
-fn quorum_status(cx: &TellCx<'_>) -> Node {
+fn quorum_status(cx: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
     let own = cx.own;
     let bits = own.map.persistent_features | own.map.optional_features;
-    Section::new()
+    let tree = Section::new()
         .with("election_epoch", own.election_epoch())
         .with("quorum", ranks(own))
         .with("quorum_names", Node::array("mon", own.quorum.iter()))
@@ -135,19 +161,56 @@ fn quorum_status(cx: &TellCx<'_>) -> Node {
                 .with("quorum_con", features::SUPPORTED.to_string())
                 .with("quorum_mon", Node::array("bit_flag", show::feature_names(bits))),
         )
-        .with("monmap", show::mon_map(&own.map))
-        .into()
+        .with("monmap", show::mon_map(&own.map));
+    Ok(tree.into())
 }
 
-fn version(_: &TellCx<'_>) -> Node {
-    Section::new()
-        .with("version", VERSION_SHORT)
-        .with("release", RELEASE)
-        .with("release_type", "stable")
-        .into()
+fn version(_: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
+    let tree =
+        Section::new().with("version", VERSION_SHORT).with("release", RELEASE).with("release_type", "stable");
+    Ok(tree.into())
 }
 
-fn sessions(cx: &TellCx<'_>) -> Node {
+fn help(_: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
+    let row = |command: &TellCommand| (Signature::parse(command.signature).prefix, Node::from(command.help));
+    Ok(COMMANDS.iter().map(row).collect::<Section>().into())
+}
+
+/// The options that monitors read, with their values here.
+fn options<'a>(cx: &'a TellCx<'_>) -> impl Iterator<Item = (&'static OptionInfo, &'a str)> {
+    let read = options::all().filter(|option| option.readers().contains(&"mon"));
+    read.map(|option| (option, cx.config.of_monitor(option.name).unwrap_or(option.default)))
+}
+
+fn config_show(cx: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
+    let rows = options(cx).map(|(option, value)| (option.name.to_owned(), Node::from(value)));
+    Ok(rows.collect::<Section>().into())
+}
+
+fn config_get(cx: &TellCx<'_>, args: &Args) -> Result<Node, Failure> {
+    let name = args.text("var");
+    let unknown = || match options::find(name) {
+        Some(_) => format!("{name} is no option that monitors read"),
+        None => format!("unrecognized config option '{name}'"),
+    };
+    let (option, value) = options(cx)
+        .find(|(option, _)| option.name == name)
+        .ok_or_else(|| refuse(Errno::ENOENT, unknown()))?;
+    Ok(Section::new().with(option.name, value).into())
+}
+
+fn config_diff(cx: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
+    let changed = options(cx).filter(|(option, value)| *value != option.default);
+    let row = |(option, value): (&OptionInfo, &str)| {
+        (
+            option.name.to_owned(),
+            Node::from(Section::new().with("default", option.default).with("final", value)),
+        )
+    };
+    Ok(Section::new().with("diff", changed.map(row).collect::<Section>()).into())
+}
+
+fn sessions(cx: &TellCx<'_>, _: &Args) -> Result<Node, Failure> {
     let session = |(peer, caps): &(&Peer, &str)| {
         Section::new()
             .with("name", instance(&peer.auth_name, peer.global_id).to_string())
@@ -160,5 +223,5 @@ fn sessions(cx: &TellCx<'_>) -> Node {
             .with("authenticated", true)
             .with("global_id", peer.global_id)
     };
-    Node::array("session", cx.sessions.iter().map(session))
+    Ok(Node::array("session", cx.sessions.iter().map(session)))
 }

@@ -7,21 +7,12 @@ use nacre_auth::{AuthChange, EntityAuth, KeyServer, RotatingKeys, TicketLifetime
 use nacre_denc::{Decode, DecodeError};
 use nacre_types::{AuthName, EntityKind};
 
-/// The options that the front of a monitor reads.
-const OPTIONS: [&str; 5] = [
-    "auth_mon_ticket_ttl",
-    "auth_service_ticket_ttl",
-    "mon_data_avail_crit",
-    "ms_mon_cluster_mode",
-    "ms_mon_service_mode",
-];
-
 /// What the tables have of authentication.
 #[derive(Debug)]
 pub(super) struct AuthView {
     keys: KeyServer,
     void: VoidTickets,
-    /// The values of [`OPTIONS`] alone.
+    /// The values of options of the table.
     config: ConfigDb,
 }
 
@@ -29,7 +20,7 @@ impl AuthView {
     pub(super) fn open(snapshot: &dyn Snapshot, monitor: &str) -> Result<Self, DecodeError> {
         let mut config = ConfigDb::of_monitor_named(monitor);
         for (key, value) in snapshot.scan(config::PREFIX) {
-            config.take_in(&key, Some(&value), &OPTIONS);
+            config.take_in(&key, Some(&value));
         }
         let keys = auth::open_keys(snapshot)?;
         let void = auth::open_void(snapshot)?;
@@ -52,7 +43,7 @@ impl AuthView {
                 self.void = void.unwrap_or_default();
             }
             (config::PREFIX, key) => {
-                self.config.take_in(key, op.value.as_ref(), &OPTIONS);
+                self.config.take_in(key, op.value.as_ref());
                 self.refresh_lifetimes();
             }
             _ => (),
@@ -98,6 +89,11 @@ impl AuthView {
 
     pub(super) fn option(&self, name: &str) -> Option<&str> {
         self.config.of_monitor(name)
+    }
+
+    /// The options that this monitor goes by.
+    pub(super) fn config(&self) -> &ConfigDb {
+        &self.config
     }
 
     fn refresh_lifetimes(&mut self) {

@@ -3,7 +3,7 @@
 use super::{ADMIN, World};
 use crate::event::SessionId;
 use crate::front::FrontEvent;
-use nacre_msg::stats::{PgStat, pg_state};
+use nacre_msg::stats::{PgStat, PingTimes, PingWindow, pg_state};
 use nacre_msg::{Message, MgrOpen, MgrReport, PgStats};
 use nacre_types::PgId;
 use std::collections::BTreeMap;
@@ -56,6 +56,52 @@ fn latencies_and_progress_follow_the_reports() {
     assert_eq!(progress(&mut world)[0]["progress"], 0.9);
     report(&mut world, osd, 0, 0);
     assert_eq!((perf(&mut world), progress(&mut world)), (vec![], serde_json::json!([])));
+}
+
+#[test]
+fn pings_that_take_long_are_shown_and_warned_of() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let osd = world.connect("osd.0");
+    let window = |us: u32| PingWindow { average: [us, us / 2, us / 4], min: [1; 3], max: [us; 3], last: us };
+    let measure = |world: &mut World, back: u32, front: u32| {
+        let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+        let times = PingTimes { last_update: world.wall.sec, back: window(back), front: window(front) };
+        stats.osd_stat.hb_pingtime = BTreeMap::from([(1, times.clone()), (7, times)]);
+        world.message(osd, 0, stats);
+        world.pass(Duration::from_secs(1));
+    };
+    let codes = |world: &mut World| -> Vec<String> {
+        let health = shown(world, admin, "health detail");
+        let checks = health["checks"].as_object().expect("checks").clone();
+        checks
+            .into_iter()
+            .filter(|(code, _)| code.contains("PING"))
+            .map(|(_, check)| check.to_string())
+            .collect()
+    };
+    measure(&mut world, 349_999, 10);
+    assert!(codes(&mut world).is_empty(), "a twentieth of the grace of 7 s is slow");
+    measure(&mut world, 400_123, 10);
+    let checks = codes(&mut world);
+    let [back] = &checks[..] else { panic!("one network: {checks:?}") };
+    assert!(back.contains("Slow OSD heartbeats on back (longest 400.123ms)"), "{back}");
+    assert!(back.contains("on back from osd.0 to osd.1 400.123 msec"), "{back}");
+    assert!(!back.contains("osd.7"), "nobody of that number is up: {back}");
+    let slow = shown(&mut world, admin, "dump_osd_network");
+    assert_eq!((&slow["threshold"], &slow["entries"][0]["to osd"]), (&350.into(), &1.into()));
+    assert_eq!(slow["entries"].as_array().map(Vec::len), Some(1));
+    let set = r#"{"prefix":"config set","who":"global","name":"mon_warn_on_slow_ping_time","value":"0.01"}"#;
+    assert_eq!(world.ask(admin, set).map(|ack| ack.result), Some(0));
+    measure(&mut world, 5, 11);
+    assert_eq!(codes(&mut world).len(), 1, "the front alone");
+    let all =
+        world.ask(admin, r#"{"prefix":"dump_osd_network","value":0,"format":"json"}"#).expect("an answer");
+    let all: serde_json::Value = serde_json::from_slice(&all.data.to_bytes()).expect("JSON");
+    assert_eq!(all["entries"].as_array().map(Vec::len), Some(2));
+    let negative = world.ask(admin, r#"{"prefix":"dump_osd_network","value":-1}"#).expect("an answer");
+    assert_ne!(negative.result, 0);
 }
 
 #[test]

@@ -94,7 +94,42 @@ fn a_monitor_answers_for_itself() {
     assert_eq!(sessions[0]["entity_name"], "client.admin");
     assert_eq!(sessions[0]["caps"]["text"], "allow *");
     let known = world.told(admin, "get_command_descriptions");
-    assert_eq!(known.as_object().map(serde_json::Map::len), Some(4));
+    assert_eq!(known.as_object().map(serde_json::Map::len), Some(8));
+}
+
+/// At its socket it is asked by somebody without a session, and may not be served by a leader.
+#[test]
+fn who_may_open_its_socket_is_told_of_it_and_its_options() {
+    let mut world = unled();
+    let own = world.own.clone();
+    let asked = |world: &World, json: &str| world.front.tell_admin(&own, json);
+    let shown = |world: &World, json: &str| -> Value {
+        let reply = asked(world, json);
+        assert_eq!(reply.result, 0, "{}", reply.status);
+        serde_json::from_slice(&reply.data.to_bytes()).expect("JSON")
+    };
+    assert_eq!(shown(&world, r#"{"prefix":"mon_status"}"#)["state"], "electing");
+    assert_eq!(shown(&world, r#"{"prefix":"sessions"}"#), json!([]));
+    assert!(shown(&world, r#"{"prefix":"help"}"#)["config show"].is_string());
+    let grace = r#"{"prefix":"config get","var":"osd_heartbeat_grace"}"#;
+    assert_eq!(shown(&world, grace), json!({ "osd_heartbeat_grace": "7" }));
+    for (wrong, errno) in [
+        (r#"{"prefix":"config get","var":"nonsense"}"#, Errno::ENOENT),
+        (r#"{"prefix":"config get","var":"osd_max_backfills"}"#, Errno::ENOENT),
+        (r#"{"prefix":"config get"}"#, Errno::EINVAL),
+        (r#"{"prefix":"osd tree"}"#, Errno::EINVAL),
+        ("mon_status", Errno::EINVAL),
+    ] {
+        assert_eq!(asked(&world, wrong).result, errno.negated(), "{wrong}");
+    }
+    world.front.serve(true);
+    let admin = world.connect(ADMIN);
+    let set = r#"{"prefix":"config set","who":"mon.a","name":"osd_heartbeat_grace","value":"9"}"#;
+    assert_eq!(world.ask(admin, set).map(|ack| ack.result), Some(0));
+    assert_eq!(shown(&world, grace), json!({ "osd_heartbeat_grace": "9" }));
+    let diff = shown(&world, r#"{"prefix":"config diff"}"#);
+    assert_eq!(diff["diff"]["osd_heartbeat_grace"], json!({ "default": "7", "final": "9" }));
+    assert_eq!(shown(&world, r#"{"prefix":"config show"}"#)["osd_heartbeat_grace"], "9");
 }
 
 #[test]

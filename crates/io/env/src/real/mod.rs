@@ -4,7 +4,9 @@ mod disk;
 mod line_log;
 mod net;
 pub mod private;
+mod unix;
 
 pub use disk::{DriverChoice, EventFd, OpenError, RealDisk, reserve, room, write_back};
 pub use line_log::LineLog;
 pub use net::RealNet;
+pub use unix::{UNIX_PATH_BYTES_MAX, listen_private};

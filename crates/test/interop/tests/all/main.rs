@@ -1,6 +1,7 @@
 //! All tests in one program, so that those that wait for each other's clusters, which is most of their time, run side by side:
 //! `cargo test -p nacre-interop --test all rados::` runs those of one file.
 
+mod admin_sockets;
 mod bench;
 mod caps;
 mod cli;

@@ -86,6 +86,8 @@ END
         lines() { tr '\0' '\n' < /proc/$(cat $DIR/run/$1.pid)/cmdline; }
         mapfile -t a < <(lines mon); mapfile -t b < <(lines mon.b)
         /usr/bin/python3 alone.py
+        # So it does at its admin socket, for which nobody needs a session.
+        ceph daemon mon.c mon_status | jq -e '.name == "c" and .state == "probing" and .quorum == [] and .rank == 2'
         for line in a b; do
             declare -n words=$line
             setsid "${words[@]}" >> $DIR/log/again.log 2>&1 < /dev/null &
