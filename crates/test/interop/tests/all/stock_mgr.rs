@@ -134,7 +134,9 @@ fn modules_work_by_themselves() {
         # Once a minute: an image's mirror snapshot, and the trash is emptied. What comes of it stands at the end. Which images there are the
         # module finds out as it starts, and then only once a minute.
         for name in load mirrored gone task; do rbd create rbd/$name --size 8M; done
-        rbd mirror pool enable rbd image; rbd mirror image enable rbd/mirrored snapshot
+        # There must be another cluster to mirror to, if only by name.
+        rbd mirror pool enable rbd image; rbd mirror pool peer add rbd client.admin@elsewhere
+        rbd mirror image enable rbd/mirrored snapshot
         rbd mirror snapshot schedule add --pool rbd 1m; rbd mirror snapshot schedule ls --pool rbd | grep -q 'every 1m'
         rbd trash purge schedule add --pool rbd 1m; rbd trash mv rbd/gone
         mgr_kill x; until_true "ceph mgr stat -f json | jq -e '.active_name == \"a\"'"; mgr_start x; mgr_wait x
