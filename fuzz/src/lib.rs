@@ -11,6 +11,7 @@ mod classes;
 mod frames;
 mod input;
 mod metadata;
+mod monitors;
 mod seeds;
 #[cfg(test)]
 mod smoke;
@@ -19,6 +20,7 @@ pub use auth::auth;
 pub use classes::class_calls;
 pub use frames::frames;
 pub use metadata::store_metadata;
+pub use monitors::{mon_link, recovery_key, recovery_snapshot};
 pub use seeds::{Seed, seeds};
 
 use input::Input;

@@ -5,7 +5,7 @@ use nacre_types::entropy::SeededEntropy;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 13] = [
+const TARGETS: [(&str, Target); 16] = [
     ("message", crate::message),
     ("osdmap", crate::osdmap),
     ("osdmap_incremental", crate::osdmap_incremental),
@@ -19,6 +19,9 @@ const TARGETS: [(&str, Target); 13] = [
     ("transaction", crate::transaction),
     ("keyring", crate::keyring),
     ("frames", crate::frames),
+    ("mon_link", crate::mon_link),
+    ("recovery_key", crate::recovery_key),
+    ("recovery_snapshot", crate::recovery_snapshot),
 ];
 /// Of each seed, unless the environment says otherwise.
 const MUTATIONS: usize = 50;

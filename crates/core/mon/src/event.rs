@@ -1,7 +1,7 @@
 //! What happens to the monitor ([`Event`]) and what it orders ([`Effect`]).
 
 use crate::batch::Batch;
-use crate::recovery::SealedSnapshot;
+use crate::recovery::{SealedSnapshot, SnapshotError};
 use nacre_msg::Message;
 use nacre_types::{AddrVec, AuthName, EntityKind};
 use std::net::IpAddr;
@@ -78,8 +78,8 @@ pub enum Event {
         /// Which monitor's: its id, for [`Effect::GlobalIds`].
         front: u64,
     },
-    /// What came of [`Effect::TakeSnapshot`]: the snapshot, or none where it could not be made.
-    SnapshotTaken(Option<Box<SealedSnapshot>>),
+    /// What came of [`Effect::TakeSnapshot`]: the snapshot, or none where there is no key to seal it with.
+    SnapshotTaken(Result<Option<Box<SealedSnapshot>>, SnapshotError>),
     /// Time passed; expected about once per second.
     Tick,
 }

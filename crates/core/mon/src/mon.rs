@@ -177,7 +177,7 @@ impl Mon {
                 let ids = self.state.auth.grant_ids();
                 self.hold(Effect::GlobalIds { front, ids });
             }
-            Event::SnapshotTaken(snapshot) => self.snapshot_taken(snapshot.map(|sealed| *sealed), wall),
+            Event::SnapshotTaken(taken) => self.snapshot_taken(taken, wall),
             Event::Tick => self.tick(&mut cx),
         }
         self.take_over_caps(&cx);

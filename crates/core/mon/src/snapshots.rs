@@ -3,7 +3,7 @@
 use crate::event::Effect;
 use crate::handout::{BYTES_PER_TICK_MAX, PERIOD_SECONDS, Sending, seconds};
 use crate::mon::Mon;
-use crate::recovery::SealedSnapshot;
+use crate::recovery::{SealedSnapshot, SnapshotError};
 use nacre_msg::RecoverySnapshotPart;
 use nacre_types::{OsdId, UTime};
 
@@ -66,13 +66,18 @@ impl Mon {
         }
     }
 
-    /// A snapshot was made, or could not be.
-    pub(crate) fn snapshot_taken(&mut self, snapshot: Option<SealedSnapshot>, wall: UTime) {
+    /// A snapshot was made, or could not be: then health says why.
+    pub(crate) fn snapshot_taken(
+        &mut self,
+        taken: Result<Option<Box<SealedSnapshot>>, SnapshotError>,
+        wall: UTime,
+    ) {
         self.handout.is_asked = false;
-        if snapshot.is_none() {
+        self.state.recovery.failure = taken.as_ref().err().map(ToString::to_string);
+        self.handout.sealed = taken.ok().flatten().map(|sealed| *sealed);
+        if self.handout.sealed.is_none() {
             self.handout.not_before = seconds(wall) + PERIOD_SECONDS;
         }
-        self.handout.sealed = snapshot;
         self.hand_out_snapshots(wall);
     }
 

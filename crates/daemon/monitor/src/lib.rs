@@ -17,7 +17,7 @@
 //! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
 //! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
 //! | `audit_file.rs` | the audit channel as a file |
-//! | `planted.rs` | mistakes for the simulation to find |
+//! | `planted.rs`, `testing.rs` | mistakes for the simulation to find, messages for the fuzzer |
 //! | `monitor.rs` | making, starting and stopping |
 
 mod audit_file;
@@ -38,6 +38,8 @@ mod replica;
 mod routing;
 mod sessions;
 mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod transfer;
 mod uplink;
 mod vitals;

@@ -369,61 +369,11 @@ fn take_peer(r: &mut Reader) -> Result<Peer, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_types::AddrVec;
-
-    fn raw() -> RawMessage {
-        RawMessage {
-            tid: 7,
-            kind: 0x6fff,
-            version: 3,
-            compat: 2,
-            priority: 9,
-            front: Bytes::from_static(b"front"),
-            middle: Bytes::new(),
-            data: BufList::from(Bytes::from_static(b"data")),
-        }
-    }
-
-    fn peer() -> Box<Peer> {
-        Box::new(Peer {
-            endpoint: Endpoint::Mgr,
-            auth_name: AuthName::new(EntityKind::OSD, "3"),
-            global_id: 4107,
-            allows_all: true,
-            kind: EntityKind::OSD,
-            addrs: AddrVec::default(),
-            seen_at: "192.0.2.7".parse().ok(),
-        })
-    }
+    use crate::testing::{raw, samples};
 
     #[test]
     fn messages_arrive_as_they_were_and_never_cut_short() {
-        let stamp = Stamp(17);
-        let message = Box::new(Message::Unknown(raw()));
-        let pairs = vec![(Bytes::from_static(b"osd\x001"), Bytes::from_static(b"map"))];
-        let messages = [
-            LinkMsg::Hello(
-                Greeting::new(Uuid::from_random([7; 16]), 3),
-                Facts::from([("hostname".to_owned(), "there".to_owned())]),
-            ),
-            LinkMsg::Gone,
-            LinkMsg::Tables(TablesPart { is_first: true, pairs, message: None }),
-            LinkMsg::ToLeader { term: 3, what: ToLeader::Open { session: 1, peer: peer() } },
-            LinkMsg::ToLeader { term: 3, what: ToLeader::Message { session: 1, tid: 7, message } },
-            LinkMsg::ToLeader { term: 3, what: ToLeader::Closed { session: 1 } },
-            LinkMsg::ToLeader { term: 3, what: ToLeader::WantGlobalIds },
-            LinkMsg::ToFront { term: 3, what: ToFront::Send { session: 1, raw: raw() } },
-            LinkMsg::ToFront { term: 3, what: ToFront::Close { session: 1 } },
-            LinkMsg::ToFront { term: 3, what: ToFront::GlobalIds(5..9) },
-            LinkMsg::Leads { term: 4 },
-            LinkMsg::Ping { sent: stamp, vitals: Vitals::default() },
-            LinkMsg::Ping {
-                sent: stamp,
-                vitals: Vitals { disk_avail_percent: Some(7), quorum: vec![NodeId(1), NodeId(3)] },
-            },
-            LinkMsg::Pong { sent: stamp, wall: UTime { sec: 5, nsec: 6 } },
-        ];
-        for message in messages {
+        for message in samples() {
             let meant = format!("{message:?}");
             let raw = message.encode();
             let said = format!("{:?}", LinkMsg::decode(raw.clone()).expect("its own encoding"));

@@ -80,16 +80,14 @@ struct Link {
     is_open: bool,
     redial_at: Stamp,
     failures: u32,
-    /// It has said that it does not know our key, and the log says so.
-    has_refused: bool,
     /// The connection that came in.
     accepted: Option<ConnId>,
     /// It has said Hello on that one.
     is_greeted: bool,
     /// It has, since we lost it last: it is dialled at once then.
     has_met: bool,
-    /// Something about it was complained of in the log, which once is enough for.
-    is_strange: bool,
+    /// The log says what is wrong with it; once is enough until it is one of ours, for it comes again every second.
+    is_told: bool,
     heard_at: Stamp,
 }
 
@@ -104,11 +102,10 @@ impl Link {
             is_open: false,
             redial_at: now,
             failures: 0,
-            has_refused: false,
             accepted: None,
             is_greeted: false,
             has_met: false,
-            is_strange: false,
+            is_told: false,
             heard_at: now,
         }
     }
@@ -116,6 +113,11 @@ impl Link {
     /// Where to dial: in turn where our tables have it and where it says that it is.
     fn addr(&self) -> EntityAddr {
         self.says.filter(|_| !self.failures.is_multiple_of(2)).unwrap_or(self.place.addr)
+    }
+
+    /// True when the log is to say what is wrong with it.
+    fn is_to_be_told(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_told, true)
     }
 
     /// Nobody needs the way to it any more.
@@ -337,7 +339,7 @@ impl Links {
             Event::AuthBad { .. } => {
                 let link = self.links.values_mut().find(|link| link.dialled == Some(conn));
                 if let Some(link) = link
-                    && !std::mem::replace(&mut link.has_refused, true)
+                    && link.is_to_be_told()
                 {
                     tracing::warn!(
                         mon = link.place.name,
@@ -386,7 +388,6 @@ impl Links {
     fn established(&mut self, conn: ConnId, peer: &Peer, cx: &mut LinkCx<'_>) -> bool {
         if let Some((id, link)) = self.links.iter_mut().find(|(_, link)| link.dialled == Some(conn)) {
             (link.is_open, link.heard_at, link.authorizer) = (true, cx.now, None);
-            link.has_refused = false;
             self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
             return cx.messenger.send(conn, self.hello());
         }
@@ -421,6 +422,7 @@ impl Links {
             LinkMsg::Hello(theirs, facts) => match meet(&self.greeting, &theirs) {
                 Meeting::Fits => {
                     (link.is_greeted, link.has_met, link.failures) = (true, true, 0);
+                    link.is_told = false;
                     self.events.push(LinkEvent::Said(*id, Box::new(LinkMsg::Hello(theirs, facts))));
                     self.events.extend(link.is_up().then_some(LinkEvent::Up(*id)));
                     true
@@ -432,7 +434,7 @@ impl Links {
                 // Our own greeting tells it.
                 Meeting::ItIsOutdated => true,
                 Meeting::Stranger(what) => {
-                    if !std::mem::replace(&mut link.is_strange, true) {
+                    if link.is_to_be_told() {
                         tracing::error!(mon = link.place.name, addr = %link.place.addr, ?theirs, "{what}");
                     }
                     false

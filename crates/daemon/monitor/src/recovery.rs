@@ -21,11 +21,11 @@ impl Driver {
         let (wall, entropy) = (self.clock.wall(), self.entropy.as_mut());
         let tables = self.replica.tables()?;
         let taken = store::read(tables, |tables| recovery::take_snapshot(tables, place, wall, entropy));
-        let snapshot = taken.map_err(ReplicaError::from)?.unwrap_or_else(|error| {
+        let taken = taken.map_err(ReplicaError::from)?;
+        if let Err(error) = &taken {
             tracing::error!(%error, "no recovery snapshot can be made: OSDs keep what they have");
-            None
-        });
-        self.mon_event(Event::SnapshotTaken(snapshot.map(Box::new)));
+        }
+        self.mon_event(Event::SnapshotTaken(taken.map(|snapshot| snapshot.map(Box::new))));
         Ok(())
     }
 }

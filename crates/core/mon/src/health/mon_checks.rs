@@ -17,8 +17,22 @@ pub(super) fn checks(state: &State) -> Vec<Check> {
         clock_skew(state),
         disk(state, "MON_DISK_CRIT", Severity::Error, "very low"),
         disk(state, "MON_DISK_LOW", Severity::Warn, "low"),
+        recovery_snapshot(state),
     ];
     checks.into_iter().flatten().collect()
+}
+
+/// Our own check: Ceph's OSDs keep nothing for their monitors.
+fn recovery_snapshot(state: &State) -> Option<Check> {
+    let why = state.recovery.failure.as_ref()?;
+    let lines = [
+        why.clone(),
+        "Should all monitors be lost, what changed since the OSDs' last snapshot is lost with them ('ceph mon recovery-status' says of \
+         when these are). A new one is tried every 10 minutes."
+            .to_owned(),
+    ];
+    let summary = "no recovery snapshot can be made for OSDs to keep".to_owned();
+    Some(Check::new("MON_RECOVERY_SNAPSHOT", Severity::Warn, summary, lines.to_vec()))
 }
 
 fn down(state: &State) -> Option<Check> {

@@ -74,6 +74,8 @@ pub struct Recovery {
     key: Option<DatedKey>,
     /// When the snapshot was made that an OSD says to have, in seconds since 1970; 0 for none. Not durable: OSDs say so as they subscribe.
     pub(crate) held: BTreeMap<OsdId, u64>,
+    /// Why the last try to make a snapshot failed, for `health`; none after one that did not, and until a new leader has tried.
+    pub(crate) failure: Option<String>,
     changes: Batch,
 }
 

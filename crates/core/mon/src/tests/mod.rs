@@ -31,7 +31,7 @@ use crate::front::{Front, FrontEffect, FrontEvent};
 use crate::mkfs::{MkfsOptions, MkfsOsd, mkfs};
 use crate::mon::Mon;
 use crate::own_view::{MonitorPhase, OwnView};
-use crate::recovery::{self, LogPlace, SealedSnapshot};
+use crate::recovery::{self, LogPlace, SealedSnapshot, SnapshotError};
 use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
 use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
@@ -217,7 +217,9 @@ impl World {
                 Event::Committed(token)
             }
             Effect::Confirm { token } if self.commits_complete => Event::Confirmed(token),
-            Effect::TakeSnapshot => Event::SnapshotTaken(self.take_snapshot().map(Box::new)),
+            Effect::TakeSnapshot => {
+                Event::SnapshotTaken(self.take_snapshot().map(|taken| taken.map(Box::new)))
+            }
             Effect::Commit { token, batch } => {
                 (self.waiting, self.waiting_batch) = (Some(token), Some(batch));
                 return;
@@ -231,10 +233,10 @@ impl World {
     }
 
     /// What a driver makes of the tables.
-    pub(super) fn take_snapshot(&mut self) -> Option<SealedSnapshot> {
+    pub(super) fn take_snapshot(&mut self) -> Result<Option<SealedSnapshot>, SnapshotError> {
         self.snapshots += 1;
         let place = LogPlace { incarnation: 0, index: self.snapshots, term: 1 };
-        recovery::take_snapshot(&self.kv, place, self.wall, &mut self.entropy).expect("tables of a cluster")
+        recovery::take_snapshot(&self.kv, place, self.wall, &mut self.entropy)
     }
 
     /// Lets `by` pass, a second at a time.

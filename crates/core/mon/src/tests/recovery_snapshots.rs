@@ -2,7 +2,7 @@
 
 use super::{ADMIN, World, name};
 use crate::event::SessionId;
-use crate::recovery::SealedSnapshot;
+use crate::recovery::{SNAPSHOT_BYTES_MAX, SealedSnapshot};
 use nacre_auth::RecoveryKey;
 use nacre_msg::{Message, RecoverySnapshotPart};
 use nacre_types::OsdId;
@@ -187,4 +187,35 @@ fn the_key_needs_every_right_and_is_not_written_down_elsewhere() {
     let status = String::from_utf8_lossy(&status.data.to_bytes()).into_owned();
     assert!(status.contains("\"snapshot_made\":\"2023-"), "{status}");
     assert!(world.mon.state().auth.keys().entity(&name(ADMIN)).is_some());
+}
+
+/// Lines of `health detail` from a check's code on.
+fn health_of(world: &mut World, admin: SessionId, code: &str) -> String {
+    let ack = world.ask(admin, r#"{"prefix":"health","detail":"detail"}"#).expect("an answer");
+    let text = String::from_utf8(ack.data.to_bytes().to_vec()).expect("text");
+    text.split_once(&format!("] {code}: ")).map_or_else(String::new, |(_, rest)| rest.to_owned())
+}
+
+#[test]
+fn tables_that_are_too_large_for_a_snapshot_show_in_health_until_they_are_small_again() {
+    let mut world = World::new(1);
+    let admin = world.connect(ADMIN);
+    let osd = world.up_and_subscribed(1)[0];
+    let key = |n: u32| format!("large/{n}");
+    let mut batch = crate::batch::Batch::default();
+    (0..3).for_each(|n| batch.put("config-key", key(n), vec![7; SNAPSHOT_BYTES_MAX / 3]));
+    world.kv.apply(&batch);
+    let recovery_key = world.make_key(admin);
+    world.pass(Duration::from_secs(5));
+    assert!(world.parts(osd).is_empty());
+    let said = health_of(&mut world, admin, "MON_RECOVERY_SNAPSHOT");
+    assert!(said.starts_with("no recovery snapshot can be made for OSDs to keep\n"), "{said}");
+    assert!(said.contains("at most 67108864 are kept: see what is large in `ceph config-key ls`"), "{said}");
+    let mut batch = crate::batch::Batch::default();
+    batch.delete("config-key", key(0));
+    world.kv.apply(&batch);
+    world.pass(Duration::from_secs(601));
+    assert_eq!(health_of(&mut world, admin, "MON_RECOVERY_SNAPSHOT"), "");
+    world.pass(Duration::from_secs(20));
+    assert!(world.keep_snapshot(osd).expect("by itself").open(&recovery_key).is_ok());
 }
