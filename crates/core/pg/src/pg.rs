@@ -259,8 +259,8 @@ impl Pg {
         let compared = self.scrub.begin_wanted(&mut self.state, cx);
         self.repair_compared(cx, compared);
         self.state.report_merge(cx);
+        self.state.tell_safe(cx);
         if self.replication.is_idle() {
-            self.state.tell_safe(cx);
             self.state.release_rollback_gens(cx);
         }
         self.retry_peers(cx);

@@ -139,7 +139,8 @@ impl Replication {
         let newest = entries.last_mut().expect("a write has a log entry");
         let version = newest.version;
         if let Some(ec) = &mut state.ec {
-            (newest.committed_to, ec.kept_safe) = (committed_to, committed_to);
+            newest.committed_to = committed_to;
+            (ec.told_safe, ec.kept_safe) = (committed_to, committed_to);
         }
         let changes = txn.ops.len();
         txn.ops.extend(entries.iter().map(storage::log_append));

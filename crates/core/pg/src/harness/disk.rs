@@ -116,6 +116,8 @@ pub(crate) struct Disk {
     /// What was durable before each transaction with a log entry; kept once somebody wants to lose the newest ones.
     before: Vec<State>,
     pub(crate) remembers: bool,
+    /// Nothing becomes durable by itself.
+    pub(crate) is_stuck: bool,
     /// The collection, where it is not the one that all of this is about.
     own: Option<SpgId>,
     /// Since it was taken last.
@@ -176,7 +178,7 @@ impl Disk {
     }
 
     pub(crate) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        !self.is_stuck && !self.pending.is_empty()
     }
 
     /// What writes that are not durable yet bring.
@@ -221,6 +223,11 @@ impl Disk {
     /// Data of all objects must be fetched again.
     pub(crate) fn cool_down(&mut self) {
         self.warm.clear();
+    }
+
+    /// Log entries that can be forgotten.
+    pub(crate) fn remembered(&self) -> usize {
+        self.before.len()
     }
 
     /// The newest `count` log entries that were durable are gone, with all behind them, and nobody can tell: the log ends before them.

@@ -37,6 +37,16 @@ struct Share {
     missing: bool,
 }
 
+/// What the info said of the copy before anything was taken from its log. The parent's own says less by the time that the children's are made:
+/// what it lacks may all be a child's, and the newest version that all copies have, too.
+#[derive(Debug, Clone, Copy)]
+struct Undivided {
+    /// It lacked nothing up to here.
+    complete_to: Eversion,
+    /// All members had had this.
+    safe_to: Eversion,
+}
+
 /// The PGs that `parent` splits into, besides itself, when the pool goes from `old` to `new` PGs.
 fn children(parent: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
     let seeds = if old == 0 { new..new } else { old..new };
@@ -58,8 +68,7 @@ impl PgState {
         let share = |(child, counters)| (child, Share { counters, ..Share::default() });
         let mut shares: BTreeMap<PgId, Share> = progress.shares.into_iter().map(share).collect();
         let mut txn = Transaction::new(self.spg);
-        // Of the undivided copy: what the parent lacks may all be the child's, and the parent then be complete.
-        let complete_to = self.info.last_complete;
+        let undivided = Undivided { complete_to: self.info.last_complete, safe_to: self.info.safe_to };
         shares.values().for_each(|share| self.info.counters.subtract(&share.counters));
         if self.in_rubble {
             begin_anew(&mut txn);
@@ -69,7 +78,7 @@ impl PgState {
         for (child, share) in shares {
             let mut ops =
                 if self.in_rubble { vec![Op::RemoveCollection, Op::CreateCollection] } else { Vec::new() };
-            ops.extend(self.create_ops(share, complete_to, before, new));
+            ops.extend(self.create_ops(share, undivided, before, new));
             txn.push(change(child, new, ops));
         }
         if let Some(ec) = &mut self.ec {
@@ -126,14 +135,14 @@ impl PgState {
         );
     }
 
-    /// What makes the child: as [`crate::Pg::load`] reads it, at the end of the interval that it shares with us, from a copy that
-    /// lacked nothing up to `complete_to`.
-    fn create_ops(&self, share: Share, complete_to: Eversion, before: &OsdMap, new: u32) -> Vec<Op> {
+    /// What makes the child: as [`crate::Pg::load`] reads it, at the end of the interval that it shares with us.
+    fn create_ops(&self, share: Share, undivided: Undivided, before: &OsdMap, new: u32) -> Vec<Op> {
         let mut log = PgLog::default();
         log.replace(self.log.tail(), &share.entries);
-        let mut info = self.info.clone();
+        let mut info = PgInfo { safe_to: undivided.safe_to, ..self.info.clone() };
         ends_with(&mut info, &log);
-        info.last_complete = last_complete(complete_to, &log, !share.missing && !info.is_incomplete());
+        info.last_complete =
+            last_complete(undivided.complete_to, &log, !share.missing && !info.is_incomplete());
         info.counters = share.counters;
         let mut txn = Transaction { collection: self.spg, ops: share.records };
         txn.ops.extend(share.entries.iter().map(log_append));

@@ -238,6 +238,73 @@ fn a_write_says_what_all_had_before_it() {
     }
 }
 
+/// A write is acknowledged while the next one is stuck at a member, so that no message of a write says so, and the one that led forgets
+/// both. It was told within a second.
+#[test]
+fn what_was_acknowledged_while_the_next_write_is_stuck_is_not_taken_back() {
+    for seed in 0..20 {
+        let mut world = World::coded(seed, 1, 2, 1);
+        world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = 3));
+        world.run_until_idle();
+        let (old, new) = (noise(6, 20_000), noise(7, 9_000));
+        assert_eq!(world.call(0, "a", write(&old)).result, 0);
+        let victim = world.primary();
+        let stuck = (victim + 1) % 3;
+        world.disk(victim).remembers = true;
+        world.disk(stuck).is_stuck = true;
+        let first = world.request(0, "a", write(&new));
+        world.run_until_idle();
+        let second = world.request(0, "b", write(&new));
+        world.run_until_idle();
+        let token = world.disk(stuck).sync_one().expect("the first write");
+        world.event(stuck, crate::Event::Durable(token));
+        world.run_until_idle();
+        let replies = &world.clients[0].replies;
+        assert!(replies.contains_key(&first) && !replies.contains_key(&second), "seed {seed}");
+        world.tick(Duration::from_secs(1));
+        world.run_until_idle();
+        world.crash(victim);
+        world.disk(victim).forget_last(2);
+        world.disk(stuck).is_stuck = false;
+        world.heal();
+        assert!(read_all(&mut world, "a") == Ok(new.clone()), "seed {seed}");
+        assert!(read_all(&mut world, "b") == Ok(new), "seed {seed}");
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+        world.assert_equal_copies();
+    }
+}
+
+/// Writes are under way, some of them acknowledged, and one member forgets the newest that it has. As many others as a write must be on have
+/// what was acknowledged, however far that was told.
+#[test]
+fn what_was_acknowledged_under_load_is_not_taken_back() {
+    for (seed, (k, m)) in (0..40).flat_map(|seed| [(2, 1), (2, 2), (3, 2)].map(|code| (seed, code))) {
+        let mut world = World::coded(seed, 1, k, m);
+        world.publish(|map| map.pools.values_mut().for_each(|pool| pool.min_size = k + m - 1));
+        world.run_until_idle();
+        let victim = OsdId::try_from(world.pick(usize::from(k + m))).expect("small");
+        world.disk(victim).remembers = true;
+        let data = |nth: u8| noise(nth, 9_000);
+        for nth in 0..6_u8 {
+            world.request(0, &format!("o{nth}"), write(&data(nth)));
+            let _is_busy = (0..world.pick(60)).all(|_| world.step());
+        }
+        let acknowledged = world.clients[0].replies.len();
+        world.crash(victim);
+        let count = world.disk(victim).remembered().min(1 + world.pick(3));
+        if count > 0 {
+            world.disk(victim).forget_last(count);
+        }
+        world.heal();
+        for nth in 0..6 {
+            let is_there = read_all(&mut world, &format!("o{nth}")) == Ok(data(nth));
+            assert!(is_there, "o{nth}, seed {seed}, {k}+{m}, osd.{victim} forgets {count} of {acknowledged}");
+        }
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}, {k}+{m}");
+        world.assert_equal_copies();
+    }
+}
+
 #[test]
 fn members_move_and_chunks_with_them() {
     let mut world = World::coded(5, 1, 2, 1);

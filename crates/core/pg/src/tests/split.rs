@@ -127,6 +127,31 @@ fn what_left_with_a_child_is_not_known_to_be_on_all_copies() {
     }
 }
 
+/// What all copies had of an object that leaves with a child is known in the child, though it is the newest: a copy that lacks it has lost it, and
+/// would have the others take it back, who keep nothing of what it replaced any more.
+#[test]
+fn what_all_copies_had_is_known_in_a_child() {
+    let mut world = World::coded(7, 1, 2, 2);
+    world.run_until_idle();
+    let of = |seed: u32| {
+        let mut names = (0..40).map(|n| format!("o{n}"));
+        names.find(|name| crate::harness::head(name).pg(PG_NUM) == child(seed).pg).expect("one of forty")
+    };
+    for object in [of(0), of(1), of(1)] {
+        assert_eq!(world.call(0, &object, write("content")).result, 0);
+    }
+    world.tick(std::time::Duration::from_secs(1));
+    world.run_until_idle();
+    split(&mut world);
+    for osd in 0..4 {
+        let disk = world.disk(osd).child(&child(1)).expect("it was split off");
+        let info = storage::load(&disk, &child(1)).expect("readable records").info;
+        assert_eq!(info.safe_to, info.last_update, "osd.{osd}");
+        let parent = world.pg(osd).expect("a copy").info();
+        assert_eq!(parent.safe_to, parent.last_update, "osd.{osd}");
+    }
+}
+
 #[test]
 fn all_copies_split_alike_and_the_parent_goes_on() {
     let mut world = filled();

@@ -192,8 +192,9 @@ impl PgState {
         shards.len() < k
     }
 
-    /// Tells members at once that all writes are durable everywhere, for no next write is there to say so: should this OSD's device forget
-    /// the last one, the others know that it was acknowledged. Call it when no write is in flight.
+    /// Tells members up to where all writes are durable everywhere, if no write has told them: should this OSD's device forget the last of
+    /// these, the others know that it was acknowledged. Call it when the last write is complete, for no next one may come to say so, and with
+    /// each tick, for a member may hold up those that are in flight.
     pub(crate) fn tell_safe(&mut self, cx: &mut Cx<'_>) {
         let committed_to = self.committed_to;
         let due = self.phase.is_serving();
