@@ -56,13 +56,13 @@ fn raft(kind: u8) -> PeerMessage {
         w.u8(kind);
         (1..=10).for_each(|number| w.u64(number));
         w.bool(false);
-        w.blob_of(b"context");
+        w.blob_of(&Bytes::from_static(b"context"));
         w.count(1);
         w.envelope(1, 1, |w| {
             (1..=2).for_each(|number| w.u64(number));
             w.bool(kind == 4);
-            w.blob_of(b"change");
-            w.blob_of(b"");
+            w.blob_of(&Bytes::from_static(b"change"));
+            w.blob_of(&Bytes::new());
         });
         (3..=4).for_each(|number| w.u64(number));
         w.envelope(1, 1, |w| {

@@ -346,3 +346,22 @@ fn the_map_and_what_is_shut_out_are_one_batch() {
     assert_eq!((m.state(&world), n.rank(&world), is_shut_out(&world, &m)), (state::DNE, 0, true));
     let _ = world.connect(ADMIN);
 }
+
+#[test]
+fn who_is_shut_out_and_who_was_heard_follows_the_options() {
+    let set = |world: &mut World, admin, option: &str, value: &str| {
+        let ask = format!(r#"{{"prefix":"config set","who":"mon","name":"{option}","value":"{value}"}}"#);
+        told(world, admin, &ask);
+    };
+    let (mut world, admin, m, mut n) = world_with_two();
+    set(&mut world, admin, "mon_mds_blocklist_interval", "7200");
+    live(&mut world, 16, &mut [&mut n]);
+    assert!(is_shut_out(&world, &m));
+    let left: Vec<_> = world.map().blocklist.values().map(|until| until.since(world.wall)).collect();
+    assert!(left.iter().all(|left| (7190..=7200).contains(&left.as_secs())), "{left:?}");
+    // A monitor that looks less often than servers send knows nothing of those that it did not hear.
+    let (mut world, admin, m, mut n) = world_with_two();
+    set(&mut world, admin, "mds_beacon_interval", "15");
+    live(&mut world, 40, &mut [&mut n]);
+    assert_eq!((m.state(&world), is_shut_out(&world, &m)), (state::ACTIVE, false));
+}

@@ -487,3 +487,34 @@ fn options_of_modules_are_checked_by_what_the_manager_says_of_them() {
     let Some(Message::Config(config)) = told.last() else { panic!("options, not {told:?}") };
     assert_eq!(config.config.get(&number).map(String::as_str), Some("3"));
 }
+
+fn set(world: &mut World, option: &str, value: &str) {
+    let admin = world.connect(ADMIN);
+    let ask = format!(r#"{{"prefix":"config set","who":"mon","name":"{option}","value":"{value}"}}"#);
+    assert_eq!(world.ask(admin, &ask).map(|ack| ack.result), Some(0), "{option}");
+}
+
+/// Each by the difference that it makes; the stories above have the defaults.
+#[test]
+fn managers_are_watched_shut_out_and_told_as_the_options_say() {
+    let mut world = World::new(1);
+    set(&mut world, "mon_mgr_beacon_grace", "10");
+    set(&mut world, "mon_mgr_blocklist_interval", "7200");
+    set(&mut world, "mon_mgr_digest_period", "2");
+    let mut x = Manager::start(&mut world, "x");
+    x.becomes_available(&mut world);
+    world.subscribe(x.session, "mgrdigest", 0, false);
+    x.lives_for(&mut world, 6); // the first is due as it was before the option
+    world.take(x.session);
+    x.lives_for(&mut world, 10);
+    let told = world.take(x.session);
+    assert_eq!(told.iter().filter(|message| matches!(message, Message::MgrDigest(_))).count(), 5);
+    world.pass(SECOND * 9);
+    assert_eq!(map(&world).active_name, "x");
+    world.pass(SECOND * 3);
+    assert_eq!(map(&world).active_name, "a");
+    let left = |until: &nacre_types::UTime| until.since(world.wall);
+    let shut_out: Vec<Duration> = world.map().blocklist.values().map(left).collect();
+    let two_hours = SECOND * 7195..=SECOND * 7200;
+    assert!(shut_out.len() == 2 && shut_out.iter().all(|left| two_hours.contains(left)), "{shut_out:?}");
+}

@@ -135,3 +135,30 @@ fn services_are_shown_while_they_are_connected() {
     world.front_event(FrontEvent::Closed { session: gateway });
     assert_eq!(shown(&mut world, admin, "service status"), serde_json::json!({}));
 }
+
+#[test]
+fn pgs_are_stuck_after_the_time_that_the_option_says() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let osd = world.connect("osd.0");
+    let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+    for pg in (0..8).map(|seed| PgId::new(1, seed)) {
+        let acting = world.map().pg_to_up_acting(pg).acting;
+        let (state, last_clean) = (pg_state::ACTIVE, world.wall);
+        let stat = PgStat { state, acting, acting_primary: 0, last_clean, ..PgStat::default() };
+        stats.pg_stat.insert(pg, stat);
+    }
+    world.message(osd, 0, stats);
+    world.pass(Duration::from_secs(20));
+    let stuck = |world: &mut World| {
+        let tree = shown(world, admin, "pg dump_stuck");
+        tree["stuck_pg_stats"].as_array().map(Vec::len)
+    };
+    assert_eq!(stuck(&mut world), Some(0));
+    let set = r#"{"prefix":"config set","who":"mon","name":"mon_pg_stuck_threshold","value":"10"}"#;
+    assert_eq!(world.ask(admin, set).map(|ack| ack.result), Some(0));
+    assert_eq!(stuck(&mut world), Some(8));
+}

@@ -3,10 +3,11 @@
 use super::{ADMIN, World, addr};
 use crate::batch::Batch;
 use crate::health;
+use nacre_auth::{ClientAuth, Offer};
 use nacre_buf::Bytes;
 use nacre_msg::OsdFailure;
 use nacre_options as options;
-use nacre_types::UTime;
+use nacre_types::{EntityKind, UTime};
 use std::time::Duration;
 
 /// What a monitor that knows no bounds stores.
@@ -76,4 +77,26 @@ fn values_that_would_end_daemons_are_refused() {
     }
     world.pass(Duration::from_secs(2));
     assert!(world.wall > UTime::ZERO);
+}
+
+/// Tickets are renewed when a quarter of their life is left.
+#[test]
+fn tickets_are_good_for_as_long_as_the_options_say() {
+    let is_due_after_90_s = |option: Option<&str>| {
+        let mut world = World::new(1);
+        if let Some(option) = option {
+            let admin = world.connect(ADMIN);
+            let ask = format!(r#"{{"prefix":"config set","who":"mon","name":"{option}","value":"100"}}"#);
+            assert_eq!(world.ask(admin, &ask).map(|ack| ack.result), Some(0), "{option}");
+        }
+        let key = world.keys[&super::name(ADMIN)].clone();
+        let mut client =
+            ClientAuth::new(super::name(ADMIN), Some(key), Offer::secure_first(), &[EntityKind::OSD]);
+        world.connect_as(&mut client).expect("the right key");
+        let later = world.wall.after(Duration::from_secs(90));
+        client.renewal(later, &mut world.entropy).expect("it is authenticated").is_some()
+    };
+    assert!(!is_due_after_90_s(None));
+    assert!(is_due_after_90_s(Some("auth_mon_ticket_ttl")));
+    assert!(is_due_after_90_s(Some("auth_service_ticket_ttl")));
 }

@@ -8,6 +8,7 @@ mod lost;
 mod maps;
 mod members;
 mod mon_planted;
+mod options;
 mod planted;
 mod quorum;
 mod rot;

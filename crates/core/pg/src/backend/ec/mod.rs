@@ -13,7 +13,10 @@
 //!   be on to be acknowledged (`min_size`), or else the *shortest* that has all that may have been
 //!   (`peering/choose.rs`); longer ones are rolled back.
 //! - What all members have had is known beside the log (`PgInfo::safe_to`): each write says so of those before it, and
-//!   the primary tells the others at once of the last one. A log that ends before that has lost something.
+//!   the primary tells the others at once of the last one, or within a second while a later one hangs. A log that ends
+//!   before that has lost something. A primary that forgets a write before it has told of it leaves copies that look as
+//!   if the write had never reached it: if fewer than `min_size` of them are whole it is taken back. To keep what only
+//!   `k` have would cost what it replaced if one more of them fails before recovery, although no device lied.
 //! - Nothing is served, and no earlier interval is passed over, with fewer than `k` shards.
 //! - An object that is missing somewhere is computed from `k` others (`recovery/reconstruct.rs`).
 //!
