@@ -150,7 +150,8 @@ pub struct Boot {
     markdowns: VecDeque<Stamp>,
     /// We have asked to be marked down, and wait for that until then.
     leaving: Option<Stamp>,
-    beacon_at: Stamp,
+    /// When the last beacon was sent: an interval that gets shorter holds at once.
+    beaconed_at: Option<Stamp>,
     /// `up_thru` asked for and not granted yet.
     up_thru_wanted: Epoch,
     pg_temp_wanted: BTreeMap<PgId, Vec<OsdId>>,
@@ -171,7 +172,7 @@ impl Boot {
             first_up: 0,
             markdowns: VecDeque::new(),
             leaving: None,
-            beacon_at: Stamp::default(),
+            beaconed_at: None,
             up_thru_wanted: 0,
             pg_temp_wanted: BTreeMap::new(),
             effects: Vec::new(),
@@ -256,9 +257,10 @@ impl Boot {
 
     fn tick(&mut self, present: &Present<'_>) {
         let now = present.now;
-        if self.booted && now >= self.beacon_at {
-            let interval = self.settings.beacon_interval;
-            self.beacon_at = now + interval;
+        let interval = self.settings.beacon_interval;
+        let is_due = self.beaconed_at.is_none_or(|at| now >= at + interval);
+        if self.booted && is_due {
+            self.beaconed_at = Some(now);
             self.effects.push(Effect::Beacon { interval });
         }
         if self.leaving.is_some_and(|until| now >= until) {

@@ -182,6 +182,11 @@ fn beacons_are_sent_in_their_interval_while_it_is_booted() {
     assert_eq!(osd.handle(Event::Tick), []);
     osd.pass(1);
     assert_eq!(osd.handle(Event::Tick), beacon);
+    osd.pass(10);
+    let beacon_interval = Duration::from_secs(10);
+    osd.boot.set(Settings { beacon_interval, ..SETTINGS });
+    assert_eq!(osd.handle(Event::Tick), [Effect::Beacon { interval: beacon_interval }], "at once");
+    osd.boot.set(SETTINGS);
     osd.pass(300);
     osd.mark_down();
     osd.handle(Event::Map);

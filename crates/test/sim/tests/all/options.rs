@@ -19,7 +19,7 @@ fn with(options: &[(&str, &str)]) -> World {
 
 fn set(world: &mut World, name: &str, value: &str) {
     world.command(&format!(
-        r#"{{"prefix": "config set", "who": "osd", "name": "{name}", "value": "{value}"}}"#
+        r#"{{"prefix": "config set", "who": "global", "name": "{name}", "value": "{value}"}}"#
     ));
 }
 
@@ -27,14 +27,11 @@ fn is_up(world: &World, osd: OsdId) -> bool {
     world.mon().expect("it runs").state().osd.map().is_up(osd)
 }
 
-/// When the PGs were scrubbed last, the oldest first.
+/// When each PG was scrubbed last, and deeply.
 fn scrubs(world: &World) -> Vec<(UTime, UTime)> {
     let state = world.mon().expect("it runs").state();
     let stats = state.stats.pgs.pgs(state.osd.map());
-    let mut all: Vec<_> =
-        stats.map(|(_, stat)| (stat.last_scrub_stamp, stat.last_deep_scrub_stamp)).collect();
-    all.sort_unstable();
-    all
+    stats.map(|(_, stat)| (stat.last_scrub_stamp, stat.last_deep_scrub_stamp)).collect()
 }
 
 #[test]
@@ -101,4 +98,23 @@ fn an_osd_gives_up_when_it_is_marked_down_as_often_as_the_options_say() {
     assert!(!goes_on(&[], 7));
     assert!(!goes_on(&[("osd_max_markdown_count", "1")], 3));
     assert!(goes_on(&[("osd_max_markdown_count", "1"), ("osd_max_markdown_period", "2")], 3));
+}
+
+/// Whether no OSD was marked down in a minute in which nothing happened.
+fn all_stay(options: &[(&str, &str)]) -> bool {
+    let mut world = with(options);
+    let up_from = |world: &World| -> Vec<_> {
+        let map = world.mon().expect("it runs").state().osd.map();
+        map.osds().map(|osd| map.info(osd).up_from).collect()
+    };
+    let before = up_from(&world);
+    world.run_for(60 * SECOND);
+    up_from(&world) == before
+}
+
+#[test]
+fn osds_send_beacons_as_often_as_the_option_says() {
+    assert!(all_stay(&[]));
+    assert!(!all_stay(&[("mon_osd_report_timeout", "20")]));
+    assert!(all_stay(&[("osd_beacon_report_interval", "5"), ("mon_osd_report_timeout", "20")]));
 }
