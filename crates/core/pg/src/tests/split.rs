@@ -140,7 +140,7 @@ fn what_all_copies_had_is_known_in_a_child() {
     for object in [of(0), of(1), of(1)] {
         assert_eq!(world.call(0, &object, write("content")).result, 0);
     }
-    world.tick(std::time::Duration::from_secs(1));
+    world.tick(Duration::from_secs(1));
     world.run_until_idle();
     split(&mut world);
     for osd in 0..4 {
