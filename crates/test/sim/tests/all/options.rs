@@ -118,3 +118,21 @@ fn osds_send_beacons_as_often_as_the_option_says() {
     assert!(!all_stay(&[("mon_osd_report_timeout", "20")]));
     assert!(all_stay(&[("osd_beacon_report_interval", "5"), ("mon_osd_report_timeout", "20")]));
 }
+
+/// Whether one of six OSDs that stands still is marked down, where three must say so.
+fn three_miss_it(options: &[(&str, &str)]) -> bool {
+    let mut world = World::new(1, &Config { osds: 6, ..Config::default() });
+    set(&mut world, "mon_osd_min_down_reporters", "3");
+    options.iter().for_each(|(name, value)| set(&mut world, name, value));
+    world.run_for(10 * SECOND);
+    let until = world.now() + 60 * SECOND;
+    world.freeze(Proc::Osd(0), until);
+    world.run_for(12 * SECOND);
+    !is_up(&world, 0)
+}
+
+#[test]
+fn an_osd_is_pinged_by_as_many_as_the_option_says() {
+    assert!(three_miss_it(&[]));
+    assert!(!three_miss_it(&[("osd_heartbeat_min_peers", "1")]), "its two neighbours alone");
+}
