@@ -136,3 +136,27 @@ fn an_osd_is_pinged_by_as_many_as_the_option_says() {
     assert!(three_miss_it(&[]));
     assert!(!three_miss_it(&[("osd_heartbeat_min_peers", "1")]), "its two neighbours alone");
 }
+
+/// How long writes take of which some had a primary that stands still and is marked down at once: others wait for what they promised it.
+fn takes(options: &[(&str, &str)]) -> Duration {
+    let mut world = World::new(1, &Config::default());
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 8}"#);
+    options.iter().for_each(|(name, value)| set(&mut world, name, value));
+    let write_all = |world: &mut World| {
+        // By its sessions with the others the client hears of the map at once.
+        (0..16).for_each(|n| drop(world.op(&format!("o{n}"), SubOp::write_full(b"content".to_vec().into()))));
+    };
+    write_all(&mut world);
+    world.run_for(10 * SECOND);
+    let begin = world.now();
+    world.freeze(Proc::Osd(0), begin + 60 * SECOND);
+    world.command(r#"{"prefix": "osd down", "ids": ["0"]}"#);
+    write_all(&mut world);
+    world.now().since(begin)
+}
+
+#[test]
+fn leases_are_as_long_as_the_options_say() {
+    let (long, short) = (takes(&[]), takes(&[("osd_pool_default_read_lease_ratio", "0.3")]));
+    assert!(long > short + 2 * SECOND, "0.8 of 7 s against 0.3: {long:?}, {short:?}");
+}
