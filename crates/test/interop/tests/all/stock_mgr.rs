@@ -201,15 +201,15 @@ fn subvolumes_are_made_by_the_manager() {
         mgr_wait x; until_true "ceph mds stat | grep -q 'up:active'"
         ceph fs volume ls -f json | jq -e 'map(.name) == ["f"]'
         ceph fs status f | grep -q active
-        ceph fs subvolumegroup create f group; ceph fs subvolume create f one --group_name group --size 1000000
-        ceph fs subvolume getpath f one group | grep -q '^/volumes/group/one/'
-        ceph fs subvolume resize f one 2000000 group
-        ceph fs subvolume info f one group | jq -e '.bytes_quota == 2000000 and .data_pool == "data" and .state == "complete"'
-        ceph fs subvolume snapshot create f one before group
-        ceph fs subvolume snapshot ls f one group | jq -e 'map(.name) == ["before"]'
-        nok ceph fs subvolume rm f one group
-        ceph fs subvolume snapshot rm f one before group; ceph fs subvolume rm f one group
-        ceph fs subvolume ls f group | jq -e '. == []'"#,
+        ceph fs subvolumegroup create f csi; ceph fs subvolume create f one --group_name csi --size 1000000
+        ceph fs subvolume getpath f one csi | grep -q '^/volumes/csi/one/'
+        ceph fs subvolume resize f one 2000000 csi
+        ceph fs subvolume info f one csi | jq -e '.bytes_quota == 2000000 and .data_pool == "data" and .state == "complete"'
+        ceph fs subvolume snapshot create f one before csi
+        ceph fs subvolume snapshot ls f one csi | jq -e 'map(.name) == ["before"]'
+        nok ceph fs subvolume rm f one csi
+        ceph fs subvolume snapshot rm f one before csi; ceph fs subvolume rm f one csi
+        ceph fs subvolume ls f csi | jq -e '. == []'"#,
     );
 }
 
