@@ -13,6 +13,8 @@ const CAUGHT_UP_ENTRIES_MAX: u64 = 100;
 const CAUGHT_UP_TICKS: u64 = 40;
 /// A member that was not heard for longer does not count as there: 1 s.
 const SILENT_TICKS_MAX: u64 = 20;
+/// The same of those that must be a majority when another one goes: two heartbeats of the leader.
+const SILENT_BESIDE_REMOVAL_TICKS_MAX: u64 = 4;
 
 /// What a leader does next about its members.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub enum MembersStep {
 pub struct Membership {
     /// Ticks since when each learner is near the log's end without a break.
     near_since: BTreeMap<NodeId, u64>,
+    /// Since when a voter is to go.
+    removal_since: Option<u64>,
 }
 
 impl Membership {
@@ -40,7 +44,7 @@ impl Membership {
         quorum: &Quorum,
     ) -> Option<MembersStep> {
         if !quorum.leads() {
-            self.near_since.clear();
+            *self = Self::default();
             return None;
         }
         let (members, now) = (quorum.members(), quorum.ticks());
@@ -50,7 +54,15 @@ impl Membership {
         let near = members.learners.iter().copied().filter(|id| is_near(*id));
         self.near_since = near.map(|id| (id, self.near_since.get(&id).copied().unwrap_or(now))).collect();
         let is_caught_up = |id| self.near_since.get(&id).is_some_and(|since| now - since >= CAUGHT_UP_TICKS);
-        let step = next_step(wanted, &members, quorum.id(), is_caught_up, is_here, &may_lead);
+        let is_removal = members.voters.iter().any(|id| !wanted.contains(id));
+        self.removal_since = is_removal.then(|| self.removal_since.unwrap_or(now));
+        // What was heard before the order says nothing of a member that was lost before the order.
+        let answers = |ticks: u64| {
+            ticks <= SILENT_BESIDE_REMOVAL_TICKS_MAX
+                && self.removal_since.is_some_and(|since| now - ticks > since)
+        };
+        let stays = |id: NodeId| id == quorum.id() || quorum.silence_of(id).is_some_and(answers);
+        let step = next_step(wanted, &members, quorum.id(), is_caught_up, (is_here, stays), &may_lead);
         step.or_else(|| {
             let is_ready = |id: &NodeId| may_lead(*id) && is_near(*id);
             let successor = members.voters.iter().copied().find(is_ready);
@@ -60,13 +72,13 @@ impl Membership {
 }
 
 /// The next step towards the wanted members, given those that the log has. First a place for new ones, which only listen; then one that is
-/// to go, while a majority of those that are left is here and one of them stays; then a vote for a learner that has caught up.
+/// to go, while a majority of those that are left answers (`stays`) and one of them stays; then a vote for a learner that has caught up.
 fn next_step(
     wanted: &[NodeId],
     members: &Members,
     leader: NodeId,
     is_caught_up: impl Fn(NodeId) -> bool,
-    is_here: impl Fn(NodeId) -> bool,
+    (is_here, stays): (impl Fn(NodeId) -> bool, impl Fn(NodeId) -> bool),
     may_lead: impl Fn(NodeId) -> bool,
 ) -> Option<MembersStep> {
     if !members.voters_outgoing.is_empty() {
@@ -85,7 +97,7 @@ fn next_step(
     // Whatever an operator wants: those that are left must be able to go on. Else it waits for others to be there, or to go first.
     let can_go = |gone: &NodeId| {
         let left = voters.iter().filter(|id| *id != gone);
-        let here = left.clone().filter(|id| is_here(**id)).count();
+        let here = left.clone().filter(|id| stays(**id)).count();
         left.clone().any(|id| wanted.contains(id)) && here * 2 > left.count()
     };
     if let Some(gone) = voters.iter().find(|id| goes(id) && **id != leader && can_go(id)) {
@@ -125,7 +137,8 @@ mod tests {
         let (ready, here) = (ids(ready), ids(here));
         let witness = NodeId(9);
         let is_caught_up = |id| ready.contains(&id);
-        next_step(&ids(wanted), members, NodeId(1), is_caught_up, |id| here.contains(&id), |id| id != witness)
+        let is_here = |id| here.contains(&id);
+        next_step(&ids(wanted), members, NodeId(1), is_caught_up, (&is_here, &is_here), |id| id != witness)
     }
 
     fn change(voters: &[u64], learners: &[u64], removed: &[u64]) -> Option<MembersStep> {

@@ -93,7 +93,7 @@ impl PgDriver {
     }
 
     fn give_up(&mut self, cx: &mut ShardCx<'_>, spg: SpgId, epoch: Epoch) {
-        tracing::error!(
+        tracing::warn!(
             osd = self.osd,
             pg = %spg,
             epoch,

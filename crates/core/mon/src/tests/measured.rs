@@ -73,7 +73,9 @@ fn pings_that_take_long_are_shown_and_warned_of() {
         world.pass(Duration::from_secs(1));
     };
     let codes = |world: &mut World| -> Vec<String> {
-        let health = shown(world, admin, "health detail");
+        let detail = r#"{"prefix":"health","detail":"detail","format":"json"}"#;
+        let health = world.ask(admin, detail).expect("an answer").data.to_bytes();
+        let health: serde_json::Value = serde_json::from_slice(&health).expect("JSON");
         let checks = health["checks"].as_object().expect("checks").clone();
         checks
             .into_iter()

@@ -232,3 +232,26 @@ fn a_split_vote_is_over_as_soon_as_one_stands_again() {
     (0..40).for_each(|_| world.step());
     assert_eq!(world.leader(), Some(left[0]));
 }
+
+/// A member dies, its silence is not known yet, and just then another one is to go: it stays as long as its vote is needed.
+#[test]
+fn a_member_does_not_go_while_one_that_just_died_counts_as_there() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 3, Planted::Nothing);
+        (0..300).for_each(|_| world.step());
+        let leader = world.leader().expect("in the calm");
+        let others: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+        let [dies, goes] = others[..] else { panic!("three members") };
+        world.crash(dies);
+        let left = [world.slots[leader].id, world.slots[dies].id];
+        world.name_members(leader, &left);
+        (0..500).for_each(|_| world.step());
+        assert_eq!(world.leader(), Some(leader), "seed {seed}: two of three are there");
+        let quorum = world.slots[leader].quorum.as_ref().expect("it leads");
+        assert!(quorum.members().voters.contains(&world.slots[goes].id), "seed {seed}");
+        world.start(dies);
+        (0..500).for_each(|_| world.step());
+        let quorum = world.slots[leader].quorum.as_ref().expect("it leads");
+        assert_eq!(quorum.members().voters.len(), 2, "seed {seed}: now it may go");
+    }
+}
