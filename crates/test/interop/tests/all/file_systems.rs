@@ -3,7 +3,7 @@
 use nacre_interop::{Cluster, Shell};
 
 /// `mds_start NAME`, `mds_kill NAME`, `mds_wait TEXT`: until `ceph mds stat` has it.
-const TOOLS: &str = r#"
+pub(crate) const TOOLS: &str = r#"
 mds_start() {
   ceph auth get-or-create mds.$1 mon 'profile mds' mgr 'profile mds' osd 'allow *' mds 'allow *' -o $PWD/mds.$1.keyring
   mkdir -p $PWD/mds.$1

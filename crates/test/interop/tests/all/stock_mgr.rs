@@ -190,15 +190,10 @@ fn subvolumes_are_made_by_the_manager() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
     let shell = cluster.shell().within(120);
     let _managers = Managers(shell.clone());
-    sh(
-        &shell,
-        r#"
+    let tools = super::file_systems::TOOLS;
+    let script = r#"
         ceph osd pool create meta 8; ceph osd pool create data 8; ceph fs new f meta data; mgr_start x
-        ceph auth get-or-create mds.a mon 'profile mds' mgr 'profile mds' osd 'allow *' mds 'allow *' -o $PWD/mds.a.keyring
-        mkdir -p $PWD/mds.a
-        ceph-mds -c $CEPH_CONF -i a -f --keyring $PWD/mds.a.keyring --mds-data $PWD/mds.a --log-file $PWD/mds.a.log           --run-dir $PWD/mds.a --admin-socket $PWD/mds.a.asok > $PWD/mds.a.out 2>&1 &
-        echo $! > $PWD/mds.a.pid
-        mgr_wait x; until_true "ceph mds stat | grep -q 'up:active'"
+        mds_start a; mgr_wait x; mds_wait up:active
         ceph fs volume ls -f json | jq -e 'map(.name) == ["f"]'
         ceph fs status f | grep -q active
         ceph fs subvolumegroup create f csi; ceph fs subvolume create f one --group_name csi --size 1000000
@@ -209,8 +204,8 @@ fn subvolumes_are_made_by_the_manager() {
         ceph fs subvolume snapshot ls f one csi | jq -e 'map(.name) == ["before"]'
         nok ceph fs subvolume rm f one csi
         ceph fs subvolume snapshot rm f one before csi; ceph fs subvolume rm f one csi
-        ceph fs subvolume ls f csi | jq -e '. == []'"#,
-    );
+        ceph fs subvolume ls f csi | jq -e '. == []'"#;
+    sh(&shell, &format!("{tools}{script}"));
 }
 
 /// With three monitors: the leader is killed, and the manager goes on with the next one.

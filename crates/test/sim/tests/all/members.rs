@@ -227,7 +227,7 @@ fn follow(load: &mut MonLoad, order: &mut Option<Order>) {
     }
 }
 
-/// True when all that the map names vote and are there: one of them may lose its store.
+/// True when all that the map names vote and are there, as the leader knows it and as it is: one of them may lose its store.
 fn is_whole(load: &MonLoad) -> bool {
     let Some(leader) = load.leader() else { return false };
     let Some(mon) = load.world.monitor(leader).and_then(nacre_monitor::Driver::mon) else { return false };
@@ -235,7 +235,8 @@ fn is_whole(load: &MonLoad) -> bool {
     let (map, quorum) = (state.mon.map(), &state.quorum);
     let votes =
         |name: &String| quorum.monitors.get(name).is_some_and(|mon| mon.is_in_quorum && !mon.is_learner);
-    map.ranks.len() >= 3 && map.ranks.iter().all(votes)
+    let mut named = (0..PLACES).filter(|n| map.mons.contains_key(&load.world.mon_place(*n).0));
+    map.ranks.len() >= 3 && map.ranks.iter().all(votes) && named.all(|n| load.world.has_mon_store(n))
 }
 
 fn trouble(load: &mut MonLoad, n: usize, order: &mut Option<Order>) {
