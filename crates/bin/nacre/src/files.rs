@@ -221,19 +221,27 @@ impl Folder {
         self.path.join("run").join(format!("{daemon}.pid"))
     }
 
-    /// Where a daemon answers `ceph daemon`, by Ceph's name for it, such as `mon.a`. The folder is made.
-    pub(crate) fn admin_socket(&self, name: &str) -> Result<PathBuf> {
+    /// Where pid files and sockets lie; made.
+    pub(crate) fn run_folder(&self) -> Result<PathBuf> {
         let folder = self.path.join("run");
         private::make_folder(&folder).with_context(|| folder.display().to_string())?;
-        Ok(folder.join(format!("ceph-{name}.asok")))
+        Ok(folder)
+    }
+
+    /// Where a daemon answers `ceph daemon`, by Ceph's name for it, such as `mon.a`. The folder is made.
+    pub(crate) fn admin_socket(&self, name: &str) -> Result<PathBuf> {
+        Ok(self.run_folder()?.join(format!("ceph-{name}.asok")))
     }
 
     pub(crate) fn write_pid(&self, daemon: &str) -> Result<()> {
+        self.write_pid_of(daemon, std::process::id())
+    }
+
+    /// The same of another process, which does not write it itself.
+    pub(crate) fn write_pid_of(&self, daemon: &str, pid: u32) -> Result<()> {
+        self.run_folder()?;
         let path = self.pid_file(daemon);
-        let folder = self.path.join("run");
-        private::make_folder(&folder).with_context(|| folder.display().to_string())?;
-        private::write(&path, format!("{}\n", std::process::id()).as_bytes())
-            .with_context(|| path.display().to_string())
+        private::write(&path, format!("{pid}\n").as_bytes()).with_context(|| path.display().to_string())
     }
 
     /// Removes a pid file; one that stays behind names a process that is gone.

@@ -4,15 +4,14 @@ use crate::args::UpArgs;
 use crate::ask::Admin;
 use crate::files::Folder;
 use crate::signals::{self, START_POLL, Stop};
-use crate::supervisor::{RESTART_DELAY, last_lines};
+use crate::supervisor::{self, RESTART_DELAY};
 use anyhow::{Context, Result, bail};
 use nacre_env::real::private;
 use nacre_env::{Clock, RealClock};
 use nacre_types::Stamp;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 /// A radosgw makes its pools and a metadata server its journal first.
@@ -35,8 +34,6 @@ struct Daemon {
     program: &'static str,
     arguments: Vec<String>,
     log: PathBuf,
-    /// Written by us: these programs write none in the foreground.
-    pid_file: PathBuf,
     child: Option<Child>,
     restart_at: Option<Stamp>,
 }
@@ -89,10 +86,9 @@ impl StockDaemons {
             self.start_rgw(folder, &mut admin, options.listen, port)?;
         }
         if options.mds {
-            let is_active = |text: &str| text.contains("up:active");
             self.wait(MDS, stop, ASK_POLL, || {
                 let stat = admin.ask(r#"{"prefix":"mds stat","format":"json"}"#)?;
-                Ok(is_active(&String::from_utf8_lossy(&stat.data)))
+                Ok(String::from_utf8_lossy(&stat.data).contains("up:active"))
             })?;
         }
         if let Some(address) = self.s3 {
@@ -142,8 +138,7 @@ impl StockDaemons {
         own: Vec<String>,
     ) -> Result<()> {
         let log = folder.log_file(name)?;
-        let run = folder.path().join("run");
-        private::make_folder(&run).with_context(|| run.display().to_string())?;
+        let run = folder.run_folder()?;
         let common = [
             option("-c", folder.conf().display()),
             option("--keyring", folder.path().join(name).join("keyring").display()),
@@ -152,9 +147,8 @@ impl StockDaemons {
             option("--admin-socket", run.join(format!("{name}.asok")).display()),
         ];
         let arguments = [vec!["-f".to_owned()], common.concat(), own].concat();
-        let pid_file = folder.pid_file(name);
-        let mut daemon = Daemon { name, program, arguments, log, pid_file, child: None, restart_at: None };
-        daemon.spawn()?;
+        let mut daemon = Daemon { name, program, arguments, log, child: None, restart_at: None };
+        daemon.spawn(folder)?;
         self.daemons.push(daemon);
         Ok(())
     }
@@ -171,7 +165,7 @@ impl StockDaemons {
         while !stop.is_wanted() && !serves()? {
             let Some(daemon) = self.daemons.iter_mut().find(|daemon| daemon.name == name) else { break };
             if let Some(status) = daemon.ended() {
-                bail!("{name} ended while starting: {status}\n{}", last_lines(&daemon.log));
+                bail!("{name} ended while starting: {status}\n{}", supervisor::last_lines(&daemon.log));
             }
             if self.clock.now() > deadline {
                 bail!("{name} does not serve after {START_TIMEOUT:?}; its log is {}", daemon.log.display());
@@ -182,7 +176,7 @@ impl StockDaemons {
     }
 
     /// Says which have ended, and starts them again if that is wanted.
-    pub(crate) fn check_alive(&mut self) -> Result<()> {
+    pub(crate) fn check_alive(&mut self, folder: &Folder) -> Result<()> {
         let now = self.clock.now();
         for daemon in &mut self.daemons {
             if let Some(status) = daemon.ended() {
@@ -195,7 +189,7 @@ impl StockDaemons {
             }
             if daemon.restart_at.is_some_and(|at| now >= at) {
                 daemon.restart_at = None;
-                daemon.spawn()?;
+                daemon.spawn(folder)?;
                 println!("{} started again", daemon.name);
             }
         }
@@ -239,25 +233,20 @@ impl StockDaemons {
 }
 
 impl Daemon {
-    fn spawn(&mut self) -> Result<()> {
-        let log = private::options().create(true).append(true).open(&self.log);
-        let log = log.with_context(|| self.log.display().to_string())?;
-        let errors = log.try_clone().with_context(|| self.log.display().to_string())?;
+    fn spawn(&mut self, folder: &Folder) -> Result<()> {
         let mut command = Command::new(self.program);
-        command.args(&self.arguments).stdin(Stdio::null()).stdout(log).stderr(errors);
-        // Ctrl-C at our terminal is ours: these stop before the OSDs.
-        let child =
-            command.process_group(0).spawn().with_context(|| format!("cannot start {}", self.program))?;
-        let pid = format!("{}\n", child.id());
+        command.args(&self.arguments);
+        let child = supervisor::spawn(command, &self.log)
+            .with_context(|| format!("cannot start {}", self.program))?;
+        let pid = child.id();
         self.child = Some(child);
-        private::write(&self.pid_file, pid.as_bytes()).with_context(|| self.pid_file.display().to_string())
+        // These programs write none in the foreground.
+        folder.write_pid_of(self.name, pid)
     }
 
     /// How the child ended, once.
-    fn ended(&mut self) -> Option<std::process::ExitStatus> {
-        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
-        self.child = None;
-        Some(status)
+    fn ended(&mut self) -> Option<ExitStatus> {
+        supervisor::ended(&mut self.child)
     }
 }
 

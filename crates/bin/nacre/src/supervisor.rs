@@ -104,20 +104,10 @@ impl Supervisor {
     }
 
     fn spawn(&self, daemon: &Daemon) -> Result<Child> {
-        let log = private::options().create(true).append(true).open(&daemon.log);
-        let log = log.with_context(|| daemon.log.display().to_string())?;
-        let errors = log.try_clone().with_context(|| daemon.log.display().to_string())?;
         let (variable, value) = self.ready.variable();
-        Command::new(&self.binary)
-            .args(&daemon.arguments)
-            .env(variable, value)
-            .stdin(Stdio::null())
-            .stdout(log)
-            .stderr(errors)
-            // Ctrl-C at our terminal is ours: OSDs stop before the monitors.
-            .process_group(0)
-            .spawn()
-            .with_context(|| format!("cannot start {}", daemon.name))
+        let mut command = Command::new(&self.binary);
+        command.args(&daemon.arguments).env(variable, value);
+        spawn(command, &daemon.log).with_context(|| format!("cannot start {}", daemon.name))
     }
 
     /// Waits until each daemon from the one at `first` on has said that it serves.
@@ -199,9 +189,7 @@ impl Supervisor {
 impl Daemon {
     /// How the child ended, once.
     fn ended(&mut self) -> Option<ExitStatus> {
-        let status = self.child.as_mut()?.try_wait().ok().flatten()?;
-        self.child = None;
-        Some(status)
+        ended(&mut self.child)
     }
 
     /// Its process now: our child, or what was started in its place.
@@ -214,6 +202,23 @@ impl Daemon {
         let ended = self.ended().is_some();
         (!ended && self.child.is_some()) || is_locked(&self.home)
     }
+}
+
+/// Starts a daemon as a child whose output goes to the end of its log.
+pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Child> {
+    let output = private::options().create(true).append(true).open(log);
+    let output = output.with_context(|| log.display().to_string())?;
+    let errors = output.try_clone().with_context(|| log.display().to_string())?;
+    command.stdin(Stdio::null()).stdout(output).stderr(errors);
+    // Ctrl-C at our terminal is ours: who needs another daemon stops before it.
+    Ok(command.process_group(0).spawn()?)
+}
+
+/// How a child ended, once.
+pub(crate) fn ended(child: &mut Option<Child>) -> Option<ExitStatus> {
+    let status = child.as_mut()?.try_wait().ok().flatten()?;
+    *child = None;
+    Some(status)
 }
 
 /// The end of a log, for whom its daemon's start failed.

@@ -121,7 +121,7 @@ impl Cluster<'_> {
             if !stop.is_wanted() {
                 print_welcome(self.folder, self.identity, osd_count, self.clock, &stock);
             }
-            stop.watch(|| check().and_then(|()| stock.check_alive()))
+            stop.watch(|| check().and_then(|()| stock.check_alive(self.folder)))
         });
         stock.stop(self.folder);
         outcome

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// Minutes that the averages look at.
 const MINUTES: [usize; 3] = [1, 5, 15];
-const MINUTES_MAX: usize = 15;
+const MINUTES_MAX: usize = MINUTES[2];
 
 /// Round trips of one minute, microseconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
