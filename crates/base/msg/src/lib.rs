@@ -7,6 +7,7 @@
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 #![warn(clippy::cast_possible_wrap)]
 
+mod answers;
 mod auth;
 mod body;
 mod command;
@@ -44,6 +45,7 @@ mod subscribe;
 mod void_tickets;
 mod watch_notify;
 
+pub use answers::Answer;
 pub use auth::{Auth, AuthReply};
 pub use command::{Command, CommandReply, MgrCommand, MgrCommandReply, MonCommand, MonCommandAck};
 pub use compat::Compat;

@@ -27,6 +27,12 @@ impl Subscription {
     pub fn is_onetime(self) -> bool {
         self.flags & Self::ONETIME != 0
     }
+
+    /// True when `version` is what the subscriber waits for.
+    #[must_use]
+    pub fn is_met_by(self, version: u64) -> bool {
+        version >= self.start
+    }
 }
 
 impl Encode for Subscription {

@@ -5,7 +5,7 @@ use crate::budget::{Change, Delayed, LOG_ENTRIES_PER_MESSAGE_MAX, PENDING_BYTES_
 use crate::command::{CommandCx, Output};
 use crate::event::{Endpoint, SessionId};
 use crate::mon::{Cx, Mon};
-use crate::session::{Identity, Subscription};
+use crate::session::Identity;
 use nacre_auth::Rwx;
 use nacre_buf::BufList;
 use nacre_mgr::{Mgr, PgOrderKind, ServiceRefused};
@@ -283,12 +283,11 @@ impl Mon {
                 );
             }
             let Some(entry) = self.sessions.get_mut(&session) else { return };
-            let subscription = Subscription { start: subscription.start, onetime: subscription.is_onetime() };
             if what == "config" {
                 // Asking anew means not to have it.
                 entry.config_sent = None;
             }
-            if entry.subscribe(what.clone(), subscription) {
+            if entry.subscriptions.subscribe(&what, subscription) {
                 self.serve(session, &what);
             }
         }

@@ -84,6 +84,15 @@ pub enum Event {
     Tick,
 }
 
+/// How far a subscription of a session was served.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Served {
+    /// What was subscribed to, such as `osdmap`.
+    pub what: String,
+    /// Its version that the subscriber has now.
+    pub version: u64,
+}
+
 /// What the driver must do, in this order.
 #[derive(Debug)]
 pub enum Effect {
@@ -95,6 +104,8 @@ pub enum Effect {
         tid: u64,
         /// The message as it was decoded.
         message: Box<Message>,
+        /// The subscription that it serves, if it does: for the session's front ([`crate::Front::sent`]).
+        served: Option<Served>,
     },
     /// End a session that broke the rules, or whose key was revoked.
     Close {

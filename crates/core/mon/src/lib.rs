@@ -59,7 +59,7 @@ pub use answers::{ANSWER_BYTES_MAX, ANSWERS_COUNT_MAX};
 pub use batch::{Batch, BatchOp, MemorySnapshot, Snapshot};
 pub use budget::BATCH_BYTES_MAX;
 pub use command::{CommandCx, CommandInput, Output};
-pub use event::{Effect, Endpoint, Event, Peer, SessionId, Token};
+pub use event::{Effect, Endpoint, Event, Peer, Served, SessionId, Token};
 pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX};
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
 pub use mon::{Mon, TICK};

@@ -66,7 +66,7 @@ pub struct Mon {
     /// Boots that wait until the predecessor is marked down.
     pub(crate) deferred_boots: BTreeMap<SessionId, BootRequest>,
     /// Versions that subscribers were served last.
-    pub(crate) served: crate::session::Served,
+    pub(crate) served: crate::session::Versions,
     /// Computed since what is under way was begun.
     held: Vec<Effect>,
     in_flight: Option<InFlight>,
@@ -92,7 +92,7 @@ impl Mon {
             sessions: BTreeMap::new(),
             osd_sessions: BTreeMap::new(),
             deferred_boots: BTreeMap::new(),
-            served: crate::session::Served::default(),
+            served: crate::session::Versions::default(),
             held: Vec::new(),
             in_flight: None,
             ready: Vec::new(),
@@ -247,7 +247,7 @@ impl Mon {
 
     /// Sends once the state that it was computed from is durable.
     pub(crate) fn send(&mut self, session: SessionId, tid: u64, message: impl Into<nacre_msg::Message>) {
-        self.held.push(Effect::Send { session, tid, message: Box::new(message.into()) });
+        self.held.push(Effect::Send { session, tid, message: Box::new(message.into()), served: None });
     }
 
     pub(crate) fn hold(&mut self, effect: Effect) {

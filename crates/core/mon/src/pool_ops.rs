@@ -138,8 +138,13 @@ impl Mon {
         self.send(session, tid, RemoveSnaps { version, snaps: ask.snaps });
     }
 
+    /// Usage is told whoever may read `pg`, as in Ceph. The answers have no field for a refusal.
+    fn may_read_usage(&self, session: SessionId) -> bool {
+        self.allows(session, "pg", Rwx::R)
+    }
+
     pub(crate) fn statfs(&mut self, session: SessionId, tid: u64, ask: &Statfs) {
-        if !self.is_ours(ask.fsid) {
+        if !self.is_ours(ask.fsid) || !self.may_read_usage(session) {
             return;
         }
         let map = std::sync::Arc::clone(self.state.osd.map());
@@ -164,7 +169,7 @@ impl Mon {
     }
 
     pub(crate) fn pool_stats(&mut self, session: SessionId, tid: u64, ask: &GetPoolStats) {
-        if !self.is_ours(ask.fsid) {
+        if !self.is_ours(ask.fsid) || !self.may_read_usage(session) {
             return;
         }
         let map = std::sync::Arc::clone(self.state.osd.map());

@@ -1,13 +1,13 @@
 //! Subscriptions: which session is sent which map, and when.
 
-use crate::event::SessionId;
+use crate::event::{Effect, Served, SessionId};
 use crate::mds_messages::{FSMAP, FSMAP_USER, is_mdsmap};
 use crate::mgr_messages::DIGEST_TOPIC;
 use crate::mon::Mon;
-use crate::session::{Served, Session, Subscription};
+use crate::session::{Session, Versions};
 use nacre_auth::Rwx;
 use nacre_denc::Encode;
-use nacre_msg::{Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2};
+use nacre_msg::{Log, LogPriority, Message, MonGetOsdMap, OsdPgCreate2, Subscription};
 use nacre_types::{Epoch, OsdId, SpgId};
 
 /// Maps per message; Ceph `osd_map_message_max`.
@@ -83,8 +83,8 @@ impl Topic {
 }
 
 impl Mon {
-    fn versions(&self) -> Served {
-        Served {
+    fn versions(&self) -> Versions {
+        Versions {
             monmap: self.state.mon.map().epoch,
             osdmap: self.state.osd.published().epoch,
             mgrmap: self.state.mgr.map().epoch,
@@ -122,7 +122,7 @@ impl Mon {
         };
         let topics = |session: &Session| -> Vec<String> {
             let wanted = |what: &&String| Topic::parse(what).is_some_and(changed);
-            session.subscriptions.keys().filter(wanted).cloned().collect()
+            session.subscriptions.topics().filter(wanted).cloned().collect()
         };
         let due: Vec<(SessionId, Vec<String>)> =
             self.sessions.iter().map(|(id, session)| (*id, topics(session))).collect();
@@ -146,7 +146,7 @@ impl Mon {
     pub(crate) fn serve(&mut self, session: SessionId, what: &str) {
         let Some(topic) = Topic::parse(what) else { return };
         let Some(entry) = self.sessions.get(&session) else { return };
-        let Some(subscription) = entry.subscriptions.get(what).copied() else { return };
+        let Some(subscription) = entry.subscriptions.get(what) else { return };
         let caps = &entry.identity.caps;
         if topic.service().is_some_and(|(service, needed)| !caps.allows_service(service, needed)) {
             return;
@@ -172,7 +172,7 @@ impl Mon {
                 }
             }
             Topic::Config => self.serve_config(session),
-            Topic::OsdMap => self.serve_osdmap(session, what, subscription),
+            Topic::OsdMap => self.serve_osdmap(session, subscription),
             Topic::PgCreates => self.serve_pg_creates(session),
             Topic::VoidTickets => self.serve_void_tickets(session),
             Topic::EntityCaps => self.serve_entity_caps(session),
@@ -193,14 +193,20 @@ impl Mon {
         message: impl Into<Message>,
     ) {
         if subscription.is_met_by(version) {
-            self.send(session, 0, message);
-            self.served_to(session, what, version);
+            self.send_served(session, what, version, message);
         }
+    }
+
+    /// Sends what serves a subscription up to `version`.
+    fn send_served(&mut self, session: SessionId, what: &str, version: u64, message: impl Into<Message>) {
+        self.served_to(session, what, version);
+        let served = Some(Served { what: what.to_owned(), version });
+        self.hold(Effect::Send { session, tid: 0, message: Box::new(message.into()), served });
     }
 
     fn served_to(&mut self, session: SessionId, what: &str, version: u64) {
         if let Some(entry) = self.sessions.get_mut(&session) {
-            entry.served(what, version);
+            entry.subscriptions.served(what, version);
         }
     }
 
@@ -210,15 +216,14 @@ impl Mon {
         if entry.config_sent.as_ref() == Some(&config) {
             return;
         }
-        self.send(session, 0, nacre_msg::Config { config: config.clone() });
+        let version = self.state.config.version();
+        self.send_served(session, "config", version, nacre_msg::Config { config: config.clone() });
         if let Some(entry) = self.sessions.get_mut(&session) {
             entry.config_sent = Some(config);
         }
-        let version = self.state.config.version();
-        self.served_to(session, "config", version);
     }
 
-    fn serve_osdmap(&mut self, session: SessionId, what: &str, subscription: Subscription) {
+    fn serve_osdmap(&mut self, session: SessionId, subscription: Subscription) {
         let newest = self.state.osd.published().epoch;
         if !subscription.is_met_by(newest.into()) {
             return;
@@ -232,7 +237,6 @@ impl Mon {
             self.knows_epoch(session, start - 1);
             self.send_osdmaps(session);
         }
-        self.served_to(session, what, newest.into());
     }
 
     /// The peer said that it has this epoch.
@@ -252,7 +256,7 @@ impl Mon {
     }
 
     fn send_osdmap(&mut self, session: SessionId, message: nacre_msg::MOsdMap, upto: Epoch) {
-        self.send(session, 0, message);
+        self.send_served(session, "osdmap", upto.into(), message);
         self.knows_epoch(session, upto);
     }
 
@@ -355,11 +359,11 @@ impl Mon {
             let news = log.after(subscription.start - 1).filter(|(_, entry)| entry.priority >= level);
             news.map(|(_, entry)| entry.clone()).take(LOG_ENTRIES_PER_MESSAGE_MAX).collect()
         };
-        if !entries.is_empty() {
-            let message = Log { version, fsid: self.state.fsid, entries };
-            self.send(session, 0, message);
+        if entries.is_empty() {
+            return self.served_to(session, what, version);
         }
-        self.served_to(session, what, version);
+        let message = Log { version, fsid: self.state.fsid, entries };
+        self.send_served(session, what, version, message);
     }
 
     /// Newest and oldest version of a map, for `MMonGetVersion`; `None` when we have no such map.

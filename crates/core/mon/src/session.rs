@@ -2,12 +2,15 @@
 
 use crate::event::Endpoint;
 use nacre_auth::{MgrCaps, MonCaps};
+use nacre_msg::{MonSubscribe, Subscription};
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, EntityName, Epoch};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Subscriptions of one session.
 pub(crate) const SUBSCRIPTIONS_COUNT_MAX: usize = 64;
+/// Length of what is subscribed to: `kv:` and a prefix of keys is the longest.
+const TOPIC_BYTES_MAX: usize = 1024;
 
 /// The entity that a peer has proved to be, with its caps.
 #[derive(Debug, Clone)]
@@ -38,25 +41,51 @@ impl Identity {
     }
 }
 
-/// A subscription to one thing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Subscription {
-    /// First version wanted; 0 for "the newest, whatever it is".
-    pub(crate) start: u64,
-    /// Dropped once served.
-    pub(crate) onetime: bool,
-}
+/// What a peer wants to be told, by topic, such as `osdmap`.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions(BTreeMap<String, Subscription>);
 
-impl Subscription {
-    /// True when `version` is what the subscriber waits for.
-    pub(crate) fn is_met_by(self, version: u64) -> bool {
-        version >= self.start
+impl Subscriptions {
+    pub(crate) fn get(&self, what: &str) -> Option<Subscription> {
+        self.0.get(what).copied()
+    }
+
+    pub(crate) fn topics(&self) -> impl Iterator<Item = &String> {
+        self.0.keys()
+    }
+
+    /// Takes a subscription in; false when there are too many, or when it names no topic that there could be. The log is followed from one level at a time: the newest one asked for.
+    pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) -> bool {
+        if what.starts_with(LOG_TOPICS) {
+            self.0.retain(|other, _| *other == what || !other.starts_with(LOG_TOPICS));
+        }
+        let has_room = self.0.len() < SUBSCRIPTIONS_COUNT_MAX || self.0.contains_key(what);
+        let is_taken = has_room && what.len() <= TOPIC_BYTES_MAX;
+        if is_taken {
+            self.0.insert(what.to_owned(), subscription);
+        }
+        is_taken
+    }
+
+    /// A subscription was served up to `version`; one for a single answer is over then.
+    pub(crate) fn served(&mut self, what: &str, version: u64) {
+        match self.0.get_mut(what) {
+            Some(subscription) if !subscription.is_met_by(version) => (),
+            Some(subscription) if subscription.is_onetime() => drop(self.0.remove(what)),
+            Some(subscription) => subscription.start = version + 1,
+            None => (),
+        }
+    }
+
+    /// What the peer would ask another leader for, to go on from here.
+    pub(crate) fn to_message(&self) -> MonSubscribe {
+        MonSubscribe { what: self.0.clone(), hostname: String::new() }
     }
 }
 
 /// Versions that subscribers were served last.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct Served {
+pub(crate) struct Versions {
     pub(crate) monmap: Epoch,
     pub(crate) osdmap: Epoch,
     pub(crate) mgrmap: Epoch,
@@ -81,8 +110,7 @@ pub(crate) struct Session {
     pub(crate) kind: EntityKind,
     /// The peer's addresses of record.
     pub(crate) addrs: AddrVec,
-    /// By name, such as `osdmap`.
-    pub(crate) subscriptions: BTreeMap<String, Subscription>,
+    pub(crate) subscriptions: Subscriptions,
     /// Options last pushed; `None` before the first push.
     pub(crate) config_sent: Option<BTreeMap<String, String>>,
     /// Newest OSDMap epoch that the peer is known to have; 0 for none.
@@ -96,7 +124,7 @@ impl Session {
             endpoint,
             kind,
             addrs,
-            subscriptions: BTreeMap::new(),
+            subscriptions: Subscriptions::default(),
             config_sent: None,
             osdmap_epoch: 0,
         }
@@ -107,28 +135,6 @@ impl Session {
         let name = &self.identity.auth_name;
         let is_daemon = name.kind == EntityKind::OSD && self.kind == EntityKind::OSD;
         if is_daemon { name.id.parse().ok() } else { None }
-    }
-
-    /// Takes a subscription in; false when there are too many. The log is followed from one level at a time: the newest one asked for.
-    pub(crate) fn subscribe(&mut self, what: String, subscription: Subscription) -> bool {
-        if what.starts_with(LOG_TOPICS) {
-            self.subscriptions.retain(|other, _| *other == what || !other.starts_with(LOG_TOPICS));
-        }
-        let has_room =
-            self.subscriptions.len() < SUBSCRIPTIONS_COUNT_MAX || self.subscriptions.contains_key(&what);
-        if has_room {
-            self.subscriptions.insert(what, subscription);
-        }
-        has_room
-    }
-
-    /// A subscription was served up to `version`.
-    pub(crate) fn served(&mut self, what: &str, version: u64) {
-        match self.subscriptions.get_mut(what) {
-            Some(subscription) if !subscription.onetime => subscription.start = version + 1,
-            Some(_) => drop(self.subscriptions.remove(what)),
-            None => (),
-        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
 use crate::store;
 use crate::transfer::Transfers;
-use crate::uplink::{Leader, Uplink};
+use crate::uplink::{Follow, Leader, Uplink};
 use crate::vitals::VitalsWatch;
 use nacre_auth::MonLinkInput;
 use nacre_denc::DecodeError;
@@ -466,7 +466,7 @@ impl Driver {
             }
             self.follow_leader();
             is_busy |= self.route()?;
-            self.pump_transfers();
+            self.pump_transfers()?;
             if is_busy {
                 continue;
             }
@@ -478,12 +478,14 @@ impl Driver {
         }
     }
 
-    fn pump_transfers(&mut self) {
+    fn pump_transfers(&mut self) -> Result<(), DriverError> {
         if self.transfers.are_under_way() {
-            for to in self.transfers.pump(&mut self.links, &mut self.messenger) {
+            let complete = self.transfers.pump(&mut self.links, &mut self.messenger);
+            for to in complete.map_err(ReplicaError::from)? {
                 self.replica.tables_sent(to, true);
             }
         }
+        Ok(())
     }
 
     fn replica_event(&mut self, event: ReplicaEvent) -> Result<(), DriverError> {
@@ -522,10 +524,10 @@ impl Driver {
             self.replica.tables_sent(to, false);
             return Ok(());
         }
-        let (pairs, position, members) = self.replica.all_tables()?;
-        tracing::info!(member = to.0, pairs = pairs.len(), "a monitor is too far behind and gets all tables");
+        let (tables, position, members) = self.replica.all_tables()?;
+        tracing::info!(member = to.0, "a monitor is too far behind and gets all tables");
         message.set_snapshot(position, &members);
-        self.transfers.begin(to, pairs, message);
+        self.transfers.begin(to, tables, message);
         Ok(())
     }
 
@@ -559,8 +561,10 @@ impl Driver {
     fn follow_leader(&mut self) {
         self.last_leader = self.replica.quorum().leader().or(self.last_leader);
         let leader = self.heard_leader();
-        if self.uplink.follow(leader, self.clock.now()) {
-            self.front.end_sessions();
+        match self.uplink.follow(leader, self.clock.now()) {
+            Follow::Stay => (),
+            Follow::Resume => self.front.resume_sessions(),
+            Follow::End => self.front.end_sessions(),
         }
         let is_served = leader.is_some() && self.uplink.leader() == leader;
         self.front.serve(is_served);

@@ -3,7 +3,7 @@
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{DecodeError, Reader, Writer};
 use nacre_kv::Pair;
-use nacre_mon::{Endpoint, MONITOR_VERSION, MONITOR_VERSION_MIN, Peer};
+use nacre_mon::{Endpoint, MONITOR_VERSION, MONITOR_VERSION_MIN, Peer, Served};
 use nacre_msg::{Message, RawMessage, priority};
 use nacre_quorum::{NodeId, PeerMessage};
 use nacre_types::{AuthName, EntityKind, Stamp, UTime, Uuid};
@@ -13,8 +13,9 @@ use std::ops::Range;
 pub(crate) const KIND: u16 = 0x7100;
 /// The newest layout that we speak, and the oldest that reads what we write.
 const VERSION: u16 = 1;
-/// Version of the envelope; 2 added what a monitor says of itself to Hello and Ping. A reader of version 1 skips that.
-const LAYOUT: u8 = 2;
+/// Version of the envelope; 2 added what a monitor says of itself to Hello and Ping, 3 what a message serves to Send. A reader of an earlier
+/// version skips that.
+const LAYOUT: u8 = 3;
 
 /// How a monitor is, as it says once per second.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -135,8 +136,8 @@ pub(crate) enum ToLeader {
 /// What a front is to do.
 #[derive(Debug)]
 pub(crate) enum ToFront {
-    /// Tell the peer of a session.
-    Send { session: u64, raw: RawMessage },
+    /// Tell the peer of a session, which may serve a subscription of it.
+    Send { session: u64, raw: RawMessage, served: Option<Served> },
     /// End a session.
     Close { session: u64 },
     /// Hand out these global ids.
@@ -242,7 +243,7 @@ impl LinkMsg {
                 Self::Tables(TablesPart { is_first, pairs, message })
             }
             3 => Self::ToLeader { term: r.u64()?, what: ToLeader::decode(r)? },
-            4 => Self::ToFront { term: r.u64()?, what: ToFront::decode(r)? },
+            4 => Self::ToFront { term: r.u64()?, what: ToFront::decode(version, r)? },
             5 => {
                 let sent = Stamp(r.u64()?);
                 Self::Ping { sent, vitals: if version >= 2 { Vitals::decode(r)? } else { Vitals::default() } }
@@ -307,10 +308,12 @@ impl ToLeader {
 impl ToFront {
     fn encode(self, w: &mut Writer) {
         match self {
-            Self::Send { session, raw } => {
+            Self::Send { session, raw, served } => {
                 w.u8(0);
                 w.u64(session);
                 put_raw(w, &raw);
+                let served = served.map(|served| (served.what, served.version));
+                w.put(&served);
             }
             Self::Close { session } => {
                 w.u8(1);
@@ -323,9 +326,13 @@ impl ToFront {
         }
     }
 
-    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+    fn decode(version: u8, r: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match r.u8()? {
-            0 => Self::Send { session: r.u64()?, raw: take_raw(r)? },
+            0 => {
+                let (session, raw) = (r.u64()?, take_raw(r)?);
+                let served: Option<(String, u64)> = if version >= 3 { r.get()? } else { None };
+                Self::Send { session, raw, served: served.map(|(what, version)| Served { what, version }) }
+            }
             1 => Self::Close { session: r.u64()? },
             2 => Self::GlobalIds(r.u64()?..r.u64()?),
             other => return Err(unknown(other)),

@@ -15,13 +15,14 @@ use crate::store;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_env::FileRoom;
-use nacre_kv::{Durability, KvBatch, KvError, KvStore, Pair};
+use nacre_kv::{Durability, KvBatch, KvError, KvReader, KvStore, Pair, end_of_prefix};
 use nacre_mon::{Batch, MkfsOptions, Token};
 use nacre_quorum::{
     Effect, HardState, LogEntry, LogPosition, LogWrite, Members, MembersChange, NodeId, PeerMessage,
     Proposal, ProposeError, Quorum, Settings, StepError, Stored, StoredError,
 };
 use std::collections::VecDeque;
+use std::ops::Bound;
 
 /// Everything of the log; the rest are tables.
 const RAFT: &[u8] = b"raft\0";
@@ -146,6 +147,25 @@ pub(crate) struct Replica {
     planted: Planted,
 }
 
+/// All tables as of one moment, ascending by key.
+pub(crate) struct TablesReader {
+    /// Before and behind the log, which is none of them.
+    pub(crate) parts: [Box<dyn KvReader + Send>; 2],
+}
+
+impl TablesReader {
+    /// The next pairs, which take some `bytes`; none when it has read all.
+    pub(crate) fn read(&mut self, bytes: usize) -> Result<Vec<Pair>, KvError> {
+        for part in &mut self.parts {
+            let pairs = part.read(bytes)?;
+            if !pairs.is_empty() {
+                return Ok(pairs);
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
 impl Replica {
     /// Opens a store that holds a cluster, as the monitor `name`. The only monitor of its cluster leads with its first write.
     /// So many applied entries are kept for others.
@@ -212,12 +232,17 @@ impl Replica {
         self.applied.0
     }
 
-    /// All tables, ascending by key, and what they have come to.
-    pub(crate) fn all_tables(&mut self) -> Result<(Vec<Pair>, LogPosition, Members), ReplicaError> {
-        let mut pairs = self.tables()?.scan_prefix(b"")?;
-        pairs.retain(|(key, _)| !key.starts_with(RAFT));
+    /// All tables as they are now, and what they have come to.
+    pub(crate) fn all_tables(&mut self) -> Result<(TablesReader, LogPosition, Members), ReplicaError> {
+        let behind_log = end_of_prefix(RAFT);
+        let behind_log = behind_log.as_deref().map_or(Bound::Unbounded, Bound::Included);
+        let tables = self.tables()?;
+        let parts = [
+            tables.reader(Bound::Unbounded, Bound::Excluded(RAFT))?,
+            tables.reader(behind_log, Bound::Unbounded)?,
+        ];
         let (position, members) = self.applied.clone();
-        Ok((pairs, position, members))
+        Ok((TablesReader { parts }, position, members))
     }
 
     /// Proposes a change. Where this monitor has just ceased to lead it is dropped: it did not happen.

@@ -5,7 +5,8 @@ use crate::link_msg::{LinkMsg, ToFront, ToLeader};
 use crate::planted::Planted;
 use crate::uplink::Leader;
 use nacre_auth::Step;
-use nacre_mon::{Effect, Event, FrontEffect};
+use nacre_mon::{Effect, Event, FrontEffect, SessionId};
+use nacre_msg::Answer;
 use nacre_quorum::NodeId;
 use nacre_service::{ConnId, answer_auth};
 use std::ops::Range;
@@ -66,8 +67,8 @@ impl Driver {
         Ok(())
     }
 
-    /// A front, perhaps our own, has something for the leader of `term`. Where that is not us, nobody waits for it: the front's sessions
-    /// end when it learns who leads.
+    /// A front, perhaps our own, has something for the leader of `term`. Where that is not us, nobody waits for it: the front
+    /// says it again when it learns who leads.
     pub(crate) fn handle_from_front(
         &mut self,
         at: NodeId,
@@ -102,9 +103,10 @@ impl Driver {
         match effect {
             Effect::Commit { batch, token } => self.replica.commit(&batch, token)?,
             Effect::Confirm { token } => self.replica.confirm(token),
-            Effect::Send { session, tid, message } => {
+            Effect::Send { session, tid, message, served } => {
                 if let Some((at, session)) = lead.sessions.place_of(session) {
-                    self.tell_front(at, term, ToFront::Send { session, raw: message.encode(tid) });
+                    let raw = message.encode(tid);
+                    self.tell_front(at, term, ToFront::Send { session, raw, served });
                 }
             }
             Effect::Close { session } => {
@@ -139,7 +141,11 @@ impl Driver {
 
     fn at_front(&mut self, what: ToFront) {
         match what {
-            ToFront::Send { session, raw } => drop(self.messenger.send(ConnId(session), raw)),
+            ToFront::Send { session, raw, served } => {
+                let answer = Answer { kind: raw.kind, tid: raw.tid };
+                self.front.sent(SessionId(session), answer, served.as_ref());
+                self.messenger.send(ConnId(session), raw);
+            }
             ToFront::Close { session } => self.end_session(ConnId(session)),
             ToFront::GlobalIds(_) if self.planted == Planted::IdsReused => self.front.granted(REUSED_IDS),
             ToFront::GlobalIds(ids) => self.front.granted(ids),

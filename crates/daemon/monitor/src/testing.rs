@@ -3,7 +3,7 @@
 use crate::link_msg::{Facts, Greeting, KIND, LinkMsg, TablesPart, ToFront, ToLeader, Vitals};
 use nacre_buf::{BufList, Bytes};
 use nacre_denc::{Decode, DecodeError, Writer};
-use nacre_mon::{Endpoint, Peer};
+use nacre_mon::{Endpoint, Peer, Served};
 use nacre_msg::{Message, RawMessage};
 use nacre_quorum::{NodeId, PeerMessage};
 use nacre_types::{AddrVec, AuthName, EntityKind, Stamp, UTime, Uuid};
@@ -78,6 +78,7 @@ pub(crate) fn samples() -> Vec<LinkMsg> {
     let message = Box::new(Message::Unknown(raw()));
     let pairs = || vec![(Bytes::from_static(b"osd\x001"), Bytes::from_static(b"map"))];
     let tables = |is_first, message| LinkMsg::Tables(TablesPart { is_first, pairs: pairs(), message });
+    let served = Served { what: "osdmap".to_owned(), version: 9 };
     let facts = Facts::from([("hostname".to_owned(), "there".to_owned())]);
     vec![
         LinkMsg::Hello(Greeting::new(Uuid::from_random([7; 16]), 3), facts),
@@ -89,7 +90,8 @@ pub(crate) fn samples() -> Vec<LinkMsg> {
         LinkMsg::ToLeader { term: 3, what: ToLeader::Message { session: 1, tid: 7, message } },
         LinkMsg::ToLeader { term: 3, what: ToLeader::Closed { session: 1 } },
         LinkMsg::ToLeader { term: 3, what: ToLeader::WantGlobalIds },
-        LinkMsg::ToFront { term: 3, what: ToFront::Send { session: 1, raw: raw() } },
+        LinkMsg::ToFront { term: 3, what: ToFront::Send { session: 1, raw: raw(), served: None } },
+        LinkMsg::ToFront { term: 3, what: ToFront::Send { session: 1, raw: raw(), served: Some(served) } },
         LinkMsg::ToFront { term: 3, what: ToFront::Close { session: 1 } },
         LinkMsg::ToFront { term: 3, what: ToFront::GlobalIds(5..9) },
         LinkMsg::Leads { term: 4 },

@@ -2,21 +2,22 @@
 
 use crate::link_msg::{LinkMsg, TablesPart};
 use crate::links::Links;
-use nacre_kv::Pair;
+use crate::replica::TablesReader;
+use nacre_kv::{KvError, Pair};
 use nacre_quorum::{NodeId, PeerMessage};
 use nacre_service::Messenger;
 use std::collections::BTreeMap;
 
 /// About as many bytes go in one message.
-const PART_BYTES: usize = 4 << 20;
-/// No more is added to a link where so many bytes wait.
-const QUEUED_BYTES_MAX: usize = 16 << 20;
+const PART_BYTES: usize = 1 << 20;
+/// No more is added to a link where so many bytes wait: what is read, encoded and encrypted in one turn keeps others waiting.
+const QUEUED_BYTES_MAX: usize = 2 << 20;
 /// Tables that are taken in from a leader.
 const TABLES_BYTES_MAX: usize = 1 << 30;
 
 /// Tables that are being sent.
 struct Outgoing {
-    pairs: std::vec::IntoIter<Pair>,
+    tables: TablesReader,
     message: PeerMessage,
     is_first: bool,
 }
@@ -37,17 +38,20 @@ pub(crate) struct Transfers {
 
 impl Transfers {
     /// Begins to send tables, in place of those that were on their way to the same monitor. `message` goes with the last part.
-    pub(crate) fn begin(&mut self, to: NodeId, pairs: Vec<Pair>, message: PeerMessage) {
-        let pairs = pairs.into_iter();
-        self.outgoing.insert(to, Outgoing { pairs, message, is_first: true });
+    pub(crate) fn begin(&mut self, to: NodeId, tables: TablesReader, message: PeerMessage) {
+        self.outgoing.insert(to, Outgoing { tables, message, is_first: true });
     }
 
     /// Sends what finds room. Yields those that are complete.
-    pub(crate) fn pump(&mut self, links: &mut Links, messenger: &mut Messenger) -> Vec<NodeId> {
+    pub(crate) fn pump(
+        &mut self,
+        links: &mut Links,
+        messenger: &mut Messenger,
+    ) -> Result<Vec<NodeId>, KvError> {
         let mut complete = Vec::new();
         for (to, outgoing) in &mut self.outgoing {
             while links.is_up(*to) && links.queued_bytes(*to, messenger) < QUEUED_BYTES_MAX {
-                let part = outgoing.next_part();
+                let part = outgoing.next_part()?;
                 let is_last = part.message.is_some();
                 if !links.send(*to, LinkMsg::Tables(part), messenger) {
                     break;
@@ -59,7 +63,7 @@ impl Transfers {
             }
         }
         complete.iter().for_each(|to| drop(self.outgoing.remove(to)));
-        complete
+        Ok(complete)
     }
 
     /// True while tables are being sent.
@@ -105,17 +109,11 @@ impl Transfers {
 }
 
 impl Outgoing {
-    fn next_part(&mut self) -> TablesPart {
-        let (mut pairs, mut bytes) = (Vec::new(), 0);
-        while bytes < PART_BYTES
-            && let Some((key, value)) = self.pairs.next()
-        {
-            bytes += key.len() + value.len();
-            pairs.push((key, value));
-        }
-        let is_last = self.pairs.len() == 0;
-        let message = is_last.then(|| self.message.clone());
-        TablesPart { is_first: std::mem::take(&mut self.is_first), pairs, message }
+    /// The last part has no pairs.
+    fn next_part(&mut self) -> Result<TablesPart, KvError> {
+        let pairs = self.tables.read(PART_BYTES)?;
+        let message = pairs.is_empty().then(|| self.message.clone());
+        Ok(TablesPart { is_first: std::mem::take(&mut self.is_first), pairs, message })
     }
 }
 
@@ -142,18 +140,20 @@ mod tests {
     fn tables_come_in_parts_and_whole() {
         let value = |n: u8| Bytes::from(vec![n; 3 << 20]);
         let pairs: Vec<Pair> = (0..5).map(|n| (Bytes::from(vec![n]), value(n))).collect();
-        let mut outgoing = Outgoing { pairs: pairs.clone().into_iter(), message: message(), is_first: true };
+        let tables =
+            TablesReader { parts: [pairs.clone(), Vec::new()].map(|part| Box::new(part.into_iter()) as _) };
+        let mut outgoing = Outgoing { tables, message: message(), is_first: true };
         let mut target = Transfers::default();
         let from = NodeId(1);
         let mut parts = Vec::new();
         while parts.last().is_none_or(|part: &TablesPart| part.message.is_none()) {
-            parts.push(outgoing.next_part());
+            parts.push(outgoing.next_part().expect("in memory"));
         }
-        assert_eq!(parts.len(), 3);
+        assert_eq!(parts.len(), 6, "each value is longer than a part");
         // What is lost in the middle is no table.
         assert!(target.received(from, outgoing_part(&parts[0])).is_none());
         target.lost(from);
-        assert!(target.received(from, outgoing_part(&parts[2])).is_none());
+        assert!(target.received(from, outgoing_part(&parts[5])).is_none());
         let mut whole = None;
         for part in &parts {
             whole = target.received(from, outgoing_part(part));

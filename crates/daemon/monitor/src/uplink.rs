@@ -15,11 +15,22 @@ pub(crate) struct Leader {
     pub(crate) id: NodeId,
 }
 
+/// What becomes of sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// They go on as they are.
+    Stay,
+    /// The leader has to be told of them.
+    Resume,
+    /// Their connections are closed.
+    End,
+}
+
 /// Which leader knows the sessions of this front.
 ///
-/// Sessions stay while nobody leads, and wait; what they say in the meantime nobody hears. So when there is a leader again they end, unless
-/// it is the one that knows them and nothing between it and us was lost: their clients come again at once, with all that has no answer. They
-/// end, too, when nobody has led for a while.
+/// Sessions stay while nobody leads, and wait; what they say in the meantime nobody hears. So when there is a leader again it is told of them,
+/// unless it is the one that knows them and nothing between it and us was lost ([`nacre_mon::Front::resume_sessions`]). They end when nobody has
+/// led for a while.
 #[derive(Debug, Default)]
 pub(crate) struct Uplink {
     /// Has said that it takes messages of sessions, over the link that is still there.
@@ -45,20 +56,21 @@ impl Uplink {
         }
     }
 
-    /// The log has this leader now, as far as we know. True when another one than before takes the messages of sessions, or when nobody has led for
-    /// too long: sessions end therefore.
-    pub(crate) fn follow(&mut self, leader: Option<Leader>, now: Stamp) -> bool {
+    /// The log has this leader now, as far as we know.
+    pub(crate) fn follow(&mut self, leader: Option<Leader>, now: Stamp) -> Follow {
         if leader.is_none() {
             let (since, has_ended) = self.alone.get_or_insert((now, false));
-            let is_over = !*has_ended && now.since(*since) >= ALONE_MAX;
-            *has_ended |= is_over;
-            return is_over;
+            if *has_ended || now.since(*since) < ALONE_MAX {
+                return Follow::Stay;
+            }
+            *has_ended = true;
+            return Follow::End;
         }
         self.alone = None;
         let usable = leader.filter(|leader| self.announced == Some(*leader));
         let is_other = usable.is_some() && usable != self.in_use;
         self.in_use = usable;
-        is_other
+        if is_other { Follow::Resume } else { Follow::Stay }
     }
 
     /// Where messages of sessions go.
@@ -78,21 +90,21 @@ mod tests {
     }
 
     #[test]
-    fn sessions_end_when_another_leader_takes_their_messages() {
+    fn another_leader_is_told_of_sessions_when_it_takes_their_messages() {
         let mut uplink = Uplink::default();
-        assert!(!uplink.follow(Some(leader(2, 1)), NOW), "it has not said that it is ready");
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay, "it has not said that it is ready");
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1)), NOW));
-        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Resume);
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
         // Silence, and it is still the same.
-        assert!(!uplink.follow(None, NOW));
+        assert_eq!(uplink.follow(None, NOW), Follow::Stay);
         assert_eq!(uplink.leader(), Some(leader(2, 1)));
-        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
         // Another, which is not ready yet: nobody hears what is said meanwhile.
-        assert!(!uplink.follow(Some(leader(3, 2)), NOW));
+        assert_eq!(uplink.follow(Some(leader(3, 2)), NOW), Follow::Stay);
         assert_eq!(uplink.leader(), None);
         uplink.announced(leader(3, 2));
-        assert!(uplink.follow(Some(leader(3, 2)), NOW));
+        assert_eq!(uplink.follow(Some(leader(3, 2)), NOW), Follow::Resume);
     }
 
     #[test]
@@ -100,21 +112,21 @@ mod tests {
         let mut uplink = Uplink::default();
         uplink.announced(leader(3, 2));
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(3, 2)), NOW));
+        assert_eq!(uplink.follow(Some(leader(3, 2)), NOW), Follow::Resume);
     }
 
     #[test]
-    fn sessions_end_when_something_between_the_leader_and_us_was_lost() {
+    fn the_leader_is_told_of_sessions_again_when_something_between_it_and_us_was_lost() {
         let mut uplink = Uplink::default();
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1)), NOW));
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Resume);
         uplink.lost(NodeId(3));
-        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
         uplink.lost(NodeId(1));
         assert_eq!(uplink.leader(), None);
-        assert!(!uplink.follow(Some(leader(2, 1)), NOW));
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Stay);
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1)), NOW));
+        assert_eq!(uplink.follow(Some(leader(2, 1)), NOW), Follow::Resume);
     }
 
     #[test]
@@ -122,13 +134,17 @@ mod tests {
         let mut uplink = Uplink::default();
         let at = |tenths: u64| Stamp::default() + Duration::from_millis(100 * tenths);
         uplink.announced(leader(2, 1));
-        assert!(uplink.follow(Some(leader(2, 1)), at(0)));
-        assert!(!uplink.follow(None, at(1)), "an election");
-        assert!(!uplink.follow(None, at(5)));
-        assert!(uplink.follow(None, at(6)));
-        assert!(!uplink.follow(None, at(60)), "those that came since ask this monitor itself");
-        assert!(!uplink.follow(Some(leader(2, 1)), at(61)));
-        assert!(!uplink.follow(None, at(62)));
-        assert!(uplink.follow(None, at(67)), "again");
+        assert_eq!(uplink.follow(Some(leader(2, 1)), at(0)), Follow::Resume);
+        assert_eq!(uplink.follow(None, at(1)), Follow::Stay, "an election");
+        assert_eq!(uplink.follow(None, at(5)), Follow::Stay);
+        assert_eq!(uplink.follow(None, at(6)), Follow::End);
+        assert_eq!(
+            uplink.follow(None, at(60)),
+            Follow::Stay,
+            "those that came since ask this monitor itself"
+        );
+        assert_eq!(uplink.follow(Some(leader(2, 1)), at(61)), Follow::Stay);
+        assert_eq!(uplink.follow(None, at(62)), Follow::Stay);
+        assert_eq!(uplink.follow(None, at(67)), Follow::End, "again");
     }
 }

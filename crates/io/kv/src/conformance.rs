@@ -17,6 +17,7 @@ pub fn check<S: KvStore>(fresh: &mut impl FnMut() -> S) {
     agrees_with_a_model(&mut fresh());
     submitted_batches_complete_in_order(&mut fresh());
     prefixes_are_deleted_first(&mut fresh());
+    a_reader_sees_one_moment(&mut fresh());
 }
 
 fn put<S: KvStore>(store: &mut S, pairs: &[(&str, &str)]) {
@@ -53,6 +54,25 @@ fn ranges_respect_their_bounds<S: KvStore>(store: &mut S) {
     assert!(keys(Included(b"z"), Excluded(b"a"), usize::MAX).is_empty());
     assert!(keys(Excluded(b"a"), Excluded(b"a"), usize::MAX).is_empty());
     assert_eq!(store.scan_prefix(b"a").expect("a healthy store").len(), 2);
+}
+
+fn a_reader_sees_one_moment<S: KvStore>(store: &mut S) {
+    put(store, &[("a", "1"), ("b", "22"), ("c", "3"), ("d", "4"), ("e", "5")]);
+    let mut reader = store.reader(Included(b"b"), Excluded(b"e")).expect("a healthy store");
+    let mut batch = KvBatch::default();
+    batch.delete("c");
+    batch.put("b", "new");
+    batch.put("cc", "new");
+    store.commit(&batch, Durability::Durable).expect("a healthy store");
+    let mut part = |bytes| {
+        let pairs = reader.read(bytes).expect("a healthy store").into_iter();
+        pairs.map(|(key, value)| [key.as_ref(), value.as_ref()].concat()).collect::<Vec<_>>()
+    };
+    assert_eq!(part(0), [b"b22".to_vec()]);
+    assert_eq!(part(4), [b"c3".to_vec(), b"d4".to_vec()]);
+    assert!(part(4).is_empty() && part(4).is_empty());
+    let mut none = store.reader(Excluded(b"a"), Excluded(b"a")).expect("a healthy store");
+    assert!(none.read(9).expect("a healthy store").is_empty());
 }
 
 fn any_bytes_are_keys_and_values<S: KvStore>(store: &mut S) {

@@ -16,6 +16,7 @@ mod memory;
 mod paced;
 mod place;
 mod progress;
+mod reader;
 mod real_file;
 mod redb_error;
 mod redb_kv;
@@ -26,6 +27,7 @@ mod sums;
 mod turn;
 
 pub use memory::MemoryKv;
+pub use reader::KvReader;
 pub use redb_kv::{KvOptions, RedbKv};
 
 use bytes::Bytes;
@@ -149,6 +151,15 @@ pub trait KvStore {
     /// # Errors
     /// [`KvError`] when the device fails.
     fn scan(&self, start: Bound<&[u8]>, end: Bound<&[u8]>, count_max: usize) -> Result<Vec<Pair>, KvError>;
+
+    /// The pairs with keys from `start` up to `end` as they are now, whatever is committed while they are read. Meanwhile the file keeps
+    /// what they need.
+    ///
+    /// # Errors
+    /// [`KvError`] when the device fails.
+    fn reader(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Box<dyn KvReader + Send>, KvError> {
+        Ok(Box::new(self.scan(start, end, usize::MAX)?.into_iter()))
+    }
 
     /// Applies a batch as one.
     ///

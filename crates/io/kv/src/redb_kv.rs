@@ -6,6 +6,7 @@ use crate::memory::is_empty;
 use crate::paced::PacedFile;
 use crate::place::Place;
 use crate::progress::Progress;
+use crate::reader::{KvReader, fill};
 use crate::space::Space;
 use crate::sums::Summed;
 use crate::turn::Turn;
@@ -41,6 +42,8 @@ pub struct RedbKv {
     snapshot: RefCell<Option<Snapshot>>,
     core: Arc<Core>,
     background: Background,
+    /// Every reader holds one more: the file cannot be opened anew meanwhile.
+    readers: Arc<()>,
 }
 
 impl std::fmt::Debug for RedbKv {
@@ -116,7 +119,7 @@ impl RedbKv {
         let database = RwLock::new(Some(opened));
         let (fenced, was_full) = (AtomicBool::new(false), AtomicBool::new(false));
         let core = Arc::new(Core { place, options, database, fenced, was_full, progress });
-        Ok(Self { snapshot: RefCell::default(), core, background })
+        Ok(Self { snapshot: RefCell::default(), core, background, readers: Arc::new(()) })
     }
 
     /// With its table, so that reads need not care whether it exists.
@@ -313,19 +316,47 @@ impl Core {
     }
 }
 
+/// Reads a snapshot of its own.
+struct Reader {
+    table: Snapshot,
+    /// Where it goes on.
+    next: Bound<Bytes>,
+    end: Bound<Bytes>,
+    core: Arc<Core>,
+    _alive: Arc<()>,
+}
+
+impl KvReader for Reader {
+    fn read(&mut self, bytes: usize) -> Result<Vec<Pair>, KvError> {
+        let (start, end) = (self.next.as_ref().map(Bytes::as_ref), self.end.as_ref().map(Bytes::as_ref));
+        if is_empty(start, end) {
+            return Ok(Vec::new());
+        }
+        let read = || -> Result<Vec<Pair>, redb::Error> {
+            let mut range = self.table.range::<&[u8]>((start, end))?;
+            fill(bytes, || range.next().transpose()?.map_or(Ok(None), |pair| Ok(Some(copy_of(&pair)))))
+        };
+        let pairs = read().map_err(|error| self.core.explain(error))?;
+        if let Some((last, _)) = pairs.last() {
+            self.next = Bound::Excluded(last.clone());
+        }
+        Ok(pairs)
+    }
+}
+
+type Guard<'a> = redb::AccessGuard<'a, &'static [u8]>;
+
+fn copy_of((key, value): &(Guard<'_>, Guard<'_>)) -> Pair {
+    (Bytes::copy_from_slice(key.value()), Bytes::copy_from_slice(value.value()))
+}
+
 fn copy_of_range(
     table: &Snapshot,
     start: Bound<&[u8]>,
     end: Bound<&[u8]>,
     count_max: usize,
 ) -> Result<Vec<Pair>, redb::Error> {
-    let copy = Bytes::copy_from_slice;
-    let mut out = Vec::new();
-    for pair in table.range::<&[u8]>((start, end))?.take(count_max) {
-        let (key, value) = pair?;
-        out.push((copy(key.value()), copy(value.value())));
-    }
-    Ok(out)
+    table.range::<&[u8]>((start, end))?.take(count_max).map(|pair| Ok(copy_of(&pair?))).collect()
 }
 
 impl KvStore for RedbKv {
@@ -338,6 +369,21 @@ impl KvStore for RedbKv {
             return Ok(Vec::new());
         }
         self.with_snapshot(|table| copy_of_range(table, start, end, count_max))
+    }
+
+    fn reader(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Box<dyn KvReader + Send>, KvError> {
+        if is_empty(start, end) {
+            return Ok(Box::new(Vec::new().into_iter()));
+        }
+        let table = self.core.snapshot().map_err(|error| self.core.explain(error))?;
+        let (next, end) = (start.map(Bytes::copy_from_slice), end.map(Bytes::copy_from_slice));
+        Ok(Box::new(Reader {
+            table,
+            next,
+            end,
+            core: Arc::clone(&self.core),
+            _alive: Arc::clone(&self.readers),
+        }))
     }
 
     fn commit(&mut self, batch: &KvBatch, durability: Durability) -> Result<(), KvError> {
@@ -388,7 +434,7 @@ impl KvStore for RedbKv {
 
     /// Opens the file anew: redb gives no page back otherwise, not even those that later commits replaced.
     fn idle_trim(&mut self) -> Result<(), KvError> {
-        if self.cached_bytes() < REST_BYTES_MIN {
+        if self.cached_bytes() < REST_BYTES_MIN || Arc::strong_count(&self.readers) > 1 {
             return Ok(());
         }
         self.background.settle();
@@ -443,6 +489,31 @@ mod tests {
         drop(kv);
         let kv = RedbKv::open(&path).expect("the store");
         assert_eq!(kv.get(b"a").expect("a healthy device").map(|value| value.len()), Some(1 << 20));
+    }
+
+    #[test]
+    fn a_reader_keeps_its_pairs_and_a_store_with_one_does_not_rest() {
+        let folder = tempdir().expect("a writable temporary folder");
+        let mut kv = RedbKv::open(&folder.path().join("kv.redb")).expect("a new store");
+        let mut batch = KvBatch::default();
+        (0..20_u64).for_each(|nth| batch.put(nth.to_string(), vec![7; 1 << 20]));
+        kv.commit(&batch, Durability::Durable).expect("a healthy device");
+        let mut reader = kv.reader(Bound::Unbounded, Bound::Unbounded).expect("a healthy device");
+        kv.idle_trim().expect("a healthy device");
+        let mut batch = KvBatch::default();
+        batch.delete_prefix("");
+        kv.commit(&batch, Durability::Durable).expect("a healthy device");
+        let mut parts = Vec::new();
+        while let Some(part) =
+            Some(reader.read(3 << 20).expect("a healthy device")).filter(|part| !part.is_empty())
+        {
+            assert!(part.len() <= 3 && part.iter().all(|(_, value)| *value == vec![7; 1 << 20]));
+            parts.push(part.len());
+        }
+        assert_eq!(parts.iter().sum::<usize>(), 20);
+        drop(reader);
+        kv.idle_trim().expect("a healthy device");
+        assert!(kv.scan_prefix(b"").expect("a healthy device").is_empty());
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::holds::HELD_MAX;
 use super::input::Input;
+use super::resume::Resume;
 use super::{Front, FrontCx, FrontEffect, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX, Session};
 use crate::event::{Endpoint, Peer, SessionId};
 use nacre_auth::{
@@ -193,7 +194,8 @@ impl Front {
                 Server::Mon(server) => server.into_session(),
                 Server::Mgr(_) => None,
             };
-            let entry = Session { peer, auth, is_open: false, for_tell, revoked_at: None };
+            let resume = Resume::default();
+            let entry = Session { peer, auth, is_open: false, for_tell, revoked_at: None, resume };
             self.sessions.insert(session, entry);
         }
         self.effects.push(FrontEffect::Auth { session, step });

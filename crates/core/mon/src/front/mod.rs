@@ -8,6 +8,7 @@
 //! | `event.rs` | what happens to it and what it orders |
 //! | `handshake.rs` | authentication, up to a session's opening |
 //! | `holds.rs` | what waits until the monitor serves |
+//! | `resume.rs` | what the next leader has to be told of a session |
 //! | `tell.rs` | what this monitor answers itself: `ceph tell mon.b` |
 //! | `view.rs` | keys, secrets and options as the tables have them |
 
@@ -15,13 +16,14 @@ mod event;
 mod handshake;
 mod holds;
 mod input;
+mod resume;
 mod tell;
 mod view;
 
 pub use event::{FrontEffect, FrontEvent};
 
 use crate::batch::{Batch, Snapshot};
-use crate::event::{Endpoint, Peer, SessionId};
+use crate::event::{Endpoint, Peer, Served, SessionId};
 use handshake::Handshake;
 use holds::Holds;
 use input::Input;
@@ -30,8 +32,9 @@ use nacre_auth::{
     ServiceTickets,
 };
 use nacre_denc::DecodeError;
-use nacre_msg::{Auth, AuthReply, Message};
+use nacre_msg::{Answer, Auth, AuthReply, Message};
 use nacre_types::{AddrVec, AuthName, EntityKind, Entropy, Stamp, UTime};
+use resume::{Resume, Room};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::ops::Range;
@@ -68,6 +71,18 @@ struct Session {
     for_tell: bool,
     /// When its key became another, or nobody's.
     revoked_at: Option<Stamp>,
+    /// What another leader has to be told of it.
+    resume: Resume,
+}
+
+impl Session {
+    /// True when it can go on under another leader. Those of daemons end: daemons tell a monitor much that nobody answers, and say all of it
+    /// again when they come anew.
+    fn outlives_leader(&self) -> bool {
+        let is_clients =
+            self.peer.kind == EntityKind::CLIENT && self.peer.auth_name.kind == EntityKind::CLIENT;
+        is_clients && self.peer.endpoint == Endpoint::Mon && self.resume.is_whole()
+    }
 }
 
 /// Sessions and handshakes of one monitor.
@@ -92,6 +107,8 @@ pub struct Front {
     mgr_is_active: bool,
     /// Entities whose key has changed and whose sessions have not been looked at.
     revoked: BTreeSet<AuthName>,
+    /// For requests without an answer.
+    room: Room,
     effects: Vec<FrontEffect>,
 }
 
@@ -113,6 +130,7 @@ impl Front {
             leader_is_heard: false,
             mgr_is_active: false,
             revoked: BTreeSet::new(),
+            room: Room::default(),
             effects: Vec::new(),
         })
     }
@@ -190,10 +208,29 @@ impl Front {
         self.asked_for_ids = None;
     }
 
-    /// Ends all sessions: another leader knows nothing of them, and what they asked for and have had no answer to they
-    /// ask again.
+    /// Ends all sessions: their clients are to look for a monitor that hears a leader.
     pub fn end_sessions(&mut self) {
         self.end(|_| true);
+    }
+
+    /// Tells a leader that does not know them of all open sessions: how far their subscriptions were served, and what they asked for and have
+    /// had no answer to. Those that cannot go on like this end, and their peers come again.
+    pub fn resume_sessions(&mut self) {
+        self.end(|entry| entry.is_open && !entry.for_tell && !entry.outlives_leader());
+        for (session, entry) in self.sessions.iter().filter(|(_, entry)| entry.is_open && !entry.for_tell) {
+            let (session, peer) = (*session, Box::new(entry.peer.clone()));
+            self.effects.push(FrontEffect::Open { session, peer });
+            for (tid, message) in entry.resume.messages() {
+                self.effects.push(FrontEffect::Message { session, tid, message: Box::new(message) });
+            }
+        }
+    }
+
+    /// A message of the leader, with this type and number, goes to the peer of a session, and may serve a subscription of it.
+    pub fn sent(&mut self, session: SessionId, answer: Answer, served: Option<&Served>) {
+        if let Some(entry) = self.sessions.get_mut(&session) {
+            entry.resume.sent(answer, served, &mut self.room);
+        }
     }
 
     /// When [`FrontEvent::Tick`] is due, besides once per second.
@@ -287,7 +324,8 @@ impl Front {
     }
 
     fn message(&mut self, cx: &mut FrontCx<'_>, session: SessionId, tid: u64, message: Box<Message>) {
-        let Some(entry) = self.sessions.get(&session).filter(|entry| entry.is_open) else {
+        let is_serving = self.is_serving();
+        let Some(entry) = self.sessions.get_mut(&session).filter(|entry| entry.is_open) else {
             return self.close(session);
         };
         let (for_tell, endpoint) = (entry.for_tell, entry.peer.endpoint);
@@ -299,9 +337,12 @@ impl Front {
             Message::MonGetMap(_) if for_tell => {}
             // It cannot be served before somebody leads, and is to look elsewhere.
             _ if for_tell => self.close(session),
-            Message::Auth(auth) if self.is_serving() => self.answer(cx, session, tid, auth),
+            Message::Auth(auth) if is_serving => self.answer(cx, session, tid, auth),
             Message::Auth(auth) => self.holds.renewal(session, tid, auth),
             message => {
+                if entry.outlives_leader() {
+                    entry.resume.asked(tid, &message, &mut self.room);
+                }
                 let message = Box::new(message);
                 self.effects.push(FrontEffect::Message { session, tid, message });
             }
@@ -346,7 +387,9 @@ impl Front {
     fn closed(&mut self, session: SessionId) {
         self.holds.forget(session);
         self.handshakes.remove(&session);
-        if self.sessions.remove(&session).is_some_and(|entry| entry.is_open && !entry.for_tell) {
+        let Some(mut entry) = self.sessions.remove(&session) else { return };
+        entry.resume.forget(&mut self.room);
+        if entry.is_open && !entry.for_tell {
             self.effects.push(FrontEffect::Closed { session });
         }
     }

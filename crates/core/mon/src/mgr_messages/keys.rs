@@ -62,7 +62,7 @@ impl Mon {
             return;
         }
         let topics = |entry: &Session| -> Vec<String> {
-            let prefixes = entry.subscriptions.keys().filter_map(|what| what.strip_prefix(KvData::TOPIC));
+            let prefixes = entry.subscriptions.topics().filter_map(|what| what.strip_prefix(KvData::TOPIC));
             prefixes.map(str::to_owned).collect()
         };
         let due: Vec<(SessionId, Vec<String>)> =

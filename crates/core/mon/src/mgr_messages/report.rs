@@ -51,7 +51,8 @@ impl Mon {
         }
         let period = self.state.config.number_of_monitor("mon_mgr_digest_period", 5.0);
         self.state.mgr.next_digest = cx.now + nacre_types::seconds(period);
-        let wanted = self.sessions.iter().filter(|(_, entry)| entry.subscriptions.contains_key(DIGEST_TOPIC));
+        let wanted =
+            self.sessions.iter().filter(|(_, entry)| entry.subscriptions.get(DIGEST_TOPIC).is_some());
         let wanted: Vec<SessionId> = wanted.map(|(session, _)| *session).collect();
         wanted.into_iter().for_each(|session| self.serve(session, DIGEST_TOPIC));
     }

@@ -20,6 +20,7 @@ mod osds;
 mod pools;
 mod quorum;
 mod recovery_snapshots;
+mod resume;
 mod security;
 mod subscriptions;
 mod takeover;
@@ -36,7 +37,9 @@ use nacre_auth::{AuthChange, ClientAuth, CryptoKey, EntityAuth, Offer, Step};
 use nacre_denc::Decode;
 use nacre_maps::{Incremental, OsdMap, WEIGHT_ONE};
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::{Message, MonCommand, MonCommandAck, MonSubscribe, OsdBoot, Subscription, Superblock};
+use nacre_msg::{
+    Answer, Message, MonCommand, MonCommandAck, MonSubscribe, OsdBoot, Subscription, Superblock,
+};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{AddrVec, AuthName, EntityAddr, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid};
 use std::collections::BTreeMap;
@@ -155,6 +158,15 @@ impl World {
         self.listen();
     }
 
+    /// The leader dies, and another takes over what the store holds; the front, which is another monitor's, goes on.
+    pub(super) fn change_leader(&mut self) {
+        (self.waiting, self.waiting_batch, self.commits_complete) = (None, None, true);
+        self.mon = Mon::open(&self.kv, "a", self.wall).expect("a usable store");
+        self.mon.lead(addr(3300), addr(6800), self.now, self.wall, &mut self.entropy);
+        self.front.resume_sessions();
+        self.settle();
+    }
+
     pub(super) fn event(&mut self, event: Event) {
         self.mon.handle(self.now, self.wall, &mut self.entropy, event);
         self.settle();
@@ -200,7 +212,9 @@ impl World {
 
     fn effect(&mut self, effect: Effect) {
         let event = match effect {
-            Effect::Send { session, tid, message } => {
+            Effect::Send { session, tid, message, served } => {
+                let answer = Answer { kind: message.kind(), tid };
+                self.front.sent(session, answer, served.as_ref());
                 return self.sent.entry(session).or_default().push((tid, *message));
             }
             Effect::Close { session } => {
