@@ -9,9 +9,9 @@ use nacre_service::Messenger;
 use std::collections::BTreeMap;
 
 /// About as many bytes go in one message.
-const PART_BYTES: usize = 1 << 20;
+const PART_BYTES: usize = 256 << 10;
 /// No more is added to a link where so many bytes wait: what is read, encoded and encrypted in one turn keeps others waiting.
-const QUEUED_BYTES_MAX: usize = 2 << 20;
+const QUEUED_BYTES_MAX: usize = 1 << 20;
 /// Tables that are taken in from a leader.
 const TABLES_BYTES_MAX: usize = 1 << 30;
 
