@@ -24,7 +24,7 @@ const GAP_BYTES_MAX: u64 = 64 << 10;
 
 /// A range that the message wrote.
 #[derive(Debug, Clone)]
-struct Run {
+struct Written {
     end: u64,
     /// `None` for zeros.
     data: Option<BufList>,
@@ -41,39 +41,41 @@ struct Overlay {
     kept_bytes: u64,
     size: u64,
     /// What was written, by its start; disjoint.
-    runs: BTreeMap<u64, Run>,
+    written: BTreeMap<u64, Written>,
 }
 
 impl Overlay {
     fn of(source: HObject, size: u64) -> Self {
-        Self { source, source_bytes: size, kept_bytes: size, size, runs: BTreeMap::new() }
+        Self { source, source_bytes: size, kept_bytes: size, size, written: BTreeMap::new() }
     }
 
-    /// No run crosses `at` from here on.
+    /// No range crosses `at` from here on.
     fn split_at(&mut self, at: u64) {
-        let Some((start, run)) = self.runs.range_mut(..at).next_back().filter(|(_, run)| run.end > at) else {
+        let Some((start, range)) =
+            self.written.range_mut(..at).next_back().filter(|(_, range)| range.end > at)
+        else {
             return;
         };
-        let (length, end) = (length_of(at - *start), std::mem::replace(&mut run.end, at));
-        let data = run.data.as_mut().map(|data| {
+        let (length, end) = (length_of(at - *start), std::mem::replace(&mut range.end, at));
+        let data = range.data.as_mut().map(|data| {
             let rest = data.slice(length, data.len() - length);
             *data = data.slice(0, length);
             rest
         });
-        self.runs.insert(at, Run { end, data });
+        self.written.insert(at, Written { end, data });
     }
 
     fn forget(&mut self, start: u64, end: u64) {
         self.split_at(start);
         self.split_at(end);
-        let inside: Vec<u64> = self.runs.range(start..end).map(|(start, _)| *start).collect();
-        inside.iter().for_each(|start| drop(self.runs.remove(start)));
+        let inside: Vec<u64> = self.written.range(start..end).map(|(start, _)| *start).collect();
+        inside.iter().for_each(|start| drop(self.written.remove(start)));
     }
 
     fn put(&mut self, start: u64, length: u64, data: Option<BufList>) {
         let end = start + length;
         self.forget(start, end);
-        self.runs.insert(start, Run { end, data });
+        self.written.insert(start, Written { end, data });
         self.size = self.size.max(end);
     }
 
@@ -90,14 +92,14 @@ impl Overlay {
             let first = start / stripe * stripe;
             mixed.insert(first, end.next_multiple_of(stripe) - first);
         };
-        for (start, run) in &self.runs {
-            let (first, end) = (start.next_multiple_of(stripe), run.end / stripe * stripe);
-            if run.data.is_some() || first >= end {
-                mix(*start, run.end);
+        for (start, range) in &self.written {
+            let (first, end) = (start.next_multiple_of(stripe), range.end / stripe * stripe);
+            if range.data.is_some() || first >= end {
+                mix(*start, range.end);
                 continue;
             }
             zeros.insert(first, end - first);
-            [(*start, first), (end, run.end)]
+            [(*start, first), (end, range.end)]
                 .into_iter()
                 .filter(|(start, end)| start < end)
                 .for_each(|(start, end)| mix(start, end));
@@ -112,7 +114,7 @@ impl Overlay {
     /// Parts of the source that stripes to be put together still have.
     fn needed(&self, mixed: &IntervalSet) -> Vec<(u64, u64)> {
         let mut needed = mixed.intersection(&IntervalSet::of(0, self.kept_bytes));
-        self.runs.iter().for_each(|(start, run)| needed.remove(*start, run.end - *start));
+        self.written.iter().for_each(|(start, range)| needed.remove(*start, range.end - *start));
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (start, length) in needed.iter() {
             match joined.last_mut() {
@@ -129,24 +131,24 @@ impl Overlay {
     fn put_together(&self, start: u64, end: u64, pieces: &BTreeMap<u64, BufList>) -> BufList {
         let (mut at, end, mut out) = (start, end.min(self.size), BufList::new());
         while at < end {
-            let run = self.runs.range(..=at).next_back().filter(|(_, run)| run.end > at);
-            let next_run = self.runs.range(at..).next().map_or(end, |(start, _)| *start);
-            let until = match run {
-                Some((start, run)) => {
-                    let until = run.end.min(end);
-                    match &run.data {
+            let range = self.written.range(..=at).next_back().filter(|(_, range)| range.end > at);
+            let next_range = self.written.range(at..).next().map_or(end, |(start, _)| *start);
+            let until = match range {
+                Some((start, range)) => {
+                    let until = range.end.min(end);
+                    match &range.data {
                         Some(data) => out.append(data.slice(length_of(at - start), length_of(until - at))),
                         None => out.push(zeros(until - at)),
                     }
                     until
                 }
                 None if at < self.kept_bytes => {
-                    let until = next_run.min(self.kept_bytes).min(end);
+                    let until = next_range.min(self.kept_bytes).min(end);
                     out.append(part_of(pieces, at, until));
                     until
                 }
                 None => {
-                    let until = next_run.min(end);
+                    let until = next_range.min(end);
                     out.push(zeros(until - at));
                     until
                 }

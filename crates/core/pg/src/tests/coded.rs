@@ -462,6 +462,38 @@ fn what_was_acknowledged_under_load_is_not_taken_back() {
     }
 }
 
+/// One device does not answer: a read waits for it only where it is not to be fast. Parts of stripes are read to be changed as ever.
+#[test]
+fn a_fast_read_does_not_wait_for_the_slowest() {
+    for stuck in 0..3 {
+        let mut world = World::overwritten(3, 1, 2, 1);
+        world.run_until_idle();
+        let data = noise(2, 40_000);
+        assert_eq!(world.call(0, "a", write(&data)).result, 0);
+        (world.disk(stuck).slow, world.disk(stuck).is_stuck) = (true, true);
+        let waits = |world: &mut World| {
+            world.disk(stuck).cool_down();
+            let tid = world.request(0, "a", vec![SubOp::read(0, 0)]);
+            world.run_until_idle();
+            let reply = world.clients[0].replies.remove(&tid);
+            let found = reply.map(|reply| reply.ops[0].outdata.to_bytes());
+            assert!(found.as_ref().is_none_or(|found| *found == data));
+            found.is_none()
+        };
+        let is_parity = world.pg(stuck).and_then(|pg| pg.info().shard) == Some(2);
+        assert_eq!(waits(&mut world), !is_parity, "osd.{stuck}");
+        world.publish(|map| map.pools.values_mut().for_each(|pool| pool.fast_read = true));
+        world.run_until_idle();
+        assert!(!waits(&mut world), "osd.{stuck}");
+        world.disk(stuck).is_stuck = false;
+        world.heal();
+        assert_eq!(world.call(0, "a", part(10, b"more")).result, 0);
+        assert_eq!(read_all(&mut world, "a"), Ok([&data[..10], b"more", &data[14..]].concat()));
+        world.heal();
+        world.assert_equal_copies();
+    }
+}
+
 #[test]
 fn members_move_and_chunks_with_them() {
     let mut world = World::coded(5, 1, 2, 1);
