@@ -29,10 +29,15 @@ pub(crate) struct Content {
     pub(crate) omap: BTreeMap<String, String>,
 }
 
-/// Written as text, where it is text.
+/// Written as text, where it is text; many zeros as `\0*8000`.
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" {:?} {:?}", self.data.escape_ascii(), self.attrs, self.omap)
+        let text = |run: &[u8]| match run {
+            [0, ..] if run.len() >= 8 => format!("\\0*{} ", run.len()),
+            _ => run.escape_ascii().to_string(),
+        };
+        let data: String = self.data.chunk_by(|a, b| a == b).map(text).collect();
+        write!(f, "\"{data}\" {:?} {:?}", self.attrs, self.omap)
     }
 }
 

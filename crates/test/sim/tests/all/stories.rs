@@ -258,6 +258,24 @@ fn with_a_device_that_forgets_stories_of_overwritten_pools_end_well() {
     end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
 }
 
+/// Fewer of each: what these devices do has stories of its own.
+#[test]
+fn with_devices_of_other_flaws_stories_of_overwritten_pools_end_well() {
+    for flaw in [Flaw::Lies, Flaw::Dies, Flaw::GoesBack] {
+        end_well(seeds(0..2, 1), &Plan { kind: Kind::Overwritten, flaw: Some(flaw), ..Plan::default() });
+    }
+}
+
+/// As with short logs of replicated pools: copies are compared object by object while parts of these change.
+#[test]
+fn stories_of_overwritten_pools_with_short_logs_end_well() {
+    let limits = LogLimits { target: 100, trim_min: 4, max: 120, ..LogLimits::default() };
+    let tuning = Tuning { limits, scan_objects: 3, checked: true, ..Tuning::default() };
+    let kind = Kind::Overwritten;
+    let plan = Plan { kind, objects: Some(40), messages_max: 300, tuning, ..Plan::default() };
+    end_well(seeds(0..CODED_SEEDS, 1), &plan);
+}
+
 #[test]
 fn where_there_is_bustle_stories_of_overwritten_pools_end_well() {
     let plan = Plan { kind: Kind::Overwritten, bustle: true, ..Plan::default() };
