@@ -4,7 +4,7 @@
 //! The parity rows are a Cauchy matrix, `1 / (x_i + y_j)` with all `x_i` and `y_j` distinct, of which every square
 //! part can be inverted: that is what makes every set of `k` shards sufficient. Each column is divided by its first
 //! element, which keeps that and makes the first row all ones: with `m = 1` the parity is the sum (XOR) of the data.
-//! The chunks are not those of Ceph's plugins; nothing but this code ever reads them.
+//! Ceph's plugins give data and the first parity shard the same bytes, but not the others; nothing but this code ever reads them.
 
 use crate::field::{add_product, inverse, multiply};
 use std::collections::BTreeMap;

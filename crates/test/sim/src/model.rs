@@ -2,7 +2,7 @@
 
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Decode, Reader, Writer};
-use nacre_msg::osd_op::{code, compare_op};
+use nacre_msg::osd_op::{Extent, code, compare_op};
 use nacre_msg::{OsdOpReply, SubOp};
 use nacre_types::{Errno, ObjectLocator, PoolId, SnapId};
 use std::collections::BTreeMap;
@@ -29,10 +29,15 @@ pub(crate) struct Content {
     pub(crate) omap: BTreeMap<String, String>,
 }
 
-/// Written as text, where it is text.
+/// Written as text, where it is text; many zeros as `\0*8000`.
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\" {:?} {:?}", self.data.escape_ascii(), self.attrs, self.omap)
+        let text = |run: &[u8]| match run {
+            [0, ..] if run.len() >= 8 => format!("\\0*{} ", run.len()),
+            _ => run.escape_ascii().to_string(),
+        };
+        let data: String = self.data.chunk_by(|a, b| a == b).map(text).collect();
+        write!(f, "\"{data}\" {:?} {:?}", self.attrs, self.omap)
     }
 }
 
@@ -66,6 +71,10 @@ pub(crate) enum Action {
     WriteFull(String),
     /// Writes at an offset.
     Write(usize, String),
+    /// Cuts the bytes, or makes them more.
+    Truncate(usize),
+    /// Makes bytes zeros, from an offset on that many.
+    Zero(usize, usize),
     /// Removes the object.
     Delete,
     /// Sets an attribute.
@@ -126,6 +135,10 @@ fn all_of_omap() -> SubOp {
     SubOp::new(code::OMAPGETVALS).with_indata(w.finish().into())
 }
 
+fn extent(op: u16, offset: usize, length: usize) -> SubOp {
+    SubOp::with_extent(op, Extent { offset: offset as u64, length: length as u64, ..Extent::default() })
+}
+
 fn bytes(text: &str) -> nacre_buf::BufList {
     text.as_bytes().to_vec().into()
 }
@@ -144,6 +157,8 @@ impl Action {
             Self::Append(text) | Self::Extend(text, _) => vec![SubOp::append(bytes(text))],
             Self::WriteFull(text) => vec![SubOp::write_full(bytes(text))],
             Self::Write(at, text) => vec![SubOp::write(*at as u64, bytes(text))],
+            Self::Truncate(size) => vec![extent(code::TRUNCATE, *size, 0)],
+            Self::Zero(at, length) => vec![extent(code::ZERO, *at, *length)],
             Self::Create => vec![SubOp::new(code::CREATE).with_flags(EXCLUSIVE)],
             Self::Delete => vec![SubOp::new(code::DELETE)],
             Self::SetAttr(key, value) => vec![set_attr(key, value)],
@@ -219,6 +234,12 @@ impl Object {
             {
                 return failed(Errno::EOPNOTSUPP);
             }
+            Action::Truncate(_) | Action::Zero(..) if head.is_none() => {
+                return (self.clone(), Seen::Result(0));
+            }
+            Action::Zero(at, _) if head.as_ref().is_some_and(|head| *at >= head.data.len()) => {
+                return (self.clone(), Seen::Result(0));
+            }
             Action::Delete => None,
             Action::Rollback(snap) => match self.at(*snap) {
                 Some(content) => Some(content.clone()),
@@ -270,6 +291,11 @@ fn changed(mut content: Content, action: &Action) -> Content {
             content.data.resize(content.data.len().max(end), 0);
             content.data[*at..end].copy_from_slice(text.as_bytes());
         }
+        Action::Truncate(size) => content.data.resize(*size, 0),
+        Action::Zero(at, length) => match content.data.get_mut(*at..at + length) {
+            Some(inside) => inside.fill(0),
+            None => content.data.truncate(*at), // to the end: it ends there
+        },
         Action::SetAttr(key, value) => drop(content.attrs.insert(key.clone(), value.clone())),
         Action::SetOmap(key, value) => drop(content.omap.insert(key.clone(), value.clone())),
         Action::SetAll(text, value) => {

@@ -113,7 +113,7 @@ impl Story {
     /// When it does not come up.
     #[must_use]
     pub fn new(seed: u64, plan: &Plan) -> Self {
-        let coded = plan.kind == Kind::Coded;
+        let coded = plan.kind.is_coded();
         let osds = if coded { 6 } else { 4 };
         let mut world = World::new(seed, &plan.config(osds));
         let one_of = |world: &mut World| {
@@ -183,6 +183,12 @@ impl Story {
         }
         let ready = story.command(&pool, BIRTH);
         assert!(ready, "seed {seed}: no pool after {BIRTH:?}: {:?}", story.world);
+        if plan.kind == Kind::Overwritten {
+            let allow =
+                r#"{"prefix": "osd pool set", "pool": "p", "var": "allow_ec_overwrites", "val": "true"}"#;
+            assert!(story.command(allow, BIRTH), "seed {seed}: {:?}", story.world);
+            story.work.overwrite();
+        }
         story.set_usual_sizes();
         if plan.bustle {
             story.watching = Some(Watching::new(POOL, &mut story.world));

@@ -84,6 +84,8 @@ pub(crate) struct Workload {
     sources: BTreeMap<String, Content>,
     /// Bytes of a stripe, when the pool is erasure-coded.
     stripe: Option<usize>,
+    /// Objects are changed in part although the pool is erasure-coded.
+    overwrites: bool,
     /// Values that the attribute `k` of an object may have.
     guesses: BTreeMap<String, Vec<String>>,
     stopped: bool,
@@ -123,6 +125,7 @@ impl Workload {
             calls_and_copies: false,
             sources: BTreeMap::new(),
             stripe,
+            overwrites: false,
             guesses: BTreeMap::new(),
             stopped: false,
             fills_up: false,
@@ -199,6 +202,11 @@ impl Workload {
     /// From now on classes are called and objects copied as well.
     pub(crate) fn call_and_copy(&mut self) {
         self.calls_and_copies = true;
+    }
+
+    /// From now on objects are changed in part, in an erasure-coded pool as well.
+    pub(crate) fn overwrite(&mut self) {
+        self.overwrites = true;
     }
 
     /// From now on the pool may be gone at any time. Nothing new is sent.
@@ -359,6 +367,9 @@ impl Workload {
         let kind = world.below(if self.calls_and_copies { 28 } else { 24 });
         let padded = |text: &str, stripe: usize| format!("{text:-<stripe$}");
         let action = match (kind, self.stripe) {
+            (0..8 | 11..13, Some(stripe)) if self.overwrites => {
+                Self::change_in_part(world, kind, text, stripe)
+            }
             (0..5, Some(stripe)) if world.below(4) > 0 => Action::Extend(padded(&text, stripe), stripe),
             (0..5, Some(stripe)) => Action::Extend(text, stripe),
             (5..8, Some(stripe)) => {
@@ -372,6 +383,22 @@ impl Workload {
             self.guesses.entry(object.to_owned()).or_default().push(value.clone());
         }
         action
+    }
+
+    /// Somewhere in the first few stripes.
+    fn change_in_part(world: &mut World, kind: u64, text: String, stripe: usize) -> Action {
+        let mut within =
+            |stripes: usize| usize::try_from(world.below((stripes * stripe) as u64)).unwrap_or(0);
+        let at = within(3);
+        // A few bytes of one stripe, or all of one and parts of others.
+        let long = if within(1) % 2 == 0 { format!("{text:-<width$}", width = within(2)) } else { text };
+        match kind {
+            0..2 => Action::Append(long),
+            2..6 => Action::Write(at, long),
+            6 => Action::WriteFull(long),
+            7 | 11 => Action::Truncate(at),
+            _ => Action::Zero(at, 1 + within(2)),
+        }
     }
 
     /// What any pool can do, and operations on omap and on parts of objects.

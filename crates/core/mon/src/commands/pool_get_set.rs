@@ -272,17 +272,21 @@ fn set_fast_read(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if held(call, change)?.is_replicated() {
         return fail(Errno::EINVAL, "fast read is not supported in replicated pool");
     }
-    if change.truth()? { fail(Errno::EOPNOTSUPP, "fast read is not supported yet") } else { change.done() }
+    let fast_read = change.truth()?;
+    edited(call, change)?.fast_read = fast_read;
+    change.done()
 }
 
+/// There is no way back: what was changed in part would not be what the pool's rules allow.
 fn allow_overwrites(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if held(call, change)?.is_replicated() {
         return fail(Errno::EINVAL, "only erasure-coded pools have allow_ec_overwrites");
     }
-    if change.truth()? {
-        return fail(Errno::EOPNOTSUPP, "overwrites in erasure-coded pools are not supported yet");
+    if !change.truth()? {
+        return fail(Errno::EINVAL, "ec overwrites cannot be disabled once enabled");
     }
-    fail(Errno::EINVAL, "ec overwrites cannot be disabled once enabled")
+    edited(call, change)?.flags |= flags::pool::EC_OVERWRITES;
+    change.done()
 }
 
 /// The pool of the next epoch, to edit.

@@ -360,6 +360,16 @@ fn data_pools_come_and_go_but_the_first_stays() {
     assert_eq!(refused(&mut world, admin, &order("add", "a.nope")), Errno::ENOENT.0);
     told(&mut world, admin, &order("rm", &id.to_string()));
     assert_eq!(fs(&world, "a").data_pools.len(), 1);
+    // Chunks do where they may be changed in part.
+    told(&mut world, admin, r#"{"prefix":"osd pool create","pool":"ec","pg_num":8,"pool_type":"erasure"}"#);
+    assert_eq!(refused(&mut world, admin, &order("add", "ec")), Errno::EINVAL.0);
+    told(
+        &mut world,
+        admin,
+        r#"{"prefix":"osd pool set","pool":"ec","var":"allow_ec_overwrites","val":"true"}"#,
+    );
+    told(&mut world, admin, &order("add", "ec"));
+    assert_eq!(fs(&world, "a").data_pools.len(), 2);
 }
 
 /// What a beacon says must be what its session has proved.

@@ -179,6 +179,32 @@ fn creating_ends_when_all_pgs_are_there() {
 }
 
 #[test]
+fn erasure_coded_pools_are_set_for_overwrites_once_and_for_fast_reads_at_will() {
+    let (mut world, admin) = world_with_pool();
+    let create = r#"{"prefix":"osd pool create","pool":"ec","pg_num":8,"pool_type":"erasure"}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let set = |world: &mut World, pool: &str, var: &str, val: &str| {
+        let command = format!(r#"{{"prefix":"osd pool set","pool":"{pool}","var":"{var}","val":"{val}"}}"#);
+        let result = world.ask(admin, &command).expect("an answer").result;
+        let id = world.map().pool_by_name("ec").expect("the pool");
+        let pool = world.map().pool(id).expect("the pool");
+        (result, pool.has_flag(flags::pool::EC_OVERWRITES), pool.fast_read)
+    };
+    let refused = Errno::EINVAL.negated();
+    for var in ["allow_ec_overwrites", "fast_read"] {
+        assert_eq!(set(&mut world, "p", var, "true"), (refused, false, false), "{var} of a replicated pool");
+        assert_eq!(set(&mut world, "ec", var, "perhaps"), (refused, false, false), "{var}");
+    }
+    assert_eq!(set(&mut world, "ec", "allow_ec_overwrites", "false"), (refused, false, false));
+    assert_eq!(set(&mut world, "ec", "allow_ec_overwrites", "true"), (0, true, false));
+    assert_eq!(set(&mut world, "ec", "allow_ec_overwrites", "true"), (0, true, false));
+    assert_eq!(set(&mut world, "ec", "allow_ec_overwrites", "false"), (refused, true, false), "no way back");
+    assert_eq!(set(&mut world, "ec", "fast_read", "1"), (0, true, true));
+    assert_eq!(set(&mut world, "ec", "fast_read", "0"), (0, true, false));
+    world.check();
+}
+
+#[test]
 fn a_pool_gets_more_groups_once_the_first_are_made() {
     let (mut world, admin) = world_with_pool();
     let osd = world.connect("osd.0");

@@ -6,7 +6,7 @@ use nacre_txn::Op;
 
 impl Coding {
     /// What each shard must apply. Data is that of whole stripes from the beginning of one, or reaches the object's
-    /// end: what is left of its last stripe is filled up.
+    /// end: what is left of its last stripe is filled up. Zeros are whole stripes.
     pub(crate) fn encode_shards(&self, ops: Vec<Op>) -> Vec<Vec<Op>> {
         let mut by_shard: Vec<Vec<Op>> = vec![Vec::with_capacity(ops.len() + 2); self.codec.shards()];
         for op in ops {
@@ -23,8 +23,14 @@ impl Coding {
                         .iter_mut()
                         .for_each(|shard| shard.push(Op::Truncate { object: object.clone(), size }));
                 }
+                Op::Zero { object, offset, length } => {
+                    // The parity of zeros is zeros.
+                    let (offset, length) = (self.layout.in_chunk(offset), self.layout.in_chunk(length));
+                    by_shard
+                        .iter_mut()
+                        .for_each(|shard| shard.push(Op::Zero { object: object.clone(), offset, length }));
+                }
                 op => {
-                    debug_assert!(!matches!(op, Op::Zero { .. }), "refused before");
                     by_shard.iter_mut().for_each(|shard| shard.push(op.clone()));
                 }
             }

@@ -5,6 +5,7 @@ use super::world::{POOL, pg};
 use crate::coding::{Coding, is_rollback_gen};
 use crate::object::ObjectContext;
 use crate::ops::testing::Stored;
+use nacre_buf::BufList;
 use nacre_ec::{Shards, linear_sum};
 use nacre_maps::{Pool, PoolKind, STRIPE_UNIT_BYTES, flags};
 use nacre_types::{HObject, OsdId};
@@ -20,6 +21,13 @@ impl World {
         let pool =
             Pool { kind, size, min_size, stripe_width, pg_num: 1, pgp_num: 1, flags, ..Pool::default() };
         Self::with_pool(seed, clients, pool)
+    }
+
+    /// Likewise, of objects that may be changed in part.
+    pub(crate) fn overwritten(seed: u64, clients: usize, k: u8, m: u8) -> Self {
+        let mut world = Self::coded(seed, clients, k, m);
+        world.publish(|map| map.pools.values_mut().for_each(|pool| pool.flags |= flags::pool::EC_OVERWRITES));
+        world
     }
 
     pub(super) fn is_coded(&self) -> bool {
@@ -57,6 +65,10 @@ impl World {
                 .skip(chunks.len() - coding.codec.data_shards())
                 .map(|(at, chunk)| (at, &chunk.data[..]))
                 .collect();
+            let data: Vec<BufList> = chunks.iter().map(|chunk| chunk.data.clone().into()).collect();
+            let whole = coding.layout.join(&data[..coding.codec.data_shards()]).to_bytes();
+            let size = usize::try_from(size).expect("small in tests");
+            assert!(whole[size..].iter().all(|byte| *byte == 0), "{object}: bytes behind its end");
             assert_eq!(coding.codec.recover(&last, 0).expect("k chunks"), chunks[0].data, "{object}");
         }
     }

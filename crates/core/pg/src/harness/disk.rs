@@ -116,7 +116,7 @@ pub(crate) struct Disk {
     /// What was durable before each transaction with a log entry; kept once somebody wants to lose the newest ones.
     before: Vec<State>,
     pub(crate) remembers: bool,
-    /// Nothing becomes durable by itself.
+    /// Nothing becomes durable by itself, and no data comes.
     pub(crate) is_stuck: bool,
     /// The collection, where it is not the one that all of this is about.
     own: Option<SpgId>,

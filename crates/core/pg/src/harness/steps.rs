@@ -171,7 +171,7 @@ impl World {
         let newest = self.map().epoch;
         for (id, osd) in self.osds.iter().filter(|(_, osd)| osd.running) {
             choices.extend(osd.disk.has_pending().then_some(Choice::Sync(*id)));
-            choices.extend((!osd.fetches.is_empty()).then_some(Choice::Fetch(*id)));
+            choices.extend((!osd.fetches.is_empty() && !osd.disk.is_stuck).then_some(Choice::Fetch(*id)));
             choices.extend((osd.epoch < newest).then_some(Choice::Advance(*id)));
             let due = osd.pg.as_ref().and_then(Pg::next_deadline).filter(|due| *due <= self.now);
             choices.extend(due.map(|_| Choice::Due(*id)));

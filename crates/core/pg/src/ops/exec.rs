@@ -98,7 +98,7 @@ fn run<'a>(
     let done = exec.do_osd_ops();
     exec.env.work += exec.budget.spent();
     let (result, ops) = done?;
-    Ok(exec.finish(result, ops, &snapc))
+    Ok(exec.finish(result, ops, &snapc)?)
 }
 
 impl Execution<'_, '_> {

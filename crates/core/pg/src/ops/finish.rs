@@ -7,7 +7,7 @@ use crate::snap::{NewClone, SnapContext, apply_snapset, mapper};
 use nacre_buf::Bytes;
 use nacre_msg::osd_op::flag;
 use nacre_msg::peer::{Counters, LogEntry, LogKind, OpOutput};
-use nacre_txn::Op;
+use nacre_txn::{Op, ReadError};
 use nacre_types::{EntityKind, Errno, Eversion, HObject, ReqId};
 
 /// What comes of the message's changes.
@@ -24,7 +24,15 @@ enum Finish {
 
 impl Execution<'_, '_> {
     /// Settles the message after its last operation.
-    pub(super) fn finish(mut self, result: i32, ops: Vec<OpResult>, snapc: &SnapContext) -> Outcome {
+    ///
+    /// # Errors
+    /// [`ReadError`] when what it changes in part must be read first.
+    pub(super) fn finish(
+        mut self,
+        result: i32,
+        ops: Vec<OpResult>,
+        snapc: &SnapContext,
+    ) -> Result<Outcome, ReadError> {
         let mut outcome = Outcome {
             result,
             ops,
@@ -35,7 +43,13 @@ impl Execution<'_, '_> {
             acks: std::mem::take(&mut self.acks),
             counters: self.counters,
         };
-        match self.finish_kind(&mut outcome) {
+        let mut kind = self.finish_kind(&mut outcome);
+        if let (Finish::Write, Some(stripe)) = (&kind, self.env.pool.stripe_bytes)
+            && !self.change_stripes(&mut outcome, u64::from(stripe.max(1)))?
+        {
+            kind = Finish::Log;
+        }
+        match kind {
             Finish::Nothing => {}
             Finish::Drop => outcome.change = Change::Dropped,
             Finish::Log => outcome.change = Change::Log(Box::new(self.note(&outcome))),
@@ -46,7 +60,7 @@ impl Execution<'_, '_> {
             outcome.notifies.clear();
             outcome.acks.clear();
         }
-        outcome
+        Ok(outcome)
     }
 
     fn finish_kind(&self, outcome: &mut Outcome) -> Finish {

@@ -23,6 +23,7 @@ mod omap;
 mod outcome;
 mod read;
 mod snaps;
+mod stripes;
 mod watch;
 mod write;
 
@@ -104,6 +105,10 @@ pub struct PoolFacts {
     pub pg_num: u32,
     /// Bytes of a full stripe when erasure-coded: such a pool has no omap.
     pub stripe_bytes: Option<u32>,
+    /// When erasure-coded: objects may be changed in part, and not only grow by whole stripes (`allow_ec_overwrites`).
+    pub overwrites: bool,
+    /// When erasure-coded: reads ask all members, and take what comes first.
+    pub fast_read: bool,
     /// The pool's own snapshots, in pools whose snapshots are the pool's and not the clients'.
     pub snaps: Option<SnapContext>,
     /// Snapshots removed and not yet trimmed.
@@ -129,6 +134,8 @@ impl PoolFacts {
             id,
             pg_num: pool.pg_num,
             stripe_bytes: (!pool.is_replicated()).then_some(pool.stripe_width),
+            fast_read: pool.fast_read,
+            overwrites: pool.has_flag(flags::pool::EC_OVERWRITES),
             snaps,
             removed_snaps: map.removed_snaps_queue.get(&id).cloned().unwrap_or_default(),
             fullness,

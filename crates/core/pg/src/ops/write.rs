@@ -37,15 +37,16 @@ impl Execution<'_, '_> {
         Ok(().into())
     }
 
-    /// An erasure-coded object only grows by whole stripes: behind its end, from where a stripe begins.
+    /// Without overwrites an erasure-coded object only grows by whole stripes: behind its end, from where a stripe begins.
     fn check_growth(&self, at: u64) -> Result<(), Errno> {
         let fits = |stripe: u32| at >= self.pending.info.size && at.is_multiple_of(u64::from(stripe.max(1)));
-        if self.env.pool.stripe_bytes.is_none_or(fits) { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+        if self.env.pool.stripe_bytes.is_some_and(fits) { Ok(()) } else { self.require_overwrites() }
     }
 
-    /// What an erasure-coded object has stays as it is, until it is replaced as a whole.
+    /// Without overwrites what an erasure-coded object has stays as it is, until it is replaced as a whole.
     fn require_overwrites(&self) -> Result<(), Errno> {
-        if self.env.pool.stripe_bytes.is_none() { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
+        let pool = self.env.pool;
+        if pool.stripe_bytes.is_none() || pool.overwrites { Ok(()) } else { Err(Errno::EOPNOTSUPP) }
     }
 
     fn count_written(&mut self, length: u64) {

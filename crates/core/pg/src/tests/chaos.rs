@@ -7,7 +7,7 @@
 use crate::harness::{MEMBERS, World};
 use crate::log::LogLimits;
 use nacre_maps::{STRIPE_UNIT_BYTES, flags};
-use nacre_msg::osd_op::code;
+use nacre_msg::osd_op::{Extent, code};
 use nacre_msg::stats::pg_state;
 use nacre_msg::{OsdOpReply, SubOp};
 use nacre_types::{Entropy, Errno, OsdId, PgId, SnapId};
@@ -49,6 +49,13 @@ struct Chaos {
     size: usize,
     /// Bytes that an append must come in whole numbers of, where the pool asks for that.
     stripe: Option<usize>,
+    /// Bytes within which objects are changed in part.
+    reach: usize,
+}
+
+/// Data and parity shards of a pool.
+fn code_of(seed: u64) -> (u8, u8) {
+    [(2, 1), (2, 2), (3, 2), (3, 1), (2, 1)][usize::try_from(seed % 5).expect("small")]
 }
 
 impl Chaos {
@@ -58,9 +65,17 @@ impl Chaos {
 
     /// In an erasure-coded pool.
     fn coded(seed: u64) -> Self {
-        let (k, m) = [(2, 1), (2, 2), (3, 2), (3, 1), (2, 1)][usize::try_from(seed % 5).expect("small")];
+        let (k, m) = code_of(seed);
         let stripe = usize::from(k) * STRIPE_UNIT_BYTES as usize;
         Self::of(seed, World::coded(seed, CLIENTS, k, m), usize::from(k + m), Some(stripe))
+    }
+
+    /// In an erasure-coded pool with overwrites.
+    fn overwritten(seed: u64) -> Self {
+        let (k, m) = code_of(seed);
+        let reach = 5 * usize::from(k) * STRIPE_UNIT_BYTES as usize / 2;
+        let chaos = Self::of(seed, World::overwritten(seed, CLIENTS, k, m), usize::from(k + m), None);
+        Self { reach, ..chaos }
     }
 
     fn of(seed: u64, mut world: World, size: usize, stripe: Option<usize>) -> Self {
@@ -95,6 +110,7 @@ impl Chaos {
             removed: Vec::new(),
             size,
             stripe,
+            reach: 0,
         }
     }
 
@@ -155,6 +171,7 @@ impl Chaos {
                 let text = self.filled(&format!("more text {number}"), " and more");
                 (vec![SubOp::write_full(format!("{text}+").into_bytes().into())], 0, Some(text + "+"))
             }
+            3 if self.reach > 0 => self.change_in_part(solo),
             3 => {
                 let text = format!("{}+", solo.unwrap_or_default());
                 (vec![SubOp::append(b"+".to_vec().into())], 0, Some(text))
@@ -162,6 +179,31 @@ impl Chaos {
             _ => return self.request(at, &object, vec![SubOp::read(0, 0)], Expect::SoloRead),
         };
         self.request(at, &object, ops, Expect::Solo { result, then });
+    }
+
+    /// Writes somewhere, cuts somewhere, or makes something zeros.
+    fn change_in_part(&mut self, solo: Option<String>) -> (Vec<SubOp>, i32, Option<String>) {
+        let (at, length) = (self.world.pick(self.reach), 1 + self.world.pick(self.reach / 2));
+        let (offset, is_there) = (at as u64, solo.is_some());
+        let mut content = solo.unwrap_or_default().into_bytes();
+        let end = at + length;
+        let op = match self.world.pick(4) {
+            0 if is_there => {
+                content.resize(at, 0);
+                SubOp::with_extent(code::TRUNCATE, Extent { offset, ..Extent::default() })
+            }
+            1 if end < content.len() => {
+                content[at..end].fill(0);
+                SubOp::with_extent(code::ZERO, Extent { offset, length: length as u64, ..Extent::default() })
+            }
+            _ => {
+                let text = format!("part {} ", self.world.rng.u64()).repeat(1 + length / 20).into_bytes();
+                content.resize(content.len().max(at + text.len()), 0);
+                content[at..at + text.len()].copy_from_slice(&text);
+                SubOp::write(offset, text.into())
+            }
+        };
+        (vec![op], 0, Some(String::from_utf8(content).expect("digits and zeros")))
     }
 
     fn check_replies(&mut self) {
@@ -378,6 +420,24 @@ fn long_stories_of_coded_pgs() {
     let first = 1_000_000;
     let stories = number("CHAOS_STORIES", 200) as u64;
     (first..first + stories).for_each(|seed| Chaos::coded(seed).run(1500));
+}
+
+#[test]
+fn short_stories_of_overwritten_pgs() {
+    (0..number("CHAOS_STORIES", 1500) as u64).for_each(|seed| Chaos::overwritten(seed).run(150));
+}
+
+#[test]
+fn long_stories_of_overwritten_pgs() {
+    let first = 1_000_000;
+    let stories = number("CHAOS_STORIES", 200) as u64;
+    (first..first + stories).for_each(|seed| Chaos::overwritten(seed).run(1500));
+}
+
+/// As `one_seed`.
+#[test]
+fn one_seed_of_an_overwritten_pg() {
+    Chaos::overwritten(number("CHAOS_SEED", 0) as u64).run(number("CHAOS_STEPS", 600));
 }
 
 /// As `one_seed`.

@@ -65,8 +65,6 @@ fn profiles_rules_and_what_a_pool_refuses() {
         (ceph osd erasure-code-profile rm prof 2>&1 || true) | grep -q "pool 'ec' uses the erasure code profile 'prof'"
         nok ceph osd erasure-code-profile set bad k=2 m=1 plugin=lrc
         nok ceph osd erasure-code-profile set bad k=2 m=1 technique=cauchy_good
-        nok ceph osd pool set ec allow_ec_overwrites true
-        nok ceph osd pool set ec fast_read true
         nok ceph osd pool set ec min_size 1
         nok ceph osd pool set ec pg_num 4
         nok ceph osd pool create ec 8 8 replicated

@@ -23,7 +23,7 @@ fn sh(shell: &Shell, script: &str) -> String {
 }
 
 /// Ends what the test has started, however it ends.
-struct Servers(Shell);
+pub(crate) struct Servers(pub(crate) Shell);
 
 impl Drop for Servers {
     fn drop(&mut self) {

@@ -13,6 +13,7 @@ mod gateways;
 mod hostile;
 mod lost;
 mod monitors;
+mod overwrites;
 mod processes;
 mod quorum;
 mod rados;

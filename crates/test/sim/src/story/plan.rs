@@ -15,6 +15,14 @@ pub enum Kind {
     OneServes,
     /// Erasure-coded, with a code that the seed chooses.
     Coded,
+    /// Likewise, with objects that are changed in part (`allow_ec_overwrites`).
+    Overwritten,
+}
+
+impl Kind {
+    pub(super) fn is_coded(self) -> bool {
+        matches!(self, Self::Coded | Self::Overwritten)
+    }
 }
 
 /// What is wrong with one of the devices. It is replaced at times, and always when its store does not open.

@@ -66,6 +66,11 @@ fn a_rollback_of_a_shard_skipped() {
 }
 
 #[test]
+fn a_rollback_of_a_part_skipped() {
+    found_with(Planted::RollbackSkipped, Plan { kind: Kind::Overwritten, ..Plan::default() });
+}
+
+#[test]
 fn a_duplicate_lost_at_trim() {
     found(Planted::DuplicatesTrimmed);
 }

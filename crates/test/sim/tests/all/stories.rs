@@ -240,6 +240,48 @@ fn while_osds_are_upgraded_stories_end_well() {
 /// not follow.
 const TWO_SHARDS_ONCE_BAD: [u64; 1] = [3080];
 
+/// Objects of erasure-coded pools are changed in part: shards get a change all, or it is taken back from those that have it.
+#[test]
+fn stories_of_overwritten_pools_end_well() {
+    end_well(seeds(0..CODED_SEEDS, 1), &Plan { kind: Kind::Overwritten, ..Plan::default() });
+}
+
+#[test]
+fn with_a_bad_device_stories_of_overwritten_pools_end_well() {
+    let plan = Plan { kind: Kind::Overwritten, flaw: Some(Flaw::Fails), ..Plan::default() };
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
+}
+
+#[test]
+fn with_a_device_that_forgets_stories_of_overwritten_pools_end_well() {
+    let plan = Plan { kind: Kind::Overwritten, flaw: Some(Flaw::Forgets), ..Plan::default() };
+    end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
+}
+
+/// Fewer of each: what these devices do has stories of its own.
+#[test]
+fn with_devices_of_other_flaws_stories_of_overwritten_pools_end_well() {
+    for flaw in [Flaw::Lies, Flaw::Dies, Flaw::GoesBack] {
+        end_well(seeds(0..2, 1), &Plan { kind: Kind::Overwritten, flaw: Some(flaw), ..Plan::default() });
+    }
+}
+
+/// As with short logs of replicated pools: copies are compared object by object while parts of these change.
+#[test]
+fn stories_of_overwritten_pools_with_short_logs_end_well() {
+    let limits = LogLimits { target: 100, trim_min: 4, max: 120, ..LogLimits::default() };
+    let tuning = Tuning { limits, scan_objects: 3, checked: true, ..Tuning::default() };
+    let kind = Kind::Overwritten;
+    let plan = Plan { kind, objects: Some(40), messages_max: 300, tuning, ..Plan::default() };
+    end_well(seeds(0..CODED_SEEDS, 1), &plan);
+}
+
+#[test]
+fn where_there_is_bustle_stories_of_overwritten_pools_end_well() {
+    let plan = Plan { kind: Kind::Overwritten, bustle: true, ..Plan::default() };
+    end_well(seeds(0..BUSTLE_SEEDS, 1), &plan);
+}
+
 /// Each OSD has two threads, which take maps, leases and peers' messages at different moments.
 #[test]
 fn with_two_shards_stories_end_well() {

@@ -33,6 +33,8 @@ struct Gather {
     version: Eversion,
     /// What waits changes the object.
     writes: bool,
+    /// All members are asked, and whoever is slowest is not waited for (`fast_read`).
+    fast: bool,
     /// What is read.
     range: (u64, u64),
     /// Whole stripes around it.
@@ -55,15 +57,20 @@ enum Next {
 }
 
 impl Gather {
-    /// Data shards that the range is on where they can be had; else any `k`.
+    /// Data shards that the range is on where they can be had; else, or to be fast, any `k`.
     fn next(&self, sources: &BTreeMap<u8, OsdId>, k: usize) -> Next {
         let here = |shard: &u8| self.chunks.contains_key(shard);
         if self.wanted.iter().all(here) || self.chunks.len() >= k {
             return Next::Done;
         }
         let under_way = |shard: &u8| here(shard) || self.asked.contains_key(shard);
-        let direct = self.wanted.iter().all(|shard| under_way(shard) || sources.contains_key(shard));
-        let needed = if direct { self.wanted.len() } else { k };
+        let can_be_had = |shard: &u8| under_way(shard) || sources.contains_key(shard);
+        let direct = !self.fast && self.wanted.iter().all(can_be_had);
+        let needed = match () {
+            () if self.fast => usize::MAX,
+            () if direct => self.wanted.len(),
+            () => k,
+        };
         let fits = |shard: &u8| !direct || self.wanted.contains(shard);
         let known = self.chunks.keys().chain(self.asked.keys()).filter(|shard| fits(shard)).count();
         let fresh = sources.iter().filter(|(shard, _)| fits(shard) && !under_way(shard));
@@ -168,7 +175,9 @@ impl Gathers {
         let (range, wanted) = ((offset, length), layout.shards_of(offset, length).collect());
         let (offset, length) = layout.around(offset, length);
         let (asked, chunks, absent) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        let gather = Gather { object, version, writes, range, offset, length, wanted, asked, chunks, absent };
+        let fast = state.pool.fast_read && !writes;
+        let gather =
+            Gather { object, version, writes, fast, range, offset, length, wanted, asked, chunks, absent };
         self.0.insert(token, gather);
         self.gather_on(state, cx, token)
     }
@@ -314,6 +323,7 @@ mod tests {
             object: HObject::MIN,
             version: Eversion::ZERO,
             writes: false,
+            fast: false,
             range: (0, 0),
             offset: 0,
             length: 0,
@@ -345,6 +355,8 @@ mod tests {
         gather.chunks.insert(0, BufList::new());
         assert_eq!(asks(&gather, &[2, 4]), Some(vec![2, 4]));
         assert_eq!(asks(&gather, &[]), None);
+        gather.fast = true;
+        assert_eq!(asks(&gather, &[0, 1, 2, 3, 4]), Some(vec![1, 2, 3, 4]), "who answers first");
         gather.chunks.insert(1, BufList::new());
         assert!(matches!(gather.next(&BTreeMap::new(), 3), Next::Done));
     }

@@ -321,6 +321,61 @@ fn erasure_coded_pools_refuse_what_they_cannot_do() {
     }
 }
 
+/// A pool whose objects are cut into stripes of four bytes, and may be changed in part.
+fn with_overwrites() -> Client {
+    let mut client = Client::default();
+    (client.pool.stripe_bytes, client.pool.overwrites) = (Some(4), true);
+    client
+}
+
+#[test]
+fn with_overwrites_erasure_coded_pools_take_any_write() {
+    let mut client = with_overwrites();
+    let holds = |client: &mut Client, op, wanted: &str| {
+        assert_eq!(client.send(vec![op]).result, 0, "{wanted}");
+        assert_eq!(client.stored().data, wanted.as_bytes());
+    };
+    holds(&mut client, append("abcdef"), "abcdef");
+    holds(&mut client, append("g"), "abcdefg");
+    holds(&mut client, write(2, "XY"), "abXYefg");
+    holds(&mut client, write(9, "Z"), "abXYefg\0\0Z");
+    holds(&mut client, extent(code::ZERO, 1, 5), "a\0\0\0\0\0g\0\0Z");
+    holds(&mut client, extent(code::TRUNCATE, 7, 0), "a\0\0\0\0\0g");
+    holds(&mut client, full("whole"), "whole");
+    assert_eq!(client.send(vec![op(code::OMAPCLEAR)]).result, Errno::EOPNOTSUPP.negated());
+}
+
+#[test]
+fn a_part_of_a_stripe_is_read_before_it_is_changed() {
+    let mut client = with_overwrites();
+    assert_eq!(client.send(vec![full("abcdefgh")]).result, 0);
+    client.store.cold = true;
+    let message = client.message(vec![write(5, "X")]);
+    let waits = client.try_send(&message);
+    let Err(Suspend::Read(nacre_txn::ReadError::Pending { offset, length, .. })) = waits else {
+        panic!("it must wait: {waits:?}")
+    };
+    assert_eq!((offset, length), (4, 4));
+    for whole in [write(4, "EFGH"), extent(code::ZERO, 0, 4), append("mn"), full("xyz"), write(4, "ijkl")] {
+        let message = client.message(vec![whole]);
+        assert_eq!(client.try_send(&message).map(|outcome| outcome.result), Ok(0), "{message:?}");
+    }
+}
+
+#[test]
+fn with_overwrites_snapshots_share_what_is_not_changed() {
+    let mut client = with_overwrites();
+    assert_eq!(client.send(vec![full("abcdefgh")]).result, 0);
+    (client.snap_seq, client.snaps) = (SnapId(4), vec![SnapId(4)]);
+    assert_eq!(client.send(vec![write(1, "X")]).result, 0);
+    assert_eq!(client.send_at(SnapId(4), vec![read()]).ops[0].out.to_bytes(), "abcdefgh");
+    assert_eq!(client.send(vec![SubOp::rollback(SnapId(4)), write(6, "Y"), append("!")]).result, 0);
+    assert_eq!(client.stored().data, b"abcdefYh!");
+    let more = vec![delete(), write(2, "new"), SubOp::rollback(SnapId(4)), extent(code::TRUNCATE, 3, 0)];
+    assert_eq!(client.send(more).result, 0);
+    assert_eq!(client.stored().data, b"abc");
+}
+
 #[test]
 fn waiting_for_data_changes_nothing() {
     let mut client = holding("abc");
