@@ -17,8 +17,8 @@ use nacre_msg::{Message, OsdOpReply};
 use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, GateDecision, PeerDecision, PgFacts, Room};
 use nacre_pg::{
-    ClientOp, Cx, Effect, Effects, Event, Pg, RecoveryThrottle, Reserver, SessionId, StoreRoom,
-    TURN_WORK_MAX, Trace, Tuning,
+    ClientOp, Cx, Effect, Effects, Event, OpInFlight, OpStage, Pg, RecoveryThrottle, Reserver, SessionId,
+    StoreRoom, TURN_WORK_MAX, Trace, Tuning,
 };
 use nacre_store::{Completion, ObjectStore, StoreState, StoreUsage, SubmitHint};
 use nacre_txn::{StoreToken, Transaction};
@@ -307,6 +307,12 @@ impl PgDriver {
         }
     }
 
+    /// Messages of clients that have no answer yet, wherever they wait on this shard.
+    pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
+        let waiting = self.ops_awaiting_lease.values().flatten();
+        self.pgs.ops_in_flight().chain(waiting.map(|op| OpInFlight::waiting(OpStage::Lease, op)))
+    }
+
     /// A PG is there that was split off: what came for it meanwhile.
     fn deliver_held(&mut self, cx: &mut ShardCx<'_>, spg: SpgId) {
         for (from, message) in self.pgs.take_held_peer_for(&spg) {
@@ -519,3 +525,6 @@ impl PgDriver {
         self.broken
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -307,7 +307,7 @@ impl Pipeline {
         let in_order = self.ready.iter().chain(in_order).map(|op| (OpStage::Queued, op));
         let parked = self.parked.values().map(|op_ctx| (OpStage::Data, &op_ctx.op));
         let all = future.chain(inactive).chain(missing).chain(in_order).chain(parked);
-        all.map(|(stage, op)| OpInFlight { op, trace: op.trace, stage, waiting_on: &[] })
+        all.map(|(stage, op)| OpInFlight::waiting(stage, op))
     }
 
     fn next_notify(&mut self, count: usize) {
