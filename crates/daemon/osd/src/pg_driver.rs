@@ -120,7 +120,11 @@ impl PgDriver {
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.
     pub(crate) fn begin_work(&mut self, cx: &mut ShardCx<'_>) {
         self.throttle.turn.begin(TURN_WORK_MAX);
+        // Where the turn's part is spent, the next turn begins with those that had none of it.
         for _ in 0..self.put_off.len() {
+            if self.throttle.turn.is_spent() {
+                return;
+            }
             let Some(spg) = self.put_off.pop_front() else { return };
             self.deliver(cx, spg, Event::Resume);
         }
