@@ -16,7 +16,6 @@ rgw_start() {
   echo "radosgw did not come up"; tail -20 rgw.out rgw.log; return 1
 }
 admin() { rgw radosgw-admin "$@" 2>> admin.err; }
-until_true() { for try in $(seq 100); do bash -c "$TOOLS$1" > /dev/null 2>&1 && return 0; sleep 0.2; done; echo "never true: $1"; return 1; }
 "#;
 
 /// An S3 client: requests with signatures of version 2, and what is in their answers.
@@ -145,7 +144,7 @@ fn what_administrators_see(gateway: &Gateway) {
         rados -p default.rgw.buckets.data ls | grep -q __multipart
         admin gc process --include-all; [ "$(admin gc list --include-all | jq length)" = 0 ]
         [ "$(rados -p default.rgw.buckets.data ls | grep -c -e __multipart -e __shadow)" = 0 ]
-        until_true 'admin usage show --uid u | jq -e ".summary[0].total.successful_ops > 60"'
+        until_true 60 'admin usage show --uid u | jq -e ".summary[0].total.successful_ops > 60"'
         admin usage trim --uid u; admin usage show --uid u | jq -e '.summary | length <= 1' > /dev/null"#);
     // A lifecycle of days that last a second.
     gateway.s3(r#"
@@ -156,7 +155,7 @@ s3('PUT', '/bucket?lifecycle', config, headers={'Content-MD5': md5})
 assert all_of('Prefix', s3('GET', '/bucket?lifecycle')) == ['a/']
 "#);
     gateway.sh("admin lc list | jq -e 'length == 1' > /dev/null
-        until_true 'admin lc process; [ $(admin bucket stats --bucket bucket | jq \".usage[\\\"rgw.main\\\"].num_objects\") = 15 ]'");
+        until_true 60 'admin lc process; [ $(admin bucket stats --bucket bucket | jq \".usage[\\\"rgw.main\\\"].num_objects\") = 15 ]'");
     gateway.s3(r#"
 assert all_of('Key', s3('GET', '/bucket?prefix=a/')) == []
 for name in all_of('Key', s3('GET', '/bucket')): s3('DELETE', '/bucket/' + urllib.parse.quote(name), want=204)
@@ -290,7 +289,7 @@ print(len(cut))
     // Of a plain upload that is cut off its tail stays, by a tag; of one in parts the part that was under way. radosgw alone knows of these.
     gateway.0.with("CUT", cut).sh(&format!(
         r#"{TOOLS}
-        until_true 'admin gc process --include-all; admin gc list --include-all | jq -e "length == 0"'
+        until_true 60 'admin gc process --include-all; admin gc list --include-all | jq -e "length == 0"'
         rados -p default.rgw.buckets.data ls | sed 's/_[0-9]*$//' | sort -u > left
         jq -r '.[1][]' round-* > names
         nok grep -v -e __shadow_\. -F -f names left
