@@ -119,6 +119,15 @@ impl Values {
     }
 }
 
+/// What the configuration database has, as names and values: see [`Values::store`].
+impl<'a> FromIterator<(&'a str, &'a str)> for Values {
+    fn from_iter<T: IntoIterator<Item = (&'a str, &'a str)>>(config: T) -> Self {
+        let mut values = Self::default();
+        values.store(&config.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect());
+        values
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

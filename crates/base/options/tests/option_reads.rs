@@ -133,3 +133,40 @@ fn the_document_is_what_the_code_says() {
         "docs/options.md is old: NACRE_BLESS=1 cargo test -p nacre-options --test option_reads"
     );
 }
+
+/// The tests of a source file: all of it, or what stands at its end.
+fn tests_of(path: &Path) -> String {
+    let text = std::fs::read_to_string(path).expect("a source file");
+    let is_test =
+        path.components().any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name));
+    let inner = || text.split_once("#[cfg(test)]\nmod tests {").map(|(_, tests)| tests.to_owned());
+    if is_test { text } else { inner().unwrap_or_default() }
+}
+
+fn all_sources(folder: &Path, out: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of the repository") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            all_sources(&path, out);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            out.push(path);
+        }
+    }
+}
+
+/// What is accepted has an effect: a test of it names the option. That it is one of the effect, people see to.
+#[test]
+fn every_option_that_our_daemons_read_is_named_by_a_test() {
+    let mut files = Vec::new();
+    all_sources(&root().join("crates"), &mut files);
+    let tests: String = files.iter().map(|path| tests_of(path)).collect();
+    let read = ["daemon/osd", "core/mon"].into_iter().flat_map(|krate| reads(krate).into_keys());
+    let is_word = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let is_named = |name: &&str| {
+        let bytes = tests.as_bytes();
+        let mut found = tests.match_indices(*name);
+        found.any(|(at, _)| !is_word(bytes.get(at + name.len())) && !is_word(bytes.get(at.wrapping_sub(1))))
+    };
+    let unnamed: BTreeSet<&str> = read.filter(|name| !is_named(name)).collect();
+    assert!(unnamed.is_empty(), "no test names {unnamed:?}");
+}

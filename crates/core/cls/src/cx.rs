@@ -31,6 +31,13 @@ pub enum Fault {
     /// Object data must come from the device first; the whole message is run again then.
     #[error("waits for object data")]
     Pending,
+    /// The method has done what a turn is for. The whole message is run again in a later one, and the method finds this in
+    /// [`ClassCx::progress`]; nothing changes the object meanwhile.
+    #[error("goes on in a later turn")]
+    Paused {
+        /// How far it came: a place and sums, not what it has seen.
+        progress: Bytes,
+    },
 }
 
 /// Malformed input is the client's mistake: `EINVAL`, as from Ceph's classes.
@@ -62,6 +69,10 @@ pub trait ClassCx {
     /// # Errors
     /// `E2BIG` when that is more than the message may cost.
     fn afford(&self, bytes: u64) -> Result<(), Fault>;
+    /// What the method said when it paused last ([`Fault::Paused`]); `None` when it begins.
+    fn progress(&self) -> Option<Bytes>;
+    /// The message has done what a turn is for: a method that can go on later pauses.
+    fn is_turn_spent(&self) -> bool;
     /// One attribute. The name is the user's, without prefix.
     fn attr(&self, name: &[u8]) -> Option<Bytes>;
     /// All attributes of the object.

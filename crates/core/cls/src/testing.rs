@@ -1,6 +1,6 @@
 //! An object in memory for tests and fuzzing of the classes: changes of a call show to the next one, as between messages.
 
-use crate::{Caller, ClassCx, Fault, lookup};
+use crate::{Caller, ClassCx, Fault, Method, MethodResult, lookup};
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_types::{EntityAddr, EntityName, Entropy, Errno, SnapId, UTime, entropy::SeededEntropy};
 use std::cell::Cell;
@@ -36,6 +36,11 @@ pub struct TestObject {
     pub snap_seq: SnapId,
     /// The clients that watch the object.
     pub watchers: Vec<Caller>,
+    progress: Option<Bytes>,
+    /// What a turn is for: so many lookups and changes.
+    pub turn_ops: u64,
+    /// How often the last call paused.
+    pub pauses: u64,
 }
 
 impl Default for TestObject {
@@ -53,6 +58,9 @@ impl Default for TestObject {
             ops_done: Cell::new(0),
             snap_seq: SnapId(0),
             watchers: Vec::new(),
+            progress: None,
+            turn_ops: u64::MAX,
+            pauses: 0,
         }
     }
 }
@@ -79,10 +87,23 @@ impl TestObject {
         if !method.flags.writes() && !self.base.exists {
             return Err(Errno::ENOENT);
         }
-        self.next = self.base.clone();
-        (self.is_too_big, self.is_missing, self.result) = (false, false, 0);
-        self.ops_done.set(0);
-        match (method.run)(self, input) {
+        (self.progress, self.pauses) = (None, 0);
+        loop {
+            self.next = self.base.clone();
+            (self.is_too_big, self.is_missing, self.result) = (false, false, 0);
+            self.ops_done.set(0);
+            match (method.run)(self, input.clone()) {
+                Err(Fault::Paused { progress }) => {
+                    self.progress = Some(progress);
+                    self.pauses += 1;
+                }
+                result => return self.end(method, result),
+            }
+        }
+    }
+
+    fn end(&mut self, method: &Method, result: MethodResult) -> Result<Bytes, Errno> {
+        match result {
             Ok(_) if self.is_too_big => Err(Errno::EFBIG),
             Ok(_) if self.is_missing => Err(Errno::ENOENT),
             Ok(output) => {
@@ -92,6 +113,7 @@ impl TestObject {
             }
             Err(Fault::Errno(errno) | Fault::Told { errno, .. }) => Err(errno),
             Err(Fault::Pending) => unreachable!("data in memory never waits"),
+            Err(Fault::Paused { .. }) => unreachable!("it goes on until it ends"),
         }
     }
 
@@ -190,6 +212,12 @@ impl ClassCx for TestObject {
     }
     fn afford(&self, _bytes: u64) -> Result<(), Fault> {
         Ok(())
+    }
+    fn progress(&self) -> Option<Bytes> {
+        self.progress.clone()
+    }
+    fn is_turn_spent(&self) -> bool {
+        self.ops_done.get() >= self.turn_ops
     }
     fn attr(&self, name: &[u8]) -> Option<Bytes> {
         self.count_op();

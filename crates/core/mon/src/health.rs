@@ -29,6 +29,7 @@ const OWN_CODES: &[&str] = &[
     "PG_DEGRADED",
     "PG_RECOVERY_FULL",
     "POOL_APP_NOT_ENABLED",
+    "SLOW_OPS",
 ];
 
 /// Everything that is wrong, in order of codes.

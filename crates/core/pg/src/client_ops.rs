@@ -84,6 +84,9 @@ impl Pg {
                 let goes_on = pipeline.begin_copy(state, cx, op_ctx, (op_index, *source));
                 self.follow_op(cx, goes_on);
             }
+            Attempt::Suspended(Suspend::Pause { op_index, progress }) => {
+                pipeline.pause(state, op_ctx, (op_index, progress));
+            }
         }
     }
 
@@ -157,6 +160,15 @@ impl Pg {
     pub(crate) fn unpark(&mut self, cx: &mut Cx<'_>, op_ctx: Box<OpContext>) {
         let goes_on = self.pipeline.unpark(cx, op_ctx);
         self.follow_op(cx, goes_on);
+    }
+
+    /// A message that waited for a later turn goes on, one of them: what they do together is more than a turn is for.
+    pub(crate) fn go_on_paused(&mut self, cx: &mut Cx<'_>) {
+        if !cx.throttle.turn.is_spent()
+            && let Some(op_ctx) = self.pipeline.take_paused()
+        {
+            self.unpark(cx, op_ctx);
+        }
     }
 
     /// Asks again for what copies wait for.

@@ -6,6 +6,8 @@ use nacre_types::OsdId;
 /// Where a message waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OpStage {
+    /// For other acting members to promise that they follow no newer map: the PG has not got it yet.
+    Lease,
     /// For a newer map.
     Future,
     /// For the PG to become active.
@@ -31,4 +33,12 @@ pub struct OpInFlight<'a> {
     pub stage: OpStage,
     /// In [`OpStage::Commit`]: the members that do not have it durably yet.
     pub waiting_on: &'a [OsdId],
+}
+
+impl<'a> OpInFlight<'a> {
+    /// One that waits for no other OSD's disk.
+    #[must_use]
+    pub fn waiting(stage: OpStage, op: &'a ClientOp) -> Self {
+        Self { op, trace: op.trace, stage, waiting_on: &[] }
+    }
 }

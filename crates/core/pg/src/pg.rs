@@ -207,7 +207,7 @@ impl Pg {
         self.run_ready(cx);
         self.start_recoveries(cx); // behind it: no other event may come for what a client waits for now
         let spent = cx.throttle.turn.is_spent();
-        self.put_off = spent && self.pipeline.has_ready();
+        self.put_off = spent && self.pipeline.has_ready() || self.pipeline.has_paused();
         if self.has_more(spent) {
             cx.effects.push(Effect::Resume);
         }
@@ -240,6 +240,9 @@ impl Pg {
         let outcome = self.recovery.compare_lists(&mut self.state, cx);
         self.follow_recovery(cx, outcome);
         self.handle_early(cx);
+        if !self.state.view_is_stale {
+            self.go_on_paused(cx);
+        }
         if self.watches.is_put_off() {
             self.expire_watches(cx);
             self.drop_blocklisted(cx);

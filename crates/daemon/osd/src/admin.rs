@@ -39,6 +39,7 @@ const COMMANDS: &[(&str, &str)] = &[
     ("smart devid:CephString?", "show what the device says of its health"),
     ("perf histogram dump", "show how long clients' messages took in which stage, in powers of two"),
     ("dump_ops_in_flight", "show the messages under way, and what each waits for"),
+    ("dump_blocked_ops", "show those of them that take longer than osd_op_complaint_time"),
     (
         "dump_osd_network value:CephInt?",
         "show how long pings of other OSDs took that are slow: VALUE ms or more",
@@ -178,7 +179,11 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             return Ok(CommandOutcome::AskDevices(devid.map(str::to_owned)));
         }
         "perf histogram dump" => view.pg_driver.tracker.dump_histograms(),
-        "dump_ops_in_flight" => asok::dump_ops(&view.pg_driver.pgs, view.times),
+        "dump_ops_in_flight" => asok::dump_ops(view.pg_driver, view.times),
+        "dump_blocked_ops" => {
+            let limit = view.options.seconds("osd_op_complaint_time");
+            asok::dump_blocked_ops(view.pg_driver, limit, view.times)
+        }
         "dump_osd_network" => {
             let threshold = osd_network::threshold(
                 args.contains_key("value").then(|| number(args, "value")),

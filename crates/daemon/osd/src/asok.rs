@@ -2,11 +2,12 @@
 
 use crate::perf_counters::PerfSums;
 use crate::pg_driver::PgDriver;
-use crate::pg_registry::PgRegistry;
 use crate::shard_net::ShardNet;
 use crate::tracker;
+use nacre_msg::stats::SlowOps;
+use nacre_pg::OpInFlight;
 use nacre_service::IntakeReport;
-use nacre_types::{OsdId, Stamp, UTime};
+use nacre_types::{Stamp, UTime};
 use std::time::Duration;
 
 /// Slow messages are named in the log at most this often.
@@ -26,31 +27,46 @@ fn intake(report: &IntakeReport) -> serde_json::Value {
     })
 }
 
-/// How many of clients' messages take longer than `limit`, and the age of the oldest in seconds.
-pub(crate) fn slow_ops(pgs: &PgRegistry, limit: Duration, now: Stamp) -> (u32, u32) {
-    let ages = pgs.ops_in_flight().map(|op| now.since(op.trace.received)).filter(|age| *age >= limit);
-    let (count, oldest) =
-        ages.fold((0_u64, Duration::ZERO), |(count, oldest), age| (count + 1, oldest.max(age)));
-    let narrow = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    (narrow(count), narrow(oldest.as_secs()))
+/// Clients' messages that take longer than `limit`; none where that is zero.
+fn slow(pgs: &PgDriver, limit: Duration, now: Stamp) -> impl Iterator<Item = OpInFlight<'_>> {
+    pgs.ops_in_flight().filter(move |op| !limit.is_zero() && now.since(op.trace.received) >= limit)
+}
+
+/// How many of clients' messages take longer than `limit`, and the age of the oldest.
+pub(crate) fn slow_ops(pgs: &PgDriver, limit: Duration, now: Stamp) -> SlowOps {
+    let one = |op: OpInFlight<'_>| {
+        let age_s = now.since(op.trace.received).as_secs();
+        SlowOps { count: 1, oldest_s: u32::try_from(age_s).unwrap_or(u32::MAX) }
+    };
+    slow(pgs, limit, now).map(one).fold(SlowOps::default(), SlowOps::plus)
 }
 
 /// Tells the log of clients' messages that take longer than `limit`, and where the oldest of them is; false when there are none.
-pub(crate) fn warn_slow_ops(osd: OsdId, pgs: &PgRegistry, limit: Duration, now: Stamp) -> bool {
-    let is_slow = |op: &nacre_pg::OpInFlight<'_>| now.since(op.trace.received) >= limit;
-    let count = pgs.ops_in_flight().filter(is_slow).count();
-    let Some(oldest) = pgs.ops_in_flight().filter(is_slow).min_by_key(|op| op.trace.received) else {
-        return false;
-    };
+pub(crate) fn warn_slow_ops(pgs: &PgDriver, limit: Duration, now: Stamp) -> bool {
+    let Some(oldest) = slow(pgs, limit, now).min_by_key(|op| op.trace.received) else { return false };
+    let (osd, count) = (pgs.osd, slow(pgs, limit, now).count());
     let (age, what) = (now.since(oldest.trace.received), tracker::warn_slow_ops(&oldest));
     tracing::warn!(osd, count, oldest_s = age.as_secs(), what, "slow requests");
     true
 }
 
-/// The messages of clients that this shard's PGs have.
-pub(crate) fn dump_ops(pgs: &PgRegistry, times: (Stamp, UTime)) -> serde_json::Value {
-    let ops: Vec<_> = pgs.ops_in_flight().map(|op| tracker::dump_op_in_flight(&op, times)).collect();
+fn dump<'a>(ops: impl Iterator<Item = OpInFlight<'a>>, times: (Stamp, UTime)) -> serde_json::Value {
+    let ops: Vec<_> = ops.map(|op| tracker::dump_op_in_flight(&op, times)).collect();
     serde_json::json!({ "num_ops": ops.len(), "ops": ops })
+}
+
+/// The messages of clients that this shard has.
+pub(crate) fn dump_ops(pgs: &PgDriver, times: (Stamp, UTime)) -> serde_json::Value {
+    dump(pgs.ops_in_flight(), times)
+}
+
+/// Those of them that take longer than `limit`. Ceph adds how many there are as `num_blocked_ops`.
+pub(crate) fn dump_blocked_ops(pgs: &PgDriver, limit: Duration, times: (Stamp, UTime)) -> serde_json::Value {
+    let mut shown = dump(slow(pgs, limit, times.0), times);
+    shown["complaint_time"] = limit.as_secs_f64().into();
+    shown["num_blocked_ops"] = shown["num_ops"].take();
+    shown.as_object_mut().map(|fields| fields.remove("num_ops"));
+    shown
 }
 
 /// The counters of a shard, for the manager.

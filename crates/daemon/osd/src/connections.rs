@@ -9,6 +9,7 @@ use nacre_auth::{ChangedCaps, Offer, RotatingKeys, ServiceAuthContext, VoidTicke
 use nacre_msg::peer::PeerVersions;
 use nacre_msg::{EntityCaps, RawMessage};
 use nacre_msgr::Peer;
+use nacre_options::Values;
 use nacre_service::ConnId;
 use nacre_types::{EntityKind, OsdId};
 use std::sync::Arc;
@@ -30,11 +31,7 @@ impl Connections {
     /// A connection that came in sends a frame of its authentication.
     pub(crate) fn authenticate(&self, cx: &mut ShardCx<'_>, conn: ConnId, frame: AuthFrame) {
         // By what the peer says it is, which it must prove to be.
-        let option = match cx.net.messenger.peer_kind(conn) {
-            EntityKind::OSD => "ms_cluster_mode",
-            _ => "ms_service_mode",
-        };
-        let offer = Offer::crc_first().with_modes(cx.options.text(option));
+        let offer = accepted_modes(cx.options, cx.net.messenger.peer_kind(conn));
         let mut auth_cx = ServiceAuthContext { keys: &self.keys, wall: cx.wall, entropy: &mut *cx.entropy };
         cx.net.sessions.authenticate(conn, frame, offer, &mut auth_cx, &mut cx.net.messenger);
     }
@@ -181,4 +178,38 @@ impl Connections {
 fn tell_reset(parts: &mut LentParts<'_>, osd: OsdId) {
     parts.pgs.peer_reset(&mut parts.cx, osd);
     parts.cx.net.router.send_others(|| ShardMsg::PeerReset(osd));
+}
+
+/// How connections that come in may be protected, by who the other is.
+fn accepted_modes(options: &Values, kind: EntityKind) -> Offer {
+    let option = match kind {
+        EntityKind::OSD => "ms_cluster_mode",
+        _ => "ms_service_mode",
+    };
+    Offer::crc_first().with_modes(options.text(option))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_auth::{AuthMethod, ConnectionMode};
+
+    /// What one gets who asks for each of the modes alone.
+    fn given(options: &[(&str, &str)], kind: EntityKind) -> [Option<ConnectionMode>; 2] {
+        let offer = accepted_modes(&options.iter().copied().collect(), kind);
+        [ConnectionMode::Crc, ConnectionMode::Secure]
+            .map(|mode| offer.pick_mode(AuthMethod::Cephx, &[mode.code()]))
+    }
+
+    #[test]
+    fn clients_and_osds_are_let_in_as_their_options_say() {
+        const BOTH: [Option<ConnectionMode>; 2] = [Some(ConnectionMode::Crc), Some(ConnectionMode::Secure)];
+        const SECURE: [Option<ConnectionMode>; 2] = [None, Some(ConnectionMode::Secure)];
+        let (osd, client) = (EntityKind::OSD, EntityKind::CLIENT);
+        assert_eq!([given(&[], osd), given(&[], client)], [BOTH, BOTH]);
+        let service = [("ms_service_mode", "secure")];
+        assert_eq!([given(&service, osd), given(&service, client)], [BOTH, SECURE]);
+        let cluster = [("ms_cluster_mode", "secure")];
+        assert_eq!([given(&cluster, osd), given(&cluster, client)], [SECURE, BOTH]);
+    }
 }

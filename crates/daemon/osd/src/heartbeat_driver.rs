@@ -328,3 +328,35 @@ fn pong(ping: OsdPing, signature: &Signature, promised: Option<Duration>, now: S
         ..ping
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pings in the first minute to a peer that answers each.
+    fn pings(options: &[(&str, &str)]) -> usize {
+        let at =
+            |tenths: u64| Stamp::default() + Duration::from_secs(1000) + Duration::from_millis(tenths * 100);
+        let mut machine = Heartbeats::new(settings(&options.iter().copied().collect()), at(0));
+        machine.handle(at(0), Event::Peers(BTreeMap::from([(1, 1)])));
+        let (mut effects, mut count) = (Vec::new(), 0);
+        for tenths in 0..600 {
+            machine.handle(at(tenths), Event::Tick);
+            machine.drain(&mut effects);
+            for effect in effects.drain(..) {
+                let Effect::Ping { osd, sent } = effect else { panic!("it answers: {effect:?}") };
+                count += 1;
+                for side in [Side::Back, Side::Front] {
+                    machine.handle(at(tenths), Event::Pong { osd, side, sent });
+                }
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn pings_go_out_as_often_as_the_option_says() {
+        assert_eq!(pings(&[]), 60);
+        assert_eq!(pings(&[("osd_heartbeat_interval", "6")]), 10);
+    }
+}

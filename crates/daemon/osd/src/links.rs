@@ -290,11 +290,7 @@ impl Link {
     }
 
     fn start(&mut self, dialler: &mut Dialler<'_>, conn: ConnId) -> bool {
-        let option = match self.kind {
-            EntityKind::OSD => "ms_cluster_mode",
-            _ => "ms_mon_cluster_mode",
-        };
-        let offer = Offer::crc_first().with_modes(dialler.options.text(option));
+        let offer = wanted_modes(dialler.options, self.kind);
         self.authorizer = dialler.monc.authorizer(&mut dialler.cx, self.kind, &offer);
         let Some(authorizer) = &self.authorizer else { return false };
         let start = authorizer.start();
@@ -325,9 +321,19 @@ impl Link {
     }
 }
 
+/// How connections that we dial are to be protected, by who the other is, most wanted first.
+fn wanted_modes(options: &Values, kind: EntityKind) -> Offer {
+    let option = match kind {
+        EntityKind::OSD => "ms_cluster_mode",
+        _ => "ms_mon_cluster_mode",
+    };
+    Offer::crc_first().with_modes(options.text(option))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_auth::ConnectionMode::{Crc, Secure};
     use nacre_types::EntityAddr;
 
     fn link() -> Link {
@@ -363,6 +369,17 @@ mod tests {
         assert_eq!(wait(&mut link, STEADY_AFTER, true), 100, "it had lasted");
         let waits: Vec<u128> = (0..3).map(|_| wait(&mut link, STEADY_AFTER, false)).collect();
         assert_eq!(waits, [100, 200, 400], "it had never been open");
+    }
+
+    #[test]
+    fn other_osds_are_dialled_in_the_modes_of_the_option() {
+        let modes = |value: &str| {
+            let options = Values::from_iter([("ms_cluster_mode", value)]);
+            [EntityKind::OSD, EntityKind::MGR].map(|kind| wanted_modes(&options, kind).modes)
+        };
+        let to_managers = vec![Secure, Crc];
+        assert_eq!(modes("crc secure"), [vec![Crc, Secure], to_managers.clone()]);
+        assert_eq!(modes("secure"), [vec![Secure], to_managers]);
     }
 
     #[test]

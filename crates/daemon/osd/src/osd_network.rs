@@ -42,6 +42,7 @@ pub(crate) fn dump(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_msg::stats::PingWindow;
     use serde_json::json;
 
     #[test]
@@ -50,7 +51,23 @@ mod tests {
         assert_eq!(threshold(Some(Some(3)), &options), Ok(3000));
         assert!(threshold(Some(None), &options).is_err());
         assert_eq!(threshold(None, &options), Ok(350_000), "a twentieth of the grace of 7 s");
+        let tenth = Values::from_iter([("mon_warn_on_slow_ping_ratio", "0.1")]);
+        assert_eq!(threshold(None, &tenth), Ok(700_000));
         let nobody = dump(0, &BTreeMap::new(), 350_000, (&options, UTime::ZERO));
         assert_eq!(nobody, json!({ "threshold": 350, "entries": [] }));
+    }
+
+    #[test]
+    fn what_has_not_changed_for_as_long_as_the_option_says_is_stale() {
+        let window = PingWindow { average: [9; 3], min: [9; 3], max: [9; 3], last: 9 };
+        let of = PingTimes { last_update: 1000, back: window.clone(), front: window };
+        let is_stale = |options: &[(&str, &str)], sec| {
+            let options = options.iter().copied().collect();
+            let dump = dump(0, &BTreeMap::from([(1, of.clone())]), 0, (&options, UTime { sec, nsec: 0 }));
+            dump["entries"][0]["stale"].clone()
+        };
+        assert_eq!([is_stale(&[], 1600), is_stale(&[], 1601)], [false, true]);
+        let minute = [("osd_heartbeat_stale", "60")];
+        assert_eq!([is_stale(&minute, 1060), is_stale(&minute, 1061)], [false, true]);
     }
 }

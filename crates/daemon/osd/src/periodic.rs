@@ -53,10 +53,7 @@ impl Periodic {
         pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
         pgs.tracker.expire(cx.now);
         let limit = cx.options.seconds("osd_op_complaint_time");
-        if limit.is_zero() || cx.now < self.slow_ops_warned_at {
-            return;
-        }
-        if asok::warn_slow_ops(pgs.osd, &pgs.pgs, limit, cx.now) {
+        if cx.now >= self.slow_ops_warned_at && asok::warn_slow_ops(pgs, limit, cx.now) {
             self.slow_ops_warned_at = cx.now + asok::SLOW_OPS_INTERVAL;
         }
     }
@@ -82,10 +79,7 @@ impl Periodic {
         report.throttled = cx.net.messenger.intake().warnings;
         report.perf_samples = pgs.perf_stats.take();
         report.sums = asok::perf_sums(pgs, cx.net);
-        let limit = cx.options.seconds("osd_op_complaint_time");
-        if !limit.is_zero() {
-            report.slow_ops = asok::slow_ops(&pgs.pgs, limit, cx.now);
-        }
+        report.slow_ops = asok::slow_ops(pgs, cx.options.seconds("osd_op_complaint_time"), cx.now);
         report
     }
 }
@@ -96,11 +90,36 @@ fn due_scrub(pgs: &PgRegistry, options: &Values, wall: UTime) -> Option<(SpgId, 
         shallow: options.seconds("osd_scrub_min_interval"),
         deep: options.seconds("osd_deep_scrub_interval"),
     };
+    scrub_schedule(options).next(wall, pgs.scrub_facts(wall, &intervals))
+}
+
+fn scrub_schedule(options: &Values) -> ScrubSchedule {
     let hour = |count| u32::try_from(count).unwrap_or(0);
-    let schedule = ScrubSchedule {
+    ScrubSchedule {
         begin_hour: hour(options.count("osd_scrub_begin_hour")),
         end_hour: hour(options.count("osd_scrub_end_hour")),
         scrubs_max: options.count("osd_max_scrubs"),
-    };
-    schedule.next(wall, pgs.scrub_facts(wall, &intervals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_osd_core::ScrubFacts;
+    use nacre_types::PgId;
+
+    #[test]
+    fn as_many_scrubs_are_under_way_as_the_option_says() {
+        let due = Some((UTime { sec: 1, nsec: 0 }, false));
+        let facts =
+            |seed| ScrubFacts { spg: SpgId::replicated(PgId::new(1, seed)), is_scrubbing: false, due };
+        let begins = |scrubbing, scrubs_max: &str| {
+            let options = Values::from_iter([("osd_max_scrubs", scrubs_max)]);
+            let busy =
+                (1..=scrubbing).map(|seed| ScrubFacts { is_scrubbing: true, due: None, ..facts(seed) });
+            scrub_schedule(&options).next(UTime::ZERO, busy.chain([facts(0)])).is_some()
+        };
+        assert_eq!([begins(0, "1"), begins(1, "1")], [true, false]);
+        assert_eq!([begins(1, "3"), begins(2, "3"), begins(3, "3")], [true, true, false]);
+    }
 }

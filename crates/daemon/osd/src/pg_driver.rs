@@ -17,8 +17,8 @@ use nacre_msg::{Message, OsdOpReply};
 use nacre_options::Values;
 use nacre_osd_core::{AdmissionGate, GateDecision, PeerDecision, PgFacts, Room};
 use nacre_pg::{
-    ClientOp, Cx, Effect, Effects, Event, Pg, RecoveryThrottle, Reserver, SessionId, StoreRoom,
-    TURN_WORK_MAX, Trace, Tuning,
+    ClientOp, Cx, Effect, Effects, Event, OpInFlight, OpStage, Pg, RecoveryThrottle, Reserver, SessionId,
+    StoreRoom, TURN_WORK_MAX, Trace, Tuning,
 };
 use nacre_store::{Completion, ObjectStore, StoreState, StoreUsage, SubmitHint};
 use nacre_txn::{StoreToken, Transaction};
@@ -120,7 +120,11 @@ impl PgDriver {
     /// A turn begins: PGs that were put off go first, or new messages of others would keep them waiting.
     pub(crate) fn begin_work(&mut self, cx: &mut ShardCx<'_>) {
         self.throttle.turn.begin(TURN_WORK_MAX);
+        // Where the turn's part is spent, the next turn begins with those that had none of it.
         for _ in 0..self.put_off.len() {
+            if self.throttle.turn.is_spent() {
+                return;
+            }
             let Some(spg) = self.put_off.pop_front() else { return };
             self.deliver(cx, spg, Event::Resume);
         }
@@ -305,6 +309,12 @@ impl PgDriver {
         if self.execute_effects(cx, spg) {
             self.deliver(cx, spg, Event::Resume);
         }
+    }
+
+    /// Messages of clients that have no answer yet, wherever they wait on this shard.
+    pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
+        let waiting = self.ops_awaiting_lease.values().flatten();
+        self.pgs.ops_in_flight().chain(waiting.map(|op| OpInFlight::waiting(OpStage::Lease, op)))
     }
 
     /// A PG is there that was split off: what came for it meanwhile.
@@ -519,3 +529,6 @@ impl PgDriver {
         self.broken
     }
 }
+
+#[cfg(test)]
+mod tests;

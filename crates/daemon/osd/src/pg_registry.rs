@@ -4,7 +4,9 @@ use crate::shard_msg::ShardReport;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
 use nacre_osd_core::ScrubFacts;
-use nacre_pg::{ClientOp, Cx, Event, OpInFlight, Pg, PgCreateInfo, ScrubIntervals, SessionId, Tuning};
+use nacre_pg::{
+    ClientOp, Cx, Event, OpInFlight, OpStage, Pg, PgCreateInfo, ScrubIntervals, SessionId, Tuning,
+};
 use nacre_store::{Completion, StoreUsage};
 use nacre_txn::StoreToken;
 use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp, UTime};
@@ -306,9 +308,10 @@ impl PgRegistry {
         self.deadlines.values().min().copied()
     }
 
-    /// Messages of clients that the PGs have not answered.
+    /// Messages of clients that the PGs have not answered, and those that wait for a PG or a map.
     pub(crate) fn ops_in_flight(&self) -> impl Iterator<Item = OpInFlight<'_>> + '_ {
-        self.pgs.values().flat_map(Pg::ops_in_flight)
+        let held = self.held.values().flatten().map(|op| OpInFlight::waiting(OpStage::Future, op));
+        self.pgs.values().flat_map(Pg::ops_in_flight).chain(held)
     }
 
     /// About the memory that their logs take.

@@ -9,7 +9,7 @@ use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerVersions;
-use nacre_msg::stats::{OsdPerfStat, OsdStat, StoreStatfs, osd_alert};
+use nacre_msg::stats::{OsdPerfStat, OsdStat, SlowOps, StoreStatfs, osd_alert};
 use nacre_msg::{DaemonConfig, DaemonHealthMetric, MgrOpen, MgrReport, PgStats, config_level, daemon_metric};
 use nacre_options::{Layer, Values};
 use nacre_store::StoreUsage;
@@ -112,10 +112,7 @@ pub(crate) fn mgr_report<'a>(
     config: Bytes,
 ) -> MgrReport {
     let sums = shards.clone().fold(PerfSums::default(), |sums, shard| sums.plus(&shard.sums));
-    let slow = shards.map(|shard| shard.slow_ops);
-    let both =
-        |(count, oldest): (u32, u32), (more, age): (u32, u32)| (count.saturating_add(more), age.max(oldest));
-    let (count, oldest) = slow.fold((0, 0), both);
+    let slow = slow_ops(shards);
     let counters = declared.report(&sums, priority_min);
     MgrReport {
         daemon_name: osd.to_string(),
@@ -124,11 +121,15 @@ pub(crate) fn mgr_report<'a>(
         undeclare_types: counters.undeclare,
         health_metrics: vec![DaemonHealthMetric {
             kind: daemon_metric::SLOW_OPS,
-            value: u64::from(count) | u64::from(oldest) << 32,
+            value: u64::from(slow.count) | u64::from(slow.oldest_s) << 32,
         }],
         config,
         ..MgrReport::default()
     }
+}
+
+fn slow_ops<'a>(shards: impl Iterator<Item = &'a ShardReport>) -> SlowOps {
+    shards.map(|shard| shard.slow_ops).fold(SlowOps::default(), SlowOps::plus)
 }
 
 fn kib(bytes: u64) -> i64 {
@@ -226,6 +227,9 @@ pub(crate) fn alerts<'a>(
     if !throttled.is_empty() {
         alerts.insert(osd_alert::CLIENTS_THROTTLED.to_owned(), Vec::from_iter(throttled).join("; "));
     }
+    if let Some(text) = slow_ops(shards.clone()).to_alert() {
+        alerts.insert(osd_alert::SLOW_OPS.to_owned(), text);
+    }
     let lost: Vec<String> = shards.flat_map(|shard| &shard.lost).map(ToString::to_string).collect();
     if !lost.is_empty() {
         let named = lost.iter().take(ALERT_PGS_MAX).cloned().collect::<Vec<_>>().join(", ");
@@ -265,9 +269,16 @@ mod tests {
 
     #[test]
     fn slow_messages_of_all_shards_are_complained_of() {
+        let slow = |count, oldest_s| SlowOps { count, oldest_s };
         let shard = |slow_ops| ShardReport { slow_ops, ..ShardReport::default() };
-        let shards = [shard((2, 40)), shard((1, 90))];
+        let shards = [shard(slow(2, 40)), shard(slow(1, 90))];
         let report = mgr_report(3, shards.iter(), (&mut Declared::default(), 5), Bytes::new());
         assert_eq!(report.health_metrics[0].value, 3 | 90 << 32);
+        let alert = |shards: &[ShardReport]| {
+            let text = alerts(std::iter::empty(), shards.iter()).remove(osd_alert::SLOW_OPS)?;
+            SlowOps::from_alert(&text)
+        };
+        assert_eq!(alert(&shards), Some(slow(3, 90)));
+        assert_eq!(alert(&[shard(slow(0, 0))]), None);
     }
 }

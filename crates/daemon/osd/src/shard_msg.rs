@@ -6,7 +6,7 @@ use nacre_auth::RotatingKeys;
 use nacre_heartbeat::Leases;
 use nacre_maps::OsdMap;
 use nacre_msg::peer::PeerMessage;
-use nacre_msg::stats::PgStat;
+use nacre_msg::stats::{PgStat, SlowOps};
 use nacre_msg::{Command, MOsdMap, PerfQueries, RawMessage};
 use nacre_msgr::Config as MsgrConfig;
 use nacre_options::Values;
@@ -104,8 +104,8 @@ pub(crate) struct ShardReport {
     pub(crate) throttled: Vec<String>,
     /// What its counters have come to since its start.
     pub(crate) sums: PerfSums,
-    /// Messages of clients that take longer than `osd_op_complaint_time`, and the age of the oldest in seconds.
-    pub(crate) slow_ops: (u32, u32),
+    /// Messages of clients that take longer than `osd_op_complaint_time`.
+    pub(crate) slow_ops: SlowOps,
     /// What it has counted for a manager's queries since the report before.
     pub(crate) perf_samples: PerfSamples,
 }

@@ -5,6 +5,7 @@
 use crate::command_reply::{Failure, reply};
 use crate::shard_msg::ShardMsg;
 use nacre_msg::Message;
+use nacre_options::Values;
 use nacre_pg::SessionId;
 use nacre_service::MailboxSender;
 use nacre_types::Errno;
@@ -39,14 +40,14 @@ impl SmartSlot {
         (session, tid): (SessionId, u64),
         facts: &BTreeMap<String, String>,
         only: Option<&str>,
-        timeout: Duration,
+        options: &Values,
         sender: MailboxSender<ShardMsg>,
     ) -> Result<(), Failure> {
         let devices = devices(facts, only)?;
         if self.is_busy.swap(true, Ordering::AcqRel) {
             return Err((Errno::EBUSY, "the devices are being asked already; try again".to_owned()));
         }
-        let is_busy = Arc::clone(&self.is_busy);
+        let (is_busy, timeout) = (Arc::clone(&self.is_busy), timeout(options));
         let ask = move || {
             let told = devices.into_iter().map(|(name, id)| (id, ask(&name, timeout)));
             let answer = Value::Object(told.collect::<Map<_, _>>());
@@ -102,7 +103,13 @@ fn ask(name: &str, timeout: Duration) -> Value {
     }
 }
 
-fn run(device: &str, timeout: Duration) -> Result<String, Failure> {
+/// How long a device may take to answer.
+fn timeout(options: &Values) -> Duration {
+    options.seconds("osd_smart_report_timeout")
+}
+
+/// What asks a device: `timeout` ends it, since one that fails may never answer.
+fn command(device: &str, timeout: Duration) -> Command {
     let is_root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     let mut command = Command::new("timeout");
     command.args(["--kill-after=1", &timeout.as_secs().max(1).to_string()]);
@@ -113,6 +120,11 @@ fn run(device: &str, timeout: Duration) -> Result<String, Failure> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    command
+}
+
+fn run(device: &str, timeout: Duration) -> Result<String, Failure> {
+    let mut command = command(device, timeout);
     let system =
         |error: std::io::Error| (Errno(error.raw_os_error().unwrap_or(Errno::EIO.0)), error.to_string());
     let mut child = command.spawn().map_err(system)?;
@@ -156,6 +168,13 @@ mod tests {
 
     #[test]
     fn a_device_that_cannot_be_asked_is_named_with_the_reason() {
+        let command =
+            command("/dev/nonsense0", timeout(&Values::from_iter([("osd_smart_report_timeout", "17")])));
+        let words: Vec<_> = command.get_args().take(2).collect();
+        assert_eq!(
+            (command.get_program(), &words[..]),
+            ("timeout".as_ref(), &["--kill-after=1".as_ref(), "17".as_ref()][..])
+        );
         let told = ask("nonsense0", Duration::from_secs(5));
         assert_eq!((&told["error"], &told["dev"]), (&json!("smartctl failed"), &json!("/dev/nonsense0")));
         assert!(told["smartctl_error_code"].as_i64().is_some_and(|code| code < 0), "{told}");

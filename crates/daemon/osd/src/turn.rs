@@ -197,8 +197,7 @@ impl Shard {
             StoreConfig::File { folder, .. } => device_facts(folder),
             StoreConfig::Memory { .. } => BTreeMap::new(),
         };
-        let timeout = self.options.seconds("osd_smart_report_timeout");
-        self.smart.start(whose, &facts, only, timeout, self.net.router.own_sender())
+        self.smart.start(whose, &facts, only, &self.options, self.net.router.own_sender())
     }
 
     /// A command of a client; answered at once, or from the shard of the PG that it is about.

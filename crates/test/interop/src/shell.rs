@@ -14,9 +14,18 @@ const TIMED_OUT: i32 = 124;
 /// The system's interpreter: the one that Debian's `python3-rados` belongs to.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does.
-const PRELUDE: &str =
-    "nok() { if \"$@\" >/dev/null 2>&1; then echo \"should have failed: $*\" >&2; exit 1; fi; }\n";
+/// Begins every script. `set -e` does not see that `! program` went wrong; `nok program` does. `until_true SECONDS SCRIPT` waits for a
+/// script to end well, which knows the functions that the whole one does; a `grep -q` in it may end before what it reads from.
+const PRELUDE: &str = r#"
+nok() { if "$@" >/dev/null 2>&1; then echo "should have failed: $*" >&2; exit 1; fi; }
+until_true() {
+  local end=$((SECONDS + $1))
+  until ( set +o pipefail; eval "$2" ) > /dev/null 2>&1; do
+    if [ $SECONDS -gt $end ]; then echo "not in $1 s: $2" >&2; return 1; fi
+    sleep 0.1
+  done
+}
+"#;
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 

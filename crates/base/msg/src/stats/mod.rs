@@ -6,6 +6,6 @@ mod pg;
 mod store;
 
 pub use object::{ObjStatColl, ObjStatSum};
-pub use osd::{OsdPerfStat, OsdStat, PingTimes, PingWindow, osd_alert};
+pub use osd::{OsdPerfStat, OsdStat, PingTimes, PingWindow, SlowOps, osd_alert};
 pub use pg::{PgShard, PgStat, PoolStat, pg_state};
 pub use store::StoreStatfs;

@@ -74,6 +74,41 @@ pub mod osd_alert {
     pub const COPIES_LOST: &str = "OSD_COPIES_LOST";
     /// Clients exhaust what they may have, and wait.
     pub const CLIENTS_THROTTLED: &str = "OSD_CLIENTS_THROTTLED";
+    /// Messages of clients take too long; the text is [`super::SlowOps`].
+    pub const SLOW_OPS: &str = "OSD_SLOW_OPS";
+}
+
+/// Messages of clients that take longer than `osd_op_complaint_time`. To Ceph's managers they go as
+/// [`crate::daemon_metric::SLOW_OPS`], to our monitor as the text of an alert.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SlowOps {
+    /// How many there are.
+    pub count: u32,
+    /// Seconds since the oldest of them came.
+    pub oldest_s: u32,
+}
+
+impl SlowOps {
+    /// Those of both.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self { count: self.count.saturating_add(other.count), oldest_s: self.oldest_s.max(other.oldest_s) }
+    }
+
+    /// What an alert says: none where nothing is slow.
+    #[must_use]
+    pub fn to_alert(self) -> Option<String> {
+        let Self { count, oldest_s } = self;
+        (count > 0).then(|| format!("{count} slow ops, oldest one blocked for {oldest_s} sec"))
+    }
+
+    /// What an alert says; `None` where that is nothing that [`SlowOps::to_alert`] writes.
+    #[must_use]
+    pub fn from_alert(text: &str) -> Option<Self> {
+        let (count, rest) = text.split_once(" slow ops, oldest one blocked for ")?;
+        let slow = Self { count: count.parse().ok()?, oldest_s: rest.strip_suffix(" sec")?.parse().ok()? };
+        (slow.to_alert().as_deref() == Some(text)).then_some(slow)
+    }
 }
 
 /// What an OSD says about itself. Ceph `osd_stat_t`, version 14, compat 2.

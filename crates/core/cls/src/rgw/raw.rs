@@ -206,15 +206,21 @@ pub(super) fn list(cx: &mut dyn ClassCx, bytes: Bytes) -> MethodResult {
     })
 }
 
-/// Counts all objects.
+/// Counts all objects, in as many turns as it takes.
 fn recount(cx: &dyn ClassCx, header: &Header) -> Result<Header, Fault> {
-    let mut counted = Header {
+    let begin = || Header {
         tag_timeout_s: header.tag_timeout_s,
         version: header.version,
         log_stopped: header.log_stopped,
         ..Header::default()
     };
-    let mut after = ByteStr::EMPTY;
+    let (mut after, mut counted) = match cx.progress() {
+        Some(progress) => {
+            let mut r = Reader::new(progress);
+            (r.str()?, r.get()?)
+        }
+        None => (ByteStr::EMPTY, begin()),
+    };
     loop {
         let (page, more) = values(cx, &after, b"", ENTRIES_MAX.into());
         let Some((last, _)) = page.last() else { return Ok(counted) };
@@ -232,6 +238,12 @@ fn recount(cx: &dyn ClassCx, header: &Header) -> Result<Header, Fault> {
         }
         if !more {
             return Ok(counted);
+        }
+        if cx.is_turn_spent() {
+            let mut w = Writer::new();
+            w.put(&after);
+            w.put(&counted);
+            return Err(Fault::Paused { progress: w.finish() });
         }
     }
 }
@@ -258,6 +270,42 @@ pub(super) fn rebuild_index(cx: &mut dyn ClassCx, _: Bytes) -> MethodResult {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::TestObject;
+
+    /// An index of so many objects, each of 7 bytes, whose header counts none.
+    fn index(objects: u64) -> TestObject {
+        let mut index = TestObject::existing();
+        let mut entry = DirEntry { exists: true, ..DirEntry::default() };
+        (entry.meta.category, entry.meta.size, entry.meta.accounted_size) = (1, 7, 7);
+        for number in 0..objects {
+            entry.key = Key::plain(format!("object-{number:06}").as_str().into());
+            index.set_omap(entry.key.name.clone(), entry.to_bytes());
+        }
+        index
+    }
+
+    /// Objects and bytes by the index's header, and by a new count.
+    fn check(index: &mut TestObject) -> [(u64, u64); 2] {
+        let out = index.call("rgw", "bucket_check_index", Bytes::new()).expect("an answer");
+        let headers =
+            Reader::new(out).envelope("rgw_cls_check_index_ret", 1, |_, r| Ok([r.get()?, r.get()?]));
+        let headers: [Header; 2] = headers.expect("two headers");
+        headers.map(|header| header.stats.get(&1).map_or((0, 0), |stats| (stats.entries, stats.bytes)))
+    }
+
+    #[test]
+    fn objects_are_counted_in_as_many_turns_as_it_takes() {
+        for (turn_ops, pauses) in [(u64::MAX, 0), (4, 3), (2, 10), (1, 10)] {
+            let mut index = index(10_010);
+            index.turn_ops = turn_ops;
+            assert_eq!(check(&mut index), [(0, 0), (10_010, 70_070)]);
+            assert_eq!(index.pauses, pauses, "turns of {turn_ops} looks");
+            index.call("rgw", "bucket_rebuild_index", Bytes::new()).expect("done");
+            assert_eq!(index.pauses, pauses);
+            index.turn_ops = u64::MAX;
+            assert_eq!(check(&mut index), [(10_010, 70_070); 2]);
+        }
+    }
 
     #[test]
     fn keys_sort_by_their_part_of_the_index() {

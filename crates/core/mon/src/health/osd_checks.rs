@@ -5,7 +5,7 @@ use crate::osd::{BootRefusal, view};
 use crate::state::State;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_mgr::pgmap::Digest;
-use nacre_msg::stats::{OsdStat, osd_alert};
+use nacre_msg::stats::{OsdStat, SlowOps, osd_alert};
 use nacre_types::{OsdId, PoolId};
 use std::collections::BTreeMap;
 
@@ -32,6 +32,7 @@ pub(super) fn checks(state: &State, map: &OsdMap, digest: &Digest) -> Vec<Check>
     out.extend(ahead_check(state));
     out.extend(refused_check(state, map));
     out.extend(alert_checks(state, map));
+    out.extend(slow_ops(state, map));
     out.extend(too_few(state, map));
     out.extend(pool_checks(state, map, digest));
     out
@@ -128,6 +129,31 @@ fn alert_checks(state: &State, map: &OsdMap) -> Vec<Check> {
         (!lines.is_empty()).then(|| Check::new(code, Severity::Warn, summary, lines))
     };
     ALERTS.into_iter().filter_map(check).collect()
+}
+
+/// OSDs that [`slow_ops`] names.
+const SLOW_OSDS_MAX: usize = 10;
+
+/// Clients wait for OSDs. Worded and counted as Ceph's manager does (`DaemonHealthMetricCollector.cc`): its summary is what people and
+/// tools take numbers from, a check is one however many OSDs it names, and there are no lines of detail.
+fn slow_ops(state: &State, map: &OsdMap) -> Option<Check> {
+    let said = |(osd, stat): (OsdId, &OsdStat)| {
+        let text = stat.alerts.get(&osd)?.get(osd_alert::SLOW_OPS)?;
+        Some((format!("osd.{osd}"), SlowOps::from_alert(text)?))
+    };
+    let up = state.stats.pgs.osds().filter(|(osd, _)| map.is_up(*osd));
+    let (names, slow): (Vec<String>, Vec<SlowOps>) = up.filter_map(said).unzip();
+    let SlowOps { count, oldest_s } = slow.into_iter().fold(SlowOps::default(), SlowOps::plus);
+    let who = match &names[..] {
+        [] => return None,
+        [name] => format!("{name} has slow ops"),
+        [named @ .., _] if names.len() > SLOW_OSDS_MAX => {
+            format!("daemons [{}]... have slow ops.", named[..SLOW_OSDS_MAX].join(","))
+        }
+        names => format!("daemons [{}] have slow ops.", names.join(",")),
+    };
+    let summary = format!("{count} slow ops, oldest one blocked for {oldest_s} sec, {who}");
+    Some(Check::new("SLOW_OPS", Severity::Warn, summary, Vec::new()).counting(1))
 }
 
 /// OSDs have seen epochs that this monitor has not made.

@@ -3,7 +3,7 @@
 use super::{ADMIN, World};
 use crate::event::SessionId;
 use crate::front::FrontEvent;
-use nacre_msg::stats::{PgStat, PingTimes, PingWindow, pg_state};
+use nacre_msg::stats::{PgStat, PingTimes, PingWindow, SlowOps, osd_alert, pg_state};
 use nacre_msg::{Message, MgrOpen, MgrReport, PgStats};
 use nacre_types::PgId;
 use std::collections::BTreeMap;
@@ -104,6 +104,57 @@ fn pings_that_take_long_are_shown_and_warned_of() {
     assert_eq!(all["entries"].as_array().map(Vec::len), Some(2));
     let negative = world.ask(admin, r#"{"prefix":"dump_osd_network","value":-1}"#).expect("an answer");
     assert_ne!(negative.result, 0);
+}
+
+/// The summary of the check on slow messages.
+fn slow_ops(world: &mut World, admin: SessionId) -> Option<String> {
+    let health = shown(world, admin, "health");
+    Some(health["checks"].get("SLOW_OPS")?["summary"]["message"].as_str()?.to_owned())
+}
+
+/// Word for word as Ceph's manager says it: tools take it apart.
+#[test]
+fn slow_messages_are_a_health_check_while_osds_report_them() {
+    let mut world = World::new(12);
+    world.boot_all(12);
+    let admin = world.connect(ADMIN);
+    let osds: Vec<SessionId> = (0..12).map(|osd| world.connect(&format!("osd.{osd}"))).collect();
+    let report = |world: &mut World, osd: usize, text: Option<&str>| {
+        let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+        let alerts = text.map(|text| (osd_alert::SLOW_OPS.to_owned(), text.to_owned()));
+        stats.osd_stat.alerts.insert(i32::try_from(osd).expect("few"), alerts.into_iter().collect());
+        world.message(osds[osd], 0, stats);
+        world.pass(Duration::from_secs(1));
+        slow_ops(world, admin)
+    };
+    let said = |count, oldest_s| SlowOps { count, oldest_s }.to_alert();
+    assert_eq!(report(&mut world, 1, said(0, 0).as_deref()), None);
+    let one = report(&mut world, 1, said(3, 41).as_deref());
+    assert_eq!(one.as_deref(), Some("3 slow ops, oldest one blocked for 41 sec, osd.1 has slow ops"));
+    let two = report(&mut world, 2, said(u32::MAX, 7).as_deref());
+    let both = "4294967295 slow ops, oldest one blocked for 41 sec, daemons [osd.1,osd.2] have slow ops.";
+    assert_eq!(two.as_deref(), Some(both));
+    // What no OSD of ours says counts for nothing.
+    for text in [
+        "3 slow ops",
+        "-1 slow ops, oldest one blocked for 3 sec",
+        "+2 slow ops, oldest one blocked for 3 sec",
+    ] {
+        assert_eq!(report(&mut world, 2, Some(text)), one, "{text}");
+    }
+    for osd in 0..12 {
+        report(&mut world, osd, said(1, 5).as_deref());
+    }
+    let ten = "12 slow ops, oldest one blocked for 5 sec, daemons \
+               [osd.0,osd.1,osd.2,osd.3,osd.4,osd.5,osd.6,osd.7,osd.8,osd.9]... have slow ops.";
+    assert_eq!(slow_ops(&mut world, admin).as_deref(), Some(ten));
+    for osd in 0..11 {
+        report(&mut world, osd, None);
+    }
+    assert!(slow_ops(&mut world, admin).is_some_and(|text| text.ends_with(", osd.11 has slow ops")));
+    assert_eq!(world.ask(admin, r#"{"prefix":"osd down","ids":["11"]}"#).map(|ack| ack.result), Some(0));
+    world.pass(Duration::from_secs(2));
+    assert_eq!(slow_ops(&mut world, admin), None, "one that is down lets nobody wait");
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! Class calls: the object under execution as a method sees it.
 
+use super::Suspend;
 use super::budget::{CLASS_BYTE_COST, ENTRY_COST};
 use super::execution::{Done, Execution, OpReturn, Stop};
+use crate::TURN_WORK_MAX;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_cls::{Caller, ClassCx, Fault};
 use nacre_msg::osd_op::Extent;
@@ -27,7 +29,7 @@ impl Execution<'_, '_> {
             self.budget.spend_on_decoding(call.input.len())?;
         }
         let stopped = RefCell::new(None);
-        let mut object = MethodObject { exec: self, writes, result: 0, refused: None, stopped };
+        let mut object = MethodObject { exec: self, index, writes, result: 0, refused: None, stopped };
         let output = (call.method.run)(&mut object, call.input.clone());
         let rval = object.result;
         if let Some(stop) = object.stopped.into_inner() {
@@ -40,11 +42,17 @@ impl Execution<'_, '_> {
             Ok(out) => Ok(Done { rval, out: out.into() }),
             Err(Fault::Errno(errno)) => Err(errno.into()),
             Err(Fault::Told { errno, output }) => Err(Stop::Fail(errno.negated(), output)),
+            Err(Fault::Paused { progress }) if progress.len() <= PROGRESS_BYTES_MAX => {
+                Err(Stop::Wait(Suspend::Pause { op_index: index, progress }))
+            }
+            Err(Fault::Paused { .. }) => Err(Errno::E2BIG.into()),
             Err(Fault::Pending) => Err(Errno::EIO.into()), // a method waits for data that it never asked for
         }
     }
 }
 
+/// Bytes of what a call that pauses keeps for its next turn: a key, and sums.
+const PROGRESS_BYTES_MAX: usize = 64 << 10;
 /// What any class call costs.
 const CALL_COST: u64 = 64 << 10;
 /// A value of an omap entry up to this length costs no more than its entry.
@@ -53,6 +61,8 @@ const SHORT_VALUE_BYTES: usize = 512;
 /// The object under a method.
 struct MethodObject<'r, 'a, 'e> {
     exec: &'r mut Execution<'a, 'e>,
+    /// The call's index in the message.
+    index: usize,
     /// The method is registered as one that writes.
     writes: bool,
     /// What the call returns if it succeeds.
@@ -138,6 +148,14 @@ impl ClassCx for MethodObject<'_, '_, '_> {
 
     fn afford(&self, bytes: u64) -> Result<(), Fault> {
         Ok(self.exec.budget.afford(CLASS_BYTE_COST.saturating_mul(bytes))?)
+    }
+
+    fn progress(&self) -> Option<Bytes> {
+        self.exec.request.progress.get(&self.index).cloned()
+    }
+
+    fn is_turn_spent(&self) -> bool {
+        self.exec.budget.spent() >= TURN_WORK_MAX
     }
 
     fn attr(&self, name: &[u8]) -> Option<Bytes> {

@@ -43,11 +43,13 @@ pub use outcome::{Change, Notify, NotifyAck, OpResult, Outcome, Suspend, WatchCh
 pub use read::PlainRead;
 
 use crate::snap::SnapContext;
+use nacre_buf::Bytes;
 use nacre_cls::Caller;
 use nacre_maps::{OsdMap, flags};
 use nacre_msg::OsdOp;
 use nacre_txn::ObjectView;
 use nacre_types::{Entropy, Epoch, Errno, Eversion, HObject, IntervalSet, PoolId, ReqId, SpgId, UTime};
+use std::collections::BTreeMap;
 
 /// Longest object name and locator key in bytes (`osd_max_object_name_len`).
 pub const NAME_BYTES_MAX: usize = 2048;
@@ -182,4 +184,6 @@ pub struct Request<'a> {
     pub caller: &'a Caller,
     /// Sources of its `copy-from` operations, as far as they are fetched.
     pub copied: &'a [Copied],
+    /// How far its class calls came that have paused, by the operation's index.
+    pub progress: &'a BTreeMap<usize, Bytes>,
 }

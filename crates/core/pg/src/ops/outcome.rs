@@ -19,6 +19,14 @@ pub enum Suspend {
         /// What to fetch.
         source: Box<CopySource>,
     },
+    /// The class call with this index has done what a turn is for: hand in its progress in a later one. Nothing may change the object
+    /// meanwhile.
+    Pause {
+        /// Index of the operation in the message.
+        op_index: usize,
+        /// How far it came.
+        progress: Bytes,
+    },
 }
 
 impl From<ReadError> for Suspend {

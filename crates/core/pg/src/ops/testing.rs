@@ -184,6 +184,8 @@ pub(crate) struct Client {
     pub(crate) snaps: Vec<SnapId>,
     pub(crate) flags: u32,
     pub(crate) copied: Vec<Copied>,
+    /// How far class calls came that have paused, as the PG hands it in.
+    pub(crate) progress: BTreeMap<usize, Bytes>,
     pub(crate) counters: Counters,
     pub(crate) entries: Vec<LogEntry>,
     pub(crate) entropy: SeededEntropy,
@@ -204,6 +206,7 @@ impl Default for Client {
             snaps: Vec::new(),
             flags: 0,
             copied: Vec::new(),
+            progress: BTreeMap::new(),
             counters: Counters::default(),
             entries: Vec::new(),
             entropy: SeededEntropy(7),
@@ -291,9 +294,11 @@ impl Client {
             reqid: ReqId { name: self.name, tid: self.version, incarnation: 0 },
             caller: &Caller { name: self.name, addr: EntityAddr::NONE },
             copied: &self.copied,
+            progress: &self.progress,
         };
-        let outcome = execute(&mut env, &request, &context)?;
+        let outcome = execute(&mut env, &request, &context);
         self.work = env.work;
+        let outcome = outcome?;
         assert!(intent.may_write() || matches!(outcome.change, Change::None), "a read changes nothing");
         assert_eq!(outcome.ops.len(), message.ops.len());
         match &outcome.change {

@@ -9,6 +9,7 @@ use nacre_cls::Caller;
 use nacre_msg::osd_op::flag;
 use nacre_types::{EntityKind, EntityName, Errno, HObject, ReqId, Stamp};
 use smallvec::SmallVec;
+use std::collections::BTreeMap;
 
 /// What the checks say of a message.
 #[allow(clippy::large_enum_variant, reason = "moved once; a box would be an allocation per message")]
@@ -242,6 +243,7 @@ impl Pipeline {
             copying: None,
             gathered: Vec::new(),
             plain: None,
+            progress: BTreeMap::new(),
         };
         if op_ctx.intent.on_pg {
             return Some(op_ctx);

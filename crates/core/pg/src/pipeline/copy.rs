@@ -119,9 +119,11 @@ impl Pipeline {
         None
     }
 
-    /// Drops the copies of a session that is gone: no client waits for them, but others do for their targets.
-    pub(super) fn drop_copies(&mut self, session: SessionId) {
-        for token in self.copies() {
+    /// Drops the copies of a session that is gone, and what goes on in later turns: no client waits for them, but others do for their
+    /// objects.
+    pub(super) fn drop_long(&mut self, session: SessionId) {
+        let paused = std::mem::take(&mut self.paused);
+        for token in self.copies().into_iter().chain(paused.iter().copied()) {
             let is_its = |op_ctx: &OpContext| op_ctx.op.session.id == session;
             if self.parked.get(&token).is_some_and(|op_ctx| is_its(op_ctx))
                 && let Some(op_ctx) = self.parked.remove(&token)
@@ -130,6 +132,7 @@ impl Pipeline {
                 self.start_next(&op_ctx.head);
             }
         }
+        self.paused = paused.into_iter().filter(|token| self.parked.contains_key(token)).collect();
     }
 
     /// The messages that wait for what they copy.

@@ -130,6 +130,7 @@ impl Pipeline {
             reqid: op_ctx.reqid,
             caller: &op_ctx.caller,
             copied: &op_ctx.copied,
+            progress: &op_ctx.progress,
         };
         let result = ops::execute(&mut env, &request, &context);
         cx.throttle.turn.spend(env.work);

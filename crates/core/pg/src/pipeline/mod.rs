@@ -31,6 +31,7 @@ use crate::ops::{Copied, Intent, PlainRead};
 use crate::state::PgState;
 use crate::{ClientOp, Cx, Effect, OpInFlight, OpStage, SessionId};
 use backoff::Backoffs;
+use nacre_buf::Bytes;
 use nacre_cls::Caller;
 use nacre_txn::{FetchFrom, Token};
 use nacre_types::{Epoch, Errno, HObject, ReqId};
@@ -58,6 +59,8 @@ pub(crate) struct OpContext {
     pub(crate) gathered: Vec<Piece>,
     /// All that is left of it when the data comes that it waits for.
     pub(crate) plain: Option<PlainRead>,
+    /// How far its class calls came that have paused, by the operation's index.
+    pub(crate) progress: BTreeMap<usize, Bytes>,
 }
 
 impl OpContext {
@@ -68,8 +71,8 @@ impl OpContext {
 
     /// With nothing of what it has read so far.
     fn anew(self) -> Self {
-        let (copied, gathered) = (Vec::new(), Vec::new());
-        Self { copied, copied_bytes: 0, copying: None, gathered, plain: None, ..self }
+        let (copied, gathered, progress) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self { copied, copied_bytes: 0, copying: None, gathered, plain: None, progress, ..self }
     }
 }
 
@@ -89,8 +92,12 @@ pub(crate) struct Pipeline {
     /// behind each other, while reads of an object that is here go on.
     missing: BTreeMap<HObject, VecDeque<OpContext>>,
     order: ObjectOrder,
-    /// Wait for data, or for what they copy.
+    /// Wait for data, for what they copy, or for a later turn.
     parked: BTreeMap<Token, Box<OpContext>>,
+    /// Those of them that wait for a later turn, in the order in which they paused.
+    paused: VecDeque<Token>,
+    /// The last turn was theirs: the next one begins with others.
+    paused_had_turn: bool,
     /// Clients that hold their messages until they are told to go on.
     pub(crate) backoffs: Backoffs,
     /// Counts notifies of this copy: their ids must not repeat within an epoch.
@@ -189,6 +196,34 @@ impl Pipeline {
         None
     }
 
+    /// The message goes on in a later turn, one of its calls from where it is.
+    pub(crate) fn pause(
+        &mut self,
+        state: &mut PgState,
+        mut op_ctx: OpContext,
+        (op_index, progress): (usize, Bytes),
+    ) {
+        op_ctx.progress.insert(op_index, progress);
+        let token = self.park(state, op_ctx);
+        self.paused.push_back(token);
+        self.paused_had_turn = true;
+    }
+
+    /// True when a message waits for a later turn.
+    pub(crate) fn has_paused(&self) -> bool {
+        !self.paused.is_empty()
+    }
+
+    /// The message that has waited longest for a later turn, in every other one: it takes all that a turn has, and others must get on
+    /// beside it.
+    pub(crate) fn take_paused(&mut self) -> Option<Box<OpContext>> {
+        if std::mem::take(&mut self.paused_had_turn) {
+            return None;
+        }
+        let token = self.paused.pop_front()?;
+        self.take_parked(token)
+    }
+
     /// The message that waits under the token; `None` when its interval is over, or something else waits there.
     pub(crate) fn take_parked(&mut self, token: Token) -> Option<Box<OpContext>> {
         self.parked.remove(&token)
@@ -253,6 +288,7 @@ impl Pipeline {
     /// The interval is over: everything is to be admitted again, `first` before all, in the order in which
     /// it came.
     pub(crate) fn requeue(&mut self, first: Vec<ClientOp>) {
+        self.paused.clear();
         let mut all: Vec<ClientOp> = first;
         all.extend(std::mem::take(&mut self.parked).into_values().map(|op_ctx| op_ctx.op));
         let missing = std::mem::take(&mut self.missing).into_values().flatten();
@@ -274,7 +310,7 @@ impl Pipeline {
         self.missing.values_mut().for_each(|waiting| waiting.retain(|op_ctx| keep(&op_ctx.op)));
         self.missing.retain(|_, waiting| !waiting.is_empty());
         self.order.drop_waiting(session);
-        self.drop_copies(session);
+        self.drop_long(session);
         self.backoffs.drop_session(session);
     }
 
@@ -307,7 +343,7 @@ impl Pipeline {
         let in_order = self.ready.iter().chain(in_order).map(|op| (OpStage::Queued, op));
         let parked = self.parked.values().map(|op_ctx| (OpStage::Data, &op_ctx.op));
         let all = future.chain(inactive).chain(missing).chain(in_order).chain(parked);
-        all.map(|(stage, op)| OpInFlight { op, trace: op.trace, stage, waiting_on: &[] })
+        all.map(|(stage, op)| OpInFlight::waiting(stage, op))
     }
 
     fn next_notify(&mut self, count: usize) {

@@ -1,13 +1,14 @@
 //! Which request a message is, and when it counts as one that was made before.
 
-use crate::harness::{POOL, Touched, World};
-use crate::{Event, StoreRoom};
+use crate::harness::{POOL, Touched, World, head};
+use crate::{Event, StoreRoom, TURN_WORK_MAX};
 
 use nacre_auth::OsdCaps;
-use nacre_buf::ByteStr;
+use nacre_buf::{ByteStr, Bytes};
+use nacre_denc::{Reader, Writer};
 use nacre_maps::flags;
-use nacre_msg::SubOp;
 use nacre_msg::osd_op::{CopyFrom, code, flag};
+use nacre_msg::{OsdOpReply, SubOp};
 use nacre_types::{EntityAddr, Errno, ObjectLocator, PgId, ReqId, SnapId};
 use std::time::Duration;
 
@@ -231,7 +232,7 @@ fn a_copy_needs_the_right_to_read_its_source() {
         assert_eq!(reply.result, expected, "{caps}: {pool} {namespace}");
     }
     let malformed = CopyFrom { source_snap: SnapId::HEAD, ..CopyFrom::default() };
-    let malformed = SubOp::with_copy_from(code::COPY_FROM, malformed, nacre_buf::Bytes::from_static(b"?"));
+    let malformed = SubOp::with_copy_from(code::COPY_FROM, malformed, Bytes::from_static(b"?"));
     assert_eq!(world.call(0, "target", vec![malformed]).result, Errno::EINVAL.negated());
 }
 
@@ -314,6 +315,146 @@ fn a_turn_begins_no_message_beyond_its_work() {
     assert_eq!(answered.last(), Some(&tids.len()));
     assert_eq!(world.stored("a").expect("the object").data, b"base012345678");
     world.assert_equal_copies();
+}
+
+/// `rgw_bucket_dir_entry` of an object of no bytes.
+fn bucket_entry(name: &str) -> Bytes {
+    let mut w = Writer::new();
+    w.envelope(8, 3, |w| {
+        w.str(name);
+        w.u64(0);
+        w.bool(true);
+        w.envelope(7, 3, |w| {
+            w.u8(1);
+            w.zeros(8 + 8 + 4 * 4 + 8 + 2 * 4 + 1);
+        });
+        w.count(0);
+        w.str("");
+        w.envelope(1, 1, |w| w.zeros(2));
+        w.u8(0);
+        w.str("");
+        w.str("");
+        w.u16(0);
+        w.u64(0);
+    });
+    w.finish()
+}
+
+/// A PG with the object `index`, a bucket's index of so many objects.
+fn with_index(seed: u64, objects: usize) -> World {
+    let mut world = World::new(seed, 1);
+    world.run_until_idle();
+    assert_eq!(world.call(0, "index", vec![SubOp::call("rgw", "bucket_init_index", b"")]).result, 0);
+    let mut stored = world.stored("index").expect("just made").clone();
+    for number in 0..objects {
+        let name = format!("object-{number:06}");
+        stored.omap.insert(name.as_str().into(), bucket_entry(&name));
+    }
+    (0..3).for_each(|osd| world.disk(osd).plant(head("index"), stored.clone()));
+    world
+}
+
+/// The objects that a header in this answer counts, the stored one's or the new count's.
+fn counted(reply: &OsdOpReply, which: usize) -> u64 {
+    let mut r = Reader::new(reply.ops[0].outdata.to_bytes());
+    r.envelope("rgw_cls_check_index_ret", 1, |_, r| {
+        let mut entries = [0; 2];
+        for counted in &mut entries {
+            *counted = r.envelope("rgw_bucket_dir_header", 7, |_, r| {
+                let count = r.u32()?;
+                let mut entries = 0;
+                for _ in 0..count {
+                    r.u8()?;
+                    entries += r.envelope("rgw_bucket_category_stats", 3, |_, r| {
+                        r.skip(16)?;
+                        r.u64()
+                    })?;
+                }
+                Ok(entries)
+            })?;
+        }
+        Ok(entries[which])
+    })
+    .expect("two headers")
+}
+
+/// A call that takes long pauses at the end of its turn: others go on meanwhile, and changes of its object wait for it.
+#[test]
+fn a_call_that_is_more_than_a_turn_is_for_goes_on_in_later_ones() {
+    const OBJECTS: usize = 60_000;
+    for method in ["bucket_check_index", "bucket_rebuild_index"] {
+        let mut world = with_index(9, OBJECTS);
+        let session = world.clients[0].session(0, &mut 0);
+        let long = world.clients[0].request("index", vec![SubOp::call("rgw", method, b"")]);
+        let remove = vec![SubOp::new(code::DELETE)];
+        let behind = world.clients[0].request("index", remove);
+        let beside = world.clients[0].request("other", write("x"));
+        let mut turns = 0;
+        world.throttle(0).turn.begin(TURN_WORK_MAX);
+        for tid in [long, behind, beside] {
+            let op = world.clients[0].message(tid, std::sync::Arc::clone(&session));
+            world.event(0, Event::ClientOp(op));
+        }
+        while world.pg(0).expect("a PG").is_put_off() {
+            world.run_until_idle();
+            turns += 1;
+            let answered = |tid: &u64| world.clients[0].replies.contains_key(tid);
+            assert_eq!([long, behind].map(|tid| answered(&tid)), [false; 2], "{method} in turn {turns}");
+            assert_eq!(answered(&beside), turns > 1, "{method} in turn {turns}: the first one was spent");
+            world.throttle(0).turn.begin(TURN_WORK_MAX);
+            world.event(0, Event::Resume);
+        }
+        world.run_until_idle();
+        assert!(turns >= 2, "{method}: {turns} turns");
+        assert_eq!(
+            [long, behind, beside].map(|tid| world.clients[0].replies[&tid].result),
+            [0; 3],
+            "{method}"
+        );
+        if method == "bucket_check_index" {
+            let reply = &world.clients[0].replies[&long];
+            assert_eq!((counted(reply, 0), counted(reply, 1)), (0, OBJECTS as u64));
+        }
+        assert!(world.stored("index").is_none(), "removed behind it");
+        world.assert_equal_copies();
+    }
+}
+
+/// What a paused call has counted is nothing that outlives its interval, and its session.
+#[test]
+fn a_paused_call_begins_anew_with_the_interval_and_ends_with_its_session() {
+    const OBJECTS: usize = 60_000;
+    let mut world = with_index(10, OBJECTS);
+    let paused = |world: &mut World| {
+        let session = world.clients[0].session(0, &mut 0);
+        let tid = world.clients[0].request("index", vec![SubOp::call("rgw", "bucket_check_index", b"")]);
+        world.throttle(0).turn.begin(TURN_WORK_MAX);
+        let op = world.clients[0].message(tid, std::sync::Arc::clone(&session));
+        world.event(0, Event::ClientOp(op));
+        assert!(world.pg(0).expect("a PG").is_put_off(), "it is more than a turn is for");
+        (session, tid)
+    };
+    let (_, tid) = paused(&mut world);
+    world.crash(2);
+    world.mark_down(2);
+    world.throttle(0).turn.begin(u64::MAX);
+    world.run_until_idle();
+    for _ in 0..10 {
+        world.event(0, Event::Resume);
+        world.run_until_idle();
+    }
+    let reply = world.clients[0].replies.get(&tid).expect("it was admitted anew");
+    assert_eq!((reply.result, counted(reply, 1)), (0, OBJECTS as u64));
+    let (session, tid) = paused(&mut world);
+    world.event(0, Event::SessionClosed(session.id));
+    assert!(!world.pg(0).expect("a PG").is_put_off(), "nobody waits for it");
+    world.throttle(0).turn.begin(u64::MAX);
+    assert_eq!(
+        world.call(0, "index", vec![SubOp::new(code::DELETE)]).result,
+        0,
+        "and nothing waits behind it"
+    );
+    assert!(!world.clients[0].replies.contains_key(&tid));
 }
 
 /// A PG that serves, and another pool that nobody serves.

@@ -1,6 +1,6 @@
 //! Recovery waits for its places, and keeps to its pace.
 
-use crate::harness::World;
+use crate::harness::{World, head};
 use crate::{Event, RecoveryKind};
 use nacre_msg::SubOp;
 use nacre_msg::stats::pg_state;
@@ -121,6 +121,28 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
     world.tick(Duration::from_secs(1));
     world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
+}
+
+/// The most objects that were on their way at once, where so many may be.
+fn at_a_time(objects_max: usize) -> usize {
+    let mut world = behind(1, 1, |world| {
+        world.throttle(0).configure(Duration::ZERO, objects_max);
+        world.take_places(0, true);
+    });
+    world.take_places(0, false);
+    let objects: Vec<_> = (0..OBJECTS).map(|n| head(&format!("o{n}"))).collect();
+    let mut most = 0;
+    while world.step() {
+        let pg = world.pg(0).expect("a PG");
+        most = most.max(objects.iter().filter(|object| pg.recovery.holds(object)).count());
+    }
+    assert_eq!(state(&mut world), "active+clean");
+    most
+}
+
+#[test]
+fn as_many_objects_are_on_their_way_as_may_be() {
+    assert_eq!([1, 3, 10].map(at_a_time), [1, 3, 10]);
 }
 
 #[test]

@@ -101,3 +101,47 @@ pub(super) fn mark_me_down(config: &OsdConfig, addrs: &AddrVec, epoch: Epoch) ->
         down_and_dead: true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nacre_maps::OsdMap;
+    use nacre_maps::flags::osd::{EXISTS, UP};
+    use nacre_osd_core::{Boot, Effect, Event, Present};
+    use nacre_types::{EntityAddr, Stamp};
+
+    /// An OSD that is up and to end, and its monitor does not answer: in which second it does not wait any more.
+    fn leaves_after(options: &[(&str, &str)]) -> Option<u64> {
+        let addrs = AddrVec(vec![EntityAddr::default()]);
+        let mut map = OsdMap { epoch: 10, ..OsdMap::default() };
+        map.set_max_osd(1);
+        map.osd_state[0] = EXISTS | UP;
+        map.client_addrs[0] = addrs.clone();
+        let mut boot = Boot::new(0, settings(&options.iter().copied().collect()));
+        let mut handle = |second: u64, event| {
+            let present = Present {
+                now: Stamp::default() + Duration::from_secs(1000 + second),
+                map: &map,
+                addrs: &addrs,
+                monitor_open: true,
+                healthy: true,
+                maps_kept_until: Stamp::default(),
+                placed: true,
+            };
+            boot.handle(&present, event);
+            let mut effects = Vec::new();
+            boot.drain(&mut effects);
+            effects
+        };
+        for event in [Event::MonitorOpened, Event::Keyed, Event::Map, Event::Leave] {
+            handle(0, event);
+        }
+        (0..100).find(|second| handle(*second, Event::Tick).contains(&Effect::End(EndReason::NoGoodbye)))
+    }
+
+    #[test]
+    fn who_leaves_waits_for_the_monitor_as_long_as_the_option_says() {
+        assert_eq!(leaves_after(&[]), Some(5));
+        assert_eq!(leaves_after(&[("osd_mon_shutdown_timeout", "17")]), Some(17));
+    }
+}

@@ -2,9 +2,8 @@
 
 use nacre_interop::{Cluster, Shell};
 
-/// `until_true SCRIPT`; `asok NAME`: the path of a daemon's socket.
+/// `asok NAME`: the path of a daemon's socket.
 const TOOLS: &str = r#"
-until_true() { for try in $(seq 200); do bash -c "$1" > /dev/null 2>&1 && return 0; sleep 0.1; done; echo "never true: $1"; return 1; }
 asok() { echo $DIR/run/ceph-$1.asok; }
 "#;
 
@@ -68,16 +67,16 @@ for n in range(6):
 print("there", flush=True); time.sleep(60)
 END
         /usr/bin/python3 silent.py > silent.out & silent=$!
-        until_true 'grep -q there silent.out'
+        until_true 60 'grep -q there silent.out'
         ceph daemon osd.0 status > /dev/null; ceph daemon mon.a mon_status > /dev/null
         echo x | timeout 5 rados -p p put y -; ceph -s > /dev/null; kill $silent
 
         # What a killed daemon leaves is replaced; one that is stopped leaves nothing.
         pid=$(cat $DIR/run/osd.1.pid); mapfile -d '' -t line < /proc/$pid/cmdline
-        kill -9 $pid; until_true "! kill -0 $pid"; [ -S $(asok osd.1) ]; nok ceph daemon osd.1 status
+        kill -9 $pid; until_true 60 "! kill -0 $pid"; [ -S $(asok osd.1) ]; nok ceph daemon osd.1 status
         setsid "${line[@]}" >> $DIR/log/again.log 2>&1 < /dev/null &
-        until_true 'ceph daemon osd.1 status | jq -e ".state == \"active\""'
-        kill $(cat $DIR/run/osd.1.pid); until_true "[ ! -e $(asok osd.1) ]"
+        until_true 60 'ceph daemon osd.1 status | jq -e ".state == \"active\""'
+        kill $(cat $DIR/run/osd.1.pid); until_true 60 "[ ! -e $(asok osd.1) ]"
         [ -S $(asok osd.0) ]"#,
     );
 }
@@ -107,7 +106,7 @@ fn an_osd_says_how_long_pings_take_and_what_its_machine_is() {
         # Nothing before a minute has passed, which is two seconds here.
         ceph tell osd.0 dump_osd_network 0 | jq -e '.entries == [] and .threshold == 0'
         ceph config set osd debug_heartbeat_testing_span 2
-        until_true 'ceph tell osd.0 dump_osd_network 0 | jq -e ".entries | length == 2"'
+        until_true 60 'ceph tell osd.0 dump_osd_network 0 | jq -e ".entries | length == 2"'
         ceph daemon osd.0 dump_osd_network 0 | jq -e '.entries | map(.interface) | sort == ["back", "front"]'
         ceph daemon osd.0 dump_osd_network 0 | jq -e '.entries | all(."from osd" == 0 and ."to osd" == 1 and .last > 0 and (.stale | not) and
           .min."1min" > 0 and .min."15min" <= .average."15min" and .average."15min" <= .max."15min")'
@@ -116,14 +115,14 @@ fn an_osd_says_how_long_pings_take_and_what_its_machine_is() {
         nok ceph tell osd.0 dump_osd_network much
         stopped=$(cat $DIR/run/osd.1.pid)
         (while true; do kill -STOP $stopped; sleep 0.9; kill -CONT $stopped; sleep 0.2; done) & stops=$!
-        until_true 'ceph tell osd.0 dump_osd_network 200 | jq -e ".entries | map(.max.\"15min\") | max > 200"'
+        until_true 60 'ceph tell osd.0 dump_osd_network 200 | jq -e ".entries | map(.max.\"15min\") | max > 200"'
         kill $stops; kill -CONT $stopped
 
         # What is slow by the options is a warning, and none when they say otherwise.
         ceph config set global mon_warn_on_slow_ping_time 0.001
-        until_true 'ceph health detail | grep "OSD_SLOW_PING_TIME_BACK: Slow OSD heartbeats on back (longest"'
+        until_true 60 'ceph health detail | grep "OSD_SLOW_PING_TIME_BACK: Slow OSD heartbeats on back (longest"'
         ceph health detail | grep -q 'Slow OSD heartbeats on front from osd.[01] to osd.[01] [0-9.]* msec'
         ceph config set global mon_warn_on_slow_ping_time 100000
-        until_true '! ceph health detail | grep SLOW_PING'"#,
+        until_true 60 '! ceph health detail | grep SLOW_PING'"#,
     );
 }

@@ -13,7 +13,7 @@ mds_start() {
 }
 mds_kill() { kill -9 $(cat $PWD/mds.$1.pid); }
 mds_wait() {
-  for try in $(seq 300); do ceph mds stat | grep -q "$1" && return 0; sleep 0.1; done
+  until_true 30 "ceph mds stat | grep -q '$1'" && return 0
   ceph mds stat; tail -5 $PWD/mds.*.log; return 1
 }
 "#;

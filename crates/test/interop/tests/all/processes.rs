@@ -103,6 +103,44 @@ fn python(shell: &Shell, script: &str) -> String {
     shell.within(240).python(&format!("{PYTHON}{script}"))
 }
 
+/// In Ceph's words: people and tools take numbers and names from them.
+#[test]
+fn writes_that_wait_for_a_frozen_osd_are_slow_ops_until_they_are_done() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = cluster.pool("slow", 16);
+    let said = python(
+        &shell,
+        r#"
+import re
+def slow(): return checks().get('SLOW_OPS', {}).get('summary', {}).get('message', '')
+for name, value in (('osd_op_complaint_time', '1'), ('osd_heartbeat_grace', '60')):
+    subprocess.check_call(['ceph', 'config', 'set', 'global', name, value])
+    wait('set', lambda: json.loads(subprocess.check_output(['ceph', 'tell', 'osd.2', 'config', 'get', name]))[name] == value)
+io = cluster.open_ioctx(POOL)
+io.write_full('before', b'x'); assert slow() == ''
+os.kill(pid('osd.1'), signal.SIGSTOP)
+try:
+    writes = [io.aio_write_full('o%d' % n, b'x') for n in range(64)]
+    wait('slow', lambda: 'have slow ops' in slow())
+    said = re.fullmatch(r'([0-9]+) slow ops, oldest one blocked for ([0-9]+) sec, daemons \[osd.0,osd.2\] have slow ops\.', slow())
+    assert said and 2 <= int(said[1]) <= 64 and 1 <= int(said[2]) < 60, slow()
+    text = subprocess.check_output(['ceph', 'health', 'detail']).decode()
+    assert re.search(r'^\[WRN\] SLOW_OPS: [0-9]+ slow ops, oldest one blocked for ', text, re.M), text
+    blocked = json.loads(subprocess.check_output(['ceph', 'tell', 'osd.0', 'dump_blocked_ops']))
+    assert blocked['complaint_time'] == 1 and blocked['num_blocked_ops'] == len(blocked['ops']) > 0, blocked
+    assert all('osd.[' in op['type_data']['events'][-1]['event'] or op['type_data']['flag_point'] == 'delayed' for op in blocked['ops']), blocked
+finally:
+    os.kill(pid('osd.1'), signal.SIGCONT)
+for write in writes: write.wait_for_complete()
+assert all(write.get_return_value() == 0 for write in writes)
+began = time.monotonic()
+wait('gone', lambda: slow() == '', 10)
+print('gone after %.1f s' % (time.monotonic() - began))
+"#,
+    );
+    assert!(said.starts_with("gone after"), "{said}");
+}
+
 #[test]
 fn a_killed_osd_is_missed_for_a_moment_and_comes_back_with_its_command_line() {
     let Some(cluster) = Cluster::start_processes(3) else { return };

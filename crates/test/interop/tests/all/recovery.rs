@@ -5,7 +5,6 @@ use nacre_interop::Cluster;
 /// A cluster of processes of this test's own: what `nacre up` prints is looked at.
 const HEAD: &str = r#"
 D=$PWD/lost; STARTED=; trap 'kill -9 $STARTED 2>/dev/null || :; for pid in $(cat $D/run/*.pid 2>/dev/null); do kill -9 $pid 2>/dev/null || :; done' EXIT
-until_true() { for try in $(seq 150); do "$@" > /dev/null 2>&1 && return; sleep 0.1; done; "$@"; }
 up() { setsid $NACRE up --dir $D --processes "$@" >> up.out 2>&1 < /dev/null & STARTED="$STARTED $!"; UP=$!; }
 ready() { for try in $(seq 200); do [ $(grep -c '^ready in' up.out) = $1 ] && return; kill -0 $UP; sleep 0.1; done; cat up.out; return 1; }
 conf() { cp $D/ceph.conf client.conf; printf '[client]\nkeyring = %s/keyring\nlog file = %s/client.log\nadmin socket =\n' $D $PWD >> client.conf; }
@@ -22,7 +21,7 @@ fn a_cluster_that_has_lost_all_monitors_begins_anew_from_one_osd() {
         export CEPH_CONF=$PWD/client.conf; OTHER=$DIR
         up --osds 3 --osd-size 1G; ready 1; conf
         FIRST=$(sed -n 's/^recovery key: //p' up.out); [ ${#FIRST} = 69 ]
-        until_true have_snapshots
+        until_true 60 have_snapshots
         if grep -rqF "$FIRST" $D; then echo 'the key is in a file'; false; fi
 
         ceph osd pool create things 8; ceph osd pool application enable things rados
@@ -34,7 +33,7 @@ fn a_cluster_that_has_lost_all_monitors_begins_anew_from_one_osd() {
         # A new key is handed out at once, with all that was set until then; the one before is of no use any more.
         sleep 1.1; KEY=$($NACRE mon recovery-key --dir $D --rotate | sed -n 's/^recovery key: //p')
         [ ${#KEY} = 69 ]; [ "$KEY" != "$FIRST" ]
-        until_true have_snapshots
+        until_true 60 have_snapshots
         $NACRE mon recovery-key --dir $D | grep -c '^osd\.. 20' | grep -qx 3
         # What comes behind the snapshot: the OSDs' maps have it.
         ceph osd pool create late 4; ceph osd pool application enable late rados; rados -p late put o in.1
@@ -72,7 +71,7 @@ END
         refuses 'mistyped' --from-osd $D/osd.1 --recovery-key "$(echo $KEY | tr 0-9 1-90)"
         refuses 'characters besides' --from-osd $D/osd.1 --recovery-key "${KEY:5}"
         refuses "holds no OSD's store" --from-osd $D/log --recovery-key "$KEY"
-        kill $(cat $OTHER/run/osd.0.pid); until_true [ ! -e $OTHER/run/osd.0.pid ]
+        kill $(cat $OTHER/run/osd.0.pid); until_true 60 "[ ! -e $OTHER/run/osd.0.pid ]"
         refuses 'give OSDs of one cluster' --from-osd $D/osd.1 $OTHER/osd.0 --recovery-key "$KEY"
         refuses 'not that of' --from-osd $OTHER/osd.0 --recovery-key "$KEY"
         [ ! -e $D/mon ]
@@ -80,8 +79,8 @@ END
         # From one OSD that has the newest map, begun on standard input.
         echo "$KEY" | recover --from-osd $D/osd.1 --recovery-key - > recovered; grep -q "of cluster $FSID" recovered
         up; ready 2; conf
-        until_true sh -c 'ceph health | grep HEALTH_OK'
-        until_true sh -c 'ceph pg stat | grep "active+clean;"'
+        until_true 60 'ceph health | grep HEALTH_OK'
+        until_true 60 'ceph pg stat | grep "active+clean;"'
         [ $(ceph fsid) = $FSID ]; [ "$(ceph auth get-key client.admin)" = "$ADMIN" ]; [ "$(ceph config-key get site/name)" = north ]
         [ $(ceph config get osd osd_pool_default_pg_num) = 16 ]
         for n in $(seq 20); do rados -p things get o$n out; cmp in.$n out; done
@@ -89,8 +88,8 @@ END
         rados --name client.writer --keyring writer.keyring -p things put new in.2
         [ $(ceph osd stat -f json | jq .num_up_osds) = 3 ]
         # And again: the key is the same, the snapshots are of the new incarnation.
-        until_true have_snapshots
+        until_true 60 have_snapshots
         ceph mon dump -f json | jq -e '.mons | map(.name) == ["a"]'
-        kill $UP; until_true [ ! -e /proc/$UP ]"#;
+        kill $UP; until_true 60 "[ ! -e /proc/$UP ]""#;
     shell.within(240).sh(&format!("{HEAD}{script}"));
 }

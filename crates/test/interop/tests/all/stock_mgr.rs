@@ -14,12 +14,9 @@ mgr_start() {
 }
 mgr_kill() { kill -9 $(cat $PWD/mgr.$1.pid); }
 mgr_wait() {
-  for try in $(seq 300); do
-    [ "$(ceph mgr stat -f json | jq -r 'select(.available) | .active_name')" = $1 ] && return 0; sleep 0.1
-  done
+  until_true 30 "ceph mgr stat -f json | jq -e '.available and .active_name == \"$1\"'" && return 0
   ceph mgr stat; tail -20 $PWD/mgr.*.log; return 1
 }
-until_true() { for try in $(seq 400); do bash -c "$1" > /dev/null 2>&1 && return 0; sleep 0.2; done; echo "never true: $1"; return 1; }
 "#;
 
 /// Runs a script with the tools; managers that it leaves running end with the test.
@@ -50,14 +47,14 @@ fn a_stock_manager_serves_and_our_own_takes_over_when_it_dies() {
         ceph mgr metadata x | jq -e '.ceph_version | contains("16.2")' > /dev/null
         ceph mgr versions | grep -q '16.2'; ceph versions | jq -e '.mgr | length == 1' > /dev/null
         # Its modules come to the cluster as clients of their own, which the next beacon names.
-        until_true "ceph mgr dump | jq -e '.active_clients | length > 0'"
+        until_true 120 "ceph mgr dump | jq -e '.active_clients | length > 0'"
         ceph -s | grep -q 'mgr: x(active'
         # The OSDs report to it, and to the monitor.
-        until_true "ceph osd df -f json | jq -e '.nodes | length == 3 and all(.kb > 0)'"
-        until_true "ceph pg stat | grep -q 'active+clean'"
+        until_true 120 "ceph osd df -f json | jq -e '.nodes | length == 3 and all(.kb > 0)'"
+        until_true 120 "ceph pg stat | grep -q 'active+clean'"
         ceph osd perf | grep -q commit; ceph osd pool stats p | grep -q 'pool p'
         # The status module, the crash module, progress.
-        until_true "ceph osd status | grep -q 'exists,up'"
+        until_true 120 "ceph osd status | grep -q 'exists,up'"
         echo '{"crash_id": "2026-11-25T00:00:00.000000Z_1", "timestamp": "2026-11-25T00:00:00.000000Z", "entity_name": "osd.0",
           "process_name": "x", "ceph_version": "16.2.15", "utsname_hostname": "h", "stack_sig": "s", "backtrace": []}' > crash.json
         ceph crash post -i crash.json; ceph crash ls | grep -q 2026-11-25
@@ -73,9 +70,9 @@ fn a_stock_manager_serves_and_our_own_takes_over_when_it_dies() {
         ceph balancer mode upmap; ceph balancer on; ceph balancer status | jq -e '.active and .mode == "upmap"' > /dev/null
         [ "$(ceph config get mgr mgr/balancer/mode)" = upmap ]
         ceph osd pool set p pg_num_min 32; ceph osd pool set p pg_autoscale_mode on
-        until_true "ceph osd pool autoscale-status -f json | jq -e 'map(select(.pool_name == \"p\")) | .[0].pg_autoscale_mode == \"on\"'"
+        until_true 120 "ceph osd pool autoscale-status -f json | jq -e 'map(select(.pool_name == \"p\")) | .[0].pg_autoscale_mode == \"on\"'"
         ceph config set mgr mgr/pg_autoscaler/sleep_interval 5
-        until_true "ceph osd pool get p pg_num -f json | jq -e '.pg_num > 8'""#,
+        until_true 120 "ceph osd pool get p pg_num -f json | jq -e '.pg_num > 8'""#,
     );
     sh(
         &shell,
@@ -85,7 +82,7 @@ fn a_stock_manager_serves_and_our_own_takes_over_when_it_dies() {
         rbd create rbd/parent --size 8M; rbd snap create rbd/parent@s; rbd snap protect rbd/parent@s
         rbd clone rbd/parent@s rbd/child
         ceph rbd task add flatten rbd/child
-        until_true "rbd info rbd/child --format json | jq -e 'has(\"parent\") | not'"
+        until_true 120 "rbd info rbd/child --format json | jq -e 'has(\"parent\") | not'"
         rbd trash purge schedule add --pool rbd 1h; rbd trash purge schedule ls --pool rbd | grep -q 'every 1h'"#,
     );
     // What a client asks of the manager in the moment of its death our own answers.
@@ -115,7 +112,7 @@ cluster.shutdown()"#,
         r#"
         # It comes back, another waits beside it, and takes over by command.
         mgr_start x; mgr_wait x; mgr_start y
-        until_true "ceph mgr dump | jq -e '.standbys | map(.name) == [\"y\"]'"
+        until_true 120 "ceph mgr dump | jq -e '.standbys | map(.name) == [\"y\"]'"
         ceph mgr fail; mgr_wait y
         ceph osd df > /dev/null; ceph balancer status | jq -e '.mode == "upmap"' > /dev/null"#,
     );
@@ -139,11 +136,11 @@ fn modules_work_by_themselves() {
         rbd mirror image enable rbd/mirrored snapshot
         rbd mirror snapshot schedule add --pool rbd 1m; rbd mirror snapshot schedule ls --pool rbd | grep -q 'every 1m'
         rbd trash purge schedule add --pool rbd 1m; rbd trash mv rbd/gone
-        mgr_kill x; until_true "ceph mgr stat -f json | jq -e '.active_name == \"a\"'"; mgr_start x; mgr_wait x
+        mgr_kill x; until_true 120 "ceph mgr stat -f json | jq -e '.active_name == \"a\"'"; mgr_start x; mgr_wait x
         # A task: one image is removed from the trash now.
         rbd trash mv rbd/task
         id=$(rbd trash ls rbd --format json | jq -r '.[] | select(.name == "task").id'); ceph rbd task add trash remove rbd/$id
-        until_true "rbd trash ls rbd --format json | jq -e 'map(.name) | index(\"task\") == null'""#,
+        until_true 120 "rbd trash ls rbd --format json | jq -e 'map(.name) | index(\"task\") == null'""#,
     );
     sh(
         &shell,
@@ -151,7 +148,7 @@ fn modules_work_by_themselves() {
         # Which image has how many writes: the OSDs count what the manager asks them for.
         (for n in $(seq 400); do rbd bench rbd/load --io-type write --io-size 4K --io-threads 1 --io-total 1M; done > /dev/null 2>&1) &
         load=$!
-        until_true "ceph rbd perf image stats rbd | jq -e '.stats | map(to_entries[0] | select(.key | endswith(\"/load\")) | select(.value[0] > 0)) | length == 1'"
+        until_true 120 "ceph rbd perf image stats rbd | jq -e '.stats | map(to_entries[0] | select(.key | endswith(\"/load\")) | select(.value[0] > 0)) | length == 1'"
         ceph rbd perf image counters rbd > counters; sleep 6; ceph rbd perf image counters rbd > counters.later
         writes() { jq '.counters | map(to_entries[0] | select(.key | endswith("/load")).value[0]) | add' $1; }
         [ $(writes counters.later) -gt $(writes counters) ]
@@ -162,16 +159,16 @@ fn modules_work_by_themselves() {
         port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
         ceph config set mgr mgr/prometheus/server_addr 127.0.0.1; ceph config set mgr mgr/prometheus/server_port $port
         ceph config set mgr mgr/prometheus/scrape_interval 2; ceph config set mgr mgr/prometheus/rbd_stats_pools rbd
-        ceph mgr module enable prometheus; until_true "ceph mgr services | jq -e .prometheus"
+        ceph mgr module enable prometheus; until_true 120 "ceph mgr services | jq -e .prometheus"
         metric() { echo "curl -s http://127.0.0.1:$port/metrics | awk -v n='$1' 'index(\$1, n) == 1 && \$2 > 0 { found = 1 } END { exit !found }'"; }
-        until_true "$(metric 'ceph_osd_op_w{')"; until_true "$(metric 'ceph_pool_objects{')"; until_true "$(metric 'ceph_rbd_write_ops{')"
+        until_true 120 "$(metric 'ceph_osd_op_w{')"; until_true 120 "$(metric 'ceph_pool_objects{')"; until_true 120 "$(metric 'ceph_rbd_write_ops{')"
         kill $load
         # A pool whose copies lie unevenly: the balancer moves some.
         ceph osd pool create two 32 32; ceph osd pool set two size 2
         ceph osd set-require-min-compat-client luminous
         ceph config set mgr mgr/balancer/sleep_interval 2; ceph config set mgr mgr/balancer/upmap_max_deviation 1
         ceph balancer mode upmap; ceph balancer on
-        until_true "ceph osd dump -f json | jq -e '.pg_upmap_items | length > 0'"
+        until_true 120 "ceph osd dump -f json | jq -e '.pg_upmap_items | length > 0'"
         # What OSDs and modules say of themselves for a report, without sending it.
         ceph telemetry show > telemetry 2> /dev/null
         jq -en 'input | .osd.count == 3 and .mon.count == 1 and (.pools | length) >= 2' telemetry"#,
@@ -179,8 +176,8 @@ fn modules_work_by_themselves() {
     sh(
         &shell,
         r#"
-        until_true "rbd trash ls rbd --format json | jq -e '. == []'"
-        until_true "[ \$(rbd snap ls --all rbd/mirrored --format json | jq 'map(select(.namespace.type == \"mirror\")) | length') -ge 2 ]""#,
+        until_true 120 "rbd trash ls rbd --format json | jq -e '. == []'"
+        until_true 120 "[ \$(rbd snap ls --all rbd/mirrored --format json | jq 'map(select(.namespace.type == \"mirror\")) | length') -ge 2 ]""#,
     );
 }
 
@@ -218,11 +215,11 @@ fn the_manager_outlives_the_leading_monitor() {
         &shell,
         r#"
         mgr_start x; mgr_wait x
-        until_true "ceph osd df -f json | jq -e '.nodes | length == 3 and all(.kb > 0)'"
+        until_true 120 "ceph osd df -f json | jq -e '.nodes | length == 3 and all(.kb > 0)'"
         ceph balancer mode upmap
         leader=$(ceph quorum_status -f json | jq -r .quorum_leader_name)
         kill -9 $(cat $DIR/run/$([ $leader = a ] && echo mon || echo mon.$leader).pid); began=$(date +%s%N)
-        until_true "ceph quorum_status -f json | jq -e '.quorum_names | length == 2'"; mgr_wait x
+        until_true 120 "ceph quorum_status -f json | jq -e '.quorum_names | length == 2'"; mgr_wait x
         echo "the manager is active under another leader after $(( ($(date +%s%N) - began) / 1000000 )) ms"
         kill -0 $(cat mgr.x.pid)
         ceph osd df -f json | jq -e '.nodes | length == 3 and all(.kb > 0)' > /dev/null
@@ -230,7 +227,7 @@ fn the_manager_outlives_the_leading_monitor() {
         # What it is told is kept, and what it finds reaches the new leader.
         ceph balancer mode none; [ "$(ceph config get mgr mgr/balancer/mode)" = none ]
         ceph osd pool set p pg_num_min 32; ceph osd pool set p pg_autoscale_mode on; ceph config set mgr mgr/pg_autoscaler/sleep_interval 5
-        until_true "ceph osd pool get p pg_num -f json | jq -e '.pg_num > 8'"
+        until_true 120 "ceph osd pool get p pg_num -f json | jq -e '.pg_num > 8'"
         # It has not been given up meanwhile: its first epoch as the active one is still its own.
         ceph mgr dump | jq -e '.active_name == "x" and .available'
         ceph osd blocklist ls 2>/dev/null | (! grep -q :)"#,

@@ -1,8 +1,9 @@
 //! Options that OSDs read, each by the difference that it makes in a running cluster: the option goes the whole way from `ceph config set`.
 
 use nacre_msg::SubOp;
+use nacre_objecter::Request;
 use nacre_sim::{Config, Proc, World};
-use nacre_types::{OsdId, UTime};
+use nacre_types::{ObjectLocator, OsdId, UTime};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -79,6 +80,7 @@ fn an_osd_is_missed_as_the_options_say() {
     assert!(is_up_after(&[("osd_fast_fail_on_connection_refused", "false")], true, 2 * SECOND));
     assert!(!is_up_after(&[], false, 12 * SECOND));
     assert!(is_up_after(&[("osd_heartbeat_grace", "30")], false, 12 * SECOND));
+    assert!(is_up_after(&[("osd_heartbeat_interval", "30")], false, 12 * SECOND), "nobody has asked it yet");
 }
 
 /// Whether OSD 0 goes on although it is marked down this often, every 5 s.
@@ -159,4 +161,82 @@ fn takes(options: &[(&str, &str)]) -> Duration {
 fn leases_are_as_long_as_the_options_say() {
     let (long, short) = (takes(&[]), takes(&[("osd_pool_default_read_lease_ratio", "0.3")]));
     assert!(long > short + 2 * SECOND, "0.8 of 7 s against 0.3: {long:?}, {short:?}");
+}
+
+/// What the monitor's health says of messages that OSDs let wait.
+fn slow_ops(world: &World) -> Option<String> {
+    let checks = nacre_mon::health::checks(world.mon().expect("it runs").state());
+    checks.iter().find(|check| check.code == "SLOW_OPS").map(|check| check.summary.clone())
+}
+
+/// Clients' writes while OSD 0 stands still and is not missed yet.
+fn stalled(options: &[(&str, &str)]) -> World {
+    let mut world = World::new(1, &Config::default());
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 8}"#);
+    options.iter().for_each(|(name, value)| set(&mut world, name, value));
+    set(&mut world, "osd_heartbeat_grace", "60");
+    world.op("object", SubOp::write_full(b"content".to_vec().into()));
+    world.run_for(10 * SECOND);
+    assert_eq!(slow_ops(&world), None);
+    let until = world.now() + 20 * SECOND;
+    world.freeze(Proc::Osd(0), until);
+    for n in 0..32 {
+        let write = SubOp::write_full(b"content".to_vec().into());
+        let request = Request::new(ObjectLocator::in_pool(1), format!("o{n}"), vec![write]);
+        world.order(0, |client| client.submit(request));
+    }
+    world.run_for(15 * SECOND);
+    world
+}
+
+/// The whole way: a PG's messages, the shard's report, the OSD's, the monitor's health, by the option of the moment.
+#[test]
+fn messages_are_slow_after_the_time_that_the_option_says_and_operators_hear_of_it() {
+    assert_eq!(slow_ops(&stalled(&[])), None, "15 s are not 30");
+    assert_eq!(slow_ops(&stalled(&[("osd_op_complaint_time", "0")])), None, "nobody asks");
+    let mut world = stalled(&[("osd_op_complaint_time", "3")]);
+    let text = slow_ops(&world).unwrap_or_default();
+    let (count, rest) = text.split_once(" slow ops, oldest one blocked for ").expect(&text);
+    let (oldest_s, who) = rest.split_once(" sec, ").expect(&text);
+    assert_eq!(who, "daemons [osd.1,osd.2] have slow ops.");
+    assert!((2..=32).contains(&count.parse::<usize>().expect("a number")), "{text}");
+    assert!((10..=16).contains(&oldest_s.parse::<u64>().expect("a number")), "{text}");
+    // It goes on in 5 s.
+    assert!(world.run_until(15 * SECOND, |world| slow_ops(world).is_none()), "{:?}", slow_ops(&world));
+}
+
+/// Two OSDs are gone, one of them for good with the only whole copy of what was written last: the one that came back has had a part of it,
+/// the one that comes now has only what was before.
+#[test]
+fn what_copies_know_of_lost_ones_is_left_out_as_the_option_says() {
+    let limits = nacre_pg::LogLimits { target: 4, trim_min: 1, max: 8, ..Default::default() };
+    let tuning = nacre_pg::Tuning { limits, ..Config::default().tuning };
+    let mut world = World::new(1, &Config { tuning, ..Config::default() });
+    world.command(r#"{"prefix": "osd pool create", "pool": "p", "pg_num": 1, "size": 3}"#);
+    world.command(r#"{"prefix": "osd pool set", "pool": "p", "var": "min_size", "val": "1"}"#);
+    let write = |world: &mut World, text: &str| {
+        world.op("object", SubOp::write_full(text.as_bytes().to_vec().into()));
+        (0..20).for_each(|n| drop(world.op(&format!("o{n}"), SubOp::write_full(b"content".to_vec().into()))));
+    };
+    let end = |world: &mut World, osd: OsdId| {
+        world.stop_osd(osd, true);
+        let down = format!(r#"{{"prefix": "osd down", "ids": ["{osd}"], "definitely_dead": true}}"#);
+        world.command(&down);
+    };
+    write(&mut world, "old");
+    let acting = world.acting();
+    let [whole, partial, old] = acting[..] else { panic!("three: {acting:?}") };
+    end(&mut world, partial);
+    end(&mut world, old);
+    write(&mut world, "new");
+    world.command(r#"{"prefix": "osd set", "key": "nobackfill"}"#);
+    world.start_osd(partial);
+    world.run_for(20 * SECOND);
+    end(&mut world, whole);
+    world.command(&format!(r#"{{"prefix": "osd lost", "id": {whole}, "yes_i_really_mean_it": true}}"#));
+    world.start_osd(old);
+    let read = |world: &mut World| world.op_within("object", SubOp::read(0, 0), 30 * SECOND);
+    assert_eq!(read(&mut world), None, "what there is ended before the last writes");
+    set(&mut world, "osd_find_best_info_ignore_history_les", "true");
+    assert_eq!(read(&mut world).as_deref(), Some(&b"old"[..]));
 }

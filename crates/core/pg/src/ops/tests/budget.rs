@@ -1,8 +1,9 @@
 //! What one message may ask for.
 
 use super::*;
+use crate::TURN_WORK_MAX;
 use crate::ops::testing::Client;
-use crate::ops::{Change, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, WORK_BYTES_MAX};
+use crate::ops::{Change, OMAP_KEYS_MAX, OPS_MAX, REPLY_BYTES_MAX, Suspend, WORK_BYTES_MAX};
 use nacre_buf::{ByteStr, Bytes};
 use nacre_denc::{Encode, Writer};
 use nacre_types::Errno;
@@ -316,4 +317,32 @@ fn list_all() -> Bytes {
         w.raw(&[0; 8]);
         w.u32(1000);
     })
+}
+
+/// What one turn does of a call that pauses is not much more than a turn is for, and its parts are no more than the whole.
+#[test]
+fn a_call_that_pauses_does_a_turns_work_at_a_time() {
+    let mut client = Client::with_old();
+    client.send(vec![SubOp::new(code::OMAPCLEAR)]);
+    let mut w = Writer::new();
+    methods::put_marker(&mut w, "o");
+    let entry = w.finish();
+    for page in 0..4 {
+        let key = |key: usize| format!("{page}-{key:08}").as_str().into();
+        let entries: Vec<(ByteStr, Bytes)> = (0..25_000).map(|number| (key(number), entry.clone())).collect();
+        assert_eq!(client.send(vec![with_input(code::OMAPSETVALS, &entries)]).result, 0);
+    }
+    let (mut turns, mut most) = (1, 0);
+    let message = client.message(vec![SubOp::call("rgw", "bucket_check_index", b"")]);
+    let outcome = loop {
+        match client.try_send(&message) {
+            Ok(outcome) => break outcome,
+            Err(Suspend::Pause { op_index, progress }) => drop(client.progress.insert(op_index, progress)),
+            Err(other) => panic!("{other:?}"),
+        }
+        (turns, most) = (turns + 1, client.work.max(most));
+    };
+    assert_eq!(outcome.result, 0);
+    assert!((3..20).contains(&turns), "{turns} turns");
+    assert!((TURN_WORK_MAX..TURN_WORK_MAX * 5 / 4).contains(&most), "{most} in a turn");
 }

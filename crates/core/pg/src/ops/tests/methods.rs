@@ -36,7 +36,7 @@ fn a_method_returns_a_count_beside_its_output() {
 }
 
 /// `rgw_bucket_dir_entry` of a delete marker.
-fn put_marker(w: &mut Writer, name: &str) {
+pub(super) fn put_marker(w: &mut Writer, name: &str) {
     w.envelope(8, 3, |w| {
         w.str(name);
         w.u64(0);
