@@ -13,6 +13,7 @@ pub(crate) mod ping_checks;
 
 pub use crate::mutes::{Check, DETAILS_COUNT_MAX, Health, MUTES_COUNT_MAX, Mute, Severity};
 use crate::state::State;
+use nacre_msg::stats::osd_alert;
 
 /// Codes that a stock manager has as well and that we judge ourselves, by what OSDs report to us: the same cluster must not be degraded and
 /// clean in one answer.
@@ -30,6 +31,11 @@ const OWN_CODES: &[&str] = &[
     "PG_RECOVERY_FULL",
     "POOL_APP_NOT_ENABLED",
     "SLOW_OPS",
+    // A manager makes checks of what OSDs say to us.
+    osd_alert::CLIENTS_THROTTLED,
+    osd_alert::COPIES_LOST,
+    osd_alert::PEER_MESSAGES,
+    osd_alert::SLOW_OPS,
 ];
 
 /// Everything that is wrong, in order of codes.

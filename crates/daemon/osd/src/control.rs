@@ -103,7 +103,7 @@ impl OsdControl {
             mon: MonLink::new((osd, plane), MonLink::auth_of(osd, config.key.clone()), monc_config),
             ceph: config.ceph.as_ref().map(|ceph| UnderCeph::new(&config, ceph, class(), capacity_bytes)),
             heartbeats: HeartbeatDriver::new((osd, fsid, plane), &options, now),
-            mgr: MgrReport::new(osd, fsid),
+            mgr: MgrReport::new(osd, fsid, plane),
             boot: Boot::new(osd, boot::settings(&options)),
             merges: Merges::default(),
             map_catch_up: MapCatchUp::default(),

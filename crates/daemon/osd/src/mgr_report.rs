@@ -9,11 +9,11 @@ use crate::shard_msg::ShardReport;
 use nacre_buf::Bytes;
 use nacre_denc::Encode;
 use nacre_maps::{MgrMap, OsdMap};
-use nacre_msg::stats::{PgStat, PingTimes};
+use nacre_msg::stats::{PgStat, PingTimes, osd_alert};
 use nacre_msg::{Message, PerfQueries, PgStats, RawMessage};
 use nacre_msgr::{Config as MsgrConfig, Session};
 use nacre_options::Values;
-use nacre_osd_core::Room;
+use nacre_osd_core::{ControlPlane, Room};
 use nacre_service::{ConnId, Messenger};
 use nacre_types::{EntityKind, OsdId, PgId, Stamp, Uuid};
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,6 +61,7 @@ impl Default for ManagerSession {
 pub(crate) struct MgrReport {
     osd: OsdId,
     fsid: Uuid,
+    plane: ControlPlane,
     link: Option<Link>,
     session: ManagerSession,
     /// The monitor wants our statistics besides.
@@ -77,10 +78,11 @@ pub(crate) struct MgrReport {
 
 impl MgrReport {
     /// Of `osd` in the cluster `fsid`; no manager is known yet.
-    pub(crate) fn new(osd: OsdId, fsid: Uuid) -> Self {
+    pub(crate) fn new(osd: OsdId, fsid: Uuid, plane: ControlPlane) -> Self {
         Self {
             osd,
             fsid,
+            plane,
             link: None,
             session: ManagerSession::default(),
             monitor_wants: false,
@@ -267,7 +269,11 @@ impl MgrReport {
         let mut stats = report::pg_stats(osd, map, self.seq, self.reports.values(), hb_peers.into_iter());
         self.misunderstood.retain(|_, (_, at)| now.since(*at) < MISUNDERSTOOD_KEPT);
         let misunderstood = self.misunderstood.values().map(|(text, _)| text.as_str());
-        let alerts = report::alerts(misunderstood, self.reports.values());
+        let mut alerts = report::alerts(misunderstood, self.reports.values());
+        if self.plane == ControlPlane::Ceph {
+            // Ceph's manager has them as a metric, and would warn of them a second time.
+            alerts.remove(osd_alert::SLOW_OPS);
+        }
         if !alerts.is_empty() {
             stats.osd_stat.alerts.insert(self.osd, alerts);
         }
@@ -278,11 +284,13 @@ impl MgrReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nacre_maps::OsdInfo;
+    use nacre_msg::stats::SlowOps;
 
     /// Of any shard, not only of the first: else a peer of the other's PGs is not pinged, and promises us nothing.
     #[test]
     fn whoever_shares_the_pgs_of_any_shard_is_noticed() {
-        let mut mgr = MgrReport::new(0, Uuid::default());
+        let mut mgr = MgrReport::new(0, Uuid::default(), ControlPlane::Nacre);
         let mut heard = |shard, sharers: &[OsdId]| {
             let sharers = sharers.iter().copied().collect();
             mgr.on_report(ShardReport { shard, sharers, ..ShardReport::default() })
@@ -293,5 +301,18 @@ mod tests {
         assert!(!heard(1, &[1, 2, 3]));
         assert!(!heard(0, &[1]), "2 shares the other shard's PGs");
         assert!(heard(1, &[1, 3]), "2 shares none any more");
+    }
+
+    #[test]
+    fn slow_messages_are_no_alert_for_cephs_manager_which_has_them_as_a_metric() {
+        let alerts = |plane| {
+            let mut mgr = MgrReport::new(0, Uuid::default(), plane);
+            let slow_ops = SlowOps { count: 3, oldest_s: 40 };
+            let map = OsdMap { osd_info: vec![OsdInfo::default()], ..OsdMap::default() };
+            mgr.on_report(ShardReport { slow_ops, ..ShardReport::default() });
+            let stats = mgr.stats(&map, BTreeSet::new(), Stamp::default());
+            stats.osd_stat.alerts.get(&0).is_some_and(|alerts| alerts.contains_key(osd_alert::SLOW_OPS))
+        };
+        assert_eq!([ControlPlane::Nacre, ControlPlane::Ceph].map(alerts), [true, false]);
     }
 }

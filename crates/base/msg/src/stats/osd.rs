@@ -66,7 +66,7 @@ impl PingTimes {
     }
 }
 
-/// Codes of [`OsdStat::alerts`] that are ours; Ceph's managers pass over those that they do not know.
+/// Codes of [`OsdStat::alerts`] that are ours. Ceph's managers make a health check of any code, with no words of their own.
 pub mod osd_alert {
     /// Other OSDs said what it could not read.
     pub const PEER_MESSAGES: &str = "OSD_PEER_MESSAGES";
