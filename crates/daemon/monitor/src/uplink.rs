@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// Sessions of a monitor that hears no leader, which it notices after 1 s, end after this time, once, so that their clients try the others: this
 /// one may be cut off from them. Where another takes over they would end all the same. Ceph waits for twice `mon_lease`, 10 s.
-const ALONE_MAX: Duration = Duration::from_millis(500);
+const ALONE_MAX: Duration = Duration::from_millis(400);
 
 /// Who leads, in which term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,8 +136,8 @@ mod tests {
         uplink.announced(leader(2, 1));
         assert_eq!(uplink.follow(Some(leader(2, 1)), at(0)), Follow::Resume);
         assert_eq!(uplink.follow(None, at(1)), Follow::Stay, "an election");
-        assert_eq!(uplink.follow(None, at(5)), Follow::Stay);
-        assert_eq!(uplink.follow(None, at(6)), Follow::End);
+        assert_eq!(uplink.follow(None, at(4)), Follow::Stay);
+        assert_eq!(uplink.follow(None, at(5)), Follow::End);
         assert_eq!(
             uplink.follow(None, at(60)),
             Follow::Stay,
