@@ -83,12 +83,8 @@ impl Known<'_> {
         if update == Eversion::ZERO {
             return Some((best, usize::MAX)); // there is nothing to be read
         }
-        // A copy that missed the activation but has the same log has the same chunks; so has one that went on in the
-        // same epoch, since it keeps what its newer writes replaced.
-        let has = |info: &&PgInfo| {
-            let reaches = info.last_update.epoch == update.epoch && info.last_update >= update;
-            took_part(info) && info.last_update >= update || reaches
-        };
+        let has =
+            |info: &&PgInfo| took_part(info) && info.last_update >= update || went_on_from(info, update);
         Some((best, self.count_shards(has)))
     }
 
@@ -107,6 +103,16 @@ impl Known<'_> {
         let infos = self.complete().map(|(_, info)| info).filter(counts);
         infos.filter_map(|info| info.shard).collect::<BTreeSet<u8>>().len()
     }
+}
+
+/// Whether the copy's log contains `update`, by what is known of the copy alone. If it does, the copy has the same chunks as those that
+/// took part in the activation that it missed, since it keeps what its newer writes replaced.
+///
+/// All members of an interval follow one primary, and whoever has a write has those before it. Each notes the interval
+/// (`last_interval_started`) before it takes the first write of it: the epochs from there to that of its newest write are all of that one.
+fn went_on_from(info: &PgInfo, update: Eversion) -> bool {
+    let (first, last) = (info.last_interval_started, info.last_update.epoch);
+    info.last_update >= update && (last == update.epoch || first <= update.epoch)
 }
 
 /// As [`choose`], where a copy is one of the chunks of which `known.needed` give the data back: Ceph's `find_best_info` of
@@ -137,8 +143,8 @@ mod tests {
     use nacre_msg::peer::PgHistory;
     use nacre_types::HObject;
 
-    /// `osd:last_update~tail/les` words; `?` behind marks an incomplete copy, `!` one that lacks objects, `^n` what its history knows, `=v`
-    /// what it knows that all had.
+    /// `osd:last_update~tail/les` words; `@n` behind is the first epoch of the interval of that activation, if not the same, `?` marks an
+    /// incomplete copy, `!` one that lacks objects, `^n` what its history knows, `=v` what it knows that all had.
     fn parse(text: &str) -> Vec<(OsdId, PgInfo)> {
         text.split_whitespace()
             .map(|word| {
@@ -155,7 +161,10 @@ mod tests {
                 if started.ends_with('?') {
                     info.last_backfill = HObject::MIN;
                 }
-                info.last_epoch_started = started.trim_end_matches(['?', '!']).parse().expect("an epoch");
+                let epochs = started.trim_end_matches(['?', '!']);
+                let (epoch, since) = epochs.split_once('@').unwrap_or((epochs, epochs));
+                info.last_epoch_started = epoch.parse().expect("an epoch");
+                info.last_interval_started = since.parse().expect("an epoch");
                 info.history.last_epoch_started = known.parse().expect("an epoch");
                 (info.last_update, info.log_tail) = (version(update), version(tail));
                 info.last_complete = if started.ends_with('!') { info.log_tail } else { info.last_update };
@@ -238,6 +247,9 @@ mod tests {
             ("missed the activation, not the data", "0:5'9~0'0/5 1:5'9~0'0/4", nothing, Some(0)),
             ("missed it, and has more", "0:5'9~0'0/5 1:5'11~0'0/4", nothing, Some(0)),
             ("missed it, and has something else", "0:5'9~0'0/5 1:4'11~0'0/4", nothing, None),
+            ("went on in a later epoch of the interval", "0:5'9~0'0/9 1:7'11~0'0/5@4", nothing, Some(0)),
+            ("went on in a later interval", "0:5'9~0'0/9 1:7'11~0'0/6", nothing, None),
+            ("ends before it, in the same interval", "0:5'9~0'0/9 1:4'8~0'0/4@3", nothing, None),
             ("an incomplete copy bears nothing out", "0:5'9~0'0/5 1:5'9~0'0/5?", nothing, None),
             ("an empty copy says nothing", "0:5'9~0'0/5 1:0'0~0'0/0 2:5'8~0'0/5", nothing, Some(2)),
             (

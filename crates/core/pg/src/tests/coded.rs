@@ -4,7 +4,7 @@ use crate::harness::{World, head};
 use nacre_msg::SubOp;
 use nacre_msg::osd_op::{Extent, code};
 use nacre_msg::stats::pg_state;
-use nacre_types::{Errno, OsdId, SnapId, UTime};
+use nacre_types::{Errno, OsdId, PgId, SnapId, UTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -298,6 +298,42 @@ fn what_too_few_have_is_taken_back() {
     }
 }
 
+/// Two shards are left of an interval, and one of them went on, in a later epoch, to a write that the other does not have. The other leads
+/// in the next interval and begins an activation on what both have; the new member ends before it takes part.
+#[test]
+fn an_activation_that_was_begun_does_not_shut_out_a_shard_that_went_on() {
+    for (seed, overwrites) in (0..20).flat_map(|seed| [(seed, false), (seed, true)]) {
+        let mut world =
+            if overwrites { World::overwritten(seed, 1, 2, 1) } else { World::coded(seed, 1, 2, 1) };
+        world.run_until_idle();
+        let (old, new) = (noise(6, 20_000), noise(7, 9_000));
+        lose(&mut world, 0);
+        assert_eq!(world.call(0, "a", write(&old)).result, 0);
+        world.publish(|_| ());
+        world.run_until_idle();
+        world.disk(1).is_stuck = true;
+        let tid = world.request(0, "b", write(&new));
+        world.run_until_idle();
+        world.crash(1);
+        world.disk(1).is_stuck = false;
+        world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), vec![0, 1, 3])));
+        world.restart(1);
+        while !world.pg(1).is_some_and(|pg| pg.phase_name().ends_with("Activating")) {
+            assert!(world.step(), "seed {seed}: no activation begins");
+        }
+        let head = |world: &mut World, osd| world.pg(osd).map(|pg| pg.info().last_update).expect("a copy");
+        assert!(head(&mut world, 1).epoch < head(&mut world, 2).epoch, "seed {seed}: osd.2 went on");
+        world.crash(3);
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+        assert_eq!(world.clients[0].replies[&tid].result, 0, "seed {seed}");
+        assert!(read_all(&mut world, "a") == Ok(old), "seed {seed}");
+        assert!(read_all(&mut world, "b") == Ok(new), "seed {seed}");
+        world.heal();
+        world.assert_equal_copies();
+    }
+}
+
 /// `victim` forgets the last `count` of these writes, which all members had. The others must not take them back, but give them to that one
 /// again.
 fn keeps_what_one_forgets(
@@ -503,7 +539,7 @@ fn members_move_and_chunks_with_them() {
         assert_eq!(world.call(0, &format!("o{n}"), write(&data[n * 1000..])).result, 0);
     }
     for members in [[1, 2, 3], [3, 1, 2], [4, 0, 3], [0, 1, 2]] {
-        world.publish(|map| drop(map.pg_upmap.insert(nacre_types::PgId::new(3, 0), members.to_vec())));
+        world.publish(|map| drop(map.pg_upmap.insert(PgId::new(3, 0), members.to_vec())));
         world.heal();
         assert_eq!(state(&mut world), "active+clean", "{members:?}");
         world.assert_equal_copies();
