@@ -60,7 +60,7 @@ pub use batch::{Batch, BatchOp, MemorySnapshot, Snapshot};
 pub use budget::BATCH_BYTES_MAX;
 pub use command::{CommandCx, CommandInput, Output};
 pub use event::{Effect, Endpoint, Event, Peer, Served, SessionId, Token};
-pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, SESSIONS_COUNT_MAX};
+pub use front::{Front, FrontEffect, FrontEvent, HANDSHAKES_COUNT_MAX, RESUME_BYTES_MAX, SESSIONS_COUNT_MAX};
 pub use mkfs::{MkfsError, MkfsOptions, MkfsOsd, mkfs};
 pub use mon::{Mon, TICK};
 pub use mon_members::MonMembers;

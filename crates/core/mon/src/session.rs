@@ -9,6 +9,8 @@ use std::net::IpAddr;
 
 /// Subscriptions of one session.
 pub(crate) const SUBSCRIPTIONS_COUNT_MAX: usize = 64;
+/// What one takes besides what it is to.
+const SUBSCRIPTION_BYTES: usize = 16;
 /// Length of what is subscribed to: `kv:` and a prefix of keys is the longest.
 const TOPIC_BYTES_MAX: usize = 1024;
 
@@ -48,6 +50,11 @@ pub(crate) struct Subscriptions(BTreeMap<String, Subscription>);
 impl Subscriptions {
     pub(crate) fn get(&self, what: &str) -> Option<Subscription> {
         self.0.get(what).copied()
+    }
+
+    /// What they take in a message, and about what they take in memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.keys().map(|what| SUBSCRIPTION_BYTES + what.len()).sum()
     }
 
     pub(crate) fn topics(&self) -> impl Iterator<Item = &String> {

@@ -26,6 +26,7 @@ const REDIAL_DELAY_MAX: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(5);
 /// Bytes that may wait for one monitor; what is more is not sent. One message of the largest kind always finds room.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
+const _: () = assert!(2 * nacre_mon::RESUME_BYTES_MAX <= QUEUED_BYTES_MAX, "all sessions are told at once");
 /// Time between two lines in the log about monitors that cannot prove that they are of this cluster.
 const STRANGERS_APART: Duration = Duration::from_secs(600);
 /// Handshakes of monitors at a time.

@@ -21,6 +21,7 @@ mod tell;
 mod view;
 
 pub use event::{FrontEffect, FrontEvent};
+pub use resume::RESUME_BYTES_MAX;
 
 use crate::batch::{Batch, Snapshot};
 use crate::event::{Endpoint, Peer, Served, SessionId};
@@ -107,7 +108,7 @@ pub struct Front {
     mgr_is_active: bool,
     /// Entities whose key has changed and whose sessions have not been looked at.
     revoked: BTreeSet<AuthName>,
-    /// For requests without an answer.
+    /// For what the next leader is to be told.
     room: Room,
     effects: Vec<FrontEffect>,
 }
@@ -318,6 +319,9 @@ impl Front {
         (entry.peer.kind, entry.peer.addrs, entry.peer.seen_at) = (kind, addrs, seen_at);
         if entry.for_tell {
             return;
+        }
+        if entry.outlives_leader() {
+            entry.resume.opened(&entry.peer, &mut self.room);
         }
         let peer = Box::new(entry.peer.clone());
         self.effects.push(FrontEffect::Open { session, peer });

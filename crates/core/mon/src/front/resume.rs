@@ -1,26 +1,38 @@
 //! [`Resume`]: what the next leader has to be told of a client's session, which goes on there where it was.
 
-use crate::event::Served;
+use crate::event::{Peer, Served};
 use crate::session::Subscriptions;
+use nacre_denc::Encode;
 use nacre_msg::{Answer, ClusterLogEntry, Message};
 use std::collections::VecDeque;
 
 /// Requests of one session that wait for their answers.
 const REQUESTS_COUNT_MAX: usize = 64;
-/// Bytes of all such requests of a front: with the sessions themselves less than a link may queue.
-const REQUEST_BYTES_MAX: usize = 32 << 20;
+/// Bytes of what a front keeps of all its sessions, and at most what it tells a leader of them at once: less than a link may queue.
+pub const RESUME_BYTES_MAX: usize = 32 << 20;
+/// What a session takes besides its peer's names and addresses.
+const SESSION_BYTES: usize = 128;
 /// What a request takes besides its text and data.
 const REQUEST_BYTES: usize = 256;
 /// What an entry of the cluster log takes besides its text.
 const ENTRY_BYTES: usize = 256;
 
-/// Bytes that requests may still take.
+/// Bytes that sessions may still take.
 #[derive(Debug)]
 pub(super) struct Room(usize);
 
 impl Default for Room {
     fn default() -> Self {
-        Self(REQUEST_BYTES_MAX)
+        Self(RESUME_BYTES_MAX)
+    }
+}
+
+impl Room {
+    /// Takes so many bytes, where there are.
+    fn take(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes);
+        self.0 = left.unwrap_or(self.0);
+        left.is_some()
     }
 }
 
@@ -41,36 +53,61 @@ struct Request {
 pub(super) struct Resume {
     subscriptions: Subscriptions,
     requests: VecDeque<Request>,
+    /// What the session takes without subscriptions and requests.
+    peer_bytes: usize,
+    /// What it has taken of the room, but for requests.
+    taken: usize,
     /// It cannot go on: there was something that is not kept.
     has_lost: bool,
 }
 
 impl Resume {
+    /// The session is open.
+    pub(super) fn opened(&mut self, peer: &Peer, room: &mut Room) {
+        self.peer_bytes = SESSION_BYTES + peer.auth_name.id.len() + peer.addrs.to_bytes().len();
+        self.account(room);
+    }
+
     /// The peer says something to the leader. What cannot be said again for it ends the session with the leader.
     pub(super) fn asked(&mut self, tid: u64, message: &Message, room: &mut Room) {
         if let Message::MonSubscribe(wanted) = message {
             for (what, subscription) in &wanted.what {
                 self.subscriptions.subscribe(what, *subscription);
             }
-            return;
+            return self.account(room);
         }
         let bytes = bytes_of(message);
         match message.answer(tid) {
-            Some(answer) if self.requests.len() < REQUESTS_COUNT_MAX && bytes <= room.0 => {
-                room.0 -= bytes;
+            Some(answer) if self.requests.len() < REQUESTS_COUNT_MAX && room.take(bytes) => {
                 self.requests.push_back(Request { tid, answer, bytes, message: message.clone() });
             }
-            _ => {
-                self.has_lost = true;
-                self.forget(room);
-            }
+            _ => self.lose(room),
         }
+    }
+
+    /// Takes what the session needs by now.
+    fn account(&mut self, room: &mut Room) {
+        let needed = self.peer_bytes + self.subscriptions.bytes();
+        room.0 += std::mem::take(&mut self.taken);
+        match room.take(needed) {
+            true => self.taken = needed,
+            false => self.lose(room),
+        }
+    }
+
+    fn lose(&mut self, room: &mut Room) {
+        self.has_lost = true;
+        self.forget(room);
     }
 
     /// The leader's message of this type and number goes to the peer.
     pub(super) fn sent(&mut self, answer: Answer, served: Option<&Served>, room: &mut Room) {
+        if self.has_lost {
+            return;
+        }
         if let Some(served) = served {
             self.subscriptions.served(&served.what, served.version);
+            self.account(room);
         }
         if let Some(at) = self.requests.iter().position(|request| request.answer == answer) {
             room.0 += self.requests.remove(at).map_or(0, |request| request.bytes);
@@ -91,9 +128,11 @@ impl Resume {
             .chain(self.requests.iter().map(|request| (request.tid, request.message.clone())))
     }
 
-    /// The session is over.
+    /// The session is over, or will not go on under another leader.
     pub(super) fn forget(&mut self, room: &mut Room) {
         room.0 += self.requests.drain(..).map(|request| request.bytes).sum::<usize>();
+        room.0 += std::mem::take(&mut self.taken);
+        self.subscriptions = Subscriptions::default();
     }
 }
 

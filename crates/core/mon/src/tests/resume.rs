@@ -2,6 +2,7 @@
 
 use super::{ADMIN, World};
 use crate::event::SessionId;
+use crate::front::FrontEvent;
 use nacre_buf::BufList;
 use nacre_msg::{Log, Message, MonCommand, MonGetOsdMap, MonGetVersion, Statfs};
 use nacre_types::Epoch;
@@ -132,6 +133,32 @@ fn requests_that_wait_take_bounded_memory_and_what_is_answered_or_over_makes_roo
     large(&mut world, second, false);
     world.change_leader();
     assert_eq!(world.closed, [second], "17 MiB and 17 MiB are more than a front keeps");
+}
+
+#[test]
+fn subscriptions_take_bounded_memory_and_what_is_over_makes_room() {
+    let mut world = World::new(1);
+    let long = |nth: u64| format!("kv:{nth:01000}");
+    // 64 KiB each, of 32 MiB.
+    let sessions: Vec<SessionId> = (0..600).map(|_| world.connect(ADMIN)).collect();
+    for session in &sessions {
+        (0..64).for_each(|nth| world.subscribe(*session, &long(nth), 0, false));
+        // What is served once is not kept.
+        (0..10).for_each(|_| world.subscribe(*session, "monmap", 0, true));
+    }
+    world.change_leader();
+    let left = sessions.len() - world.closed.len();
+    assert!((400..520).contains(&left), "{left} sessions go on");
+    assert!(world.closed.iter().all(|session| *session > sessions[400]), "those that came last end");
+    // They make room for others when they end.
+    for session in &sessions {
+        world.front_event(FrontEvent::Closed { session: *session });
+    }
+    world.closed.clear();
+    let next = world.connect(ADMIN);
+    (0..64).for_each(|nth| world.subscribe(next, &long(nth), 0, false));
+    world.change_leader();
+    assert!(world.closed.is_empty());
 }
 
 #[test]
