@@ -365,7 +365,7 @@ pub(crate) fn warn_slow_ops(op_in_flight: &OpInFlight<'_>) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     fn at_us(us: u64) -> Stamp {
@@ -416,11 +416,9 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_slowest_are_kept_until_they_are_old() {
-        let mut tracker = Tracker::new();
-        tracker.configure(2, Duration::from_secs(600));
-        let reply = OsdOpReply {
+    /// The answer to a read.
+    pub(crate) fn reply() -> OsdOpReply {
+        OsdOpReply {
             name: "object".into(),
             pg: PgId::new(1, 2),
             flags: 0,
@@ -431,7 +429,14 @@ mod tests {
             retry_attempt: 0,
             replay_version: Default::default(),
             user_version: 0,
-        };
+        }
+    }
+
+    #[test]
+    fn the_slowest_are_kept_until_they_are_old() {
+        let mut tracker = Tracker::new();
+        tracker.configure(2, Duration::from_secs(600));
+        let reply = reply();
         let mut kept = Vec::new();
         for (tid, took) in [(1, 50), (2, 90), (3, 40), (4, 70), (5, 60)] {
             let trace = write(1_000 * tid, 1_000 * tid + 10, 1_000 * tid + took);

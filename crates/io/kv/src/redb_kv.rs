@@ -372,9 +372,6 @@ impl KvStore for RedbKv {
     }
 
     fn reader(&self, start: Bound<&[u8]>, end: Bound<&[u8]>) -> Result<Box<dyn KvReader + Send>, KvError> {
-        if is_empty(start, end) {
-            return Ok(Box::new(Vec::new().into_iter()));
-        }
         let table = self.core.snapshot().map_err(|error| self.core.explain(error))?;
         let (next, end) = (start.map(Bytes::copy_from_slice), end.map(Bytes::copy_from_slice));
         Ok(Box::new(Reader {

@@ -77,6 +77,11 @@ struct Session {
 }
 
 impl Session {
+    /// True when the leader knows of it, or is to.
+    fn is_leaders(&self) -> bool {
+        self.is_open && !self.for_tell
+    }
+
     /// True when it can go on under another leader. Those of daemons end: daemons tell a monitor much that nobody answers, and say all of it
     /// again when they come anew.
     fn outlives_leader(&self) -> bool {
@@ -217,8 +222,8 @@ impl Front {
     /// Tells a leader that does not know them of all open sessions: how far their subscriptions were served, and what they asked for and have
     /// had no answer to. Those that cannot go on like this end, and their peers come again.
     pub fn resume_sessions(&mut self) {
-        self.end(|entry| entry.is_open && !entry.for_tell && !entry.outlives_leader());
-        for (session, entry) in self.sessions.iter().filter(|(_, entry)| entry.is_open && !entry.for_tell) {
+        self.end(|entry| entry.is_leaders() && !entry.outlives_leader());
+        for (session, entry) in self.sessions.iter().filter(|(_, entry)| entry.is_leaders()) {
             let (session, peer) = (*session, Box::new(entry.peer.clone()));
             self.effects.push(FrontEffect::Open { session, peer });
             for (tid, message) in entry.resume.messages() {
@@ -393,7 +398,7 @@ impl Front {
         self.handshakes.remove(&session);
         let Some(mut entry) = self.sessions.remove(&session) else { return };
         entry.resume.forget(&mut self.room);
-        if entry.is_open && !entry.for_tell {
+        if entry.is_leaders() {
             self.effects.push(FrontEffect::Closed { session });
         }
     }

@@ -17,25 +17,26 @@ impl Coding {
                         shard.push(Op::Write { object: object.clone(), offset, data });
                     }
                 }
-                Op::Truncate { object, size } => {
-                    let size = self.layout.chunk_bytes(size);
-                    by_shard
-                        .iter_mut()
-                        .for_each(|shard| shard.push(Op::Truncate { object: object.clone(), size }));
-                }
-                Op::Zero { object, offset, length } => {
-                    // The parity of zeros is zeros.
-                    let (offset, length) = (self.layout.in_chunk(offset), self.layout.in_chunk(length));
-                    by_shard
-                        .iter_mut()
-                        .for_each(|shard| shard.push(Op::Zero { object: object.clone(), offset, length }));
-                }
                 op => {
+                    let op = self.of_each_chunk(op);
                     by_shard.iter_mut().for_each(|shard| shard.push(op.clone()));
                 }
             }
         }
         by_shard
+    }
+
+    /// What all shards do alike.
+    fn of_each_chunk(&self, op: Op) -> Op {
+        let layout = &self.layout;
+        match op {
+            Op::Truncate { object, size } => Op::Truncate { object, size: layout.chunk_bytes(size) },
+            // The parity of zeros is zeros.
+            Op::Zero { object, offset, length } => {
+                Op::Zero { object, offset: layout.in_chunk(offset), length: layout.in_chunk(length) }
+            }
+            op => op,
+        }
     }
 
     /// The chunks of all shards.

@@ -1,9 +1,9 @@
 //! What the options say of PGs, each by what it makes different.
 
 use super::*;
-use nacre_msg::OsdOpReply;
+use crate::tracker::tests::reply;
 use nacre_store::MemStore;
-use nacre_types::{PgId, Stamp, UTime};
+use nacre_types::{Stamp, UTime};
 use std::time::Duration;
 
 fn driver(options: &[(&str, &str)]) -> PgDriver {
@@ -20,18 +20,7 @@ fn at(second: u64) -> Stamp {
 
 /// Answers so many reads, the `n`th after `n` seconds; yields the driver at the end of the last.
 fn answer(mut driver: PgDriver, reads: u64) -> PgDriver {
-    let reply = OsdOpReply {
-        name: "object".into(),
-        pg: PgId::new(1, 0),
-        flags: 0,
-        result: 0,
-        bad_replay_version: Default::default(),
-        epoch: 7,
-        ops: Vec::new(),
-        retry_attempt: 0,
-        replay_version: Default::default(),
-        user_version: 0,
-    };
+    let reply = reply();
     for tid in 1..=reads {
         let trace = Trace { received: at(1), dispatched: at(1), replied: at(1 + tid), ..Trace::default() };
         if driver.tracker.answered(&trace) {

@@ -66,11 +66,8 @@ impl Gather {
         let under_way = |shard: &u8| here(shard) || self.asked.contains_key(shard);
         let can_be_had = |shard: &u8| under_way(shard) || sources.contains_key(shard);
         let direct = !self.fast && self.wanted.iter().all(can_be_had);
-        let needed = match () {
-            () if self.fast => usize::MAX,
-            () if direct => self.wanted.len(),
-            () => k,
-        };
+        let needed = if direct { self.wanted.len() } else { k };
+        let needed = if self.fast { usize::MAX } else { needed };
         let fits = |shard: &u8| !direct || self.wanted.contains(shard);
         let known = self.chunks.keys().chain(self.asked.keys()).filter(|shard| fits(shard)).count();
         let fresh = sources.iter().filter(|(shard, _)| fits(shard) && !under_way(shard));
