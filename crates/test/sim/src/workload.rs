@@ -49,10 +49,10 @@ impl Worker {
     }
 }
 
-/// Whether there is no room in a pool. By the monitor's map: a client that has nothing to do hears of no newer one.
-fn is_full(world: &World, pool: PoolId) -> bool {
+/// Whether a pool has such a flag. By the monitor's map: a client that has nothing to do hears of no newer one.
+fn has_flag(world: &World, pool: PoolId, flag: u64) -> bool {
     let map = world.mon().map(|mon| mon.state().osd.map());
-    map.and_then(|map| map.pool(pool)).is_some_and(|pool| pool.has_flag(flags::pool::FULL))
+    map.and_then(|map| map.pool(pool)).is_some_and(|pool| pool.has_flag(flag))
 }
 
 /// See the module's documentation.
@@ -220,6 +220,13 @@ impl Workload {
         self.workers.insert(0, Worker { cleans: true, ..Worker::new(cleaner) });
     }
 
+    /// Whether somebody must delete: the pool is full, or, once nobody writes any more, an OSD is too full to be a backfill's
+    /// target, which waits until an operator makes room.
+    fn lacks_room(&self, world: &World) -> bool {
+        has_flag(world, self.pool, flags::pool::FULL)
+            || self.stopped && has_flag(world, self.pool, flags::pool::BACKFILLFULL)
+    }
+
     /// Sends nothing new from now on, but for deletes when there is no room.
     pub(crate) fn stop(&mut self) {
         self.stopped = true;
@@ -294,7 +301,7 @@ impl Workload {
                 self.finished(at, finished, wall);
             }
             self.use_snapshots();
-            let wants = if self.workers[at].cleans { is_full(world, self.pool) } else { !self.stopped };
+            let wants = if self.workers[at].cleans { self.lacks_room(world) } else { !self.stopped };
             if wants && self.workers[at].next_at.is_some_and(|due| world.now() >= due) {
                 let pause = u64::try_from(self.pause.as_nanos()).unwrap_or(u64::MAX);
                 let next = world.now() + Duration::from_nanos(world.below(2 * pause));

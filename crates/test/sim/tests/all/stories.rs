@@ -206,8 +206,9 @@ fn with_a_device_that_goes_back_stories_of_coded_pools_end_well() {
     end_well(seeds(0..BAD_DEVICE_SEEDS, 1), &plan);
 }
 
-/// Stories of small devices that did not end well once: a change of `pg_num` wanted room for log entries, and ended full OSDs.
-const SMALL_DEVICE_ONCE_BAD: [u64; 1] = [13];
+/// Stories of small devices that did not end well once: a change of `pg_num` wanted room for log entries, and ended full OSDs (13); a
+/// backfill waited for room that nobody made, since the pool was not full (113845667547022).
+const SMALL_DEVICE_ONCE_BAD: [u64; 2] = [13, 113_845_667_547_022];
 
 /// Devices are so small that they run full: writes wait or are refused, and go on when somebody has deleted something.
 #[test]
