@@ -149,7 +149,13 @@ class Ceph(Side):
         return self.daemons[f"osd.{osd}"].pid
 
     def pids(self):
-        return [daemon.pid for name, daemon in self.daemons.items() if name.startswith("osd.")]
+        return self.pids_of("osd.")
+
+    def monitor_pids(self):
+        return self.pids_of("mon.")
+
+    def pids_of(self, kind):
+        return [daemon.pid for name, daemon in self.daemons.items() if name.startswith(kind)]
 
     def tear_down(self):
         """It goes as a whole."""

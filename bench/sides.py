@@ -103,6 +103,9 @@ class Side:
     def pids(self):
         return [int(path.read_text()) for path in self.run_folder.glob("osd.*.pid")]
 
+    def monitor_pids(self):
+        return [int(path.read_text()) for path in self.run_folder.glob("mon.*.pid")]
+
     def cpu(self):
         return sum(cpu_seconds(pid) for pid in self.pids())
 
@@ -140,6 +143,8 @@ class Nacre(Side):
         else:
             sys.exit("nacre did not become ready")
         super().__init__(name, cluster / "ceph.conf", cluster / "keyring", folder, size)
+        # What each run makes it removes, or the next finds no room.
+        self.run("ceph", "config", "set", "mon", "mon_allow_pool_delete", "true")
 
     def own_client(self, cells, name, *options, keep=None):
         """Figures of each repetition by our own client; `name` is the results' file in the folder."""

@@ -104,3 +104,59 @@ print(int(took * 1000))"#,
         ceph fs fail f; ceph fs rm f --yes-i-really-mean-it; ceph fs ls | grep -q 'No filesystems'"#,
     );
 }
+
+/// With three monitors: the leader is killed while files are written. Nobody takes the server of metadata for dead: its rank is what it was,
+/// writes go on, and a standby takes over under the new leader as before.
+#[test]
+fn a_file_system_outlives_the_leading_monitor() {
+    let Some(cluster) = Cluster::start_quorum(3) else { return };
+    let shell = cluster.pool("p", 8).within(120);
+    let _servers = Servers(shell.clone());
+    sh(
+        &shell,
+        r#"
+        mds_start a
+        ceph osd pool create meta 8; ceph osd pool create data 8; ceph fs new f meta data
+        mds_wait 'f:1 {0=a=up:active}'
+        mds_start b; mds_wait '1 up:standby'
+        ceph fs dump -f json | jq '.filesystems[0].mdsmap.info[].gid' > gid
+        ceph fs authorize f client.c / rws -o $PWD/c.keyring"#,
+    );
+    let worst_ms: u64 = shell
+        .python(
+            r#"
+import cephfs, json, os, signal, subprocess, time
+fs = cephfs.LibCephFS(conffile=os.environ["CEPH_CONF"], auth_id="c", conf={"keyring": os.getcwd() + "/c.keyring"})
+fs.mount(filesystem_name=b"f")
+def write(n):
+    fd = fs.open("/f%d" % n, "w", 0o644); fs.write(fd, b"%d" % n, 0); fs.fsync(fd, 0); fs.close(fd)
+def leader(): return json.loads(subprocess.check_output(["ceph", "quorum_status", "-f", "json"]))["quorum_leader_name"]
+def pid_file(mon): return os.environ["DIR"] + "/run/" + ("mon" if mon == "a" else "mon." + mon) + ".pid"
+worst, n = 0, 0
+# Longer than the grace of a beacon (15 s), beside a monitor that is gone.
+end, killed = time.monotonic() + 20, False
+while time.monotonic() < end:
+    if n == 20 and not killed:
+        os.kill(int(open(pid_file(leader())).read()), signal.SIGKILL); killed = True
+    began = time.monotonic(); write(n); n += 1
+    worst = max(worst, time.monotonic() - began); time.sleep(0.02)
+for m in range(n):
+    fd = fs.open("/f%d" % m, "r"); assert fs.read(fd, 0, 10) == b"%d" % m; fs.close(fd)
+fs.unmount(); fs.shutdown()
+assert killed
+print(int(worst * 1000))"#,
+        )
+        .trim()
+        .parse()
+        .expect("milliseconds");
+    assert!(worst_ms < 15_000, "a write waited for {worst_ms} ms, as if the server had been taken for dead");
+    sh(
+        &shell,
+        r#"
+        ceph quorum_status -f json | jq -e '.quorum_names | length == 2'
+        # The same server, which nobody has replaced or shut out meanwhile.
+        mds_wait 'f:1 {0=a=up:active} 1 up:standby'
+        [ "$(ceph fs dump -f json | jq '.filesystems[0].mdsmap.info[].gid')" = $(cat gid) ]
+        mds_kill a; mds_wait 'f:1 {0=b=up:active}'"#,
+    );
+}
