@@ -39,7 +39,7 @@ class Gateway:
         as_gateway = ["-c", conf, "-n", "client.rgw.t", "--keyring", keyring, "--log-file", f"{folder}/rgw.log", "--run-dir", folder]
         self.admin_command = ["radosgw-admin", *as_gateway]
         self.command = ["radosgw", "-f", *as_gateway, "--rgw-data", folder,
-                        "--rgw-frontends", f"beast endpoint=127.0.0.1:{self.port}", *options]
+                        "--rgw-frontends", f"beast endpoint=127.0.0.1:{self.port} tcp_nodelay=1", *options]
         run("ceph", "-c", conf, "--keyring", admin_keyring, "auth", "get-or-create", "client.rgw.t", *CAPS, "-o", keyring)
         try:
             self.start()
