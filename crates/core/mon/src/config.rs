@@ -275,6 +275,12 @@ impl ConfigDb {
         self.values.iter().map(|((who, name), value)| (who, name.as_str(), value.as_str()))
     }
 
+    /// What is stored for a section, whatever the option.
+    #[must_use]
+    pub fn value(&self, who: &Who, name: &str) -> Option<&str> {
+        self.values.get(&(who.clone(), name.to_owned())).map(String::as_str)
+    }
+
     /// Stores a checked value and returns it as stored.
     ///
     /// # Errors

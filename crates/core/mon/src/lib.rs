@@ -12,6 +12,8 @@
 mod answers;
 mod audit;
 pub mod auth;
+mod balancer;
+mod balancing;
 pub mod batch;
 mod budget;
 pub mod cluster_log;

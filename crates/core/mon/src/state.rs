@@ -3,6 +3,7 @@
 use crate::answers::Answers;
 use crate::audit::Refusals;
 use crate::auth::AuthDb;
+use crate::balancer::Balancer;
 use crate::batch::{Batch, Snapshot};
 use crate::budget::Budgets;
 use crate::cluster_log::ClusterLog;
@@ -76,6 +77,8 @@ pub struct State {
     pub recovery: Recovery,
     /// Health checks and mutes.
     pub health: Health,
+    /// What the balancer did last.
+    pub balancer: Balancer,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
     /// What an earlier leader kept of it.
@@ -113,6 +116,7 @@ impl State {
             services: ServiceMaps::open(snapshot)?,
             recovery: Recovery::open(snapshot)?,
             health: Health::open(snapshot)?,
+            balancer: Balancer::default(),
             stats: nacre_mgr::Mgr::default(),
             kept_stats: KeptStats::open(snapshot)?,
             warmth: Warmth::default(),

@@ -21,6 +21,7 @@ impl Mon {
         if is_warm {
             self.purge_snaps();
             self.state.osd.shrink_pools(&self.state.stats.pgs);
+            self.tick_balancer(cx);
         }
         self.state.keep_stats(cx.now);
         self.state.osd.trim();

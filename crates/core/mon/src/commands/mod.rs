@@ -8,6 +8,7 @@
 
 mod args;
 mod auth;
+mod balancer;
 mod blocklist;
 mod call;
 mod caps;
@@ -67,6 +68,7 @@ use serde_json::Value;
 /// The rows of every topic; of two with the same words the first wins.
 const TOPICS: &[&[table::Command]] = &[
     auth::COMMANDS,
+    balancer::COMMANDS,
     blocklist::COMMANDS,
     config::COMMANDS,
     config_key::COMMANDS,

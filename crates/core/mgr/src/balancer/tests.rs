@@ -1,0 +1,178 @@
+use super::*;
+use nacre_crush::ITEM_NONE;
+use nacre_maps::{Pool, PoolKind, WEIGHT_ONE, flags};
+use nacre_types::{UTime, Uuid};
+use std::sync::Arc;
+
+/// A cluster of hosts with OSDs of such weights, in TiB, with a failure domain of `domain`.
+fn cluster(hosts: &[Vec<f64>], domain: &str) -> OsdMap {
+    let mut map = OsdMap::fresh(Uuid::default(), UTime::ZERO, domain);
+    let count: usize = hosts.iter().map(Vec::len).sum();
+    map.set_max_osd(count);
+    let mut crush = (*map.crush).clone();
+    let mut osd = 0;
+    for (host, weights) in hosts.iter().enumerate() {
+        for weight in weights {
+            let location = [("root", "default".to_owned()), ("host", format!("h{host}"))]
+                .map(|(k, v)| (k.to_owned(), v));
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
+            let weight = (weight * f64::from(WEIGHT_ONE)) as u32;
+            crush.insert_item(osd, weight, &format!("osd.{osd}"), &location.into()).expect("a place");
+            osd += 1;
+        }
+    }
+    map.crush = Arc::new(crush);
+    for at in 0..count {
+        map.osd_state[at] = flags::osd::EXISTS | flags::osd::UP;
+        map.osd_weight[at] = WEIGHT_ONE;
+    }
+    map
+}
+
+fn add_pool(map: &mut OsdMap, id: i64, pg_num: u32, size: u8) {
+    let pool = Pool { kind: PoolKind::Replicated, pg_num, pgp_num: pg_num, size, ..Pool::default() };
+    map.pools.insert(id, pool);
+}
+
+/// Where all PGs lie by the map, with so many bytes in each.
+fn loads(map: &OsdMap, bytes: &dyn Fn(PgId) -> u64) -> Vec<Load> {
+    let pgs = map.pools.iter().flat_map(|(id, pool)| (0..pool.pg_num).map(|seed| PgId::new(*id, seed)));
+    pgs.map(|pg| Load { pg, up: map.pg_to_up_acting(pg).up, bytes: bytes(pg) }).collect()
+}
+
+/// Plans are carried out until there are none; how many copies moved.
+fn balance(map: &mut OsdMap, bytes: &dyn Fn(PgId) -> u64) -> usize {
+    let mut moves = 0;
+    for _ in 0..2000 {
+        let before = loads(map, bytes);
+        let plan = plan(map, &before, 10);
+        if plan.exceptions.is_empty() {
+            return moves;
+        }
+        assert!(plan.moves <= 11, "moves are bounded");
+        moves += plan.moves;
+        for (pg, pairs) in &plan.exceptions {
+            match pairs.is_empty() {
+                true => map.pg_upmap_items.remove(pg),
+                false => map.pg_upmap_items.insert(*pg, pairs.clone()),
+            };
+            let size = map.pools[&pg.pool].size;
+            let up = map.pg_to_up_acting(*pg).up;
+            assert_eq!(up.len(), usize::from(size), "{pg}: {up:?}");
+            assert!(!up.contains(&ITEM_NONE));
+        }
+    }
+    panic!("it never ends");
+}
+
+fn check_domains(map: &OsdMap) {
+    for load in loads(map, &|_| 0) {
+        let pool = &map.pools[&load.pg.pool];
+        assert!(Reach::of(map, pool).expect("a rule").allows(&load.up), "{load:?}");
+    }
+}
+
+/// PGs of one size, some larger, none the same.
+fn uneven(pg: PgId) -> u64 {
+    1000 + u64::from(pg.seed.wrapping_mul(2_654_435_761) >> 22)
+}
+
+#[test]
+fn equal_osds_get_equally_many_and_equally_much() {
+    let mut map = cluster(&[vec![1.0; 3], vec![1.0; 3], vec![1.0; 3]], "host");
+    add_pool(&mut map, 1, 128, 3);
+    add_pool(&mut map, 2, 64, 3);
+    let before = evaluate(&map, &loads(&map, &uneven));
+    assert!(before.spread > 1.1, "{before:?}: CRUSH alone is not even");
+    let moves = balance(&mut map, &uneven);
+    let after = evaluate(&map, &loads(&map, &uneven));
+    assert!(after.spread <= 1.03 && after.count_deviation < 1.0, "{after:?}");
+    assert!((after.bound - 1.0).abs() < 1e-9, "{after:?}");
+    assert!(moves < 100, "{moves} of {} copies", (128 + 64) * 3);
+    check_domains(&map);
+    assert_eq!(plan(&map, &loads(&map, &uneven), 10), Plan::default(), "and it stays so");
+}
+
+#[test]
+fn uneven_osds_fill_by_their_weight() {
+    let mut map = cluster(&[vec![1.0, 2.0, 4.0], vec![4.0, 4.0], vec![2.0; 4], vec![1.0; 7]], "host");
+    add_pool(&mut map, 1, 512, 3);
+    balance(&mut map, &uneven);
+    let after = evaluate(&map, &loads(&map, &uneven));
+    assert!(after.spread <= after.bound * 1.03, "{after:?}");
+    check_domains(&map);
+}
+
+#[test]
+fn where_failure_domains_stand_in_the_way_the_bound_says_what_is_possible() {
+    // Three copies on three hosts: each has one of everything, however small it is.
+    let mut map = cluster(&[vec![4.0], vec![4.0], vec![1.0, 1.0]], "host");
+    add_pool(&mut map, 1, 64, 3);
+    balance(&mut map, &uneven);
+    let after = evaluate(&map, &loads(&map, &uneven));
+    // A third of all on two of ten parts of the weight.
+    assert!((after.bound - (1.0 / 3.0) / 0.2).abs() < 1e-6, "{after:?}");
+    assert!(after.spread <= after.bound * 1.03, "{after:?}");
+    assert!(matches!(after.fullest, Some(2 | 3)));
+    check_domains(&map);
+}
+
+#[test]
+fn copies_on_one_machine_are_spread_over_its_osds() {
+    let mut map = cluster(&[vec![1.0; 5]], "osd");
+    add_pool(&mut map, 1, 128, 3);
+    balance(&mut map, &|_| 1 << 30);
+    let after = evaluate(&map, &loads(&map, &|_| 1 << 30));
+    assert!(after.spread <= 1.03, "{after:?}");
+}
+
+#[test]
+fn empty_pools_are_evened_by_number() {
+    let mut map = cluster(&[vec![1.0; 2], vec![1.0; 2], vec![1.0; 2]], "host");
+    add_pool(&mut map, 1, 64, 2);
+    balance(&mut map, &|_| 0);
+    let after = evaluate(&map, &loads(&map, &|_| 0));
+    assert!(after.count_deviation < 1.0, "{after:?}");
+    assert!((after.spread - 1.0).abs() < f64::EPSILON, "nothing is stored: {after:?}");
+}
+
+#[test]
+fn an_exception_that_does_nothing_or_harm_goes() {
+    let mut map = cluster(&[vec![1.0; 2], vec![1.0; 2], vec![1.0; 2]], "host");
+    add_pool(&mut map, 1, 8, 3);
+    let pg = PgId::new(1, 3);
+    let up = map.pg_to_raw_osds(pg);
+    let outside = (0..6).find(|osd| !up.contains(osd)).expect("one");
+    map.pg_upmap_items.insert(pg, vec![(outside, up[0])]);
+    assert_eq!(plan(&map, &loads(&map, &uneven), 10).exceptions.get(&pg), Some(&Vec::new()), "nothing");
+    // Two on one host.
+    let same_host = |one: OsdId, other: OsdId| one / 2 == other / 2 && one != other;
+    let twin = (0..6).find(|osd| same_host(*osd, up[0])).expect("one");
+    map.pg_upmap_items.insert(pg, vec![(up[1], twin)]);
+    assert_eq!(plan(&map, &loads(&map, &uneven), 10).exceptions.get(&pg), Some(&Vec::new()), "harm");
+}
+
+/// Three hundred OSDs on thirty hosts of different sizes.
+#[test]
+fn a_large_cluster_becomes_even_within_bounds_for_each_plan() {
+    let hosts: Vec<Vec<f64>> = (0..30).map(|n| vec![if n % 3 == 0 { 2.0 } else { 1.0 }; 10]).collect();
+    let mut map = cluster(&hosts, "host");
+    add_pool(&mut map, 1, 2048, 3);
+    let mut all = loads(&map, &uneven);
+    let before = evaluate(&map, &all);
+    for _ in 0..60 {
+        let plan = plan(&map, &all, 100);
+        for (pg, pairs) in plan.exceptions {
+            map.pg_upmap_items.insert(pg, pairs);
+            let at = all.iter().position(|load| load.pg == pg).expect("it is there");
+            all[at].up = map.pg_to_up_acting(pg).up;
+        }
+    }
+    let after = evaluate(&map, &all);
+    // Some fifteen copies on an OSD of the smaller kind: one is more than 1.03.
+    let one = 2000.0 / (all.iter().map(|load| load.bytes).sum::<u64>() as f64 * 3.0 / 400.0);
+    assert!(
+        after.spread < before.spread && after.spread <= 1.03 + one,
+        "{before:?} {after:?}, a PG is {one}"
+    );
+}

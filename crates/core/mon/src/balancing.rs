@@ -1,0 +1,143 @@
+//! The balancer as our own manager runs it: while all PGs are active and clean it lets a few copies move, by exceptions from CRUSH in the
+//! next OSD map, and looks again when they have. What moves is decided in `nacre_mgr::balancer`.
+//!
+//! Its options are those of Ceph's module, so that a `ceph-mgr` that takes over goes on with them.
+
+use crate::config::Who;
+use crate::mon::{Cx, Mon};
+use crate::state::State;
+use nacre_maps::{OsdMap, flags};
+use nacre_mgr::balancer::{Evaluation, Load, evaluate, plan};
+use nacre_msg::LogPriority;
+use nacre_msg::stats::pg_state;
+use nacre_types::UTime;
+use std::time::Duration;
+
+/// Whether it runs: `true` or `false`.
+pub(crate) const ACTIVE: &str = "mgr/balancer/active";
+/// How: `upmap` or `none`.
+pub(crate) const MODE: &str = "mgr/balancer/mode";
+/// Seconds between two plans.
+const SLEEP_INTERVAL: &str = "mgr/balancer/sleep_interval";
+/// Ceph's default of it.
+const SLEEP_INTERVAL_S: f64 = 60.0;
+/// Copies that one plan moves: Ceph's `upmap_max_optimizations`.
+const MOVES_MAX: usize = 10;
+/// States of a PG that may be moved.
+const CALM: u64 = pg_state::ACTIVE | pg_state::CLEAN;
+const SCRUBS: u64 = pg_state::SCRUBBING | pg_state::DEEP_SCRUB;
+/// Flags of the map that keep it from moving anything.
+const STOPPED_BY: [(u32, &str); 3] = [
+    (flags::osdmap::NOREBALANCE, "norebalance"),
+    (flags::osdmap::NOBACKFILL, "nobackfill"),
+    (flags::osdmap::NORECOVER, "norecover"),
+];
+
+/// One of its options, as managers have it.
+pub(crate) fn option<'a>(state: &'a State, name: &str) -> Option<&'a str> {
+    let sections = [Who::parse("mgr"), Some(Who::global())];
+    sections.into_iter().flatten().find_map(|who| state.config.value(&who, name))
+}
+
+pub(crate) fn is_active(state: &State) -> bool {
+    option(state, ACTIVE) != Some("false")
+}
+
+pub(crate) fn mode(state: &State) -> &str {
+    option(state, MODE).unwrap_or("upmap")
+}
+
+/// Where the PGs lie by what their primaries report, with what a copy of each takes. `None` before all have reported.
+pub(crate) fn loads(state: &State) -> Option<Vec<Load>> {
+    let map = state.osd.map();
+    let wanted: u32 = map.pools.values().map(|pool| pool.pg_num).sum();
+    let load = |(pg, stat): (nacre_types::PgId, &nacre_msg::stats::PgStat)| {
+        let sum = &stat.stats.sum;
+        let bytes = u64::try_from(sum.num_bytes + sum.num_omap_bytes).unwrap_or_default();
+        let copies = map.pool(pg.pool).map_or(1.0, |pool| pool.raw_used_rate() / f64::from(pool.size));
+        Load { pg, up: stat.up.clone(), bytes: share(bytes, copies) }
+    };
+    let loads: Vec<Load> = state.stats.pgs.pgs(map).map(load).collect();
+    (u32::try_from(loads.len()) == Ok(wanted)).then_some(loads)
+}
+
+/// What one chunk of a coded object takes of its bytes; all of it where there are copies.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate of bytes"
+)]
+fn share(bytes: u64, part: f64) -> u64 {
+    (bytes as f64 * part) as u64
+}
+
+/// How even the OSDs are; `None` before all PGs have reported.
+pub(crate) fn evaluation(state: &State) -> Option<Evaluation> {
+    Some(evaluate(state.osd.map(), &loads(state)?))
+}
+
+/// Why nothing may move now.
+fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
+    if let Some((_, name)) = STOPPED_BY.iter().find(|(flag, _)| map.has_flag(*flag)) {
+        return Some(format!("the flag {name} is set"));
+    }
+    if map.require_min_compat_client < nacre_maps::RELEASE_LUMINOUS {
+        return Some("clients older than luminous are allowed, which do not know of exceptions".to_owned());
+    }
+    if map.pools.values().any(|pool| pool.pg_num != pool.pg_num_target || pool.pgp_num != pool.pg_num) {
+        return Some("a pool is on its way to another number of PGs".to_owned());
+    }
+    let unclean = state.stats.pgs.pgs(map).filter(|(_, stat)| stat.state & !SCRUBS != CALM).count();
+    (unclean > 0).then(|| format!("{unclean} PGs are not active and clean"))
+}
+
+impl Mon {
+    /// The next plan, when it is time.
+    pub(crate) fn tick_balancer(&mut self, cx: &Cx<'_>) {
+        let period = option(&self.state, SLEEP_INTERVAL).and_then(|text| text.parse().ok());
+        let period = nacre_types::seconds(period.unwrap_or(SLEEP_INTERVAL_S)).max(Duration::from_secs(1));
+        let due = *self.state.balancer.next.get_or_insert_with(|| cx.now + period);
+        let is_wanted =
+            self.state.mgr.own_is_active() && is_active(&self.state) && mode(&self.state) == "upmap";
+        if cx.now < due || !is_wanted {
+            return;
+        }
+        self.state.balancer.next = Some(cx.now + period);
+        self.state.balancer.started = Some(cx.wall);
+        self.state.balancer.result = self.balance(cx.wall);
+    }
+
+    /// Lets some copies move; says what came of it.
+    fn balance(&mut self, wall: UTime) -> String {
+        let map = std::sync::Arc::clone(self.state.osd.map());
+        if let Some(why) = obstacle(&self.state, &map) {
+            return format!("Nothing moves: {why}");
+        }
+        let Some(loads) = loads(&self.state) else {
+            return "Nothing moves: not all PGs have been reported".to_owned();
+        };
+        let plan = plan(&map, &loads, MOVES_MAX);
+        if plan.exceptions.is_empty() {
+            return "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect"
+                .to_owned();
+        }
+        let before = evaluate(&map, &loads);
+        let text = format!(
+            "{} copies of PGs move; the fullest OSD has {:.3} of the mean, at best {:.3}",
+            plan.moves, before.spread, before.bound
+        );
+        let change = self.state.osd.change();
+        for (pg, pairs) in plan.exceptions {
+            if pairs.is_empty() {
+                change.new_pg_upmap_items.remove(&pg);
+                change.old_pg_upmap_items.insert(pg);
+            } else {
+                change.old_pg_upmap_items.remove(&pg);
+                change.new_pg_upmap_items.insert(pg, pairs);
+            }
+        }
+        self.state.clog(LogPriority::INFO, wall, format!("balancer: {text}"));
+        text
+    }
+}

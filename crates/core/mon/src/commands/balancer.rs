@@ -1,0 +1,87 @@
+//! `ceph balancer`: whether it runs, what it did, and how even the OSDs are. Plans made by hand are not offered.
+
+use super::call::{Answer, Call, done, fail};
+use super::table::{Command, command};
+use crate::balancing::{self, ACTIVE, MODE};
+use crate::config::Who;
+use nacre_format::{Node, Section};
+use nacre_maps::OSD_NONE;
+use nacre_types::Errno;
+
+pub(super) const COMMANDS: &[Command] = &[
+    command("balancer status", "mgr", "r", "Whether the balancer runs, and what it did last", status),
+    command("balancer on", "mgr", "rw", "Let the balancer move copies of PGs by itself", on),
+    command("balancer off", "mgr", "rw", "Let nothing move by itself", off),
+    command(
+        "balancer mode name=mode,type=CephChoices,strings=none|crush-compat|upmap",
+        "mgr",
+        "rw",
+        "How copies are moved",
+        set_mode,
+    ),
+    command("balancer eval", "mgr", "r", "How even the OSDs are", eval),
+];
+
+fn status(call: &mut Call<'_>) -> Answer {
+    let last = &call.state.balancer;
+    let started = last.started.map(|at| at.to_string()).unwrap_or_default();
+    let tree = Section::new()
+        .with("active", balancing::is_active(call.state))
+        .with("last_optimize_started", started)
+        .with("mode", balancing::mode(call.state))
+        .with("optimize_result", last.result.as_str())
+        .with("plans", Node::array("plan", Vec::<String>::new()));
+    call.tree("balancer", tree)
+}
+
+fn store(call: &mut Call<'_>, name: &str, value: &str) -> Answer {
+    let Some(managers) = Who::parse("mgr") else { return fail(Errno::EINVAL, "no section mgr") };
+    match call.state.config.set_of_module(&managers, name, value.to_owned()) {
+        Ok(_) => done(""),
+        Err(error) => fail(Errno::from(&error), error.to_string()),
+    }
+}
+
+fn on(call: &mut Call<'_>) -> Answer {
+    store(call, ACTIVE, "true")
+}
+
+fn off(call: &mut Call<'_>) -> Answer {
+    store(call, ACTIVE, "false")
+}
+
+fn set_mode(call: &mut Call<'_>) -> Answer {
+    let mode = call.args.text("mode").to_owned();
+    if mode == "crush-compat" {
+        return fail(
+            Errno::EOPNOTSUPP,
+            "crush-compat changes weights for clients before luminous; exceptions (upmap) are what is built here",
+        );
+    }
+    store(call, MODE, &mode)
+}
+
+fn eval(call: &mut Call<'_>) -> Answer {
+    let Some(found) = balancing::evaluation(call.state) else {
+        return fail(Errno::EAGAIN, "not all PGs have been reported yet");
+    };
+    let score = (found.spread - found.bound).max(0.0);
+    let mut text = format!("current cluster score {score:.6} (lower is better)\n");
+    if let Some(osd) = found.fullest {
+        let (spread, bound) = (found.spread, found.bound);
+        text += &format!(
+            "osd.{osd} is the fullest: {spread:.3} times the mean by weight, where {bound:.3} is possible\n"
+        );
+    }
+    text += &format!(
+        "no OSD has more than {:.1} copies of a pool's PGs too many or too few\n",
+        found.count_deviation
+    );
+    let tree = Section::new()
+        .with("score", score)
+        .with("fullest_osd", found.fullest.unwrap_or(OSD_NONE))
+        .with("fullest_to_mean", found.spread)
+        .with("fullest_to_mean_bound", found.bound)
+        .with("count_deviation", found.count_deviation);
+    call.either("eval", text, tree)
+}
