@@ -50,6 +50,7 @@ mod x86 {
 
     use crate::field::multiply;
     use std::arch::x86_64::*;
+    use std::sync::LazyLock;
 
     /// Bytes of all vectors of one sum that are computed in one round.
     const BLOCK: usize = 128;
@@ -90,7 +91,8 @@ mod x86 {
         let done = sums[0].len() / BLOCK * BLOCK;
         match instructions {
             Instructions::Gfni => {
-                let factors: Vec<[i64; N]> = of_each_source(rows, sources.len(), bit_matrix);
+                let factors: Vec<[i64; N]> =
+                    of_each_source(rows, sources.len(), |factor| BIT_MATRICES[usize::from(factor)]);
                 // SAFETY: the processor has the instructions, as was asserted.
                 unsafe { gfni(&factors, sources, sums) }
             }
@@ -106,6 +108,10 @@ mod x86 {
     fn of_each_source<T, const N: usize>(rows: &[&[u8]], count: usize, of: impl Fn(u8) -> T) -> Vec<[T; N]> {
         (0..count).map(|source| std::array::from_fn(|row| of(rows[row][source]))).collect()
     }
+
+    /// Of each factor: short sums take less time than making these.
+    static BIT_MATRICES: LazyLock<[i64; 256]> =
+        LazyLock::new(|| std::array::from_fn(|factor| bit_matrix(u8::try_from(factor).expect("a byte"))));
 
     /// The matrix that multiplies by `factor`, as `gf2p8affineqb` takes it: bit `i` of a product is the parity of what byte `7 - i` of the
     /// matrix picks out.

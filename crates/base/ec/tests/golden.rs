@@ -16,13 +16,13 @@ struct Case {
 fn cases() -> Vec<Case> {
     let case = |line: &str| {
         let (pairs, rest): (Vec<&str>, Vec<&str>) = line.split(' ').partition(|word| word.contains('='));
+        let name = pairs.join(" ");
         let pairs = pairs.iter().filter_map(|pair| pair.split_once('='));
         let mut profile: Profile = pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
         profile.insert("nacre-parity".to_owned(), "ceph".to_owned());
         profile.insert("stripe_unit".to_owned(), rest[0].to_owned());
         let sums = rest[2..].iter().map(|sum| u32::from_str_radix(sum, 16).expect("a checksum")).collect();
         let code = Code::of_profile(&profile).expect(line);
-        let name = line.split("  ").next().unwrap_or(line).chars().take(70).collect();
         Case { name, code, length: rest[1].parse().expect("a length"), sums }
     };
     GOLDEN.lines().map(case).collect()

@@ -373,7 +373,10 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EPERM, "the pool's flag nopgchange forbids another pg_num");
     }
     if !pool.is_replicated() && u32::try_from(wanted).is_ok_and(|wanted| wanted < pool.pg_num_target) {
-        return fail(Errno::EOPNOTSUPP, "the pgs of an erasure-coded pool cannot be merged");
+        return fail(
+            Errno::EOPNOTSUPP,
+            "the pgs of an erasure-coded pool cannot be merged: an OSD may hold different shards of them",
+        );
     }
     let most = nacre_maps::POOL_PGS_MAX;
     let Some(pg_num) = u32::try_from(wanted).ok().filter(|number| (1..=most).contains(number)) else {
