@@ -25,7 +25,7 @@ const WITHIN_LAYERS: [(&str, &[&str]); 19] = [
     ("ec", &["buf"]),
     ("format", &["types"]),
     ("kv", &["env"]),
-    ("maps", &["buf", "crush", "denc", "msg", "types"]),
+    ("maps", &["buf", "crush", "denc", "ec", "msg", "types"]),
     ("mon", &["auth", "mgr"]),
     ("monc", &["auth"]),
     ("monitor", &["service"]),

@@ -1,22 +1,14 @@
 //! [`Codec`]: a systematic Reed-Solomon code. Shards `0..k` hold the data as it is, shards `k..k + m` hold parity;
 //! any `k` of them give all others.
-//!
-//! The parity rows are a Cauchy matrix, `1 / (x_i + y_j)` with all `x_i` and `y_j` distinct, of which every square
-//! part can be inverted: that is what makes every set of `k` shards sufficient. Each column is divided by its first
-//! element, which keeps that and makes the first row all ones: with `m = 1` the parity is the sum (XOR) of the data.
-//! Ceph's plugins give data and the first parity shard the same bytes, but not the others; nothing but this code ever reads them.
 
-use crate::field::{add_product, inverse, multiply};
+use crate::code::{Code, Technique};
+use crate::field::multiply;
+use crate::matrix::{Row, invert, parity_rows};
+use crate::{kernel, packets, sum};
 use std::collections::BTreeMap;
-
-/// Most shards of a code.
-pub const SHARDS_MAX: usize = 64;
 
 /// A shard and its share of some bytes.
 pub type Shards<'a> = BTreeMap<u8, &'a [u8]>;
-
-/// Shards as rows of the code and as bytes.
-type Picked<'a> = (Vec<Vec<u8>>, Vec<&'a [u8]>);
 
 /// Too few shards to compute another one from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -33,27 +25,21 @@ pub struct TooFewShards {
 pub struct Codec {
     k: usize,
     /// One row of `k` factors per parity shard.
-    parity: Vec<Vec<u8>>,
+    parity: Vec<Row>,
+    /// In a code over packets, the bytes of one.
+    packet_bytes: Option<usize>,
 }
 
 impl Codec {
-    /// The code; `None` unless there are data and parity shards, and no more than [`SHARDS_MAX`] of both.
+    /// The codec of `code`.
     #[must_use]
-    pub fn new(k: u8, m: u8) -> Option<Self> {
-        if !Self::exists(k, m) {
-            return None;
-        }
-        let element = |row: u8, column: u8| inverse((k + row) ^ column);
-        let row = |row: u8| {
-            (0..k).map(|column| multiply(element(row, column), inverse(element(0, column)))).collect()
+    pub fn new(code: &Code) -> Self {
+        let packet_bytes = match code.technique() {
+            Technique::JerasureCauchyGood { packet_bytes } => Some(packet_bytes as usize),
+            _ => None,
         };
-        Some(Self { k: usize::from(k), parity: (0..m).map(row).collect() })
-    }
-
-    /// Whether there is a code of so many shards.
-    #[must_use]
-    pub fn exists(k: u8, m: u8) -> bool {
-        k > 0 && m > 0 && usize::from(k) + usize::from(m) <= SHARDS_MAX
+        let parity = parity_rows(code.technique(), code.k(), code.m());
+        Self { k: usize::from(code.k()), parity, packet_bytes }
     }
 
     /// Number of data shards.
@@ -68,100 +54,101 @@ impl Codec {
         self.k + self.parity.len()
     }
 
-    /// The factors with which the data shards add up to `shard`.
-    fn row(&self, shard: usize) -> Vec<u8> {
-        match shard.checked_sub(self.k).and_then(|at| self.parity.get(at)) {
-            Some(row) => row.clone(),
-            None => (0..self.k).map(|column| u8::from(column == shard)).collect(),
-        }
-    }
-
-    /// The parity of `data`, `k` slices of the same length.
+    /// The parity of `data`, `k` slices of the same length, which are whole stripes.
     ///
     /// # Panics
     /// When they are not.
     #[must_use]
     pub fn encode(&self, data: &[&[u8]]) -> Vec<Vec<u8>> {
         assert_eq!(data.len(), self.k, "one slice per data shard");
-        self.parity.iter().map(|row| sum(row, data)).collect()
+        self.sums(&self.parity, data)
     }
 
-    /// Shard `want`, from any `k` others, which are equally long.
+    fn sums(&self, rows: &[Row], sources: &[&[u8]]) -> Vec<Vec<u8>> {
+        let rows: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        match self.packet_bytes {
+            None => kernel::sums_of_products(&rows, sources),
+            Some(bytes) => packets::sums_of_products(&rows, sources, bytes),
+        }
+    }
+
+    /// Shards `wanted`, in this order, from any `k` others, which are equally long and whole stripes.
     ///
     /// # Errors
     /// [`TooFewShards`].
-    pub fn recover(&self, have: &Shards<'_>, want: u8) -> Result<Vec<u8>, TooFewShards> {
-        let (rows, slices) = self.pick(have)?;
-        let factors = self.factors(rows, usize::from(want));
-        Ok(sum(&factors, &slices))
-    }
-
-    /// `k` of the shards that are there, as rows of the code and as bytes; those of data first: they cost the least.
-    fn pick<'a>(&self, have: &Shards<'a>) -> Result<Picked<'a>, TooFewShards> {
+    pub fn recover(&self, have: &Shards<'_>, wanted: &[u8]) -> Result<Vec<Vec<u8>>, TooFewShards> {
+        // Those of data first: they cost the least.
         let usable = have.iter().filter(|(shard, _)| usize::from(**shard) < self.shards());
-        let (rows, slices): (Vec<_>, Vec<_>) =
-            usable.take(self.k).map(|(shard, bytes)| (self.row(usize::from(*shard)), *bytes)).unzip();
-        if rows.len() < self.k {
-            return Err(TooFewShards { have: rows.len(), need: self.k });
+        let (shards, slices): (Vec<usize>, Vec<&[u8]>) =
+            usable.take(self.k).map(|(shard, bytes)| (usize::from(*shard), *bytes)).unzip();
+        if shards.len() < self.k {
+            return Err(TooFewShards { have: shards.len(), need: self.k });
         }
-        Ok((rows, slices))
+        let wanted: Vec<usize> = wanted.iter().map(|shard| usize::from(*shard)).collect();
+        Ok(self.sums(&self.factors(&shards, &wanted), &slices))
     }
 
-    /// With which factors the shards of `rows` add up to `want`.
-    fn factors(&self, rows: Vec<Vec<u8>>, want: usize) -> Vec<u8> {
-        let to_data = invert(rows);
-        let wanted = self.row(want);
-        let factor = |column: usize| {
-            let terms = wanted.iter().zip(&to_data).map(|(factor, row)| multiply(*factor, row[column]));
-            terms.fold(0, |sum, term| sum ^ term)
+    /// With which factors `shards`, `k` in ascending order, add up to each of those that are wanted.
+    ///
+    /// What parity shards hold beside the data that is there is a sum of the data that is lost alone: as many equations as are
+    /// unknown, which one small inverse solves.
+    fn factors(&self, shards: &[usize], wanted: &[usize]) -> Vec<Row> {
+        let there = shards.partition_point(|shard| *shard < self.k);
+        let lost: Vec<usize> = (0..self.k).filter(|shard| !shards[..there].contains(shard)).collect();
+        let equations: Vec<&Row> = shards[there..].iter().map(|shard| &self.parity[shard - self.k]).collect();
+        let solved =
+            invert(equations.iter().map(|row| lost.iter().map(|shard| row[*shard]).collect()).collect());
+        let of_lost = |number: usize| -> Row {
+            let parity = &solved[number];
+            let of_data = |shard: &usize| add_up(parity, equations.iter().map(|row| row[*shard]));
+            shards[..there].iter().map(of_data).chain(parity.iter().copied()).collect()
         };
-        (0..self.k).map(factor).collect()
+        let lost_rows: Vec<Row> = (0..lost.len()).map(of_lost).collect();
+        let of_wanted = |want: &usize| -> Row {
+            let weights: Row = match want.checked_sub(self.k) {
+                Some(parity) => self.parity[parity].clone(),
+                None => (0..self.k).map(|column| u8::from(column == *want)).collect(),
+            };
+            let lost_weights: Row = lost.iter().map(|shard| weights[*shard]).collect();
+            let of_shard = |(at, shard): (usize, &usize)| {
+                let direct = if at < there { weights[*shard] } else { 0 };
+                direct ^ add_up(&lost_weights, lost_rows.iter().map(|row| row[at]))
+            };
+            shards.iter().enumerate().map(of_shard).collect()
+        };
+        wanted.iter().map(of_wanted).collect()
     }
 
-    /// True when linear sums of all shards ([`crate::linear_sum`]) are those of one stripe. `sums` has one per shard.
+    /// Goes on with the linear checksum of a chunk, whose bytes from `offset` on `data` are; begin with 0. It commutes with the code: the
+    /// sum of a parity shard is that parity of the sums.
+    #[must_use]
+    pub fn linear_sum(&self, sum: u32, offset: u64, data: &[u8]) -> u32 {
+        match self.packet_bytes {
+            None => sum::linear_sum(sum, data),
+            Some(bytes) => packets::linear_sum(sum, offset, data, bytes),
+        }
+    }
+
+    /// True when the linear checksums of all shards are those of one stripe. `sums` has one per shard.
     #[must_use]
     pub fn is_consistent(&self, sums: &[u32]) -> bool {
         let bytes: Vec<[u8; 4]> = sums.iter().map(|sum| sum.to_le_bytes()).collect();
         let Some((data, parity)) = bytes.split_at_checked(self.k) else { return false };
-        let data: Vec<&[u8]> = data.iter().map(|sum| &sum[..]).collect();
+        let of_row =
+            |row: &Row| -> [u8; 4] { std::array::from_fn(|at| add_up(row, data.iter().map(|sum| sum[at]))) };
         parity.len() == self.parity.len()
-            && self.encode(&data).iter().zip(parity).all(|(made, found)| *made == *found)
+            && self.parity.iter().zip(parity).all(|(row, found)| *found == of_row(row))
     }
 }
 
-fn sum(factors: &[u8], slices: &[&[u8]]) -> Vec<u8> {
-    let mut sum = vec![0; slices.first().map_or(0, |slice| slice.len())];
-    factors.iter().zip(slices).for_each(|(factor, slice)| add_product(&mut sum, *factor, slice));
-    sum
-}
-
-/// The inverse matrix (Gauss-Jordan).
-///
-/// # Panics
-/// When there is none: every `k` rows of the code have one.
-fn invert(mut rows: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-    let size = rows.len();
-    for (at, row) in rows.iter_mut().enumerate() {
-        row.extend((0..size).map(|column| u8::from(column == at)));
-    }
-    for at in 0..size {
-        let pivot = (at..size).find(|row| rows[*row][at] != 0).expect("the rows are independent");
-        rows.swap(at, pivot);
-        let scale = inverse(rows[at][at]);
-        rows[at].iter_mut().for_each(|value| *value = multiply(*value, scale));
-        let pivot = rows[at].clone();
-        for (_, row) in rows.iter_mut().enumerate().filter(|(other, _)| *other != at) {
-            let factor = row[at];
-            add_product(row, factor, &pivot);
-        }
-    }
-    rows.into_iter().map(|mut row| row.split_off(size)).collect()
+/// The sum of elements, each multiplied by its factor.
+fn add_up(factors: &[u8], elements: impl Iterator<Item = u8>) -> u8 {
+    factors.iter().zip(elements).fold(0, |sum, (factor, element)| sum ^ multiply(*factor, element))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::linear_sum;
 
     fn noise(seed: u32, length: usize) -> Vec<u8> {
         let mut state = seed.wrapping_mul(2_654_435_761) | 1;
@@ -182,63 +169,90 @@ mod tests {
         all
     }
 
+    const TECHNIQUES: [Technique; 5] = [
+        Technique::Own,
+        Technique::JerasureReedSolVan,
+        Technique::JerasureCauchyGood { packet_bytes: 8 },
+        Technique::IsaReedSolVan,
+        Technique::IsaCauchy,
+    ];
+
+    fn codec(technique: Technique, k: u8, m: u8) -> Codec {
+        Codec::new(&Code::new(technique, k, m, 4096).expect("a code"))
+    }
+
     #[test]
     fn any_k_shards_give_every_other_one() {
-        for (k, m) in [(1, 1), (1, 3), (2, 1), (2, 2), (3, 2), (4, 2), (5, 3), (6, 3), (8, 3), (8, 4)] {
-            let codec = Codec::new(k, m).expect("a code");
-            let all = shards(&codec, 33);
-            for lost in (0_u32..1 << codec.shards()).filter(|lost| lost.count_ones() == u32::from(m)) {
-                let is_lost = |shard: &u8| lost >> shard & 1 == 1;
-                let have: Shards<'_> =
-                    (0..).zip(&all).map(|(shard, bytes)| (shard, bytes.as_slice())).collect();
-                let have: Shards<'_> = have.into_iter().filter(|(shard, _)| !is_lost(shard)).collect();
-                for want in (0..k + m).filter(is_lost) {
-                    let found = codec.recover(&have, want).expect("k shards");
-                    assert_eq!(found, all[usize::from(want)], "{k}+{m} without {lost:b}");
+        for technique in TECHNIQUES {
+            for (k, m) in [(2, 1), (2, 2), (3, 2), (4, 2), (5, 3), (6, 3), (8, 3), (8, 4)] {
+                let codec = codec(technique, k, m);
+                let all = shards(&codec, 192);
+                for lost in (0_u32..1 << codec.shards()).filter(|lost| lost.count_ones() == u32::from(m)) {
+                    let is_lost = |shard: &u8| lost >> shard & 1 == 1;
+                    let have: Shards<'_> =
+                        (0..).zip(&all).map(|(shard, bytes)| (shard, bytes.as_slice())).collect();
+                    let have: Shards<'_> = have.into_iter().filter(|(shard, _)| !is_lost(shard)).collect();
+                    let wanted: Vec<u8> = (0..k + m).filter(is_lost).collect();
+                    let found = codec.recover(&have, &wanted).expect("k shards");
+                    let right: Vec<&Vec<u8>> = wanted.iter().map(|shard| &all[usize::from(*shard)]).collect();
+                    assert!(found.iter().eq(right), "{technique:?} {k}+{m} without {lost:b}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn shards_that_are_there_can_be_had_as_well() {
+        let codec = codec(Technique::JerasureReedSolVan, 3, 2);
+        let all = shards(&codec, 40);
+        let have: Shards<'_> = [1, 3, 4].map(|shard| (shard, all[usize::from(shard)].as_slice())).into();
+        let found = codec.recover(&have, &[4, 1, 0]).expect("k shards");
+        assert_eq!(found, [all[4].clone(), all[1].clone(), all[0].clone()]);
     }
 
     #[test]
     fn one_parity_shard_is_the_sum() {
-        let codec = Codec::new(3, 1).expect("a code");
-        let all = shards(&codec, 9);
-        let sum: Vec<u8> = (0..9).map(|at| all[0][at] ^ all[1][at] ^ all[2][at]).collect();
-        assert_eq!(all[3], sum);
-    }
-
-    #[test]
-    fn too_few_shards_are_an_error() {
-        let codec = Codec::new(4, 2).expect("a code");
-        let bytes = [1, 2];
-        let have: Shards<'_> = [(0, &bytes[..]), (4, &bytes[..]), (5, &bytes[..])].into();
-        assert_eq!(codec.recover(&have, 1), Err(TooFewShards { have: 3, need: 4 }));
-        for (k, m) in [(0, 1), (2, 0), (60, 5), (255, 255)] {
-            assert_eq!(Codec::new(k, m), None);
+        for technique in TECHNIQUES {
+            let all = shards(&codec(technique, 3, 1), 64);
+            let sum: Vec<u8> = (0..64).map(|at| all[0][at] ^ all[1][at] ^ all[2][at]).collect();
+            assert_eq!(all[3], sum, "{technique:?}");
         }
     }
 
     #[test]
+    fn too_few_shards_are_an_error() {
+        let codec = codec(Technique::Own, 4, 2);
+        let bytes = [1, 2];
+        let have: Shards<'_> = [(0, &bytes[..]), (4, &bytes[..]), (5, &bytes[..])].into();
+        assert_eq!(codec.recover(&have, &[1]), Err(TooFewShards { have: 3, need: 4 }));
+    }
+
+    #[test]
     fn sums_tell_whether_shards_belong_together() {
-        for (k, m) in [(2, 1), (4, 2), (6, 3)] {
-            let codec = Codec::new(k, m).expect("a code");
-            let mut all = shards(&codec, 5000);
-            let sums =
-                |all: &[Vec<u8>]| -> Vec<u32> { all.iter().map(|shard| linear_sum(0, shard)).collect() };
-            assert!(codec.is_consistent(&sums(&all)));
-            for shard in 0..codec.shards() {
-                for at in [0, 17, 4999] {
-                    all[shard][at] ^= 0x40;
-                    assert!(!codec.is_consistent(&sums(&all)), "{k}+{m}: byte {at} of {shard}");
-                    all[shard][at] ^= 0x40;
+        for technique in TECHNIQUES {
+            for (k, m) in [(2, 1), (4, 2), (6, 3)] {
+                let codec = codec(technique, k, m);
+                let mut all = shards(&codec, 4992);
+                let sums = |all: &[Vec<u8>]| -> Vec<u32> {
+                    all.iter().map(|shard| codec.linear_sum(0, 0, shard)).collect()
+                };
+                assert!(codec.is_consistent(&sums(&all)));
+                for shard in 0..codec.shards() {
+                    for at in [0, 17, 4991] {
+                        all[shard][at] ^= 0x40;
+                        assert!(
+                            !codec.is_consistent(&sums(&all)),
+                            "{technique:?} {k}+{m}: byte {at} of {shard}"
+                        );
+                        all[shard][at] ^= 0x40;
+                    }
+                    let other = (4..200).find(|at| all[shard][*at] != all[shard][3]).expect("noise");
+                    all[shard].swap(3, other);
+                    assert!(!codec.is_consistent(&sums(&all)), "swapped bytes");
+                    all[shard].swap(3, other);
                 }
-                let other = (4..200).find(|at| all[shard][*at] != all[shard][3]).expect("noise");
-                all[shard].swap(3, other);
-                assert!(!codec.is_consistent(&sums(&all)), "swapped bytes");
-                all[shard].swap(3, other);
+                assert!(!codec.is_consistent(&sums(&all)[1..]));
             }
-            assert!(!codec.is_consistent(&sums(&all)[1..]));
         }
     }
 }

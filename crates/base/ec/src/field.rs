@@ -77,7 +77,7 @@ impl Products {
     }
 }
 
-/// Adds `factor` times `source` to `sum`, byte by byte; they are equally long.
+/// Adds `factor` times `source` to `sum`, byte by byte; they are equally long. For much of it there is [`crate::kernel`].
 pub(crate) fn add_product(sum: &mut [u8], factor: u8, source: &[u8]) {
     debug_assert_eq!(sum.len(), source.len(), "equally long");
     match factor {

@@ -2,8 +2,8 @@
 
 use crate::{OsdMap, RELEASE_LUMINOUS, RELEASE_PACIFIC, flags};
 use nacre_crush::CrushMap;
+use nacre_ec::{PARITY_CEPH, PARITY_KEY, Profile};
 use nacre_types::{UTime, Uuid};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Epoch of the first map.
@@ -36,9 +36,9 @@ impl OsdMap {
     }
 }
 
-/// Ceph's `osd_pool_default_erasure_code_profile`.
-fn default_profile() -> BTreeMap<String, String> {
-    [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")]
+/// Ceph's `osd_pool_default_erasure_code_profile`, with the bytes of its plugin.
+fn default_profile() -> Profile {
+    [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van"), (PARITY_KEY, PARITY_CEPH)]
         .map(|(key, value)| (key.to_owned(), value.to_owned()))
         .into()
 }

@@ -3,9 +3,10 @@
 //! Source of the formats: Ceph `src/osd/OSDMap.{h,cc}`, `src/osd/osd_types.{h,cc}`, `src/mon/MonMap.{h,cc}`,
 //! `src/mon/MgrMap.h`, `src/mds/{FSMap,MDSMap}.{h,cc}` at v16.2.15. Golden bytes of a real cluster stand in
 //! `testdata/maps/`; placement is compared with `osdmaptool` by `tests/placement_oracle.rs`. Layer: base;
-//! uses buf, denc, types, crush, and msg for the message that brings maps.
+//! uses buf, denc, types, crush, ec, and msg for the message that brings maps.
 #![warn(clippy::indexing_slicing, clippy::cast_possible_truncation)]
 
+mod code;
 pub mod flags;
 mod fresh;
 mod fsmap;
@@ -34,8 +35,6 @@ pub use pool::{AutoscaleMode, PgMerge, Pool, PoolKind, PoolOption, PoolSnap};
 pub const OSDS_MAX: usize = 1 << 16;
 /// PGs of one pool; Ceph's `mon_max_pool_pg_num`.
 pub const POOL_PGS_MAX: u32 = 65_536;
-/// Bytes of one chunk of a stripe in an erasure-coded pool (`osd_pool_erasure_code_stripe_unit`).
-pub const STRIPE_UNIT_BYTES: u32 = 4096;
 /// Copies or shards of one PG that a pool may ask for.
 pub const POOL_SIZE_MAX: u8 = 255;
 /// `require_osd_release`, `min_mon_release`: Pacific.

@@ -263,14 +263,6 @@ impl Pool {
         self.kind == PoolKind::Replicated
     }
 
-    /// Bytes stored for each byte of data when nothing is degraded. Ceph `OSDMap::pool_raw_used_rate`.
-    #[must_use]
-    pub fn raw_used_rate(&self) -> f64 {
-        let data_shards = self.stripe_width / crate::STRIPE_UNIT_BYTES;
-        let chunks = if self.is_replicated() { 1 } else { data_shards.max(1) };
-        f64::from(self.size) / f64::from(chunks)
-    }
-
     /// True when all bits of `flag` are set.
     #[must_use]
     pub fn has_flag(&self, flag: u64) -> bool {

@@ -1,8 +1,10 @@
 //! [`Digests`]: one copy's part of a chunk that is scrubbed, as versions and checksums.
 
+use crate::coding::Coding;
 use crate::object::ObjectContext;
 use nacre_buf::crc::crc32c;
-use nacre_ec::{Layout, linear_sum};
+use nacre_buf::{BufList, Bytes};
+use nacre_ec::Codec;
 use nacre_msg::peer::ScrubObject;
 use nacre_txn::{ObjectView, ReadError};
 use nacre_types::{HObject, SpgId};
@@ -40,8 +42,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) view: &'a dyn ObjectView,
     pub(crate) spg: SpgId,
     pub(crate) deep: bool,
-    /// The data are chunks: what is summed up must be comparable with those of other shards, and there is no omap.
-    pub(crate) layout: Option<Layout>,
+    /// The data are chunks of this code: what is summed up must be comparable with those of other shards, and there is no omap.
+    pub(crate) coding: Option<&'a Coding>,
 }
 
 impl Digests {
@@ -59,7 +61,7 @@ impl Digests {
         let begun = self.0.remove(&shallow.object).filter(|progress| progress.object == shallow);
         let mut progress = begun.unwrap_or_else(|| Progress {
             object: shallow,
-            crc: if reading.layout.is_some() { 0 } else { SEED },
+            crc: if reading.coding.is_some() { 0 } else { SEED },
             offset: 0,
             asked: 0,
             done: false,
@@ -80,6 +82,13 @@ impl Digests {
     }
 }
 
+/// Goes on with the linear checksum of a chunk, which has `data` at `offset`.
+fn linear_sum(codec: &Codec, sum: u32, offset: u64, data: &BufList) -> u32 {
+    let add =
+        |(sum, at): (u32, u64), slice: &Bytes| (codec.linear_sum(sum, at, slice), at + slice.len() as u64);
+    data.slices().iter().fold((sum, offset), add).0
+}
+
 fn shallow_digest(view: &dyn ObjectView, spg: SpgId, object: HObject) -> ScrubObject {
     let record = view.meta(&spg, &object).unwrap_or_default();
     let meta_crc = crc32c(SEED, &record);
@@ -92,9 +101,9 @@ fn shallow_digest(view: &dyn ObjectView, spg: SpgId, object: HObject) -> ScrubOb
 
 impl Progress {
     fn read_on(&mut self, reading: &Reading<'_>) -> Result<(), ReadError> {
-        let Reading { view, spg, layout, .. } = *reading;
+        let Reading { view, spg, coding, .. } = *reading;
         let ScrubObject { object, size, .. } = &self.object;
-        let size = layout.map_or(*size, |layout| layout.chunk_bytes(*size));
+        let size = coding.map_or(*size, |coding| coding.layout.chunk_bytes(*size));
         while self.offset < size {
             let (offset, length) = (self.offset, STEP_BYTES.min(size - self.offset));
             if self.asked < offset + length {
@@ -109,14 +118,14 @@ impl Progress {
                     reason: "data ends early".into(),
                 });
             }
-            self.crc = match layout {
+            self.crc = match coding {
                 // By the bytes: what is known of their checksums may be true of what they were when they came.
                 None => data.slices().iter().fold(self.crc, |crc, slice| crc32c(crc, slice)),
-                Some(_) => data.slices().iter().fold(self.crc, |sum, slice| linear_sum(sum, slice)),
+                Some(coding) => linear_sum(&coding.codec, self.crc, offset, &data),
             };
             self.offset += data.len() as u64;
         }
-        if layout.is_none() {
+        if coding.is_none() {
             self.crc = omap_crc(view, spg, object, self.crc);
         }
         Ok(())

@@ -1,6 +1,5 @@
 //! [`Interval`]: which OSDs serve a PG, and from which epoch on.
 
-use crate::coding::layout_of;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_maps::OsdMap;
 use nacre_msg::peer::{IntervalId, PastInterval};
@@ -53,7 +52,7 @@ impl Interval {
             acting: members(placed.acting),
             primary: placed.acting_primary,
             size: pool.size,
-            min_size: layout_of(pool).map_or(pool.min_size, |layout| pool.min_size.max(layout.k)),
+            min_size: map.code_of(pool).map_or(pool.min_size, |code| pool.min_size.max(code.k())),
             pg_num: pool.pg_num,
         }
     }
@@ -150,7 +149,7 @@ impl Decode for Interval {
 
 /// How many members of an interval bear out what was written in it.
 pub(crate) fn copies_needed(map: &OsdMap, pg: PgId) -> usize {
-    map.pools.get(&pg.pool).and_then(layout_of).map_or(1, |layout| layout.k.into())
+    map.pools.get(&pg.pool).and_then(|pool| map.code_of(pool)).map_or(1, |code| code.k().into())
 }
 
 /// True when `map` says that `osd` runs.

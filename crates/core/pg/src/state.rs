@@ -100,7 +100,7 @@ impl PgState {
             staged: BTreeSet::new(),
             phase: Phase::Stray,
             peers: BTreeMap::new(),
-            ec: map.pools.get(&spg.pg.pool).and_then(Coding::of).map(Ec::new),
+            ec: Coding::of(map, spg.pg.pool).map(Ec::new),
             stamps: Stamps::default(),
             tokens: Tokens::default(),
             view_is_stale: false,

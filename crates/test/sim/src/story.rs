@@ -160,8 +160,9 @@ impl Story {
         };
         let mut pool = format!(r#"{{"prefix": "osd pool create", "pool": "p", "pg_num": {pg_num}}}"#);
         if let Some(Code { k, m }) = code {
+            let technique = TECHNIQUES[usize::try_from(seed / 7 % 4).expect("small")];
             let profile = format!(
-                r#"{{"prefix": "osd erasure-code-profile set", "name": "e", "profile": ["k={k}", "m={m}", "crush-failure-domain=osd"]}}"#
+                r#"{{"prefix": "osd erasure-code-profile set", "name": "e", "profile": ["k={k}", "m={m}", "crush-failure-domain=osd", {technique}]}}"#
             );
             assert!(story.command(&profile, BIRTH), "seed {seed}: no profile: {:?}", story.world);
             pool = format!(
@@ -359,9 +360,17 @@ impl Story {
     }
 }
 
+/// What profiles say beside the number of shards. All have 4096 bytes of each shard in a stripe.
+const TECHNIQUES: [&str; 4] = [
+    r#""technique=reed_sol_van""#,
+    r#""technique=cauchy_good", "packetsize=128""#,
+    r#""plugin=isa", "technique=reed_sol_van""#,
+    r#""plugin=isa", "technique=cauchy""#,
+];
+
 /// Bytes of a stripe of `k` data shards.
 fn stripe_bytes(k: u64) -> usize {
-    usize::try_from(k * u64::from(nacre_maps::STRIPE_UNIT_BYTES)).unwrap_or(0)
+    usize::try_from(k * u64::from(nacre_ec::STRIPE_UNIT_BYTES)).unwrap_or(0)
 }
 
 /// Tells the story of a seed.

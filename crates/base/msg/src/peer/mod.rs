@@ -66,7 +66,9 @@ pub struct PeerVersions {
 
 impl PeerVersions {
     /// What this code speaks.
-    pub const OURS: Self = Self { oldest: 5, newest: 5 };
+    pub const OURS: Self = Self { oldest: 5, newest: 6 };
+    /// From this version on the chunks of erasure-coded objects may be those of Ceph's plugins. No message changed.
+    pub const CODES_OF_PLUGINS: u32 = 6;
     /// The kind of the message that says them, both ways, as a session begins. Its form never changes.
     pub const KIND: u16 = KIND_LAST;
     /// The key of an OSD's metadata, as it boots, that holds its [`PeerVersions`]. Ceph's OSDs do not have it: they speak other

@@ -95,7 +95,7 @@ pub fn rule_avail_bytes(pgs: &PgMap, map: &OsdMap, rule: i32) -> u64 {
 pub fn pool_usage(pgs: &PgMap, map: &OsdMap, pool: &Pool, sum: &PoolSum) -> PoolUsage {
     let raw_avail = rule_avail_bytes(pgs, map, i32::from(pool.crush_rule));
     let stats = &sum.stats;
-    let mut copies = single(pool.raw_used_rate());
+    let mut copies = single(map.raw_used_rate(pool));
     if stats.num_object_copies > 0 {
         let there = stats.num_object_copies - stats.num_objects_degraded;
         copies *= single(float(there)) / single(float(stats.num_object_copies));

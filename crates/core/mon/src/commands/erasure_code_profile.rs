@@ -2,9 +2,10 @@
 
 use super::call::{Answer, Call, Failure, done, fail};
 use super::table::{Command, command};
+use nacre_ec::{Code, PARITY_CEPH, PARITY_KEY, Profile, is_marked};
 use nacre_format::{Node, Section};
+use nacre_maps::OsdMap;
 use nacre_types::Errno;
-use std::collections::BTreeMap;
 
 pub(super) const COMMANDS: &[Command] = &[
     command(
@@ -37,13 +38,15 @@ const PROFILE_KEYS_MAX: usize = 64;
 const PROFILES_MAX: usize = 1024;
 
 /// What a profile may say.
-const PROFILE_KEYS: [&str; 10] = [
+const PROFILE_KEYS: [&str; 12] = [
     "crush-device-class",
     "crush-failure-domain",
     "crush-root",
     "jerasure-per-chunk-alignment",
     "k",
     "m",
+    PARITY_KEY,
+    "packetsize",
     "plugin",
     "stripe_unit",
     "technique",
@@ -51,90 +54,117 @@ const PROFILE_KEYS: [&str; 10] = [
 ];
 
 /// What a profile says when its owner leaves something out.
-const PROFILE_DEFAULTS: [(&str, &str); 9] = [
+const PROFILE_DEFAULTS: [(&str, &str); 5] = [
     ("crush-device-class", ""),
     ("crush-failure-domain", "host"),
     ("crush-root", "default"),
-    ("jerasure-per-chunk-alignment", "false"),
-    ("k", "2"),
-    ("m", "1"),
     ("plugin", "jerasure"),
     ("technique", "reed_sol_van"),
-    ("w", "8"),
 ];
+/// Likewise with plugin `jerasure`.
+const JERASURE_DEFAULTS: [(&str, &str); 4] =
+    [("jerasure-per-chunk-alignment", "false"), ("k", "2"), ("m", "1"), ("w", "8")];
+/// Likewise with its technique `cauchy_good`.
+const CAUCHY_GOOD_DEFAULTS: [(&str, &str); 1] = [("packetsize", "2048")];
+/// Likewise with plugin `isa`.
+const ISA_DEFAULTS: [(&str, &str); 2] = [("k", "7"), ("m", "3")];
+/// Stripe units that are no multiple of this need `--force`.
+const GOOD_UNIT_BYTES: u32 = 4096;
 
-fn profile_text(profile: &BTreeMap<String, String>) -> String {
+/// Adds what the words do not say.
+fn with_defaults(words: &[String]) -> Profile {
+    let mut profile = Profile::new();
+    for word in words {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        profile.insert(key.to_owned(), value.to_owned());
+    }
+    let mut add = |defaults: &[(&str, &str)]| {
+        for (key, value) in defaults {
+            profile.entry((*key).to_owned()).or_insert_with(|| (*value).to_owned());
+        }
+        (profile["plugin"].clone(), profile["technique"].clone())
+    };
+    let (plugin, technique) = add(&PROFILE_DEFAULTS);
+    add(&[(PARITY_KEY, PARITY_CEPH)]);
+    add(if plugin == "isa" { &ISA_DEFAULTS[..] } else { &JERASURE_DEFAULTS[..] });
+    if technique == "cauchy_good" {
+        add(&CAUCHY_GOOD_DEFAULTS);
+    }
+    profile
+}
+
+fn profile_text(profile: &Profile) -> String {
     let pairs: Vec<String> = profile.iter().map(|(key, value)| format!("{key}={value}")).collect();
     format!("{{{}}}", pairs.join(","))
 }
 
-/// Checks the parts of a profile that decide a pool's shape.
-pub(super) fn check_profile(profile: &BTreeMap<String, String>) -> Result<(), Failure> {
-    for (key, least) in [("k", 2), ("m", 1)] {
-        let value = profile.get(key).map_or("", String::as_str);
-        match value.parse::<u32>() {
-            Err(_) => return fail(Errno::EINVAL, format!("could not convert {key}={value} to int")),
-            Ok(number) if number < least || number > 32 => {
-                return fail(Errno::EINVAL, format!("{key}={number} must be >= {least}"));
-            }
-            Ok(_) => {}
-        }
-    }
-    let plugin = profile.get("plugin").map_or("", String::as_str);
-    if !["jerasure", "isa"].contains(&plugin) {
-        return fail(
-            Errno::EINVAL,
-            format!("erasure code plugin '{plugin}' is not supported, must be one of jerasure, isa"),
-        );
-    }
-    let known = |key: &&String| PROFILE_KEYS.contains(&key.as_str());
-    if let Some(key) = profile.keys().find(|key| !known(key)) {
+/// The code that a profile makes, if that is built.
+pub(super) fn check_profile(profile: &Profile) -> Result<Code, Failure> {
+    if let Some(key) = profile.keys().find(|key| !PROFILE_KEYS.contains(&key.as_str())) {
         return fail(Errno::EINVAL, format!("{key} is not supported in an erasure code profile"));
     }
-    for (key, only) in [("technique", "reed_sol_van"), ("w", "8"), ("jerasure-per-chunk-alignment", "false")]
+    if profile.contains_key("packetsize") && profile.get("technique").is_none_or(|name| name != "cauchy_good")
     {
-        if let Some(value) = profile.get(key).filter(|value| *value != only) {
-            return fail(Errno::EINVAL, format!("{key}={value} is not supported, only {key}={only}"));
-        }
+        return fail(Errno::EINVAL, "packetsize means nothing without technique=cauchy_good");
     }
-    let unit = profile.get("stripe_unit").map(|text| text.trim_end_matches('B'));
-    let stripe_unit = nacre_maps::STRIPE_UNIT_BYTES.to_string();
-    if unit.is_some_and(|unit| unit != stripe_unit && unit != "4K") {
-        return fail(Errno::EINVAL, format!("stripe_unit must be {stripe_unit}"));
-    }
-    Ok(())
+    Code::of_profile(profile).or_else(|error| fail(Errno::EINVAL, error.to_string()))
 }
 
 fn profile_set(call: &mut Call<'_>) -> Answer {
     let name = call.args.text("name").to_owned();
-    let words = call.args.list("profile").to_vec();
+    let mut words = call.args.list("profile").to_vec();
     let force = call.args.flag("force") || words.iter().any(|word| word == "--force");
-    let mut profile: BTreeMap<String, String> =
-        PROFILE_DEFAULTS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    for word in words.iter().filter(|word| *word != "--force") {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        profile.insert(key.to_owned(), value.to_owned());
+    words.retain(|word| word != "--force");
+    if words.len() > PROFILE_KEYS_MAX {
+        return fail(Errno::ENOSPC, format!("a profile has at most {PROFILE_KEYS_MAX} keys"));
     }
-    let profiles = &call.state.osd.upcoming().erasure_code_profiles;
-    if profile.len() > PROFILE_KEYS_MAX || profiles.len() >= PROFILES_MAX {
-        return fail(Errno::ENOSPC, "too many profiles or keys");
+    let mut profile = with_defaults(&words);
+    let code = check_profile(&profile)?;
+    if !code.layout().unit_bytes.is_multiple_of(GOOD_UNIT_BYTES) && !force {
+        let text = format!(
+            "stripe_unit should be a multiple of {GOOD_UNIT_BYTES} bytes, or changes cost more; --force does without"
+        );
+        return fail(Errno::EINVAL, text);
     }
-    check_profile(&profile)?;
-    match profiles.get(&name) {
-        Some(held) if *held == profile => return done(""),
-        Some(held) if !force => {
-            let (held, wanted) = (profile_text(held), profile_text(&profile));
-            let text = format!(
-                "will not override erasure code profile {name} because the existing profile {held} is different from the proposed profile {wanted}"
-            );
-            return fail(Errno::EPERM, text);
+    let map = call.state.osd.upcoming();
+    if let Some(held) = map.erasure_code_profiles.get(&name) {
+        if map.pools.values().any(|pool| pool.erasure_code_profile == name) && !is_marked(held) {
+            profile.remove(PARITY_KEY); // of pools that an older program made
         }
-        _ => {}
+        if *held == profile {
+            return done("");
+        }
+        may_override(map, &name, &profile, force)?;
+    } else if map.erasure_code_profiles.len() >= PROFILES_MAX {
+        return fail(Errno::ENOSPC, format!("a cluster has at most {PROFILES_MAX} profiles"));
     }
     let change = call.state.osd.change();
     change.old_erasure_code_profiles.retain(|old| *old != name);
     change.new_erasure_code_profiles.insert(name, profile);
     done("")
+}
+
+/// Whether `profile` may take the place of the one of this name. How pools are coded never changes; where a new rule places may.
+fn may_override(map: &OsdMap, name: &str, profile: &Profile, force: bool) -> Result<(), Failure> {
+    let Some(held) = map.erasure_code_profiles.get(name) else { return Ok(()) };
+    if !force {
+        let (held, wanted) = (profile_text(held), profile_text(profile));
+        let text = format!(
+            "will not override erasure code profile {name} because the existing profile {held} is different from the proposed profile {wanted}"
+        );
+        return fail(Errno::EPERM, text);
+    }
+    let user = map.pools.iter().find(|(_, pool)| pool.erasure_code_profile == name);
+    match user {
+        Some((id, _)) if Code::of_profile(held) != Code::of_profile(profile) => {
+            let pool = map.pool_name(*id).unwrap_or_default();
+            let text = format!(
+                "pool '{pool}' is coded as erasure code profile {name} says, which only its crush- keys may change"
+            );
+            fail(Errno::EBUSY, text)
+        }
+        _ => Ok(()),
+    }
 }
 
 fn profile_get(call: &mut Call<'_>) -> Answer {

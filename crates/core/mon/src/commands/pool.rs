@@ -157,7 +157,7 @@ fn profile_of(call: &mut Call<'_>) -> Result<String, Failure> {
     let name =
         call.args.text_opt("erasure_code_profile").filter(|name| !name.is_empty()).unwrap_or("default");
     match call.state.osd.upcoming().erasure_code_profiles.get(name) {
-        Some(profile) => check_profile(profile).map(|()| name.to_owned()),
+        Some(profile) => check_profile(profile).map(|_| name.to_owned()),
         None => fail(Errno::ENOENT, format!("unknown erasure code profile '{name}'")),
     }
 }
@@ -343,7 +343,7 @@ fn autoscale_status(call: &mut Call<'_>) -> Answer {
             name.to_owned(),
             mega(usage.stored_data),
             String::new(),
-            fixed(pool.raw_used_rate(), 1),
+            fixed(map.raw_used_rate(pool), 1),
             mega(capacity),
             fixed(ratio, 4),
             String::new(),
@@ -354,7 +354,15 @@ fn autoscale_status(call: &mut Call<'_>) -> Answer {
             pool.pg_autoscale_mode.as_str().to_owned(),
             "False".to_owned(),
         ]);
-        tree.push(autoscale_row(*id, name, pool, usage.stored_data, raw, ratio, capacity));
+        tree.push(autoscale_row(
+            *id,
+            name,
+            (pool, map.raw_used_rate(pool)),
+            usage.stored_data,
+            raw,
+            ratio,
+            capacity,
+        ));
     }
     call.either("autoscale_status", table.render().replace('\n', "  \n"), Node::array("pool", tree))
 }
@@ -362,7 +370,7 @@ fn autoscale_status(call: &mut Call<'_>) -> Answer {
 fn autoscale_row(
     id: PoolId,
     name: &str,
-    pool: &nacre_maps::Pool,
+    (pool, rate): (&nacre_maps::Pool, f64),
     stored: u64,
     raw: u64,
     ratio: f64,
@@ -391,7 +399,7 @@ fn autoscale_row(
         .with("pool_id", id)
         .with("pool_name", name)
         .with("raw_used", decimal(raw))
-        .with("raw_used_rate", decimal(pool.raw_used_rate()))
+        .with("raw_used_rate", decimal(rate))
         .with("subtree_capacity", capacity)
         .with("target_bytes", 0)
         .with("target_ratio", zero())

@@ -354,8 +354,7 @@ fn set_min_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EPERM, "the pool's flag nosizechange forbids another min_size");
     }
     // With fewer shards than hold data nothing can be read.
-    let data_shards = u8::try_from(pool.stripe_width / nacre_maps::STRIPE_UNIT_BYTES).unwrap_or(u8::MAX);
-    let least = if pool.is_replicated() { 1 } else { data_shards };
+    let least = call.state.osd.upcoming().code_of(&pool).map_or(1, |code| code.k());
     let Some(min_size) = u8::try_from(change.int()?).ok().filter(|value| (least..=pool.size).contains(value))
     else {
         return fail(
@@ -374,7 +373,10 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EPERM, "the pool's flag nopgchange forbids another pg_num");
     }
     if !pool.is_replicated() && u32::try_from(wanted).is_ok_and(|wanted| wanted < pool.pg_num_target) {
-        return fail(Errno::EOPNOTSUPP, "the pgs of an erasure-coded pool cannot be merged");
+        return fail(
+            Errno::EOPNOTSUPP,
+            "the pgs of an erasure-coded pool cannot be merged: an OSD may hold different shards of them",
+        );
     }
     let most = nacre_maps::POOL_PGS_MAX;
     let Some(pg_num) = u32::try_from(wanted).ok().filter(|number| (1..=most).contains(number)) else {

@@ -2,6 +2,7 @@
 
 use super::{CrushPlace, OsdMaps, crush_edit, view};
 use crate::config::{ConfigDb, Target};
+use nacre_ec::{Code, Technique};
 use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
 use nacre_msg::peer::PeerVersions;
 use nacre_types::{AddrVec, AuthName, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, features};
@@ -88,6 +89,11 @@ pub enum BootRefusal {
         /// What that one speaks.
         theirs: PeerVersions,
     },
+    /// It would give chunks other bytes than the others do.
+    #[error(
+        "there are erasure-coded pools with the codes of Ceph's plugins, which it does not know; upgrade it"
+    )]
+    Codes,
     /// Older than `require_osd_release`.
     #[error("require_osd_release is {0}, and it lacks features of that release")]
     TooOld(Release),
@@ -240,6 +246,13 @@ impl OsdMaps {
             return Err(BootRefusal::Ahead { own: request.epoch, newest });
         }
         let own = peer_versions(&request.metadata).ok_or(BootRefusal::Foreign)?;
+        let map = self.upcoming();
+        let of_plugin = |code: Code| code.technique() != Technique::Own;
+        if own.newest < PeerVersions::CODES_OF_PLUGINS
+            && map.pools.values().any(|pool| map.code_of(pool).is_some_and(of_plugin))
+        {
+            return Err(BootRefusal::Codes);
+        }
         // Also those that come up with it.
         let others: Vec<OsdId> = self.upcoming().up_osds().filter(|osd| *osd != request.osd).collect();
         let versions = others.into_iter().filter_map(|osd| Some((osd, peer_versions(self.metadata(osd)?)?)));
@@ -247,6 +260,16 @@ impl OsdMaps {
             Some((osd, theirs)) => Err(BootRefusal::Versions { own, osd, theirs }),
             None => Ok(()),
         }
+    }
+
+    /// An OSD that is up and does not know this version of what OSDs say to each other.
+    pub(super) fn older_than(&mut self, version: u32) -> Option<OsdId> {
+        let up: Vec<OsdId> = self.upcoming().up_osds().collect();
+        let knows = |osd: &OsdId| {
+            let versions = self.metadata(*osd).and_then(peer_versions);
+            versions.is_some_and(|versions| versions.newest >= version)
+        };
+        up.into_iter().find(|osd| !knows(osd))
     }
 
     fn bring_up(&mut self, request: &BootRequest, wall: UTime, config: &ConfigDb) {

@@ -4,8 +4,10 @@ use super::OsdMaps;
 use crate::batch::Batch;
 use crate::config::ConfigDb;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_ec::{Code, PARITY_CEPH, PARITY_KEY, ProfileError, is_marked};
 use nacre_maps::{AutoscaleMode, OsdMap, Pool, PoolKind, flags};
-use nacre_types::{Epoch, Errno, IntervalSet, PgId, PoolId, UTime};
+use nacre_msg::peer::PeerVersions;
+use nacre_types::{Epoch, Errno, IntervalSet, OsdId, PgId, PoolId, UTime};
 
 const CREATING_PREFIX: &str = "osd-creating";
 
@@ -81,9 +83,17 @@ pub enum PoolError {
     /// There is no rule that such a pool could use.
     #[error("no suitable CRUSH rule exists, check 'osd pool default crush *' config options")]
     NoRule,
-    /// No such profile, or one without k and m.
-    #[error("erasure code profile '{0}' is unknown or incomplete")]
+    /// No such profile.
+    #[error("unknown erasure code profile '{0}'")]
     Profile(String),
+    /// The profile makes no code.
+    #[error(transparent)]
+    Code(#[from] ProfileError),
+    /// An OSD would give chunks other bytes than the others.
+    #[error(
+        "osd.{0} is up and runs a program that does not know the codes of Ceph's plugins; upgrade it first"
+    )]
+    OldOsd(OsdId),
     /// The size is out of bounds.
     #[error("a pool has 1 to 10 copies")]
     Size,
@@ -121,10 +131,11 @@ impl From<&PoolError> for Errno {
             PoolError::Exists(_) | PoolError::SnapExists { .. } => Self::EEXIST,
             PoolError::NoPool(_) | PoolError::Rule | PoolError::NoRule | PoolError::NoSnap => Self::ENOENT,
             PoolError::PgNum { .. } | PoolError::TooManyPgs { .. } => Self::ERANGE,
-            PoolError::NoDelete | PoolError::DeletionDisabled => Self::EPERM,
+            PoolError::NoDelete | PoolError::DeletionDisabled | PoolError::OldOsd(_) => Self::EPERM,
             PoolError::Name
             | PoolError::PgpNum { .. }
             | PoolError::Profile(_)
+            | PoolError::Code(_)
             | PoolError::Size
             | PoolError::MinSize { .. }
             | PoolError::SnapMode(_) => Self::EINVAL,
@@ -197,6 +208,9 @@ impl OsdMaps {
         config: &ConfigDb,
     ) -> Result<PoolId, PoolError> {
         let mut pool = self.plan_pool(spec, config)?;
+        if spec.kind == PoolKind::Erasure {
+            self.settle_code(&spec.erasure_code_profile)?;
+        }
         let map = self.upcoming();
         let id = PoolId::from(map.pool_max.max(0)) + 1;
         let epoch = self.pending().incremental.epoch;
@@ -263,13 +277,30 @@ impl OsdMaps {
 
     fn erasure_shape(&mut self, spec: &PoolSpec) -> Result<(u8, u8, u32), PoolError> {
         let name = &spec.erasure_code_profile;
-        let wrong = || PoolError::Profile(name.clone());
-        let profile = self.upcoming().erasure_code_profiles.get(name).ok_or_else(wrong)?;
-        let number = |key: &str| profile.get(key).and_then(|text| text.parse::<u8>().ok());
-        let (k, m) = (number("k").ok_or_else(wrong)?, number("m").ok_or_else(wrong)?);
-        let size = k.checked_add(m).filter(|_| k > 0).ok_or_else(wrong)?;
-        let min_size = spec.min_size.unwrap_or(k + m.saturating_sub(1).min(1));
-        Ok((size, min_size, u32::from(k) * nacre_maps::STRIPE_UNIT_BYTES))
+        let profile = self.upcoming().erasure_code_profiles.get(name);
+        let code = Code::of_profile(profile.ok_or_else(|| PoolError::Profile(name.clone()))?)?;
+        let min_size = spec.min_size.unwrap_or(code.k() + (code.m() - 1).min(1));
+        Ok((code.size(), min_size, code.stripe_bytes()))
+    }
+
+    /// Sees to it that a pool of this profile gets chunks with the bytes of Ceph's plugins, as the profile says from then on. Where
+    /// pools use it that an older program made, and which are coded otherwise, the new one is coded like those.
+    fn settle_code(&mut self, name: &str) -> Result<(), PoolError> {
+        let map = self.upcoming();
+        let Some(profile) = map.erasure_code_profiles.get(name) else { return Ok(()) };
+        let in_use = map.pools.values().any(|pool| pool.erasure_code_profile == name);
+        if in_use && !is_marked(profile) {
+            return Ok(());
+        }
+        let mut marked = profile.clone();
+        let is_new = marked.insert(PARITY_KEY.to_owned(), PARITY_CEPH.to_owned()).is_none();
+        if let Some(osd) = self.older_than(PeerVersions::CODES_OF_PLUGINS) {
+            return Err(PoolError::OldOsd(osd));
+        }
+        if is_new {
+            self.change().new_erasure_code_profiles.insert(name.to_owned(), marked);
+        }
+        Ok(())
     }
 
     /// The rule asked for, or the first one made for this kind of pool.

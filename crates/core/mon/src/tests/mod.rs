@@ -5,6 +5,7 @@ mod auth;
 mod caps_table;
 mod drops;
 mod durability;
+mod erasure_code;
 mod file_systems;
 mod file_systems_watch;
 mod front;

@@ -16,8 +16,8 @@ pub(crate) use rollback_gen::{ROLLBACK_GEN, is_rollback_gen, rollback_gen_name};
 pub(crate) use view::{EcView, Piece};
 
 use nacre_ec::{Codec, Layout};
-use nacre_maps::{Pool, STRIPE_UNIT_BYTES};
-use nacre_types::{Eversion, HObject, OsdId};
+use nacre_maps::OsdMap;
+use nacre_types::{Eversion, HObject, OsdId, PoolId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -29,22 +29,11 @@ pub(crate) struct Coding {
 }
 
 impl Coding {
-    /// What `pool` is coded with; `None` if it is not, or its numbers make no code.
-    pub(crate) fn of(pool: &Pool) -> Option<Self> {
-        let layout = layout_of(pool)?;
-        let codec = Codec::new(layout.k, pool.size - layout.k)?;
-        Some(Self { layout, codec })
+    /// What `pool` is coded with, as [`OsdMap::code_of`] says; `None` if it is not.
+    pub(crate) fn of(map: &OsdMap, pool: PoolId) -> Option<Self> {
+        let code = map.code_of(map.pools.get(&pool)?)?;
+        Some(Self { layout: code.layout(), codec: Codec::new(&code) })
     }
-}
-
-/// How `pool` cuts objects into chunks; `None` as for [`Coding::of`], which takes longer.
-pub(crate) fn layout_of(pool: &Pool) -> Option<Layout> {
-    if pool.is_replicated() {
-        return None;
-    }
-    let k = u8::try_from(pool.stripe_width / STRIPE_UNIT_BYTES).ok()?;
-    let parity = pool.size.checked_sub(k)?;
-    Codec::exists(k, parity).then_some(Layout { k, unit_bytes: STRIPE_UNIT_BYTES })
 }
 
 /// What a copy of an erasure-coded PG has beside what every copy has.

@@ -9,6 +9,7 @@ use crate::{
     SessionId, Side, StoreRoom, Tuning,
 };
 use nacre_buf::BufList;
+use nacre_ec::Profile;
 use nacre_maps::{OsdMap, Pool, flags};
 use nacre_msg::peer::PeerMessage;
 use nacre_msg::{OsdBackoff, OsdOpReply, RawMessage, WatchNotify};
@@ -129,16 +130,14 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, clients: usize) -> Self {
         let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
-        Self::with_pool(
-            seed,
-            clients,
-            Pool { size: 3, min_size: 2, pg_num: 1, pgp_num: 1, flags, ..Pool::default() },
-        )
+        let pool = Pool { size: 3, min_size: 2, pg_num: 1, pgp_num: 1, flags, ..Pool::default() };
+        Self::with_pool(seed, clients, pool, Profile::new())
     }
 
-    /// A PG of this pool, on the first OSDs.
-    pub(super) fn with_pool(seed: u64, clients: usize, pool: Pool) -> Self {
-        let mut map = OsdMap { epoch: 1, ..OsdMap::default() };
+    /// A PG of this pool, whose erasure-code profile this is, on the first OSDs.
+    pub(super) fn with_pool(seed: u64, clients: usize, pool: Pool, profile: Profile) -> Self {
+        let erasure_code_profiles = [(pool.erasure_code_profile.clone(), profile)].into();
+        let mut map = OsdMap { epoch: 1, erasure_code_profiles, ..OsdMap::default() };
         map.set_max_osd(usize::try_from(MEMBERS).expect("small"));
         map.osd_state.fill(flags::osd::EXISTS | flags::osd::UP);
         map.osd_weight.fill(nacre_maps::WEIGHT_ONE);

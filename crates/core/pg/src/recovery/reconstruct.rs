@@ -341,7 +341,7 @@ fn compute(
     let data: BTreeMap<u8, Vec<u8>> =
         parts.iter().map(|(shard, ops)| Some((*shard, flat(ops, offset, length)?))).collect::<Option<_>>()?;
     let have: Shards<'_> = data.iter().map(|(shard, bytes)| (*shard, bytes.as_slice())).collect();
-    let made = codec.recover(&have, shard).ok()?;
+    let made = codec.recover(&have, &[shard]).ok()?.pop()?;
     let (mut before, mut behind) = (Vec::new(), Vec::new());
     for op in any.iter().filter(|op| !matches!(op, Op::Write { .. })).cloned() {
         // What ends a part comes behind its data.

@@ -22,8 +22,8 @@ impl Scrub {
         let objects = cx.view.list(&state.spg, &request.from, ANSWER_OBJECTS_MAX);
         let inside = objects.into_iter().take_while(|object| *object < request.to);
         let inside = inside.filter(|object| !state.is_hidden(object));
-        let layout = state.ec.as_ref().map(|ec| ec.coding.layout);
-        let reading = Reading { view: cx.view, spg: state.spg, deep: request.deep, layout };
+        let coding = state.ec.as_ref().map(|ec| &*ec.coding);
+        let reading = Reading { view: cx.view, spg: state.spg, deep: request.deep, coding };
         let digests: Result<Vec<ScrubObject>, ReadError> =
             inside.map(|object| so_far.digest(&reading, object)).collect();
         match digests {

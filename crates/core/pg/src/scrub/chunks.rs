@@ -40,12 +40,12 @@ pub(super) fn unrelated(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_ec::linear_sum;
+    use nacre_ec::{Code, Technique};
     use nacre_types::Eversion;
 
     #[test]
     fn chunks_that_do_not_belong_together_are_found() {
-        let codec = Codec::new(2, 1).expect("a code");
+        let codec = Codec::new(&Code::new(Technique::JerasureReedSolVan, 2, 1, 4096).expect("a code"));
         let data: [&[u8]; 2] = [b"some data", b"more data"];
         let parity = codec.encode(&data);
         let shards: BTreeMap<OsdId, u8> = [(4, 0), (7, 1), (2, 2)].into();
@@ -54,7 +54,7 @@ mod tests {
             version: Eversion::new(1, version),
             meta_crc: 1,
             attrs_crc: 1,
-            data_crc: linear_sum(0, bytes),
+            data_crc: codec.linear_sum(0, 0, bytes),
             size: 18,
             damaged: false,
         };

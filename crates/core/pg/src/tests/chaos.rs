@@ -6,7 +6,8 @@
 
 use crate::harness::{MEMBERS, World};
 use crate::log::LogLimits;
-use nacre_maps::{STRIPE_UNIT_BYTES, flags};
+use nacre_ec::STRIPE_UNIT_BYTES;
+use nacre_maps::flags;
 use nacre_msg::osd_op::{Extent, code};
 use nacre_msg::stats::pg_state;
 use nacre_msg::{OsdOpReply, SubOp};

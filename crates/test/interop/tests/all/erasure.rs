@@ -64,7 +64,12 @@ fn profiles_rules_and_what_a_pool_refuses() {
         r#"
         (ceph osd erasure-code-profile rm prof 2>&1 || true) | grep -q "pool 'ec' uses the erasure code profile 'prof'"
         nok ceph osd erasure-code-profile set bad k=2 m=1 plugin=lrc
-        nok ceph osd erasure-code-profile set bad k=2 m=1 technique=cauchy_good
+        nok ceph osd erasure-code-profile set bad k=2 m=1 technique=liberation
+        nok ceph osd erasure-code-profile set bad k=22 m=4 plugin=isa
+        nok ceph osd erasure-code-profile set prof k=2 m=2 crush-failure-domain=osd
+        (ceph osd erasure-code-profile set prof k=2 m=2 crush-failure-domain=osd --force 2>&1 || true) | grep -q 'EBUSY: pool .ec. is coded as'
+        ceph osd erasure-code-profile set prof k=2 m=1 crush-failure-domain=osd
+        ceph osd erasure-code-profile get prof | grep -qx nacre-parity=ceph
         nok ceph osd pool set ec min_size 1
         nok ceph osd pool set ec pg_num 4
         nok ceph osd pool create ec 8 8 replicated
@@ -84,4 +89,49 @@ fn profiles_rules_and_what_a_pool_refuses() {
     let shell = cluster.shell();
     shell.sh("ceph config set mon mon_allow_pool_delete true");
     shell.within(240).sh(&script);
+}
+
+/// What lies in the stores is what Ceph's own code (`ceph-erasure-code-tool`) makes of the same content: written whole, written while
+/// a shard is missing, rebuilt for the one that missed it.
+#[test]
+fn stored_chunks_have_the_bytes_of_ceph() {
+    let Some(cluster) = Cluster::start_processes(5) else { return };
+    let script = with_pool(
+        2,
+        r#"
+        profile() { case $1 in
+            rsv) echo plugin=jerasure technique=reed_sol_van;; good) echo plugin=jerasure technique=cauchy_good packetsize=512;;
+            isa) echo plugin=isa technique=reed_sol_van;; cauchy) echo plugin=isa technique=cauchy;; esac; echo k=3 m=2; }
+        unit() { [ $1 = isa ] && echo 4096 || echo 16384; }
+        POOLS='rsv good isa cauchy'
+        for p in $POOLS; do
+            ceph osd erasure-code-profile set $p $(profile $p) stripe_unit=$(unit $p) crush-failure-domain=osd
+            ceph osd pool create $p 4 4 erasure $p; ceph osd pool application enable $p rados
+            ceph osd pool set $p allow_ec_overwrites true
+        done
+        ceph osd pool ls detail -f json | jq -e '[.[] | select(.pool_name == "rsv" or .pool_name == "isa") | .stripe_width] == [49152, 12288]'
+        wait clean
+        head -c 500000 /dev/urandom > before; head -c 500000 /dev/urandom > during
+        for p in $POOLS; do rados -p $p put before before; rados -p $p put parts during; done
+        one=$(line 1); kill9 1; wait up 4
+        for p in $POOLS; do
+            rados -p $p get before out; cmp before out; rados -p $p put during during
+            rados -p $p put parts before --offset 100000; rados -p $p get parts out
+            cmp <(head -c 100000 during; cat before) out
+        done
+        start "$one"; wait up 5; wait clean
+        (head -c 100000 during; cat before) > parts
+        for pg in $(ceph pg ls -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
+        sleep 4; wait clean; nok grep -q inconsistent <(ceph health detail)
+        for p in $POOLS; do for o in before during parts; do ceph osd map $p $o -f json | jq -r .pgid > $p.$o.pg; done; done
+        for id in 0 1 2 3 4; do kill9 $id; done; sleep 0.5
+        chunks() { for id in 0 1 2 3 4; do
+            $NACRE store dump $DIR/osd.$id --pgid $(cat $1.$2.pg) --object $2 --data 0~4000000 | cut -c 11-57 | tr -d ' \n' | sha256sum; done | sort; }
+        for p in $POOLS; do for o in before during parts; do
+            ceph-erasure-code-tool encode $(profile $p | tr ' \n' ,, | sed 's/,$//') $(unit $p) 0,1,2,3,4 $o 2> /dev/null
+            for shard in 0 1 2 3 4; do od -An -v -tx1 $o.$shard | tr -d ' \n' | sha256sum; done | sort > wanted
+            [ $(uniq wanted | wc -l) = 5 ]; diff wanted <(chunks $p $o)
+        done; done"#,
+    );
+    cluster.shell().within(300).sh(&script);
 }

@@ -86,20 +86,17 @@ impl Gather {
         let filled: BTreeMap<u8, Bytes> =
             self.chunks.iter().map(|(shard, data)| (*shard, filled_up(data, length))).collect();
         let have: Shards<'_> = filled.iter().map(|(shard, bytes)| (*shard, &bytes[..])).collect();
-        let chunk = |shard: u8| -> Option<BufList> {
-            match filled.get(&shard) {
-                Some(bytes) => Some(bytes.clone().into()),
-                None if self.wanted.contains(&shard) => {
-                    coding.codec.recover(&have, shard).ok().map(|bytes| Bytes::from(bytes).into())
-                }
-                // Of another part of the stripes than what is read.
-                None => Some(Bytes::from(vec![0; length]).into()),
-            }
-        };
-        let chunks: Option<Vec<BufList>> = (0..coding.layout.k).map(chunk).collect();
+        let lost: Vec<u8> = self.wanted.iter().copied().filter(|shard| !filled.contains_key(shard)).collect();
+        let made = if lost.is_empty() { Vec::new() } else { coding.codec.recover(&have, &lost).ok()? };
+        let mut made: BTreeMap<u8, Bytes> = lost.into_iter().zip(made.into_iter().map(Bytes::from)).collect();
+        // What is not wanted is of another part of the stripes than what is read.
+        let zeros = || Bytes::from(vec![0; length]);
+        let chunk =
+            |shard: u8| filled.get(&shard).cloned().or_else(|| made.remove(&shard)).unwrap_or_else(zeros);
+        let chunks: Vec<BufList> = (0..coding.layout.k).map(chunk).map(BufList::from).collect();
         let (offset, length) = self.range;
         let start = usize::try_from(offset - self.offset).ok()?;
-        let data = coding.layout.join(&chunks?).slice(start, usize::try_from(length).ok()?);
+        let data = coding.layout.join(&chunks).slice(start, usize::try_from(length).ok()?);
         Some(Piece { object: self.object.clone(), offset, data })
     }
 }
