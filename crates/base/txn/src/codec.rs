@@ -38,6 +38,7 @@ mod code {
     pub(super) const SPLIT: u8 = 24;
     pub(super) const MERGE: u8 = 25;
     pub(super) const MOVE: u8 = 26;
+    pub(super) const CLONE_EXTENTS: u8 = 27;
 }
 
 impl Transaction {
@@ -96,6 +97,10 @@ fn encode_op(op: &Op, w: &mut Writer, data_out: &mut BufList) {
         }
         Op::Remove(object) => tagged(w, code::REMOVE, object),
         Op::Clone { source, target } => tagged_pair(w, code::CLONE, source, target),
+        Op::CloneExtents { source, target, extents } => {
+            tagged_pair(w, code::CLONE_EXTENTS, source, target);
+            w.put(extents);
+        }
         Op::Rename { source, target } => tagged_pair(w, code::RENAME, source, target),
         Op::SetMeta { object, meta } => tagged_pair(w, code::SET_META, object, meta),
         Op::SetAttr { object, name, value } => {
@@ -188,6 +193,7 @@ fn decode_op(code: u8, r: &mut Reader, data: &BufList, used: &mut usize) -> Resu
         code::TRUNCATE => Op::Truncate { object: r.get()?, size: r.u64()? },
         code::REMOVE => Op::Remove(r.get()?),
         code::CLONE => Op::Clone { source: r.get()?, target: r.get()? },
+        code::CLONE_EXTENTS => Op::CloneExtents { source: r.get()?, target: r.get()?, extents: r.get()? },
         code::RENAME => Op::Rename { source: r.get()?, target: r.get()? },
         code::SET_META => Op::SetMeta { object: r.get()?, meta: r.get()? },
         code::SET_ATTR => Op::SetAttr { object: r.get()?, name: r.get()?, value: r.get()? },
@@ -222,6 +228,7 @@ fn take_data(data: &BufList, used: &mut usize, length: u64) -> Result<BufList, D
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Extents;
     use nacre_buf::{ByteStr, Bytes};
     use nacre_types::{Eversion, HObject, PgId, SpgId};
 
@@ -239,6 +246,12 @@ mod tests {
             Op::Truncate { object: a.clone(), size: 5 },
             Op::Write { object: b.clone(), offset: 0, data: BufList::new() },
             Op::Clone { source: a.clone(), target: b.clone() },
+            Op::CloneExtents {
+                source: a.clone(),
+                target: b.clone(),
+                extents: Extents::new([(0, 4096), (1 << 20, 8192)]).expect("extents"),
+            },
+            Op::CloneExtents { source: b.clone(), target: a.clone(), extents: Extents::default() },
             Op::Rename { source: b, target: a.clone() },
             Op::SetMeta { object: a.clone(), meta: value.clone() },
             Op::SetAttr { object: a.clone(), name: name.clone(), value: value.clone() },

@@ -5,8 +5,10 @@
 //! Layer: base; uses buf, denc and types.
 
 mod codec;
+mod extents;
 mod op;
 mod view;
 
+pub use extents::{EXTENT_BYTES, Extents};
 pub use op::{Op, StoreToken, Token, Transaction};
 pub use view::{FetchFrom, ObjectView, OmapPage, ReadError};

@@ -1,5 +1,6 @@
 //! Transactions and their operations.
 
+use crate::Extents;
 use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_types::{Eversion, HObject, PgId, SpgId};
 
@@ -55,6 +56,17 @@ pub enum Op {
         source: HObject,
         /// What it becomes.
         target: HObject,
+    },
+    /// Makes `target` what `source` is in all but data (length, attributes, omap, omap header, `meta`), and gives it the source's data
+    /// in `extents`, as far as the source reaches. Elsewhere it keeps its own up to that length, and has a hole where it has none. Of a
+    /// source that does not exist it becomes an empty object; of itself it stays as it is.
+    CloneExtents {
+        /// What is copied.
+        source: HObject,
+        /// What becomes like it.
+        target: HObject,
+        /// Where the data is.
+        extents: Extents,
     },
     /// Renames `source`, replacing `target`.
     Rename {
@@ -186,6 +198,8 @@ pub enum Op {
 const OP_BYTES: usize = 64;
 /// Likewise for each key or value.
 const LENGTH_BYTES: usize = 4;
+/// Likewise for each extent.
+const EXTENT_ENCODED_BYTES: usize = 16;
 
 impl Op {
     /// About the bytes of the op's encoding, with its data; never less than that.
@@ -207,6 +221,9 @@ impl Op {
             Self::Zero { object, .. } | Self::Truncate { object, .. } => name(object),
             Self::Clone { source, target } | Self::Rename { source, target } => {
                 OP_BYTES + name(source) + name(target)
+            }
+            Self::CloneExtents { source, target, extents } => {
+                OP_BYTES + name(source) + name(target) + EXTENT_ENCODED_BYTES * extents.count()
             }
             Self::SetMeta { object, meta } => name(object) + meta.len(),
             Self::SetAttr { object, name: attr, value } => name(object) + attr.len() + value.len(),

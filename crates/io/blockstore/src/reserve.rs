@@ -51,6 +51,7 @@ impl<'a> Needs<'a> {
                     self.add(ops);
                     self.collections.pop();
                 }
+                Op::CloneExtents { target, extents, .. } => self.change(target, extents.blocks()),
                 Op::Clone { source, target } => {
                     let blocks = self.in_memory(source);
                     self.blocks += blocks;

@@ -27,10 +27,10 @@ use crate::onode::Onode;
 use crate::options::{Options, Planted};
 use crate::wal::Placement;
 use copies::Copies;
-use data::{truncate, write, zero};
+use data::{copy_extents, truncate, write, zero};
 use nacre_buf::Bytes;
 use nacre_kv::KvStore;
-use nacre_txn::{Op, Transaction};
+use nacre_txn::{Extents, Op, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
 use recent::Recent;
 use removal::Removals;
@@ -75,6 +75,8 @@ pub(crate) struct Table {
     recent: RefCell<Recent>,
     pub(crate) space: Space,
     pub(crate) next_id: u64,
+    /// Objects of this number and above were made since the freeze: neither it nor the KV store has anything of them.
+    first_unfrozen: u64,
     pub(crate) objects: u64,
     pub(crate) omap_bytes: u64,
     failed: RefCell<Option<String>>,
@@ -143,6 +145,7 @@ impl Table {
             recent: RefCell::default(),
             space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default() },
             next_id: state.next_id,
+            first_unfrozen: state.next_id,
             objects: state.sums.objects,
             omap_bytes: state.sums.omap_bytes,
             failed: RefCell::default(),
@@ -198,6 +201,7 @@ impl Table {
         self.pairs.freeze();
         self.onodes.freeze();
         self.log.freeze();
+        self.first_unfrozen = self.next_id;
     }
 
     /// Value of a pair as of now.
@@ -359,7 +363,10 @@ impl Table {
     }
 
     pub(crate) fn remove(&mut self, at: SpgId, name: &HObject) {
-        let Some(id) = self.id(&at, name) else { return };
+        let Some(space) = self.keyspace_of(&at) else { return };
+        let recent = self.recent.borrow().find(&at, name);
+        // It is not to take another one's place among those that are asked for.
+        let Some(id) = recent.or_else(|| self.id_at(&kv_schema::name_key(&space, name))) else { return };
         self.delete_name(at, name);
         self.drop_object(id);
     }
@@ -372,7 +379,11 @@ impl Table {
         self.objects -= 1;
         self.bury_omap(onode.omap);
         self.clean_onodes.borrow_mut().remove(&id);
-        self.onodes.delete(id);
+        if id >= self.first_unfrozen {
+            self.onodes.forget(&id); // most of what is kept of a coded object until all have a write lives no longer than that
+        } else {
+            self.onodes.delete(id);
+        }
         onode.blocks.len()
     }
 
@@ -394,6 +405,27 @@ impl Table {
         self.remove(at, target);
         self.set_name(at, target, id);
         self.onodes.put(id, Arc::new(copy));
+    }
+
+    fn clone_extents(&mut self, at: SpgId, source: &HObject, target: &HObject, extents: &Extents) {
+        if source == target {
+            self.touch(at, target);
+            return;
+        }
+        self.keyspace(at);
+        let source = self.object(&at, source).unwrap_or_default();
+        let omap = if source.omap == 0 { 0 } else { self.clone_omap(source.omap, source.omap_bytes) };
+        let replaced = self.change(at, target, |onode, space| {
+            let replaced = (onode.omap, omap_size(onode));
+            copy_extents(onode, space, &source, extents);
+            (onode.omap, onode.omap_bytes) = (omap, source.omap_bytes);
+            onode.omap_header = source.omap_header.clone();
+            (onode.meta, onode.attrs) = (source.meta.clone(), Arc::clone(&source.attrs));
+            replaced
+        });
+        let (buried, bytes) = replaced.unwrap_or_default();
+        self.omap_bytes = self.omap_bytes + omap_size(&source) - bytes;
+        self.bury_omap(buried);
     }
 
     fn rename_object(&mut self, at: SpgId, source: &HObject, target: &HObject) {
@@ -489,6 +521,9 @@ impl Table {
             }
             Op::Remove(object) => self.remove(at, &object),
             Op::Clone { source, target } => self.clone_object(at, &source, &target),
+            Op::CloneExtents { source, target, extents } => {
+                self.clone_extents(at, &source, &target, &extents);
+            }
             Op::Rename { source, target } => self.rename_object(at, &source, &target),
             Op::SetMeta { object, meta } => {
                 self.change(at, &object, |onode, _| onode.meta = detached(&meta));

@@ -5,7 +5,7 @@
 
 use crate::{Completion, ObjectStore, StoreState};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{FetchFrom, Op, ReadError, StoreToken, Transaction};
+use nacre_txn::{EXTENT_BYTES, Extents, FetchFrom, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SnapId, SpgId};
 use std::collections::BTreeMap;
@@ -25,6 +25,7 @@ pub fn run<S: ObjectStore>(mut make: impl FnMut() -> S) {
     completions_come_once_and_in_order(make());
     collections_come_and_go(make());
     clone_is_exact_and_independent(make());
+    extents_are_cloned_and_put_back(make());
     rename_replaces(make());
     log_appends_trims_and_rewinds(make());
     omap_pages_and_ranges(make());
@@ -269,6 +270,71 @@ fn clone_is_exact_and_independent<S: ObjectStore>(mut store: S) {
     assert!(store.attrs(&pg(), &head).is_empty() && store.omap_header(&pg(), &head).is_empty());
 }
 
+/// What a write in place does: its extents are kept, then it is made, then they are put back.
+fn extents_are_cloned_and_put_back<S: ObjectStore>(mut store: S) {
+    let (head, kept) = (object("a"), object("a").with_snap(SnapId(4)));
+    let block = usize::try_from(EXTENT_BYTES).expect("small");
+    let extents = Extents::new([(EXTENT_BYTES, EXTENT_BYTES), (4 * EXTENT_BYTES, EXTENT_BYTES)]);
+    let extents = extents.expect("whole blocks");
+    let fill = |offset: u64, byte: u8, blocks: usize| {
+        let data = BufList::from(vec![byte; blocks * block]);
+        Op::Write { object: object("a"), offset, data }
+    };
+    let clone = |source: &HObject, target: &HObject| {
+        let (source, target, extents) = (source.clone(), target.clone(), extents.clone());
+        Op::CloneExtents { source, target, extents }
+    };
+    submit(
+        &mut store,
+        vec![
+            fill(0, b'x', 4),
+            write("a", 4 * EXTENT_BYTES, "short"),
+            Op::SetMeta { object: head.clone(), meta: bytes("m") },
+            Op::SetAttr { object: head.clone(), name: "k".into(), value: bytes("v") },
+            Op::OmapSet { object: head.clone(), entries: vec![("o".into(), bytes("w"))] },
+            Op::OmapSetHeader { object: head.clone(), header: bytes("h") },
+        ],
+    );
+    let before = content(&mut store, "a");
+    let has_all = |store: &S, object: &HObject| {
+        assert_eq!(store.meta(&pg(), object), Some(bytes("m")));
+        assert_eq!(store.attrs(&pg(), object), [("k".into(), bytes("v"))].into());
+        assert_eq!(store.omap_value(&pg(), object, b"o"), Some(bytes("w")));
+        assert_eq!(store.omap_value(&pg(), object, b"p"), None);
+        assert_eq!(store.omap_header(&pg(), object), bytes("h"));
+    };
+    submit(
+        &mut store,
+        vec![
+            clone(&head, &kept),
+            write("a", EXTENT_BYTES + 1, "changed"),
+            fill(4 * EXTENT_BYTES, b'y', 3),
+            Op::SetMeta { object: head.clone(), meta: bytes("n") },
+            Op::SetAttr { object: head.clone(), name: "l".into(), value: bytes("w") },
+            Op::OmapSet { object: head.clone(), entries: vec![("p".into(), bytes("q"))] },
+            Op::OmapSetHeader { object: head.clone(), header: bytes("i") },
+        ],
+    );
+    let copy = read(&mut store, &pg(), &kept);
+    let expected = [vec![0; block], vec![b'x'; block], vec![0; 2 * block], b"short".to_vec()].concat();
+    assert!(copy == expected, "only these extents");
+    let held: u64 = store.extents(&pg(), &kept, 0, u64::MAX).iter().map(|(_, length)| length).sum();
+    assert!(held <= 2 * EXTENT_BYTES, "the rest are holes");
+    has_all(&store, &kept);
+    assert!(content(&mut store, "a") != before);
+    submit(&mut store, vec![clone(&kept, &head), Op::Remove(kept.clone())]);
+    assert!(content(&mut store, "a") == before, "as it was");
+    has_all(&store, &head);
+    // Of nothing, and of itself.
+    let nothing = object("nothing");
+    submit(&mut store, vec![clone(&head, &head), clone(&nothing, &kept)]);
+    assert!(content(&mut store, "a") == before);
+    assert_eq!(store.meta(&pg(), &kept), Some(Bytes::new()));
+    assert!(read(&mut store, &pg(), &kept).is_empty() && store.meta(&pg(), &nothing).is_none());
+    submit(&mut store, vec![Op::Remove(head), Op::Remove(kept)]);
+    assert_eq!((store.usage().allocated_bytes, store.usage().omap_bytes), (0, 0));
+}
+
 fn rename_replaces<S: ObjectStore>(mut store: S) {
     submit(
         &mut store,
@@ -361,7 +427,8 @@ fn random_op(rng: &mut SeededEntropy) -> Op {
     let (offset, length) = (pick(OBJECT_BYTES_MAX / 2), pick(OBJECT_BYTES_MAX / 2));
     let key = ByteStr::from(format!("k{}", pick(6)));
     let value = Bytes::from(format!("v{}", pick(1000)));
-    match pick(13) {
+    let extent = |value: u64| value / EXTENT_BYTES * EXTENT_BYTES;
+    match pick(14) {
         0 => Op::Touch(object),
         1..=4 => {
             let fill = pick(256).to_le_bytes()[0];
@@ -375,6 +442,11 @@ fn random_op(rng: &mut SeededEntropy) -> Op {
         9 => Op::SetAttr { object, name: key, value },
         10 => Op::OmapSet { object, entries: vec![(key, value)] },
         11 => Op::OmapRemoveRange { object, first: "k1".into(), last: key },
+        12 => {
+            let target = self::object(&format!("o{}", pick(4)));
+            let extents = Extents::new([(extent(offset), extent(length) + EXTENT_BYTES)]);
+            Op::CloneExtents { source: object, target, extents: extents.expect("whole blocks") }
+        }
         _ => Op::SetMeta { object, meta: value },
     }
 }
@@ -404,6 +476,21 @@ fn apply_to_model(model: &mut Model, op: &Op) {
         Op::Remove(object) => drop(model.remove(object)),
         Op::Clone { source, target } => {
             let copy = model.get(source).cloned().unwrap_or_default();
+            model.insert(target.clone(), copy);
+        }
+        Op::CloneExtents { source, target, .. } if source == target => {
+            model.entry(target.clone()).or_default();
+        }
+        Op::CloneExtents { source, target, extents } => {
+            let mut copy = model.get(source).cloned().unwrap_or_default();
+            let mut data = model.remove(target).unwrap_or_default().data;
+            data.resize(copy.data.len(), 0);
+            for (offset, length) in extents.iter() {
+                let range = span(offset, length);
+                let range = range.start.min(data.len())..range.end.min(data.len());
+                data[range.clone()].copy_from_slice(&copy.data[range]);
+            }
+            copy.data = data;
             model.insert(target.clone(), copy);
         }
         Op::SetAttr { object, name, value } => {

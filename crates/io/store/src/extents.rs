@@ -92,6 +92,19 @@ impl ExtentMap {
         }
     }
 
+    /// Makes a range, as far as it is within both, what it is in `other`.
+    pub fn take_from(&mut self, other: &Self, offset: u64, length: u64) {
+        let end = offset.saturating_add(length).min(self.len).min(other.len);
+        if offset >= end {
+            return;
+        }
+        self.punch(offset, end - offset);
+        for (at, bytes) in other.pieces(offset, end) {
+            self.allocated += bytes.len() as u64;
+            self.extents.insert(at, Extent { backing_bytes: bytes.len(), bytes });
+        }
+    }
+
     fn put_back(&mut self, at: u64, extent: Extent) {
         self.allocated += extent.len();
         self.extents.insert(at, extent);

@@ -2,7 +2,7 @@
 
 use crate::{Completion, ExtentMap, ObjectStore, StoreError, StoreState, StoreUsage};
 use nacre_buf::{BufList, ByteStr, Bytes};
-use nacre_txn::{FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Transaction};
+use nacre_txn::{Extents, FetchFrom, ObjectView, OmapPage, Op, ReadError, StoreToken, Transaction};
 use nacre_types::{Eversion, HObject, SpgId};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -135,6 +135,9 @@ impl MemStore {
                 let copy = self.object(&at, &source).cloned().unwrap_or_default();
                 self.place(at, &target, copy);
             }
+            Op::CloneExtents { source, target, extents } => {
+                self.clone_extents(at, &source, &target, &extents);
+            }
             Op::Rename { source, target } => {
                 let moved = self.take(at, &source).unwrap_or_default();
                 self.place(at, &target, moved);
@@ -155,6 +158,19 @@ impl MemStore {
             Op::Merge { source } => self.merge(at, source),
             op => self.apply_omap_or_log(at, op),
         }
+    }
+
+    fn clone_extents(&mut self, at: SpgId, source: &HObject, target: &HObject, extents: &Extents) {
+        if source == target {
+            return self.change(at, target, |_| ());
+        }
+        let copy = self.object(&at, source).cloned().unwrap_or_default();
+        let mut data = self.take(at, target).unwrap_or_default().data;
+        data.truncate(copy.data.len());
+        for (offset, length) in extents.iter() {
+            data.take_from(&copy.data, offset, length);
+        }
+        self.place(at, target, Object { data, ..copy });
     }
 
     /// Nothing is copied and nothing allocated: the objects themselves move.

@@ -4,7 +4,7 @@ use super::Counters;
 use super::coded::coded;
 use nacre_buf::Bytes;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
-use nacre_types::{Eversion, HObject, ReqId, SnapId, UTime};
+use nacre_types::{Eversion, HObject, IntervalSet, ReqId, SnapId, UTime};
 
 /// What an entry did to its object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,14 +81,20 @@ pub struct LogEntry {
     /// All members of the pool's chunks had this durably when the entry was made, as far as the primary knew. Since version 2,
     /// which only entries have that say so; a program that knows version 1 passes over it.
     pub committed_to: Eversion,
+    /// `(offset, length)` of the data of a coded object that may differ from before, where that was in part of it: of the rest, each
+    /// shard has kept nothing. `None` where all may, and all is kept. Since version 3, likewise.
+    pub modified: Option<IntervalSet>,
 }
 
-const LOG_ENTRY_VERSION: u8 = 2;
+const LOG_ENTRY_VERSION: u8 = 3;
 
 impl Encode for LogEntry {
     fn encode(&self, w: &mut Writer) {
-        let is_told = self.committed_to > Eversion::ZERO;
-        w.envelope(if is_told { LOG_ENTRY_VERSION } else { 1 }, 1, |w| {
+        let version = match self.modified {
+            Some(_) => LOG_ENTRY_VERSION,
+            None => 1 + u8::from(self.committed_to > Eversion::ZERO),
+        };
+        w.envelope(version, 1, |w| {
             w.put(&self.kind);
             w.put(&self.object);
             w.put(&self.version);
@@ -100,8 +106,11 @@ impl Encode for LogEntry {
             w.put(&self.outputs);
             w.put(&self.snaps);
             w.put(&self.delta);
-            if is_told {
+            if version >= 2 {
                 w.put(&self.committed_to);
+            }
+            if let Some(modified) = &self.modified {
+                w.put(modified);
             }
         });
     }
@@ -124,6 +133,7 @@ impl Decode for LogEntry {
                 snaps: r.get()?,
                 delta: r.get()?,
                 committed_to: if version >= 2 { r.get()? } else { Eversion::ZERO },
+                modified: if version >= 3 { Some(r.get()?) } else { None },
             })
         })
     }

@@ -27,7 +27,13 @@ fn entry() -> LogEntry {
         snaps: vec![SnapId(3), SnapId(4)],
         delta: Counters { objects: 1, bytes: -9, write_bytes: i64::MAX, ..Counters::default() },
         committed_to: Eversion::ZERO,
+        modified: None,
     }
+}
+
+/// One that says what it changed in part.
+fn partial_entry() -> LogEntry {
+    LogEntry { modified: Some([(4096, 4096), (1 << 20, 8192)].into_iter().collect()), ..safe_entry() }
 }
 
 /// One that says how far all members had everything.
@@ -172,13 +178,18 @@ fn of_scrub_and_copy() -> Vec<PeerMessage> {
     ]
 }
 
+fn log_reply(entry: LogEntry) -> PeerMessage {
+    LogReply { header: header(), info: info(), entries: vec![entry], missing: Vec::new() }.into()
+}
+
 fn of_erasure_coded_pools() -> Vec<PeerMessage> {
     let header = header();
     vec![
         notify(PgInfo { shard: Some(2), ..info() }),
         notify(PgInfo { lost_through: 16, ..info() }),
         notify(PgInfo { shard: Some(2), safe_to: Eversion::new(17, 4), ..info() }),
-        LogReply { header, info: info(), entries: vec![safe_entry()], missing: Vec::new() }.into(),
+        log_reply(safe_entry()),
+        log_reply(partial_entry()),
         ChunkRead {
             header,
             tid: 6,
@@ -284,6 +295,9 @@ fn what_an_entry_says_beside_its_change_comes_behind_what_older_programs_read() 
     assert_eq!((&plain[..2], &more[..2]), (&[1, 1][..], &[2, 1][..]));
     assert_eq!(more.len(), plain.len() + Eversion::ZERO.to_bytes().len());
     assert_eq!(more[6..plain.len()], plain[6..]);
+    let most = partial_entry().to_bytes();
+    assert_eq!((&most[..2], most.len()), (&[3, 1][..], more.len() + 4 + 2 * 16));
+    assert_eq!(most[6..more.len()], more[6..]);
 }
 
 #[test]

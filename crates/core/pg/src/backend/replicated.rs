@@ -347,7 +347,7 @@ impl PgState {
             return true;
         }
         let mut txn = op.txn;
-        self.note_rollback_gen(&txn.ops);
+        self.note_rollback_gens(&txn.ops, &op.entries);
         storage::follow_staged(&mut self.staged, &txn.ops);
         self.drop_rollback_gens(&mut txn, op.committed_to);
         self.miss_instead(&mut txn, &op.entries);

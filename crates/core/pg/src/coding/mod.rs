@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `shard_txn` | a transaction of the primary as one for each shard |
 //! | `view` | the objects as execution sees them, with the data that was gathered |
-//! | `rollback_gen` | the names under which a shard keeps what a write replaced |
+//! | `rollback_gen` | what a shard keeps of an object that a write replaced, and the names of that |
 //!
 //! How chunks travel between members, and how writes are taken back, is in `backend/ec`.
 
@@ -12,12 +12,14 @@ mod rollback_gen;
 mod shard_txn;
 mod view;
 
-pub(crate) use rollback_gen::{ROLLBACK_GEN, is_rollback_gen, rollback_gen_name};
+pub(crate) use rollback_gen::{
+    ROLLBACK_GEN, RollbackGen, is_rollback_gen, partial_gen_name, rollback_gen_name, version_of_gen,
+};
 pub(crate) use view::{EcView, Piece};
 
 use nacre_ec::{Codec, Layout};
 use nacre_maps::OsdMap;
-use nacre_types::{Eversion, HObject, OsdId, PoolId};
+use nacre_types::{Eversion, OsdId, PoolId};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ pub(crate) struct Ec {
     /// Which member holds which shard in this interval; at the primary, from the agreement on.
     pub(crate) shards: BTreeMap<OsdId, u8>,
     /// What writes replaced that may still be taken back, by the version number of the write.
-    pub(crate) rollback_gens: BTreeMap<u64, HObject>,
+    pub(crate) rollback_gens: BTreeMap<u64, RollbackGen>,
     /// All members have everything: those whose chunks others hold as well may get another shard.
     pub(crate) may_change: bool,
     /// Members were told in this interval that writes up to here are safe.

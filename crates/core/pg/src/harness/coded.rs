@@ -6,7 +6,7 @@ use crate::coding::{Coding, is_rollback_gen};
 use crate::object::ObjectContext;
 use crate::ops::testing::Stored;
 use nacre_buf::BufList;
-use nacre_ec::{Profile, STRIPE_UNIT_BYTES, Shards};
+use nacre_ec::{Code, Profile, Shards};
 use nacre_maps::{Pool, PoolKind, flags};
 use nacre_types::{HObject, OsdId};
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const PROFILES: [&str; 5] = [
     "plugin=jerasure technique=reed_sol_van",
     "nacre-parity=ceph plugin=jerasure technique=cauchy_good packetsize=128",
     "nacre-parity=ceph plugin=isa technique=reed_sol_van",
-    "nacre-parity=ceph plugin=isa technique=cauchy",
+    "nacre-parity=ceph plugin=isa technique=cauchy stripe_unit=1024",
 ];
 
 fn profile(seed: u64, k: u8, m: u8) -> Profile {
@@ -32,18 +32,19 @@ impl World {
     /// A PG of `k + m` chunks; whatever can be read may be written to with one chunk more, as Ceph has it.
     pub(crate) fn coded(seed: u64, clients: usize, k: u8, m: u8) -> Self {
         let flags = flags::pool::HASHPSPOOL | flags::pool::CREATING;
+        let profile = profile(seed, k, m);
         let pool = Pool {
             kind: PoolKind::Erasure,
             size: k + m,
             min_size: k + 1.min(m - 1),
-            stripe_width: u32::from(k) * STRIPE_UNIT_BYTES,
+            stripe_width: Code::of_profile(&profile).expect("a code").stripe_bytes(),
             erasure_code_profile: "profile".to_owned(),
             pg_num: 1,
             pgp_num: 1,
             flags,
             ..Pool::default()
         };
-        Self::with_pool(seed, clients, pool, profile(seed, k, m))
+        Self::with_pool(seed, clients, pool, profile)
     }
 
     /// Likewise, of objects that may be changed in part.

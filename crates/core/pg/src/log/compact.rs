@@ -136,6 +136,7 @@ impl Compact {
             snaps: rare.map_or_else(Vec::new, |rare| rare.snaps.clone()),
             delta: rare.map_or_else(|| self.delta.counters(), |rare| rare.delta),
             committed_to: Eversion::ZERO,
+            modified: None,
         }
     }
 

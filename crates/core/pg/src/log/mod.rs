@@ -47,6 +47,7 @@ pub(crate) fn own_entry(
         snaps: Vec::new(),
         delta: Counters::default(),
         committed_to: Eversion::ZERO,
+        modified: None,
     }
 }
 

@@ -236,6 +236,7 @@ pub(crate) mod tests {
             snaps: Vec::new(),
             delta: Counters::default(),
             committed_to: Eversion::ZERO,
+            modified: None,
         }
     }
 

@@ -41,6 +41,7 @@ fn kept(entry: &LogEntry, epoch: Epoch, from_source: bool) -> LogEntry {
         snaps: Vec::new(),
         delta: Counters::default(),
         committed_to: Eversion::ZERO, // of other numbers
+        modified: None,
         ..entry.clone()
     }
 }

@@ -83,10 +83,10 @@ impl PgState {
         }
         if let Some(ec) = &mut self.ec {
             let parent = self.spg.pg;
-            ec.rollback_gens.retain(|_, object| object.pg(new) == parent); // what was kept goes with its object
+            ec.rollback_gens.retain(|_, kept| kept.name.pg(new) == parent); // what was kept goes with its object
         }
         txn.push(Op::LogRewind { to: self.log.tail() });
-        txn.ops.extend(self.log.iter().map(|entry| log_append(&entry)));
+        txn.ops.extend(self.log_with_modified().map(|entry| log_append(&entry)));
         if new != self.pool.pg_num {
             // The map of this split is gone, and the one that came splits further.
             self.interval.pg_num = new;
@@ -103,7 +103,7 @@ impl PgState {
     /// Deals the log entries and the missing objects out.
     fn share_log(&mut self, new: u32, shares: &mut BTreeMap<PgId, Share>, txn: &mut Transaction) {
         let mut kept = Vec::with_capacity(self.log.len());
-        for entry in self.log.iter() {
+        for entry in self.log_with_modified() {
             match shares.get_mut(&entry.object.pg(new)) {
                 Some(share) => share.entries.push(entry),
                 None => kept.push(entry),

@@ -88,6 +88,7 @@ fn run<'a>(
         base,
         head,
         pending,
+        modified: None,
         budget: Budget::default(),
         watches: Vec::new(),
         notifies: Vec::new(),

@@ -10,7 +10,7 @@ use nacre_msg::SubOp;
 use nacre_msg::osd_op::code;
 use nacre_msg::peer::Counters;
 use nacre_txn::ReadError;
-use nacre_types::{Errno, HObject};
+use nacre_types::{Errno, HObject, IntervalSet};
 use std::cell::Cell;
 
 /// Result of one operation that succeeded.
@@ -80,6 +80,8 @@ pub(super) struct Execution<'a, 'e> {
     /// The head's state before the message, with the clones.
     pub(super) head: &'a ObjectContext,
     pub(super) pending: Mutation,
+    /// Where the data of a coded object may differ from before, if that is in part of it.
+    pub(super) modified: Option<IntervalSet>,
     /// What the message may still ask for.
     pub(super) budget: Budget,
     pub(super) watches: Vec<WatchChange>,

@@ -113,6 +113,7 @@ impl Execution<'_, '_> {
             snaps: Vec::new(),
             delta: Counters::default(),
             committed_to: Eversion::ZERO,
+            modified: None,
         }
     }
 
@@ -149,7 +150,8 @@ impl Execution<'_, '_> {
         }
         self.count(&mut outcome.counters, &object, unshared);
         let kind = if object.exists { LogKind::Modify } else { LogKind::Delete };
-        entries.push(LogEntry { delta: outcome.counters, ..self.entry(kind, version, outcome) });
+        let modified = self.modified.take().filter(|_| kind == LogKind::Modify);
+        entries.push(LogEntry { delta: outcome.counters, modified, ..self.entry(kind, version, outcome) });
         outcome.change = Change::Write(Box::new(Write { ops, entries, object }));
     }
 
@@ -179,6 +181,7 @@ impl Execution<'_, '_> {
             snaps: clone.0.snaps.clone(),
             delta: Counters::default(),
             committed_to: Eversion::ZERO,
+            modified: None,
         }
     }
 

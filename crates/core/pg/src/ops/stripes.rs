@@ -22,6 +22,13 @@ use std::collections::BTreeMap;
 /// Bytes between two parts that are read which are rather read with them than asked for apart: another round costs more.
 const GAP_BYTES_MAX: u64 = 64 << 10;
 
+/// Ranges of a log entry that says what it modified, at most: all members keep it.
+const MODIFIED_RANGES_MAX: usize = 8;
+
+/// What a log entry says that it modified is in whole blocks of so many bytes, as stores have them; which units of the pool's code these
+/// are is for [`crate::coding`].
+const MODIFIED_BLOCK_BYTES: u64 = nacre_txn::EXTENT_BYTES;
+
 /// A range that the message wrote.
 #[derive(Debug, Clone)]
 struct Written {
@@ -214,6 +221,7 @@ impl Execution<'_, '_> {
     pub(super) fn change_stripes(&mut self, outcome: &mut Outcome, stripe: u64) -> Result<bool, ReadError> {
         let changes_data = |op: &Op| matches!(op, Op::Write { .. } | Op::Zero { .. } | Op::Truncate { .. });
         if !self.pending.ops.iter().any(changes_data) {
+            self.modified = self.modified_in_part(&self.pending.ops, None, stripe);
             return Ok(true);
         }
         let (view, spg) = (self.env.view, self.env.collection);
@@ -249,9 +257,42 @@ impl Execution<'_, '_> {
             self.env.work += length;
             pieces.insert(offset, view.read(&spg, &overlay.source, offset, length)?);
         }
+        self.modified = self.modified_in_part(&ops, Some(&overlay), stripe);
         ops.append(&mut overlay.into_ops(self.request.head, stripe, &pieces));
         self.pending.ops = ops;
         Ok(true)
+    }
+
+    /// Where the message's changes of data may make the object's differ from before, in whole blocks; `others` are its other changes. `None`
+    /// when they make another object of it, when nothing of it stays as it was, and for more ranges than are worth a note.
+    fn modified_in_part(&self, others: &[Op], overlay: Option<&Overlay>, stripe: u64) -> Option<IntervalSet> {
+        let keeps_data = |op: &Op| {
+            let of_attrs = matches!(op, Op::SetAttr { .. } | Op::RemoveAttr { .. } | Op::ClearAttrs(_));
+            of_attrs || matches!(op, Op::Touch(_) | Op::SetMeta { .. })
+        };
+        if !self.env.pool.overwrites || !self.base.exists || !others.iter().all(keeps_data) {
+            return None;
+        }
+        let (size, block) = (self.base.info.size, MODIFIED_BLOCK_BYTES.min(stripe));
+        let around = |part: u64, start: u64, end: u64| {
+            let first = start / part * part;
+            (first, end.next_multiple_of(part) - first)
+        };
+        let modified = self.pending.modified.iter();
+        let mut modified: IntervalSet =
+            modified.map(|(start, length)| around(block, *start, start + length)).collect();
+        if let Some(overlay) = overlay {
+            let mut insert = |(start, length)| modified.insert(start, length);
+            if overlay.kept_bytes < overlay.source_bytes {
+                insert(around(stripe, overlay.kept_bytes, overlay.source_bytes));
+            }
+            if overlay.size > size {
+                // All shards come to the same length.
+                insert(around(stripe, overlay.size - 1, overlay.size));
+            }
+        }
+        let in_part = modified.range_count() <= MODIFIED_RANGES_MAX && !modified.contains_range(0, size);
+        in_part.then_some(modified)
     }
 }
 

@@ -75,6 +75,17 @@ impl TestStore {
                 let copy = self.touch(&source).clone();
                 self.objects.insert(target, copy);
             }
+            Op::CloneExtents { source, target, extents } => {
+                let mut copy = self.touch(&source).clone();
+                let mut data = std::mem::take(&mut self.touch(&target).data);
+                data.resize(copy.data.len(), 0);
+                for (offset, length) in extents.iter() {
+                    let range = index(offset).min(data.len())..index(offset + length).min(data.len());
+                    data[range.clone()].copy_from_slice(&copy.data[range]);
+                }
+                copy.data = data;
+                self.objects.insert(target, copy);
+            }
             Op::Rename { source, target } => {
                 let moved = self.objects.remove(&source).unwrap_or_default();
                 self.objects.insert(target, moved);

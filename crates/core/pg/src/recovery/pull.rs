@@ -38,11 +38,11 @@ impl PgState {
         let Pull { ref object, need, ref at, .. } = pull;
         let has = self.copy_version(cx.view, object) == Some(need) && self.missing.need(object).is_none();
         // A copy whose newest writes are to be taken back still has what they replaced.
-        let place = if has { Some(object.clone()) } else { self.rollback_gen_of(cx.view, object, need) };
+        let place = if has { Ok(Some(object.clone())) } else { self.kept_version(cx, object, need) };
         let stored = |size| self.stored_bytes(size);
         let read =
             |place: HObject| part::read(cx.view, self.spg, (&place, object), (at, PART_BYTES_MAX), stored);
-        let part = place.map(read).transpose();
+        let part = place.and_then(|place| place.map(read).transpose());
         match part {
             Ok(Some(part)) => {
                 let (header, object, at) = (self.header(), object.clone(), at.clone());

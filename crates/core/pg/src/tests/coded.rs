@@ -1,33 +1,33 @@
 //! PGs of erasure-coded pools: what is lost is computed, and what only some have is taken back.
 
+use crate::Event;
 use crate::harness::{World, head};
 use nacre_msg::SubOp;
-use nacre_msg::osd_op::{Extent, code};
+use nacre_msg::osd_op::code;
 use nacre_msg::stats::pg_state;
 use nacre_types::{Errno, OsdId, PgId, SnapId, UTime};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-fn noise(seed: u8, length: usize) -> Vec<u8> {
+pub(super) fn noise(seed: u8, length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from(at * 7 % 251).expect("small") ^ seed).collect()
 }
 
-fn write(data: &[u8]) -> Vec<SubOp> {
+pub(super) fn write(data: &[u8]) -> Vec<SubOp> {
     vec![SubOp::write_full(data.to_vec().into())]
 }
 
-fn read_all(world: &mut World, object: &str) -> Result<Vec<u8>, i32> {
+pub(super) fn read_all(world: &mut World, object: &str) -> Result<Vec<u8>, i32> {
     let reply = world.call(0, object, vec![SubOp::read(0, 0)]);
     if reply.result < 0 { Err(reply.result) } else { Ok(reply.ops[0].outdata.to_bytes().to_vec()) }
 }
 
-fn state(world: &mut World) -> String {
+pub(super) fn state(world: &mut World) -> String {
     let primary = world.primary();
     let stat = world.pg(primary).and_then(|pg| pg.stat(UTime::ZERO)).expect("a report");
     pg_state::text(stat.state)
 }
 
-fn lose(world: &mut World, osd: OsdId) {
+pub(super) fn lose(world: &mut World, osd: OsdId) {
     world.crash(osd);
     world.mark_down(osd);
     world.run_until_idle();
@@ -120,156 +120,8 @@ fn with_one_parity_shard_one_may_be_lost() {
     }
 }
 
-fn part(offset: usize, data: &[u8]) -> Vec<SubOp> {
+pub(super) fn part(offset: usize, data: &[u8]) -> Vec<SubOp> {
     vec![SubOp::write(offset as u64, data.to_vec().into())]
-}
-
-/// Changes `content` in part, and gives the message that does so to an object.
-fn any_change(world: &mut World, content: &mut Vec<u8>) -> Vec<SubOp> {
-    let (at, length) = (world.pick(60_000), 1 + world.pick(30_000));
-    let extent = |code| {
-        let (offset, length) = (at as u64, length as u64);
-        vec![SubOp::with_extent(code, Extent { offset, length, ..Extent::default() })]
-    };
-    match world.pick(6) {
-        0 => {
-            content.resize(at, 0);
-            vec![SubOp::with_extent(code::TRUNCATE, Extent { offset: at as u64, ..Extent::default() })]
-        }
-        1 if at + length < content.len() => {
-            content[at..at + length].fill(0);
-            extent(code::ZERO)
-        }
-        2 => {
-            content.extend_from_slice(&noise(1, length));
-            vec![SubOp::append(noise(1, length).into())]
-        }
-        nth => {
-            content.resize(content.len().max(at + length), 0);
-            let data = noise(u8::try_from(nth).expect("small"), length);
-            content[at..at + length].copy_from_slice(&data);
-            part(at, &data)
-        }
-    }
-}
-
-/// Also with a member missing, which has what it lacks computed when it is back.
-#[test]
-fn objects_are_changed_in_part() {
-    for (seed, (k, m)) in (0..6).flat_map(|seed| [(2, 1), (2, 2), (3, 2)].map(|code| (seed, code))) {
-        let mut world = World::overwritten(seed, 1, k, m);
-        world.run_until_idle();
-        let mut content = noise(k, 50_000);
-        assert_eq!(world.call(0, "a", write(&content)).result, 0);
-        for nth in 0..30 {
-            match nth {
-                10 => lose(&mut world, OsdId::from(k)),
-                20 => world.heal(),
-                _ => {}
-            }
-            let change = any_change(&mut world, &mut content);
-            assert_eq!(world.call(0, "a", change).result, 0);
-            if world.chance(3) {
-                (0..OsdId::from(k + m)).for_each(|osd| world.disk(osd).cool_down());
-            }
-            assert!(read_all(&mut world, "a") == Ok(content.clone()), "seed {seed}, {k}+{m}, change {nth}");
-        }
-        assert_eq!(world.call(0, "same", write(&content)).result, 0);
-        world.heal();
-        assert_eq!(state(&mut world), "active+clean");
-        world.assert_equal_copies();
-        for osd in 0..OsdId::from(k + m) {
-            let chunk = |world: &mut World, name| world.disk(osd).objects()[&head(name)].data.clone();
-            assert!(
-                chunk(&mut world, "a") == chunk(&mut world, "same"),
-                "the chunks are those of the content"
-            );
-        }
-    }
-}
-
-/// Whatever the snapshot has is not changed by what comes behind it.
-#[test]
-fn snapshots_of_what_is_changed_in_part() {
-    for seed in 0..10 {
-        let mut world = World::overwritten(seed, 1, 2, 1);
-        world.run_until_idle();
-        let (old, mut new) = (noise(9, 40_000), noise(9, 40_000));
-        assert_eq!(world.call(0, "a", write(&old)).result, 0);
-        for _ in 0..5 {
-            let change = any_change(&mut world, &mut new);
-            let tid = world.request_with_snaps(0, "a", change, vec![SnapId(4)]);
-            world.run_until_idle();
-            assert_eq!(world.clients[0].replies[&tid].result, 0);
-        }
-        assert!(read_all(&mut world, "a") == Ok(new), "seed {seed}");
-        world.heal();
-        world.assert_equal_copies();
-        // Back to it, and on from there, in one message.
-        let back =
-            [vec![SubOp::rollback(SnapId(4))], part(100, b"changed"), part(39_990, &old[..100])].concat();
-        let tid = world.request_with_snaps(0, "a", back, vec![SnapId(4)]);
-        world.run_until_idle();
-        assert_eq!(world.clients[0].replies[&tid].result, 0);
-        let wanted = [&old[..100], b"changed", &old[107..39_990], &old[..100]].concat();
-        assert!(read_all(&mut world, "a") == Ok(wanted), "seed {seed}");
-        lose(&mut world, OsdId::try_from(seed % 3).expect("small"));
-        world.disk(OsdId::try_from(seed % 3).expect("small")).wipe();
-        world.heal();
-        assert_eq!(state(&mut world), "active+clean");
-        world.assert_equal_copies();
-    }
-}
-
-/// Writes follow each other without waiting for answers, each of a part of the same stripes.
-#[test]
-fn parts_that_are_written_at_once_do_not_get_lost() {
-    for seed in 0..20 {
-        let mut world = World::overwritten(seed, 1, 2, 1);
-        world.run_until_idle();
-        let mut content = noise(1, 16_384);
-        assert_eq!(world.call(0, "a", write(&content)).result, 0);
-        for nth in 0..40_u8 {
-            let (at, data) = (usize::from(nth) * 400, noise(nth, 500));
-            content[at..at + data.len().min(16_384 - at)]
-                .copy_from_slice(&data[..data.len().min(16_384 - at)]);
-            world.request(0, "a", part(at, &data[..data.len().min(16_384 - at)]));
-            let _is_busy = (0..world.pick(6)).all(|_| world.step());
-        }
-        world.run_until_idle();
-        assert!(read_all(&mut world, "a") == Ok(content), "seed {seed}");
-        world.heal();
-        world.assert_equal_copies();
-    }
-}
-
-/// A part that is written reaches some of the shards, and the client is gone: it is in all or in none.
-#[test]
-fn a_part_that_too_few_have_is_taken_back() {
-    let mut outcomes = BTreeMap::new();
-    for seed in 0..100 {
-        let mut world = World::overwritten(seed, 2, 2, 1);
-        world.run_until_idle();
-        let old = noise(6, 20_000);
-        let mut new = old.clone();
-        new[5_000..6_000].copy_from_slice(&noise(7, 1_000));
-        assert_eq!(world.call(0, "a", write(&old)).result, 0);
-        let tid = world.request(1, "a", part(5_000, &new[5_000..6_000]));
-        for _ in 0..world.pick(30) {
-            world.step();
-        }
-        let acknowledged = world.clients[1].replies.contains_key(&tid);
-        (0..3).for_each(|osd| world.crash(osd));
-        world.clients[1].sent.remove(&tid);
-        world.heal();
-        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
-        let found = read_all(&mut world, "a").expect("it is there");
-        assert!(found == new || found == old && !acknowledged, "seed {seed}");
-        *outcomes.entry((acknowledged, found == new)).or_insert(0) += 1;
-        world.heal();
-        world.assert_equal_copies();
-    }
-    assert!(outcomes.len() == 3, "taken back, kept, and acknowledged: {outcomes:?}");
 }
 
 /// A write reaches one shard of three, and that one must not be believed.
@@ -450,7 +302,7 @@ fn what_was_acknowledged_while_the_next_write_is_stuck_is_not_taken_back() {
         let second = world.request(0, "b", write(&new));
         world.run_until_idle();
         let token = world.disk(stuck).sync_one().expect("the first write");
-        world.event(stuck, crate::Event::Durable(token));
+        world.event(stuck, Event::Durable(token));
         world.run_until_idle();
         let replies = &world.clients[0].replies;
         assert!(replies.contains_key(&first) && !replies.contains_key(&second), "seed {seed}");
@@ -578,7 +430,7 @@ fn a_damaged_chunk_is_computed_and_repaired() {
         assert_eq!(world.call(0, "a", part(20_000, &noise(12, 1_000))).result, 0);
         world.disk(spoiled).spoil(head("a"));
         assert_eq!(read_all(&mut world, "a"), Ok(data.clone()), "osd.{spoiled}");
-        world.event(world.primary(), crate::Event::Scrub { deep: true, repair: true });
+        world.event(world.primary(), Event::Scrub { deep: true, repair: true });
         world.heal();
         assert_eq!(state(&mut world), "active+clean");
         lose(&mut world, (spoiled + 1) % 3);

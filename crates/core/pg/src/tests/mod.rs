@@ -12,6 +12,7 @@ mod liar;
 mod losses;
 mod lost;
 mod merge;
+mod overwrites;
 mod payload;
 mod permits;
 mod repair;

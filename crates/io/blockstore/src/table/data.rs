@@ -11,7 +11,11 @@ use crate::onode::Onode;
 use crate::slot::Slot;
 use crate::wal::Placement;
 use nacre_buf::{BufList, Bytes};
+use nacre_txn::{EXTENT_BYTES, Extents};
 use std::sync::Arc;
+
+// A copy of a part of a block would need what both objects have on the device.
+const _: () = assert!(EXTENT_BYTES == BLOCK_U64);
 
 pub(super) fn write(
     onode: &mut Onode,
@@ -80,6 +84,23 @@ pub(super) fn truncate(onode: &mut Onode, space: &mut Space, size: u64) {
         zero_part(blocks, space, size, whole * BLOCK_U64);
     }
     onode.size = size;
+}
+
+/// Makes the data as long as that of `source`, and in `extents` what it is there: blocks are shared, wherever they are.
+pub(super) fn copy_extents(onode: &mut Onode, space: &mut Space, source: &Onode, extents: &Extents) {
+    truncate(onode, space, source.size);
+    let blocks = Arc::make_mut(&mut onode.blocks);
+    for (offset, length) in extents.iter() {
+        let end = (offset + length).min(source.size.next_multiple_of(BLOCK_U64));
+        if offset >= end {
+            return;
+        }
+        let (first, behind) = (index_of(offset), index_of(end));
+        space.punch(blocks, first.into(), Some(behind.into()));
+        for (index, slot) in source.blocks.range(first, behind - 1) {
+            space.share(blocks, index, slot);
+        }
+    }
 }
 
 /// Blocks a write touches, as `(index, first byte, bytes)`.

@@ -54,7 +54,8 @@ impl Recent {
     /// The name is another object's from now on, or nobody's.
     pub(super) fn forget(&mut self, name: &HObject) {
         if let Some(place) = self.0.get_mut(Self::place(name)) {
-            *place = None;
+            // Another one may have its place: a clone's is that of its head.
+            drop(place.take_if(|known| known.name == *name));
         }
     }
 }
@@ -75,6 +76,8 @@ mod tests {
         recent.keep(&at, &name("b"), 2);
         assert_eq!((recent.find(&at, &name("a")), recent.find(&at, &name("b"))), (None, Some(2)));
         recent.forget(&name("a"));
+        assert_eq!(recent.find(&at, &name("b")), Some(2), "the other one of the place stays");
+        recent.forget(&name("b"));
         assert_eq!(recent.find(&at, &name("b")), None);
     }
 }

@@ -47,6 +47,14 @@ impl Space {
         }
     }
 
+    /// Gives an object another one's block.
+    pub(super) fn share(&mut self, blocks: &mut Blocks, index: u32, slot: &Slot) {
+        if let Some(device) = slot.device() {
+            self.alloc.share(device.block);
+        }
+        self.put(blocks, index, slot.clone());
+    }
+
     /// Removes slots `first ..` up to `end`, `None` for all behind.
     pub(super) fn punch(&mut self, blocks: &mut Blocks, first: u64, end: Option<u64>) {
         let Ok(first) = u32::try_from(first) else { return };

@@ -4,7 +4,7 @@
 use crate::{BLOCK, BlockStore};
 use nacre_buf::{AlignedBuf, BufList, ByteStr, Bytes, PAYLOAD_CRC_SEED, crc};
 use nacre_store::{Completion, ObjectStore};
-use nacre_txn::{FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
+use nacre_txn::{Extents, FetchFrom, ObjectView, Op, ReadError, StoreToken, Transaction};
 use nacre_types::entropy::SeededEntropy;
 use nacre_types::{Entropy, Eversion, HObject, PgId, SpgId};
 use std::collections::BTreeMap;
@@ -108,6 +108,14 @@ fn random_op(rng: &mut SeededEntropy, number: u64, sizes: Sizes) -> Op {
         10 => Op::Truncate { object, size: offset },
         11 => Op::Remove(object),
         12 => Op::Clone { source: object, target: self::object(pick(OBJECTS)) },
+        13 if pick(2) == 0 => {
+            let start = pick(sizes.object_bytes_max / BLOCK_U64) * BLOCK_U64;
+            let first = (start, (1 + pick(4)) * BLOCK_U64);
+            let second = (first.0 + first.1 + pick(3) * BLOCK_U64, (1 + pick(8)) * BLOCK_U64);
+            let extents = Extents::new([first, second].into_iter().take(index(pick(3))));
+            let extents = extents.expect("whole blocks, ascending");
+            Op::CloneExtents { source: object, target: self::object(pick(OBJECTS)), extents }
+        }
         13 => Op::Rename { source: object, target: self::object(pick(OBJECTS)) },
         14 => Op::SetAttr { object, name: key, value },
         15 => Op::OmapSet { object, entries: vec![(key, value)] },
@@ -152,6 +160,20 @@ impl Model {
             Op::Clone { source, target } => {
                 let copy = self.objects.get(source).cloned().unwrap_or_default();
                 self.objects.insert(target.clone(), copy);
+            }
+            Op::CloneExtents { source, target, .. } if source == target => drop(self.object(target)),
+            Op::CloneExtents { source, target, extents } => {
+                let mut copy =
+                    self.objects.get(source).map(|source| ModelObject::clone(source)).unwrap_or_default();
+                let mut data =
+                    self.objects.remove(target).map(|target| target.data.clone()).unwrap_or_default();
+                data.resize(copy.data.len(), 0);
+                for (offset, length) in extents.iter() {
+                    let range = index(offset).min(data.len())..index(offset + length).min(data.len());
+                    data[range.clone()].copy_from_slice(&copy.data[range]);
+                }
+                copy.data = data;
+                self.objects.insert(target.clone(), Arc::new(copy));
             }
             Op::Rename { source, target } => {
                 let moved = self.objects.remove(source).unwrap_or_default();

@@ -86,6 +86,7 @@ fn entry(version: u64, object: &HObject) -> Op {
         snaps: Vec::new(),
         delta: Counters::default(),
         committed_to: Eversion::ZERO,
+        modified: None,
     };
     Op::LogAppend { version, entry: entry.to_bytes() }
 }

@@ -18,7 +18,8 @@
 //!   if the write had never reached it: if fewer than `min_size` of them are whole it is taken back. To keep what only
 //!   `k` have would cost what it replaced if one more of them fails before recovery, although no device lied.
 //! - A message that changes a part of an object (`allow_ec_overwrites`) changes whole stripes (`ops/stripes.rs`); what they had is read from
-//!   members first. What is kept is the object as it was, so that is taken back like any other write.
+//!   members first. Shards whose units stay as they are get the log entry and the object's record, and of the others what is kept are
+//!   those units: a chain of such writes is taken back one by one.
 //! - Nothing is served, and no earlier interval is passed over, with fewer than `k` shards.
 //! - An object that is missing somewhere is computed from `k` others (`recovery/reconstruct.rs`).
 //!

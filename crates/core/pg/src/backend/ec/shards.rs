@@ -136,21 +136,24 @@ impl PgState {
         message: impl Fn(Transaction) -> RepOp,
     ) {
         let Some(ec) = &self.ec else { return };
-        let mut ops = std::mem::take(&mut txn.ops);
-        self.keep_replaced(cx.view, entries, &mut ops);
-        let by_shard = ec.coding.encode_shards(ops);
+        let kept = self.keep_replaced(cx.view, entries);
+        let by_shard = ec.coding.encode_shards(std::mem::take(&mut txn.ops), entries);
         let log: Vec<Op> = entries.iter().map(storage::log_append).collect();
         let part = |osd: OsdId| -> Vec<Op> {
-            let shard = self.shard_of(osd).map(usize::from);
-            let ops = shard.and_then(|shard| by_shard.get(shard)).expect("a member has a shard");
-            ops.iter().chain(&log).cloned().collect()
+            let shard = self.shard_of(osd);
+            let of_shard = shard.and_then(|shard| Some((kept(shard), by_shard.get(usize::from(shard))?)));
+            let (mut ops, changes) = of_shard.expect("a member has a shard");
+            ops.extend(changes.iter().chain(&log).cloned());
+            ops
         };
         for osd in osds {
             let message = message(Transaction { collection: self.spg, ops: part(*osd) });
             cx.effects.push(Effect::Peers { osds: smallvec![*osd], message: message.encode() });
         }
-        txn.ops = part(self.whoami);
-        self.note_rollback_gen(&txn.ops);
+        let own = part(self.whoami);
+        drop(kept);
+        txn.ops = own;
+        self.note_rollback_gens(&txn.ops, entries);
     }
 
     /// Members that can give a chunk of `object` in the version `need`, by shard: members that are known to have it are the surest;
