@@ -75,7 +75,7 @@ pub use osd_to_mon::{
 };
 pub use perf_query::{
     PerfKey, PerfLimit, PerfQueries, PerfQuery, PerfQueryReport, PerfReports, QueryCounter, SubKey,
-    pack_sums, query_counter, sub_key,
+    image_name_query, image_query, pack_sums, query_counter, sub_key,
 };
 pub use pg_create::{OsdPgCreate2, PgCreated};
 pub use pg_stats::PgStats;

@@ -37,6 +37,8 @@ pub mod counter_kind {
     pub const AVERAGE: u8 = 4;
     /// It only grows.
     pub const COUNTER: u8 = 8;
+    /// A table of how often it had which value.
+    pub const HISTOGRAM: u8 = 16;
 }
 
 /// Values of all counters that were declared in a session, each with its kind and, for averages, how many were summed up. A reader takes
@@ -62,6 +64,8 @@ pub fn pack_counters(values: &BTreeMap<&str, (u8, u64, u64)>) -> Bytes {
 pub mod daemon_metric {
     /// Messages of clients that take too long: their number in the lower half, the seconds of the oldest in the upper.
     pub const SLOW_OPS: u8 = 0;
+    /// PGs that an OSD is to make and has not yet.
+    pub const PENDING_CREATING_PGS: u8 = 1;
 }
 
 /// A daemon's complaint. Ceph `DaemonHealthMetric`.

@@ -77,6 +77,31 @@ pub struct PerfQuery {
     pub counters: Vec<QueryCounter>,
 }
 
+/// What our own manager asks OSDs for images, as Ceph's module `prometheus` does: by the pool that the object is in, its namespace, and of its
+/// name the image's own pool, where that is another one, and the image's id.
+#[must_use]
+pub fn image_query() -> PerfQuery {
+    use query_counter as of;
+    let kinds =
+        [of::WRITE_OPS, of::READ_OPS, of::WRITE_BYTES, of::READ_BYTES, of::WRITE_LATENCY, of::READ_LATENCY];
+    PerfQuery {
+        key: image_key(r"^(?:rbd|journal)_data\.(?:([0-9]+)\.)?([^.]+)\."),
+        counters: kinds.map(|kind| QueryCounter { kind }).to_vec(),
+    }
+}
+
+/// And how images are called: OSDs of ours answer with the name and the id that they have seen a client look up, for others it is a query by
+/// the name that counts nothing.
+#[must_use]
+pub fn image_name_query() -> PerfQuery {
+    PerfQuery { key: image_key(r"^rbd_id\.(.*)$"), counters: Vec::new() }
+}
+
+fn image_key(name: &str) -> Vec<SubKey> {
+    let parts = [(sub_key::POOL_ID, "^(.+)$"), (sub_key::NAMESPACE, "^(.*)$"), (sub_key::OBJECT_NAME, name)];
+    parts.map(|(kind, pattern)| SubKey { kind, pattern: pattern.to_owned() }).to_vec()
+}
+
 /// Which keys are of interest: the first so many by this counter. Ceph `OSDPerfMetricLimit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct PerfLimit {

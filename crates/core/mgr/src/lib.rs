@@ -5,12 +5,15 @@
 
 pub mod balancer;
 mod counters;
+mod images;
+pub mod metrics;
 mod network;
 pub mod pgmap;
 mod services;
 mod sessions;
 
-pub use counters::Counters;
+pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
+pub use images::{ImageSums, Images};
 pub use network::{milliseconds, network_ping_times};
 pub use pgmap::{KeptDigest, PgMap};
 pub use services::{

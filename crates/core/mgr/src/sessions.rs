@@ -1,10 +1,11 @@
 //! [`Mgr`]: what daemons tell the manager, and what it wants of them.
 
 use crate::counters::Counters;
+use crate::images::Images;
 use crate::pgmap::PgMap;
 use crate::services::Services;
 use nacre_maps::OsdMap;
-use nacre_msg::{MgrConfigure, PgStats};
+use nacre_msg::{MgrConfigure, PerfQueries, PgStats, image_name_query, image_query};
 use nacre_types::{OsdId, PgId, Stamp, UTime};
 
 /// Seconds between reports that we ask for.
@@ -53,8 +54,10 @@ pub struct Mgr {
     pub services: Services,
     /// Orders not sent yet.
     orders: Vec<PgOrder>,
-    /// What metadata servers count.
+    /// What daemons count.
     pub counters: Counters,
+    /// What OSDs count of images.
+    pub images: Images,
 }
 
 impl Mgr {
@@ -68,6 +71,13 @@ impl Mgr {
         }
     }
 
+    /// And of an OSD: it counts what clients do with images, too.
+    #[must_use]
+    pub fn configure_osd() -> MgrConfigure {
+        let queries = [image_query(), image_name_query()].map(|query| (query, Default::default()));
+        MgrConfigure { perf_queries: PerfQueries::from(queries), ..Self::configure() }
+    }
+
     /// An OSD's report.
     pub fn pg_stats(&mut self, from: OsdId, report: PgStats, wall: UTime) {
         self.pgs.report(from, report, wall);
@@ -76,6 +86,7 @@ impl Mgr {
     /// A new OSD map: what it no longer has is forgotten.
     pub fn osd_map(&mut self, map: &OsdMap) {
         self.pgs.prune(map);
+        self.images.prune(map);
     }
 
     /// Time passed; expected about once per second.

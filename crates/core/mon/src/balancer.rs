@@ -1,6 +1,23 @@
-//! [`Balancer`]: what our own manager's balancer did last. What it does is in `balancing`.
+//! The manager's module `balancer` as our own manager has it: its options, which are those of Ceph's, and what it did last. What it does
+//! is in `balancing`.
 
+use nacre_msg::{ModuleInfo, ModuleOption};
 use nacre_types::{Stamp, UTime};
+use std::collections::BTreeMap;
+
+/// Whether it runs: `true` or `false`.
+pub(crate) const ACTIVE: &str = "mgr/balancer/active";
+/// How: `upmap` or `none`.
+pub(crate) const MODE: &str = "mgr/balancer/mode";
+/// Seconds between two plans.
+pub(crate) const SLEEP_INTERVAL: &str = "mgr/balancer/sleep_interval";
+/// Ceph's default of it.
+pub(crate) const SLEEP_INTERVAL_S: f64 = 60.0;
+/// Numbers of Ceph's `Option::type_t`.
+const KIND_UINT: u8 = 0;
+const KIND_STR: u8 = 2;
+const KIND_BOOL: u8 = 4;
+const RUNTIME: u32 = 1;
 
 /// What it did last. Not durable: the next leader looks by itself.
 #[derive(Debug, Default)]
@@ -11,4 +28,29 @@ pub struct Balancer {
     pub(crate) started: Option<UTime>,
     /// What came of it, as a sentence.
     pub(crate) result: String,
+}
+
+/// The module as our own manager has it.
+pub(crate) fn module() -> ModuleInfo {
+    let option = |path: &str, kind, default: &str, description: &str| ModuleOption {
+        name: path.rsplit('/').next().unwrap_or_default().to_owned(),
+        kind,
+        flags: RUNTIME,
+        default: default.to_owned(),
+        description: description.to_owned(),
+        ..ModuleOption::default()
+    };
+    let mut mode = option(MODE, KIND_STR, "upmap", "How copies of PGs are moved");
+    mode.enum_allowed = ["none", "upmap"].map(str::to_owned).into();
+    let mut sleep = option(SLEEP_INTERVAL, KIND_UINT, "60", "Seconds between two looks");
+    sleep.min = "1".to_owned();
+    sleep.max = "86400".to_owned();
+    let active = option(ACTIVE, KIND_BOOL, "true", "Whether copies of PGs are moved");
+    let options = [active, mode, sleep].map(|option| (option.name.clone(), option));
+    ModuleInfo {
+        name: "balancer".to_owned(),
+        can_run: true,
+        error: String::new(),
+        options: BTreeMap::from(options),
+    }
 }

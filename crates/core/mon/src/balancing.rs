@@ -3,6 +3,7 @@
 //!
 //! Its options are those of Ceph's module, so that a `ceph-mgr` that takes over goes on with them.
 
+use crate::balancer::{ACTIVE, MODE, SLEEP_INTERVAL, SLEEP_INTERVAL_S};
 use crate::config::Who;
 use crate::mon::{Cx, Mon};
 use crate::state::State;
@@ -13,14 +14,6 @@ use nacre_msg::stats::pg_state;
 use nacre_types::UTime;
 use std::time::Duration;
 
-/// Whether it runs: `true` or `false`.
-pub(crate) const ACTIVE: &str = "mgr/balancer/active";
-/// How: `upmap` or `none`.
-pub(crate) const MODE: &str = "mgr/balancer/mode";
-/// Seconds between two plans.
-const SLEEP_INTERVAL: &str = "mgr/balancer/sleep_interval";
-/// Ceph's default of it.
-const SLEEP_INTERVAL_S: f64 = 60.0;
 /// Copies that one plan moves: Ceph's `upmap_max_optimizations`.
 const MOVES_MAX: usize = 10;
 /// States of a PG that may be moved.
@@ -54,7 +47,7 @@ pub(crate) fn loads(state: &State) -> Option<Vec<Load>> {
     let load = |(pg, stat): (nacre_types::PgId, &nacre_msg::stats::PgStat)| {
         let sum = &stat.stats.sum;
         let bytes = u64::try_from(sum.num_bytes + sum.num_omap_bytes).unwrap_or_default();
-        let copies = map.pool(pg.pool).map_or(1.0, |pool| pool.raw_used_rate() / f64::from(pool.size));
+        let copies = map.pool(pg.pool).map_or(1.0, |pool| map.raw_used_rate(pool) / f64::from(pool.size));
         Load { pg, up: stat.up.clone(), bytes: share(bytes, copies) }
     };
     let loads: Vec<Load> = state.stats.pgs.pgs(map).map(load).collect();

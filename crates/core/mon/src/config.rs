@@ -191,7 +191,7 @@ fn key(who: &Who, name: &str) -> String {
     format!("{who}/{name}")
 }
 
-fn parse_key(key: &str) -> Option<(Who, String)> {
+pub(crate) fn parse_key(key: &str) -> Option<(Who, String)> {
     let of_module = key.find("/mgr/").and_then(|at| Some((key.get(..at)?, key.get(at + 1..)?)));
     let (who, name) = of_module.or_else(|| key.rsplit_once('/'))?;
     Some((Who::parse(who)?, name.to_owned()))

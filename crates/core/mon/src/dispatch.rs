@@ -192,16 +192,29 @@ impl Mon {
             Message::MgrOpen(open) => {
                 let Some(entry) = self.sessions.get(&session) else { return };
                 let name = &entry.identity.auth_name;
-                if name.kind == EntityKind::MDS {
-                    self.state.stats.counters.open(session.0, &name.id);
+                if matches!(name.kind, EntityKind::MDS | EntityKind::OSD) {
+                    self.state.stats.counters.open(session.0, &name.to_string());
                 }
+                let configure =
+                    if name.kind == EntityKind::OSD { Mgr::configure_osd() } else { Mgr::configure() };
+                // Whoever says that he is a gateway is one where his service is shown.
+                let gateway = (open.service_name == "rgw" && open.service.is_some())
+                    .then(|| format!("rgw.{}", open.daemon_name));
                 match self.state.stats.services.open(session.0, &entry.identity.auth_name, open) {
-                    Ok(()) => self.send(session, 0, Mgr::configure()),
+                    Ok(()) => {
+                        if let Some(gateway) = gateway {
+                            self.state.stats.counters.open(session.0, &gateway);
+                        }
+                        self.send(session, 0, configure);
+                    }
                     Err(refused) => self.refuse_service(cx, session, refused),
                 }
             }
             Message::MgrReport(report) => {
                 self.state.stats.counters.report(session.0, &report, cx.now);
+                if self.sessions.get(&session).is_some_and(|entry| entry.osd().is_some()) {
+                    self.state.stats.images.report(&report.perf_reports);
+                }
                 if let Err(refused) = self.state.stats.services.report(session.0, report) {
                     self.refuse_service(cx, session, refused);
                 }

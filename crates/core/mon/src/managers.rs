@@ -5,7 +5,9 @@
 //!
 //! What managers say and hear is in `mgr_messages`, what their findings are to health in `health/mgr_checks.rs`.
 
+use crate::balancer;
 use crate::batch::{Batch, Snapshot};
+use crate::metrics_module::{self, Listening};
 use crate::stored_map::StoredMap;
 use nacre_denc::{Decode, DecodeError, Encode};
 use nacre_maps::{MgrMap, StandbyMgr};
@@ -14,9 +16,9 @@ use nacre_types::{AddrVec, Stamp, UTime};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-const TABLE: &str = "mgrmap";
+pub(crate) const TABLE: &str = "mgrmap";
 /// Key of the gid under which our own manager was active last.
-const OWN_GID_KEY: &str = "own_gid";
+pub(crate) const OWN_GID_KEY: &str = "own_gid";
 /// Key of the commands that the stock manager serves.
 const COMMANDS_KEY: &str = "commands";
 /// The table of what managers say of themselves, by name.
@@ -24,7 +26,7 @@ const METADATA_TABLE: &str = "mgr-metadata";
 
 /// Modules that a new cluster's `ceph-mgr` runs beside those that are always on. Ceph's default of `mgr_initial_modules` has `restful` as well,
 /// which Debian's Python cannot load beside `dashboard`, and so would be a health warning from the start.
-const INITIAL_MODULES: [&str; 1] = ["iostat"];
+const INITIAL_MODULES: [&str; 2] = ["iostat", metrics_module::MODULE];
 /// Ceph's release 16, and what its managers always run (`src/mon/MgrMonitor.cc` at v16.2.15).
 const PACIFIC: u32 = 16;
 const ALWAYS_ON_MODULES: [&str; 10] = [
@@ -75,6 +77,8 @@ pub struct MgrMaps {
     pub(crate) unwanted: BTreeSet<u64>,
     /// How long the active manager has been that.
     pub(crate) starts_for: Duration,
+    /// Where our own manager shows its metrics.
+    pub(crate) metrics: Listening,
     /// Gids of managers that were turned away, and the cluster log knows it.
     pub(crate) turned_away: BTreeSet<u64>,
 }
@@ -102,6 +106,7 @@ impl MgrMaps {
             next_digest: Stamp::default(),
             unwanted: BTreeSet::new(),
             starts_for: Duration::ZERO,
+            metrics: Listening::Nowhere,
             turned_away: BTreeSet::new(),
         })
     }
@@ -160,6 +165,24 @@ impl MgrMaps {
         self.be_patient(now);
     }
 
+    /// Where our own manager shows its metrics from now on. The map says it to everybody.
+    pub(crate) fn set_metrics(&mut self, listening: Listening) {
+        if !self.own_is_active() || self.metrics == listening {
+            return;
+        }
+        let url = match &listening {
+            Listening::At(url) => Some(url.clone()),
+            Listening::Nowhere | Listening::Failed(_) => None,
+        };
+        self.metrics = listening;
+        if self.map().services.get(metrics_module::MODULE) != url.as_ref() {
+            self.update(|map| match url {
+                Some(url) => drop(map.services.insert(metrics_module::MODULE.to_owned(), url)),
+                None => drop(map.services.remove(metrics_module::MODULE)),
+            });
+        }
+    }
+
     /// An operator has given a manager up.
     pub(crate) fn wish_gone(&mut self, gid: u64) {
         self.unwanted.insert(gid);
@@ -192,7 +215,9 @@ impl MgrMaps {
             map.available = true;
             map.active_change = wall;
             map.active_mgr_features = nacre_types::features::SUPPORTED;
+            map.available_modules = vec![balancer::module(), metrics_module::module()];
         });
+        self.metrics = Listening::Nowhere;
     }
 
     /// A stock manager is the active one from now on; it says itself when it is available, and where.

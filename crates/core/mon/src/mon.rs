@@ -133,6 +133,11 @@ impl Mon {
         self.state.throttled_senders = clients;
     }
 
+    /// Tells where this monitor shows its metrics as the active manager.
+    pub fn set_metrics_listener(&mut self, listening: crate::metrics_module::Listening) {
+        self.state.mgr.set_metrics(listening);
+    }
+
     /// Id of the cluster.
     #[must_use]
     pub fn fsid(&self) -> Uuid {

@@ -1,6 +1,7 @@
 //! [`Check`]: one thing that is wrong; and [`Health`]: which checks operators have muted, and which of them the cluster log knows.
 
 use crate::batch::{Batch, Snapshot};
+use crate::health_history::HealthHistory;
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_msg::LogPriority;
 use nacre_types::UTime;
@@ -112,13 +113,21 @@ pub struct Health {
     mutes: BTreeMap<String, Mute>,
     logged: Known,
     changes: Batch,
+    history: HealthHistory,
 }
 
 impl Health {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
         let pairs = snapshot.scan(PREFIX).into_iter();
         let mutes = pairs.map(|(code, value)| Ok((code, Mute::from_bytes(value)?)));
-        Ok(Self { mutes: mutes.collect::<Result<_, DecodeError>>()?, ..Self::default() })
+        let history = HealthHistory::open(snapshot);
+        Ok(Self { mutes: mutes.collect::<Result<_, DecodeError>>()?, history, ..Self::default() })
+    }
+
+    /// Checks that were ever on, with the severity that they had last.
+    #[must_use]
+    pub fn history(&self) -> &BTreeMap<String, &'static str> {
+        self.history.known()
     }
 
     /// Mutes by check.
@@ -162,6 +171,9 @@ impl Health {
     /// Ends the mutes that are not sticky and whose check went away or grew, and yields the lines that the
     /// cluster log wants since the last call.
     pub(crate) fn news(&mut self, checks: Vec<Check>) -> Vec<(LogPriority, String)> {
+        for check in &checks {
+            self.history.note(&check.code, check.severity.as_str());
+        }
         let counts: BTreeMap<&str, i64> = checks.iter().map(|check| (&*check.code, check.count)).collect();
         let stale = |(code, mute): (&String, &Mute)| {
             let count = counts.get(code.as_str()).copied();
@@ -182,11 +194,12 @@ impl Health {
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
-        !self.changes.is_empty()
+        !self.changes.is_empty() || self.history.is_dirty()
     }
 
     pub(crate) fn flush(&mut self, batch: &mut Batch) {
         batch.append(&mut self.changes);
+        self.history.flush(batch);
     }
 }
 

@@ -6,10 +6,12 @@
 
 use crate::audit_file::AuditFile;
 use crate::clock_watch::ClockWatch;
-use crate::leadership::{Leadership, LeadershipError, Presence};
+use crate::driver_error::DriverError;
+use crate::exporter::Exporter;
+use crate::leadership::{Leadership, Presence};
 use crate::link_msg::{LinkMsg, ToLeader, Vitals};
 use crate::links::{LinkCx, LinkEvent, Links};
-use crate::members::{Addresses, Monitors, ReadError};
+use crate::members::{Addresses, Monitors};
 use crate::planted::Planted;
 use crate::quorum_view::{is_heard, look};
 use crate::replica::{Replica, ReplicaError, ReplicaEvent};
@@ -18,9 +20,9 @@ use crate::transfer::Transfers;
 use crate::uplink::{Follow, Leader, Uplink};
 use crate::vitals::VitalsWatch;
 use nacre_auth::MonLinkInput;
-use nacre_denc::DecodeError;
 use nacre_env::Clock;
-use nacre_mon::{Batch, Endpoint, Event, Front, FrontEvent, Mon, OpenError, SessionId, TICK};
+use nacre_mon::ScrapeTarget;
+use nacre_mon::{Batch, Endpoint, Event, Front, FrontEvent, Mon, SessionId, TICK};
 use nacre_msg::Message;
 use nacre_quorum::{NodeId, PeerMessage};
 use nacre_service::{AdminRequest, ConnId, Incoming, Mailbox, Messenger};
@@ -35,58 +37,6 @@ const RAFT_TICK: Duration = Duration::from_millis(50);
 const CANDIDATES_APART: Duration = Duration::from_millis(100);
 /// How long a leader that is told to stop waits for another to take over.
 const HAND_OVER_MAX: Duration = Duration::from_millis(500);
-
-/// Why the monitor's thread ended.
-#[derive(Debug, thiserror::Error)]
-pub enum DriverError {
-    /// What changed could not be made durable: nothing may be promised any more.
-    #[error(
-        "cannot write the store, and a monitor that cannot keep what it promises ends: {0}. Make room or replace the device, then start it again; \
-         the others go on while they are a majority"
-    )]
-    Store(#[from] ReplicaError),
-    /// What the log brought cannot be taken in.
-    #[error("cannot use the cluster's state: {0}")]
-    State(#[from] DecodeError),
-    /// The cluster's state cannot be opened.
-    #[error("cannot use the cluster's state: {0}")]
-    Open(#[from] OpenError),
-    /// It is no monitor of the cluster any more.
-    #[error("mon.{0} was removed from the cluster, or made anew elsewhere; its folder is of no use any more")]
-    Removed(String),
-    /// The cluster goes on from another store than the one that this monitor knew.
-    #[error(
-        "the cluster was made anew from another monitor's store (incarnation {theirs}, this one is of {ours}); remove this monitor's folder and let it join again"
-    )]
-    Outdated {
-        /// What other monitors say.
-        theirs: u64,
-        /// What this one's tables say.
-        ours: u64,
-    },
-    /// The system cannot wait for sockets.
-    #[error("cannot wait for sockets: {0}")]
-    Poll(#[from] std::io::Error),
-}
-
-impl From<LeadershipError> for DriverError {
-    fn from(error: LeadershipError) -> Self {
-        match error {
-            LeadershipError::Store(error) => Self::Store(error.into()),
-            LeadershipError::Open(error) => Self::Open(error),
-        }
-    }
-}
-
-impl From<ReadError> for DriverError {
-    fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::Store(error) => Self::Store(error.into()),
-            ReadError::Decode(error) => Self::State(error),
-            ReadError::NoCluster => Self::Open(OpenError::NotInitialised),
-        }
-    }
-}
 
 /// One monitor with its store, sockets and clocks. Its thread calls [`Driver::turn`]; so does the simulation.
 pub struct Driver {
@@ -118,6 +68,8 @@ pub struct Driver {
     pub(crate) audit: AuditFile,
     /// What is asked at the admin socket, where there is one.
     pub(crate) admin: Option<Mailbox<AdminRequest>>,
+    /// Where it shows metrics while it is the active manager, if it may.
+    pub(crate) exporter: Option<Exporter>,
     pub(crate) planted: Planted,
 }
 
@@ -223,6 +175,7 @@ impl Driver {
             self.incoming(what);
         }
         self.answer_admin();
+        self.answer_metrics();
         // What other monitors said before the clock says that they are silent.
         self.follow_links()?;
         self.on_time()?;
@@ -246,6 +199,7 @@ impl Driver {
             self.next_tick = now + TICK;
             self.vitals.measured(self.replica.room());
             self.look_at_monitors();
+            self.follow_metrics();
             self.front_event(FrontEvent::Tick);
             self.mon_event(Event::Tick);
             self.ping();
@@ -499,6 +453,11 @@ impl Driver {
                 let (front, name) = (&mut self.front, &self.presence.name);
                 store::read(self.replica.tables()?, |snapshot| front.reload(snapshot, name))
                     .map_err(ReplicaError::from)??;
+                if let Some(exporter) = &mut self.exporter {
+                    exporter.target =
+                        store::read(self.replica.tables()?, |snapshot| ScrapeTarget::open(snapshot, name))
+                            .map_err(ReplicaError::from)??;
+                }
                 self.follow_tables()?;
             }
             ReplicaEvent::Committed(token) => self.mon_event(Event::Committed(token)),
@@ -512,6 +471,9 @@ impl Driver {
     fn applied(&mut self, batch: &Batch) -> Result<(), DriverError> {
         self.front.applied(batch)?;
         self.audit.applied(batch)?;
+        if let Some(exporter) = &mut self.exporter {
+            exporter.target.applied(batch)?;
+        }
         if nacre_mon::monmap::changes_monitors(batch) {
             self.follow_tables()?;
         }
@@ -538,6 +500,7 @@ impl Driver {
         tracing::info!(mon = self.presence.name, term, "this monitor leads");
         self.uplink.announced(Leader { term, id: self.replica.quorum().id() });
         self.links.members().into_iter().for_each(|id| self.announce_lead(id));
+        self.follow_metrics();
         Ok(())
     }
 
@@ -554,6 +517,7 @@ impl Driver {
             tracing::info!(mon = self.presence.name, term = lead.term, "this monitor leads no more");
             self.front.set_active_mgr(false);
             self.uplink.lost(self.replica.quorum().id());
+            self.follow_metrics();
         }
     }
 

@@ -16,6 +16,7 @@
 //! | `vitals.rs`, `own_view.rs` | what monitors say of themselves, and how this one is |
 //! | `membership.rs`, `offline.rs` | monitors that come, go and move: while they run, and in stores of those that do not |
 //! | `recovery.rs` | what OSDs keep for the case that all monitors are lost: sealing it, and a store from it |
+//! | `exporter.rs`, `metrics.rs` | metrics of the active manager, by HTTP |
 //! | `audit_file.rs` | the audit channel as a file |
 //! | `planted.rs`, `testing.rs` | mistakes for the simulation to find, messages for the fuzzer |
 //! | `monitor.rs` | making, starting and stopping |
@@ -23,11 +24,14 @@
 mod audit_file;
 mod clock_watch;
 mod driver;
+mod driver_error;
+mod exporter;
 mod leadership;
 mod link_msg;
 mod links;
 mod members;
 mod membership;
+mod metrics;
 mod monitor;
 mod offline;
 mod own_view;
@@ -44,7 +48,8 @@ mod transfer;
 mod uplink;
 mod vitals;
 
-pub use driver::{Driver, DriverError};
+pub use driver::Driver;
+pub use driver_error::DriverError;
 pub use monitor::{
     LOG_ENTRIES_KEPT, Machine, Monitor, MonitorConfig, STORE_FILE, StartError, assemble, mkfs,
 };

@@ -1,6 +1,7 @@
 //! Monitors come, go and move: what this one does about it, as the leader and as the one that it is about.
 
-use crate::driver::{Driver, DriverError};
+use crate::driver::Driver;
+use crate::driver_error::DriverError;
 use crate::link_msg::LinkMsg;
 use crate::members::Monitors;
 use crate::monitor::mon_config;

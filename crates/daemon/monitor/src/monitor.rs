@@ -2,7 +2,9 @@
 
 use crate::audit_file::AuditFile;
 use crate::clock_watch::ClockWatch;
-use crate::driver::{Driver, DriverError};
+use crate::driver::Driver;
+use crate::driver_error::DriverError;
+use crate::exporter::Exporter;
 use crate::leadership::Presence;
 use crate::link_msg::Greeting;
 use crate::links::Links;
@@ -18,6 +20,7 @@ use nacre_env::real::RealNet;
 use nacre_env::real::private::{self, PrivateError};
 use nacre_env::{Clock, Net, RealClock, SystemEntropy, Wake};
 use nacre_kv::{KvError, KvStore, RedbKv};
+use nacre_mon::ScrapeTarget;
 use nacre_mon::{Front, MkfsError, MkfsOptions, MonitorFacts, OpenError, RestoreError};
 use nacre_msgr::Config;
 use nacre_service::{AdminSocket, IntakeLimits, Messenger, mailbox};
@@ -242,6 +245,7 @@ pub fn assemble(config: &MonitorConfig, machine: Machine) -> Result<(Driver, Ent
         addresses: Addresses::default(),
         audit: AuditFile::default(),
         admin: None,
+        exporter: None,
     };
     driver.addresses.set(&driver.monitors);
     driver.settle()?;
@@ -317,6 +321,12 @@ impl Monitor {
         let written = newest_log_version(&mut driver).map_err(DriverError::from)?;
         driver.audit = AuditFile::open(&config.store, written)?;
         let admin_socket = open_admin_socket(&config, &mut driver, Arc::clone(&waker));
+        let tables = driver.replica.tables().map_err(DriverError::from)?;
+        let place = store::read(tables, |snapshot| ScrapeTarget::open(snapshot, &config.name))
+            .map_err(|source| StartError::Store { path: config.store.join(STORE_FILE), source })?;
+        driver.exporter =
+            Some(Exporter::new(&config.name, place.map_err(DriverError::from)?, Arc::clone(&waker)));
+        driver.follow_metrics();
         let (fsid, admin_keyring) = (driver.monitors.map.fsid, admin_keyring(&driver.front));
         let (stop, addresses) = (Arc::clone(&driver.stop), driver.addresses.clone());
         let was_removed = Arc::new(AtomicBool::new(false));

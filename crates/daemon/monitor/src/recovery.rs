@@ -1,6 +1,7 @@
 //! Recovery snapshots: a leader makes one from its tables, and a store is made from one when all monitors are lost.
 
-use crate::driver::{Driver, DriverError};
+use crate::driver::Driver;
+use crate::driver_error::DriverError;
 use crate::monitor::{Monitor, StartError, open_store};
 use crate::offline::{at, make};
 use crate::replica::{self, ReplicaError};

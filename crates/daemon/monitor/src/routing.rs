@@ -1,6 +1,7 @@
 //! Sessions between fronts and the leader: what a front has for the leader, wherever that is, and what the leader has for a front.
 
-use crate::driver::{Driver, DriverError, conn_of};
+use crate::driver::{Driver, conn_of};
+use crate::driver_error::DriverError;
 use crate::link_msg::{LinkMsg, ToFront, ToLeader};
 use crate::planted::Planted;
 use crate::uplink::Leader;

@@ -36,6 +36,11 @@ impl Sessions {
         self.by_id.get(&session).copied()
     }
 
+    /// How many sessions are at the front of `at`.
+    pub(crate) fn count_at(&self, at: NodeId) -> usize {
+        self.by_front.range((at, 0)..=(at, u64::MAX)).count()
+    }
+
     /// A session is gone.
     pub(crate) fn close(&mut self, session: SessionId) {
         if let Some(place) = self.by_id.remove(&session) {
@@ -66,6 +71,7 @@ mod tests {
         let (again, before) = sessions.open(b, 7);
         assert_eq!(before, Some(second));
         assert_eq!((sessions.place_of(second), sessions.find(b, 7)), (None, Some(again)));
+        assert_eq!((sessions.count_at(a), sessions.count_at(b)), (1, 1));
         assert_eq!(sessions.close_all(b), [again]);
         assert_eq!((sessions.find(b, 7), sessions.find(a, 7)), (None, Some(first)));
         sessions.close(first);

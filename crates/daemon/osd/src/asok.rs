@@ -87,6 +87,9 @@ pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
         total_bytes: usage.total_bytes,
         used_bytes: usage.allocated_bytes,
         available_bytes: usage.available_bytes,
+        recovered: 0, // `Periodic` knows
+        commits: pg_driver.tracker.commits(),
+        store: pg_driver.store.counters(),
     }
 }
 

@@ -201,7 +201,7 @@ impl Dispatch<'_> {
             }
             ShardMsg::Past(spg, past) => self.maps.want_past(spg, past),
             ShardMsg::Stats(report) => {
-                self.parts.lend_control(|control, cx| control.on_report(cx, report));
+                self.parts.lend_control(|control, cx| control.on_report(cx, *report));
             }
             ShardMsg::Leave => {
                 self.parts.lend_control(OsdControl::leave);

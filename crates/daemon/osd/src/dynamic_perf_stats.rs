@@ -4,79 +4,27 @@
 //! operation costs one comparison. Patterns are those of Rust's `regex` over bytes: what it does not take (references back, looking around) makes
 //! a query that nothing is counted for, and a line in the log. Ceph: `src/osd/DynamicPerfStats.h`.
 
-use nacre_buf::{ByteStr, Bytes};
+use crate::counted_op::{CountedOp, KEYS_MAX, Sums, add};
+use crate::image_stats::ImageStats;
+use nacre_buf::{BufList, ByteStr, Bytes};
 use nacre_msg::{
-    PerfKey, PerfQueries, PerfQuery, PerfQueryReport, PerfReports, QueryCounter, SubKey, pack_sums,
-    query_counter, sub_key,
+    PerfKey, PerfQueries, PerfQuery, PerfQueryReport, PerfReports, SubKey, image_name_query, image_query,
+    pack_sums,
 };
-use nacre_pg::Session;
-use nacre_types::{OsdId, PgId, SnapId};
+use nacre_types::PgId;
 use regex::bytes::{Regex, RegexBuilder};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Keys of one query between two reports; what would be more is not counted.
-const KEYS_MAX: usize = 10_000;
 /// Queries that are followed; Ceph's modules have one each.
 const QUERIES_MAX: usize = 32;
+/// Longest answer that may be an image's id.
+const LOOKED_UP_BYTES_MAX: usize = 128;
 /// Memory of one compiled pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-type Sums = Vec<(u64, u64)>;
-
 /// What was counted, by query and key.
 pub(crate) type PerfSamples = BTreeMap<PerfQuery, BTreeMap<PerfKey, Sums>>;
-
-/// One operation that was answered.
-pub(crate) struct CountedOp<'a> {
-    pub(crate) session: Option<&'a Session>,
-    pub(crate) osd: OsdId,
-    pub(crate) pg: PgId,
-    pub(crate) namespace: &'a ByteStr,
-    pub(crate) name: &'a ByteStr,
-    pub(crate) snap: SnapId,
-    pub(crate) is_write: bool,
-    pub(crate) input_bytes: u64,
-    pub(crate) output_bytes: u64,
-    pub(crate) latency_ns: u64,
-}
-
-impl CountedOp<'_> {
-    fn text(&self, kind: u8) -> Option<Bytes> {
-        let text = match kind {
-            sub_key::CLIENT_ID => self.session?.name.to_string(),
-            sub_key::CLIENT_ADDRESS => self.session?.addr.to_string(),
-            sub_key::POOL_ID => self.pg.pool.to_string(),
-            sub_key::NAMESPACE => return Some(self.namespace.to_shared()),
-            sub_key::OSD_ID => self.osd.to_string(),
-            sub_key::PG_ID => self.pg.to_string(),
-            sub_key::OBJECT_NAME => return Some(self.name.to_shared()),
-            sub_key::SNAP_ID if self.snap == SnapId::HEAD => "head".to_owned(),
-            sub_key::SNAP_ID => format!("{:x}", self.snap.0),
-            _ => return None,
-        };
-        Some(Bytes::from(text))
-    }
-
-    /// What the operation adds to a counter, and whether it counts there.
-    fn amount(&self, counter: QueryCounter) -> (u64, u64) {
-        use query_counter as of;
-        let counts = match counter.kind {
-            of::WRITE_OPS | of::WRITE_BYTES | of::WRITE_LATENCY => self.is_write,
-            of::READ_OPS | of::READ_BYTES | of::READ_LATENCY => !self.is_write,
-            _ => true,
-        };
-        let amount = match counter.kind {
-            of::OPS | of::WRITE_OPS | of::READ_OPS => 1,
-            of::BYTES => self.input_bytes + self.output_bytes,
-            of::WRITE_BYTES => self.input_bytes,
-            of::READ_BYTES => self.output_bytes,
-            of::LATENCY | of::WRITE_LATENCY | of::READ_LATENCY => self.latency_ns,
-            _ => 0,
-        };
-        if counts { (amount, 1) } else { (0, 0) }
-    }
-}
 
 struct Active {
     query: PerfQuery,
@@ -114,9 +62,7 @@ impl Active {
             Entry::Vacant(_) if is_full => return,
             Entry::Vacant(new) => new.insert(vec![(0, 0); self.query.counters.len()]),
         };
-        for (sum, counter) in sums.iter_mut().zip(&self.query.counters) {
-            add(sum, op.amount(*counter));
-        }
+        op.add_to(sums, &self.query.counters);
     }
 }
 
@@ -125,21 +71,26 @@ fn detached(part: &Bytes) -> Bytes {
     Bytes::copy_from_slice(part)
 }
 
-fn add(sum: &mut (u64, u64), (amount, count): (u64, u64)) {
-    *sum = (sum.0.saturating_add(amount), sum.1.saturating_add(count));
-}
-
 /// Counts what is asked for.
 #[derive(Default)]
 pub(crate) struct DynamicPerfStats {
     active: Vec<Active>,
+    /// Where our own manager's query is among them.
+    images: Option<ImageStats>,
 }
 
 impl DynamicPerfStats {
     /// Counts for these queries from now on, and goes on with those that it has already.
     pub(crate) fn set_queries(&mut self, queries: &PerfQueries) {
+        let (of_images, of_names) = (image_query(), image_name_query());
+        if queries.contains_key(&of_images) {
+            self.images.get_or_insert_default().tell_again();
+        } else {
+            self.images = None;
+        }
         let mut before = std::mem::take(&mut self.active);
-        for query in queries.keys().take(QUERIES_MAX) {
+        let others = queries.keys().filter(|query| **query != of_images && **query != of_names);
+        for query in others.take(QUERIES_MAX) {
             if let Some(at) = before.iter().position(|active| active.query == *query) {
                 self.active.push(before.swap_remove(at));
                 continue;
@@ -153,18 +104,34 @@ impl DynamicPerfStats {
 
     /// Whether anything is asked for.
     pub(crate) fn is_active(&self) -> bool {
-        !self.active.is_empty()
+        !self.active.is_empty() || self.images.is_some()
+    }
+
+    /// An operation on an object was answered with this, where that may say what an image is called.
+    pub(crate) fn learn(&mut self, pg: PgId, namespace: &ByteStr, name: &ByteStr, answer: &BufList) {
+        let may_be = name.as_ref().starts_with(b"rbd_id.") && answer.len() <= LOOKED_UP_BYTES_MAX;
+        if let Some(images) = self.images.as_mut().filter(|_| may_be) {
+            images.learn(pg, namespace, name, &answer.to_bytes());
+        }
     }
 
     /// An operation was answered.
     pub(crate) fn add(&mut self, op: &CountedOp<'_>) {
+        if let Some(images) = &mut self.images {
+            images.add(op);
+        }
         self.active.iter_mut().for_each(|active| active.add(op));
     }
 
     /// What was counted since this was called last.
     pub(crate) fn take(&mut self) -> PerfSamples {
         let take = |active: &mut Active| (active.query.clone(), std::mem::take(&mut active.found));
-        self.active.iter_mut().map(take).collect()
+        let mut samples: PerfSamples = self.active.iter_mut().map(take).collect();
+        if let Some(images) = &mut self.images {
+            samples.insert(image_query(), images.take_sums());
+            samples.insert(image_name_query(), images.take_names());
+        }
+        samples
     }
 }
 
@@ -206,7 +173,8 @@ pub(crate) fn reports(queries: &PerfQueries, mut samples: PerfSamples) -> PerfRe
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nacre_msg::PerfLimit;
+    use nacre_msg::{PerfLimit, QueryCounter, query_counter, sub_key};
+    use nacre_types::SnapId;
 
     fn query(pattern: &str, counters: &[u8]) -> PerfQuery {
         let part = |kind, pattern: &str| SubKey { kind, pattern: pattern.to_owned() };
@@ -272,6 +240,43 @@ mod tests {
         assert!(sum[&query].values().any(|sums| sums[0] == (6, 6)), "two shards");
         stats.set_queries(&PerfQueries::new());
         assert!(!stats.is_active());
+    }
+
+    /// Our own manager's query finds what its pattern would.
+    #[test]
+    fn images_are_counted_without_their_pattern_as_with_it() {
+        let names: [&[u8]; 6] = [
+            b"rbd_data.10a.0000",
+            b"rbd_data.7.10b.0000",
+            b"journal_data.7.10b.3",
+            b"rbd_header.10a",
+            b"rbd_data.10c",
+            b"x",
+        ];
+        let counted = |queries: &PerfQueries| {
+            let mut stats = DynamicPerfStats::default();
+            stats.set_queries(queries);
+            for (nth, name) in names.into_iter().enumerate() {
+                count(&mut stats, name, nth % 2 == 0, 4096);
+                count(&mut stats, name, true, 1);
+            }
+            stats.take()
+        };
+        let own = image_query();
+        let by_hand = counted(&PerfQueries::from([(own.clone(), BTreeSet::new())]));
+        // The same, but for a counter more: nobody's that is known.
+        let mut other = own.clone();
+        other.counters.push(QueryCounter { kind: query_counter::OPS });
+        let by_pattern = counted(&PerfQueries::from([(other.clone(), BTreeSet::new())]));
+        let pool_of =
+            |key: &PerfKey| if key[2][0].is_empty() { key[0][0].clone() } else { key[2][0].clone() };
+        let images = |sums: &BTreeMap<PerfKey, Sums>| -> BTreeMap<(Bytes, Bytes), Sums> {
+            let of = |(key, sums): (&PerfKey, &Sums)| ((pool_of(key), key[2][1].clone()), sums[..6].to_vec());
+            sums.iter().map(of).collect()
+        };
+        assert_eq!(images(&by_hand[&own]), images(&by_pattern[&other]));
+        assert_eq!(by_hand[&own].len(), 2);
+        assert!(by_hand[&image_name_query()].is_empty());
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //! | `heartbeat_driver` | heartbeats over sockets |
 //! | `mgr_report`, `report` | the connection to the manager, and what it hears |
 //! | `perf_counters` | counters under Ceph's names, for the manager and `perf schema` |
-//! | `dynamic_perf_stats` | operations counted by what a manager asks for, such as images |
+//! | `counted_op`, `dynamic_perf_stats`, `image_stats` | operations counted by what a manager asks for, and by image |
 //! | `links` | one connection that we dial: its authentication, and what waits for it |
 //! | `osd_addrs` | under which addresses we are known |
 //! | `walk` | the maps of a PG's past, fetched from the monitor |
@@ -45,10 +45,12 @@ mod connections;
 mod control;
 mod control_event;
 mod control_host;
+mod counted_op;
 mod dispatch;
 mod dynamic_perf_stats;
 mod heartbeat_driver;
 mod idle_trim;
+mod image_stats;
 mod lent_parts;
 mod links;
 mod load_pgs;

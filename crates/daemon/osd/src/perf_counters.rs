@@ -4,6 +4,7 @@
 //! manager's modules and what stands on them find them.
 
 use nacre_msg::{PerfCounterType, counter_kind};
+use nacre_store::StoreCounters;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,11 @@ pub(crate) struct PerfSums {
     pub(crate) total_bytes: u64,
     pub(crate) used_bytes: u64,
     pub(crate) available_bytes: u64,
+    /// Objects that were brought to where they belong, in PGs that it leads.
+    pub(crate) recovered: u64,
+    /// Number of clients' writes, and nanoseconds until the log had them.
+    pub(crate) commits: (u64, u64),
+    pub(crate) store: StoreCounters,
 }
 
 fn add((count, sum): (u64, u64), (more, spent): (u64, u64)) -> (u64, u64) {
@@ -47,13 +53,20 @@ impl PerfSums {
             total_bytes: self.total_bytes + other.total_bytes,
             used_bytes: self.used_bytes + other.used_bytes,
             available_bytes: self.available_bytes + other.available_bytes,
+            recovered: self.recovered + other.recovered,
+            commits: add(self.commits, other.commits),
+            store: StoreCounters {
+                object_hits: self.store.object_hits + other.store.object_hits,
+                object_misses: self.store.object_misses + other.store.object_misses,
+                log_bytes: self.store.log_bytes + other.store.log_bytes,
+            },
         }
     }
 }
 
 /// One counter: how it is described, and where its value is.
 struct Counter {
-    name: &'static str,
+    path: &'static str,
     kind: u8,
     priority: u8,
     unit: u8,
@@ -73,12 +86,12 @@ const NO_UNIT: u8 = 0;
 const BYTES: u8 = 1;
 
 const fn row(
-    (name, nick): (&'static str, &'static str),
+    (path, nick): (&'static str, &'static str),
     (kind, priority, unit): (u8, u8, u8),
     text: &'static str,
     value: fn(&PerfSums) -> (u64, u64),
 ) -> Counter {
-    Counter { name, kind, priority, unit, nick, text, value }
+    Counter { path, kind, priority, unit, nick, text, value }
 }
 
 /// A sum of nanoseconds and what was summed up, as the manager takes them.
@@ -86,44 +99,62 @@ const fn sum_first((count, sum): (u64, u64)) -> (u64, u64) {
     (sum, count)
 }
 
-/// Those that Ceph has under `osd`.
+/// By their paths, `LOGGER.COUNTER`.
 const COUNTERS: &[Counter] = &[
-    row(("op_wip", ""), (GAUGE, CRITICAL, NO_UNIT), "Messages of clients under way", |sums| {
+    row(("osd.op_wip", ""), (GAUGE, CRITICAL, NO_UNIT), "Messages of clients under way", |sums| {
         (sums.ops_in_flight, 0)
     }),
-    row(("op", "ops"), (COUNT, CRITICAL, NO_UNIT), "Messages of clients", |sums| (sums.ops, 0)),
-    row(("op_in_bytes", "wr"), (COUNT, INTERESTING, BYTES), "Data that clients sent", |sums| {
+    row(("osd.op", "ops"), (COUNT, CRITICAL, NO_UNIT), "Messages of clients", |sums| (sums.ops, 0)),
+    row(("osd.op_in_bytes", "wr"), (COUNT, INTERESTING, BYTES), "Data that clients sent", |sums| {
         (sums.op_in_bytes, 0)
     }),
-    row(("op_out_bytes", "rd"), (COUNT, INTERESTING, BYTES), "Data that clients got", |sums| {
+    row(("osd.op_out_bytes", "rd"), (COUNT, INTERESTING, BYTES), "Data that clients got", |sums| {
         (sums.op_out_bytes, 0)
     }),
-    row(("op_latency", "l"), (LATENCY, 9, NO_UNIT), "Time from a message to its answer", |sums| {
+    row(("osd.op_latency", "l"), (LATENCY, 9, NO_UNIT), "Time from a message to its answer", |sums| {
         sum_first(sums.latency)
     }),
-    row(("op_r", ""), (COUNT, USEFUL, NO_UNIT), "Reads answered", |sums| (sums.reads.0, 0)),
-    row(("op_r_out_bytes", ""), (COUNT, USEFUL, BYTES), "Data that reads brought", |sums| {
+    row(("osd.op_r", ""), (COUNT, USEFUL, NO_UNIT), "Reads answered", |sums| (sums.reads.0, 0)),
+    row(("osd.op_r_out_bytes", ""), (COUNT, USEFUL, BYTES), "Data that reads brought", |sums| {
         (sums.read_out_bytes, 0)
     }),
-    row(("op_r_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time from a read to its answer", |sums| {
+    row(("osd.op_r_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time from a read to its answer", |sums| {
         sum_first(sums.reads)
     }),
-    row(("op_w", ""), (COUNT, USEFUL, NO_UNIT), "Writes answered", |sums| (sums.writes.0, 0)),
-    row(("op_w_in_bytes", ""), (COUNT, USEFUL, BYTES), "Data that writes brought", |sums| {
+    row(("osd.op_w", ""), (COUNT, USEFUL, NO_UNIT), "Writes answered", |sums| (sums.writes.0, 0)),
+    row(("osd.op_w_in_bytes", ""), (COUNT, USEFUL, BYTES), "Data that writes brought", |sums| {
         (sums.write_in_bytes, 0)
     }),
-    row(("op_w_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time from a write to its answer", |sums| {
+    row(("osd.op_w_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time from a write to its answer", |sums| {
         sum_first(sums.writes)
     }),
-    row(("numpg", "pgs"), (GAUGE, USEFUL, NO_UNIT), "Placement groups here", |sums| (sums.pg_count, 0)),
-    row(("stat_bytes", "size"), (GAUGE, USEFUL, BYTES), "Size of the store", |sums| (sums.total_bytes, 0)),
-    row(("stat_bytes_used", "used"), (GAUGE, USEFUL, BYTES), "Used of it", |sums| (sums.used_bytes, 0)),
-    row(("stat_bytes_avail", "avai"), (GAUGE, USEFUL, BYTES), "Free of it", |sums| (sums.available_bytes, 0)),
+    row(("osd.numpg", "pgs"), (GAUGE, USEFUL, NO_UNIT), "Placement groups here", |sums| (sums.pg_count, 0)),
+    row(("osd.stat_bytes", "size"), (GAUGE, USEFUL, BYTES), "Size of the store", |sums| {
+        (sums.total_bytes, 0)
+    }),
+    row(("osd.stat_bytes_used", "used"), (GAUGE, USEFUL, BYTES), "Used of it", |sums| (sums.used_bytes, 0)),
+    row(("osd.stat_bytes_avail", "avai"), (GAUGE, USEFUL, BYTES), "Free of it", |sums| {
+        (sums.available_bytes, 0)
+    }),
+    row(("osd.recovery_ops", "rop"), (COUNT, INTERESTING, NO_UNIT), "Objects recovered", |sums| {
+        (sums.recovered, 0)
+    }),
+    row(
+        ("bluestore.kv_commit_lat", "kc_l"),
+        (LATENCY, INTERESTING, NO_UNIT),
+        "Time until the store's log has a write",
+        |sums| sum_first(sums.commits),
+    ),
+    row(("bluestore.onode_hits", ""), (COUNT, USEFUL, NO_UNIT), "Objects found in memory", |sums| {
+        (sums.store.object_hits, 0)
+    }),
+    row(("bluestore.onode_misses", ""), (COUNT, USEFUL, NO_UNIT), "Objects read for a look", |sums| {
+        (sums.store.object_misses, 0)
+    }),
+    row(("bluefs.wal_total_bytes", "walb"), (GAUGE, USEFUL, BYTES), "Size of the store's log", |sums| {
+        (sums.store.log_bytes, 0)
+    }),
 ];
-
-fn path(counter: &Counter) -> String {
-    format!("osd.{}", counter.name)
-}
 
 /// What a session with the manager has declared.
 #[derive(Debug, Default)]
@@ -144,16 +175,18 @@ impl Declared {
     pub(crate) fn report(&mut self, sums: &PerfSums, priority_min: u32) -> CounterReport {
         let is_wanted = |counter: &&Counter| u32::from(counter.priority) >= priority_min;
         let (wanted, unwanted): (Vec<&Counter>, Vec<&Counter>) = COUNTERS.iter().partition(is_wanted);
-        let undeclare = unwanted.into_iter().filter(|counter| self.paths.remove(counter.name)).map(path);
+        let undeclare = unwanted
+            .into_iter()
+            .filter(|counter| self.paths.remove(counter.path))
+            .map(|counter| counter.path.to_owned());
         let undeclare = undeclare.collect();
-        let new = wanted.iter().filter(|counter| self.paths.insert(counter.name));
+        let new = wanted.iter().filter(|counter| self.paths.insert(counter.path));
         let declare = new.map(|counter| declaration(counter)).collect();
         let values: BTreeMap<&str, (u8, u64, u64)> = wanted
             .iter()
             .map(|counter| {
                 let (value, count) = (counter.value)(sums);
-                // All are under `osd`, so the names are in the order of the paths.
-                (counter.name, (counter.kind, value, count))
+                (counter.path, (counter.kind, value, count))
             })
             .collect();
         CounterReport { declare, undeclare, packed: nacre_msg::pack_counters(&values) }
@@ -162,7 +195,7 @@ impl Declared {
 
 fn declaration(counter: &Counter) -> PerfCounterType {
     PerfCounterType {
-        path: path(counter),
+        path: counter.path.to_owned(),
         description: counter.text.to_owned(),
         nick: counter.nick.to_owned(),
         kind: counter.kind,
@@ -182,7 +215,7 @@ pub(crate) fn schema(dump: &Value) -> Value {
 }
 
 fn describe(section: &str, name: &str, value: &Value) -> Value {
-    let known = COUNTERS.iter().find(|counter| section == "osd" && counter.name == name);
+    let known = COUNTERS.iter().find(|counter| counter.path.split_once('.') == Some((section, name)));
     let is_average = value.get("avgcount").is_some();
     let kind = known.map_or(if is_average { LATENCY } else { GAUGE }, |counter| counter.kind);
     let metric = if kind & counter_kind::COUNTER != 0 { "counter" } else { "gauge" };
@@ -223,6 +256,9 @@ mod tests {
         total_bytes: 100,
         used_bytes: 40,
         available_bytes: 60,
+        recovered: 3,
+        commits: (4, 44),
+        store: StoreCounters { object_hits: 8, object_misses: 2, log_bytes: 4096 },
     };
 
     /// What a manager reads: a value for each path that was declared, in the order of the paths.
@@ -252,6 +288,7 @@ mod tests {
         assert_eq!(values["osd.op"], (7, 0));
         assert_eq!(values["osd.op_w_latency"], (400, 4));
         assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
+        assert_eq!((values["bluestore.kv_commit_lat"], values["osd.recovery_ops"]), ((44, 4), (3, 0)));
         let second = session.report(&SUMS.plus(&SUMS), 5);
         assert!(second.declare.is_empty() && second.undeclare.is_empty(), "once in a session");
         assert_eq!(read(&declared, second.packed)["osd.op_r_latency"], (400, 4));

@@ -5,14 +5,18 @@ use crate::pg_driver::PgDriver;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{ShardMsg, ShardReport};
 use crate::shard_net::ShardCx;
+use nacre_msg::stats::PgStat;
 use nacre_options::Values;
 use nacre_osd_core::ScrubSchedule;
 use nacre_pg::{Event, ScrubIntervals};
-use nacre_types::{SpgId, Stamp, UTime};
+use nacre_types::{PgId, SpgId, Stamp, UTime};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// PGs get a tick this often.
 const TICK_INTERVAL: Duration = Duration::from_secs(1);
+/// PGs that were led here and are not, whose counts are remembered at least.
+const FORMER_PGS_MAX: usize = 1024;
 /// Changes of the PGs are reported to OSD control at most this often.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -24,11 +28,40 @@ pub(crate) struct Periodic {
     slow_ops_warned_at: Stamp,
     /// What [`crate::tracker::Tracker::commits`] was at the last report.
     commits_told: (u64, u64),
+    recovered: Recovered,
+}
+
+/// Objects recovered in PGs that this shard leads. What a PG says of itself begins anew with each life of its copy.
+#[derive(Debug, Default)]
+struct Recovered {
+    total: u64,
+    of_pgs: BTreeMap<PgId, u64>,
+}
+
+impl Recovered {
+    fn count(&mut self, pgs: &[(PgId, PgStat)]) -> u64 {
+        for (pg, stat) in pgs {
+            let now = u64::try_from(stat.stats.sum.num_objects_recovered).unwrap_or(0);
+            let before = self.of_pgs.insert(*pg, now).unwrap_or(0);
+            self.total += if now >= before { now - before } else { now };
+        }
+        // PGs that went elsewhere, and do not come back under this number, are not kept for ever.
+        if self.of_pgs.len() > pgs.len() * 2 + FORMER_PGS_MAX {
+            self.of_pgs.retain(|pg, _| pgs.iter().any(|(led, _)| led == pg));
+        }
+        self.total
+    }
 }
 
 impl Periodic {
     pub(crate) fn new(now: Stamp) -> Self {
-        Self { tick_at: now, report_at: now, slow_ops_warned_at: now, commits_told: (0, 0) }
+        Self {
+            tick_at: now,
+            report_at: now,
+            slow_ops_warned_at: now,
+            commits_told: (0, 0),
+            recovered: Recovered::default(),
+        }
     }
 
     /// When the next tick is due.
@@ -65,7 +98,7 @@ impl Periodic {
             return;
         }
         let report = self.make_report(pgs, cx);
-        cx.net.router.send(0, ShardMsg::Stats(report));
+        cx.net.router.send(0, ShardMsg::Stats(Box::new(report)));
     }
 
     /// What the PGs say of themselves now, and what counts since the report before.
@@ -79,6 +112,7 @@ impl Periodic {
         report.throttled = cx.net.messenger.intake().warnings;
         report.perf_samples = pgs.perf_stats.take();
         report.sums = asok::perf_sums(pgs, cx.net);
+        report.sums.recovered = self.recovered.count(&report.pgs);
         report.slow_ops = asok::slow_ops(pgs, cx.options.seconds("osd_op_complaint_time"), cx.now);
         report
     }
@@ -106,7 +140,25 @@ fn scrub_schedule(options: &Values) -> ScrubSchedule {
 mod tests {
     use super::*;
     use nacre_osd_core::ScrubFacts;
-    use nacre_types::PgId;
+
+    #[test]
+    fn what_was_recovered_only_grows() {
+        let mut recovered = Recovered::default();
+        let led = |seed, objects| {
+            let mut stat = PgStat::default();
+            stat.stats.sum.num_objects_recovered = objects;
+            (PgId::new(1, seed), stat)
+        };
+        assert_eq!(recovered.count(&[led(0, 5), led(1, 2)]), 7);
+        assert_eq!(recovered.count(&[led(0, 6)]), 8, "the other one is led elsewhere");
+        assert_eq!(recovered.count(&[led(0, 6), led(1, 3)]), 9, "and is back");
+        assert_eq!(recovered.count(&[led(0, 1)]), 10, "a new life of the copy");
+        let many: Vec<_> =
+            (2..FORMER_PGS_MAX + 100).map(|seed| led(u32::try_from(seed).expect("few"), 0)).collect();
+        recovered.count(&many);
+        recovered.count(&[]);
+        assert!(recovered.of_pgs.len() <= FORMER_PGS_MAX);
+    }
 
     #[test]
     fn as_many_scrubs_are_under_way_as_the_option_says() {

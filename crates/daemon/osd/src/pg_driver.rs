@@ -4,7 +4,8 @@
 //!   event -> Pg::handle -> effects -> messages, transactions, reads, ... -> Resume, while the PG wants it
 //! ```
 
-use crate::dynamic_perf_stats::{CountedOp, DynamicPerfStats};
+use crate::counted_op::CountedOp;
+use crate::dynamic_perf_stats::DynamicPerfStats;
 use crate::idle_trim::IdleTrim;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{MonRequest, ShardMsg};
@@ -399,6 +400,7 @@ impl PgDriver {
                 let message = Message::OsdOpReply(*message).encode(tid);
                 let output_bytes = message.data.len() as u64;
                 if let Some((pg, name)) = counted {
+                    self.perf_stats.learn(pg, &namespace, &name, &message.data);
                     self.perf_stats.add(&CountedOp {
                         session: cx.net.sessions.client(session),
                         osd: self.osd,

@@ -43,7 +43,7 @@ pub(crate) enum ShardMsg {
     /// To OSD control: which OSDs served this PG?
     Past(SpgId, Past),
     /// To OSD control: what the PGs of a shard say of themselves.
-    Stats(ShardReport),
+    Stats(Box<ShardReport>),
     /// The manager wants this PG scrubbed, and perhaps what differs repaired.
     Scrub { spg: SpgId, deep: bool, repair: bool },
     /// The manager wants this PG recovered before others, or in turn again.

@@ -1,13 +1,15 @@
 //! What every daemon is made of: the messenger that drives connections over sockets, mailboxes between
-//! threads, the admin socket, and logging. Decides nothing about protocols. Layer: daemon; uses base, core and io.
+//! threads, the admin socket, a page for HTTP, and logging. Decides nothing about protocols. Layer: daemon; uses base, core and io.
 
 mod admin_socket;
 mod handshake;
+mod http;
 pub mod log;
 mod mailbox;
 mod messenger;
 
 pub use admin_socket::{AdminRequest, AdminSocket, AdminSocketError};
 pub use handshake::{answer_auth, mon_link_event};
+pub use http::{HttpPage, HttpServer};
 pub use mailbox::{MAILBOX_MAX, Mailbox, MailboxFull, MailboxSender, mailbox};
 pub use messenger::{ConnId, Incoming, IntakeLimits, IntakeReport, Messenger};

@@ -17,7 +17,9 @@ use nacre_buf::BufList;
 use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion};
 use nacre_kv::KvCompletion;
-use nacre_store::{Completion, ObjectStore, StoreError, StoreMemory, StoreState, StoreUsage, SubmitHint};
+use nacre_store::{
+    Completion, ObjectStore, StoreCounters, StoreError, StoreMemory, StoreState, StoreUsage, SubmitHint,
+};
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
 use slab::Slab;
@@ -414,5 +416,11 @@ impl ObjectStore for BlockStore {
             changes_bytes: (self.memory_bytes() - data - metadata) as u64,
             kv_bytes: self.table.kv.cached_bytes() as u64,
         }
+    }
+
+    fn counters(&self) -> StoreCounters {
+        let (hits, misses) = &self.table.looked_up;
+        let log_bytes = u64::from(self.superblock.wal.count) * BLOCK as u64;
+        StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes }
     }
 }

@@ -35,7 +35,7 @@ use nacre_types::{Eversion, HObject, SpgId};
 use recent::Recent;
 use removal::Removals;
 use space::Space;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -73,6 +73,8 @@ pub(crate) struct Table {
     /// Numbers of objects by key of the name; `None` where there is no object.
     clean_names: RefCell<Clock<Box<[u8]>, Option<u64>>>,
     recent: RefCell<Recent>,
+    /// Objects that were found in memory, and those that were read.
+    pub(crate) looked_up: (Cell<u64>, Cell<u64>),
     pub(crate) space: Space,
     pub(crate) next_id: u64,
     /// Objects of this number and above were made since the freeze: neither it nor the KV store has anything of them.
@@ -143,6 +145,7 @@ impl Table {
             clean_onodes: RefCell::new(Clock::new(clean_bytes_max / 4 * 3)),
             clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
             recent: RefCell::default(),
+            looked_up: Default::default(),
             space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default() },
             next_id: state.next_id,
             first_unfrozen: state.next_id,
@@ -257,12 +260,16 @@ impl Table {
 
     /// The object of this number.
     pub(crate) fn onode(&self, id: u64) -> Option<Arc<Onode>> {
+        let (hits, misses) = &self.looked_up;
         if let Some(onode) = self.onodes.get(&id) {
+            hits.set(hits.get() + 1);
             return onode.cloned();
         }
         if let Some(onode) = self.clean_onodes.borrow().get(&id) {
+            hits.set(hits.get() + 1);
             return Some(onode);
         }
+        misses.set(misses.get() + 1);
         let onode = self.load_onode(id)?;
         self.clean_onodes.borrow_mut().insert(id, Arc::clone(&onode));
         Some(onode)

@@ -74,6 +74,17 @@ pub struct StoreMemory {
     pub kv_bytes: u64,
 }
 
+/// What a store has counted since its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreCounters {
+    /// Records of objects that were in memory when somebody looked.
+    pub object_hits: u64,
+    /// Those that were read for that.
+    pub object_misses: u64,
+    /// Bytes of the write-ahead log, used or not.
+    pub log_bytes: u64,
+}
+
 /// What a store's owner has to do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StoreState {
@@ -149,5 +160,10 @@ pub trait ObjectStore: ObjectView {
     /// What the store has in memory; adds up many parts.
     fn memory(&self) -> StoreMemory {
         StoreMemory::default()
+    }
+
+    /// What it has counted; a store that is all in memory has nothing to count.
+    fn counters(&self) -> StoreCounters {
+        StoreCounters::default()
     }
 }

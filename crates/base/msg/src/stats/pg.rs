@@ -15,7 +15,7 @@ pub mod pg_state {
             $(#[doc = concat!("`", $text, "`")] pub const $name: u64 = 1 << $bit;)*
 
             /// Bits and names in the order in which Ceph prints them.
-            const NAMES: &[(u64, &str)] = &[$(($name, $text)),*];
+            pub const NAMES: &[(u64, &str)] = &[$(($name, $text)),*];
         };
     }
 

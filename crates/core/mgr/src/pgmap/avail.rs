@@ -3,7 +3,7 @@
 use super::{PgMap, PoolSum};
 use nacre_crush::{CrushMap, ITEM_NONE, Step};
 use nacre_maps::{OsdMap, Pool};
-use nacre_types::OsdId;
+use nacre_types::{OsdId, PoolId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What `df` says of one pool, all but the average in bytes.
@@ -93,7 +93,26 @@ pub fn rule_avail_bytes(pgs: &PgMap, map: &OsdMap, rule: i32) -> u64 {
 /// objects times copies.
 #[must_use]
 pub fn pool_usage(pgs: &PgMap, map: &OsdMap, pool: &Pool, sum: &PoolSum) -> PoolUsage {
-    let raw_avail = rule_avail_bytes(pgs, map, i32::from(pool.crush_rule));
+    usage_within(rule_avail_bytes(pgs, map, i32::from(pool.crush_rule)), map, pool, sum)
+}
+
+/// The same of all pools of a map, looking only once at what each rule has left.
+#[must_use]
+pub fn pool_usages(
+    pgs: &PgMap,
+    map: &OsdMap,
+    sums: &BTreeMap<PoolId, PoolSum>,
+) -> BTreeMap<PoolId, PoolUsage> {
+    let mut avail = BTreeMap::new();
+    let usage = |(id, pool): (&PoolId, &Pool)| {
+        let rule = i32::from(pool.crush_rule);
+        let raw_avail = *avail.entry(rule).or_insert_with(|| rule_avail_bytes(pgs, map, rule));
+        Some((*id, usage_within(raw_avail, map, pool, sums.get(id)?)))
+    };
+    map.pools.iter().filter_map(usage).collect()
+}
+
+fn usage_within(raw_avail: u64, map: &OsdMap, pool: &Pool, sum: &PoolSum) -> PoolUsage {
     let stats = &sum.stats;
     let mut copies = single(map.raw_used_rate(pool));
     if stats.num_object_copies > 0 {

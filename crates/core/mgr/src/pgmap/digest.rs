@@ -112,6 +112,29 @@ impl PgMap {
     }
 }
 
+impl PgMap {
+    /// PGs of each pool by state, those that no OSD has reported yet under 0; nothing where only sums are known.
+    #[must_use]
+    pub fn states_by_pool(&self, map: &OsdMap) -> BTreeMap<PoolId, BTreeMap<u64, usize>> {
+        let mut pools: BTreeMap<PoolId, BTreeMap<u64, usize>> = BTreeMap::new();
+        if self.kept.is_some() {
+            return pools;
+        }
+        for (pg, stat) in self.pgs(map) {
+            *pools.entry(pg.pool).or_default().entry(Self::state_of(stat, map)).or_default() += 1;
+        }
+        for (id, pool) in &map.pools {
+            let states = pools.entry(*id).or_default();
+            let all = usize::try_from(pool.pg_num).unwrap_or(usize::MAX);
+            let unknown = all.saturating_sub(states.values().sum());
+            if unknown > 0 {
+                *states.entry(0).or_default() += unknown;
+            }
+        }
+        pools
+    }
+}
+
 impl Digest {
     fn add_pg(&mut self, pool: PoolId, stat: &PgStat, state: u64) {
         *self.by_state.entry(state).or_default() += 1;

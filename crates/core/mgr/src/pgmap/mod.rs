@@ -9,7 +9,7 @@ mod dump;
 mod kept;
 mod rates;
 
-pub use avail::{PoolUsage, pool_usage, rule_avail_bytes};
+pub use avail::{PoolUsage, pool_usage, pool_usages, rule_avail_bytes};
 pub use digest::{Digest, OsdPgs, PoolSum};
 pub use dump::{
     osd_stat, osd_stat_body, pg_brief, pg_stat, pg_stat_body, pool_row, pool_stat, stat_sum, statfs,

@@ -2,7 +2,8 @@
 
 use super::call::{Answer, Call, done, fail};
 use super::table::{Command, command};
-use crate::balancing::{self, ACTIVE, MODE};
+use crate::balancer::{ACTIVE, MODE};
+use crate::balancing;
 use crate::config::Who;
 use nacre_format::{Node, Section};
 use nacre_maps::OSD_NONE;

@@ -83,6 +83,10 @@ fn set(call: &mut Call<'_>) -> Answer {
     let stored = match module_option(call.state.mgr.map(), &name) {
         Some(option) => {
             let value = check_module_option(option, &value)?;
+            if call.state.mgr.own_is_active() {
+                let checked = crate::metrics_module::check_option(&name, &value);
+                checked.map_err(|why| refuse(Errno::EINVAL, format!("error parsing value: {why}")))?;
+            }
             call.state.config.set_of_module(&who, &name, value)
         }
         None => call.state.config.set(&who, &name, &value, force),

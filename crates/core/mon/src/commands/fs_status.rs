@@ -57,7 +57,12 @@ fn by_version(call: &Call<'_>, map: &FsMap) -> BTreeMap<String, Vec<String>> {
 /// Clients of a file system, by its first rank's word; 0 while that has not reported.
 fn clients(call: &Call<'_>, fs: &FileSystem) -> u64 {
     let first = fs.mds_map.holder(0);
-    first.and_then(|info| call.state.stats.counters.value(&info.name, SESSIONS)).unwrap_or(0)
+    first.and_then(|info| call.state.stats.counters.value(&daemon(info), SESSIONS)).unwrap_or(0)
+}
+
+/// Under which name it reports its counters.
+fn daemon(info: &MdsInfo) -> String {
+    format!("mds.{}", info.name)
 }
 
 fn state_of(info: &MdsInfo) -> &'static str {
@@ -93,11 +98,11 @@ fn tree(call: &Call<'_>, map: &FsMap) -> Section {
     let mut rows = Vec::new();
     for fs in &map.filesystems {
         for info in servers(fs) {
-            let value = |path: &str| counters.value(&info.name, path).unwrap_or(0);
+            let value = |path: &str| counters.value(&daemon(info), path).unwrap_or(0);
             let mut row = Section::new().with("rank", info.rank).with("name", info.name.as_str());
             row.put("state", state_of(info));
             let activity = if info.holds_rank() { ("rate", REQUESTS) } else { ("events", REPLAYED) };
-            row.put(activity.0, counters.rate(&info.name, activity.1).unwrap_or(0));
+            row.put(activity.0, counters.rate(&daemon(info), activity.1).unwrap_or(0));
             COUNTERS.iter().for_each(|(key, path)| row.put(*key, value(path)));
             rows.push(row);
         }
@@ -156,9 +161,10 @@ fn text(call: &Call<'_>, fs: &FileSystem) -> String {
         let holds = info.holds_rank();
         let (word, path) = if holds { ("Reqs", REQUESTS) } else { ("Evts", REPLAYED) };
         let rank = format!("{}{}", info.rank, if holds { "" } else { "-s" });
-        let activity = format!("{word}: {:>4} /s", counters.rate(&info.name, path).unwrap_or(0));
+        let activity = format!("{word}: {:>4} /s", counters.rate(&daemon(info), path).unwrap_or(0));
         let head = [rank, state_of(info).to_owned(), info.name.clone(), activity];
-        let tail = COUNTERS.iter().map(|(_, path)| counters.value(&info.name, path).unwrap_or(0).to_string());
+        let tail =
+            COUNTERS.iter().map(|(_, path)| counters.value(&daemon(info), path).unwrap_or(0).to_string());
         ranks.row(head.into_iter().chain(tail));
     }
     for rank in &fs.mds_map.failed {

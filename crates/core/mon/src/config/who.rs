@@ -77,7 +77,7 @@ impl Who {
     }
 
     /// True when values of this section concern `target`.
-    pub(super) fn concerns(&self, target: &Target<'_>) -> bool {
+    pub(crate) fn concerns(&self, target: &Target<'_>) -> bool {
         let kind_fits = self.kind.is_none_or(|kind| kind == target.name.kind);
         let id = &self.id;
         let rest = target.name.id.strip_prefix(id.as_str());
@@ -92,7 +92,7 @@ impl Who {
     }
 
     /// Orders by how specific the section is; values of greater rank win.
-    pub(super) fn rank(&self) -> (usize, usize) {
+    pub(crate) fn rank(&self) -> (usize, usize) {
         let depth = usize::from(self.kind.is_some())
             + if self.id.is_empty() { 0 } else { 1 + self.id.split('.').count() };
         (depth, usize::from(!self.mask.0.is_empty()))

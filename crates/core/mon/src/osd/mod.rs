@@ -54,7 +54,7 @@ pub struct OsdMaps {
     refused: Option<ApplyError>,
     history: History,
     /// What each OSD said of itself when it booted.
-    metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
+    metadata: BTreeMap<OsdId, Arc<BTreeMap<String, String>>>,
     /// What we know of OSDs beyond the map; not durable.
     status: BTreeMap<OsdId, OsdStatus>,
     /// The newest epoch in which a PG is known to have been clean, by its primary's beacons since our start.
@@ -167,7 +167,7 @@ impl OsdMaps {
         let metadata = snapshot
             .scan(METADATA_PREFIX)
             .into_iter()
-            .filter_map(|(id, value)| Some(Ok((id.parse().ok()?, BTreeMap::from_bytes(value).ok()?))));
+            .filter_map(|(id, value)| Some((id.parse().ok()?, Arc::new(BTreeMap::from_bytes(value).ok()?))));
         Ok(Self {
             published: Arc::clone(&latest),
             published_full: newest.clone(),
@@ -176,7 +176,7 @@ impl OsdMaps {
             pending: None,
             refused: None,
             history,
-            metadata: metadata.collect::<Result<_, DecodeError>>()?,
+            metadata: metadata.collect(),
             status: BTreeMap::new(),
             clean: BTreeMap::new(),
             ahead: BTreeMap::new(),
@@ -292,13 +292,19 @@ impl OsdMaps {
     /// What an OSD said of itself when it booted (`osd metadata`).
     #[must_use]
     pub fn metadata(&self, osd: OsdId) -> Option<&BTreeMap<String, String>> {
+        self.metadata.get(&osd).map(AsRef::as_ref)
+    }
+
+    /// The same, to be handed on.
+    #[must_use]
+    pub fn shared_metadata(&self, osd: OsdId) -> Option<&Arc<BTreeMap<String, String>>> {
         self.metadata.get(&osd)
     }
 
     fn set_metadata(&mut self, osd: OsdId, metadata: BTreeMap<String, String>) {
-        if self.metadata.get(&osd) != Some(&metadata) {
+        if self.metadata(osd) != Some(&metadata) {
             self.changes.put(METADATA_PREFIX, osd.to_string(), metadata.to_bytes());
-            self.metadata.insert(osd, metadata);
+            self.metadata.insert(osd, Arc::new(metadata));
         }
     }
 

@@ -25,6 +25,7 @@ pub(super) const TABLES: &[(&str, Use)] = &[
     ("mgrmap", Use::Kept),
     ("fsmap", Use::Kept),
     ("health-mute", Use::Kept),
+    ("health-history", Use::KeptQuietly),
     ("osd-creating", Use::Kept),
     ("osd-removed-snaps", Use::KeptQuietly),
     ("osd-metadata", Use::KeptQuietly),

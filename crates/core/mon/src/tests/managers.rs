@@ -138,7 +138,7 @@ fn a_stock_manager_becomes_active_and_our_own_steps_back() {
     assert_eq!(map(&world).epoch, epoch, "nothing new");
     assert_eq!(modules(&world), before, "a manager that sees others than in its first map starts anew");
     let modules = json(&mut world, admin, r#"{"prefix":"mgr module ls","format":"json"}"#);
-    assert_eq!(modules["enabled_modules"], serde_json::json!(["iostat"]));
+    assert_eq!(modules["enabled_modules"], serde_json::json!(["iostat", "prometheus"]));
     let stat = json(&mut world, admin, r#"{"prefix":"mgr stat","format":"json"}"#);
     assert_eq!(stat["active_name"], "x");
     let metadata = json(&mut world, admin, r#"{"prefix":"mgr metadata","format":"json"}"#);

@@ -14,6 +14,7 @@ mod limits;
 mod managers;
 mod measured;
 mod members;
+mod metrics;
 mod options;
 mod osd_options;
 mod osd_versions;

@@ -12,6 +12,7 @@ mod foreign;
 mod gateways;
 mod hostile;
 mod lost;
+mod metrics;
 mod mirroring;
 mod monitors;
 mod overwrites;

@@ -6,6 +6,8 @@ use nacre_interop::{Cluster, Shell};
 /// `mgr_start NAME`, `mgr_kill NAME`, `mgr_wait NAME`: until that one is active and available.
 const TOOLS: &str = r#"
 mgr_start() {
+  # Tests beside this one have the same usual port.
+  ceph mgr module disable prometheus
   ceph auth get-or-create mgr.$1 mon 'allow profile mgr' osd 'allow *' mds 'allow *' -o $PWD/mgr.$1.keyring
   mkdir -p $PWD/mgr.$1
   ceph-mgr -c $CEPH_CONF -i $1 -f --keyring $PWD/mgr.$1.keyring --mgr-data $PWD/mgr.$1 --log-file $PWD/mgr.$1.log \
@@ -160,6 +162,8 @@ fn modules_work_by_themselves() {
         ceph config set mgr mgr/prometheus/server_addr 127.0.0.1; ceph config set mgr mgr/prometheus/server_port $port
         ceph config set mgr mgr/prometheus/scrape_interval 2; ceph config set mgr mgr/prometheus/rbd_stats_pools rbd
         ceph mgr module enable prometheus; until_true 120 "ceph mgr services | jq -e .prometheus"
+        # It has started anew for that, and while it was away the monitor's own may have served.
+        mgr_wait x
         metric() { echo "curl -s http://127.0.0.1:$port/metrics | awk -v n='$1' 'index(\$1, n) == 1 && \$2 > 0 { found = 1 } END { exit !found }'"; }
         until_true 120 "$(metric 'ceph_osd_op_w{')"; until_true 120 "$(metric 'ceph_pool_objects{')"; until_true 120 "$(metric 'ceph_rbd_write_ops{')"
         kill $load

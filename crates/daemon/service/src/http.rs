@@ -1,0 +1,304 @@
+//! [`HttpServer`]: shows one page to programs that ask by HTTP, on threads of its own; any path is that page, as with Ceph's manager.
+//!
+//! It speaks as much of HTTP/1.1 as that takes: GET and HEAD, of whose head only the first line is read, no bodies, one request per
+//! connection. A web framework and its runtime would bring more code than is here for none of what they are good at.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "who asks is no part of the cluster, and waits on a thread of its own: there is nothing of it in a simulation"
+)]
+
+use nacre_env::{Clock, RealClock};
+use nacre_types::Stamp;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Connections at a time; more are closed at once.
+const CONNS_MAX: usize = 16;
+/// Bytes of a request's head.
+const HEAD_BYTES_MAX: usize = 8 << 10;
+/// How long a client may take to ask, and then to read the page.
+const ASK_PATIENCE: Duration = Duration::from_secs(5);
+const READ_PATIENCE: Duration = Duration::from_secs(15);
+/// Bytes that are written at a time: between two parts it is looked how long it takes.
+const PART_BYTES: usize = 64 << 10;
+/// Pause before accepting is tried again for which there were no descriptors.
+const STARVED_PAUSE: Duration = Duration::from_millis(100);
+
+/// What is shown.
+#[derive(Debug, Clone)]
+pub enum HttpPage {
+    /// This text, of this media type.
+    Text(&'static str, Arc<str>),
+    /// It cannot be had now, for this reason.
+    Unavailable(String),
+}
+
+/// Makes the page.
+type MakePage = dyn Fn() -> HttpPage + Send + Sync;
+
+/// A listening socket with a thread that accepts, and one for each connection. Its end closes the socket.
+pub struct HttpServer {
+    addr: SocketAddr,
+    stop: Arc<AtomicBool>,
+    /// The listener's descriptor, as what can be shut down.
+    listener: Option<TcpStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for HttpServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HttpServer({})", self.addr)
+    }
+}
+
+impl HttpServer {
+    /// Listens at `addr`; port 0 is any that is free. Threads are named `name`.
+    ///
+    /// # Errors
+    /// What the system says, such as that the address is in use.
+    pub fn listen(
+        addr: SocketAddr,
+        name: &str,
+        page: impl Fn() -> HttpPage + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind(addr)?;
+        let addr = listener.local_addr()?;
+        let stopper = TcpStream::from(OwnedFd::from(listener.try_clone()?));
+        let (stop, page): (_, Arc<MakePage>) = (Arc::new(AtomicBool::new(false)), Arc::new(page));
+        let (stopped, own_name) = (Arc::clone(&stop), name.to_owned());
+        let thread = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || accept(&listener, &stopped, &own_name, &page))?;
+        Ok(Self { addr, stop, listener: Some(stopper), thread: Some(thread) })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let shut = self.listener.take().is_some_and(|listener| listener.shutdown(Shutdown::Both).is_ok());
+        if let Some(thread) = self.thread.take().filter(|_| shut) {
+            // It runs nothing that panics; and if it did, there would be nobody left to stop.
+            let _ended = thread.join();
+        }
+    }
+}
+
+/// A connection's place among [`CONNS_MAX`].
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(Arc::clone(taken));
+        (taken.fetch_add(1, Ordering::AcqRel) < CONNS_MAX).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn accept(listener: &TcpListener, stop: &AtomicBool, name: &str, page: &Arc<MakePage>) {
+    let taken = Arc::new(AtomicUsize::new(0));
+    loop {
+        let accepted = listener.accept();
+        if stop.load(Ordering::Acquire) {
+            return;
+        }
+        let Ok((stream, _)) = accepted else {
+            std::thread::park_timeout(STARVED_PAUSE);
+            continue;
+        };
+        let Some(place) = Place::take(&taken) else {
+            tracing::debug!(name, CONNS_MAX, "too many connections; one is closed");
+            continue;
+        };
+        let page = Arc::clone(page);
+        let serve = move || {
+            let _place = place;
+            if let Err(error) = serve(stream, page.as_ref()) {
+                tracing::debug!(%error, "an HTTP connection ended early");
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(serve) {
+            tracing::warn!(name, %error, "no thread for a connection; it is closed");
+        }
+    }
+}
+
+/// What a request asks for, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Request {
+    Get,
+    Head,
+    OtherMethod,
+    Nonsense,
+}
+
+impl Request {
+    fn of(head: &[u8]) -> Self {
+        let line = head.split(|byte| matches!(byte, b'\r' | b'\n')).next().unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
+        match words.as_slice() {
+            [method, target, version] if version.starts_with(b"HTTP/1.") && !target.is_empty() => {
+                match *method {
+                    b"GET" => Self::Get,
+                    b"HEAD" => Self::Head,
+                    _ => Self::OtherMethod,
+                }
+            }
+            _ => Self::Nonsense,
+        }
+    }
+}
+
+/// Answers the one request of a connection.
+fn serve(mut stream: TcpStream, page: &MakePage) -> io::Result<()> {
+    let clock = RealClock::start();
+    let Some(head) = read_head(&mut stream, &clock)? else { return Ok(()) };
+    let text = "text/plain; charset=utf-8";
+    let answer = |status, why: &str| (status, text, Arc::from(format!("{why}\n")));
+    let request = Request::of(&head);
+    let (status, media_type, body): (&str, &str, Arc<str>) = match request {
+        Request::Nonsense => answer("400 Bad Request", "this is no HTTP/1.1 request"),
+        Request::OtherMethod => answer("405 Method Not Allowed", "only GET and HEAD are served here"),
+        Request::Get | Request::Head => match page() {
+            HttpPage::Text(media_type, body) => ("200 OK", media_type, body),
+            HttpPage::Unavailable(why) => answer("503 Service Unavailable", &why),
+        },
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nAllow: GET, HEAD\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let until = clock.now() + READ_PATIENCE;
+    write_all(&mut stream, head.as_bytes(), &clock, until)?;
+    if request != Request::Head {
+        write_all(&mut stream, body.as_bytes(), &clock, until)?;
+    }
+    stream.shutdown(Shutdown::Write)
+}
+
+fn left(clock: &RealClock, until: Stamp) -> io::Result<Duration> {
+    let left = until.since(clock.now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+}
+
+/// Reads up to the empty line behind a request's head. `None` when the client goes without a whole one, or says too much.
+fn read_head(stream: &mut TcpStream, clock: &RealClock) -> io::Result<Option<Vec<u8>>> {
+    let until = clock.now() + ASK_PATIENCE;
+    let (mut head, mut part) = (Vec::new(), [0; 1024]);
+    while head.len() <= HEAD_BYTES_MAX {
+        stream.set_read_timeout(Some(left(clock, until)?))?;
+        let count = stream.read(&mut part)?;
+        head.extend_from_slice(part.get(..count).unwrap_or_default());
+        if head.windows(4).any(|end| end == b"\r\n\r\n") || head.windows(2).any(|end| end == b"\n\n") {
+            return Ok(Some(head));
+        }
+        if count == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(None)
+}
+
+fn write_all(stream: &mut TcpStream, bytes: &[u8], clock: &RealClock, until: Stamp) -> io::Result<()> {
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        stream.set_write_timeout(Some(left(clock, until)?))?;
+        let part = rest.get(..PART_BYTES).unwrap_or(rest);
+        match stream.write(part)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            count => rest = rest.get(count..).unwrap_or_default(),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(addr: SocketAddr, request: &[u8]) -> String {
+        let mut stream = TcpStream::connect(addr).expect("somebody listens");
+        stream.write_all(request).expect("it is taken");
+        let mut answer = String::new();
+        // Its end may be a reset where it did not read all.
+        let _end = stream.read_to_string(&mut answer);
+        answer
+    }
+
+    fn server() -> HttpServer {
+        let page = || HttpPage::Text("text/plain; version=0.0.4", Arc::from("ceph_x 1\n"));
+        HttpServer::listen(SocketAddr::from(([127, 0, 0, 1], 0)), "test/metrics", page).expect("a port")
+    }
+
+    #[test]
+    fn the_page_is_shown_whatever_the_path() {
+        let server = server();
+        let shown = ask(server.addr(), b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert!(
+            shown.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\n"),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("\r\nContent-Length: 9\r\n") && shown.ends_with("\r\n\r\nceph_x 1\n"),
+            "{shown}"
+        );
+        assert!(ask(server.addr(), b"GET / HTTP/1.0\n\n").ends_with("ceph_x 1\n"));
+        let head = ask(server.addr(), b"HEAD /metrics HTTP/1.1\r\n\r\n");
+        assert!(head.contains("Content-Length: 9\r\n") && head.ends_with("\r\n\r\n"), "{head}");
+    }
+
+    #[test]
+    fn other_requests_are_refused() {
+        let server = server();
+        assert!(
+            ask(server.addr(), b"POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\nabc")
+                .starts_with("HTTP/1.1 405 ")
+        );
+        assert!(ask(server.addr(), b"nonsense\r\n\r\n").starts_with("HTTP/1.1 400 "));
+        assert!(ask(server.addr(), &[0xff; 64 << 10]).is_empty(), "no head ends there");
+    }
+
+    #[test]
+    fn too_many_connections_are_closed_and_the_port_is_free_in_the_end() {
+        let server = server();
+        let addr = server.addr();
+        let mut held: Vec<TcpStream> = Vec::new();
+        for _ in 0..CONNS_MAX {
+            held.push(TcpStream::connect(addr).expect("a connection"));
+        }
+        let mut more = TcpStream::connect(addr).expect("the system takes it");
+        let mut byte = [0];
+        // An end, or a reset.
+        assert!(!matches!(more.read(&mut byte), Ok(1)), "closed without a word");
+        drop(held);
+        drop(server);
+        drop(
+            HttpServer::listen(addr, "test/metrics", || HttpPage::Unavailable(String::new())).expect("free"),
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_shown_says_why() {
+        let page = || HttpPage::Unavailable("no leader".to_owned());
+        let server = HttpServer::listen(SocketAddr::from(([127, 0, 0, 1], 0)), "test/metrics", page);
+        let shown = ask(server.expect("a port").addr(), b"GET / HTTP/1.1\r\n\r\n");
+        assert!(shown.starts_with("HTTP/1.1 503 ") && shown.ends_with("no leader\n"), "{shown}");
+    }
+}

@@ -1,0 +1,340 @@
+//! Metrics as Ceph's manager has them: promtool and a real Prometheus read them, Debian's boards and alert rules for Ceph work on them unchanged.
+//! docs/metrics.md says what they mean.
+
+use nacre_interop::{Cluster, Shell};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// `free_port`; `metrics_at PORT`: has metrics shown there; `metric NAME`: the value of a sample, as in the page.
+const TOOLS: &str = r#"
+free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+metrics_at() {
+  ceph config set mgr mgr/prometheus/server_port $1
+  until_true 20 "ceph mgr services | jq -e '.prometheus == \"http://127.0.0.1:$1/\"'"
+}
+scrape() { curl -sS --max-time 10 $(ceph mgr services | jq -r .prometheus)metrics; }
+metric() { scrape | awk -v name="$1" '$1 == name { print $2 }'; }
+"#;
+
+/// What starts Prometheus on `$PORT` with the metrics at `$TARGET` and those of this machine, by the rules `$RULES`; ends with the test.
+const PROMETHEUS: &str = r#"
+node=$(free_port); host=$(hostname -s)
+$TOOLS/usr/bin/prometheus-node-exporter --web.listen-address=127.0.0.1:$node > node.log 2>&1 & echo $! >> started
+cat > prometheus.yml <<END
+global: { scrape_interval: 1s, evaluation_interval: 1s }
+rule_files: [ $RULES ]
+scrape_configs:
+- { job_name: ceph, honor_labels: true, static_configs: [ { targets: [ '$TARGET' ] } ] }
+- job_name: node
+  static_configs: [ { targets: [ '127.0.0.1:$node' ], labels: { instance: '$host' } } ]
+END
+$TOOLS/usr/bin/promtool check config prometheus.yml > config.checked || { cat config.checked; exit 1; }
+$TOOLS/usr/bin/prometheus --config.file=prometheus.yml --storage.tsdb.path=tsdb --web.listen-address=127.0.0.1:$PORT \
+  --web.console.templates=. --web.console.libraries=. > prometheus.log 2>&1 & echo $! >> started
+until_true 30 "curl -sf http://127.0.0.1:$PORT/-/ready" || { tail -20 prometheus.log; exit 1; }
+"#;
+
+fn sh(shell: &Shell, script: &str) -> String {
+    shell.sh(&format!("{TOOLS}{script}"))
+}
+
+/// Ends what a test has started, however it ends.
+struct Started(Shell);
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.0.run("for pid in $(cat started); do kill -9 $pid || true; done; rm -rf tsdb");
+    }
+}
+
+/// A shell that knows Debian's Prometheus as `$TOOLS`, unpacked beside what is installed.
+fn with_tools(shell: &Shell) -> Shell {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../test/metrics-tools");
+    let tools = shell.within(300).sh(&format!("{}", script.display()));
+    let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../testdata/metrics");
+    shell.with("TOOLS", tools).with("TESTDATA", testdata.display())
+}
+
+/// Starts Prometheus with these rules; yields its port.
+fn start_prometheus(shell: &Shell, rules: &str) -> u16 {
+    let script = format!(
+        "PORT=$(free_port); TARGET=$(ceph mgr services | jq -r .prometheus | sed 's,http://,,; s,/$,,'); RULES={rules}; {PROMETHEUS} echo $PORT"
+    );
+    sh(shell, &script).lines().last().and_then(|port| port.parse().ok()).expect("a port")
+}
+
+/// What Prometheus says at a path of its interface.
+fn ask(shell: &Shell, port: u16, path: &str) -> Value {
+    shell.json(&format!("curl -sS --max-time 10 'http://127.0.0.1:{port}/api/v1/{path}'"))["data"].clone()
+}
+
+/// Names of the alerts that fire now. What is wrong with the machine is none of the cluster's, nor what says that anything is wrong at all.
+fn firing(shell: &Shell, port: u16) -> BTreeSet<String> {
+    let alerts = ask(shell, port, "alerts");
+    let of_the_cluster = |name: &&str| !name.starts_with("CephNode") && !name.starts_with("CephHealth");
+    let all = alerts["alerts"].as_array().into_iter().flatten();
+    let firing = all.filter(|alert| alert["state"] == "firing");
+    firing
+        .filter_map(|alert| alert["labels"]["alertname"].as_str())
+        .filter(of_the_cluster)
+        .map(str::to_owned)
+        .collect()
+}
+
+#[test]
+fn metrics_are_shown_where_the_options_say() {
+    let cluster = Cluster::start(3);
+    if !cluster.is_ours() {
+        return;
+    }
+    let shell = with_tools(&cluster.pool("p", 8)).within(120);
+    let _started = Started(shell.clone());
+    sh(
+        &shell,
+        r#"
+        # Where nobody has said, at an address of the monitor; it says where.
+        until_true 20 "ceph mgr services | jq -e '.prometheus | startswith(\"http://127.0.0.1:\")'"
+        ceph mgr module ls | jq -e '.enabled_modules | index("prometheus") != null' > /dev/null
+        scrape > first; grep -q '^ceph_health_status ' first
+        # What names promtool does not like are Ceph's. It ends with 1 for a page that is none, and 3 for names.
+        $TOOLS/usr/bin/promtool check metrics < first > checked 2>&1 || [ $? = 3 ]
+        nok grep -q 'error while linting' checked
+        # Options have their effect while it runs, and no other than a possible value is taken.
+        port=$(free_port); metrics_at $port; scrape | grep '^ceph_osd_up{ceph_daemon="osd.2"} 1$' > /dev/null
+        for wrong in 'server_port many' 'server_port 70000' 'server_port 0' 'server_addr nowhere'; do
+          nok ceph config set mgr mgr/prometheus/${wrong% *} ${wrong#* }
+        done
+        nok ceph config set mgr mgr/prometheus/nonsense 1
+        ceph config set mgr mgr/prometheus/server_addr 0.0.0.0
+        until_true 20 "curl -sf http://127.0.0.2:$port/metrics"
+        ceph config rm mgr mgr/prometheus/server_addr
+        until_true 20 "! curl -sf http://127.0.0.2:$port/metrics"
+        # A port that somebody else has is said, and ends nothing.
+        /usr/bin/python3 -m http.server --bind 127.0.0.1 0 > /dev/null 2> other & echo $! >> started
+        other=$(free_port); /usr/bin/python3 -m http.server --bind 127.0.0.1 $other > /dev/null 2>&1 & echo $! >> started
+        until_true 20 "curl -sf http://127.0.0.1:$other/"
+        ceph config set mgr mgr/prometheus/server_port $other
+        until_true 20 "ceph health detail | grep -q 'MGR_MODULE_ERROR.*cannot listen on 127.0.0.1:$other'"
+        ceph mgr services | jq -e '.prometheus == null' > /dev/null
+        metrics_at $port; until_true 20 "ceph health detail | { ! grep -q MGR_MODULE_ERROR; }"
+        # It stays at 0 from then on.
+        until_true 20 "scrape | grep -qx 'ceph_health_detail{name=\"MGR_MODULE_ERROR\",severity=\"HEALTH_WARN\"} 0'"
+        # Switched off and on.
+        ceph mgr module disable prometheus; until_true 20 "! curl -sf http://127.0.0.1:$port/metrics"
+        ceph mgr services | jq -e '.prometheus == null' > /dev/null
+        ceph mgr module ls | jq -e '.disabled_modules | map(.name) == ["prometheus"]' > /dev/null
+        ceph mgr module enable prometheus; metrics_at $port"#,
+    );
+}
+
+#[test]
+fn counters_follow_what_clients_and_osds_do() {
+    let cluster = Cluster::start(3);
+    if !cluster.is_ours() {
+        return;
+    }
+    let shell = with_tools(&cluster.pool("p", 8)).within(120);
+    sh(
+        &shell,
+        r#"
+        metrics_at $(free_port)
+        # Ten writes of 4 MiB, a read of each, each on three OSDs; what OSDs count comes every 5 s.
+        head -c 4194304 /dev/urandom > data; for n in 0 1 2 3 4 5 6 7 8 9; do rados -p p put o$n data; rados -p p get o$n - > /dev/null; done
+        sum() { scrape | awk -v name="$1" 'index($1, name "{") == 1 { sum += $2 } END { printf "%d\n", sum }'; }
+        is() { [ $(sum $1) = $2 ]; }
+        until_true 30 'is ceph_osd_op_r_out_bytes 41943040'; until_true 30 'is ceph_osd_op_w_in_bytes 41943040'
+        until_true 30 'is ceph_pool_objects 10'; until_true 30 'is ceph_pool_stored 41943040'; is ceph_pool_wr_bytes 41943040
+        [ $(sum ceph_osd_op_w_latency_count) -ge 10 ]; [ $(sum ceph_bluestore_kv_commit_lat_count) -ge 10 ]
+        [ $(sum ceph_bluestore_onode_hits) -gt 0 ]; [ $(sum ceph_bluefs_wal_total_bytes) -gt 0 ]
+        [ $(sum ceph_osd_numpg) = 24 ]; [ $(sum ceph_pg_clean) = 8 ]
+        [ "$(metric ceph_cluster_total_bytes)" = $(ceph df -f json | jq .stats.total_bytes) ]
+        # As many sessions as are there: of three OSDs, each with the monitor and with the manager, and of this client.
+        [ $(sum ceph_mon_num_sessions) -ge 6 ]"#,
+    );
+    let memory = || cluster.daemon().expect("ours").resident_bytes();
+    let scrapes = |count: u32| {
+        shell.python(&format!(
+            r#"
+import json, subprocess, urllib.request
+url = json.loads(subprocess.check_output(["ceph", "mgr", "services"]))["prometheus"] + "metrics"
+for n in range({count}):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        assert len(answer.read()) > 10000, n"#
+        ))
+    };
+    scrapes(1000);
+    let before = memory();
+    scrapes(10_000);
+    let grown = memory().saturating_sub(before);
+    assert!(grown < 8 << 20, "10,000 scrapes took {grown} bytes");
+}
+
+/// Who leads shows them, and a leader that takes over shows the same.
+#[test]
+fn another_leader_shows_them_at_the_same_place() {
+    let Some(cluster) = Cluster::start_quorum(3) else { return };
+    let shell = with_tools(&cluster.shell()).within(120);
+    sh(
+        &shell,
+        r#"
+        port=$(free_port); metrics_at $port
+        until_true 20 "scrape | grep -c '^ceph_mon_quorum_status{.*} 1' | grep -qx 3"
+        leader=$(ceph mgr stat | jq -r .active_name); pid=$(cat $DIR/run/mon$([ $leader = a ] || echo .$leader).pid)
+        kill -9 $pid
+        # The port is the new leader's, and it knows who is missing.
+        until_true 30 "curl -sf http://127.0.0.1:$port/metrics | grep -qx 'ceph_mon_quorum_status{ceph_daemon=\"mon.$leader\"} 0'"
+        until_true 30 "curl -sf http://127.0.0.1:$port/metrics | grep -qx 'ceph_health_detail{name=\"MON_DOWN\",severity=\"HEALTH_WARN\"} 1'"
+        curl -sf http://127.0.0.1:$port/metrics > page; grep -q "^ceph_mgr_status{ceph_daemon=\"mgr.$(ceph mgr stat | jq -r .active_name)\"} 1" page"#,
+    );
+}
+
+#[test]
+fn debians_boards_and_rules_work_unchanged() {
+    let cluster = Cluster::start(3);
+    if !cluster.is_ours() {
+        return;
+    }
+    let shell = with_tools(&cluster.pool("rbd", 8)).within(180);
+    let _started = Started(shell.clone());
+    sh(
+        &shell,
+        r#"
+        metrics_at $(free_port); rbd pool init rbd; rbd create rbd/image --size 64M
+        # Clients that read and write until the test ends.
+        (while [ -e $CEPH_CONF ]; do
+          rbd bench rbd/image --io-type readwrite --rw-mix-read 50 --io-size 4K --io-threads 4 --io-total 2M
+          rados -p rbd bench 2 write -t 2 -b 65536 --no-cleanup --run-name x; rados -p rbd bench 2 rand -t 2 --run-name x; rados -p rbd cleanup --run-name x
+        done) > load.log 2>&1 & echo $! >> started"#,
+    );
+    let rules = "$TOOLS/etc/prometheus/ceph/ceph_default_alerts.yml";
+    sh(&shell, &format!("$TOOLS/usr/bin/promtool check rules {rules}"));
+    let port = start_prometheus(&shell, rules);
+    // What boards look back over.
+    std::thread::sleep(Duration::from_secs(35));
+    let rules = shell.json(&format!(
+        "curl -sS --max-time 10 http://127.0.0.1:{port}/api/v1/rules | jq '[.. | objects | select(has(\"query\"))]'"
+    ));
+    let rules = rules.as_array().expect("a list");
+    let unhealthy: Vec<_> = rules.iter().filter(|rule| rule["health"] != "ok").collect();
+    assert!(rules.len() > 40 && unhealthy.is_empty(), "{} rules, wrong are {unhealthy:?}", rules.len());
+    let host = sh(&shell, "hostname -s");
+    let boards = shell
+        .with("PROMETHEUS", format!("http://127.0.0.1:{port}"))
+        .with("PREFER", format!("ceph_hosts={host},pool_name=rbd,pool=rbd"));
+    let script = format!(
+        "export BOARDS=$TOOLS/etc/grafana/dashboards/ceph-dashboard EXCEPTIONS=$TESTDATA/exceptions\n/usr/bin/python3 - <<'END'\n{}\nEND",
+        include_str!("boards.py")
+    );
+    let ran = boards.run(&script);
+    println!("{}", ran.out);
+    assert_eq!(ran.code, 0, "{}\n{}", ran.out, ran.err);
+}
+
+/// One fault: how it is made and healed, and what it is to set off.
+struct Fault {
+    name: &'static str,
+    make: &'static str,
+    heal: &'static str,
+    alerts: &'static [&'static str],
+}
+
+/// `kill_daemon NAME`, `start_osd ID`, `start_mon NAME`.
+const KILLS: &str = r#"
+pid_of() { cat $DIR/run/$1.pid; }
+kill_daemon() { kill -9 $(pid_of $1); }
+start_osd() { setsid $NACRE osd --dir $DIR --id $1 > osd.$1.again 2>&1 < /dev/null & echo $! >> started; }
+start_mon() { setsid $NACRE mon --dir $DIR --name $1 > mon.$1.again 2>&1 < /dev/null & echo $! >> started; }
+"#;
+
+const FAULTS: &[Fault] = &[
+    Fault {
+        name: "an OSD is killed",
+        make: "kill_daemon osd.2",
+        heal: "start_osd 2",
+        alerts: &["CephOSDDown", "CephOSDDownHigh", "CephPGsUnclean"],
+    },
+    Fault {
+        name: "a monitor of three is killed",
+        make: "kill_daemon mon.c",
+        heal: "start_mon c",
+        alerts: &["CephMonDown", "CephMonDownQuorumAtRisk"],
+    },
+    Fault {
+        name: "OSDs are nearly full",
+        make: "ceph osd set-nearfull-ratio 0.01",
+        heal: "ceph osd set-nearfull-ratio 0.85",
+        alerts: &["CephOSDNearFull"],
+    },
+    Fault {
+        name: "metrics are switched off",
+        make: "ceph mgr module disable prometheus",
+        heal: "ceph mgr module enable prometheus",
+        alerts: &["CephMgrPrometheusModuleInactive"],
+    },
+];
+
+/// Alerts fire as Debian's rules have them, where the minutes that they wait for are seconds, and nothing else does.
+#[test]
+fn alerts_fire_for_what_is_wrong_and_for_nothing_else() {
+    let Some(cluster) = Cluster::start_quorum(3) else { return };
+    let shell = with_tools(&cluster.pool("p", 8)).within(120);
+    let _started = Started(shell.clone());
+    sh(
+        &shell,
+        r#"metrics_at $(free_port)
+        # How full the disk of this machine is shall not matter.
+        ceph config set mon mon_data_avail_warn 0; head -c 33554432 /dev/urandom > data; rados -p p put o data
+        /usr/bin/python3 - $TOOLS/etc/prometheus/ceph/ceph_default_alerts.yml > quick.yml <<'END'
+import math, re, sys
+seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+def quick(at):
+    count = max(1, math.ceil(int(at[2]) * seconds[at[3]] / 60))
+    return f"{at[1]}{count}s{at[4]}"
+text = open(sys.argv[1]).read()
+text = re.sub(r'(for: ")(\d+)([smhd])(")', quick, text)
+# Rates over less than a few scrapes would be of nothing.
+print(re.sub(r"(\[)(\d+)([mhd])(\])", lambda at: "[15s]" if at[3] == "m" else quick(at), text))
+END
+        $TOOLS/usr/bin/promtool check rules quick.yml > /dev/null"#,
+    );
+    let port = start_prometheus(&shell, "quick.yml");
+    std::thread::sleep(Duration::from_secs(20));
+    assert_eq!(firing(&shell, port), BTreeSet::new(), "nothing is wrong");
+    let (mut expected_count, mut fired_count, mut both_count) = (0, 0, 0);
+    for fault in FAULTS {
+        let expected: BTreeSet<String> = fault.alerts.iter().map(|name| (*name).to_owned()).collect();
+        sh(&shell, &format!("{KILLS}{}", fault.make));
+        let fired = all_that_fire(&shell, port, &expected);
+        sh(&shell, &format!("{KILLS}{}", fault.heal));
+        println!("{}: fired {fired:?}, expected {expected:?}", fault.name);
+        expected_count += expected.len();
+        fired_count += fired.len();
+        both_count += fired.intersection(&expected).count();
+        let start = Instant::now();
+        while !firing(&shell, port).is_empty() {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}: {:?}", fault.name, firing(&shell, port));
+            std::thread::sleep(Duration::from_secs(1));
+        }
+        assert_eq!(fired, expected, "{}", fault.name);
+    }
+    println!("precision {both_count}/{fired_count}, recall {both_count}/{expected_count}");
+}
+
+/// All alerts that have fired, until the expected ones do and none has been added for 20 s.
+fn all_that_fire(shell: &Shell, port: u16, expected: &BTreeSet<String>) -> BTreeSet<String> {
+    let (mut fired, mut since, start) = (BTreeSet::new(), Instant::now(), Instant::now());
+    while since.elapsed() < Duration::from_secs(20) || !expected.is_subset(&fired) {
+        let before = fired.len();
+        fired.extend(firing(shell, port));
+        if fired.len() > before {
+            since = Instant::now();
+        }
+        if start.elapsed() > Duration::from_secs(60) {
+            break;
+        }
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    fired
+}
