@@ -40,18 +40,16 @@ pub(crate) fn mode(state: &State) -> &str {
     option(state, MODE).unwrap_or("upmap")
 }
 
-/// Where the PGs lie by what their primaries report, with what a copy of each takes. `None` before all have reported.
-pub(crate) fn loads(state: &State) -> Option<Vec<Load>> {
+/// Where the PGs lie by what their primaries have reported, with what a copy of each takes.
+fn loads(state: &State) -> Vec<Load> {
     let map = state.osd.map();
-    let wanted: u32 = map.pools.values().map(|pool| pool.pg_num).sum();
     let load = |(pg, stat): (nacre_types::PgId, &nacre_msg::stats::PgStat)| {
         let sum = &stat.stats.sum;
         let bytes = u64::try_from(sum.num_bytes + sum.num_omap_bytes).unwrap_or_default();
         let copies = map.pool(pg.pool).map_or(1.0, |pool| map.raw_used_rate(pool) / f64::from(pool.size));
         Load { pg, up: stat.up.clone(), bytes: share(bytes, copies) }
     };
-    let loads: Vec<Load> = state.stats.pgs.pgs(map).map(load).collect();
-    (u32::try_from(loads.len()) == Ok(wanted)).then_some(loads)
+    state.stats.pgs.pgs(map).map(load).collect()
 }
 
 /// What one chunk of a coded object takes of its bytes; all of it where there are copies.
@@ -65,9 +63,16 @@ fn share(bytes: u64, part: f64) -> u64 {
     (bytes as f64 * part) as u64
 }
 
-/// How even the OSDs are; `None` before all PGs have reported.
-pub(crate) fn evaluation(state: &State) -> Option<Evaluation> {
-    Some(evaluate(state.osd.map(), &loads(state)?))
+/// How even the OSDs are, by the PGs that have been reported, and how many have not.
+pub(crate) fn evaluation(state: &State) -> (Evaluation, usize) {
+    let loads = loads(state);
+    (evaluate(state.osd.map(), &loads), unreported(state.osd.map(), loads.len()))
+}
+
+/// PGs of the map beside those.
+fn unreported(map: &OsdMap, reported: usize) -> usize {
+    let all: u32 = map.pools.values().map(|pool| pool.pg_num).sum();
+    usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(reported)
 }
 
 /// Why nothing may move now.
@@ -107,9 +112,11 @@ impl Mon {
         if let Some(why) = obstacle(&self.state, &map) {
             return format!("Nothing moves: {why}");
         }
-        let Some(loads) = loads(&self.state) else {
-            return "Nothing moves: not all PGs have been reported".to_owned();
-        };
+        let loads = loads(&self.state);
+        let unreported = unreported(&map, loads.len());
+        if unreported > 0 {
+            return format!("Nothing moves: {unreported} PGs have not been reported");
+        }
         let plan = plan(&map, &loads, MOVES_MAX);
         if plan.exceptions.is_empty() {
             return "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect"

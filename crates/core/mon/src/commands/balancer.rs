@@ -63,9 +63,7 @@ fn set_mode(call: &mut Call<'_>) -> Answer {
 }
 
 fn eval(call: &mut Call<'_>) -> Answer {
-    let Some(found) = balancing::evaluation(call.state) else {
-        return fail(Errno::EAGAIN, "not all PGs have been reported yet");
-    };
+    let (found, unreported) = balancing::evaluation(call.state);
     let score = (found.spread - found.bound).max(0.0);
     let mut text = format!("current cluster score {score:.6} (lower is better)\n");
     if let Some(osd) = found.fullest {
@@ -78,11 +76,15 @@ fn eval(call: &mut Call<'_>) -> Answer {
         "no OSD has more than {:.1} copies of a pool's PGs too many or too few\n",
         found.count_deviation
     );
+    if unreported > 0 {
+        text += &format!("{unreported} PGs have not been reported, and do not count\n");
+    }
     let tree = Section::new()
         .with("score", score)
         .with("fullest_osd", found.fullest.unwrap_or(OSD_NONE))
         .with("fullest_to_mean", found.spread)
         .with("fullest_to_mean_bound", found.bound)
-        .with("count_deviation", found.count_deviation);
+        .with("count_deviation", found.count_deviation)
+        .with("unreported_pgs", unreported);
     call.either("eval", text, tree)
 }
