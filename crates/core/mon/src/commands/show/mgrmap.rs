@@ -85,14 +85,17 @@ pub(in crate::commands) fn services(map: &MgrMap) -> Section {
 
 /// `mgr module ls`. Our own manager runs none of those that are always on.
 pub(in crate::commands) fn mgr_modules(map: &MgrMap, own_is_active: bool) -> Section {
-    let none = BTreeSet::new();
-    let always_on = map.always_on_modules.values().next_back().filter(|_| !own_is_active).unwrap_or(&none);
+    let mut always_on = map.always_on_modules.values().next_back().cloned().unwrap_or_default();
+    if own_is_active {
+        // The map says what a `ceph-mgr` would run; our own has some of it.
+        always_on.retain(|name| map.available_modules.iter().any(|at| at.name == *name));
+    }
     let disabled = map
         .available_modules
         .iter()
         .filter(|at| !map.modules.contains(&at.name) && !always_on.contains(&at.name));
     Section::new()
-        .with("always_on_modules", names(always_on))
+        .with("always_on_modules", names(&always_on))
         .with("enabled_modules", names(&map.modules))
         .with("disabled_modules", Node::array("module", disabled.map(module)))
 }
