@@ -114,7 +114,7 @@ fn managers(view: &View, page: &mut Page) {
     let status = "ceph_mgr_module_status";
     page.family(status, Kind::Gauge, "The manager's module is off (0), on (1), or always on (2)");
     for module in &view.modules {
-        page.sample(status, &[("name", &module.name)], u8::from(module.is_enabled));
+        page.sample(status, &[("name", &module.name)], module.status);
     }
     page.family("ceph_mgr_module_can_run", Kind::Gauge, "The manager's module can run");
     for module in &view.modules {

@@ -97,8 +97,8 @@ pub struct MgrView {
 pub struct ModuleView {
     /// Such as `prometheus`.
     pub name: String,
-    /// It is switched on.
-    pub is_enabled: bool,
+    /// 0 while it is off, 1 on, 2 always on.
+    pub status: u8,
     /// It can run.
     pub can_run: bool,
 }

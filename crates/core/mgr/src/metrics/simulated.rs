@@ -142,7 +142,7 @@ impl Simulated {
             osds: self.facts.iter().enumerate().map(osd).collect(),
             mons: vec![MonView { name: "a".to_owned(), is_in_quorum: true, ..MonView::default() }],
             mgrs: vec![MgrView { name: "a".to_owned(), is_active: true, ..MgrView::default() }],
-            modules: vec![ModuleView { name: "prometheus".to_owned(), is_enabled: true, can_run: true }],
+            modules: vec![ModuleView { name: "prometheus".to_owned(), status: 1, can_run: true }],
             sessions: vec![("a".to_owned(), self.facts.len())],
             counters: self.counters.all(),
             images: vec![(
