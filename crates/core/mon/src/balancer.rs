@@ -28,6 +28,8 @@ pub struct Balancer {
     pub(crate) started: Option<UTime>,
     /// What came of it, as a sentence.
     pub(crate) result: String,
+    /// It looked at all PGs, and nothing was worth moving.
+    pub(crate) is_even: bool,
 }
 
 /// The module as our own manager has it.

@@ -103,6 +103,7 @@ impl Mon {
         }
         self.state.balancer.next = Some(cx.now + period);
         self.state.balancer.started = Some(cx.wall);
+        self.state.balancer.is_even = false;
         self.state.balancer.result = self.balance(cx.wall);
     }
 
@@ -119,6 +120,7 @@ impl Mon {
         }
         let plan = plan(&map, &loads, MOVES_MAX);
         if plan.exceptions.is_empty() {
+            self.state.balancer.is_even = true;
             return "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect"
                 .to_owned();
         }

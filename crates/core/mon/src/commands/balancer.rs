@@ -28,8 +28,11 @@ fn status(call: &mut Call<'_>) -> Answer {
     let started = last.started.map(|at| at.to_string()).unwrap_or_default();
     let tree = Section::new()
         .with("active", balancing::is_active(call.state))
+        // Nobody has measured it: a turn has one clock.
+        .with("last_optimize_duration", "")
         .with("last_optimize_started", started)
         .with("mode", balancing::mode(call.state))
+        .with("no_optimization_needed", last.is_even)
         .with("optimize_result", last.result.as_str())
         .with("plans", Node::array("plan", Vec::<String>::new()));
     call.tree("balancer", tree)

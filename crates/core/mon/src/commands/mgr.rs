@@ -56,7 +56,6 @@ pub(super) const COMMANDS: &[Command] = &[
         count_metadata,
     ),
     command("mgr versions", "mgr", "r", "Versions of managers", versions),
-    command("balancer status", "mgr", "r", "What the balancer does", balancer_status),
     command("progress", "mgr", "r", "What is in progress", progress),
     command("progress json", "mgr", "r", "What is in progress, for programs", progress_json),
     command(
@@ -232,18 +231,6 @@ fn count_metadata(call: &mut Call<'_>) -> Answer {
 
 fn versions(call: &mut Call<'_>) -> Answer {
     call.tree("mgr", count_values(values(call, "ceph_version").into_iter()))
-}
-
-fn balancer_status(call: &mut Call<'_>) -> Answer {
-    let tree = Section::new()
-        .with("active", false)
-        .with("last_optimize_duration", "")
-        .with("last_optimize_started", "")
-        .with("mode", "none")
-        .with("no_optimization_needed", false)
-        .with("optimize_result", "")
-        .with("plans", Node::array("plan", Vec::<Node>::new()));
-    call.tree("balancer", tree)
 }
 
 /// Recovery under way: which share of the objects' copies is where it belongs, of all that are not or not yet.
