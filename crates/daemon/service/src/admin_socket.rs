@@ -10,6 +10,7 @@
 //!
 //! Source: Ceph `src/common/admin_socket.cc` at v16.2.15. Its requests have at most 1024 bytes, ours [`REQUEST_BYTES_MAX`].
 
+use crate::places::Place;
 use nacre_buf::BufList;
 use nacre_env::real::{UNIX_PATH_BYTES_MAX, listen_private};
 use nacre_env::{Clock, RealClock};
@@ -195,22 +196,6 @@ fn listen(path: &Path) -> Result<UnixListener, AdminSocketError> {
     Err(AdminSocketError::InUse(path.to_owned()))
 }
 
-/// A connection's place among [`CONNS_MAX`].
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(Arc::clone(taken));
-        (taken.fetch_add(1, Ordering::AcqRel) < CONNS_MAX).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 fn accept(listener: &UnixListener, stop: &AtomicBool, deliver: &Arc<Deliver>) {
     let taken = Arc::new(AtomicUsize::new(0));
     loop {
@@ -222,7 +207,7 @@ fn accept(listener: &UnixListener, stop: &AtomicBool, deliver: &Arc<Deliver>) {
             std::thread::park_timeout(STARVED_PAUSE);
             continue;
         };
-        let Some(place) = Place::take(&taken) else {
+        let Some(place) = Place::take(&taken, CONNS_MAX) else {
             tracing::debug!(CONNS_MAX, "too many connections at the admin socket; one is closed");
             continue;
         };

@@ -8,6 +8,7 @@
     reason = "who asks is no part of the cluster, and waits on a thread of its own: there is nothing of it in a simulation"
 )]
 
+use crate::places::Place;
 use nacre_env::{Clock, RealClock};
 use nacre_types::Stamp;
 use std::io::{self, Read, Write};
@@ -96,22 +97,6 @@ impl Drop for HttpServer {
     }
 }
 
-/// A connection's place among [`CONNS_MAX`].
-struct Place(Arc<AtomicUsize>);
-
-impl Place {
-    fn take(taken: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(Arc::clone(taken));
-        (taken.fetch_add(1, Ordering::AcqRel) < CONNS_MAX).then_some(place)
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
 fn accept(listener: &TcpListener, stop: &AtomicBool, name: &str, page: &Arc<MakePage>) {
     let taken = Arc::new(AtomicUsize::new(0));
     loop {
@@ -123,7 +108,7 @@ fn accept(listener: &TcpListener, stop: &AtomicBool, name: &str, page: &Arc<Make
             std::thread::park_timeout(STARVED_PAUSE);
             continue;
         };
-        let Some(place) = Place::take(&taken) else {
+        let Some(place) = Place::take(&taken, CONNS_MAX) else {
             tracing::debug!(name, CONNS_MAX, "too many connections; one is closed");
             continue;
         };

@@ -7,6 +7,7 @@ mod http;
 pub mod log;
 mod mailbox;
 mod messenger;
+mod places;
 
 pub use admin_socket::{AdminRequest, AdminSocket, AdminSocketError};
 pub use handshake::{answer_auth, mon_link_event};
