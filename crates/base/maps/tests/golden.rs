@@ -149,14 +149,16 @@ fn shadow_trees_are_rebuilt_as_they_were() {
     assert_eq!(rebuilt, crush);
 }
 
-/// Our first map has the bytes of the monitor's first map.
+/// Our first map has the bytes of the monitor's first map, but for the mark of profiles whose pools have the bytes of Ceph's plugins.
 #[test]
 fn a_fresh_map_is_the_one_of_a_real_monitor() {
     for (chain, failure_domain) in
         [("osdmap-three-osds.chain", "osd"), ("osdmap-crush-changes.chain", "host")]
     {
         let first = Reader::new(testdata(chain)).blob().expect("a first map");
-        let map = OsdMap::from_bytes(first).expect("real bytes decode");
+        let mut map = OsdMap::from_bytes(first).expect("real bytes decode");
+        let default = map.erasure_code_profiles.get_mut("default").expect("a real monitor has it, too");
+        assert_eq!(default.insert("nacre-parity".to_owned(), "ceph".to_owned()), None);
         let fresh = OsdMap::fresh(map.fsid, map.created, failure_domain);
         assert_eq!(OsdMap { modified: map.modified, ..fresh }, map);
     }
