@@ -28,7 +28,8 @@ def s3(method, path, body=b'', want=200, headers={}):
     date = email.utils.formatdate(usegmt=True)
     text = '\n'.join([method, headers.get('Content-MD5', ''), '', date, place + ('?' + '&'.join(signed) if signed else '')])
     key = base64.b64encode(hmac.new(b'secret', text.encode(), hashlib.sha1).digest()).decode()
-    wire = http.client.HTTPConnection('127.0.0.1', int(os.environ['PORT']), timeout=30)
+    # A killed radosgw leaves a lock of its lifecycle thread behind, for rgw_lc_lock_max_time, 90 s.
+    wire = http.client.HTTPConnection('127.0.0.1', int(os.environ['PORT']), timeout=120)
     wire.request(method, path, body, {'Date': date, 'Authorization': 'AWS access:' + key, **headers})
     reply = wire.getresponse()
     data = reply.read()
@@ -52,7 +53,7 @@ impl Gateway {
     fn start(cluster: &Cluster) -> Self {
         let port =
             std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound").port();
-        let gateway = Self(cluster.shell().with("PORT", port).with("TOOLS", TOOLS).within(100));
+        let gateway = Self(cluster.shell().with("PORT", port).with("TOOLS", TOOLS).within(240));
         gateway.sh("rgw_start
             admin user create --uid u --display-name U --access-key access --secret secret > /dev/null");
         gateway
@@ -292,7 +293,7 @@ print(len(cut))
     // Of a plain upload that is cut off its tail stays, by a tag; of one in parts the part that was under way. radosgw alone knows of these.
     gateway.0.with("CUT", cut).sh(&format!(
         r#"{TOOLS}
-        until_true 60 'admin lc process; admin bi list --bucket killed | jq -e "length == 0"'
+        until_true 150 'admin lc process; admin bi list --bucket killed | jq -e "length == 0"'
         until_true 60 'admin gc process --include-all; admin gc list --include-all | jq -e "length == 0"'
         rados -p default.rgw.buckets.data ls | sed 's/_[0-9]*$//' | sort -u > left
         jq -r '.[1][] | "_" + . + "."' answers > names
