@@ -1,9 +1,9 @@
 //! The manager's module `balancer` as our own manager has it: its options, which are those of Ceph's, and what it did last. What it does
 //! is in `balancing`.
 
-use nacre_msg::{ModuleInfo, ModuleOption};
+use crate::own_module::{self, KIND_BOOL, KIND_STR, KIND_UINT};
+use nacre_msg::ModuleInfo;
 use nacre_types::{Stamp, UTime};
-use std::collections::BTreeMap;
 
 /// Whether it runs: `true` or `false`.
 pub(crate) const ACTIVE: &str = "mgr/balancer/active";
@@ -13,12 +13,6 @@ pub(crate) const MODE: &str = "mgr/balancer/mode";
 pub(crate) const SLEEP_INTERVAL: &str = "mgr/balancer/sleep_interval";
 /// Ceph's default of it.
 pub(crate) const SLEEP_INTERVAL_S: f64 = 60.0;
-/// Numbers of Ceph's `Option::type_t`.
-const KIND_UINT: u8 = 0;
-const KIND_STR: u8 = 2;
-const KIND_BOOL: u8 = 4;
-const RUNTIME: u32 = 1;
-
 /// What it did last. Not durable: the next leader looks by itself.
 #[derive(Debug, Default)]
 pub struct Balancer {
@@ -34,25 +28,13 @@ pub struct Balancer {
 
 /// The module as our own manager has it.
 pub(crate) fn module() -> ModuleInfo {
-    let option = |path: &str, kind, default: &str, description: &str| ModuleOption {
-        name: path.rsplit('/').next().unwrap_or_default().to_owned(),
-        kind,
-        flags: RUNTIME,
-        default: default.to_owned(),
-        description: description.to_owned(),
-        ..ModuleOption::default()
+    let option = |path: &str, kind, default: &str, description: &str| {
+        own_module::option(path.rsplit('/').next().unwrap_or_default(), kind, default, description)
     };
     let mut mode = option(MODE, KIND_STR, "upmap", "How copies of PGs are moved");
     mode.enum_allowed = ["none", "upmap"].map(str::to_owned).into();
     let mut sleep = option(SLEEP_INTERVAL, KIND_UINT, "60", "Seconds between two looks");
-    sleep.min = "1".to_owned();
-    sleep.max = "86400".to_owned();
+    (sleep.min, sleep.max) = ("1".to_owned(), "86400".to_owned());
     let active = option(ACTIVE, KIND_BOOL, "true", "Whether copies of PGs are moved");
-    let options = [active, mode, sleep].map(|option| (option.name.clone(), option));
-    ModuleInfo {
-        name: "balancer".to_owned(),
-        can_run: true,
-        error: String::new(),
-        options: BTreeMap::from(options),
-    }
+    own_module::module("balancer", [active, mode, sleep])
 }

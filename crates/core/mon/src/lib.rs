@@ -45,6 +45,7 @@ mod opening;
 pub mod osd;
 mod osd_messages;
 mod output;
+mod own_module;
 mod own_view;
 mod pool_ops;
 mod publish;

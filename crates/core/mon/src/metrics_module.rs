@@ -1,8 +1,8 @@
 //! The manager's module `prometheus` as our own manager has it: its name and options, which are those of Ceph's, and where it listens.
 
+use crate::own_module::{self, KIND_INT, KIND_STR, option};
 use nacre_mgr::metrics::PORT;
-use nacre_msg::{ModuleInfo, ModuleOption};
-use std::collections::BTreeMap;
+use nacre_msg::ModuleInfo;
 use std::net::IpAddr;
 
 /// The module's name, which is also that of its service in the managers' map.
@@ -24,36 +24,17 @@ pub enum Listening {
     Failed(String),
 }
 
-/// Numbers of Ceph's `Option::type_t`.
-const KIND_INT: u8 = 1;
-const KIND_STR: u8 = 2;
-const RUNTIME: u32 = 1;
-
 /// The module as our own manager has it.
 pub(crate) fn module() -> ModuleInfo {
-    let option = |name: &str, kind, default: String, description: &str| ModuleOption {
-        name: name.to_owned(),
-        kind,
-        flags: RUNTIME,
-        default,
-        description: description.to_owned(),
-        ..ModuleOption::default()
-    };
-    let mut port = option(SERVER_PORT, KIND_INT, PORT.to_string(), "Port at which metrics are shown");
+    let mut port = option(SERVER_PORT, KIND_INT, &PORT.to_string(), "Port at which metrics are shown");
     (port.min, port.max) = ("1".to_owned(), u16::MAX.to_string());
     let addr = option(
         SERVER_ADDR,
         KIND_STR,
-        String::new(),
+        "",
         "Address at which metrics are shown; the monitor's own by default, :: for all",
     );
-    let options = [addr, port].map(|option| (option.name.clone(), option));
-    ModuleInfo {
-        name: MODULE.to_owned(),
-        can_run: true,
-        error: String::new(),
-        options: BTreeMap::from(options),
-    }
+    own_module::module(MODULE, [addr, port])
 }
 
 /// What is wrong with a value of one of the module's options that its kind does not tell.

@@ -13,8 +13,8 @@ mod state;
 
 pub use reach::Reach;
 
-use nacre_maps::OsdMap;
-use nacre_types::{OsdId, PgId};
+use nacre_maps::{OsdMap, Pool};
+use nacre_types::{OsdId, PgId, PoolId};
 use state::State;
 use std::collections::BTreeMap;
 
@@ -62,7 +62,9 @@ pub fn evaluate(map: &OsdMap, loads: &[Load]) -> Evaluation {
 #[must_use]
 pub fn plan(map: &OsdMap, loads: &[Load], moves_max: usize) -> Plan {
     let mut plan = Plan::default();
-    for pg in map.pg_upmap_items.keys().filter(|pg| is_stale(map, **pg)) {
+    let reach = |(id, pool): (&PoolId, &Pool)| (*id, Reach::of(map, pool));
+    let reaches: BTreeMap<PoolId, Option<Reach>> = map.pools.iter().map(reach).collect();
+    for pg in map.pg_upmap_items.keys().filter(|pg| is_stale(map, &reaches, **pg)) {
         if plan.moves == moves_max {
             return plan;
         }
@@ -77,10 +79,10 @@ pub fn plan(map: &OsdMap, loads: &[Load], moves_max: usize) -> Plan {
 }
 
 /// Whether an exception does nothing, or puts two copies into one failure domain.
-fn is_stale(map: &OsdMap, pg: PgId) -> bool {
-    let Some(pool) = map.pool(pg.pool) else { return true };
+fn is_stale(map: &OsdMap, reaches: &BTreeMap<PoolId, Option<Reach>>, pg: PgId) -> bool {
+    let Some(reach) = reaches.get(&pg.pool) else { return true };
     let now = map.pg_to_raw_upmap(pg);
-    now == map.pg_to_raw_osds(pg) || Reach::of(map, pool).is_some_and(|reach| !reach.allows(&now))
+    now == map.pg_to_raw_osds(pg) || reach.as_ref().is_some_and(|reach| !reach.allows(&now))
 }
 
 #[cfg(test)]
