@@ -126,7 +126,8 @@ impl Pg {
         pg.moves = Moves::stored(saved.progress);
         pg.state.staged = storage::staged(view, &spg);
         pg.state.find_rollback_gens(view);
-        Some(pg)
+        let fits = pg.state.chunk_count().is_none_or(|count| pg.state.info.mapping.fits(count));
+        fits.then_some(pg)
     }
 
     /// Numbers what this copy asks of the store behind `last`; before it asks for anything. A loaded copy begins at zero otherwise,

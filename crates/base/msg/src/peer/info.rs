@@ -1,6 +1,7 @@
 //! [`PgInfo`]: what one OSD knows of its copy of a PG. Our own form of Ceph's `pg_info_t`.
 
 use super::coded::coded;
+use super::{ChunkMapping, Shards};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{Epoch, Eversion, HObject, IntervalSet, UTime};
 
@@ -195,14 +196,20 @@ pub struct PgInfo {
     /// All members of the pool's chunks had this durably: a copy that took part and does not reach it has lost something, and its
     /// log counts for nothing. Since version 4, which only copies that know of it write; a program that knows version 3 passes over it.
     pub safe_to: Eversion,
+    /// Which chunks the shards hold, in an erasure-coded pool. Since version 5, with which a copy is written whose shards do not hold the
+    /// chunks of their own numbers, or that has `merge_shards`.
+    pub mapping: ChunkMapping,
+    /// While the PG stands still to be merged with another: which member holds which shard, as they all know. Since version 5.
+    pub merge_shards: Shards,
 }
 
-const PG_INFO_VERSION: u8 = 4;
+const PG_INFO_VERSION: u8 = 5;
 
 impl Encode for PgInfo {
     fn encode(&self, w: &mut Writer) {
         let (version, compat) = match self.shard {
-            _ if self.safe_to > Eversion::ZERO => (PG_INFO_VERSION, 3),
+            _ if !self.mapping.is_plain() || !self.merge_shards.is_empty() => (PG_INFO_VERSION, 5),
+            _ if self.safe_to > Eversion::ZERO => (4, 3),
             _ if self.lost_through > 0 => (3, 3),
             Some(_) => (2, 2),
             None => (1, 1),
@@ -228,6 +235,10 @@ impl Encode for PgInfo {
             }
             if version >= 4 {
                 w.put(&self.safe_to);
+            }
+            if version >= 5 {
+                w.put(&self.mapping);
+                w.put(&self.merge_shards);
             }
         });
     }
@@ -255,6 +266,8 @@ impl Decode for PgInfo {
                 },
                 lost_through: if version >= 3 { r.u32()? } else { 0 },
                 safe_to: if version >= 4 { r.get()? } else { Eversion::ZERO },
+                mapping: if version >= 5 { r.get()? } else { ChunkMapping::default() },
+                merge_shards: if version >= 5 { r.get()? } else { Shards::new() },
             })
         })
     }
@@ -278,6 +291,8 @@ impl PgInfo {
             shard: None,
             lost_through: 0,
             safe_to: Eversion::ZERO,
+            mapping: ChunkMapping::default(),
+            merge_shards: Shards::new(),
         }
     }
 

@@ -6,6 +6,7 @@
 //! transaction, by reference. An envelope that is too long for a front travels at the head of the data.
 
 mod chunk;
+mod chunk_mapping;
 mod coded;
 mod copy;
 mod info;
@@ -19,6 +20,7 @@ mod scrub;
 mod sound;
 
 pub use chunk::{ChunkRead, ChunkReply};
+pub use chunk_mapping::{ChunkMapping, Shards};
 pub use copy::{CopyGet, CopyReply};
 pub use info::{Counters, PgHistory, PgInfo};
 pub use intervals::{INTERVALS_MAX, PastInterval, PastIntervals};
@@ -66,9 +68,11 @@ pub struct PeerVersions {
 
 impl PeerVersions {
     /// What this code speaks.
-    pub const OURS: Self = Self { oldest: 5, newest: 6 };
+    pub const OURS: Self = Self { oldest: 5, newest: 7 };
     /// From this version on the chunks of erasure-coded objects may be those of Ceph's plugins. No message changed.
     pub const CODES_OF_PLUGINS: u32 = 6;
+    /// From this version on PGs of erasure-coded pools may be merged: [`PgInfo::mapping`].
+    pub const MERGES_OF_CODED_PGS: u32 = 7;
     /// The kind of the message that says them, both ways, as a session begins. Its form never changes.
     pub const KIND: u16 = KIND_LAST;
     /// The key of an OSD's metadata, as it boots, that holds its [`PeerVersions`]. Ceph's OSDs do not have it: they speak other

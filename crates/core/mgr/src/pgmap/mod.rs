@@ -7,6 +7,7 @@ mod avail;
 mod digest;
 mod dump;
 mod kept;
+mod progress;
 mod rates;
 
 pub use avail::{PoolUsage, pool_usage, pool_usages, rule_avail_bytes};
@@ -15,6 +16,7 @@ pub use dump::{
     osd_stat, osd_stat_body, pg_brief, pg_stat, pg_stat_body, pool_row, pool_stat, stat_sum, statfs,
 };
 pub use kept::KeptDigest;
+pub use progress::{Ended, Left, Progress, Recovery};
 pub use rates::Rate;
 
 use nacre_maps::{OsdMap, flags};
@@ -38,6 +40,8 @@ pub struct PgMap {
     osds: BTreeMap<OsdId, OsdStat>,
     stores: BTreeMap<(PoolId, OsdId), StoreStatfs>,
     rates: Rates,
+    /// How far recovery is.
+    pub progress: Progress,
     /// Instead of reports of PGs: what an earlier leader had.
     kept: Option<KeptDigest>,
 }
@@ -78,6 +82,8 @@ impl PgMap {
     /// Notes the sums for the rates; call it every second or so.
     pub fn sample(&mut self, now: Stamp) {
         self.rates.sample(now, self.version, &self.pgs);
+        let left = || Left::of(self.pgs.values());
+        self.progress.sample(now, self.stamp, self.version, left);
     }
 
     /// Forgets what the map no longer has.

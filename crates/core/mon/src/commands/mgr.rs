@@ -56,8 +56,6 @@ pub(super) const COMMANDS: &[Command] = &[
         count_metadata,
     ),
     command("mgr versions", "mgr", "r", "Versions of managers", versions),
-    command("progress", "mgr", "r", "What is in progress", progress),
-    command("progress json", "mgr", "r", "What is in progress, for programs", progress_json),
     command(
         "iostat name=width,type=CephInt,req=false name=print_header,type=CephBool,req=false",
         "mgr",
@@ -231,37 +229,6 @@ fn count_metadata(call: &mut Call<'_>) -> Answer {
 
 fn versions(call: &mut Call<'_>) -> Answer {
     call.tree("mgr", count_values(values(call, "ceph_version").into_iter()))
-}
-
-/// Recovery under way: which share of the objects' copies is where it belongs, of all that are not or not yet.
-fn recovery_progress(call: &Call<'_>) -> Option<(i64, f64)> {
-    let sum = call.state.stats.pgs.digest(call.state.osd.map()).sum.stats;
-    let left = sum.num_objects_degraded + sum.num_objects_misplaced;
-    let copies = sum.num_object_copies.max(left);
-    #[expect(clippy::cast_precision_loss, reason = "a share for people")]
-    (left > 0).then(|| (left, 1.0 - left as f64 / copies as f64))
-}
-
-fn progress(call: &mut Call<'_>) -> Answer {
-    match recovery_progress(call) {
-        Some((left, done)) => {
-            let text =
-                format!("Recovery\n    {:.1}% of the copies are in place, {left} are not\n", done * 100.0);
-            Ok(Output::data(text))
-        }
-        None => done("Nothing in progress"),
-    }
-}
-
-/// What was completed before is not kept.
-fn progress_json(call: &mut Call<'_>) -> Answer {
-    let event = recovery_progress(call).map(|(left, done)| {
-        Section::new()
-            .with("id", "recovery")
-            .with("message", format!("Recovery of {left} copies of objects"))
-            .with("progress", done)
-    });
-    call.tree("progress", Section::new().with("events", Node::array("event", event)))
 }
 
 fn iostat(call: &mut Call<'_>) -> Answer {

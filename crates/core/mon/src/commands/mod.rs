@@ -45,6 +45,7 @@ mod pg_text;
 mod pool;
 mod pool_app;
 mod pool_get_set;
+mod progress;
 mod recovery;
 mod services;
 mod show;
@@ -102,6 +103,7 @@ const TOPICS: &[&[table::Command]] = &[
     pool::COMMANDS,
     pool_app::COMMANDS,
     pool_get_set::COMMANDS,
+    progress::COMMANDS,
     recovery::COMMANDS,
     services::COMMANDS,
     status::COMMANDS,

@@ -372,12 +372,6 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if pool.has_flag(flags::pool::NOPGCHANGE) {
         return fail(Errno::EPERM, "the pool's flag nopgchange forbids another pg_num");
     }
-    if !pool.is_replicated() && u32::try_from(wanted).is_ok_and(|wanted| wanted < pool.pg_num_target) {
-        return fail(
-            Errno::EOPNOTSUPP,
-            "the pgs of an erasure-coded pool cannot be merged: an OSD may hold different shards of them",
-        );
-    }
     let most = nacre_maps::POOL_PGS_MAX;
     let Some(pg_num) = u32::try_from(wanted).ok().filter(|number| (1..=most).contains(number)) else {
         return fail(Errno::ERANGE, format!("pg_num is 1 to {most}"));
@@ -388,6 +382,12 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     if let Some((osd, shards)) = call.state.osd.divided_below(pool.pg_num, pg_num) {
         let why =
             format!("osd.{osd} has {shards} shards, and pgs that are on different ones cannot be merged");
+        return fail(Errno::EOPNOTSUPP, why);
+    }
+    if let Some(osd) = call.state.osd.older_than_merges_of(&pool).filter(|_| pg_num < pool.pg_num) {
+        let why = format!(
+            "osd.{osd} is of a version that cannot merge pgs of erasure-coded pools: upgrade it first"
+        );
         return fail(Errno::EOPNOTSUPP, why);
     }
     if pg_num >= pool.pg_num {

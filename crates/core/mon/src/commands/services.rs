@@ -1,4 +1,4 @@
-//! Services beside the cluster's own daemons, and long changes under way, as `status` and `service` show them.
+//! Services beside the cluster's own daemons, as `status` and `service` show them.
 
 use super::call::{Answer, Call};
 use super::table::{Command, command};
@@ -71,24 +71,6 @@ pub(super) fn lines(call: &Call<'_>) -> Vec<(String, String)> {
     let services = call.state.services.map().services.iter();
     let foreign = services.filter(|(name, _)| !OWN_KINDS.contains(&name.as_str()));
     foreign.map(|(name, entry)| (name.clone(), summary(entry))).collect()
-}
-
-/// Long changes under way that `status` shows, as text; empty when there are none.
-pub(super) fn progress_text(call: &Call<'_>) -> String {
-    let events = call.state.mgr.reported().progress.values().filter(|event| event.add_to_ceph_s);
-    let lines: Vec<String> = events.map(|event| format!("    {}", event.message)).collect();
-    if lines.is_empty() { String::new() } else { format!(" \n  progress:\n{}\n", lines.join("\n")) }
-}
-
-/// The same as a tree, all of them.
-pub(super) fn progress_tree(call: &Call<'_>) -> Section {
-    let event = |event: &nacre_msg::ProgressEvent| {
-        Section::new()
-            .with("message", event.message.as_str())
-            .with("progress", f64::from(event.progress))
-            .with("add_to_ceph_s", event.add_to_ceph_s)
-    };
-    call.state.mgr.reported().progress.iter().map(|(id, at)| (id.clone(), event(at))).collect()
 }
 
 fn dump(call: &mut Call<'_>) -> Answer {

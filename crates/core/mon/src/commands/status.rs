@@ -6,6 +6,7 @@ use super::daemons::{
     quorum_names, quorum_ranks, remapped_count, seconds_since,
 };
 use super::health::{health_lines, health_tree};
+use super::progress;
 use super::services;
 use super::show;
 use super::table::{Command, command};
@@ -237,7 +238,7 @@ fn status_text(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
         call.state.fsid,
         health_lines(call.state, false).join("\n            "),
         data_text(digest, rate, map.pools.len()),
-        services::progress_text(call),
+        progress::status_text(call),
     )
 }
 
@@ -286,7 +287,7 @@ fn status_tree(call: &Call<'_>, map: &OsdMap, digest: &Digest, rate: &Rate) -> S
                 .with("services", show::services(mgr)),
         )
         .with("servicemap", services::map_tree(call))
-        .with("progress_events", services::progress_tree(call))
+        .with("progress_events", progress::status_tree(call))
 }
 
 fn status(call: &mut Call<'_>) -> Answer {

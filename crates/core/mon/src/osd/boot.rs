@@ -3,7 +3,7 @@
 use super::{CrushPlace, OsdMaps, crush_edit, view};
 use crate::config::{ConfigDb, Target};
 use nacre_ec::{Code, Technique};
-use nacre_maps::{OsdMap, WEIGHT_ONE, XInfo, flags};
+use nacre_maps::{OsdMap, Pool, WEIGHT_ONE, XInfo, flags};
 use nacre_msg::peer::PeerVersions;
 use nacre_types::{AddrVec, AuthName, EntityKind, Epoch, OsdId, Stamp, UTime, Uuid, features};
 use std::collections::BTreeMap;
@@ -94,6 +94,9 @@ pub enum BootRefusal {
         "there are erasure-coded pools with the codes of Ceph's plugins, which it does not know; upgrade it"
     )]
     Codes,
+    /// It does not know what copies of coded PGs say that were merged.
+    #[error("PGs of an erasure-coded pool were merged, and it cannot have copies of these: upgrade it")]
+    Merges,
     /// Older than `require_osd_release`.
     #[error("require_osd_release is {0}, and it lacks features of that release")]
     TooOld(Release),
@@ -252,6 +255,11 @@ impl OsdMaps {
             && map.pools.values().any(|pool| map.code_of(pool).is_some_and(of_plugin))
         {
             return Err(BootRefusal::Codes);
+        }
+        let merges = |pool: &Pool| pool.last_pg_merge.ready_epoch > 0 || pool.pg_num_pending < pool.pg_num;
+        let is_merged = |pool: &Pool| !pool.is_replicated() && merges(pool);
+        if own.newest < PeerVersions::MERGES_OF_CODED_PGS && map.pools.values().any(is_merged) {
+            return Err(BootRefusal::Merges);
         }
         // Also those that come up with it.
         let others: Vec<OsdId> = self.upcoming().up_osds().filter(|osd| *osd != request.osd).collect();

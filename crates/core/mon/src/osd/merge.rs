@@ -15,6 +15,7 @@ use nacre_denc::Decode;
 use nacre_maps::{OsdMap, PgMerge, Pool, flags};
 use nacre_mgr::PgMap;
 use nacre_msg::OsdPgReadyToMerge;
+use nacre_msg::peer::PeerVersions;
 use nacre_msg::stats::pg_state;
 use nacre_types::{Epoch, OsdId, PgId, PoolId, hash};
 
@@ -61,7 +62,7 @@ fn common_members(map: &OsdMap, pool: PoolId, (source, target): (PgId, PgId)) ->
 
 fn step(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &Pool) -> Option<Step> {
     let under_way = pool.pg_num_pending < pool.pg_num;
-    if !pool.is_replicated() || pool.pg_num_target == 0 || pool.pg_num_target >= pool.pg_num {
+    if pool.pg_num_target == 0 || pool.pg_num_target >= pool.pg_num {
         return under_way.then_some(Step::GiveUp);
     }
     let placed = pool.pgp_num_target.min(pool.pg_num_target).max(1);
@@ -92,12 +93,14 @@ impl OsdMaps {
     /// Takes pools that are to have fewer PGs one step further.
     pub(crate) fn shrink_pools(&mut self, stats: &PgMap) {
         let divided = self.divided();
+        let is_old = self.older_than(PeerVersions::MERGES_OF_CODED_PGS).is_some();
         let map = self.upcoming();
         let shrinks = |pool: &Pool| pool.pg_num_target < pool.pg_num || pool.pg_num_pending < pool.pg_num;
         // An OSD that came since may have several shards. Its PGs would stop and serve again for ever.
         let is_apart = |pool: &Pool| {
             let left = pool.pg_num.saturating_sub(1);
             divided.iter().any(|(_, shards)| is_across_shards(left, *shards))
+                || is_old && !pool.is_replicated()
         };
         let steps: Vec<(PoolId, Step)> = { map.pools.iter() }
             .filter(|(_, pool)| shrinks(pool))
@@ -140,6 +143,11 @@ impl OsdMaps {
     pub(crate) fn divided_below(&self, pg_num: u32, wanted: u32) -> Option<(OsdId, u32)> {
         let is_across = |shards: u32| (wanted..pg_num).any(|left| is_across_shards(left, shards));
         self.divided().into_iter().find(|(_, shards)| is_across(*shards))
+    }
+
+    /// An OSD that is up and of a version that cannot merge PGs of this pool.
+    pub(crate) fn older_than_merges_of(&mut self, pool: &Pool) -> Option<OsdId> {
+        if pool.is_replicated() { None } else { self.older_than(PeerVersions::MERGES_OF_CODED_PGS) }
     }
 
     /// OSDs that are up and say that they have several shards, with the number of these.

@@ -4,9 +4,11 @@ use super::{ADMIN, World};
 use crate::event::SessionId;
 use nacre_ec::{Technique, is_marked};
 use nacre_maps::{Pool, PoolKind};
-use nacre_msg::OsdBoot;
 use nacre_msg::peer::PeerVersions;
-use nacre_types::Errno;
+use nacre_msg::stats::{PgStat, pg_state};
+use nacre_msg::{OsdBoot, OsdPgCreated, PgStats};
+use nacre_types::{Errno, PgId};
+use std::time::Duration;
 
 /// What a command answers: its code and what it says.
 fn answer(world: &mut World, admin: SessionId, json: &str) -> (i32, String) {
@@ -164,4 +166,48 @@ fn osds_that_do_not_know_the_codes_and_pools_that_have_them_keep_apart() {
     assert!(!world.map().is_up(1) && world.logged("which it does not know; upgrade it"));
     world.boot_as(second, 1, 2, |boot| boot);
     assert!(world.map().is_up(1));
+}
+
+#[test]
+fn coded_pgs_are_merged_when_all_osds_can_have_them_and_no_older_one_boots_then() {
+    let mut world = World::new(4);
+    world.boot_all(3);
+    let (admin, old, leader) = (world.connect(ADMIN), world.connect("osd.3"), world.connect("osd.0"));
+    let older = |boot: OsdBoot| {
+        let mut metadata = boot.metadata;
+        metadata.insert(PeerVersions::METADATA_KEY.to_owned(), "5-6".to_owned());
+        OsdBoot { metadata, ..boot }
+    };
+    let numbers = |world: &World| (world.map().pools[&1].pg_num, world.map().pools[&1].pg_num_pending);
+    assert_eq!(set(&mut world, admin, "p", "k=2 m=1 crush-failure-domain=osd", false).0, 0);
+    assert_eq!(create(&mut world, admin, "ec", "p").0, 0);
+    world.boot_as(old, 3, 0, older);
+    assert!(world.map().is_up(3), "nothing was merged yet");
+    let lower = r#"{"prefix":"osd pool set","pool":"ec","var":"pg_num","val":"7"}"#;
+    refused(answer(&mut world, admin, lower), Errno::EOPNOTSUPP, "osd.3 is of a version that cannot merge");
+    for command in ["down", "out"] {
+        assert_eq!(answer(&mut world, admin, &format!(r#"{{"prefix":"osd {command}","ids":["3"]}}"#)).0, 0);
+    }
+    for seed in 0..8 {
+        world.message(leader, 0, OsdPgCreated { version: 0, pg: PgId::new(1, seed) });
+    }
+    assert_eq!(answer(&mut world, admin, lower).0, 0);
+    world.pass(Duration::from_secs(2));
+    let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+    for pg in (0..8).map(|seed| PgId::new(1, seed)) {
+        let placed = world.map().pg_to_up_acting(pg);
+        let (state, reported_epoch) = (pg_state::ACTIVE | pg_state::CLEAN, world.map().epoch);
+        let (acting, acting_primary) = (placed.acting, placed.acting_primary);
+        stats
+            .pg_stat
+            .insert(pg, PgStat { state, reported_epoch, acting, acting_primary, ..PgStat::default() });
+    }
+    world.message(leader, 0, stats);
+    world.pass(Duration::from_secs(2));
+    assert_eq!(numbers(&world), (8, 7), "the two PGs stand still");
+    let again = world.connect("osd.3");
+    world.boot_as(again, 3, 1, older);
+    assert!(!world.map().is_up(3) && world.logged("PGs of an erasure-coded pool were merged"));
+    world.boot_as(again, 3, 2, |boot| boot);
+    assert!(world.map().is_up(3));
 }

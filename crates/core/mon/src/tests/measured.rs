@@ -29,7 +29,7 @@ fn report(world: &mut World, osd: SessionId, commit_ns: u64, degraded: i64) {
 }
 
 #[test]
-fn latencies_and_progress_follow_the_reports() {
+fn latencies_follow_the_reports() {
     let mut world = World::new(3);
     world.boot_all(3);
     let admin = world.connect(ADMIN);
@@ -41,21 +41,47 @@ fn latencies_and_progress_follow_the_reports() {
         each.map(|one| (one["id"].clone(), one["perf_stats"]["commit_latency_ns"].clone()))
             .collect::<Vec<_>>()
     };
-    let progress = |world: &mut World| shown(world, admin, "progress json")["events"].clone();
-    assert_eq!((perf(&mut world), progress(&mut world)), (vec![], serde_json::json!([])));
+    assert_eq!(perf(&mut world), vec![]);
     report(&mut world, osd, 1_234_567, 12);
     assert_eq!(perf(&mut world), [(0.into(), 1_234_567.into())]);
-    assert_eq!(progress(&mut world)[0]["progress"], 0.6);
-    let text = world.ask(admin, r#"{"prefix":"progress"}"#).expect("an answer").data.to_bytes();
-    assert_eq!(
-        std::str::from_utf8(&text),
-        Ok("Recovery\n    60.0% of the copies are in place, 12 are not\n")
-    );
     report(&mut world, osd, 7_000_000, 3);
     assert_eq!(perf(&mut world), [(0.into(), 7_000_000.into())]);
-    assert_eq!(progress(&mut world)[0]["progress"], 0.9);
     report(&mut world, osd, 0, 0);
-    assert_eq!((perf(&mut world), progress(&mut world)), (vec![], serde_json::json!([])));
+    assert_eq!(perf(&mut world), vec![]);
+}
+
+#[test]
+fn recovery_is_shown_with_a_forecast_of_its_end() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    assert_eq!(world.ask(admin, r#"{"prefix":"osd pool create","pool":"p"}"#).map(|ack| ack.result), Some(0));
+    let osd = world.connect("osd.0");
+    let json = |world: &mut World| shown(world, admin, "progress json");
+    let text = |world: &mut World, prefix: &str| {
+        let ask = format!(r#"{{"prefix":"{prefix}"}}"#);
+        String::from_utf8(world.ask(admin, &ask).expect("an answer").data.to_bytes().to_vec()).expect("text")
+    };
+    assert_eq!(json(&mut world), serde_json::json!({"events": [], "completed": []}));
+    assert!(!text(&mut world, "status").contains("progress:"));
+    // 24 of 30 copies are missing, and one comes to its place each second.
+    for missing in (12..=24).rev() {
+        report(&mut world, osd, 0, missing);
+    }
+    let event = json(&mut world)["events"][0].clone();
+    assert_eq!(
+        (event["message"].clone(), event["progress"].clone()),
+        ("Global Recovery Event".into(), 0.5.into())
+    );
+    assert_eq!(event["time_remaining"], 12, "{event}");
+    let line = "[==============..............] (remaining: 12s)";
+    assert!(text(&mut world, "progress").contains(line) && text(&mut world, "status").contains(line));
+    assert_eq!(shown(&mut world, admin, "status")["progress_events"]["recovery"]["progress"], 0.5);
+    report(&mut world, osd, 0, 0);
+    let (events, ended) = (json(&mut world)["events"].clone(), json(&mut world)["completed"].clone());
+    assert_eq!((events, ended.as_array().map(Vec::len)), (serde_json::json!([]), Some(1)));
+    let lasted = |key: &str| ended[0][key].as_f64().expect("seconds");
+    assert!((12.0..=16.0).contains(&(lasted("finished_at") - lasted("started_at"))), "{ended}");
 }
 
 #[test]

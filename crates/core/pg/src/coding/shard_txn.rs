@@ -10,15 +10,20 @@
 
 use super::Coding;
 use nacre_buf::{BufList, Bytes};
-use nacre_msg::peer::LogEntry;
+use nacre_msg::peer::{ChunkMapping, LogEntry};
 use nacre_txn::{EXTENT_BYTES, Extents, Op};
 use nacre_types::IntervalSet;
 
 impl Coding {
     /// What each shard must apply. Data is that of whole stripes from the beginning of one, or reaches the object's
     /// end: what is left of its last stripe is filled up. Zeros are whole stripes. Of data of which the `entries` say that it is as it
-    /// was, data shards get nothing.
-    pub(crate) fn encode_shards(&self, ops: Vec<Op>, entries: &[LogEntry]) -> Vec<Vec<Op>> {
+    /// was, data shards get nothing. `mapping` says which chunk a shard holds.
+    pub(crate) fn encode_shards(
+        &self,
+        ops: Vec<Op>,
+        entries: &[LogEntry],
+        mapping: &ChunkMapping,
+    ) -> Vec<Vec<Op>> {
         let mut by_shard: Vec<Vec<Op>> = vec![Vec::with_capacity(ops.len() + 2); self.codec.shards()];
         for op in ops {
             match op {
@@ -26,13 +31,16 @@ impl Coding {
                     let offset = self.layout.in_chunk(offset);
                     let entry = entries.iter().find(|entry| entry.object == object);
                     let modified = entry.and_then(|entry| entry.modified.as_ref());
-                    for ((number, shard), data) in (0..).zip(&mut by_shard).zip(self.chunks(&data)) {
-                        let changed = modified.map(|modified| self.of_shard(modified, number));
+                    let chunks = self.chunks(&data);
+                    for (number, shard) in (0..).zip(&mut by_shard) {
+                        let chunk = mapping.chunk_of(object.hash, number);
+                        let Some(data) = chunks.get(usize::from(chunk)) else { continue };
+                        let changed = modified.map(|modified| self.of_chunk(modified, chunk));
                         let written = IntervalSet::of(offset, data.len() as u64);
                         let written =
                             changed.map_or(written.clone(), |changed| written.intersection(&changed));
                         for (start, length) in written.iter() {
-                            let data = part(&data, start - offset, length);
+                            let data = part(data, start - offset, length);
                             shard.push(Op::Write { object: object.clone(), offset: start, data });
                         }
                     }
@@ -46,16 +54,16 @@ impl Coding {
         by_shard
     }
 
-    /// Where the chunk of a shard changes when these ranges of the object do, in whole units: parity changes with any unit of its stripe.
-    pub(crate) fn of_shard(&self, modified: &IntervalSet, shard: u8) -> IntervalSet {
+    /// Where a chunk changes when these ranges of the object do, in whole units: parity changes with any unit of its stripe.
+    pub(crate) fn of_chunk(&self, modified: &IntervalSet, chunk: u8) -> IntervalSet {
         let (k, unit) = (u64::from(self.layout.k), u64::from(self.layout.unit_bytes));
         let units = modified
             .iter()
             .map(|(start, length)| (start / unit, start.saturating_add(length).div_ceil(unit)));
-        let stripes = units.map(|(first, end)| match u64::from(shard) {
-            // Those whose unit of this shard is in the range.
-            shard if shard < k => {
-                (first.saturating_sub(shard).div_ceil(k), end.saturating_sub(shard).div_ceil(k))
+        let stripes = units.map(|(first, end)| match u64::from(chunk) {
+            // Those whose unit of this chunk is in the range.
+            chunk if chunk < k => {
+                (first.saturating_sub(chunk).div_ceil(k), end.saturating_sub(chunk).div_ceil(k))
             }
             _ => (first / k, end.div_ceil(k)),
         });
@@ -64,9 +72,9 @@ impl Coding {
 
     /// That of a chunk which is kept of an object of `size` bytes when these ranges of it change: the blocks of the store that the
     /// units lie in. Where units are smaller, what is kept beside them is what it was, and taken back as that.
-    pub(crate) fn kept_extents(&self, modified: &IntervalSet, shard: u8, size: u64) -> Extents {
+    pub(crate) fn kept_extents(&self, modified: &IntervalSet, chunk: u8, size: u64) -> Extents {
         let end = self.layout.chunk_bytes(size);
-        let within = self.of_shard(modified, shard).intersection(&IntervalSet::of(0, end));
+        let within = self.of_chunk(modified, chunk).intersection(&IntervalSet::of(0, end));
         let blocks = within.iter().map(|(start, length)| {
             let first = start / EXTENT_BYTES * EXTENT_BYTES;
             (first, (start + length).next_multiple_of(EXTENT_BYTES) - first)
@@ -141,7 +149,7 @@ mod tests {
     fn a_chunk_changes_where_its_units_do() {
         let of = |units: &[(u64, u64)], shard| {
             let modified = units.iter().map(|(start, length)| (start * UNIT, length * UNIT)).collect();
-            ranges(&coding().of_shard(&modified, shard))
+            ranges(&coding().of_chunk(&modified, shard))
         };
         assert_eq!(
             [0, 1, 2, 3].map(|shard| of(&[(2, 1)], shard)),
@@ -154,7 +162,7 @@ mod tests {
             [vec![(0, 1), (3, 1)], vec![(2, 1)], vec![(0, 1), (2, 2)]]
         );
         let bytes = IntervalSet::of(UNIT + 5, 1);
-        assert_eq!(ranges(&coding().of_shard(&bytes, 1)), [(0, 1)], "whole units");
+        assert_eq!(ranges(&coding().of_chunk(&bytes, 1)), [(0, 1)], "whole units");
     }
 
     #[test]
@@ -191,9 +199,9 @@ mod tests {
         let data: Vec<u8> = (0..length).map(|at| u8::try_from(at % 251).expect("small")).collect();
         let write =
             || vec![Op::Write { object: object.clone(), offset: 8 * UNIT, data: data.clone().into() }];
-        let whole = coding().encode_shards(write(), std::slice::from_ref(&entry));
+        let whole = coding().encode_shards(write(), std::slice::from_ref(&entry), &ChunkMapping::default());
         entry.modified = Some(IntervalSet::of(10 * UNIT, UNIT));
-        let part = coding().encode_shards(write(), std::slice::from_ref(&entry));
+        let part = coding().encode_shards(write(), std::slice::from_ref(&entry), &ChunkMapping::default());
         let places = |ops: &[Op]| -> Vec<(u64, u64)> {
             let place = |op: &Op| match op {
                 Op::Write { offset, data, .. } => (offset / UNIT, data.len() as u64 / UNIT),

@@ -75,8 +75,14 @@ impl World {
         for (osd, objects) in shards.values() {
             assert!(objects.keys().eq(first.keys()), "osd.{osd} has other objects");
         }
+        let primary = self.primary();
+        let mapping = self.pg(primary).map(|pg| pg.info().mapping.clone()).expect("a copy");
         for (object, stored) in &first {
-            let chunks: Vec<&Stored> = shards.values().map(|(_, objects)| &objects[object]).collect();
+            let of = |(shard, (_, objects)): (&u8, &'_ (OsdId, BTreeMap<HObject, Stored>))| {
+                (mapping.chunk_of(object.hash, *shard), objects[object].clone())
+            };
+            let chunks: BTreeMap<u8, Stored> = shards.iter().map(of).collect();
+            let chunks: Vec<&Stored> = chunks.values().collect();
             let size = ObjectContext::from_record(stored.meta.clone()).expect("a record").info.size;
             for chunk in &chunks {
                 assert_eq!((&chunk.meta, &chunk.attrs), (&stored.meta, &stored.attrs), "{object}");

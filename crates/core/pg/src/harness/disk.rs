@@ -283,6 +283,24 @@ impl Disk {
         self.durable.children.clear();
     }
 
+    /// Exchanges what was split off for `child` with that of another disk.
+    pub(crate) fn exchange_child(&mut self, child: &SpgId, other: &mut Self) {
+        for (ours, theirs) in
+            [(&mut self.durable, &mut other.durable), (&mut self.visible, &mut other.visible)]
+        {
+            let (own, their) = (ours.children.remove(child), theirs.children.remove(child));
+            ours.children.extend(their.map(|copy| (*child, copy)));
+            theirs.children.extend(own.map(|copy| (*child, copy)));
+        }
+    }
+
+    /// Puts a value into the collection of what was split off for `child`, as if it had always been there.
+    pub(crate) fn plant_value_of(&mut self, child: &SpgId, op: &Op) {
+        for copy in [&mut self.durable, &mut self.visible] {
+            copy.children.entry(*child).or_default().store.apply(std::slice::from_ref(op));
+        }
+    }
+
     /// All objects with their records and contents.
     pub(crate) fn objects(&self) -> &BTreeMap<HObject, crate::ops::testing::Stored> {
         &self.visible.store.objects

@@ -14,6 +14,11 @@
 //! these entries any more; but requests that they record must not be executed again. They stay as entries that
 //! change nothing, under versions of the epoch of the merge, which no copy from before it has: twice the old
 //! number, odd for the source. Each copy finds the same versions by itself, however far back its log reaches.
+//!
+//! In erasure-coded pools an OSD may hold different shards of the two PGs. The members keep those of the target, and a [`ChunkMapping`]
+//! says which chunks they hold of what came from the source. For that both primaries tell their members who holds which shard, with the
+//! activation of the interval in which the PGs stand still. Of a copy that was not there then nobody knows which chunks it holds: it is
+//! made anew when it is a member again.
 
 use super::{Moves, Source};
 use crate::log::{Missing, PgLog};
@@ -22,9 +27,10 @@ use crate::state::PgState;
 use crate::storage::{forget_missing, log_append};
 use crate::{Cx, Effect};
 use nacre_maps::OsdMap;
-use nacre_msg::peer::{Counters, LogEntry, LogKind};
+use nacre_msg::peer::{ChunkMapping, Counters, LogEntry, LogKind};
 use nacre_txn::Op;
-use nacre_types::{Epoch, Eversion, HObject, PgId, SpgId, hash};
+use nacre_types::{Epoch, Eversion, HObject, OsdId, PgId, SpgId, hash};
+use std::collections::BTreeSet;
 
 /// The PGs that `target` takes in when the pool goes from `old` to `new` PGs.
 pub(crate) fn sources_of(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
@@ -66,6 +72,8 @@ impl PgState {
             }
             _ => false,
         };
+        let mapping = sources.first().and_then(|source| self.mapping_with(source)).filter(|_| whole);
+        let whole = whole && (self.ec.is_none() || mapping.is_some());
         let mut ops = Vec::new();
         if self.in_rubble {
             ops.extend([Op::RemoveCollection, Op::CreateCollection]);
@@ -73,6 +81,12 @@ impl PgState {
         ops.push(Op::LogRewind { to: Eversion::ZERO });
         for source in sources {
             self.add_source(source, &mut ops);
+        }
+        if let Some(ec) = &mut self.ec {
+            let kept = std::mem::take(&mut ec.rollback_gens).into_values(); // the logs that it belongs to are gone
+            ops.extend(kept.map(|kept| Op::Remove(kept.name)));
+            self.info.mapping = mapping.unwrap_or_else(ChunkMapping::unknown);
+            self.info.merge_shards.clear();
         }
         ops.extend(std::mem::take(&mut self.recorded).iter().map(forget_missing));
         self.missing = Missing::default();
@@ -93,8 +107,27 @@ impl PgState {
         ops
     }
 
+    /// Which chunks the shards hold when `source` is taken in: as all members know by the shards that both PGs had when they stood still
+    /// ([`PgInfo::merge_shards`]). `None` when this copy was not among them.
+    fn mapping_with(&self, source: &Source) -> Option<ChunkMapping> {
+        let known = |state: &Self| {
+            let acting: BTreeSet<OsdId> = state.interval.acting.iter().copied().collect();
+            acting.contains(&state.whoami) && acting.iter().eq(state.info.merge_shards.keys())
+        };
+        let fits = self.chunk_count() == Some(self.info.merge_shards.len());
+        if !fits || !known(self) || !known(&source.state) {
+            return None;
+        }
+        let (ours, theirs) = (&self.info, &source.state.info);
+        let target = (self.spg.pg, &ours.mapping, &ours.merge_shards);
+        let source = (source.state.spg.pg, &theirs.mapping, &theirs.merge_shards);
+        ChunkMapping::of_merge(target, source, source.0.seed)
+    }
+
     fn add_source(&mut self, source: &Source, ops: &mut Vec<Op>) {
         ops.push(Op::Merge { source: source.state.spg });
+        let kept = source.state.ec.iter().flat_map(|ec| ec.rollback_gens.values());
+        ops.extend(kept.map(|kept| Op::Remove(kept.name.clone())));
         let (info, theirs) = (&mut self.info, &source.state.info);
         info.counters.add(&theirs.counters);
         info.last_user_version = info.last_user_version.max(theirs.last_user_version);
@@ -135,7 +168,7 @@ impl PgState {
             role,
             source,
             target,
-            clean: self.is_clean() && self.interval.acting == self.interval.up,
+            clean: self.is_clean() && self.interval.acting == self.interval.up && self.can_be_merged(),
             version: self.info.last_update,
             last_epoch_started: history.last_epoch_started,
             last_epoch_clean: history.last_epoch_clean,

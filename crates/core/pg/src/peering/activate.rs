@@ -178,6 +178,7 @@ impl Peering {
             state.info.last_epoch_started = epoch;
             state.info.last_interval_started = state.interval.since;
         }
+        state.info.merge_shards = state.shards_to_merge();
         self.set_phase(state, Phase::Activating { epoch, waiting: state.interval.members() });
         for osd in state.others() {
             state.send_activate(cx, osd);

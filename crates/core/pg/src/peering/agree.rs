@@ -65,7 +65,8 @@ impl PgState {
             return;
         }
         let mut txn = Transaction::new(self.spg);
-        self.become_shard(&mut txn, shard);
+        let mapping = self.info.mapping.clone();
+        self.become_shard(&mut txn, shard, &mapping);
         self.save_state(&mut txn);
         self.submit(cx, txn, OnDurable::Nothing);
     }

@@ -455,6 +455,7 @@ impl Peering {
             self.set_phase(state, Phase::Down { blocked_by });
             return Some(PeeringOutcome::Stuck);
         }
+        state.disregard_odd_mappings();
         let up = state.peers.iter().filter(|(osd, _)| is_up(&state.map, **osd));
         let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(state.whoami, &state.info)]);
         let infos = infos.collect();

@@ -51,7 +51,8 @@ impl PgState {
 impl Peering {
     /// The primary hands out the authoritative log.
     pub(crate) fn activate_replica(&mut self, state: &mut PgState, cx: &mut Cx<'_>, activate: Activate) {
-        if state.is_primary() || state.is_of_the_future(activate.info.last_update) {
+        let known = state.chunk_count().is_none_or(|count| activate.info.mapping.fits(count));
+        if state.is_primary() || state.is_of_the_future(activate.info.last_update) || !known {
             return;
         }
         self.patience.is_called();
@@ -61,7 +62,8 @@ impl Peering {
         if state.in_rubble {
             begin_anew(&mut txn);
         }
-        state.become_shard(&mut txn, info.shard);
+        state.become_shard(&mut txn, info.shard, &info.mapping);
+        state.info.merge_shards.clone_from(&info.merge_shards);
         if backfill || state.in_rubble {
             state.rebuild_log(&mut txn, &info, since, &entries);
         } else if !state.take_over(cx, &mut txn, &info, since, &entries) {

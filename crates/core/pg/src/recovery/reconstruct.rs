@@ -239,8 +239,8 @@ impl Recovery {
         work.waiting.clone_from(&targets);
         for osd in targets {
             let made = state
-                .shard_of(osd)
-                .and_then(|shard| compute(&coding.codec, &parts, object, &at, next.as_ref(), shard));
+                .chunk_of(osd, object)
+                .and_then(|chunk| compute(&coding.codec, &parts, object, &at, next.as_ref(), chunk));
             let Some(ops) = made else { return Some(self.cannot_recover(state, cx, object)) };
             let txn = Transaction { collection: state.spg, ops };
             if osd == state.whoami {

@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// damaged does.
 pub(super) fn unrelated(
     codec: &Codec,
-    shards: &BTreeMap<OsdId, u8>,
+    chunk_of: impl Fn(OsdId, &HObject) -> Option<u8>,
     lists: &mut BTreeMap<OsdId, Vec<ScrubObject>>,
     deep: bool,
 ) -> BTreeSet<HObject> {
     let mut found: BTreeMap<HObject, BTreeMap<u8, (ScrubObject, u32)>> = BTreeMap::new();
     for (osd, list) in lists {
-        let Some(shard) = shards.get(osd) else { continue };
         for copy in list {
+            let Some(chunk) = chunk_of(*osd, &copy.object) else { continue };
             let sum = std::mem::take(&mut copy.data_crc);
-            found.entry(copy.object.clone()).or_default().insert(*shard, (copy.clone(), sum));
+            found.entry(copy.object.clone()).or_default().insert(chunk, (copy.clone(), sum));
         }
     }
     if !deep {
@@ -49,6 +49,7 @@ mod tests {
         let data: [&[u8]; 2] = [b"some data", b"more data"];
         let parity = codec.encode(&data);
         let shards: BTreeMap<OsdId, u8> = [(4, 0), (7, 1), (2, 2)].into();
+        let chunk_of = |osd, _: &HObject| shards.get(&osd).copied();
         let copy = |bytes: &[u8], version| ScrubObject {
             object: HObject::MIN,
             version: Eversion::new(1, version),
@@ -63,10 +64,10 @@ mod tests {
             [(4, first), (7, vec![copy(second, version)]), (2, third)].into()
         };
         let mut good = lists(data[1], 1);
-        assert!(unrelated(&codec, &shards, &mut good, true).is_empty());
+        assert!(unrelated(&codec, chunk_of, &mut good, true).is_empty());
         assert!(good.values().flatten().all(|copy| copy.data_crc == 0));
-        assert_eq!(unrelated(&codec, &shards, &mut lists(b"other dat", 1), true).len(), 1);
-        assert!(unrelated(&codec, &shards, &mut lists(b"other dat", 1), false).is_empty());
-        assert!(unrelated(&codec, &shards, &mut lists(b"other dat", 2), true).is_empty(), "differs anyway");
+        assert_eq!(unrelated(&codec, chunk_of, &mut lists(b"other dat", 1), true).len(), 1);
+        assert!(unrelated(&codec, chunk_of, &mut lists(b"other dat", 1), false).is_empty());
+        assert!(unrelated(&codec, chunk_of, &mut lists(b"other dat", 2), true).is_empty(), "differs anyway");
     }
 }

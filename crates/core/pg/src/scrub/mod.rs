@@ -236,7 +236,8 @@ impl Scrub {
         let running = self.running.as_mut()?;
         let mut bad = BTreeSet::new();
         if let Some(ec) = &state.ec {
-            bad = chunks::unrelated(&ec.coding.codec, &ec.shards, &mut running.lists, running.deep);
+            let chunk_of = |osd, object: &HObject| state.chunk_of(osd, object);
+            bad = chunks::unrelated(&ec.coding.codec, chunk_of, &mut running.lists, running.deep);
         }
         bad.extend(differing(&running.lists));
         if !bad.is_empty() && running.tries < TRIES {

@@ -5,8 +5,10 @@ use crate::{MergeRole, MergeState, storage};
 use nacre_buf::Bytes;
 use nacre_maps::PgMerge;
 use nacre_msg::SubOp;
+use nacre_msg::peer::{PgInfo, Shards};
 use nacre_msg::stats::pg_state;
-use nacre_types::{PgId, SnapId, SpgId};
+use nacre_txn::Transaction;
+use nacre_types::{OsdId, PgId, SnapId, SpgId};
 use std::time::Duration;
 
 fn write(text: &str) -> Vec<SubOp> {
@@ -19,7 +21,10 @@ fn child() -> SpgId {
 
 /// Forty objects in two PGs, the second of which nobody serves.
 fn split(seed: u64) -> World {
-    let mut world = World::new(seed, 2);
+    split_of(World::new(seed, 2))
+}
+
+fn split_of(mut world: World) -> World {
     world.run_until_idle();
     world.clients[0].backs_off = true;
     for n in 0..40 {
@@ -101,6 +106,90 @@ fn pgs_that_are_to_be_merged_serve_nobody_until_they_are() {
     world.publish(|map| map.pools.values_mut().for_each(|pool| pool.pg_num_pending = 2));
     world.run_until_idle();
     assert_eq!(state(&mut world), "active+clean");
+}
+
+/// The second PG's copies lie on the OSDs in another order, as after moves to other OSDs and back, and stand still to be merged: all know
+/// who has which.
+fn reorder(world: &mut World, exchanges: &[(OsdId, OsdId)]) {
+    for (one, other) in exchanges {
+        let mut taken = std::mem::take(world.disk(*one));
+        world.disk(*other).exchange_child(&child(), &mut taken);
+        *world.disk(*one) = taken;
+    }
+    let epoch = world.map().epoch;
+    let info = |world: &mut World, osd| {
+        let copy = world.disk(osd).child(&child()).expect("it was split off");
+        storage::load(&copy, &child()).expect("readable records").info
+    };
+    let shards: Shards = (0..3).map(|osd| (osd, info(world, osd).shard.expect("a shard"))).collect();
+    for osd in 0..3 {
+        let info = PgInfo { merge_shards: shards.clone(), ..info(world, osd) };
+        let mut txn = Transaction::new(child());
+        storage::save_info(&mut txn, &info, epoch);
+        world.disk(osd).plant_value_of(&child(), &txn.ops[0]);
+    }
+}
+
+fn read_all(world: &mut World) {
+    for n in (0..40).filter(|n| *n != 7) {
+        let reply = world.call(1, &format!("o{n}"), vec![SubOp::read(0, 0)]);
+        assert_eq!(reply.ops[0].outdata.to_bytes(), format!("content {n}").as_bytes(), "o{n}");
+    }
+}
+
+#[test]
+fn shards_of_merged_pgs_go_on_with_the_chunks_that_they_have() {
+    for (seed, exchanges) in [(1, &[][..]), (2, &[(0, 1)]), (3, &[(1, 2)]), (4, &[(0, 1), (1, 2)])] {
+        let mut world = split_of(World::coded(seed, 2, 2, 1));
+        let said = prepare(&mut world);
+        assert!(said.clean);
+        reorder(&mut world, exchanges);
+        merge(&mut world, &said);
+        assert_eq!(state(&mut world), "active+clean", "seed {seed}");
+        let primary = world.primary();
+        let mapping = world.pg(primary).expect("a copy").info().mapping.clone();
+        assert_eq!(mapping.is_plain(), exchanges.is_empty(), "seed {seed}");
+        world.assert_equal_copies();
+        read_all(&mut world);
+        world.call(0, "o9", write("content 9"));
+        // Each copy in turn is made anew from the others.
+        for osd in 0..3 {
+            world.crash(osd);
+            world.mark_down(osd);
+            world.run_until_idle();
+            world.call(0, "o8", write("content 8"));
+            read_all(&mut world);
+            world.lose(osd);
+            world.heal();
+            assert_eq!(state(&mut world), "active+clean", "seed {seed}, osd.{osd}");
+            world.assert_equal_copies();
+        }
+        read_all(&mut world);
+    }
+}
+
+/// It has lost one of the two copies, so nobody knows which chunks it would have; or it ends in the moment of the merge.
+#[test]
+fn a_coded_copy_that_was_not_merged_with_the_others_is_made_anew() {
+    for (lost, crash) in [(2, false), (1, true), (0, false)] {
+        let mut world = split_of(World::coded(9, 2, 2, 1));
+        let said = prepare(&mut world);
+        reorder(&mut world, &[(0, 1), (1, 2)]);
+        if crash {
+            world.crash(lost);
+        } else {
+            world.disk(lost).forget_children();
+        }
+        announce(&mut world, &said);
+        if crash {
+            world.mark_down(lost);
+        }
+        world.run_until_idle();
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean", "osd.{lost}");
+        world.assert_equal_copies();
+        read_all(&mut world);
+    }
 }
 
 #[test]

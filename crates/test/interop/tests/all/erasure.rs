@@ -71,7 +71,6 @@ fn profiles_rules_and_what_a_pool_refuses() {
         ceph osd erasure-code-profile set prof k=2 m=1 crush-failure-domain=osd
         ceph osd erasure-code-profile get prof | grep -qx nacre-parity=ceph
         nok ceph osd pool set ec min_size 1
-        nok ceph osd pool set ec pg_num 4
         nok ceph osd pool create ec 8 8 replicated
         ceph osd crush rule create-erasure rule prof
         ceph osd crush rule dump rule -f json | jq -e '.type == 3 and .steps[3].op == "choose_indep"'
@@ -89,6 +88,49 @@ fn profiles_rules_and_what_a_pool_refuses() {
     let shell = cluster.shell();
     shell.sh("ceph config set mon mon_allow_pool_delete true");
     shell.within(240).sh(&script);
+}
+
+/// Copies of two PGs on the same OSDs, but of other shards since one PG was elsewhere for a while, become one; and many become few.
+#[test]
+fn a_pool_gets_fewer_pgs_whatever_shards_osds_hold_of_them() {
+    let Some(cluster) = Cluster::start_processes(4) else { return };
+    let script = with_pool(
+        1,
+        r#"
+        ceph balancer off
+        numbers() { [ "$(ceph osd pool ls detail -f json | jq -c '.[] | select(.pool_name == "ec") | [.pg_num, .pg_placement_num]')" = "[$1,$1]" ]; }
+        ceph osd pool set ec allow_ec_overwrites true
+        ceph osd pool set ec pg_num 1; wait numbers 1; wait clean
+        ceph osd pool set ec pg_num 2; wait eval '[ $(ceph osd pool get ec pg_num -f json | jq .pg_num) = 2 ]'; wait clean
+        pool=$(ceph osd pool ls detail -f json | jq '.[] | select(.pool_name == "ec") | .pool_id')
+        acting() { ceph pg map $pool.$1 -f json | jq -c .acting; }
+        [ $(acting 0) = $(acting 1) ]
+        for n in $(seq 30); do head -c $((n * 3001)) /dev/urandom > in.$n; rados -p ec put o$n in.$n; done
+        check() { for n in $(seq 30); do rados -p ec get o$n out; cmp in.$n out; done; }
+        set -- $(acting 1 | tr '[],' '   '); for id in 0 1 2 3; do case " $* " in *" $id "*);; *) other=$id;; esac; done
+        # By way of the fourth OSD the first and the second exchange their shards.
+        at() { [ "$(acting 1)" = "[$1]" ]; }
+        to() { ceph osd pg-upmap $pool.1 $*; wait at $(echo $* | tr ' ' ,); wait clean; }
+        to $other $2 $3; to $other $1 $3; to $2 $1 $3; ceph osd rm-pg-upmap $pool.1; wait clean
+        held() { ceph pg dump pgs -f json | jq -c ".pg_stats[] | select(.pgid == \"$pool.$1\") | .avail_no_missing"; }
+        [ $(acting 0) = $(acting 1) ]; [ "$(held 0)" != "$(held 1)" ]; check
+        ceph osd pool set ec pg_num 1; wait numbers 1; wait clean; check
+        (head -c 5000 in.3; cat in.30) > changed; rados -p ec put o3 in.30 --offset 5000; mv changed in.3; check
+        scrub() { for pg in $(ceph pg ls-by-pool ec -f json | jq -r .pg_stats[].pgid); do ceph pg deep-scrub $pg; done
+            sleep 3; wait clean; nok grep -q inconsistent <(ceph health detail); }
+        scrub
+        # Each OSD in turn is away, so that what it has is computed from others; then it is lost, and made anew.
+        for id in $1 $2 $3; do
+            line=$(line $id); kill9 $id; wait up 3; check; rados -p ec put o$((id + 1)) in.$((id + 1))
+            start "$line"; wait up 4; wait clean
+        done
+        ceph osd out $1; wait clean; check; ceph osd in $1; wait clean; check; scrub
+        # Many at once, with all kinds of neighbours.
+        ceph osd pool set ec pg_num 8; ceph osd pool set ec pgp_num 8; wait numbers 8; wait clean; check
+        ceph osd out $2; wait clean; ceph osd in $2; wait clean
+        ceph osd pool set ec pg_num 3; wait numbers 3; wait clean; check; scrub"#,
+    );
+    cluster.shell().within(300).sh(&script);
 }
 
 /// What lies in the stores is what Ceph's own code (`ceph-erasure-code-tool`) makes of the same content: written whole, written while

@@ -26,6 +26,7 @@
 //! A shard belongs to an OSD's copy, not to a place in the acting set: the primary gives a new member a shard that is
 //! free when the interval begins, and a member that has one keeps it. So a change of places moves no data. Two may have the same when
 //! one returns that another had replaced: that is settled when no copy lacks anything any more.
+//! Which chunk of an object a shard holds is a further question where PGs were merged: `ChunkMapping`.
 
 mod gather;
 mod rollback;

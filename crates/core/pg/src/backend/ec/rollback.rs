@@ -94,7 +94,8 @@ impl PgState {
         Some(match &entry.modified {
             None => Op::Clone { source, target: rollback_gen_name(&entry.object, entry.version) },
             Some(modified) => {
-                let extents = self.ec.as_ref()?.coding.kept_extents(modified, shard, size);
+                let chunk = self.info.mapping.chunk_of(source.hash, shard);
+                let extents = self.ec.as_ref()?.coding.kept_extents(modified, chunk, size);
                 Op::CloneExtents { source, target: partial_gen_name(&entry.object, entry.version), extents }
             }
         })
@@ -169,7 +170,8 @@ impl PgState {
             let (source, target) = (kept.name.clone(), target.clone());
             let Some(modified) = &kept.modified else { return Op::Clone { source, target } };
             let size = view.meta(&self.spg, &kept.name).and_then(size_of).unwrap_or_default();
-            Op::CloneExtents { source, target, extents: ec.coding.kept_extents(modified, shard, size) }
+            let chunk = self.info.mapping.chunk_of(source.hash, shard);
+            Op::CloneExtents { source, target, extents: ec.coding.kept_extents(modified, chunk, size) }
         };
         steps.iter().rev().map(back).collect()
     }

@@ -7,7 +7,7 @@ use crate::phase::Phase;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect, interval, storage};
-use nacre_msg::peer::{LogEntry, PgInfo, RepOp};
+use nacre_msg::peer::{ChunkMapping, LogEntry, PgInfo, RepOp, Shards};
 use nacre_txn::{Op, Transaction};
 use nacre_types::{Eversion, HObject, OsdId, SHARD_NONE, SpgId};
 use smallvec::smallvec;
@@ -52,6 +52,11 @@ impl PgState {
     /// Chunks that are needed to read an object; `None` where every copy is whole.
     pub(crate) fn chunks_needed(&self) -> Option<usize> {
         self.ec.as_ref().map(Ec::k)
+    }
+
+    /// Chunks of an object; `None` where every copy is whole.
+    pub(crate) fn chunk_count(&self) -> Option<usize> {
+        self.ec.as_ref().map(|ec| ec.coding.codec.shards())
     }
 
     /// The PG as clients call it: in erasure-coded pools with the primary's place in the acting set.
@@ -104,16 +109,55 @@ impl PgState {
         self.ec.as_ref().and_then(|ec| ec.shards.get(&osd)).copied()
     }
 
-    /// A peer's copy holds chunks of another shard than it is to hold now: they are of no use.
-    pub(crate) fn changes_shard(&self, osd: OsdId) -> bool {
-        let (held, wanted) = (self.peers.get(&osd).and_then(|peer| peer.info.shard), self.shard_of(osd));
-        wanted.is_some() && held.is_some() && held != wanted
+    /// What members must know of each other before this PG can be merged with another: nothing unless it is to be.
+    pub(crate) fn shards_to_merge(&self) -> Shards {
+        let ec = self.ec.as_ref().filter(|_| self.merge_role.is_some());
+        ec.map(|ec| ec.shards.clone()).unwrap_or_default()
     }
 
-    /// This copy is to hold chunks of `shard`; what it has of another one is removed with all else.
-    pub(crate) fn become_shard(&mut self, txn: &mut Transaction, shard: Option<u8>) {
+    /// Every chunk is on one member, as all of them know.
+    pub(crate) fn can_be_merged(&self) -> bool {
+        let numbers: BTreeSet<u8> = self.info.merge_shards.values().copied().collect();
+        self.chunk_count().is_none_or(|count| numbers.len() == count && self.info.merge_shards.len() == count)
+    }
+
+    /// The mapping that most copies have which count.
+    fn agreed_mapping(&self) -> Option<ChunkMapping> {
+        self.ec.as_ref()?;
+        let infos = self.peers.values().map(|peer| &peer.info).chain([&self.info]);
+        let votes =
+            infos.filter(|info| info.shard.is_some() && !info.is_incomplete()).map(|info| &info.mapping);
+        let votes: Vec<&ChunkMapping> = votes.collect();
+        let count = |mapping: &&ChunkMapping| votes.iter().filter(|other| *other == mapping).count();
+        votes.iter().copied().max_by_key(count).cloned()
+    }
+
+    /// Copies whose chunks are others than those of most do not count: one was not there when the PG was merged, and nobody knows what
+    /// it holds, or its device has forgotten something.
+    pub(crate) fn disregard_odd_mappings(&mut self) {
+        let Some(agreed) = self.agreed_mapping() else { return };
+        let infos = self.peers.values_mut().map(|peer| &mut peer.info).chain([&mut self.info]);
+        let odd = infos.filter(|info| info.shard.is_some() && info.mapping != agreed);
+        odd.for_each(|info| info.last_backfill = HObject::MIN);
+    }
+
+    /// Which chunk of `object` a member holds in this interval.
+    pub(crate) fn chunk_of(&self, osd: OsdId, object: &HObject) -> Option<u8> {
+        self.shard_of(osd).map(|shard| self.info.mapping.chunk_of(object.hash, shard))
+    }
+
+    /// A peer's copy holds other chunks than it is to hold now: they are of no use.
+    pub(crate) fn changes_shard(&self, osd: OsdId) -> bool {
+        let Some(info) = self.peers.get(&osd).map(|peer| &peer.info) else { return false };
+        let changes = self.shard_of(osd).is_some_and(|wanted| info.shard != Some(wanted));
+        info.shard.is_some() && (changes || info.mapping != self.info.mapping)
+    }
+
+    /// This copy is to hold the chunks of `shard` under `mapping`; others that it has are removed with all else.
+    pub(crate) fn become_shard(&mut self, txn: &mut Transaction, shard: Option<u8>, mapping: &ChunkMapping) {
         let held = std::mem::replace(&mut self.info.shard, shard);
-        if held.is_none() || held == shard {
+        let mapped = std::mem::replace(&mut self.info.mapping, mapping.clone());
+        if held.is_none() || held == shard && mapped == *mapping {
             return;
         }
         txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
@@ -137,7 +181,7 @@ impl PgState {
     ) {
         let Some(ec) = &self.ec else { return };
         let kept = self.keep_replaced(cx.view, entries);
-        let by_shard = ec.coding.encode_shards(std::mem::take(&mut txn.ops), entries);
+        let by_shard = ec.coding.encode_shards(std::mem::take(&mut txn.ops), entries, &self.info.mapping);
         let log: Vec<Op> = entries.iter().map(storage::log_append).collect();
         let part = |osd: OsdId| -> Vec<Op> {
             let shard = self.shard_of(osd);
@@ -156,7 +200,7 @@ impl PgState {
         self.note_rollback_gens(&txn.ops, entries);
     }
 
-    /// Members that can give a chunk of `object` in the version `need`, by shard: members that are known to have it are the surest;
+    /// Members that can give a chunk of `object` in the version `need`, by chunk: members that are known to have it are the surest;
     /// any other one (`strays`) only says no if it has another version.
     pub(crate) fn chunk_sources(
         &self,
@@ -167,8 +211,10 @@ impl PgState {
     ) -> BTreeMap<u8, OsdId> {
         let mut sources = BTreeMap::new();
         let sure = |peer: &Peer| peer.activated && peer.has(object);
+        let mapping = &self.info.mapping;
         let usable = |osd: &OsdId, peer: &Peer| {
             interval::is_up(&self.map, *osd)
+                && peer.info.mapping == *mapping
                 && !absent.contains(osd)
                 && peer.missing.need(object).is_none()
                 && (sure(peer) || strays && (peer.activated || peer.info.last_update >= need))
@@ -176,11 +222,11 @@ impl PgState {
         let (members, others): (Vec<_>, Vec<_>) =
             self.peers.iter().filter(|(osd, peer)| usable(osd, peer)).partition(|(_, peer)| sure(peer));
         if self.missing.need(object).is_none() && !absent.contains(&self.whoami) {
-            sources.extend(self.info.shard.map(|shard| (shard, self.whoami)));
+            sources.extend(self.info.shard.map(|shard| (mapping.chunk_of(object.hash, shard), self.whoami)));
         }
         for (osd, peer) in members.into_iter().chain(others) {
             if let Some(shard) = peer.info.shard {
-                sources.entry(shard).or_insert(*osd);
+                sources.entry(mapping.chunk_of(object.hash, shard)).or_insert(*osd);
             }
         }
         sources
