@@ -13,12 +13,21 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_most("3600")
     .level(Level::Dev),
     row(
+        "nacre_recovery_client_latency_calm_multiple",
+        Kind::Float,
+        "2",
+        "Clients' writes may take so many times what 99 of 100 took while nothing was recovered, where that is more than \
+         nacre_recovery_client_latency_target_ms. `nacre recovery target` sets both",
+    )
+    .at_least("1")
+    .at_most("1000"),
+    row(
         "nacre_recovery_client_latency_target_ms",
         Kind::Float,
         "10",
         "Milliseconds within which 99 of 100 client writes of an OSD shall be durable on all copies, once they are executed, \
-         while it recovers; or within twice what 99 of 100 took before, if that is more. Recovery slows down to keep to it, \
-         and takes all there is when no client works. 0 never slows down",
+         while it recovers; or within a multiple of what 99 of 100 took before, if that is more. Recovery slows down to keep to it, \
+         and takes all there is when no client works. 0 never slows down; less than 0.1 is the multiple alone",
     ),
     row("osd_beacon_report_interval", Kind::Int, "300", "Seconds between an OSD's beacons to the monitor"),
     row(

@@ -15,6 +15,7 @@ const OSD: &[&str] = &[
     "ms_cluster_mode",
     "ms_mon_cluster_mode",
     "ms_service_mode",
+    "nacre_recovery_client_latency_calm_multiple",
     "nacre_recovery_client_latency_target_ms",
     "osd_beacon_report_interval",
     "osd_class_update_on_start",

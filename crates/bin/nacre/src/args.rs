@@ -6,6 +6,7 @@ use nacre_auth::{AuthMethod, CryptoKey};
 use nacre_types::{OsdId, Uuid};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// A store with less would do nothing but read its metadata.
 const MEMORY_BYTES_MIN: u64 = 64 << 20;
@@ -26,6 +27,9 @@ pub(crate) enum Command {
     Mon(MonArgs),
     /// Run OSDs of a cluster.
     Osd(OsdArgs),
+    /// What clients may feel of recovery, and when it will have ended.
+    #[command(subcommand)]
+    Recovery(RecoveryCommand),
     /// Look at, check, repair and move what a stopped OSD keeps; measure a store.
     #[command(subcommand)]
     Store(nacre_store_tool::Command),
@@ -41,7 +45,7 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
-            Self::Store(_) | Self::Bench(_) => None,
+            Self::Recovery(_) | Self::Store(_) | Self::Bench(_) => None,
         }
     }
 }
@@ -225,6 +229,57 @@ impl MonArgs {
             ) => place,
         };
         (place.user.as_deref(), &place.dir)
+    }
+}
+
+/// What is asked or said of recovery.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecoveryCommand {
+    /// Show, or set for all OSDs at once, what 99 of 100 writes of clients may take while something is recovered: p99=5ms; or p99=2x, a
+    /// multiple of what they take without; or off.
+    Target {
+        /// What they may take.
+        target: Option<RecoveryTarget>,
+        /// Folder with ceph.conf and keyring of the cluster.
+        #[arg(long, default_value = "nacre-data")]
+        dir: PathBuf,
+    },
+    /// Show the target, how far recovery is, and how long it will take yet.
+    Status {
+        /// Folder with ceph.conf and keyring of the cluster.
+        #[arg(long, default_value = "nacre-data")]
+        dir: PathBuf,
+    },
+}
+
+/// What 99 of 100 writes of clients may take beside recovery.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum RecoveryTarget {
+    /// As long as they do: recovery takes all there is.
+    Off,
+    /// So many milliseconds.
+    Millis(f64),
+    /// So many times what they take without recovery.
+    Multiple(f64),
+}
+
+impl FromStr for RecoveryTarget {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number =
+            |text: &str, unit: &str| text.strip_suffix(unit).and_then(|number| number.parse::<f64>().ok());
+        let Some(value) = text.strip_prefix("p99=") else {
+            return if text == "off" { Ok(Self::Off) } else { bail!("a target is p99=5ms, p99=2x or off") };
+        };
+        let millis = number(value, "ms").or_else(|| number(value, "s").map(|seconds| seconds * 1000.0));
+        match (millis, number(value, "x")) {
+            (Some(millis), _) if (0.1..=60_000.0).contains(&millis) => Ok(Self::Millis(millis)),
+            (None, Some(multiple)) if (1.0..=1000.0).contains(&multiple) => Ok(Self::Multiple(multiple)),
+            _ => bail!(
+                "a target is 0.1ms to 60s, as in p99=5ms, or 1 to 1000 times the calm, as in p99=2x, or off"
+            ),
+        }
     }
 }
 

@@ -29,6 +29,7 @@ mod mon_recovery;
 mod networks;
 mod osd;
 mod osd_folder;
+mod recovery;
 mod sd_notify;
 mod signals;
 mod stock_daemons;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
             Some(ceph) => ceph_osd::start(&options, ceph).map(done),
             None => osd::run(&options).map(done),
         },
+        Command::Recovery(command) => recovery::run(&command).map(done),
         Command::Store(command) => nacre_store_tool::run(&command),
         Command::Bench(command) => nacre_bench::run(&command),
     };

@@ -87,6 +87,6 @@ pub use recovery::{LOST_OBJECTS_MAX, LostError, MissingObject};
 pub use reserver::{Decision, Reserver, Side};
 pub use scrub::ScrubIntervals;
 pub use session::{Session, SessionId, Trace};
-pub use throttle::RecoveryThrottle;
+pub use throttle::{KeptSeconds, RecoveryThrottle};
 pub use tuning::{FUTURE_MESSAGES_MAX, Planted, QueueLimits, Tuning};
 pub use turn::{TURN_WORK_MAX, TurnWork};

@@ -73,6 +73,7 @@ pub(crate) fn dump_blocked_ops(pgs: &PgDriver, limit: Duration, times: (Stamp, U
 pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
     let (counters, usage) = (&pg_driver.counters, pg_driver.store.usage());
     let [reads, writes] = pg_driver.tracker.answers();
+    let kept = pg_driver.throttle.kept_seconds();
     PerfSums {
         ops: counters.ops,
         op_in_bytes: counters.op_in_bytes,
@@ -88,6 +89,7 @@ pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
         used_bytes: usage.allocated_bytes,
         available_bytes: usage.available_bytes,
         recovered: 0, // `Periodic` knows
+        kept_seconds: (kept.judged, kept.kept),
         commits: pg_driver.tracker.commits(),
         store: pg_driver.store.counters(),
     }
@@ -97,8 +99,11 @@ pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
 pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet) -> serde_json::Value {
     let counters = &pg_driver.counters;
     let usage = pg_driver.store.usage();
+    let kept = pg_driver.throttle.kept_seconds();
     let mut osd = serde_json::Map::new();
     for (name, value) in [
+        ("nacre_recovery_seconds", kept.judged),
+        ("nacre_recovery_seconds_kept", kept.kept),
         ("op", counters.ops),
         ("op_wip", net.sessions.ops_in_flight() as u64),
         ("op_in_bytes", counters.op_in_bytes),

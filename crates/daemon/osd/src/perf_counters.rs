@@ -27,6 +27,8 @@ pub(crate) struct PerfSums {
     pub(crate) available_bytes: u64,
     /// Objects that were brought to where they belong, in PGs that it leads.
     pub(crate) recovered: u64,
+    /// Seconds of recovery beside clients, and those of them in which its limit was kept.
+    pub(crate) kept_seconds: (u64, u64),
     /// Number of clients' writes, and nanoseconds until the log had them.
     pub(crate) commits: (u64, u64),
     pub(crate) store: StoreCounters,
@@ -54,6 +56,7 @@ impl PerfSums {
             used_bytes: self.used_bytes + other.used_bytes,
             available_bytes: self.available_bytes + other.available_bytes,
             recovered: self.recovered + other.recovered,
+            kept_seconds: add(self.kept_seconds, other.kept_seconds),
             commits: add(self.commits, other.commits),
             store: StoreCounters {
                 object_hits: self.store.object_hits + other.store.object_hits,
@@ -139,6 +142,18 @@ const COUNTERS: &[Counter] = &[
     row(("osd.recovery_ops", "rop"), (COUNT, INTERESTING, NO_UNIT), "Objects recovered", |sums| {
         (sums.recovered, 0)
     }),
+    row(
+        ("osd.nacre_recovery_seconds", ""),
+        (COUNT, USEFUL, NO_UNIT),
+        "Seconds in which clients wrote beside recovery",
+        |sums| (sums.kept_seconds.0, 0),
+    ),
+    row(
+        ("osd.nacre_recovery_seconds_kept", ""),
+        (COUNT, USEFUL, NO_UNIT),
+        "Those in which 99 of 100 writes kept to the latency target",
+        |sums| (sums.kept_seconds.1, 0),
+    ),
     row(
         ("bluestore.kv_commit_lat", "kc_l"),
         (LATENCY, INTERESTING, NO_UNIT),
@@ -257,6 +272,7 @@ mod tests {
         used_bytes: 40,
         available_bytes: 60,
         recovered: 3,
+        kept_seconds: (20, 19),
         commits: (4, 44),
         store: StoreCounters { object_hits: 8, object_misses: 2, log_bytes: 4096 },
     };

@@ -110,7 +110,14 @@ impl PgDriver {
         };
         let target = options.number("nacre_recovery_client_latency_target_ms").max(0.0);
         // All PGs that hold a slot together keep to the number of objects.
-        self.throttle.configure(seconds(target / 1e3), objects.div_ceil(slots));
+        let multiple = options.number("nacre_recovery_client_latency_calm_multiple") * 1000.0;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "1000 to a million, by the option's bounds"
+        )]
+        let multiple = multiple as u32;
+        self.throttle.configure(seconds(target / 1e3), multiple, objects.div_ceil(slots));
         self.reserver.set_slots(slots);
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);

@@ -97,7 +97,7 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
     const BYTES: usize = 1 << 20;
     let mut world = behind(1, BYTES, |world| {
         let now = world.now;
-        world.throttle(0).configure(Duration::from_millis(5), 10);
+        world.throttle(0).configure(Duration::from_millis(5), 2000, 10);
         world.throttle(0).client_op(now, Some(Duration::from_secs(1)));
     });
     let missing = |world: &mut World| world.pg(0).expect("a PG").stat(Default::default()).expect("a report");
@@ -126,7 +126,7 @@ fn beside_busy_clients_recovery_keeps_to_a_rate() {
 /// The most objects that were on their way at once, where so many may be.
 fn at_a_time(objects_max: usize) -> usize {
     let mut world = behind(1, 1, |world| {
-        world.throttle(0).configure(Duration::ZERO, objects_max);
+        world.throttle(0).configure(Duration::ZERO, 2000, objects_max);
         world.take_places(0, true);
     });
     world.take_places(0, false);

@@ -22,18 +22,25 @@
 //!            clients away: no limit; when they come back, the rate is what it was, at least the first one
 //! ```
 //! A window ends after 200 writes or 1 s. Slow is one with more than one in a hundred writes above the limit; a single one
-//! never is. The limit is the target, or twice what 99 of 100 writes kept to while recovery rested, if that is more. Beside the
+//! never is. The limit is the target, or a multiple of what 99 of 100 writes kept to while recovery rested, if that is more. Beside the
 //! rate, the parts of one object that are on their way at a time are small and bounded: one more while they come back within
 //! the limit, half when they take twice that.
 
 mod calm;
+mod kept;
 
 use crate::TurnWork;
 use calm::Calm;
+use kept::Kept;
+pub use kept::KeptSeconds;
 use nacre_msg::size::PART_BYTES_MAX;
 use nacre_types::Stamp;
 use std::time::Duration;
 
+/// A target below this stands for none beside the multiple of what writes take while recovery rests.
+const TARGET_LEAST: Duration = Duration::from_micros(100);
+/// The limit then, as long as too few writes have told what they take.
+const LIMIT_UNKNOWN: Duration = Duration::from_millis(10);
 /// Writes that are judged together.
 const WINDOW_OPERATIONS: u64 = 200;
 /// Fewer, if no more come for so long.
@@ -63,6 +70,8 @@ pub(crate) const PARTS_MAX: usize = 8;
 pub struct RecoveryThrottle {
     /// What clients' writes may take in any case; zero leaves recovery alone.
     target: Duration,
+    /// Likewise, as a multiple of what they take while recovery rests.
+    multiple_thousandths: u32,
     /// Objects that a PG recovers at a time without clients.
     objects_max: usize,
     /// Bytes per second while clients work.
@@ -77,6 +86,7 @@ pub struct RecoveryThrottle {
     moved_at: Option<Stamp>,
     /// What clients' writes take while it does not.
     calm: Calm,
+    kept: Kept,
     window: Window,
     /// No judgement before.
     judges_from: Stamp,
@@ -112,6 +122,7 @@ impl RecoveryThrottle {
     pub fn new() -> Self {
         Self {
             target: Duration::ZERO,
+            multiple_thousandths: 2000,
             objects_max: 8,
             rate: RATE_FIRST,
             starting: true,
@@ -120,6 +131,7 @@ impl RecoveryThrottle {
             client_at: None,
             moved_at: None,
             calm: Calm::default(),
+            kept: Kept::default(),
             window: Window::default(),
             judges_from: Stamp::default(),
             parts_eighths: PARTS_MAX,
@@ -128,9 +140,17 @@ impl RecoveryThrottle {
         }
     }
 
-    /// Sets what clients' writes may take, and how many objects a PG recovers at a time without clients.
-    pub fn configure(&mut self, target: Duration, objects_max: usize) {
+    /// Sets what clients' writes may take, in any case and as a multiple (in thousandths, 1000 or more) of what they take while recovery
+    /// rests, and how many objects a PG recovers at a time without clients.
+    pub fn configure(&mut self, target: Duration, multiple_thousandths: u32, objects_max: usize) {
+        self.multiple_thousandths = multiple_thousandths.max(1000);
         (self.target, self.objects_max) = (target, objects_max.max(1));
+    }
+
+    /// How often the limit was kept since the start.
+    #[must_use]
+    pub fn kept_seconds(&self) -> KeptSeconds {
+        self.kept.seconds()
     }
 
     /// A client's operation was answered; a small write took `spent` from its execution until all copies had it durably
@@ -144,9 +164,13 @@ impl RecoveryThrottle {
             spent.into_iter().for_each(|spent| self.calm.add(spent));
             return;
         }
-        if let Some(spent) = spent.filter(|_| now >= self.judges_from) {
+        let is_slow = spent.map(|spent| spent > self.limit());
+        if let Some(is_slow) = is_slow.filter(|_| self.target > Duration::ZERO) {
+            self.kept.add(now, is_slow);
+        }
+        if let Some(is_slow) = is_slow.filter(|_| now >= self.judges_from) {
             self.window.operations += 1;
-            self.window.slow += u64::from(spent > self.limit());
+            self.window.slow += u64::from(is_slow);
         }
         self.judge(now);
     }
@@ -158,7 +182,10 @@ impl RecoveryThrottle {
 
     /// What clients' writes may take beside recovery.
     fn limit(&mut self) -> Duration {
-        self.target.max(self.calm.p99() * 2)
+        let calm = self.calm.p99();
+        // A multiple of what nobody knows yet is no limit.
+        let least = if calm.is_zero() && self.target < TARGET_LEAST { LIMIT_UNKNOWN } else { self.target };
+        least.max(calm * self.multiple_thousandths / 1000)
     }
 
     fn has_clients(&self, now: Stamp) -> bool {
@@ -298,261 +325,4 @@ fn bytes_in(rate: u64, time: Duration) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TARGET: Duration = Duration::from_millis(5);
-    const PART: u64 = 512 << 10;
-    const START: Stamp = Stamp(1_000_000_000);
-
-    fn throttle() -> RecoveryThrottle {
-        let mut throttle = RecoveryThrottle::new();
-        throttle.configure(TARGET, 8);
-        throttle
-    }
-
-    /// `count` writes, one each millisecond, the `slow` last of them too slow; recovery takes what it may beside them. Yields
-    /// when they end, and what recovery took.
-    fn writes(throttle: &mut RecoveryThrottle, now: Stamp, count: u64, slow: u64) -> (Stamp, u64) {
-        writes_of(throttle, now, count, |n| if n + slow < count { TARGET } else { TARGET * 2 })
-    }
-
-    /// The same, the nth of which takes `spent(n)`.
-    fn writes_of(
-        throttle: &mut RecoveryThrottle,
-        mut now: Stamp,
-        count: u64,
-        spent: impl Fn(u64) -> Duration,
-    ) -> (Stamp, u64) {
-        let mut moved = 0;
-        for n in 0..count {
-            now = now + Duration::from_millis(1);
-            while throttle.goes_on_at(now).is_none() && throttle.rate(now).is_some() {
-                throttle.take(now, PART);
-                moved += PART;
-            }
-            throttle.client_op(now, Some(spent(n)));
-        }
-        (now, moved)
-    }
-
-    #[test]
-    fn the_rate_doubles_until_it_is_too_high_and_then_creeps() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        let (now, _) = writes(&mut throttle, START, WINDOW_OPERATIONS, 0);
-        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST));
-        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
-        assert_eq!(throttle.rate(now), Some(4 * RATE_FIRST));
-        let (now, _) = writes(&mut throttle, now, 100, 3);
-        let cut = 4 * RATE_FIRST / 10 * 7;
-        assert_eq!(throttle.rate(now), Some(cut), "three in a window are too many, however many come");
-        let (now, _) = writes(&mut throttle, now, 499, 499);
-        assert_eq!(throttle.rate(now), Some(cut), "they began at the old rate");
-        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
-        assert_eq!(throttle.rate(now), Some(cut + cut / 10));
-    }
-
-    #[test]
-    fn a_single_slow_write_is_no_reason() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        // The window begins with the first, and ends 1 s later.
-        let mut now = START;
-        for n in 1..=21 {
-            now = now + Duration::from_millis(50);
-            throttle.take(now, 1);
-            throttle.client_op(now, Some(if n == 7 { TARGET * 9 } else { TARGET }));
-        }
-        assert_eq!(throttle.rate(now), Some(RATE_FIRST));
-        for n in 1..=20 {
-            now = now + Duration::from_millis(50);
-            throttle.take(now, 1);
-            throttle.client_op(now, Some(if n % 7 == 0 { TARGET * 9 } else { TARGET }));
-        }
-        assert_eq!(throttle.rate(now), Some(RATE_FIRST / 10 * 7), "two of twenty are");
-    }
-
-    #[test]
-    fn reads_keep_recovery_to_its_rate_and_are_not_judged() {
-        let mut throttle = throttle();
-        let mut now = START;
-        for _ in 0..5000 {
-            now = now + Duration::from_millis(1);
-            throttle.client_op(now, None);
-            while throttle.goes_on_at(now).is_none() {
-                throttle.take(now, PART);
-            }
-        }
-        assert_eq!(throttle.rate(now), Some(RATE_FIRST));
-    }
-
-    #[test]
-    fn who_does_without_learns_nothing() {
-        let mut throttle = throttle();
-        let mut now = START;
-        for _ in 0..5000 {
-            now = now + Duration::from_millis(1);
-            throttle.client_op(now, Some(TARGET));
-        }
-        assert_eq!(throttle.rate(now), Some(RATE_FIRST));
-    }
-
-    #[test]
-    fn recovery_keeps_to_the_rate_and_saves_no_more_than_a_burst() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        let mut now = START;
-        for _ in 0..90 {
-            now = now + Duration::from_millis(10);
-            throttle.client_op(now, None);
-        }
-        let mut moved = 0;
-        for _ in 0..1000 {
-            now = now + Duration::from_millis(1);
-            throttle.client_op(now, None);
-            while throttle.goes_on_at(now).is_none() {
-                throttle.take(now, PART);
-                moved += PART;
-            }
-        }
-        let burst = throttle.burst().unsigned_abs();
-        assert!((RATE_FIRST..=RATE_FIRST + burst + PART).contains(&moved), "{moved} bytes in a second");
-    }
-
-    #[test]
-    fn an_object_under_way_goes_on_before_another_one_begins() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        assert_eq!((throttle.begins_at(START), throttle.goes_on_at(START)), (None, None));
-        throttle.take(START, throttle.burst().unsigned_abs() * 2 / 3);
-        assert_eq!(throttle.goes_on_at(START), None);
-        let later = throttle.begins_at(START).expect("not at once");
-        assert_eq!(throttle.begins_at(later), None);
-        // Small ones then begin one after the other.
-        throttle.take(later, throttle.burst().unsigned_abs() / 5);
-        assert_eq!(throttle.begins_at(later), None);
-        // What goes on may take all there is: nothing begins meanwhile.
-        let mut now = later;
-        for _ in 0..500 {
-            now = now + Duration::from_millis(1);
-            throttle.client_op(now, None);
-            while throttle.goes_on_at(now).is_none() {
-                throttle.take(now, PART);
-            }
-            assert!(throttle.begins_at(now).is_some());
-        }
-    }
-
-    #[test]
-    fn hopeless_clients_do_not_stop_recovery() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        let (now, _) = writes(&mut throttle, START, 20_000, 20_000);
-        assert_eq!(throttle.rate(now), Some(RATE_MIN));
-        let (_, moved) = writes(&mut throttle, now, 1000, 1000);
-        assert!((RATE_MIN - PART..=RATE_MIN + PART).contains(&moved), "{moved} bytes in a second");
-    }
-
-    #[test]
-    fn clients_that_come_back_find_the_rate_as_it_was_but_not_below_the_first() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        let (now, _) = writes(&mut throttle, START, 2 * WINDOW_OPERATIONS, 0);
-        let back = now + CLIENTS_AWAY;
-        assert_eq!(throttle.rate(back), None);
-        throttle.client_op(back, Some(TARGET));
-        assert_eq!(throttle.rate(back), Some(4 * RATE_FIRST));
-        let (now, _) = writes(&mut throttle, back, 20_000, 20_000);
-        assert_eq!(throttle.rate(now), Some(RATE_MIN));
-        throttle.client_op(now + CLIENTS_AWAY, Some(TARGET));
-        assert_eq!(throttle.rate(now + CLIENTS_AWAY), Some(RATE_FIRST));
-        let (now, _) = writes(&mut throttle, now + CLIENTS_AWAY, WINDOW_OPERATIONS, 0);
-        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST), "it starts anew");
-    }
-
-    #[test]
-    fn slow_writes_before_recovery_are_not_its_doing() {
-        let mut throttle = throttle();
-        let mut now = START;
-        for _ in 0..5000 {
-            now = now + Duration::from_millis(1);
-            throttle.client_op(now, Some(TARGET * 4));
-        }
-        assert_eq!(throttle.rate(now), Some(RATE_FIRST), "there was no recovery");
-        // Nor are they beside it, as long as they take no more than twice that.
-        let (now, _) = writes_of(&mut throttle, now, WINDOW_OPERATIONS, |_| TARGET * 8);
-        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST));
-        let (now, _) = writes_of(&mut throttle, now, 10, |_| TARGET * 11);
-        assert_eq!(throttle.rate(now), Some(2 * RATE_FIRST / 10 * 7));
-        let mut now = now;
-        for _ in 0..20_000 {
-            now = now + Duration::from_millis(1);
-            throttle.client_op(now, Some(TARGET));
-        }
-        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
-        let rate = throttle.rate(now);
-        let (now, _) = writes_of(&mut throttle, now, 3, |_| TARGET * 3);
-        assert!(throttle.rate(now) < rate, "clients have become faster");
-    }
-
-    #[test]
-    fn after_a_cut_the_rate_comes_back_sooner_than_it_goes_on() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        let (now, _) = writes(&mut throttle, START, 2 * WINDOW_OPERATIONS, 0);
-        assert_eq!(throttle.rate(now), Some(4 * RATE_FIRST));
-        // Twice was good, until it is cut from a little less.
-        let mut rate = 4 * RATE_FIRST;
-        let mut now = now;
-        for _ in 0..3 {
-            (now, _) = writes(&mut throttle, now, 3, 3);
-            (rate, now) = (rate / 10 * 7, now + CUT_PAUSE);
-            assert_eq!(throttle.rate(now), Some(rate));
-        }
-        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
-        let good = 4 * RATE_FIRST / 10 * 7 / 10 * 7 / 10 * 9;
-        assert_eq!(throttle.rate(now), Some(good));
-        let (now, _) = writes(&mut throttle, now, WINDOW_OPERATIONS, 0);
-        assert_eq!(throttle.rate(now), Some(good + good / 10));
-    }
-
-    #[test]
-    fn without_clients_or_target_there_is_no_limit() {
-        let mut throttle = throttle();
-        let now = START;
-        throttle.take(now, 1 << 40);
-        assert_eq!((throttle.goes_on_at(now), throttle.rate(now)), (None, None));
-        throttle.client_op(now, Some(TARGET * 2));
-        throttle.take(now, 1 << 30);
-        assert!(throttle.goes_on_at(now).is_some());
-        assert_eq!((throttle.objects_max(now), throttle.objects_max(now + CLIENTS_AWAY)), (1, 8));
-        let later = now + CLIENTS_AWAY;
-        assert_eq!((throttle.goes_on_at(later), throttle.rate(later)), (None, None));
-        throttle.client_op(later, Some(TARGET));
-        throttle.configure(Duration::ZERO, 8);
-        assert_eq!(throttle.goes_on_at(later), None);
-    }
-
-    #[test]
-    fn parts_follow_each_other_while_they_come_back_in_time() {
-        let mut throttle = throttle();
-        throttle.client_op(START, None);
-        assert_eq!(throttle.parts_max(START), 1);
-        (0..8).for_each(|_| throttle.part_came(START, TARGET));
-        assert_eq!(throttle.parts_max(START), 2);
-        (0..1000).for_each(|_| throttle.part_came(START, TARGET));
-        assert_eq!(throttle.parts_max(START), PARTS_MAX);
-        (0..9).for_each(|_| throttle.part_came(START, TARGET * 2));
-        assert_eq!(throttle.parts_max(START), PARTS_MAX, "late, but no reason");
-        (0..9).for_each(|_| throttle.part_came(START, TARGET * 3));
-        assert_eq!(throttle.parts_max(START), PARTS_MAX / 2, "once for all that were on their way");
-        let mut now = START;
-        for left in [2, 1, 1] {
-            now = now + CUT_PAUSE;
-            throttle.client_op(now, None);
-            throttle.part_came(now, TARGET * 3);
-            assert_eq!(throttle.parts_max(now), left);
-        }
-    }
-}
+mod tests;

@@ -23,5 +23,6 @@ mod rados;
 mod rbd;
 mod real_monitors;
 mod recovery;
+mod recovery_target;
 mod stock_mgr;
 mod user;

@@ -1,0 +1,44 @@
+//! `nacre recovery`: what clients may feel of recovery, and when it will have ended.
+
+use nacre_interop::Cluster;
+
+/// With clients beside it, recovery counts the seconds in which it kept to the target: all of them where they may take a minute, none
+/// where they may take a tenth of a millisecond. `ceph -s` shows how far it is.
+#[test]
+fn recovery_keeps_to_the_target_that_is_set_and_says_how_far_it_is() {
+    let Some(cluster) = Cluster::start_processes(4) else { return };
+    let script = r#"
+        wait() { for try in $(seq 600); do "$@" && return; sleep 0.1; done; ceph -s; return 1; }
+        clean() { ceph pg stat | grep -qE '^[0-9]+ pgs: [0-9]+ active\+clean;' && nok grep -qE 'degraded|misplaced' <(ceph pg stat); }
+        ceph balancer off
+        ceph osd pool create data 32; ceph osd pool application enable data rados; wait clean
+        recovery() { $NACRE recovery "$@" --dir $DIR; }
+        recovery target | grep -qx 'p99=10ms, or 2 times what clients. writes take while nothing is recovered, if that is more'
+        recovery status | grep -qx 'nothing is being recovered'
+        (recovery target p99=5 2>&1 || true) | grep -q 'a target is 0.1ms to 60s'
+        recovery target p99=3x | grep -q '^p99=3x'; recovery target | grep -q '^p99=3x'
+        rados -p data bench 4 write -b 1M --no-cleanup > /dev/null
+        sum() { for id in 0 1 2; do ceph tell osd.$id perf dump | jq .osd.$1; done | jq -s add; }
+        # An OSD goes and comes while clients write.
+        move() {
+            recovery target $1; before=$(sum nacre_recovery_seconds) kept=$(sum nacre_recovery_seconds_kept)
+            rados -p data bench 12 write -b 4096 -t 4 > /dev/null & client=$!
+            sleep 1; ceph osd $2 3; shown=
+            for try in $(seq 100); do
+                [ -n "$shown" ] || { ceph -s > s; grep -A 1 'Global Recovery Event' s | grep -qE '\[=*\.*\]' && shown=1; } || true
+                kill -0 $client 2> /dev/null || break; sleep 0.1
+            done
+            wait_for $client; wait clean
+            seconds=$(($(sum nacre_recovery_seconds) - before)) kept=$(($(sum nacre_recovery_seconds_kept) - kept))
+            echo "$1: kept in $kept of $seconds seconds"
+        }
+        wait_for() { while kill -0 $1 2> /dev/null; do sleep 0.1; done; }
+        move p99=60s out; [ $seconds -gt 0 ]; [ $kept = $seconds ]; [ -n "$shown" ]
+        move p99=0.1ms in; [ $seconds -gt 0 ]
+        # What writes take without recovery counts if it is more.
+        ceph tell osd.0 config get nacre_recovery_client_latency_calm_multiple | grep -q '1'
+        ceph progress json | jq -e '.events == [] and (.completed | length) >= 2'
+        move off out; [ $seconds = 0 ]
+        recovery target | grep -q '^off'"#;
+    cluster.shell().within(200).sh(script);
+}
