@@ -32,6 +32,8 @@ pub(crate) enum Command {
     /// Measure clusters, and say which of two is better.
     #[command(subcommand)]
     Bench(nacre_bench::Command),
+    /// Say what is wrong with this machine and with a cluster, the costliest first.
+    Doctor(nacre_doctor::Options),
 }
 
 impl Command {
@@ -41,7 +43,7 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
-            Self::Store(_) | Self::Bench(_) => None,
+            Self::Store(_) | Self::Bench(_) | Self::Doctor(_) => None,
         }
     }
 }

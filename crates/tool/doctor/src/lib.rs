@@ -1,0 +1,55 @@
+//! `nacre doctor`: what is wrong with a machine and with a cluster, in plain words, the costliest first. See docs/doctor.md.
+//!
+//! | file | holds |
+//! |---|---|
+//! | `report` | findings, and what is unknown; as text and as JSON |
+//! | `host` | facts of one machine, and the checks of them; what can be fixed |
+//!
+//! Layer: tool; uses base, io and daemon.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "reports go to standard output")]
+
+mod host;
+mod report;
+
+use anyhow::Result;
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Something was found that clients feel.
+const FOUND: u8 = 3;
+
+/// Options of `nacre doctor`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Folder below which the machine's files lie (proc, sys, etc), as of a copy from another machine.
+    #[arg(long, default_value = "/")]
+    root: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// Set what is safe to set and can be set back: governors and I/O schedulers, until the machine's next start.
+    #[arg(long)]
+    fix: bool,
+}
+
+/// Looks, and prints what was found. The code is that of the process: 0 when nothing is wrong that clients feel, 3 when something is.
+///
+/// # Errors
+/// When it cannot look at all.
+pub fn run(options: &Options) -> Result<ExitCode> {
+    let host = host::Host::new(&options.root);
+    let mut report = report::Report::default();
+    host::check(&host, &mut report);
+    report.sort();
+    if options.fix {
+        host::fix(&host, &mut report);
+    }
+    if options.json {
+        println!("{:#}", report.to_json());
+    } else {
+        println!("{}", report.to_text());
+    }
+    Ok(if report.is_costly() { ExitCode::from(FOUND) } else { ExitCode::SUCCESS })
+}
