@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Bench(nacre_bench::Command),
     /// Say what is wrong with this machine and with a cluster, the costliest first.
     Doctor(nacre_doctor::Options),
+    /// Watch a cluster, and say where the time goes that clients wait for it.
+    WhySlow(nacre_doctor::WhySlowOptions),
 }
 
 impl Command {
@@ -43,7 +45,7 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
-            Self::Store(_) | Self::Bench(_) | Self::Doctor(_) => None,
+            Self::Store(_) | Self::Bench(_) | Self::Doctor(_) | Self::WhySlow(_) => None,
         }
     }
 }

@@ -89,6 +89,7 @@ pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
         available_bytes: usage.available_bytes,
         recovered: 0, // `Periodic` knows
         commits: pg_driver.tracker.commits(),
+        stages: pg_driver.tracker.stage_sums(),
         store: pg_driver.store.counters(),
     }
 }

@@ -3,6 +3,7 @@
 //! Ceph: `src/osd/osd_perf_counters.cc`, `src/common/perf_counters.h` at v16.2.15; names, priorities and units are those there, so that the
 //! manager's modules and what stands on them find them.
 
+use crate::stage_sums::{StageSums, stage};
 use nacre_msg::{PerfCounterType, counter_kind};
 use nacre_store::StoreCounters;
 use serde_json::{Map, Value, json};
@@ -29,6 +30,7 @@ pub(crate) struct PerfSums {
     pub(crate) recovered: u64,
     /// Number of clients' writes, and nanoseconds until the log had them.
     pub(crate) commits: (u64, u64),
+    pub(crate) stages: StageSums,
     pub(crate) store: StoreCounters,
 }
 
@@ -55,6 +57,7 @@ impl PerfSums {
             available_bytes: self.available_bytes + other.available_bytes,
             recovered: self.recovered + other.recovered,
             commits: add(self.commits, other.commits),
+            stages: self.stages.plus(&other.stages),
             store: StoreCounters {
                 object_hits: self.store.object_hits + other.store.object_hits,
                 object_misses: self.store.object_misses + other.store.object_misses,
@@ -84,6 +87,7 @@ const COUNT: u8 = counter_kind::U64 | counter_kind::COUNTER;
 const LATENCY: u8 = counter_kind::TIME | counter_kind::AVERAGE;
 const NO_UNIT: u8 = 0;
 const BYTES: u8 = 1;
+const STAGE: (u8, u8, u8) = (LATENCY, USEFUL, NO_UNIT);
 
 const fn row(
     (path, nick): (&'static str, &'static str),
@@ -153,6 +157,37 @@ const COUNTERS: &[Counter] = &[
     }),
     row(("bluefs.wal_total_bytes", "walb"), (GAUGE, USEFUL, BYTES), "Size of the store's log", |sums| {
         (sums.store.log_bytes, 0)
+    }),
+    // Reads pass no log and no other OSD.
+    row(("osd-stages.op_r_dispatched", ""), STAGE, "Reads: until the PG had them", |sums| {
+        sums.stages.read(stage::DISPATCHED)
+    }),
+    row(("osd-stages.op_r_executed", ""), STAGE, "Reads: from there until the data was there", |sums| {
+        sums.stages.read(stage::EXECUTED)
+    }),
+    row(("osd-stages.op_r_replied", ""), STAGE, "Reads: from there to the answer", |sums| {
+        sums.stages.read(stage::REPLIED)
+    }),
+    row(("osd-stages.op_w_dispatched", ""), STAGE, "Writes: until the PG had them", |sums| {
+        sums.stages.write(stage::DISPATCHED)
+    }),
+    row(("osd-stages.op_w_executed", ""), STAGE, "Writes: from there until they were executed", |sums| {
+        sums.stages.write(stage::EXECUTED)
+    }),
+    row(
+        ("osd-stages.op_w_logged", ""),
+        STAGE,
+        "Writes: from there until this OSD had them durably",
+        |sums| sums.stages.write(stage::LOGGED),
+    ),
+    row(
+        ("osd-stages.op_w_replicated", ""),
+        STAGE,
+        "Writes: from there until all members had them durably",
+        |sums| sums.stages.write(stage::REPLICATED),
+    ),
+    row(("osd-stages.op_w_replied", ""), STAGE, "Writes: from there to the answer", |sums| {
+        sums.stages.write(stage::REPLIED)
     }),
 ];
 
@@ -240,6 +275,7 @@ fn describe(section: &str, name: &str, value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage_sums::STAGES;
     use nacre_denc::Reader;
 
     const SUMS: PerfSums = PerfSums {
@@ -258,6 +294,7 @@ mod tests {
         available_bytes: 60,
         recovered: 3,
         commits: (4, 44),
+        stages: StageSums { reads: (2, [0, 150, 0, 0, 50]), writes: (4, [10, 20, 300, 60, 10]) },
         store: StoreCounters { object_hits: 8, object_misses: 2, log_bytes: 4096 },
     };
 
@@ -289,9 +326,25 @@ mod tests {
         assert_eq!(values["osd.op_w_latency"], (400, 4));
         assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
         assert_eq!((values["bluestore.kv_commit_lat"], values["osd.recovery_ops"]), ((44, 4), (3, 0)));
+        assert_eq!(values["osd-stages.op_w_logged"], (300, 4));
         let second = session.report(&SUMS.plus(&SUMS), 5);
         assert!(second.declare.is_empty() && second.undeclare.is_empty(), "once in a session");
         assert_eq!(read(&declared, second.packed)["osd.op_r_latency"], (400, 4));
+    }
+
+    #[test]
+    fn each_stage_has_the_counter_of_its_name() {
+        for (kind, sums_of) in [("r", SUMS.stages.reads), ("w", SUMS.stages.writes)] {
+            for (stage, ns) in STAGES.iter().zip(sums_of.1) {
+                let path = format!("osd-stages.op_{kind}_{stage}");
+                let value = COUNTERS
+                    .iter()
+                    .find(|counter| counter.path == path)
+                    .map(|counter| (counter.value)(&SUMS));
+                let passes = kind == "w" || !matches!(*stage, "logged" | "replicated");
+                assert_eq!(value, passes.then_some((ns, sums_of.0)), "{path}");
+            }
+        }
     }
 
     #[test]

@@ -141,7 +141,7 @@ impl Report {
         })
     }
 
-    /// For people.
+    /// The same for people, line by line.
     pub(crate) fn to_text(&self) -> String {
         let mut lines = Vec::new();
         for (index, finding) in self.findings.iter().enumerate() {

@@ -146,6 +146,14 @@ fn counters_follow_what_clients_and_osds_do() {
         is() { [ $(sum $1) = $2 ]; }
         until_true 30 'is ceph_osd_op_r_out_bytes 41943040'; until_true 30 'is ceph_osd_op_w_in_bytes 41943040'
         until_true 30 'is ceph_pool_objects 10'; until_true 30 'is ceph_pool_stored 41943040'; is ceph_pool_wr_bytes 41943040
+        # Stages of reads and of writes add up to their whole time, within 5 %, and each of them counts every message.
+        adds_up() { scrape | awk -v kind="$1" '
+          index($1, "ceph_osd_op_" kind "_latency_sum{") == 1 { whole += $2 }
+          index($1, "ceph_osd_stages_op_" kind "_") == 1 && index($1, "_sum{") { parts += $2 }
+          END { exit !(whole > 0 && parts > whole * 0.95 && parts < whole * 1.05) }'; }
+        until_true 30 'adds_up r'; until_true 30 'adds_up w'
+        [ $(sum ceph_osd_stages_op_w_logged_count) = $(sum ceph_osd_op_w_latency_count) ]
+        [ $(scrape | grep -c '^ceph_osd_stages_op_._[a-z]*_sum{ceph_daemon="osd.1"}') = 8 ]
         [ $(sum ceph_osd_op_w_latency_count) -ge 10 ]; [ $(sum ceph_bluestore_kv_commit_lat_count) -ge 10 ]
         [ $(sum ceph_bluestore_onode_hits) -gt 0 ]; [ $(sum ceph_bluefs_wal_total_bytes) -gt 0 ]
         [ $(sum ceph_osd_numpg) = 24 ]; [ $(sum ceph_pg_clean) = 8 ]
