@@ -31,6 +31,9 @@ pub(crate) struct PerfSums {
     /// Number of clients' writes, and nanoseconds until the log had them.
     pub(crate) commits: (u64, u64),
     pub(crate) stages: StageSums,
+    /// Microseconds of processor time: of the shards' threads, and of the whole process, in which there may be other OSDs.
+    pub(crate) thread_cpu_us: u64,
+    pub(crate) process_cpu_us: u64,
     pub(crate) store: StoreCounters,
 }
 
@@ -58,6 +61,8 @@ impl PerfSums {
             recovered: self.recovered + other.recovered,
             commits: add(self.commits, other.commits),
             stages: self.stages.plus(&other.stages),
+            thread_cpu_us: self.thread_cpu_us + other.thread_cpu_us,
+            process_cpu_us: self.process_cpu_us.max(other.process_cpu_us),
             store: StoreCounters {
                 object_hits: self.store.object_hits + other.store.object_hits,
                 object_misses: self.store.object_misses + other.store.object_misses,
@@ -158,6 +163,18 @@ const COUNTERS: &[Counter] = &[
     row(("bluefs.wal_total_bytes", "walb"), (GAUGE, USEFUL, BYTES), "Size of the store's log", |sums| {
         (sums.store.log_bytes, 0)
     }),
+    row(
+        ("osd-cpu.threads_us", ""),
+        (COUNT, USEFUL, NO_UNIT),
+        "Processor time of the OSD's threads, in us",
+        |sums| (sums.thread_cpu_us, 0),
+    ),
+    row(
+        ("osd-cpu.process_us", ""),
+        (COUNT, USEFUL, NO_UNIT),
+        "Processor time of its whole process, in us",
+        |sums| (sums.process_cpu_us, 0),
+    ),
     // Reads pass no log and no other OSD.
     row(("osd-stages.op_r_dispatched", ""), STAGE, "Reads: until the PG had them", |sums| {
         sums.stages.read(stage::DISPATCHED)
@@ -295,6 +312,8 @@ mod tests {
         recovered: 3,
         commits: (4, 44),
         stages: StageSums { reads: (2, [0, 150, 0, 0, 50]), writes: (4, [10, 20, 300, 60, 10]) },
+        thread_cpu_us: 70,
+        process_cpu_us: 90,
         store: StoreCounters { object_hits: 8, object_misses: 2, log_bytes: 4096 },
     };
 
@@ -327,6 +346,11 @@ mod tests {
         assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
         assert_eq!((values["bluestore.kv_commit_lat"], values["osd.recovery_ops"]), ((44, 4), (3, 0)));
         assert_eq!(values["osd-stages.op_w_logged"], (300, 4));
+        assert_eq!(
+            (SUMS.plus(&SUMS).thread_cpu_us, SUMS.plus(&SUMS).process_cpu_us),
+            (140, 90),
+            "two threads of one process"
+        );
         let second = session.report(&SUMS.plus(&SUMS), 5);
         assert!(second.declare.is_empty() && second.undeclare.is_empty(), "once in a session");
         assert_eq!(read(&declared, second.packed)["osd.op_r_latency"], (400, 4));

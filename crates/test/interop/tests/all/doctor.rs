@@ -21,7 +21,8 @@ fn faults_of_a_cluster_are_named_while_they_last() {
     sh(
         &shell,
         r#"
-        rados -p p bench 3 write -b 4096 -t 4 --no-cleanup > bench.log
+        # Until each OSD has led enough writes to be compared with others.
+        until_true 60 'rados -p p bench 3 write -b 4096 -t 16 --no-cleanup > bench.log; doctor | jq -e ".judged | index(\"osd-latency\") != null"'
         doctor > report.json
         # It has asked for everything, and was answered.
         for check in health slow-ops slow-pings background fill pg-count osd-build device-driver osd-latency; do
@@ -98,6 +99,9 @@ fn the_time_that_clients_wait_is_explained() {
         "{by_counters} and {by_samples}: {why}"
     );
     assert_eq!(why["samples"]["clients"].as_array().map(Vec::len), Some(1), "one client: {why}");
+    let busy = why["busy"].as_array().expect("a list");
+    assert!(busy.len() == 3 && busy.iter().all(|osd| (0.001..1.1).contains(&number(&osd["share"]))), "{why}");
+    assert!(number(&why["cpu_us_per_message"]) > 10.0, "{why}");
     // One OSD gets a moment of the processor now and then only: the others wait for it.
     let slow = shell.json(&format!(
         r#"

@@ -346,3 +346,31 @@ fn all_that_fire(shell: &Shell, port: u16, expected: &BTreeSet<String>) -> BTree
     }
     fired
 }
+
+/// What OSDs say of their processor time is what the kernel says of their processes, within 5 %.
+#[test]
+fn processor_time_is_that_of_the_processes() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = with_tools(&cluster.pool("p", 8)).within(120);
+    let seen = sh(
+        &shell,
+        r#"
+        metrics_at $(free_port)
+        rados -p p bench 8 write -b 4096 -t 16 > bench.log
+        # Once nobody works any more, what is on the page is what is true.
+        sleep 11; scrape > page
+        for osd in 0 1 2; do
+          of() { awk -v name="ceph_osd_cpu_$1_us{ceph_daemon=\"osd.$osd\"}" 'index($0, name) == 1 { print $NF }' page; }
+          kernel=$(awk '{ sum += $1 } END { printf "%d\n", sum / 1000 }' /proc/$(cat $DIR/run/osd.$osd.pid)/task/*/schedstat)
+          echo "$(of threads) $(of process) $kernel"
+        done"#,
+    );
+    for line in seen.lines() {
+        let numbers: Vec<f64> =
+            line.split(' ').map(|word| word.parse().unwrap_or_else(|_| panic!("{seen}"))).collect();
+        let [threads, process, kernel] = numbers[..] else { panic!("{seen}") };
+        assert!(kernel > 200_000.0 && (process / kernel - 1.0).abs() < 0.05, "{seen}");
+        assert!(threads < process * 1.001 && threads > process * 0.5, "{seen}");
+    }
+    println!("threads, process, kernel, in us:\n{seen}");
+}

@@ -56,6 +56,8 @@ pub(crate) struct Account {
     pub(crate) whole: [(u64, f64); 2],
     /// The largest first.
     pub(crate) parts: Vec<Part>,
+    /// Of each OSD's threads, the share of the window that they were on a processor; more than 1 where there are several.
+    pub(crate) busy: Vec<(OsdId, f64)>,
     pub(crate) samples: Samples,
     /// OSDs that could not be looked at twice, and why.
     pub(crate) unknown: Vec<(OsdId, String)>,
@@ -84,8 +86,15 @@ impl Account {
         window_s: f64,
         samples: Samples,
     ) -> Self {
-        let mut account =
-            Self { window_s, osds: 0, whole: [(0, 0.0); 2], parts: Vec::new(), samples, unknown: Vec::new() };
+        let mut account = Self {
+            window_s,
+            osds: 0,
+            whole: [(0, 0.0); 2],
+            parts: Vec::new(),
+            busy: Vec::new(),
+            samples,
+            unknown: Vec::new(),
+        };
         for (osd, answer) in before {
             let pair = match (answer, after.get(osd)) {
                 (Ok(before), Some(Ok(after))) => account.add(*osd, before, after),
@@ -114,6 +123,11 @@ impl Account {
                 }
             }
         }
+        let used_us = |dump: &Value| dump["osd-cpu"]["threads_us"].as_u64();
+        // An OSD of an older version does not tell.
+        if let Some((before, after)) = used_us(before).zip(used_us(after)) {
+            self.busy.push((osd, after.saturating_sub(before) as f64 / 1e6 / self.window_s));
+        }
         self.whole = whole;
         self.parts.append(&mut parts);
         Ok(())
@@ -138,6 +152,15 @@ impl Account {
         (others.len() >= 2).then(|| others.get(others.len() / 2).copied()).flatten()
     }
 
+    /// Microseconds of the OSDs' threads for each message that was answered, what they did for each other included; of those OSDs that tell.
+    pub(crate) fn cpu_us_per_message(&self) -> Option<f64> {
+        let count = self.whole.iter().map(|(count, _)| count).sum::<u64>();
+        let all_tell = self.busy.len() == self.osds && count > 0;
+        all_tell.then(|| {
+            self.busy.iter().map(|(_, share)| share).sum::<f64>() * self.window_s * 1e6 / count as f64
+        })
+    }
+
     pub(crate) fn to_json(&self) -> Value {
         let total_s = self.total_s();
         let parts = self.parts.iter().map(|part| {
@@ -156,6 +179,8 @@ impl Account {
             "total_s": total_s,
             "unexplained_s": self.unexplained_s(),
             "parts": parts.collect::<Vec<_>>(),
+            "busy": self.busy.iter().map(|(osd, share)| json!({ "osd": osd, "share": share })).collect::<Vec<_>>(),
+            "cpu_us_per_message": self.cpu_us_per_message(),
             "samples": self.samples.to_json(),
             "unknown": self.unknown.iter().map(|(osd, why)| json!({ "osd": osd, "why": why })).collect::<Vec<_>>(),
         })

@@ -129,6 +129,25 @@ fn what_was_not_measured_is_not_counted() {
 }
 
 #[test]
+fn how_busy_threads_were_is_told() {
+    let (mut before, mut after) = pair();
+    assert!(
+        text(&Account::new(&before, &after, 10.0, Samples::default())).contains("threads were is unknown")
+    );
+    for (osd, us) in [(0, 1_000_000), (1, 2_000_000), (2, 9_500_000)] {
+        before.get_mut(&osd).and_then(|dump| dump.as_mut().ok()).expect("a dump")["osd-cpu"] =
+            json!({ "threads_us": 500 });
+        after.get_mut(&osd).and_then(|dump| dump.as_mut().ok()).expect("a dump")["osd-cpu"] =
+            json!({ "threads_us": us + 500 });
+    }
+    let account = Account::new(&before, &after, 10.0, Samples::default());
+    let shown = text(&account);
+    let line = "the busiest OSD's thread, osd.2's, was on a processor for 95 % of the time: it is what holds messages up there; 4166.7 us";
+    assert!(shown.contains(line), "{shown}");
+    assert!(account.to_json()["busy"][0]["share"].as_f64().is_some_and(|share| (share - 0.1).abs() < 1e-9));
+}
+
+#[test]
 fn idle_osds_are_not_blamed() {
     let (before, after) = (dumps([(0, [0.0; 5]); 3]), dumps([(100, [0.0, 0.0, 0.01, 0.02, 0.0]); 3]));
     let shown = text(&Account::new(&before, &after, 10.0, Samples::default()));

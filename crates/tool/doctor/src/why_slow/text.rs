@@ -11,6 +11,8 @@ const SEEN_MIN: f64 = 20.0;
 const SLOWER_TIMES: f64 = 2.0;
 /// With fewer messages at OSDs at a time these are idle for much of it.
 const BUSY_MIN: f64 = 1.0;
+/// A thread that is on a processor for more of the time has no time left.
+const BUSY_SHARE: f64 = 0.9;
 /// A client that has less of the waiting is none to name.
 const SHARE_MIN: f64 = 0.05;
 
@@ -36,6 +38,7 @@ pub(crate) fn text(account: &Account) -> String {
         lines.push("No message of a client was answered: there is nothing to explain, or nothing gets through (see `nacre doctor`).".to_owned());
     } else {
         parts(account, &mut lines);
+        processors(account, &mut lines);
         whose(account, &mut lines);
     }
     if account.samples.stuck > 0 {
@@ -75,6 +78,21 @@ fn parts(account: &Account, lines: &mut Vec<String>) {
         percent(smaller_s / total_s),
         account.parts.len() - shown,
         percent(unexplained_s / total_s),
+    ));
+}
+
+/// What a thread that is always busy holds up stands among the parts as waiting to be taken up, executed and answered.
+fn processors(account: &Account, lines: &mut Vec<String>) {
+    let Some((osd, share)) = account.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return lines.push("how busy the OSDs' threads were is unknown: none tells".to_owned());
+    };
+    let each =
+        account.cpu_us_per_message().map(|us| format!("; {us:.1} us of all OSDs' threads for each message"));
+    let held_up = if *share >= BUSY_SHARE { ": it is what holds messages up there" } else { "" };
+    lines.push(format!(
+        "the busiest OSD's thread, osd.{osd}'s, was on a processor for {} of the time{held_up}{}",
+        percent(*share),
+        each.unwrap_or_default()
     ));
 }
 
