@@ -87,7 +87,8 @@ pub(super) fn drivers(facts: &Facts, report: &mut Report) {
     });
 }
 
-/// Mean milliseconds until an OSD's own device had a client's write; nothing of network or other OSDs is in it.
+/// Mean milliseconds until an OSD had a client's write durably: its device, and its own thread that must see it. Nothing of network or other
+/// OSDs is in it.
 struct Latency {
     ms: f64,
     from: &'static str,
@@ -151,11 +152,18 @@ pub(super) fn latencies(facts: &Facts, report: &mut Report) {
         });
         // What would slow a whole machine down, slows all its OSDs.
         let whose = match (here.len(), slow_here) {
-            (1, _) => format!("the only OSD on {} that was measured: the device or the machine", host(*osd)),
+            (1, _) => format!(
+                "the only OSD on {} that was measured: the device, the OSD or the machine",
+                host(*osd)
+            ),
             (all, slow) if slow == all => {
                 format!("all {all} OSDs on {} are: the machine rather than one device", host(*osd))
             }
-            (all, slow) => format!("{} of the {all} OSDs on {} are not: this device", all - slow, host(*osd)),
+            (all, slow) => format!(
+                "{} of the {all} OSDs on {} are not: this device, or this OSD's thread",
+                all - slow,
+                host(*osd)
+            ),
         };
         report.findings.push(Finding {
             check: "osd-latency",
@@ -163,7 +171,7 @@ pub(super) fn latencies(facts: &Facts, report: &mut Report) {
             weight: latency.ms / middle.max(0.01),
             subject: format!("osd.{osd} is slower than others{device}"),
             measured: format!(
-                "its device took {:.2} ms for a write {}, the median of {} OSDs is {middle:.2} ms; {whose}",
+                "it took {:.2} ms to have a write durably {}, the median of {} OSDs is {middle:.2} ms; {whose}",
                 latency.ms, latency.from, latencies.len()
             ),
             cost: "every write whose PG has a copy there waits for it".to_owned(),

@@ -179,8 +179,8 @@ fn osds_are_compared_with_each_other() {
         "{}",
         finding.subject
     );
-    let measured = "its device took 6.00 ms for a write in the last seconds (osd perf), the median of 9 OSDs is 0.50 ms; 2 of the 3 OSDs \
-                    on h1 are not: this device";
+    let measured = "it took 6.00 ms to have a write durably in the last seconds (osd perf), the median of 9 OSDs is 0.50 ms; 2 of the 3 OSDs \
+                    on h1 are not: this device, or this OSD's thread";
     assert_eq!(finding.measured, measured);
     // A whole machine that is slow is not blamed on its devices.
     for osd in [3, 5] {
@@ -205,7 +205,9 @@ fn without_load_the_past_is_compared_and_without_that_nothing() {
         .perf_dumps
         .insert(8, Ok(json!({ "osd-stages": { "op_w_logged": { "avgcount": 1000, "sum": 9.0 } } })));
     assert!(
-        only(&facts).measured.starts_with("its device took 9.00 ms for a write since its start (perf dump)")
+        only(&facts)
+            .measured
+            .starts_with("it took 9.00 ms to have a write durably since its start (perf dump)")
     );
     for osd in 0..9 {
         facts

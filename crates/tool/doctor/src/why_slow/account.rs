@@ -40,7 +40,9 @@ impl Part {
             "executed" => format!(
                 "writes waited on osd.{osd} to be executed (messages before them, data that they need, recovery)"
             ),
-            "logged" => format!("writes waited for the device of osd.{osd}"),
+            "logged" => format!(
+                "writes waited until osd.{osd} had them durably (its device, and its thread that must see it)"
+            ),
             "replicated" => format!("writes waited for other OSDs, led by osd.{osd}"),
             _ => format!("{kind} waited on osd.{osd} for their answers to be made"),
         }

@@ -63,7 +63,7 @@ fn parts_add_up_and_the_largest_comes_first() {
         ),
         "{shown}"
     );
-    let line = "1. 53 % 6.00 s: writes waited for the device of osd.1 (1000 of them, 6.00 ms each; 0.50 ms elsewhere, 12.0 times as long)";
+    let line = "1. 53 % 6.00 s: writes waited until osd.1 had them durably (its device, and its thread that must see it) (1000 of them, 6.00 ms each; 0.50 ms elsewhere, 12.0 times as long)";
     assert!(shown.contains(line), "{shown}");
     assert!(shown.contains("which clients and images wait is unknown: at 0 moments"), "{shown}");
     assert!(shown.contains("; 0 % 0.00 s: unexplained"), "{shown}");
