@@ -4,6 +4,7 @@
 //! and denc.
 
 pub mod addr;
+pub mod build_kind;
 pub mod entropy;
 pub mod errno;
 pub mod features;

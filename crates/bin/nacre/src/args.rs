@@ -36,6 +36,10 @@ pub(crate) enum Command {
     /// Measure clusters, and say which of two is better.
     #[command(subcommand)]
     Bench(nacre_bench::Command),
+    /// Say what is wrong with this machine and with a cluster, the costliest first.
+    Doctor(nacre_doctor::Options),
+    /// Watch a cluster, and say where the time goes that clients wait for it.
+    WhySlow(nacre_doctor::WhySlowOptions),
 }
 
 impl Command {
@@ -45,7 +49,7 @@ impl Command {
             Self::Up(args) => Some(args.user()),
             Self::Mon(args) => Some(args.user()),
             Self::Osd(args) => Some(args.user()),
-            Self::Recovery(_) | Self::Store(_) | Self::Bench(_) => None,
+            Self::Recovery(_) | Self::Store(_) | Self::Bench(_) | Self::Doctor(_) | Self::WhySlow(_) => None,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::args::StoreKind;
 use crate::files::Folder;
 use anyhow::{Context, Result};
+use nacre_types::build_kind::BuildKind;
 use std::collections::BTreeMap;
 use std::process::Command;
 
@@ -37,6 +38,7 @@ pub(crate) fn machine_facts() -> BTreeMap<String, String> {
         ("kernel_version", Some(read(&format!("{kernel}/osrelease")).trim().to_owned())),
         ("mem_swap_kb", kib(&memory, "SwapTotal:")),
         ("mem_total_kb", kib(&memory, "MemTotal:")),
+        (BuildKind::METADATA_KEY, Some(BuildKind::own().to_string())),
     ];
     let told = facts.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
     told.filter(|(_, value)| !value.is_empty()).collect()

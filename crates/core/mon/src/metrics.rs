@@ -63,8 +63,8 @@ fn health(state: &State) -> Health {
         severity,
         is_active,
     };
-    for (code, severity) in state.health.history() {
-        details.insert(code, detail(code, severity, false));
+    for (code, seen) in state.health.history() {
+        details.insert(code, detail(code, seen.severity, false));
     }
     for check in &checks {
         details.insert(&check.code, detail(&check.code, check.severity.as_str(), true));

@@ -1,7 +1,7 @@
 //! [`Check`]: one thing that is wrong; and [`Health`]: which checks operators have muted, and which of them the cluster log knows.
 
 use crate::batch::{Batch, Snapshot};
-use crate::health_history::HealthHistory;
+use crate::health_history::{HealthHistory, SeenCheck};
 use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_msg::LogPriority;
 use nacre_types::UTime;
@@ -124,10 +124,15 @@ impl Health {
         Ok(Self { mutes: mutes.collect::<Result<_, DecodeError>>()?, history, ..Self::default() })
     }
 
-    /// Checks that were ever on, with the severity that they had last.
+    /// Checks that were ever on.
     #[must_use]
-    pub fn history(&self) -> &BTreeMap<String, &'static str> {
+    pub fn history(&self) -> &BTreeMap<String, SeenCheck> {
         self.history.known()
+    }
+
+    /// Forgets which checks were ever on; those that are come back at once.
+    pub fn clear_history(&mut self) {
+        self.history.clear();
     }
 
     /// Mutes by check.
@@ -170,10 +175,9 @@ impl Health {
 
     /// Ends the mutes that are not sticky and whose check went away or grew, and yields the lines that the
     /// cluster log wants since the last call.
-    pub(crate) fn news(&mut self, checks: Vec<Check>) -> Vec<(LogPriority, String)> {
-        for check in &checks {
-            self.history.note(&check.code, check.severity.as_str());
-        }
+    pub(crate) fn news(&mut self, checks: Vec<Check>, wall: UTime) -> Vec<(LogPriority, String)> {
+        let on = checks.iter().map(|check| (&*check.code, check.severity.as_str()));
+        self.history.look(&on.collect(), wall);
         let counts: BTreeMap<&str, i64> = checks.iter().map(|check| (&*check.code, check.count)).collect();
         let stale = |(code, mute): (&String, &Mute)| {
             let count = counts.get(code.as_str()).copied();
@@ -240,15 +244,15 @@ mod tests {
         let texts =
             |lines: Vec<(LogPriority, String)>| lines.into_iter().map(|(_, text)| text).collect::<Vec<_>>();
         assert_eq!(
-            texts(health.news(vec![check("1 osds down")])),
+            texts(health.news(vec![check("1 osds down")], UTime::ZERO)),
             ["Health check failed: 1 osds down (OSD_DOWN)"]
         );
-        assert!(health.news(vec![check("1 osds down")]).is_empty());
+        assert!(health.news(vec![check("1 osds down")], UTime::ZERO).is_empty());
         assert_eq!(
-            texts(health.news(vec![check("2 osds down")])),
+            texts(health.news(vec![check("2 osds down")], UTime::ZERO)),
             ["Health check update: 2 osds down (OSD_DOWN)"]
         );
-        assert_eq!(texts(health.news(Vec::new())).len(), 2);
+        assert_eq!(texts(health.news(Vec::new(), UTime::ZERO)).len(), 2);
     }
 
     #[test]
@@ -258,10 +262,10 @@ mod tests {
         assert!(health.mute("OSD_DOWN", mute(false)));
         assert!(health.is_muted(&check("")));
         assert!(!health.is_muted(&check("").counting(2)));
-        health.news(vec![check("").counting(2)]);
+        health.news(vec![check("").counting(2)], UTime::ZERO);
         assert!(health.mutes().is_empty());
         health.mute("OSD_DOWN", mute(true));
-        health.news(Vec::new());
+        health.news(Vec::new(), UTime::ZERO);
         assert_eq!(health.mutes().len(), 1);
         health.mute("OSD_DOWN", Mute { until: Some(UTime { sec: 5, nsec: 0 }), ..mute(true) });
         health.expire_mutes(UTime { sec: 5, nsec: 0 });

@@ -111,7 +111,7 @@ impl Mon {
             return;
         }
         let checks = crate::health::checks(&self.state);
-        for (priority, text) in self.state.health.news(checks) {
+        for (priority, text) in self.state.health.news(checks, cx.wall) {
             self.state.clog(priority, cx.wall, text);
         }
     }

@@ -1,5 +1,7 @@
 //! [`Client`]: the client of the monitors and the objecter over connections.
 
+mod tells;
+
 use crate::Access;
 use nacre_auth::{Authorizer, ClientAuth, Offer};
 use nacre_buf::BufList;
@@ -18,6 +20,7 @@ use nacre_types::{AddrVec, EntityAddr, EntityKind, Entropy, Errno, OsdId, SnapId
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tells::Tell;
 
 /// Pool operations under way at most.
 const POOL_OPS_MAX: usize = 1024;
@@ -72,6 +75,7 @@ struct Link {
     conn: ConnId,
     addr: EntityAddr,
     authorizer: Option<Authorizer>,
+    is_open: bool,
 }
 
 /// See the module's documentation.
@@ -86,6 +90,7 @@ pub struct Client {
     mon_link: Option<(LinkId, ConnId)>,
     objecter: Objecter,
     links: BTreeMap<OsdId, Link>,
+    tells: BTreeMap<u64, Tell>,
     wanted: bool,
     pool_ops: BTreeMap<u64, (PoolOp, Stamp)>,
     /// Questions for the newest map, and the operations that they are for.
@@ -121,6 +126,7 @@ impl Client {
             mon_link: None,
             objecter: Objecter::default(),
             links: BTreeMap::new(),
+            tells: BTreeMap::new(),
             wanted: false,
             pool_ops: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -295,7 +301,7 @@ impl Client {
         }
         if let Some(osd) = self.links.iter().find(|(_, link)| link.conn == conn).map(|(osd, _)| *osd) {
             self.links.remove(&osd);
-            self.objecter.lost(self.clock.now(), osd);
+            self.link_lost(self.clock.now(), osd);
         }
     }
 
@@ -329,7 +335,11 @@ impl Client {
                 false
             }
             ConnEvent::Established(_) => {
+                if let Some(link) = self.links.get_mut(&osd) {
+                    link.is_open = true;
+                }
                 self.objecter.opened(self.clock.now(), osd);
+                self.send_tells(osd);
                 true
             }
             ConnEvent::Message(raw) => self.osd_message(osd, raw),
@@ -337,7 +347,7 @@ impl Client {
         };
         if !going_on && let Some(link) = self.links.remove(&osd) {
             self.messenger.close(link.conn);
-            self.objecter.lost(self.clock.now(), osd);
+            self.link_lost(self.clock.now(), osd);
         }
     }
 
@@ -381,6 +391,7 @@ impl Client {
             Message::MOsdMap(maps) => self.learn_maps(&maps),
             Message::OsdBackoff(backoff) => self.objecter.backoff(self.clock.now(), osd, backoff),
             Message::WatchNotify(message) => self.finished.push(Finished::Notified(Box::new(message))),
+            Message::CommandReply(reply) => self.told(osd, tid, reply),
             _ => {}
         }
         true
@@ -417,6 +428,7 @@ impl Client {
             ObjecterEffect::Close { osd } => {
                 if let Some(link) = self.links.remove(&osd) {
                     self.messenger.close(link.conn);
+                    self.fail_tells(osd);
                 }
             }
             ObjecterEffect::Send { osd, tid, message } => {
@@ -446,16 +458,23 @@ impl Client {
     }
 
     fn dial(&mut self, now: Stamp, osd: OsdId, addrs: &AddrVec) {
-        let Some(addr) = addrs.msgr2() else { return self.objecter.lost(now, osd) };
+        let Some(addr) = addrs.msgr2() else { return self.link_lost(now, osd) };
+        match self.links.get(&osd).filter(|link| link.addr == addr) {
+            // Made for a command.
+            Some(link) if link.is_open => return self.objecter.opened(now, osd),
+            Some(_) => return,
+            None => {}
+        }
         if let Some(old) = self.links.remove(&osd) {
             self.messenger.close(old.conn);
+            self.fail_tells(osd);
         }
         let gid = i64::try_from(self.monc.global_id()).unwrap_or(-1);
         let target = Target { addr, kind: EntityKind::OSD, gid };
         let config = Arc::clone(&self.msgr);
         match self.messenger.connect(config, target, None, now, self.entropy.as_mut()) {
-            Ok(conn) => drop(self.links.insert(osd, Link { conn, addr, authorizer: None })),
-            Err(_) => self.objecter.lost(now, osd),
+            Ok(conn) => drop(self.links.insert(osd, Link { conn, addr, authorizer: None, is_open: false })),
+            Err(_) => self.link_lost(now, osd),
         }
     }
 

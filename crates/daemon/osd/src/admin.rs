@@ -11,6 +11,7 @@ use crate::pg_driver::PgDriver;
 use crate::shard_msg::QuestionKind;
 use crate::shard_net::ShardNet;
 use crate::storage::StoreConfig;
+use nacre_env::CpuTimes;
 use nacre_msg::Command;
 use nacre_msg::stats::PingTimes;
 use nacre_options::{self as options, OptionInfo, Values};
@@ -82,6 +83,7 @@ pub(crate) struct CommandView<'a> {
     pub(crate) control: Option<&'a OsdControl>,
     /// Both clocks, as the turn has them.
     pub(crate) times: (Stamp, UTime),
+    pub(crate) cpu: CpuTimes,
 }
 
 impl CommandView<'_> {
@@ -167,8 +169,8 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
         "config show" => config_show(view.options),
         "config diff" => config_diff(view.options),
         "flush_pg_stats" => return Ok(CommandOutcome::FlushStats),
-        "perf dump" => asok::perf_dump(view.pg_driver, view.net),
-        "perf schema" => perf_counters::schema(&asok::perf_dump(view.pg_driver, view.net)),
+        "perf dump" => asok::perf_dump(view.pg_driver, view.net, view.cpu),
+        "perf schema" => perf_counters::schema(&asok::perf_dump(view.pg_driver, view.net, view.cpu)),
         "compact" => {
             return Err(elsewhere(
                 "an OSD that runs compacts with each checkpoint; `nacre store compact` does more to one that is stopped",

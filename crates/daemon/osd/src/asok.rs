@@ -4,11 +4,14 @@ use crate::perf_counters::PerfSums;
 use crate::pg_driver::PgDriver;
 use crate::shard_net::ShardNet;
 use crate::tracker;
+use nacre_env::CpuTimes;
 use nacre_msg::stats::SlowOps;
 use nacre_pg::OpInFlight;
 use nacre_service::IntakeReport;
 use nacre_types::{Stamp, UTime};
 use std::time::Duration;
+
+const NS_PER_US: u64 = 1000;
 
 /// Slow messages are named in the log at most this often.
 pub(crate) const SLOW_OPS_INTERVAL: Duration = Duration::from_secs(5);
@@ -70,7 +73,7 @@ pub(crate) fn dump_blocked_ops(pgs: &PgDriver, limit: Duration, times: (Stamp, U
 }
 
 /// The counters of a shard, for the manager.
-pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
+pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> PerfSums {
     let (counters, usage) = (&pg_driver.counters, pg_driver.store.usage());
     let [reads, writes] = pg_driver.tracker.answers();
     let kept = pg_driver.throttle.kept_seconds();
@@ -91,12 +94,15 @@ pub(crate) fn perf_sums(pg_driver: &PgDriver, net: &ShardNet) -> PerfSums {
         recovered: 0, // `Periodic` knows
         kept_seconds: (kept.judged, kept.kept),
         commits: pg_driver.tracker.commits(),
+        stages: pg_driver.tracker.stage_sums(),
         store: pg_driver.store.counters(),
+        thread_cpu_us: cpu.thread_ns / NS_PER_US,
+        process_cpu_us: cpu.process_ns / NS_PER_US,
     }
 }
 
 /// The counters of a shard.
-pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet) -> serde_json::Value {
+pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> serde_json::Value {
     let counters = &pg_driver.counters;
     let usage = pg_driver.store.usage();
     let kept = pg_driver.throttle.kept_seconds();
@@ -134,6 +140,7 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet) -> serde_json::Val
             "pg_log_bytes": pg_driver.pgs.log_bytes(),
         },
         "osd-stages": stages,
+        "osd-cpu": { "threads_us": cpu.thread_ns / NS_PER_US, "process_us": cpu.process_ns / NS_PER_US },
         "throttle-osd_client_messages": messages,
         "throttle-osd_client_bytes": bytes,
         "osd-intake": intake(&net.messenger.intake()),

@@ -30,6 +30,7 @@
 //! | `own_collection`, `recovery_snapshot` | what is kept for ourselves in the store, and for the case that all monitors are lost |
 //! | `storage` | the store's files |
 //! | `periodic`, `idle_trim`, `bench` | what comes back every second; memory given back; `ceph tell osd.N bench` |
+//! | `stage_sums` | what that clock has counted, for the manager |
 //! | `tracker` | the stage clock of clients' messages |
 //! | `admin`, `asok`, `pg_query`, `lost`, `command_reply` | `ceph tell`, `ceph daemon` and `ceph pg` |
 //! | `admin_sessions` | who asks at the admin socket |
@@ -76,6 +77,7 @@ mod shard;
 mod shard_msg;
 mod shard_net;
 mod smart;
+mod stage_sums;
 mod start;
 pub mod storage;
 mod tracker;

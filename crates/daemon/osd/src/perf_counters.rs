@@ -3,6 +3,7 @@
 //! Ceph: `src/osd/osd_perf_counters.cc`, `src/common/perf_counters.h` at v16.2.15; names, priorities and units are those there, so that the
 //! manager's modules and what stands on them find them.
 
+use crate::stage_sums::{StageSums, stage};
 use nacre_msg::{PerfCounterType, counter_kind};
 use nacre_store::StoreCounters;
 use serde_json::{Map, Value, json};
@@ -31,6 +32,10 @@ pub(crate) struct PerfSums {
     pub(crate) kept_seconds: (u64, u64),
     /// Number of clients' writes, and nanoseconds until the log had them.
     pub(crate) commits: (u64, u64),
+    pub(crate) stages: StageSums,
+    /// Microseconds of processor time: of the shards' threads, and of the whole process, in which there may be other OSDs.
+    pub(crate) thread_cpu_us: u64,
+    pub(crate) process_cpu_us: u64,
     pub(crate) store: StoreCounters,
 }
 
@@ -58,6 +63,9 @@ impl PerfSums {
             recovered: self.recovered + other.recovered,
             kept_seconds: add(self.kept_seconds, other.kept_seconds),
             commits: add(self.commits, other.commits),
+            stages: self.stages.plus(&other.stages),
+            thread_cpu_us: self.thread_cpu_us + other.thread_cpu_us,
+            process_cpu_us: self.process_cpu_us.max(other.process_cpu_us),
             store: StoreCounters {
                 object_hits: self.store.object_hits + other.store.object_hits,
                 object_misses: self.store.object_misses + other.store.object_misses,
@@ -87,6 +95,7 @@ const COUNT: u8 = counter_kind::U64 | counter_kind::COUNTER;
 const LATENCY: u8 = counter_kind::TIME | counter_kind::AVERAGE;
 const NO_UNIT: u8 = 0;
 const BYTES: u8 = 1;
+const STAGE: (u8, u8, u8) = (LATENCY, USEFUL, NO_UNIT);
 
 const fn row(
     (path, nick): (&'static str, &'static str),
@@ -168,6 +177,49 @@ const COUNTERS: &[Counter] = &[
     }),
     row(("bluefs.wal_total_bytes", "walb"), (GAUGE, USEFUL, BYTES), "Size of the store's log", |sums| {
         (sums.store.log_bytes, 0)
+    }),
+    row(
+        ("osd-cpu.threads_us", ""),
+        (COUNT, USEFUL, NO_UNIT),
+        "Processor time of the OSD's threads, in us",
+        |sums| (sums.thread_cpu_us, 0),
+    ),
+    row(
+        ("osd-cpu.process_us", ""),
+        (COUNT, USEFUL, NO_UNIT),
+        "Processor time of its whole process, in us",
+        |sums| (sums.process_cpu_us, 0),
+    ),
+    // Reads pass no log and no other OSD.
+    row(("osd-stages.op_r_dispatched", ""), STAGE, "Reads: until the PG had them", |sums| {
+        sums.stages.read(stage::DISPATCHED)
+    }),
+    row(("osd-stages.op_r_executed", ""), STAGE, "Reads: from there until the data was there", |sums| {
+        sums.stages.read(stage::EXECUTED)
+    }),
+    row(("osd-stages.op_r_replied", ""), STAGE, "Reads: from there to the answer", |sums| {
+        sums.stages.read(stage::REPLIED)
+    }),
+    row(("osd-stages.op_w_dispatched", ""), STAGE, "Writes: until the PG had them", |sums| {
+        sums.stages.write(stage::DISPATCHED)
+    }),
+    row(("osd-stages.op_w_executed", ""), STAGE, "Writes: from there until they were executed", |sums| {
+        sums.stages.write(stage::EXECUTED)
+    }),
+    row(
+        ("osd-stages.op_w_logged", ""),
+        STAGE,
+        "Writes: from there until this OSD had them durably",
+        |sums| sums.stages.write(stage::LOGGED),
+    ),
+    row(
+        ("osd-stages.op_w_replicated", ""),
+        STAGE,
+        "Writes: from there until all members had them durably",
+        |sums| sums.stages.write(stage::REPLICATED),
+    ),
+    row(("osd-stages.op_w_replied", ""), STAGE, "Writes: from there to the answer", |sums| {
+        sums.stages.write(stage::REPLIED)
     }),
 ];
 
@@ -255,6 +307,7 @@ fn describe(section: &str, name: &str, value: &Value) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stage_sums::STAGES;
     use nacre_denc::Reader;
 
     const SUMS: PerfSums = PerfSums {
@@ -274,6 +327,9 @@ mod tests {
         recovered: 3,
         kept_seconds: (20, 19),
         commits: (4, 44),
+        stages: StageSums { reads: (2, [0, 150, 0, 0, 50]), writes: (4, [10, 20, 300, 60, 10]) },
+        thread_cpu_us: 70,
+        process_cpu_us: 90,
         store: StoreCounters { object_hits: 8, object_misses: 2, log_bytes: 4096 },
     };
 
@@ -305,9 +361,30 @@ mod tests {
         assert_eq!(values["osd.op_w_latency"], (400, 4));
         assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
         assert_eq!((values["bluestore.kv_commit_lat"], values["osd.recovery_ops"]), ((44, 4), (3, 0)));
+        assert_eq!(values["osd-stages.op_w_logged"], (300, 4));
+        assert_eq!(
+            (SUMS.plus(&SUMS).thread_cpu_us, SUMS.plus(&SUMS).process_cpu_us),
+            (140, 90),
+            "two threads of one process"
+        );
         let second = session.report(&SUMS.plus(&SUMS), 5);
         assert!(second.declare.is_empty() && second.undeclare.is_empty(), "once in a session");
         assert_eq!(read(&declared, second.packed)["osd.op_r_latency"], (400, 4));
+    }
+
+    #[test]
+    fn each_stage_has_the_counter_of_its_name() {
+        for (kind, sums_of) in [("r", SUMS.stages.reads), ("w", SUMS.stages.writes)] {
+            for (stage, ns) in STAGES.iter().zip(sums_of.1) {
+                let path = format!("osd-stages.op_{kind}_{stage}");
+                let value = COUNTERS
+                    .iter()
+                    .find(|counter| counter.path == path)
+                    .map(|counter| (counter.value)(&SUMS));
+                let passes = kind == "w" || !matches!(*stage, "logged" | "replicated");
+                assert_eq!(value, passes.then_some((ns, sums_of.0)), "{path}");
+            }
+        }
     }
 
     #[test]

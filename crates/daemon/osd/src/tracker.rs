@@ -11,6 +11,7 @@
 //! | `replicated` | all members have | peers |
 //! | `replied` | the answer is made | nothing |
 
+use crate::stage_sums::{STAGES, StageSums, stage};
 use nacre_buf::ByteStr;
 use nacre_msg::osd_op::code;
 use nacre_msg::{OsdOp, OsdOpReply};
@@ -19,8 +20,6 @@ use nacre_types::{PgId, Stamp, UTime};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-const STAGES: [&str; 5] = ["dispatched", "executed", "logged", "replicated", "replied"];
-const LOGGED: usize = 2;
 /// Buckets of a histogram; the last holds all above some twelve minutes.
 const BUCKETS: usize = 32;
 /// Operations that a description names; messages of clients have one to three.
@@ -149,12 +148,19 @@ impl Tracker {
 
     /// How many writes were answered, and the nanoseconds that the device took for them all.
     pub(crate) fn commits(&self) -> (u64, u64) {
-        (self.writes.count, self.writes.stages[LOGGED].sum_ns)
+        (self.writes.count, self.writes.stages[stage::LOGGED].sum_ns)
     }
 
     /// How many reads and how many writes were answered, and the nanoseconds from their arrival to their answers.
     pub(crate) fn answers(&self) -> [(u64, u64); 2] {
         [&self.reads, &self.writes].map(|kind| (kind.count, kind.whole.sum_ns))
+    }
+
+    /// The same, and what they spent in each stage.
+    pub(crate) fn stage_sums(&self) -> StageSums {
+        let [reads, writes] = [&self.reads, &self.writes]
+            .map(|kind| (kind.count, kind.stages.each_ref().map(|stage| stage.sum_ns)));
+        StageSums { reads, writes }
     }
 
     /// A message is answered. True when it is one of the slowest: [`Tracker::keep`] it then.

@@ -210,6 +210,7 @@ impl Shard {
             net: &self.net,
             control: self.control.get(),
             times: (self.now, self.wall),
+            cpu: self.clock.cpu().unwrap_or_default(),
         };
         let answer: Result<Value, Failure> = match command(&view, session, given) {
             CommandOutcome::Reply(answer) => answer,

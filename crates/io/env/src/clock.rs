@@ -1,5 +1,6 @@
 //! Clocks: a monotonic one, and the time of day.
 
+use crate::cpu_times::{CpuTimes, cpu_times};
 use nacre_types::{Stamp, UTime};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -9,6 +10,11 @@ pub trait Clock: Send {
     fn now(&self) -> Stamp;
     /// The calendar clock, for what people and other machines see.
     fn wall(&self) -> UTime;
+    /// What the thread that asks and its process have used of the processors; none where time is only thought, as in the simulation. Costs
+    /// two system calls.
+    fn cpu(&self) -> Option<CpuTimes> {
+        None
+    }
 }
 
 /// The clocks of this machine. Copies share one start, so their stamps compare.
@@ -33,5 +39,9 @@ impl Clock for RealClock {
     fn wall(&self) -> UTime {
         // A clock before 1970 is a broken machine; zero makes tickets fail at once instead of misleading.
         UTime::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+    }
+
+    fn cpu(&self) -> Option<CpuTimes> {
+        cpu_times()
     }
 }

@@ -4,6 +4,7 @@
 //! (ARCHITECTURE.md, determinism). Layer: io; uses base.
 
 mod clock;
+mod cpu_times;
 pub mod disk;
 mod entropy;
 mod file;
@@ -11,6 +12,7 @@ pub mod net;
 pub mod real;
 
 pub use clock::{Clock, RealClock};
+pub use cpu_times::CpuTimes;
 pub use disk::{Disk, DiskCompletion, DiskError, DiskTag, Durability};
 pub use entropy::SystemEntropy;
 pub use file::{File, FileRoom};

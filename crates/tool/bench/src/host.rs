@@ -22,6 +22,7 @@ pub(crate) fn describe() -> Value {
         "fio": first_line("fio", "--version"),
         "librbd": first_line("ceph", "--version"),
         "nacre_bench": env!("CARGO_PKG_VERSION"),
+        "nacre_bench_build": nacre_types::build_kind::BuildKind::own().to_string(),
     })
 }
 

@@ -8,6 +8,7 @@
 //! | `place` | the images or objects that its operations go to |
 //! | `driver` | the program that puts the load on |
 //! | `load` | what is measured and how long |
+//! | `builds` | refuses what was built without optimisation |
 //! | `side` | a cluster that load is put on |
 //! | `fio` | stock fio with its rbd engine |
 //! | `own` | a client of our own |
@@ -29,6 +30,7 @@
     reason = "results go to standard output, progress beside it"
 )]
 
+mod builds;
 mod cell;
 mod compare;
 mod driver;

@@ -41,6 +41,9 @@ pub(crate) struct Load {
     /// Let each OSD say what its operations spent in which stage (Nacre's OSDs only); takes seconds per repetition.
     #[arg(long)]
     pub(crate) stages: bool,
+    /// Measure programs that were built without optimisation, too, whose figures say nothing: to try the bench itself.
+    #[arg(long)]
+    pub(crate) allow_unoptimised: bool,
     /// The program that puts the load on.
     #[arg(long, value_enum, default_value = "fio")]
     pub(crate) client: Driver,

@@ -6,9 +6,10 @@ use crate::load::{Load, PGS_MAX, Target};
 use crate::place::Place;
 use crate::shape::Shape;
 use crate::stages::Stages;
-use crate::{fio, own};
+use crate::{builds, fio, own};
 use anyhow::{Context, Result, bail};
 use nacre_buf::crc::crc32c;
+use nacre_types::build_kind::BuildKind;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -192,7 +193,13 @@ impl Side {
             build: Value::Null,
             nacre,
         };
+        let metadata: Value = serde_json::from_str(&side.ceph(&["osd", "metadata", "--format", "json"])?)?;
+        let builds = builds::of_osds(&metadata);
+        if !load.allow_unoptimised {
+            builds::check(&builds, &BuildKind::own(), load.client)?;
+        }
         side.build = side.describe_build(spec)?;
+        side.build["osd_builds"] = json!(builds);
         Ok(side)
     }
 

@@ -7,7 +7,7 @@ use crate::health::{Check, Mute, Severity, checks, overall};
 use crate::state::State;
 use nacre_format::{Node, Section, stamp};
 use nacre_options::{Kind, OptionInfo};
-use nacre_types::Errno;
+use nacre_types::{Errno, UTime};
 use std::time::Duration;
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -31,6 +31,20 @@ pub(super) const COMMANDS: &[Command] = &[
         "w",
         "Mention a check again, or all",
         unmute,
+    ),
+    command(
+        "healthcheck history ls",
+        "mgr",
+        "r",
+        "Which checks were ever on, since when and how often",
+        history,
+    ),
+    command(
+        "healthcheck history clear",
+        "mgr",
+        "rw",
+        "Forget them; those that are on come back",
+        clear_history,
     ),
 ];
 
@@ -164,4 +178,42 @@ fn unmute(call: &mut Call<'_>) -> Answer {
         call.state.health.unmute(&code);
     }
     done("")
+}
+
+/// As Ceph's manager has it: seconds since 1970 for programs.
+fn history(call: &mut Call<'_>) -> Answer {
+    let seen = call.state.health.history();
+    let day = |at: UTime| {
+        let text = at.to_string();
+        // `2026-11-21T09:17:03.000000+0000`
+        text.get(..19)
+            .filter(|_| at != UTime::ZERO)
+            .map_or_else(String::new, |text| text.replace('-', "/").replace('T', " "))
+    };
+    let line = |name: &str, [first, last, count, active]: [&str; 4]| {
+        format!("{name:<24}  {first:<20}  {last:<20}  {count:>5}  {active:^6}\n")
+    };
+    let mut plain = line("Healthcheck Name", ["First Seen (UTC)", "Last seen (UTC)", "Count", "Active"]);
+    for (code, seen) in seen {
+        let active = if seen.is_active { "Yes" } else { "No" };
+        plain += &line(code, [&day(seen.first_seen), &day(seen.last_seen), &seen.count.to_string(), active]);
+    }
+    plain += &format!("{} health check(s) listed\n", seen.len());
+    let seconds = |at: UTime| Node::Raw(format!("{}.{:06}", at.sec, at.nsec / 1000));
+    let tree = seen.iter().map(|(code, seen)| {
+        let section = Section::new()
+            .with("name", code)
+            .with("severity", seen.severity)
+            .with("first_seen", seconds(seen.first_seen))
+            .with("last_seen", seconds(seen.last_seen))
+            .with("count", seen.count)
+            .with("active", seen.is_active);
+        (code.clone(), section)
+    });
+    call.either("health_history", plain, tree.collect::<Section>())
+}
+
+fn clear_history(call: &mut Call<'_>) -> Answer {
+    call.state.health.clear_history();
+    done("healthcheck history cleared")
 }

@@ -241,3 +241,51 @@ fn pgs_are_stuck_after_the_time_that_the_option_says() {
     assert_eq!(world.ask(admin, set).map(|ack| ack.result), Some(0));
     assert_eq!(stuck(&mut world), Some(8));
 }
+
+#[test]
+fn checks_that_were_on_are_listed_until_they_are_cleared() {
+    let mut world = World::new(3);
+    world.boot_all(3);
+    let admin = world.connect(ADMIN);
+    let flags = |world: &mut World| {
+        world.pass(Duration::from_secs(2));
+        let seen = shown(world, admin, "healthcheck history ls")["OSDMAP_FLAGS"].clone();
+        (seen["active"].clone(), seen["count"].clone(), seen["severity"].clone())
+    };
+    let give = |world: &mut World, json: &str| {
+        assert_eq!(world.ask(admin, json).map(|ack| ack.result), Some(0), "{json}");
+    };
+    let (set, unset) = (r#"{"prefix":"osd set","key":"noout"}"#, r#"{"prefix":"osd unset","key":"noout"}"#);
+    assert_eq!(flags(&mut world).0, serde_json::Value::Null);
+    give(&mut world, set);
+    assert_eq!(flags(&mut world), (true.into(), 1.into(), "HEALTH_WARN".into()));
+    give(&mut world, unset);
+    assert_eq!(flags(&mut world), (false.into(), 1.into(), "HEALTH_WARN".into()));
+    give(&mut world, set);
+    assert_eq!(flags(&mut world), (true.into(), 2.into(), "HEALTH_WARN".into()));
+    let seen = shown(&mut world, admin, "healthcheck history ls")["OSDMAP_FLAGS"].clone();
+    assert!(
+        seen["first_seen"].as_f64() > Some(0.0) && seen["last_seen"].as_f64() > seen["first_seen"].as_f64(),
+        "{seen}"
+    );
+    let text = world.ask(admin, r#"{"prefix":"healthcheck history ls"}"#).expect("an answer").data.to_bytes();
+    let text = String::from_utf8_lossy(&text).into_owned();
+    assert!(
+        text.starts_with(
+            "Healthcheck Name          First Seen (UTC)      Last seen (UTC)       Count  Active"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("OSDMAP_FLAGS              20") && line.contains("     2   Yes")),
+        "{text}"
+    );
+    // What is on comes back, and what is over does not.
+    give(&mut world, r#"{"prefix":"healthcheck history clear"}"#);
+    assert_eq!(flags(&mut world), (true.into(), 1.into(), "HEALTH_WARN".into()));
+    give(&mut world, unset);
+    world.pass(Duration::from_secs(2));
+    give(&mut world, r#"{"prefix":"healthcheck history clear"}"#);
+    assert_eq!(flags(&mut world).0, serde_json::Value::Null);
+}

@@ -4,9 +4,11 @@ mod disk;
 mod line_log;
 mod net;
 pub mod private;
+mod timex;
 mod unix;
 
 pub use disk::{DriverChoice, EventFd, OpenError, RealDisk, reserve, room, write_back};
 pub use line_log::LineLog;
 pub use net::RealNet;
+pub use timex::{ClockState, clock_state};
 pub use unix::{UNIX_PATH_BYTES_MAX, listen_private};

@@ -18,13 +18,20 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON in each line")).collect()
 }
 
+/// Whether the OSDs say that they are a release build.
+fn is_optimised(cluster: &Cluster) -> bool {
+    cluster.shell().json("ceph osd metadata 0 -f json")["nacre_build"] == "opt-level 3"
+}
+
 #[test]
 fn a_run_has_all_figures_and_is_the_same_as_itself() {
     let Some(cluster) = Cluster::start_processes(3) else { return };
-    let shell = cluster.shell().within(240);
+    // What `cargo test` builds by itself is no release build.
+    let any_build = if is_optimised(&cluster) { "" } else { "--allow-unoptimised" };
+    let shell = cluster.shell().within(240).with("ANY_BUILD", any_build);
     shell.sh("ceph config set mon mon_allow_pool_delete true"); // the bench removes its pool where that is allowed
     let bench = "$NACRE bench run --conf $DIR/ceph.conf --keyring $DIR/keyring --dir . --size-mib 16 --warmup 1 \
-                 --repetitions 2";
+                 --repetitions 2 $ANY_BUILD";
     for (client, cells) in
         [("fio", "randwrite-4k-qd4,write-4k-sync"), ("own", "mix70-128k-qd2,randread-4k-clients12")]
     {
@@ -65,4 +72,27 @@ fn a_run_has_all_figures_and_is_the_same_as_itself() {
     assert_eq!(shell.sh("ceph osd pool ls | grep nacre-bench || true"), "");
     shell.fails("$NACRE bench run --cells nonsense").expect_text("is no cell");
     shell.fails("$NACRE bench compare fio.jsonl nacre:nacre").expect_text("both sides");
+}
+
+/// An unoptimised build is refused before anything is made in the cluster, and anything is measured.
+#[test]
+fn an_unoptimised_build_is_refused() {
+    let Some(cluster) = Cluster::start_processes(1) else { return };
+    let shell = cluster.shell().within(120);
+    if is_optimised(&cluster) {
+        return; // `cargo test` without NACRE_BIN shows it
+    }
+    for more in ["", "--client own"] {
+        let bench = format!(
+            "$NACRE bench run --conf $DIR/ceph.conf --keyring $DIR/keyring --dir . --cells randwrite-4k-qd1 {more}"
+        );
+        shell
+            .fails(&bench)
+            .expect_text("osd.0 run an unoptimised build (opt-level 0, debug assertions)")
+            .expect_text("make bin");
+    }
+    shell
+        .fails("$NACRE bench compare nacre:$NACRE nacre:$NACRE --dir . --cells randwrite-4k-qd1")
+        .expect_text("unoptimised build");
+    assert_eq!(shell.sh("ceph osd pool ls | grep nacre-bench || true"), "");
 }

@@ -7,6 +7,7 @@ mod bench;
 mod caps;
 mod cli;
 mod client;
+mod doctor;
 mod erasure;
 mod file_systems;
 mod foreign;

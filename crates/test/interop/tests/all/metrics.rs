@@ -146,6 +146,14 @@ fn counters_follow_what_clients_and_osds_do() {
         is() { [ $(sum $1) = $2 ]; }
         until_true 30 'is ceph_osd_op_r_out_bytes 41943040'; until_true 30 'is ceph_osd_op_w_in_bytes 41943040'
         until_true 30 'is ceph_pool_objects 10'; until_true 30 'is ceph_pool_stored 41943040'; is ceph_pool_wr_bytes 41943040
+        # Stages of reads and of writes add up to their whole time, within 5 %, and each of them counts every message.
+        adds_up() { scrape | awk -v kind="$1" '
+          index($1, "ceph_osd_op_" kind "_latency_sum{") == 1 { whole += $2 }
+          index($1, "ceph_osd_stages_op_" kind "_") == 1 && index($1, "_sum{") { parts += $2 }
+          END { exit !(whole > 0 && parts > whole * 0.95 && parts < whole * 1.05) }'; }
+        until_true 30 'adds_up r'; until_true 30 'adds_up w'
+        [ $(sum ceph_osd_stages_op_w_logged_count) = $(sum ceph_osd_op_w_latency_count) ]
+        [ $(scrape | grep -c '^ceph_osd_stages_op_._[a-z]*_sum{ceph_daemon="osd.1"}') = 8 ]
         [ $(sum ceph_osd_op_w_latency_count) -ge 10 ]; [ $(sum ceph_bluestore_kv_commit_lat_count) -ge 10 ]
         [ $(sum ceph_bluestore_onode_hits) -gt 0 ]; [ $(sum ceph_bluefs_wal_total_bytes) -gt 0 ]
         [ $(sum ceph_osd_numpg) = 24 ]; [ $(sum ceph_pg_clean) = 8 ]
@@ -337,4 +345,32 @@ fn all_that_fire(shell: &Shell, port: u16, expected: &BTreeSet<String>) -> BTree
         std::thread::sleep(Duration::from_secs(1));
     }
     fired
+}
+
+/// What OSDs say of their processor time is what the kernel says of their processes, within 5 %.
+#[test]
+fn processor_time_is_that_of_the_processes() {
+    let Some(cluster) = Cluster::start_processes(3) else { return };
+    let shell = with_tools(&cluster.pool("p", 8)).within(120);
+    let seen = sh(
+        &shell,
+        r#"
+        metrics_at $(free_port)
+        rados -p p bench 8 write -b 4096 -t 16 > bench.log
+        # Once nobody works any more, what is on the page is what is true.
+        sleep 11; scrape > page
+        for osd in 0 1 2; do
+          of() { awk -v name="ceph_osd_cpu_$1_us{ceph_daemon=\"osd.$osd\"}" 'index($0, name) == 1 { print $NF }' page; }
+          kernel=$(awk '{ sum += $1 } END { printf "%d\n", sum / 1000 }' /proc/$(cat $DIR/run/osd.$osd.pid)/task/*/schedstat)
+          echo "$(of threads) $(of process) $kernel"
+        done"#,
+    );
+    for line in seen.lines() {
+        let numbers: Vec<f64> =
+            line.split(' ').map(|word| word.parse().unwrap_or_else(|_| panic!("{seen}"))).collect();
+        let [threads, process, kernel] = numbers[..] else { panic!("{seen}") };
+        assert!(kernel > 200_000.0 && (process / kernel - 1.0).abs() < 0.05, "{seen}");
+        assert!(threads < process * 1.001 && threads > process * 0.5, "{seen}");
+    }
+    println!("threads, process, kernel, in us:\n{seen}");
 }

@@ -1,0 +1,182 @@
+//! Checks of OSDs against each other: how they were built, how they reach their devices, and which device is slower than its like.
+
+use super::Facts;
+use super::checks::of_osds;
+use crate::report::{Finding, Rank, Report};
+use nacre_types::OsdId;
+use nacre_types::build_kind::BuildKind;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// So many times the median of the others, and so much more in milliseconds.
+const SLOWER_TIMES: f64 = 3.0;
+const SLOWER_MS: f64 = 2.0;
+const PEERS_MIN: usize = 2;
+/// Means of fewer writes say little.
+const WRITES_MIN: u64 = 100;
+
+/// What OSDs said of themselves when they booted.
+fn metadata(facts: &Facts, check: &'static str, report: &mut Report) -> BTreeMap<OsdId, Value> {
+    let answer = match &facts.osd_metadata {
+        Ok(answer) => answer,
+        Err(why) => {
+            report.unknown(check, why.clone());
+            return BTreeMap::new();
+        }
+    };
+    let one = |osd: &Value| Some((OsdId::try_from(osd["id"].as_i64()?).ok()?, osd.clone()));
+    answer.as_array().into_iter().flatten().filter_map(one).collect()
+}
+
+fn names(osds: &[OsdId]) -> String {
+    osds.iter().map(|osd| format!("osd.{osd}")).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn builds(facts: &Facts, report: &mut Report) {
+    let (mut slow, mut silent) = (BTreeMap::<String, Vec<OsdId>>::new(), Vec::new());
+    for (osd, facts) in metadata(facts, "osd-build", report) {
+        match facts[BuildKind::METADATA_KEY].as_str().and_then(BuildKind::parse) {
+            None => silent.push(osd),
+            Some(kind) => {
+                report.judged("osd-build");
+                if !kind.is_optimised() {
+                    slow.entry(kind.to_string()).or_default().push(osd);
+                }
+            }
+        }
+    }
+    if !silent.is_empty() {
+        report.unknown("osd-build", format!("{} do not tell how they were built", names(&silent)));
+    }
+    for (kind, osds) in slow {
+        report.findings.push(Finding {
+            check: "osd-build",
+            rank: Rank::Serious,
+            weight: 10.0,
+            subject: format!("{} run no release build", names(&osds)),
+            measured: format!("compiled with {kind}"),
+            cost: "several times the processor time of a release build for each operation; no measurement of them says anything".to_owned(),
+            advice: "run what `make bin` builds (target/release/nacre)".to_owned(),
+            fixes: Vec::new(),
+        });
+    }
+}
+
+pub(super) fn drivers(facts: &Facts, report: &mut Report) {
+    let mut slow = Vec::new();
+    for (osd, facts) in metadata(facts, "device-driver", report) {
+        if let Some(driver) = facts["nacre_bdev_driver"].as_str() {
+            report.judged("device-driver");
+            if driver != "io_uring" {
+                slow.push((osd, driver.to_owned()));
+            }
+        }
+    }
+    let Some((_, driver)) = slow.first() else { return };
+    let osds: Vec<OsdId> = slow.iter().map(|(osd, _)| *osd).collect();
+    report.findings.push(Finding {
+        check: "device-driver",
+        rank: Rank::Costly,
+        weight: 1.0,
+        subject: format!("{} reach their devices the slow way", names(&osds)),
+        measured: format!("by {driver}, not by io_uring"),
+        cost: "each access wakes another thread, twice".to_owned(),
+        advice: "sysctl kernel.io_uring_disabled=0; in containers, allow io_uring in the seccomp profile"
+            .to_owned(),
+        fixes: Vec::new(),
+    });
+}
+
+/// Mean milliseconds until an OSD had a client's write durably: its device, and its own thread that must see it. Nothing of network or other
+/// OSDs is in it.
+struct Latency {
+    ms: f64,
+    from: &'static str,
+}
+
+/// Where latencies come from. Histograms of each device, once OSDs have them, belong here: everything behind asks for one number per OSD.
+fn device_latencies(facts: &Facts, report: &mut Report) -> BTreeMap<OsdId, Latency> {
+    let perf = facts.osd_perf.as_ref().ok().and_then(|perf| perf["osdstats"]["osd_perf_infos"].as_array());
+    let recent = perf.into_iter().flatten().filter_map(|info| {
+        let osd = OsdId::try_from(info["id"].as_i64()?).ok()?;
+        let ms = info["perf_stats"]["commit_latency_ns"].as_f64()? / 1e6;
+        Some((osd, Latency { ms, from: "in the last seconds (osd perf)" }))
+    });
+    let recent: BTreeMap<OsdId, Latency> = recent.collect();
+    // All must be of the same time to be compared.
+    if recent.len() > PEERS_MIN {
+        return recent;
+    }
+    let since_start =
+        of_osds(&facts.perf_dumps, "osd-latency", report).into_iter().filter_map(|(osd, dump)| {
+            let logged = &dump["osd-stages"]["op_w_logged"];
+            let count = logged["avgcount"].as_u64().filter(|count| *count >= WRITES_MIN)?;
+            let ms = logged["sum"].as_f64()? * 1e3 / count as f64;
+            Some((osd, Latency { ms, from: "since its start (perf dump)" }))
+        });
+    since_start.collect()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+pub(super) fn latencies(facts: &Facts, report: &mut Report) {
+    let latencies = device_latencies(facts, report);
+    if latencies.len() <= PEERS_MIN {
+        let why = format!(
+            "{} OSDs have had enough writes to be compared; {} are needed",
+            latencies.len(),
+            PEERS_MIN + 1
+        );
+        return report.unknown("osd-latency", why);
+    }
+    report.judged("osd-latency");
+    let metadata = metadata(facts, "osd-latency", report);
+    let host = |osd: OsdId| {
+        metadata.get(&osd).and_then(|facts| facts["hostname"].as_str()).unwrap_or("?").to_owned()
+    };
+    // Against the median of all: one host's worth of slow OSDs does not move it while most are well.
+    let middle = median(latencies.values().map(|latency| latency.ms).collect());
+    let is_slow = |latency: &Latency| latency.ms >= middle * SLOWER_TIMES && latency.ms - middle >= SLOWER_MS;
+    let slow: Vec<OsdId> =
+        latencies.iter().filter(|(_, latency)| is_slow(latency)).map(|(osd, _)| *osd).collect();
+    for osd in &slow {
+        let Some(latency) = latencies.get(osd) else { continue };
+        let here: Vec<OsdId> = latencies.keys().copied().filter(|other| host(*other) == host(*osd)).collect();
+        let slow_here = here.iter().filter(|other| slow.contains(other)).count();
+        let device = metadata.get(osd).map_or_else(String::new, |facts| {
+            let word = |name: &str| facts[name].as_str().unwrap_or("unknown").to_owned();
+            format!(", device {} ({}) on {}", word("devices"), word("device_ids"), host(*osd))
+        });
+        // What would slow a whole machine down, slows all its OSDs.
+        let whose = match (here.len(), slow_here) {
+            (1, _) => format!(
+                "the only OSD on {} that was measured: the device, the OSD or the machine",
+                host(*osd)
+            ),
+            (all, slow) if slow == all => {
+                format!("all {all} OSDs on {} are: the machine rather than one device", host(*osd))
+            }
+            (all, slow) => format!(
+                "{} of the {all} OSDs on {} are not: this device, or this OSD's thread",
+                all - slow,
+                host(*osd)
+            ),
+        };
+        report.findings.push(Finding {
+            check: "osd-latency",
+            rank: Rank::Costly,
+            weight: latency.ms / middle.max(0.01),
+            subject: format!("osd.{osd} is slower than others{device}"),
+            measured: format!(
+                "it took {:.2} ms to have a write durably {}, the median of {} OSDs is {middle:.2} ms; {whose}",
+                latency.ms, latency.from, latencies.len()
+            ),
+            cost: "every write whose PG has a copy there waits for it".to_owned(),
+            advice: format!("ceph osd primary-affinity {osd} 0 takes reads and primaries off it for now; smartctl -a; `nacre doctor` on {}", host(*osd)),
+            fixes: Vec::new(),
+        });
+    }
+}

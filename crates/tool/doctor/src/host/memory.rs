@@ -1,0 +1,164 @@
+//! Memory: how long tasks wait for it or for a processor (PSI), what is left, hugepages, reclaim within a node.
+
+use super::{Host, chosen};
+use crate::report::{Finding, Rank, Report};
+
+/// Of a minute, in percent.
+const MEMORY_WAIT_MAX: f64 = 1.0;
+const PROCESSOR_WAIT_MAX: f64 = 20.0;
+/// Memory that is left, of all.
+const AVAILABLE_SHARE_MIN: f64 = 0.05;
+/// Times an hour that somebody waits until the kernel has moved pages together.
+const COMPACTIONS_PER_HOUR_MAX: f64 = 60.0;
+
+pub(crate) fn check(host: &Host, report: &mut Report) {
+    pressure(host, report);
+    left(host, report);
+    hugepages(host, report);
+    reclaim(host, report);
+}
+
+/// The minute's average behind `some` or `full` in a file of `/proc/pressure`.
+fn waited(host: &Host, what: &str, who: &str) -> Option<f64> {
+    let text = host.text(format!("proc/pressure/{what}"))?;
+    let line = text.lines().find(|line| line.starts_with(who))?;
+    line.split_whitespace().find_map(|word| word.strip_prefix("avg60="))?.parse().ok()
+}
+
+fn pressure(host: &Host, report: &mut Report) {
+    const WHY: &str = "the kernel does not count pressure (PSI; psi=1 on its command line)";
+    match waited(host, "memory", "some") {
+        None => report.unknown("memory-pressure", WHY),
+        Some(percent) => {
+            report.judged("memory-pressure");
+            if percent > MEMORY_WAIT_MAX {
+                report.findings.push(Finding {
+                    check: "memory-pressure",
+                    rank: Rank::Costly,
+                    weight: percent / MEMORY_WAIT_MAX,
+                    subject: "tasks wait for memory".to_owned(),
+                    measured: format!("{percent:.1} % of the last minute some task waited for memory (PSI)"),
+                    cost: "whoever waits serves nobody: operations stand still for as long".to_owned(),
+                    advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory"
+                        .to_owned(),
+                    fixes: Vec::new(),
+                });
+            }
+        }
+    }
+    match waited(host, "cpu", "some") {
+        None => report.unknown("processor-pressure", WHY),
+        Some(percent) => {
+            report.judged("processor-pressure");
+            if percent > PROCESSOR_WAIT_MAX {
+                report.findings.push(Finding {
+                    check: "processor-pressure",
+                    rank: Rank::Costly,
+                    weight: percent / PROCESSOR_WAIT_MAX,
+                    subject: "tasks wait for a processor".to_owned(),
+                    measured: format!(
+                        "{percent:.0} % of the last minute some task waited for a processor (PSI)"
+                    ),
+                    cost: "an operation waits at each of its steps until another task leaves a processor"
+                        .to_owned(),
+                    advice:
+                        "see with top who uses the processors; move it, or give OSDs processors of their own"
+                            .to_owned(),
+                    fixes: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+fn left(host: &Host, report: &mut Report) {
+    let kib = |name: &str| host.field("proc/meminfo", name).map(|kib| kib as f64);
+    let Some((total, available)) = kib("MemTotal").zip(kib("MemAvailable")).filter(|(total, _)| *total > 0.0)
+    else {
+        return report.unknown("memory", "/proc/meminfo cannot be read");
+    };
+    report.judged("memory");
+    report.fact("memory", format!("{:.1} GiB, {:.1} available", total / 1048576.0, available / 1048576.0));
+    let share = available / total;
+    if share < AVAILABLE_SHARE_MIN {
+        report.findings.push(Finding {
+            check: "memory",
+            rank: Rank::Serious,
+            weight: AVAILABLE_SHARE_MIN / share.max(0.001),
+            subject: "little memory is left".to_owned(),
+            measured: format!(
+                "{:.0} MiB of {:.0} are available, {:.1} %",
+                available / 1024.0,
+                total / 1024.0,
+                share * 100.0
+            ),
+            cost: "the kernel takes back memory while tasks wait, and ends processes when it finds none"
+                .to_owned(),
+            advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory"
+                .to_owned(),
+            fixes: Vec::new(),
+        });
+    }
+    if let Some(kills) = host.field("proc/vmstat", "oom_kill").filter(|kills| *kills > 0) {
+        report.findings.push(Finding {
+            check: "memory",
+            rank: Rank::Serious,
+            weight: 1.0,
+            subject: "the kernel ended processes for lack of memory".to_owned(),
+            measured: format!("{kills} since the machine's start (oom_kill)"),
+            cost: "an OSD that it ends is down, and its data is copied anew".to_owned(),
+            advice: "dmesg says which; lower the OSDs' memory (--osd-memory), or add memory".to_owned(),
+            fixes: Vec::new(),
+        });
+    }
+}
+
+fn hugepages(host: &Host, report: &mut Report) {
+    let folder = "sys/kernel/mm/transparent_hugepage";
+    let Some(enabled) = host.chosen(format!("{folder}/enabled")) else {
+        return report.unknown("hugepages", "the kernel has no transparent hugepages, or does not show them");
+    };
+    report.fact("transparent hugepages", enabled.clone());
+    let stalls = host.field("proc/vmstat", "compact_stall").zip(host.uptime_s());
+    let Some((stalls, uptime_s)) = stalls else {
+        return report.unknown("hugepages", "/proc/vmstat does not say how often somebody waited for one");
+    };
+    report.judged("hugepages");
+    let per_hour = stalls as f64 / (uptime_s / 3600.0).max(1.0);
+    let defrag = host.text(format!("{folder}/defrag")).and_then(|text| chosen(&text)).unwrap_or_default();
+    if enabled == "never" || per_hour <= COMPACTIONS_PER_HOUR_MAX {
+        return;
+    }
+    report.findings.push(Finding {
+        check: "hugepages",
+        rank: Rank::Hint,
+        weight: per_hour / COMPACTIONS_PER_HOUR_MAX,
+        subject: "tasks wait while the kernel moves pages together".to_owned(),
+        measured: format!(
+            "{stalls} times since the start, {per_hour:.0} an hour; hugepages {enabled}, defrag {defrag}"
+        ),
+        cost: "each time whoever asked for memory waits, up to milliseconds".to_owned(),
+        advice:
+            "echo madvise > /sys/kernel/mm/transparent_hugepage/defrag; Nacre's daemons ask for no hugepages"
+                .to_owned(),
+        fixes: Vec::new(),
+    });
+}
+
+fn reclaim(host: &Host, report: &mut Report) {
+    let Some(mode) = host.number("proc/sys/vm/zone_reclaim_mode") else { return };
+    report.judged("zone-reclaim");
+    if mode == 0 {
+        return;
+    }
+    report.findings.push(Finding {
+        check: "zone-reclaim",
+        rank: Rank::Costly,
+        weight: 1.0,
+        subject: "memory of a node is taken back while other nodes have some".to_owned(),
+        measured: format!("vm.zone_reclaim_mode is {mode}"),
+        cost: "tasks wait for memory that is there".to_owned(),
+        advice: "sysctl vm.zone_reclaim_mode=0".to_owned(),
+        fixes: Vec::new(),
+    });
+}

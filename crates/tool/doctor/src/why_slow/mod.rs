@@ -1,0 +1,67 @@
+//! `nacre why-slow`: where the time goes that clients wait for OSDs. See docs/doctor.md.
+
+mod account;
+mod samples;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use crate::cluster::session::{ClusterArgs, Session};
+use account::Account;
+use anyhow::{Result, bail};
+use clap::Args;
+use samples::Samples;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const SECONDS_MAX: u32 = 3600;
+/// Moments of a window at which messages under way are looked at: each costs every OSD a list of them.
+const MOMENTS: u32 = 20;
+
+/// Options of `nacre why-slow`.
+#[derive(Debug, Args)]
+pub struct WhySlowOptions {
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Seconds to watch.
+    #[arg(long, default_value_t = 10)]
+    seconds: u32,
+    /// Print one JSON object instead of text for people.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Watches, and prints where the time went. Changes nothing.
+///
+/// # Errors
+/// When the cluster does not answer.
+pub fn run(options: &WhySlowOptions) -> Result<ExitCode> {
+    if !(1..=SECONDS_MAX).contains(&options.seconds) {
+        bail!("--seconds is from 1 to {SECONDS_MAX}");
+    }
+    let mut session = Session::open(&options.cluster, &options.cluster.conf_or_default())?;
+    let osds = session.osds();
+    if osds.is_empty() {
+        bail!("no OSD is up: `nacre doctor -c CEPH.CONF` says more");
+    }
+    let mut samples = Samples::default();
+    let window_s = f64::from(options.seconds);
+    let before = session.tell(&osds, "perf dump");
+    let began_s = session.now_s();
+    for moment in 1..=MOMENTS {
+        let due_s = began_s + window_s * f64::from(moment) / f64::from(MOMENTS + 1);
+        session.wait(Duration::try_from_secs_f64(due_s - session.now_s()).unwrap_or_default())?;
+        samples.add(&session.tell(&osds, "dump_ops_in_flight"), window_s);
+    }
+    session.wait(Duration::try_from_secs_f64(began_s + window_s - session.now_s()).unwrap_or_default())?;
+    let ended_s = session.now_s();
+    let after = session.tell(&osds, "perf dump");
+    let account = Account::new(&before, &after, ended_s - began_s, samples);
+    if options.json {
+        println!("{:#}", account.to_json());
+    } else {
+        println!("{}", text::text(&account));
+    }
+    Ok(ExitCode::SUCCESS)
+}
