@@ -4,7 +4,6 @@
 //! Its options are those of Ceph's module, so that a `ceph-mgr` that takes over goes on with them.
 
 use crate::balancer::{ACTIVE, MODE, SLEEP_INTERVAL, SLEEP_INTERVAL_S};
-use crate::config::Who;
 use crate::mon::{Cx, Mon};
 use crate::state::State;
 use nacre_maps::{OsdMap, flags};
@@ -26,18 +25,12 @@ const STOPPED_BY: [(u32, &str); 3] = [
     (flags::osdmap::NORECOVER, "norecover"),
 ];
 
-/// One of its options, as managers have it.
-pub(crate) fn option<'a>(state: &'a State, name: &str) -> Option<&'a str> {
-    let sections = [Who::parse("mgr"), Some(Who::global())];
-    sections.into_iter().flatten().find_map(|who| state.config.value(&who, name))
-}
-
 pub(crate) fn is_active(state: &State) -> bool {
-    option(state, ACTIVE) != Some("false")
+    state.option_of_managers(ACTIVE) != Some("false")
 }
 
 pub(crate) fn mode(state: &State) -> &str {
-    option(state, MODE).unwrap_or("upmap")
+    state.option_of_managers(MODE).unwrap_or("upmap")
 }
 
 /// Where the PGs lie by what their primaries have reported, with what a copy of each takes.
@@ -93,7 +86,7 @@ fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
 impl Mon {
     /// The next plan, when it is time.
     pub(crate) fn tick_balancer(&mut self, cx: &Cx<'_>) {
-        let period = option(&self.state, SLEEP_INTERVAL).and_then(|text| text.parse().ok());
+        let period = self.state.option_of_managers(SLEEP_INTERVAL).and_then(|text| text.parse().ok());
         let period = nacre_types::seconds(period.unwrap_or(SLEEP_INTERVAL_S)).max(Duration::from_secs(1));
         let due = *self.state.balancer.next.get_or_insert_with(|| cx.now + period);
         let is_wanted =
