@@ -148,6 +148,8 @@ pub mod pool {
     pub const POOL_SNAPS: u64 = 0x4000;
     /// PGs are still being made.
     pub const CREATING: u64 = 0x8000;
+    /// The pool is expected to be large: the autoscaler gives it its full share of PGs from the beginning.
+    pub const BULK: u64 = 0x2_0000;
 
     /// Flag and name, in the order in which Ceph prints them.
     pub const NAMES: &[(u64, &str)] = &[
@@ -167,6 +169,7 @@ pub mod pool {
         (SELFMANAGED_SNAPS, "selfmanaged_snaps"),
         (POOL_SNAPS, "pool_snaps"),
         (CREATING, "creating"),
+        (BULK, "bulk"),
     ];
 }
 

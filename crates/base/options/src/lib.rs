@@ -28,6 +28,6 @@ mod values;
 
 pub use check::OptionError;
 pub use info::{Kind, Level, OptionInfo};
-pub use readers::FOR_OSD;
+pub use readers::{FOR_OSD, FOR_OWN_MANAGER};
 pub use table::{all, find};
 pub use values::{Layer, Values};

@@ -206,4 +206,13 @@ pub(super) static TABLE: &[OptionInfo] = &[
     )
     .at_least("0")
     .services(&["mgr", "osd"]),
+    row(
+        "target_max_misplaced_ratio",
+        Kind::Float,
+        "0.05",
+        "Share of copies that a pool on its way to another number of PGs may have in the wrong place",
+    )
+    .at_least("0")
+    .at_most("1")
+    .services(&["mgr"]),
 ];

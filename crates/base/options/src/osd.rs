@@ -203,6 +203,8 @@ pub(super) static TABLE: &[OptionInfo] = &[
         "Keys and values of the profile named default",
     )
     .services(&["mon"]),
+    row("osd_pool_default_flag_bulk", Kind::Bool, "false", "New pools are expected to be large")
+        .services(&["mon"]),
     row("osd_pool_default_flag_hashpspool", Kind::Bool, "true", "New pools hash to unlike OSDs")
         .services(&["mon"]),
     row("osd_pool_default_flag_nodelete", Kind::Bool, "false", "New pools cannot be deleted")
@@ -220,8 +222,9 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_least("0")
     .at_most("255")
     .services(&["mon"]),
-    row("osd_pool_default_pg_autoscale_mode", Kind::Text, "off", "What the autoscaler may do with a new pool")
-        .one_of(&["off", "on", "warn"]),
+    row("osd_pool_default_pg_autoscale_mode", Kind::Text, "on", "What the autoscaler may do with a new pool")
+        .one_of(&["off", "on", "warn"])
+        .services(&["mon"]),
     row("osd_pool_default_pg_num", Kind::Uint, "32", "Placement groups of a new pool").services(&["mon"]),
     row(
         "osd_pool_default_pgp_num",

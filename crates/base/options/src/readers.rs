@@ -90,17 +90,23 @@ const MON: &[&str] = &[
     "osd_heartbeat_grace",
     "osd_heartbeat_stale",
     "osd_pool_default_crush_rule",
+    "osd_pool_default_flag_bulk",
     "osd_pool_default_flag_nodelete",
     "osd_pool_default_flag_nopgchange",
     "osd_pool_default_flag_nosizechange",
     "osd_pool_default_min_size",
+    "osd_pool_default_pg_autoscale_mode",
     "osd_pool_default_pg_num",
     "osd_pool_default_pgp_num",
     "osd_pool_default_size",
 ];
 
-/// Options that a `ceph-mgr` of Ceph's reads when the monitor sends them, beside those that it reads as a client. Our own manager reads none.
-const MGR: &[&str] = &["mgr_stats_period", "mon_max_pg_per_osd", "mon_target_pg_per_osd"];
+/// Options that a `ceph-mgr` of Ceph's reads when the monitor sends them, beside those that it reads as a client.
+const MGR: &[&str] =
+    &["mgr_stats_period", "mon_max_pg_per_osd", "mon_target_pg_per_osd", "target_max_misplaced_ratio"];
+
+/// Those of them that our own manager reads as well, from the same sections: `mgr` and `global`.
+pub const FOR_OWN_MANAGER: &[&str] = &["mon_target_pg_per_osd", "target_max_misplaced_ratio"];
 
 /// Options that Ceph's clients read when the monitor sends them, beside those of `client.rs` and `debug.rs`.
 const CLIENT: &[&str] = &[
@@ -178,10 +184,6 @@ const MISSING: &[(&str, &[&str])] = &[
         &["mon_osd_backfillfull_ratio", "mon_osd_full_ratio", "mon_osd_nearfull_ratio"],
     ),
     ("there is no such health check", &["mon_pg_warn_min_per_osd", "mon_warn_on_pool_no_app"]),
-    (
-        "new pools have pg_autoscale_mode off; while a ceph-mgr is active, ceph osd pool set POOL pg_autoscale_mode on",
-        &["osd_pool_default_pg_autoscale_mode"],
-    ),
     ("there is one kind of store", &["osd_objectstore", "osd_check_max_object_name_len_on_startup"]),
     ("the first rule spreads copies over hosts", &["osd_crush_chooseleaf_type"]),
     (

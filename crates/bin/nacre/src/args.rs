@@ -87,6 +87,9 @@ pub(crate) struct UpArgs {
     pub(crate) osd_size: Option<u64>,
     #[command(flatten)]
     pub(crate) device_dirs: DeviceArgs,
+    /// Options of a new cluster, as `ceph config set global NAME VALUE` sets them later; may be given several times.
+    #[arg(long = "set", value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub(crate) options: Vec<(String, String)>,
     /// How clients prove who they are; a cluster keeps what it was last given.
     #[arg(long, value_enum)]
     pub(crate) auth: Option<Auth>,
@@ -422,6 +425,12 @@ impl Auth {
             Self::None => "none",
         }
     }
+}
+
+fn parse_pair(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(name, _)| !name.is_empty());
+    pair.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("'{text}' is not NAME=VALUE"))
 }
 
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {

@@ -145,6 +145,12 @@ fn known(folder: &Folder, identity: &Identity, options: &UpArgs) -> Result<Ident
             options.dir.display()
         );
     }
+    if !options.options.is_empty() {
+        bail!(
+            "{} has options of its own; leave --set out, and change them with ceph config set global NAME VALUE",
+            options.dir.display()
+        );
+    }
     if options.store.is_some_and(|store| store != identity.store) {
         bail!("{} holds a cluster with another kind of store; leave --store out", options.dir.display());
     }
@@ -202,6 +208,8 @@ fn make(folder: &Folder, options: &UpArgs, clock: &RealClock) -> Result<Identity
         let size = osd_count.to_string();
         mkfs.config.push(("global".to_owned(), "osd_pool_default_size".to_owned(), size));
     }
+    let given = options.options.iter().cloned();
+    mkfs.config.extend(given.map(|(name, value)| ("global".to_owned(), name, value)));
     // OSDs in memory keep nothing.
     let recovery_key = (store_kind == StoreKind::File).then(|| RecoveryKey::generate(&mut entropy));
     mkfs.recovery_key.clone_from(&recovery_key);

@@ -3,6 +3,7 @@
 //! Sans-I/O: [`Mgr`] takes the reports and yields replies. The monitor owns one and its commands read it.
 //! Layer: core; uses base.
 
+pub mod autoscaler;
 pub mod balancer;
 mod counters;
 mod images;

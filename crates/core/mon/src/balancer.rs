@@ -2,6 +2,7 @@
 //! is in `balancing`.
 
 use crate::own_module::{self, KIND_BOOL, KIND_STR, KIND_UINT};
+use nacre_mgr::balancer::Planner;
 use nacre_msg::ModuleInfo;
 use nacre_types::{Stamp, UTime};
 
@@ -24,6 +25,8 @@ pub struct Balancer {
     pub(crate) result: String,
     /// It looked at all PGs, and nothing was worth moving.
     pub(crate) is_even: bool,
+    /// The plan that is being made, a slice each second.
+    pub(crate) planner: Option<Planner>,
 }
 
 /// The module as our own manager has it.

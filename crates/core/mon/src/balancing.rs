@@ -4,18 +4,20 @@
 //! Its options are those of Ceph's module, so that a `ceph-mgr` that takes over goes on with them.
 
 use crate::balancer::{ACTIVE, MODE, SLEEP_INTERVAL, SLEEP_INTERVAL_S};
-use crate::config::Who;
 use crate::mon::{Cx, Mon};
 use crate::state::State;
-use nacre_maps::{OsdMap, flags};
-use nacre_mgr::balancer::{Evaluation, Load, evaluate, plan};
+use nacre_maps::{OsdMap, Pool, flags};
+use nacre_mgr::balancer::{Evaluation, Load, Plan, Planner, evaluate};
 use nacre_msg::LogPriority;
 use nacre_msg::stats::pg_state;
 use nacre_types::UTime;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Copies that one plan moves: Ceph's `upmap_max_optimizations`.
 const MOVES_MAX: usize = 10;
+/// Work of one slice of a plan, which keeps the monitor from all else: ten or twenty milliseconds. There is one each second.
+const SLICE_WORK: u64 = 100_000;
 /// States of a PG that may be moved.
 const CALM: u64 = pg_state::ACTIVE | pg_state::CLEAN;
 const SCRUBS: u64 = pg_state::SCRUBBING | pg_state::DEEP_SCRUB;
@@ -26,18 +28,12 @@ const STOPPED_BY: [(u32, &str); 3] = [
     (flags::osdmap::NORECOVER, "norecover"),
 ];
 
-/// One of its options, as managers have it.
-pub(crate) fn option<'a>(state: &'a State, name: &str) -> Option<&'a str> {
-    let sections = [Who::parse("mgr"), Some(Who::global())];
-    sections.into_iter().flatten().find_map(|who| state.config.value(&who, name))
-}
-
 pub(crate) fn is_active(state: &State) -> bool {
-    option(state, ACTIVE) != Some("false")
+    state.option_of_managers(ACTIVE) != Some("false")
 }
 
 pub(crate) fn mode(state: &State) -> &str {
-    option(state, MODE).unwrap_or("upmap")
+    state.option_of_managers(MODE).unwrap_or("upmap")
 }
 
 /// Where the PGs lie by what their primaries have reported, with what a copy of each takes.
@@ -66,7 +62,8 @@ fn share(bytes: u64, part: f64) -> u64 {
 /// How even the OSDs are, by the PGs that have been reported, and how many have not.
 pub(crate) fn evaluation(state: &State) -> (Evaluation, usize) {
     let loads = loads(state);
-    (evaluate(state.osd.map(), &loads), unreported(state.osd.map(), loads.len()))
+    let unreported = unreported(state.osd.map(), loads.len());
+    (evaluate(state.osd.map(), loads), unreported)
 }
 
 /// PGs of the map beside those.
@@ -90,44 +87,73 @@ fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
     (unclean > 0).then(|| format!("{unclean} PGs are not active and clean"))
 }
 
+/// Whether a plan by one map is one by the other: all PGs lie the same by both.
+fn is_same(one: &OsdMap, other: &OsdMap) -> bool {
+    let numbers = |map: &OsdMap| map.pools.iter().map(|(id, pool)| (*id, shape(pool))).collect::<Vec<_>>();
+    one.epoch == other.epoch
+        || Arc::ptr_eq(&one.crush, &other.crush)
+            && one.osd_weight == other.osd_weight
+            && (one.osd_state == other.osd_state && one.pg_upmap == other.pg_upmap)
+            && one.pg_upmap_items == other.pg_upmap_items
+            && numbers(one) == numbers(other)
+}
+
+/// What PGs are placed by.
+fn shape(pool: &Pool) -> (u32, u32, u8, u8) {
+    (pool.pg_num, pool.pgp_num, pool.size, pool.crush_rule)
+}
+
 impl Mon {
-    /// The next plan, when it is time.
+    /// The next plan, when it is time, and the next slice of the one that is being made.
     pub(crate) fn tick_balancer(&mut self, cx: &Cx<'_>) {
-        let period = option(&self.state, SLEEP_INTERVAL).and_then(|text| text.parse().ok());
+        let period = self.state.option_of_managers(SLEEP_INTERVAL).and_then(|text| text.parse().ok());
         let period = nacre_types::seconds(period.unwrap_or(SLEEP_INTERVAL_S)).max(Duration::from_secs(1));
         let due = *self.state.balancer.next.get_or_insert_with(|| cx.now + period);
         let is_wanted =
             self.state.mgr.own_is_active() && is_active(&self.state) && mode(&self.state) == "upmap";
-        if cx.now < due || !is_wanted {
+        if !is_wanted {
+            self.state.balancer.planner = None;
             return;
         }
-        self.state.balancer.next = Some(cx.now + period);
-        self.state.balancer.started = Some(cx.wall);
-        self.state.balancer.is_even = false;
-        self.state.balancer.result = self.balance(cx.wall);
+        if self.state.balancer.planner.is_none() && cx.now >= due {
+            self.state.balancer.next = Some(cx.now + period);
+            self.state.balancer.started = Some(cx.wall);
+            self.state.balancer.is_even = false;
+            match begin(&self.state) {
+                Ok(planner) => self.state.balancer.planner = Some(planner),
+                Err(why) => self.state.balancer.result = format!("Nothing moves: {why}"),
+            }
+        }
+        if let Some(planner) = self.state.balancer.planner.take() {
+            self.go_on(planner, cx.wall);
+        }
     }
 
-    /// Lets some copies move; says what came of it.
-    fn balance(&mut self, wall: UTime) -> String {
-        let map = std::sync::Arc::clone(self.state.osd.map());
-        if let Some(why) = obstacle(&self.state, &map) {
-            return format!("Nothing moves: {why}");
+    /// A slice of a plan, and what it says once it is made.
+    fn go_on(&mut self, mut planner: Planner, wall: UTime) {
+        let map = Arc::clone(self.state.osd.map());
+        let changed = (!is_same(planner.map(), &map)).then(|| "the map has changed meanwhile".to_owned());
+        if let Some(why) = changed.or_else(|| obstacle(&self.state, &map)) {
+            self.state.balancer.result = format!("Nothing moves: {why}");
+            return;
         }
-        let loads = loads(&self.state);
-        let unreported = unreported(&map, loads.len());
-        if unreported > 0 {
-            return format!("Nothing moves: {unreported} PGs have not been reported");
+        match planner.step(SLICE_WORK) {
+            Some(plan) => self.state.balancer.result = self.carry_out(plan, planner.before(), wall),
+            None => self.state.balancer.planner = Some(planner),
         }
-        let plan = plan(&map, &loads, MOVES_MAX);
+    }
+
+    /// Lets some copies move; says what comes of it.
+    fn carry_out(&mut self, plan: Plan, before: Option<Evaluation>, wall: UTime) -> String {
         if plan.exceptions.is_empty() {
             self.state.balancer.is_even = true;
             return "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect"
                 .to_owned();
         }
-        let before = evaluate(&map, &loads);
+        let (spread, bound) = before.map_or((1.0, 1.0), |before| (before.spread, before.bound));
         let text = format!(
-            "{} copies of PGs move; the fullest OSD has {:.3} of the mean, at best {:.3}",
-            plan.moves, before.spread, before.bound
+            "{} copies of PGs move; the fullest OSD has {spread:.3} of the mean, at best {bound:.3}",
+            plan.moves
         );
         let change = self.state.osd.change();
         for (pg, pairs) in plan.exceptions {
@@ -142,4 +168,18 @@ impl Mon {
         self.state.clog(LogPriority::INFO, wall, format!("balancer: {text}"));
         text
     }
+}
+
+/// Begins with a plan, unless nothing may move now.
+fn begin(state: &State) -> Result<Planner, String> {
+    let map = Arc::clone(state.osd.map());
+    if let Some(why) = obstacle(state, &map) {
+        return Err(why);
+    }
+    let loads = loads(state);
+    let unreported = unreported(&map, loads.len());
+    if unreported > 0 {
+        return Err(format!("{unreported} PGs have not been reported"));
+    }
+    Ok(Planner::new(map, loads, MOVES_MAX))
 }

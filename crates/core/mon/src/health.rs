@@ -4,6 +4,7 @@
 //! Codes, texts and severities are those of Ceph v16.2.15 (`src/osd/OSDMap.cc: check_health`, `src/mon/PGMap.cc:
 //! get_health_checks`), because alerts and tools match on them.
 
+mod autoscale_checks;
 mod mds_checks;
 mod mgr_checks;
 mod mon_checks;
@@ -47,6 +48,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(mon_checks::checks(state));
     out.extend(pg_checks::checks(state, map, &digest));
     out.extend(ping_checks::checks(state, map));
+    out.extend(autoscale_checks::checks(state, map, &digest));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
     out.extend(mds_checks::checks(state));

@@ -12,6 +12,8 @@
 mod answers;
 mod audit;
 pub mod auth;
+mod autoscaler;
+mod autoscaling;
 mod balancer;
 mod balancing;
 pub mod batch;
@@ -44,6 +46,7 @@ mod mutes;
 mod opening;
 pub mod osd;
 mod osd_messages;
+mod outlook;
 mod output;
 mod own_module;
 mod own_view;

@@ -5,6 +5,7 @@
 //!
 //! What managers say and hear is in `mgr_messages`, what their findings are to health in `health/mgr_checks.rs`.
 
+use crate::autoscaler;
 use crate::balancer;
 use crate::batch::{Batch, Snapshot};
 use crate::metrics_module::{self, Listening};
@@ -215,7 +216,7 @@ impl MgrMaps {
             map.available = true;
             map.active_change = wall;
             map.active_mgr_features = nacre_types::features::SUPPORTED;
-            map.available_modules = vec![balancer::module(), metrics_module::module()];
+            map.available_modules = vec![balancer::module(), autoscaler::module(), metrics_module::module()];
         });
         self.metrics = Listening::Nowhere;
     }

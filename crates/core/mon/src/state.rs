@@ -3,11 +3,12 @@
 use crate::answers::Answers;
 use crate::audit::Refusals;
 use crate::auth::AuthDb;
+use crate::autoscaler::Autoscaler;
 use crate::balancer::Balancer;
 use crate::batch::{Batch, Snapshot};
 use crate::budget::Budgets;
 use crate::cluster_log::ClusterLog;
-use crate::config::{ConfigDb, Target};
+use crate::config::{ConfigDb, Target, Who};
 use crate::config_key::ConfigKeys;
 use crate::fsmap::FsMaps;
 use crate::kept_stats::KeptStats;
@@ -77,6 +78,8 @@ pub struct State {
     pub recovery: Recovery,
     /// Health checks and mutes.
     pub health: Health,
+    /// What the autoscaler remembers.
+    pub autoscaler: Autoscaler,
     /// What the balancer did last.
     pub balancer: Balancer,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
@@ -116,6 +119,7 @@ impl State {
             services: ServiceMaps::open(snapshot)?,
             recovery: Recovery::open(snapshot)?,
             health: Health::open(snapshot)?,
+            autoscaler: Autoscaler::default(),
             balancer: Balancer::default(),
             stats: nacre_mgr::Mgr::default(),
             kept_stats: KeptStats::open(snapshot)?,
@@ -214,6 +218,21 @@ impl State {
         let target = Target { name, device_class: class.as_ref(), location: &location };
         let of_name = |(name, (_, value)): (&str, (_, &str))| (name.to_owned(), value.to_owned());
         self.config.effective(&target).into_iter().map(of_name).collect()
+    }
+
+    /// An option as managers have it: what is kept for all of them, or for everybody.
+    #[must_use]
+    pub fn option_of_managers(&self, name: &str) -> Option<&str> {
+        let sections = [Who::parse("mgr"), Some(Who::global())];
+        sections.into_iter().flatten().find_map(|who| self.config.value(&who, name))
+    }
+
+    /// The same of one of Ceph's options that are numbers, with its default.
+    #[must_use]
+    pub fn number_of_managers(&self, name: &str) -> f64 {
+        let default = nacre_options::find(name).map(|option| option.default);
+        let text = self.option_of_managers(name).or(default);
+        text.and_then(|text| text.parse().ok()).unwrap_or_default()
     }
 
     /// Writes a line of our own to the cluster log.

@@ -21,6 +21,8 @@ impl Mon {
         if is_warm {
             self.purge_snaps();
             self.state.osd.shrink_pools(&self.state.stats.pgs);
+            self.pace_pools(&digest);
+            self.tick_autoscaler(cx, &digest);
             self.tick_balancer(cx);
         }
         self.state.keep_stats(cx.now);

@@ -288,11 +288,14 @@ impl Daemon {
     fn start(folder: &Path, (osds, mons): (u32, usize), kind: Kind, options: &[&str]) -> Self {
         let (said, log) = (folder.join("nacre.out"), folder.join("nacre.log"));
         let file = |path: &Path| Stdio::from(fs::File::create(path).expect("a writable folder"));
+        let is_new = !folder.join("cluster").exists();
         // The daemon must not outlive a test that is killed.
         let child = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--"])
             .arg(binary())
             .args(["up", "--osds", &osds.to_string(), "--mons", &mons.to_string()])
+            // Pools keep the numbers of PGs that a test gives them.
+            .args(if is_new { &["--set", "osd_pool_default_pg_autoscale_mode=off"][..] } else { &[] })
             .args(["--osd-size", OSD_SIZE, "--dir"])
             .arg(folder.join("cluster"))
             .args(if kind == Kind::Processes { &["--processes"][..] } else { &[] })

@@ -161,6 +161,9 @@ impl World {
         let mons = (0..config.mons).map(|n| (mon_name(n), AddrVec::of(mon_addr(n)))).collect();
         let mut mkfs = MkfsOptions::new(fsid, mons, clock.wall(), &mut rng);
         mkfs.osds_are_failure_domains = true;
+        // Pools keep the numbers of PGs that a story gives them.
+        let (option, off) = ("osd_pool_default_pg_autoscale_mode", "off");
+        mkfs.config.push(("global".to_owned(), option.to_owned(), off.to_owned()));
         let mut osds = BTreeMap::new();
         for id in 0..config.osds {
             let node = new_osd(&mut rng, &clock, (config.device_bytes, config.shards));

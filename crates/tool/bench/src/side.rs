@@ -291,6 +291,8 @@ impl Side {
         let pgs = self.pgs.to_string();
         self.ceph(&["osd", "pool", "create", &self.pool, &pgs, &pgs])?;
         self.made_pool = true;
+        // It keeps them while it is measured.
+        self.ceph(&["osd", "pool", "set", &self.pool, "pg_autoscale_mode", "off"])?;
         self.rbd(&["pool", "init", &self.pool])?;
         if self.nacre.is_some() {
             self.wait_for_groups()?;

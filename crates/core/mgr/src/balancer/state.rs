@@ -4,19 +4,24 @@ use super::{Evaluation, Load, Plan, Reach};
 use nacre_crush::ITEM_NONE;
 use nacre_maps::OsdMap;
 use nacre_types::{OsdId, PgId, PoolId};
+use std::borrow::Cow;
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
 
 /// An OSD is full enough when it has so much more than it should, as a share of the mean.
 const EXCESS_MAX: f64 = 0.02;
 /// OSDs that are tried as targets of a move, the emptiest first.
 const TARGETS_MAX: usize = 64;
-/// What one plan may cost, in looks at a copy that may move; a tenth of a second or so.
-const WORK_MAX: u64 = 1_000_000;
-/// Looks that it costs to ask whether the rule allows a move.
+/// Work is counted in looks at a copy that may move, a tenth of a microsecond or so. Looks that it costs to ask whether the rule allows a
+/// move, to take a copy in, and to ask where CRUSH puts a PG.
 const RULE_WORK: u64 = 4;
+const INTAKE_WORK: u64 = 4;
+pub(super) const CRUSH_WORK: u64 = 100;
 
 /// A pool's copies: where they are, and how many belong where.
+#[derive(Debug)]
 struct PoolLoad {
     reach: Reach,
     /// Copies on each OSD.
@@ -50,17 +55,74 @@ impl Bytes {
 /// A copy that moves: index of the PG, from where, to where.
 type Move = (usize, OsdId, OsdId);
 
-pub(super) struct State<'a> {
-    map: &'a OsdMap,
+/// Copies of a pool on an OSD.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    count: f64,
+    bytes: f64,
+}
+
+/// Two OSDs, one of which has too much.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Pair {
+    from: OsdId,
+    to: OsdId,
+}
+
+/// Where the search for the next move has come to.
+#[derive(Debug, Default)]
+struct Search {
+    /// Numbers of copies of the pools below this one are even.
+    pool: Option<PoolId>,
+    /// OSDs of that pool, or of all pools, with what they have too much, the fullest first.
+    order: Vec<(f64, OsdId)>,
+    /// Index of the full one.
+    full: usize,
+    /// How many of the others have been looked at, the emptiest first.
+    tried: usize,
+    is_ordered: bool,
+    /// All numbers are even: bytes are next.
+    counts_are_even: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    map: Arc<OsdMap>,
     loads: Vec<Load>,
+    /// How many of them have been taken in.
+    taken: usize,
+    /// What OSDs hold of the pool that is being taken in.
+    intake: BTreeMap<OsdId, Held>,
     pools: BTreeMap<PoolId, PoolLoad>,
     osds: BTreeMap<OsdId, Bytes>,
-    /// Indices of the PGs that have a copy on it.
-    copies: BTreeMap<OsdId, BTreeSet<usize>>,
-    /// Where CRUSH alone puts each PG.
-    raw: Vec<Vec<OsdId>>,
-    /// Looks that are left.
+    /// Indices of the PGs that have a copy on it, in order.
+    copies: BTreeMap<OsdId, Vec<usize>>,
+    /// Where CRUSH alone put the PGs that this plan moves.
+    crush_alone: BTreeMap<usize, Vec<OsdId>>,
+    search: Search,
+    /// Looks that are left in this slice.
     work: Cell<u64>,
+}
+
+impl Search {
+    /// The next full OSD with the next one to take from it, of those that are worth a look.
+    fn pair(&mut self, targets_max: usize, is_worth: &dyn Fn(f64, f64) -> bool) -> Option<Pair> {
+        loop {
+            let (most, from) = *self.order.get(self.full)?;
+            let other = self.order.iter().rev().nth(self.tried).filter(|_| self.tried < targets_max);
+            match other {
+                Some((least, to)) if is_worth(most, *least) => {
+                    self.tried += 1;
+                    if *to != from {
+                        return Some(Pair { from, to: *to });
+                    }
+                }
+                // The others are fuller, and so are those of a full one that is less full.
+                _ if self.tried == 0 => return None,
+                _ => (self.full, self.tried) = (self.full + 1, 0),
+            }
+        }
+    }
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shares of bytes")]
@@ -68,50 +130,90 @@ fn real(number: u64) -> f64 {
     number as f64
 }
 
-impl<'a> State<'a> {
-    pub(super) fn new(map: &'a OsdMap, loads: &[Load]) -> Self {
-        let mut state = Self {
+impl State {
+    pub(super) fn new(map: Arc<OsdMap>, mut loads: Vec<Load>) -> Self {
+        loads.sort_by_key(|load| load.pg);
+        let (pools, osds, copies) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self {
             map,
-            loads: loads.to_vec(),
-            pools: BTreeMap::new(),
-            osds: BTreeMap::new(),
-            copies: BTreeMap::new(),
-            raw: Vec::new(),
-            work: Cell::new(WORK_MAX),
-        };
-        let mut sums: BTreeMap<PoolId, f64> = BTreeMap::new();
-        let mut counts: BTreeMap<PoolId, BTreeMap<OsdId, f64>> = BTreeMap::new();
-        for (at, load) in loads.iter().enumerate() {
+            loads,
+            taken: 0,
+            intake: BTreeMap::new(),
+            pools,
+            osds,
+            copies,
+            crush_alone: BTreeMap::new(),
+            search: Search::default(),
+            work: Cell::new(u64::MAX),
+        }
+    }
+
+    pub(super) fn allow(&mut self, work: u64) {
+        self.work.set(work);
+    }
+
+    /// What is left of that.
+    pub(super) fn left(&self) -> u64 {
+        self.work.get()
+    }
+
+    /// What a pool's rule allows, if it has been taken in and is one that we understand.
+    pub(super) fn reach(&self, pool: PoolId) -> Option<&Reach> {
+        self.pools.get(&pool).map(|pool| &pool.reach)
+    }
+
+    /// The slice's work is done.
+    pub(super) fn is_spent(&self) -> bool {
+        self.work.get() == 0
+    }
+
+    pub(super) fn spend(&self, work: u64) {
+        self.work.set(self.work.get().saturating_sub(work));
+    }
+
+    /// Goes on taking the PGs in; whether that was all.
+    pub(super) fn take_in(&mut self) -> bool {
+        while let Some(load) = self.loads.get(self.taken) {
+            if self.is_spent() {
+                return false;
+            }
+            let bytes = real(load.bytes);
             for osd in load.up.iter().filter(|osd| **osd != ITEM_NONE) {
-                *counts.entry(load.pg.pool).or_default().entry(*osd).or_default() += 1.0;
-                *sums.entry(load.pg.pool).or_default() += real(load.bytes);
-                state.copies.entry(*osd).or_default().insert(at);
+                let held = self.intake.entry(*osd).or_default();
+                (held.count, held.bytes) = (held.count + 1.0, held.bytes + bytes);
+                self.copies.entry(*osd).or_default().push(self.taken);
+            }
+            let (id, copies) = (load.pg.pool, load.up.len() as u64);
+            self.spend(INTAKE_WORK * copies);
+            self.taken += 1;
+            if self.loads.get(self.taken).is_none_or(|next| next.pg.pool != id) {
+                self.end_pool(id);
             }
         }
-        for (id, counts) in counts {
-            let Some(pool) = map.pool(id) else { continue };
-            let Some(reach) = Reach::of(map, pool) else { continue };
-            let (pg_count, size) = (f64::from(pool.pg_num), f64::from(pool.size));
-            let there = |osd: OsdId| counts.get(&osd).copied().unwrap_or_default();
-            let targets = reach.targets(pg_count, size, &there);
-            let copies: f64 = targets.values().sum();
-            let bytes = sums.get(&id).copied().unwrap_or_default();
-            for (osd, weight) in reach.weights() {
-                let entry = state.osds.entry(osd).or_default();
-                entry.weight = weight;
-                entry.target += targets.get(&osd).copied().unwrap_or_default() / copies * bytes;
-            }
-            state.pools.insert(id, PoolLoad { reach, counts, targets });
-        }
+        true
+    }
+
+    /// All PGs of a pool have been taken in.
+    fn end_pool(&mut self, id: PoolId) {
+        let held = std::mem::take(&mut self.intake);
+        let Some(pool) = self.map.pool(id) else { return };
         // What pools that are left as they are have is neither in what OSDs have nor in what they should have.
-        for load in loads.iter().filter(|load| state.pools.contains_key(&load.pg.pool)) {
-            for osd in &load.up {
-                if let Some(entry) = state.osds.get_mut(osd) {
-                    entry.used += real(load.bytes);
-                }
-            }
+        let Some(reach) = Reach::of(&self.map, pool) else { return };
+        let counts: BTreeMap<OsdId, f64> = held.iter().map(|(osd, held)| (*osd, held.count)).collect();
+        let sum: f64 = held.values().map(|held| held.bytes).sum();
+        let there = |osd: OsdId| counts.get(&osd).copied().unwrap_or_default();
+        let targets = reach.targets(f64::from(pool.pg_num), &there);
+        let copies: f64 = targets.values().sum();
+        for (osd, weight) in reach.weights() {
+            let entry = self.osds.entry(osd).or_default();
+            entry.weight = weight;
+            entry.target += targets.get(&osd).copied().unwrap_or_default() / copies * sum;
         }
-        state
+        for (osd, held) in held {
+            self.osds.entry(osd).and_modify(|entry| entry.used += held.bytes);
+        }
+        self.spend(INTAKE_WORK * counts.len() as u64);
+        self.pools.insert(id, PoolLoad { reach, counts, targets });
     }
 
     /// Bytes per weight of all.
@@ -139,49 +241,92 @@ impl<'a> State<'a> {
         }
     }
 
-    /// True while there is some left.
-    fn spend(&self, work: u64) -> bool {
-        self.work.set(self.work.get().saturating_sub(work));
-        self.work.get() > 0
-    }
-
-    pub(super) fn optimize(&mut self, moves_max: usize, plan: &mut Plan) {
-        let raw = |load: &Load| match self.map.pg_upmap_items.contains_key(&load.pg) {
-            true => self.map.pg_to_raw_osds(load.pg),
-            false => load.up.clone(),
-        };
-        self.raw = self.loads.iter().map(raw).collect();
+    /// Goes on looking for moves; whether there are none any more, or enough.
+    pub(super) fn optimize(&mut self, moves_max: usize, plan: &mut Plan) -> bool {
         while plan.moves < moves_max {
-            if self.work.get() == 0 {
-                return;
+            if self.is_spent() {
+                return false;
             }
-            let found = self.even_counts().map(|found| vec![found]).or_else(|| self.even_bytes());
-            let Some(moves) = found else { return };
-            for one in moves {
-                self.carry_out(one, plan);
+            let is_for_counts = !self.search.counts_are_even;
+            let pair = self.next_pair();
+            let copies = pair.and_then(|pair| self.copies.get(&pair.from)).map_or(0, Vec::len);
+            self.spend(1 + copies as u64);
+            let moves = match pair {
+                Some(pair) if is_for_counts => self.even_counts(pair),
+                Some(pair) => self.one_way(pair.from, pair.to).or_else(|| self.both_ways(pair.from, pair.to)),
+                None if is_for_counts => {
+                    self.search = Search { counts_are_even: true, ..Search::default() };
+                    continue;
+                }
+                None => return true,
+            };
+            if let Some(moves) = moves {
+                moves.into_iter().for_each(|one| self.carry_out(one, plan));
+                // The pools before are even in numbers, and stay so.
+                self.search =
+                    Search { pool: self.search.pool, counts_are_even: !is_for_counts, ..Search::default() };
             }
+        }
+        true
+    }
+
+    /// The next two OSDs to be looked at; `None` when all have been.
+    fn next_pair(&mut self) -> Option<Pair> {
+        if self.search.counts_are_even { self.next_pair_by_bytes() } else { self.next_pair_by_counts() }
+    }
+
+    fn next_pair_by_counts(&mut self) -> Option<Pair> {
+        loop {
+            let at = match self.search.pool {
+                Some(pool) => pool,
+                None => *self.pools.keys().next()?,
+            };
+            let Some(pool) = self.pools.get(&at) else {
+                self.search.pool = Some(*self.pools.range(at..).next()?.0);
+                continue;
+            };
+            if !self.search.is_ordered {
+                let order = pool.reach.weights().map(|(osd, _)| (pool.deviation(osd), osd)).collect();
+                self.search = Search { pool: Some(at), order: self.in_order(order), ..Search::default() };
+                self.search.is_ordered = true;
+            }
+            // Both must gain, and one must be off by a copy: it would come and go for ever otherwise.
+            let pair = self
+                .search
+                .pair(usize::MAX, &|most, least| most - least > 1.0 && (most >= 1.0 || least <= -1.0));
+            if pair.is_some() {
+                return pair;
+            }
+            let next = self.pools.range((Bound::Excluded(at), Bound::Unbounded)).next().map(|(id, _)| *id);
+            self.search = Search { pool: Some(next?), ..Search::default() };
         }
     }
 
-    /// A copy of the pool whose OSDs are the least even, by number.
-    fn even_counts(&self) -> Option<Move> {
-        for pool in self.pools.values() {
-            let mut order: Vec<(f64, OsdId)> =
-                pool.reach.weights().map(|(osd, _)| (pool.deviation(osd), osd)).collect();
-            order.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-            for (most, from) in &order {
-                for (least, to) in order.iter().rev() {
-                    // Both must gain, and one must be off by a copy: it would come and go for ever otherwise.
-                    if most - least <= 1.0 || (*most < 1.0 && *least > -1.0) {
-                        break;
-                    }
-                    if let Some(pg) = self.copy_for(pool, *from, *to) {
-                        return Some((pg, *from, *to));
-                    }
-                }
-            }
+    fn next_pair_by_bytes(&mut self) -> Option<Pair> {
+        let mean = self.mean();
+        if mean <= 0.0 {
+            return None;
         }
-        None
+        if !self.search.is_ordered {
+            let filled = self.osds.iter().filter(|(_, bytes)| bytes.weight > 0.0);
+            let order = filled.map(|(osd, bytes)| (bytes.excess() / bytes.weight, *osd)).collect();
+            self.search.order = self.in_order(order);
+            self.search.is_ordered = true;
+        }
+        self.search.pair(TARGETS_MAX, &|most, _| most > EXCESS_MAX * mean)
+    }
+
+    /// The fullest first.
+    fn in_order(&self, mut order: Vec<(f64, OsdId)>) -> Vec<(f64, OsdId)> {
+        order.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
+        self.spend(order.len() as u64);
+        order
+    }
+
+    /// A copy of the pool whose numbers are being evened.
+    fn even_counts(&self, Pair { from, to }: Pair) -> Option<Vec<Move>> {
+        let pool = self.pools.get(&self.search.pool?)?;
+        self.copy_for(pool, from, to).map(|at| vec![(at, from, to)])
     }
 
     /// The copy of a pool that goes from one OSD to the other: the one that brings their bytes nearest to what they should be.
@@ -196,7 +341,10 @@ impl<'a> State<'a> {
         let Some(load) = self.loads.get(at) else { return false };
         let is_of_pool = self.pools.get(&load.pg.pool).is_some_and(|other| std::ptr::eq(other, pool));
         is_of_pool
-            && self.spend(RULE_WORK)
+            && {
+                self.spend(RULE_WORK);
+                true
+            }
             && pool.reach.allows_move(&load.up, from, to)
             && self.exception(at, from, to).is_some()
     }
@@ -217,29 +365,6 @@ impl<'a> State<'a> {
 
     fn cost(&self, at: usize, from: OsdId, to: OsdId) -> f64 {
         self.cost_of(self.loads.get(at).map_or(0.0, |load| real(load.bytes)), from, to)
-    }
-
-    /// A copy, or two that change places, so that OSDs that have too many bytes have less.
-    fn even_bytes(&self) -> Option<Vec<Move>> {
-        let mean = self.mean();
-        let mut order: Vec<(f64, OsdId)> = self
-            .osds
-            .iter()
-            .filter(|(_, bytes)| bytes.weight > 0.0)
-            .map(|(osd, bytes)| (bytes.excess() / bytes.weight, *osd))
-            .collect();
-        order.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-        for (excess, from) in &order {
-            if mean <= 0.0 || *excess <= EXCESS_MAX * mean {
-                return None;
-            }
-            for (_, to) in order.iter().rev().take(TARGETS_MAX).filter(|(_, to)| to != from) {
-                if let Some(moves) = self.one_way(*from, *to).or_else(|| self.both_ways(*from, *to)) {
-                    return Some(moves);
-                }
-            }
-        }
-        None
     }
 
     /// Moves that gain less than this part of what a perfect one would are not worth their bytes.
@@ -273,7 +398,8 @@ impl<'a> State<'a> {
                 let (Some(one), Some(other)) = (self.loads.get(*large), self.loads.get(*small)) else {
                     continue;
                 };
-                if !self.spend(1) || one.pg.pool != other.pg.pool || one.bytes <= other.bytes {
+                self.spend(1);
+                if one.pg.pool != other.pg.pool || one.bytes <= other.bytes {
                     continue;
                 }
                 let cost = self.cost_of(real(one.bytes - other.bytes), from, to);
@@ -290,16 +416,27 @@ impl<'a> State<'a> {
 
     /// The pairs with which a PG lies as now but for one copy; `None` when pairs cannot say it.
     fn exception(&self, at: usize, from: OsdId, to: OsdId) -> Option<Vec<(OsdId, OsdId)>> {
-        let (load, raw) = (self.loads.get(at)?, self.raw.get(at)?);
+        let load = self.loads.get(at)?;
         let pool = self.map.pool(load.pg.pool)?;
+        let raw = if self.map.pg_upmap_items.contains_key(&load.pg) {
+            self.spend(CRUSH_WORK);
+            Cow::Owned(self.map.pg_to_raw_osds(load.pg))
+        } else {
+            // CRUSH alone puts it there; what has moved in this plan has an exception to come.
+            Cow::Borrowed(self.crush_alone.get(&at).unwrap_or(&load.up))
+        };
         if self.map.pg_upmap.contains_key(&load.pg) || raw.len() != load.up.len() {
             return None;
         }
         let wanted: Vec<OsdId> = load.up.iter().map(|osd| if *osd == from { to } else { *osd }).collect();
         let pairs: Vec<(OsdId, OsdId)> = if pool.is_replicated() {
-            // The order may be another one by the OSDs' affinity as primaries.
-            let gone = raw.iter().filter(|osd| !wanted.contains(osd));
-            gone.copied().zip(wanted.iter().filter(|osd| !raw.contains(osd)).copied()).collect()
+            // The order may be another one by the OSDs' affinity as primaries. A copy stays below the root that it was chosen from.
+            let part = |osd: &OsdId| self.pools.get(&load.pg.pool).and_then(|pool| pool.reach.part_of(*osd));
+            let mut gone: Vec<OsdId> = raw.iter().copied().filter(|osd| !wanted.contains(osd)).collect();
+            let mut new: Vec<OsdId> = wanted.iter().copied().filter(|osd| !raw.contains(osd)).collect();
+            gone.sort_by_key(part);
+            new.sort_by_key(part);
+            gone.into_iter().zip(new).collect()
         } else {
             raw.iter().copied().zip(wanted).filter(|(raw, to)| raw != to).collect()
         };
@@ -311,6 +448,7 @@ impl<'a> State<'a> {
         let Some(pairs) = self.exception(at, from, to) else { return };
         let Some(load) = self.loads.get_mut(at) else { return };
         let (pg, bytes): (PgId, f64) = (load.pg, real(load.bytes));
+        self.crush_alone.entry(at).or_insert_with(|| load.up.clone());
         load.up.iter_mut().filter(|osd| **osd == from).for_each(|osd| *osd = to);
         for (osd, change) in [(from, -1.0), (to, 1.0)] {
             if let Some(pool) = self.pools.get_mut(&pg.pool) {
@@ -318,8 +456,10 @@ impl<'a> State<'a> {
             }
             self.osds.entry(osd).or_default().used += change * bytes;
         }
-        self.copies.entry(from).or_default().remove(&at);
-        self.copies.entry(to).or_default().insert(at);
+        self.copies.entry(from).or_default().retain(|known| *known != at);
+        let there = self.copies.entry(to).or_default();
+        let place = there.partition_point(|known| *known < at);
+        there.insert(place, at);
         plan.exceptions.insert(pg, pairs);
         plan.moves += 1;
     }

@@ -95,10 +95,12 @@ fn set(call: &mut Call<'_>) -> Answer {
     done("")
 }
 
-/// Our own manager reads nothing of the section `mgr`; a `ceph-mgr` does.
+/// Our own manager reads little of the section `mgr`; a `ceph-mgr` reads more.
 fn must_be_read(call: &Call<'_>, who: &Who, name: &str, force: bool) -> Result<(), Failure> {
     let is_for_managers = who.section().split('.').next() == Some("mgr");
-    let option = options::find(name).filter(|option| option.missing().is_none());
+    let is_read =
+        |option: &&OptionInfo| option.missing().is_none() && !options::FOR_OWN_MANAGER.contains(&option.name);
+    let option = options::find(name).filter(is_read);
     match option.filter(|_| is_for_managers && call.state.mgr.own_is_active() && !force) {
         Some(option) => {
             let readers = option.readers().join(" and ");

@@ -44,6 +44,7 @@ mod pg_order;
 mod pg_text;
 mod pool;
 mod pool_app;
+mod pool_autoscale;
 mod pool_get_set;
 mod progress;
 mod recovery;
@@ -58,6 +59,7 @@ mod upmap;
 pub use call::{Answer, Call, Failure};
 pub(crate) use mon::digest_texts;
 pub use mon::ping_answer;
+pub(crate) use pool_get_set::change_pg_num;
 pub use table::descriptions;
 pub(crate) use tell::{TellCx, tell};
 
@@ -102,6 +104,7 @@ const TOPICS: &[&[table::Command]] = &[
     pg_order::COMMANDS,
     pool::COMMANDS,
     pool_app::COMMANDS,
+    pool_autoscale::COMMANDS,
     pool_get_set::COMMANDS,
     progress::COMMANDS,
     recovery::COMMANDS,

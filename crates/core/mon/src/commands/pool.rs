@@ -3,15 +3,14 @@
 use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
 use super::crush_rule::erasure_rule;
 use super::erasure_code_profile::check_profile;
-use super::pool_get_set::{autoscale_mode, needs_autoscaler};
+use super::pool_get_set::{autoscale_mode, check_autoscale};
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
 use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
 use nacre_crush::RuleKind;
-use nacre_format::{Align, Node, Section, Table, fixed, general};
-use nacre_maps::{AutoscaleMode, PoolKind, PoolOption};
-use nacre_mgr::pgmap::pool_usage;
+use nacre_format::{Node, Section};
+use nacre_maps::{AutoscaleMode, PoolKind, PoolOption, flags};
 use nacre_types::{Errno, PoolId};
 use std::collections::BTreeMap;
 
@@ -59,13 +58,6 @@ pub(super) const COMMANDS: &[Command] = &[
         stats,
     ),
     command(
-        "osd pool autoscale-status name=format,type=CephString,req=false",
-        "mgr",
-        "r",
-        "What the autoscaler would make of the pools",
-        autoscale_status,
-    ),
-    command(
         "osd pool mksnap name=pool,type=CephPoolname name=snap,type=CephString",
         "osd",
         "rw",
@@ -88,18 +80,16 @@ fn small<T: TryFrom<i64>>(call: &Call<'_>, name: &str) -> Result<Option<T>, Fail
     call.args.int(name).map(convert).transpose()
 }
 
-/// What only the autoscaler reads, of a pool that is to be made.
+/// What the autoscaler reads of a pool that is to be made.
 struct Autoscaling {
-    mode: AutoscaleMode,
+    mode: Option<AutoscaleMode>,
+    is_bulk: bool,
     options: BTreeMap<i32, PoolOption>,
 }
 
-/// Such arguments: without an autoscaler a command with them is refused before there is a pool.
 fn autoscaling(call: &Call<'_>) -> Result<Autoscaling, Failure> {
-    let mode = call.args.text_opt("autoscale_mode").map_or(Ok(AutoscaleMode::Off), autoscale_mode)?;
-    if call.args.flag("bulk") {
-        return fail(Errno::EOPNOTSUPP, "bulk is not supported: nothing would follow it");
-    }
+    let mode = call.args.text_opt("autoscale_mode").map(autoscale_mode).transpose()?;
+    check_autoscale(call, mode.unwrap_or(AutoscaleMode::Off))?;
     let value = |name: &str| match call.args.float(name) {
         Some(value) => Some(PoolOption::Float(value)).filter(|_| value > 0.0),
         None => call.args.int(name).filter(|value| *value > 0).map(PoolOption::Int),
@@ -108,10 +98,7 @@ fn autoscaling(call: &Call<'_>) -> Result<Autoscaling, Failure> {
     let known = show::POOL_OPTIONS.iter().filter(|(name, ..)| named.contains(name));
     let options: BTreeMap<i32, PoolOption> =
         known.filter_map(|(name, key, _)| Some((*key, value(name)?))).collect();
-    if mode != AutoscaleMode::Off || !options.is_empty() {
-        needs_autoscaler(call)?;
-    }
-    Ok(Autoscaling { mode, options })
+    Ok(Autoscaling { mode, is_bulk: call.args.flag("bulk"), options })
 }
 
 /// How many objects are to come would matter to stores that make a folder for some of them.
@@ -198,15 +185,16 @@ fn create(call: &mut Call<'_>) -> Answer {
     let autoscaling = autoscaling(call)?;
     refuse_expectations(call)?;
     let mut spec = spec_of(call, kind)?;
+    spec.autoscale_mode = autoscaling.mode;
     if erasure {
         spec.erasure_code_profile = profile_of(call)?;
         spec.crush_rule = Some(erasure_rule_of(call, &name, &spec.erasure_code_profile)?);
     }
     let made = call.state.osd.create_pool(&spec, call.wall, &call.state.config);
     let id = made.map_err(|error| pool_failure(&error))?;
-    if autoscaling.mode != AutoscaleMode::Off || !autoscaling.options.is_empty() {
+    if autoscaling.is_bulk || !autoscaling.options.is_empty() {
         let pool = call.state.osd.change_pool(id).expect("it was made just now");
-        pool.pg_autoscale_mode = autoscaling.mode;
+        pool.flags |= if autoscaling.is_bulk { flags::pool::BULK } else { 0 };
         pool.options.extend(autoscaling.options);
     }
     done(format!("pool '{name}' created"))
@@ -309,110 +297,6 @@ fn stats(call: &mut Call<'_>) -> Answer {
         tree.push(section);
     }
     call.either("pool_stats", plain, Node::array("pool", tree))
-}
-
-/// The autoscaler does not run yet: its view of each pool, without a recommendation.
-fn autoscale_status(call: &mut Call<'_>) -> Answer {
-    let map = call.state.osd.map();
-    let digest = call.state.shown_pgs().digest(map);
-    let capacity = u64::try_from(digest.osd_sum.statfs.total).unwrap_or(0);
-    let names = [
-        "SIZE",
-        "TARGET SIZE",
-        "RATE",
-        "RAW CAPACITY",
-        "RATIO",
-        "TARGET RATIO",
-        "EFFECTIVE RATIO",
-        "BIAS",
-        "PG_NUM",
-        "NEW PG_NUM",
-    ];
-    let mut columns = vec![("POOL", Align::Left)];
-    columns.extend(names.map(|name| (name, Align::Right)));
-    columns.extend(["AUTOSCALE", "BULK"].map(|name| (name, Align::Left)));
-    let mut table = Table::aligned(&columns);
-    let mut tree = Vec::new();
-    for (id, pool) in &map.pools {
-        let (Some(sum), Some(name)) = (digest.pools.get(id), map.pool_name(*id)) else { continue };
-        let usage = pool_usage(call.state.shown_pgs(), map, pool, sum);
-        let raw = usage.used_data + usage.used_omap;
-        #[expect(clippy::cast_precision_loss, reason = "a ratio")]
-        let ratio = if capacity > 0 { raw as f64 / capacity as f64 } else { 0.0 };
-        table.row([
-            name.to_owned(),
-            mega(usage.stored_data),
-            String::new(),
-            fixed(map.raw_used_rate(pool), 1),
-            mega(capacity),
-            fixed(ratio, 4),
-            String::new(),
-            String::new(),
-            "1.0".to_owned(),
-            pool.pg_num_target.to_string(),
-            String::new(),
-            pool.pg_autoscale_mode.as_str().to_owned(),
-            "False".to_owned(),
-        ]);
-        tree.push(autoscale_row(
-            *id,
-            name,
-            (pool, map.raw_used_rate(pool)),
-            usage.stored_data,
-            raw,
-            ratio,
-            capacity,
-        ));
-    }
-    call.either("autoscale_status", table.render().replace('\n', "  \n"), Node::array("pool", tree))
-}
-
-fn autoscale_row(
-    id: PoolId,
-    name: &str,
-    (pool, rate): (&nacre_maps::Pool, f64),
-    stored: u64,
-    raw: u64,
-    ratio: f64,
-    capacity: u64,
-) -> Section {
-    let zero = || Node::Raw("0.0".to_owned());
-    let decimal = |value: f64| {
-        let text = general(value, 17);
-        Node::Raw(if text.contains(['.', 'e']) { text } else { text + ".0" })
-    };
-    #[expect(clippy::cast_precision_loss, reason = "Ceph prints bytes as a float here")]
-    let raw = raw as f64;
-    Section::new()
-        .with("actual_capacity_ratio", decimal(ratio))
-        .with("actual_raw_used", decimal(raw))
-        .with("bias", Node::Raw("1.0".to_owned()))
-        .with("bulk", false)
-        .with("capacity_ratio", decimal(ratio))
-        .with("crush_root_id", -1)
-        .with("effective_target_ratio", zero())
-        .with("logical_used", stored)
-        .with("pg_autoscale_mode", pool.pg_autoscale_mode.as_str())
-        .with("pg_num_final", pool.pg_num_target)
-        .with("pg_num_ideal", 0)
-        .with("pg_num_target", pool.pg_num_target)
-        .with("pool_id", id)
-        .with("pool_name", name)
-        .with("raw_used", decimal(raw))
-        .with("raw_used_rate", decimal(rate))
-        .with("subtree_capacity", capacity)
-        .with("target_bytes", 0)
-        .with("target_ratio", zero())
-        .with("would_adjust", false)
-}
-
-/// Bytes as the autoscaler prints them.
-fn mega(bytes: u64) -> String {
-    match bytes {
-        0..1024 => bytes.to_string(),
-        1024..1_048_576 => format!("{}k", bytes >> 10),
-        _ => format!("{}M", bytes >> 20),
-    }
 }
 
 fn mksnap(call: &mut Call<'_>) -> Answer {

@@ -62,7 +62,7 @@ const KEYS_MAX: usize = 64;
 const TEXT_BYTES_MAX: usize = 128;
 
 /// A limit: objects with decimal units, bytes with binary ones.
-fn limit(field: &str, text: &str) -> Result<u64, Failure> {
+pub(super) fn limit(field: &str, text: &str) -> Result<u64, Failure> {
     let is_bytes = field == "max_bytes";
     let step: u64 = if is_bytes { 1024 } else { 1000 };
     let parser = if is_bytes { "strict_iecstrtoll" } else { "strict_sistrtoll" };

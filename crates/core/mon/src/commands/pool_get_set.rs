@@ -1,10 +1,14 @@
 //! `osd pool get` and `osd pool set`.
 
 use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
+use super::pool_app::limit;
 use super::show::{self, POOL_OPTIONS, PoolOptionKind};
 use super::table::{Command, command};
+use crate::outlook::is_off;
+use crate::state::State;
 use nacre_format::{Node, Section};
 use nacre_maps::{AutoscaleMode, OsdMap, Pool, PoolOption, flags};
+use nacre_mgr::autoscaler::pg_num_bounds;
 use nacre_types::{Errno, PoolId};
 
 pub(super) const COMMANDS: &[Command] = &[
@@ -109,7 +113,10 @@ fn value(map: &OsdMap, pool: &Pool, var: &str) -> Option<(Node, String)> {
         "pgp_num" => number(pool.pgp_num),
         "fast_read" => number(pool.fast_read.into()),
         "use_gmt_hitset" => Some((pool.use_gmt_hitset.into(), u32::from(pool.use_gmt_hitset).to_string())),
-        "bulk" => Some((false.into(), "false".to_owned())),
+        "bulk" => {
+            let on = pool.has_flag(flags::pool::BULK);
+            Some((on.into(), on.to_string()))
+        }
         "crush_rule" => {
             let id = i32::from(pool.crush_rule);
             let name = map.crush.rule_names.get(&id).cloned().unwrap_or_else(|| id.to_string());
@@ -186,6 +193,14 @@ impl Change<'_> {
         self.text.parse().map_err(|_| wrong())
     }
 
+    /// Bytes, with a unit if need be.
+    fn bytes(&self) -> Result<i64, Failure> {
+        let wrong = || {
+            refuse(Errno::EINVAL, format!("'{}' is no number of bytes such as 4096, 10M or 2T", self.text))
+        };
+        limit("max_bytes", self.text).ok().and_then(|bytes| i64::try_from(bytes).ok()).ok_or_else(wrong)
+    }
+
     fn float(&self) -> Result<f64, Failure> {
         let wrong = || refuse(Errno::EINVAL, format!("error parsing float value '{}'", self.text));
         self.text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(wrong)
@@ -219,10 +234,7 @@ fn set(call: &mut Call<'_>) -> Answer {
         "pg_autoscale_mode" => set_autoscale(call, &change),
         "fast_read" => set_fast_read(call, &change),
         "allow_ec_overwrites" => allow_overwrites(call, &change),
-        "bulk" if change.truth()? => {
-            fail(Errno::EOPNOTSUPP, "bulk is not supported: nothing would follow it")
-        }
-        "bulk" => change.done(),
+        "bulk" => set_flag(call, &change, flags::pool::BULK),
         at if TIER_VARS.contains(&at) => {
             fail(Errno::EACCES, format!("'{pool}' is no cache tier, which alone has this variable"))
         }
@@ -233,23 +245,25 @@ fn set(call: &mut Call<'_>) -> Answer {
     }
 }
 
-/// Why a setting is refused that only the autoscaler would read, a module of stock managers.
-const NO_AUTOSCALER: &str =
-    "nothing would follow this setting: the autoscaler is a module of ceph-mgr, and none is active";
-
-/// Refuses what nobody would follow.
-pub(super) fn needs_autoscaler(call: &Call<'_>) -> Result<(), Failure> {
-    if call.state.mgr.own_is_active() { fail(Errno::EOPNOTSUPP, NO_AUTOSCALER) } else { Ok(()) }
+/// Refuses a mode that nobody would follow.
+pub(super) fn check_autoscale(call: &Call<'_>, mode: AutoscaleMode) -> Result<(), Failure> {
+    if mode != AutoscaleMode::Off && is_off(call.state) {
+        return fail(
+            Errno::EINVAL,
+            "noautoscale is set, so no pool is looked at: ceph osd pool unset noautoscale ends that",
+        );
+    }
+    Ok(())
 }
 
-/// Settings that a stock manager's autoscaler reads.
+/// Settings that the autoscaler reads.
 const AUTOSCALER_VARS: [&str; 5] =
     ["pg_autoscale_bias", "pg_num_max", "pg_num_min", "target_size_bytes", "target_size_ratio"];
 
 /// What an optional setting lacks to have an effect; `None` for those that have one.
-fn lacks(call: &Call<'_>, change: &Change<'_>) -> Option<&'static str> {
+fn lacks(change: &Change<'_>) -> Option<&'static str> {
     match change.var {
-        var if AUTOSCALER_VARS.contains(&var) && !call.state.mgr.own_is_active() => None,
+        var if AUTOSCALER_VARS.contains(&var) => None,
         "scrub_min_interval" | "deep_scrub_interval" => None,
         // What holds anyway may be asked for.
         "compression_mode" if change.text == "none" => None,
@@ -264,7 +278,7 @@ fn lacks(call: &Call<'_>, change: &Change<'_>) -> Option<&'static str> {
         "scrub_priority" | "scrub_max_interval" => {
             Some("scrubs start by scrub_min_interval and deep_scrub_interval, the most overdue first")
         }
-        _ => Some(NO_AUTOSCALER),
+        _ => Some("nothing here reads it"),
     }
 }
 
@@ -367,8 +381,16 @@ fn set_min_size(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
 }
 
 fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
-    let pool = held(call, change)?;
-    let wanted = change.int()?;
+    match change_pg_num(call.state, change.id, change.int()?)? {
+        true => change.done(),
+        false => done(""),
+    }
+}
+
+/// Whether a pool may have another number of PGs, and which; `None` when it is to have that already.
+pub(super) fn check_pg_num(state: &mut State, id: PoolId, wanted: i64) -> Result<Option<u32>, Failure> {
+    let gone = || refuse(Errno::ENOENT, format!("unrecognized pool '{id}'"));
+    let pool = state.osd.upcoming().pool(id).cloned().ok_or_else(gone)?;
     if pool.has_flag(flags::pool::NOPGCHANGE) {
         return fail(Errno::EPERM, "the pool's flag nopgchange forbids another pg_num");
     }
@@ -377,34 +399,56 @@ fn set_pg_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::ERANGE, format!("pg_num is 1 to {most}"));
     };
     if pg_num == pool.pg_num_target {
-        return done("");
+        return Ok(None);
     }
-    if let Some((osd, shards)) = call.state.osd.divided_below(pool.pg_num, pg_num) {
+    let (least, most) = pg_num_bounds(&pool);
+    if least.is_some_and(|least| pg_num < least) || most.is_some_and(|most| pg_num > most) {
+        let bound =
+            |bound: Option<u32>| bound.map_or_else(|| "not set".to_owned(), |bound| bound.to_string());
+        return fail(
+            Errno::EINVAL,
+            format!(
+                "pg_num {pg_num} is outside of the pool's bounds: pg_num_min is {}, pg_num_max {}",
+                bound(least),
+                bound(most)
+            ),
+        );
+    }
+    if let Some((osd, shards)) = state.osd.divided_below(pool.pg_num, pg_num) {
         let why =
             format!("osd.{osd} has {shards} shards, and pgs that are on different ones cannot be merged");
         return fail(Errno::EOPNOTSUPP, why);
     }
-    if let Some(osd) = call.state.osd.older_than_merges_of(&pool).filter(|_| pg_num < pool.pg_num) {
+    if let Some(osd) = state.osd.older_than_merges_of(&pool).filter(|_| pg_num < pool.pg_num) {
         let why = format!(
             "osd.{osd} is of a version that cannot merge pgs of erasure-coded pools: upgrade it first"
         );
         return fail(Errno::EOPNOTSUPP, why);
     }
     if pg_num >= pool.pg_num {
-        call.state
+        state
             .osd
-            .check_pg_count(Some(change.id), pg_num, pool.size.into(), &call.state.config)
+            .check_pg_count(Some(id), pg_num, pool.size.into(), &state.config)
             .map_err(|error| pool_failure(&error))?;
     }
-    let pool = edited(call, change)?;
+    Ok(Some(pg_num))
+}
+
+/// Lets a pool go to another number of PGs; whether that is another one. By hand it does so at once, where the autoscaler may do it at its
+/// pace: see `OsdMaps::pace_pools`.
+pub(crate) fn change_pg_num(state: &mut State, id: PoolId, wanted: i64) -> Result<bool, Failure> {
+    let Some(pg_num) = check_pg_num(state, id, wanted)? else { return Ok(false) };
+    let Some(pool) = state.osd.change_pool(id) else { return Ok(false) };
     pool.pg_num_target = pg_num;
     pool.pgp_num_target = pool.pgp_num_target.min(pg_num);
     if pool.pg_autoscale_mode != AutoscaleMode::Off && pg_num >= pool.pg_num {
         pool.pgp_num_target = pg_num;
     }
-    // Downwards it goes one PG at a time: see `OsdMaps::shrink_pools`.
-    call.state.osd.grow_pool(change.id);
-    change.done()
+    if pool.pg_autoscale_mode == AutoscaleMode::Off {
+        // Downwards it goes one PG at a time: see `OsdMaps::shrink_pools`.
+        state.osd.grow_pool(id);
+    }
+    Ok(true)
 }
 
 fn set_pgp_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
@@ -421,7 +465,10 @@ fn set_pgp_num(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     }
     let pool = edited(call, change)?;
     pool.pgp_num = pgp_num.min(pool.pg_num); // the rest comes with the PGs: see `OsdMaps::grow_pool`
-    pool.pgp_num_target = pgp_num;
+    // How far Ceph's manager has let a pool come says nothing of where it is to go.
+    if change.var == "pgp_num" {
+        pool.pgp_num_target = pgp_num;
+    }
     change.done()
 }
 
@@ -453,9 +500,7 @@ pub(super) fn autoscale_mode(text: &str) -> Result<AutoscaleMode, Failure> {
 
 fn set_autoscale(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
     let mode = autoscale_mode(change.text)?;
-    if mode != AutoscaleMode::Off {
-        needs_autoscaler(call)?;
-    }
+    check_autoscale(call, mode)?;
     edited(call, change)?.pg_autoscale_mode = mode;
     change.done()
 }
@@ -493,6 +538,7 @@ fn option_value(change: &Change<'_>, kind: PoolOptionKind) -> Result<PoolOption,
         return Ok(PoolOption::Int(CSUM_CRC32C));
     }
     match kind {
+        PoolOptionKind::Int if change.var == "target_size_bytes" => change.bytes().map(PoolOption::Int),
         PoolOptionKind::Int => change.int().map(PoolOption::Int),
         PoolOptionKind::Float => match change.float()? {
             value if value < 0.0 => fail(Errno::EINVAL, format!("{} cannot be negative", change.var)),
@@ -517,7 +563,7 @@ fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         return fail(Errno::EINVAL, format!("unrecognized {what} '{}'", change.text));
     }
     let takes_back = matches!(change.text, "unset" | "0" | "0.0");
-    if let Some(reason) = lacks(call, change).filter(|_| !takes_back) {
+    if let Some(reason) = lacks(change).filter(|_| !takes_back) {
         return fail(Errno::EOPNOTSUPP, format!("{} is not supported: {reason}", change.var));
     }
     let value = if change.text == "unset" { None } else { Some(option_value(change, *kind)?) };

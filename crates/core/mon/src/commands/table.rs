@@ -111,6 +111,9 @@ fn manager_module(prefix: &str) -> Option<&'static str> {
         ("healthcheck history", "prometheus"),
         ("iostat", "iostat"),
         ("osd pool autoscale-status", "pg_autoscaler"),
+        ("osd pool get noautoscale", "pg_autoscaler"),
+        ("osd pool set noautoscale", "pg_autoscaler"),
+        ("osd pool unset noautoscale", "pg_autoscaler"),
         ("progress", "progress"),
     ];
     if OWN.contains(&prefix) {

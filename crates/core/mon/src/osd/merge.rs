@@ -12,7 +12,7 @@
 
 use super::OsdMaps;
 use nacre_denc::Decode;
-use nacre_maps::{OsdMap, PgMerge, Pool, flags};
+use nacre_maps::{AutoscaleMode, OsdMap, PgMerge, Pool, flags};
 use nacre_mgr::PgMap;
 use nacre_msg::OsdPgReadyToMerge;
 use nacre_msg::peer::PeerVersions;
@@ -67,7 +67,8 @@ fn step(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &Pool) -> Option<Step> {
     }
     let placed = pool.pgp_num_target.min(pool.pg_num_target).max(1);
     if pool.pgp_num > placed {
-        return Some(Step::Place(placed));
+        // Where the autoscaler may be at work it takes its time: see `OsdMaps::pace_pools`.
+        return (pool.pg_autoscale_mode == AutoscaleMode::Off).then_some(Step::Place(placed));
     }
     let pair = pair(id, if under_way { pool.pg_num_pending + 1 } else { pool.pg_num });
     let pgs = [pair.0, pair.1];

@@ -10,6 +10,7 @@ mod failure;
 mod full;
 mod history;
 mod merge;
+mod pace;
 mod pools;
 mod recreate;
 mod snaps;

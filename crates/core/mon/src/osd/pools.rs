@@ -33,6 +33,8 @@ pub struct PoolSpec {
     pub crush_rule: Option<u8>,
     /// Name of the erasure-code profile; empty for a replicated pool.
     pub erasure_code_profile: String,
+    /// What the autoscaler may do.
+    pub autoscale_mode: Option<AutoscaleMode>,
 }
 
 /// Why a pool cannot be made or changed so. The texts are what clients show.
@@ -270,7 +272,7 @@ impl OsdMaps {
             pg_num_pending: pg_num,
             stripe_width,
             erasure_code_profile: spec.erasure_code_profile.clone(),
-            pg_autoscale_mode: AutoscaleMode::Off,
+            pg_autoscale_mode: spec.autoscale_mode.unwrap_or_else(|| default_autoscale_mode(config)),
             ..Pool::default()
         })
     }
@@ -462,10 +464,19 @@ fn replicated_shape(spec: &PoolSpec, config: &ConfigDb) -> Result<(u8, u8, u32),
     Ok((size, min_size, 0))
 }
 
+fn default_autoscale_mode(config: &ConfigDb) -> AutoscaleMode {
+    match config.of_monitor("osd_pool_default_pg_autoscale_mode") {
+        Some("off") => AutoscaleMode::Off,
+        Some("warn") => AutoscaleMode::Warn,
+        _ => AutoscaleMode::On,
+    }
+}
+
 /// Flags that options give to new pools.
 fn default_flags(config: &ConfigDb) -> u64 {
     let flag = |is_set: bool, bit: u64| if is_set { bit } else { 0 };
     flag(config.flag_of_monitor("osd_pool_default_flag_nodelete"), flags::pool::NODELETE)
         | flag(config.flag_of_monitor("osd_pool_default_flag_nopgchange"), flags::pool::NOPGCHANGE)
         | flag(config.flag_of_monitor("osd_pool_default_flag_nosizechange"), flags::pool::NOSIZECHANGE)
+        | flag(config.flag_of_monitor("osd_pool_default_flag_bulk"), flags::pool::BULK)
 }

@@ -90,7 +90,8 @@ fn options_keys_mutes_and_the_log_survive() {
     let log: Vec<String> = world.mon.state().log.entries().map(|entry| entry.message.clone()).collect();
     world.restart();
     let state = world.mon.state();
-    assert_eq!(state.options_of(&super::name("osd.0")).len(), 1);
+    let options = state.options_of(&super::name("osd.0"));
+    assert_eq!(options.get("osd_max_backfills").map(String::as_str), Some("3"));
     assert_eq!(state.config_keys.value("a/b").map(|value| &value[..]), Some(&b"secret"[..]));
     assert!(state.health.mutes().contains_key("OSD_DOWN"));
     let after: Vec<String> = state.log.entries().map(|entry| entry.message.clone()).collect();

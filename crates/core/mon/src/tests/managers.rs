@@ -469,7 +469,7 @@ fn options_of_modules_are_checked_by_what_the_manager_says_of_them() {
         let json = format!(r#"{{"prefix":"config set","who":"{who}","name":"{name}","value":"{value}"}}"#);
         world.ask(admin, &json).expect("an answer").result
     };
-    let none = "mgr/pg_autoscaler/sleep_interval";
+    let none = "mgr/telemetry/interval";
     assert_eq!(set(&mut world, "mgr", none, "60"), Errno::EOPNOTSUPP.negated(), "nobody would read it");
     let mut x = Manager::start(&mut world, "x");
     let number = "mgr/prometheus/server_port".to_owned();

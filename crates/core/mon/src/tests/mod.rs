@@ -2,6 +2,7 @@
 
 mod answers;
 mod auth;
+mod autoscaler;
 mod caps_table;
 mod drops;
 mod durability;
@@ -106,6 +107,9 @@ impl World {
                 class: Some("ssd".to_owned()),
             })
             .collect();
+        // Pools keep the numbers of PGs that a test gives them.
+        let (option, off) = ("osd_pool_default_pg_autoscale_mode", "off");
+        options.config.push(("global".to_owned(), option.to_owned(), off.to_owned()));
         let mut keys = BTreeMap::from([(name(ADMIN), options.admin_key.clone())]);
         keys.extend(options.osds.iter().map(|osd| (name(&format!("osd.{}", osd.id)), osd.key.clone())));
         let mut kv = MemorySnapshot::default();

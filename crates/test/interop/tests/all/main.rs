@@ -2,6 +2,7 @@
 //! `cargo test -p nacre-interop --test all rados::` runs those of one file.
 
 mod admin_sockets;
+mod autoscaler;
 mod balancer;
 mod bench;
 mod caps;

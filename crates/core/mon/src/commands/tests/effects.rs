@@ -41,7 +41,10 @@ fn defaults_of_pools_follow_their_options() {
     assert!(made("osd_pool_default_flag_nodelete", "true").has_flag(flags::pool::NODELETE));
     assert!(made("osd_pool_default_flag_nopgchange", "true").has_flag(flags::pool::NOPGCHANGE));
     assert!(made("osd_pool_default_flag_nosizechange", "true").has_flag(flags::pool::NOSIZECHANGE));
-    assert_eq!(made("mon_allow_pool_size_one", "true").pg_autoscale_mode, AutoscaleMode::Off);
+    assert_eq!(made("mon_allow_pool_size_one", "true").pg_autoscale_mode, AutoscaleMode::On);
+    assert_eq!(made("osd_pool_default_pg_autoscale_mode", "off").pg_autoscale_mode, AutoscaleMode::Off);
+    assert_eq!(made("osd_pool_default_pg_autoscale_mode", "warn").pg_autoscale_mode, AutoscaleMode::Warn);
+    assert!(made("osd_pool_default_flag_bulk", "true").has_flag(flags::pool::BULK));
     let mut bench = Bench::new();
     set(&mut bench, "mon", "osd_pool_default_crush_rule", "77");
     assert_eq!(
@@ -126,18 +129,10 @@ fn settings_of_pools_without_effect_are_refused() {
         ("csum_type", "xxhash64"),
         ("csum_min_block", "4096"),
         ("csum_max_block", "4096"),
-        ("bulk", "true"),
         ("recovery_priority", "5"),
         ("recovery_op_priority", "5"),
         ("scrub_priority", "5"),
         ("scrub_max_interval", "5"),
-        ("pg_autoscale_mode", "on"),
-        ("pg_autoscale_mode", "warn"),
-        ("pg_autoscale_bias", "4"),
-        ("pg_num_min", "4"),
-        ("pg_num_max", "4"),
-        ("target_size_bytes", "4096"),
-        ("target_size_ratio", "0.5"),
     ] {
         assert_eq!(ask(var, value).0, UNSUPPORTED, "{var} {value}");
     }
@@ -149,21 +144,12 @@ fn settings_of_pools_without_effect_are_refused() {
         ("csum_type", "crc32c"),
         ("recovery_priority", "0"),
         ("target_size_ratio", "0"),
-        ("bulk", "false"),
-        ("pg_autoscale_mode", "off"),
     ] {
         assert_eq!(ask(var, value).0, 0, "{var} {value}");
     }
     assert_eq!(ask("scrub_min_interval", "-1").0, Errno::EINVAL.negated());
-    for more in [
-        r#","bulk":true"#,
-        r#","autoscale_mode":"on""#,
-        r#","pg_num_min":4"#,
-        r#","target_size_ratio":0.5"#,
-        r#","expected_num_objects":9"#,
-    ] {
-        assert_eq!(create(&mut bench, more).map_err(|(code, _)| code), Err(UNSUPPORTED), "{more}");
-    }
+    let more = r#","expected_num_objects":9"#;
+    assert_eq!(create(&mut bench, more).map_err(|(code, _)| code), Err(UNSUPPORTED), "{more}");
     assert!(create(&mut bench, r#","autoscale_mode":"off","bulk":false,"expected_num_objects":0"#).is_ok());
 }
 
