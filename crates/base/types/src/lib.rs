@@ -4,6 +4,7 @@
 //! and denc.
 
 pub mod addr;
+pub mod device_latency;
 pub mod entropy;
 pub mod errno;
 pub mod features;
@@ -18,6 +19,7 @@ pub mod time;
 pub mod version;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use device_latency::{DeviceLatencies, DeviceWork, LatencyHistogram, RequestClass};
 pub use entropy::Entropy;
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, OsdId, PoolId, SnapId, Uuid};
