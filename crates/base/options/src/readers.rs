@@ -15,6 +15,8 @@ const OSD: &[&str] = &[
     "ms_cluster_mode",
     "ms_mon_cluster_mode",
     "ms_service_mode",
+    "nacre_debug_device_delay_ms",
+    "nacre_device_probe_interval",
     "nacre_recovery_client_latency_target_ms",
     "osd_beacon_report_interval",
     "osd_class_update_on_start",

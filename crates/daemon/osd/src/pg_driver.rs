@@ -115,6 +115,10 @@ impl PgDriver {
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
         self.tracker.enable(options.flag("osd_enable_op_tracker"));
+        let delay = seconds(options.number("nacre_debug_device_delay_ms") / 1e3);
+        if let Some(Err(error)) = self.store.device().map(|device| device.delay(delay)) {
+            tracing::error!(osd = self.osd, %error, "nacre_debug_device_delay_ms has no effect");
+        }
         self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
     }
 

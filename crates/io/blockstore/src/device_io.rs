@@ -189,15 +189,16 @@ impl MeasuredDevice for BlockStore {
         let is_idle = |work| now.since(self.latencies.last(work)) >= idle;
         let is_probed = self.io.iter().any(|(_, under_way)| matches!(under_way.io, Io::Probe));
         let (reads, writes) = (is_idle(DeviceWork::Read), is_idle(DeviceWork::DurableWrite));
-        if is_probed || self.at_device() >= AT_DEVICE_MAX || !(reads || writes) {
+        if is_probed || self.at_device() >= AT_DEVICE_MAX {
             return;
         }
-        match self.latencies.probed.clone().filter(|_| !reads) {
-            Some(copy) => self.start_write(PROBED_COPY, copy.into(), Durability::Durable, Io::Probe),
-            None => {
-                let tag = self.tag(Io::Probe, DeviceWork::Read, BLOCK);
-                self.disk.read(Self::offset(PROBED_COPY), AlignedBuf::with_len(BLOCK), tag);
-            }
+        let copy = self.latencies.probed.clone();
+        if reads || (writes && copy.is_none()) {
+            let tag = self.tag(Io::Probe, DeviceWork::Read, BLOCK);
+            self.disk.read(Self::offset(PROBED_COPY), AlignedBuf::with_len(BLOCK), tag);
+        }
+        if let Some(copy) = copy.filter(|_| writes) {
+            self.start_write(PROBED_COPY, copy.into(), Durability::Durable, Io::Probe);
         }
     }
 

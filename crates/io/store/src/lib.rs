@@ -123,8 +123,8 @@ pub trait MeasuredDevice {
     /// How long those took that were done since the last call.
     fn take_latencies(&mut self) -> DeviceLatencies;
 
-    /// Makes a small request whose time is counted as any other's, when the device had none of its kind for `idle`: a read, or else a
-    /// durable write of what is there. One at a time; what is kept does not change.
+    /// Makes a small request whose time is counted as any other's, when the device had none of its kind for `idle`: a read,
+    /// and a durable write of what is there. What is kept does not change.
     fn probe(&mut self, idle: Duration);
 
     /// For tests: has each request take so much longer from now on; zero ends it.
