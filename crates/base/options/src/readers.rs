@@ -88,6 +88,8 @@ const MON: &[&str] = &[
     "mon_warn_on_slow_ping_time",
     "ms_mon_cluster_mode",
     "ms_mon_service_mode",
+    "nacre_slow_device_ratio",
+    "nacre_slow_device_relieve",
     "osd_heartbeat_grace",
     "osd_heartbeat_stale",
     "osd_pool_default_crush_rule",

@@ -49,6 +49,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(ping_checks::checks(state, map));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
+    out.extend(crate::slow_devices::check(state));
     out.extend(mds_checks::checks(state));
     out.extend(mgr_checks::checks(state, OWN_CODES));
     out.sort_by(|a, b| a.code.cmp(&b.code));

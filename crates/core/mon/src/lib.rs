@@ -56,6 +56,7 @@ mod scrape_target;
 mod seed;
 pub mod servicemap;
 pub mod session;
+mod slow_devices;
 mod snapshots;
 pub mod state;
 mod stored_map;

@@ -19,6 +19,7 @@ use crate::osd::{OsdMaps, OsdMapsError};
 use crate::quorum_view::QuorumView;
 use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;
+use crate::slow_devices::SlowOsds;
 use crate::warmth::Warmth;
 use nacre_denc::DecodeError;
 use nacre_mgr::PgMap;
@@ -79,6 +80,8 @@ pub struct State {
     pub health: Health,
     /// What the balancer did last.
     pub balancer: Balancer,
+    /// Which OSDs' devices are slow, and what was done about it.
+    pub(crate) slow_osds: SlowOsds,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
     /// What an earlier leader kept of it.
@@ -117,6 +120,7 @@ impl State {
             recovery: Recovery::open(snapshot)?,
             health: Health::open(snapshot)?,
             balancer: Balancer::default(),
+            slow_osds: SlowOsds::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
             kept_stats: KeptStats::open(snapshot)?,
             warmth: Warmth::default(),
@@ -168,6 +172,7 @@ impl State {
             || self.kept_stats.is_dirty()
             || self.recovery.is_dirty()
             || self.health.is_dirty()
+            || self.slow_osds.is_dirty()
     }
 
     /// Bytes that wait to be committed, but for the OSDs' map, which is put together when its epoch is closed.
@@ -200,6 +205,7 @@ impl State {
         self.kept_stats.flush(&mut batch);
         self.recovery.flush(&mut batch);
         self.health.flush(&mut batch);
+        self.slow_osds.flush(&mut batch);
         self.log.flush(&mut batch);
         batch
     }

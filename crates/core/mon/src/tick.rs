@@ -22,6 +22,7 @@ impl Mon {
             self.purge_snaps();
             self.state.osd.shrink_pools(&self.state.stats.pgs);
             self.tick_balancer(cx);
+            self.tick_slow_devices(cx);
         }
         self.state.keep_stats(cx.now);
         self.state.osd.trim();

@@ -158,9 +158,14 @@ impl SlowDevices {
         }
     }
 
-    /// Judges the devices when it is time: `classes` are the device classes of the OSDs that are up. One takes `ratio` times as long as
+    /// Judges the devices when it is time: `classes` gives the device classes of the OSDs that serve. One takes `ratio` times as long as
     /// others of its class, or more, to be slow; 0: nobody is, and what was named is so no more.
-    pub fn judge(&mut self, classes: &BTreeMap<OsdId, String>, ratio: f64, now: Stamp) -> Vec<Change> {
+    pub fn judge(
+        &mut self,
+        classes: impl FnOnce() -> BTreeMap<OsdId, String>,
+        ratio: f64,
+        now: Stamp,
+    ) -> Vec<Change> {
         let due = *self.next.get_or_insert(now + STEP);
         if now < due {
             return Vec::new();
@@ -171,6 +176,7 @@ impl SlowDevices {
             let named = devices.into_iter().filter(|(_, device)| device.named.is_some());
             return named.map(|(osd, _)| Change::Well(osd)).collect();
         }
+        let classes = classes();
         for (osd, device) in &mut self.devices {
             device.step();
             if !classes.contains_key(osd) {

@@ -44,7 +44,7 @@ impl Rig {
         let mut slow = SlowDevices::default();
         let now = Stamp::default() + Duration::from_secs(1);
         let classes: BTreeMap<OsdId, String> = (0..osds).map(|osd| (osd, "ssd".to_owned())).collect();
-        assert!(slow.judge(&classes, 2.5, now).is_empty());
+        assert!(slow.judge(BTreeMap::new, 2.5, now).is_empty());
         Self { slow, classes, now, rng: Rng(0x5eed_1234_5678_9abc) }
     }
 
@@ -61,7 +61,7 @@ impl Rig {
             self.slow.report(osd, &latencies);
         }
         self.now = self.now + STEP;
-        self.slow.judge(&self.classes, 2.5, self.now)
+        self.slow.judge(|| self.classes.clone(), 2.5, self.now)
     }
 
     /// Seconds until something changes, and what.
@@ -236,7 +236,7 @@ fn without_a_ratio_nobody_is_named() {
     let mut rig = Rig::new(5);
     rig.until(60, stalled(1)).expect("named");
     rig.now = rig.now + STEP;
-    assert_eq!(rig.slow.judge(&rig.classes, 0.0, rig.now), [Change::Well(1)]);
+    assert_eq!(rig.slow.judge(|| rig.classes.clone(), 0.0, rig.now), [Change::Well(1)]);
     assert_eq!(rig.named(), Vec::<OsdId>::new());
 }
 

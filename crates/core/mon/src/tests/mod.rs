@@ -24,6 +24,7 @@ mod quorum;
 mod recovery_snapshots;
 mod resume;
 mod security;
+mod slow_devices;
 mod subscriptions;
 mod takeover;
 mod tell;
