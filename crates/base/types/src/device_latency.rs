@@ -10,7 +10,7 @@ pub const LATENCY_BUCKETS: usize = 24;
 /// What a request asks of a device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DeviceWork {
-    /// A read.
+    /// A read, of whatever length.
     Read,
     /// A write that need not be durable.
     CachedWrite,

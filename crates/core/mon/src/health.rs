@@ -4,6 +4,7 @@
 //! Codes, texts and severities are those of Ceph v16.2.15 (`src/osd/OSDMap.cc: check_health`, `src/mon/PGMap.cc:
 //! get_health_checks`), because alerts and tools match on them.
 
+pub(crate) mod device_checks;
 mod mds_checks;
 mod mgr_checks;
 mod mon_checks;
@@ -49,7 +50,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(ping_checks::checks(state, map));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
-    out.extend(crate::slow_devices::check(state));
+    out.extend(device_checks::check(state));
     out.extend(mds_checks::checks(state));
     out.extend(mgr_checks::checks(state, OWN_CODES));
     out.sort_by(|a, b| a.code.cmp(&b.code));

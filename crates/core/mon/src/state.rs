@@ -19,7 +19,7 @@ use crate::osd::{OsdMaps, OsdMapsError};
 use crate::quorum_view::QuorumView;
 use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;
-use crate::slow_devices::SlowOsds;
+use crate::slow_osds::SlowOsds;
 use crate::warmth::Warmth;
 use nacre_denc::DecodeError;
 use nacre_mgr::PgMap;

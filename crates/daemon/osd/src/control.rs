@@ -67,7 +67,7 @@ pub(crate) struct OsdControl {
     log: ClusterLog,
     /// What Ceph's monitors leave to an OSD; `None` under ours.
     ceph: Option<UnderCeph>,
-    /// What our monitor is to hear of the device; Ceph's are not told.
+    /// What our monitor is to hear of the device.
     device: DeviceWatch,
     /// What the cluster could be begun anew from.
     snapshots: SnapshotIntake,
@@ -112,7 +112,7 @@ impl OsdControl {
             map_catch_up: MapCatchUp::default(),
             options_known: false,
             log: ClusterLog::new(osd),
-            device: DeviceWatch::default(),
+            device: DeviceWatch::new(plane),
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
@@ -468,9 +468,7 @@ impl OsdControl {
 
     /// A shard's PGs have changed.
     pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
-        if self.ceph.is_none() {
-            self.device.note(&report.latencies);
-        }
+        self.device.note(&report.latencies);
         if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
             self.name_strangers(cx);
@@ -508,9 +506,8 @@ impl OsdControl {
         if let Some(stats) = stats {
             self.mon.send(stats.into());
         }
-        if let Some(report) = has_monitor.then(|| self.device.report(cx.net.now)).flatten() {
-            self.mon.send(report.into());
-        }
+        let devices = self.device.report(cx.net.now).filter(|_| has_monitor);
+        devices.into_iter().for_each(|report| self.mon.send(report.into()));
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.

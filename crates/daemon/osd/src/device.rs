@@ -1,6 +1,7 @@
 //! The device of an OSD, as far as it is measured: what our monitor hears of it, and what operators see.
 
 use nacre_msg::DeviceReport;
+use nacre_osd_core::ControlPlane;
 use nacre_store::DeviceTotals;
 use nacre_types::device_latency::LATENCY_BUCKETS;
 use nacre_types::{DeviceLatencies, DeviceWork, Stamp};
@@ -13,16 +14,24 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 pub(crate) const PROBE_INTERVAL_RELIEVED: Duration = Duration::from_secs(1);
 
 /// What our monitor was not told yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct DeviceWatch {
+    plane: ControlPlane,
     latencies: DeviceLatencies,
     told_at: Stamp,
 }
 
 impl DeviceWatch {
+    /// Ceph's monitors are told nothing.
+    pub(crate) fn new(plane: ControlPlane) -> Self {
+        Self { plane, latencies: DeviceLatencies::default(), told_at: Stamp::default() }
+    }
+
     /// A shard reports.
     pub(crate) fn note(&mut self, latencies: &DeviceLatencies) {
-        self.latencies.add(latencies);
+        if self.plane == ControlPlane::Nacre {
+            self.latencies.add(latencies);
+        }
     }
 
     /// What is to be told now, if it is time and there is something.
@@ -73,7 +82,10 @@ mod tests {
         let at = |s| Stamp::default() + Duration::from_secs(s);
         let mut counted = DeviceLatencies::default();
         counted.class_mut(RequestClass::of(DeviceWork::Read, 0, 4096)).note(70_000);
-        let mut watch = DeviceWatch::default();
+        let mut watch = DeviceWatch::new(ControlPlane::Ceph);
+        watch.note(&counted);
+        assert!(watch.report(at(10)).is_none());
+        let mut watch = DeviceWatch::new(ControlPlane::Nacre);
         watch.note(&counted);
         let first = watch.report(at(10)).expect("the first");
         assert_eq!(first.latencies, counted);

@@ -38,7 +38,7 @@ pub struct Finding {
     pub peers_median_us: f64,
     /// Their 99th percentile.
     pub peers_p99_us: f64,
-    /// Its requests.
+    /// How many requests of that kind it did.
     pub requests: u64,
     /// Devices that it was compared with.
     pub peers: usize,

@@ -8,6 +8,7 @@ mod caps;
 mod cli;
 mod client;
 mod erasure;
+mod fail_slow;
 mod file_systems;
 mod foreign;
 mod gateways;
