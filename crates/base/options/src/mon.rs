@@ -209,7 +209,7 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row(
         "nacre_slow_device_ratio",
         Kind::Float,
-        "2.5",
+        "2",
         "How many times as long as those of its class an OSD's device takes, in like requests at the same time, to be named as slow by \
          OSD_SLOW_DEVICE; 1.5 at least. 0 compares no devices",
     )

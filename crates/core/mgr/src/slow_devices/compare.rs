@@ -8,7 +8,7 @@ const CLASS_MIN: u64 = 5;
 /// The same for its tail.
 const CLASS_TAIL_MIN: u64 = 40;
 /// Requests of a kind from which on a device is judged by them.
-const WORK_MIN: u64 = 12;
+const WORK_MIN: u64 = 16;
 /// Other devices that there must be: with one alone nobody could say which of the two is slow.
 const PEERS_MIN: usize = 2;
 /// A median is slow only if it is later than the peers' by so much: nobody feels less.
@@ -18,7 +18,13 @@ const TAIL_EXCESS_MIN_US: f64 = 20_000.0;
 /// As many times the ratio of medians from which on one is slow, tails must differ.
 const TAIL_FACTOR: f64 = 3.0;
 
+/// What devices are judged by: what clients wait for, which comes one by one. Cached writes and flushes are those of checkpoints, and come
+/// at once: what fifty of them took is one event, and medians of it differ by eight times between devices that are all well.
+const JUDGED: [DeviceWork; 2] = [DeviceWork::Read, DeviceWork::DurableWrite];
+
+const LOWER: u32 = 250;
 const MEDIAN: u32 = 500;
+const UPPER: u32 = 750;
 const TAIL: u32 = 950;
 
 /// What was measured of a device, and of its peers beside it.
@@ -56,28 +62,73 @@ pub(super) enum Verdict {
     Doubtful,
 }
 
+/// What one comparison says.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Slow,
+    Doubtful,
+    Well,
+}
+
 /// The devices of one class of CRUSH, by what each did in the same time.
 pub(super) struct Peers<'a> {
     devices: BTreeMap<OsdId, &'a DeviceLatencies>,
-    medians: BTreeMap<RequestClass, Vec<f64>>,
-    tails: BTreeMap<RequestClass, Vec<f64>>,
+    medians: Quantiles,
+    uppers: Quantiles,
+    tails: Quantiles,
     window_s: u64,
 }
 
-/// Values of all devices, ascending, for each class of which one has at least `count_min` requests.
-fn quantiles(
-    devices: &BTreeMap<OsdId, &DeviceLatencies>,
+/// A quantile of all devices, ascending, for each class of which one has at least `count_min` requests.
+struct Quantiles {
     permille: u32,
     count_min: u64,
-) -> BTreeMap<RequestClass, Vec<f64>> {
-    let mut all: BTreeMap<RequestClass, Vec<f64>> = BTreeMap::new();
-    for (class, histogram) in devices.values().flat_map(|device| device.iter()) {
-        if let Some(value) = histogram.quantile_us(permille).filter(|_| histogram.total() >= count_min) {
-            all.entry(class).or_default().push(value);
+    values: BTreeMap<RequestClass, Vec<f64>>,
+}
+
+impl Quantiles {
+    fn new(devices: &BTreeMap<OsdId, &DeviceLatencies>, permille: u32, count_min: u64) -> Self {
+        let mut all = Self { permille, count_min, values: BTreeMap::new() };
+        for (class, histogram) in devices.values().flat_map(|device| device.iter()) {
+            if let Some(value) = all.of(histogram, permille) {
+                all.values.entry(class).or_default().push(value);
+            }
         }
+        all.values.values_mut().for_each(|values| values.sort_by(f64::total_cmp));
+        all
     }
-    all.values_mut().for_each(|values| values.sort_by(f64::total_cmp));
-    all
+
+    /// Of one device, where that is enough to say something.
+    fn of(&self, histogram: &LatencyHistogram, permille: u32) -> Option<f64> {
+        histogram.quantile_us(permille).filter(|_| histogram.total() >= self.count_min)
+    }
+
+    /// What devices but `own` would take for a request of that class. Where they had none: what they take at less depth, as if a device did
+    /// one request after the other; else what they take at more.
+    fn expected(&self, class: RequestClass, own: &DeviceLatencies) -> Option<f64> {
+        let at = |depth: u32| {
+            let class = class.at_depth(depth)?;
+            let mine = own.class(class).and_then(|histogram| self.of(histogram, self.permille));
+            middle_of_others(self.values.get(&class)?, mine)
+        };
+        let depth = class.depth_log2();
+        let shallower = || (0..depth).rev().find_map(|less| Some(at(less)? * f64::from(1 << (depth - less))));
+        let deeper = || (depth + 1..).take_while(|more| class.at_depth(*more).is_some()).find_map(at);
+        at(depth).or_else(shallower).or_else(deeper)
+    }
+
+    /// The `permille` of a device's requests beside this quantile of the others: how many times as much, and how much more, microseconds.
+    fn compare(&self, own: &DeviceLatencies, work: DeviceWork, permille: u32) -> Option<(f64, f64)> {
+        let mut compared = Compared::default();
+        for (class, histogram) in own.iter().filter(|(class, _)| class.work() == work) {
+            if let Some(mine) = self.of(histogram, permille)
+                && let Some(expected) = self.expected(class, own)
+            {
+                compared.note(histogram.total(), mine, expected);
+            }
+        }
+        compared.means(self.count_min.max(WORK_MIN))
+    }
 }
 
 /// The middle one of the values but `mine`, which is one of them or not; of two in the middle the greater one, so that a device is
@@ -116,45 +167,39 @@ impl Compared {
 impl<'a> Peers<'a> {
     /// `devices`: what each did in the last `window_s` seconds.
     pub(super) fn new(devices: BTreeMap<OsdId, &'a DeviceLatencies>, window_s: u64) -> Self {
-        let medians = quantiles(&devices, MEDIAN, CLASS_MIN);
-        let tails = quantiles(&devices, TAIL, CLASS_TAIL_MIN);
-        Self { devices, medians, tails, window_s }
-    }
-
-    /// What others would take for a request of that class. Where they had none: what they take at less depth, as if a device did one request
-    /// after the other; else what they take at more.
-    fn expected(
-        all: &BTreeMap<RequestClass, Vec<f64>>,
-        class: RequestClass,
-        mine: impl Fn(RequestClass) -> Option<f64>,
-    ) -> Option<f64> {
-        let at = |depth: u32| {
-            let class = class.at_depth(depth)?;
-            middle_of_others(all.get(&class)?, mine(class))
-        };
-        let depth = class.depth_log2();
-        let shallower = || (0..depth).rev().find_map(|less| Some(at(less)? * f64::from(1 << (depth - less))));
-        let deeper = || (depth + 1..).take_while(|more| class.at_depth(*more).is_some()).find_map(at);
-        at(depth).or_else(shallower).or_else(deeper)
-    }
-
-    fn compare(&self, osd: OsdId, work: DeviceWork, is_tail: bool) -> Option<(f64, f64)> {
-        let device = self.devices.get(&osd)?;
-        let (all, permille, count_min) =
-            if is_tail { (&self.tails, TAIL, CLASS_TAIL_MIN) } else { (&self.medians, MEDIAN, CLASS_MIN) };
-        let mine = |class| {
-            let histogram = device.class(class).filter(|histogram| histogram.total() >= count_min)?;
-            histogram.quantile_us(permille)
-        };
-        let mut compared = Compared::default();
-        for (class, histogram) in device.iter().filter(|(class, _)| class.work() == work) {
-            if let Some(own) = mine(class)
-                && let Some(expected) = Self::expected(all, class, mine)
-            {
-                compared.note(histogram.total(), own, expected);
-            }
+        Self {
+            medians: Quantiles::new(&devices, MEDIAN, CLASS_MIN),
+            uppers: Quantiles::new(&devices, UPPER, CLASS_MIN),
+            tails: Quantiles::new(&devices, TAIL, CLASS_TAIL_MIN),
+            devices,
+            window_s,
         }
-        compared.means(if is_tail { CLASS_TAIL_MIN } else { WORK_MIN })
+    }
+
+    /// Judges a device by its median, and how many times the others' it is. Few requests have any median: so that it is slow, three quarters
+    /// of them must have taken longer than three quarters of the others'.
+    fn by_median(&self, own: &DeviceLatencies, work: DeviceWork, ratio: f64) -> Option<(Outcome, f64)> {
+        let (factor, excess_us) = self.medians.compare(own, work, MEDIAN)?;
+        let is_beyond =
+            |others: &Quantiles| others.compare(own, work, LOWER).is_some_and(|(by, _)| by >= 1.0);
+        let doubt = 1.0 + (ratio - 1.0) / 3.0;
+        let outcome = if excess_us < EXCESS_MIN_US {
+            Outcome::Well
+        } else if factor >= ratio && is_beyond(&self.uppers) {
+            Outcome::Slow
+        } else if factor >= doubt && is_beyond(&self.medians) {
+            Outcome::Doubtful
+        } else {
+            Outcome::Well
+        };
+        Some((outcome, factor))
+    }
+
+    /// Judges a device by the slowest twentieth of its requests.
+    fn by_tail(&self, own: &DeviceLatencies, work: DeviceWork, ratio: f64) -> Option<(Outcome, f64)> {
+        let (factor, excess_us) = self.tails.compare(own, work, TAIL)?;
+        let is_slow = factor >= ratio * TAIL_FACTOR && excess_us >= TAIL_EXCESS_MIN_US;
+        Some((if is_slow { Outcome::Slow } else { Outcome::Well }, factor))
     }
 
     /// What people are told of a kind of requests.
@@ -187,20 +232,18 @@ impl<'a> Peers<'a> {
     /// Judges a device by its kinds of requests: slow from `ratio` times what others take on. `None` where none can be compared, or not the
     /// one that `needed` names.
     pub(super) fn judge(&self, osd: OsdId, ratio: f64, needed: Option<DeviceWork>) -> Option<Verdict> {
+        let own = self.devices.get(&osd)?;
         let (mut worst, mut is_doubtful, mut judged): (Option<Finding>, bool, Vec<DeviceWork>) =
             (None, false, Vec::new());
-        let doubt = 1.0 + (ratio - 1.0) / 3.0;
-        for work in DeviceWork::ALL {
-            for is_tail in [false, true] {
-                let Some((factor, excess_us)) = self.compare(osd, work, is_tail) else { continue };
+        for work in JUDGED {
+            let outcomes = [self.by_median(own, work, ratio), self.by_tail(own, work, ratio)];
+            for (is_tail, outcome) in [false, true].into_iter().zip(outcomes) {
+                let Some((outcome, factor)) = outcome else { continue };
                 judged.push(work);
-                let (slow, excess_min_us) =
-                    if is_tail { (ratio * TAIL_FACTOR, TAIL_EXCESS_MIN_US) } else { (ratio, EXCESS_MIN_US) };
-                let is_late = excess_us >= excess_min_us;
-                if factor >= slow && is_late && worst.is_none_or(|worst| factor > worst.ratio) {
+                is_doubtful |= outcome == Outcome::Doubtful;
+                if outcome == Outcome::Slow && worst.is_none_or(|worst| factor > worst.ratio) {
                     worst = Some(self.finding(osd, work, factor, is_tail));
                 }
-                is_doubtful |= factor >= doubt * slow / ratio && is_late;
             }
         }
         let is_judged = needed.map_or(!judged.is_empty(), |needed| judged.contains(&needed));

@@ -28,7 +28,9 @@ use std::time::Duration;
 /// Devices are judged this often; about as often as OSDs report.
 pub const STEP: Duration = Duration::from_secs(5);
 /// A device of which one step says too little is judged by so many together at most.
-const STEPS_MAX: usize = 6;
+const STEPS_MAX: usize = 24;
+/// A verdict counts for so long at most, however long it took to have one.
+const LASTED_MAX: Duration = Duration::from_secs(20);
 /// A device that was slow for so long is named.
 const NAMED_AFTER: Duration = Duration::from_secs(25);
 /// And then something is done about it.
@@ -86,12 +88,6 @@ impl Device {
             self.steps.pop_front();
         }
         self.unjudged = (self.unjudged + 1).min(STEPS_MAX);
-    }
-
-    fn last(&self, steps: usize) -> DeviceLatencies {
-        let mut sum = DeviceLatencies::default();
-        self.steps.iter().rev().take(steps).for_each(|step| sum.add(step));
-        sum
     }
 
     fn well_after(&self) -> Duration {
@@ -195,14 +191,22 @@ impl SlowDevices {
     /// Judges devices of one class, each by as few of the last steps as say enough.
     fn judge_class(&mut self, osds: &[OsdId], ratio: f64, now: Stamp) -> Vec<Change> {
         let (mut changes, mut left) = (Vec::new(), osds.to_vec());
+        let mut sums: BTreeMap<OsdId, DeviceLatencies> =
+            osds.iter().map(|osd| (*osd, DeviceLatencies::default())).collect();
         for steps in 1..=STEPS_MAX {
             if left.is_empty() {
                 break;
             }
-            let sums: BTreeMap<OsdId, DeviceLatencies> =
-                osds.iter().filter_map(|osd| Some((*osd, self.devices.get(osd)?.last(steps)))).collect();
-            let lasted = STEP * u32::try_from(steps).unwrap_or(1);
-            let peers = Peers::new(sums.iter().map(|(osd, sum)| (*osd, sum)).collect(), lasted.as_secs());
+            for (osd, sum) in &mut sums {
+                let device = self.devices.get(osd);
+                device
+                    .and_then(|device| device.steps.iter().nth_back(steps - 1))
+                    .into_iter()
+                    .for_each(|step| sum.add(step));
+            }
+            let took = STEP * u32::try_from(steps).unwrap_or(1);
+            let peers = Peers::new(sums.iter().map(|(osd, sum)| (*osd, sum)).collect(), took.as_secs());
+            let lasted = took.min(LASTED_MAX);
             left.retain(|osd| {
                 let Some(device) = self.devices.get_mut(osd).filter(|device| device.unjudged >= steps) else {
                     return false;

@@ -3,6 +3,8 @@
 use super::*;
 use nacre_types::RequestClass;
 
+const RATIO: f64 = 2.0;
+
 /// A cheap source of numbers.
 struct Rng(u64);
 
@@ -44,7 +46,7 @@ impl Rig {
         let mut slow = SlowDevices::default();
         let now = Stamp::default() + Duration::from_secs(1);
         let classes: BTreeMap<OsdId, String> = (0..osds).map(|osd| (osd, "ssd".to_owned())).collect();
-        assert!(slow.judge(BTreeMap::new, 2.5, now).is_empty());
+        assert!(slow.judge(BTreeMap::new, RATIO, now).is_empty());
         Self { slow, classes, now, rng: Rng(0x5eed_1234_5678_9abc) }
     }
 
@@ -61,7 +63,7 @@ impl Rig {
             self.slow.report(osd, &latencies);
         }
         self.now = self.now + STEP;
-        self.slow.judge(|| self.classes.clone(), 2.5, self.now)
+        self.slow.judge(|| self.classes.clone(), RATIO, self.now)
     }
 
     /// Seconds until something changes, and what.
@@ -249,4 +251,38 @@ fn a_thousand_devices_are_judged_within_one_step() {
         assert_eq!(rig.step(many), []);
     }
     assert_eq!(rig.slow.devices.len(), 1000);
+}
+
+/// A probe each five seconds is all that there is.
+#[test]
+fn idle_devices_are_judged_by_probes() {
+    let mut rig = Rig::new(9);
+    let probe = |work| Load { work, count: 1, ..LIGHT };
+    let both = [probe(DeviceWork::Read), probe(DeviceWork::DurableWrite)];
+    // With so few of them, what a busy machine adds at times makes medians differ by several times.
+    let noisy = |osd: OsdId, nth: u64| {
+        let is_late = (u64::from(osd.unsigned_abs()) * 7919 + nth * 104_729) % 10 < 4;
+        both.map(|load| Load { us: if is_late { 6_000.0 } else { load.us }, ..load }).to_vec()
+    };
+    for nth in 0..2000 {
+        assert_eq!(rig.step(|osd| noisy(osd, nth)), []);
+    }
+    let slow = |osd| both.map(|load| if osd == 5 { Load { us: 20_000.0, ..load } } else { load }).to_vec();
+    let (after_s, _) = rig.until(300, slow).expect("named");
+    assert!(after_s <= 240 && rig.named() == [5], "{after_s}");
+    // Relieved, it is probed each second; the others are not.
+    let well = |osd| both.map(|load| Load { count: if osd == 5 { 5 } else { 1 }, ..load }).to_vec();
+    let (after_s, _) = rig.until(240, well).expect("well");
+    assert!(after_s <= 180, "{after_s}");
+}
+
+/// What checkpoints write comes at once, and waits for itself.
+#[test]
+fn bursts_of_checkpoints_name_nobody() {
+    let mut rig = Rig::new(9);
+    let burst = |osd| {
+        let burst = Load { work: DeviceWork::CachedWrite, count: 80, others: 31, us: 60_000.0 };
+        if osd == 3 { vec![LIGHT, burst] } else { vec![LIGHT, Load { us: 6_000.0, ..burst }] }
+    };
+    assert_eq!(rig.until(600, burst), None);
 }
