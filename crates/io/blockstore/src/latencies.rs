@@ -56,15 +56,20 @@ impl Latencies {
     #[inline]
     pub(crate) fn note(&mut self, class: RequestClass, started: Stamp, now: Stamp) {
         let work = class.work() as usize;
-        self.last[work] = now;
+        if let Some(last) = self.last.get_mut(work) {
+            *last = now;
+        }
         if started <= self.unwatched_until {
             return;
         }
         let ns = now.nanos_since(started);
-        self.window[class.index()].note(ns);
-        let total = &mut self.totals[work];
-        total.count += 1;
-        total.spent_ns += ns;
+        if let Some(histogram) = self.window.get_mut(class.index()) {
+            histogram.note(ns);
+        }
+        if let Some(total) = self.totals.get_mut(work) {
+            total.count += 1;
+            total.spent_ns += ns;
+        }
     }
 
     /// What was counted since the last call.
@@ -75,7 +80,7 @@ impl Latencies {
                 continue;
             };
             let histogram = std::mem::take(histogram);
-            self.totals[class.work() as usize].add(&histogram);
+            self.totals.get_mut(class.work() as usize).into_iter().for_each(|total| total.add(&histogram));
             taken.class_mut(class).add(&histogram);
         }
         taken
@@ -85,16 +90,16 @@ impl Latencies {
     pub(crate) fn totals(&self) -> [DeviceTotals; DeviceWork::ALL.len()] {
         let mut totals = self.totals;
         for (index, histogram) in self.window.iter().enumerate() {
-            if let Some(class) = RequestClass::from_index(index) {
-                totals[class.work() as usize].add(histogram);
-            }
+            let work = RequestClass::from_index(index).map(|class| class.work() as usize);
+            let total = work.and_then(|work| totals.get_mut(work));
+            total.into_iter().for_each(|total| total.add(histogram));
         }
         totals
     }
 
     /// When a request of that kind was last done.
-    pub(crate) const fn last(&self, work: DeviceWork) -> Stamp {
-        self.last[work as usize]
+    pub(crate) fn last(&self, work: DeviceWork) -> Stamp {
+        self.last.get(work as usize).copied().unwrap_or(NOT_STARTED)
     }
 }
 
