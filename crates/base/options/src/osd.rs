@@ -24,7 +24,7 @@ pub(super) static TABLE: &[OptionInfo] = &[
     row(
         "nacre_device_probe_interval",
         Kind::Float,
-        "5",
+        "3",
         "Seconds after which an OSD whose device had nothing to read, or nothing to write, reads or writes 4 KiB of its own there, so \
          that a slow device is found and found well again without load; each second where the OSD has no primary affinity. 0 never \
          does",

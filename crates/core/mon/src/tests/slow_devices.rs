@@ -101,13 +101,15 @@ fn a_slow_device_is_named_relieved_and_given_back_what_it_had() {
     assert_eq!(cluster.relieved(), [4], "within 60 s");
     let lines = cluster.check().expect("still").1;
     assert!(lines[0].contains("its primary affinity is 0 and will be 0.5 again"), "{lines:?}");
-    assert!(cluster.logged("osd.4 has a slow device: durable writes take"));
-    assert!(cluster.logged("osd.4 leads no PGs while its device is slow: primary affinity 0 instead of 0.5"));
+    assert!(cluster.logged("osd.4 (host host4) has a slow device: durable writes take"));
+    assert!(cluster.logged(
+        "osd.4 (host host4) leads no PGs while its device is slow: primary affinity 0 instead of 0.5"
+    ));
     cluster.pass(600, &[4]);
     assert_eq!(cluster.relieved(), [4], "as long as it lasts");
     cluster.pass(75, &[]);
     assert_eq!((cluster.check(), cluster.affinities()[4]), (None, half));
-    assert!(cluster.logged("osd.4: its device is as fast as others again"));
+    assert!(cluster.logged("osd.4 (host host4): its device is as fast as others again"));
     assert!(cluster.logged("osd.4 leads its PGs again: primary affinity 0.5"));
 }
 
