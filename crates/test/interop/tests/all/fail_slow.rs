@@ -1,5 +1,7 @@
 //! One of nine devices fails slowly: it is named, its OSD leads nothing until it is well; and nobody is named because there is much to do.
 
+#![allow(clippy::print_stderr, reason = "what was measured is to be read")]
+
 use nacre_interop::Cluster;
 
 /// A light load that keeps every answer's time, a heavy one, and what the cluster says meanwhile.
@@ -76,7 +78,7 @@ def overload(seconds):
 fn run(script: &str, seconds: u64) {
     let Some(cluster) = Cluster::start_processes(9) else { return };
     let shell = cluster.pool("things", 64);
-    println!("{}", shell.within(seconds).python(&format!("{PYTHON}{script}")));
+    eprintln!("{}", shell.within(seconds).python(&format!("{PYTHON}{script}")));
 }
 
 #[test]
