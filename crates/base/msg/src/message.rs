@@ -163,6 +163,7 @@ messages! {
     OsdPgTemp: "OSD to monitor: acting sets to use for now.",
     OsdBeacon: "OSD to monitor: sign of life.",
     PgStats: "OSD to manager: usage and state of its PGs.",
+    DeviceReport: "Our OSD to our monitor: how long its device takes.",
     OsdPgCreated: "OSD to monitor: a PG exists now.",
     OsdPgReadyToMerge: "OSD to monitor: two PGs may become one.",
     OsdPgCreate2: "Monitor to OSD: create these PGs.",

@@ -215,4 +215,21 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_least("0")
     .at_most("1")
     .services(&["mgr"]),
+    row(
+        "nacre_slow_device_ratio",
+        Kind::Float,
+        "2",
+        "How many times as long as those of its class an OSD's device takes, in like requests at the same time, to be named as slow by \
+         OSD_SLOW_DEVICE; 1.5 at least. 0 compares no devices",
+    )
+    .at_least("0")
+    .services(&["mon"]),
+    row(
+        "nacre_slow_device_relieve",
+        Kind::Bool,
+        "true",
+        "An OSD whose device is slow has primary affinity 0 until it is well; those of one host at a time, or one OSD where there is only \
+         one host",
+    )
+    .services(&["mon"]),
 ];

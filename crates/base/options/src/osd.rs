@@ -22,6 +22,24 @@ pub(super) static TABLE: &[OptionInfo] = &[
     .at_least("1")
     .at_most("1000"),
     row(
+        "nacre_debug_device_delay_ms",
+        Kind::Float,
+        "0",
+        "For tests: milliseconds by which every request to the device of a file takes longer, as if it were failing slowly",
+    )
+    .at_least("0")
+    .at_most("10000")
+    .level(Level::Dev),
+    row(
+        "nacre_device_probe_interval",
+        Kind::Float,
+        "3",
+        "Seconds after which an OSD whose device had nothing to read, or nothing to write, reads or writes 4 KiB of its own there, so \
+         that a slow device is found and found well again without load; each second where the OSD has no primary affinity. 0 never \
+         does",
+    )
+    .at_least("0"),
+    row(
         "nacre_recovery_client_latency_target_ms",
         Kind::Float,
         "10",

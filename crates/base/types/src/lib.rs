@@ -5,6 +5,7 @@
 
 pub mod addr;
 pub mod build_kind;
+pub mod device_latency;
 pub mod entropy;
 pub mod errno;
 pub mod features;
@@ -19,6 +20,7 @@ pub mod time;
 pub mod version;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};
+pub use device_latency::{DeviceLatencies, DeviceWork, LatencyHistogram, RequestClass};
 pub use entropy::Entropy;
 pub use errno::Errno;
 pub use ids::{Epoch, Eversion, OsdId, PoolId, SnapId, Uuid};

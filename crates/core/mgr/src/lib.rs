@@ -12,6 +12,7 @@ mod network;
 pub mod pgmap;
 mod services;
 mod sessions;
+pub mod slow_devices;
 
 pub use counters::{CounterValue, Counters, DaemonCounters, DeclaredCounter};
 pub use images::{ImageSums, Images};

@@ -5,6 +5,7 @@
 //! get_health_checks`), because alerts and tools match on them.
 
 mod autoscale_checks;
+pub(crate) mod device_checks;
 mod mds_checks;
 mod mgr_checks;
 mod mon_checks;
@@ -51,6 +52,7 @@ pub fn checks(state: &State) -> Vec<Check> {
     out.extend(autoscale_checks::checks(state, map, &digest));
     out.extend(unusable_values(state));
     out.extend(throttled_clients(state));
+    out.extend(device_checks::check(state));
     out.extend(mds_checks::checks(state));
     out.extend(mgr_checks::checks(state, OWN_CODES));
     out.sort_by(|a, b| a.code.cmp(&b.code));

@@ -59,6 +59,8 @@ mod scrape_target;
 mod seed;
 pub mod servicemap;
 pub mod session;
+mod slow_devices;
+mod slow_osds;
 mod snapshots;
 pub mod state;
 mod stored_map;

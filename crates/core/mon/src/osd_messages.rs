@@ -60,6 +60,7 @@ impl Mon {
             Message::OsdPgTemp(temp) => self.osd_pg_temp(session, osd, &temp),
             Message::OsdPgReadyToMerge(ready) => self.state.osd.ready_to_merge(osd, &ready),
             Message::OsdPgCreated(created) => self.state.osd.pg_created(created.pg),
+            Message::DeviceReport(report) => self.device_report(osd, &report),
             Message::MarkMeDown(down) => self.mark_me_down(cx, session, tid, osd, down),
             Message::MarkMeDead(dead) => self.mark_me_dead(osd, &dead),
             // Nothing here handles it, or it answers what we never asked for.

@@ -20,6 +20,7 @@ use crate::osd::{OsdMaps, OsdMapsError};
 use crate::quorum_view::QuorumView;
 use crate::recovery::Recovery;
 use crate::servicemap::ServiceMaps;
+use crate::slow_osds::SlowOsds;
 use crate::warmth::Warmth;
 use nacre_denc::DecodeError;
 use nacre_mgr::PgMap;
@@ -82,6 +83,8 @@ pub struct State {
     pub autoscaler: Autoscaler,
     /// What the balancer did last.
     pub balancer: Balancer,
+    /// Which OSDs' devices are slow, and what was done about it.
+    pub(crate) slow_osds: SlowOsds,
     /// What OSDs reported to us as the manager: PG states, usage, performance.
     pub stats: nacre_mgr::Mgr,
     /// What an earlier leader kept of it.
@@ -121,6 +124,7 @@ impl State {
             health: Health::open(snapshot)?,
             autoscaler: Autoscaler::default(),
             balancer: Balancer::default(),
+            slow_osds: SlowOsds::open(snapshot)?,
             stats: nacre_mgr::Mgr::default(),
             kept_stats: KeptStats::open(snapshot)?,
             warmth: Warmth::default(),
@@ -172,6 +176,7 @@ impl State {
             || self.kept_stats.is_dirty()
             || self.recovery.is_dirty()
             || self.health.is_dirty()
+            || self.slow_osds.is_dirty()
     }
 
     /// Bytes that wait to be committed, but for the OSDs' map, which is put together when its epoch is closed.
@@ -204,6 +209,7 @@ impl State {
         self.kept_stats.flush(&mut batch);
         self.recovery.flush(&mut batch);
         self.health.flush(&mut batch);
+        self.slow_osds.flush(&mut batch);
         self.log.flush(&mut batch);
         batch
     }

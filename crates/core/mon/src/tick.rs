@@ -24,6 +24,7 @@ impl Mon {
             self.pace_pools(&digest);
             self.tick_autoscaler(cx, &digest);
             self.tick_balancer(cx);
+            self.tick_slow_devices(cx);
         }
         self.state.keep_stats(cx.now);
         self.state.osd.trim();

@@ -4,6 +4,7 @@ use crate::asok;
 use crate::command_reply::Failure;
 use crate::config::OsdConfig;
 use crate::control::OsdControl;
+use crate::device;
 use crate::lost;
 use crate::osd_network;
 use crate::perf_counters;
@@ -38,7 +39,10 @@ const COMMANDS: &[(&str, &str)] = &[
     ("perf schema", "describe the counters"),
     ("compact", "compact the store's metadata"),
     ("smart devid:CephString?", "show what the device says of its health"),
-    ("perf histogram dump", "show how long clients' messages took in which stage, in powers of two"),
+    (
+        "perf histogram dump",
+        "show how long clients' messages took in which stage, and requests to the device, in powers of two",
+    ),
     ("dump_ops_in_flight", "show the messages under way, and what each waits for"),
     ("dump_blocked_ops", "show those of them that take longer than osd_op_complaint_time"),
     (
@@ -180,7 +184,11 @@ fn run(view: &CommandView<'_>, args: &Map<String, Value>) -> Result<CommandOutco
             let devid = Some(text(args, "devid")).filter(|devid| !devid.is_empty());
             return Ok(CommandOutcome::AskDevices(devid.map(str::to_owned)));
         }
-        "perf histogram dump" => view.pg_driver.tracker.dump_histograms(),
+        "perf histogram dump" => {
+            let mut shown = view.pg_driver.tracker.dump_histograms();
+            shown["device"] = device::dump_histograms(&view.pg_driver.store.counters().device);
+            shown
+        }
         "dump_ops_in_flight" => asok::dump_ops(view.pg_driver, view.times),
         "dump_blocked_ops" => {
             let limit = view.options.seconds("osd_op_complaint_time");

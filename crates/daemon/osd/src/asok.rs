@@ -1,5 +1,6 @@
 //! Counters and operations under way of one shard, for `ceph tell osd.N perf dump` and `dump_ops_in_flight`; slow requests in the log.
 
+use crate::device;
 use crate::perf_counters::PerfSums;
 use crate::pg_driver::PgDriver;
 use crate::shard_net::ShardNet;
@@ -131,6 +132,7 @@ pub(crate) fn perf_dump(pg_driver: &PgDriver, net: &ShardNet, cpu: CpuTimes) -> 
     let [messages, bytes] = net.sessions.dump_throttles();
     let memory = pg_driver.store.memory();
     serde_json::json!({
+        "device": device::dump(&pg_driver.store.counters().device),
         "osd": osd,
         "osd-memory": {
             "store_data_bytes": memory.data_bytes,

@@ -17,6 +17,7 @@ mod under_ceph;
 use self::under_ceph::UnderCeph;
 use crate::config::OsdConfig;
 use crate::control_event::ControlEvent;
+use crate::device::DeviceWatch;
 use crate::heartbeat_driver::{HeartbeatDriver, PeerReport};
 use crate::links::NetCx;
 use crate::mgr_report::{MgrReport, Pinged};
@@ -66,6 +67,8 @@ pub(crate) struct OsdControl {
     log: ClusterLog,
     /// What Ceph's monitors leave to an OSD; `None` under ours.
     ceph: Option<UnderCeph>,
+    /// What our monitor is to hear of the device.
+    device: DeviceWatch,
     /// What the cluster could be begun anew from.
     snapshots: SnapshotIntake,
     /// What the monitor hears that we speak.
@@ -109,6 +112,7 @@ impl OsdControl {
             map_catch_up: MapCatchUp::default(),
             options_known: false,
             log: ClusterLog::new(osd),
+            device: DeviceWatch::new(plane),
             snapshots: SnapshotIntake::default(),
             versions: tuning.versions,
             cluster_mode: options.text("ms_cluster_mode").to_owned(),
@@ -464,6 +468,7 @@ impl OsdControl {
 
     /// A shard's PGs have changed.
     pub(crate) fn on_report(&mut self, cx: &mut ControlCx<'_>, report: ShardReport) {
+        self.device.note(&report.latencies);
         if self.mgr.on_report(report) {
             self.follow_heartbeats(cx);
             self.name_strangers(cx);
@@ -501,6 +506,8 @@ impl OsdControl {
         if let Some(stats) = stats {
             self.mon.send(stats.into());
         }
+        let devices = self.device.report(cx.net.now).filter(|_| has_monitor);
+        devices.into_iter().for_each(|report| self.mon.send(report.into()));
     }
 
     /// Asks the monitor to mark us down, so that nobody has to find out, or ends where there is nothing to ask for.

@@ -47,6 +47,7 @@ mod control;
 mod control_event;
 mod control_host;
 mod counted_op;
+mod device;
 mod dispatch;
 mod dynamic_perf_stats;
 mod heartbeat_driver;

@@ -5,7 +5,8 @@
 
 use crate::stage_sums::{StageSums, stage};
 use nacre_msg::{PerfCounterType, counter_kind};
-use nacre_store::StoreCounters;
+use nacre_store::{DeviceTotals, StoreCounters};
+use nacre_types::DeviceWork;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -70,6 +71,7 @@ impl PerfSums {
                 object_hits: self.store.object_hits + other.store.object_hits,
                 object_misses: self.store.object_misses + other.store.object_misses,
                 log_bytes: self.store.log_bytes + other.store.log_bytes,
+                device: std::array::from_fn(|work| self.store.device[work].plus(&other.store.device[work])),
             },
         }
     }
@@ -109,6 +111,11 @@ const fn row(
 /// A sum of nanoseconds and what was summed up, as the manager takes them.
 const fn sum_first((count, sum): (u64, u64)) -> (u64, u64) {
     (sum, count)
+}
+
+fn device(sums: &PerfSums, work: DeviceWork) -> (u64, u64) {
+    let DeviceTotals { count, spent_ns, .. } = sums.store.device[work as usize];
+    (spent_ns, count)
 }
 
 /// By their paths, `LOGGER.COUNTER`.
@@ -221,6 +228,24 @@ const COUNTERS: &[Counter] = &[
     row(("osd-stages.op_w_replied", ""), STAGE, "Writes: from there to the answer", |sums| {
         sums.stages.write(stage::REPLIED)
     }),
+    row(("device.read_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time of reads at the device", |sums| {
+        device(sums, DeviceWork::Read)
+    }),
+    row(
+        ("device.cached_write_latency", ""),
+        (LATENCY, USEFUL, NO_UNIT),
+        "Time of writes at the device that a flush makes durable",
+        |sums| device(sums, DeviceWork::CachedWrite),
+    ),
+    row(
+        ("device.durable_write_latency", ""),
+        (LATENCY, USEFUL, NO_UNIT),
+        "Time of durable writes at the device",
+        |sums| device(sums, DeviceWork::DurableWrite),
+    ),
+    row(("device.flush_latency", ""), (LATENCY, USEFUL, NO_UNIT), "Time of flushes of the device", |sums| {
+        device(sums, DeviceWork::Flush)
+    }),
 ];
 
 /// What a session with the manager has declared.
@@ -309,6 +334,7 @@ mod tests {
     use super::*;
     use crate::stage_sums::STAGES;
     use nacre_denc::Reader;
+    use nacre_types::device_latency::LATENCY_BUCKETS;
 
     const SUMS: PerfSums = PerfSums {
         ops: 7,
@@ -330,7 +356,12 @@ mod tests {
         stages: StageSums { reads: (2, [0, 150, 0, 0, 50]), writes: (4, [10, 20, 300, 60, 10]) },
         thread_cpu_us: 70,
         process_cpu_us: 90,
-        store: StoreCounters { object_hits: 8, object_misses: 2, log_bytes: 4096 },
+        store: StoreCounters {
+            object_hits: 8,
+            object_misses: 2,
+            log_bytes: 4096,
+            device: [DeviceTotals { count: 3, spent_ns: 900, counts: [0; LATENCY_BUCKETS] }; 4],
+        },
     };
 
     /// What a manager reads: a value for each path that was declared, in the order of the paths.
@@ -360,6 +391,7 @@ mod tests {
         assert_eq!(values["osd.op"], (7, 0));
         assert_eq!(values["osd.op_w_latency"], (400, 4));
         assert_eq!(values["osd.stat_bytes_avail"], (60, 0));
+        assert_eq!(values["device.durable_write_latency"], (900, 3));
         assert_eq!((values["bluestore.kv_commit_lat"], values["osd.recovery_ops"]), ((44, 4), (3, 0)));
         assert_eq!(values["osd-stages.op_w_logged"], (300, 4));
         assert_eq!(

@@ -1,6 +1,7 @@
 //! [`Periodic`]: what a shard does again and again beside clients' work: scrubs that are due, reports of its PGs, slow requests in the log.
 
 use crate::asok;
+use crate::device::PROBE_INTERVAL_RELIEVED;
 use crate::pg_driver::PgDriver;
 use crate::pg_registry::PgRegistry;
 use crate::shard_msg::{ShardMsg, ShardReport};
@@ -83,6 +84,7 @@ impl Periodic {
         if let Some((spg, deep)) = due_scrub(&pgs.pgs, cx.options, cx.wall) {
             pgs.deliver(cx, spg, Event::Scrub { deep, repair: false });
         }
+        probe_device(pgs, cx.options);
         pgs.idle_trim.trim(cx.now, pgs.store.as_mut(), give_back_memory);
         pgs.tracker.expire(cx.now);
         let limit = cx.options.seconds("osd_op_complaint_time");
@@ -112,9 +114,20 @@ impl Periodic {
         report.throttled = cx.net.messenger.intake().warnings;
         report.perf_samples = pgs.perf_stats.take();
         report.sums = asok::perf_sums(pgs, cx.net, cx.clock.cpu().unwrap_or_default());
+        report.latencies = pgs.store.device().map(|device| device.take_latencies()).unwrap_or_default();
         report.sums.recovered = self.recovered.count(&report.pgs);
         report.slow_ops = asok::slow_ops(pgs, cx.options.seconds("osd_op_complaint_time"), cx.now);
         report
+    }
+}
+
+/// Has the device do something, where it had nothing to do for a while: nobody could tell otherwise whether it is as fast as it was.
+fn probe_device(pgs: &mut PgDriver, options: &Values) {
+    let interval = options.seconds("nacre_device_probe_interval");
+    let relieved = pgs.pgs.map().primary_affinity(pgs.osd) == 0;
+    let idle = if relieved { interval.min(PROBE_INTERVAL_RELIEVED) } else { interval };
+    if let Some(device) = pgs.store.device().filter(|_| !interval.is_zero()) {
+        device.probe(idle);
     }
 }
 

@@ -122,6 +122,15 @@ impl PgDriver {
         let kept_for = options.seconds("osd_op_history_duration");
         self.tracker.configure(options.count("osd_op_history_size").min(HISTORY_MAX), kept_for);
         self.tracker.enable(options.flag("osd_enable_op_tracker"));
+        let delay = seconds(options.number("nacre_debug_device_delay_ms") / 1e3);
+        let outcome = match self.store.device() {
+            Some(device) => device.delay(delay),
+            None if delay.is_zero() => Ok(()),
+            None => Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(osd = self.osd, %error, "nacre_debug_device_delay_ms has no effect on this store");
+        }
         self.pgs.ignore_history_les(options.flag("osd_find_best_info_ignore_history_les"));
     }
 

@@ -13,7 +13,7 @@ use nacre_options::Values;
 use nacre_osd_core::Past;
 use nacre_pg::{ClientOp, MergeState, Permit, PgCreateInfo, RecoveryKind, Session, SessionId, Trace};
 use nacre_service::{AdminRequest, MailboxFull, MailboxSender};
-use nacre_types::{Epoch, OsdId, PgId, PoolId, SpgId, Stamp};
+use nacre_types::{DeviceLatencies, Epoch, OsdId, PgId, PoolId, SpgId, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -108,6 +108,8 @@ pub(crate) struct ShardReport {
     pub(crate) slow_ops: SlowOps,
     /// What it has counted for a manager's queries since the report before.
     pub(crate) perf_samples: PerfSamples,
+    /// Requests to its device since the report before.
+    pub(crate) latencies: DeviceLatencies,
 }
 
 /// A `tell` command about one PG.

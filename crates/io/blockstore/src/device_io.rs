@@ -3,16 +3,38 @@
 use crate::BLOCK;
 use crate::checkpoint::Checkpoint;
 use crate::fetch::ReadIo;
+use crate::latencies::NOT_STARTED;
 use crate::options::Planted;
-use crate::requests::{AT_DEVICE_MAX, Io, Request};
+use crate::requests::{AT_DEVICE_MAX, Io, Request, UnderWay};
 use crate::store::BlockStore;
+use crate::superblock::Superblock;
 use crate::wal::RecordWrite;
 use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::{DiskCompletion, DiskTag, Durability};
+use nacre_store::MeasuredDevice;
+use nacre_types::{DeviceLatencies, DeviceWork, RequestClass, Stamp};
+use std::time::Duration;
 
 impl BlockStore {
-    pub(crate) fn tag(&mut self, io: Io) -> DiskTag {
-        DiskTag(self.io.insert(io) as u64)
+    pub(crate) fn tag(&mut self, io: Io, work: DeviceWork, bytes: usize) -> DiskTag {
+        let class = RequestClass::of(work, self.io.len(), bytes as u64);
+        let key = self.io.insert(UnderWay { io, class, started: NOT_STARTED });
+        self.latencies.queued.push(key);
+        DiskTag(key as u64)
+    }
+
+    /// Gives the device what is queued for it.
+    pub(crate) fn start_queued(&mut self) {
+        if !self.latencies.queued.is_empty() {
+            let now = self.shares.now().unwrap_or(NOT_STARTED);
+            self.latencies.started(now);
+            for key in self.latencies.queued.drain(..) {
+                if let Some(under_way) = self.io.get_mut(key) {
+                    under_way.started = now;
+                }
+            }
+        }
+        self.disk.submit();
     }
 
     pub(crate) fn offset(block: u32) -> u64 {
@@ -20,17 +42,21 @@ impl BlockStore {
     }
 
     pub(crate) fn start_write(&mut self, first: u32, data: BufList, durability: Durability, io: Io) {
-        let tag = self.tag(io);
+        let work = match durability {
+            Durability::Cached => DeviceWork::CachedWrite,
+            Durability::Durable => DeviceWork::DurableWrite,
+        };
+        let tag = self.tag(io, work, data.len());
         self.disk.write(Self::offset(first), data, durability, tag);
     }
 
     pub(crate) fn start_flush(&mut self) {
-        let tag = self.tag(Io::Flush);
+        let tag = self.tag(Io::Flush, DeviceWork::Flush, 0);
         self.disk.flush(tag);
     }
 
     pub(crate) fn start_record(&mut self, write: RecordWrite) {
-        let tag = self.tag(Io::Record { seq: write.seq });
+        let tag = self.tag(Io::Record { seq: write.seq }, DeviceWork::DurableWrite, write.data.len());
         self.disk.write(write.offset, write.data.into(), Durability::Durable, tag);
         if self.options.planted == Planted::EarlyAcknowledgement {
             self.wal.written(write.seq);
@@ -63,8 +89,9 @@ impl BlockStore {
                 }
                 Request::Read(read) => {
                     let run = read.run;
-                    let tag = self.tag(Io::Read(read));
-                    let buffer = AlignedBuf::with_len(run.count as usize * BLOCK);
+                    let bytes = run.count as usize * BLOCK;
+                    let tag = self.tag(Io::Read(read), DeviceWork::Read, bytes);
+                    let buffer = AlignedBuf::with_len(bytes);
                     self.disk.read(Self::offset(run.start), buffer, tag);
                 }
             }
@@ -79,8 +106,9 @@ impl BlockStore {
         self.commits = commits;
         let mut completions = std::mem::take(&mut self.completions);
         self.disk.drain(&mut completions);
+        let now = if completions.is_empty() { None } else { self.shares.now() };
         for completion in completions.drain(..) {
-            self.completed(completion);
+            self.completed(completion, now.unwrap_or(NOT_STARTED));
         }
         self.completions = completions;
         self.start_requests();
@@ -91,11 +119,13 @@ impl BlockStore {
         self.io.len()
     }
 
-    fn completed(&mut self, completion: DiskCompletion) {
+    fn completed(&mut self, completion: DiskCompletion, now: Stamp) {
         let tag = usize::try_from(completion.tag.0).unwrap_or(usize::MAX);
-        let Some(io) = self.io.try_remove(tag) else { return };
+        let Some(UnderWay { io, class, started }) = self.io.try_remove(tag) else { return };
+        self.latencies.note(class, started, now);
         let io = match io {
             Io::Read(read) => return self.read_completed(read, completion),
+            Io::Probe => return self.probed(completion),
             io => io,
         };
         if let Err(error) = completion.result {
@@ -114,7 +144,20 @@ impl BlockStore {
             Io::PiecesFlush { number } => self.wal.placed(number),
             Io::Home => self.home_written(),
             Io::Flush => self.flushed(),
-            Io::Read(_) => (),
+            Io::Read(_) | Io::Probe => (),
+        }
+    }
+
+    /// A probe is done. A copy that is not whole must stay as it is.
+    fn probed(&mut self, completion: DiskCompletion) {
+        match (completion.result, completion.buffer) {
+            (Ok(()), Some(buffer)) => {
+                let copy = buffer.freeze();
+                let is_whole = Superblock::decode(&copy, u64::MAX).is_ok_and(|read| read == self.superblock);
+                self.latencies.probed = is_whole.then_some(copy);
+            }
+            (Err(error), None) => self.fail(error.to_string()),
+            (Ok(()), None) | (Err(_), Some(_)) => (),
         }
     }
 
@@ -130,5 +173,36 @@ impl BlockStore {
         } else {
             self.disk.wait();
         }
+    }
+}
+
+/// The second copy of the superblock is what a probe reads and writes again as it is: whatever becomes of it, the content is the same.
+const PROBED_COPY: u32 = 1;
+
+impl MeasuredDevice for BlockStore {
+    fn take_latencies(&mut self) -> DeviceLatencies {
+        self.latencies.take()
+    }
+
+    fn probe(&mut self, idle: Duration) {
+        let Some(now) = self.shares.now().filter(|_| self.failed.is_none()) else { return };
+        let is_idle = |work| now.since(self.latencies.last(work)) >= idle;
+        let is_probed = self.io.iter().any(|(_, under_way)| matches!(under_way.io, Io::Probe));
+        let (reads, writes) = (is_idle(DeviceWork::Read), is_idle(DeviceWork::DurableWrite));
+        if is_probed || self.at_device() >= AT_DEVICE_MAX {
+            return;
+        }
+        let copy = self.latencies.probed.clone();
+        if reads || (writes && copy.is_none()) {
+            let tag = self.tag(Io::Probe, DeviceWork::Read, BLOCK);
+            self.disk.read(Self::offset(PROBED_COPY), AlignedBuf::with_len(BLOCK), tag);
+        }
+        if let Some(copy) = copy.filter(|_| writes) {
+            self.start_write(PROBED_COPY, copy.into(), Durability::Durable, Io::Probe);
+        }
+    }
+
+    fn delay(&mut self, each: Duration) -> std::io::Result<()> {
+        self.disk.delay(each)
     }
 }

@@ -49,6 +49,7 @@ mod gap;
 mod held;
 mod inspect;
 mod kv_schema;
+mod latencies;
 mod memtable;
 mod mount;
 mod offline;

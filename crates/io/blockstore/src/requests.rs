@@ -8,18 +8,40 @@ use crate::fetch::ReadIo;
 use crate::wal::TxnNumber;
 use nacre_buf::Bytes;
 use nacre_env::disk::Durability;
+use nacre_types::{RequestClass, Stamp};
 use std::collections::VecDeque;
 
 /// What a request to the device was for.
 #[derive(Debug)]
 pub(crate) enum Io {
-    Record { seq: u64 },
-    Placed { number: TxnNumber, first: u32 },
-    Piece { number: TxnNumber, first: u32 },
-    PiecesFlush { number: TxnNumber },
+    Record {
+        seq: u64,
+    },
+    Placed {
+        number: TxnNumber,
+        first: u32,
+    },
+    Piece {
+        number: TxnNumber,
+        first: u32,
+    },
+    PiecesFlush {
+        number: TxnNumber,
+    },
     Read(ReadIo),
     Home,
     Flush,
+    /// Nothing but a look at how long it takes.
+    Probe,
+}
+
+/// A request that the device has, or is about to get.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) io: Io,
+    pub(crate) class: RequestClass,
+    /// When the device got it; `crate::latencies::NOT_STARTED` until then.
+    pub(crate) started: Stamp,
 }
 
 /// With so many requests at the device, reads and placed data wait.

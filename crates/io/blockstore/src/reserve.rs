@@ -12,7 +12,7 @@ use nacre_buf::{AlignedBuf, BufList, Bytes};
 use nacre_env::disk::Durability;
 use nacre_store::StoreError;
 use nacre_txn::{Op, Transaction};
-use nacre_types::{HObject, SpgId};
+use nacre_types::{DeviceWork, HObject, SpgId};
 use std::collections::BTreeMap;
 
 /// Blocks of one write of placed data at most: 4 MiB. Each is a flush of its own on a device that must be flushed.
@@ -168,7 +168,7 @@ impl BlockStore {
             self.start_placed(placement, body);
         }
         if bodies.iter().map(BufList::len).sum::<usize>() >= SENT_AT_ONCE_BYTES {
-            self.disk.submit();
+            self.start_queued();
         }
         for (placement, body) in placements.iter_mut().zip(bodies) {
             placement.crcs = body.block_crcs();
@@ -216,7 +216,7 @@ impl BlockStore {
         *pieces -= 1;
         if *pieces == 0 {
             self.unflushed.remove(&number);
-            let tag = self.tag(Io::PiecesFlush { number });
+            let tag = self.tag(Io::PiecesFlush { number }, DeviceWork::Flush, 0);
             self.disk.flush(tag);
         }
     }

@@ -6,8 +6,9 @@ use crate::cache::Cache;
 use crate::checkpoint::Checkpoint;
 use crate::fetch::{Damage, Fetch};
 use crate::held::Source;
+use crate::latencies::Latencies;
 use crate::options::Options;
-use crate::requests::{Io, Requests};
+use crate::requests::{Requests, UnderWay};
 use crate::superblock::Superblock;
 use crate::table::Table;
 use crate::throttle::CheckpointShares;
@@ -18,7 +19,8 @@ use nacre_env::Clock;
 use nacre_env::disk::{Disk, DiskCompletion};
 use nacre_kv::KvCompletion;
 use nacre_store::{
-    Completion, ObjectStore, StoreCounters, StoreError, StoreMemory, StoreState, StoreUsage, SubmitHint,
+    Completion, MeasuredDevice, ObjectStore, StoreCounters, StoreError, StoreMemory, StoreState, StoreUsage,
+    SubmitHint,
 };
 use nacre_txn::{FetchFrom, Op, StoreToken, Transaction};
 use nacre_types::{HObject, SpgId};
@@ -50,7 +52,8 @@ pub struct BlockStore {
     pub(crate) checkpoint: Option<Checkpoint>,
     pub(crate) shares: CheckpointShares,
     /// Requests on their way, by tag.
-    pub(crate) io: Slab<Io>,
+    pub(crate) io: Slab<UnderWay>,
+    pub(crate) latencies: Latencies,
     pub(crate) requests: Requests,
     /// Pieces of large writes on their way that are to be flushed together, by transaction.
     pub(crate) unflushed: BTreeMap<TxnNumber, usize>,
@@ -98,6 +101,7 @@ impl BlockStore {
             checkpoint: None,
             shares: CheckpointShares::default(),
             io: Slab::new(),
+            latencies: Latencies::default(),
             requests: Requests::default(),
             unflushed: BTreeMap::new(),
             fetches: Slab::new(),
@@ -246,7 +250,7 @@ impl BlockStore {
             self.poll_devices();
             self.write_records();
             self.advance_checkpoint(usize::MAX);
-            self.disk.submit();
+            self.start_queued();
             if self.checkpoint.is_some() {
                 self.wait_for_devices();
             }
@@ -259,13 +263,13 @@ impl BlockStore {
     /// go with its records then, in one call.
     fn advance(&mut self) {
         if self.failed.is_some() {
-            return self.disk.submit();
+            return self.start_queued();
         }
         self.consider_checkpoint();
         self.has_work = self.advance_checkpoint(self.options.checkpoint_steps_max);
         self.has_work |= self.tidy_up();
         if self.write_records() || !self.has_work {
-            self.disk.submit();
+            self.start_queued();
         }
     }
 
@@ -312,7 +316,7 @@ impl ObjectStore for BlockStore {
         // From here on it is logged; if the table fails, nothing more leaves this store.
         self.wal.push(encoded, token);
         if self.submit_hint == SubmitHint::Now && self.write_records() {
-            self.disk.submit();
+            self.start_queued();
         }
         self.table.apply(txn, &placements, &source);
         self.note_table_failure();
@@ -344,7 +348,7 @@ impl ObjectStore for BlockStore {
         self.note_table_failure();
         // What clients wait for is on its way before the checkpoint takes a step, which takes its time.
         self.write_records();
-        self.disk.submit();
+        self.start_queued();
         self.advance();
         if self.failed.is_none() {
             self.wal.durable(&mut self.durable);
@@ -355,6 +359,9 @@ impl ObjectStore for BlockStore {
     }
 
     fn set_wakeups(&mut self, wakeups: bool) {
+        if !wakeups {
+            self.latencies.unwatch();
+        }
         self.disk.set_wakeups(wakeups);
     }
 
@@ -418,9 +425,14 @@ impl ObjectStore for BlockStore {
         }
     }
 
+    fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {
+        Some(self)
+    }
+
     fn counters(&self) -> StoreCounters {
         let (hits, misses) = &self.table.looked_up;
         let log_bytes = u64::from(self.superblock.wal.count) * BLOCK as u64;
-        StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes }
+        let device = self.latencies.totals();
+        StoreCounters { object_hits: hits.get(), object_misses: misses.get(), log_bytes, device }
     }
 }

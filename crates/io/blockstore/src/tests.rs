@@ -6,6 +6,7 @@ mod dear;
 mod faults;
 mod gap;
 mod held;
+mod latencies;
 mod long;
 mod memory;
 mod metadata;

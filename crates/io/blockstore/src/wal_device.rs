@@ -18,6 +18,7 @@ use crate::superblock::{COPIES, Part, Superblock};
 use nacre_buf::{AlignedBuf, BufList};
 use nacre_env::disk::{Disk, DiskCompletion, DiskError, DiskInfo, DiskTag, Durability, blocking};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Which of the two devices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,6 +205,11 @@ impl Disk for SplitDisk {
     fn set_wakeups(&mut self, wakeups: bool) {
         self.data.set_wakeups(wakeups);
         self.log.set_wakeups(wakeups);
+    }
+
+    fn delay(&mut self, each: Duration) -> std::io::Result<()> {
+        self.data.delay(each)?;
+        self.log.delay(each)
     }
 
     fn info(&self) -> DiskInfo {

@@ -25,6 +25,7 @@ pub use probe::{Cost, DeviceReport, PROBE_BYTES, probe, probe_in_place};
 
 use nacre_buf::{AlignedBuf, BufList};
 use std::fmt;
+use std::time::Duration;
 
 /// Unit of offsets, lengths and memory addresses of requests: what every device takes without a
 /// read-modify-write of its own, and what direct I/O asks for at most.
@@ -162,6 +163,15 @@ pub trait Disk: Send {
     /// nevertheless. They are on at first.
     fn set_wakeups(&mut self, wakeups: bool) {
         let _always = wakeups;
+    }
+
+    /// For tests: from now on the completion of each request comes so much later than the device gives it; zero ends that. A driver that
+    /// has no such fault refuses it.
+    ///
+    /// # Errors
+    /// Why it does not.
+    fn delay(&mut self, each: Duration) -> std::io::Result<()> {
+        if each.is_zero() { Ok(()) } else { Err(std::io::ErrorKind::Unsupported.into()) }
     }
 
     /// Size, block size and driver. Constant while the disk is open.

@@ -11,7 +11,9 @@ pub use mem::MemStore;
 
 use nacre_buf::BufList;
 use nacre_txn::{FetchFrom, ObjectView, StoreToken, Transaction};
-use nacre_types::{HObject, SpgId};
+use nacre_types::device_latency::LATENCY_BUCKETS;
+use nacre_types::{DeviceLatencies, DeviceWork, HObject, LatencyHistogram, SpgId};
+use std::time::Duration;
 
 /// What was submitted or asked for under a token is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +85,53 @@ pub struct StoreCounters {
     pub object_misses: u64,
     /// Bytes of the write-ahead log, used or not.
     pub log_bytes: u64,
+    /// Requests to its device, by [`DeviceWork`].
+    pub device: [DeviceTotals; DeviceWork::ALL.len()],
+}
+
+/// Requests of one kind to a device, since the store was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DeviceTotals {
+    /// How many there were.
+    pub count: u64,
+    /// Nanoseconds that they took, all together.
+    pub spent_ns: u64,
+    /// How many took how long, in buckets as those of [`LatencyHistogram`].
+    pub counts: [u64; LATENCY_BUCKETS],
+}
+
+impl DeviceTotals {
+    /// Adds to the buckets.
+    pub fn add(&mut self, histogram: &LatencyHistogram) {
+        for (sum, more) in self.counts.iter_mut().zip(histogram.counts()) {
+            *sum += u64::from(*more);
+        }
+    }
+
+    /// The requests of both.
+    #[must_use]
+    pub fn plus(mut self, other: &Self) -> Self {
+        self.count += other.count;
+        self.spent_ns += other.spent_ns;
+        self.counts.iter_mut().zip(other.counts).for_each(|(sum, more)| *sum += more);
+        self
+    }
+}
+
+/// A device whose requests are timed.
+pub trait MeasuredDevice {
+    /// How long those took that were done since the last call.
+    fn take_latencies(&mut self) -> DeviceLatencies;
+
+    /// Makes a small request whose time is counted as any other's, when the device had none of its kind for `idle`: a read,
+    /// and a durable write of what is there. What is kept does not change.
+    fn probe(&mut self, idle: Duration);
+
+    /// For tests: has each request take so much longer from now on; zero ends it.
+    ///
+    /// # Errors
+    /// When the device's driver cannot.
+    fn delay(&mut self, each: Duration) -> std::io::Result<()>;
 }
 
 /// What a store's owner has to do about it.
@@ -160,6 +209,11 @@ pub trait ObjectStore: ObjectView {
     /// What the store has in memory; adds up many parts.
     fn memory(&self) -> StoreMemory {
         StoreMemory::default()
+    }
+
+    /// The device that it is on; `None` where it is all in memory.
+    fn device(&mut self) -> Option<&mut dyn MeasuredDevice> {
+        None
     }
 
     /// What it has counted; a store that is all in memory has nothing to count.

@@ -219,6 +219,7 @@ fn primary_affinity(call: &mut Call<'_>) -> Answer {
     if call.state.osd.upcoming().primary_affinity(osd) != affinity {
         call.state.osd.change().new_primary_affinity.insert(osd, affinity);
     }
+    call.state.slow_osds.operator_has_set(osd, call.wall);
     done(format!("set osd.{osd} primary-affinity to {} ({affinity:x})", general(fraction(affinity), 6)))
 }
 

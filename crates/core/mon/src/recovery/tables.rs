@@ -26,6 +26,7 @@ pub(super) const TABLES: &[(&str, Use)] = &[
     ("fsmap", Use::Kept),
     ("health-mute", Use::Kept),
     ("health-history", Use::KeptQuietly),
+    ("slow-devices", Use::Kept),
     ("osd-creating", Use::Kept),
     ("osd-removed-snaps", Use::KeptQuietly),
     ("osd-metadata", Use::KeptQuietly),

@@ -25,6 +25,7 @@ mod quorum;
 mod recovery_snapshots;
 mod resume;
 mod security;
+mod slow_devices;
 mod subscriptions;
 mod takeover;
 mod tell;

@@ -10,6 +10,7 @@ mod cli;
 mod client;
 mod doctor;
 mod erasure;
+mod fail_slow;
 mod file_systems;
 mod foreign;
 mod gateways;

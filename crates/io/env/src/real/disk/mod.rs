@@ -1,6 +1,7 @@
 //! [`RealDisk`]: a file or block device of this machine, through io_uring where it is allowed and through a few
 //! threads where it is not.
 
+mod delay;
 mod file;
 mod identity;
 mod op;
@@ -12,6 +13,7 @@ pub use file::OpenError;
 pub use sys::{EventFd, reserve, room, write_back};
 
 use crate::disk::{Disk, DiskCompletion, DiskInfo, DiskTag, Durability, assert_range, assert_write};
+use delay::Delay;
 use file::DeviceFile;
 use nacre_buf::{AlignedBuf, BufList};
 use op::{Op, Work};
@@ -20,6 +22,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
+use std::time::Duration;
 use threads::Threads;
 
 /// `off` keeps io_uring from being tried.
@@ -42,6 +45,22 @@ enum Driver {
     Threads(Threads),
 }
 
+impl Driver {
+    fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
+        match self {
+            Self::Ring(ring) => ring.drain(out),
+            Self::Threads(threads) => threads.drain(out),
+        }
+    }
+
+    fn wait(&mut self) {
+        match self {
+            Self::Ring(ring) => ring.wait(),
+            Self::Threads(threads) => threads.wait(),
+        }
+    }
+}
+
 /// An open file or block device. Locked against every other opener, in this process or another.
 pub struct RealDisk {
     info: DiskInfo,
@@ -54,6 +73,8 @@ pub struct RealDisk {
     driver: Driver,
     /// Requests made, not started yet.
     queued: Vec<Op>,
+    /// A fault for tests: see [`Disk::delay`].
+    delay: Option<Box<Delay>>,
 }
 
 impl RealDisk {
@@ -100,6 +121,7 @@ impl RealDisk {
             ring_refused,
             driver,
             queued: Vec::new(),
+            delay: None,
         })
     }
 
@@ -190,23 +212,41 @@ impl Disk for RealDisk {
     }
 
     fn drain(&mut self, out: &mut Vec<DiskCompletion>) {
-        match &mut self.driver {
-            Driver::Ring(ring) => ring.drain(out),
-            Driver::Threads(threads) => threads.drain(out),
+        let Some(delay) = &mut self.delay else { return self.driver.drain(out) };
+        let mut finished = Vec::new();
+        self.driver.drain(&mut finished);
+        delay.keep(finished);
+        delay.release(out);
+        if delay.is_over() {
+            self.delay = None;
         }
     }
 
     fn wait(&mut self) {
-        match &mut self.driver {
-            Driver::Ring(ring) => ring.wait(),
-            Driver::Threads(threads) => threads.wait(),
+        let Some(delay) = &mut self.delay else { return self.driver.wait() };
+        if !delay.holds() {
+            self.driver.wait();
+            let mut finished = Vec::new();
+            self.driver.drain(&mut finished);
+            delay.keep(finished);
         }
+        delay.wait();
     }
 
     fn set_wakeups(&mut self, wakeups: bool) {
         if let Driver::Ring(ring) = &mut self.driver {
             ring.set_wakeups(wakeups);
         }
+    }
+
+    fn delay(&mut self, each: Duration) -> io::Result<()> {
+        if self.delay.is_none() && !each.is_zero() {
+            self.delay = Some(Box::new(Delay::start(self.wake_fd())?));
+        }
+        if let Some(delay) = &mut self.delay {
+            delay.set(each);
+        }
+        Ok(())
     }
 
     fn info(&self) -> DiskInfo {

@@ -116,6 +116,14 @@ impl EventFd {
         Ok(Self(unsafe { OwnedFd::from_raw_fd(raw) }))
     }
 
+    /// One more handle of the same counter.
+    ///
+    /// # Errors
+    /// When the process has too many descriptors.
+    pub(super) fn of(same: BorrowedFd<'_>) -> io::Result<Self> {
+        same.try_clone_to_owned().map(Self)
+    }
+
     /// Wakes the watcher.
     pub fn signal(&self) {
         // SAFETY: eventfd_write(3) takes no pointers.

@@ -190,3 +190,41 @@ fn the_probe_reports_what_it_measured() {
     assert!(report.durable_write.best > Duration::ZERO && report.read.best > Duration::ZERO);
     assert!(report.to_string().contains(disk.info().driver));
 }
+
+/// A fault for tests: nobody waits in a call, and whoever watches the disk is woken when a completion is due.
+#[test]
+fn a_delayed_completion_comes_later_and_wakes_its_owner() {
+    const DELAY: Duration = Duration::from_millis(30);
+    for choice in drivers() {
+        let scratch = Scratch::new(&format!("delay-{choice:?}"));
+        let mut disk = RealDisk::create(&scratch.0, 1 << 20, choice).expect("create");
+        blocking::write(&mut disk, 0, block(1).into(), Durability::Durable).expect("write");
+        disk.delay(DELAY).expect("a thread");
+        let began = std::time::Instant::now();
+        blocking::write(&mut disk, 0, block(2).into(), Durability::Durable).expect("write");
+        assert!(began.elapsed() >= DELAY);
+
+        let mut net = RealNet::new().expect("net");
+        net.watch(disk.wake_fd()).expect("watch");
+        let (began, mut out) = (std::time::Instant::now(), Vec::new());
+        for tag in 0..3 {
+            disk.read(0, AlignedBuf::with_len(BLOCK_BYTES), DiskTag(tag));
+        }
+        disk.submit();
+        disk.drain(&mut out);
+        assert!(out.is_empty() && began.elapsed() < DELAY, "no call waits");
+        while out.len() < 3 {
+            net.poll(Some(Duration::from_secs(5)), &mut Vec::new()).expect("poll");
+            disk.drain(&mut out);
+            assert!(began.elapsed() < Duration::from_secs(5), "woken");
+        }
+        assert!(began.elapsed() >= DELAY && began.elapsed() < Duration::from_secs(2));
+
+        disk.delay(Duration::ZERO).expect("nothing to start");
+        let began = std::time::Instant::now();
+        for _ in 0..5 {
+            blocking::read(&mut disk, 0, BLOCK_BYTES).expect("read");
+        }
+        assert!(began.elapsed() < 4 * DELAY);
+    }
+}

@@ -1,0 +1,130 @@
+//! OSDs whose devices fail slowly: named in the health and the cluster log, and relieved of their primaries while it lasts. Which are, is
+//! for `nacre_mgr::slow_devices`, by what the OSDs report.
+//!
+//! An OSD is relieved by primary affinity 0, which all clients understand: reads, and the work of primaries, go to others. It stays in the
+//! acting sets, so that writes of its PGs still wait for it, and nothing is copied. Never OSDs of more than one host at a time; where all
+//! are on one host, one OSD. An operator who sets the affinity of a slow OSD himself has the last word until it is well.
+
+use crate::health::device_checks::place;
+use crate::mon::{Cx, Mon};
+use crate::osd::view;
+use crate::slow_osds::{Measure, describe, share};
+use crate::state::State;
+use nacre_maps::OsdMap;
+use nacre_mgr::slow_devices::Change;
+use nacre_msg::{DeviceReport, LogPriority};
+use nacre_types::{OsdId, UTime};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How many times the time of its peers a device takes to be slow; 0 where nobody asks.
+fn ratio(state: &State) -> f64 {
+    let ratio = state.config.number_of_monitor("nacre_slow_device_ratio", 2.0);
+    // Between devices of one model there is that much.
+    if ratio > 0.0 { ratio.max(1.5) } else { 0.0 }
+}
+
+/// The device classes of the OSDs that are up; also of one that is out, whose PGs are copied while it serves them.
+fn classes(map: &OsdMap) -> BTreeMap<OsdId, String> {
+    let class = |osd| map.crush.item_class_name(osd).map(str::to_owned).unwrap_or_default();
+    map.up_osds().map(|osd| (osd, class(osd))).collect()
+}
+
+/// The host of an OSD; the OSD itself where there is only one host.
+fn domain(map: &OsdMap, osd: OsdId) -> String {
+    let host = |osd| view::location(&map.crush, osd).remove("host").unwrap_or_default();
+    let own = host(osd);
+    let has_others = map.up_osds().any(|other| map.is_in(other) && host(other) != own);
+    if has_others { format!("host {own}") } else { format!("osd.{osd}") }
+}
+
+impl Mon {
+    pub(crate) fn device_report(&mut self, osd: OsdId, report: &DeviceReport) {
+        if self.state.osd.map().is_up(osd) {
+            self.state.slow_osds.found.report(osd, &report.latencies);
+        }
+    }
+
+    /// Judges the devices, and does what follows.
+    pub(crate) fn tick_slow_devices(&mut self, cx: &Cx<'_>) {
+        let map = std::sync::Arc::clone(self.state.osd.map());
+        let ratio = ratio(&self.state);
+        self.state.slow_osds.take_up(cx.now);
+        self.state.slow_osds.found.retain(|osd| map.exists(osd));
+        for change in self.state.slow_osds.found.judge(|| classes(&map), ratio, cx.now) {
+            match change {
+                Change::Slow(osd, finding) => {
+                    let text =
+                        format!("{} has a slow device: {}", place(&self.state, osd), describe(&finding));
+                    self.state.clog(LogPriority::WARN, cx.wall, text);
+                }
+                Change::Well(osd) => {
+                    let text = format!("{}: its device is as fast as others again", place(&self.state, osd));
+                    self.state.clog(LogPriority::INFO, cx.wall, text);
+                    self.end_measure(osd, cx.wall);
+                }
+            }
+        }
+        self.check_measures(&map, cx.wall);
+        if ratio > 0.0 && self.state.config.flag_of_monitor("nacre_slow_device_relieve") {
+            self.relieve_one(&map, cx.wall);
+        }
+    }
+
+    /// Gives the OSD back what it had.
+    fn end_measure(&mut self, osd: OsdId, wall: UTime) {
+        let measure = self.state.slow_osds.drop_measure(osd);
+        let Some(before) = measure.and_then(|measure| measure.affinity_before) else { return };
+        if self.state.osd.upcoming().primary_affinity(osd) == 0 {
+            self.state.osd.change().new_primary_affinity.insert(osd, before);
+            let text = format!("osd.{osd} leads its PGs again: primary affinity {}", share(before));
+            self.state.clog(LogPriority::INFO, wall, text);
+        }
+    }
+
+    /// What was done ends with its OSD, and with the option; whatever has made the affinity another one meanwhile was an operator's doing.
+    fn check_measures(&mut self, map: &OsdMap, wall: UTime) {
+        let gone: Vec<OsdId> = self.state.slow_osds.concerned().filter(|osd| !map.exists(*osd)).collect();
+        for osd in gone {
+            self.state.slow_osds.drop_measure(osd);
+        }
+        let wanted = self.state.config.flag_of_monitor("nacre_slow_device_relieve");
+        let relieved: Vec<OsdId> = self.state.slow_osds.relieved().map(|(osd, _)| osd).collect();
+        for osd in relieved {
+            if self.state.osd.upcoming().primary_affinity(osd) != 0 {
+                self.state.slow_osds.operator_has_set(osd, wall);
+            } else if !wanted {
+                self.end_measure(osd, wall);
+            }
+        }
+    }
+
+    /// Relieves an OSD that has been slow for long enough, if it is of the failure domain of those that are, and the only one where that is
+    /// an OSD.
+    fn relieve_one(&mut self, map: &OsdMap, wall: UTime) {
+        let slow = &self.state.slow_osds;
+        let relieved: BTreeSet<String> = slow.relieved().map(|(osd, _)| domain(map, osd)).collect();
+        let is_next = |osd: OsdId| {
+            map.is_up(osd)
+                && slow.measure(osd).is_none()
+                && relieved.iter().all(|relieved| *relieved == domain(map, osd))
+        };
+        let lasting = slow.found.slow().filter(|(osd, slow)| slow.is_lasting && is_next(*osd));
+        let worst = lasting.filter_map(|(osd, slow)| Some((osd, slow.finding?)));
+        let Some((osd, finding)) = worst.max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio)) else { return };
+        let before = self.state.osd.upcoming().primary_affinity(osd);
+        if before == 0 {
+            // Nothing is left to do.
+            return;
+        }
+        let (work, text) = (finding.work as u8, describe(&finding));
+        let measure = Measure { affinity_before: Some(before), work, since: wall, text };
+        self.state.slow_osds.set(osd, measure);
+        self.state.osd.change().new_primary_affinity.insert(osd, 0);
+        let place = place(&self.state, osd);
+        let text = format!(
+            "{place} leads no PGs while its device is slow: primary affinity 0 instead of {}",
+            share(before)
+        );
+        self.state.clog(LogPriority::WARN, wall, text);
+    }
+}

@@ -1,0 +1,144 @@
+//! [`SlowOsds`]: what was done about OSDs whose devices fail slowly, and what the leader has heard of devices. What follows from it is in
+//! `slow_devices`.
+
+use crate::batch::{Batch, Snapshot};
+use crate::stored_map::StoredMap;
+use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
+use nacre_maps::WEIGHT_ONE;
+use nacre_mgr::slow_devices::{Finding, SlowDevices};
+use nacre_types::{DeviceWork, OsdId, Stamp, UTime};
+use std::collections::BTreeMap;
+
+const TABLE: &str = "slow-devices";
+
+/// What was done about a slow device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Measure {
+    /// The primary affinity that the OSD had, and gets again; `None` where an operator has set it since, and it is left alone.
+    pub(crate) affinity_before: Option<u32>,
+    /// By which of its requests the device was found slow: the number of a [`DeviceWork`].
+    pub(crate) work: u8,
+    /// When that was.
+    pub(crate) since: UTime,
+    /// What was found, in words.
+    pub(crate) text: String,
+}
+
+impl Encode for Measure {
+    fn encode(&self, w: &mut Writer) {
+        w.envelope(1, 1, |w| {
+            w.put(&self.affinity_before);
+            w.u8(self.work);
+            w.put(&self.since);
+            w.put(&self.text);
+        });
+    }
+}
+
+impl Decode for Measure {
+    const MIN_BYTES: usize = 6;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        r.envelope("measure against a slow device", 1, |_, r| {
+            Ok(Self { affinity_before: r.get()?, work: r.u8()?, since: r.get()?, text: r.get()? })
+        })
+    }
+}
+
+/// What was done, in the tables; and what this leader has heard, which is its own.
+#[derive(Debug)]
+pub(crate) struct SlowOsds {
+    pub(crate) found: SlowDevices,
+    measures: StoredMap<BTreeMap<OsdId, Measure>>,
+    /// `found` knows what an earlier leader had found.
+    is_told: bool,
+}
+
+impl SlowOsds {
+    pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
+        let measures = StoredMap::open(snapshot, TABLE, BTreeMap::new())?;
+        Ok(Self { found: SlowDevices::default(), measures, is_told: false })
+    }
+
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.measures.is_dirty()
+    }
+
+    pub(crate) fn flush(&mut self, batch: &mut Batch) {
+        self.measures.flush(batch);
+    }
+
+    /// What was done about an OSD.
+    pub(crate) fn measure(&self, osd: OsdId) -> Option<&Measure> {
+        self.measures.map().get(&osd)
+    }
+
+    /// OSDs that have affinity 0 by us, with what they had before.
+    pub(crate) fn relieved(&self) -> impl Iterator<Item = (OsdId, u32)> {
+        self.measures.map().iter().filter_map(|(osd, measure)| Some((*osd, measure.affinity_before?)))
+    }
+
+    /// Notes what is done about an OSD.
+    pub(crate) fn set(&mut self, osd: OsdId, measure: Measure) {
+        self.measures.update(|measures| measures.insert(osd, measure));
+    }
+
+    /// Nothing is done about it any more; what was.
+    pub(crate) fn drop_measure(&mut self, osd: OsdId) -> Option<Measure> {
+        self.measure(osd)?;
+        self.measures.update(|measures| measures.remove(&osd))
+    }
+
+    /// An operator has set the primary affinity of the OSD: it is his until the device is well.
+    pub(crate) fn operator_has_set(&mut self, osd: OsdId, wall: UTime) {
+        let known = self.measure(osd).cloned();
+        let named = || {
+            let work = self.found.find(osd)?.finding?.work as u8;
+            Some(Measure { affinity_before: None, work, since: wall, text: String::new() })
+        };
+        if let Some(measure) = known.or_else(named) {
+            self.set(osd, Measure { affinity_before: None, ..measure });
+        }
+    }
+
+    /// The OSDs about which something was done, or an operator had his way.
+    pub(crate) fn concerned(&self) -> impl Iterator<Item = OsdId> {
+        self.measures.map().keys().copied()
+    }
+
+    /// What an earlier leader did is taken up, once.
+    pub(crate) fn take_up(&mut self, now: Stamp) {
+        if !std::mem::replace(&mut self.is_told, true) {
+            for (osd, measure) in self.measures.map() {
+                let work = DeviceWork::ALL.get(usize::from(measure.work)).copied();
+                self.found.remember(*osd, work.unwrap_or(DeviceWork::DurableWrite), now);
+            }
+        }
+    }
+}
+
+fn ms(us: f64) -> String {
+    format!("{:.1} ms", us / 1000.0)
+}
+
+/// What was measured, in words.
+pub(crate) fn describe(finding: &Finding) -> String {
+    let Finding { work, median_us, p99_us, peers_median_us, peers_p99_us, .. } = *finding;
+    let tail = if finding.is_tail { ", the slowest twentieth of them" } else { "" };
+    format!(
+        "{} take {:.1} times as long as those of {} others of its class{tail}: median {}, p99 {}, beside {} and {}; {} requests in {} s",
+        work.name(),
+        finding.ratio,
+        finding.peers,
+        ms(median_us),
+        ms(p99_us),
+        ms(peers_median_us),
+        ms(peers_p99_us),
+        finding.requests,
+        finding.window_s
+    )
+}
+
+/// A primary affinity as people write it.
+pub(crate) fn share(affinity: u32) -> f64 {
+    f64::from(affinity) / f64::from(WEIGHT_ONE)
+}
