@@ -9,7 +9,7 @@ use crate::mon::{Cx, Mon};
 use crate::outlook::{is_off, outlook};
 use nacre_mgr::pgmap::Digest;
 use nacre_msg::LogPriority;
-use nacre_types::UTime;
+use nacre_types::{OsdId, UTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -33,11 +33,19 @@ impl Mon {
             return;
         }
         self.state.autoscaler.next = Some(cx.now + period);
-        // The room of those that have not said so would be missing, and all pools seem larger than they are.
-        let is_known = |osd| self.state.stats.pgs.osd(osd).is_some();
-        if self.state.osd.map().up_osds().all(is_known) {
+        if self.knows_all(digest) {
             self.autoscale(cx.wall, digest);
         }
+    }
+
+    /// Whether what was reported is all there is, with all its copies: else pools seem smaller or larger than they are, or the room for them.
+    fn knows_all(&self, digest: &Digest) -> bool {
+        let map = self.state.osd.map();
+        let has_room = |osd: OsdId| map.exists(osd) && map.is_in(osd);
+        let is_known = |osd| self.state.stats.pgs.osd(osd).is_some();
+        digest.unknown_count == 0
+            && digest.sum.stats.num_objects_degraded == 0
+            && (0..).take(map.osd_state.len()).filter(|osd| has_room(*osd)).all(is_known)
     }
 
     fn autoscale(&mut self, wall: UTime, digest: &Digest) {

@@ -41,7 +41,7 @@ fn loads(state: &State) -> Vec<Load> {
     let map = state.osd.map();
     let load = |(pg, stat): (nacre_types::PgId, &nacre_msg::stats::PgStat)| {
         let sum = &stat.stats.sum;
-        let bytes = u64::try_from(sum.num_bytes + sum.num_omap_bytes).unwrap_or_default();
+        let bytes = u64::try_from(sum.num_bytes.saturating_add(sum.num_omap_bytes)).unwrap_or_default();
         let copies = map.pool(pg.pool).map_or(1.0, |pool| map.raw_used_rate(pool) / f64::from(pool.size));
         Load { pg, up: stat.up.clone(), bytes: share(bytes, copies) }
     };

@@ -9,7 +9,7 @@ use nacre_msg::{
     LogPriority, MarkMeDead, MarkMeDown, Message, OsdAlive, OsdBoot, OsdFailure, OsdPgTemp, PgStats,
     failure_flag,
 };
-use nacre_types::{AddrVec, Epoch, OsdId};
+use nacre_types::{AddrVec, Epoch, OsdId, PgId};
 use std::time::Duration;
 
 fn epoch(version: u64) -> Epoch {
@@ -197,9 +197,16 @@ impl Mon {
         }
     }
 
-    pub(crate) fn pg_stats(&mut self, cx: &mut Cx<'_>, session: SessionId, stats: PgStats) {
+    pub(crate) fn pg_stats(&mut self, cx: &mut Cx<'_>, session: SessionId, mut stats: PgStats) {
         let osd = self.sessions.get(&session).and_then(crate::session::Session::osd);
         let Some(osd) = osd.filter(|_| self.is_ours(stats.fsid)) else { return };
+        // It speaks for PGs that it has, and nobody knows a map that is not out yet: such a report would never be replaced.
+        let map = self.state.osd.map();
+        let has = |pg: PgId| {
+            let placed = map.pg_to_up_acting(pg);
+            placed.acting_primary == osd || placed.acting.contains(&osd) || placed.up.contains(&osd)
+        };
+        stats.pg_stat.retain(|pg, stat| stat.reported_epoch <= map.epoch && has(*pg));
         for (pg, stat) in &stats.pg_stat {
             // One that serves is on the disks of all its OSDs, even when the word of it got lost. While it peers or
             // activates it may not be, and a loss of power leaves nothing.

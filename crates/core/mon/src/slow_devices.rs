@@ -102,20 +102,21 @@ impl Mon {
     /// an OSD.
     fn relieve_one(&mut self, map: &OsdMap, wall: UTime) {
         let slow = &self.state.slow_osds;
-        let relieved: BTreeSet<String> = slow.relieved().map(|(osd, _)| domain(map, osd)).collect();
+        // One that is down or out serves nobody, whatever its affinity.
+        let serves = |osd: OsdId| map.is_up(osd) && map.is_in(osd);
+        let relieved = slow.relieved().filter(|(osd, _)| serves(*osd));
+        let relieved: BTreeSet<String> = relieved.map(|(osd, _)| domain(map, osd)).collect();
+        let upcoming = self.state.osd.upcoming();
         let is_next = |osd: OsdId| {
-            map.is_up(osd)
+            serves(osd)
+                && upcoming.primary_affinity(osd) > 0
                 && slow.measure(osd).is_none()
                 && relieved.iter().all(|relieved| *relieved == domain(map, osd))
         };
         let lasting = slow.found.slow().filter(|(osd, slow)| slow.is_lasting && is_next(*osd));
         let worst = lasting.filter_map(|(osd, slow)| Some((osd, slow.finding?)));
         let Some((osd, finding)) = worst.max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio)) else { return };
-        let before = self.state.osd.upcoming().primary_affinity(osd);
-        if before == 0 {
-            // Nothing is left to do.
-            return;
-        }
+        let before = upcoming.primary_affinity(osd);
         let (work, text) = (finding.work as u8, describe(&finding));
         let measure = Measure { affinity_before: Some(before), work, since: wall, text };
         self.state.slow_osds.set(osd, measure);

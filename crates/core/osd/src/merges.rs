@@ -24,6 +24,9 @@ impl Merges {
             return None;
         }
         let pair = self.0.entry(state.source).or_default();
+        // Under another map the other PG may not stand still any more: it says so again.
+        let is_of_now = |other: &Option<MergeState>| other.is_some_and(|other| other.epoch == state.epoch);
+        *pair = (pair.0.filter(|_| is_of_now(&pair.0)), pair.1.filter(|_| is_of_now(&pair.1)));
         match state.role {
             MergeRole::Source => pair.0 = Some(state),
             MergeRole::Target => pair.1 = Some(state),
@@ -68,7 +71,7 @@ mod tests {
             version: Eversion::new(5, if of_source { 30 } else { 10 }),
             last_epoch_started: if of_source { 6 } else { 7 },
             last_epoch_clean: if of_source { 8 } else { 9 },
-            epoch: if of_source { 21 } else { 20 },
+            epoch: 20,
         }
     }
 
@@ -108,6 +111,16 @@ mod tests {
         assert_eq!(merges.heard(&map(), state(TARGET), true), None);
         let told = merges.heard(&map(), unclean, true).expect("something to tell");
         assert!(!told.ready && told.target_version == state(TARGET).version);
+    }
+
+    #[test]
+    fn what_one_said_under_another_map_does_not_count() {
+        let mut merges = Merges::default();
+        assert_eq!(merges.heard(&map(), state(SOURCE), true), None);
+        let later = MergeState { epoch: 25, ..state(TARGET) };
+        assert_eq!(merges.heard(&map(), later, true), None, "the source may serve again since");
+        let told = merges.heard(&map(), MergeState { epoch: 25, ..state(SOURCE) }, true);
+        assert_eq!(told.map(|told| (told.ready, told.version)), Some((true, 25)));
     }
 
     #[test]

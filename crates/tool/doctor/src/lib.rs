@@ -30,7 +30,8 @@ const FOUND: u8 = 3;
 /// Options of `nacre doctor`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// Folder below which the machine's files lie (proc, sys, etc), as of a copy from another machine.
+    /// Folder below which the machine's files lie (proc, sys, etc), as of a copy from another machine. What its symbolic links lead to
+    /// outside is neither read nor set.
     #[arg(long, default_value = "/")]
     root: PathBuf,
     /// Print one JSON object instead of text for people.

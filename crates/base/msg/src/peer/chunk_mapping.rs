@@ -4,6 +4,9 @@ use nacre_denc::{Decode, DecodeError, Encode, Reader, Writer};
 use nacre_types::{OsdId, PgId, hash};
 use std::collections::BTreeMap;
 
+/// More PGs than any pool has that may have been merged into one (`nacre_maps::POOL_PGS_MAX`).
+const PGS_MAX: usize = 65_536;
+
 /// Shard numbers of the members of a PG.
 pub type Shards = BTreeMap<OsdId, u8>;
 
@@ -30,6 +33,12 @@ impl ChunkMapping {
     #[must_use]
     pub fn unknown() -> Self {
         Self { is_unknown: true, ..Self::default() }
+    }
+
+    /// See [`ChunkMapping::unknown`].
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        self.is_unknown
     }
 
     /// Each shard holds the chunks of its own number.
@@ -148,10 +157,10 @@ impl Decode for ChunkMapping {
     const MIN_BYTES: usize = 5;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
         let mapping = Self { is_unknown: r.get()?, merged: r.get()? };
-        match mapping.merged.iter().find(|(_, chunks)| !is_permutation(chunks)) {
-            Some((seed, _)) => {
-                Err(DecodeError::Invalid { what: "chunks of a merged PG", value: (*seed).into() })
-            }
+        let is_bad = |(_, chunks): &(&u32, &Vec<u8>)| chunks.is_empty() || !is_permutation(chunks);
+        let beyond = mapping.merged.keys().nth(PGS_MAX);
+        match mapping.merged.iter().find(is_bad).map(|(seed, _)| seed).or(beyond) {
+            Some(seed) => Err(DecodeError::Invalid { what: "chunks of a merged PG", value: (*seed).into() }),
             None => Ok(mapping),
         }
     }
@@ -256,7 +265,7 @@ mod tests {
         let good = mapping(vec![1, 0, 2]);
         assert_eq!(ChunkMapping::from_bytes(good.to_bytes()), Ok(good.clone()));
         assert!(good.fits(3) && !good.fits(4));
-        for bad in [vec![1, 1, 2], vec![1, 2, 3]] {
+        for bad in [vec![], vec![1, 1, 2], vec![1, 2, 3]] {
             assert!(ChunkMapping::from_bytes(mapping(bad).to_bytes()).is_err());
         }
     }

@@ -26,6 +26,13 @@ macro_rules! sums {
         }
 
         /// Wraps: a sum that overflows is a peer's nonsense, not our crash.
+        impl ObjStatSum {
+            /// Makes each sum one that can be: not less than nothing, and no more than `most`.
+            pub fn bound(&mut self, most: i64) {
+                $(self.$field = self.$field.clamp(0, <$type>::try_from(most).unwrap_or(<$type>::MAX));)*
+            }
+        }
+
         impl AddAssign<&Self> for ObjStatSum {
             fn add_assign(&mut self, other: &Self) {
                 $(self.$field = self.$field.wrapping_add(other.$field);)*

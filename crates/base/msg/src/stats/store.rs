@@ -40,6 +40,11 @@ impl StoreStatfs {
         self.total.wrapping_sub(self.available).wrapping_sub(self.internally_reserved)
     }
 
+    /// Makes each number one that can be: not less than nothing, and no more than `most`.
+    pub fn bound(&mut self, most: i64) {
+        self.each(&Self::default(), |own, _| own.clamp(0, most.max(0)));
+    }
+
     fn each(&mut self, other: &Self, apply: impl Fn(i64, i64) -> i64) {
         self.total = apply(self.total, other.total);
         self.available = apply(self.available, other.available);

@@ -74,7 +74,7 @@ impl Cluster {
                 mode: pool.pg_autoscale_mode,
                 pg_num_target: pool.pg_num_target,
                 size: pool.size,
-                stored_bytes: usage.stored_data + usage.stored_omap,
+                stored_bytes: usage.stored(),
                 raw_rate: map.raw_used_rate(pool),
                 bias: real(pool, PG_AUTOSCALE_BIAS_KEY).unwrap_or(1.0),
                 target_bytes,

@@ -3,7 +3,8 @@
 //! The OSDs below a CRUSH root should have `mon_target_pg_per_osd` copies of PGs each. Pools share them by what they hold of the root's
 //! capacity, or are expected to hold (`target_size_bytes`, `target_size_ratio`). Pools with the flag `bulk` share what the others leave:
 //! those that hold more than an even part of it get that, the rest the same each. A number is a power of two, at least 32 or the pool's
-//! `pg_num_min`, and changed only where it is off by more than [`THRESHOLD`].
+//! `pg_num_min`, and changed only where it is off by more than [`THRESHOLD`], or out of the pool's bounds: Ceph refuses bounds that
+//! `pg_num` does not keep to yet.
 //!
 //! Pure: the same [`Cluster`] gives the same [`Outlook`]. Source of the rules: module `pg_autoscaler` at v16.2.15, by whose results
 //! (`testdata/autoscaler`, made by `test/autoscaler-golden`) it is tested.
@@ -90,7 +91,7 @@ pub struct Advice {
     pub pg_num_ideal: i64,
     /// The same as a power of two within its bounds.
     pub pg_num: u32,
-    /// It is off by more than [`THRESHOLD`].
+    /// It is off by more than [`THRESHOLD`], or out of the pool's bounds.
     pub is_off: bool,
     /// It is, and may be changed.
     pub would_adjust: bool,
@@ -190,7 +191,8 @@ impl Subtrees {
             let count = u64::try_from(subtree.osds.len()).unwrap_or(u64::MAX);
             subtree.pgs_left =
                 i64::try_from(count.saturating_mul(cluster.target_pgs_per_osd)).unwrap_or(i64::MAX);
-            subtree.capacity = subtree.osds.iter().filter_map(|osd| cluster.capacities.get(osd)).sum();
+            let capacities = subtree.osds.iter().filter_map(|osd| cluster.capacities.get(osd));
+            subtree.capacity = capacities.fold(0, |sum: u64, capacity| sum.saturating_add(*capacity));
         }
         out
     }
@@ -277,7 +279,10 @@ fn advise(
     let bounded = nearest_power_of_two(ideal).max(least);
     let pg_num = pool.pg_num_max.filter(|most| *most > 0 && *most < bounded).unwrap_or(bounded);
     let (wanted, there) = (f64::from(pg_num), f64::from(pool.pg_num_target));
-    let is_off = (wanted > there * THRESHOLD || wanted < there / THRESHOLD) && (0.0..=1.0).contains(&share);
+    let is_below = pool.pg_num_min.is_some_and(|least| pool.pg_num_target < least);
+    let is_outside = is_below || pool.pg_num_max.is_some_and(|most| most > 0 && pool.pg_num_target > most);
+    let is_far = wanted > there * THRESHOLD || wanted < there / THRESHOLD;
+    let is_off = (is_far || is_outside) && (0.0..=1.0).contains(&share);
     Ok(Some(Advice {
         pool: id,
         root,

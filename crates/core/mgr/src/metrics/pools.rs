@@ -46,9 +46,7 @@ fn unsigned(value: u64) -> f64 {
 const COLUMNS: &[Column] = &[
     gauge("ceph_pool_max_avail", "Bytes that clients can still store", |row| unsigned(row.usage.max_avail)),
     gauge("ceph_pool_avail_raw", "The same with all copies", |row| unsigned(row.usage.raw_avail)),
-    gauge("ceph_pool_stored", "Bytes that clients have stored", |row| {
-        unsigned(row.usage.stored_data + row.usage.stored_omap)
-    }),
+    gauge("ceph_pool_stored", "Bytes that clients have stored", |row| unsigned(row.usage.stored())),
     gauge("ceph_pool_stored_raw", "The same with all copies", |row| unsigned(row.usage.stored_raw)),
     gauge("ceph_pool_objects", "Objects", |row| signed(row.sum.stats.num_objects)),
     gauge("ceph_pool_dirty", "Objects that a cache tier has and its base does not", |_| 0.0),
@@ -68,9 +66,7 @@ const COLUMNS: &[Column] = &[
     gauge("ceph_pool_compress_under_bytes", "Bytes that it would take up otherwise", |row| {
         unsigned(row.usage.compressed_original)
     }),
-    gauge("ceph_pool_bytes_used", "Bytes taken up on OSDs", |row| {
-        unsigned(row.usage.used_data + row.usage.used_omap)
-    }),
+    gauge("ceph_pool_bytes_used", "Bytes taken up on OSDs", |row| unsigned(row.usage.used())),
     gauge("ceph_pool_percent_used", "Share of what the pool could take at most, from 0 to 1", |row| {
         row.usage.used_ratio
     }),

@@ -31,6 +31,20 @@ pub struct PoolUsage {
     pub raw_avail: u64,
 }
 
+impl PoolUsage {
+    /// Bytes that clients have stored, omap included.
+    #[must_use]
+    pub fn stored(&self) -> u64 {
+        self.stored_data.saturating_add(self.stored_omap)
+    }
+
+    /// Bytes that these take up on OSDs.
+    #[must_use]
+    pub fn used(&self) -> u64 {
+        self.used_data.saturating_add(self.used_omap)
+    }
+}
+
 /// OSDs under the roots that a rule takes from, with their share of the weight.
 ///
 /// Shares and all that follows from them are in single precision, as Ceph has them: `df` then agrees to the byte.
@@ -116,7 +130,7 @@ fn usage_within(raw_avail: u64, map: &OsdMap, pool: &Pool, sum: &PoolSum) -> Poo
     let stats = &sum.stats;
     let mut copies = single(map.raw_used_rate(pool));
     if stats.num_object_copies > 0 {
-        let there = stats.num_object_copies - stats.num_objects_degraded;
+        let there = stats.num_object_copies.saturating_sub(stats.num_objects_degraded);
         copies *= single(float(there)) / single(float(stats.num_object_copies));
     }
     let one_copy = |bytes: f64| if copies > 0.0 { f64::from(single(bytes) / copies) } else { 0.0 };

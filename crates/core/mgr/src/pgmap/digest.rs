@@ -32,8 +32,8 @@ impl PoolSum {
     pub(super) fn add_pool(&mut self, other: &Self) {
         self.pg_count += other.pg_count;
         self.stats += &other.stats;
-        self.log_size += other.log_size;
-        self.ondisk_log_size += other.ondisk_log_size;
+        self.log_size = self.log_size.saturating_add(other.log_size);
+        self.ondisk_log_size = self.ondisk_log_size.saturating_add(other.ondisk_log_size);
         self.up += other.up;
         self.acting += other.acting;
     }
@@ -41,8 +41,8 @@ impl PoolSum {
     fn add(&mut self, stat: &PgStat) {
         self.pg_count += 1;
         self.stats += &stat.stats.sum;
-        self.log_size += stat.log_size;
-        self.ondisk_log_size += stat.ondisk_log_size;
+        self.log_size = self.log_size.saturating_add(stat.log_size);
+        self.ondisk_log_size = self.ondisk_log_size.saturating_add(stat.ondisk_log_size);
         self.up += stat.up.len();
         self.acting += stat.acting.len();
     }
@@ -155,17 +155,17 @@ impl Digest {
 
     pub(super) fn add_osd(&mut self, stat: &OsdStat) {
         let sum = &mut self.osd_sum;
-        sum.snap_trim_queue_len += stat.snap_trim_queue_len;
-        sum.num_snap_trimming += stat.num_snap_trimming;
-        sum.num_pgs += stat.num_pgs;
-        sum.kb_used_data += stat.kb_used_data;
-        sum.kb_used_omap += stat.kb_used_omap;
-        sum.kb_used_meta += stat.kb_used_meta;
+        sum.snap_trim_queue_len = sum.snap_trim_queue_len.saturating_add(stat.snap_trim_queue_len);
+        sum.num_snap_trimming = sum.num_snap_trimming.saturating_add(stat.num_snap_trimming);
+        sum.num_pgs = sum.num_pgs.saturating_add(stat.num_pgs);
+        sum.kb_used_data = sum.kb_used_data.saturating_add(stat.kb_used_data);
+        sum.kb_used_omap = sum.kb_used_omap.saturating_add(stat.kb_used_omap);
+        sum.kb_used_meta = sum.kb_used_meta.saturating_add(stat.kb_used_meta);
         sum.statfs += &stat.statfs;
-        sum.num_shards_repaired += stat.num_shards_repaired;
-        sum.num_osds += stat.num_osds.max(1);
-        sum.num_per_pool_osds += stat.num_per_pool_osds;
-        sum.num_per_pool_omap_osds += stat.num_per_pool_omap_osds;
+        sum.num_shards_repaired = sum.num_shards_repaired.saturating_add(stat.num_shards_repaired);
+        sum.num_osds = sum.num_osds.saturating_add(stat.num_osds.max(1));
+        sum.num_per_pool_osds = sum.num_per_pool_osds.saturating_add(stat.num_per_pool_osds);
+        sum.num_per_pool_omap_osds = sum.num_per_pool_omap_osds.saturating_add(stat.num_per_pool_omap_osds);
     }
 
     /// PGs by name of state, the most frequent first.

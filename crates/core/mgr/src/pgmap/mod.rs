@@ -29,6 +29,11 @@ use std::collections::BTreeMap;
 /// Reports of PGs that are kept; more than any cluster of ours has.
 pub const PGS_COUNT_MAX: usize = 4_000_000;
 
+/// More bytes than any OSD has: what says more is nonsense, whoever says it.
+const OSD_BYTES_MAX: i64 = 1 << 56;
+/// More bytes, objects, or whatever else is summed up, than any PG has.
+const PG_SUM_MAX: i64 = 1 << 50;
+
 /// The newest reports.
 #[derive(Debug, Default)]
 pub struct PgMap {
@@ -65,12 +70,24 @@ impl PgMap {
     pub fn report(&mut self, from: OsdId, report: PgStats, wall: UTime) {
         self.version += 1;
         self.stamp = wall;
-        self.osds.insert(from, report.osd_stat);
+        let mut stat = report.osd_stat;
+        stat.statfs.bound(OSD_BYTES_MAX);
+        for kib in [&mut stat.kb_used_data, &mut stat.kb_used_omap, &mut stat.kb_used_meta] {
+            *kib = (*kib).clamp(0, OSD_BYTES_MAX >> 10);
+        }
+        let room = stat.statfs.total;
+        self.osds.insert(from, stat);
         self.stores.retain(|(_, osd), _| *osd != from);
-        for (pool, store) in report.pool_stat {
+        for (pool, mut store) in report.pool_stat {
+            // No more of a pool is there than the store can hold, and no less than nothing.
+            store.bound(room);
             self.stores.insert((pool, from), store);
         }
-        for (pg, stat) in report.pg_stat {
+        for (pg, mut stat) in report.pg_stat {
+            stat.stats.sum.bound(PG_SUM_MAX);
+            for entries in [&mut stat.log_size, &mut stat.ondisk_log_size] {
+                *entries = (*entries).clamp(0, PG_SUM_MAX);
+            }
             let held = self.pgs.get(&pg).map(|held| (held.reported_epoch, held.reported_seq));
             let is_new = held.is_none_or(|held| held <= (stat.reported_epoch, stat.reported_seq));
             if is_new && (held.is_some() || self.pgs.len() < PGS_COUNT_MAX) {

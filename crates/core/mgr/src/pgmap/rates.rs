@@ -34,13 +34,13 @@ impl Rate {
     /// True when clients read or wrote.
     #[must_use]
     pub fn has_client_io(&self) -> bool {
-        self.read_bytes + self.write_bytes + self.read_ops + self.write_ops > 0
+        self.read_bytes | self.write_bytes | self.read_ops | self.write_ops > 0
     }
 
     /// True when something was recovered.
     #[must_use]
     pub fn has_recovery(&self) -> bool {
-        self.recovered_objects + self.recovered_bytes + self.recovered_keys > 0
+        self.recovered_objects | self.recovered_bytes | self.recovered_keys > 0
     }
 
     fn between(old: &ObjStatSum, new: &ObjStatSum, span: Duration) -> Self {
@@ -62,13 +62,13 @@ impl Rate {
 
     fn plus(self, other: Self) -> Self {
         Self {
-            read_bytes: self.read_bytes + other.read_bytes,
-            write_bytes: self.write_bytes + other.write_bytes,
-            read_ops: self.read_ops + other.read_ops,
-            write_ops: self.write_ops + other.write_ops,
-            recovered_objects: self.recovered_objects + other.recovered_objects,
-            recovered_bytes: self.recovered_bytes + other.recovered_bytes,
-            recovered_keys: self.recovered_keys + other.recovered_keys,
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            write_bytes: self.write_bytes.saturating_add(other.write_bytes),
+            read_ops: self.read_ops.saturating_add(other.read_ops),
+            write_ops: self.write_ops.saturating_add(other.write_ops),
+            recovered_objects: self.recovered_objects.saturating_add(other.recovered_objects),
+            recovered_bytes: self.recovered_bytes.saturating_add(other.recovered_bytes),
+            recovered_keys: self.recovered_keys.saturating_add(other.recovered_keys),
         }
     }
 }

@@ -230,16 +230,21 @@ impl<'a> Peers<'a> {
     }
 
     /// Judges a device by its kinds of requests: slow from `ratio` times what others take on. `None` where none can be compared, or not the
-    /// one that `needed` names.
-    pub(super) fn judge(&self, osd: OsdId, ratio: f64, needed: Option<DeviceWork>) -> Option<Verdict> {
+    /// one that `needed` names: a kind of requests, by the median or by the tail.
+    pub(super) fn judge(
+        &self,
+        osd: OsdId,
+        ratio: f64,
+        needed: Option<(DeviceWork, bool)>,
+    ) -> Option<Verdict> {
         let own = self.devices.get(&osd)?;
-        let (mut worst, mut is_doubtful, mut judged): (Option<Finding>, bool, Vec<DeviceWork>) =
+        let (mut worst, mut is_doubtful, mut judged): (Option<Finding>, bool, Vec<(DeviceWork, bool)>) =
             (None, false, Vec::new());
         for work in JUDGED {
             let outcomes = [self.by_median(own, work, ratio), self.by_tail(own, work, ratio)];
             for (is_tail, outcome) in [false, true].into_iter().zip(outcomes) {
                 let Some((outcome, factor)) = outcome else { continue };
-                judged.push(work);
+                judged.push((work, is_tail));
                 is_doubtful |= outcome == Outcome::Doubtful;
                 if outcome == Outcome::Slow && worst.is_none_or(|worst| factor > worst.ratio) {
                     worst = Some(self.finding(osd, work, factor, is_tail));

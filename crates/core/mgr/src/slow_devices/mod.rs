@@ -74,8 +74,8 @@ struct Device {
     slow_for: Duration,
     well_for: Duration,
     named: Option<SlowDevice>,
-    /// By which requests it was slow: only these can tell that it is well.
-    slow_at: Option<DeviceWork>,
+    /// By which requests it was slow, and whether by their tail: only these can tell that it is well.
+    slow_at: Option<(DeviceWork, bool)>,
     /// How often it was well and came back.
     relapses: u32,
     well_since: Option<Stamp>,
@@ -100,7 +100,7 @@ impl Device {
             Verdict::Slow(finding) => {
                 self.slow_for = (self.slow_for + lasted).min(SLOW_FOR_MAX);
                 self.well_for = Duration::ZERO;
-                self.slow_at = Some(finding.work);
+                self.slow_at = Some((finding.work, finding.is_tail));
                 let is_lasting = self.slow_for >= RELIEVED_AFTER;
                 if let Some(named) = &mut self.named {
                     named.finding = Some(finding);
@@ -150,7 +150,7 @@ impl SlowDevices {
         let device = self.devices.entry(osd).or_default();
         if device.named.is_none() {
             device.named = Some(SlowDevice { since: now, finding: None, is_lasting: true });
-            device.slow_at = Some(slow_at);
+            device.slow_at = Some((slow_at, false));
         }
     }
 

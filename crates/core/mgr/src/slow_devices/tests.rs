@@ -181,6 +181,31 @@ fn rare_and_long_stalls_are_named_by_the_tail() {
     assert!(finding.is_tail && finding.p99_us > 50_000.0, "{finding:?}");
 }
 
+/// Relieved, it has only probes to do, whose median says nothing of what one in twenty takes.
+#[test]
+fn what_the_tail_began_the_tail_ends() {
+    let mut rig = Rig::new(9);
+    let rare = |count: u64, late: u64| {
+        move |osd| {
+            let mut loads = vec![Load { count: if osd == 7 { count } else { 600 }, ..LIGHT }];
+            if osd == 7 && late > 0 {
+                loads.push(Load { count: late, us: 100_000.0, ..LIGHT });
+            }
+            loads
+        }
+    };
+    rig.until(60, rare(600, 60)).expect("named");
+    // Five probes in a window, and of twenty of them two take long.
+    for _ in 0..30 {
+        assert_eq!(rig.until(15, rare(5, 0)), None);
+        assert_eq!(rig.until(5, rare(3, 2)), None);
+    }
+    assert_eq!(rig.named(), [7]);
+    let (after_s, changes) = rig.until(600, rare(5, 0)).expect("well");
+    assert_eq!(changes, [Change::Well(7)]);
+    assert!(after_s <= 240, "{after_s}");
+}
+
 /// Its writes go on while it reads no more: they say nothing of reads.
 #[test]
 fn it_is_well_only_by_what_it_was_slow_at() {

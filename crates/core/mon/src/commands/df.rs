@@ -113,13 +113,13 @@ struct Row<'a> {
 impl Row<'_> {
     fn section(&self, detail: bool) -> Section {
         let (usage, stats) = (&self.usage, &self.sum.stats);
-        let mut out = Section::new().with("stored", usage.stored_data + usage.stored_omap);
+        let mut out = Section::new().with("stored", usage.stored());
         if detail {
             out.put("stored_data", usage.stored_data);
             out.put("stored_omap", usage.stored_omap);
         }
         out.put("objects", stats.num_objects);
-        let used = usage.used_data + usage.used_omap;
+        let used = usage.used();
         out.put("kb_used", used.div_ceil(1024));
         out.put("bytes_used", used);
         if detail {
@@ -147,12 +147,12 @@ impl Row<'_> {
     fn cells(&self, detail: bool) -> Vec<String> {
         let usage = &self.usage;
         let mut cells = vec![self.name.to_owned(), self.id.to_string(), self.pool.pg_num.to_string()];
-        cells.push(bytes(usage.stored_data + usage.stored_omap));
+        cells.push(bytes(usage.stored()));
         if detail {
             cells.extend([bytes(usage.stored_data), bytes(usage.stored_omap)]);
         }
         cells.push(si(unsigned(self.sum.stats.num_objects)));
-        cells.push(bytes(usage.used_data + usage.used_omap));
+        cells.push(bytes(usage.used()));
         if detail {
             cells.extend([bytes(usage.used_data), bytes(usage.used_omap)]);
         }

@@ -86,7 +86,7 @@ fn room(call: &Call<'_>, id: PoolId) -> (u64, u64) {
     let (map, pgs) = (call.state.osd.map(), call.state.shown_pgs());
     let digest = pgs.digest(map);
     let usage = map.pool(id).zip(digest.pools.get(&id)).map(|(pool, sum)| pool_usage(pgs, map, pool, sum));
-    usage.map_or((0, 0), |usage| (usage.used_data + usage.used_omap, usage.max_avail))
+    usage.map_or((0, 0), |usage| (usage.used(), usage.max_avail))
 }
 
 fn pool_name(call: &Call<'_>, id: PoolId) -> String {

@@ -40,6 +40,7 @@ mod osd_read;
 mod osd_state;
 mod osd_tree;
 mod pg;
+mod pg_num_bound;
 mod pg_order;
 mod pg_text;
 mod pool;

@@ -10,7 +10,7 @@ use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
 use nacre_crush::RuleKind;
 use nacre_format::{Node, Section};
-use nacre_maps::{AutoscaleMode, PoolKind, PoolOption, flags};
+use nacre_maps::{AutoscaleMode, POOL_PGS_MAX, PoolKind, PoolOption, flags};
 use nacre_types::{Errno, PoolId};
 use std::collections::BTreeMap;
 
@@ -90,6 +90,15 @@ struct Autoscaling {
 fn autoscaling(call: &Call<'_>) -> Result<Autoscaling, Failure> {
     let mode = call.args.text_opt("autoscale_mode").map(autoscale_mode).transpose()?;
     check_autoscale(call, mode.unwrap_or(AutoscaleMode::Off))?;
+    let (least, most) = ("pg_num_min", "pg_num_max");
+    let bound = |name: &str| call.args.int(name).filter(|value| *value > 0);
+    let in_order = bound(least).zip(bound(most)).is_none_or(|(least, most)| least <= most);
+    if !in_order || [least, most].into_iter().filter_map(bound).any(|value| value > POOL_PGS_MAX.into()) {
+        return fail(
+            Errno::EINVAL,
+            format!("{least} cannot be more than {most}, and neither more than {POOL_PGS_MAX}"),
+        );
+    }
     let value = |name: &str| match call.args.float(name) {
         Some(value) => Some(PoolOption::Float(value)).filter(|_| value > 0.0),
         None => call.args.int(name).filter(|value| *value > 0).map(PoolOption::Int),

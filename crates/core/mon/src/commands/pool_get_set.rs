@@ -1,6 +1,7 @@
 //! `osd pool get` and `osd pool set`.
 
 use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
+use super::pg_num_bound::check_pg_num_bound;
 use super::pool_app::limit;
 use super::show::{self, POOL_OPTIONS, PoolOptionKind};
 use super::table::{Command, command};
@@ -441,8 +442,8 @@ pub(crate) fn change_pg_num(state: &mut State, id: PoolId, wanted: i64) -> Resul
     let Some(pool) = state.osd.change_pool(id) else { return Ok(false) };
     pool.pg_num_target = pg_num;
     pool.pgp_num_target = pool.pgp_num_target.min(pg_num);
-    if pool.pg_autoscale_mode != AutoscaleMode::Off && pg_num >= pool.pg_num {
-        pool.pgp_num_target = pg_num;
+    if pool.pg_autoscale_mode != AutoscaleMode::Off {
+        pool.pgp_num_target = pg_num; // upwards, too, while PGs are still being merged
     }
     if pool.pg_autoscale_mode == AutoscaleMode::Off {
         // Downwards it goes one PG at a time: see `OsdMaps::shrink_pools`.
@@ -573,6 +574,9 @@ fn set_option(call: &mut Call<'_>, change: &Change<'_>) -> Answer {
         Some(PoolOption::Int(value)) => *value == 0,
         Some(PoolOption::Float(value)) => *value == 0.0,
     };
+    if let Some(PoolOption::Int(wanted)) = &value {
+        check_pg_num_bound(&held(call, change)?, change.var, *wanted)?;
+    }
     let pool = edited(call, change)?;
     match value.filter(|_| !unset) {
         Some(value) => pool.options.insert(*key, value),

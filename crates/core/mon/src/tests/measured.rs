@@ -3,7 +3,7 @@
 use super::{ADMIN, World};
 use crate::event::SessionId;
 use crate::front::FrontEvent;
-use nacre_msg::stats::{PgStat, PingTimes, PingWindow, SlowOps, osd_alert, pg_state};
+use nacre_msg::stats::{PgStat, PingTimes, PingWindow, SlowOps, StoreStatfs, osd_alert, pg_state};
 use nacre_msg::{Message, MgrOpen, MgrReport, PgStats};
 use nacre_types::PgId;
 use std::collections::BTreeMap;
@@ -48,6 +48,92 @@ fn latencies_follow_the_reports() {
     assert_eq!(perf(&mut world), [(0.into(), 7_000_000.into())]);
     report(&mut world, osd, 0, 0);
     assert_eq!(perf(&mut world), vec![]);
+}
+
+/// Sums of all that an OSD may say are a peer's nonsense, not the monitors' end; and it speaks only for PGs that it has.
+#[test]
+fn whatever_an_osd_reports_no_monitor_ends() {
+    let mut world = World::new(4);
+    world.boot_all(4);
+    let admin = world.connect(ADMIN);
+    let create = r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"autoscale_mode":"on"}"#;
+    assert_eq!(world.ask(admin, create).map(|ack| ack.result), Some(0));
+    let sessions = [0, 1, 2].map(|osd| world.connect(&format!("osd.{osd}")));
+    for (n, value) in [i64::MAX, i64::MIN, i64::MAX].into_iter().enumerate() {
+        for session in sessions {
+            let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+            for seed in 0..8 {
+                let state = pg_state::ACTIVE | pg_state::CLEAN;
+                let reported_seq = n as u64 + 1;
+                let mut stat = PgStat {
+                    state,
+                    reported_seq,
+                    log_size: value,
+                    ondisk_log_size: value,
+                    ..PgStat::default()
+                };
+                let sum = &mut stat.stats.sum;
+                for field in [
+                    &mut sum.num_bytes,
+                    &mut sum.num_objects,
+                    &mut sum.num_object_copies,
+                    &mut sum.num_objects_degraded,
+                    &mut sum.num_objects_misplaced,
+                    &mut sum.num_objects_recovered,
+                    &mut sum.num_bytes_recovered,
+                    &mut sum.num_omap_bytes,
+                    &mut sum.num_omap_keys,
+                    &mut sum.num_rd,
+                    &mut sum.num_rd_kb,
+                    &mut sum.num_wr,
+                    &mut sum.num_wr_kb,
+                ] {
+                    *field = value;
+                }
+                stats.pg_stat.insert(PgId::new(1, seed), stat);
+            }
+            let mut store = StoreStatfs { total: value, available: value, ..StoreStatfs::default() };
+            (store.allocated, store.data_stored, store.omap_allocated) = (value, value, value);
+            let own = &mut stats.osd_stat;
+            (own.kb_used_data, own.kb_used_omap, own.kb_used_meta) = (value, value, value);
+            (own.num_pgs, own.num_osds, own.num_shards_repaired) = (u32::MAX, u32::MAX, u64::MAX);
+            (own.statfs, own.seq) = (store.clone(), u64::MAX);
+            stats.pool_stat.insert(1, store);
+            world.message(session, 0, stats);
+        }
+        world.pass(Duration::from_secs(65));
+        for prefix in [
+            "status",
+            "df",
+            "osd df",
+            "pg dump",
+            "osd pool autoscale-status",
+            "balancer eval",
+            "osd pool stats",
+            "progress json",
+        ] {
+            assert!(
+                world.ask(admin, &format!(r#"{{"prefix":"{prefix}","format":"json"}}"#)).is_some(),
+                "{prefix}"
+            );
+        }
+    }
+    // A PG that it has no copy of, and a map that is not out yet.
+    let map = world.map().clone();
+    let other =
+        (0..8).map(|seed| PgId::new(1, seed)).find(|pg| !map.pg_to_up_acting(*pg).acting.contains(&0));
+    let own = (0..8).map(|seed| PgId::new(1, seed)).find(|pg| map.pg_to_up_acting(*pg).acting.contains(&0));
+    let (other, own) = (other.expect("four OSDs have three copies"), own.expect("some are its own"));
+    let mut stats = PgStats { fsid: world.mon.fsid(), ..PgStats::default() };
+    for (pg, reported_epoch) in [(other, 0), (own, map.epoch + 1)] {
+        let stat = PgStat { state: pg_state::DOWN, reported_epoch, reported_seq: 99, ..PgStat::default() };
+        stats.pg_stat.insert(pg, stat);
+    }
+    world.message(sessions[0], 0, stats);
+    for pg in [other, own] {
+        let known = world.mon.state().stats.pgs.pg(pg).map(|stat| stat.state);
+        assert_ne!(known, Some(pg_state::DOWN), "{pg}");
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn only_osds_that_the_others_understand_boot() {
         OsdBoot { metadata, ..boot }
     };
     refused(&|boot| with_versions(boot, None), "it is a ceph-osd");
-    refused(&|boot| with_versions(boot, Some("7-8")), "it speaks versions 7-8");
+    refused(&|boot| with_versions(boot, Some("8-9")), "it speaks versions 8-9");
     let octopus = SUPPORTED & !(1 << 20);
     refused(&|boot| OsdBoot { features: octopus, ..boot }, "require_osd_release is pacific");
     let told = |world: &World| {

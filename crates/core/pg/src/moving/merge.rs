@@ -27,10 +27,9 @@ use crate::state::PgState;
 use crate::storage::{forget_missing, log_append};
 use crate::{Cx, Effect};
 use nacre_maps::OsdMap;
-use nacre_msg::peer::{ChunkMapping, Counters, LogEntry, LogKind};
+use nacre_msg::peer::{ChunkMapping, Counters, LogEntry, LogKind, PgInfo};
 use nacre_txn::Op;
-use nacre_types::{Epoch, Eversion, HObject, OsdId, PgId, SpgId, hash};
-use std::collections::BTreeSet;
+use nacre_types::{Epoch, Eversion, HObject, PgId, SpgId, hash};
 
 /// The PGs that `target` takes in when the pool goes from `old` to `new` PGs.
 pub(crate) fn sources_of(target: PgId, old: u32, new: u32) -> impl Iterator<Item = PgId> {
@@ -108,17 +107,16 @@ impl PgState {
     }
 
     /// Which chunks the shards hold when `source` is taken in: as all members know by the shards that both PGs had when they stood still
-    /// ([`PgInfo::merge_shards`]). `None` when this copy was not among them.
+    /// ([`PgInfo::merge_shards`]). Who of them serves in this moment does not matter. `None` when this copy was not among them.
     fn mapping_with(&self, source: &Source) -> Option<ChunkMapping> {
-        let known = |state: &Self| {
-            let acting: BTreeSet<OsdId> = state.interval.acting.iter().copied().collect();
-            acting.contains(&state.whoami) && acting.iter().eq(state.info.merge_shards.keys())
+        let (ours, theirs) = (&self.info, &source.state.info);
+        let is_known = |info: &PgInfo| {
+            info.shard.is_some() && info.merge_shards.get(&self.whoami).copied() == info.shard
         };
-        let fits = self.chunk_count() == Some(self.info.merge_shards.len());
-        if !fits || !known(self) || !known(&source.state) {
+        let fits = self.chunk_count() == Some(ours.merge_shards.len());
+        if !fits || !is_known(ours) || !is_known(theirs) {
             return None;
         }
-        let (ours, theirs) = (&self.info, &source.state.info);
         let target = (self.spg.pg, &ours.mapping, &ours.merge_shards);
         let source = (source.state.spg.pg, &theirs.mapping, &theirs.merge_shards);
         ChunkMapping::of_merge(target, source, source.0.seed)

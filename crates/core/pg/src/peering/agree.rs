@@ -8,7 +8,7 @@ use crate::phase::Phase;
 use crate::state::PgState;
 use crate::tokens::OnDurable;
 use crate::{Cx, Effect};
-use nacre_msg::peer::PgInfo;
+use nacre_msg::peer::{ChunkMapping, PgInfo};
 use nacre_txn::Transaction;
 use nacre_types::{Eversion, HObject, OsdId};
 use std::collections::BTreeSet;
@@ -85,20 +85,24 @@ impl Peering {
         self.ready_to_activate(state, cx)
     }
 
-    /// Lets those members serve that can lead with a log that begins behind `tail`; this copy is brought up to date by them. Ceph's
+    /// Lets those members serve that can lead with a log that begins behind `tail`, and in an erasure-coded pool hold chunks by that
+    /// `mapping`; this copy is brought up to date by them. Ceph's
     /// `NeedActingChange`.
     pub(super) fn leave_to_others(
         &mut self,
         state: &mut PgState,
         cx: &mut Cx<'_>,
         tail: Eversion,
+        mapping: Option<&ChunkMapping>,
     ) -> PeeringOutcome {
         let mut wanted = Vec::new();
         let mut shards = BTreeSet::new();
+        let can_lead =
+            |info: &PgInfo| leads(info, tail) && mapping.is_none_or(|mapping| info.mapping == *mapping);
         let Interval { up, acting, size, .. } = &state.interval;
         for osd in up.iter().chain(acting).chain(state.peers.keys()).copied() {
             let Some(peer) =
-                state.peers.get(&osd).filter(|peer| is_up(&state.map, osd) && leads(&peer.info, tail))
+                state.peers.get(&osd).filter(|peer| is_up(&state.map, osd) && can_lead(&peer.info))
             else {
                 continue;
             };

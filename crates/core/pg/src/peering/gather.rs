@@ -455,13 +455,24 @@ impl Peering {
             self.set_phase(state, Phase::Down { blocked_by });
             return Some(PeeringOutcome::Stuck);
         }
-        state.disregard_odd_mappings();
+        let agreed = state.agreed_mapping();
+        let is_odd = |info: &PgInfo| {
+            agreed.as_ref().is_some_and(|agreed| info.shard.is_some() && info.mapping != *agreed)
+        };
         let up = state.peers.iter().filter(|(osd, _)| is_up(&state.map, **osd));
         let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(state.whoami, &state.info)]);
-        let infos = infos.collect();
-        let best = match state.chunks_needed() {
-            None => choose(&infos, state.whoami, self.ignores_history_les),
-            Some(_) => choose_coded(&state.known(&infos)),
+        let infos: BTreeMap<OsdId, &PgInfo> = infos.collect();
+        let best = if state.chunks_needed().is_none() {
+            choose(&infos, state.whoami, self.ignores_history_les)
+        } else {
+            // What an odd one knows of the past counts, its chunks do not.
+            let judged = |info: &PgInfo| match is_odd(info) {
+                true => PgInfo { last_backfill: HObject::MIN, ..info.clone() },
+                false => info.clone(),
+            };
+            let infos: BTreeMap<OsdId, PgInfo> =
+                infos.iter().map(|(osd, info)| (*osd, judged(info))).collect();
+            choose_coded(&state.known(&infos.iter().map(|(osd, info)| (*osd, info)).collect()))
         };
         match best {
             None => {
@@ -471,8 +482,8 @@ impl Peering {
             Some(best) if best == state.whoami => self.agree(state, cx),
             Some(best) => {
                 let tail = state.peers.get(&best).map_or(Eversion::ZERO, |peer| peer.info.log_tail);
-                if !state.can_lead(tail) {
-                    return Some(self.leave_to_others(state, cx, tail));
+                if !state.can_lead(tail) || is_odd(&state.info) {
+                    return Some(self.leave_to_others(state, cx, tail, agreed.as_ref()));
                 }
                 self.set_phase(state, Phase::GetLog { from: best });
                 let nonce = self.query_nonce;

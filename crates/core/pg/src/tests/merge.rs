@@ -3,7 +3,7 @@
 use crate::harness::{World, spg};
 use crate::{MergeRole, MergeState, storage};
 use nacre_buf::Bytes;
-use nacre_maps::PgMerge;
+use nacre_maps::{OsdMap, PgMerge, flags};
 use nacre_msg::SubOp;
 use nacre_msg::peer::{PgInfo, Shards};
 use nacre_msg::stats::pg_state;
@@ -53,6 +53,10 @@ pub(super) fn prepare(world: &mut World) -> MergeState {
 
 /// The map comes in which there is one PG again.
 pub(super) fn announce(world: &mut World, state: &MergeState) {
+    announce_with(world, state, |_| ());
+}
+
+fn announce_with(world: &mut World, state: &MergeState, change: impl FnOnce(&mut OsdMap)) {
     let copy = (0..3).find_map(|osd| world.disk(osd).child(&child())).expect("it was split off");
     let source = storage::load(&copy, &child()).expect("readable records");
     let record = PgMerge {
@@ -67,6 +71,7 @@ pub(super) fn announce(world: &mut World, state: &MergeState) {
         for pool in map.pools.values_mut() {
             (pool.pg_num, pool.pg_num_pending, pool.last_pg_merge) = (1, 1, record);
         }
+        change(map);
     });
 }
 
@@ -164,6 +169,30 @@ fn shards_of_merged_pgs_go_on_with_the_chunks_that_they_have() {
             assert_eq!(state(&mut world), "active+clean", "seed {seed}, osd.{osd}");
             world.assert_equal_copies();
         }
+        read_all(&mut world);
+    }
+}
+
+/// One that is away for a moment, and comes back with the map in which the PGs are merged, has what it had; nobody was served meanwhile.
+#[test]
+fn a_member_that_is_away_for_a_moment_is_merged_with_the_others() {
+    for away in [1, 2] {
+        let mut world = split_of(World::coded(11, 2, 2, 1));
+        let said = prepare(&mut world);
+        reorder(&mut world, &[(0, 1), (1, 2)]);
+        world.mark_down(away);
+        world.run_until_idle();
+        announce_with(&mut world, &said, |map| {
+            let at = usize::try_from(away).expect("small");
+            map.osd_state[at] |= flags::osd::UP;
+            map.osd_info[at].up_from = map.epoch;
+        });
+        world.run_until_idle();
+        world.heal();
+        assert_eq!(state(&mut world), "active+clean", "osd.{away}");
+        let primary = world.primary();
+        assert!(!world.pg(primary).expect("a copy").info().mapping.is_plain());
+        world.assert_equal_copies();
         read_all(&mut world);
     }
 }

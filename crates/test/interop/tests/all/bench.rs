@@ -86,10 +86,7 @@ fn an_unoptimised_build_is_refused() {
         let bench = format!(
             "$NACRE bench run --conf $DIR/ceph.conf --keyring $DIR/keyring --dir . --cells randwrite-4k-qd1 {more}"
         );
-        shell
-            .fails(&bench)
-            .expect_text("osd.0 run an unoptimised build (opt-level 0, debug assertions)")
-            .expect_text("make bin");
+        shell.fails(&bench).expect_text("osd.0 run an unoptimised build (opt-level").expect_text("make bin");
     }
     shell
         .fails("$NACRE bench compare nacre:$NACRE nacre:$NACRE --dir . --cells randwrite-4k-qd1")

@@ -361,7 +361,8 @@ fn processor_time_is_that_of_the_processes() {
         sleep 11; scrape > page
         for osd in 0 1 2; do
           of() { awk -v name="ceph_osd_cpu_$1_us{ceph_daemon=\"osd.$osd\"}" 'index($0, name) == 1 { print $NF }' page; }
-          kernel=$(awk '{ sum += $1 } END { printf "%d\n", sum / 1000 }' /proc/$(cat $DIR/run/osd.$osd.pid)/task/*/schedstat)
+          # Threads that have ended count, too.
+          kernel=$(awk -v ticks=$(getconf CLK_TCK) '{ printf "%d\n", ($14 + $15) * 1000000 / ticks }' /proc/$(cat $DIR/run/osd.$osd.pid)/stat)
           echo "$(of threads) $(of process) $kernel"
         done"#,
     );

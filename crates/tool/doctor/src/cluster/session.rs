@@ -6,9 +6,9 @@ use nacre_client::{Access, Client, Finished, conf};
 use nacre_env::real::RealNet;
 use nacre_env::{Clock, RealClock, SystemEntropy};
 use nacre_service::Messenger;
-use nacre_types::{Errno, OsdId};
+use nacre_types::{Errno, OsdId, Stamp};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// An OSD answers in a turn of its loop; one that is under much load, after some of them.
 const OSD_PATIENCE: Duration = Duration::from_secs(5);
+/// Questions under way at a time: a fraction of what a client takes, and of the answers that are in memory at once.
+const UNDER_WAY_MAX: usize = 256;
 const TURN_MAX: Duration = Duration::from_millis(50);
 /// Where Ceph's tools look.
 const CONF_DEFAULT: &str = "/etc/ceph/ceph.conf";
@@ -98,35 +100,29 @@ impl Session {
 
     /// Seconds since some moment.
     pub(crate) fn now_s(&self) -> f64 {
-        self.clock.now().since(nacre_types::Stamp::default()).as_secs_f64()
+        self.clock.now().since(Stamp::default()).as_secs_f64()
     }
 
     /// Asks the monitors.
     pub(crate) fn ask(&mut self, prefix: &str, more: &[(&str, &str)]) -> Answer {
-        let tid = self.client.command(&command(prefix, more)).map_err(|error| error.to_string())?;
-        let answers = self.collect(BTreeMap::from([(tid, ())]), PATIENCE);
+        let json = command(prefix, more);
+        let answers = collect(self, [Question { to: None, json: &json, key: () }], PATIENCE);
         answers.into_iter().next().map_or_else(|| Err("no answer".to_owned()), |((), answer)| answer)
     }
 
-    /// Asks each of these OSDs at the same time, all questions at once: one that does not answer takes its time once.
+    /// Asks each of these OSDs, as many at the same time as [`collect`] allows; one that does not answer takes its time once.
     pub(crate) fn tell_all<const N: usize>(
         &mut self,
         osds: &[OsdId],
         prefixes: [&str; N],
     ) -> [BTreeMap<OsdId, Answer>; N] {
-        let mut wanted = BTreeMap::new();
+        let commands = prefixes.map(|prefix| command(prefix, &[]));
+        let questions = commands.iter().enumerate().flat_map(|(number, json)| {
+            osds.iter().map(move |osd| Question { to: Some(*osd), json, key: (number, *osd) })
+        });
         let mut answers = prefixes.map(|_| BTreeMap::new());
-        for ((question, prefix), answers) in prefixes.iter().enumerate().zip(&mut answers) {
-            let json = command(prefix, &[]);
-            for osd in osds {
-                match self.client.tell(*osd, &json) {
-                    Ok(tid) => drop(wanted.insert(tid, (question, *osd))),
-                    Err(error) => drop(answers.insert(*osd, Err(error.to_string()))),
-                }
-            }
-        }
-        for ((question, osd), answer) in self.collect(wanted, OSD_PATIENCE) {
-            if let Some(answers) = answers.get_mut(question) {
+        for ((number, osd), answer) in collect(self, questions, OSD_PATIENCE) {
+            if let Some(answers) = answers.get_mut(number) {
                 answers.insert(osd, answer);
             }
         }
@@ -138,29 +134,110 @@ impl Session {
         let [answers] = self.tell_all(osds, [prefix]);
         answers
     }
+}
 
-    /// Waits for answers to commands, by their numbers.
-    fn collect<K>(&mut self, mut wanted: BTreeMap<u64, K>, patience: Duration) -> Vec<(K, Answer)> {
-        let deadline = self.clock.now() + patience;
-        let mut answers = Vec::new();
-        self.client.flush();
-        while !wanted.is_empty() {
-            for finished in self.client.take_finished() {
-                let Finished::Command { tid, result, status, data } = finished else { continue };
-                let Some(key) = wanted.remove(&tid) else { continue };
-                answers.push((key, understood(result, &status, &data.to_bytes())));
+/// Something to be asked, and under which key its answer is wanted.
+struct Question<'a, K> {
+    /// An OSD; none for the monitors.
+    to: Option<OsdId>,
+    json: &'a str,
+    key: K,
+}
+
+/// Over what [`collect`] asks: a session, but for tests.
+trait Line {
+    fn now(&self) -> Stamp;
+    /// Begins a command; its number, or why it cannot be begun.
+    fn begin(&mut self, to: Option<OsdId>, json: &str) -> Result<u64, String>;
+    /// Nobody waits for this command any more.
+    fn forget(&mut self, tid: u64);
+    /// What was answered since the last call, by the commands' numbers.
+    fn answered(&mut self) -> Vec<(u64, Answer)>;
+    /// Sends what was begun, and waits for a moment.
+    fn turn(&mut self) -> Result<(), String>;
+}
+
+impl Line for Session {
+    fn now(&self) -> Stamp {
+        self.clock.now()
+    }
+
+    fn begin(&mut self, to: Option<OsdId>, json: &str) -> Result<u64, String> {
+        match to {
+            Some(osd) => self.client.tell(osd, json).map_err(|error| error.to_string()),
+            None => self.client.command(json).map_err(|error| error.to_string()),
+        }
+    }
+
+    fn forget(&mut self, tid: u64) {
+        self.client.forget_command(tid);
+    }
+
+    fn answered(&mut self) -> Vec<(u64, Answer)> {
+        let commands = self.client.take_finished().into_iter().filter_map(|finished| match finished {
+            Finished::Command { tid, result, status, data } => {
+                Some((tid, understood(result, &status, &data.to_bytes())))
             }
-            let failed = if wanted.is_empty() {
-                None
-            } else {
-                self.client.turn(TURN_MAX).err().map(|error| error.to_string())
-            };
-            let late = (self.clock.now() > deadline).then(|| format!("no answer within {patience:?}"));
-            if let Some(why) = failed.or(late) {
-                answers.extend(std::mem::take(&mut wanted).into_values().map(|key| (key, Err(why.clone()))));
+            _ => None,
+        });
+        commands.collect()
+    }
+
+    fn turn(&mut self) -> Result<(), String> {
+        self.client.flush();
+        self.client.turn(TURN_MAX).map_err(|error| error.to_string())
+    }
+}
+
+/// Asks, at most [`UNDER_WAY_MAX`] questions at a time, and waits for the answers: each may take as long as `patience`. Who has let that
+/// pass is asked nothing more. Each question has one answer; they are in no order.
+fn collect<'a, K>(
+    line: &mut impl Line,
+    questions: impl IntoIterator<Item = Question<'a, K>>,
+    patience: Duration,
+) -> Vec<(K, Answer)> {
+    let mut waiting: VecDeque<Question<'a, K>> = questions.into_iter().collect();
+    let mut under_way = BTreeMap::<u64, (Option<OsdId>, K, Stamp)>::new();
+    let mut silent = BTreeSet::<Option<OsdId>>::new();
+    let mut answers: Vec<(K, Answer)> = Vec::new();
+    let late = format!("no answer within {patience:?}");
+    loop {
+        while under_way.len() < UNDER_WAY_MAX
+            && let Some(Question { to, json, key }) = waiting.pop_front()
+        {
+            if silent.contains(&to) {
+                answers.push((key, Err(late.clone())));
+                continue;
+            }
+            match line.begin(to, json) {
+                Ok(tid) => drop(under_way.insert(tid, (to, key, line.now() + patience))),
+                Err(why) => answers.push((key, Err(why))),
             }
         }
-        answers
+        for (tid, answer) in line.answered() {
+            if let Some((_, key, _)) = under_way.remove(&tid) {
+                answers.push((key, answer));
+            }
+        }
+        let now = line.now();
+        for (tid, (to, key, _)) in under_way.extract_if(.., |_, (_, _, until)| now > *until) {
+            line.forget(tid);
+            silent.insert(to);
+            answers.push((key, Err(late.clone())));
+        }
+        if under_way.len() < UNDER_WAY_MAX && !waiting.is_empty() {
+            continue;
+        }
+        if under_way.is_empty() {
+            return answers;
+        }
+        if let Err(why) = line.turn() {
+            under_way.keys().for_each(|tid| line.forget(*tid));
+            let keys = under_way.into_values().map(|(_, key, _)| key);
+            let keys = keys.chain(waiting.into_iter().map(|question| question.key));
+            answers.extend(keys.map(|key| (key, Err(why.clone()))));
+            return answers;
+        }
     }
 }
 
@@ -190,5 +267,82 @@ mod tests {
         assert_eq!(understood(0, "", b"{\"a\":1}"), Ok(json!({"a": 1})));
         assert!(understood(-13, "access denied", b"").is_err_and(|why| why.contains("access denied")));
         assert!(understood(0, "", b"nonsense").is_err());
+    }
+
+    /// OSDs, of which the first `hung` never answer; a turn takes [`TURN_MAX`].
+    #[derive(Default)]
+    struct Osds {
+        hung: OsdId,
+        is_lost: bool,
+        now: Stamp,
+        begun: u64,
+        under_way: BTreeMap<u64, OsdId>,
+        under_way_max: usize,
+    }
+
+    impl Line for Osds {
+        fn now(&self) -> Stamp {
+            self.now
+        }
+
+        fn begin(&mut self, to: Option<OsdId>, _json: &str) -> Result<u64, String> {
+            self.begun += 1;
+            self.under_way.insert(self.begun, to.expect("an OSD is asked"));
+            self.under_way_max = self.under_way_max.max(self.under_way.len());
+            Ok(self.begun)
+        }
+
+        fn forget(&mut self, tid: u64) {
+            assert!(self.under_way.remove(&tid).is_some(), "it is under way");
+        }
+
+        fn answered(&mut self) -> Vec<(u64, Answer)> {
+            let hung = self.hung;
+            let answered = self.under_way.extract_if(.., |_, osd| *osd >= hung);
+            answered.map(|(tid, _)| (tid, Ok(json!({})))).collect()
+        }
+
+        fn turn(&mut self) -> Result<(), String> {
+            self.now = self.now + TURN_MAX;
+            if self.is_lost { Err("no sockets".to_owned()) } else { Ok(()) }
+        }
+    }
+
+    fn three_questions(line: &mut Osds, osds: OsdId) -> BTreeMap<(i32, OsdId), Answer> {
+        let keys = (0..3).flat_map(|number| (0..osds).map(move |osd| (number, osd)));
+        let answers =
+            collect(line, keys.map(|key| Question { to: Some(key.1), json: "{}", key }), OSD_PATIENCE);
+        let count = answers.len();
+        let answers = BTreeMap::from_iter(answers);
+        assert_eq!(answers.len(), count, "one answer to each");
+        answers
+    }
+
+    #[test]
+    fn many_osds_are_asked_by_and_by_and_those_that_hang_are_forgotten() {
+        let mut line = Osds { hung: 300, ..Osds::default() };
+        let answers = three_questions(&mut line, 1000);
+        assert_eq!(answers.len(), 3000);
+        for ((_, osd), answer) in &answers {
+            assert_eq!(answer.is_ok(), *osd >= 300, "osd.{osd}: {answer:?}");
+        }
+        assert_eq!(answers[&(2, 0)], Err("no answer within 5s".to_owned()));
+        assert_eq!((line.under_way.len(), line.under_way_max), (0, UNDER_WAY_MAX));
+        // 256 of those that hang, then the others; none of them twice.
+        assert!(line.now < Stamp::default() + OSD_PATIENCE * 2 + TURN_MAX * 4, "{:?}", line.now);
+    }
+
+    #[test]
+    fn without_a_line_all_questions_have_the_same_answer() {
+        let mut line = Osds { hung: 1, is_lost: true, ..Osds::default() };
+        let answers = three_questions(&mut line, 400);
+        assert_eq!((answers.len(), line.under_way.len()), (1200, 0));
+        assert_eq!(answers[&(2, 0)], Err("no sockets".to_owned()));
+        let mut line = Osds { hung: 400, is_lost: true, ..Osds::default() };
+        let answers = three_questions(&mut line, 400);
+        assert!(
+            answers.len() == 1200 && answers.values().all(|answer| *answer == Err("no sockets".to_owned()))
+        );
+        assert!(line.under_way.is_empty());
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Host;
 use crate::report::{Fix, Fixed, Report};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 
 /// Sets all that findings offer; says of each what it was and what it is.
 pub(crate) fn fix(host: &Host, report: &mut Report) {
@@ -12,14 +14,20 @@ pub(crate) fn fix(host: &Host, report: &mut Report) {
 fn apply(host: &Host, fix: Fix) -> Fixed {
     let path = host.at(&fix.file);
     let before = host.chosen(&fix.file).unwrap_or_default();
-    // Opened, not made: what is not there is no setting.
-    let written = std::fs::OpenOptions::new().write(true).truncate(true).open(&path);
-    let written = written.and_then(|mut file| std::io::Write::write_all(&mut file, fix.value.as_bytes()));
+    let written = write(host, &fix);
     let after = host.chosen(&fix.file).unwrap_or_default();
     let error = match written {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Some(error.to_string()),
         Err(error) => Some(format!("{error}; are you root?")),
         Ok(()) if after != fix.value => Some(format!("the kernel kept {after}")),
         Ok(()) => None,
     };
     Fixed { file: path, before, after, error }
+}
+
+/// Opened, not made: what is not there is no setting. It is emptied only when it has proved to be a file below the root.
+fn write(host: &Host, fix: &Fix) -> io::Result<()> {
+    let mut file = host.open(&fix.file, OpenOptions::new().write(true))?;
+    file.set_len(0)?;
+    file.write_all(fix.value.as_bytes())
 }

@@ -20,7 +20,9 @@ pub(crate) use fix::fix;
 use crate::report::Report;
 use nacre_env::real::ClockState;
 use nacre_types::build_kind::BuildKind;
-use std::io::Read;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Files of the kernel are small; one that is larger is none of them.
@@ -30,6 +32,8 @@ const FILE_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub(crate) struct Host {
     root: PathBuf,
+    /// The same without symbolic links; nothing where there is no such folder.
+    real_root: Option<PathBuf>,
     /// The kernel's clock, or why it is not known.
     clock: Result<ClockState, String>,
     /// This program, which is the OSDs', too.
@@ -44,7 +48,7 @@ impl Host {
         } else {
             Err("the kernel tells it of its own machine only, not of files below a folder".to_owned())
         };
-        Self { root: root.to_owned(), clock, build: BuildKind::own() }
+        Self { root: root.to_owned(), real_root: root.canonicalize().ok(), clock, build: BuildKind::own() }
     }
 
     /// A path below the root.
@@ -52,10 +56,37 @@ impl Host {
         self.root.join(path)
     }
 
+    /// Where a path below the root leads, without symbolic links. Those of a copy may lead anywhere, and this machine's files are not the
+    /// copied one's: what lies outside the root is refused, as `InvalidInput`.
+    fn found(&self, path: impl AsRef<Path>) -> io::Result<PathBuf> {
+        let found = self.at(path).canonicalize()?;
+        if self.real_root.as_ref().is_some_and(|root| found.starts_with(root)) {
+            return Ok(found);
+        }
+        Err(io::Error::new(io::ErrorKind::InvalidInput, format!("it leads outside, to {}", found.display())))
+    }
+
+    /// Opens a regular file, as `options` say: a device may act when it is opened, and a pipe's other end may never come. What is none is
+    /// refused, as `InvalidInput`.
+    fn open(&self, path: impl AsRef<Path>, options: &mut OpenOptions) -> io::Result<File> {
+        let no_file = || io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file");
+        let found = self.found(path)?;
+        if !found.metadata()?.is_file() {
+            return Err(no_file());
+        }
+        // Somebody may put something else there meanwhile.
+        let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(found)?;
+        if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
+    }
+
     /// A file's text without blanks at its ends.
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let mut bytes = Vec::new();
-        std::fs::File::open(self.at(path)).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+        self.open(path, OpenOptions::new().read(true))
+            .ok()?
+            .take(FILE_BYTES_MAX)
+            .read_to_end(&mut bytes)
+            .ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
@@ -69,12 +100,12 @@ impl Host {
     }
 
     fn exists(&self, path: impl AsRef<Path>) -> bool {
-        self.at(path).exists()
+        self.found(path).is_ok()
     }
 
     /// Names in a folder, in order.
     fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
-        let entries = std::fs::read_dir(self.at(path)).into_iter().flatten().flatten();
+        let entries = self.found(path).and_then(std::fs::read_dir).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
         names.sort();

@@ -412,6 +412,58 @@ fn fixes_take_effect_and_say_how_to_take_them_back() {
     assert!(!host.exists(governor), "nothing is made");
 }
 
+/// Who made a copy has not the say over this machine.
+#[test]
+fn what_a_copy_links_to_outside_is_neither_read_nor_written() {
+    let machine = Machine::clean();
+    let governor = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor";
+    let path = machine.0.path().join(governor);
+    machine.put(governor, "powersave");
+    let (host, mut report) = (machine.host(), machine.report());
+    assert_eq!(report.findings.len(), 1, "it is to be fixed");
+    let outside = tempfile::tempdir().expect("a folder");
+    let target = outside.path().join("passwd");
+    std::fs::write(&target, "powersave").expect("a file");
+    let link = |target: &Path, path: &Path| std::os::unix::fs::symlink(target, path).expect("a link");
+
+    machine.remove(governor);
+    link(&target, &path);
+    assert_eq!((host.text(governor), host.exists(governor)), (None, false));
+    assert_eq!(machine.report().findings, []);
+    fix(&host, &mut report);
+    let error = report.fixed[0].error.as_ref();
+    assert!(error.is_some_and(|error| error.contains("outside")), "{:?}", report.fixed);
+    assert_eq!(std::fs::read_to_string(&target).expect("it is there"), "powersave");
+    // A folder likewise.
+    link(outside.path(), &machine.0.path().join("sys/block/nvme9n1"));
+    assert_eq!((host.names("sys/block/nvme9n1"), host.text("sys/block/nvme9n1/passwd")), (vec![], None));
+
+    // What stays below the root is followed: /sys is full of it, and a copy of it, too.
+    machine.remove(governor);
+    machine.put("sys/governor", "powersave");
+    link(Path::new("../../../../../governor"), &path);
+    assert_eq!(host.text(governor).as_deref(), Some("powersave"));
+    fix(&host, &mut report);
+    assert_eq!((&report.fixed[0].error, host.text("sys/governor").as_deref()), (&None, Some("performance")));
+}
+
+#[test]
+fn what_is_no_regular_file_is_neither_waited_for_nor_written() {
+    let machine = Machine::clean();
+    let governor = "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor";
+    machine.put(governor, "powersave");
+    let (host, mut report) = (machine.host(), machine.report());
+    machine.remove(governor);
+    let made = std::process::Command::new("mkfifo").arg(machine.0.path().join(governor)).status();
+    assert!(made.expect("coreutils").success());
+    // Nobody is at its other end.
+    assert_eq!(host.text(governor), None);
+    fix(&host, &mut report);
+    let error = report.fixed[0].error.as_ref();
+    assert!(error.is_some_and(|error| error.contains("no regular file")), "{:?}", report.fixed);
+    assert_eq!(host.text("sys/devices"), None);
+}
+
 #[test]
 fn words_in_brackets_are_the_chosen_ones() {
     assert_eq!(chosen("none [mq-deadline] bfq").as_deref(), Some("mq-deadline"));

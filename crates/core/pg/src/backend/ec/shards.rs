@@ -109,10 +109,16 @@ impl PgState {
         self.ec.as_ref().and_then(|ec| ec.shards.get(&osd)).copied()
     }
 
-    /// What members must know of each other before this PG can be merged with another: nothing unless it is to be.
+    /// What members must know of each other before this PG can be merged with another: nothing unless it is to be. One that is away for
+    /// a moment is still among them.
     pub(crate) fn shards_to_merge(&self) -> Shards {
-        let ec = self.ec.as_ref().filter(|_| self.merge_role.is_some());
-        ec.map(|ec| ec.shards.clone()).unwrap_or_default()
+        let Some(ec) = self.ec.as_ref().filter(|_| self.merge_role.is_some()) else { return Shards::new() };
+        let serves = |osd: &OsdId| self.interval.acting.contains(osd);
+        let now: Shards =
+            ec.shards.iter().filter(|(osd, _)| serves(osd)).map(|(osd, at)| (*osd, *at)).collect();
+        let told = &self.info.merge_shards;
+        let agrees = now.iter().all(|(osd, shard)| told.get(osd) == Some(shard));
+        if agrees { told.clone() } else { now }
     }
 
     /// Every chunk is on one member, as all of them know.
@@ -121,24 +127,26 @@ impl PgState {
         self.chunk_count().is_none_or(|count| numbers.len() == count && self.info.merge_shards.len() == count)
     }
 
-    /// The mapping that most copies have which count.
-    fn agreed_mapping(&self) -> Option<ChunkMapping> {
-        self.ec.as_ref()?;
-        let infos = self.peers.values().map(|peer| &peer.info).chain([&self.info]);
-        let votes =
-            infos.filter(|info| info.shard.is_some() && !info.is_incomplete()).map(|info| &info.mapping);
-        let votes: Vec<&ChunkMapping> = votes.collect();
-        let count = |mapping: &&ChunkMapping| votes.iter().filter(|other| *other == mapping).count();
-        votes.iter().copied().max_by_key(count).cloned()
-    }
-
-    /// Copies whose chunks are others than those of most do not count: one was not there when the PG was merged, and nobody knows what
-    /// it holds, or its device has forgotten something.
-    pub(crate) fn disregard_odd_mappings(&mut self) {
-        let Some(agreed) = self.agreed_mapping() else { return };
-        let infos = self.peers.values_mut().map(|peer| &mut peer.info).chain([&mut self.info]);
-        let odd = infos.filter(|info| info.shard.is_some() && info.mapping != agreed);
-        odd.for_each(|info| info.last_backfill = HObject::MIN);
+    /// The mapping by which the PG goes on: that of most copies that have taken part in the newest activation. Another one is of a copy
+    /// that was not there when the PG was merged, of which nobody knows what it holds, or whose device has forgotten something.
+    pub(crate) fn agreed_mapping(&self) -> Option<ChunkMapping> {
+        let count = self.chunk_count()?;
+        let up = self
+            .peers
+            .iter()
+            .filter(|(osd, _)| interval::is_up(&self.map, **osd))
+            .map(|(_, peer)| &peer.info);
+        let infos: Vec<&PgInfo> = up.chain([&self.info]).collect();
+        let newest = infos.iter().map(|info| info.history.last_epoch_started).max().unwrap_or(0);
+        let counts =
+            |info: &&PgInfo| info.shard.is_some() && !info.is_incomplete() && info.mapping.fits(count);
+        let votes: Vec<&PgInfo> =
+            infos.into_iter().filter(counts).filter(|info| info.last_epoch_started >= newest).collect();
+        let rank = |info: &&PgInfo| {
+            let alike = votes.iter().filter(|other| other.mapping == info.mapping).count();
+            (alike, info.last_update)
+        };
+        votes.iter().copied().max_by_key(rank).map(|info| info.mapping.clone())
     }
 
     /// Which chunk of `object` a member holds in this interval.
@@ -150,14 +158,15 @@ impl PgState {
     pub(crate) fn changes_shard(&self, osd: OsdId) -> bool {
         let Some(info) = self.peers.get(&osd).map(|peer| &peer.info) else { return false };
         let changes = self.shard_of(osd).is_some_and(|wanted| info.shard != Some(wanted));
-        info.shard.is_some() && (changes || info.mapping != self.info.mapping)
+        info.mapping.is_unknown() || info.shard.is_some() && (changes || info.mapping != self.info.mapping)
     }
 
     /// This copy is to hold the chunks of `shard` under `mapping`; others that it has are removed with all else.
     pub(crate) fn become_shard(&mut self, txn: &mut Transaction, shard: Option<u8>, mapping: &ChunkMapping) {
         let held = std::mem::replace(&mut self.info.shard, shard);
         let mapped = std::mem::replace(&mut self.info.mapping, mapping.clone());
-        if held.is_none() || held == shard && mapped == *mapping {
+        let is_new = held.is_none() && !mapped.is_unknown();
+        if is_new || held == shard && mapped == *mapping {
             return;
         }
         txn.ops.extend([Op::RemoveCollection, Op::CreateCollection]);
