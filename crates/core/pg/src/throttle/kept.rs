@@ -37,6 +37,11 @@ impl Kept {
         self.slow += u64::from(is_slow);
     }
 
+    /// Another limit holds from now on: the second under way says nothing of it.
+    pub(super) fn begin_anew(&mut self) {
+        (self.began, self.writes, self.slow) = (Stamp::default(), 0, 0);
+    }
+
     pub(super) fn seconds(&self) -> KeptSeconds {
         self.sum
     }

@@ -143,8 +143,12 @@ impl RecoveryThrottle {
     /// Sets what clients' writes may take, in any case and as a multiple (in thousandths, 1000 or more) of what they take while recovery
     /// rests, and how many objects a PG recovers at a time without clients.
     pub fn configure(&mut self, target: Duration, multiple_thousandths: u32, objects_max: usize) {
-        self.multiple_thousandths = multiple_thousandths.max(1000);
-        (self.target, self.objects_max) = (target, objects_max.max(1));
+        let limits = (target, multiple_thousandths.max(1000));
+        if limits != (self.target, self.multiple_thousandths) {
+            self.kept.begin_anew();
+        }
+        (self.target, self.multiple_thousandths) = limits;
+        self.objects_max = objects_max.max(1);
     }
 
     /// How often the limit was kept since the start.
