@@ -3,6 +3,7 @@
 use super::call::{Answer, Call, Failure, done, fail, pool_failure, refuse};
 use super::crush_rule::erasure_rule;
 use super::erasure_code_profile::check_profile;
+use super::pg_num_bound::check_pg_num_bounds;
 use super::pool_get_set::{autoscale_mode, check_autoscale};
 use super::show;
 use super::status::{client_rate_text, client_rate_tree, recovery_rate_text, recovery_rate_tree};
@@ -10,7 +11,7 @@ use super::table::{Command, command};
 use crate::osd::{PoolError, PoolSpec};
 use nacre_crush::RuleKind;
 use nacre_format::{Node, Section};
-use nacre_maps::{AutoscaleMode, POOL_PGS_MAX, PoolKind, PoolOption, flags};
+use nacre_maps::{AutoscaleMode, PoolKind, PoolOption, flags};
 use nacre_types::{Errno, PoolId};
 use std::collections::BTreeMap;
 
@@ -90,15 +91,8 @@ struct Autoscaling {
 fn autoscaling(call: &Call<'_>) -> Result<Autoscaling, Failure> {
     let mode = call.args.text_opt("autoscale_mode").map(autoscale_mode).transpose()?;
     check_autoscale(call, mode.unwrap_or(AutoscaleMode::Off))?;
-    let (least, most) = ("pg_num_min", "pg_num_max");
-    let bound = |name: &str| call.args.int(name).filter(|value| *value > 0);
-    let in_order = bound(least).zip(bound(most)).is_none_or(|(least, most)| least <= most);
-    if !in_order || [least, most].into_iter().filter_map(bound).any(|value| value > POOL_PGS_MAX.into()) {
-        return fail(
-            Errno::EINVAL,
-            format!("{least} cannot be more than {most}, and neither more than {POOL_PGS_MAX}"),
-        );
-    }
+    let bound = |name: &str| call.args.int(name).unwrap_or(0);
+    check_pg_num_bounds(bound("pg_num_min"), bound("pg_num_max"))?;
     let value = |name: &str| match call.args.float(name) {
         Some(value) => Some(PoolOption::Float(value)).filter(|_| value > 0.0),
         None => call.args.int(name).filter(|value| *value > 0).map(PoolOption::Int),

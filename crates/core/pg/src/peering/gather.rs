@@ -461,18 +461,15 @@ impl Peering {
         };
         let up = state.peers.iter().filter(|(osd, _)| is_up(&state.map, **osd));
         let infos = up.map(|(osd, peer)| (*osd, &peer.info)).chain([(state.whoami, &state.info)]);
-        let infos: BTreeMap<OsdId, &PgInfo> = infos.collect();
-        let best = if state.chunks_needed().is_none() {
-            choose(&infos, state.whoami, self.ignores_history_les)
-        } else {
-            // What an odd one knows of the past counts, its chunks do not.
-            let judged = |info: &PgInfo| match is_odd(info) {
-                true => PgInfo { last_backfill: HObject::MIN, ..info.clone() },
-                false => info.clone(),
-            };
-            let infos: BTreeMap<OsdId, PgInfo> =
-                infos.iter().map(|(osd, info)| (*osd, judged(info))).collect();
-            choose_coded(&state.known(&infos.iter().map(|(osd, info)| (*osd, info)).collect()))
+        let mut infos: BTreeMap<OsdId, &PgInfo> = infos.collect();
+        // What an odd one knows of the past counts, its chunks do not.
+        let incomplete = |info: &PgInfo| PgInfo { last_backfill: HObject::MIN, ..info.clone() };
+        let odd = infos.iter().filter(|(_, info)| is_odd(info));
+        let odd: Vec<(OsdId, PgInfo)> = odd.map(|(osd, info)| (*osd, incomplete(info))).collect();
+        infos.extend(odd.iter().map(|(osd, info)| (*osd, info)));
+        let best = match state.chunks_needed() {
+            None => choose(&infos, state.whoami, self.ignores_history_les),
+            Some(_) => choose_coded(&state.known(&infos)),
         };
         match best {
             None => {

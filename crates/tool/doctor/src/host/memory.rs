@@ -12,63 +12,77 @@ const AVAILABLE_SHARE_MIN: f64 = 0.05;
 const COMPACTIONS_PER_HOUR_MAX: f64 = 60.0;
 
 pub(crate) fn check(host: &Host, report: &mut Report) {
-    pressure(host, report);
+    PRESSURES.iter().for_each(|of| pressure(host, report, of));
     left(host, report);
     hugepages(host, report);
     reclaim(host, report);
 }
 
-/// The minute's average behind `some` or `full` in a file of `/proc/pressure`.
-fn waited(host: &Host, what: &str, who: &str) -> Option<f64> {
+/// The minute's average behind `some` in a file of `/proc/pressure`.
+fn waited(host: &Host, what: &str) -> Option<f64> {
     let text = host.text(format!("proc/pressure/{what}"))?;
-    let line = text.lines().find(|line| line.starts_with(who))?;
+    let line = text.lines().find(|line| line.starts_with("some"))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("avg60="))?.parse().ok()
 }
 
-fn pressure(host: &Host, report: &mut Report) {
-    const WHY: &str = "the kernel does not count pressure (PSI; psi=1 on its command line)";
-    match waited(host, "memory", "some") {
-        None => report.unknown("memory-pressure", WHY),
-        Some(percent) => {
-            report.judged("memory-pressure");
-            if percent > MEMORY_WAIT_MAX {
-                report.findings.push(Finding {
-                    check: "memory-pressure",
-                    rank: Rank::Costly,
-                    weight: percent / MEMORY_WAIT_MAX,
-                    subject: "tasks wait for memory".to_owned(),
-                    measured: format!("{percent:.1} % of the last minute some task waited for memory (PSI)"),
-                    cost: "whoever waits serves nobody: operations stand still for as long".to_owned(),
-                    advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory"
-                        .to_owned(),
-                    fixes: Vec::new(),
-                });
-            }
-        }
+/// What tasks may have to wait for.
+struct Pressure {
+    check: &'static str,
+    /// The file of `/proc/pressure`.
+    file: &'static str,
+    /// As people call it.
+    name: &'static str,
+    /// Per cent of the last minute.
+    wait_max: f64,
+    /// Decimals of the per cent that are shown.
+    decimals: usize,
+    cost: &'static str,
+    advice: &'static str,
+}
+
+const PRESSURES: [Pressure; 2] = [
+    Pressure {
+        check: "memory-pressure",
+        file: "memory",
+        name: "memory",
+        wait_max: MEMORY_WAIT_MAX,
+        decimals: 1,
+        cost: "whoever waits serves nobody: operations stand still for as long",
+        advice: "lower the OSDs' memory (--osd-memory), move what else runs here, or add memory",
+    },
+    Pressure {
+        check: "processor-pressure",
+        file: "cpu",
+        name: "a processor",
+        wait_max: PROCESSOR_WAIT_MAX,
+        decimals: 0,
+        cost: "an operation waits at each of its steps until another task leaves a processor",
+        advice: "see with top who uses the processors; move it, or give OSDs processors of their own",
+    },
+];
+
+fn pressure(host: &Host, report: &mut Report, of: &Pressure) {
+    let Some(percent) = waited(host, of.file) else {
+        let why = "the kernel does not count pressure (PSI; psi=1 on its command line)";
+        return report.unknown(of.check, why);
+    };
+    report.judged(of.check);
+    if percent <= of.wait_max {
+        return;
     }
-    match waited(host, "cpu", "some") {
-        None => report.unknown("processor-pressure", WHY),
-        Some(percent) => {
-            report.judged("processor-pressure");
-            if percent > PROCESSOR_WAIT_MAX {
-                report.findings.push(Finding {
-                    check: "processor-pressure",
-                    rank: Rank::Costly,
-                    weight: percent / PROCESSOR_WAIT_MAX,
-                    subject: "tasks wait for a processor".to_owned(),
-                    measured: format!(
-                        "{percent:.0} % of the last minute some task waited for a processor (PSI)"
-                    ),
-                    cost: "an operation waits at each of its steps until another task leaves a processor"
-                        .to_owned(),
-                    advice:
-                        "see with top who uses the processors; move it, or give OSDs processors of their own"
-                            .to_owned(),
-                    fixes: Vec::new(),
-                });
-            }
-        }
-    }
+    report.findings.push(Finding {
+        check: of.check,
+        rank: Rank::Costly,
+        weight: percent / of.wait_max,
+        subject: format!("tasks wait for {}", of.name),
+        measured: format!(
+            "{percent:.*} % of the last minute some task waited for {} (PSI)",
+            of.decimals, of.name
+        ),
+        cost: of.cost.to_owned(),
+        advice: of.advice.to_owned(),
+        fixes: Vec::new(),
+    });
 }
 
 fn left(host: &Host, report: &mut Report) {
