@@ -89,6 +89,7 @@ const MON: &[&str] = &[
     "mon_warn_on_slow_ping_time",
     "ms_mon_cluster_mode",
     "ms_mon_service_mode",
+    "nacre_slow_device_out_after",
     "nacre_slow_device_ratio",
     "nacre_slow_device_relieve",
     "osd_heartbeat_grace",

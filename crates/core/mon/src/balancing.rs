@@ -67,13 +67,13 @@ pub(crate) fn evaluation(state: &State) -> (Evaluation, usize) {
 }
 
 /// PGs of the map beside those.
-fn unreported(map: &OsdMap, reported: usize) -> usize {
+pub(crate) fn unreported(map: &OsdMap, reported: usize) -> usize {
     let all: u32 = map.pools.values().map(|pool| pool.pg_num).sum();
     usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(reported)
 }
 
 /// Why nothing may move now.
-fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
+pub(crate) fn obstacle(state: &State, map: &OsdMap) -> Option<String> {
     if let Some((_, name)) = STOPPED_BY.iter().find(|(flag, _)| map.has_flag(*flag)) {
         return Some(format!("the flag {name} is set"));
     }

@@ -60,6 +60,7 @@ mod seed;
 pub mod servicemap;
 pub mod session;
 mod slow_devices;
+mod slow_osd_out;
 mod slow_osds;
 mod snapshots;
 pub mod state;

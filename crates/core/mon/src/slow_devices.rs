@@ -2,13 +2,14 @@
 //! for `nacre_mgr::slow_devices`, by what the OSDs report.
 //!
 //! An OSD is relieved by primary affinity 0, which all clients understand: reads, and the work of primaries, go to others. It stays in the
-//! acting sets, so that writes of its PGs still wait for it, and nothing is copied. Never OSDs of more than one host at a time; where all
-//! are on one host, one OSD. An operator who sets the affinity of a slow OSD himself has the last word until it is well.
+//! acting sets, so that writes of its PGs still wait for it, and nothing is copied; where the operator wants it, one OSD at a time is marked
+//! out after a while (`slow_osd_out`). Never OSDs of more than one host at a time; where all are on one host, one OSD. An operator who sets
+//! the affinity or the weight of a slow OSD himself has the last word until it is well.
 
 use crate::health::device_checks::place;
 use crate::mon::{Cx, Mon};
 use crate::osd::view;
-use crate::slow_osds::{Measure, describe, share};
+use crate::slow_osds::{MarkedOut, Measure, describe, share};
 use crate::state::State;
 use nacre_maps::OsdMap;
 use nacre_mgr::slow_devices::Change;
@@ -68,12 +69,16 @@ impl Mon {
         if ratio > 0.0 && self.state.config.flag_of_monitor("nacre_slow_device_relieve") {
             self.relieve_one(&map, cx.wall);
         }
+        self.tick_slow_osds_out(&map, cx.wall);
     }
 
     /// Gives the OSD back what it had.
     fn end_measure(&mut self, osd: OsdId, wall: UTime) {
-        let measure = self.state.slow_osds.drop_measure(osd);
-        let Some(before) = measure.and_then(|measure| measure.affinity_before) else { return };
+        let Some(measure) = self.state.slow_osds.drop_measure(osd) else { return };
+        if let MarkedOut::ByUs(weight) = measure.out {
+            self.mark_in_again(osd, weight, wall);
+        }
+        let Some(before) = measure.affinity_before else { return };
         if self.state.osd.upcoming().primary_affinity(osd) == 0 {
             self.state.osd.change().new_primary_affinity.insert(osd, before);
             let text = format!("osd.{osd} leads its PGs again: primary affinity {}", share(before));
@@ -118,7 +123,7 @@ impl Mon {
         let Some((osd, finding)) = worst.max_by(|(_, a), (_, b)| a.ratio.total_cmp(&b.ratio)) else { return };
         let before = upcoming.primary_affinity(osd);
         let (work, text) = (finding.work as u8, describe(&finding));
-        let measure = Measure { affinity_before: Some(before), work, since: wall, text };
+        let measure = Measure { affinity_before: Some(before), work, since: wall, text, out: MarkedOut::No };
         self.state.slow_osds.set(osd, measure);
         self.state.osd.change().new_primary_affinity.insert(osd, 0);
         let place = place(&self.state, osd);

@@ -11,6 +11,44 @@ use std::collections::BTreeMap;
 
 const TABLE: &str = "slow-devices";
 
+/// Whether the OSD of a slow device is out by us.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum MarkedOut {
+    /// It was not marked out.
+    #[default]
+    No,
+    /// It is out, and had this weight, which it gets again.
+    ByUs(u32),
+    /// It was, and an operator has marked it in, or given it another weight: he has the last word until the device is well.
+    Overruled,
+}
+
+impl Encode for MarkedOut {
+    fn encode(&self, w: &mut Writer) {
+        let (kind, weight) = match self {
+            Self::No => (0, 0),
+            Self::ByUs(weight) => (1, *weight),
+            Self::Overruled => (2, 0),
+        };
+        w.u8(kind);
+        w.u32(weight);
+    }
+}
+
+impl Decode for MarkedOut {
+    const MIN_BYTES: usize = 5;
+    fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
+        match (r.u8()?, r.u32()?) {
+            (0, _) => Ok(Self::No),
+            (1, weight) => Ok(Self::ByUs(weight)),
+            (2, _) => Ok(Self::Overruled),
+            (kind, _) => {
+                Err(DecodeError::Invalid { what: "whether an OSD was marked out", value: kind.into() })
+            }
+        }
+    }
+}
+
 /// What was done about a slow device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Measure {
@@ -22,15 +60,18 @@ pub(crate) struct Measure {
     pub(crate) since: UTime,
     /// What was found, in words.
     pub(crate) text: String,
+    /// Since version 2.
+    pub(crate) out: MarkedOut,
 }
 
 impl Encode for Measure {
     fn encode(&self, w: &mut Writer) {
-        w.envelope(1, 1, |w| {
+        w.envelope(2, 1, |w| {
             w.put(&self.affinity_before);
             w.u8(self.work);
             w.put(&self.since);
             w.put(&self.text);
+            w.put(&self.out);
         });
     }
 }
@@ -38,8 +79,10 @@ impl Encode for Measure {
 impl Decode for Measure {
     const MIN_BYTES: usize = 6;
     fn decode(r: &mut Reader) -> Result<Self, DecodeError> {
-        r.envelope("measure against a slow device", 1, |_, r| {
-            Ok(Self { affinity_before: r.get()?, work: r.u8()?, since: r.get()?, text: r.get()? })
+        r.envelope("measure against a slow device", 2, |version, r| {
+            let (affinity_before, work, since, text) = (r.get()?, r.u8()?, r.get()?, r.get()?);
+            let out = if version >= 2 { r.get()? } else { MarkedOut::No };
+            Ok(Self { affinity_before, work, since, text, out })
         })
     }
 }
@@ -49,6 +92,8 @@ impl Decode for Measure {
 pub(crate) struct SlowOsds {
     pub(crate) found: SlowDevices,
     measures: StoredMap<BTreeMap<OsdId, Measure>>,
+    /// Why an OSD that should be out by now is not: the reason changes with the cluster, and is this leader's.
+    pub(crate) kept_in: Option<(OsdId, String)>,
     /// `found` knows what an earlier leader had found.
     is_told: bool,
 }
@@ -56,7 +101,7 @@ pub(crate) struct SlowOsds {
 impl SlowOsds {
     pub(crate) fn open(snapshot: &dyn Snapshot) -> Result<Self, DecodeError> {
         let measures = StoredMap::open(snapshot, TABLE, BTreeMap::new())?;
-        Ok(Self { found: SlowDevices::default(), measures, is_told: false })
+        Ok(Self { found: SlowDevices::default(), measures, kept_in: None, is_told: false })
     }
 
     pub(crate) fn is_dirty(&self) -> bool {
@@ -77,6 +122,21 @@ impl SlowOsds {
         self.measures.map().iter().filter_map(|(osd, measure)| Some((*osd, measure.affinity_before?)))
     }
 
+    /// The OSDs that are out by us, with the weights that they had.
+    pub(crate) fn out(&self) -> impl Iterator<Item = (OsdId, u32)> {
+        self.measures.map().iter().filter_map(|(osd, measure)| match measure.out {
+            MarkedOut::ByUs(weight) => Some((*osd, weight)),
+            MarkedOut::No | MarkedOut::Overruled => None,
+        })
+    }
+
+    /// Notes whether an OSD about which something was done is out.
+    pub(crate) fn set_out(&mut self, osd: OsdId, out: MarkedOut) {
+        if let Some(measure) = self.measure(osd).cloned() {
+            self.set(osd, Measure { out, ..measure });
+        }
+    }
+
     /// Notes what is done about an OSD.
     pub(crate) fn set(&mut self, osd: OsdId, measure: Measure) {
         self.measures.update(|measures| measures.insert(osd, measure));
@@ -93,7 +153,13 @@ impl SlowOsds {
         let known = self.measure(osd).cloned();
         let named = || {
             let work = self.found.find(osd)?.finding?.work as u8;
-            Some(Measure { affinity_before: None, work, since: wall, text: String::new() })
+            Some(Measure {
+                affinity_before: None,
+                work,
+                since: wall,
+                text: String::new(),
+                out: MarkedOut::No,
+            })
         };
         if let Some(measure) = known.or_else(named) {
             self.set(osd, Measure { affinity_before: None, ..measure });

@@ -21,6 +21,7 @@
 //! later, a rename would find its source gone, placed blocks would be taken twice). What a checkpoint writes is
 //! the state at its cut exactly: the frozen memtables do not change any more, and a change since then copies.
 
+use crate::blocks::Period;
 use crate::device::DeviceBlock;
 use crate::dirty::Dirty;
 use crate::freemap::RefChanges;
@@ -66,6 +67,8 @@ pub(crate) enum Stage {
 /// A checkpoint under way.
 pub(crate) struct Checkpoint {
     pub(crate) cut: u64,
+    /// What was changed in this period, the cut's end of it, is in the checkpoint.
+    pub(crate) period: Period,
     /// What was in use at the cut.
     pub(crate) fill: Fill,
     pub(crate) number: TxnNumber,

@@ -7,6 +7,7 @@
 use crate::device::Run;
 use crate::error::OpenError;
 use crate::kv_schema::{self, Keyspace, OmapCopy, State, StoredState, prefix};
+use crate::objects::{self, Records};
 use crate::offline::Layout;
 use crate::onode::Onode;
 use crate::store::BlockStore;
@@ -99,7 +100,10 @@ pub fn bad_metadata(disk: &mut dyn Disk, kv: &dyn KvStore) -> Result<Vec<BadReco
     for prefix in [prefix::NAME, prefix::SPACE_NAME] {
         scan(kv, prefix, |key, value| audit.name(prefix, &key, value))?;
     }
-    scan(kv, prefix::OBJECT, |key, value| audit.object(&key, value))?;
+    objects::each::<OpenError>(kv, |records| {
+        audit.object(&records);
+        Ok(())
+    })?;
     audit.names_without_object();
     let mut copies = BTreeMap::new();
     scan(kv, prefix::COPY, |key, value| {
@@ -147,6 +151,10 @@ pub fn remove_metadata(kv: &mut dyn KvStore, records: &[BadRecord]) -> Result<us
             None => None,
         };
         keys.extend(name.filter(|key| matches!(kv.get(key), Ok(Some(_)))));
+        if kv_schema::is_object_key(&record.key) {
+            // With the pages of its blocks.
+            keys.extend(kv.scan_prefix(&record.key)?.into_iter().map(|(key, _)| key));
+        }
         if let (Ok(id), Some(value)) = (kv_schema::decode_number(record.key.slice(1..)), kv.get(&record.key)?)
             && let Ok((_, omap)) = Onode::claimed(id, value)
             && omap != 0
@@ -253,20 +261,21 @@ impl Audit {
         }
     }
 
-    fn object(&mut self, key: &Bytes, value: Bytes) {
-        let number = kv_schema::decode_number(key.clone());
-        let claimed = number.clone().and_then(|id| Onode::claimed(id, value.clone())).ok();
+    fn object(&mut self, records: &Records) {
+        let number = records.number();
+        let claimed =
+            number.clone().and_then(|id| Onode::claimed(id, records.own.clone().unwrap_or_default())).ok();
         let mut named = number.as_ref().ok().and_then(|id| self.named.remove(id)).map(|(_, object)| object);
         if let Some((name, omap)) = claimed {
             named = named.or(name);
             self.omaps.insert(omap);
         }
         let verdict =
-            number.map_err(|error| error.to_string()).and_then(|id| self.judge(id, value, named.as_ref()));
+            number.map_err(|error| error.to_string()).and_then(|id| self.judge(id, records, named.as_ref()));
         match verdict {
             Ok(()) => self.names.extend(named),
             Err(reason) => self.push(BadRecord {
-                key: whole(prefix::OBJECT, key),
+                key: whole(prefix::OBJECT, &records.key),
                 kind: "object",
                 object: named,
                 reason,
@@ -275,8 +284,8 @@ impl Audit {
         }
     }
 
-    fn judge(&self, id: u64, value: Bytes, named: Option<&(SpgId, HObject)>) -> Result<(), String> {
-        let onode = Onode::decode(id, value).map_err(|error| error.to_string())?.onode;
+    fn judge(&self, id: u64, records: &Records, named: Option<&(SpgId, HObject)>) -> Result<(), String> {
+        let onode = records.decode().map_err(|error| error.to_string())?.onode;
         if id >= self.next_id {
             return Err(format!("its number {id} was never given out"));
         }

@@ -11,10 +11,9 @@ use nacre_kv::{KvError, KvStore, Pair, end_of_prefix};
 use nacre_types::{Eversion, HObject, SpgId};
 use std::ops::Bound;
 
-/// Of the state.
-const STATE_VERSION: u8 = 2;
-/// Of the state of a store with copies of omaps under way; the newest that is read.
-const COPYING_VERSION: u8 = 3;
+/// Of the state, and the newest that is read. Programs that know version 3 would take objects for smaller than they are: their blocks were
+/// all in one record. Version 3 was that of a store with copies of omaps under way, 2 that of others.
+const STATE_VERSION: u8 = 4;
 const VERSION: u8 = 1;
 /// Of a collection in a numbered space.
 const COLLECTION_VERSION: u8 = 2;
@@ -93,8 +92,6 @@ pub(crate) struct State {
     pub(crate) wal: WalPosition,
     pub(crate) next_id: u64,
     pub(crate) sums: Sums,
-    /// Omaps are being copied: a program that does not know of that would miss entries, and cannot open the store.
-    pub(crate) has_copies: bool,
 }
 
 /// An omap under way: it has the entries of another one, of which it has got some.
@@ -149,8 +146,7 @@ pub(crate) struct StoredState {
 impl State {
     pub(crate) fn encode(&self) -> Bytes {
         let mut w = Writer::new();
-        let version = if self.has_copies { COPYING_VERSION } else { STATE_VERSION };
-        w.envelope(version, version, |w| {
+        w.envelope(STATE_VERSION, STATE_VERSION, |w| {
             w.raw(&self.id);
             w.u64(self.wal.position);
             w.u64(self.wal.seq);
@@ -164,11 +160,10 @@ impl State {
     }
 
     pub(crate) fn decode(value: Bytes) -> Result<StoredState, DecodeError> {
-        Reader::new(value).envelope("store state", COPYING_VERSION, |version, r| {
+        Reader::new(value).envelope("store state", STATE_VERSION, |version, r| {
             let id = r.array()?;
             let wal = WalPosition { position: r.u64()?, seq: r.u64()?, mount: r.u64()? };
-            let has_copies = version >= COPYING_VERSION;
-            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default(), has_copies };
+            let mut state = Self { id, wal, next_id: r.u64()?, sums: Sums::default() };
             if version >= 2 {
                 state.sums = Sums { objects: r.u64()?, slots: r.u64()?, omap_bytes: r.u64()? };
             }
@@ -336,6 +331,30 @@ pub(crate) fn meta_key(space: &Keyspace, name: &[u8]) -> Bytes {
 
 pub(crate) fn object_key(id: u64) -> Bytes {
     key(prefix::OBJECT, |w| ascending(w, id))
+}
+
+/// Whether it is what [`object_key`] gives: those of the object's pages begin with it.
+pub(crate) fn is_object_key(key: &[u8]) -> bool {
+    key.len() == 1 + size_of::<u64>() && key.first() == Some(&prefix::OBJECT)
+}
+
+/// Of a page of an object's blocks: behind the object's own.
+pub(crate) fn page_key(id: u64, number: u32) -> Bytes {
+    key(prefix::OBJECT, |w| {
+        ascending(w, id);
+        w.u32(number.swap_bytes());
+    })
+}
+
+/// The object's key, without its prefix, and the number of the page; an error of what is no key of a page.
+pub(crate) fn decode_page_key(rest: Bytes) -> Result<(Bytes, u32), DecodeError> {
+    let mut r = Reader::new(rest.clone());
+    r.skip(size_of::<u64>())?;
+    let number = r.u32()?.swap_bytes();
+    match r.rest().is_empty() {
+        true => Ok((rest.slice(..size_of::<u64>()), number)),
+        false => Err(DecodeError::Invalid { what: "bytes of a page's key", value: rest.len() as u64 }),
+    }
 }
 
 /// A number, and behind it a name of up to any length.

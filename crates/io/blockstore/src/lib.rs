@@ -31,6 +31,7 @@
 #![warn(clippy::indexing_slicing)]
 
 mod alloc;
+mod block_page;
 mod blocks;
 mod blockset;
 mod cache;
@@ -52,6 +53,7 @@ mod kv_schema;
 mod latencies;
 mod memtable;
 mod mount;
+mod objects;
 mod offline;
 mod onode;
 mod options;

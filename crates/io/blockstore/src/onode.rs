@@ -1,6 +1,7 @@
 //! [`Onode`]: what the store knows of one object, and how a checkpoint keeps it in the KV store.
 
-use crate::blocks::Blocks;
+use crate::block_page;
+use crate::blocks::{Blocks, PageRun};
 use crate::device::{DeviceBlock, Run};
 use crate::memtable::Weigh;
 use crate::slot::Slot;
@@ -10,9 +11,9 @@ use nacre_types::{HObject, SpgId};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-/// Written by this code, and the newest it reads. Version 1 named the object, and had an omap under the object's own
-/// number or none.
-const VERSION: u8 = 2;
+/// Written by this code, and the newest it reads. Version 2 had all blocks in the object's record; version 1 named the object as well, and
+/// had an omap under the object's own number or none.
+const VERSION: u8 = 3;
 /// Version, compat and length before the fields.
 const ENVELOPE_BYTES: usize = 6;
 
@@ -50,8 +51,10 @@ pub(crate) struct Stored {
     pub(crate) name: Option<(SpgId, HObject)>,
 }
 
+/// From here on blocks are in pages.
+const PAGED_VERSION: u8 = 3;
 /// What a stretch of blocks takes beside their checksums.
-const STRETCH_BYTES: usize = 12;
+const STRETCH_BYTES: usize = 9;
 /// About the bytes of an onode without its parts.
 const ONODE_BYTES: usize = 256;
 
@@ -62,51 +65,10 @@ impl Weigh for Arc<Onode> {
     }
 }
 
-/// Blocks side by side in the object and on the device, being written down.
-struct Stretch {
-    /// Behind the last one.
-    index: u32,
-    block: u32,
-    count: u32,
-    /// Where the count is to go.
-    count_at: usize,
-}
-
-/// Writes blocks down as stretches, in one pass: an object of 4 MiB has a thousand.
-fn encode_blocks(w: &mut Writer, blocks: impl Iterator<Item = (u32, DeviceBlock)>) {
-    let (stretches_at, mut stretches) = (w.len(), 0);
-    w.u32(0);
-    let mut open: Option<Stretch> = None;
-    blocks.for_each(|(index, device)| {
-        match &mut open {
-            Some(open) if open.index == index && open.block == device.block => open.count += 1,
-            other => {
-                stretches += 1;
-                w.u32(index);
-                w.u32(device.block);
-                let begun = Stretch { index, block: device.block, count: 1, count_at: w.len() };
-                w.u32(0);
-                if let Some(done) = other.replace(begun) {
-                    w.patch_u32(done.count_at, done.count);
-                }
-            }
-        }
-        if let Some(open) = &mut open {
-            // Both wrap at most behind the last block there can be.
-            (open.index, open.block) = (index.wrapping_add(1), device.block.wrapping_add(1));
-        }
-        w.u32(device.crc);
-    });
-    if let Some(done) = open {
-        w.patch_u32(done.count_at, done.count);
-    }
-    w.patch_u32(stretches_at, stretches);
-}
-
 impl Onode {
-    /// Everything but the omap's entries, with `blocks` in place of the slots.
-    pub(crate) fn encode(&self, blocks: impl Iterator<Item = (u32, DeviceBlock)>) -> Bytes {
-        let blocks_bytes = (STRETCH_BYTES + 4) * self.blocks.len();
+    /// Everything but the omap's entries and the pages of blocks behind the first, of which `first_page` has the blocks with their places.
+    pub(crate) fn encode(&self, first_page: &[(u32, DeviceBlock)]) -> Bytes {
+        let blocks_bytes = (STRETCH_BYTES + 4) * first_page.len();
         let mut w = Writer::with_capacity(ONODE_BYTES + self.meta.len() + blocks_bytes);
         w.envelope(VERSION, VERSION, |w| {
             w.blob(&self.meta);
@@ -119,14 +81,43 @@ impl Onode {
                 w.blob(name);
                 w.blob(value);
             }
-            encode_blocks(w, blocks);
+            let records = self.blocks.records();
+            w.count(records.len());
+            for run in records {
+                w.u32(run.first);
+                w.u32(run.count);
+            }
+            block_page::encode(w, first_page);
         });
         // It stays in memory for a while: without the room for stretches that there were not.
         Bytes::copy_from_slice(w.as_slice())
     }
 
-    /// What [`Onode::encode`] made, or an earlier version.
-    pub(crate) fn decode(id: u64, value: Bytes) -> Result<Stored, DecodeError> {
+    /// Whether it is of a version that has its blocks in pages.
+    pub(crate) fn is_paged(value: &Bytes) -> bool {
+        value.first().is_some_and(|version| *version >= PAGED_VERSION)
+    }
+
+    /// Whether there are records of further pages beside what [`Onode::encode`] made; of what cannot be read, there may be.
+    pub(crate) fn has_page_records(value: &Bytes) -> bool {
+        Self::is_paged(value) && Self::skip_to_blocks(Reader::new(value.clone())).is_none_or(|runs| runs > 0)
+    }
+
+    /// The number of runs of further pages.
+    fn skip_to_blocks(mut r: Reader) -> Option<u32> {
+        r.skip(ENVELOPE_BYTES).ok()?;
+        r.blob().ok()?;
+        r.skip(3 * size_of::<u64>()).ok()?;
+        r.blob().ok()?;
+        for _ in 0..r.u32().ok()? {
+            r.blob().ok()?;
+            r.blob().ok()?;
+        }
+        r.u32().ok()
+    }
+
+    /// What [`Onode::encode`] made, or an earlier version, with the records of further pages by their numbers.
+    pub(crate) fn decode(id: u64, value: Bytes, pages: &[(u32, Bytes)]) -> Result<Stored, DecodeError> {
         Reader::new(value).envelope("onode", VERSION, |version, r| {
             let name = if version < 2 { Some((r.get()?, r.get()?)) } else { None };
             let (meta, size) = (r.blob()?, r.u64()?);
@@ -135,11 +126,9 @@ impl Onode {
             let attrs = (0..r.count(8)?)
                 .map(|_| Ok((r.str()?, r.blob()?)))
                 .collect::<Result<Attrs, DecodeError>>()?;
-            let mut blocks = Vec::new();
-            for _ in 0..r.count(12)? {
-                decode_stretch(r, &mut blocks)?;
-            }
-            let (attrs, blocks) = (shared(attrs), Arc::new(blocks.into_iter().collect()));
+            let blocks =
+                if version < PAGED_VERSION { decode_inline(r, pages)? } else { decode_pages(r, pages)? };
+            let (attrs, blocks) = (shared(attrs), Arc::new(blocks));
             let onode = Self { id, meta, size, blocks, attrs, omap, omap_bytes, omap_header };
             Ok(Stored { onode, name })
         })
@@ -164,29 +153,57 @@ impl Onode {
     }
 }
 
-fn decode_stretch(r: &mut Reader, blocks: &mut Vec<(u32, Slot)>) -> Result<(), DecodeError> {
-    let (index, block) = (r.u32()?, r.u32()?);
-    for nth in 0..r.count(4)? {
-        let crc = r.u32()?;
-        let nth = u32::try_from(nth).unwrap_or(u32::MAX);
-        let (index, block) = index
-            .checked_add(nth)
-            .zip(block.checked_add(nth))
-            .ok_or(DecodeError::Invalid { what: "blocks of an onode", value: block.into() })?;
-        blocks.push((index, Slot::Device(DeviceBlock { block, crc })));
+/// Of versions up to 2: all blocks.
+fn decode_inline(r: &mut Reader, pages: &[(u32, Bytes)]) -> Result<Blocks, DecodeError> {
+    let mut blocks = Vec::new();
+    for _ in 0..r.count(12)? {
+        let (index, block) = (r.u32()?, r.u32()?);
+        for nth in 0..r.count(4)? {
+            let crc = r.u32()?;
+            let nth = u32::try_from(nth).unwrap_or(u32::MAX);
+            let (index, block) = index
+                .checked_add(nth)
+                .zip(block.checked_add(nth))
+                .ok_or(DecodeError::Invalid { what: "blocks of an onode", value: block.into() })?;
+            blocks.push((index, Slot::Device(DeviceBlock { block, crc })));
+        }
     }
-    Ok(())
+    of_pages(&[], pages)?;
+    Ok(blocks.into_iter().collect())
+}
+
+fn decode_pages(r: &mut Reader, pages: &[(u32, Bytes)]) -> Result<Blocks, DecodeError> {
+    let runs = (0..r.count(8)?).map(|_| Ok(PageRun { first: r.u32()?, count: r.u32()? }));
+    let runs = runs.collect::<Result<Vec<_>, DecodeError>>()?;
+    let mut blocks = Vec::new();
+    block_page::decode(r, 0, &mut blocks)?;
+    for (number, value) in of_pages(&runs, pages)? {
+        block_page::decode_record(value, *number, &mut blocks)?;
+    }
+    Ok(Blocks::stored(blocks))
+}
+
+/// The pages, if they are those that the object says: of one that is missing, the blocks would read as zeros.
+fn of_pages<'a>(runs: &[PageRun], pages: &'a [(u32, Bytes)]) -> Result<&'a [(u32, Bytes)], DecodeError> {
+    let numbers = runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count));
+    if numbers.eq(pages.iter().map(|(number, _)| *number)) {
+        return Ok(pages);
+    }
+    Err(DecodeError::Invalid { what: "pages of an object", value: pages.len() as u64 })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocks::PAGE_BLOCKS;
 
-    #[test]
-    fn an_onode_survives_its_encoding() {
-        let blocks = [(0, 7), (1, 8), (2, 20), (9, 21)];
-        let blocks = blocks.map(|(index, block)| (index, DeviceBlock { block, crc: index * 3 }));
-        let onode = Onode {
+    fn device(block: u32) -> DeviceBlock {
+        DeviceBlock { block, crc: block ^ 3 }
+    }
+
+    fn onode(blocks: &[(u32, u32)]) -> Onode {
+        let slots = blocks.iter().map(|(index, block)| (*index, Slot::Device(device(*block))));
+        Onode {
             id: 5,
             meta: Bytes::from_static(b"m"),
             size: 40_000,
@@ -194,16 +211,40 @@ mod tests {
             omap: 9,
             omap_bytes: 77,
             omap_header: Bytes::from_static(b"h"),
-            ..Onode::default()
-        };
-        let value = onode.encode(blocks.into_iter());
-        let Stored { onode: back, name } = Onode::decode(5, value.clone()).expect("our own bytes");
+            blocks: Arc::new(slots.collect()),
+        }
+    }
+
+    #[test]
+    fn an_onode_survives_its_encoding() {
+        let behind = |pages, at| pages * PAGE_BLOCKS + at;
+        let blocks =
+            [(0, 7), (1, 8), (PAGE_BLOCKS - 1, 21), (behind(1, 2), 5), (behind(1, 3), 6), (behind(31, 0), 7)];
+        let onode = onode(&blocks);
+        let first: Vec<_> = blocks[..3].iter().map(|(at, block)| (*at, device(*block))).collect();
+        let value = onode.encode(&first);
+        let page = |at, block| block_page::encode_record(&[(at, device(block)), (at + 1, device(block + 1))]);
+        let last = block_page::encode_record(&[(0, device(7))]);
+        let pages = [(1, page(2, 5)), (31, last)];
+        let Stored { onode: back, name } = Onode::decode(5, value.clone(), &pages).expect("our own bytes");
         assert_eq!(name, None);
         assert_eq!((back.id, &back.meta, back.size, &back.attrs), (5, &onode.meta, 40_000, &onode.attrs));
         assert_eq!((back.omap, back.omap_bytes, &back.omap_header), (9, 77, &onode.omap_header));
-        let found: Vec<_> =
-            back.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?))).collect();
-        assert_eq!(found, blocks);
-        assert!(Onode::decode(5, value.slice(..value.len() - 3)).is_err());
+        let found = back.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?.block)));
+        assert_eq!(found.collect::<Vec<_>>(), blocks);
+        assert!(Onode::has_page_records(&value));
+        assert!(Onode::decode(5, value.slice(..value.len() - 3), &pages).is_err());
+        assert!(Onode::decode(5, value, &pages[1..]).is_err(), "a page is missing");
+    }
+
+    #[test]
+    fn a_small_object_is_one_record() {
+        let last = PAGE_BLOCKS - 1;
+        let onode = onode(&[(last, 7)]);
+        let value = onode.encode(&[(last, device(7))]);
+        assert!(!Onode::has_page_records(&value));
+        let back = Onode::decode(5, value.clone(), &[]).expect("our own bytes").onode;
+        assert_eq!(back.blocks.get(last).and_then(Slot::device), Some(device(7)));
+        assert!(Onode::decode(5, value, &[(1, Bytes::new())]).is_err(), "a page too many");
     }
 }

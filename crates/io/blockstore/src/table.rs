@@ -17,12 +17,14 @@ mod space;
 
 use crate::BLOCK;
 use crate::alloc::Alloc;
+use crate::blocks::Period;
 use crate::clock_cache::Clock;
 use crate::device::Run;
 use crate::error::OpenError;
 use crate::held::Source;
 use crate::kv_schema::{self, Keyspace, LogChunk, State, Sums};
 use crate::memtable::Memtable;
+use crate::objects;
 use crate::onode::Onode;
 use crate::options::{Options, Planted};
 use crate::wal::Placement;
@@ -67,7 +69,7 @@ pub(crate) struct Table {
     /// Bytes of an omap from which on a clone of it is such a copy.
     omap_bytes_shared_min: u64,
     planted: Planted,
-    /// Prefixes of pairs that the next checkpoint deletes: of omaps that nothing refers to any more.
+    /// Prefixes of pairs that the next checkpoint deletes: of omaps that nothing refers to any more, and of objects with several records.
     pub(crate) dead_prefixes: Vec<Bytes>,
     clean_onodes: RefCell<Clock<u64, Arc<Onode>>>,
     /// Numbers of objects by key of the name; `None` where there is no object.
@@ -146,7 +148,7 @@ impl Table {
             clean_names: RefCell::new(Clock::new(clean_bytes_max / 4)),
             recent: RefCell::default(),
             looked_up: Default::default(),
-            space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default() },
+            space: Space { alloc, slots: state.sums.slots, dirty_slots: 0, held: Arc::default(), period: 1 },
             next_id: state.next_id,
             first_unfrozen: state.next_id,
             objects: state.sums.objects,
@@ -199,12 +201,14 @@ impl Table {
         self.clean_onodes.borrow().bytes() + self.clean_names.borrow().bytes()
     }
 
-    /// What was changed so far is the checkpoint's.
-    pub(crate) fn freeze(&mut self) {
+    /// What was changed so far is the checkpoint's. Gives the period that ends.
+    pub(crate) fn freeze(&mut self) -> Period {
         self.pairs.freeze();
         self.onodes.freeze();
         self.log.freeze();
         self.first_unfrozen = self.next_id;
+        self.space.period += 1;
+        self.space.period - 1
     }
 
     /// Value of a pair as of now.
@@ -280,11 +284,11 @@ impl Table {
         if let Some(onode) = self.onodes.get(&id) {
             return onode.cloned();
         }
-        let Some(value) = self.note(self.kv.get(&kv_schema::object_key(id)))? else {
+        let Some(records) = self.note(objects::read(self.kv.as_ref(), id))? else {
             self.note_failure(&format_args!("object {id} has a name and is not there"));
             return None;
         };
-        let onode = self.note(Onode::decode(id, value))?.onode;
+        let onode = self.note(records.decode())?.onode;
         if let Some(block) = onode.block_outside(self.space.alloc.area()) {
             self.note_failure(&format_args!("block {block} of object {id} is outside the data area"));
             return None;
@@ -390,6 +394,9 @@ impl Table {
             self.onodes.forget(&id); // most of what is kept of a coded object until all have a write lives no longer than that
         } else {
             self.onodes.delete(id);
+            if onode.blocks.may_have_records() {
+                self.dead_prefixes.push(kv_schema::object_key(id));
+            }
         }
         onode.blocks.len()
     }
@@ -399,7 +406,8 @@ impl Table {
         let source = self.object(&at, source).unwrap_or_default();
         let id = self.fresh_id();
         let omap = if source.omap == 0 { 0 } else { self.clone_omap(source.omap, source.omap_bytes) };
-        let copy = Onode { id, omap, ..Onode::clone(&source) };
+        let blocks = Arc::new(source.blocks.copied());
+        let copy = Onode { id, omap, blocks, ..Onode::clone(&source) };
         drop(source);
         for slot in copy.blocks.values() {
             self.space.add_slot(slot);

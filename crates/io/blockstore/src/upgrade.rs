@@ -5,6 +5,7 @@ use crate::device::Run;
 use crate::error::OpenError;
 use crate::freemap::{FreeMapShard, RefChanges};
 use crate::kv_schema::{self, State, StoredState, Sums, prefix};
+use crate::objects;
 use crate::onode::{Onode, Stored};
 use crate::slot::Slot;
 use nacre_buf::Bytes;
@@ -19,21 +20,28 @@ pub(crate) fn from_version_1(kv: &mut dyn KvStore, state: State) -> Result<State
     let omaps = omap_sizes(kv)?;
     let mut batches = vec![KvBatch::default()];
     kv_schema::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
+        if kv_schema::decode_page_key(key.clone()).is_ok() {
+            // Written by an upgrade that was interrupted.
+            return Ok(());
+        }
         let id = kv_schema::decode_number(key)?;
         if batches.last().is_none_or(|batch| batch.ops().len() >= BATCH_OPS_MAX) {
             batches.push(KvBatch::default());
         }
-        let Stored { mut onode, name } = Onode::decode(id, value)?;
+        if Onode::is_paged(&value) {
+            // Done by it.
+            return Ok(());
+        }
+        let Stored { mut onode, name } = Onode::decode(id, value, &[])?;
         let (Some((at, name)), Some(batch)) = (name, batches.last_mut()) else {
-            // Done, by an upgrade that was interrupted.
+            // Done, by an upgrade of format 2 that was interrupted.
             return Ok(());
         };
         batch.put(kv_schema::name_key(&at.into(), &name), kv_schema::encode_name(id, &name));
         if let Some(bytes) = omaps.get(&id) {
             (onode.omap, onode.omap_bytes) = (id, *bytes);
         }
-        let blocks = onode.blocks.iter().filter_map(|(index, slot)| Some((index, slot.device()?)));
-        batch.put(kv_schema::object_key(id), onode.encode(blocks));
+        objects::encode(batch, &onode, 0, |_| None);
         Ok(())
     })?;
     for batch in &batches {
@@ -75,8 +83,8 @@ fn count(kv: &mut dyn KvStore, state: State) -> Result<State, OpenError> {
 fn counted(kv: &dyn KvStore) -> Result<(Sums, BTreeMap<u32, Bytes>), OpenError> {
     let mut sums = Sums::default();
     let mut changes = RefChanges::default();
-    kv_schema::scan::<OpenError>(kv, &[prefix::OBJECT], |key, value| {
-        let onode = Onode::decode(kv_schema::decode_number(key)?, value)?.onode;
+    objects::each::<OpenError>(kv, |records| {
+        let onode = records.decode()?.onode;
         for device in onode.blocks.values().filter_map(Slot::device) {
             changes.add(Run { start: device.block, count: 1 }, 1);
         }

@@ -52,6 +52,8 @@ pub struct SlowDevice {
     pub finding: Option<Finding>,
     /// It has been slow for long enough to do something about it.
     pub is_lasting: bool,
+    /// Slow by the last verdict, and not on its way to be well.
+    pub is_slow_now: bool,
 }
 
 /// A device has become slow, or is well again.
@@ -104,14 +106,16 @@ impl Device {
                 let is_lasting = self.slow_for >= RELIEVED_AFTER;
                 if let Some(named) = &mut self.named {
                     named.finding = Some(finding);
-                    named.is_lasting |= is_lasting;
+                    (named.is_lasting, named.is_slow_now) = (named.is_lasting || is_lasting, true);
                 } else if self.slow_for >= NAMED_AFTER {
                     let is_forgiven = |since| now.since(since) >= FORGIVEN_AFTER;
                     self.relapses = match self.well_since {
                         Some(since) if !is_forgiven(since) => self.relapses + 1,
                         _ => 0,
                     };
-                    self.named = Some(SlowDevice { since: now, finding: Some(finding), is_lasting });
+                    let named =
+                        SlowDevice { since: now, finding: Some(finding), is_lasting, is_slow_now: true };
+                    self.named = Some(named);
                     return Some(Change::Slow(osd, finding));
                 }
             }
@@ -119,6 +123,7 @@ impl Device {
             Verdict::Well => {
                 self.slow_for = self.slow_for.saturating_sub(2 * lasted);
                 self.well_for += lasted;
+                self.named.iter_mut().for_each(|named| named.is_slow_now = false);
                 if self.named.is_some() && self.well_for >= self.well_after() {
                     (self.named, self.slow_at, self.slow_for) = (None, None, Duration::ZERO);
                     self.well_since = Some(now);
@@ -149,7 +154,8 @@ impl SlowDevices {
     pub fn remember(&mut self, osd: OsdId, slow_at: DeviceWork, now: Stamp) {
         let device = self.devices.entry(osd).or_default();
         if device.named.is_none() {
-            device.named = Some(SlowDevice { since: now, finding: None, is_lasting: true });
+            let named = SlowDevice { since: now, finding: None, is_lasting: true, is_slow_now: false };
+            device.named = Some(named);
             device.slow_at = Some((slow_at, false));
         }
     }

@@ -1,7 +1,7 @@
 //! The check on devices that fail slowly.
 
 use super::{Check, Severity};
-use crate::slow_osds::{describe, share};
+use crate::slow_osds::{MarkedOut, describe, share};
 use crate::state::State;
 use nacre_mgr::slow_devices::SlowDevice;
 use nacre_types::OsdId;
@@ -24,7 +24,7 @@ pub(super) fn check(state: &State) -> Option<Check> {
         let measure = state.slow_osds.measure(osd);
         let found = slow.finding.as_ref().map(describe);
         let found = found.or_else(|| Some(measure?.text.clone())).unwrap_or_default();
-        let done = match measure.map(|measure| measure.affinity_before) {
+        let mut done = match measure.map(|measure| measure.affinity_before) {
             Some(Some(before)) => {
                 let before = share(before);
                 format!(
@@ -34,6 +34,13 @@ pub(super) fn check(state: &State) -> Option<Check> {
             Some(None) => "its primary affinity was set by hand and is left alone".to_owned(),
             None => "it keeps its PGs for now".to_owned(),
         };
+        if let Some(MarkedOut::ByUs(weight)) = measure.map(|measure| measure.out) {
+            let weight = share(weight);
+            done.push_str(&format!("; it is out, and will be in again with weight {weight}"));
+        }
+        if let Some((_, reason)) = state.slow_osds.kept_in.as_ref().filter(|(kept, _)| *kept == osd) {
+            done.push_str(&format!("; it is not marked out: {reason}"));
+        }
         format!("{}: {found}; {done}", place(state, osd))
     };
     let lines: Vec<String> = slow.map(line).collect();

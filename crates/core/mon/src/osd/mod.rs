@@ -25,7 +25,7 @@ pub(crate) use history::NewestMap;
 pub use history::{EPOCHS_COUNT_MIN, History};
 pub use pools::{POOL_NAME_BYTES_MAX, PoolError, PoolSpec, pool_by_name};
 pub use status::OsdStatus;
-pub(crate) use status::TimedOut;
+pub(crate) use status::{TimedOut, has_osd_flag, share};
 
 use crate::batch::{Batch, Snapshot};
 use failure::Failures;

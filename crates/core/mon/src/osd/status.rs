@@ -47,7 +47,7 @@ fn forget_boot(change: &mut Incremental, osd: OsdId) {
     change.new_hb_front_up.remove(&osd);
 }
 
-fn share(part: usize, whole: usize) -> f64 {
+pub(crate) fn share(part: usize, whole: usize) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 

@@ -2,9 +2,11 @@
 
 use super::{ADMIN, World};
 use crate::event::SessionId;
+use nacre_maps::UpActing;
 use nacre_maps::WEIGHT_ONE;
-use nacre_msg::DeviceReport;
-use nacre_types::{DeviceLatencies, DeviceWork, OsdId, RequestClass};
+use nacre_msg::stats::{PgStat, pg_state};
+use nacre_msg::{DeviceReport, OsdPgCreated, PgStats};
+use nacre_types::{DeviceLatencies, DeviceWork, OsdId, PgId, RequestClass};
 use std::time::Duration;
 
 const CALM_US: u64 = 300;
@@ -78,6 +80,32 @@ impl Cluster {
     fn ask_quietly(&mut self, command: &str) {
         let ack = self.world.ask(self.admin, command).expect("an answer");
         assert_eq!(ack.result, 0, "{command}: {}", ack.status);
+    }
+
+    /// The leaders of all PGs report them as active and clean, and all OSDs that so many of 100 GiB are used.
+    fn serve(&mut self, used_gib: i64) {
+        let map = self.world.map().clone();
+        for (osd, session) in (0..).zip(self.osds.clone()) {
+            let mut stats = PgStats { fsid: self.world.mon.fsid(), ..PgStats::default() };
+            for (id, pool) in &map.pools {
+                for pg in (0..pool.pg_num).map(|seed| PgId::new(*id, seed)) {
+                    let UpActing { up, acting, acting_primary, .. } = map.pg_to_up_acting(pg);
+                    if acting_primary == osd {
+                        let state = pg_state::ACTIVE | pg_state::CLEAN;
+                        let stat = PgStat { state, up, acting, acting_primary, ..PgStat::default() };
+                        stats.pg_stat.insert(pg, stat);
+                        self.world.message(session, 0, OsdPgCreated { version: 0, pg });
+                    }
+                }
+            }
+            stats.osd_stat.statfs.total = 100 << 30;
+            stats.osd_stat.statfs.available = (100 - used_gib) << 30;
+            self.world.message(session, 0, stats);
+        }
+    }
+
+    fn weight(&self, osd: OsdId) -> u32 {
+        self.world.map().weight(osd)
     }
 
     fn logged(&self, what: &str) -> bool {
@@ -222,4 +250,96 @@ fn an_osd_that_is_removed_leaves_nothing_behind() {
     cluster.pass(10, &[]);
     assert_eq!(cluster.check(), None);
     assert!(!cluster.logged("osd.4 leads its PGs again"));
+}
+
+#[test]
+fn an_osd_that_stays_slow_is_out_where_that_is_wanted_until_it_is_well() {
+    let mut cluster = Cluster::new(9);
+    cluster.ask_quietly(r#"{"prefix":"osd pool create","pool":"p","pg_num":32,"autoscale_mode":"off"}"#);
+    cluster.serve(10);
+    cluster.pass(60, &[4]);
+    assert_eq!(cluster.relieved(), [4]);
+    cluster.serve(10);
+    cluster.pass(600, &[4]);
+    assert_eq!(cluster.weight(4), WEIGHT_ONE, "nobody wants it out");
+    cluster.ask_quietly(r#"{"prefix":"osd reweight","id":4,"weight":0.75}"#);
+    let weight = cluster.weight(4);
+    cluster.serve(10);
+
+    // What keeps it in is said.
+    let kept_in = |cluster: &mut Cluster, reason: &str| {
+        cluster.pass(20, &[4]);
+        assert_eq!(cluster.weight(4), weight, "{reason}");
+        let line = cluster.check().expect("named").1.remove(0);
+        assert!(line.contains("it is not marked out: ") && line.contains(reason), "{reason}: {line}");
+    };
+    cluster.ask_quietly(r#"{"prefix":"osd set","key":"noout"}"#);
+    cluster.set_option("nacre_slow_device_out_after", "15");
+    kept_in(&mut cluster, "the flag noout is set");
+    cluster.ask_quietly(r#"{"prefix":"osd unset","key":"noout"}"#);
+    cluster.serve(80);
+    kept_in(&mut cluster, "the others would be 90 % full");
+    cluster.set_option("mon_osd_min_in_ratio", "0.95");
+    kept_in(&mut cluster, "mon_osd_min_in_ratio");
+    cluster.set_option("mon_osd_min_in_ratio", "0.75");
+
+    cluster.serve(10);
+    cluster.pass(3, &[4]);
+    assert_eq!(cluster.weight(4), 0);
+    assert!(cluster.logged("osd.4 is marked out because its device stays slow"));
+    let line = cluster.check().expect("named").1.remove(0);
+    assert!(line.contains("it is out, and will be in again with weight 0.75"), "{line}");
+    // The leader that comes next knows.
+    cluster.world.restart();
+    cluster.world.boot_all(9);
+    cluster.admin = cluster.world.connect(ADMIN);
+    cluster.osds = (0..9).map(|osd| cluster.world.connect(&format!("osd.{osd}"))).collect();
+    cluster.serve(10);
+    cluster.pass(60, &[4]);
+    assert_eq!(cluster.weight(4), 0);
+    cluster.pass(80, &[]);
+    assert_eq!((cluster.check(), cluster.weight(4), cluster.affinities()[4]), (None, weight, WEIGHT_ONE));
+    assert!(cluster.logged("osd.4 is in again, with weight 0.75"));
+}
+
+#[test]
+fn an_operator_who_marks_a_slow_osd_in_has_the_last_word() {
+    let mut cluster = Cluster::new(9);
+    cluster.set_option("nacre_slow_device_out_after", "15");
+    cluster.serve(10);
+    cluster.pass(90, &[4]);
+    assert_eq!(cluster.weight(4), 0);
+    cluster.ask_quietly(r#"{"prefix":"osd in","ids":["4"]}"#);
+    cluster.pass(300, &[4]);
+    assert_eq!(cluster.weight(4), WEIGHT_ONE, "it is his");
+    // With the option it ends at once.
+    cluster.pass(300, &[]);
+    cluster.pass(120, &[7]);
+    assert_eq!(cluster.weight(7), 0);
+    cluster.set_option("nacre_slow_device_out_after", "0");
+    cluster.pass(3, &[7]);
+    assert_eq!(cluster.weight(7), WEIGHT_ONE);
+}
+
+/// With three hosts and three copies there is no other place.
+#[test]
+fn no_pg_loses_a_copy_because_an_osd_is_slow() {
+    let mut cluster = Cluster::new(4);
+    cluster.set_option("nacre_slow_device_out_after", "15");
+    for (osd, host) in [(0, "a"), (1, "b"), (2, "c"), (3, "c")] {
+        cluster.ask_quietly(&format!(
+            r#"{{"prefix":"osd crush set","id":"{osd}","weight":1.0,"args":["root=default","host={host}"]}}"#
+        ));
+    }
+    cluster.ask_quietly(r#"{"prefix":"osd pool create","pool":"p","pg_num":8,"autoscale_mode":"off"}"#);
+    cluster.serve(10);
+    cluster.pass(120, &[0]);
+    assert_eq!((cluster.relieved(), cluster.weight(0)), (vec![0], WEIGHT_ONE));
+    let line = cluster.check().expect("named").1.remove(0);
+    assert!(line.contains("8 of its PGs would have fewer copies"), "{line}");
+    // Its host has another OSD, which takes them.
+    cluster.pass(120, &[]);
+    cluster.serve(10);
+    cluster.pass(120, &[3]);
+    assert_eq!(cluster.weight(3), 0);
 }

@@ -1,6 +1,7 @@
 //! After the commit: objects point to the new places of their blocks, and memory and blocks that are not needed any more become free.
 
 use super::{CHUNKS_PER_STEP, PAIRS_PER_STEP};
+use crate::blocks::Period;
 use crate::checkpoint::{Checkpoint, Home, Stage};
 use crate::onode::Onode;
 use crate::options::Planted;
@@ -31,21 +32,22 @@ impl BlockStore {
             if self.table.onodes.is_mutable(&id) {
                 // From here on a change of it need not copy any more.
                 drop(onode);
-                self.adopt_in_live(id, &homes);
+                self.adopt_in_live(id, &homes, checkpoint.period);
             } else if let Some(onode) = onode {
-                self.adopt_all(id, onode, &homes);
+                self.adopt_all(id, onode, &homes, checkpoint.period);
             }
         }
         true
     }
 
     /// The object is as it was at the cut.
-    fn adopt_all(&mut self, id: u64, mut onode: Arc<Onode>, homes: &[Home]) {
+    fn adopt_all(&mut self, id: u64, mut onode: Arc<Onode>, homes: &[Home], period: Period) {
         let space = &mut self.table.space;
-        if !homes.is_empty() {
+        if !homes.is_empty() || onode.blocks.is_to_settle(period) {
             let blocks = Arc::make_mut(&mut Arc::make_mut(&mut onode).blocks);
+            blocks.settle(period);
             for home in homes {
-                blocks.insert(home.index, Slot::Device(home.target));
+                blocks.came_home(home.index, home.target);
                 space.dirty_slots -= 1;
                 if let Some(base) = home.base {
                     space.alloc.release_base(base.block);
@@ -57,19 +59,20 @@ impl BlockStore {
 
     /// The object was changed since the cut, or removed: its slots point home if they are still the same. A clone made
     /// since the cut keeps the block in memory until the next checkpoint.
-    fn adopt_in_live(&mut self, id: u64, homes: &[Home]) {
+    fn adopt_in_live(&mut self, id: u64, homes: &[Home], period: Period) {
         let Table { onodes, space, .. } = &mut self.table;
         let same =
             |slot: &Slot, home: &Home| matches!(slot, Slot::Memory(dirty) if Arc::ptr_eq(dirty, &home.dirty));
         let adopted = onodes.change(&id, |onode| {
             let is_same = |home: &Home| onode.blocks.get(home.index).is_some_and(|slot| same(slot, home));
             let adopted: Vec<bool> = homes.iter().map(is_same).collect();
-            if !homes.is_empty() {
+            if !homes.is_empty() || onode.blocks.is_to_settle(period) {
                 let blocks = Arc::make_mut(&mut Arc::make_mut(onode).blocks);
+                blocks.settle(period);
                 for (home, adopted) in homes.iter().zip(&adopted) {
                     if *adopted {
-                        blocks.insert(home.index, Slot::Device(home.target));
-                    } else if let Some(dirty) = blocks.in_memory_mut(home.index) {
+                        blocks.came_home(home.index, home.target);
+                    } else if let Some(dirty) = blocks.in_memory_mut(home.index, 0) {
                         Arc::make_mut(dirty).set_replaced(home.target.block);
                     }
                 }

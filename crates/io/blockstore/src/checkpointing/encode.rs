@@ -5,7 +5,7 @@ use crate::checkpoint::{Checkpoint, Stage};
 use crate::device::Run;
 use crate::freemap::FreeMapShard;
 use crate::kv_schema;
-use crate::slot::Slot;
+use crate::objects;
 use crate::store::BlockStore;
 use nacre_buf::Bytes;
 use nacre_kv::KvBatch;
@@ -14,7 +14,7 @@ use std::ops::Bound;
 
 impl BlockStore {
     pub(super) fn encode_objects(&mut self, checkpoint: &mut Checkpoint, from: u64, home: usize) -> bool {
-        let Checkpoint { homes, batch, .. } = checkpoint;
+        let Checkpoint { homes, batch, period, .. } = checkpoint;
         let mut homes_left = homes.get(home..).unwrap_or_default().iter();
         let (mut entries, mut next) = (0, None);
         for (nth, (id, onode)) in self.table.onodes.frozen.range(from..).enumerate() {
@@ -22,18 +22,16 @@ impl BlockStore {
                 next = Some(*id);
                 break;
             }
-            let value = onode.as_ref().map(|onode| {
-                entries += onode.blocks.len();
-                let blocks = onode.blocks.iter().filter_map(|(index, slot)| match slot {
-                    Slot::Device(device) => Some((index, *device)),
-                    Slot::Memory(_) => homes_left.next().map(|home| {
+            match onode {
+                Some(onode) => {
+                    entries += objects::encode(batch, onode, *period, |index| {
+                        let home = homes_left.next()?;
                         assert_eq!((home.object, home.index), (*id, index), "homes are in order");
-                        (index, home.target)
-                    }),
-                });
-                onode.encode(blocks)
-            });
-            put_or_delete(batch, kv_schema::object_key(*id), value);
+                        Some(home.target)
+                    });
+                }
+                None => batch.delete(kv_schema::object_key(*id)),
+            }
         }
         let home = homes.len() - homes_left.len();
         checkpoint.stage = next.map_or(Stage::Pairs { last: None }, |from| Stage::Objects { from, home });

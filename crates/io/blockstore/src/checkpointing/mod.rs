@@ -58,20 +58,16 @@ impl BlockStore {
         let number = self.wal.cut();
         let cut = self.table.space.alloc.cut();
         let wal: WalPosition = self.wal.next_position();
-        let state = State {
-            id: self.superblock.id,
-            wal,
-            next_id: self.table.next_id,
-            sums: self.table.sums(),
-            has_copies: !self.table.copies.is_empty(),
-        };
+        let state =
+            State { id: self.superblock.id, wal, next_id: self.table.next_id, sums: self.table.sums() };
         let mut batch = KvBatch::default();
         std::mem::take(&mut self.table.dead_prefixes)
             .into_iter()
             .for_each(|prefix| batch.delete_prefix(prefix));
-        self.table.freeze();
+        let period = self.table.freeze();
         self.checkpoint = Some(Checkpoint {
             cut,
+            period,
             fill: self.fill(),
             number,
             state,

@@ -2,7 +2,7 @@
 
 use super::BLOCK_U64;
 use crate::alloc::Alloc;
-use crate::blocks::Blocks;
+use crate::blocks::{Blocks, Period};
 use crate::dirty::Dirty;
 use crate::held::{Held, Source};
 use crate::slot::Slot;
@@ -19,6 +19,8 @@ pub(crate) struct Space {
     pub(crate) dirty_slots: u64,
     /// What they keep alive beyond themselves.
     pub(crate) held: Arc<Held>,
+    /// What is changed now is changed in this one.
+    pub(crate) period: Period,
 }
 
 impl Space {
@@ -42,7 +44,7 @@ impl Space {
 
     pub(super) fn put(&mut self, blocks: &mut Blocks, index: u32, slot: Slot) {
         self.add_slot(&slot);
-        if let Some(old) = blocks.insert(index, slot) {
+        if let Some(old) = blocks.insert(index, slot, self.period) {
             self.drop_slot(&old);
         }
     }
@@ -62,7 +64,7 @@ impl Space {
         if end.is_some_and(|end| end <= first) {
             return;
         }
-        blocks.remove(first, end, |slot| self.drop_slot(slot));
+        blocks.remove(first, end, self.period, |slot| self.drop_slot(slot));
     }
 
     /// Writes within one block.
@@ -74,13 +76,13 @@ impl Space {
         data: BufList,
         source: &Source,
     ) {
-        let hidden = if let Some(dirty) = blocks.in_memory_mut(index) {
+        let hidden = if let Some(dirty) = blocks.in_memory_mut(index, self.period) {
             Dirty::write_shared(dirty, at, data, source)
         } else {
             // The slot's reference to the block, if there is one, goes on as that of the base.
             let mut dirty = Dirty::over(blocks.get(index).and_then(Slot::device));
             let hidden = dirty.write(at, data, source);
-            let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty))).is_some();
+            let was_there = blocks.insert(index, Slot::Memory(Arc::new(dirty)), self.period).is_some();
             self.slots += u64::from(!was_there);
             self.dirty_slots += 1;
             hidden

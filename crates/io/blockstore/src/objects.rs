@@ -1,0 +1,116 @@
+//! Records of objects in the KV store: one of the object itself, with the first page of its blocks, and one for each further page.
+
+use crate::block_page;
+use crate::blocks::{INLINE_PAGE, PAGE_BLOCKS, Period, StoredPage};
+use crate::device::DeviceBlock;
+use crate::kv_schema::{self, prefix};
+use crate::onode::{Onode, Stored};
+use crate::slot::Slot;
+use nacre_buf::Bytes;
+use nacre_denc::DecodeError;
+use nacre_kv::{KvBatch, KvError, KvStore, Pair, end_of_prefix};
+use smallvec::SmallVec;
+use std::ops::Bound;
+
+/// Blocks of a page with their places in it.
+type PageBlocks = SmallVec<[(u32, DeviceBlock); PAGE_BLOCKS as usize]>;
+
+/// Writes an object, and the pages of its blocks that were changed in this period; `home` says where its blocks in memory go, asked for in
+/// order. Gives the number of places of blocks that were looked at.
+pub(crate) fn encode(
+    batch: &mut KvBatch,
+    onode: &Onode,
+    period: Period,
+    mut home: impl FnMut(u32) -> Option<DeviceBlock>,
+) -> usize {
+    let (mut first_page, mut looked_at) = (PageBlocks::new(), 0);
+    for page in onode.blocks.to_store(period) {
+        let (number, slots) = match page {
+            StoredPage::Slots(number, slots) => (number, slots),
+            StoredPage::Gone(number) => {
+                batch.delete(kv_schema::page_key(onode.id, number));
+                continue;
+            }
+        };
+        looked_at += slots.len();
+        let place = |(at, slot): (u32, &Option<Slot>)| match slot.as_ref()? {
+            Slot::Device(device) => Some((at, *device)),
+            Slot::Memory(_) => Some((at, home(number * PAGE_BLOCKS + at)?)),
+        };
+        let blocks: PageBlocks = (0..).zip(slots).filter_map(place).collect();
+        if number == INLINE_PAGE {
+            first_page = blocks;
+        } else {
+            batch.put(kv_schema::page_key(onode.id, number), block_page::encode_record(&blocks));
+        }
+    }
+    batch.put(kv_schema::object_key(onode.id), onode.encode(&first_page));
+    looked_at
+}
+
+/// The records of one object.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    /// Key of the object's own, without its prefix: its number, unless it is damaged.
+    pub(crate) key: Bytes,
+    /// `None` where there are only pages.
+    pub(crate) own: Option<Bytes>,
+    /// Those of pages with their numbers, ascending.
+    pub(crate) pages: Vec<(u32, Bytes)>,
+}
+
+impl Records {
+    pub(crate) fn number(&self) -> Result<u64, DecodeError> {
+        kv_schema::decode_number(self.key.clone())
+    }
+
+    /// The object; all of its records must be there.
+    pub(crate) fn decode(&self) -> Result<Stored, DecodeError> {
+        let number = self.number()?;
+        let own = self
+            .own
+            .clone()
+            .ok_or(DecodeError::Invalid { what: "pages without an object", value: number })?;
+        Onode::decode(number, own, &self.pages)
+    }
+}
+
+/// The object of this number, if it is there.
+pub(crate) fn read(kv: &dyn KvStore, number: u64) -> Result<Option<Records>, KvError> {
+    let key = kv_schema::object_key(number);
+    let Some(own) = kv.get(&key)? else { return Ok(None) };
+    let mut records = Records { key: key.slice(1..), own: Some(own), pages: Vec::new() };
+    if records.own.as_ref().is_some_and(Onode::has_page_records) {
+        let end = end_of_prefix(&key).unwrap_or_default();
+        let pages = kv.scan(Bound::Excluded(&key), Bound::Excluded(&end), usize::MAX)?;
+        records.pages.extend(pages.into_iter().filter_map(page));
+    }
+    Ok(Some(records))
+}
+
+fn page((key, value): Pair) -> Option<(u32, Bytes)> {
+    Some((kv_schema::decode_page_key(key.slice(1..)).ok()?.1, value))
+}
+
+/// Calls `visit` with each object.
+pub(crate) fn each<E: From<KvError>>(
+    kv: &dyn KvStore,
+    mut visit: impl FnMut(Records) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut gathered: Option<Records> = None;
+    kv_schema::scan::<E>(kv, &[prefix::OBJECT], |key, value| {
+        let Ok((object, number)) = kv_schema::decode_page_key(key.clone()) else {
+            let next = Records { key, own: Some(value), pages: Vec::new() };
+            return gathered.replace(next).map_or(Ok(()), &mut visit);
+        };
+        match &mut gathered {
+            Some(records) if records.key == object => records.pages.push((number, value)),
+            _ => {
+                let alone = Records { key: object, own: None, pages: vec![(number, value)] };
+                gathered.replace(alone).map_or(Ok(()), &mut visit)?;
+            }
+        }
+        Ok(())
+    })?;
+    gathered.map_or(Ok(()), visit)
+}
