@@ -24,6 +24,8 @@ pub struct ConfigKeys {
     changes: Batch,
     /// Grows with every change since the start.
     version: u64,
+    /// The same of reports of crashes.
+    crash_reports_version: u64,
     /// Keys that have changed since subscribers were told last.
     changed: BTreeSet<String>,
 }
@@ -86,12 +88,18 @@ impl ConfigKeys {
 
     fn note(&mut self, key: &str) {
         self.version += 1;
+        self.crash_reports_version += u64::from(key.starts_with(crate::crashes::PREFIX));
         self.changed.insert(key.to_owned());
     }
 
     /// Grows with every change since the start.
     pub(crate) fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Grows with every change of a report of a crash since the start.
+    pub(crate) fn crash_reports_version(&self) -> u64 {
+        self.crash_reports_version
     }
 
     /// Keys that have changed since the last call.

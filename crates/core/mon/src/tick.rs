@@ -29,6 +29,10 @@ impl Mon {
         self.state.keep_stats(cx.now);
         self.state.osd.trim();
         self.state.health.expire_mutes(cx.wall);
+        self.state.forget_old_crashes();
+        let differ = crate::health::version_checks::differ(&self.state);
+        let since = self.state.versions_differ_since.filter(|_| differ);
+        self.state.versions_differ_since = since.or_else(|| differ.then_some(cx.wall));
         self.end_revoked(cx);
         self.state.budgets.tick(cx.now);
         for (name, count) in self.state.refusals.tick(cx.now) {
